@@ -1,0 +1,64 @@
+# Every target builds the environment it needs in .venv; a second call finds it and goes on at once.
+VENV := .venv
+BIN := $(VENV)/bin
+PYTHON ?= python3
+UV := $(shell command -v uv 2>/dev/null)
+THRIFTY_DATA ?= ../shared/data
+export THRIFTY_DATA
+
+ifdef UV
+  MAKE_VENV = $(UV) venv --quiet --allow-existing --python $(PYTHON) $(VENV)
+  INSTALL = $(UV) pip install --quiet --python $(BIN)/python -c constraints.txt
+else
+  MAKE_VENV = $(PYTHON) -m venv $(VENV)
+  INSTALL = $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
+endif
+
+.PHONY: help demo test check format bench paper clean
+.DEFAULT_GOAL := help
+
+help: ## Show this list
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
+
+$(BIN)/python:
+	@echo "making $(VENV) ..."
+	@$(MAKE_VENV)
+
+# What a user needs: the library, its command and its pictures.
+$(VENV)/.user: pyproject.toml constraints.txt | $(BIN)/python
+	@echo "installing thrifty ..."
+	@$(INSTALL) -e '.[report]'
+	@touch $@
+
+# What a contributor needs on top: tests, types, format, and the generic solvers we are checked against.
+$(VENV)/.dev: $(VENV)/.user
+	@echo "installing the development tools ..."
+	@$(INSTALL) -e '.[dev]'
+	@touch $@
+
+demo: $(VENV)/.user ## Fit a system on data bundled with scikit-learn and print the trade-off
+	@$(BIN)/thrifty demo
+
+test: $(VENV)/.dev ## Run every test and doctest
+	@$(BIN)/python -m pytest -q -n 2 --dist loadfile
+
+check: $(VENV)/.dev ## Format, lint, types, tests, doctests: what continuous integration runs
+	@$(BIN)/ruff format --check .
+	@$(BIN)/ruff check .
+	@$(BIN)/mypy
+	@$(BIN)/python -m pytest -q -n 2 --dist loadfile
+
+format: $(VENV)/.dev ## Rewrite the sources in the project's format
+	@$(BIN)/ruff format .
+	@$(BIN)/ruff check --fix .
+
+bench: $(VENV)/.dev ## Time the solvers against their rivals (several minutes)
+	@for script in benchmarks/*.py; do echo "== $$script"; $(BIN)/python $$script || exit 1; done
+
+paper: $(VENV)/.user ## Re-run the paper's experiments on the data in THRIFTY_DATA
+	@$(BIN)/thrifty paper synthetic --out paper-out
+	@$(BIN)/thrifty paper letters --family linear --data $(THRIFTY_DATA) --out paper-out
+
+clean: ## Remove the environment and every cache
+	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,19 @@
+"""Every error and warning that thrifty raises on purpose."""
+
+__all__ = ["DataUnavailableError", "InvalidInputError", "OptimisticFullModelWarning", "ThriftyError"]
+
+
+class ThriftyError(Exception):
+    """Root of every error raised on purpose."""
+
+
+class InvalidInputError(ThriftyError, ValueError):
+    """An argument or a table breaks a rule; the message names it, the value found and the way out."""
+
+
+class DataUnavailableError(InvalidInputError, FileNotFoundError):
+    """A data set is not where it was looked for, or is not the file it should be."""
+
+
+class OptimisticFullModelWarning(UserWarning):
+    """The full model looks perfect on the rows given: it was probably trained on them."""

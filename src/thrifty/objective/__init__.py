@@ -1,0 +1,1 @@
+"""What is minimised and what a route costs; no algorithm lives here."""

@@ -1,0 +1,203 @@
+"""What a row pays: the sum over the *distinct* purchases made on its route.
+
+A feature belongs to exactly one purchase (its *group*); a group has one price and delivers all its
+columns. Within one route a purchase is paid once, whoever needs it first: the gate, the cheap model
+or f0. A row that reaches f0 pays for everything f0 reads, plus ``full_cost`` for the call.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from thrifty.exceptions import InvalidInputError
+
+__all__ = ["PriceList", "check_amount", "check_price_list"]
+
+Floats = NDArray[np.float64]
+Bools = NDArray[np.bool_]
+Ints = NDArray[np.intp]
+
+FeatureCosts = ArrayLike | Mapping[str, float] | None
+FeatureGroups = Sequence[object] | Mapping[str, object] | None
+
+
+@dataclass(frozen=True)
+class PriceList:
+    """Prices of purchases, the purchase each column belongs to, and the price of one call of f0.
+
+    Attributes
+    ----------
+    prices : ndarray of shape (n_groups,)
+        What one purchase costs.
+    group_of : ndarray of shape (n_features,)
+        The purchase that delivers each column.
+    full_cost : float
+        Extra price of one call of f0, on top of the features it reads.
+    """
+
+    prices: Floats
+    group_of: Ints
+    full_cost: float = 0.0
+
+    @property
+    def n_features(self) -> int:
+        """Number of columns of the table."""
+        return len(self.group_of)
+
+    @property
+    def cost_of_everything(self) -> float:
+        """What a row pays that reaches f0: every purchase, and the call."""
+        return float(self.prices.sum()) + self.full_cost
+
+    def bought_groups(self, columns: ArrayLike) -> Bools:
+        """Which purchases deliver ``columns`` (indices, or a mask over the columns)."""
+        bought = np.zeros(len(self.prices), dtype=bool)
+        bought[self.group_of[np.asarray(columns)]] = True
+        return bought
+
+    def cost_of(self, columns: ArrayLike) -> float:
+        """Price of the distinct purchases that deliver ``columns``."""
+        return float(self.prices[self.bought_groups(columns)].sum())
+
+    def cost_of_rows(self, used: Bools, reaches_full: Bools) -> Floats:
+        """What each row pays, given the columns it used and whether it reached f0.
+
+        Parameters
+        ----------
+        used : ndarray of shape (n_samples, n_features), bool
+            Columns bought by the gate or by the cheap model on the row's route.
+        reaches_full : ndarray of shape (n_samples,), bool
+            Rows answered by f0; they pay for every purchase and for the call.
+        """
+        bought = np.zeros((len(used), len(self.prices)), dtype=bool)
+        np.logical_or.at(bought, (slice(None), self.group_of), used)
+        return np.where(reaches_full, self.cost_of_everything, bought @ self.prices)
+
+
+def check_amount(name: str, value: object, *, rule: str = "a finite number >= 0") -> float:
+    """A single price, budget or weight as a float, or a refusal that names it."""
+    try:
+        amount = float(value)  # type: ignore[arg-type]  # anything may arrive; what cannot convert is refused
+    except (TypeError, ValueError):
+        raise InvalidInputError(f"{name} must be {rule}; got {value!r}.") from None
+    if not np.isfinite(amount) or amount < 0:
+        raise InvalidInputError(f"{name} must be {rule}; got {value!r}.")
+    return amount
+
+
+def check_price_list(
+    feature_costs: FeatureCosts,
+    feature_groups: FeatureGroups,
+    full_cost: float,
+    n_features: int,
+    feature_names: Sequence[str] | None = None,
+) -> PriceList:
+    """Turn what a user writes about prices into a ``PriceList``.
+
+    Parameters
+    ----------
+    feature_costs : array-like of shape (n_features,), dict by column name, or None
+        Price per column; None means 1 each. With groups, the price of a group is written at each of
+        its columns and must be the same at all of them.
+    feature_groups : array-like of shape (n_features,), dict by column name, or None
+        A label per column; columns with the same label are one purchase. In a dict, columns that
+        are not named are purchases of their own.
+    full_cost : float
+        Extra price of one call of f0.
+    n_features : int
+        Number of columns.
+    feature_names : sequence of str, optional
+        Names of the columns, needed to read a dict.
+    """
+    names = [str(name) for name in feature_names] if feature_names is not None else None
+    costs = _costs_per_column(feature_costs, n_features, names)
+    group_of = _group_per_column(feature_groups, n_features, names)
+    n_groups = int(group_of.max()) + 1 if n_features else 0
+    prices = np.zeros(n_groups)
+    prices[group_of] = costs
+    differs = np.flatnonzero(prices[group_of] != costs)
+    if differs.size:
+        column = int(differs[0])
+        raise InvalidInputError(
+            f"feature_costs must be the same for all columns of one group, which are one purchase; "
+            f"{_call(column, names)} costs {costs[column]:g} but another column of its group costs "
+            f"{prices[group_of[column]]:g}."
+        )
+    return PriceList(prices, group_of, check_amount("full_cost", full_cost))
+
+
+def _costs_per_column(feature_costs: FeatureCosts, n_features: int, names: list[str] | None) -> Floats:
+    if feature_costs is None:
+        return np.ones(n_features)
+    if isinstance(feature_costs, Mapping):
+        named = _by_name("feature_costs", feature_costs, n_features, names)
+        missing = [names[i] for i in range(n_features) if i not in named] if names else []
+        if missing:
+            raise InvalidInputError(
+                f"feature_costs names no price for {_some(missing)}. Give every column a price; 0 is allowed."
+            )
+        raw: object = [named[i] for i in range(n_features)]
+    else:
+        raw = feature_costs
+    try:
+        costs = np.asarray(raw, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise InvalidInputError(f"feature_costs must be numbers; got {feature_costs!r}.") from None
+    if costs.shape != (n_features,):
+        raise InvalidInputError(
+            f"feature_costs must have one price per column, {n_features} in all; got shape {costs.shape}."
+        )
+    bad = np.flatnonzero(~(np.isfinite(costs) & (costs >= 0)))
+    if bad.size:
+        column = int(bad[0])
+        raise InvalidInputError(
+            f"feature_costs must be finite and >= 0; {_call(column, names)} has {costs[column]!r}. "
+            f"Use 0 for a feature that is already at hand."
+        )
+    return costs
+
+
+def _group_per_column(feature_groups: FeatureGroups, n_features: int, names: list[str] | None) -> Ints:
+    if feature_groups is None:
+        return np.arange(n_features)
+    if isinstance(feature_groups, Mapping):
+        named = _by_name("feature_groups", feature_groups, n_features, names)
+        # A column without a label is alone: its key is a type no user label can equal.
+        labels: list[object] = [("user", named[i]) if i in named else ("alone", i) for i in range(n_features)]
+    else:
+        labels = [("user", label) for label in feature_groups]
+    if len(labels) != n_features:
+        raise InvalidInputError(
+            f"feature_groups must have one label per column, {n_features} in all; got {len(labels)}."
+        )
+    number: dict[object, int] = {}
+    try:
+        return np.array([number.setdefault(label, len(number)) for label in labels], dtype=np.intp)
+    except TypeError:
+        raise InvalidInputError("feature_groups must hold hashable labels such as strings or numbers.") from None
+
+
+def _by_name(
+    argument: str, given: Mapping[str, object], n_features: int, names: list[str] | None
+) -> dict[int, object]:
+    if names is None:
+        raise InvalidInputError(
+            f"{argument} is a dict by column name, but X has no column names. "
+            f"Pass a data frame, or an array with one entry per column ({n_features})."
+        )
+    position = {name: i for i, name in enumerate(names)}
+    unknown = [str(name) for name in given if str(name) not in position]
+    if unknown:
+        raise InvalidInputError(f"{argument} names {_some(unknown)}, not a column of X, which has {_some(names)}.")
+    return {position[str(name)]: value for name, value in given.items()}
+
+
+def _call(column: int, names: list[str] | None) -> str:
+    return f"column {names[column]!r}" if names else f"column {column}"
+
+
+def _some(names: Sequence[str], most: int = 5) -> str:
+    shown = ", ".join(repr(name) for name in names[:most])
+    return shown if len(names) <= most else f"{shown} and {len(names) - most} more"

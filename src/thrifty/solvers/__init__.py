@@ -1,0 +1,1 @@
+"""How it is minimised; every solver returns a ``Solution``."""
