@@ -72,7 +72,8 @@ class PriceList:
             Rows answered by f0; they pay for every purchase and for the call.
         """
         bought = np.zeros((len(used), len(self.prices)), dtype=bool)
-        np.logical_or.at(bought, (slice(None), self.group_of), used)
+        for column, group in enumerate(self.group_of):
+            bought[:, group] |= used[:, column]
         return np.where(reaches_full, self.cost_of_everything, bought @ self.prices)
 
 
@@ -176,7 +177,9 @@ def _group_per_column(feature_groups: FeatureGroups, n_features: int, names: lis
     try:
         return np.array([number.setdefault(label, len(number)) for label in labels], dtype=np.intp)
     except TypeError:
-        raise InvalidInputError("feature_groups must hold hashable labels such as strings or numbers.") from None
+        raise InvalidInputError(
+            "feature_groups must hold hashable labels such as strings or numbers."
+        ) from None
 
 
 def _by_name(
@@ -190,7 +193,9 @@ def _by_name(
     position = {name: i for i, name in enumerate(names)}
     unknown = [str(name) for name in given if str(name) not in position]
     if unknown:
-        raise InvalidInputError(f"{argument} names {_some(unknown)}, not a column of X, which has {_some(names)}.")
+        raise InvalidInputError(
+            f"{argument} names {_some(unknown)}, not a column of X, which has {_some(names)}."
+        )
     return {position[str(name)]: value for name, value in given.items()}
 
 

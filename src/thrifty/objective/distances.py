@@ -30,10 +30,10 @@ class Distance(Protocol):
         """D per row."""
 
     def grad_gate(self, t: Floats, g: Floats) -> Floats:
-        """dD / dg per row."""
+        """DD / dg per row."""
 
     def grad_log_odds(self, t: Floats, g: Floats) -> Floats:
-        """dD / dt per row."""
+        """DD / dt per row."""
 
 
 def entropy_of_log_odds(t: Floats) -> Floats:

@@ -1,0 +1,57 @@
+"""thrifty answers most inputs with a cheap model and pays for the expensive one only where it matters."""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from thrifty.baselines.greedy_l1 import GreedyL1Classifier
+    from thrifty.baselines.routers import ConfidenceRouter, UniformRouter
+    from thrifty.estimators.dynamod_lin import DynaModLinClassifier
+    from thrifty.exceptions import (
+        DataUnavailableError,
+        InvalidInputError,
+        OptimisticFullModelWarning,
+        ThriftyError,
+    )
+    from thrifty.system import GatedSystem, Stage
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "ConfidenceRouter",
+    "DataUnavailableError",
+    "DynaModLinClassifier",
+    "GatedSystem",
+    "GreedyL1Classifier",
+    "InvalidInputError",
+    "OptimisticFullModelWarning",
+    "Stage",
+    "ThriftyError",
+    "UniformRouter",
+]
+
+# Names are looked up when they are first used: the command line answers `--help` without loading scikit-learn.
+_HOME = {
+    "ConfidenceRouter": "baselines.routers",
+    "DataUnavailableError": "exceptions",
+    "DynaModLinClassifier": "estimators.dynamod_lin",
+    "GatedSystem": "system",
+    "GreedyL1Classifier": "baselines.greedy_l1",
+    "InvalidInputError": "exceptions",
+    "OptimisticFullModelWarning": "exceptions",
+    "Stage": "system",
+    "ThriftyError": "exceptions",
+    "UniformRouter": "baselines.routers",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module 'thrifty' has no attribute {name!r}")
+    value = getattr(import_module(f"thrifty.{_HOME[name]}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted([*__all__, "__version__"])

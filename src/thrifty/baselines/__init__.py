@@ -1,0 +1,1 @@
+"""The paper's rivals, with the same interface as its own algorithms."""

@@ -1,0 +1,1 @@
+"""Thin scikit-learn classes that wire the layers together."""

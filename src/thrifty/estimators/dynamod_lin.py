@@ -1,0 +1,235 @@
+"""DynaMod-Lin: the paper's Algorithm 1, a linear gate and a linear model on one sparse set of features."""
+
+import warnings
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.exceptions import ConvergenceWarning
+
+from thrifty.alternating import Alternation, alternate
+from thrifty.estimators.base import GatedClassifier, Task, check_count, check_share
+from thrifty.exceptions import InvalidInputError
+from thrifty.models.linear import CHEAP, GATE, LinearPair, LinearScorer, fit_logistic, scaled
+from thrifty.objective.costs import check_amount
+from thrifty.objective.distances import check_distance
+from thrifty.solvers.group_lasso import LinearScores
+from thrifty.solvers.solution import Solution
+
+__all__ = ["DynaModLinClassifier"]
+
+Floats = NDArray[np.float64]
+
+
+class DynaModLinClassifier(GatedClassifier):
+    """A linear gate and a linear classifier that share a sparse set of bought features.
+
+    Minimises, by alternation, the paper's (OPT2)
+
+        mean[(1 - q) l(f1) + q l(f0) + D(q, g)] + gamma sum_G c_G ||(g_G, f1_G)||
+
+    over g, f1 and the shares q sent to f0, with mean(q) <= p_full.
+
+    Parameters
+    ----------
+    full : estimator, FrozenEstimator, callable, array or GatedSystem, default=None
+        f0. An unfitted classifier is cloned, fitted and cross-fitted; a fitted one goes into a
+        ``FrozenEstimator`` and should not have seen the rows given to ``fit``. A function maps a table
+        to probabilities of the second class; an array holds them for the rows given to ``fit``.
+        None is a ``HistGradientBoostingClassifier``. A fitted system of ours becomes the tail of the chain.
+    gamma : float, default=0.01
+        Weight of the prices; larger buys fewer features.
+    p_full : float, default=0.3
+        Cap on the mean share of rows sent to f0 while learning. Behind a chain, whose cost differs from
+        row to row, the cap on the share of its spend.
+    distance : {"kl", "squared"}, default="kl"
+        How the gate is compared with the shares.
+    feature_costs : array-like, dict by column name or None, default=None
+        Price per column; None is 1 each.
+    feature_groups : array-like, dict by column name or None, default=None
+        A label per column; columns with the same label are one purchase at one price.
+    full_cost : float, default=0.0
+        Price of one call of f0, on top of the features it reads, which are all of them.
+    budget : float, default=None
+        Mean spend per row: sets the gate's threshold so that the training rows spend at most this.
+        None keeps the paper's rule, ``g > 0``.
+    init : {"logistic", "gaussian"} or tuple of two arrays, default="logistic"
+        Start of (g, f1): g = 0 and f1 an L2-regularised logistic regression, Gaussian noise, or given slopes.
+    n_init : int, default=1
+        Number of starts; those after the first are Gaussian. The lowest objective is kept.
+    standardize : bool, default=True
+        Divide each column by its standard deviation while learning, so that the penalty treats
+        them alike; the weights are given back on the original scale.
+    l2 : float, default=1e-6
+        Ridge on the slopes, which keeps them bounded where a free feature separates the classes.
+    max_iter, tol : int, float, default=50, 1e-5
+        Rounds of the alternation, and the decrease of the objective below which it stops.
+    cv : int, default=5
+        Folds in which an unfitted f0 is cross-fitted.
+    n_jobs : int, default=None
+        Processes for the cross-fit.
+    random_state : int, RandomState or None, default=None
+        Seeds folds and Gaussian starts.
+
+    Attributes
+    ----------
+    system_ : GatedSystem
+        What serves.
+    features_ : ndarray
+        Columns that the gate and the cheap model buy.
+    gate_coef_, cheap_coef_ : ndarray of shape (n_features,)
+        Weights, exactly zero for features that are not bought.
+    gate_intercept_, cheap_intercept_ : float
+        Offsets.
+    threshold_ : float
+        Rows with ``g > threshold_`` go to f0.
+    trace_ : ndarray of shape (n_rounds, 2)
+        The objective after the q-step and after the pair-step of every round of the start that was kept.
+    objectives_ : ndarray of shape (n_init,)
+        The objective each start ended with.
+    kkt_residual_ : float
+        How far the last pair-step is from optimal.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_breast_cancer
+    >>> from sklearn.linear_model import LogisticRegression
+    >>> from sklearn.pipeline import make_pipeline
+    >>> from sklearn.preprocessing import StandardScaler
+    >>> from thrifty import DynaModLinClassifier
+    >>> X, y = load_breast_cancer(return_X_y=True)
+    >>> f0 = make_pipeline(StandardScaler(), LogisticRegression())
+    >>> clf = DynaModLinClassifier(f0, gamma=0.02, p_full=0.3, random_state=0).fit(X[:400], y[:400])
+    >>> len(clf.features_) < 30, bool(clf.cost(X[400:]).mean() < 30)
+    (True, True)
+    """
+
+    def __init__(
+        self,
+        full: Any = None,
+        *,
+        gamma: float = 0.01,
+        p_full: float = 0.3,
+        distance: Literal["kl", "squared"] = "kl",
+        feature_costs: Any = None,
+        feature_groups: Any = None,
+        full_cost: float = 0.0,
+        budget: float | None = None,
+        init: Literal["logistic", "gaussian"] | tuple[ArrayLike, ArrayLike] = "logistic",
+        n_init: int = 1,
+        standardize: bool = True,
+        l2: float = 1e-6,
+        max_iter: int = 50,
+        tol: float = 1e-5,
+        cv: int = 5,
+        n_jobs: int | None = None,
+        random_state: Any = None,
+    ) -> None:
+        self.full = full
+        self.gamma = gamma
+        self.p_full = p_full
+        self.distance = distance
+        self.feature_costs = feature_costs
+        self.feature_groups = feature_groups
+        self.full_cost = full_cost
+        self.budget = budget
+        self.init = init
+        self.n_init = n_init
+        self.standardize = standardize
+        self.l2 = l2
+        self.max_iter = max_iter
+        self.tol = tol
+        self.cv = cv
+        self.n_jobs = n_jobs
+        self.random_state = random_state
+
+    def _check_parameters(self) -> None:
+        check_amount("gamma", self.gamma)
+        check_amount("l2", self.l2)
+        check_amount("tol", self.tol)
+        check_distance(self.distance)
+        check_share("p_full", self.p_full, meaning="the share of samples allowed to reach f0")
+        check_count("n_init", self.n_init)
+        check_count("max_iter", self.max_iter)
+
+    def _learn(self, task: Task) -> LinearScorer:
+        X, scale = scaled(task.rows.X, task.rows.weight, self.standardize)
+        starts = self._starts(X, scale, task)
+        runs = [self._alternate(start, X, task) for start in starts]
+        best = min(runs, key=lambda run: run.value.objective)
+        self._report(best, runs, scale)
+        return LinearScorer.from_scores(best.value.pair.linear, scale)
+
+    def _alternate(self, start: LinearScores, X: Any, task: Task) -> Solution[Alternation[LinearPair]]:
+        pair = LinearPair(self.gamma, task.price_list, distance=self.distance, l2=self.l2, start=start)
+        extra = task.go_cost if task.behind.stages else None
+        return alternate(
+            pair,
+            X,
+            task.rows.y,
+            task.full.loss(task.rows.y),
+            limit=float(self.p_full),
+            distance=self.distance,
+            extra_cost=None if extra is None else extra / np.average(extra, weights=task.rows.weight),
+            weight=task.rows.weight,
+            max_iter=self.max_iter,
+            tol=self.tol,
+        )
+
+    def _starts(self, X: Any, scale: Floats, task: Task) -> list[LinearScores]:
+        n_features = X.shape[1]
+        noise = np.random.default_rng(task.seed)
+        starts = [LinearScores(noise.normal(size=(n_features, 2)), np.zeros(2)) for _ in range(self.n_init)]
+        if not isinstance(self.init, str):
+            starts[0] = _given_start(self.init, scale)
+        elif self.init == "logistic":
+            starts[0] = _logistic_start(X, task)
+        elif self.init != "gaussian":
+            raise InvalidInputError(
+                f"init must be 'logistic', 'gaussian' or a tuple (g, f1) of slopes; got {self.init!r}."
+            )
+        return starts
+
+    def _report(
+        self,
+        best: Solution[Alternation[LinearPair]],
+        runs: list[Solution[Alternation[LinearPair]]],
+        scale: Floats,
+    ) -> None:
+        pair = best.value.pair
+        coef = pair.linear.coef / scale[:, None]
+        self.gate_coef_, self.cheap_coef_ = coef[:, GATE].copy(), coef[:, CHEAP].copy()
+        self.gate_intercept_, self.cheap_intercept_ = (float(value) for value in pair.linear.intercept)
+        self.trace_ = np.array([[step.after_shares, step.after_pair] for step in best.value.rounds])
+        self.objectives_ = np.array([run.value.objective for run in runs])
+        self.kkt_residual_ = pair.solution.residual
+        self.n_iter_ = best.n_iter
+        if not best.converged:
+            warnings.warn(
+                f"alternate did not reach tol={self.tol:g} in {best.n_iter} rounds (last change {best.residual:.0e}). "
+                f"Raise `max_iter` or `tol`.",
+                ConvergenceWarning,
+                stacklevel=4,
+            )
+
+
+def _given_start(init: Any, scale: Floats) -> LinearScores:
+    try:
+        slopes = np.column_stack([np.asarray(part, dtype=np.float64).reshape(-1) for part in init])
+    except (TypeError, ValueError):
+        raise InvalidInputError(
+            f"init must be a tuple (g, f1) of slopes, one per column; got {init!r}."
+        ) from None
+    if slopes.shape != (len(scale), 2):
+        raise InvalidInputError(
+            f"init must be a tuple (g, f1) of {len(scale)} slopes each, one per column; got shape {slopes.T.shape}."
+        )
+    return LinearScores(slopes * scale[:, None], np.zeros(2))
+
+
+def _logistic_start(X: Any, task: Task) -> LinearScores:
+    """``g = 0`` and f1 the L2-regularised logistic regression on all features, C = 1: the paper's start."""
+    rows = task.rows
+    slopes, intercept = fit_logistic(X, (rows.y + 1.0) / 2.0, rows.weight, l2=1.0)
+    coef = np.column_stack([np.zeros(X.shape[1]), slopes])
+    return LinearScores(coef, np.array([0.0, intercept]))

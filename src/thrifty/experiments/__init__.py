@@ -1,0 +1,1 @@
+"""One module per figure or table of the paper, and the demonstration."""

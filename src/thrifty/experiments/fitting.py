@@ -1,0 +1,67 @@
+"""Fit many settings and keep only their scores: what the choice between them needs."""
+
+import warnings
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from joblib import Parallel, delayed
+from numpy.typing import NDArray
+from sklearn.exceptions import ConvergenceWarning
+
+from thrifty.datasets import Split
+from thrifty.exceptions import OptimisticFullModelWarning
+from thrifty.experiments.outcome import Progress
+from thrifty.experiments.selection import Candidate, FullAnswers
+from thrifty.full import TrainingRows, judge_full
+
+__all__ = ["fit_candidates", "judge_on_split"]
+
+Floats = NDArray[np.float64]
+
+
+def judge_on_split(model: Any, split: Split, *, cost: float) -> tuple[Floats, FullAnswers]:
+    """Fit f0 once: its out-of-fold probabilities on the training rows, right or wrong on the others."""
+    signs = np.where(split.y_train == 1, 1.0, -1.0)
+    rows = TrainingRows(split.X_train, split.X_train, signs, np.array([0, 1]), np.ones(len(signs)))
+    judged = judge_full(model, rows, cv=5, seed=0, n_jobs=1)
+
+    def right(X: Floats, y: NDArray[np.intp]) -> NDArray[np.bool_]:
+        answers_one = judged.model.probability(X, np.arange(len(X)), len(X)) > 0.5
+        return np.equal(answers_one, y == 1)
+
+    right_val, right_test = right(split.X_val, split.y_val), right(split.X_test, split.y_test)
+    return judged.probability, FullAnswers(split.y_val, right_val, split.y_test, right_test, cost)
+
+
+def fit_candidates(
+    estimators: Sequence[Any],
+    settings: Sequence[dict[str, Any]],
+    split: Split,
+    n_jobs: int,
+    progress: Progress,
+    what: str,
+) -> list[Candidate]:
+    """Fit each estimator on the training rows and score the others, in parallel, reporting progress."""
+    jobs = (
+        delayed(_fit_one)(estimator, cell, split)
+        for estimator, cell in zip(estimators, settings, strict=True)
+    )
+    found = []
+    for candidate in Parallel(n_jobs=n_jobs, return_as="generator")(jobs):
+        found.append(candidate)
+        progress(what, len(found), len(settings))
+    return found
+
+
+def _fit_one(estimator: Any, settings: dict[str, Any], split: Split) -> Candidate:
+    with warnings.catch_warnings():
+        # A sweep runs the paper's number of rounds, converged or not, and gives f0 as
+        # probabilities that are out of fold already.
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        warnings.simplefilter("ignore", OptimisticFullModelWarning)
+        fitted = estimator.fit(split.X_train, split.y_train)
+    g_val, f1_val = fitted.scores(split.X_val)
+    g_test, f1_test = fitted.scores(split.X_test)
+    cost = float(fitted.system_.cost_by_route[0])
+    return Candidate(settings, cost, g_val, f1_val, g_test, f1_test, threshold=0.0)

@@ -1,0 +1,325 @@
+"""f0 in every form a user has it, and its honest loss on the training rows.
+
+f0 may be an unfitted estimator (cloned, fitted, and *cross-fitted* for its training loss), a
+``FrozenEstimator``, a function of a table, or probabilities computed elsewhere. All that the rest
+of thrifty sees is a ``FullModel``: the probability of class +1 for the rows it is asked about.
+Probabilities are clipped to ``[CLIP, 1 - CLIP]``: one overconfident mistake must not cost infinitely much.
+"""
+
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+from joblib import Parallel, delayed
+from numpy.typing import ArrayLike, NDArray
+from scipy.special import expit
+from sklearn.base import clone, is_classifier
+from sklearn.frozen import FrozenEstimator
+from sklearn.linear_model import LogisticRegression
+from sklearn.utils import _safe_indexing
+from sklearn.utils.validation import check_is_fitted, has_fit_parameter
+
+from thrifty.exceptions import InvalidInputError, OptimisticFullModelWarning
+from thrifty.objective.losses import log_loss_of_probability
+from thrifty.rows import content_folds
+
+__all__ = [
+    "CLIP",
+    "CallableFull",
+    "EstimatorFull",
+    "FullModel",
+    "JudgedFull",
+    "PrecomputedFull",
+    "TrainingRows",
+    "clip_probability",
+    "judge_full",
+]
+
+Floats = NDArray[np.float64]
+
+CLIP = 1e-6
+"""Probabilities of f0 stay this far from 0 and 1; its loss on one row is at most 13.8."""
+
+_SUSPICIOUS_LOSS = 0.01
+_SUSPICIOUS_ROWS = 50
+
+
+class FullModel(Protocol):
+    """The expensive model as the rest of thrifty sees it."""
+
+    def probability(self, table: Any, rows: NDArray[np.intp], n_batch: int) -> Floats:
+        """Probability of class +1 for each row of ``table``.
+
+        ``rows`` are the positions of those rows in the batch of ``n_batch`` rows that is being
+        answered: a model that was computed beforehand looks its answers up by them.
+        """
+
+
+@dataclass(frozen=True)
+class TrainingRows:
+    """The rows a system is fitted on.
+
+    Attributes
+    ----------
+    table : array, sparse matrix or data frame
+        As the user gave it: f0 reads this, with its column names.
+    X : ndarray or CSR of shape (n_samples, n_features)
+        The same as numbers.
+    y : ndarray of shape (n_samples,)
+        -1 / +1.
+    classes : ndarray of shape (2,)
+        The user's labels; ``classes[1]`` is +1.
+    weight : ndarray of shape (n_samples,)
+        Sample weights, all positive: a row of weight zero is a row that is not there.
+    weighted : bool
+        Whether the user gave weights; f0 is fitted with them only then.
+    """
+
+    table: Any
+    X: Any
+    y: Floats
+    classes: NDArray[Any]
+    weight: Floats
+    weighted: bool = False
+
+    @property
+    def labels(self) -> NDArray[Any]:
+        """Labels as the user wrote them."""
+        return self.classes[(self.y > 0).astype(np.intp)]
+
+
+@dataclass(frozen=True)
+class JudgedFull:
+    """A full model and its probabilities on the training rows, out of fold wherever we fitted it."""
+
+    model: FullModel
+    probability: Floats
+
+    def loss(self, y: Floats) -> Floats:
+        """``-log p(y)`` per training row."""
+        return log_loss_of_probability(y, self.probability)
+
+
+@dataclass(frozen=True)
+class EstimatorFull:
+    """A fitted scikit-learn classifier; one with only a ``decision_function`` is calibrated.
+
+    Attributes
+    ----------
+    estimator : fitted classifier
+        With ``predict_proba`` or ``decision_function``.
+    slope, intercept : float
+        Sigmoid calibration ``expit(slope * decision + intercept)``; unused with ``predict_proba``.
+    """
+
+    estimator: Any
+    slope: float = 1.0
+    intercept: float = 0.0
+
+    def probability(self, table: Any, rows: NDArray[np.intp], n_batch: int) -> Floats:  # noqa: ARG002
+        """Probability of the estimator's second class."""
+        raw = _raw_scores(self.estimator, table)
+        if _offers_probability(self.estimator):
+            return clip_probability(raw)
+        return clip_probability(expit(self.slope * raw + self.intercept))
+
+
+@dataclass(frozen=True)
+class CallableFull:
+    """A function ``table -> probabilities``: of class +1, ``(n,)``, or of both classes, ``(n, 2)``."""
+
+    function: Callable[[Any], ArrayLike]
+
+    def probability(self, table: Any, rows: NDArray[np.intp], n_batch: int) -> Floats:  # noqa: ARG002
+        """Ask the function and check what it says."""
+        return _check_probability(self.function(table), len(rows), "the callable given as full")
+
+
+@dataclass(frozen=True)
+class PrecomputedFull:
+    """Probabilities of class +1 that were computed elsewhere, one per row of a known batch."""
+
+    values: Floats
+
+    def probability(self, table: Any, rows: NDArray[np.intp], n_batch: int) -> Floats:  # noqa: ARG002
+        """Look the rows up by position."""
+        if n_batch != len(self.values):
+            raise InvalidInputError(
+                f"full holds precomputed probabilities for {len(self.values)} rows, but {n_batch} rows are to be "
+                f"answered. Give those of these rows with `with_full(probabilities)`, or a model that can compute them."
+            )
+        return clip_probability(self.values[rows])
+
+
+def clip_probability(probability: ArrayLike) -> Floats:
+    """Probabilities moved to at least ``CLIP`` from 0 and 1."""
+    return np.clip(np.asarray(probability, dtype=np.float64), CLIP, 1.0 - CLIP)
+
+
+def judge_full(full: Any, rows: TrainingRows, *, cv: int, seed: int, n_jobs: int | None) -> JudgedFull:
+    """Make a ``FullModel`` of whatever the user gave and find its loss on the training rows.
+
+    An unfitted estimator is cloned and fitted on all rows; its training probabilities come from
+    ``cv`` further fits, each judged on the fold it has not seen. Anything that was fitted elsewhere is judged on the
+    rows given: they should be rows it was not trained on, and a loss near zero raises a warning.
+    """
+    if isinstance(full, FrozenEstimator):
+        judged = _judge_frozen(full.estimator, rows)
+    elif hasattr(full, "system_"):
+        # A fitted estimator of ours becomes the tail of a chain as it is, frozen or not.
+        judged = _judge_frozen(full, rows)
+    elif hasattr(full, "fit") and hasattr(full, "get_params"):
+        return _cross_fit(full, rows, cv, seed, n_jobs)
+    elif hasattr(full, "probability"):
+        judged = _judge_foreign(full, rows)
+    elif callable(full):
+        judged = _judge_foreign(CallableFull(full), rows)
+    else:
+        values = _check_probability(full, len(rows.y), "full")
+        judged = _judge_foreign(PrecomputedFull(values), rows)
+    _warn_if_optimistic(judged, rows)
+    return judged
+
+
+def _judge_foreign(model: FullModel, rows: TrainingRows) -> JudgedFull:
+    everyone = np.arange(len(rows.y))
+    return JudgedFull(model, model.probability(rows.table, everyone, len(rows.y)))
+
+
+def _judge_frozen(estimator: Any, rows: TrainingRows) -> JudgedFull:
+    _check_fits_the_table(estimator, rows)
+    if _offers_probability(estimator):
+        return _judge_foreign(EstimatorFull(estimator), rows)
+    decision = _raw_scores(estimator, rows.table)
+    return _judge_foreign(_calibrated(estimator, decision, rows), rows)
+
+
+def _cross_fit(full: Any, rows: TrainingRows, cv: int, seed: int, n_jobs: int | None) -> JudgedFull:
+    if not is_classifier(full):
+        raise InvalidInputError(
+            f"full must be a classifier; got {type(full).__name__}. Wrap a fitted model in FrozenEstimator, "
+            f"or pass a function that returns probabilities."
+        )
+    everyone = np.arange(len(rows.y))
+    fitted = _fit_copy(full, rows, everyone)
+    folds = content_folds(rows.X, rows.y, _foldable(rows, cv, seed), seed)
+    held_out = [np.flatnonzero(folds == fold) for fold in np.unique(folds)]
+    scores = Parallel(n_jobs=n_jobs)(
+        delayed(_score_held_out)(full, rows, np.setdiff1d(everyone, out), out) for out in held_out
+    )
+    raw = np.empty(len(rows.y))
+    for out, score in zip(held_out, scores, strict=True):
+        raw[out] = score
+    if _offers_probability(fitted):
+        return JudgedFull(EstimatorFull(fitted), clip_probability(raw))
+    model = _calibrated(fitted, raw, rows)
+    return JudgedFull(model, clip_probability(expit(model.slope * raw + model.intercept)))
+
+
+def _foldable(rows: TrainingRows, cv: int, seed: int) -> int:
+    """The number of folds, lowered until every training part holds both classes."""
+    if cv < 2:
+        raise InvalidInputError(
+            f"cv must be at least 2; got {cv!r}. It is the number of folds f0 is cross-fitted in."
+        )
+    folds = content_folds(rows.X, rows.y, cv, seed)
+    distinct = min(len(np.unique(folds[rows.y == label])) for label in (-1.0, 1.0))
+    if distinct < 2:
+        raise InvalidInputError(
+            "full cannot be cross-fitted: one class has fewer than two distinct rows. "
+            "Give more rows, or f0 in fitted form as FrozenEstimator(full)."
+        )
+    return min(cv, distinct)
+
+
+def _score_held_out(
+    full: Any, rows: TrainingRows, train: NDArray[np.intp], held_out: NDArray[np.intp]
+) -> Floats:
+    return _raw_scores(_fit_copy(full, rows, train), _safe_indexing(rows.table, held_out))
+
+
+def _fit_copy(full: Any, rows: TrainingRows, chosen: NDArray[np.intp]) -> Any:
+    arguments = {}
+    if rows.weighted and has_fit_parameter(full, "sample_weight"):
+        arguments["sample_weight"] = rows.weight[chosen]
+    return clone(full).fit(_safe_indexing(rows.table, chosen), rows.labels[chosen], **arguments)
+
+
+def _check_fits_the_table(estimator: Any, rows: TrainingRows) -> None:
+    check_is_fitted(estimator)
+    if not (_offers_probability(estimator) or hasattr(estimator, "decision_function")):
+        raise InvalidInputError(
+            f"full must offer predict_proba or decision_function; {type(estimator).__name__} has neither. "
+            f"Pass a function that returns probabilities instead."
+        )
+    classes = np.asarray(getattr(estimator, "classes_", rows.classes))
+    if not np.array_equal(classes, rows.classes):
+        raise InvalidInputError(
+            f"full was fitted on the classes {classes.tolist()}, but y holds {rows.classes.tolist()}. "
+            f"Both must have the same two labels."
+        )
+    n_features = getattr(estimator, "n_features_in_", rows.X.shape[1])
+    if n_features != rows.X.shape[1]:
+        raise InvalidInputError(
+            f"full was fitted on {n_features} features, but X has {rows.X.shape[1]}. Give X with the columns f0 reads."
+        )
+
+
+def _offers_probability(estimator: Any) -> bool:
+    return hasattr(estimator, "predict_proba")
+
+
+def _raw_scores(estimator: Any, table: Any) -> Floats:
+    """Probability of the second class, or the decision value where there is no probability."""
+    if _offers_probability(estimator):
+        return np.asarray(estimator.predict_proba(table), dtype=np.float64)[:, 1]
+    if hasattr(estimator, "decision_function"):
+        return np.asarray(estimator.decision_function(table), dtype=np.float64).reshape(-1)
+    raise InvalidInputError(
+        f"full must offer predict_proba or decision_function; {type(estimator).__name__} has neither."
+    )
+
+
+def _calibrated(estimator: Any, decision: Floats, rows: TrainingRows) -> EstimatorFull:
+    """Platt's sigmoid, fitted on decision values of rows the estimator has not been fitted on."""
+    scale = float(np.std(decision)) or 1.0
+    sigmoid = LogisticRegression(C=1e4).fit(
+        (decision / scale)[:, None], rows.y > 0, sample_weight=rows.weight
+    )
+    return EstimatorFull(estimator, float(sigmoid.coef_[0, 0]) / scale, float(sigmoid.intercept_[0]))
+
+
+def _check_probability(answer: ArrayLike, n_rows: int, who: str) -> Floats:
+    try:
+        probability = np.asarray(answer, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise InvalidInputError(
+            f"full must be a classifier, a FrozenEstimator, a function or an array of probabilities; "
+            f"got {type(answer).__name__}."
+        ) from None
+    if probability.ndim == 2 and probability.shape[1] == 2:
+        probability = probability[:, 1]
+    if probability.shape != (n_rows,):
+        raise InvalidInputError(
+            f"{who} must give one probability of the second class per row, shape ({n_rows},) or ({n_rows}, 2); "
+            f"got shape {np.shape(answer)}."
+        )
+    if not np.all((probability >= 0) & (probability <= 1)):
+        worst = probability[~((probability >= 0) & (probability <= 1))][0]
+        raise InvalidInputError(f"{who} must give probabilities in [0, 1]; got {worst!r}.")
+    return probability
+
+
+def _warn_if_optimistic(judged: JudgedFull, rows: TrainingRows) -> None:
+    mean_loss = float(np.average(judged.loss(rows.y), weights=rows.weight))
+    right = (judged.probability > 0.5) == (rows.y > 0)
+    if len(rows.y) >= _SUSPICIOUS_ROWS and (mean_loss < _SUSPICIOUS_LOSS or right.all()):
+        warnings.warn(
+            f"f0 has log-loss {mean_loss:.2g} and accuracy {right.mean():.4g} on the {len(rows.y)} rows given: it was "
+            f"probably trained on them, and the gate will learn to trust it too much. Fit on rows that f0 has not "
+            f"seen, or pass f0 unfitted so that it is cross-fitted.",
+            OptimisticFullModelWarning,
+            stacklevel=4,
+        )

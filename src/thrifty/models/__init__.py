@@ -1,0 +1,1 @@
+"""Pairs (g, f1) of one family each: how they are fitted, how they score."""

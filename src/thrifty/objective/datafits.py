@@ -1,0 +1,183 @@
+"""How well one column of scores fits the rows: the smooth terms of (OPT4), (OPT6) and (OPT7).
+
+A *data fit* is a convex function of one score per row. It carries its own ``weight`` per row, which
+already contains the ``1 / N`` of the paper's means, so nothing here divides by the number of rows.
+With sample weights ``s`` that sum to 1 (``1 / N`` each when rows count alike):
+
+    gate, KL distance        LogisticFit(target=q,           weight=s)
+    gate, squared distance   SquaredFit(target=log-odds q,   weight=s)
+    cheap model              LogisticFit(target=(y + 1) / 2, weight=s * (1 - q))
+"""
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import expit
+
+from thrifty.exceptions import InvalidInputError
+
+__all__ = ["FARTHEST_INTERCEPT", "DataFit", "LogisticFit", "SquaredFit"]
+
+Floats = NDArray[np.float64]
+
+# Log-odds at which the logistic loss of a certain target, exp(-40) = 4e-18, no longer registers
+# beside 1 in double precision. A fit whose best constant lies farther out is stopped here.
+FARTHEST_INTERCEPT = 40.0
+
+
+class DataFit(Protocol):
+    """A convex function of one score per row, with what a second-order method asks of it."""
+
+    @property
+    def weight(self) -> Floats:
+        """What each row counts, ``1 / N`` included; shape (n_samples,)."""
+
+    @property
+    def needs_no_slopes(self) -> bool:
+        """Whether the best constant score is already a global optimum, so no slope can earn its price."""
+
+    def value(self, score: Floats) -> float:
+        """The fit of all rows together."""
+
+    def gradient(self, score: Floats) -> Floats:
+        """Derivative in the score of each row."""
+
+    def curvature(self, score: Floats) -> Floats:
+        """Second derivative in the score of each row."""
+
+    def majorant(self, score: Floats) -> Floats:
+        """Second derivative, per row, of a parabola that touches the fit at ``score`` and lies above it."""
+
+    def best_intercept(self) -> float:
+        """The constant score that fits best, at most ``FARTHEST_INTERCEPT`` from 0 if none is finite."""
+
+
+@dataclass(frozen=True)
+class LogisticFit:
+    """``sum_i weight_i [target_i log(1 + exp(-s_i)) + (1 - target_i) log(1 + exp(s_i))]``.
+
+    Attributes
+    ----------
+    target : ndarray of shape (n_samples,)
+        The wanted probability of a positive score, in [0, 1].
+    weight : ndarray of shape (n_samples,)
+        What each row counts, ``1 / N`` included.
+    """
+
+    target: Floats
+    weight: Floats
+
+    def __post_init__(self) -> None:
+        _check_rows(self.target, self.weight)
+        if self.target.size and not (self.target.min() >= 0.0 and self.target.max() <= 1.0):
+            raise InvalidInputError(
+                f"target of a logistic fit must lie in [0, 1]; it spans "
+                f"[{self.target.min():g}, {self.target.max():g}]. Labels -1 / +1 become (y + 1) / 2."
+            )
+
+    @property
+    def needs_no_slopes(self) -> bool:
+        """Whether every row that counts wants the same certain answer, or no row counts.
+
+        The infimum, 0, is then at an infinite intercept whatever the slopes; at the farthest
+        intercept with slopes of exactly 0 the fit is within 1e-17 of it and pays for nothing.
+        """
+        return self.weight.sum() == 0.0 or abs(self.best_intercept()) == FARTHEST_INTERCEPT
+
+    def value(self, score: Floats) -> float:
+        """The weighted logistic loss, finite at every finite score."""
+        # One exp and one log1p serve both sides: softplus(s) = log1p(exp(-|s|)) + max(s, 0). Nothing is
+        # subtracted, so no digits are lost at large scores.
+        loss = np.log1p(np.exp(-np.abs(score)))
+        loss += self.target * np.maximum(-score, 0.0)
+        loss += (1.0 - self.target) * np.maximum(score, 0.0)
+        return float(self.weight @ loss)
+
+    def gradient(self, score: Floats) -> Floats:
+        """``weight (expit(s) - target)``."""
+        return np.asarray(self.weight * (expit(score) - self.target), dtype=np.float64)
+
+    def curvature(self, score: Floats) -> Floats:
+        """``weight expit(s) expit(-s)``."""
+        return np.asarray(self.weight * (expit(score) * expit(-score)), dtype=np.float64)
+
+    def majorant(self, score: Floats) -> Floats:
+        """``weight tanh(s / 2) / (2 s)``: the bound of Jaakkola and Jordan, ``weight / 4`` at s = 0.
+
+        Unlike the curvature it decays only like ``1 / |s|``, so a step from a score of 1e4 on the
+        wrong side is long enough and never too long.
+        """
+        size = np.abs(score)
+        small = size < 1e-3
+        far = np.where(small, 1.0, size)
+        ratio = np.where(
+            small, 0.25 - np.square(np.minimum(size, 1e-3)) / 48.0, np.tanh(0.5 * far) / (2.0 * far)
+        )
+        return np.asarray(self.weight * ratio, dtype=np.float64)
+
+    def best_intercept(self) -> float:
+        """Log-odds of the weighted mean target, kept within the farthest intercept; 0 if no row counts."""
+        ones, zeros = float(self.weight @ self.target), float(self.weight @ (1.0 - self.target))
+        if ones == 0.0 and zeros == 0.0:
+            return 0.0
+        with np.errstate(divide="ignore"):
+            log_odds = np.log(ones) - np.log(zeros)
+        return float(np.clip(log_odds, -FARTHEST_INTERCEPT, FARTHEST_INTERCEPT))
+
+
+@dataclass(frozen=True)
+class SquaredFit:
+    """``sum_i weight_i (target_i - s_i)^2``.
+
+    Attributes
+    ----------
+    target : ndarray of shape (n_samples,)
+        The wanted score.
+    weight : ndarray of shape (n_samples,)
+        What each row counts, ``1 / N`` included.
+    """
+
+    target: Floats
+    weight: Floats
+
+    def __post_init__(self) -> None:
+        _check_rows(self.target, self.weight)
+
+    @property
+    def needs_no_slopes(self) -> bool:
+        """Whether no row counts."""
+        return bool(self.weight.sum() == 0.0)
+
+    def value(self, score: Floats) -> float:
+        """The weighted sum of squared differences."""
+        return float(self.weight @ np.square(self.target - score))
+
+    def gradient(self, score: Floats) -> Floats:
+        """``2 weight (s - target)``."""
+        return 2.0 * self.weight * (score - self.target)
+
+    def curvature(self, score: Floats) -> Floats:
+        """``2 weight`` everywhere."""
+        return 2.0 * self.weight + np.zeros_like(score)
+
+    def majorant(self, score: Floats) -> Floats:
+        """The curvature itself: the fit is a parabola."""
+        return self.curvature(score)
+
+    def best_intercept(self) -> float:
+        """The weighted mean target; 0 if no row counts."""
+        total = float(self.weight.sum())
+        return float(self.weight @ self.target) / total if total > 0.0 else 0.0
+
+
+def _check_rows(target: Floats, weight: Floats) -> None:
+    if target.ndim != 1 or target.shape != weight.shape:
+        raise InvalidInputError(
+            f"target and weight must be one-dimensional and of one length; got {target.shape} and {weight.shape}."
+        )
+    if not np.isfinite(target).all():
+        raise InvalidInputError("target must be finite; clip the log-odds of shares that are exactly 0 or 1.")
+    if not (np.isfinite(weight).all() and (weight >= 0.0).all()):
+        raise InvalidInputError("weight must be finite and >= 0; a row that does not count has weight 0.")

@@ -1,0 +1,1 @@
+"""Operating points: which threshold, which setting, at what price."""

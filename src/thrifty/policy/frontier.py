@@ -1,0 +1,41 @@
+"""The efficient points among many: those that no cheaper point matches in score."""
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+__all__ = ["area_under", "best_within", "efficient"]
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.intp]
+
+
+def efficient(cost: ArrayLike, score: ArrayLike) -> Ints:
+    """Indices of the efficient points, by rising cost; each scores higher than every cheaper one.
+
+    One sort and one running maximum: n log n for n points.
+    """
+    cost, score = np.asarray(cost, dtype=np.float64), np.asarray(score, dtype=np.float64)
+    order = np.lexsort((-score, cost))
+    best_before = np.r_[-np.inf, np.maximum.accumulate(score[order])[:-1]]
+    kept: Ints = order[score[order] > best_before]
+    return kept
+
+
+def best_within(cost: ArrayLike, score: ArrayLike, budget: float) -> int | None:
+    """Index of the best-scoring point that costs at most ``budget``; the cheapest of equals; None if there is none."""
+    cost, score = np.asarray(cost, dtype=np.float64), np.asarray(score, dtype=np.float64)
+    affordable = np.flatnonzero(cost <= budget)
+    if affordable.size == 0:
+        return None
+    return int(affordable[np.lexsort((cost[affordable], -score[affordable]))[0]])
+
+
+def area_under(cost: ArrayLike, score: ArrayLike, low: float, high: float) -> float:
+    """Mean score over budgets in [low, high], spending at each budget on the best point it affords.
+
+    A budget below the cheapest point scores as that point does.
+    """
+    keep = efficient(cost, score)
+    steps, level = np.asarray(cost, dtype=np.float64)[keep], np.asarray(score, dtype=np.float64)[keep]
+    edges = np.clip(np.r_[low, steps[1:], high], low, high)
+    return float(np.diff(edges) @ level / (high - low))

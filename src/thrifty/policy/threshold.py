@@ -1,0 +1,98 @@
+"""Where to cut a gate: the threshold that spends a budget, and the curve that all thresholds draw.
+
+A threshold sends on the rows with the highest gate scores. Sorted once, every threshold is a
+position in that order, and cost, accuracy and share sent are running sums: the whole curve of
+a fitted gate costs one sort.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from thrifty.exceptions import InvalidInputError
+
+__all__ = ["ThresholdCurve", "threshold_curve"]
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class ThresholdCurve:
+    """Every distinct operating point of one gate on one set of rows, from "send nobody" on.
+
+    Attributes
+    ----------
+    threshold : ndarray of shape (n_points,)
+        Rows with ``g > threshold`` are sent on; falling.
+    cost, share : ndarray of shape (n_points,)
+        Mean spend per row, and share of rows sent on; both rising.
+    score : ndarray of shape (n_points,)
+        Mean of what was to be scored (accuracy, if rows were scored 0 / 1).
+    """
+
+    threshold: Floats
+    cost: Floats
+    share: Floats
+    score: Floats
+
+    def within(self, budget: float) -> int:
+        """The point that sends on the most rows with a mean cost of at most ``budget``."""
+        affordable = np.flatnonzero(self.cost <= budget * (1 + 1e-12))
+        if affordable.size == 0:
+            raise InvalidInputError(
+                f"budget must be at least {self.cost.min():.6g}, the mean cost of the cheapest route; got {budget!r}. "
+                f"Raise the budget, or buy fewer features (raise gamma)."
+            )
+        return int(affordable[-1])
+
+
+def threshold_curve(
+    g: Floats,
+    stop_cost: Floats | float,
+    go_cost: Floats | float,
+    stop_score: Floats | float = 0.0,
+    go_score: Floats | float = 0.0,
+    weight: Floats | None = None,
+) -> ThresholdCurve:
+    """Score every threshold of a gate.
+
+    Parameters
+    ----------
+    g : ndarray of shape (n_samples,)
+        Gate scores.
+    stop_cost, go_cost : float or ndarray of shape (n_samples,)
+        What a row pays if it stops here, and if it is sent on.
+    stop_score, go_score : float or ndarray of shape (n_samples,)
+        What is averaged, in each case: 0 / 1 for right and wrong.
+    weight : ndarray of shape (n_samples,), optional
+        Sample weights.
+    """
+    weight = np.ones(len(g)) if weight is None else weight
+    weight = weight / weight.sum()
+    order = np.argsort(-g, kind="stable")
+    ordered = g[order]
+    # Rows with equal scores go together: a cut is allowed only where the score changes.
+    cuts = np.flatnonzero(np.r_[True, ordered[1:] != ordered[:-1], True])
+
+    def running(stop: Floats | float, go: Floats | float) -> Floats:
+        stop_all = float(weight @ np.broadcast_to(stop, g.shape))
+        gained = np.broadcast_to(np.subtract(go, stop), g.shape)[order] * weight[order]
+        return stop_all + np.r_[0.0, np.cumsum(gained)][cuts]
+
+    return ThresholdCurve(
+        threshold=_between(ordered, cuts),
+        cost=running(stop_cost, go_cost),
+        share=running(0.0, 1.0),
+        score=running(stop_score, go_score),
+    )
+
+
+def _between(ordered: Floats, cuts: NDArray[np.intp]) -> Floats:
+    """Thresholds that send on exactly the first ``cut`` rows: midway between neighbouring scores."""
+    above = np.r_[np.inf, ordered][cuts]
+    below = np.r_[ordered, -np.inf][cuts]
+    with np.errstate(invalid="ignore"):
+        middle = below + (above - below) / 2.0
+    # Midpoints that overflow or round onto the upper score fall back to the lower one, which is not sent.
+    return np.where(np.isfinite(middle) & (middle < above), middle, below)

@@ -1,0 +1,147 @@
+"""The one place where features are read: from a table at hand, or bought from a source.
+
+A system asks its reader for blocks, rows x columns. A ``TableReader`` slices a table that is there anyway.
+A ``PurchaseReader`` asks a *source*, and keeps what it got, so that no cell is ever asked for
+twice and no cell is asked for before a row's route needs it.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol, runtime_checkable
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.utils import _safe_indexing
+
+from thrifty.exceptions import InvalidInputError
+from thrifty.objective.costs import PriceList
+
+__all__ = ["FeatureSource", "PurchaseReader", "Reader", "TableReader", "kind_of_table", "table_like"]
+
+Ints = NDArray[np.intp]
+
+
+@runtime_checkable
+class FeatureSource(Protocol):
+    """Something that can be asked for features: a database, a lab, a paid service."""
+
+    def __len__(self) -> int:
+        """Return the number of rows that can be asked about."""
+
+    def fetch(self, rows: Ints, columns: Ints) -> ArrayLike:
+        """Values of ``columns`` for ``rows``, shape ``(len(rows), len(columns))``."""
+
+
+class Reader(Protocol):
+    """Where a system reads its features from."""
+
+    @property
+    def n_samples(self) -> int:
+        """Rows in the batch."""
+
+    def block(self, rows: Ints, columns: Ints) -> Any:
+        """Numbers, ``(len(rows), len(columns))``, dense or CSR."""
+
+    def table(self, rows: Ints) -> Any:
+        """Whole rows, in the form f0 was fitted on."""
+
+
+class TableReader:
+    """Reads from a table that is at hand; ``numbers`` is its numeric form, ``raw`` what f0 reads."""
+
+    def __init__(self, numbers: Any, raw: Any) -> None:
+        self._numbers = numbers
+        self._raw = raw
+
+    @property
+    def n_samples(self) -> int:
+        """Rows in the table."""
+        return int(self._numbers.shape[0])
+
+    def block(self, rows: Ints, columns: Ints) -> Any:
+        """Slice of the numeric table."""
+        if len(rows) == self.n_samples:
+            return self._numbers[:, columns]
+        if isinstance(self._numbers, np.ndarray):
+            return self._numbers[np.ix_(rows, columns)]
+        return self._numbers[rows][:, columns]
+
+    def table(self, rows: Ints) -> Any:
+        """Slice of the raw table."""
+        return self._raw if len(rows) == self.n_samples else _safe_indexing(self._raw, rows)
+
+
+class PurchaseReader:
+    """Buys from a source what a route needs, when it needs it, once.
+
+    A purchase delivers all columns of its group, so the source is asked for all of them together.
+
+    Parameters
+    ----------
+    source : FeatureSource
+        What is asked.
+    price_list : PriceList
+        Which columns come in one purchase.
+    wrap : callable
+        Turns an array of whole rows into the kind of table f0 was fitted on.
+    """
+
+    def __init__(self, source: FeatureSource, price_list: PriceList, wrap: Callable[[Any], Any]) -> None:
+        self._source = source
+        self._group_of = price_list.group_of
+        self._wrap = wrap
+        shape = (len(source), price_list.n_features)
+        self._values = np.full(shape, np.nan)
+        self.bought = np.zeros(shape, dtype=bool)
+
+    @property
+    def n_samples(self) -> int:
+        """Rows the source knows about."""
+        return len(self._values)
+
+    def block(self, rows: Ints, columns: Ints) -> Any:
+        """Buy what is lacking of these cells, then return them."""
+        if len(rows) and len(columns):
+            self._buy(rows, np.flatnonzero(np.isin(self._group_of, self._group_of[columns])))
+        return self._values[np.ix_(rows, columns)]
+
+    def table(self, rows: Ints) -> Any:
+        """Buy the rest of these rows and return them whole."""
+        return self._wrap(self.block(rows, np.arange(self._values.shape[1])))
+
+    def _buy(self, rows: Ints, columns: Ints) -> None:
+        lacking = ~self.bought[np.ix_(rows, columns)]
+        # Rows that hold the same purchases are asked about together; in a chain that is all of them.
+        patterns, pattern_of = np.unique(lacking, axis=0, return_inverse=True)
+        for number, pattern in enumerate(patterns):
+            if pattern.any():
+                self._fetch(rows[pattern_of.reshape(-1) == number], columns[pattern])
+
+    def _fetch(self, rows: Ints, columns: Ints) -> None:
+        answer = np.asarray(self._source.fetch(rows, columns), dtype=np.float64)
+        if answer.shape != (len(rows), len(columns)):
+            raise InvalidInputError(
+                f"the source was asked for {len(rows)} rows of {len(columns)} features and must answer with an array "
+                f"of that shape; got {answer.shape}."
+            )
+        cells = np.ix_(rows, columns)
+        self._values[cells] = answer
+        self.bought[cells] = True
+
+
+def table_like(template: str | None, names: Sequence[str] | None) -> Callable[[Any], Any]:
+    """Return how to turn an array of whole rows back into the kind of table f0 was fitted on."""
+    if template is None or names is None:
+        return lambda rows: rows
+    if template == "polars":
+        import polars as pl
+
+        return lambda rows: pl.DataFrame(rows, schema=list(names))
+    import pandas as pd
+
+    return lambda rows: pd.DataFrame(rows, columns=list(names))
+
+
+def kind_of_table(table: Any) -> str | None:
+    """``"pandas"``, ``"polars"`` or None for what has no column names."""
+    package = type(table).__module__.split(".")[0]
+    return package if package in ("pandas", "polars") else None

@@ -1,0 +1,180 @@
+"""What serves: a chain of cheap stages that ends in f0.
+
+A row enters at stage 0. Each stage buys its columns, scores the row, and either answers or, if the
+gate's score exceeds the stage's threshold, sends it on; the end of the chain is f0. The chain
+``(g, f1, f0)`` is a model like f0 itself and can stand in its place behind a further, cheaper
+stage: the paper's general framework. Stages hold plain arrays; nothing here knows how they were learned.
+"""
+
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+from scipy.special import expit
+
+from thrifty.exceptions import InvalidInputError
+from thrifty.full import FullModel, clip_probability
+from thrifty.objective.costs import PriceList
+from thrifty.reading import Reader, TableReader
+
+__all__ = ["GatedSystem", "Scorer", "Stage", "Walk"]
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.intp]
+Bools = NDArray[np.bool_]
+
+
+class Scorer(Protocol):
+    """The serving half of a pair (g, f1)."""
+
+    @property
+    def columns(self) -> Ints:
+        """The columns that g and f1 read, together."""
+
+    def __call__(self, block: Any) -> tuple[Floats, Floats]:
+        """Scores ``(g, f1)`` from a block that holds just those columns, in that order."""
+
+
+@dataclass(frozen=True)
+class Stage:
+    """One cheap model and its gate; a row with ``g > threshold`` is sent on."""
+
+    scorer: Scorer
+    threshold: float = 0.0
+
+    def sends_on(self, g: Floats) -> Bools:
+        """Whether each row is sent on."""
+        return g > self.threshold
+
+
+@dataclass(frozen=True)
+class Walk:
+    """Where a batch went.
+
+    Attributes
+    ----------
+    route : ndarray of shape (n_samples,)
+        The stage that answered each row; the number of stages means f0.
+    cheap : ndarray of shape (n_samples,)
+        Score of the last stage each row visited.
+    """
+
+    route: Ints
+    cheap: Floats
+
+
+@dataclass(frozen=True)
+class GatedSystem:
+    """A chain of stages that ends in f0.
+
+    Attributes
+    ----------
+    stages : tuple of Stage
+        The cheapest first.
+    full : FullModel
+        f0.
+    price_list : PriceList
+        What purchases cost.
+    classes : ndarray of shape (2,)
+        The user's labels.
+    """
+
+    stages: tuple[Stage, ...]
+    full: FullModel
+    price_list: PriceList
+    classes: NDArray[Any]
+
+    @property
+    def n_stages(self) -> int:
+        """Number of cheap stages, which is also the route number of f0."""
+        return len(self.stages)
+
+    @property
+    def bought_by_route(self) -> Bools:
+        """Columns a row holds that was answered at each place: (n_stages + 1, n_features)."""
+        bought = np.zeros((self.n_stages + 1, self.price_list.n_features), dtype=bool)
+        for place, stage in enumerate(self.stages):
+            bought[place:, stage.scorer.columns] = True
+        bought[-1] = True
+        return bought
+
+    @property
+    def cost_by_route(self) -> Floats:
+        """What a row pays that was answered at each place: (n_stages + 1,)."""
+        cheap = [self.price_list.cost_of(bought) for bought in self.bought_by_route[:-1]]
+        return np.array([*cheap, self.price_list.cost_of_everything])
+
+    def behind(self, stage: Stage) -> "GatedSystem":
+        """Return the chain that has ``stage`` in front of this one."""
+        return replace(self, stages=(stage, *self.stages))
+
+    def with_threshold(self, threshold: float, place: int = 0) -> "GatedSystem":
+        """Return the same chain with another threshold at one stage."""
+        stages = list(self.stages)
+        stages[place] = replace(stages[place], threshold=float(threshold))
+        return replace(self, stages=tuple(stages))
+
+    def with_full(self, full: FullModel) -> "GatedSystem":
+        """Return the same chain in front of another f0."""
+        return replace(self, full=full)
+
+    def walk(self, reader: Reader) -> Walk:
+        """Send every row as far as its gates say, without asking f0 anything."""
+        route = np.full(reader.n_samples, self.n_stages, dtype=np.intp)
+        cheap = np.zeros(reader.n_samples)
+        rows = np.arange(reader.n_samples)
+        for place, stage in enumerate(self.stages):
+            g, f1 = stage.scorer(reader.block(rows, stage.scorer.columns))
+            _refuse_nan(g, f1, place)
+            goes_on = stage.sends_on(g)
+            cheap[rows] = f1
+            route[rows[~goes_on]] = place
+            rows = rows[goes_on]
+            if rows.size == 0:
+                break
+        return Walk(route, cheap)
+
+    def answer(self, walk: Walk, reader: Reader, rows: Ints, n_batch: int) -> Floats:
+        """Probability of class +1: the answering stage's own, f0's where a row reached it.
+
+        ``rows`` are the positions of the reader's rows in the batch of ``n_batch`` that f0 knows about.
+        """
+        probability = np.asarray(expit(walk.cheap), dtype=np.float64)
+        sent = np.flatnonzero(walk.route == self.n_stages)
+        if sent.size:
+            probability[sent] = self.full.probability(reader.table(sent), rows[sent], n_batch)
+        return probability
+
+    def probability(self, table: Any, rows: Ints, n_batch: int) -> Floats:
+        """Answer as an f0 would, so that a chain can stand behind another stage."""
+        reader = TableReader(table if sparse.issparse(table) else np.asarray(table, dtype=np.float64), table)
+        return clip_probability(self.answer(self.walk(reader), reader, rows, n_batch))
+
+    def route(self, X: Any) -> Ints:
+        """Stage that answers each row; ``n_stages`` means f0. Never calls f0."""
+        return self.walk(TableReader(X, X)).route
+
+    def cost(self, X: Any) -> Floats:
+        """What each row pays. Never calls f0."""
+        return self.cost_by_route[self.route(X)]
+
+    def predict_proba(self, X: Any) -> Floats:
+        """Probabilities of both classes, shape (n_samples, 2)."""
+        reader = TableReader(X, X)
+        positive = self.answer(self.walk(reader), reader, np.arange(reader.n_samples), reader.n_samples)
+        return np.column_stack([1.0 - positive, positive])
+
+    def predict(self, X: Any) -> NDArray[Any]:
+        """Labels, as the user wrote them."""
+        return self.classes[(self.predict_proba(X)[:, 1] > 0.5).astype(np.intp)]
+
+
+def _refuse_nan(g: Floats, f1: Floats, place: int) -> None:
+    bad = int(np.isnan(g).sum() + np.isnan(f1).sum())
+    if bad:
+        raise InvalidInputError(
+            f"stage {place} cannot score {bad} rows: a feature it reads is missing (NaN), and this model accepts none. "
+            f"Impute the feature before it is handed over."
+        )
