@@ -75,7 +75,7 @@ def paper(
     experiment: Annotated[Experiment, typer.Argument(help="Which experiment.")],
     data: Annotated[Path | None, typer.Option(help="Folder with the data; else THRIFTY_DATA.")] = None,
     out: Annotated[Path, typer.Option(help="Folder for pictures, tables and numbers.")] = Path("paper-out"),
-    family: Annotated[Family, typer.Option(help="Family of cheap models (letters).")] = Family.linear,  # noqa: ARG001 - one so far
+    family: Annotated[Family, typer.Option(help="Family of cheap models (letters).")] = Family.linear,
     thin: Annotated[int, typer.Option(min=1, help="Keep every N-th value of each sweep.")] = 1,
     jobs: Annotated[int, typer.Option(min=1, help="Processes.")] = 2,
 ) -> None:
@@ -101,7 +101,8 @@ def _run_paper(
     from thrifty.experiments import letters
 
     folder = None if data is None else str(data)
-    return letters.run(out, data=folder, family=family.value, n_jobs=jobs, thin=thin, progress=report)
+    runner = {Family.linear: letters.run}[family]
+    return runner(out, data=folder, n_jobs=jobs, thin=thin, progress=report)
 
 
 @contextmanager

@@ -26,11 +26,12 @@ def judge_on_split(model: Any, split: Split, *, cost: float) -> tuple[Floats, Fu
     rows = TrainingRows(split.X_train, split.X_train, signs, np.array([0, 1]), np.ones(len(signs)))
     judged = judge_full(model, rows, cv=5, seed=0, n_jobs=1)
 
-    def right(X: Floats, y: NDArray[np.intp]) -> NDArray[np.bool_]:
+    def is_right(X: Floats, y: NDArray[np.intp]) -> NDArray[np.bool_]:
         answers_one = judged.model.probability(X, np.arange(len(X)), len(X)) > 0.5
-        return np.equal(answers_one, y == 1)
+        right: NDArray[np.bool_] = answers_one == (y == 1)
+        return right
 
-    right_val, right_test = right(split.X_val, split.y_val), right(split.X_test, split.y_test)
+    right_val, right_test = is_right(split.X_val, split.y_val), is_right(split.X_test, split.y_test)
     return judged.probability, FullAnswers(split.y_val, right_val, split.y_test, right_test, cost)
 
 

@@ -78,7 +78,8 @@ def threshold_curve(
     def running(stop: Floats | float, go: Floats | float) -> Floats:
         stop_all = float(weight @ np.broadcast_to(stop, g.shape))
         gained = np.broadcast_to(np.subtract(go, stop), g.shape)[order] * weight[order]
-        return stop_all + np.r_[0.0, np.cumsum(gained)][cuts]
+        total: Floats = stop_all + np.r_[0.0, np.cumsum(gained)][cuts]
+        return total
 
     return ThresholdCurve(
         threshold=_between(ordered, cuts),
@@ -95,4 +96,5 @@ def _between(ordered: Floats, cuts: NDArray[np.intp]) -> Floats:
     with np.errstate(invalid="ignore"):
         middle = below + (above - below) / 2.0
     # Midpoints that overflow or round onto the upper score fall back to the lower one, which is not sent.
-    return np.where(np.isfinite(middle) & (middle < above), middle, below)
+    cut: Floats = np.where(np.isfinite(middle) & (middle < above), middle, below)
+    return cut
