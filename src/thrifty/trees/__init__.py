@@ -1,0 +1,7 @@
+"""Price-aware histogram trees: bins, growth, and the flat arrays that serve. Knows nothing of gates."""
+
+from thrifty.trees.binning import BinnedTable, Binner
+from thrifty.trees.ensemble import TreeEnsemble
+from thrifty.trees.grower import GrownTree, TreeGrower
+
+__all__ = ["BinnedTable", "Binner", "GrownTree", "TreeEnsemble", "TreeGrower"]

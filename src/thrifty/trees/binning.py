@@ -1,0 +1,292 @@
+"""Columns of numbers to columns of bytes: what the trees are grown on.
+
+A column becomes at most 255 bins of values and one bin for missing values. Bin ``b`` holds the
+values in ``(thresholds[b - 1], thresholds[b]]``, so "code <= b" and "value <= thresholds[b]" are the
+same question, and a tree grown on bins answers raw numbers exactly as it answers bins. A column
+with few distinct values gets one bin each, with thresholds half-way; otherwise bins hold about
+equally many rows. Fit once: every fit of a sweep may share the table, from any thread.
+"""
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from thrifty.exceptions import InvalidInputError
+from thrifty.trees.kernel import kernel
+
+__all__ = ["BinnedTable", "Binner", "Thresholds", "as_float_matrix"]
+
+Floats = NDArray[np.float64]
+MAX_BINS = 255
+WORD = 8  # codes are read eight at a time, so rows are padded to whole words
+
+
+@dataclass(frozen=True)
+class Thresholds:
+    """Where the bins of every column end.
+
+    Attributes
+    ----------
+    values : ndarray
+        Upper ends of all bins but the last of each column, ascending, columns one after the other.
+    offsets : ndarray of shape (n_features + 1,)
+        ``values[offsets[f]:offsets[f + 1]]`` belongs to column ``f``.
+    """
+
+    values: Floats
+    offsets: NDArray[np.int64]
+
+    @property
+    def n_bins(self) -> NDArray[np.int64]:
+        """Bins of values per column, missing not counted; also the code of a missing value."""
+        return np.diff(self.offsets) + 1
+
+    def of(self, feature: int) -> Floats:
+        """Thresholds of one column."""
+        return self.values[self.offsets[feature] : self.offsets[feature + 1]]
+
+    def at(self, features: NDArray[Any], bins: NDArray[Any]) -> Floats:
+        """Raw threshold of "code <= bin"; the last bin of values ends at infinity."""
+        ends = np.append(self.values, np.inf)
+        is_last = bins >= self.offsets[features + 1] - self.offsets[features]
+        position = np.where(is_last, len(self.values), self.offsets[features] + bins)
+        return ends[position]
+
+
+@dataclass(frozen=True)
+class BinnedTable:
+    """Rows of one-byte codes, and what the codes mean.
+
+    Attributes
+    ----------
+    padded : ndarray of shape (n_rows, n_padded), uint8
+        Row-major codes; columns past ``n_features`` only fill the last word of a row.
+    thresholds : Thresholds
+        Shared by every table of one binner.
+    names : tuple of str
+        Column names.
+    """
+
+    padded: NDArray[np.uint8]
+    thresholds: Thresholds
+    names: tuple[str, ...]
+
+    @property
+    def n_rows(self) -> int:
+        """Number of rows."""
+        return len(self.padded)
+
+    @property
+    def n_features(self) -> int:
+        """Number of columns."""
+        return len(self.names)
+
+    @property
+    def codes(self) -> NDArray[np.uint8]:
+        """Codes of shape (n_rows, n_features), a view."""
+        return self.padded[:, : self.n_features]
+
+    @property
+    def words(self) -> NDArray[np.uint64]:
+        """The same memory, eight codes to a number, shape (n_rows, n_padded / 8)."""
+        return self.padded.view(np.uint64)
+
+    @property
+    def n_bytes(self) -> int:
+        """Memory held by the codes."""
+        return int(self.padded.nbytes)
+
+    @cached_property
+    def column_keys(self) -> NDArray[np.uint64]:
+        """A number per column that depends on its contents, not on its place nor on the order of rows.
+
+        Used to break exact ties between columns, so that permuting columns or rows changes no tree.
+        Only columns that no content can tell apart share a key.
+        """
+        salts = np.array([hash_bytes(self.thresholds.of(f)) for f in range(self.n_features)], dtype=np.uint64)
+        return column_keys(self.padded, salts)
+
+    def take(self, rows: NDArray[Any]) -> "BinnedTable":
+        """Table of some rows (indices or a mask), with the same bins."""
+        return BinnedTable(np.ascontiguousarray(self.padded[rows]), self.thresholds, self.names)
+
+
+class Binner:
+    """Finds the bins of every column, then codes any table with them.
+
+    Parameters
+    ----------
+    max_bins : int, default=255
+        Most bins of values per column, between 2 and 255; missing values have one more.
+    """
+
+    def __init__(self, max_bins: int = MAX_BINS) -> None:
+        if not 2 <= max_bins <= MAX_BINS:
+            raise InvalidInputError(
+                f"max_bins must lie in [2, {MAX_BINS}]; got {max_bins!r}. "
+                "A code is one byte and one code is kept for missing values."
+            )
+        self.max_bins = max_bins
+
+    def fit(self, X: Any) -> Self:
+        """Choose thresholds from the rows of ``X`` (numpy, pandas or polars; NaN means missing)."""
+        values, names = as_float_matrix(X)
+        columns = [find_thresholds(values[:, f], self.max_bins) for f in range(values.shape[1])]
+        offsets = np.cumsum([0] + [len(column) for column in columns]).astype(np.int64)
+        self.thresholds_ = Thresholds(np.concatenate([np.empty(0), *columns]), offsets)
+        self.names_ = names
+        return self
+
+    def transform(self, X: Any) -> BinnedTable:
+        """Code the rows of ``X``."""
+        if not hasattr(self, "thresholds_"):
+            raise InvalidInputError("This Binner has no bins yet. Call fit first.")
+        values, _ = as_float_matrix(X)
+        if values.shape[1] != len(self.names_):
+            raise InvalidInputError(
+                f"X must have the {len(self.names_)} columns the bins were fitted on; "
+                f"got {values.shape[1]}. Pass the same columns in the same order."
+            )
+        n_padded = -(-len(self.names_) // WORD) * WORD
+        padded = np.zeros((len(values), n_padded), dtype=np.uint8)
+        encode(values, self.thresholds_.values, self.thresholds_.offsets, padded)
+        return BinnedTable(padded, self.thresholds_, self.names_)
+
+    def fit_transform(self, X: Any) -> BinnedTable:
+        """Choose thresholds from ``X`` and code its rows."""
+        return self.fit(X).transform(X)
+
+
+def as_float_matrix(X: Any) -> tuple[NDArray[Any], tuple[str, ...]]:
+    """Table as (n_rows, n_features) floats and its column names; infinite values are refused by name."""
+    named = getattr(X, "columns", None)
+    try:
+        values = np.asarray(X)
+        if values.dtype not in (np.float32, np.float64):
+            values = as_floats(X, values)
+    except (TypeError, ValueError) as error:
+        raise InvalidInputError(
+            f"X must hold numbers only, missing ones as NaN; {error}. Encode text and categories as numbers first."
+        ) from error
+    if values.ndim != 2 or 0 in values.shape:
+        raise InvalidInputError(
+            f"X must have two dimensions, at least one row and one column; got shape {values.shape}. "
+            "Reshape it to (n_rows, n_features)."
+        )
+    names = tuple(f"x{f}" for f in range(values.shape[1])) if named is None else tuple(map(str, named))
+    refuse_infinite(values, names)
+    return values, names
+
+
+def as_floats(X: Any, values: NDArray[Any]) -> Floats:
+    """Floats of a table of another type; nullable pandas columns hide their missing values in objects."""
+    if values.dtype == object and hasattr(X, "to_numpy") and hasattr(X, "iloc"):
+        return np.asarray(X.to_numpy(dtype=np.float64, na_value=np.nan))
+    return values.astype(np.float64)
+
+
+def refuse_infinite(values: NDArray[Any], names: tuple[str, ...]) -> None:
+    """Raise, naming the first column that holds an infinite value."""
+    position = first_infinite(values)
+    if position >= 0:
+        row, column = divmod(position, values.shape[1])
+        raise InvalidInputError(
+            f"Column {names[column]!r} must hold finite numbers or NaN for missing; row {row} is "
+            f"{values[row, column]}. Replace infinite values by NaN or by a large number."
+        )
+
+
+def find_thresholds(column: NDArray[Any], max_bins: int) -> Floats:
+    """Upper ends of the bins of one column, all but the last.
+
+    One bin per distinct value when they are few. Otherwise a value frequent enough to fill a bin
+    has one of its own and the others share the bins left in about equal numbers of rows.
+    """
+    present = column[~np.isnan(column)].astype(np.float64)
+    distinct, counts = np.unique(present, return_counts=True)
+    if len(distinct) <= max_bins:
+        ends = np.arange(len(distinct) - 1)
+    else:
+        ends = quantile_ends(counts, max_bins)
+    low, high = distinct[ends], distinct[ends + 1]
+    middle = low / 2 + high / 2
+    # Neighbouring floats have no number between them: the middle rounds to one of the two.
+    return np.where((middle >= low) & (middle < high), middle, low)
+
+
+def quantile_ends(counts: NDArray[Any], max_bins: int) -> NDArray[Any]:
+    """Positions of the distinct values that end a bin, all but the last bin."""
+    frequent = counts >= counts.sum() / max_bins
+    n_shared = max_bins - frequent.sum()
+    rows_per_bin = counts[~frequent].sum() / max(n_shared, 1)
+    filled = np.floor(np.cumsum(np.where(frequent, 1.0, counts / max(rows_per_bin, 1.0))) + 1e-9)
+    ends = np.flatnonzero(np.diff(filled) > 0) + 1
+    if filled[0] > 0:
+        ends = np.append(0, ends)
+    return ends[ends < len(counts) - 1][: max_bins - 1]
+
+
+def hash_bytes(values: Floats) -> int:
+    """64-bit FNV hash of an array, equal on every machine and run."""
+    state = 0xCBF29CE484222325
+    for word in values.view(np.uint64).tolist():
+        state = ((state ^ word) * 0x100000001B3) % 2**64
+    return state
+
+
+@kernel
+def first_infinite(values: NDArray[Any]) -> int:
+    """Flat position of the first infinite value, -1 if there is none."""
+    n_rows, n_columns = values.shape
+    for row in range(n_rows):
+        for column in range(n_columns):
+            if np.isinf(values[row, column]):
+                return row * n_columns + column
+    return -1
+
+
+@kernel
+def encode(values: NDArray[Any], ends: Floats, offsets: NDArray[np.int64], codes: NDArray[np.uint8]) -> None:
+    """Write, for every value, how many thresholds lie below it; a missing value gets the code after the last."""
+    for row in range(values.shape[0]):
+        for column in range(values.shape[1]):
+            value = np.float64(values[row, column])
+            start, stop = offsets[column], offsets[column + 1]
+            if np.isnan(value):
+                codes[row, column] = stop - start + 1
+                continue
+            low, high = start, stop
+            while low < high:
+                middle = (low + high) // 2
+                if ends[middle] < value:
+                    low = middle + 1
+                else:
+                    high = middle
+            codes[row, column] = low - start
+
+
+@kernel
+def mix(number: np.uint64) -> np.uint64:
+    """Scramble 64 bits (the finaliser of SplitMix64)."""
+    number ^= number >> np.uint64(30)
+    number *= np.uint64(0xBF58476D1CE4E5B9)
+    number ^= number >> np.uint64(27)
+    number *= np.uint64(0x94D049BB133111EB)
+    return number ^ (number >> np.uint64(31))
+
+
+@kernel
+def column_keys(codes: NDArray[np.uint8], salts: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    """Hash of every column in the light of its rows; sums, so that no order of rows or columns matters."""
+    n_columns = len(salts)
+    keys = salts.copy()
+    for row in range(codes.shape[0]):
+        identity = np.uint64(0)
+        for column in range(n_columns):
+            identity += mix(salts[column] ^ np.uint64(codes[row, column] + 1))
+        for column in range(n_columns):
+            keys[column] += mix(identity ^ mix(np.uint64(codes[row, column] + 1)))
+    return keys

@@ -1,0 +1,381 @@
+"""Grows price-aware trees, one call a tree; the boosting loop is the caller's.
+
+    argmin over trees of   sum_i [ g_i v(x_i) + 1/2 h_i v(x_i)^2 ] + l2/2 sum_leaf v^2 + gamma * price of new groups
+
+greedily: paper, impurity of DynaMod-Gbrt. Without ``hess`` every ``h_i`` is one and the sum is, up to a constant,
+the paper's ``1/2 sum_i (-g_i - v(x_i))^2``. A group is paid once: by the first split on one of its columns, in
+this tree or in any earlier one.
+"""
+
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from thrifty.exceptions import InvalidInputError
+from thrifty.trees.binning import BinnedTable
+from thrifty.trees.ensemble import TreeEnsemble
+from thrifty.trees.growth import FINISHED, Limits, advance, n_places, plant, run_job
+from thrifty.trees.quantise import Lanes, choose_lanes, pack
+from thrifty.trees.traversal import scatter
+from thrifty.trees.workspace import N_CELLS, N_LEAVES, N_NARROW, N_SPLITS, NARROW_FITS, Workspace
+from thrifty.trees.workspace import make_workspace, narrow_copy
+
+__all__ = ["GrownTree", "TreeGrower"]
+
+Floats = NDArray[np.float64]
+Bools = NDArray[np.bool_]
+MAX_DEPTH = 12
+SHARED_CELLS = 200_000  # below this, waking a thread costs more than it saves
+
+
+@dataclass(frozen=True)
+class GrownTree:
+    """One tree and how it came about.
+
+    Attributes
+    ----------
+    tree : TreeEnsemble
+        An ensemble of this one tree.
+    raw_gain, charge : ndarray of shape (n_splits,)
+        Per split, in the order they were made (node ``s`` is split ``s``): what it gained and what it paid.
+    leaf_of_row : ndarray of shape (n_rows,), int32
+        Leaf of every training row.
+    bought_groups : ndarray of int
+        Groups that this tree bought.
+    n_cells : int
+        (row, column) cells added to histograms: the work done.
+    """
+
+    tree: TreeEnsemble
+    raw_gain: Floats
+    charge: Floats
+    leaf_of_row: NDArray[np.int32]
+    bought_groups: NDArray[np.intp]
+    n_cells: int
+
+    @property
+    def net_gain(self) -> Floats:
+        """Raw gain minus charge of every split, all positive."""
+        return self.raw_gain - self.charge
+
+    @property
+    def n_leaves(self) -> int:
+        """Number of leaves."""
+        return len(self.tree.values)
+
+    def row_values(self) -> Floats:
+        """What the tree adds to the scores of the training rows, shape (n_rows, n_outputs)."""
+        return self.tree.values[self.leaf_of_row]
+
+
+class TreeGrower:
+    """Grows trees over one table and remembers what has been bought.
+
+    Parameters
+    ----------
+    table : BinnedTable
+        Training rows.
+    max_depth : int, default=4
+        Most splits on a way down, between 1 and 12.
+    max_leaves : int, optional
+        Most leaves of a tree, at least 2.
+    l2 : float, default=0.0
+        Added to the hessian of every leaf.
+    min_child_weight : float, default=0.0
+        Least sum of hessians of a leaf (of weights or rows, without ``hess``); mean over outputs.
+    min_child_samples : int, default=1
+        Least rows of a leaf. More than one together with ``hess`` makes histograms twice as wide.
+    gamma : float, default=0.0
+        Gain that one unit of price must bring.
+    prices : array-like of shape (n_groups,), optional
+        Price of each group; default one each. A group of price zero is free, but counts as bought only once used.
+    group_of : array-like of shape (n_features,), optional
+        Group of each column; default one column a group.
+    bought : array-like, optional
+        Groups bought already: a mask over groups, or their numbers.
+    n_threads : int, default=1
+        Threads for large histograms. The trees do not depend on it.
+    skip_hopeless : bool, default=True
+        Leave unexamined what cannot pay. The trees do not depend on it.
+    """
+
+    def __init__(
+        self,
+        table: BinnedTable,
+        *,
+        max_depth: int = 4,
+        max_leaves: int | None = None,
+        l2: float = 0.0,
+        min_child_weight: float = 0.0,
+        min_child_samples: int = 1,
+        gamma: float = 0.0,
+        prices: ArrayLike | None = None,
+        group_of: ArrayLike | None = None,
+        bought: ArrayLike | None = None,
+        n_threads: int = 1,
+        skip_hopeless: bool = True,
+    ) -> None:
+        check_whole("max_depth", max_depth, 1, MAX_DEPTH, "Deeper trees are not grown; use more trees instead.")
+        if max_leaves is not None:
+            check_whole("max_leaves", max_leaves, 2, None, "A tree needs room for at least one split.")
+        check_whole("min_child_samples", min_child_samples, 1, None, "A leaf needs at least one row.")
+        check_whole("n_threads", n_threads, 1, None, "Give the number of threads to use.")
+        check_amount("l2", l2, "It is added to the hessian of a leaf.")
+        check_amount("min_child_weight", min_child_weight, "It is a sum of hessians.")
+        self.table = table
+        n_leaves = min(2**max_depth, max(table.n_rows, 2), max_leaves or 2**max_depth)
+        shared_cells = SHARED_CELLS if n_threads > 1 else np.iinfo(np.int64).max
+        self._limits = Limits(
+            max_depth, n_leaves, float(l2), float(min_child_weight), min_child_samples, skip_hopeless, shared_cells
+        )
+        self.group_of = check_groups(group_of, table)
+        self.prices = check_prices(prices, self.group_of)
+        self._order = choice_order(table, self.group_of, self.prices)
+        self._bought = np.zeros(len(self.prices), bool)
+        self._workspaces: dict[int, Workspace] = {}
+        self._pool = ThreadPoolExecutor(n_threads - 1) if n_threads > 1 else None
+        self._n_threads = n_threads
+        self.reset(bought=() if bought is None else bought, gamma=gamma)
+
+    @property
+    def gamma(self) -> float:
+        """Gain that one unit of price must bring."""
+        return self._gamma
+
+    @property
+    def bought(self) -> Bools:
+        """Groups that some split has used, or that were bought to begin with; shape (n_groups,), a copy."""
+        return self._bought.copy()
+
+    @property
+    def bought_columns(self) -> Bools:
+        """Columns of the bought groups, shape (n_features,)."""
+        return self._bought[self.group_of]
+
+    def reset(self, *, bought: ArrayLike | None = None, gamma: float | None = None) -> None:
+        """Change what is bought, or the price level, and keep the memory: for the next fit of a sweep."""
+        if gamma is not None:
+            check_amount("gamma", gamma, "It is the gain one unit of price must bring.")
+            self._gamma = float(gamma)
+        if bought is not None:
+            self._bought = check_bought(bought, len(self.prices))
+
+    def grow(self, grad: ArrayLike, hess: ArrayLike | None = None, *, learning_rate: float = 1.0) -> GrownTree:
+        """Grow one tree against ``grad``, buying what pays.
+
+        Parameters
+        ----------
+        grad : array-like of shape (n_rows,) or (n_rows, n_outputs)
+            Derivative of the loss by each row's score, weights included.
+        hess : array-like of the same shape, optional
+            Second derivatives (Newton), or weights (weighted least squares). None: all one, the paper's impurity.
+        learning_rate : float, default=1.0
+            Factor on the values of the leaves.
+        """
+        gradients = self._check_rows("grad", grad)
+        hessians = None if hess is None else self._check_rows("hess", hess)
+        if hessians is not None and hessians.shape != gradients.shape:
+            raise InvalidInputError(
+                f"hess must have the shape of grad, {gradients.shape}; got {hessians.shape}. "
+                "Give one hessian per gradient, or None for ones."
+            )
+        if not np.isfinite(learning_rate):
+            raise InvalidInputError(f"learning_rate must be finite; got {learning_rate!r}. Use 0.1, say.")
+        lanes = choose_lanes(
+            self.table.n_rows,
+            gradients.shape[1],
+            constant=hess is None,
+            keep_count=self._limits.min_child_samples > 1,
+        )
+        ws = self._workspace(lanes)
+        packing = pack(gradients, hessians, lanes, ws.packed)
+        before = self._bought.copy()
+        self._grow(ws, lanes, packing.units)
+        self._bought = ws.bought.copy()
+        return self._finish(ws, lanes, packing.units, learning_rate, before)
+
+    def _grow(self, ws: Workspace, lanes: Lanes, units: Floats) -> None:
+        limits = self._limits
+        plant(ws, lanes, units, limits)
+        while advance(ws, lanes, units, limits) != FINISHED:
+            self._share_job(ws, lanes, units, limits)
+
+    def _share_job(self, ws: Workspace, lanes: Lanes, units: Floats, limits: Limits) -> None:
+        """Run the waiting job on all threads, each on its own words of columns."""
+        n_columns = n_places(ws)
+        n_words = -(-n_columns // 8)
+        edges = [min(n_columns, 8 * (n_words * t // self._n_threads)) for t in range(self._n_threads)] + [n_columns]
+        parts = [(first, last) for first, last in zip(edges, edges[1:], strict=False) if first < last]
+        others = []
+        if self._pool is not None:
+            others = [self._pool.submit(run_job, ws, *part, lanes, units, limits) for part in parts[1:]]
+        run_job(ws, *parts[0], lanes, units, limits)
+        wait(others)
+        for other in others:
+            other.result()
+
+    def _workspace(self, lanes: Lanes) -> Workspace:
+        """Arrays for this many lanes, with today's charges and a narrow copy that may hold what is free."""
+        ws = self._workspaces.get(lanes.n_lanes)
+        if ws is None:
+            ws = make_workspace(
+                self.table,
+                self.group_of,
+                self._order,
+                len(self.prices),
+                self._limits.max_depth,
+                self._limits.max_leaves,
+                lanes.n_lanes,
+            )
+        ws.bought[:] = self._bought
+        ws.charges[:] = self._charges()
+        ws = self._workspaces[lanes.n_lanes] = fit_narrow(ws, self._limits.skips)
+        return ws
+
+    def _charges(self) -> Floats:
+        """What a split on each column pays today; infinite where no split is possible, so it is never waited for."""
+        charges = self._gamma * np.where(self._bought, 0.0, self.prices)[self.group_of]
+        can_split = self.table.thresholds.n_bins > 1
+        # A column of one value may still be split from its missing rows.
+        for f in np.flatnonzero(~can_split):
+            can_split[f] = len(np.unique(self.table.codes[:, f])) > 1
+        return np.where(can_split | (charges == 0.0), charges, np.inf)
+
+    def _finish(
+        self, ws: Workspace, lanes: Lanes, units: Floats, learning_rate: float, before: Bools
+    ) -> GrownTree:
+        n_leaves, n_splits = int(ws.state[N_LEAVES]), int(ws.state[N_SPLITS])
+        nodes, used = ws.node_int[:n_splits], ws.node_int[:n_splits, 0]
+        self._bought[self.group_of[used]] = True
+        leaf_of_row = np.empty(self.table.n_rows, np.int32)
+        scatter(ws.rows, ws.bounds, n_leaves, leaf_of_row)
+        tree = TreeEnsemble(
+            self.table.n_features,
+            used.astype(np.int32),
+            self.table.thresholds.at(used, nodes[:, 1]),
+            nodes[:, 1].astype(np.uint8),
+            nodes[:, 2].astype(bool),
+            nodes[:, 3:5].astype(np.int32),
+            leaf_values(ws.totals[:n_leaves], lanes, units, self._limits.l2) * learning_rate,
+            np.array([0, n_splits], np.int32),
+            np.array([0, n_leaves], np.int32),
+        )
+        gains = ws.node_float[:n_splits].copy()
+        new = np.flatnonzero(self._bought & ~before)
+        return GrownTree(tree, gains[:, 0], gains[:, 1], leaf_of_row, new, int(ws.state[N_CELLS]))
+
+    def _check_rows(self, name: str, values: ArrayLike) -> Floats:
+        rows = np.asarray(values, dtype=np.float64)
+        if rows.ndim == 1:
+            rows = rows[:, None]
+        if rows.ndim != 2 or len(rows) != self.table.n_rows or rows.shape[1] == 0:
+            raise InvalidInputError(
+                f"{name} must have shape ({self.table.n_rows},) or ({self.table.n_rows}, n_outputs), one entry per "
+                f"row of the table; got {np.shape(values)}."
+            )
+        return np.ascontiguousarray(rows)
+
+
+def fit_narrow(ws: Workspace, skips: bool) -> Workspace:
+    """Forget the narrow copy if prices changed; enlarge it, up to a quarter of the table, to hold what is free."""
+    n_free = int((ws.charges == 0.0).sum())
+    most = max(8, len(ws.charges) // 4)
+    ws.state[NARROW_FITS] = skips and n_free <= most
+    held = ws.narrow_columns[: ws.state[N_NARROW]]
+    is_small = ws.narrow_codes.shape[1] < min(n_free + 4, most)
+    if not ws.state[NARROW_FITS] or is_small or np.any(ws.charges[held] > 0.0):
+        ws.state[N_NARROW] = 0
+    if ws.state[NARROW_FITS] and is_small:
+        narrow = narrow_copy(len(ws.rows), min(2 * n_free + 8, most))
+        ws = ws._replace(narrow_codes=narrow, narrow_words=narrow.view(np.uint64))
+    return ws
+
+
+def leaf_values(totals: NDArray[np.int64], lanes: Lanes, units: Floats, l2: float) -> Floats:
+    """Best value of every leaf and output, ``-G / (H + l2)``; zero where there is nothing to divide by."""
+    G = (totals[:, lanes.gradient[:, 0]] >> lanes.gradient[:, 1]) * units[:, 0]
+    H = (totals[:, lanes.hessian[:, 0]] & lanes.hessian[:, 1]) * units[:, 1] + l2
+    values: Floats = np.divide(-G, H, out=np.zeros_like(G), where=H > 0)
+    return values + 0.0  # no negative zeros
+
+
+def choice_order(table: BinnedTable, group_of: NDArray[np.int64], prices: Floats) -> NDArray[np.int64]:
+    """Columns in the order of preference between exactly equal gains: by contents, the place only as last resort.
+
+    Columns of equal contents are told apart by what else their group delivers and costs, so that a permutation
+    of the columns changes nothing but their names.
+    """
+    keys = table.column_keys
+    group_keys = np.zeros(len(prices), np.uint64)
+    np.add.at(group_keys, group_of, keys)
+    return np.lexsort((np.arange(len(keys)), prices[group_of], group_keys[group_of], keys))
+
+
+def check_whole(name: str, value: Any, low: int, high: int | None, way_out: str) -> None:
+    """Refuse what is not a whole number in range."""
+    is_whole = isinstance(value, (int, np.integer)) and not isinstance(value, bool)
+    if not is_whole or value < low or (high is not None and value > high):
+        rule = f"at least {low}" if high is None else f"in [{low}, {high}]"
+        raise InvalidInputError(f"{name} must be a whole number {rule}; got {value!r}. {way_out}")
+
+
+def check_amount(name: str, value: Any, way_out: str) -> None:
+    """Refuse what is not a finite number of at least zero."""
+    if not (np.isscalar(value) and np.isreal(value) and np.isfinite(value) and value >= 0):
+        raise InvalidInputError(f"{name} must be a finite number, zero or more; got {value!r}. {way_out}")
+
+
+def check_groups(group_of: ArrayLike | None, table: BinnedTable) -> NDArray[np.int64]:
+    """Group of every column as numbers from zero."""
+    if group_of is None:
+        return np.arange(table.n_features)
+    groups = np.asarray(group_of)
+    if groups.shape != (table.n_features,) or groups.dtype.kind not in "iu" or groups.min() < 0:
+        raise InvalidInputError(
+            f"group_of must hold one group number, from zero, for each of {table.n_features} columns; "
+            f"got {group_of!r}."
+        )
+    return groups.astype(np.int64)
+
+
+def check_prices(prices: ArrayLike | None, group_of: NDArray[np.int64]) -> Floats:
+    """Price of every group."""
+    n_groups = int(group_of.max()) + 1
+    if prices is None:
+        return np.ones(n_groups)
+    values = np.asarray(prices, dtype=np.float64)
+    if values.ndim != 1 or len(values) < n_groups:
+        raise InvalidInputError(
+            f"prices must hold one price for each of {n_groups} groups; got shape {values.shape}. "
+            "With group_of=None every column is a group of its own."
+        )
+    if not np.all(np.isfinite(values)) or np.any(values < 0):
+        wrong = int(np.flatnonzero(~(np.isfinite(values) & (values >= 0)))[0])
+        raise InvalidInputError(
+            f"prices must be finite and not negative; group {wrong} has {values[wrong]!r}. Use 0 for a free group."
+        )
+    return values
+
+
+def check_bought(bought: ArrayLike | Sequence[int], n_groups: int) -> Bools:
+    """Mask over groups from a mask or from group numbers."""
+    seed = np.asarray(bought)
+    if seed.dtype == bool and seed.shape == (n_groups,):
+        return seed.copy()
+    if seed.size and (seed.dtype.kind not in "iu" or seed.ndim != 1):
+        raise InvalidInputError(
+            f"bought must be a mask over {n_groups} groups or a list of group numbers; got {bought!r}."
+        )
+    unknown = [int(group) for group in seed if not 0 <= group < n_groups]
+    if unknown:
+        raise InvalidInputError(
+            f"bought names unknown groups {unknown}; groups are numbered 0 to {n_groups - 1}. "
+            "Check group_of, or drop them."
+        )
+    mask = np.zeros(n_groups, bool)
+    mask[seed.astype(np.intp)] = True
+    return mask

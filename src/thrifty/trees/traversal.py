@@ -1,0 +1,134 @@
+"""Walks down trees: from raw numbers and from codes, in batches and for one row.
+
+Node arrays are flat over all trees. A child >= 0 is a node, a child < 0 is leaf ``~child``. A number goes left
+if it is at most the threshold; a missing one goes where the node says.
+"""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from thrifty.trees.kernel import kernel
+
+__all__ = ["add_from_codes", "add_from_values", "find_leaves", "mark_touched", "scatter", "score_row"]
+
+Ints = NDArray[np.int32]
+Floats = NDArray[np.float64]
+BLOCK = 64  # rows whose numbers stay in the nearest cache while every tree looks at them
+
+
+@kernel
+def descend(
+    row: Any, node: int, feature: Ints, threshold: Floats, missing_left: NDArray[np.bool_], children: Any
+) -> int:
+    """Leaf that a row of raw numbers reaches from ``node``."""
+    while node >= 0:
+        value = row[feature[node]]
+        # Missing compares false with everything: "not above" sends it left, "at most" sends it right.
+        goes_left = not value > threshold[node] if missing_left[node] else value <= threshold[node]
+        node = children[node, 0] if goes_left else children[node, 1]
+    return ~node
+
+
+@kernel
+def add_from_values(
+    X: Any,
+    roots: Ints,
+    feature: Ints,
+    threshold: Floats,
+    missing_left: NDArray[np.bool_],
+    children: Any,
+    values: Floats,
+    out: Floats,
+) -> None:
+    """Add every tree's leaf values to ``out``, rows in blocks so that trees and rows stay in cache."""
+    n_outputs = values.shape[1]
+    for begin in range(0, len(X), BLOCK):
+        end = min(len(X), begin + BLOCK)
+        for root in roots:
+            for i in range(begin, end):
+                leaf = descend(X[i], root, feature, threshold, missing_left, children)
+                for k in range(n_outputs):
+                    out[i, k] += values[leaf, k]
+
+
+@kernel
+def add_from_codes(
+    codes: NDArray[np.uint8],
+    roots: Ints,
+    feature: Ints,
+    last_left: Any,
+    missing_code: Any,
+    missing_left: NDArray[np.bool_],
+    children: Any,
+    values: Floats,
+    out: Floats,
+) -> None:
+    """Add every tree's leaf values to ``out``, from binned rows."""
+    n_outputs = values.shape[1]
+    for begin in range(0, len(codes), BLOCK):
+        end = min(len(codes), begin + BLOCK)
+        for root in roots:
+            for i in range(begin, end):
+                node = root
+                while node >= 0:
+                    f = feature[node]
+                    code = codes[i, f]
+                    goes_left = missing_left[node] if code == missing_code[f] else code <= last_left[node]
+                    node = children[node, 0] if goes_left else children[node, 1]
+                for k in range(n_outputs):
+                    out[i, k] += values[~node, k]
+
+
+@kernel
+def score_row(
+    row: Any,
+    roots: Ints,
+    feature: Ints,
+    threshold: Floats,
+    missing_left: NDArray[np.bool_],
+    children: Any,
+    values: Floats,
+) -> Floats:
+    """Sum of leaf values of one row, added in the same order as in a batch."""
+    out = np.zeros(values.shape[1])
+    for root in roots:
+        leaf = descend(row, root, feature, threshold, missing_left, children)
+        for k in range(values.shape[1]):
+            out[k] += values[leaf, k]
+    return out
+
+
+@kernel
+def find_leaves(
+    X: Any, roots: Ints, feature: Ints, threshold: Floats, missing_left: Any, children: Any, out: Ints
+) -> None:
+    """Leaf of every row in every tree."""
+    for i in range(len(X)):
+        for t in range(len(roots)):
+            out[i, t] = descend(X[i], roots[t], feature, threshold, missing_left, children)
+
+
+@kernel
+def mark_touched(
+    X: Any, roots: Ints, feature: Ints, threshold: Floats, missing_left: Any, children: Any, out: NDArray[np.bool_]
+) -> None:
+    """Set ``out[i, f]`` where row ``i`` meets a split on feature ``f``."""
+    for i in range(len(X)):
+        for root in roots:
+            node = root
+            while node >= 0:
+                f = feature[node]
+                out[i, f] = True
+                value = X[i, f]
+                goes_left = not value > threshold[node] if missing_left[node] else value <= threshold[node]
+                node = children[node, 0] if goes_left else children[node, 1]
+
+
+@kernel
+def scatter(rows: NDArray[np.uint32], bounds: Any, n_leaves: int, out: Ints) -> None:
+    """Write each row's leaf, from the stretches of rows that leaves hold."""
+    for leaf in range(n_leaves):
+        for i in range(bounds[leaf, 0], bounds[leaf, 1]):
+            out[rows[i]] = leaf
