@@ -23,7 +23,7 @@ from sklearn.utils.validation import check_is_fitted, has_fit_parameter
 
 from thrifty.exceptions import InvalidInputError, OptimisticFullModelWarning
 from thrifty.objective.losses import log_loss_of_probability
-from thrifty.rows import content_folds
+from thrifty.rows import content_folds, fingerprints
 
 __all__ = [
     "CLIP",
@@ -33,6 +33,7 @@ __all__ = [
     "JudgedFull",
     "PrecomputedFull",
     "TrainingRows",
+    "assign_folds",
     "clip_probability",
     "judge_full",
 ]
@@ -75,6 +76,8 @@ class TrainingRows:
         Sample weights, all positive: a row of weight zero is a row that is not there.
     weighted : bool
         Whether the user gave weights; f0 is fitted with them only then.
+    folds : ndarray of shape (n_samples,)
+        Fold in which f0, and any other model we fit, is judged on each row.
     """
 
     table: Any
@@ -82,6 +85,7 @@ class TrainingRows:
     y: Floats
     classes: NDArray[Any]
     weight: Floats
+    folds: NDArray[np.intp]
     weighted: bool = False
 
     @property
@@ -158,12 +162,12 @@ def clip_probability(probability: ArrayLike) -> Floats:
     return np.clip(np.asarray(probability, dtype=np.float64), CLIP, 1.0 - CLIP)
 
 
-def judge_full(full: Any, rows: TrainingRows, *, cv: int, seed: int, n_jobs: int | None) -> JudgedFull:
+def judge_full(full: Any, rows: TrainingRows, *, n_jobs: int | None = None) -> JudgedFull:
     """Make a ``FullModel`` of whatever the user gave and find its loss on the training rows.
 
     An unfitted estimator is cloned and fitted on all rows; its training probabilities come from
-    ``cv`` further fits, each judged on the fold it has not seen. Anything that was fitted elsewhere is judged on the
-    rows given: they should be rows it was not trained on, and a loss near zero raises a warning.
+    one further fit per fold, each judged on the rows it has not seen. Anything that was fitted elsewhere
+    is judged on the rows given: they should be rows it was not trained on, and a loss near zero raises a warning.
     """
     if isinstance(full, FrozenEstimator):
         judged = _judge_frozen(full.estimator, rows)
@@ -171,7 +175,7 @@ def judge_full(full: Any, rows: TrainingRows, *, cv: int, seed: int, n_jobs: int
         # A fitted estimator of ours becomes the tail of a chain as it is, frozen or not.
         judged = _judge_frozen(full, rows)
     elif hasattr(full, "fit") and hasattr(full, "get_params"):
-        return _cross_fit(full, rows, cv, seed, n_jobs)
+        return _cross_fit(full, rows, n_jobs)
     elif hasattr(full, "probability"):
         judged = _judge_foreign(full, rows)
     elif callable(full):
@@ -196,7 +200,7 @@ def _judge_frozen(estimator: Any, rows: TrainingRows) -> JudgedFull:
     return _judge_foreign(_calibrated(estimator, decision, rows), rows)
 
 
-def _cross_fit(full: Any, rows: TrainingRows, cv: int, seed: int, n_jobs: int | None) -> JudgedFull:
+def _cross_fit(full: Any, rows: TrainingRows, n_jobs: int | None) -> JudgedFull:
     if not is_classifier(full):
         raise InvalidInputError(
             f"full must be a classifier; got {type(full).__name__}. Wrap a fitted model in FrozenEstimator, "
@@ -204,8 +208,12 @@ def _cross_fit(full: Any, rows: TrainingRows, cv: int, seed: int, n_jobs: int | 
         )
     everyone = np.arange(len(rows.y))
     fitted = _fit_copy(full, rows, everyone)
-    folds = content_folds(rows.X, rows.y, _foldable(rows, cv, seed), seed)
-    held_out = [np.flatnonzero(folds == fold) for fold in np.unique(folds)]
+    held_out = [np.flatnonzero(rows.folds == fold) for fold in np.unique(rows.folds)]
+    if len(held_out) < 2:
+        raise InvalidInputError(
+            f"{type(full).__name__} cannot be cross-fitted: one class has fewer than two distinct rows. "
+            f"Give more rows, or the model in fitted form as FrozenEstimator(model)."
+        )
     scores = Parallel(n_jobs=n_jobs)(
         delayed(_score_held_out)(full, rows, np.setdiff1d(everyone, out), out) for out in held_out
     )
@@ -218,20 +226,35 @@ def _cross_fit(full: Any, rows: TrainingRows, cv: int, seed: int, n_jobs: int | 
     return JudgedFull(model, clip_probability(expit(model.slope * raw + model.intercept)))
 
 
-def _foldable(rows: TrainingRows, cv: int, seed: int) -> int:
-    """The number of folds, lowered until every training part holds both classes."""
-    if cv < 2:
-        raise InvalidInputError(
-            f"cv must be at least 2; got {cv!r}. It is the number of folds f0 is cross-fitted in."
+def assign_folds(cv: Any, X: Any, y: Floats, seed: int) -> NDArray[np.intp]:
+    """Fold of each row, from a number of folds, a scikit-learn splitter, or an iterable of (train, test).
+
+    A number gives folds by content: stratified, with equal rows together, and fewer of them where a class has
+    too few distinct rows.
+    """
+    if isinstance(cv, int | np.integer) and cv >= 2:
+        distinct = min(
+            len(np.unique(fingerprints(X[np.flatnonzero(y == label)], seed))) for label in (-1.0, 1.0)
         )
-    folds = content_folds(rows.X, rows.y, cv, seed)
-    distinct = min(len(np.unique(folds[rows.y == label])) for label in (-1.0, 1.0))
-    if distinct < 2:
-        raise InvalidInputError(
-            "full cannot be cross-fitted: one class has fewer than two distinct rows. "
-            "Give more rows, or f0 in fitted form as FrozenEstimator(full)."
+        return (
+            content_folds(X, y, min(int(cv), distinct), seed)
+            if distinct >= 2
+            else np.zeros(len(y), dtype=np.intp)
         )
-    return min(cv, distinct)
+    folds = np.full(len(y), -1, dtype=np.intp)
+    try:
+        splits = list(cv.split(X, y) if hasattr(cv, "split") else cv)
+        for number, (_, held_out) in enumerate(splits):
+            folds[held_out] = number
+    except (TypeError, ValueError, IndexError) as error:
+        raise InvalidInputError(
+            f"cv must be a number of folds >= 2, a splitter or an iterable of (train, test); got {cv!r} ({error})."
+        ) from error
+    if np.any(folds < 0):
+        raise InvalidInputError(
+            f"cv must hold every row out once; {int(np.sum(folds < 0))} rows are never held out."
+        )
+    return folds
 
 
 def _score_held_out(

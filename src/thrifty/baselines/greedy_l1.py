@@ -59,7 +59,7 @@ class GreedyL1Classifier(GatedClassifier):
         full_cost: float = 0.0,
         budget: float | None = None,
         standardize: bool = True,
-        cv: int = 5,
+        cv: Any = 5,
         n_jobs: int | None = None,
         random_state: Any = None,
     ) -> None:

@@ -1,5 +1,6 @@
 """Gates that learn nothing: the margin of the cheap model, and chance."""
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -9,7 +10,7 @@ from sklearn.linear_model import LogisticRegression
 
 from thrifty.baselines.foreign import ConfidenceGate, ForeignScorer, Gate, UniformGate
 from thrifty.estimators.base import GatedClassifier, Task, check_columns, check_share
-from thrifty.full import JudgedFull, TrainingRows, judge_full
+from thrifty.full import JudgedFull, judge_full
 from thrifty.policy.threshold import threshold_curve
 
 __all__ = ["ConfidenceRouter", "UniformRouter"]
@@ -35,7 +36,7 @@ class _Router(GatedClassifier):
         feature_groups: Any = None,
         full_cost: float = 0.0,
         budget: float | None = None,
-        cv: int = 5,
+        cv: Any = 5,
         n_jobs: int | None = None,
         random_state: Any = None,
     ) -> None:
@@ -61,9 +62,9 @@ class _Router(GatedClassifier):
         rows = task.rows
         columns = check_columns(self.features, rows.X.shape[1], getattr(self, "feature_names_in_", None))
         block = rows.X[:, columns]
-        seen = TrainingRows(block, block, rows.y, rows.classes, rows.weight, rows.weighted)
+        seen = replace(rows, table=block, X=block)
         cheap = LogisticRegression(max_iter=1000) if self.cheap is None else self.cheap
-        judged = judge_full(cheap, seen, cv=self.cv, seed=task.seed, n_jobs=self.n_jobs)
+        judged = judge_full(cheap, seen, n_jobs=self.n_jobs)
         self._held_out = judged
         return ForeignScorer(columns, judged.model, self._gate(task))
 

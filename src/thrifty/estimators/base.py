@@ -21,7 +21,15 @@ from sklearn.utils.multiclass import check_classification_targets, type_of_targe
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 from thrifty.exceptions import InvalidInputError
-from thrifty.full import CallableFull, FullModel, JudgedFull, PrecomputedFull, TrainingRows, judge_full
+from thrifty.full import (
+    CallableFull,
+    FullModel,
+    JudgedFull,
+    PrecomputedFull,
+    TrainingRows,
+    assign_folds,
+    judge_full,
+)
 from thrifty.objective.costs import PriceList, check_amount, check_price_list
 from thrifty.policy.threshold import ThresholdCurve, threshold_curve
 from thrifty.reading import FeatureSource, PurchaseReader, TableReader, kind_of_table, table_like
@@ -60,7 +68,7 @@ class GatedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # 
     feature_groups: Any
     full_cost: float
     budget: float | None
-    cv: int
+    cv: Any
     n_jobs: int | None
     random_state: Any
 
@@ -78,14 +86,14 @@ class GatedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # 
         """
         self._check_parameters()
         with _all_or_nothing(self):
-            rows, full = self._check_rows(X, y, sample_weight)
+            seed = int(check_random_state(self.random_state).randint(2**31 - 1))
+            rows, full = self._check_rows(X, y, sample_weight, seed)
             names = getattr(self, "feature_names_in_", None)
             prices = check_price_list(
                 self.feature_costs, self.feature_groups, self.full_cost, rows.X.shape[1], names
             )
             budget = None if self.budget is None else check_amount("budget", self.budget)
-            seed = int(check_random_state(self.random_state).randint(2**31 - 1))
-            judged = judge_full(full, rows, cv=self.cv, seed=seed, n_jobs=self.n_jobs)
+            judged = judge_full(full, rows, n_jobs=self.n_jobs)
             behind = _chain_of(judged.model, prices, rows.classes)
             task = Task(rows, judged, behind, prices, seed)
             stage = Stage(self._learn(task), 0.0)
@@ -209,7 +217,8 @@ class GatedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # 
         numbers = _validated(self, X, reset=False)
         return TableReader(numbers, X if kind_of_table(X) else numbers)
 
-    def _check_rows(self, X: Any, y: Any, sample_weight: Any) -> tuple[TrainingRows, Any]:
+    def _check_rows(self, X: Any, y: Any, sample_weight: Any, seed: int) -> tuple[TrainingRows, Any]:
+        """The rows that count, and f0 for them: rows of weight zero are left out of everything."""
         if y is None:
             raise InvalidInputError(
                 f"{type(self).__name__} requires y to be passed, but the target y is None."
@@ -221,18 +230,24 @@ class GatedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # 
         full = (
             HistGradientBoostingClassifier(random_state=self.random_state) if self.full is None else self.full
         )
+        cv = self.cv
         kept = np.flatnonzero(weight > 0)
         if len(kept) < len(weight):
+            if not isinstance(cv, Integral):
+                cv = [
+                    ((), assign_folds(cv, numbers, signs, seed)[kept] == fold) for fold in range(len(weight))
+                ]
+            if isinstance(full, np.ndarray | list | tuple):
+                full = np.asarray(full)[kept]
             table, numbers, signs, weight = (
                 _safe_indexing(table, kept),
                 numbers[kept],
                 signs[kept],
                 weight[kept],
             )
-            if isinstance(full, np.ndarray | list | tuple):
-                full = np.asarray(full)[kept]
             _refuse_one_class(signs, classes)
-        return TrainingRows(table, numbers, signs, classes, weight, sample_weight is not None), full
+        folds = assign_folds(cv, numbers, signs, seed)
+        return TrainingRows(table, numbers, signs, classes, weight, folds, sample_weight is not None), full
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

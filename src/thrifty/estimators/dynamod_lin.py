@@ -62,10 +62,10 @@ class DynaModLinClassifier(GatedClassifier):
         them alike; the weights are given back on the original scale.
     l2 : float, default=1e-6
         Ridge on the slopes, which keeps them bounded where a free feature separates the classes.
-    max_iter, tol : int, float, default=50, 1e-5
+    max_iter, tol : int, float, default=200, 1e-4
         Rounds of the alternation, and the decrease of the objective below which it stops.
-    cv : int, default=5
-        Folds in which an unfitted f0 is cross-fitted.
+    cv : int, splitter or iterable, default=5
+        Folds in which an unfitted f0 is cross-fitted; a number keeps equal rows in one fold.
     n_jobs : int, default=None
         Processes for the cross-fit.
     random_state : int, RandomState or None, default=None
@@ -119,9 +119,9 @@ class DynaModLinClassifier(GatedClassifier):
         n_init: int = 1,
         standardize: bool = True,
         l2: float = 1e-6,
-        max_iter: int = 50,
-        tol: float = 1e-5,
-        cv: int = 5,
+        max_iter: int = 200,
+        tol: float = 1e-4,
+        cv: Any = 5,
         n_jobs: int | None = None,
         random_state: Any = None,
     ) -> None:

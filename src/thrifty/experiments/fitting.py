@@ -13,7 +13,7 @@ from thrifty.datasets import Split
 from thrifty.exceptions import OptimisticFullModelWarning
 from thrifty.experiments.outcome import Progress
 from thrifty.experiments.selection import Candidate, FullAnswers
-from thrifty.full import TrainingRows, judge_full
+from thrifty.full import TrainingRows, assign_folds, judge_full
 
 __all__ = ["fit_candidates", "judge_on_split"]
 
@@ -23,8 +23,9 @@ Floats = NDArray[np.float64]
 def judge_on_split(model: Any, split: Split, *, cost: float) -> tuple[Floats, FullAnswers]:
     """Fit f0 once: its out-of-fold probabilities on the training rows, right or wrong on the others."""
     signs = np.where(split.y_train == 1, 1.0, -1.0)
-    rows = TrainingRows(split.X_train, split.X_train, signs, np.array([0, 1]), np.ones(len(signs)))
-    judged = judge_full(model, rows, cv=5, seed=0, n_jobs=1)
+    folds = assign_folds(5, split.X_train, signs, seed=0)
+    rows = TrainingRows(split.X_train, split.X_train, signs, np.array([0, 1]), np.ones(len(signs)), folds)
+    judged = judge_full(model, rows)
 
     def is_right(X: Floats, y: NDArray[np.intp]) -> NDArray[np.bool_]:
         answers_one = judged.model.probability(X, np.arange(len(X)), len(X)) > 0.5

@@ -1,0 +1,56 @@
+import numpy as np
+import pytest
+from scipy import sparse
+
+from thrifty.exceptions import InvalidInputError
+from thrifty.rows import content_folds, fingerprints, uniforms
+
+
+@pytest.fixture
+def X():
+    return np.random.default_rng(0).normal(size=(500, 4))
+
+
+def test_equal_rows_have_equal_fingerprints_and_others_do_not(X):
+    doubled = np.vstack([X, X])
+    keys = fingerprints(doubled)
+    np.testing.assert_array_equal(keys[:500], keys[500:])
+    assert len(np.unique(keys)) == 500
+
+
+def test_zero_and_minus_zero_are_the_same_number():
+    np.testing.assert_array_equal(fingerprints(np.array([[0.0, 1.0]])), fingerprints(np.array([[-0.0, 1.0]])))
+
+
+def test_columns_do_not_commute():
+    assert fingerprints(np.array([[1.0, 2.0]])) != fingerprints(np.array([[2.0, 1.0]]))
+
+
+def test_explicit_zeros_of_a_sparse_table_change_nothing():
+    plain = sparse.csr_array(np.array([[0.0, 2.0], [1.0, 0.0]]))
+    padded = sparse.csr_array((np.array([0.0, 2.0, 1.0]), np.array([0, 1, 0]), np.array([0, 2, 3])), shape=(2, 2))
+    np.testing.assert_array_equal(fingerprints(plain), fingerprints(padded))
+
+
+def test_the_uniform_numbers_are_uniform_and_another_seed_gives_others(X):
+    draws = uniforms(np.random.default_rng(1).normal(size=(20000, 2)), seed=3)
+    histogram = np.histogram(draws, bins=10, range=(0, 1))[0]
+    # 2000 expected in each, standard deviation 42.
+    assert np.abs(histogram - 2000).max() < 5 * 42
+    assert np.abs(np.corrcoef(uniforms(X, 1), uniforms(X, 2))[0, 1]) < 0.2
+
+
+def test_folds_are_stratified_keep_equal_rows_together_and_ignore_order(X):
+    y = np.where(np.arange(500) < 100, 1.0, -1.0)
+    folds = content_folds(X, y, 5)
+    for label, size in ((1.0, 20), (-1.0, 80)):
+        np.testing.assert_array_equal(np.bincount(folds[y == label]), np.full(5, size))
+    shuffled = np.random.default_rng(1).permutation(500)
+    np.testing.assert_array_equal(content_folds(X[shuffled], y[shuffled], 5), folds[shuffled])
+    doubled = content_folds(np.vstack([X, X]), np.r_[y, y], 5)
+    np.testing.assert_array_equal(doubled, np.r_[folds, folds])
+
+
+def test_a_single_fold_is_refused(X):
+    with pytest.raises(InvalidInputError, match="at least 2"):
+        content_folds(X, np.ones(500), 1)
