@@ -219,14 +219,23 @@ def find_thresholds(column: NDArray[Any], max_bins: int) -> Floats:
 
 def quantile_ends(counts: NDArray[Any], max_bins: int) -> NDArray[Any]:
     """Positions of the distinct values that end a bin, all but the last bin."""
-    frequent = counts >= counts.sum() / max_bins
-    n_shared = max_bins - frequent.sum()
-    rows_per_bin = counts[~frequent].sum() / max(n_shared, 1)
-    filled = np.floor(np.cumsum(np.where(frequent, 1.0, counts / max(rows_per_bin, 1.0))) + 1e-9)
-    ends = np.flatnonzero(np.diff(filled) > 0) + 1
-    if filled[0] > 0:
-        ends = np.append(0, ends)
-    return ends[ends < len(counts) - 1][: max_bins - 1]
+    frequent = np.flatnonzero(counts >= counts.sum() / max_bins)
+    # Each stretch between frequent values may leave one bin part-filled.
+    n_shared = max_bins - 2 * len(frequent) - 1
+    if len(frequent) == 0 or n_shared < 1:
+        frequent, n_shared = frequent[:0], max_bins
+    rows_per_bin = np.delete(counts, frequent).sum() / n_shared
+    starts, stops = np.append(0, frequent + 1), np.append(frequent, len(counts))
+    ends = [frequent]
+    for start, stop in zip(starts, stops, strict=True):
+        rows = np.cumsum(counts[start:stop])
+        if len(rows):
+            n_bins = max(1, int(rows[-1] / rows_per_bin + 1e-9))
+            full = np.floor(rows * (n_bins / rows[-1]) + 1e-9)
+            ends.append(start + np.flatnonzero(np.diff(full, prepend=0.0) > 0))
+            ends.append(np.array([stop - 1]))
+    every = np.unique(np.concatenate(ends))
+    return every[every < len(counts) - 1][: max_bins - 1]
 
 
 def hash_bytes(values: Floats) -> int:

@@ -168,7 +168,9 @@ class TreeEnsemble:
     def concatenate(cls, parts: "Sequence[TreeEnsemble]") -> "TreeEnsemble":
         """One ensemble of the trees of all ``parts``, in order."""
         if not parts:
-            raise InvalidInputError("parts must hold at least one ensemble; got none. Use TreeEnsemble.empty.")
+            raise InvalidInputError(
+                "parts must hold at least one ensemble; got none. Use TreeEnsemble.empty."
+            )
         shapes = {(part.n_features, part.n_outputs) for part in parts}
         if len(shapes) > 1:
             raise InvalidInputError(
@@ -197,7 +199,9 @@ class TreeEnsemble:
         """Refuse arrays that are not trees: out of range, cyclic, shared or unreachable parts. Returns itself."""
         problem = find_problem(self)
         if problem:
-            raise InvalidInputError(f"A tree ensemble must be made of proper trees; {problem}. The arrays are damaged.")
+            raise InvalidInputError(
+                f"A tree ensemble must be made of proper trees; {problem}. The arrays are damaged."
+            )
         return self
 
     def _check(self, X: Any) -> NDArray[Any]:
@@ -214,13 +218,20 @@ class TreeEnsemble:
 
 def join_offsets(parts: Sequence[Ints]) -> Ints:
     """Offsets of sequences laid one after the other."""
-    return np.concatenate([[0], np.cumsum(np.concatenate([np.diff(part) for part in parts]))]).astype(np.int32)
+    return np.concatenate([[0], np.cumsum(np.concatenate([np.diff(part) for part in parts]))]).astype(
+        np.int32
+    )
 
 
 def find_problem(ensemble: TreeEnsemble) -> str | None:
     """First reason why the arrays are not trees, or None."""
     n_nodes, n_leaves = len(ensemble.feature), len(ensemble.values)
-    lengths = {len(ensemble.threshold), len(ensemble.last_left), len(ensemble.missing_left), len(ensemble.children)}
+    lengths = {
+        len(ensemble.threshold),
+        len(ensemble.last_left),
+        len(ensemble.missing_left),
+        len(ensemble.children),
+    }
     if lengths != {n_nodes} or ensemble.children.shape != (n_nodes, 2) or ensemble.values.ndim != 2:
         return "node arrays differ in length"
     nodes, leaves = ensemble.node_offsets, ensemble.leaf_offsets
@@ -246,7 +257,9 @@ def find_child_problem(ensemble: TreeEnsemble) -> str | None:
     # A child after its parent rules out cycles; each part met exactly once makes it a tree.
     if np.any(is_node & ((child <= own) | (child >= ensemble.node_offsets[tree + 1]))):
         return "a child node does not come after its parent in the same tree"
-    if np.any(~is_node & ((~child < ensemble.leaf_offsets[tree]) | (~child >= ensemble.leaf_offsets[tree + 1]))):
+    if np.any(
+        ~is_node & ((~child < ensemble.leaf_offsets[tree]) | (~child >= ensemble.leaf_offsets[tree + 1]))
+    ):
         return "a leaf lies outside its tree"
     met = np.bincount(child[is_node], minlength=len(child))
     roots = ensemble.node_offsets[:-1][np.diff(ensemble.node_offsets) > 0]

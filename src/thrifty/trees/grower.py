@@ -18,11 +18,28 @@ from numpy.typing import ArrayLike, NDArray
 from thrifty.exceptions import InvalidInputError
 from thrifty.trees.binning import BinnedTable
 from thrifty.trees.ensemble import TreeEnsemble
-from thrifty.trees.growth import FINISHED, Limits, advance, n_places, plant, run_job
+from thrifty.trees.growth import FINISHED, Limits, advance, run_job
 from thrifty.trees.quantise import Lanes, choose_lanes, pack
 from thrifty.trees.traversal import scatter
-from thrifty.trees.workspace import N_CELLS, N_LEAVES, N_NARROW, N_SPLITS, NARROW_FITS, Workspace
-from thrifty.trees.workspace import make_workspace, narrow_copy
+from thrifty.trees.workspace import (
+    MISSING_LEFT,
+    FEATURE,
+    LAST_LEFT,
+    LEFT,
+    N_CELLS,
+    N_LEAVES,
+    N_NARROW,
+    N_SPLITS,
+    NARROW,
+    NARROW_FITS,
+    PLACE,
+    START,
+    STOP,
+    RIGHT,
+    Workspace,
+    make_workspace,
+    narrow_copy,
+)
 
 __all__ = ["GrownTree", "TreeGrower"]
 
@@ -119,7 +136,9 @@ class TreeGrower:
         n_threads: int = 1,
         skip_hopeless: bool = True,
     ) -> None:
-        check_whole("max_depth", max_depth, 1, MAX_DEPTH, "Deeper trees are not grown; use more trees instead.")
+        check_whole(
+            "max_depth", max_depth, 1, MAX_DEPTH, "Deeper trees are not grown; use more trees instead."
+        )
         if max_leaves is not None:
             check_whole("max_leaves", max_leaves, 2, None, "A tree needs room for at least one split.")
         check_whole("min_child_samples", min_child_samples, 1, None, "A leaf needs at least one row.")
@@ -130,7 +149,13 @@ class TreeGrower:
         n_leaves = min(2**max_depth, max(table.n_rows, 2), max_leaves or 2**max_depth)
         shared_cells = SHARED_CELLS if n_threads > 1 else np.iinfo(np.int64).max
         self._limits = Limits(
-            max_depth, n_leaves, float(l2), float(min_child_weight), min_child_samples, skip_hopeless, shared_cells
+            max_depth,
+            n_leaves,
+            float(l2),
+            float(min_child_weight),
+            min_child_samples,
+            skip_hopeless,
+            shared_cells,
         )
         self.group_of = check_groups(group_of, table)
         self.prices = check_prices(prices, self.group_of)
@@ -164,7 +189,9 @@ class TreeGrower:
         if bought is not None:
             self._bought = check_bought(bought, len(self.prices))
 
-    def grow(self, grad: ArrayLike, hess: ArrayLike | None = None, *, learning_rate: float = 1.0) -> GrownTree:
+    def grow(
+        self, grad: ArrayLike, hess: ArrayLike | None = None, *, learning_rate: float = 1.0
+    ) -> GrownTree:
         """Grow one tree against ``grad``, buying what pays.
 
         Parameters
@@ -192,7 +219,7 @@ class TreeGrower:
             keep_count=self._limits.min_child_samples > 1,
         )
         ws = self._workspace(lanes)
-        packing = pack(gradients, hessians, lanes, ws.packed)
+        packing = pack(gradients, hessians, lanes, ws.packed[0])
         before = self._bought.copy()
         self._grow(ws, lanes, packing.units)
         self._bought = ws.bought.copy()
@@ -200,15 +227,16 @@ class TreeGrower:
 
     def _grow(self, ws: Workspace, lanes: Lanes, units: Floats) -> None:
         limits = self._limits
-        plant(ws, lanes, units, limits)
-        while advance(ws, lanes, units, limits) != FINISHED:
-            self._share_job(ws, lanes, units, limits)
+        ws.state[[N_LEAVES, N_SPLITS, N_CELLS]] = 0
+        while (n_columns := advance(ws, lanes, units, limits)) != FINISHED:
+            self._share_job(n_columns, ws, lanes, units, limits)
 
-    def _share_job(self, ws: Workspace, lanes: Lanes, units: Floats, limits: Limits) -> None:
+    def _share_job(self, n_columns: int, ws: Workspace, lanes: Lanes, units: Floats, limits: Limits) -> None:
         """Run the waiting job on all threads, each on its own words of columns."""
-        n_columns = n_places(ws)
         n_words = -(-n_columns // 8)
-        edges = [min(n_columns, 8 * (n_words * t // self._n_threads)) for t in range(self._n_threads)] + [n_columns]
+        edges = [min(n_columns, 8 * (n_words * t // self._n_threads)) for t in range(self._n_threads)] + [
+            n_columns
+        ]
         parts = [(first, last) for first, last in zip(edges, edges[1:], strict=False) if first < last]
         others = []
         if self._pool is not None:
@@ -249,17 +277,18 @@ class TreeGrower:
         self, ws: Workspace, lanes: Lanes, units: Floats, learning_rate: float, before: Bools
     ) -> GrownTree:
         n_leaves, n_splits = int(ws.state[N_LEAVES]), int(ws.state[N_SPLITS])
-        nodes, used = ws.node_int[:n_splits], ws.node_int[:n_splits, 0]
+        nodes = ws.node_int[:n_splits]
+        used, last_left = nodes[:, FEATURE], nodes[:, LAST_LEFT]
         self._bought[self.group_of[used]] = True
         leaf_of_row = np.empty(self.table.n_rows, np.int32)
-        scatter(ws.rows, ws.bounds, n_leaves, leaf_of_row)
+        scatter(ws.rows[0], ws.leaf[:n_leaves, START : STOP + 1], leaf_of_row)
         tree = TreeEnsemble(
             self.table.n_features,
             used.astype(np.int32),
-            self.table.thresholds.at(used, nodes[:, 1]),
-            nodes[:, 1].astype(np.uint8),
-            nodes[:, 2].astype(bool),
-            nodes[:, 3:5].astype(np.int32),
+            self.table.thresholds.at(used, last_left),
+            last_left.astype(np.uint8),
+            nodes[:, MISSING_LEFT].astype(bool),
+            nodes[:, LEFT : RIGHT + 1].astype(np.int32),
             leaf_values(ws.totals[:n_leaves], lanes, units, self._limits.l2) * learning_rate,
             np.array([0, n_splits], np.int32),
             np.array([0, n_leaves], np.int32),
@@ -282,23 +311,25 @@ class TreeGrower:
 
 def fit_narrow(ws: Workspace, skips: bool) -> Workspace:
     """Forget the narrow copy if prices changed; enlarge it, up to a quarter of the table, to hold what is free."""
+    state, features = ws.state, ws.features
     n_free = int((ws.charges == 0.0).sum())
     most = max(8, len(ws.charges) // 4)
-    ws.state[NARROW_FITS] = skips and n_free <= most
-    held = ws.narrow_columns[: ws.state[N_NARROW]]
-    is_small = ws.narrow_codes.shape[1] < min(n_free + 4, most)
-    if not ws.state[NARROW_FITS] or is_small or np.any(ws.charges[held] > 0.0):
-        ws.state[N_NARROW] = 0
-    if ws.state[NARROW_FITS] and is_small:
-        narrow = narrow_copy(len(ws.rows), min(2 * n_free + 8, most))
-        ws = ws._replace(narrow_codes=narrow, narrow_words=narrow.view(np.uint64))
+    state[NARROW_FITS] = skips and n_free <= most
+    is_small = 8 * ws.narrow.shape[1] < min(n_free + 4, most)
+    held = features[NARROW, : state[N_NARROW]]
+    if not state[NARROW_FITS] or is_small or np.any(ws.charges[held] > 0.0):
+        state[N_NARROW] = 0
+        features[PLACE] = -1
+    if state[NARROW_FITS] and is_small:
+        ws = ws._replace(narrow=narrow_copy(ws.rows.shape[1], min(2 * n_free + 8, most)))
     return ws
 
 
 def leaf_values(totals: NDArray[np.int64], lanes: Lanes, units: Floats, l2: float) -> Floats:
     """Best value of every leaf and output, ``-G / (H + l2)``; zero where there is nothing to divide by."""
-    G = (totals[:, lanes.gradient[:, 0]] >> lanes.gradient[:, 1]) * units[:, 0]
-    H = (totals[:, lanes.hessian[:, 0]] & lanes.hessian[:, 1]) * units[:, 1] + l2
+    fields = lanes.fields[:-1]
+    G = (totals[:, fields[:, 0]] >> fields[:, 1]) * units[:, 0]
+    H = (totals[:, fields[:, 2]] & fields[:, 3]) * units[:, 1] + l2
     values: Floats = np.divide(-G, H, out=np.zeros_like(G), where=H > 0)
     return values + 0.0  # no negative zeros
 

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from thrifty.trees.kernel import kernel
+from thrifty.trees.kernel import inner
 
 __all__ = ["fill", "subtract"]
 
@@ -22,7 +22,7 @@ TILE = 512
 BYTE = np.uint64(255)
 
 
-@kernel
+@inner
 def gather(
     words: NDArray[np.uint64],
     rows: NDArray[np.uint32],
@@ -39,7 +39,7 @@ def gather(
             tile[j - first, i - start] = words[row, j]
 
 
-@kernel
+@inner
 def add_eight(codes: NDArray[np.uint64], packed: Ints, n_rows: int, hist: Ints, cells: Ints) -> None:
     """Add rows to the cells of eight columns; ``cells`` says where each column's histogram starts."""
     h0, h1, h2, h3 = hist[cells[0] :], hist[cells[1] :], hist[cells[2] :], hist[cells[3] :]
@@ -56,7 +56,7 @@ def add_eight(codes: NDArray[np.uint64], packed: Ints, n_rows: int, hist: Ints, 
         h7[word >> np.uint64(56)] += value
 
 
-@kernel
+@inner
 def add_one(
     codes: NDArray[np.uint64], packed: Ints, n_rows: int, hist: Ints, cell: int, shift: np.uint64
 ) -> None:
@@ -66,7 +66,7 @@ def add_one(
         column[(codes[i] >> shift) & BYTE] += packed[i]
 
 
-@kernel
+@inner
 def add_lanes(
     codes: NDArray[np.uint64],
     packed: Ints,
@@ -83,7 +83,7 @@ def add_lanes(
             hist[base + lane] += packed[i * n_lanes + lane]
 
 
-@kernel
+@inner
 def fill(
     words: NDArray[np.uint64],
     columns: Ints,
@@ -127,7 +127,7 @@ def fill(
                     add_lanes(tile[j], values, end - begin, n_lanes, hist, cells[k], np.uint64(8 * k))
 
 
-@kernel
+@inner
 def subtract(parent: Ints, child: Ints, cell: int, n_cells: int) -> None:
     """Turn the parent's histogram of one column into the other child's: exact, since sums are integers."""
     for i in range(cell, cell + n_cells):

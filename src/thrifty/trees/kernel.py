@@ -5,7 +5,7 @@ from typing import Any, TypeVar, cast
 
 from numba import njit
 
-__all__ = ["kernel"]
+__all__ = ["inner", "kernel"]
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -17,4 +17,13 @@ def kernel(function: Function) -> Function:
     re-ordered arithmetic would break. No ``parallel``: threads belong to the caller, so that
     fits running side by side do not fight over one pool.
     """
-    return cast(Function, njit(nogil=True, cache=True)(function))
+    return cast(Function, njit(nogil=True, cache=True, no_cfunc_wrapper=True)(function))
+
+
+def inner(function: Function) -> Function:
+    """Compile ``function`` for other compiled functions only: nothing is generated to call it from Python.
+
+    Generating those entries, for functions that take many arrays, is most of the time of compiling.
+    """
+    options = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
+    return cast(Function, njit(nogil=True, cache=True, **options)(function))

@@ -4,12 +4,10 @@ The rows of a leaf are one stretch of an array of row numbers, in ascending orde
 gradients beside them, so that a histogram reads gradients in sequence.
 """
 
-from typing import Any
-
 import numpy as np
 from numpy.typing import NDArray
 
-from thrifty.trees.kernel import kernel
+from thrifty.trees.kernel import inner
 from thrifty.trees.quantise import Lanes
 
 __all__ = ["largest_gain", "leaf_total", "split_rows"]
@@ -18,29 +16,32 @@ Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
 
 
-@kernel
+@inner
 def split_rows(
-    codes: NDArray[np.uint8],
-    column: int,
+    words: NDArray[np.uint64],
+    place: int,
     last_left: int,
     missing_code: int,
-    missing_left: bool,
-    rows: NDArray[np.uint32],
-    packed: Ints,
+    missing_left: int,
+    all_rows: NDArray[np.uint32],
+    all_packed: Ints,
     n_lanes: int,
     start: int,
     stop: int,
-    spare_rows: NDArray[np.uint32],
-    spare_packed: Ints,
 ) -> int:
-    """Move the rows that go left to the front, keeping the order on both sides; returns where right begins."""
+    """Move the rows that go left to the front, keeping the order on both sides; returns where right begins.
+
+    ``place`` is the column of ``words``; ``all_rows`` and ``all_packed`` hold the rows and, second, spare room.
+    """
+    rows, spare_rows, packed, spare_packed = all_rows[0], all_rows[1], all_packed[0], all_packed[1]
     goes_left = np.zeros(256, np.uint8)
     goes_left[: last_left + 1] = 1
     goes_left[missing_code] = missing_left
+    word, shift = place // 8, np.uint64(8 * (place % 8))
     left, right = start, 0
     for i in range(start, stop):
         row = rows[i]
-        is_left = np.int64(goes_left[codes[row, column]])
+        is_left = np.int64(goes_left[(words[row, word] >> shift) & np.uint64(255)])
         # Both are written and one position moves on: no branch to guess wrong.
         rows[left], spare_rows[right] = row, row
         if n_lanes == 1:
@@ -57,8 +58,8 @@ def split_rows(
     return left
 
 
-@kernel
-def leaf_total(packed: Ints, n_lanes: int, start: int, stop: int, out: Any) -> None:
+@inner
+def leaf_total(packed: Ints, n_lanes: int, start: int, stop: int, out: Ints) -> None:
     """Sum of every lane over the rows of a leaf."""
     for lane in range(n_lanes):
         total = np.int64(0)
@@ -67,9 +68,9 @@ def leaf_total(packed: Ints, n_lanes: int, start: int, stop: int, out: Any) -> N
         out[lane] = total
 
 
-@kernel
+@inner
 def largest_gain(
-    packed: Ints, start: int, stop: int, total: Any, lanes: Lanes, units: Floats, l2: float
+    packed: Ints, start: int, stop: int, total: Ints, lanes: Lanes, units: Floats, l2: float
 ) -> float:
     """No split of these rows, on any column, can gain more than this.
 
@@ -80,8 +81,7 @@ def largest_gain(
     n_lanes = lanes.n_lanes
     bound = 0.0
     for k in range(units.shape[0]):
-        g_lane, shift = lanes.gradient[k]
-        h_lane, mask = lanes.hessian[k]
+        g_lane, shift, h_lane, mask = lanes.fields[k]
         squares = 0.0
         if lanes.constant:
             for i in range(start, stop):

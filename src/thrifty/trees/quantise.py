@@ -34,24 +34,17 @@ class Lanes(NamedTuple):
     ----------
     n_lanes : int
         Integers per row and per histogram cell.
-    gradient : ndarray of shape (n_outputs, 2)
-        Lane and right shift of the gradient.
-    hessian : ndarray of shape (n_outputs, 2)
-        Lane and bit mask of the hessian.
-    count : ndarray of shape (2,)
-        Lane and bit mask of the number of rows; lane -1 if it is not kept.
-    bits : ndarray of shape (2,)
-        The largest sums of gradients and of hessians stay below two to these powers.
     constant : bool
         Whether every hessian is one.
+    fields : ndarray of shape (n_outputs + 1, 4)
+        Per output: lane and right shift of the gradient, lane and bit mask of the hessian. In the last row:
+        lane and bit mask of the number of rows (lane -1 if it is not kept), and the powers of two that bound
+        the sums of gradients and of hessians.
     """
 
     n_lanes: int
-    gradient: NDArray[np.int64]
-    hessian: NDArray[np.int64]
-    count: NDArray[np.int64]
-    bits: NDArray[np.int64]
     constant: bool
+    fields: NDArray[np.int64]
 
 
 class Packing(NamedTuple):
@@ -71,25 +64,24 @@ class Packing(NamedTuple):
 
 def choose_lanes(n_rows: int, n_outputs: int, *, constant: bool, keep_count: bool) -> Lanes:
     """Tightest layout that cannot overflow for ``n_rows`` rows."""
+    fields = np.zeros((n_outputs + 1, 4), np.int64)
     outputs = np.arange(n_outputs)
-    zeros, everything = np.zeros_like(outputs), np.full(n_outputs, -1)
+    fields[:-1, 0] = outputs
     if constant:
         shift = n_rows.bit_length()
-        mask = (1 << shift) - 1
-        gradient = np.column_stack([outputs, np.where(outputs == 0, shift, 0)])
-        hessian = np.column_stack([zeros, np.full(n_outputs, mask)])
-        bits = np.array([min(62 - shift, EXACT_BITS), shift])
-        return Lanes(n_outputs, gradient, hessian, np.array([0, mask]), bits, True)
+        fields[0, 1] = shift
+        fields[:-1, 3] = (1 << shift) - 1
+        fields[-1] = 0, (1 << shift) - 1, min(62 - shift, EXACT_BITS), shift
+        return Lanes(n_outputs, True, fields)
     if n_rows > WIDE_ROWS:
-        gradient = np.column_stack([outputs, zeros])
-        hessian = np.column_stack([n_outputs + outputs, everything])
-        bits, n_lanes = np.array([EXACT_BITS, EXACT_BITS]), 2 * n_outputs
+        n_lanes, bits = 2 * n_outputs, (EXACT_BITS, EXACT_BITS)
+        fields[:-1, 2], fields[:-1, 3] = n_outputs + outputs, -1
     else:
-        gradient = np.column_stack([outputs, np.full(n_outputs, HESSIAN_BITS)])
-        hessian = np.column_stack([outputs, np.full(n_outputs, (1 << HESSIAN_BITS) - 1)])
-        bits, n_lanes = np.array([62 - HESSIAN_BITS, HESSIAN_BITS]), n_outputs
-    count = np.array([n_lanes, -1]) if keep_count else np.array([-1, 0])
-    return Lanes(n_lanes + keep_count, gradient, hessian, count, bits, False)
+        n_lanes, bits = n_outputs, (62 - HESSIAN_BITS, HESSIAN_BITS)
+        fields[:-1, 1] = HESSIAN_BITS
+        fields[:-1, 2], fields[:-1, 3] = outputs, (1 << HESSIAN_BITS) - 1
+    fields[-1] = n_lanes if keep_count else -1, -1, *bits
+    return Lanes(n_lanes + keep_count, False, fields)
 
 
 def pack(
@@ -105,7 +97,7 @@ def pack(
         wrong = ~np.isfinite(values) | (values < 0 if problem == 2 else False)
         row, output = np.argwhere(wrong)[0]
         raise InvalidInputError(
-            f"{name} must be {rule}; row {row}, output {output} is {values[row, output]!r}. "
+            f"{name} must be {rule}; row {row}, output {output} is {float(values[row, output])!r}. "
             "Check the scores and weights it was computed from."
         )
     return Packing(out, units)
@@ -158,16 +150,16 @@ def pack_rows(
 ) -> int:
     """Fill the lanes of every row; returns 1 or 2 when a gradient or a hessian is not allowed."""
     n_rows, n_outputs = grad.shape
-    n_lanes = lanes.n_lanes
+    n_lanes, fields = lanes.n_lanes, lanes.fields
     if n_lanes > n_outputs or n_outputs > 1:
         out[: n_rows * n_lanes] = 0
     for output in range(n_outputs):
         top = largest(grad, output)
         if top == np.inf:
             return 1
-        scale = 2.0 ** unit_exponent(grad, output, top, lanes.bits[0])
+        scale = 2.0 ** unit_exponent(grad, output, top, fields[n_outputs, 2])
         units[output, 0] = 1.0 / scale
-        lane, factor = lanes.gradient[output, 0], np.int64(1) << lanes.gradient[output, 1]
+        lane, factor = fields[output, 0], np.int64(1) << fields[output, 1]
         counted = np.int64(lanes.constant and output == 0)
         for row in range(n_rows):
             # Half away from zero, so that a gradient and its opposite round alike.
@@ -179,9 +171,9 @@ def pack_rows(
         top = largest(hess, output)
         if top == np.inf:
             return 2
-        scale = 2.0 ** unit_exponent(hess, output, top, lanes.bits[1])
+        scale = 2.0 ** unit_exponent(hess, output, top, fields[n_outputs, 3])
         units[output, 1] = 1.0 / scale
-        lane = lanes.hessian[output, 0]
+        lane = fields[output, 2]
         for row in range(n_rows):
             value = hess[row, output]
             if value < 0.0:
@@ -189,7 +181,7 @@ def pack_rows(
             if value > 0.0:
                 # At least one unit: a child without hessian must mean a child without rows.
                 out[row * n_lanes + lane] += max(np.int64(1), np.int64(value * scale + 0.5))
-    if lanes.count[0] >= 0:
+    if fields[n_outputs, 0] >= 0:
         for row in range(n_rows):
-            out[row * n_lanes + lanes.count[0]] = 1
+            out[row * n_lanes + fields[n_outputs, 0]] = 1
     return 0

@@ -20,7 +20,7 @@ right, then left. Where the leaf has no missing value, later ones follow the hea
 import numpy as np
 from numpy.typing import NDArray
 
-from thrifty.trees.kernel import kernel
+from thrifty.trees.kernel import inner
 from thrifty.trees.quantise import Lanes
 
 __all__ = ["leaf_offset", "search", "search_lanes"]
@@ -29,20 +29,21 @@ Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
 
 
-@kernel
+@inner
 def leaf_offset(total: Ints, lanes: Lanes, units: Floats, l2: float) -> float:
     """Sum over outputs of ``l2 G^2 / ((H + 2 l2) (H + l2))``."""
     offset = 0.0
     if l2 == 0.0:
         return offset
     for k in range(units.shape[0]):
-        G = (total[lanes.gradient[k, 0]] >> lanes.gradient[k, 1]) * units[k, 0]
-        H = (total[lanes.hessian[k, 0]] & lanes.hessian[k, 1]) * units[k, 1]
+        g_lane, shift, h_lane, mask = lanes.fields[k]
+        G = (total[g_lane] >> shift) * units[k, 0]
+        H = (total[h_lane] & mask) * units[k, 1]
         offset += l2 * G * G / ((H + 2 * l2) * (H + l2))
     return offset
 
 
-@kernel
+@inner
 def search(
     hist: Ints, n_bins: int, total: int, shift: int, unit_g: float, unit_h: float, l2: float, least: int
 ) -> tuple[float, int, bool]:
@@ -81,40 +82,45 @@ def search(
     return best, best_bin, best_left
 
 
-@kernel
-def lanes_score(left: Ints, total: Ints, lanes: Lanes, units: Floats, l2: float, limits: Floats) -> float:
-    """Sum over outputs of ``(GL b - GR a)^2 / (a b (H + 2 l2))``; negative if a child is too small.
-
-    ``limits`` holds the least hessian sum (mean over outputs) and the least number of rows of a child.
-    """
+@inner
+def lanes_score(
+    left: Ints, total: Ints, lanes: Lanes, units: Floats, l2: float, least_weight: float, least_rows: int
+) -> float:
+    """Sum over outputs of ``(GL b - GR a)^2 / (a b (H + 2 l2))``; negative if a child is too small."""
     score, left_sum, right_sum = 0.0, 0.0, 0.0
     n_outputs = units.shape[0]
     for k in range(n_outputs):
-        lane, mask = lanes.hessian[k]
-        HL = (left[lane] & mask) * units[k, 1]
-        HR = ((total[lane] - left[lane]) & mask) * units[k, 1]
+        lane, shift, h_lane, mask = lanes.fields[k]
+        HL = (left[h_lane] & mask) * units[k, 1]
+        HR = ((total[h_lane] - left[h_lane]) & mask) * units[k, 1]
         left_sum += HL
         right_sum += HR
-        lane, shift = lanes.gradient[k]
         GL = (left[lane] >> shift) * units[k, 0]
         GR = ((total[lane] - left[lane]) >> shift) * units[k, 0]
         a, b = HL + l2, HR + l2
         if a > 0.0 and b > 0.0:
             cross = GL * b - GR * a
             score += cross * cross / (a * b * (a + b))
-    if not (min(left_sum, right_sum) > 0.0 and min(left_sum, right_sum) >= limits[0] * n_outputs):
+    if not (min(left_sum, right_sum) > 0.0 and min(left_sum, right_sum) >= least_weight * n_outputs):
         return -1.0
-    lane, mask = lanes.count
+    lane, mask = lanes.fields[n_outputs, 0], lanes.fields[n_outputs, 1]
     if lane >= 0:
         n_left, n_right = left[lane] & mask, (total[lane] - left[lane]) & mask
-        if min(n_left, n_right) < limits[1]:
+        if min(n_left, n_right) < least_rows:
             return -1.0
     return score
 
 
-@kernel
+@inner
 def search_lanes(
-    hist: Ints, n_bins: int, total: Ints, lanes: Lanes, units: Floats, l2: float, limits: Floats
+    hist: Ints,
+    n_bins: int,
+    total: Ints,
+    lanes: Lanes,
+    units: Floats,
+    l2: float,
+    least_weight: float,
+    least_rows: int,
 ) -> tuple[float, int, bool]:
     """Best split of one column, for any number of outputs and any layout of lanes."""
     n_lanes = lanes.n_lanes
@@ -135,14 +141,14 @@ def search_lanes(
                 left[lane] += cell
             if not occupied:
                 continue
-            score = lanes_score(left, total, lanes, units, l2, limits)
+            score = lanes_score(left, total, lanes, units, l2, least_weight, least_rows)
             if score > best:
                 best, best_bin, best_left = score, b, side == 1
                 best_sums[:] = left
     if not any_missing and best_bin >= 0:
         left_sum, all_sum = 0.0, 0.0
         for k in range(units.shape[0]):
-            lane, mask = lanes.hessian[k]
+            lane, mask = lanes.fields[k, 2], lanes.fields[k, 3]
             left_sum += (best_sums[lane] & mask) * units[k, 1]
             all_sum += (total[lane] & mask) * units[k, 1]
         best_left = 2 * left_sum >= all_sum

@@ -112,7 +112,13 @@ def find_leaves(
 
 @kernel
 def mark_touched(
-    X: Any, roots: Ints, feature: Ints, threshold: Floats, missing_left: Any, children: Any, out: NDArray[np.bool_]
+    X: Any,
+    roots: Ints,
+    feature: Ints,
+    threshold: Floats,
+    missing_left: Any,
+    children: Any,
+    out: NDArray[np.bool_],
 ) -> None:
     """Set ``out[i, f]`` where row ``i`` meets a split on feature ``f``."""
     for i in range(len(X)):
@@ -127,8 +133,8 @@ def mark_touched(
 
 
 @kernel
-def scatter(rows: NDArray[np.uint32], bounds: Any, n_leaves: int, out: Ints) -> None:
+def scatter(rows: NDArray[np.uint32], bounds: Any, out: Ints) -> None:
     """Write each row's leaf, from the stretches of rows that leaves hold."""
-    for leaf in range(n_leaves):
+    for leaf in range(len(bounds)):
         for i in range(bounds[leaf, 0], bounds[leaf, 1]):
             out[rows[i]] = leaf

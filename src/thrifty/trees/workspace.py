@@ -1,7 +1,7 @@
 """Everything a tree needs while it grows, allocated once and reused for every tree.
 
-Compiled code takes it as one tuple of arrays. Numbers that change sit in the small arrays ``state`` and
-``job``, at the places named below.
+Compiled code takes it as one tuple. Few arrays, with named places in them, because every array in the tuple
+lengthens the compilation of every function that takes it.
 """
 
 from typing import NamedTuple
@@ -15,12 +15,18 @@ __all__ = ["Workspace", "make_workspace", "narrow_copy"]
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
-Bytes = NDArray[np.uint8]
 
-# Places in ``state``.
+# Rows of ``features``. WHOLE and NARROW name the feature at each place of the table and of its narrow copy,
+# PLACE is where a feature sits in the narrow copy (-1: not there), ORDER is the choice between equal gains.
+N_BINS, GROUP, ORDER, WHOLE, NARROW, PLACE = range(6)
+# Columns of ``leaf``. IS_WHOLE: every feature was examined, not only the free ones. BEST: feature of the best net gain.
+START, STOP, DEPTH, PARENT, SLOT, IS_WHOLE, BEST = range(7)
+# Columns of ``node_int`` and ``node_float``.
+FEATURE, LAST_LEFT, MISSING_LEFT, LEFT, RIGHT = range(5)
+RAW, CHARGE = range(2)
+# Places in ``state``; the job is the pair of histograms to build next; FREE_SLOTS is where the list of them begins.
 N_LEAVES, N_SPLITS, N_NARROW, NARROW_FITS, N_FREE_SLOTS, N_CELLS = range(6)
-# Places in ``job``: the histograms to build next.
-SMALL, BIG, IS_WHOLE, FROM_PARENT, SMALL_SLOT, BIG_SLOT, IS_DONE = range(7)
+SMALL, BIG, JOB_IS_WHOLE, FROM_PARENT, SMALL_SLOT, BIG_SLOT, IS_DONE, FREE_SLOTS = range(6, 14)
 
 HISTOGRAM_BYTES = 24 * 2**20
 
@@ -30,106 +36,79 @@ class Workspace(NamedTuple):
 
     Attributes
     ----------
-    words, codes : the table, as words and as bytes
-    narrow_words, narrow_codes : a narrow copy of the columns that are free to use
-    whole_columns, narrow_columns : the feature at each place of the table and of the narrow copy
-    n_bins, group_of : per feature
-    order : features from first to last choice when gains are exactly equal
-    charges : what a split on each feature would pay now: gamma times price, or zero
-    bought : per group
-    rows, packed, spare_rows, spare_packed : rows of every leaf, one stretch each, and room to move them
-    hist, free_slots : histograms of open leaves (the last two slots are scratch), and unused ones
-    bounds, depth, parent, slot, is_whole, net, best : per leaf. ``is_whole`` says whether every feature
-        was examined or only the free ones; ``net`` is the best net gain, of feature ``best``
-    totals : per leaf, lanes
-    raw, bins, missing_left : per leaf and feature: its best split before any charge
-    node_int : per split: feature, last left bin, missing left, left child, right child
-    node_float : per split: raw gain, charge
-    state, job : numbers that change, see the names above
+    words, narrow : uint64
+        The table, eight codes to a word, and a narrow copy of the columns that are free to use.
+    features : int64, (6, n_features)
+    charges : float64, (n_features,)
+        What a split on each feature would pay now: gamma times price, or zero.
+    bought : bool, (n_groups,)
+    rows, packed : (2, ...)
+        Rows of every leaf, one stretch each, with their gradients; and room to move them.
+    hist : int64, (n_slots, n_cells)
+        Histograms of open leaves; the last two slots are scratch.
+    leaf : int64, (max_leaves, 7)
+    totals : int64, (max_leaves, n_lanes)
+    raw : float64, (max_leaves, n_features + 1)
+        Best gain of every feature before any charge; in the last column, the best net gain.
+    choice : int32, (max_leaves, n_features)
+        The split it belongs to: twice the last left bin, plus one if missing values go left.
+    node_int, node_float : per split
+    state : int64
+        Numbers that change.
     """
 
     words: NDArray[np.uint64]
-    codes: Bytes
-    narrow_words: NDArray[np.uint64]
-    narrow_codes: Bytes
-    whole_columns: Ints
-    narrow_columns: Ints
-    n_bins: Ints
-    group_of: Ints
-    order: Ints
+    narrow: NDArray[np.uint64]
+    features: Ints
     charges: Floats
     bought: NDArray[np.bool_]
     rows: NDArray[np.uint32]
     packed: Ints
-    spare_rows: NDArray[np.uint32]
-    spare_packed: Ints
-    hist: NDArray[np.int64]
-    free_slots: Ints
-    bounds: Ints
-    depth: Ints
-    parent: Ints
-    slot: Ints
-    is_whole: Bytes
-    net: Floats
-    best: Ints
-    totals: NDArray[np.int64]
+    hist: Ints
+    leaf: Ints
+    totals: Ints
     raw: Floats
-    bins: NDArray[np.int16]
-    missing_left: Bytes
+    choice: NDArray[np.int32]
     node_int: Ints
     node_float: Floats
     state: Ints
-    job: Ints
 
 
 def make_workspace(
-    table: BinnedTable, group_of: Ints, order: Ints, n_groups: int, max_depth: int, max_leaves: int, n_lanes: int
+    table: BinnedTable,
+    group_of: Ints,
+    order: Ints,
+    n_groups: int,
+    max_depth: int,
+    max_leaves: int,
+    n_lanes: int,
 ) -> Workspace:
     """Allocate for trees of at most ``max_leaves`` leaves over ``table``."""
     n, p = table.n_rows, table.n_features
-    width = int(table.thresholds.n_bins.max()) + 1
-    slot_bytes = 8 * p * width * n_lanes
+    n_cells = p * (int(table.thresholds.n_bins.max()) + 1) * n_lanes
     # Only leaves that may have grandchildren keep their histogram for subtraction.
     wanted = min(2 ** max(max_depth - 2, 0), max_leaves)
-    n_slots = 2 + max(1, min(wanted, HISTOGRAM_BYTES // slot_bytes))
-    narrow = narrow_copy(n, 0)
-    leaves, splits = max_leaves, max(max_leaves - 1, 1)
+    n_slots = 2 + max(1, min(wanted, HISTOGRAM_BYTES // (8 * n_cells)))
+    places = np.arange(p)
     return Workspace(
-        table.words,
-        table.padded,
-        narrow.view(np.uint64),
-        narrow,
-        np.arange(p),
-        np.zeros(p, np.int64),
-        table.thresholds.n_bins,
-        group_of,
-        order,
-        np.zeros(p),
-        np.zeros(n_groups, bool),
-        np.empty(n, np.uint32),
-        np.empty(n * n_lanes, np.int64),
-        np.empty(n, np.uint32),
-        np.empty(n * n_lanes, np.int64),
-        np.empty((n_slots, p * width * n_lanes), np.int64),
-        np.zeros(n_slots, np.int64),
-        np.zeros((leaves, 2), np.int64),
-        np.zeros(leaves, np.int64),
-        np.zeros(leaves, np.int64),
-        np.zeros(leaves, np.int64),
-        np.zeros(leaves, np.uint8),
-        np.zeros(leaves),
-        np.zeros(leaves, np.int64),
-        np.zeros((leaves, n_lanes), np.int64),
-        np.zeros((leaves, p)),
-        np.zeros((leaves, p), np.int16),
-        np.zeros((leaves, p), np.uint8),
-        np.zeros((splits, 5), np.int64),
-        np.zeros((splits, 2)),
-        np.zeros(8, np.int64),
-        np.zeros(8, np.int64),
+        words=table.words,
+        narrow=narrow_copy(n, 0),
+        features=np.stack([table.thresholds.n_bins, group_of, order, places, places * 0, places * 0 - 1]),
+        charges=np.zeros(p),
+        bought=np.zeros(n_groups, bool),
+        rows=np.empty((2, n), np.uint32),
+        packed=np.empty((2, n * n_lanes), np.int64),
+        hist=np.empty((n_slots, n_cells), np.int64),
+        leaf=np.zeros((max_leaves, 7), np.int64),
+        totals=np.zeros((max_leaves, n_lanes), np.int64),
+        raw=np.zeros((max_leaves, p + 1)),
+        choice=np.zeros((max_leaves, p), np.int32),
+        node_int=np.zeros((max_leaves, 5), np.int64),
+        node_float=np.zeros((max_leaves, 2)),
+        state=np.zeros(FREE_SLOTS + n_slots, np.int64),
     )
 
 
-def narrow_copy(n_rows: int, n_columns: int) -> Bytes:
-    """Room for a copy of ``n_columns`` columns, whole words."""
-    return np.zeros((n_rows, max(1, -(-n_columns // WORD)) * WORD), np.uint8)
+def narrow_copy(n_rows: int, n_columns: int) -> NDArray[np.uint64]:
+    """Room for a copy of ``n_columns`` columns."""
+    return np.zeros((n_rows, max(1, -(-n_columns // WORD))), np.uint64)
