@@ -28,7 +28,9 @@ def test_columns_do_not_commute():
 
 def test_explicit_zeros_of_a_sparse_table_change_nothing():
     plain = sparse.csr_array(np.array([[0.0, 2.0], [1.0, 0.0]]))
-    padded = sparse.csr_array((np.array([0.0, 2.0, 1.0]), np.array([0, 1, 0]), np.array([0, 2, 3])), shape=(2, 2))
+    padded = sparse.csr_array(
+        (np.array([0.0, 2.0, 1.0]), np.array([0, 1, 0]), np.array([0, 2, 3])), shape=(2, 2)
+    )
     np.testing.assert_array_equal(fingerprints(plain), fingerprints(padded))
 
 

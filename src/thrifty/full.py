@@ -138,7 +138,7 @@ class CallableFull:
 
     def probability(self, table: Any, rows: NDArray[np.intp], n_batch: int) -> Floats:  # noqa: ARG002
         """Ask the function and check what it says."""
-        return _check_probability(self.function(table), len(rows), "the callable given as full")
+        return clip_probability(_check_probability(self.function(table), len(rows), "the callable given as full"))
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from thrifty.alternating import Alternation, alternate
 from thrifty.estimators.base import GatedClassifier, Task, check_count, check_share
 from thrifty.exceptions import InvalidInputError
 from thrifty.models.linear import CHEAP, GATE, LinearPair, LinearScorer, fit_logistic, scaled
-from thrifty.objective.costs import check_amount
+from thrifty.objective.costs import PriceList, check_amount
 from thrifty.objective.distances import check_distance
 from thrifty.solvers.group_lasso import LinearScores
 from thrifty.solvers.solution import Solution
@@ -57,6 +57,9 @@ class DynaModLinClassifier(GatedClassifier):
         Start of (g, f1): g = 0 and f1 an L2-regularised logistic regression, Gaussian noise, or given slopes.
     n_init : int, default=1
         Number of starts; those after the first are Gaussian. The lowest objective is kept.
+    refit : bool, default=False
+        Once the columns are chosen, alternate again on them alone with no price to pay, only a ridge of
+        C = 1: undoes the shrinkage that the choice cost f1 and g. Not in the paper.
     standardize : bool, default=True
         Divide each column by its standard deviation while learning, so that the penalty treats
         them alike; the weights are given back on the original scale.
@@ -117,6 +120,7 @@ class DynaModLinClassifier(GatedClassifier):
         budget: float | None = None,
         init: Literal["logistic", "gaussian"] | tuple[ArrayLike, ArrayLike] = "logistic",
         n_init: int = 1,
+        refit: bool = False,
         standardize: bool = True,
         l2: float = 1e-6,
         max_iter: int = 200,
@@ -135,6 +139,7 @@ class DynaModLinClassifier(GatedClassifier):
         self.budget = budget
         self.init = init
         self.n_init = n_init
+        self.refit = refit
         self.standardize = standardize
         self.l2 = l2
         self.max_iter = max_iter
@@ -154,14 +159,22 @@ class DynaModLinClassifier(GatedClassifier):
 
     def _learn(self, task: Task) -> LinearScorer:
         X, scale = scaled(task.rows.X, task.rows.weight, self.standardize)
-        starts = self._starts(X, scale, task)
-        runs = [self._alternate(start, X, task) for start in starts]
+        runs = [
+            self._alternate(start, X, task, task.price_list, self.l2)
+            for start in self._starts(X, scale, task)
+        ]
         best = min(runs, key=lambda run: run.value.objective)
-        self._report(best, runs, scale)
-        return LinearScorer.from_scores(best.value.pair.linear, scale)
+        self._report(best, runs)
+        linear = self._refitted(best.value.pair.linear, X, task) if self.refit else best.value.pair.linear
+        coef = linear.coef / scale[:, None]
+        self.gate_coef_, self.cheap_coef_ = coef[:, GATE].copy(), coef[:, CHEAP].copy()
+        self.gate_intercept_, self.cheap_intercept_ = (float(value) for value in linear.intercept)
+        return LinearScorer.from_scores(linear, scale)
 
-    def _alternate(self, start: LinearScores, X: Any, task: Task) -> Solution[Alternation[LinearPair]]:
-        pair = LinearPair(self.gamma, task.price_list, distance=self.distance, l2=self.l2, start=start)
+    def _alternate(
+        self, start: LinearScores, X: Any, task: Task, prices: PriceList, l2: float
+    ) -> Solution[Alternation[LinearPair]]:
+        pair = LinearPair(self.gamma, prices, distance=self.distance, l2=l2, start=start)
         extra = task.go_cost if task.behind.stages else None
         return alternate(
             pair,
@@ -175,6 +188,17 @@ class DynaModLinClassifier(GatedClassifier):
             max_iter=self.max_iter,
             tol=self.tol,
         )
+
+    def _refitted(self, chosen: LinearScores, X: Any, task: Task) -> LinearScores:
+        """The alternation again, on the chosen columns, which are free now."""
+        columns = np.flatnonzero(np.any(chosen.coef != 0.0, axis=1))
+        free = PriceList(np.zeros(len(columns)), np.arange(len(columns)))
+        start = LinearScores(chosen.coef[columns], chosen.intercept)
+        ridge = 1.0 / task.rows.weight.sum()
+        again = self._alternate(start, X[:, columns], task, free, ridge).value.pair.linear
+        coef = np.zeros_like(chosen.coef)
+        coef[columns] = again.coef
+        return LinearScores(coef, again.intercept)
 
     def _starts(self, X: Any, scale: Floats, task: Task) -> list[LinearScores]:
         n_features = X.shape[1]
@@ -194,15 +218,10 @@ class DynaModLinClassifier(GatedClassifier):
         self,
         best: Solution[Alternation[LinearPair]],
         runs: list[Solution[Alternation[LinearPair]]],
-        scale: Floats,
     ) -> None:
-        pair = best.value.pair
-        coef = pair.linear.coef / scale[:, None]
-        self.gate_coef_, self.cheap_coef_ = coef[:, GATE].copy(), coef[:, CHEAP].copy()
-        self.gate_intercept_, self.cheap_intercept_ = (float(value) for value in pair.linear.intercept)
         self.trace_ = np.array([[step.after_shares, step.after_pair] for step in best.value.rounds])
         self.objectives_ = np.array([run.value.objective for run in runs])
-        self.kkt_residual_ = pair.solution.residual
+        self.kkt_residual_ = best.value.pair.solution.residual
         self.n_iter_ = best.n_iter
         if not best.converged:
             warnings.warn(

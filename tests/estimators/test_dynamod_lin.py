@@ -1,0 +1,344 @@
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+from scipy import sparse
+from sklearn.base import clone
+from sklearn.datasets import load_breast_cancer
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.frozen import FrozenEstimator
+from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.svm import SVC
+
+from thrifty import DynaModLinClassifier, GatedSystem, InvalidInputError
+from thrifty.datasets import make_synthetic
+
+
+@pytest.fixture(scope="module")
+def cancer():
+    X, y = load_breast_cancer(return_X_y=True)
+    order = np.random.default_rng(0).permutation(len(y))
+    return X[order], y[order]
+
+
+@pytest.fixture(scope="module")
+def frozen(cancer):
+    X, y = cancer
+    return FrozenEstimator(make_pipeline(StandardScaler(), LogisticRegression()).fit(X[:150], y[:150]))
+
+
+def quick(full, **settings):
+    return DynaModLinClassifier(
+        full, **{"gamma": 0.02, "p_full": 0.3, "tol": 1e-3, "random_state": 0} | settings
+    )
+
+
+@pytest.fixture(scope="module")
+def fitted(cancer, frozen):
+    X, y = cancer
+    return quick(frozen, budget=10.0).fit(X[150:450], y[150:450])
+
+
+def test_the_paper_start_ends_on_feature_two_at_the_optimal_cost():
+    X, y = make_synthetic()
+    clf = DynaModLinClassifier(
+        SVC(C=10),
+        gamma=0.05,
+        p_full=0.58,
+        init=([1, 1], [-1, -1]),
+        standardize=False,
+        max_iter=500,
+        random_state=0,
+    ).fit(X, y)
+    assert clf.features_.tolist() == [1]
+    assert clf.score(X, y) == 1.0
+    assert clf.cost(X).mean() == pytest.approx(110 / 70)
+    assert np.all(np.diff(clf.trace_.ravel()) <= 1e-12)
+
+
+def test_restarts_keep_the_lowest_objective():
+    X, y = make_synthetic()
+    clf = DynaModLinClassifier(
+        SVC(C=10),
+        gamma=0.05,
+        p_full=0.58,
+        init="gaussian",
+        n_init=30,
+        standardize=False,
+        max_iter=500,
+        random_state=1,
+    ).fit(X, y)
+    assert clf.objectives_.shape == (30,)
+    assert clf.trace_[-1, 1] == clf.objectives_.min()
+    assert clf.cost(X).mean() == pytest.approx(110 / 70)
+
+
+def test_it_spends_less_than_the_full_model_and_keeps_most_of_its_accuracy(cancer, frozen, fitted):
+    X, y = cancer
+    test, truth = X[450:], y[450:]
+    assert fitted.cost(test).mean() < 15
+    assert fitted.score(test, truth) > frozen.score(test, truth) - 0.05
+
+
+def test_what_a_row_pays_is_the_bought_features_or_everything(cancer, fitted):
+    X, _ = cancer
+    route, cost = fitted.route(X), fitted.cost(X)
+    assert set(np.unique(route)) == {0, 1}
+    np.testing.assert_array_equal(cost[route == 0], len(fitted.features_))
+    np.testing.assert_array_equal(cost[route == 1], 30.0)
+
+
+def test_only_bought_features_are_read(cancer, fitted):
+    X, _ = cancer
+    spoiled = X.copy()
+    others = np.setdiff1d(np.arange(30), fitted.features_)
+    spoiled[:, others] = 1e6
+    np.testing.assert_array_equal(fitted.route(spoiled), fitted.route(X))
+    assert np.all(fitted.gate_coef_[others] == 0.0)
+    assert np.all(fitted.cheap_coef_[others] == 0.0)
+
+
+def test_scores_are_the_weights_it_shows(cancer, fitted):
+    X, _ = cancer
+    g, f1 = fitted.scores(X)
+    np.testing.assert_allclose(g, X @ fitted.gate_coef_ + fitted.gate_intercept_, atol=1e-8)
+    np.testing.assert_allclose(f1, X @ fitted.cheap_coef_ + fitted.cheap_intercept_, atol=1e-8)
+    np.testing.assert_array_equal(fitted.route(X) == 1, g > fitted.threshold_)
+
+
+def test_a_budget_is_met_on_the_training_rows_and_nearly_spent(cancer, frozen):
+    X, y = cancer
+    clf = quick(frozen, budget=12.0).fit(X[150:450], y[150:450])
+    spent = clf.cost(X[150:450]).mean()
+    assert 11.9 < spent <= 12.0 + 1e-9
+
+
+def test_another_operating_point_needs_no_refit(cancer, fitted):
+    X, _ = cancer
+    val = X[:300]
+    threshold = fitted.threshold_for(val, budget=20.0)
+    dearer = fitted.at(threshold)
+    assert dearer.cost(val).mean() <= 20.0
+    assert dearer.cost(val).mean() > fitted.cost(val).mean()
+    assert dearer.threshold_ < fitted.threshold_
+    assert dearer.gate_coef_ is fitted.gate_coef_
+
+
+def test_data_frames_of_both_kinds_give_what_an_array_gives(cancer):
+    X, y = cancer[0][:200], cancer[1][:200]
+    names = [f"f{i}" for i in range(30)]
+    costs = {name: 1.0 + i % 3 for i, name in enumerate(names)}
+    full = make_pipeline(StandardScaler(), LogisticRegression())
+    by_array = quick(full, feature_costs=list(costs.values()), cv=2).fit(X, y)
+    for frame in (pd.DataFrame(X, columns=names), pl.DataFrame(X, schema=names)):
+        by_name = quick(full, feature_costs=costs, cv=2).fit(frame, y)
+        assert by_name.feature_names_in_.tolist() == names
+        np.testing.assert_allclose(by_name.predict_proba(frame), by_array.predict_proba(X))
+        np.testing.assert_array_equal(by_name.cost(frame), by_array.cost(X))
+
+
+def test_csr_gives_what_dense_gives(cancer):
+    X, y = cancer[0][:200].copy(), cancer[1][:200]
+    X[:, ::2] *= X[:, ::2] > np.median(X[:, ::2], axis=0)
+    full = np.where((y == 1) != (np.arange(200) % 20 == 0), 0.8, 0.3)
+    dense = quick(full).fit(X, y)
+    csr = quick(full).fit(sparse.csr_array(X), y)
+    np.testing.assert_allclose(csr.gate_coef_, dense.gate_coef_, atol=1e-6)
+    np.testing.assert_array_equal(csr.route(sparse.csr_array(X)), dense.route(X))
+
+
+@pytest.mark.parametrize("labels", [("benign", "malign"), (7, 3), (False, True), (-1.0, 2.0)])
+def test_any_two_labels_will_do(cancer, labels):
+    X, y = cancer[0][:200], cancer[1][:200]
+    named = np.array(labels)[y]
+    clf = quick(LogisticRegression(C=1e-4, solver="liblinear"), cv=2).fit(X, named)
+    assert sorted(clf.classes_.tolist()) == sorted(labels)
+    assert np.mean(clf.predict(X) == named) > 0.85
+
+
+def test_columns_of_one_group_are_bought_together_at_one_price(cancer, frozen):
+    X, y = cancer
+    # The 30 columns are mean, error and worst of 10 measurements.
+    clf = quick(frozen, feature_groups=np.tile(np.arange(10), 3), gamma=0.05).fit(X[150:450], y[150:450])
+    bought = len(set(clf.features_ % 10))
+    assert clf.system_.cost_by_route.tolist() == [bought, 10.0]
+    assert bought < 10
+
+
+def test_a_free_feature_is_used_and_costs_nothing(cancer, frozen):
+    X, y = cancer
+    costs = np.ones(30)
+    costs[[20, 21]] = 0.0
+    clf = quick(frozen, feature_costs=costs, gamma=0.05).fit(X[150:450], y[150:450])
+    assert {20, 21} <= set(clf.features_)
+    assert clf.system_.cost_by_route[0] == len(clf.features_) - 2
+
+
+def test_the_price_of_a_call_is_paid_by_rows_that_are_sent(cancer, frozen):
+    X, y = cancer
+    clf = quick(frozen, feature_costs=np.zeros(30), full_cost=5.0, gamma=0.0, l2=1e-3).fit(
+        X[150:450], y[150:450]
+    )
+    np.testing.assert_array_equal(clf.cost(X), 5.0 * clf.route(X))
+
+
+def test_a_fitted_system_is_a_valid_full_model_for_a_cheaper_stage(cancer, frozen, fitted):
+    X, y = cancer
+    # p_full is large here: the tail's rows are few.
+    longer = quick(fitted, gamma=0.08, p_full=0.6).fit(X[150:450], y[150:450])
+    assert isinstance(longer.system_, GatedSystem)
+    assert longer.system_.n_stages == 2
+    route = longer.route(X)
+    np.testing.assert_array_equal(longer.cost(X), longer.system_.cost_by_route[route])
+    sent = route > 0
+    np.testing.assert_array_equal(route[sent] - 1, fitted.route(X)[sent])
+    np.testing.assert_allclose(longer.predict_proba(X)[sent], fitted.predict_proba(X)[sent])
+    same = quick(FrozenEstimator(fitted), gamma=0.08, p_full=0.6).fit(X[150:450], y[150:450])
+    np.testing.assert_array_equal(same.route(X), route)
+    direct = quick(fitted.system_, gamma=0.08, p_full=0.6).fit(X[150:450], y[150:450])
+    np.testing.assert_array_equal(direct.route(X), route)
+
+
+def test_a_chain_with_another_price_list_is_refused(cancer, fitted):
+    X, y = cancer
+    with pytest.raises(InvalidInputError, match="One route has one price list"):
+        quick(fitted, full_cost=3.0).fit(X[150:450], y[150:450])
+
+
+def test_lazy_buying_answers_as_predict_does(cancer, frozen):
+    X, y = cancer
+    names = [f"f{i}" for i in range(30)]
+    frame = pd.DataFrame(X, columns=names)
+    clf = quick(make_pipeline(StandardScaler(), LogisticRegression()), cv=2).fit(frame[:300], y[:300])
+
+    class Source:
+        cells = 0
+
+        def __len__(self):
+            return len(X)
+
+        def fetch(self, rows, columns):
+            Source.cells += len(rows) * len(columns)
+            return X[np.ix_(rows, columns)]
+
+    np.testing.assert_array_equal(clf.predict_from(Source()), clf.predict(frame))
+    assert Source.cells == clf.cost(frame).sum()
+
+
+def test_probabilities_given_for_the_training_rows_need_others_for_other_rows(cancer, frozen):
+    X, y = cancer
+    clf = quick(frozen.predict_proba(X[150:450])[:, 1], budget=15.0).fit(X[150:450], y[150:450])
+    assert clf.cost(X[450:]).shape == (119,)
+    with pytest.raises(InvalidInputError, match="with_full"):
+        clf.predict(X[450:])
+    given = clf.with_full(frozen.predict_proba(X[450:])[:, 1]).predict(X[450:])
+    np.testing.assert_array_equal(
+        given, quick(frozen, budget=15.0).fit(X[150:450], y[150:450]).predict(X[450:])
+    )
+    by_function = clf.with_full(lambda table: frozen.predict_proba(table)[:, 1])
+    np.testing.assert_array_equal(by_function.predict(X[450:]), given)
+
+
+def test_refitting_keeps_the_features_and_lowers_the_loss_of_f1(cancer, frozen):
+    X, y = cancer
+    train = slice(150, 450)
+    plain, refitted = (
+        quick(frozen, gamma=0.05, refit=refit).fit(X[train], y[train]) for refit in (False, True)
+    )
+    np.testing.assert_array_equal(plain.features_, refitted.features_)
+    assert np.linalg.norm(refitted.cheap_coef_ * X.std(0)) > np.linalg.norm(plain.cheap_coef_ * X.std(0))
+
+
+def test_the_same_seed_gives_bit_identical_weights(cancer, frozen):
+    X, y = cancer
+    first, second = (quick(frozen, n_init=2).fit(X[150:450], y[150:450]) for _ in range(2))
+    np.testing.assert_array_equal(first.gate_coef_, second.gate_coef_)
+    np.testing.assert_array_equal(first.cheap_coef_, second.cheap_coef_)
+
+
+def test_a_larger_gamma_buys_less(cancer, frozen):
+    X, y = cancer
+    bought = [len(quick(frozen, gamma=g).fit(X[150:450], y[150:450]).features_) for g in (0.005, 0.05, 10.0)]
+    assert bought[0] > bought[1] > bought[2] == 0
+
+
+def test_with_p_full_zero_nobody_is_sent(cancer, frozen):
+    X, y = cancer
+    for distance in ("kl", "squared"):
+        clf = quick(frozen, p_full=0.0, distance=distance).fit(X[150:450], y[150:450])
+        assert np.all(clf.route(X) == 0)
+
+
+def test_running_out_of_rounds_is_a_warning_that_says_what_to_do(cancer, frozen):
+    X, y = cancer
+    with pytest.warns(
+        ConvergenceWarning, match=r"did not reach tol=1e-12 in 2 rounds .* Raise `max_iter` or `tol`"
+    ):
+        quick(frozen, max_iter=2, tol=1e-12).fit(X[150:450], y[150:450])
+
+
+BAD = [
+    ({"p_full": 1.2}, r"p_full must lie in \[0, 1\]; got 1.2"),
+    ({"p_full": float("nan")}, "p_full must lie"),
+    ({"gamma": -1}, "gamma must be a finite number >= 0; got -1"),
+    ({"gamma": "big"}, "gamma must be"),
+    ({"distance": "euclid"}, "distance must be 'kl' or 'squared'"),
+    ({"n_init": 0}, "n_init must be a whole number >= 1; got 0"),
+    ({"max_iter": 2.5}, "max_iter must be a whole number"),
+    ({"init": "zeros"}, "init must be 'logistic', 'gaussian'"),
+    ({"init": ([1.0], [1.0])}, "30 slopes each"),
+    ({"init": 3}, "init must be a tuple"),
+    ({"budget": -1}, "budget must be"),
+    ({"budget": 0.5}, "budget must be at least .*, the mean cost of the cheapest route; got 0.5"),
+    ({"feature_costs": [1.0] * 29 + [-1.0]}, "column 29 has .*-1"),
+    ({"feature_costs": [1.0] * 29}, "one price per column, 30 in all"),
+    ({"feature_costs": {"age": 1.0}}, "no column names"),
+    ({"full_cost": -2}, "full_cost must be"),
+    ({"cv": 1, "full": LogisticRegression()}, "cv must be"),
+]
+
+
+@pytest.mark.parametrize(
+    ("settings", "says"), BAD, ids=[next(iter(s)) + str(i) for i, (s, _) in enumerate(BAD)]
+)
+def test_a_bad_argument_is_refused_and_nothing_is_half_fitted(cancer, frozen, settings, says):
+    X, y = cancer
+    clf = quick(**{"full": frozen} | settings)
+    with pytest.raises(InvalidInputError, match=says) as refusal:
+        clf.fit(X[150:450], y[150:450])
+    assert isinstance(refusal.value, ValueError)
+    assert [name for name in vars(clf) if name.endswith("_")] == []
+    assert vars(clf) == vars(clf) | clf.get_params(deep=False)
+
+
+@pytest.mark.parametrize(
+    ("spoil", "says"),
+    [
+        (lambda X, y: (np.where(np.arange(30) == 4, np.nan, X), y), "contains NaN"),
+        (lambda X, y: (np.where(np.arange(30) == 4, np.inf, X), y), "infinity"),
+        (lambda X, y: (X, np.zeros_like(y)), "two classes; got 1 class"),
+        (lambda X, y: (X, np.arange(len(y)) % 3), "Only binary"),
+        (lambda X, y: (X[:-1], y), "inconsistent numbers of samples"),
+        (lambda X, y: (X[:0], y[:0]), "0 sample"),
+        (lambda X, y: (X[:, :0], y), "0 feature"),
+        (lambda X, y: (X, y + 0.5), "Unknown label type"),
+        (lambda X, y: (X, None), "requires y"),
+        (lambda X, y: (X[:, :20], y), "30 features, but X has 20"),
+        (lambda X, y: (X, y + 5), r"full was fitted on the classes \[0, 1\], but y holds \[5, 6\]"),
+    ],
+)
+def test_a_bad_table_is_refused_and_an_earlier_fit_survives_it(cancer, frozen, spoil, says):
+    X, y = cancer
+    clf = quick(frozen).fit(X[150:450], y[150:450])
+    before = clf.predict(X)
+    with pytest.raises(InvalidInputError, match=says):
+        clf.fit(*spoil(X[150:450], y[150:450]))
+    np.testing.assert_array_equal(clf.predict(X), before)
+
+
+def test_a_clone_is_unfitted_and_equal_in_its_parameters(fitted):
+    copy = clone(fitted)
+    assert not hasattr(copy, "system_")
+    assert copy.gamma == fitted.gamma

@@ -1,0 +1,38 @@
+import subprocess
+import sys
+
+import pytest
+from sklearn.base import BaseEstimator
+
+import thrifty
+
+
+def test_everything_in_all_can_be_imported_and_nothing_else_is_listed():
+    for name in thrifty.__all__:
+        assert getattr(thrifty, name).__name__ == name
+    assert sorted(thrifty._HOME) == sorted(thrifty.__all__)
+    assert set(thrifty.__all__) <= set(dir(thrifty))
+
+
+def test_an_unknown_name_is_an_attribute_error():
+    with pytest.raises(AttributeError, match="no attribute 'Frobnicator'"):
+        _ = thrifty.Frobnicator
+
+
+def test_importing_thrifty_does_not_import_scikit_learn():
+    code = "import sys, thrifty, thrifty.cli; sys.exit('sklearn' in sys.modules or 'numba' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_every_refusal_is_a_value_error():
+    assert issubclass(thrifty.InvalidInputError, ValueError)
+    assert issubclass(thrifty.InvalidInputError, thrifty.ThriftyError)
+    assert issubclass(thrifty.DataUnavailableError, thrifty.InvalidInputError)
+
+
+def test_every_public_estimator_documents_each_of_its_parameters():
+    for name in thrifty.__all__:
+        thing = getattr(thrifty, name)
+        if isinstance(thing, type) and issubclass(thing, BaseEstimator):
+            for parameter in thing().get_params(deep=False):
+                assert parameter in thing.__doc__ or "Parameters as in" in thing.__doc__, (name, parameter)
