@@ -21,8 +21,12 @@ def test_every_point_of_the_curve_is_what_its_threshold_does(scores, seed):
     curve = threshold_curve(g, stop_cost, go_cost, stop_score, go_score, weight)
     for point, threshold in enumerate(curve.threshold):
         sent = g > threshold
-        assert curve.cost[point] == pytest.approx(np.average(np.where(sent, go_cost, stop_cost), weights=weight))
-        assert curve.score[point] == pytest.approx(np.average(np.where(sent, go_score, stop_score), weights=weight))
+        assert curve.cost[point] == pytest.approx(
+            np.average(np.where(sent, go_cost, stop_cost), weights=weight)
+        )
+        assert curve.score[point] == pytest.approx(
+            np.average(np.where(sent, go_score, stop_score), weights=weight)
+        )
         assert curve.share[point] == pytest.approx(np.average(sent, weights=weight))
     assert len(curve.threshold) == len(np.unique(g)) + 1
 

@@ -46,7 +46,7 @@ class Outcome:
         """Write the numbers as JSON and the table as Markdown next to the pictures."""
         out.mkdir(parents=True, exist_ok=True)
         numbers = out / f"{self.name}.json"
-        numbers.write_text(json.dumps(self.numbers, indent=1, default=_plain) + "\n")
+        numbers.write_text(json.dumps(self.numbers, indent=1, default=_plain, allow_nan=False) + "\n")
         page = out / f"{self.name}.md"
         notes = "".join(f"\n{note}\n" for note in self.notes)
         page.write_text(f"# {self.title}\n\n{markdown_table(self.header, self.rows)}\n{notes}")

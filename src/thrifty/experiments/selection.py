@@ -81,8 +81,9 @@ class Chosen:
     right: Bools
 
     def as_numbers(self) -> dict[str, Any]:
-        """Everything but the per-row answers, ready for a JSON file."""
-        return {name: value for name, value in self.__dict__.items() if name != "right"}
+        """Everything but the per-row answers, ready for a JSON file, which knows no infinite numbers."""
+        numbers = {name: value for name, value in self.__dict__.items() if name != "right"}
+        return numbers | ({} if np.isfinite(self.threshold) else {"threshold": str(self.threshold)})
 
 
 def choose(candidates: Sequence[Candidate], full: FullAnswers, budgets: Iterable[float]) -> list[Chosen]:

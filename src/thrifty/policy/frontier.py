@@ -24,7 +24,8 @@ def efficient(cost: ArrayLike, score: ArrayLike) -> Ints:
 def best_within(cost: ArrayLike, score: ArrayLike, budget: float) -> int | None:
     """Index of the best-scoring point that costs at most ``budget``; the cheapest of equals; None if there is none."""
     cost, score = np.asarray(cost, dtype=np.float64), np.asarray(score, dtype=np.float64)
-    affordable = np.flatnonzero(cost <= budget)
+    # A mean over rows may miss a round number by its last digit.
+    affordable = np.flatnonzero(cost <= budget * (1 + 1e-12))
     if affordable.size == 0:
         return None
     return int(affordable[np.lexsort((cost[affordable], -score[affordable]))[0]])

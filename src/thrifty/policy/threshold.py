@@ -38,6 +38,7 @@ class ThresholdCurve:
 
     def within(self, budget: float) -> int:
         """The point that sends on the most rows with a mean cost of at most ``budget``."""
+        # A mean over rows may miss a round number by its last digit.
         affordable = np.flatnonzero(self.cost <= budget * (1 + 1e-12))
         if affordable.size == 0:
             raise InvalidInputError(
@@ -90,11 +91,15 @@ def threshold_curve(
 
 
 def _between(ordered: Floats, cuts: NDArray[np.intp]) -> Floats:
-    """Thresholds that send on exactly the first ``cut`` rows: midway between neighbouring scores."""
+    """Thresholds that send on exactly the first ``cut`` rows: midway between neighbouring scores.
+
+    "Nobody" and "everybody" are infinite, so that they hold for other rows too.
+    """
     above = np.r_[np.inf, ordered][cuts]
     below = np.r_[ordered, -np.inf][cuts]
     with np.errstate(invalid="ignore"):
         middle = below + (above - below) / 2.0
     # Midpoints that overflow or round onto the upper score fall back to the lower one, which is not sent.
     cut: Floats = np.where(np.isfinite(middle) & (middle < above), middle, below)
+    cut[0] = np.inf
     return cut

@@ -1,0 +1,102 @@
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.linear_model import LogisticRegression
+from sklearn.tree import DecisionTreeClassifier
+
+from thrifty import ConfidenceRouter, InvalidInputError, UniformRouter
+
+
+@pytest.fixture(scope="module")
+def rows():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(3000, 4))
+    y = (X[:, 0] + X[:, 1] * X[:, 2] > 0).astype(int)
+    return X, y
+
+
+@pytest.fixture(scope="module")
+def noisy(rows):
+    """f0 that errs on a few rows, as an honest one does."""
+    X, y = rows
+    wrong = np.random.default_rng(1).random(len(y)) < 0.02
+    return np.where((y == 1) != wrong, 0.95, 0.05)
+
+
+def test_the_least_confident_rows_are_sent(rows, noisy):
+    X, y = rows
+    clf = ConfidenceRouter(noisy, features=[0], p_full=0.25).fit(X, y)
+    g, f1 = clf.scores(X)
+    np.testing.assert_array_equal(g, -np.abs(f1))
+    sent = clf.route(X) == 1
+    assert np.abs(f1[sent]).max() <= np.abs(f1[~sent]).min()
+    assert sent.mean() == pytest.approx(0.25, abs=0.02)
+
+
+def test_the_threshold_comes_from_margins_of_rows_the_cheap_model_has_not_seen(rows, noisy):
+    X, y = rows
+    # A full tree is always certain about rows it was fitted on: in-sample margins could not be cut at a share.
+    forest = DecisionTreeClassifier(min_samples_leaf=20, random_state=0)
+    clf = ConfidenceRouter(noisy, forest, features=[0, 1], p_full=0.3, random_state=0).fit(X, y)
+    fresh = np.random.default_rng(5).normal(size=(3000, 4))
+    assert clf.route(fresh).mean() == pytest.approx(0.3, abs=0.06)
+
+
+def test_confidence_beats_chance_at_the_same_share(rows, noisy):
+    X, y = rows
+    scores = {}
+    for router in (ConfidenceRouter, UniformRouter):
+        clf = router(noisy, features=[0], p_full=0.3, random_state=0).fit(X, y)
+        assert clf.route(X).mean() == pytest.approx(0.3, abs=0.02)
+        scores[router] = clf.score(X, y)
+    assert scores[ConfidenceRouter] > scores[UniformRouter] + 0.03
+
+
+def test_chance_treats_a_row_alike_wherever_it_stands_and_another_seed_differs(rows, noisy):
+    X, y = rows
+    clf = UniformRouter(noisy, features=[0, 1], random_state=0).fit(X, y)
+    shuffled = np.random.default_rng(2).permutation(len(X))
+    np.testing.assert_array_equal(clf.route(X)[shuffled], clf.route(X[shuffled]))
+    other = UniformRouter(noisy, features=[0, 1], random_state=1).fit(X, y)
+    assert np.mean(other.route(X) != clf.route(X)) > 0.3
+
+
+@pytest.mark.parametrize("router", [ConfidenceRouter, UniformRouter])
+def test_a_budget_sets_the_share(rows, noisy, router):
+    X, y = rows
+    clf = router(noisy, features=[0], budget=2.0).fit(X, y)
+    # 1 for the bought feature, 4 for everything: a third of the rows may go on.
+    assert clf.cost(X).mean() == pytest.approx(2.0, abs=0.06)
+
+
+def test_a_local_model_in_front_of_a_remote_one_pays_per_call(rows, noisy):
+    X, y = rows
+    clf = ConfidenceRouter(
+        noisy, LogisticRegression(), feature_costs=np.zeros(4), full_cost=1.0, p_full=0.1
+    ).fit(X, y)
+    assert clf.cost(X).mean() == clf.route(X).mean()
+    assert clf.cost(X).mean() == pytest.approx(0.1, abs=0.02)
+
+
+def test_features_may_be_named_numbered_or_masked(rows, noisy):
+    X, y = rows
+    frame = pd.DataFrame(X, columns=["a", "b", "c", "d"])
+    by_name = ConfidenceRouter(noisy, features=["b", "a"], random_state=0).fit(frame, y)
+    by_mask = ConfidenceRouter(noisy, features=np.array([True, True, False, False]), random_state=0).fit(X, y)
+    np.testing.assert_array_equal(by_name.features_, [0, 1])
+    np.testing.assert_array_equal(by_mask.route(X), by_name.route(frame))
+
+
+@pytest.mark.parametrize("share", [0.0, 1.0])
+def test_a_share_of_zero_or_one_sends_nobody_or_everybody(rows, noisy, share):
+    X, y = rows
+    for router in (ConfidenceRouter, UniformRouter):
+        assert np.all(router(noisy, features=[0], p_full=share).fit(X, y).route(X) == share)
+
+
+def test_bad_arguments_are_refused(rows, noisy):
+    X, y = rows
+    with pytest.raises(InvalidInputError, match=r"p_full must lie in \[0, 1\]; got 2"):
+        ConfidenceRouter(noisy, p_full=2).fit(X, y)
+    with pytest.raises(InvalidInputError, match="budget must be at least 1"):
+        ConfidenceRouter(noisy, features=[0], budget=0.5).fit(X, y)

@@ -1,0 +1,57 @@
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from thrifty import __version__
+from thrifty.cli import main
+
+
+def test_help_names_every_command(capsys):
+    assert main(["--help"]) == 0
+    shown = capsys.readouterr().out
+    assert "demo" in shown
+    assert "paper" in shown
+
+
+def test_the_version_is_the_packages(capsys):
+    assert main(["--version"]) == 0
+    assert capsys.readouterr().out.strip() == f"thrifty {__version__}"
+
+
+def test_bad_input_is_one_sentence_on_standard_error_and_exit_code_two(capsys, tmp_path):
+    assert main(["paper", "letters", "--data", str(tmp_path)]) == 2
+    shown = capsys.readouterr()
+    assert shown.out == ""
+    assert shown.err.count("thrifty: ") == 1
+    assert "letter.npz does not exist" in shown.err
+
+
+@pytest.mark.parametrize(
+    "arguments", [["paper", "nothing"], ["frobnicate"], ["paper", "letters", "--thin", "0"]]
+)
+def test_an_unknown_word_is_exit_code_two(arguments, capsys):
+    assert main(arguments) == 2
+    assert capsys.readouterr().out == ""
+
+
+def test_the_demo_prints_the_trade_off_and_writes_what_it_says(tmp_path):
+    out = tmp_path / "demo"
+    command = [sys.executable, "-c", "import sys; from thrifty.cli import main; sys.exit(main())", "demo"]
+    done = subprocess.run(
+        [*command, "--out", str(out)], capture_output=True, text=True, check=True, cwd=tmp_path
+    )
+    for word in ("budget", "accuracy", "mean cost", "share sent to f0"):
+        assert word in done.stdout
+    wrote = [Path(name.strip()) for name in done.stdout.split("wrote ")[1].split(",")]
+    assert {path.name for path in wrote} == {"tradeoff.png", "demo.md", "demo.json"}
+    assert all(path.stat().st_size > 100 for path in wrote)
+    numbers = json.loads((out / "demo.json").read_text())
+    chosen = {point["budget"]: point for point in numbers["chosen"]}
+    # A third of the price is saved and nothing is lost that a standard error of the 447 test rows would show.
+    assert chosen[50.0]["accuracy"] > numbers["f0_accuracy"] - 0.02
+    assert chosen[50.0]["cost"] < 54
+    accuracies = [point["accuracy"] for point in numbers["chosen"]]
+    assert accuracies[-1] > accuracies[0] + 0.05
