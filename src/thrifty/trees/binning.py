@@ -50,10 +50,11 @@ class Thresholds:
 
     def at(self, features: NDArray[Any], bins: NDArray[Any]) -> Floats:
         """Raw threshold of "code <= bin"; the last bin of values ends at infinity."""
-        ends = np.append(self.values, np.inf)
-        is_last = bins >= self.offsets[features + 1] - self.offsets[features]
-        position = np.where(is_last, len(self.values), self.offsets[features] + bins)
-        return ends[position]
+        if len(self.values) == 0:
+            return np.full(len(bins), np.inf)
+        starts, stops = self.offsets[features], self.offsets[features + 1]
+        position = np.minimum(starts + bins, len(self.values) - 1)
+        return np.where(starts + bins < stops, self.values[position], np.inf)
 
 
 @dataclass(frozen=True)
@@ -207,10 +208,8 @@ def find_thresholds(column: NDArray[Any], max_bins: int) -> Floats:
     """
     present = column[~np.isnan(column)].astype(np.float64)
     distinct, counts = np.unique(present, return_counts=True)
-    if len(distinct) <= max_bins:
-        ends = np.arange(len(distinct) - 1)
-    else:
-        ends = quantile_ends(counts, max_bins)
+    few = len(distinct) <= max_bins
+    ends = np.arange(len(distinct) - 1) if few else quantile_ends(counts, max_bins)
     low, high = distinct[ends], distinct[ends + 1]
     middle = low / 2 + high / 2
     # Neighbouring floats have no number between them: the middle rounds to one of the two.

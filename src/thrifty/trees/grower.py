@@ -10,6 +10,7 @@ this tree or in any earlier one.
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -20,7 +21,7 @@ from thrifty.trees.binning import BinnedTable
 from thrifty.trees.ensemble import TreeEnsemble
 from thrifty.trees.growth import FINISHED, Limits, advance, run_job
 from thrifty.trees.quantise import Lanes, choose_lanes, pack
-from thrifty.trees.traversal import scatter
+from thrifty.trees.traversal import add_leaf_values, scatter
 from thrifty.trees.workspace import (
     MISSING_LEFT,
     FEATURE,
@@ -87,6 +88,10 @@ class GrownTree:
     def row_values(self) -> Floats:
         """What the tree adds to the scores of the training rows, shape (n_rows, n_outputs)."""
         return self.tree.values[self.leaf_of_row]
+
+    def add_to(self, scores: Floats) -> None:
+        """Add the tree to the training rows' scores, in place; shape (n_rows,) or (n_rows, n_outputs)."""
+        add_leaf_values(self.tree.values, self.leaf_of_row, scores.reshape(len(scores), -1))
 
 
 class TreeGrower:
@@ -161,6 +166,7 @@ class TreeGrower:
         self.prices = check_prices(prices, self.group_of)
         self._order = choice_order(table, self.group_of, self.prices)
         self._bought = np.zeros(len(self.prices), bool)
+        self._can_split = can_split(table)
         self._workspaces: dict[int, Workspace] = {}
         self._pool = ThreadPoolExecutor(n_threads - 1) if n_threads > 1 else None
         self._n_threads = n_threads
@@ -237,7 +243,7 @@ class TreeGrower:
         edges = [min(n_columns, 8 * (n_words * t // self._n_threads)) for t in range(self._n_threads)] + [
             n_columns
         ]
-        parts = [(first, last) for first, last in zip(edges, edges[1:], strict=False) if first < last]
+        parts = [(first, last) for first, last in pairwise(edges) if first < last]
         others = []
         if self._pool is not None:
             others = [self._pool.submit(run_job, ws, *part, lanes, units, limits) for part in parts[1:]]
@@ -267,11 +273,7 @@ class TreeGrower:
     def _charges(self) -> Floats:
         """What a split on each column pays today; infinite where no split is possible, so it is never waited for."""
         charges = self._gamma * np.where(self._bought, 0.0, self.prices)[self.group_of]
-        can_split = self.table.thresholds.n_bins > 1
-        # A column of one value may still be split from its missing rows.
-        for f in np.flatnonzero(~can_split):
-            can_split[f] = len(np.unique(self.table.codes[:, f])) > 1
-        return np.where(can_split | (charges == 0.0), charges, np.inf)
+        return np.where(self._can_split | (charges == 0.0), charges, np.inf)
 
     def _finish(
         self, ws: Workspace, lanes: Lanes, units: Floats, learning_rate: float, before: Bools
@@ -323,6 +325,14 @@ def fit_narrow(ws: Workspace, skips: bool) -> Workspace:
     if state[NARROW_FITS] and is_small:
         ws = ws._replace(narrow=narrow_copy(ws.rows.shape[1], min(2 * n_free + 8, most)))
     return ws
+
+
+def can_split(table: BinnedTable) -> Bools:
+    """Columns with more than one code; a column of one value may still be split from its missing rows."""
+    several = table.thresholds.n_bins > 1
+    for f in np.flatnonzero(~several):
+        several[f] = np.any(table.codes[:, f] != table.codes[0, f])
+    return several
 
 
 def leaf_values(totals: NDArray[np.int64], lanes: Lanes, units: Floats, l2: float) -> Floats:

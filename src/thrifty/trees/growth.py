@@ -7,8 +7,8 @@ Every open leaf keeps the best *raw* gain of every feature. The next split is
 and it is made only if that net gain is positive. When a split buys a group, its charge becomes zero and
 every leaf is scored again from the raw gains: recomputed, never patched.
 
-Work that cannot pay is skipped. No split of a leaf gains more than ``largest_gain``; if that is below the
-charge of every feature still to be bought, none of them can be used in the leaf, and only the free features
+Work that cannot pay is skipped. What a leaf's rows could gain if each had its own value bounds the gain of any
+split; if that is below the charge of every feature still to be bought, none of them can be used in the leaf, and only the free features
 are examined, from a narrow copy of their columns. If one of them is bought in another leaf later, it is
 examined then. The trees are the same, bit for bit, as without skipping.
 """
@@ -19,7 +19,7 @@ import numpy as np
 
 from thrifty.trees.histogram import fill, subtract
 from thrifty.trees.kernel import inner, kernel
-from thrifty.trees.partition import largest_gain, leaf_total, split_rows
+from thrifty.trees.partition import gain_can_reach, leaf_total, split_rows
 from thrifty.trees.quantise import Lanes
 from thrifty.trees.split_search import leaf_offset, search, search_lanes
 from thrifty.trees.workspace import (
@@ -91,7 +91,7 @@ class Limits(NamedTuple):
 
 
 @inner
-def plant(ws: Workspace, lanes: Lanes, units: Floats, limits: Limits) -> None:
+def plant(ws: Workspace, lanes: Lanes) -> None:
     """Begin a tree: one leaf with every row."""
     n = ws.rows.shape[1]
     rows, state, leaf = ws.rows[0], ws.state, ws.leaf[0]
@@ -152,7 +152,7 @@ def can_skip(ws: Workspace, leaf: int, lanes: Lanes, units: Floats, limits: Limi
         if charge > 0.0:
             cheapest = min(cheapest, charge)
     start, stop = ws.leaf[leaf, START], ws.leaf[leaf, STOP]
-    return largest_gain(ws.packed[0], start, stop, ws.totals[leaf], lanes, units, limits.l2) < cheapest
+    return not gain_can_reach(cheapest, ws.packed[0], start, stop, ws.totals[leaf], lanes, units, limits.l2)
 
 
 @inner
@@ -246,13 +246,15 @@ def examine(ws: Workspace, leaf: int, slot: int, f: int, lanes: Lanes, units: Fl
         least = max(np.int64(1), np.int64(np.ceil(limits.min_child_weight / units[0, 1])))
         if lanes.constant:
             least = max(least, limits.min_child_samples)
-        score, last, left = search(hist, n_bins, total[0], shift, units[0, 0], units[0, 1], limits.l2, least)
+        score, last, left, left_sum = search(
+            hist, n_bins, total[0], shift, units[0, 0], units[0, 1], limits.l2, least
+        )
+        ws.left_totals[leaf, f, 0] = left_sum
         if last >= 0:
             score /= (total[0] & mask) * units[0, 1] + 2 * limits.l2
     else:
-        score, last, left = search_lanes(
-            hist, n_bins, total, lanes, units, limits.l2, limits.min_child_weight, limits.min_child_samples
-        )
+        sizes, sums = (limits.min_child_weight, limits.min_child_samples), ws.left_totals[leaf, f]
+        score, last, left = search_lanes(hist, n_bins, total, lanes, units, limits.l2, sizes[0], sizes[1], sums)
     if last >= 0:
         ws.raw[leaf, f] = 0.5 * (score - leaf_offset(total, lanes, units, limits.l2))
         ws.choice[leaf, f] = 2 * last + left
@@ -341,7 +343,7 @@ def catch_up(ws: Workspace, leaf: int, n_before: int, lanes: Lanes, units: Float
 
 
 @inner
-def divide(ws: Workspace, leaf: int, new: int, f: int, choice: int, n_lanes: int) -> None:
+def divide(ws: Workspace, leaf: int, new: int, f: int, choice: int, n_lanes: int, is_last: bool) -> None:
     """Send the rows of ``leaf`` to it and to ``new``, with their totals."""
     start, stop = ws.leaf[leaf, START], ws.leaf[leaf, STOP]
     place = ws.features[PLACE, f]
@@ -356,13 +358,12 @@ def divide(ws: Workspace, leaf: int, new: int, f: int, choice: int, n_lanes: int
         n_lanes,
         start,
         stop,
+        is_last,
     )
     ws.leaf[leaf, STOP], ws.leaf[new, START], ws.leaf[new, STOP] = middle, middle, stop
-    leaf_total(ws.packed[0], n_lanes, start, middle, ws.totals[new])
     for lane in range(n_lanes):
-        left_total = ws.totals[new, lane]
-        ws.totals[new, lane] = ws.totals[leaf, lane] - left_total
-        ws.totals[leaf, lane] = left_total
+        ws.totals[new, lane] = ws.totals[leaf, lane] - ws.left_totals[leaf, f, lane]
+        ws.totals[leaf, lane] = ws.left_totals[leaf, f, lane]
 
 
 @inner
@@ -382,8 +383,8 @@ def split(ws: Workspace, leaf: int, lanes: Lanes, units: Floats, limits: Limits)
     ws.node_int[node, LEFT], ws.node_int[node, RIGHT] = ~leaf, ~new
     ws.node_float[node, RAW], ws.node_float[node, CHARGE] = ws.raw[leaf, f], charge
     state[N_LEAVES], state[N_SPLITS] = new + 1, node + 1
-    divide(ws, leaf, new, f, choice, lanes.n_lanes)
     ws.leaf[new, DEPTH] = ws.leaf[leaf, DEPTH] = ws.leaf[leaf, DEPTH] + 1
+    divide(ws, leaf, new, f, choice, lanes.n_lanes, ws.leaf[leaf, DEPTH] == limits.max_depth)
     for child in (leaf, new):
         ws.leaf[child, PARENT], ws.leaf[child, SLOT], ws.leaf[child, IS_WHOLE] = node, -1, 1
         ws.raw[child, -1] = -np.inf
@@ -416,7 +417,7 @@ def advance(ws: Workspace, lanes: Lanes, units: Floats, limits: Limits) -> int:
     state = ws.state
     leaf, other, slot = np.int64(0), np.int64(-1), np.int64(-1)
     if state[N_LEAVES] == 0:
-        plant(ws, lanes, units, limits)
+        plant(ws, lanes)
         plan_job(ws, leaf, other, slot, slot >= 0, lanes, units, limits)
     while True:
         if state[SMALL] >= 0:

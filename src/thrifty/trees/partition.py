@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from thrifty.trees.kernel import inner
 from thrifty.trees.quantise import Lanes
 
-__all__ = ["largest_gain", "leaf_total", "split_rows"]
+__all__ = ["gain_can_reach", "leaf_total", "split_rows"]
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -28,10 +28,12 @@ def split_rows(
     n_lanes: int,
     start: int,
     stop: int,
+    is_last: bool,
 ) -> int:
     """Move the rows that go left to the front, keeping the order on both sides; returns where right begins.
 
     ``place`` is the column of ``words``; ``all_rows`` and ``all_packed`` hold the rows and, second, spare room.
+    Rows of a last split need no gradients any more.
     """
     rows, spare_rows, packed, spare_packed = all_rows[0], all_rows[1], all_packed[0], all_packed[1]
     goes_left = np.zeros(256, np.uint8)
@@ -39,22 +41,35 @@ def split_rows(
     goes_left[missing_code] = missing_left
     word, shift = place // 8, np.uint64(8 * (place % 8))
     left, right = start, 0
-    for i in range(start, stop):
-        row = rows[i]
-        is_left = np.int64(goes_left[(words[row, word] >> shift) & np.uint64(255)])
-        # Both are written and one position moves on: no branch to guess wrong.
-        rows[left], spare_rows[right] = row, row
-        if n_lanes == 1:
-            value = packed[i]
-            packed[left], spare_packed[right] = value, value
-        else:
+    # Both sides are written and one position moves on: no branch to guess wrong.
+    if is_last:
+        for i in range(start, stop):
+            row = rows[i]
+            is_left = np.int64(goes_left[(words[row, word] >> shift) & np.uint64(255)])
+            rows[left], spare_rows[right] = row, row
+            left += is_left
+            right += 1 - is_left
+    elif n_lanes == 1:
+        for i in range(start, stop):
+            row, value = rows[i], packed[i]
+            is_left = np.int64(goes_left[(words[row, word] >> shift) & np.uint64(255)])
+            rows[left], packed[left] = row, value
+            spare_rows[right], spare_packed[right] = row, value
+            left += is_left
+            right += 1 - is_left
+    else:
+        for i in range(start, stop):
+            row = rows[i]
+            is_left = np.int64(goes_left[(words[row, word] >> shift) & np.uint64(255)])
+            rows[left], spare_rows[right] = row, row
             for lane in range(n_lanes):
                 value = packed[i * n_lanes + lane]
                 packed[left * n_lanes + lane], spare_packed[right * n_lanes + lane] = value, value
-        left += is_left
-        right += 1 - is_left
+            left += is_left
+            right += 1 - is_left
     rows[left:stop] = spare_rows[:right]
-    packed[left * n_lanes : stop * n_lanes] = spare_packed[: right * n_lanes]
+    if not is_last:
+        packed[left * n_lanes : stop * n_lanes] = spare_packed[: right * n_lanes]
     return left
 
 
@@ -69,31 +84,31 @@ def leaf_total(packed: Ints, n_lanes: int, start: int, stop: int, out: Ints) -> 
 
 
 @inner
-def largest_gain(
-    packed: Ints, start: int, stop: int, total: Ints, lanes: Lanes, units: Floats, l2: float
-) -> float:
-    """No split of these rows, on any column, can gain more than this.
+def gain_can_reach(
+    amount: float, packed: Ints, start: int, stop: int, total: Ints, lanes: Lanes, units: Floats, l2: float
+) -> bool:
+    """Whether some split of these rows, on a column yet unseen, might gain ``amount``; False is certain.
 
     By Cauchy and Schwarz ``GL^2 / (HL + l2) <= GL^2 / HL <= sum over L of g_i^2 / h_i``, so a split gains
     at most ``1/2 [ sum_i g_i^2 / h_i - G^2 / (H + l2) ]``: what is left once every row has its own value.
-    A thousandth of a millionth is added for rounding.
+    A thousandth of a millionth is added for rounding. The sum only grows: it stops when it has enough.
     """
     n_lanes = lanes.n_lanes
-    bound = 0.0
+    bound = -2.0 * amount
     for k in range(units.shape[0]):
         g_lane, shift, h_lane, mask = lanes.fields[k]
-        squares = 0.0
-        if lanes.constant:
-            for i in range(start, stop):
-                g = np.float64(packed[i * n_lanes + g_lane] >> shift)
-                squares += g * g
-        else:
-            for i in range(start, stop):
-                g = np.float64(packed[i * n_lanes + g_lane] >> shift)
-                h = np.float64(packed[i * n_lanes + h_lane] & mask)
-                squares += g * g / h if h > 0.0 else (np.inf if g != 0.0 else 0.0)
-        squares *= units[k, 0] * units[k, 0] / units[k, 1]
         G = (total[g_lane] >> shift) * units[k, 0]
         H = (total[h_lane] & mask) * units[k, 1]
-        bound += squares * (1 + 1e-9) - (G * G / (H + l2) if H + l2 > 0.0 else 0.0)
-    return 0.5 * bound
+        bound -= G * G / (H + l2) if H + l2 > 0.0 else 0.0
+    for begin in range(start, stop, 256):
+        for k in range(units.shape[0]):
+            g_lane, shift, h_lane, mask = lanes.fields[k]
+            squares = 0.0
+            for i in range(begin, min(stop, begin + 256)):
+                g = np.float64(packed[i * n_lanes + g_lane] >> shift)
+                h = 1.0 if lanes.constant else np.float64(packed[i * n_lanes + h_lane] & mask)
+                squares += g * g / h if h > 0.0 else (np.inf if g != 0.0 else 0.0)
+            bound += squares * (units[k, 0] * units[k, 0] / units[k, 1]) * (1 + 1e-9)
+        if bound >= 0.0:
+            return True
+    return False

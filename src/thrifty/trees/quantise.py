@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from thrifty.exceptions import InvalidInputError
-from thrifty.trees.kernel import kernel
+from thrifty.trees.kernel import inner, kernel
 
 __all__ = ["Lanes", "Packing", "choose_lanes", "pack"]
 
@@ -89,7 +89,13 @@ def pack(
 ) -> Packing:
     """Quantise (n_rows, n_outputs) gradients and hessians into ``out``."""
     units = np.ones((grad.shape[1], 2))
-    problem = pack_rows(grad, grad if hess is None else hess, lanes, out, units)
+    if lanes.n_lanes > 1:
+        out[:] = 0
+    problem = 0
+    for output in range(grad.shape[1]):
+        g = np.ascontiguousarray(grad[:, output])
+        h = g if hess is None else np.ascontiguousarray(hess[:, output])
+        problem = problem or pack_output(g, h, lanes, output, out, units[output])
     if problem:
         name = "grad" if problem == 1 else "hess"
         rule = "finite" if problem == 1 else "finite and not negative"
@@ -103,27 +109,29 @@ def pack(
     return Packing(out, units)
 
 
-@kernel
-def largest(values: NDArray[np.float64], output: int) -> float:
-    """Largest magnitude in one column; infinite if any is not finite."""
-    top = 0.0
-    finite = True
-    for row in range(values.shape[0]):
-        size = abs(values[row, output])
-        finite &= size < np.inf
-        top = max(top, size)
-    return top if finite else np.inf
+@inner
+def largest(values: NDArray[np.float64]) -> float:
+    """Largest magnitude; infinite if any is not finite. Compares bits, which are in order for magnitudes."""
+    top = np.int64(0)
+    bits = values.view(np.int64)
+    for row in range(len(bits)):
+        top = max(top, bits[row] & np.int64(0x7FFFFFFFFFFFFFFF))
+    if top >= np.int64(0x7FF0000000000000):
+        return np.inf
+    one = np.empty(1, np.int64)
+    one[0] = top
+    return one.view(np.float64)[0]
 
 
-@kernel
-def unit_exponent(values: NDArray[np.float64], output: int, top: float, bits: int) -> int:
+@inner
+def unit_exponent(values: NDArray[np.float64], top: float, bits: int) -> int:
     """Largest power of two that keeps the sum of magnitudes of integers below ``2**bits``.
 
     The sum is taken in integers: a float sum would depend on the order of the rows.
     """
     if top == 0.0:
         return 0
-    n_rows = values.shape[0]
+    n_rows = len(values)
     precision = 61
     while n_rows > 0:
         n_rows >>= 1
@@ -131,8 +139,8 @@ def unit_exponent(values: NDArray[np.float64], output: int, top: float, bits: in
     exponent = max(int(np.ceil(np.log2(top))) + 1, -900)  # keeps the factor finite
     factor = 2.0 ** (precision - exponent)
     total = np.int64(0)
-    for row in range(values.shape[0]):
-        total += np.int64(abs(values[row, output]) * factor) + 1
+    for row in range(len(values)):
+        total += np.int64(abs(values[row]) * factor) + 1
     length = 0
     while total > 0:
         total >>= 1
@@ -141,47 +149,41 @@ def unit_exponent(values: NDArray[np.float64], output: int, top: float, bits: in
 
 
 @kernel
-def pack_rows(
+def pack_output(
     grad: NDArray[np.float64],
     hess: NDArray[np.float64],
     lanes: Lanes,
+    output: int,
     out: NDArray[np.int64],
     units: NDArray[np.float64],
 ) -> int:
-    """Fill the lanes of every row; returns 1 or 2 when a gradient or a hessian is not allowed."""
-    n_rows, n_outputs = grad.shape
-    n_lanes, fields = lanes.n_lanes, lanes.fields
-    if n_lanes > n_outputs or n_outputs > 1:
-        out[: n_rows * n_lanes] = 0
-    for output in range(n_outputs):
-        top = largest(grad, output)
-        if top == np.inf:
-            return 1
-        scale = 2.0 ** unit_exponent(grad, output, top, fields[n_outputs, 2])
-        units[output, 0] = 1.0 / scale
-        lane, factor = fields[output, 0], np.int64(1) << fields[output, 1]
-        counted = np.int64(lanes.constant and output == 0)
-        for row in range(n_rows):
-            # Half away from zero, so that a gradient and its opposite round alike.
-            value = grad[row, output] * scale
-            out[row * n_lanes + lane] = np.int64(value + (0.5 if value >= 0 else -0.5)) * factor + counted
+    """Fill the lanes of one output; returns 1 or 2 when a gradient or a hessian is not allowed."""
+    n_rows, n_lanes, last = len(grad), lanes.n_lanes, len(lanes.fields) - 1
+    top = largest(grad)
+    if top == np.inf:
+        return 1
+    scale = 2.0 ** unit_exponent(grad, top, lanes.fields[last, 2])
+    units[0] = 1.0 / scale
+    lane, shift = lanes.fields[output, 0], lanes.fields[output, 1]
+    counted = np.int64(lanes.constant and output == 0)
+    for row in range(n_rows):
+        # Half away from zero, so that a gradient and its opposite round alike.
+        value = grad[row] * scale
+        out[row * n_lanes + lane] = (np.int64(value + np.copysign(0.5, value)) << shift) + counted
     if lanes.constant:
         return 0
-    for output in range(n_outputs):
-        top = largest(hess, output)
-        if top == np.inf:
-            return 2
-        scale = 2.0 ** unit_exponent(hess, output, top, fields[n_outputs, 3])
-        units[output, 1] = 1.0 / scale
-        lane = fields[output, 2]
+    top = largest(hess)
+    if top == np.inf:
+        return 2
+    scale = 2.0 ** unit_exponent(hess, top, lanes.fields[last, 3])
+    units[1] = 1.0 / scale
+    lane, lowest = lanes.fields[output, 2], 0.0
+    for row in range(n_rows):
+        value = hess[row]
+        lowest = min(lowest, value)
+        # At least one unit where there is any: a child without hessian must mean a child without rows.
+        out[row * n_lanes + lane] += max(np.int64(value > 0.0), np.int64(value * scale + 0.5))
+    if lanes.fields[last, 0] >= 0:
         for row in range(n_rows):
-            value = hess[row, output]
-            if value < 0.0:
-                return 2
-            if value > 0.0:
-                # At least one unit: a child without hessian must mean a child without rows.
-                out[row * n_lanes + lane] += max(np.int64(1), np.int64(value * scale + 0.5))
-    if fields[n_outputs, 0] >= 0:
-        for row in range(n_rows):
-            out[row * n_lanes + fields[n_outputs, 0]] = 1
-    return 0
+            out[row * n_lanes + lanes.fields[last, 0]] = 1
+    return 2 if lowest < 0.0 else 0

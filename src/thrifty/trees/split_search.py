@@ -46,40 +46,47 @@ def leaf_offset(total: Ints, lanes: Lanes, units: Floats, l2: float) -> float:
 @inner
 def search(
     hist: Ints, n_bins: int, total: int, shift: int, unit_g: float, unit_h: float, l2: float, least: int
-) -> tuple[float, int, bool]:
+) -> tuple[float, int, bool, int]:
     """Largest ``(GL b - GR a)^2 / (a b)`` over the splits of one column, for one output in one lane.
 
     ``hist[n_bins]`` is the cell of missing values; a child must hold at least ``least`` hessian units.
-    Returns the score, the last bin of the left child (-1 if no split is allowed) and whether missing
-    values go left.
+    Returns the score, the last bin of the left child (-1 if no split is allowed), whether missing values go
+    left, and the sum of the left child.
     """
     mask = (np.int64(1) << shift) - 1
     missing = hist[n_bins]
-    all_h = total & mask
-    best, best_bin, best_left, best_h = 0.0, -1, False, np.int64(0)
+    all_g, all_h = np.float64(total >> shift), total & mask
+    most = all_h - least
+    extra = l2 / unit_h  # everything in units until a candidate stands out
+    both = all_h + 2 * extra
+    best, best_bin, best_left, best_sum = 0.0, -1, False, np.int64(0)
     for side in range(2 if missing != 0 else 1):
         left = missing if side == 1 else np.int64(0)
         for b in range(n_bins):
-            cell = hist[b]
-            if cell == 0:
-                continue  # the same two children as one bin earlier
-            left += cell
+            left += hist[b]
             left_h = left & mask
             if left_h < least:
                 continue
-            right = total - left
-            right_h = right & mask
-            if right_h < least:
+            if left_h > most:
                 break
-            GL, GR = (left >> shift) * unit_g, (right >> shift) * unit_g
-            a, b_ = left_h * unit_h + l2, right_h * unit_h + l2
-            cross = GL * b_ - GR * a
-            cross *= cross
-            if cross > best * (a * b_):
-                best, best_bin, best_left, best_h = cross / (a * b_), b, side == 1, left_h
+            # A quick test that lets nothing good pass; few bins stand it, and those are measured with care.
+            a = left_h + extra
+            cross = np.float64(left >> shift) * both - all_g * a
+            if cross * cross > best * (a * (both - a)) * (1 - 1e-9):
+                score = exact_score(left, total - left, shift, mask, extra)
+                if score > best:
+                    best, best_bin, best_left, best_sum = score, b, side == 1, left
     if missing == 0:
-        best_left = 2 * best_h >= all_h
-    return best, best_bin, best_left
+        best_left = 2 * (best_sum & mask) >= all_h
+    return best * unit_g * unit_g, best_bin, best_left, best_sum
+
+
+@inner
+def exact_score(left: int, right: int, shift: int, mask: int, extra: float) -> float:
+    """``(GL b - GR a)^2 / (a b)`` in units, the same bits when left and right are swapped."""
+    a, b = (left & mask) + extra, (right & mask) + extra
+    cross = np.float64(left >> shift) * b - np.float64(right >> shift) * a
+    return cross * cross / (a * b)
 
 
 @inner
@@ -121,15 +128,16 @@ def search_lanes(
     l2: float,
     least_weight: float,
     least_rows: int,
+    sums: Ints,
 ) -> tuple[float, int, bool]:
-    """Best split of one column, for any number of outputs and any layout of lanes."""
+    """Best split of one column, for any number of outputs and any layout of lanes; ``sums`` takes the left child's."""
     n_lanes = lanes.n_lanes
     missing = hist[n_bins * n_lanes : (n_bins + 1) * n_lanes]
     any_missing = False
     for lane in range(n_lanes):
         any_missing |= missing[lane] != 0
     best, best_bin, best_left = 0.0, -1, False
-    left, best_sums = np.zeros(n_lanes, np.int64), np.zeros(n_lanes, np.int64)
+    left = np.zeros(n_lanes, np.int64)
     for side in range(2 if any_missing else 1):
         for lane in range(n_lanes):
             left[lane] = missing[lane] if side == 1 else 0
@@ -144,12 +152,13 @@ def search_lanes(
             score = lanes_score(left, total, lanes, units, l2, least_weight, least_rows)
             if score > best:
                 best, best_bin, best_left = score, b, side == 1
-                best_sums[:] = left
+                for lane in range(n_lanes):
+                    sums[lane] = left[lane]
     if not any_missing and best_bin >= 0:
         left_sum, all_sum = 0.0, 0.0
         for k in range(units.shape[0]):
             lane, mask = lanes.fields[k, 2], lanes.fields[k, 3]
-            left_sum += (best_sums[lane] & mask) * units[k, 1]
+            left_sum += (sums[lane] & mask) * units[k, 1]
             all_sum += (total[lane] & mask) * units[k, 1]
         best_left = 2 * left_sum >= all_sum
     return best, best_bin, best_left

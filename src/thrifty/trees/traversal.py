@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from thrifty.trees.kernel import kernel
 
-__all__ = ["add_from_codes", "add_from_values", "find_leaves", "mark_touched", "scatter", "score_row"]
+__all__ = ["add_from_codes", "add_from_values", "add_leaf_values", "find_leaves", "mark_touched", "scatter", "score_row"]
 
 Ints = NDArray[np.int32]
 Floats = NDArray[np.float64]
@@ -138,3 +138,11 @@ def scatter(rows: NDArray[np.uint32], bounds: Any, out: Ints) -> None:
     for leaf in range(len(bounds)):
         for i in range(bounds[leaf, 0], bounds[leaf, 1]):
             out[rows[i]] = leaf
+
+
+@kernel
+def add_leaf_values(values: Floats, leaf_of_row: Ints, scores: Any) -> None:
+    """Add to every row's scores the values of its leaf."""
+    for i in range(len(leaf_of_row)):
+        for k in range(values.shape[1]):
+            scores[i, k] += values[leaf_of_row[i], k]

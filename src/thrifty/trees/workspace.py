@@ -52,6 +52,8 @@ class Workspace(NamedTuple):
         Best gain of every feature before any charge; in the last column, the best net gain.
     choice : int32, (max_leaves, n_features)
         The split it belongs to: twice the last left bin, plus one if missing values go left.
+    left_totals : int64, (max_leaves, n_features, n_lanes)
+        Sums of its left child.
     node_int, node_float : per split
     state : int64
         Numbers that change.
@@ -69,6 +71,7 @@ class Workspace(NamedTuple):
     totals: Ints
     raw: Floats
     choice: NDArray[np.int32]
+    left_totals: Ints
     node_int: Ints
     node_float: Floats
     state: Ints
@@ -103,6 +106,7 @@ def make_workspace(
         totals=np.zeros((max_leaves, n_lanes), np.int64),
         raw=np.zeros((max_leaves, p + 1)),
         choice=np.zeros((max_leaves, p), np.int32),
+        left_totals=np.zeros((max_leaves, p, n_lanes), np.int64),
         node_int=np.zeros((max_leaves, 5), np.int64),
         node_float=np.zeros((max_leaves, 2)),
         state=np.zeros(FREE_SLOTS + n_slots, np.int64),
