@@ -5,7 +5,9 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from thrifty.baselines.greedy_l1 import GreedyL1Classifier
+    from thrifty.baselines.greedy_miser import GreedyMiserClassifier
     from thrifty.baselines.routers import ConfidenceRouter, UniformRouter
+    from thrifty.estimators.dynamod_gbrt import DynaModGbrtClassifier
     from thrifty.estimators.dynamod_lin import DynaModLinClassifier
     from thrifty.exceptions import (
         DataUnavailableError,
@@ -20,9 +22,11 @@ __version__ = "0.1.0"
 __all__ = [
     "ConfidenceRouter",
     "DataUnavailableError",
+    "DynaModGbrtClassifier",
     "DynaModLinClassifier",
     "GatedSystem",
     "GreedyL1Classifier",
+    "GreedyMiserClassifier",
     "InvalidInputError",
     "OptimisticFullModelWarning",
     "Stage",
@@ -34,9 +38,11 @@ __all__ = [
 _HOME = {
     "ConfidenceRouter": "baselines.routers",
     "DataUnavailableError": "exceptions",
+    "DynaModGbrtClassifier": "estimators.dynamod_gbrt",
     "DynaModLinClassifier": "estimators.dynamod_lin",
     "GatedSystem": "system",
     "GreedyL1Classifier": "baselines.greedy_l1",
+    "GreedyMiserClassifier": "baselines.greedy_miser",
     "InvalidInputError": "exceptions",
     "OptimisticFullModelWarning": "exceptions",
     "Stage": "system",

@@ -27,6 +27,7 @@ from thrifty.rows import content_folds, fingerprints
 
 __all__ = [
     "CLIP",
+    "AbsentFull",
     "CallableFull",
     "EstimatorFull",
     "FullModel",
@@ -138,7 +139,9 @@ class CallableFull:
 
     def probability(self, table: Any, rows: NDArray[np.intp], n_batch: int) -> Floats:  # noqa: ARG002
         """Ask the function and check what it says."""
-        return clip_probability(_check_probability(self.function(table), len(rows), "the callable given as full"))
+        return clip_probability(
+            _check_probability(self.function(table), len(rows), "the callable given as full")
+        )
 
 
 @dataclass(frozen=True)
@@ -155,6 +158,18 @@ class PrecomputedFull:
                 f"answered. Give those of these rows with `with_full(probabilities)`, or a model that can compute them."
             )
         return clip_probability(self.values[rows])
+
+
+@dataclass(frozen=True)
+class AbsentFull:
+    """No full model: for systems that answer every row themselves."""
+
+    def probability(self, table: Any, rows: NDArray[np.intp], n_batch: int) -> Floats:  # noqa: ARG002
+        """Refuse: there is nobody to ask."""
+        raise InvalidInputError(
+            f"{len(rows)} rows are sent to a full model, and there is none. Give one with `with_full(full)`, or raise "
+            f"the threshold so that no row is sent."
+        )
 
 
 def clip_probability(probability: ArrayLike) -> Floats:
@@ -214,6 +229,11 @@ def _cross_fit(full: Any, rows: TrainingRows, n_jobs: int | None) -> JudgedFull:
             f"{type(full).__name__} cannot be cross-fitted: one class has fewer than two distinct rows. "
             f"Give more rows, or the model in fitted form as FrozenEstimator(model)."
         )
+    for out in held_out:
+        if len(np.unique(np.delete(rows.y, out))) < 2:
+            raise InvalidInputError(
+                "cv leaves only one class to fit on when a fold is held out. Use fewer folds, or stratified ones."
+            )
     scores = Parallel(n_jobs=n_jobs)(
         delayed(_score_held_out)(full, rows, np.setdiff1d(everyone, out), out) for out in held_out
     )

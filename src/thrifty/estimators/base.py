@@ -55,6 +55,13 @@ class Task:
         """What each training row pays in all if it is sent on, before this stage's own purchases."""
         return self.behind.cost(self.rows.X)
 
+    @property
+    def extra_cost(self) -> Floats | None:
+        """Price of sending each row on, scaled to a mean of 1; None where it is the same for all of them."""
+        if not self.behind.stages:
+            return None
+        return self.go_cost / np.average(self.go_cost, weights=self.rows.weight)
+
 
 class GatedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn is untyped
     """Base of the estimators with one cheap stage in front of f0; see the subclasses.
@@ -62,6 +69,9 @@ class GatedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # 
     Subclasses store at least ``full, feature_costs, feature_groups, full_cost, budget, cv,
     n_jobs`` and ``random_state``, and implement ``_learn``.
     """
+
+    _accepts_missing = False
+    _accepts_sparse = True
 
     full: Any
     feature_costs: Any
@@ -93,7 +103,7 @@ class GatedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # 
                 self.feature_costs, self.feature_groups, self.full_cost, rows.X.shape[1], names
             )
             budget = None if self.budget is None else check_amount("budget", self.budget)
-            judged = judge_full(full, rows, n_jobs=self.n_jobs)
+            judged = self._judge(full, rows)
             behind = _chain_of(judged.model, prices, rows.classes)
             task = Task(rows, judged, behind, prices, seed)
             stage = Stage(self._learn(task), 0.0)
@@ -106,6 +116,10 @@ class GatedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # 
 
     def _check_parameters(self) -> None:
         """Refuse bad constructor arguments before anything is computed."""
+
+    def _judge(self, full: Any, rows: TrainingRows) -> JudgedFull:
+        """f0 and its loss on the training rows."""
+        return judge_full(full, rows, n_jobs=self.n_jobs)
 
     def _learn(self, task: Task) -> Scorer:
         """Learn (g, f1); what else was learned is stored under names that end in ``_``."""
@@ -252,7 +266,8 @@ class GatedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.classifier_tags.multi_class = False
-        tags.input_tags.sparse = True
+        tags.input_tags.sparse = self._accepts_sparse
+        tags.input_tags.allow_nan = self._accepts_missing
         return tags
 
 
@@ -292,7 +307,15 @@ def _chain_of(full: FullModel, prices: PriceList, classes: NDArray[Any]) -> Gate
 
 def _validated(estimator: Any, X: Any, *y: Any, reset: bool) -> Any:
     try:
-        return validate_data(estimator, X, *y, reset=reset, accept_sparse="csr", dtype=np.float64)
+        return validate_data(
+            estimator,
+            X,
+            *y,
+            reset=reset,
+            accept_sparse="csr" if estimator._accepts_sparse else False,
+            ensure_all_finite="allow-nan" if estimator._accepts_missing else True,
+            dtype=np.float64,
+        )
     except ValueError as error:
         raise InvalidInputError(str(error)) from error
 

@@ -175,7 +175,6 @@ class DynaModLinClassifier(GatedClassifier):
         self, start: LinearScores, X: Any, task: Task, prices: PriceList, l2: float
     ) -> Solution[Alternation[LinearPair]]:
         pair = LinearPair(self.gamma, prices, distance=self.distance, l2=l2, start=start)
-        extra = task.go_cost if task.behind.stages else None
         return alternate(
             pair,
             X,
@@ -183,7 +182,7 @@ class DynaModLinClassifier(GatedClassifier):
             task.full.loss(task.rows.y),
             limit=float(self.p_full),
             distance=self.distance,
-            extra_cost=None if extra is None else extra / np.average(extra, weights=task.rows.weight),
+            extra_cost=task.extra_cost,
             weight=task.rows.weight,
             max_iter=self.max_iter,
             tol=self.tol,

@@ -1,0 +1,255 @@
+"""DynaMod-Gbrt: the paper's Algorithm 2, a boosted gate and a boosted model on one set of bought features."""
+
+import warnings
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import expit
+from sklearn.exceptions import ConvergenceWarning
+
+from thrifty.alternating import Q_STEPS, Alternation, alternate
+from thrifty.estimators.base import GatedClassifier, Task, check_count, check_share
+from thrifty.exceptions import InvalidInputError
+from thrifty.models.boosted import (
+    BoostedPair,
+    BoostedScorer,
+    Boosting,
+    boost_gate,
+    boost_labels,
+)
+from thrifty.objective.costs import check_amount
+from thrifty.objective.distances import check_distance
+from thrifty.objective.losses import excess_loss, logistic_loss
+from thrifty.solvers.solution import Solution
+from thrifty.trees import BinnedTable, Binner
+
+__all__ = ["BoostedClassifier", "DynaModGbrtClassifier"]
+
+Floats = NDArray[np.float64]
+
+
+class BoostedClassifier(GatedClassifier):
+    """What the boosted estimators share: their trees' parameters and the table of bins."""
+
+    _accepts_missing = True
+    _accepts_sparse = False
+
+    n_trees: int
+    max_depth: int
+    learning_rate: float
+    gamma: float
+    step: Literal["gradient", "newton"]
+    l2: float
+    min_child_weight: float
+    min_child_samples: int
+    max_bins: int
+
+    def _check_parameters(self) -> None:
+        check_count("n_trees", self.n_trees)
+        check_count("min_child_samples", self.min_child_samples)
+        for name in ("gamma", "l2", "min_child_weight", "learning_rate"):
+            check_amount(name, getattr(self, name))
+        if self.step not in ("gradient", "newton"):
+            raise InvalidInputError(f"step must be 'gradient' or 'newton'; got {self.step!r}.")
+        Binner(self.max_bins)
+
+    def _boosting(self) -> Boosting:
+        return Boosting(
+            n_trees=self.n_trees,
+            max_depth=self.max_depth,
+            learning_rate=self.learning_rate,
+            step=self.step,
+            l2=self.l2,
+            min_child_weight=self.min_child_weight,
+            min_child_samples=self.min_child_samples,
+        )
+
+    def _binned(self, X: Floats) -> BinnedTable:
+        return Binner(self.max_bins).fit_transform(X)
+
+
+class DynaModGbrtClassifier(BoostedClassifier):
+    """A boosted gate and a boosted classifier that share their bought features.
+
+    Minimises, by alternation, the paper's (OPT2) over the shares q sent to f0 and over two ensembles g
+    and f1 whose trees are grown in turn; a split on a feature that neither has used pays ``gamma`` times its price.
+    Every round of the alternation regrows both ensembles from nothing.
+
+    Parameters
+    ----------
+    full, feature_costs, feature_groups, full_cost, budget, p_full, distance, cv, n_jobs, random_state
+        As in ``DynaModLinClassifier``. Missing values (NaN) are allowed; sparse tables are not.
+    n_trees : int, default=100
+        Trees of g and of f1 each.
+    max_depth : int, default=4
+        Levels of splits, at most 12.
+    learning_rate : float, default=0.1
+        Factor on every leaf.
+    gamma : float, default=1.0
+        Gain that one unit of price must bring, on the scale of a sum over rows.
+    step : {"newton", "gradient"}, default="newton"
+        Leaves that divide by the curvature, or the paper's least squares on the gradient.
+    l2 : float, default=1.0
+        Added to the curvature of a leaf (Newton steps only).
+    min_child_weight, min_child_samples : float, int, default=0.0, 1
+        Least curvature and least rows of a leaf.
+    max_bins : int, default=255
+        Bins per feature.
+    gate_reads_score : bool, default=False
+        After the alternation, grow the gate once more with f1's own score as a further, free feature; the scores it
+        learns from are out of fold.
+    max_iter, tol : int, float, default=10, 1e-3
+        Rounds of the alternation, and the change of the objective below which it stops. Trees are
+        greedy, so the objective may rise; what is kept is the last round.
+
+    Attributes
+    ----------
+    system_ : GatedSystem
+        What serves.
+    features_ : ndarray
+        Columns that the gate and the cheap model buy.
+    threshold_ : float
+        Rows with ``g > threshold_`` go to f0.
+    trace_ : ndarray of shape (n_rounds, 2)
+        The objective after the q-step and after the pair-step of every round.
+    """
+
+    def __init__(
+        self,
+        full: Any = None,
+        *,
+        n_trees: int = 100,
+        max_depth: int = 4,
+        learning_rate: float = 0.1,
+        gamma: float = 1.0,
+        p_full: float = 0.3,
+        distance: Literal["kl", "squared"] = "kl",
+        step: Literal["gradient", "newton"] = "newton",
+        l2: float = 1.0,
+        min_child_weight: float = 0.0,
+        min_child_samples: int = 1,
+        max_bins: int = 255,
+        gate_reads_score: bool = False,
+        feature_costs: Any = None,
+        feature_groups: Any = None,
+        full_cost: float = 0.0,
+        budget: float | None = None,
+        max_iter: int = 10,
+        tol: float = 1e-3,
+        cv: Any = 5,
+        n_jobs: int | None = None,
+        random_state: Any = None,
+    ) -> None:
+        self.full = full
+        self.n_trees = n_trees
+        self.max_depth = max_depth
+        self.learning_rate = learning_rate
+        self.gamma = gamma
+        self.p_full = p_full
+        self.distance = distance
+        self.step = step
+        self.l2 = l2
+        self.min_child_weight = min_child_weight
+        self.min_child_samples = min_child_samples
+        self.max_bins = max_bins
+        self.gate_reads_score = gate_reads_score
+        self.feature_costs = feature_costs
+        self.feature_groups = feature_groups
+        self.full_cost = full_cost
+        self.budget = budget
+        self.max_iter = max_iter
+        self.tol = tol
+        self.cv = cv
+        self.n_jobs = n_jobs
+        self.random_state = random_state
+
+    def _check_parameters(self) -> None:
+        super()._check_parameters()
+        check_amount("tol", self.tol)
+        check_count("max_iter", self.max_iter)
+        check_distance(self.distance)
+        check_share("p_full", self.p_full, meaning="the share of samples allowed to reach f0")
+
+    def _learn(self, task: Task) -> BoostedScorer:
+        rows, boosting = task.rows, self._boosting()
+        total = float(rows.weight.sum())
+        pair = BoostedPair(
+            self._binned(rows.X), task.price_list, self.gamma, boosting, self.distance, total=total
+        )
+        pair.start(rows.y, rows.weight)
+        extra = task.extra_cost
+        run = alternate(
+            pair,
+            None,
+            rows.y,
+            task.full.loss(rows.y),
+            limit=float(self.p_full),
+            distance=self.distance,
+            extra_cost=extra,
+            weight=rows.weight,
+            max_iter=self.max_iter,
+            tol=self.tol,
+        )
+        self._report(run)
+        scorer = pair.scorer()
+        if self.gate_reads_score and self.p_full > 0:
+            gate = ScoreReadingGate(boosting, self.distance, self.max_bins, float(self.p_full), extra)
+            return gate.regrow(scorer, run.value, task)
+        return scorer
+
+    def _report(self, run: Solution[Alternation[BoostedPair]]) -> None:
+        self.trace_ = np.array([[step.after_shares, step.after_pair] for step in run.value.rounds])
+        self.n_iter_ = run.n_iter
+        if not run.converged and self.max_iter > 1:
+            warnings.warn(
+                f"alternate did not reach tol={self.tol:g} in {run.n_iter} rounds (last change {run.residual:.0e}). "
+                f"Raise `max_iter` or `tol`.",
+                ConvergenceWarning,
+                stacklevel=4,
+            )
+
+
+@dataclass(frozen=True)
+class ScoreReadingGate:
+    """Grows a gate that reads f1's score besides the bought features.
+
+    f1's scores on its own training rows are too good: a gate that learned from them would trust f1 too much on
+    new rows. So f1 is regrown on the bought features once per fold, each row is scored by an f1 that has not seen it,
+    and both the shares and the gate are learned from those scores.
+    """
+
+    boosting: Boosting
+    distance: Literal["kl", "squared"]
+    max_bins: int
+    limit: float
+    extra_cost: Floats | None
+
+    def regrow(self, scorer: BoostedScorer, last: Alternation[BoostedPair], task: Task) -> BoostedScorer:
+        """Return the scorer with its gate replaced."""
+        rows = task.rows
+        block = rows.X[:, scorer.columns]
+        counts = rows.weight
+        held_out = self._held_out_scores(block, last.log_odds, counts, task)
+        excess = excess_loss(logistic_loss(rows.y, held_out), task.full.loss(rows.y))
+        g, _ = last.pair.scores(None)
+        shares = Q_STEPS[self.distance](
+            excess, g, self.limit, extra_cost=self.extra_cost, sample_weight=rows.weight
+        ).value
+        table = Binner(self.max_bins).fit_transform(np.column_stack([block, held_out]))
+        gate, base = boost_gate(self.boosting, self.boosting.grower(table), self.distance, shares, counts)
+        return BoostedScorer(
+            scorer.columns, gate, scorer.cheap, np.array([base, scorer.base[1]]), gate_reads_score=True
+        )
+
+    def _held_out_scores(self, block: Floats, log_odds: Floats, counts: Floats, task: Task) -> Floats:
+        table = Binner(self.max_bins).fit_transform(block)
+        stays = expit(-log_odds)
+        scores = np.empty(len(block))
+        for fold in np.unique(task.rows.folds):
+            out = task.rows.folds == fold
+            grower = self.boosting.grower(table.take(~out))
+            trees, base = boost_labels(self.boosting, grower, task.rows.y[~out], counts[~out], stays[~out])
+            scores[out] = base + trees.predict_binned(table.take(out))[:, 0]
+        return scores

@@ -1,0 +1,291 @@
+"""The boosted pair: trees of f1 and of g in turn, over one set of bought features (Algorithm 2).
+
+Given the shares q sent on, each round adds one tree to f1 and one to g. A tree fits the negative
+gradient of
+
+    sum_i [(1 - q_i) loss(y_i, f1(x_i)) + D(q_i, g(x_i))]
+
+and pays ``gamma * price`` for every feature that neither model has used before. The sum is over rows,
+not their mean: with a mean, the gains of the paper's impurity would shrink with the square of the number of rows,
+and no value of gamma in the range it sweeps would buy anything.
+"""
+
+from dataclasses import dataclass, replace
+from typing import Any, Literal, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import expit, logit
+
+from thrifty.objective.costs import PriceList
+from thrifty.objective.distances import DISTANCES, DistanceName
+from thrifty.objective.losses import logistic_curvature, logistic_grad
+from thrifty.trees import BinnedTable, TreeEnsemble, TreeGrower
+
+__all__ = [
+    "BoostedPair",
+    "BoostedScorer",
+    "Boosting",
+    "ConfidentTrees",
+    "boost_gate",
+    "boost_labels",
+    "counts_of",
+    "over_columns",
+]
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.intp]
+
+SHUT = -40.0
+"""Log-odds at or below which no row is ever sent: expit(-40) = 4e-18."""
+
+Step = Literal["gradient", "newton"]
+
+
+@dataclass(frozen=True)
+class Boosting:
+    """How trees are grown.
+
+    Attributes
+    ----------
+    n_trees : int
+        Trees of each model.
+    max_depth, learning_rate, l2, min_child_weight, min_child_samples
+        Of each tree.
+    step : {"gradient", "newton"}
+        Least squares on the gradient, as in the paper, or leaves that divide by the curvature.
+    """
+
+    n_trees: int = 100
+    max_depth: int = 4
+    learning_rate: float = 0.1
+    step: Step = "newton"
+    l2: float = 1.0
+    min_child_weight: float = 0.0
+    min_child_samples: int = 1
+
+    def grower(
+        self, table: BinnedTable, price_list: PriceList | None = None, gamma: float = 0.0
+    ) -> TreeGrower:
+        """A grower with these limits; without a price list everything is free."""
+        return TreeGrower(
+            table,
+            max_depth=self.max_depth,
+            # Least squares on the gradient has unit weights, so a ridge of l2 would count rows, not curvature.
+            l2=self.l2 if self.step == "newton" else 0.0,
+            min_child_weight=self.min_child_weight,
+            min_child_samples=self.min_child_samples,
+            gamma=gamma,
+            prices=None if price_list is None else price_list.prices,
+            group_of=None if price_list is None else price_list.group_of,
+        )
+
+    def add_tree(
+        self, grower: TreeGrower, grad: Floats, curvature: Floats, counts: Floats, score: Floats
+    ) -> TreeEnsemble:
+        """Grow one tree, add it to the scores in place, and return it.
+
+        ``grad`` and ``curvature`` are derivatives of the unweighted loss by the score.
+        """
+        if self.step == "newton":
+            grown = grower.grow(counts * grad, counts * curvature, learning_rate=self.learning_rate)
+        else:
+            weighted = not np.all(counts == 1.0)
+            grown = grower.grow(counts * grad, counts if weighted else None, learning_rate=self.learning_rate)
+        score += grown.row_values()[:, 0]
+        return grown.tree
+
+
+@dataclass(frozen=True)
+class BoostedScorer:
+    """What serves: two ensembles over the bought columns.
+
+    Attributes
+    ----------
+    columns : ndarray of shape (n_columns,)
+        Columns that g or f1 looks at.
+    gate, cheap : TreeEnsemble
+        Over those columns; the gate has f1's score as one more column if ``gate_reads_score``.
+    base : ndarray of shape (2,)
+        Scores of g and f1 before any tree.
+    gate_reads_score : bool
+        Whether the gate reads f1's score, which costs nothing.
+    """
+
+    columns: Ints
+    gate: TreeEnsemble
+    cheap: TreeEnsemble
+    base: Floats
+    gate_reads_score: bool = False
+
+    def __call__(self, block: Any) -> tuple[Floats, Floats]:
+        """Scores of a block that holds ``columns``; NaN means missing."""
+        f1 = self.base[1] + self.cheap.predict(block)[:, 0]
+        table = np.column_stack([block, f1]) if self.gate_reads_score else block
+        return self.base[0] + self.gate.predict(table)[:, 0], f1
+
+
+@dataclass(frozen=True)
+class ConfidentTrees:
+    """One ensemble, gated by its own margin: ``g = -|f1|``."""
+
+    columns: Ints
+    cheap: TreeEnsemble
+    base: float
+
+    def __call__(self, block: Any) -> tuple[Floats, Floats]:
+        """Scores of a block that holds ``columns``; NaN means missing."""
+        f1 = self.base + self.cheap.predict(block)[:, 0]
+        return -np.abs(f1), f1
+
+
+def over_columns(ensemble: TreeEnsemble, columns: Ints) -> TreeEnsemble:
+    """The same trees for a table that holds only ``columns``, which include all they look at."""
+    position = np.full(ensemble.n_features, -1, dtype=np.int32)
+    position[columns] = np.arange(len(columns), dtype=np.int32)
+    return replace(ensemble, n_features=len(columns), feature=position[ensemble.feature])
+
+
+class BoostedPair:
+    """Regrows both ensembles from nothing for the given shares; starts with g = 0 and f1 = GreedyMiser.
+
+    Parameters
+    ----------
+    table : BinnedTable
+        Training rows; ``fit`` and ``scores`` expect this very table.
+    price_list : PriceList
+        Prices of the purchases.
+    gamma : float
+        Gain that one unit of price must bring.
+    boosting : Boosting
+        How trees are grown.
+    distance : {"kl", "squared"}
+        How the gate is compared with q.
+    total : float, optional
+        What the weights sum to on the user's scale, which is that of gamma and l2; default the number of rows.
+    """
+
+    def __init__(
+        self,
+        table: BinnedTable,
+        price_list: PriceList,
+        gamma: float,
+        boosting: Boosting,
+        distance: DistanceName = "kl",
+        *,
+        total: float | None = None,
+    ) -> None:
+        self._total = float(table.n_rows if total is None else total)
+        self._boosting = boosting
+        self._distance = distance
+        self._prices = price_list
+        self._grower = boosting.grower(table, price_list, gamma)
+        self._g = self._f1 = np.zeros(table.n_rows)
+        self.base = np.zeros(2)
+        self.gate = self.cheap = TreeEnsemble.empty(table.n_features)
+
+    @property
+    def columns(self) -> Ints:
+        """Columns that g or f1 looks at."""
+        return np.flatnonzero(self.gate.features_used | self.cheap.features_used)
+
+    def start(self, y: Floats, weight: Floats) -> Self:
+        """Set f1 to GreedyMiser's and g to 0: where the paper's alternation begins."""
+        self.fit(None, y, np.full(len(y), SHUT), weight)
+        self.gate = TreeEnsemble.empty(self.gate.n_features)
+        self.base = np.array([0.0, self.base[1]])
+        self._g = np.zeros(len(y))
+        return self
+
+    def fit(self, X: Any, y: Floats, log_odds: Floats, weight: Floats) -> Self:  # noqa: ARG002 - the table is known
+        """Grow f1 and g in turn, from nothing, for the shares with these log-odds."""
+        self._grower.reset(bought=())
+        counts = counts_of(weight, self._total)
+        stays = expit(-log_odds)
+        is_shut = bool(np.all(log_odds <= SHUT))
+        self.base = np.array([_gate_base(self._distance, log_odds, counts), _label_base(y, counts * stays)])
+        self._g, self._f1 = np.full(len(y), self.base[0]), np.full(len(y), self.base[1])
+        gate, cheap = [], []
+        for _ in range(self._boosting.n_trees):
+            cheap.append(self._add_label_tree(y, stays, counts))
+            if not is_shut:
+                gate.append(self._add_gate_tree(log_odds, counts))
+        self.cheap = TreeEnsemble.concatenate(cheap)
+        self.gate = TreeEnsemble.concatenate(gate) if gate else TreeEnsemble.empty(self.cheap.n_features)
+        return self
+
+    def scores(self, X: Any) -> tuple[Floats, Floats]:  # noqa: ARG002 - the table is known
+        """``(g, f1)`` of the training rows."""
+        return self._g, self._f1
+
+    def penalty(self) -> float:
+        """``gamma`` times the price of what was bought, on the scale of a mean over rows."""
+        spent = float(self._prices.prices[self._grower.bought].sum())
+        return self._grower.gamma * spent / self._total
+
+    def scorer(self) -> BoostedScorer:
+        """What serves."""
+        columns = self.columns
+        return BoostedScorer(
+            columns, over_columns(self.gate, columns), over_columns(self.cheap, columns), self.base
+        )
+
+    def _add_label_tree(self, y: Floats, stays: Floats, counts: Floats) -> TreeEnsemble:
+        grad, curvature = stays * logistic_grad(y, self._f1), stays * logistic_curvature(self._f1)
+        return self._boosting.add_tree(self._grower, grad, curvature, counts, self._f1)
+
+    def _add_gate_tree(self, log_odds: Floats, counts: Floats) -> TreeEnsemble:
+        grad, curvature = _gate_derivatives(self._distance, log_odds, self._g)
+        return self._boosting.add_tree(self._grower, grad, curvature, counts, self._g)
+
+
+def counts_of(weight: Floats, total: float) -> Floats:
+    """Weights that sum to ``total``; exactly one each where they are all alike and as many as that."""
+    if total == len(weight) and np.all(weight == weight[0]):
+        return np.ones(len(weight))
+    counts: Floats = weight * (total / weight.sum())
+    return counts
+
+
+def boost_labels(
+    boosting: Boosting, grower: TreeGrower, y: Floats, counts: Floats, stays: Floats
+) -> tuple[TreeEnsemble, float]:
+    """Grow f1 alone, each row weighted by the share of it that stays."""
+    base = _label_base(y, counts * stays)
+    score = np.full(len(y), base)
+    trees = []
+    for _ in range(boosting.n_trees):
+        grad, curvature = stays * logistic_grad(y, score), stays * logistic_curvature(score)
+        trees.append(boosting.add_tree(grower, grad, curvature, counts, score))
+    return TreeEnsemble.concatenate(trees), base
+
+
+def boost_gate(
+    boosting: Boosting, grower: TreeGrower, distance: DistanceName, log_odds: Floats, counts: Floats
+) -> tuple[TreeEnsemble, float]:
+    """Grow the gate alone for the given shares."""
+    base = _gate_base(distance, log_odds, counts)
+    score = np.full(len(log_odds), base)
+    trees = []
+    for _ in range(boosting.n_trees):
+        grad, curvature = _gate_derivatives(distance, log_odds, score)
+        trees.append(boosting.add_tree(grower, grad, curvature, counts, score))
+    return TreeEnsemble.concatenate(trees), base
+
+
+def _gate_derivatives(distance: DistanceName, log_odds: Floats, g: Floats) -> tuple[Floats, Floats]:
+    curvature = logistic_curvature(g) if distance == "kl" else np.full(len(g), 2.0)
+    return DISTANCES[distance].grad_gate(log_odds, g), curvature
+
+
+def _label_base(y: Floats, weight: Floats) -> float:
+    """Log-odds of class +1 among the rows that stay."""
+    positive, negative = weight[y > 0].sum(), weight[y < 0].sum()
+    return float(np.log(max(positive, 1e-12)) - np.log(max(negative, 1e-12)))
+
+
+def _gate_base(distance: DistanceName, log_odds: Floats, counts: Floats) -> float:
+    """The best constant gate."""
+    if distance == "squared":
+        return float(np.average(log_odds, weights=counts))
+    return float(np.clip(logit(np.average(expit(log_odds), weights=counts)), SHUT, -SHUT))
