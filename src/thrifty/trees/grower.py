@@ -24,6 +24,7 @@ from thrifty.trees.quantise import Lanes, choose_lanes, pack
 from thrifty.trees.traversal import add_leaf_values, scatter
 from thrifty.trees.workspace import (
     MISSING_LEFT,
+    DEPTH,
     FEATURE,
     LAST_LEFT,
     LEFT,
@@ -35,7 +36,6 @@ from thrifty.trees.workspace import (
     NARROW_FITS,
     PLACE,
     START,
-    STOP,
     RIGHT,
     Workspace,
     make_workspace,
@@ -283,7 +283,7 @@ class TreeGrower:
         used, last_left = nodes[:, FEATURE], nodes[:, LAST_LEFT]
         self._bought[self.group_of[used]] = True
         leaf_of_row = np.empty(self.table.n_rows, np.int32)
-        scatter(ws.rows[0], ws.leaf[:n_leaves, START : STOP + 1], leaf_of_row)
+        scatter(ws.rows, ws.leaf[:n_leaves, START : DEPTH + 1], leaf_of_row)
         tree = TreeEnsemble(
             self.table.n_features,
             used.astype(np.int32),

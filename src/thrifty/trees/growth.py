@@ -152,7 +152,8 @@ def can_skip(ws: Workspace, leaf: int, lanes: Lanes, units: Floats, limits: Limi
         if charge > 0.0:
             cheapest = min(cheapest, charge)
     start, stop = ws.leaf[leaf, START], ws.leaf[leaf, STOP]
-    return not gain_can_reach(cheapest, ws.packed[0], start, stop, ws.totals[leaf], lanes, units, limits.l2)
+    packed = ws.packed[ws.leaf[leaf, DEPTH] % 2]
+    return not gain_can_reach(cheapest, packed, start, stop, ws.totals[leaf], lanes, units, limits.l2)
 
 
 @inner
@@ -225,8 +226,8 @@ def fill_leaf(ws: Workspace, leaf: int, slot: int, whole: bool, first: int, last
         ws.features[WHOLE if whole else NARROW],
         first,
         last,
-        ws.rows[0],
-        ws.packed[0],
+        ws.rows[ws.leaf[leaf, DEPTH] % 2],
+        ws.packed[ws.leaf[leaf, DEPTH] % 2],
         ws.leaf[leaf, START],
         ws.leaf[leaf, STOP],
         n_lanes,
@@ -346,18 +347,20 @@ def catch_up(ws: Workspace, leaf: int, n_before: int, lanes: Lanes, units: Float
 def divide(ws: Workspace, leaf: int, new: int, f: int, choice: int, n_lanes: int, is_last: bool) -> None:
     """Send the rows of ``leaf`` to it and to ``new``, with their totals."""
     start, stop = ws.leaf[leaf, START], ws.leaf[leaf, STOP]
-    place = ws.features[PLACE, f]
+    place, new_side = ws.features[PLACE, f], ws.leaf[leaf, DEPTH] % 2
     middle = split_rows(
         ws.words if place < 0 else ws.narrow,
         f if place < 0 else place,
         choice // 2,
         ws.features[N_BINS, f],
         choice % 2,
-        ws.rows,
-        ws.packed,
+        ws.rows[1 - new_side],
+        ws.packed[1 - new_side],
         n_lanes,
         start,
         stop,
+        ws.rows[new_side],
+        ws.packed[new_side],
         is_last,
     )
     ws.leaf[leaf, STOP], ws.leaf[new, START], ws.leaf[new, STOP] = middle, middle, stop

@@ -106,7 +106,8 @@ def fill(
         cell = columns[place] * width * n_lanes
         hist[cell : cell + width * n_lanes] = 0
     first_word, last_word = first // 8, (last + 7) // 8
-    tile = np.empty((last_word - first_word, TILE), np.uint64)
+    # Eight numbers more than a tile: at a stride of a whole page, words of a row would evict each other.
+    tile = np.empty((last_word - first_word, TILE + 8), np.uint64)
     cells = np.empty(8, np.int64)
     for begin in range(start, stop, TILE):
         end = min(stop, begin + TILE)

@@ -13,11 +13,11 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 def kernel(function: Function) -> Function:
     """Compile ``function`` the first time it is called.
 
-    No ``fastmath``: a split and its mirror image must have bit-equal gains, which fused or
-    re-ordered arithmetic would break. No ``parallel``: threads belong to the caller, so that
+    No ``fastmath``: equal means must give a gain of exactly zero, which fused or re-ordered
+    arithmetic would break. No ``parallel``: threads belong to the caller, so that
     fits running side by side do not fight over one pool.
     """
-    return cast(Function, njit(nogil=True, cache=True, no_cfunc_wrapper=True)(function))
+    return cast(Function, njit(nogil=True, cache=True, error_model="numpy", no_cfunc_wrapper=True)(function))
 
 
 def inner(function: Function) -> Function:
@@ -26,4 +26,4 @@ def inner(function: Function) -> Function:
     Generating those entries, for functions that take many arrays, is most of the time of compiling.
     """
     options = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
-    return cast(Function, njit(nogil=True, cache=True, **options)(function))
+    return cast(Function, njit(nogil=True, cache=True, error_model="numpy", **options)(function))

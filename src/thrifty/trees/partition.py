@@ -1,7 +1,8 @@
-"""Rows of a leaf, kept together: sent left or right in place, and measured.
+"""Rows of a leaf, kept together: sent left or right, and measured.
 
-The rows of a leaf are one stretch of an array of row numbers, in ascending order, with their packed
-gradients beside them, so that a histogram reads gradients in sequence.
+The rows of a leaf are one stretch of an array of row numbers, with their packed gradients beside them, so that a
+histogram reads gradients in sequence. There are two such arrays, for leaves of even and of odd depth: a split copies
+from one to the other, left rows in order and right rows in reverse, which is as good to the memory.
 """
 
 import numpy as np
@@ -23,53 +24,37 @@ def split_rows(
     last_left: int,
     missing_code: int,
     missing_left: int,
-    all_rows: NDArray[np.uint32],
-    all_packed: Ints,
+    rows: NDArray[np.uint32],
+    packed: Ints,
     n_lanes: int,
     start: int,
     stop: int,
+    new_rows: NDArray[np.uint32],
+    new_packed: Ints,
     is_last: bool,
 ) -> int:
-    """Move the rows that go left to the front, keeping the order on both sides; returns where right begins.
+    """Copy the rows that go left to the front of the stretch, the others to its back; returns where right begins.
 
-    ``place`` is the column of ``words``; ``all_rows`` and ``all_packed`` hold the rows and, second, spare room.
-    Rows of a last split need no gradients any more.
+    ``place`` is the column of ``words``. Rows of a last split need no gradients any more.
     """
-    rows, spare_rows, packed, spare_packed = all_rows[0], all_rows[1], all_packed[0], all_packed[1]
     goes_left = np.zeros(256, np.uint8)
     goes_left[: last_left + 1] = 1
     goes_left[missing_code] = missing_left
     word, shift = place // 8, np.uint64(8 * (place % 8))
-    left, right = start, 0
-    # Both sides are written and one position moves on: no branch to guess wrong.
-    if is_last:
-        for i in range(start, stop):
-            row = rows[i]
-            is_left = np.int64(goes_left[(words[row, word] >> shift) & np.uint64(255)])
-            rows[left], spare_rows[right] = row, row
-            left += is_left
-            right += 1 - is_left
-    elif n_lanes == 1:
-        for i in range(start, stop):
-            row, value = rows[i], packed[i]
-            is_left = np.int64(goes_left[(words[row, word] >> shift) & np.uint64(255)])
-            rows[left], packed[left] = row, value
-            spare_rows[right], spare_packed[right] = row, value
-            left += is_left
-            right += 1 - is_left
-    else:
-        for i in range(start, stop):
-            row = rows[i]
-            is_left = np.int64(goes_left[(words[row, word] >> shift) & np.uint64(255)])
-            rows[left], spare_rows[right] = row, row
-            for lane in range(n_lanes):
-                value = packed[i * n_lanes + lane]
-                packed[left * n_lanes + lane], spare_packed[right * n_lanes + lane] = value, value
-            left += is_left
-            right += 1 - is_left
-    rows[left:stop] = spare_rows[:right]
-    if not is_last:
-        packed[left * n_lanes : stop * n_lanes] = spare_packed[: right * n_lanes]
+    left, right = start, stop - 1
+    for i in range(start, stop):
+        row = rows[i]
+        is_left = np.int64(goes_left[(words[row, word] >> shift) & np.uint64(255)])
+        target = left if is_left else right  # a choice of number, not a branch to guess wrong
+        new_rows[target] = row
+        if not is_last:
+            if n_lanes == 1:
+                new_packed[target] = packed[i]
+            else:
+                for lane in range(n_lanes):
+                    new_packed[target * n_lanes + lane] = packed[i * n_lanes + lane]
+        left += is_left
+        right += is_left - 1
     return left
 
 

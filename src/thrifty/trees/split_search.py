@@ -12,7 +12,7 @@ equal to weights, of weighted least squares; with second derivatives, the Newton
 
     2 gain = (GL b - GR a)^2 / (a b (H + 2 l2)) - l2 G^2 / ((H + 2 l2) (H + l2))
 
-whose second term is the same for every split of the leaf. Swapping L and R changes no bit. Several outputs
+whose second term is the same for every split of the leaf, and ``GL b - GR a = GL (a + b) - G a``. Several outputs
 add their gains. Thresholds are tried from low to high and the first of equals wins, with missing values
 right, then left. Where the leaf has no missing value, later ones follow the heavier child.
 """
@@ -57,7 +57,7 @@ def search(
     missing = hist[n_bins]
     all_g, all_h = np.float64(total >> shift), total & mask
     most = all_h - least
-    extra = l2 / unit_h  # everything in units until a candidate stands out
+    extra = l2 / unit_h  # in units, as everything here
     both = all_h + 2 * extra
     best, best_bin, best_left, best_sum = 0.0, -1, False, np.int64(0)
     for side in range(2 if missing != 0 else 1):
@@ -69,24 +69,15 @@ def search(
                 continue
             if left_h > most:
                 break
-            # A quick test that lets nothing good pass; few bins stand it, and those are measured with care.
             a = left_h + extra
             cross = np.float64(left >> shift) * both - all_g * a
-            if cross * cross > best * (a * (both - a)) * (1 - 1e-9):
-                score = exact_score(left, total - left, shift, mask, extra)
-                if score > best:
-                    best, best_bin, best_left, best_sum = score, b, side == 1, left
+            cross *= cross
+            sizes = a * (both - a)
+            if cross > best * sizes:  # a division only where it will be kept
+                best, best_bin, best_left, best_sum = cross / sizes, b, side == 1, left
     if missing == 0:
         best_left = 2 * (best_sum & mask) >= all_h
     return best * unit_g * unit_g, best_bin, best_left, best_sum
-
-
-@inner
-def exact_score(left: int, right: int, shift: int, mask: int, extra: float) -> float:
-    """``(GL b - GR a)^2 / (a b)`` in units, the same bits when left and right are swapped."""
-    a, b = (left & mask) + extra, (right & mask) + extra
-    cross = np.float64(left >> shift) * b - np.float64(right >> shift) * a
-    return cross * cross / (a * b)
 
 
 @inner

@@ -134,10 +134,11 @@ def mark_touched(
 
 @kernel
 def scatter(rows: NDArray[np.uint32], bounds: Any, out: Ints) -> None:
-    """Write each row's leaf, from the stretches of rows that leaves hold."""
+    """Write each row's leaf, from the start, stop and depth of the stretches of rows that leaves hold."""
     for leaf in range(len(bounds)):
-        for i in range(bounds[leaf, 0], bounds[leaf, 1]):
-            out[rows[i]] = leaf
+        start, stop, depth = bounds[leaf]
+        for i in range(start, stop):
+            out[rows[depth % 2, i]] = leaf
 
 
 @kernel

@@ -43,7 +43,7 @@ class Workspace(NamedTuple):
         What a split on each feature would pay now: gamma times price, or zero.
     bought : bool, (n_groups,)
     rows, packed : (2, ...)
-        Rows of every leaf, one stretch each, with their gradients; and room to move them.
+        Rows of every leaf, one stretch each, with their gradients: first leaves of even depth, then of odd.
     hist : int64, (n_slots, n_cells)
         Histograms of open leaves; the last two slots are scratch.
     leaf : int64, (max_leaves, 7)
