@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from scipy.special import logit
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.ensemble import HistGradientBoostingClassifier
-from sklearn.utils import _safe_indexing, check_random_state
+from sklearn.utils import _safe_indexing, check_random_state, get_tags
 from sklearn.utils.multiclass import check_classification_targets, type_of_target
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
@@ -266,8 +266,10 @@ class GatedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.classifier_tags.multi_class = False
-        tags.input_tags.sparse = self._accepts_sparse
-        tags.input_tags.allow_nan = self._accepts_missing
+        # A row may reach f0, so what f0 cannot read is not welcome either.
+        full = get_tags(self.full).input_tags if hasattr(self.full, "fit") else None
+        tags.input_tags.sparse = self._accepts_sparse and (full is None or full.sparse)
+        tags.input_tags.allow_nan = self._accepts_missing and (full is None or full.allow_nan)
         return tags
 
 
@@ -313,7 +315,7 @@ def _validated(estimator: Any, X: Any, *y: Any, reset: bool) -> Any:
             *y,
             reset=reset,
             accept_sparse="csr" if estimator._accepts_sparse else False,
-            ensure_all_finite="allow-nan" if estimator._accepts_missing else True,
+            ensure_all_finite="allow-nan" if get_tags(estimator).input_tags.allow_nan else True,
             dtype=np.float64,
         )
     except ValueError as error:

@@ -58,9 +58,8 @@ class TreeEnsemble:
     leaf_offsets: Ints
 
     def __post_init__(self) -> None:
-        first_node, first_leaf = self.node_offsets[:-1], self.leaf_offsets[:-1]
-        has_nodes = np.diff(self.node_offsets) > 0
-        object.__setattr__(self, "roots", np.where(has_nodes, first_node, ~first_leaf).astype(np.int32))
+        nodes, leaves = self.node_offsets, self.leaf_offsets
+        object.__setattr__(self, "roots", np.where(nodes[1:] > nodes[:-1], nodes[:-1], ~leaves[:-1]))
         walk = (self.roots, self.feature, self.threshold, self.missing_left, self.children)
         object.__setattr__(self, "_walk", walk)
 

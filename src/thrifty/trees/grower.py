@@ -20,6 +20,7 @@ from thrifty.exceptions import InvalidInputError
 from thrifty.trees.binning import BinnedTable
 from thrifty.trees.ensemble import TreeEnsemble
 from thrifty.trees.growth import FINISHED, Limits, advance, run_job
+from thrifty.trees.kernel import kernel
 from thrifty.trees.quantise import Lanes, choose_lanes, pack
 from thrifty.trees.traversal import add_leaf_values, scatter
 from thrifty.trees.workspace import (
@@ -291,7 +292,7 @@ class TreeGrower:
             last_left.astype(np.uint8),
             nodes[:, MISSING_LEFT].astype(bool),
             nodes[:, LEFT : RIGHT + 1].astype(np.int32),
-            leaf_values(ws.totals[:n_leaves], lanes, units, self._limits.l2) * learning_rate,
+            leaf_values(ws.totals, n_leaves, lanes, units, self._limits.l2, float(learning_rate)),
             np.array([0, n_splits], np.int32),
             np.array([0, n_leaves], np.int32),
         )
@@ -335,13 +336,20 @@ def can_split(table: BinnedTable) -> Bools:
     return several
 
 
-def leaf_values(totals: NDArray[np.int64], lanes: Lanes, units: Floats, l2: float) -> Floats:
+@kernel
+def leaf_values(
+    totals: NDArray[np.int64], n_leaves: int, lanes: Lanes, units: Floats, l2: float, learning_rate: float
+) -> Floats:
     """Best value of every leaf and output, ``-G / (H + l2)``; zero where there is nothing to divide by."""
-    fields = lanes.fields[:-1]
-    G = (totals[:, fields[:, 0]] >> fields[:, 1]) * units[:, 0]
-    H = (totals[:, fields[:, 2]] & fields[:, 3]) * units[:, 1] + l2
-    values: Floats = np.divide(-G, H, out=np.zeros_like(G), where=H > 0)
-    return values + 0.0  # no negative zeros
+    values = np.zeros((n_leaves, len(units)))
+    for leaf in range(n_leaves):
+        for k in range(len(units)):
+            g_lane, shift, h_lane, mask = lanes.fields[k]
+            G = (totals[leaf, g_lane] >> shift) * units[k, 0]
+            H = (totals[leaf, h_lane] & mask) * units[k, 1] + l2
+            if H > 0.0 and G != 0.0:
+                values[leaf, k] = -G / H * learning_rate
+    return values
 
 
 def choice_order(table: BinnedTable, group_of: NDArray[np.int64], prices: Floats) -> NDArray[np.int64]:

@@ -64,7 +64,7 @@ from thrifty.trees.workspace import (
 __all__ = ["FINISHED", "Limits", "advance", "run_job"]
 
 FINISHED = 0
-CHUNK = 64  # columns examined together: one cache line of codes per row
+CHUNK = 256  # columns examined together, so that their histograms are still near when they are searched
 
 
 class Limits(NamedTuple):

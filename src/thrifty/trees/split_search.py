@@ -56,20 +56,22 @@ def search(
     mask = (np.int64(1) << shift) - 1
     missing = hist[n_bins]
     all_g, all_h = np.float64(total >> shift), total & mask
-    most = all_h - least
     extra = l2 / unit_h  # in units, as everything here
     both = all_h + 2 * extra
     best, best_bin, best_left, best_sum = 0.0, -1, False, np.int64(0)
     for side in range(2 if missing != 0 else 1):
         left = missing if side == 1 else np.int64(0)
-        for b in range(n_bins):
+        first, last = np.int64(0), np.int64(n_bins - 1)
+        right = missing - left
+        while last >= 0 and (right & mask) < least:
+            right += hist[last]
+            last -= 1
+        while first <= last and ((left + hist[first]) & mask) < least:
+            left += hist[first]
+            first += 1
+        for b in range(first, last + 1):
             left += hist[b]
-            left_h = left & mask
-            if left_h < least:
-                continue
-            if left_h > most:
-                break
-            a = left_h + extra
+            a = np.float64(left & mask) + extra
             cross = np.float64(left >> shift) * both - all_g * a
             cross *= cross
             sizes = a * (both - a)
