@@ -40,6 +40,7 @@ class Family(StrEnum):
     """Families of cheap models."""
 
     linear = "linear"
+    boosted = "boosted"
 
 
 def _show_version(wanted: bool) -> None:
@@ -98,10 +99,10 @@ def _run_paper(
         from thrifty.experiments import synthetic
 
         return synthetic.run(out, progress=report)
-    from thrifty.experiments import letters
+    from thrifty.experiments import letters, letters_boosted
 
     folder = None if data is None else str(data)
-    runner = {Family.linear: letters.run}[family]
+    runner = {Family.linear: letters.run, Family.boosted: letters_boosted.run}[family]
     return runner(out, data=folder, n_jobs=jobs, thin=thin, progress=report)
 
 

@@ -19,6 +19,6 @@ def test_a_thinned_run_on_real_letters_gives_picture_table_and_numbers(data_fold
     numbers = json.loads((tmp_path / "letters_linear.json").read_text())
     assert 0.85 < numbers["forest"]["f0_accuracy"] < 0.98
     for points in numbers["forest"]["chosen"].values():
-        assert all(point["val_cost"] <= point["budget"] for point in points)
+        assert all(point["val_cost"] <= point["budget"] + 1e-9 for point in points)
     assert len(outcome.rows) == 2 * len(letters.BUDGETS)
     assert seen[-1][1] == seen[-1][2]

@@ -16,8 +16,8 @@ from thrifty.datasets import load_digits_at_least_five
 from thrifty.estimators.dynamod_lin import DynaModLinClassifier
 from thrifty.experiments.fitting import fit_candidates, judge_on_split
 from thrifty.experiments.outcome import Outcome, Progress, silent
-from thrifty.experiments.selection import Chosen, choose
-from thrifty.report.tradeoff import Curve, draw_tradeoff, new_figure, save_figure
+from thrifty.experiments.selection import Chosen, choose, curve_of
+from thrifty.report.tradeoff import draw_tradeoff, new_figure, save_figure
 
 __all__ = ["run"]
 
@@ -48,8 +48,9 @@ def run(out: Path, *, progress: Progress = silent) -> Outcome:
     )
     figure, (ax,) = new_figure()
     fine = choose(learned, full, np.linspace(6, 64, 30))
-    curve = Curve([point.cost for point in fine], [point.accuracy for point in fine])
-    draw_tradeoff(ax, {"DynaMod-Lin": curve}, full=(full.cost, f0_accuracy), title="digits, 5 or more?")
+    draw_tradeoff(
+        ax, {"DynaMod-Lin": curve_of(fine)}, full=(full.cost, f0_accuracy), title="digits, 5 or more?"
+    )
     outcome.files.append(save_figure(figure, out / "tradeoff.png"))
     outcome.write(out)
     return outcome

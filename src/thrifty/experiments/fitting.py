@@ -43,12 +43,12 @@ def fit_candidates(
     n_jobs: int,
     progress: Progress,
     what: str,
+    *,
+    threshold: float = 0.0,
 ) -> list[Candidate]:
     """Fit each estimator on the training rows and score the others, in parallel, reporting progress."""
-    jobs = (
-        delayed(_fit_one)(estimator, cell, split)
-        for estimator, cell in zip(estimators, settings, strict=True)
-    )
+    cells = zip(estimators, settings, strict=True)
+    jobs = (delayed(_fit_one)(estimator, cell, split, threshold) for estimator, cell in cells)
     found = []
     for candidate in Parallel(n_jobs=n_jobs, return_as="generator")(jobs):
         found.append(candidate)
@@ -56,7 +56,7 @@ def fit_candidates(
     return found
 
 
-def _fit_one(estimator: Any, settings: dict[str, Any], split: Split) -> Candidate:
+def _fit_one(estimator: Any, settings: dict[str, Any], split: Split, threshold: float) -> Candidate:
     with warnings.catch_warnings():
         # A sweep runs the paper's number of rounds, converged or not, and gives f0 as
         # probabilities that are out of fold already.
@@ -66,4 +66,4 @@ def _fit_one(estimator: Any, settings: dict[str, Any], split: Split) -> Candidat
     g_val, f1_val = fitted.scores(split.X_val)
     g_test, f1_test = fitted.scores(split.X_test)
     cost = float(fitted.system_.cost_by_route[0])
-    return Candidate(settings, cost, g_val, f1_val, g_test, f1_test, threshold=0.0)
+    return Candidate(settings, cost, g_val, f1_val, g_test, f1_test, threshold)

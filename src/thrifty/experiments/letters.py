@@ -22,9 +22,9 @@ from thrifty.datasets import Split, load_letters
 from thrifty.estimators.dynamod_lin import DynaModLinClassifier
 from thrifty.experiments.fitting import fit_candidates, judge_on_split
 from thrifty.experiments.outcome import Outcome, Progress, silent
-from thrifty.experiments.selection import Candidate, Chosen, FullAnswers, choose, gap
+from thrifty.experiments.selection import Candidate, Chosen, FullAnswers, by_budget, choose, curve_of, gap
 from thrifty.models.linear import fit_logistic, scaled
-from thrifty.report.tradeoff import Curve, draw_tradeoff, new_figure, save_figure
+from thrifty.report.tradeoff import draw_tradeoff, new_figure, save_figure
 
 __all__ = ["run"]
 
@@ -97,12 +97,14 @@ def run(
             greedy,
             confident,
         )
-        chosen = {method: choose(found, full, BUDGETS) for method, found in zip(METHODS, methods, strict=True)}
-        rows += [[name, *row] for row in _by_budget(chosen)]
+        chosen = {
+            method: choose(found, full, BUDGETS) for method, found in zip(METHODS, methods, strict=True)
+        }
+        rows += [[name, *row] for row in by_budget(chosen, BUDGETS, METHODS)]
         numbers[name] = _numbers(full, chosen)
         notes += _notes(name, full, chosen)
         draw_tradeoff(
-            ax, {m: _curve(points) for m, points in chosen.items()}, full=_star(full), title=f"f0 = {name}"
+            ax, {m: curve_of(points) for m, points in chosen.items()}, full=_star(full), title=f"f0 = {name}"
         )
     outcome = Outcome(
         "letters_linear", "Letters: test accuracy by budget, linear pairs", header, rows, numbers, notes
@@ -161,19 +163,6 @@ def _supports(split: Split, thin: int) -> list[tuple[int, ...]]:
         for size in range(1, np.count_nonzero(coef) + 1):
             found[tuple(sorted(order[:size].tolist()))] = None
     return list(found)
-
-
-def _by_budget(chosen: dict[str, list[Chosen]]) -> list[list[str]]:
-    """One row per budget, one column per method."""
-    found = [{point.budget: point.accuracy for point in points} for points in chosen.values()]
-    return [
-        [f"{budget:g}", *(f"{one[budget]:.3f}" if budget in one else "-" for one in found)]
-        for budget in BUDGETS.tolist()
-    ]
-
-
-def _curve(points: list[Chosen]) -> Curve:
-    return Curve([point.cost for point in points], [point.accuracy for point in points])
 
 
 def _star(full: FullAnswers) -> tuple[float, float]:

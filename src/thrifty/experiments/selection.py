@@ -6,7 +6,7 @@ the point with the best validation accuracy among those the budget affords *on v
 taken, and only then looked at on the test rows.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -15,8 +15,9 @@ from numpy.typing import NDArray
 
 from thrifty.policy.frontier import best_within
 from thrifty.policy.threshold import threshold_curve
+from thrifty.report.tradeoff import Curve
 
-__all__ = ["Candidate", "Chosen", "FullAnswers", "choose", "gap"]
+__all__ = ["Candidate", "Chosen", "FullAnswers", "by_budget", "choose", "curve_of", "gap"]
 
 Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
@@ -114,6 +115,22 @@ def gap(ours: Sequence[Chosen], theirs: Sequence[Chosen]) -> tuple[float, float]
     pairs = [(a, b) for a in ours for b in theirs if a.budget == b.budget]
     per_row = np.mean([a.right.astype(float) - b.right.astype(float) for a, b in pairs], axis=0)
     return float(per_row.mean()), float(per_row.std(ddof=1) / np.sqrt(len(per_row)))
+
+
+def by_budget(
+    chosen: Mapping[str, Sequence[Chosen]], budgets: Iterable[float], methods: Sequence[str]
+) -> list[list[str]]:
+    """A table of test accuracies: one row per budget, one column per method, a dash where there is none."""
+    found = [{point.budget: point.accuracy for point in chosen.get(method, ())} for method in methods]
+    return [
+        [f"{budget:g}", *(f"{one[budget]:.3f}" if budget in one else "-" for one in found)]
+        for budget in budgets
+    ]
+
+
+def curve_of(points: Sequence[Chosen]) -> Curve:
+    """The test points of one method, to be drawn."""
+    return Curve([point.cost for point in points], [point.accuracy for point in points])
 
 
 def _validation_points(candidate: Candidate, full: FullAnswers) -> tuple[Floats, Floats, Floats]:
