@@ -1,14 +1,17 @@
 """Growing trees: thrifty's grower against LightGBM, side by side in one run.
 
-    python benchmarks/engine.py [--quick] [--parts speed,threads,memory,profile,growth]
+    python benchmarks/engine.py [--quick] [--rounds 100] [--parts speed,threads,memory,profile,growth]
 
 Both sides boost two scores (f1 and g) for 100 rounds of two trees of depth 4, 255 bins, the same logistic gradients
 recomputed every round by the same compiled function. Binning is not timed. Runs alternate, the best of each is
 kept. Ratios mean more than seconds: the machine is shared.
 """
 
+# ruff: noqa: B023  (closures are called before the loop moves on)
+
 import argparse
 import gc
+import os
 import resource
 import threading
 import time
@@ -18,6 +21,9 @@ import numpy as np
 from numba import njit
 
 from thrifty.trees import Binner, TreeGrower
+from thrifty.trees.histogram import add_eight, fill
+from thrifty.trees.quantise import choose_lanes, pack
+from thrifty.trees.split_search import search
 
 SIZES = [(12_000, 16), (45_000, 50), (150_000, 200)]
 RATE = 0.1
@@ -64,7 +70,10 @@ class Ours:
         return self.loss()
 
     def loss(self):
-        return [float(np.mean(np.logaddexp(0, -(2 * y - 1) * s))) for y, s in zip(self.labels, self.scores, strict=True)]
+        return [
+            float(np.mean(np.logaddexp(0, -(2 * y - 1) * s)))
+            for y, s in zip(self.labels, self.scores, strict=True)
+        ]
 
 
 class LightGBM:
@@ -72,7 +81,9 @@ class LightGBM:
 
     def __init__(self, X, labels):
         self.labels = labels
-        self.data = lgb.Dataset(X, label=labels[0], params={"max_bin": 255, "verbose": -1}, free_raw_data=False)
+        self.data = lgb.Dataset(
+            X, label=labels[0], params={"max_bin": 255, "verbose": -1}, free_raw_data=False
+        )
         self.data.construct()
 
     def run(self, rounds, penalty=0.0, threads=1, newton=False, **options):
@@ -83,7 +94,10 @@ class LightGBM:
             "boost_from_average": False, **options,
         }  # fmt: skip
         if penalty:
-            params |= {"cegb_tradeoff": 1.0, "cegb_penalty_feature_coupled": [penalty] * self.data.num_feature()}
+            params |= {
+                "cegb_tradeoff": 1.0,
+                "cegb_penalty_feature_coupled": [penalty] * self.data.num_feature(),
+            }
         boosters = [lgb.Booster(params, self.data) for _ in self.labels]
         ones = np.ones(n)
         scores, used = [None, None], set()
@@ -133,12 +147,15 @@ def penalty_for(ours, share, rounds):
 
 def report_speed(data, rounds, repeats, threads=1):
     print(f"\n## Speed, {threads} thread(s) each: seconds for {rounds} rounds of two trees")
-    print("| rows x columns | penalty | bought ours / LightGBM | ours | LightGBM | ratio | ours without skipping | loss |")
+    print(
+        "| rows x columns | penalty | bought ours / LightGBM | ours | LightGBM | ratio | ours without skipping | loss |"
+    )
     print("|---|---|---|---|---|---|---|---|")
     for (n, p), (ours, theirs) in data.items():
         fifth = penalty_for(ours, 0.2, max(rounds // 5, 5))
-        for gamma, name in ((0.0, "none"), (fifth, "a fifth"), (8 * fifth, "8 x that")):
-            for newton in (False, True) if gamma == 0 else (False,):
+        gammas = ((0.0, "none"), (fifth, "a fifth"), (8 * fifth, "8 x that"))
+        for gamma, name in gammas if threads == 1 else gammas[:2]:
+            for newton in (False, True) if gamma == 0 and threads == 1 else (False,):
                 options = {"threads": threads, "newton": newton}
                 losses = []
                 mine, lights, plain = best_times(
@@ -146,7 +163,9 @@ def report_speed(data, rounds, repeats, threads=1):
                         lambda: losses.append(ours.run(rounds, gamma=gamma, **options)),
                         # LightGBM's gain has no factor 1/2, hence twice the penalty.
                         lambda: losses.append(theirs.run(rounds, penalty=2 * gamma, **options)),
-                        lambda: ours.run(rounds, gamma=gamma, skip_hopeless=False, **options) if gamma else None,
+                        lambda: (
+                            ours.run(rounds, gamma=gamma, skip_hopeless=False, **options) if gamma else None
+                        ),
                     ],
                     repeats,
                     time.process_time if threads == 1 else time.perf_counter,
@@ -160,14 +179,183 @@ def report_speed(data, rounds, repeats, threads=1):
                 )
 
 
-if __name__ == "__main__":
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--quick", action="store_true")
+def peak_bytes(run):
+    """Most memory that ``run`` added to the process, watched from another thread every millisecond."""
+    page, done, most = resource.getpagesize(), threading.Event(), [0]
+
+    def resident():
+        with open("/proc/self/statm") as statm:
+            return int(statm.read().split()[1]) * page
+
+    def watch():
+        while not done.wait(0.001):
+            most[0] = max(most[0], resident())
+
+    gc.collect()
+    before = resident()
+    watcher = threading.Thread(target=watch)
+    watcher.start()
+    run()
+    done.set()
+    watcher.join()
+    return most[0] - before
+
+
+def report_memory(data):
+    print("\n## Memory: most that growing adds to the table, MB (allowed: 64)")
+    print("| rows x columns | bins | ours added | LightGBM added |\n|---|---|---|---|")
+    for (n, p), (ours, theirs) in data.items():
+        added = [peak_bytes(lambda side=side: side.run(3)) / 2**20 for side in (ours, theirs)]
+        print(
+            f"| {n:,} x {p} | {ours.table.n_bytes / 2**20:.0f} | {added[0]:.0f} | {added[1]:.0f} |",
+            flush=True,
+        )
+
+
+def best_of(run, repeats=15):
+    """Best processor seconds of one run, caches warm."""
+    run()
+    times = []
+    for _ in range(repeats):
+        start = time.thread_time()
+        run()
+        times.append(time.thread_time() - start)
+    return min(times)
+
+
+def report_profile(data):
+    """Where one tree's time goes, each part timed alone on the root or on what a tree of depth 4 does."""
+    print("\n## Where the time of one tree goes (microseconds, paper's impurity, gamma = 0)")
+    print(
+        "| rows x columns | gradient | pack | histograms | search | rest of growth | whole tree | ns a cell, root |"
+    )
+    print("|---|---|---|---|---|---|---|---|")
+    for (n, p), (ours, _) in data.items():
+        table, y = ours.table, ours.labels[0]
+        grad, hess, score = np.empty(n), np.empty(n), np.zeros(n)
+        gradient = best_of(lambda: logistic_gradient(y, score, grad, hess))
+        lanes = choose_lanes(n, 1, constant=True, keep_count=False)
+        packed = np.empty(n, np.int64)
+        packing = best_of(lambda: pack(grad[:, None], None, lanes, packed))
+        rows, columns = np.arange(n, dtype=np.uint32), np.arange(p)
+        hist = np.zeros(p * 256, np.int64)
+        root = best_of(lambda: fill_root(table.words, columns, rows, packed, n, p, hist))
+        shift = int(lanes.fields[0, 1])
+        total = int(packed.sum())
+        scan = best_of(lambda: search_all(hist, p, total, shift))
+        grower = TreeGrower(table)
+        grown = grower.grow(grad)
+        whole = best_of(lambda: grower.grow(grad))
+        cell = root / (n * p)
+        histograms, searches = cell * grown.n_cells, scan * (grown.n_leaves - 1)
+        rest = whole - packing - histograms - searches
+        micro = [1e6 * seconds for seconds in (gradient, packing, histograms, searches, rest, whole)]
+        print(
+            f"| {n:,} x {p} | " + " | ".join(f"{part:,.0f}" for part in micro) + f" | {1e9 * cell:.2f} |",
+            flush=True,
+        )
+
+
+def report_floor():
+    """The least a histogram could take: reading codes and gradients in sequence; and one add into near memory."""
+    n = 2_000_000
+    words = np.zeros(n * 4, np.uint64)
+    seconds = best_of(lambda: stream(words))
+    bandwidth = words.nbytes / seconds
+    codes = (
+        np.random.default_rng(0).integers(0, 255, size=(1000, 8), dtype=np.uint8).view(np.uint64)[:, 0].copy()
+    )
+    near = best_of(lambda: add_near(codes, np.ones(1000, np.int64), np.zeros(8 * 256, np.int64), 200), 9)
+    print(
+        f"\nStreaming read {bandwidth / 1e9:.1f} GB/s: {1e9 / bandwidth:.3f} ns a code of one byte. The add itself, with"
+    )
+    print(
+        f"codes, gradients and cells all in the nearest cache: {1e9 * near / (200 * 8000):.2f} ns. A histogram is bound by the"
+    )
+    print("load, add and store of a cell, not by memory.")
+
+
+@njit(nogil=True, cache=True)
+def stream(words):
+    total = np.uint64(0)
+    for i in range(len(words)):
+        total += words[i]
+    return total
+
+
+@njit(nogil=True)
+def add_near(codes, packed, hist, repeats):
+    cells = np.arange(8) * 256
+    for _ in range(repeats):
+        add_eight(codes, packed, len(codes), hist, cells)
+
+
+@njit(nogil=True)
+def fill_root(words, columns, rows, packed, n, p, hist):
+    fill(words, columns, 0, p, rows, packed, 0, n, 1, 256, hist)
+
+
+@njit(nogil=True)
+def search_all(hist, p, total, shift):
+    best = 0.0
+    for f in range(p):
+        best += search(hist[f * 256 : (f + 1) * 256], 255, total, shift, 1.0, 1.0, 0.0, 1)[0]
+    return best
+
+
+def report_growth():
+    """One tree's cost against rows, columns, depth and bins, the others as in the base case."""
+    print("\n## How the cost of a tree grows (milliseconds a tree; base: 40,000 x 48, depth 4, 255 bins)")
+    base = {"rows": 40_000, "columns": 48, "depth": 4, "bins": 255}
+    steps = {
+        "rows": [10_000, 40_000, 160_000],
+        "columns": [12, 48, 192],
+        "depth": [2, 4, 6, 8],
+        "bins": [15, 63, 255],
+    }
+    for name, values in steps.items():
+        cells = []
+        for value in values:
+            case = {**base, name: value}
+            X, labels = make_data(case["rows"], case["columns"])
+            grower = TreeGrower(Binner(case["bins"]).fit_transform(X), max_depth=case["depth"])
+            grad = labels[0] - 0.5
+            grower.grow(grad)
+            cells.append(
+                f"{value:,}: {1e3 * best_of(lambda grower=grower, grad=grad: grower.grow(grad), 5):.2f}"
+            )
+        print(f"- {name}: " + ", ".join(cells), flush=True)
+
+
+def main():
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--quick", action="store_true", help="fewer rounds, without the largest table")
+    parser.add_argument("--rounds", type=int, default=100)
+    parser.add_argument("--repeats", type=int, default=2)
+    parser.add_argument("--parts", default="speed,threads,memory,profile,growth")
     arguments = parser.parse_args()
     sizes = SIZES[:2] if arguments.quick else SIZES
-    rounds = 20 if arguments.quick else 100
+    rounds = 10 if arguments.quick else arguments.rounds
     data = {}
     for n, p in sizes:
         X, labels = make_data(n, p)
         data[n, p] = Ours(X, labels), LightGBM(X, labels)
-    report_speed(data, rounds, 3)
+    print(f"LightGBM {lgb.__version__}, {os.cpu_count()} processors")
+    parts = arguments.parts.split(",")
+    if "memory" in parts:
+        report_memory(data)
+    if "speed" in parts:
+        report_speed(data, rounds, arguments.repeats)
+    if "threads" in parts:
+        report_speed(data, max(rounds // 4, 5), arguments.repeats + 1, threads=2)
+    if "profile" in parts:
+        report_profile(data)
+        report_floor()
+    if "growth" in parts:
+        report_growth()
+
+
+if __name__ == "__main__":
+    main()

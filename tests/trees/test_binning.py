@@ -74,7 +74,7 @@ def test_numpy_pandas_polars_and_single_precision_give_the_same_codes():
 
 
 def test_an_infinite_value_is_refused_by_name_of_its_column():
-    with pytest.raises(InvalidInputError, match="Column 'ecg' must hold finite numbers.*row 1 is inf"):
+    with pytest.raises(InvalidInputError, match=r"Column 'ecg' must hold finite numbers.*row 1 is inf"):
         Binner().fit(pd.DataFrame({"age": [1.0, 2.0], "ecg": [1.0, np.inf]}))
 
 

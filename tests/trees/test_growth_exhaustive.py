@@ -52,8 +52,23 @@ def raw_gain(left, rows, grad, hess, l2, min_child_weight, min_child_samples):
     return children - half_square_sum(grad[rows], hess[rows], l2)
 
 
-def grow_by_trying_everything(X, thresholds, grad, hess=None, *, follow=(), gamma=0.0, prices=None, group_of=None, bought=(), max_depth=4,
-         max_leaves=10**9, l2=0.0, min_child_weight=0.0, min_child_samples=1):  # fmt: skip
+def grow_by_trying_everything(
+    X,
+    thresholds,
+    grad,
+    hess=None,
+    *,
+    follow=(),
+    gamma=0.0,
+    prices=None,
+    group_of=None,
+    bought=(),
+    max_depth=4,
+    max_leaves=10**9,
+    l2=0.0,
+    min_child_weight=0.0,
+    min_child_samples=1,
+):
     n, p = X.shape
     grad = grad.reshape(n, -1)
     hess = np.ones_like(grad) if hess is None else hess.reshape(n, -1)

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from thrifty.exceptions import InvalidInputError
-from thrifty.trees.kernel import kernel
+from thrifty.trees.kernel import Number, kernel
 
 __all__ = ["BinnedTable", "Binner", "Thresholds", "as_float_matrix"]
 
@@ -246,7 +246,7 @@ def hash_bytes(values: Floats) -> int:
 
 
 @kernel
-def first_infinite(values: NDArray[Any]) -> int:
+def first_infinite(values: NDArray[Any]) -> Number:
     """Flat position of the first infinite value, -1 if there is none."""
     n_rows, n_columns = values.shape
     for row in range(n_rows):
@@ -277,7 +277,7 @@ def encode(values: NDArray[Any], ends: Floats, offsets: NDArray[np.int64], codes
 
 
 @kernel
-def mix(number: np.uint64) -> np.uint64:
+def mix(number: Number) -> Number:
     """Scramble 64 bits (the finaliser of SplitMix64)."""
     number ^= number >> np.uint64(30)
     number *= np.uint64(0xBF58476D1CE4E5B9)

@@ -6,7 +6,7 @@ first ``k`` trees are the first parts of the same arrays.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -14,7 +14,14 @@ from numpy.typing import NDArray
 
 from thrifty.exceptions import InvalidInputError
 from thrifty.trees.binning import BinnedTable
-from thrifty.trees.traversal import add_from_codes, add_from_values, find_leaves, mark_touched, score_row
+from thrifty.trees.traversal import (
+    Walk,
+    add_from_codes,
+    add_from_values,
+    find_leaves,
+    mark_touched,
+    score_row,
+)
 
 __all__ = ["TreeEnsemble"]
 
@@ -45,6 +52,8 @@ class TreeEnsemble:
         What a leaf adds to the score.
     node_offsets, leaf_offsets : ndarray of shape (n_trees + 1,), int32
         Where each tree's nodes and leaves begin.
+    roots : ndarray of shape (n_trees,), int32
+        First node of each tree, or ``~leaf`` of a tree without splits; derived.
     """
 
     n_features: int
@@ -56,15 +65,14 @@ class TreeEnsemble:
     values: Floats
     node_offsets: Ints
     leaf_offsets: Ints
+    roots: Ints = field(init=False, repr=False, compare=False)
+    _walk: Walk = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         nodes, leaves = self.node_offsets, self.leaf_offsets
         object.__setattr__(self, "roots", np.where(nodes[1:] > nodes[:-1], nodes[:-1], ~leaves[:-1]))
-        walk = (self.roots, self.feature, self.threshold, self.missing_left, self.children)
+        walk = Walk(self.roots, self.feature, self.threshold, self.missing_left, self.children)
         object.__setattr__(self, "_walk", walk)
-
-    roots: Ints = None  # type: ignore[assignment]
-    _walk: tuple[Any, ...] = ()
 
     @classmethod
     def empty(cls, n_features: int, n_outputs: int = 1) -> "TreeEnsemble":
@@ -89,7 +97,7 @@ class TreeEnsemble:
     @property
     def n_outputs(self) -> int:
         """Scores per row."""
-        return self.values.shape[1]
+        return int(self.values.shape[1])
 
     @property
     def n_bytes(self) -> int:
@@ -108,7 +116,7 @@ class TreeEnsemble:
         """Scores of shape (n_rows, n_outputs) from raw numbers; NaN means missing."""
         X = self._check(X)
         out = np.zeros((len(X), self.n_outputs))
-        add_from_values(X, *self._walk, self.values, out)
+        add_from_values(X, self._walk, self.values, out)
         return out
 
     def predict_one(self, row: Any) -> Floats:
@@ -116,32 +124,28 @@ class TreeEnsemble:
         row = np.asarray(row)
         if row.shape != (self.n_features,) or row.dtype.kind != "f":
             row = self._check(np.atleast_2d(row))[0]
-        scores: Floats = score_row(row, *self._walk, self.values)
+        scores: Floats = score_row(row, self._walk, self.values)
         return scores
 
     def predict_binned(self, table: BinnedTable, out: Floats | None = None) -> Floats:
         """Scores from a table coded by the binner the trees were grown on, added to ``out`` if given."""
         if out is None:
             out = np.zeros((table.n_rows, self.n_outputs))
-        roots, feature, _, missing_left, children = self._walk
-        add_from_codes(
-            table.padded, roots, feature, self.last_left, table.thresholds.n_bins, missing_left, children,
-            self.values, out,
-        )  # fmt: skip
+        add_from_codes(table.padded, self._walk, self.last_left, table.thresholds.n_bins, self.values, out)
         return out
 
     def apply(self, X: Any) -> Ints:
         """Leaf of every row in every tree, shape (n_rows, n_trees), numbered over all trees."""
         X = self._check(X)
         leaves = np.empty((len(X), self.n_trees), np.int32)
-        find_leaves(X, *self._walk, leaves)
+        find_leaves(X, self._walk, leaves)
         return leaves
 
     def touched(self, X: Any) -> Bools:
         """Columns each row is really asked for on its way down, shape (n_rows, n_features)."""
         X = self._check(X)
         touched = np.zeros((len(X), self.n_features), bool)
-        mark_touched(X, *self._walk, touched)
+        mark_touched(X, self._walk, touched)
         return touched
 
     def first(self, n_trees: int) -> "TreeEnsemble":

@@ -7,7 +7,6 @@ the paper's ``1/2 sum_i (-g_i - v(x_i))^2``. A group is paid once: by the first 
 this tree or in any earlier one.
 """
 
-from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from itertools import pairwise
@@ -24,11 +23,11 @@ from thrifty.trees.kernel import kernel
 from thrifty.trees.quantise import Lanes, choose_lanes, pack
 from thrifty.trees.traversal import add_leaf_values, scatter
 from thrifty.trees.workspace import (
-    MISSING_LEFT,
     DEPTH,
     FEATURE,
     LAST_LEFT,
     LEFT,
+    MISSING_LEFT,
     N_CELLS,
     N_LEAVES,
     N_NARROW,
@@ -36,8 +35,8 @@ from thrifty.trees.workspace import (
     NARROW,
     NARROW_FITS,
     PLACE,
-    START,
     RIGHT,
+    START,
     Workspace,
     make_workspace,
     narrow_copy,
@@ -374,7 +373,8 @@ def check_whole(name: str, value: Any, low: int, high: int | None, way_out: str)
 
 def check_amount(name: str, value: Any, way_out: str) -> None:
     """Refuse what is not a finite number of at least zero."""
-    if not (np.isscalar(value) and np.isreal(value) and np.isfinite(value) and value >= 0):
+    is_number = isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool)
+    if not is_number or not (np.isfinite(value) and value >= 0):
         raise InvalidInputError(f"{name} must be a finite number, zero or more; got {value!r}. {way_out}")
 
 
@@ -410,7 +410,7 @@ def check_prices(prices: ArrayLike | None, group_of: NDArray[np.int64]) -> Float
     return values
 
 
-def check_bought(bought: ArrayLike | Sequence[int], n_groups: int) -> Bools:
+def check_bought(bought: ArrayLike, n_groups: int) -> Bools:
     """Mask over groups from a mask or from group numbers."""
     seed = np.asarray(bought)
     if seed.dtype == bool and seed.shape == (n_groups,):
@@ -419,12 +419,13 @@ def check_bought(bought: ArrayLike | Sequence[int], n_groups: int) -> Bools:
         raise InvalidInputError(
             f"bought must be a mask over {n_groups} groups or a list of group numbers; got {bought!r}."
         )
-    unknown = [int(group) for group in seed if not 0 <= group < n_groups]
+    numbers: list[int] = seed.astype(np.intp).tolist()
+    unknown = [group for group in numbers if not 0 <= group < n_groups]
     if unknown:
         raise InvalidInputError(
             f"bought names unknown groups {unknown}; groups are numbered 0 to {n_groups - 1}. "
             "Check group_of, or drop them."
         )
     mask = np.zeros(n_groups, bool)
-    mask[seed.astype(np.intp)] = True
+    mask[numbers] = True
     return mask

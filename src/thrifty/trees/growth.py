@@ -8,9 +8,9 @@ and it is made only if that net gain is positive. When a split buys a group, its
 every leaf is scored again from the raw gains: recomputed, never patched.
 
 Work that cannot pay is skipped. What a leaf's rows could gain if each had its own value bounds the gain of any
-split; if that is below the charge of every feature still to be bought, none of them can be used in the leaf, and only the free features
-are examined, from a narrow copy of their columns. If one of them is bought in another leaf later, it is
-examined then. The trees are the same, bit for bit, as without skipping.
+split; if that is below the charge of every feature still to be bought, none of them can be used in the leaf, and
+only the free features are examined, from a narrow copy of their columns. If one of them is bought in another leaf
+later, it is examined then. The trees are the same, bit for bit, as without skipping.
 """
 
 from typing import NamedTuple
@@ -18,7 +18,7 @@ from typing import NamedTuple
 import numpy as np
 
 from thrifty.trees.histogram import fill, subtract
-from thrifty.trees.kernel import inner, kernel
+from thrifty.trees.kernel import Number, inner, kernel
 from thrifty.trees.partition import gain_can_reach, leaf_total, split_rows
 from thrifty.trees.quantise import Lanes
 from thrifty.trees.split_search import leaf_offset, search, search_lanes
@@ -130,20 +130,20 @@ def collect_free(ws: Workspace) -> None:
 
 
 @inner
-def n_rows(ws: Workspace, leaf: int) -> int:
+def n_rows(ws: Workspace, leaf: Number) -> Number:
     """Rows of a leaf."""
     return ws.leaf[leaf, STOP] - ws.leaf[leaf, START]
 
 
 @inner
-def may_split(ws: Workspace, leaf: int, limits: Limits) -> bool:
+def may_split(ws: Workspace, leaf: Number, limits: Limits) -> Number:
     """Whether depth and number of rows allow a split."""
     n = n_rows(ws, leaf)
     return ws.leaf[leaf, DEPTH] < limits.max_depth and n >= 2 * limits.min_child_samples and n > 1
 
 
 @inner
-def can_skip(ws: Workspace, leaf: int, lanes: Lanes, units: Floats, limits: Limits) -> bool:
+def can_skip(ws: Workspace, leaf: Number, lanes: Lanes, units: Floats, limits: Limits) -> Number:
     """Whether no feature with a price can return it in this leaf."""
     if not limits.skips or not ws.state[NARROW_FITS]:
         return False
@@ -157,7 +157,7 @@ def can_skip(ws: Workspace, leaf: int, lanes: Lanes, units: Floats, limits: Limi
 
 
 @inner
-def take_slot(ws: Workspace, leaf: int, scratch: int, limits: Limits) -> int:
+def take_slot(ws: Workspace, leaf: Number, scratch: Number, limits: Limits) -> Number:
     """Slot for the histogram of a leaf: kept if its children will be examined, else scratch."""
     state = ws.state
     if ws.leaf[leaf, DEPTH] + 1 >= limits.max_depth or state[N_FREE_SLOTS] == 0:
@@ -167,7 +167,7 @@ def take_slot(ws: Workspace, leaf: int, scratch: int, limits: Limits) -> int:
 
 
 @inner
-def release_slot(ws: Workspace, slot: int) -> None:
+def release_slot(ws: Workspace, slot: Number) -> None:
     """Give a kept slot back; scratch slots and none are left alone."""
     if 0 <= slot < ws.hist.shape[0] - 2:
         ws.state[FREE_SLOTS + ws.state[N_FREE_SLOTS]] = slot
@@ -177,10 +177,10 @@ def release_slot(ws: Workspace, slot: int) -> None:
 @inner
 def plan_job(
     ws: Workspace,
-    left: int,
-    right: int,
-    slot: int,
-    was_whole: bool,
+    left: Number,
+    right: Number,
+    slot: Number,
+    was_whole: Number,
     lanes: Lanes,
     units: Floats,
     limits: Limits,
@@ -219,7 +219,9 @@ def plan_job(
 
 
 @inner
-def fill_leaf(ws: Workspace, leaf: int, slot: int, whole: bool, first: int, last: int, n_lanes: int) -> None:
+def fill_leaf(
+    ws: Workspace, leaf: Number, slot: Number, whole: Number, first: Number, last: Number, n_lanes: Number
+) -> None:
     """Histogram of one leaf over places ``first .. last`` of the whole or of the narrow table."""
     fill(
         ws.words if whole else ws.narrow,
@@ -237,14 +239,16 @@ def fill_leaf(ws: Workspace, leaf: int, slot: int, whole: bool, first: int, last
 
 
 @inner
-def examine(ws: Workspace, leaf: int, slot: int, f: int, lanes: Lanes, units: Floats, limits: Limits) -> None:
+def examine(
+    ws: Workspace, leaf: Number, slot: Number, f: Number, lanes: Lanes, units: Floats, limits: Limits
+) -> None:
     """Best raw gain of one feature in one leaf."""
     width = ws.hist.shape[1] // len(ws.charges)
     hist = ws.hist[slot, f * width : (f + 1) * width]
     total, n_bins = ws.totals[leaf], ws.features[N_BINS, f]
     if lanes.n_lanes == 1:
         shift, mask = lanes.fields[0, 1], lanes.fields[0, 3]
-        least = max(np.int64(1), np.int64(np.ceil(limits.min_child_weight / units[0, 1])))
+        least: Number = max(np.int64(1), np.int64(np.ceil(limits.min_child_weight / units[0, 1])))
         if lanes.constant:
             least = max(least, limits.min_child_samples)
         score, last, left, left_sum = search(
@@ -255,14 +259,18 @@ def examine(ws: Workspace, leaf: int, slot: int, f: int, lanes: Lanes, units: Fl
             score /= (total[0] & mask) * units[0, 1] + 2 * limits.l2
     else:
         sizes, sums = (limits.min_child_weight, limits.min_child_samples), ws.left_totals[leaf, f]
-        score, last, left = search_lanes(hist, n_bins, total, lanes, units, limits.l2, sizes[0], sizes[1], sums)
+        score, last, left = search_lanes(
+            hist, n_bins, total, lanes, units, limits.l2, sizes[0], sizes[1], sums
+        )
     if last >= 0:
         ws.raw[leaf, f] = 0.5 * (score - leaf_offset(total, lanes, units, limits.l2))
         ws.choice[leaf, f] = 2 * last + left
 
 
 @inner
-def examine_job(ws: Workspace, first: int, last: int, lanes: Lanes, units: Floats, limits: Limits) -> None:
+def examine_job(
+    ws: Workspace, first: Number, last: Number, lanes: Lanes, units: Floats, limits: Limits
+) -> None:
     """Build and search the planned histograms over places ``first .. last`` (``first`` a multiple of 8)."""
     state = ws.state
     small, big, whole = state[SMALL], state[BIG], state[JOB_IS_WHOLE] == 1
@@ -284,7 +292,7 @@ def examine_job(ws: Workspace, first: int, last: int, lanes: Lanes, units: Float
 
 
 @inner
-def score(ws: Workspace, leaf: int) -> None:
+def score(ws: Workspace, leaf: Number) -> None:
     """Best net gain of a leaf, from its raw gains and today's charges."""
     best, best_feature = -np.inf, np.int64(-1)
     for f in ws.features[ORDER]:
@@ -310,7 +318,7 @@ def finish_job(ws: Workspace, limits: Limits) -> None:
 
 
 @inner
-def buy(ws: Workspace, f: int, lanes: Lanes, units: Floats, limits: Limits) -> None:
+def buy(ws: Workspace, f: Number, lanes: Lanes, units: Floats, limits: Limits) -> None:
     """Pay for the group of ``f``; examine its columns where they were skipped; score every leaf again."""
     group = ws.features[GROUP, f]
     ws.bought[group] = True
@@ -327,7 +335,9 @@ def buy(ws: Workspace, f: int, lanes: Lanes, units: Floats, limits: Limits) -> N
 
 
 @inner
-def catch_up(ws: Workspace, leaf: int, n_before: int, lanes: Lanes, units: Floats, limits: Limits) -> None:
+def catch_up(
+    ws: Workspace, leaf: Number, n_before: Number, lanes: Lanes, units: Floats, limits: Limits
+) -> None:
     """Examine, in a leaf that skipped them, the columns that have just become free."""
     slot = ws.leaf[leaf, SLOT]
     if slot < 0:
@@ -344,7 +354,9 @@ def catch_up(ws: Workspace, leaf: int, n_before: int, lanes: Lanes, units: Float
 
 
 @inner
-def divide(ws: Workspace, leaf: int, new: int, f: int, choice: int, n_lanes: int, is_last: bool) -> None:
+def divide(
+    ws: Workspace, leaf: Number, new: Number, f: Number, choice: Number, n_lanes: Number, is_last: Number
+) -> None:
     """Send the rows of ``leaf`` to it and to ``new``, with their totals."""
     start, stop = ws.leaf[leaf, START], ws.leaf[leaf, STOP]
     place, new_side = ws.features[PLACE, f], ws.leaf[leaf, DEPTH] % 2
@@ -370,7 +382,7 @@ def divide(ws: Workspace, leaf: int, new: int, f: int, choice: int, n_lanes: int
 
 
 @inner
-def split(ws: Workspace, leaf: int, lanes: Lanes, units: Floats, limits: Limits) -> None:
+def split(ws: Workspace, leaf: Number, lanes: Lanes, units: Floats, limits: Limits) -> None:
     """Make the best split of a leaf: the left child takes its number, the right child a new one."""
     state = ws.state
     f, new, node, parent = ws.leaf[leaf, BEST], state[N_LEAVES], state[N_SPLITS], ws.leaf[leaf, PARENT]
@@ -397,13 +409,13 @@ def split(ws: Workspace, leaf: int, lanes: Lanes, units: Floats, limits: Limits)
 
 
 @inner
-def n_places(ws: Workspace) -> int:
+def n_places(ws: Workspace) -> Number:
     """Columns the planned job covers."""
     return len(ws.charges) if ws.state[JOB_IS_WHOLE] else ws.state[N_NARROW]
 
 
 @inner
-def is_shared(ws: Workspace, limits: Limits) -> bool:
+def is_shared(ws: Workspace, limits: Limits) -> Number:
     """Count the work of the planned job; whether it is large enough for several threads."""
     state = ws.state
     rows = n_rows(ws, state[SMALL])
@@ -415,10 +427,12 @@ def is_shared(ws: Workspace, limits: Limits) -> bool:
 
 
 @kernel
-def advance(ws: Workspace, lanes: Lanes, units: Floats, limits: Limits) -> int:
+def advance(ws: Workspace, lanes: Lanes, units: Floats, limits: Limits) -> Number:
     """Grow until the tree is finished (0) or a large histogram over so many places waits for the caller's threads."""
     state = ws.state
-    leaf, other, slot = np.int64(0), np.int64(-1), np.int64(-1)
+    # Numbers of one type, so that what they are passed to is compiled once.
+    leaf: Number = np.int64(0)
+    other, slot = np.int64(-1), np.int64(-1)
     if state[N_LEAVES] == 0:
         plant(ws, lanes)
         plan_job(ws, leaf, other, slot, slot >= 0, lanes, units, limits)
@@ -442,6 +456,6 @@ def advance(ws: Workspace, lanes: Lanes, units: Floats, limits: Limits) -> int:
 
 
 @kernel
-def run_job(ws: Workspace, first: int, last: int, lanes: Lanes, units: Floats, limits: Limits) -> None:
+def run_job(ws: Workspace, first: Number, last: Number, lanes: Lanes, units: Floats, limits: Limits) -> None:
     """A thread's part of the waiting job. Places are independent: threads take disjoint stretches of them."""
     examine_job(ws, first, last, lanes, units, limits)

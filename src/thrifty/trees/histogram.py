@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from thrifty.trees.kernel import inner
+from thrifty.trees.kernel import Number, inner
 
 __all__ = ["fill", "subtract"]
 
@@ -26,10 +26,10 @@ BYTE = np.uint64(255)
 def gather(
     words: NDArray[np.uint64],
     rows: NDArray[np.uint32],
-    start: int,
-    stop: int,
-    first: int,
-    last: int,
+    start: Number,
+    stop: Number,
+    first: Number,
+    last: Number,
     tile: Any,
 ) -> None:
     """Copy words ``first .. last`` of some rows, word by word instead of row by row."""
@@ -40,7 +40,7 @@ def gather(
 
 
 @inner
-def add_eight(codes: NDArray[np.uint64], packed: Ints, n_rows: int, hist: Ints, cells: Ints) -> None:
+def add_eight(codes: NDArray[np.uint64], packed: Ints, n_rows: Number, hist: Ints, cells: Ints) -> None:
     """Add rows to the cells of eight columns; ``cells`` says where each column's histogram starts."""
     h0, h1, h2, h3 = hist[cells[0] :], hist[cells[1] :], hist[cells[2] :], hist[cells[3] :]
     h4, h5, h6, h7 = hist[cells[4] :], hist[cells[5] :], hist[cells[6] :], hist[cells[7] :]
@@ -58,7 +58,7 @@ def add_eight(codes: NDArray[np.uint64], packed: Ints, n_rows: int, hist: Ints, 
 
 @inner
 def add_one(
-    codes: NDArray[np.uint64], packed: Ints, n_rows: int, hist: Ints, cell: int, shift: np.uint64
+    codes: NDArray[np.uint64], packed: Ints, n_rows: Number, hist: Ints, cell: Number, shift: Number
 ) -> None:
     """Add rows to the cells of one column."""
     column = hist[cell:]
@@ -70,11 +70,11 @@ def add_one(
 def add_lanes(
     codes: NDArray[np.uint64],
     packed: Ints,
-    n_rows: int,
-    n_lanes: int,
+    n_rows: Number,
+    n_lanes: Number,
     hist: Ints,
-    cell: int,
-    shift: np.uint64,
+    cell: Number,
+    shift: Number,
 ) -> None:
     """Add rows of several lanes to the cells of one column."""
     for i in range(n_rows):
@@ -87,14 +87,14 @@ def add_lanes(
 def fill(
     words: NDArray[np.uint64],
     columns: Ints,
-    first: int,
-    last: int,
+    first: Number,
+    last: Number,
     rows: NDArray[np.uint32],
     packed: Ints,
-    start: int,
-    stop: int,
-    n_lanes: int,
-    width: int,
+    start: Number,
+    stop: Number,
+    n_lanes: Number,
+    width: Number,
     hist: Ints,
 ) -> None:
     """Histogram of rows ``start .. stop`` over the columns at places ``first .. last`` of ``words``.
@@ -129,7 +129,7 @@ def fill(
 
 
 @inner
-def subtract(parent: Ints, child: Ints, cell: int, n_cells: int) -> None:
+def subtract(parent: Ints, child: Ints, cell: Number, n_cells: Number) -> None:
     """Turn the parent's histogram of one column into the other child's: exact, since sums are integers."""
     for i in range(cell, cell + n_cells):
         parent[i] -= child[i]

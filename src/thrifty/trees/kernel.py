@@ -1,12 +1,14 @@
 """One way to compile: no interpreter lock held, cached on disk, on first call and never at import."""
 
 from collections.abc import Callable
-from typing import Any, TypeVar, cast
+from typing import Any, TypeAlias, TypeVar, cast
 
 from numba import njit
 
-__all__ = ["inner", "kernel"]
+__all__ = ["Number", "inner", "kernel"]
 
+# A number in compiled code: of Python or of numpy, the same once compiled.
+Number: TypeAlias = Any
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 

@@ -8,7 +8,7 @@ from one to the other, left rows in order and right rows in reverse, which is as
 import numpy as np
 from numpy.typing import NDArray
 
-from thrifty.trees.kernel import inner
+from thrifty.trees.kernel import Number, inner
 from thrifty.trees.quantise import Lanes
 
 __all__ = ["gain_can_reach", "leaf_total", "split_rows"]
@@ -20,19 +20,19 @@ Floats = NDArray[np.float64]
 @inner
 def split_rows(
     words: NDArray[np.uint64],
-    place: int,
-    last_left: int,
-    missing_code: int,
-    missing_left: int,
+    place: Number,
+    last_left: Number,
+    missing_code: Number,
+    missing_left: Number,
     rows: NDArray[np.uint32],
     packed: Ints,
-    n_lanes: int,
-    start: int,
-    stop: int,
+    n_lanes: Number,
+    start: Number,
+    stop: Number,
     new_rows: NDArray[np.uint32],
     new_packed: Ints,
-    is_last: bool,
-) -> int:
+    is_last: Number,
+) -> Number:
     """Copy the rows that go left to the front of the stretch, the others to its back; returns where right begins.
 
     ``place`` is the column of ``words``. Rows of a last split need no gradients any more.
@@ -59,7 +59,7 @@ def split_rows(
 
 
 @inner
-def leaf_total(packed: Ints, n_lanes: int, start: int, stop: int, out: Ints) -> None:
+def leaf_total(packed: Ints, n_lanes: Number, start: Number, stop: Number, out: Ints) -> None:
     """Sum of every lane over the rows of a leaf."""
     for lane in range(n_lanes):
         total = np.int64(0)
@@ -70,8 +70,15 @@ def leaf_total(packed: Ints, n_lanes: int, start: int, stop: int, out: Ints) -> 
 
 @inner
 def gain_can_reach(
-    amount: float, packed: Ints, start: int, stop: int, total: Ints, lanes: Lanes, units: Floats, l2: float
-) -> bool:
+    amount: Number,
+    packed: Ints,
+    start: Number,
+    stop: Number,
+    total: Ints,
+    lanes: Lanes,
+    units: Floats,
+    l2: Number,
+) -> Number:
     """Whether some split of these rows, on a column yet unseen, might gain ``amount``; False is certain.
 
     By Cauchy and Schwarz ``GL^2 / (HL + l2) <= GL^2 / HL <= sum over L of g_i^2 / h_i``, so a split gains

@@ -12,13 +12,14 @@ field has 29 bits and the gradient 33 (16 to 17 bits for a row of average size a
 gradient of a row by at most half a unit.
 """
 
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from thrifty.exceptions import InvalidInputError
-from thrifty.trees.kernel import inner, kernel
+from thrifty.trees.kernel import Number, inner, kernel
 
 __all__ = ["Lanes", "Packing", "choose_lanes", "pack"]
 
@@ -62,8 +63,9 @@ class Packing(NamedTuple):
     units: NDArray[np.float64]
 
 
+@lru_cache(maxsize=64)
 def choose_lanes(n_rows: int, n_outputs: int, *, constant: bool, keep_count: bool) -> Lanes:
-    """Tightest layout that cannot overflow for ``n_rows`` rows."""
+    """Tightest layout that cannot overflow for ``n_rows`` rows; shared, not to be written to."""
     fields = np.zeros((n_outputs + 1, 4), np.int64)
     outputs = np.arange(n_outputs)
     fields[:-1, 0] = outputs
@@ -110,7 +112,7 @@ def pack(
 
 
 @inner
-def largest(values: NDArray[np.float64]) -> float:
+def largest(values: NDArray[np.float64]) -> Number:
     """Largest magnitude; infinite if any is not finite. Compares bits, which are in order for magnitudes."""
     top = np.int64(0)
     bits = values.view(np.int64)
@@ -124,7 +126,7 @@ def largest(values: NDArray[np.float64]) -> float:
 
 
 @inner
-def unit_exponent(values: NDArray[np.float64], top: float, bits: int) -> int:
+def unit_exponent(values: NDArray[np.float64], top: Number, bits: Number) -> Number:
     """Largest power of two that keeps the sum of magnitudes of integers below ``2**bits``.
 
     The sum is taken in integers: a float sum would depend on the order of the rows.
@@ -153,10 +155,10 @@ def pack_output(
     grad: NDArray[np.float64],
     hess: NDArray[np.float64],
     lanes: Lanes,
-    output: int,
+    output: Number,
     out: NDArray[np.int64],
     units: NDArray[np.float64],
-) -> int:
+) -> Number:
     """Fill the lanes of one output; returns 1 or 2 when a gradient or a hessian is not allowed."""
     n_rows, n_lanes, last = len(grad), lanes.n_lanes, len(lanes.fields) - 1
     top = largest(grad)

@@ -20,7 +20,7 @@ right, then left. Where the leaf has no missing value, later ones follow the hea
 import numpy as np
 from numpy.typing import NDArray
 
-from thrifty.trees.kernel import inner
+from thrifty.trees.kernel import Number, inner
 from thrifty.trees.quantise import Lanes
 
 __all__ = ["leaf_offset", "search", "search_lanes"]
@@ -30,7 +30,7 @@ Floats = NDArray[np.float64]
 
 
 @inner
-def leaf_offset(total: Ints, lanes: Lanes, units: Floats, l2: float) -> float:
+def leaf_offset(total: Ints, lanes: Lanes, units: Floats, l2: Number) -> Number:
     """Sum over outputs of ``l2 G^2 / ((H + 2 l2) (H + l2))``."""
     offset = 0.0
     if l2 == 0.0:
@@ -45,8 +45,15 @@ def leaf_offset(total: Ints, lanes: Lanes, units: Floats, l2: float) -> float:
 
 @inner
 def search(
-    hist: Ints, n_bins: int, total: int, shift: int, unit_g: float, unit_h: float, l2: float, least: int
-) -> tuple[float, int, bool, int]:
+    hist: Ints,
+    n_bins: Number,
+    total: Number,
+    shift: Number,
+    unit_g: Number,
+    unit_h: Number,
+    l2: Number,
+    least: Number,
+) -> tuple[Number, Number, Number, Number]:
     """Largest ``(GL b - GR a)^2 / (a b)`` over the splits of one column, for one output in one lane.
 
     ``hist[n_bins]`` is the cell of missing values; a child must hold at least ``least`` hessian units.
@@ -84,8 +91,8 @@ def search(
 
 @inner
 def lanes_score(
-    left: Ints, total: Ints, lanes: Lanes, units: Floats, l2: float, least_weight: float, least_rows: int
-) -> float:
+    left: Ints, total: Ints, lanes: Lanes, units: Floats, l2: Number, least_weight: Number, least_rows: Number
+) -> Number:
     """Sum over outputs of ``(GL b - GR a)^2 / (a b (H + 2 l2))``; negative if a child is too small."""
     score, left_sum, right_sum = 0.0, 0.0, 0.0
     n_outputs = units.shape[0]
@@ -114,15 +121,15 @@ def lanes_score(
 @inner
 def search_lanes(
     hist: Ints,
-    n_bins: int,
+    n_bins: Number,
     total: Ints,
     lanes: Lanes,
     units: Floats,
-    l2: float,
-    least_weight: float,
-    least_rows: int,
+    l2: Number,
+    least_weight: Number,
+    least_rows: Number,
     sums: Ints,
-) -> tuple[float, int, bool]:
+) -> tuple[Number, Number, Number]:
     """Best split of one column, for any number of outputs and any layout of lanes; ``sums`` takes the left child's."""
     n_lanes = lanes.n_lanes
     missing = hist[n_bins * n_lanes : (n_bins + 1) * n_lanes]

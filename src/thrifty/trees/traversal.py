@@ -4,132 +4,118 @@ Node arrays are flat over all trees. A child >= 0 is a node, a child < 0 is leaf
 if it is at most the threshold; a missing one goes where the node says.
 """
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from thrifty.trees.kernel import kernel
+from thrifty.trees.kernel import Number, inner, kernel
 
-__all__ = ["add_from_codes", "add_from_values", "add_leaf_values", "find_leaves", "mark_touched", "scatter", "score_row"]
+__all__ = [
+    "Walk",
+    "add_from_codes",
+    "add_from_values",
+    "add_leaf_values",
+    "find_leaves",
+    "mark_touched",
+    "scatter",
+    "score_row",
+]
 
 Ints = NDArray[np.int32]
 Floats = NDArray[np.float64]
+
+
+class Walk(NamedTuple):
+    """What a row needs on its way down: roots per tree; the other arrays per node."""
+
+    roots: Ints
+    feature: Ints
+    threshold: Floats
+    missing_left: NDArray[np.bool_]
+    children: Ints
+
+
 BLOCK = 64  # rows whose numbers stay in the nearest cache while every tree looks at them
 
 
-@kernel
-def descend(
-    row: Any, node: int, feature: Ints, threshold: Floats, missing_left: NDArray[np.bool_], children: Any
-) -> int:
+@inner
+def descend(row: Any, node: Number, walk: Walk) -> Number:
     """Leaf that a row of raw numbers reaches from ``node``."""
     while node >= 0:
-        value = row[feature[node]]
+        value, threshold = row[walk.feature[node]], walk.threshold[node]
         # Missing compares false with everything: "not above" sends it left, "at most" sends it right.
-        goes_left = not value > threshold[node] if missing_left[node] else value <= threshold[node]
-        node = children[node, 0] if goes_left else children[node, 1]
+        goes_left = not value > threshold if walk.missing_left[node] else value <= threshold
+        node = walk.children[node, 0] if goes_left else walk.children[node, 1]
     return ~node
 
 
 @kernel
-def add_from_values(
-    X: Any,
-    roots: Ints,
-    feature: Ints,
-    threshold: Floats,
-    missing_left: NDArray[np.bool_],
-    children: Any,
-    values: Floats,
-    out: Floats,
-) -> None:
+def add_from_values(X: Any, walk: Walk, values: Floats, out: Floats) -> None:
     """Add every tree's leaf values to ``out``, rows in blocks so that trees and rows stay in cache."""
     n_outputs = values.shape[1]
     for begin in range(0, len(X), BLOCK):
         end = min(len(X), begin + BLOCK)
-        for root in roots:
+        for root in walk.roots:
             for i in range(begin, end):
-                leaf = descend(X[i], root, feature, threshold, missing_left, children)
+                leaf = descend(X[i], root, walk)
                 for k in range(n_outputs):
                     out[i, k] += values[leaf, k]
 
 
 @kernel
 def add_from_codes(
-    codes: NDArray[np.uint8],
-    roots: Ints,
-    feature: Ints,
-    last_left: Any,
-    missing_code: Any,
-    missing_left: NDArray[np.bool_],
-    children: Any,
-    values: Floats,
-    out: Floats,
+    codes: NDArray[np.uint8], walk: Walk, last_left: Any, missing_code: Any, values: Floats, out: Floats
 ) -> None:
     """Add every tree's leaf values to ``out``, from binned rows."""
     n_outputs = values.shape[1]
     for begin in range(0, len(codes), BLOCK):
         end = min(len(codes), begin + BLOCK)
-        for root in roots:
+        for root in walk.roots:
             for i in range(begin, end):
                 node = root
                 while node >= 0:
-                    f = feature[node]
+                    f = walk.feature[node]
                     code = codes[i, f]
-                    goes_left = missing_left[node] if code == missing_code[f] else code <= last_left[node]
-                    node = children[node, 0] if goes_left else children[node, 1]
+                    goes_left = (
+                        walk.missing_left[node] if code == missing_code[f] else code <= last_left[node]
+                    )
+                    node = walk.children[node, 0] if goes_left else walk.children[node, 1]
                 for k in range(n_outputs):
                     out[i, k] += values[~node, k]
 
 
 @kernel
-def score_row(
-    row: Any,
-    roots: Ints,
-    feature: Ints,
-    threshold: Floats,
-    missing_left: NDArray[np.bool_],
-    children: Any,
-    values: Floats,
-) -> Floats:
+def score_row(row: Any, walk: Walk, values: Floats) -> Floats:
     """Sum of leaf values of one row, added in the same order as in a batch."""
     out = np.zeros(values.shape[1])
-    for root in roots:
-        leaf = descend(row, root, feature, threshold, missing_left, children)
+    for root in walk.roots:
+        leaf = descend(row, root, walk)
         for k in range(values.shape[1]):
             out[k] += values[leaf, k]
     return out
 
 
 @kernel
-def find_leaves(
-    X: Any, roots: Ints, feature: Ints, threshold: Floats, missing_left: Any, children: Any, out: Ints
-) -> None:
+def find_leaves(X: Any, walk: Walk, out: Ints) -> None:
     """Leaf of every row in every tree."""
     for i in range(len(X)):
-        for t in range(len(roots)):
-            out[i, t] = descend(X[i], roots[t], feature, threshold, missing_left, children)
+        for t in range(len(walk.roots)):
+            out[i, t] = descend(X[i], walk.roots[t], walk)
 
 
 @kernel
-def mark_touched(
-    X: Any,
-    roots: Ints,
-    feature: Ints,
-    threshold: Floats,
-    missing_left: Any,
-    children: Any,
-    out: NDArray[np.bool_],
-) -> None:
+def mark_touched(X: Any, walk: Walk, out: NDArray[np.bool_]) -> None:
     """Set ``out[i, f]`` where row ``i`` meets a split on feature ``f``."""
     for i in range(len(X)):
-        for root in roots:
+        for root in walk.roots:
             node = root
             while node >= 0:
-                f = feature[node]
+                f = walk.feature[node]
                 out[i, f] = True
-                value = X[i, f]
-                goes_left = not value > threshold[node] if missing_left[node] else value <= threshold[node]
-                node = children[node, 0] if goes_left else children[node, 1]
+                value, threshold = X[i, f], walk.threshold[node]
+                goes_left = not value > threshold if walk.missing_left[node] else value <= threshold
+                node = walk.children[node, 0] if goes_left else walk.children[node, 1]
 
 
 @kernel
@@ -144,6 +130,11 @@ def scatter(rows: NDArray[np.uint32], bounds: Any, out: Ints) -> None:
 @kernel
 def add_leaf_values(values: Floats, leaf_of_row: Ints, scores: Any) -> None:
     """Add to every row's scores the values of its leaf."""
+    if values.shape[1] == 1:
+        only, score = values[:, 0], scores[:, 0]
+        for i in range(len(leaf_of_row)):
+            score[i] += only[leaf_of_row[i]]
+        return
     for i in range(len(leaf_of_row)):
         for k in range(values.shape[1]):
             scores[i, k] += values[leaf_of_row[i], k]
