@@ -18,7 +18,7 @@ def rows():
 @pytest.fixture(scope="module")
 def noisy(rows):
     """f0 that errs on a few rows, as an honest one does."""
-    X, y = rows
+    _, y = rows
     wrong = np.random.default_rng(1).random(len(y)) < 0.02
     return np.where((y == 1) != wrong, 0.95, 0.05)
 

@@ -112,7 +112,13 @@ def test_data_frames_give_what_arrays_give(rows, fitted):
     X, y, held_out = rows
     frame = pd.DataFrame(X, columns=list("abcdefgh"))
     by_name = DynaModGbrtClassifier(
-        held_out, **TREES, gamma=3.0, p_full=0.3, max_iter=3, tol=0.5, feature_costs=dict.fromkeys("abcdefgh", 1.0)
+        held_out,
+        **TREES,
+        gamma=3.0,
+        p_full=0.3,
+        max_iter=3,
+        tol=0.5,
+        feature_costs=dict.fromkeys("abcdefgh", 1.0),
     ).fit(frame, y)
     np.testing.assert_array_equal(by_name.scores(frame)[0], fitted.scores(X)[0])
 
