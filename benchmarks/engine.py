@@ -299,7 +299,7 @@ def fill_root(words, columns, rows, packed, n, p, hist):
 def search_all(hist, p, total, shift):
     best = 0.0
     for f in range(p):
-        best += search(hist[f * 256 : (f + 1) * 256], 255, total, shift, 1.0, 1.0, 0.0, 1)[0]
+        best += search(hist, f * 256, 255, total, shift, 1.0, 1.0, 0.0, 1)[0]
     return best
 
 

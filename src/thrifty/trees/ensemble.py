@@ -121,10 +121,10 @@ class TreeEnsemble:
 
     def predict_one(self, row: Any) -> Floats:
         """Scores of shape (n_outputs,) of one row of raw numbers, in microseconds."""
-        row = np.asarray(row)
-        if row.shape != (self.n_features,) or row.dtype.kind != "f":
-            row = self._check(np.atleast_2d(row))[0]
-        scores: Floats = score_row(row, self._walk, self.values)
+        X = np.asarray(row).reshape(1, -1)
+        if X.shape[1] != self.n_features or X.dtype.kind != "f":
+            X = self._check(X)
+        scores: Floats = score_row(X, self._walk, self.values)
         return scores
 
     def predict_binned(self, table: BinnedTable, out: Floats | None = None) -> Floats:

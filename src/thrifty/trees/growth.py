@@ -240,31 +240,47 @@ def fill_leaf(
 
 @inner
 def examine(
-    ws: Workspace, leaf: Number, slot: Number, f: Number, lanes: Lanes, units: Floats, limits: Limits
+    ws: Workspace,
+    leaf: Number,
+    slot: Number,
+    whole: Number,
+    first: Number,
+    last: Number,
+    lanes: Lanes,
+    units: Floats,
+    limits: Limits,
 ) -> None:
-    """Best raw gain of one feature in one leaf."""
-    width = ws.hist.shape[1] // len(ws.charges)
-    hist = ws.hist[slot, f * width : (f + 1) * width]
-    total, n_bins = ws.totals[leaf], ws.features[N_BINS, f]
+    """Best raw gain in one leaf of every feature at places ``first .. last``."""
+    # Taken out once: reaching into the workspace for every feature would count references each time.
+    hist, total, raw, choice = ws.hist[slot], ws.totals[leaf], ws.raw[leaf], ws.choice[leaf]
+    columns, n_bins, left_totals = (
+        ws.features[WHOLE if whole else NARROW],
+        ws.features[N_BINS],
+        ws.left_totals[leaf],
+    )
+    width = len(hist) // len(ws.charges)
+    offset, l2 = leaf_offset(total, lanes, units, limits.l2), limits.l2
     if lanes.n_lanes == 1:
-        shift, mask = lanes.fields[0, 1], lanes.fields[0, 3]
         least: Number = max(np.int64(1), np.int64(np.ceil(limits.min_child_weight / units[0, 1])))
         if lanes.constant:
             least = max(least, limits.min_child_samples)
-        score, last, left, left_sum = search(
-            hist, n_bins, total[0], shift, units[0, 0], units[0, 1], limits.l2, least
-        )
-        ws.left_totals[leaf, f, 0] = left_sum
-        if last >= 0:
-            score /= (total[0] & mask) * units[0, 1] + 2 * limits.l2
-    else:
-        sizes, sums = (limits.min_child_weight, limits.min_child_samples), ws.left_totals[leaf, f]
-        score, last, left = search_lanes(
-            hist, n_bins, total, lanes, units, limits.l2, sizes[0], sizes[1], sums
-        )
-    if last >= 0:
-        ws.raw[leaf, f] = 0.5 * (score - leaf_offset(total, lanes, units, limits.l2))
-        ws.choice[leaf, f] = 2 * last + left
+        unit_g, unit_h, shift, only = units[0, 0], units[0, 1], lanes.fields[0, 1], total[0]
+        both = (only & lanes.fields[0, 3]) * unit_h + 2 * l2
+        for place in range(first, last):
+            f = columns[place]
+            score, end, left, left_sum = search(
+                hist, f * width, n_bins[f], only, shift, unit_g, unit_h, l2, least
+            )
+            if end >= 0:
+                raw[f], choice[f], left_totals[f, 0] = 0.5 * (score / both - offset), 2 * end + left, left_sum
+        return
+    weight, n = limits.min_child_weight, limits.min_child_samples
+    for place in range(first, last):
+        f = columns[place]
+        cells, sums = hist[f * width : (f + 1) * width], left_totals[f]
+        score, end, left = search_lanes(cells, n_bins[f], total, lanes, units, l2, weight, n, sums)
+        if end >= 0:
+            raw[f], choice[f] = 0.5 * (score - offset), 2 * end + left
 
 
 @inner
@@ -276,27 +292,29 @@ def examine_job(
     small, big, whole = state[SMALL], state[BIG], state[JOB_IS_WHOLE] == 1
     small_slot, big_slot, from_parent = state[SMALL_SLOT], state[BIG_SLOT], state[FROM_PARENT] == 1
     n_cells = ws.hist.shape[1] // len(ws.charges)
-    small_open = may_split(ws, small, limits)
+    columns = ws.features[WHOLE if whole else NARROW]
     for begin in range(first, last, CHUNK):
         end = min(last, begin + CHUNK)
         for leaf, slot in ((small, small_slot), (big, big_slot)):
             if leaf >= 0 and (leaf == small or not from_parent):
                 fill_leaf(ws, leaf, slot, whole, begin, end, lanes.n_lanes)
-        for place in range(begin, end):
-            f = ws.features[WHOLE if whole else NARROW, place]
-            if big >= 0 and from_parent:
-                subtract(ws.hist[big_slot], ws.hist[small_slot], f * n_cells, n_cells)
-            for leaf, slot in ((small, small_slot), (big, big_slot)):
-                if leaf >= 0 and (leaf == big or small_open):
-                    examine(ws, leaf, slot, f, lanes, units, limits)
+        if big >= 0 and from_parent:
+            parent, child = ws.hist[big_slot], ws.hist[small_slot]
+            for place in range(begin, end):
+                subtract(parent, child, columns[place] * n_cells, n_cells)
+        for leaf, slot in ((small, small_slot), (big, big_slot)):
+            if leaf >= 0 and may_split(ws, leaf, limits):
+                examine(ws, leaf, slot, whole, begin, end, lanes, units, limits)
 
 
 @inner
 def score(ws: Workspace, leaf: Number) -> None:
     """Best net gain of a leaf, from its raw gains and today's charges."""
     best, best_feature = -np.inf, np.int64(-1)
-    for f in ws.features[ORDER]:
-        net = ws.raw[leaf, f] - ws.charges[f]
+    raw, charges, order = ws.raw[leaf], ws.charges, ws.features[ORDER]
+    for i in range(len(order)):
+        f = order[i]
+        net = raw[f] - charges[f]
         if net > best:
             best, best_feature = net, f
     ws.raw[leaf, -1], ws.leaf[leaf, BEST] = best, best_feature
@@ -349,8 +367,7 @@ def catch_up(
         ws.leaf[leaf, IS_WHOLE] = 1
         ws.raw[leaf, -1] = 0.0  # marks the leaf as open, to be scored
     fill_leaf(ws, leaf, slot, whole, first, last, lanes.n_lanes)
-    for place in range(first, last):
-        examine(ws, leaf, slot, ws.features[WHOLE if whole else NARROW, place], lanes, units, limits)
+    examine(ws, leaf, slot, whole, first, last, lanes, units, limits)
 
 
 @inner

@@ -46,6 +46,7 @@ def leaf_offset(total: Ints, lanes: Lanes, units: Floats, l2: Number) -> Number:
 @inner
 def search(
     hist: Ints,
+    cell: Number,
     n_bins: Number,
     total: Number,
     shift: Number,
@@ -56,12 +57,12 @@ def search(
 ) -> tuple[Number, Number, Number, Number]:
     """Largest ``(GL b - GR a)^2 / (a b)`` over the splits of one column, for one output in one lane.
 
-    ``hist[n_bins]`` is the cell of missing values; a child must hold at least ``least`` hessian units.
+    The column's cells begin at ``cell`` and end with that of missing values; a child must hold at least ``least`` hessian units.
     Returns the score, the last bin of the left child (-1 if no split is allowed), whether missing values go
     left, and the sum of the left child.
     """
     mask = (np.int64(1) << shift) - 1
-    missing = hist[n_bins]
+    missing = hist[cell + n_bins]
     all_g, all_h = np.float64(total >> shift), total & mask
     extra = l2 / unit_h  # in units, as everything here
     both = all_h + 2 * extra
@@ -71,13 +72,13 @@ def search(
         first, last = np.int64(0), np.int64(n_bins - 1)
         right = missing - left
         while last >= 0 and (right & mask) < least:
-            right += hist[last]
+            right += hist[cell + last]
             last -= 1
-        while first <= last and ((left + hist[first]) & mask) < least:
-            left += hist[first]
+        while first <= last and ((left + hist[cell + first]) & mask) < least:
+            left += hist[cell + first]
             first += 1
         for b in range(first, last + 1):
-            left += hist[b]
+            left += hist[cell + b]
             a = np.float64(left & mask) + extra
             cross = np.float64(left >> shift) * both - all_g * a
             cross *= cross

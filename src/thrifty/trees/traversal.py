@@ -27,7 +27,10 @@ Floats = NDArray[np.float64]
 
 
 class Walk(NamedTuple):
-    """What a row needs on its way down: roots per tree; the other arrays per node."""
+    """What a row needs on its way down: roots per tree; the other arrays per node.
+
+    Compiled code takes it apart at once: passing it on would count references at every step.
+    """
 
     roots: Ints
     feature: Ints
@@ -40,25 +43,28 @@ BLOCK = 64  # rows whose numbers stay in the nearest cache while every tree look
 
 
 @inner
-def descend(row: Any, node: Number, walk: Walk) -> Number:
-    """Leaf that a row of raw numbers reaches from ``node``."""
+def descend(
+    X: Any, i: Number, node: Number, feature: Ints, threshold: Floats, missing_left: Any, children: Ints
+) -> Number:
+    """Leaf that row ``i`` of raw numbers reaches from ``node``."""
     while node >= 0:
-        value, threshold = row[walk.feature[node]], walk.threshold[node]
+        value, limit = X[i, feature[node]], threshold[node]
         # Missing compares false with everything: "not above" sends it left, "at most" sends it right.
-        goes_left = not value > threshold if walk.missing_left[node] else value <= threshold
-        node = walk.children[node, 0] if goes_left else walk.children[node, 1]
+        goes_left = not value > limit if missing_left[node] else value <= limit
+        node = children[node, 0] if goes_left else children[node, 1]
     return ~node
 
 
 @kernel
 def add_from_values(X: Any, walk: Walk, values: Floats, out: Floats) -> None:
     """Add every tree's leaf values to ``out``, rows in blocks so that trees and rows stay in cache."""
+    roots, feature, threshold, missing_left, children = walk
     n_outputs = values.shape[1]
     for begin in range(0, len(X), BLOCK):
         end = min(len(X), begin + BLOCK)
-        for root in walk.roots:
+        for root in roots:
             for i in range(begin, end):
-                leaf = descend(X[i], root, walk)
+                leaf = descend(X, i, root, feature, threshold, missing_left, children)
                 for k in range(n_outputs):
                     out[i, k] += values[leaf, k]
 
@@ -68,29 +74,29 @@ def add_from_codes(
     codes: NDArray[np.uint8], walk: Walk, last_left: Any, missing_code: Any, values: Floats, out: Floats
 ) -> None:
     """Add every tree's leaf values to ``out``, from binned rows."""
+    roots, feature, _, missing_left, children = walk
     n_outputs = values.shape[1]
     for begin in range(0, len(codes), BLOCK):
         end = min(len(codes), begin + BLOCK)
-        for root in walk.roots:
+        for root in roots:
             for i in range(begin, end):
                 node = root
                 while node >= 0:
-                    f = walk.feature[node]
+                    f = feature[node]
                     code = codes[i, f]
-                    goes_left = (
-                        walk.missing_left[node] if code == missing_code[f] else code <= last_left[node]
-                    )
-                    node = walk.children[node, 0] if goes_left else walk.children[node, 1]
+                    goes_left = missing_left[node] if code == missing_code[f] else code <= last_left[node]
+                    node = children[node, 0] if goes_left else children[node, 1]
                 for k in range(n_outputs):
                     out[i, k] += values[~node, k]
 
 
 @kernel
-def score_row(row: Any, walk: Walk, values: Floats) -> Floats:
-    """Sum of leaf values of one row, added in the same order as in a batch."""
+def score_row(X: Any, walk: Walk, values: Floats) -> Floats:
+    """Sum of leaf values of the first row, added in the same order as in a batch."""
+    roots, feature, threshold, missing_left, children = walk
     out = np.zeros(values.shape[1])
-    for root in walk.roots:
-        leaf = descend(row, root, walk)
+    for root in roots:
+        leaf = descend(X, 0, root, feature, threshold, missing_left, children)
         for k in range(values.shape[1]):
             out[k] += values[leaf, k]
     return out
@@ -99,23 +105,25 @@ def score_row(row: Any, walk: Walk, values: Floats) -> Floats:
 @kernel
 def find_leaves(X: Any, walk: Walk, out: Ints) -> None:
     """Leaf of every row in every tree."""
+    roots, feature, threshold, missing_left, children = walk
     for i in range(len(X)):
-        for t in range(len(walk.roots)):
-            out[i, t] = descend(X[i], walk.roots[t], walk)
+        for t in range(len(roots)):
+            out[i, t] = descend(X, i, roots[t], feature, threshold, missing_left, children)
 
 
 @kernel
 def mark_touched(X: Any, walk: Walk, out: NDArray[np.bool_]) -> None:
     """Set ``out[i, f]`` where row ``i`` meets a split on feature ``f``."""
+    roots, feature, threshold, missing_left, children = walk
     for i in range(len(X)):
-        for root in walk.roots:
+        for root in roots:
             node = root
             while node >= 0:
-                f = walk.feature[node]
+                f = feature[node]
                 out[i, f] = True
-                value, threshold = X[i, f], walk.threshold[node]
-                goes_left = not value > threshold if walk.missing_left[node] else value <= threshold
-                node = walk.children[node, 0] if goes_left else walk.children[node, 1]
+                value, limit = X[i, f], threshold[node]
+                goes_left = not value > limit if missing_left[node] else value <= limit
+                node = children[node, 0] if goes_left else children[node, 1]
 
 
 @kernel
