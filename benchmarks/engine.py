@@ -12,9 +12,8 @@ kept. Ratios mean more than seconds: the machine is shared.
 import argparse
 import gc
 import os
-import resource
-import threading
 import time
+import tracemalloc
 
 import lightgbm as lgb
 import numpy as np
@@ -179,37 +178,16 @@ def report_speed(data, rounds, repeats, threads=1):
                 )
 
 
-def peak_bytes(run):
-    """Most memory that ``run`` added to the process, watched from another thread every millisecond."""
-    page, done, most = resource.getpagesize(), threading.Event(), [0]
-
-    def resident():
-        with open("/proc/self/statm") as statm:
-            return int(statm.read().split()[1]) * page
-
-    def watch():
-        while not done.wait(0.001):
-            most[0] = max(most[0], resident())
-
-    gc.collect()
-    before = resident()
-    watcher = threading.Thread(target=watch)
-    watcher.start()
-    run()
-    done.set()
-    watcher.join()
-    return most[0] - before
-
-
 def report_memory(data):
+    """Peak of what a fit allocates, by tracemalloc: freed memory that the process keeps would hide it from RSS."""
     print("\n## Memory: most that growing adds to the table, MB (allowed: 64)")
-    print("| rows x columns | bins | ours added | LightGBM added |\n|---|---|---|---|")
-    for (n, p), (ours, theirs) in data.items():
-        added = [peak_bytes(lambda side=side: side.run(3)) / 2**20 for side in (ours, theirs)]
-        print(
-            f"| {n:,} x {p} | {ours.table.n_bytes / 2**20:.0f} | {added[0]:.0f} | {added[1]:.0f} |",
-            flush=True,
-        )
+    print("| rows x columns | bins | ours added |\n|---|---|---|")
+    for (n, p), (ours, _) in data.items():
+        tracemalloc.start()
+        ours.run(3)
+        peak = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        print(f"| {n:,} x {p} | {ours.table.n_bytes / 2**20:.1f} | {peak / 2**20:.1f} |", flush=True)
 
 
 def best_of(run, repeats=15):
@@ -224,10 +202,14 @@ def best_of(run, repeats=15):
 
 
 def report_profile(data):
-    """Where one tree's time goes, each part timed alone on the root or on what a tree of depth 4 does."""
+    """Where one tree's time goes.
+
+    Histograms and search are what the tree's cells and leaves would cost at the root's rate; the rest is a difference:
+    partition, Python, and what gathering the scattered rows of deeper leaves costs above reading the root's in order.
+    """
     print("\n## Where the time of one tree goes (microseconds, paper's impurity, gamma = 0)")
     print(
-        "| rows x columns | gradient | pack | histograms | search | rest of growth | whole tree | ns a cell, root |"
+        "| rows x columns | gradient | pack | histograms at the root's rate | search at the root's rate | rest | whole tree | ns a cell, root |"
     )
     print("|---|---|---|---|---|---|---|---|")
     for (n, p), (ours, _) in data.items():
@@ -266,13 +248,11 @@ def report_floor():
         np.random.default_rng(0).integers(0, 255, size=(1000, 8), dtype=np.uint8).view(np.uint64)[:, 0].copy()
     )
     near = best_of(lambda: add_near(codes, np.ones(1000, np.int64), np.zeros(8 * 256, np.int64), 200), 9)
+    print(f"\nStreaming read {bandwidth / 1e9:.1f} GB/s: {1e9 / bandwidth:.3f} ns a code of one byte.")
     print(
-        f"\nStreaming read {bandwidth / 1e9:.1f} GB/s: {1e9 / bandwidth:.3f} ns a code of one byte. The add itself, with"
+        f"The add, with codes, gradients and cells in the nearest cache: {1e9 * near / (200 * 8000):.2f} ns."
     )
-    print(
-        f"codes, gradients and cells all in the nearest cache: {1e9 * near / (200 * 8000):.2f} ns. A histogram is bound by the"
-    )
-    print("load, add and store of a cell, not by memory.")
+    print("A histogram is bound by the load, add and store of a cell, not by memory.")
 
 
 @njit(nogil=True, cache=True)

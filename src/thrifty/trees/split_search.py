@@ -57,9 +57,9 @@ def search(
 ) -> tuple[Number, Number, Number, Number]:
     """Largest ``(GL b - GR a)^2 / (a b)`` over the splits of one column, for one output in one lane.
 
-    The column's cells begin at ``cell`` and end with that of missing values; a child must hold at least ``least`` hessian units.
-    Returns the score, the last bin of the left child (-1 if no split is allowed), whether missing values go
-    left, and the sum of the left child.
+    The column's cells begin at ``cell`` and end with that of missing values; a child must hold at least ``least``
+    hessian units. Returns the score, the last bin of the left child (-1 if no split is allowed), whether missing
+    values go left, and the sum of the left child.
     """
     mask = (np.int64(1) << shift) - 1
     missing = hist[cell + n_bins]
