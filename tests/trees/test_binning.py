@@ -100,7 +100,7 @@ def test_taking_rows_keeps_the_bins():
     np.testing.assert_array_equal(table.take(np.array([3, 5])).codes, table.codes[[3, 5]])
 
 
-def test_column_keys_follow_the_columns_and_ignore_the_order_of_rows():
+def test_column_keys_follow_the_columns_and_ignore_the_order_and_number_of_rows():
     rng = np.random.default_rng(0)
     X = rng.integers(0, 3, size=(30, 5)).astype(float)
     keys = Binner().fit_transform(X).column_keys
@@ -108,4 +108,5 @@ def test_column_keys_follow_the_columns_and_ignore_the_order_of_rows():
     np.testing.assert_array_equal(
         Binner().fit_transform(X[rng.permutation(30)][:, order]).column_keys, keys[order]
     )
+    np.testing.assert_array_equal(Binner().fit_transform(np.vstack([X, X[:7]])).column_keys, keys)
     assert len(set(keys.tolist())) == 5

@@ -102,13 +102,17 @@ class BinnedTable:
 
     @cached_property
     def column_keys(self) -> NDArray[np.uint64]:
-        """A number per column that depends on its contents, not on its place nor on the order of rows.
+        """A number per column that depends on its contents, not on its place nor on the order or number of rows.
 
-        Used to break exact ties between columns, so that permuting columns or rows changes no tree.
-        Only columns that no content can tell apart share a key.
+        Used to break exact ties between columns, so that permuting columns or rows, or giving a row twice in
+        place of weighting it by two, changes no tree. Only columns that no content can tell apart share a key.
         """
         salts = np.array([hash_bytes(self.thresholds.of(f)) for f in range(self.n_features)], dtype=np.uint64)
-        return column_keys(self.padded, salts)
+        # Which rows are equal is asked with salts that differ from place to place: with equal salts, two rows
+        # that hold the same codes in other columns would look alike.
+        places = mix_all(np.arange(self.n_features, dtype=np.uint64))
+        _, distinct = np.unique(row_identities(self.padded, salts ^ places), return_index=True)
+        return column_keys(self.padded, salts, row_identities(self.padded, salts), distinct)
 
     def take(self, rows: NDArray[Any]) -> "BinnedTable":
         """Table of some rows (indices or a mask), with the same bins."""
@@ -287,14 +291,34 @@ def mix(number: Number) -> Number:
 
 
 @kernel
-def column_keys(codes: NDArray[np.uint8], salts: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    """Hash of every column in the light of its rows; sums, so that no order of rows or columns matters."""
-    n_columns = len(salts)
-    keys = salts.copy()
+def mix_all(numbers: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    """Scramble each of the numbers."""
+    mixed = numbers.copy()
+    for i in range(len(mixed)):
+        mixed[i] = mix(numbers[i] + np.uint64(1))
+    return mixed
+
+
+@kernel
+def row_identities(codes: NDArray[np.uint8], salts: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    """Hash of every row; a sum, so that no order of columns matters."""
+    identities = np.zeros(codes.shape[0], np.uint64)
     for row in range(codes.shape[0]):
-        identity = np.uint64(0)
-        for column in range(n_columns):
-            identity += mix(salts[column] ^ np.uint64(codes[row, column] + 1))
-        for column in range(n_columns):
-            keys[column] += mix(identity ^ mix(np.uint64(codes[row, column] + 1)))
+        for column in range(len(salts)):
+            identities[row] += mix(salts[column] ^ np.uint64(codes[row, column] + 1))
+    return identities
+
+
+@kernel
+def column_keys(
+    codes: NDArray[np.uint8],
+    salts: NDArray[np.uint64],
+    identities: NDArray[np.uint64],
+    rows: NDArray[np.intp],
+) -> NDArray[np.uint64]:
+    """Hash of every column in the light of ``rows``; a sum, so that their order does not matter."""
+    keys = salts.copy()
+    for row in rows:
+        for column in range(len(salts)):
+            keys[column] += mix(identities[row] ^ mix(np.uint64(codes[row, column] + 1)))
     return keys
