@@ -354,6 +354,18 @@ def test_copies_of_a_column_are_no_obstacle(gamma):
     )
 
 
+@pytest.mark.parametrize("share", [0.1, 1e-4])
+def test_nearly_collinear_columns_far_from_zero_converge(share):
+    rng = np.random.default_rng(7)
+    X = rng.normal(size=(60, 40)) + 300.0 * rng.normal(size=(60, 1)) + 500.0
+    fits = heads(X)
+    problem = (X, fits, np.arange(40) // 2, np.linspace(0.0, 1.0, 20))
+    gamma = share * gamma_max(*problem)
+    solution = group_lasso(*problem, gamma, tol=1e-7)
+    assert solution.converged
+    assert plain_residual(*problem, gamma, solution.value) <= 1e-7
+
+
 def test_separable_rows_without_a_price_end_finite_and_honest():
     rng = np.random.default_rng(0)
     X = rng.normal(size=(20, 30))

@@ -4,7 +4,7 @@
 
 ``b`` has shape (n_heads, n_columns); a group is a run of neighbouring columns, of all heads. The
 heads meet only in the norms. Blocks are minimised exactly, one group after the other; when that is
-slow, because columns are nearly collinear, Newton steps on the groups that are not zero finish it.
+slow, because columns are nearly collinear, Newton steps on several groups at once take turns with it.
 """
 
 import numpy as np

@@ -74,9 +74,10 @@ def group_lasso(
     Purchases that do not pay are exactly zero in all heads. The objective never rises above that of
     ``start``. Equal input gives equal output, bit by bit.
 
-    A head whose fit needs no slopes (all its targets 0, or all 1, or no row counts) has its infimum at
-    an infinite intercept, which no finite answer attains and which would drag the slopes along. It gets
-    slopes of exactly 0 and the fit's farthest intercept, where its loss is below 1e-17.
+    A head whose fit needs no slopes is settled beforehand. If all its targets are 0, or all are 1, its
+    infimum is at an infinite intercept, which no finite answer attains and which would drag the slopes
+    along: it gets slopes of exactly 0 and the fit's farthest intercept, where its loss is below 1e-17
+    (whatever ``start`` says). If no row counts, slopes and intercept are 0.
 
     Parameters
     ----------

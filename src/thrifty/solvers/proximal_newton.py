@@ -83,45 +83,42 @@ def _follow(
     return step[0], new
 
 
+# A step that is far too long may overflow: it is then refused like any other that does not help.
+@np.errstate(over="ignore", invalid="ignore")
 def _step(
     heads: LinearHeads, point: Point, slope: Slope, hessian: Hessian, residual: float
 ) -> tuple[Point, float] | None:
     """A lower point towards the model's minimiser and how far it is on the way, or None if there is none."""
-    means = hessian.means
-    coef = minimise_model(
-        hessian.centred(heads.l2),
-        slope.coef - means * slope.intercept[:, None],
-        point.coef,
-        heads.first,
-        heads.penalties,
-        MODEL_ACCURACY * residual,
-    )
+    coef, drift = _model_minimiser(heads, point, slope, hessian, MODEL_ACCURACY * residual)
     move = coef - point.coef
-    totals = hessian.totals
-    own = np.divide(slope.intercept, totals, out=np.zeros_like(totals), where=totals > 0.0)
-    drift = -own - np.sum(means * move, axis=1)
-    promised = (
-        float(np.sum(slope.coef * move) + slope.intercept @ drift)
-        + heads.price(coef)
-        - heads.price(point.coef)
-    )
+    promised = float(np.sum(slope.coef * move) + slope.intercept @ drift)
+    promised += heads.price(coef) - heads.price(point.coef)
     if not np.isfinite(promised):
         return None
-    # A step that is far too long may overflow: it is then refused like any other that does not help.
-    with np.errstate(over="ignore", invalid="ignore"):
-        path = heads.scores(move) + drift[:, None]
-        full = _walk(heads, point, coef, drift, path, 1.0)
-        if abs(promised) <= ROUNDING * abs(point.value):
-            # The objective no longer tells better from worse; the residual does.
-            level = full.value <= point.value + ROUNDING * abs(point.value)
-            return (
-                (full, 1.0) if level and heads.residual(full, heads.slope(full)) <= 0.5 * residual else None
-            )
-        for length in STEP_LENGTHS:
-            following = full if length == 1.0 else _walk(heads, point, coef, drift, path, length)
-            if promised < 0.0 and following.value <= point.value + SUFFICIENT * length * promised:
-                return following, length
+    path = heads.scores(move) + drift[:, None]
+    full = _walk(heads, point, coef, drift, path, 1.0)
+    rounding = ROUNDING * (abs(point.value) + float(np.abs(point.pulls * point.scores).sum()))
+    if abs(promised) <= rounding:
+        # The objective no longer tells better from worse; the residual does.
+        level = full.value <= point.value + rounding
+        return (full, 1.0) if level and heads.residual(full, heads.slope(full)) <= 0.5 * residual else None
+    for length in STEP_LENGTHS:
+        following = full if length == 1.0 else _walk(heads, point, coef, drift, path, length)
+        if promised < 0.0 and following.value <= point.value + SUFFICIENT * length * promised:
+            return following, length
     return None
+
+
+def _model_minimiser(
+    heads: LinearHeads, point: Point, slope: Slope, hessian: Hessian, tol: float
+) -> tuple[Floats, Floats]:
+    """Coefficients where the model is least, and the move of the intercepts that goes with them."""
+    means, totals = hessian.means, hessian.totals
+    followed = slope.coef - means * slope.intercept[:, None]
+    centred = hessian.centred(heads.l2)
+    coef = minimise_model(centred, followed, point.coef, heads.first, heads.penalties, tol)
+    own = np.divide(slope.intercept, totals, out=np.zeros_like(totals), where=totals > 0.0)
+    return coef, -own - np.sum(means * (coef - point.coef), axis=1)
 
 
 def _walk(
