@@ -19,6 +19,7 @@ from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.utils import _safe_indexing, check_random_state, get_tags
 from sklearn.utils.multiclass import check_classification_targets, type_of_target
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
+from threadpoolctl import threadpool_limits
 
 from thrifty.exceptions import InvalidInputError
 from thrifty.full import (
@@ -106,7 +107,9 @@ class GatedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # 
             judged = self._judge(full, rows)
             behind = _chain_of(judged.model, prices, rows.classes)
             task = Task(rows, judged, behind, prices, seed)
-            stage = Stage(self._learn(task), 0.0)
+            # Sums of a BLAS depend on its number of threads in their last digit, and fits run side by side anyway.
+            with threadpool_limits(1, user_api="blas"):
+                stage = Stage(self._learn(task), 0.0)
             self.classes_ = rows.classes
             self.system_ = behind.behind(stage)
             self.features_ = stage.scorer.columns
