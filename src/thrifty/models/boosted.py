@@ -98,7 +98,7 @@ class Boosting:
         else:
             weighted = not np.all(counts == 1.0)
             grown = grower.grow(counts * grad, counts if weighted else None, learning_rate=self.learning_rate)
-        score += grown.row_values()[:, 0]
+        grown.add_to(score)
         return grown.tree
 
 
