@@ -36,6 +36,12 @@ $(VENV)/.dev: $(VENV)/.user
 	@$(INSTALL) -e '.[dev]'
 	@touch $@
 
+# Rivals that the experiments also run.
+$(VENV)/.boosters: $(VENV)/.user
+	@echo "installing the rivals ..."
+	@$(INSTALL) -e '.[report,boosters]'
+	@touch $@
+
 demo: $(VENV)/.user ## Fit a system on data bundled with scikit-learn and print the trade-off
 	@$(BIN)/thrifty demo
 
@@ -55,9 +61,10 @@ format: $(VENV)/.dev ## Rewrite the sources in the project's format
 bench: $(VENV)/.dev ## Time the solvers against their rivals (several minutes)
 	@for script in benchmarks/*.py; do echo "== $$script"; $(BIN)/python $$script || exit 1; done
 
-paper: $(VENV)/.user ## Re-run the paper's experiments on the data in THRIFTY_DATA
+paper: $(VENV)/.boosters ## Re-run the paper's experiments on the data in THRIFTY_DATA
 	@$(BIN)/thrifty paper synthetic --out paper-out
 	@$(BIN)/thrifty paper letters --family linear --data $(THRIFTY_DATA) --out paper-out
+	@$(BIN)/thrifty paper letters --family boosted --data $(THRIFTY_DATA) --out paper-out
 
 clean: ## Remove the environment and every cache
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis

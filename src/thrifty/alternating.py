@@ -21,7 +21,7 @@ from thrifty.objective.losses import excess_loss, logistic_loss
 from thrifty.solvers.qstep import q_step_kl, q_step_squared
 from thrifty.solvers.solution import Solution
 
-__all__ = ["Alternation", "Round", "alternate"]
+__all__ = ["Alternation", "AnyPair", "Round", "alternate"]
 
 Floats = NDArray[np.float64]
 AnyPair = TypeVar("AnyPair", bound=Pair)

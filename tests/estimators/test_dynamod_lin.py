@@ -252,6 +252,26 @@ def test_refitting_keeps_the_features_and_lowers_the_loss_of_f1(cancer, frozen):
     assert np.linalg.norm(refitted.cheap_coef_ * X.std(0)) > np.linalg.norm(plain.cheap_coef_ * X.std(0))
 
 
+@pytest.mark.parametrize("distance", ["kl", "squared"])
+def test_a_gate_that_reads_the_margin_sends_the_unsure_rows_and_buys_nothing_more(distance):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(2000, 5))
+    y = (X[:, 0] + 0.7 * rng.normal(size=2000) > 0).astype(int)
+    held_out = np.where((y == 1) != (rng.random(2000) < 0.03), 0.95, 0.05)
+    plain, reader = (
+        quick(held_out, distance=distance, gate_reads_margin=reads, budget=2.5).fit(X, y)
+        for reads in (False, True)
+    )
+    np.testing.assert_array_equal(reader.features_, plain.features_)
+    np.testing.assert_array_equal(reader.cheap_coef_, plain.cheap_coef_)
+    assert reader.gate_margin_coef_ < 0 == plain.gate_margin_coef_
+    g, f1 = reader.scores(X)
+    expected = X @ reader.gate_coef_ + reader.gate_intercept_ + reader.gate_margin_coef_ * np.abs(f1)
+    np.testing.assert_allclose(g, expected, atol=1e-9)
+    # Only rows near f1 = 0 gain from f0 here, which no linear gate can single out.
+    assert reader.score(X, y) > plain.score(X, y) + 0.03
+
+
 def test_the_same_seed_gives_bit_identical_weights_whatever_the_number_of_threads():
     rng = np.random.default_rng(0)
     X = rng.normal(size=(6000, 30))

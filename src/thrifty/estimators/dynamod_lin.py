@@ -1,16 +1,17 @@
 """DynaMod-Lin: the paper's Algorithm 1, a linear gate and a linear model on one sparse set of features."""
 
 import warnings
+from dataclasses import replace
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.exceptions import ConvergenceWarning
 
-from thrifty.alternating import Alternation, alternate
+from thrifty.alternating import Alternation, AnyPair, alternate
 from thrifty.estimators.base import GatedClassifier, Task, check_count, check_share
 from thrifty.exceptions import InvalidInputError
-from thrifty.models.linear import CHEAP, GATE, LinearPair, LinearScorer, fit_logistic, scaled
+from thrifty.models.linear import CHEAP, GATE, LinearPair, LinearScorer, MarginGate, fit_logistic, scaled
 from thrifty.objective.costs import PriceList, check_amount
 from thrifty.objective.distances import check_distance
 from thrifty.solvers.group_lasso import LinearScores
@@ -60,6 +61,9 @@ class DynaModLinClassifier(GatedClassifier):
     refit : bool, default=False
         Once the columns are chosen, alternate again on them alone with no price to pay, only a ridge of
         C = 1: undoes the shrinkage that the choice cost f1 and g. Not in the paper.
+    gate_reads_margin : bool, default=False
+        Once f1 stands, learn the gate again with ``|f1|`` as a further column, which costs nothing. Lets
+        a linear gate say "f1 is unsure here". The paper has it for its local gates only.
     standardize : bool, default=True
         Divide each column by its standard deviation while learning, so that the penalty treats
         them alike; the weights are given back on the original scale.
@@ -84,6 +88,8 @@ class DynaModLinClassifier(GatedClassifier):
         Weights, exactly zero for features that are not bought.
     gate_intercept_, cheap_intercept_ : float
         Offsets.
+    gate_margin_coef_ : float
+        Weight of ``|f1|`` in the gate; 0 unless ``gate_reads_margin``.
     threshold_ : float
         Rows with ``g > threshold_`` go to f0.
     trace_ : ndarray of shape (n_rounds, 2)
@@ -121,6 +127,7 @@ class DynaModLinClassifier(GatedClassifier):
         init: Literal["logistic", "gaussian"] | tuple[ArrayLike, ArrayLike] = "logistic",
         n_init: int = 1,
         refit: bool = False,
+        gate_reads_margin: bool = False,
         standardize: bool = True,
         l2: float = 1e-6,
         max_iter: int = 200,
@@ -140,6 +147,7 @@ class DynaModLinClassifier(GatedClassifier):
         self.init = init
         self.n_init = n_init
         self.refit = refit
+        self.gate_reads_margin = gate_reads_margin
         self.standardize = standardize
         self.l2 = l2
         self.max_iter = max_iter
@@ -160,21 +168,23 @@ class DynaModLinClassifier(GatedClassifier):
     def _learn(self, task: Task) -> LinearScorer:
         X, scale = scaled(task.rows.X, task.rows.weight, self.standardize)
         runs = [
-            self._alternate(start, X, task, task.price_list, self.l2)
+            self._alternate(self._pair(start, task.price_list, self.l2), X, task)
             for start in self._starts(X, scale, task)
         ]
         best = min(runs, key=lambda run: run.value.objective)
         self._report(best, runs)
         linear = self._refitted(best.value.pair.linear, X, task) if self.refit else best.value.pair.linear
+        linear, margin = self._margin_gate(linear, X, task) if self.gate_reads_margin else (linear, 0.0)
         coef = linear.coef / scale[:, None]
         self.gate_coef_, self.cheap_coef_ = coef[:, GATE].copy(), coef[:, CHEAP].copy()
         self.gate_intercept_, self.cheap_intercept_ = (float(value) for value in linear.intercept)
-        return LinearScorer.from_scores(linear, scale)
+        self.gate_margin_coef_ = margin
+        return replace(LinearScorer.from_scores(linear, scale), margin=margin)
 
-    def _alternate(
-        self, start: LinearScores, X: Any, task: Task, prices: PriceList, l2: float
-    ) -> Solution[Alternation[LinearPair]]:
-        pair = LinearPair(self.gamma, prices, distance=self.distance, l2=l2, start=start)
+    def _pair(self, start: LinearScores, prices: PriceList, l2: float) -> LinearPair:
+        return LinearPair(self.gamma, prices, distance=self.distance, l2=l2, start=start)
+
+    def _alternate(self, pair: AnyPair, X: Any, task: Task) -> Solution[Alternation[AnyPair]]:
         return alternate(
             pair,
             X,
@@ -194,10 +204,20 @@ class DynaModLinClassifier(GatedClassifier):
         free = PriceList(np.zeros(len(columns)), np.arange(len(columns)))
         start = LinearScores(chosen.coef[columns], chosen.intercept)
         ridge = 1.0 / task.rows.weight.sum()
-        again = self._alternate(start, X[:, columns], task, free, ridge).value.pair.linear
+        again = self._alternate(self._pair(start, free, ridge), X[:, columns], task).value.pair.linear
         coef = np.zeros_like(chosen.coef)
         coef[columns] = again.coef
         return LinearScores(coef, again.intercept)
+
+    def _margin_gate(self, chosen: LinearScores, X: Any, task: Task) -> tuple[LinearScores, float]:
+        """The gate again, on the chosen columns and ``|f1|``, while f1 stands."""
+        columns = np.flatnonzero(np.any(chosen.coef != 0.0, axis=1))
+        gate = MarginGate(chosen.scores(X)[:, CHEAP], self.distance, 1.0 / task.rows.weight.sum())
+        self._alternate(gate.start(len(columns)), gate.with_margin(X[:, columns]), task)
+        coef = chosen.coef.copy()
+        coef[columns, GATE] = gate.linear.coef[:-1, 0]
+        intercept = np.array([gate.linear.intercept[0], chosen.intercept[CHEAP]])
+        return LinearScores(coef, intercept), gate.margin
 
     def _starts(self, X: Any, scale: Floats, task: Task) -> list[LinearScores]:
         n_features = X.shape[1]

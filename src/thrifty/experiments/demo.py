@@ -32,7 +32,7 @@ def run(out: Path, *, progress: Progress = silent) -> Outcome:
     progress("cross-fitting f0", 0, 1)
     held_out, full = judge_on_split(make_pipeline(StandardScaler(), SVC(C=10.0)), split, cost=64.0)
     cells: list[dict[str, Any]] = [{"gamma": float(gamma), "p_full": cap} for gamma in GAMMAS for cap in CAPS]
-    estimators = [DynaModLinClassifier(held_out, **cell) for cell in cells]
+    estimators = [DynaModLinClassifier(held_out, **cell, gate_reads_margin=True) for cell in cells]
     fitted = fit_candidates(estimators, cells, split, 1, progress, "fitting cheap models and gates")
     learned = [candidate.at_any_threshold() for candidate in fitted]
     chosen = choose(learned, full, BUDGETS)
@@ -47,10 +47,13 @@ def run(out: Path, *, progress: Progress = silent) -> Outcome:
         {"f0_accuracy": f0_accuracy, "chosen": [point.as_numbers() for point in chosen]},
     )
     figure, (ax,) = new_figure()
-    fine = choose(learned, full, np.linspace(6, 64, 30))
-    draw_tradeoff(
-        ax, {"DynaMod-Lin": curve_of(fine)}, full=(full.cost, f0_accuracy), title="digits, 5 or more?"
-    )
+    budgets = np.linspace(6, 64, 30)
+    confident = [candidate.gated_by_confidence() for candidate in fitted]
+    curves = {
+        "DynaMod-Lin": curve_of(choose(learned, full, budgets)),
+        "the same models, gated by confidence": curve_of(choose(confident, full, budgets)),
+    }
+    draw_tradeoff(ax, curves, full=(full.cost, f0_accuracy), title="digits: 5 or more? 64 pixels at 1 each")
     outcome.files.append(save_figure(figure, out / "tradeoff.png"))
     outcome.write(out)
     return outcome

@@ -3,7 +3,8 @@
 Sweeps as in the paper's appendix: DynaMod-Lin over 20 gammas in [1e-4, 1] and 9 caps p_full in
 [0.1, 0.9], 50 rounds; greedy L1 over 20 values of C in [1e-3, 10], every support that thresholding its
 weights gives, and 19 class weights in (0, 1). What the paper leaves out is run too: every threshold of every gate,
-the confidence gate on the greedy model, and DynaMod-Lin refitted on its columns without the price (every second cap).
+the confidence gate on the greedy model, and "DynaMod-Lin+": refitted on its columns without the price, with a gate
+that also reads |f1| (every second cap).
 """
 
 from pathlib import Path
@@ -36,7 +37,7 @@ SEND_WEIGHTS = np.linspace(0.05, 0.95, 19)
 BUDGETS = np.arange(3.0, 16.0)
 
 METHODS = (
-    "DynaMod-Lin, refitted",
+    "DynaMod-Lin+",
     "DynaMod-Lin",
     "DynaMod-Lin, g > 0",
     "greedy L1",
@@ -87,7 +88,7 @@ def run(
         progress(f"cross-fitting {name}", 0, 1)
         held_out, full = judge_on_split(model, split, cost=16.0)
         literal = _dynamod_candidates(split, held_out, thin, n_jobs, progress, name)
-        refitted = _dynamod_candidates(split, held_out, thin, n_jobs, progress, name, refit=True)
+        refitted = _dynamod_candidates(split, held_out, thin, n_jobs, progress, name, plus=True)
         methods = (
             [candidate.at_any_threshold() for candidate in refitted],
             [candidate.at_any_threshold() for candidate in literal],
@@ -121,17 +122,19 @@ def _dynamod_candidates(
     progress: Progress,
     name: str,
     *,
-    refit: bool = False,
+    plus: bool = False,
 ) -> list[Candidate]:
     """Every (gamma, p_full), cut where the paper cuts: g > 0."""
     cells: list[dict[str, Any]] = [
-        {"gamma": float(g), "p_full": float(p)} for g in GAMMAS[::thin] for p in CAPS[:: thin * (1 + refit)]
+        {"gamma": float(g), "p_full": float(p)} for g in GAMMAS[::thin] for p in CAPS[:: thin * (1 + plus)]
     ]
     estimators = [
-        DynaModLinClassifier(held_out, **cell, refit=refit, max_iter=50, tol=1e-5, random_state=0)
+        DynaModLinClassifier(
+            held_out, **cell, refit=plus, gate_reads_margin=plus, max_iter=50, tol=1e-5, random_state=0
+        )
         for cell in cells
     ]
-    what = f"DynaMod-Lin{', refitted' if refit else ''}, f0 = {name}"
+    what = f"DynaMod-Lin{'+' if plus else ''}, f0 = {name}"
     return fit_candidates(estimators, cells, split, n_jobs, progress, what)
 
 

@@ -204,7 +204,7 @@ def _against_linear(out: Path, numbers: dict[str, Any]) -> list[str]:
     lines = []
     for name in full_models():
         ours = {p["budget"]: p["accuracy"] for p in numbers[name]["chosen"]["DynaMod-Gbrt"]}
-        for method in ("DynaMod-Lin", "DynaMod-Lin, refitted"):
+        for method in ("DynaMod-Lin", "DynaMod-Lin+"):
             theirs = {p["budget"]: p["accuracy"] for p in linear[name]["chosen"][method]}
             shared = sorted(ours.keys() & theirs.keys())
             mean = np.mean([ours[budget] - theirs[budget] for budget in shared])

@@ -14,7 +14,7 @@ from thrifty.objective.distances import DistanceName
 from thrifty.solvers.group_lasso import LinearScores, group_lasso
 from thrifty.solvers.solution import Solution
 
-__all__ = ["CHEAP", "GATE", "LinearPair", "LinearScorer", "fit_logistic", "scaled"]
+__all__ = ["CHEAP", "GATE", "LinearPair", "LinearScorer", "MarginGate", "fit_logistic", "scaled"]
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.intp]
@@ -35,11 +35,14 @@ class LinearScorer:
         Weights of g and of f1.
     intercept : ndarray of shape (2,)
         Their offsets.
+    margin : float
+        Weight of ``|f1|`` in g, which costs nothing once f1 is known; 0 is the paper's linear gate.
     """
 
     columns: Ints
     coef: Floats
     intercept: Floats
+    margin: float = 0.0
 
     @classmethod
     def from_scores(cls, linear: LinearScores, scale: Floats) -> "LinearScorer":
@@ -50,7 +53,7 @@ class LinearScorer:
     def __call__(self, block: Any) -> tuple[Floats, Floats]:
         """Scores of a block that holds ``columns``, dense or CSR."""
         both = np.asarray(block @ self.coef) + self.intercept
-        return both[:, GATE], both[:, CHEAP]
+        return both[:, GATE] + self.margin * np.abs(both[:, CHEAP]), both[:, CHEAP]
 
 
 class LinearPair:
@@ -151,6 +154,64 @@ def scaled(X: Any, weight: Floats, standardize: bool) -> tuple[Any, Floats]:
     # A constant column has no scale; rounding may leave it one of the order of its own last digit.
     scale = np.where(deviation > 1e-12 * np.maximum(np.abs(mean), 1e-300), deviation, 1.0)
     return (sparse.csr_array(X @ sparse.diags_array(1.0 / scale)) if sparse.issparse(X) else X / scale), scale
+
+
+class MarginGate:
+    """A gate that also reads ``|f1|``, for an f1 that stands: a pair of which only g is fitted.
+
+    A linear gate cannot say "f1 is unsure here": that is a band around f1 = 0, and a linear function of the features
+    is high on one side of it. One more column, ``|f1|``, lets it; the gate by confidence is the special case
+    in which the other weights are zero.
+
+    Parameters
+    ----------
+    f1 : ndarray of shape (n_samples,)
+        Scores of the cheap model on the rows to be fitted.
+    distance : {"kl", "squared"}
+        How the gate is compared with q.
+    l2 : float
+        Ridge on the weights.
+    """
+
+    def __init__(self, f1: Floats, distance: DistanceName, l2: float) -> None:
+        self._f1 = f1
+        self._distance = distance
+        self._l2 = l2
+        self._scale = float(np.std(np.abs(f1))) or 1.0
+        self.linear = LinearScores(np.zeros((0, 1)), np.zeros(1))
+
+    @property
+    def margin(self) -> float:
+        """Weight of ``|f1|``."""
+        return float(self.linear.coef[-1, 0]) / self._scale
+
+    def with_margin(self, X: Any) -> Any:
+        """The table with ``|f1|`` as its last column, on a scale like theirs."""
+        column = (np.abs(self._f1) / self._scale)[:, None]
+        return sparse.csr_array(sparse.hstack([X, column])) if sparse.issparse(X) else np.hstack([X, column])
+
+    def start(self, n_columns: int) -> Self:
+        """Begin with the gate by confidence: ``g = -|f1|``."""
+        coef = np.zeros((n_columns + 1, 1))
+        coef[-1] = -self._scale
+        self.linear = LinearScores(coef, np.zeros(1))
+        return self
+
+    def fit(self, X: Any, y: Floats, log_odds: Floats, weight: Floats) -> Self:  # noqa: ARG002 - f1 stands
+        """Fit g to the shares on a table that ends in ``|f1|``."""
+        fit = LogisticFit(expit(log_odds), weight) if self._distance == "kl" else SquaredFit(log_odds, weight)
+        alone = np.arange(X.shape[1])
+        free = np.zeros(X.shape[1])
+        self.linear = group_lasso(X, [fit], alone, free, 0.0, l2=self._l2, start=self.linear).value
+        return self
+
+    def scores(self, X: Any) -> tuple[Floats, Floats]:
+        """``(g, f1)`` for every row."""
+        return self.linear.scores(X)[:, 0], self._f1
+
+    def penalty(self) -> float:
+        """``l2 / 2 ||.||^2`` at the current weights."""
+        return 0.5 * self._l2 * float(np.sum(np.square(self.linear.coef)))
 
 
 def fit_logistic(
