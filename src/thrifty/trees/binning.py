@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from thrifty.exceptions import InvalidInputError
 from thrifty.trees.kernel import Number, kernel
+from thrifty.trees.pairs import Pairs, make_pairs
 
 __all__ = ["BinnedTable", "Binner", "Thresholds", "as_float_matrix"]
 
@@ -113,6 +114,11 @@ class BinnedTable:
         places = mix_all(np.arange(self.n_features, dtype=np.uint64))
         _, distinct = np.unique(row_identities(self.padded, salts ^ places), return_index=True)
         return column_keys(self.padded, salts, row_identities(self.padded, salts), distinct)
+
+    @cached_property
+    def pairs(self) -> Pairs:
+        """Coarse codes of the same rows, two columns to a byte; made when first asked for."""
+        return make_pairs(self.codes, self.thresholds.n_bins)
 
     def take(self, rows: NDArray[Any]) -> "BinnedTable":
         """Table of some rows (indices or a mask), with the same bins."""

@@ -36,7 +36,6 @@ from thrifty.trees.workspace import (
     LAST_LEFT,
     LEFT,
     MISSING_LEFT,
-    N_CELLS,
     N_LEAVES,
     N_NARROW,
     N_SPLITS,
@@ -44,10 +43,14 @@ from thrifty.trees.workspace import (
     NARROW_FITS,
     PLACE,
     RIGHT,
+    SCREENS,
     START,
+    SURVIVED,
+    WORK,
     Workspace,
     make_workspace,
     narrow_copy,
+    with_pairs,
 )
 
 __all__ = ["GrownTree", "TreeGrower"]
@@ -55,6 +58,7 @@ __all__ = ["GrownTree", "TreeGrower"]
 Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
 MAX_DEPTH = 12
+PAIR_BYTES = 32 * 2**20  # most that coarse codes may add to the table
 SHARED_CELLS = 200_000  # below this, waking a thread costs more than it saves
 
 
@@ -241,14 +245,15 @@ class TreeGrower:
 
     def _grow(self, ws: Workspace, lanes: Lanes, units: Floats) -> None:
         limits = self._limits
-        ws.state[[N_LEAVES, N_SPLITS, N_CELLS]] = 0
+        ws.state[[N_LEAVES, N_SPLITS]] = 0
+        ws.features[WORK] = 0
         while (n_columns := advance(ws, lanes, units, limits)) != FINISHED:
             self._share_job(n_columns, ws, lanes, units, limits)
 
     def _share_job(self, n_columns: int, ws: Workspace, lanes: Lanes, units: Floats, limits: Limits) -> None:
         """Run the waiting job on all threads, each on its own words of columns."""
-        n_words = -(-n_columns // 8)
-        edges = [min(n_columns, 8 * (n_words * t // self._n_threads)) for t in range(self._n_threads)] + [
+        n_blocks = -(-n_columns // 16)  # a word of pairs covers sixteen columns
+        edges = [min(n_columns, 16 * (n_blocks * t // self._n_threads)) for t in range(self._n_threads)] + [
             n_columns
         ]
         parts = [(first, last) for first, last in pairwise(edges) if first < last]
@@ -275,8 +280,16 @@ class TreeGrower:
             )
         ws.bought[:] = self._bought
         ws.charges[:] = self._charges()
-        ws = self._workspaces[lanes.n_lanes] = fit_narrow(ws, self._limits.skips)
+        ws = fit_narrow(ws, self._limits.skips)
+        screens = lanes.constant and lanes.n_lanes == 1 and ws.state[NARROW_FITS] and self._pairs_fit()
+        ws.state[SCREENS] = screens = screens and bool(np.any((ws.charges > 0.0) & np.isfinite(ws.charges)))
+        if screens and ws.pairs.size == 0:
+            ws = with_pairs(ws, self.table.pairs)
+        self._workspaces[lanes.n_lanes] = ws
         return ws
+
+    def _pairs_fit(self) -> bool:
+        return self.table.n_bytes <= 2 * PAIR_BYTES
 
     def _charges(self) -> Floats:
         """What a split on each column pays today; infinite where no split is possible, so it is never waited for."""
@@ -305,7 +318,7 @@ class TreeGrower:
         )
         gains = ws.node_float[:n_splits].copy()
         new = np.flatnonzero(self._bought & ~before)
-        return GrownTree(tree, gains[:, 0], gains[:, 1], leaf_of_row, new, int(ws.state[N_CELLS]))
+        return GrownTree(tree, gains[:, 0], gains[:, 1], leaf_of_row, new, int(ws.features[WORK].sum()))
 
     def _check_rows(self, name: str, values: ArrayLike) -> Floats:
         rows = np.asarray(values, dtype=np.float64)
@@ -325,13 +338,15 @@ def fit_narrow(ws: Workspace, skips: bool) -> Workspace:
     n_free = int((ws.charges == 0.0).sum())
     most = max(8, len(ws.charges) // 4)
     state[NARROW_FITS] = skips and n_free <= most
-    is_small = 8 * ws.narrow.shape[1] < min(n_free + 4, most)
+    n_watched = int(((features[SURVIVED] > ws.rows.shape[1]) & (ws.charges > 0.0)).sum())
+    is_small = 8 * ws.narrow.shape[1] < min(n_free + n_watched + 4, most)
     held = features[NARROW, : state[N_NARROW]]
-    if not state[NARROW_FITS] or is_small or np.any(ws.charges[held] > 0.0):
+    is_stale = np.any((ws.charges[held] > 0.0) & (features[SURVIVED, held] == 0))
+    if not state[NARROW_FITS] or is_small or is_stale:
         state[N_NARROW] = 0
         features[PLACE] = -1
     if state[NARROW_FITS] and is_small:
-        ws = ws._replace(narrow=narrow_copy(ws.rows.shape[1], min(2 * n_free + 8, most)))
+        ws = ws._replace(narrow=narrow_copy(ws.rows.shape[1], min(2 * n_free + 2 * n_watched + 8, most)))
     return ws
 
 

@@ -7,10 +7,12 @@ Every open leaf keeps the best *raw* gain of every feature. The next split is
 and it is made only if that net gain is positive. When a split buys a group, its charge becomes zero and
 every leaf is scored again from the raw gains: recomputed, never patched.
 
-Work that cannot pay is skipped. What a leaf's rows could gain if each had its own value bounds the gain of any
-split; if that is below the charge of every feature still to be bought, none of them can be used in the leaf, and
-only the free features are examined, from a narrow copy of their columns. If one of them is bought in another leaf
-later, it is examined then. The trees are the same, bit for bit, as without skipping.
+Work that cannot pay is skipped. Free features are examined first, from a narrow copy of their columns. What a leaf's
+rows could gain if each had its own value bounds the gain of any split; if that is below the charge of every
+feature still to be bought, none of them can be used in the leaf. Otherwise coarse sums, at half the price of a
+histogram, bound the gain of each: only those that might beat the best free feature by their charge are examined.
+If one that was skipped is bought in another leaf later, it is examined then. The trees are the same, bit for bit, as
+without skipping.
 """
 
 import numpy as np
@@ -19,17 +21,19 @@ from thrifty.trees.kernel import Number, inner, kernel
 from thrifty.trees.leaf_job import (
     Limits,
     examine,
-    examine_job,
     fill_leaf,
-    finish_job,
-    is_shared,
+    is_large,
     may_split,
     n_places,
     plan_job,
+    release_slot,
     score,
 )
+from thrifty.trees.leaf_phases import end_phase, run_phase
 from thrifty.trees.partition import leaf_total, split_rows
 from thrifty.trees.quantise import Lanes
+from thrifty.trees.root_memory import find_nearest
+from thrifty.trees.screen import DISTANCE, set_scale
 from thrifty.trees.workspace import (
     BEST,
     CHARGE,
@@ -37,10 +41,12 @@ from thrifty.trees.workspace import (
     FEATURE,
     FREE_SLOTS,
     GROUP,
+    HAS_PAIRS,
     IS_DONE,
     IS_WHOLE,
     LAST_LEFT,
     LEFT,
+    MEMORY,
     MISSING_LEFT,
     N_BINS,
     N_FREE_SLOTS,
@@ -49,14 +55,17 @@ from thrifty.trees.workspace import (
     N_SPLITS,
     NARROW,
     NARROW_FITS,
+    NO_JOB,
     PARENT,
+    PHASE,
     PLACE,
     RAW,
     RIGHT,
+    SCREENS,
     SLOT,
-    SMALL,
     START,
     STOP,
+    SURVIVED,
     Floats,
     Workspace,
 )
@@ -64,10 +73,11 @@ from thrifty.trees.workspace import (
 __all__ = ["FINISHED", "advance", "run_job"]
 
 FINISHED = 0
+SPARE_PLACES = 3  # left in the narrow table for what this tree may buy
 
 
 @inner
-def plant(ws: Workspace, lanes: Lanes) -> None:
+def plant(ws: Workspace, lanes: Lanes, units: Floats) -> None:
     """Begin a tree: one leaf with every row."""
     n = ws.rows.shape[1]
     rows, state, leaf = ws.rows[0], ws.state, ws.leaf[0]
@@ -82,27 +92,51 @@ def plant(ws: Workspace, lanes: Lanes) -> None:
     ws.raw[0, -1] = -np.inf
     leaf_total(ws.packed[0], lanes.n_lanes, 0, n, ws.totals[0])
     collect_free(ws)
+    state[MEMORY] = -1
+    if state[SCREENS]:
+        watch(ws)
+        shift = lanes.fields[0, 1]
+        state[SCREENS] = set_scale(ws.packed[0], shift, ws.scale, ws.pair_values)
+        state[MEMORY], ws.scale[DISTANCE] = find_nearest(
+            ws.memory, len(ws.charges), ws.packed[0], shift, units[0, 0]
+        )
 
 
 @inner
 def collect_free(ws: Workspace) -> None:
     """Copy the columns that became free since the last look to the narrow table, if they fit."""
-    state, features = ws.state, ws.features
-    byte = np.uint64(255)
+    state = ws.state
     for f in range(len(ws.charges)):
-        if ws.charges[f] > 0.0 or features[PLACE, f] >= 0:
+        if ws.charges[f] > 0.0 or ws.features[PLACE, f] >= 0:
             continue
-        place = state[N_NARROW]
-        if not state[NARROW_FITS] or place == 8 * ws.narrow.shape[1]:
+        if not state[NARROW_FITS] or state[N_NARROW] == 8 * ws.narrow.shape[1]:
             state[NARROW_FITS] = 0
+            ws.features[SURVIVED] = 0
             return
-        source, from_bit = f // 8, np.uint64(8 * (f % 8))
-        target, to_bit = place // 8, np.uint64(8 * (place % 8))
-        for i in range(ws.words.shape[0]):
-            code = (ws.words[i, source] >> from_bit) & byte
-            ws.narrow[i, target] = (ws.narrow[i, target] & ~(byte << to_bit)) | (code << to_bit)
-        features[NARROW, place], features[PLACE, f] = f, place
-        state[N_NARROW] = place + 1
+        copy_to_narrow(ws, f)
+
+
+@inner
+def copy_to_narrow(ws: Workspace, f: Number) -> None:
+    """Give a column the next place of the narrow table."""
+    byte, place = np.uint64(255), ws.state[N_NARROW]
+    source, from_bit = f // 8, np.uint64(8 * (f % 8))
+    target, to_bit = place // 8, np.uint64(8 * (place % 8))
+    for i in range(ws.words.shape[0]):
+        code = (ws.words[i, source] >> from_bit) & byte
+        ws.narrow[i, target] = (ws.narrow[i, target] & ~(byte << to_bit)) | (code << to_bit)
+    ws.features[NARROW, place], ws.features[PLACE, f] = f, place
+    ws.state[N_NARROW] = place + 1
+
+
+@inner
+def watch(ws: Workspace) -> None:
+    """Copy priced columns that are often examined to the narrow table, while it has room: there, they are cheap."""
+    for f in range(len(ws.charges)):
+        if ws.state[N_NARROW] + SPARE_PLACES > 8 * ws.narrow.shape[1]:
+            return
+        if ws.features[PLACE, f] < 0 and ws.features[SURVIVED, f] > ws.rows.shape[1]:
+            copy_to_narrow(ws, f)
 
 
 @inner
@@ -174,7 +208,11 @@ def split(ws: Workspace, leaf: Number, lanes: Lanes, units: Floats, limits: Limi
     state = ws.state
     f, new, node, parent = ws.leaf[leaf, BEST], state[N_LEAVES], state[N_SPLITS], ws.leaf[leaf, PARENT]
     charge, choice = ws.charges[f], np.int64(ws.choice[leaf, f])
-    slot, was_whole = ws.leaf[leaf, SLOT], ws.leaf[leaf, IS_WHOLE] == 1
+    slot, was_whole, had_pairs = (
+        ws.leaf[leaf, SLOT],
+        ws.leaf[leaf, IS_WHOLE] == 1,
+        ws.leaf[leaf, HAS_PAIRS] == 1,
+    )
     if parent >= 0:
         ws.node_int[parent, LEFT if ws.node_int[parent, LEFT] == ~leaf else RIGHT] = node
     ws.node_int[node, FEATURE], ws.node_int[node, LAST_LEFT], ws.node_int[node, MISSING_LEFT] = (
@@ -189,10 +227,14 @@ def split(ws: Workspace, leaf: Number, lanes: Lanes, units: Floats, limits: Limi
     divide(ws, leaf, new, f, choice, lanes.n_lanes, ws.leaf[leaf, DEPTH] == limits.max_depth)
     for child in (leaf, new):
         ws.leaf[child, PARENT], ws.leaf[child, SLOT], ws.leaf[child, IS_WHOLE] = node, -1, 1
+        ws.leaf[child, HAS_PAIRS] = 0
         ws.raw[child, -1] = -np.inf
     if charge > 0.0:
+        if slot >= 0 and not was_whole:  # the group's other columns are free now, but not in this histogram
+            release_slot(ws, slot)
+            slot = np.int64(-1)
         buy(ws, f, lanes, units, limits)
-    plan_job(ws, leaf, new, slot, was_whole, lanes, units, limits)
+    plan_job(ws, leaf, new, slot, was_whole, had_pairs, lanes, units, limits)
 
 
 @kernel
@@ -203,16 +245,16 @@ def advance(ws: Workspace, lanes: Lanes, units: Floats, limits: Limits) -> Numbe
     leaf: Number = np.int64(0)
     other, slot = np.int64(-1), np.int64(-1)
     if state[N_LEAVES] == 0:
-        plant(ws, lanes)
-        plan_job(ws, leaf, other, slot, slot >= 0, lanes, units, limits)
+        plant(ws, lanes, units)
+        plan_job(ws, leaf, other, slot, slot >= 0, slot >= 0, lanes, units, limits)
     while True:
-        if state[SMALL] >= 0:
+        while state[PHASE] != NO_JOB:
             if not state[IS_DONE]:
                 state[IS_DONE] = 1
-                if is_shared(ws, limits):
+                if is_large(ws, limits):
                     return n_places(ws)
-                examine_job(ws, 0, n_places(ws), lanes, units, limits)
-            finish_job(ws, limits)
+                run_phase(ws, 0, n_places(ws), lanes, units, limits)
+            end_phase(ws, lanes, units, limits)
         if state[N_LEAVES] == limits.max_leaves:
             return FINISHED
         leaf = np.int64(0)
@@ -227,4 +269,4 @@ def advance(ws: Workspace, lanes: Lanes, units: Floats, limits: Limits) -> Numbe
 @kernel
 def run_job(ws: Workspace, first: Number, last: Number, lanes: Lanes, units: Floats, limits: Limits) -> None:
     """A thread's part of the waiting job. Places are independent: threads take disjoint stretches of them."""
-    examine_job(ws, first, last, lanes, units, limits)
+    run_phase(ws, first, last, lanes, units, limits)

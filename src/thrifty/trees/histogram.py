@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from thrifty.trees.kernel import Number, inner
 
-__all__ = ["fill", "subtract"]
+__all__ = ["TILE", "add_eight", "add_one", "fill", "fill_column", "gather", "subtract"]
 
 Ints = NDArray[np.int64]
 TILE = 512
@@ -126,6 +126,23 @@ def fill(
                     add_one(tile[j], values, end - begin, hist, cells[k], np.uint64(8 * k))
                 else:
                     add_lanes(tile[j], values, end - begin, n_lanes, hist, cells[k], np.uint64(8 * k))
+
+
+@inner
+def fill_column(
+    words: NDArray[np.uint64],
+    f: Number,
+    rows: NDArray[np.uint32],
+    packed: Ints,
+    start: Number,
+    stop: Number,
+    hist: Ints,
+) -> None:
+    """Histogram of rows ``start .. stop`` over one column, one lane."""
+    hist[:] = 0
+    word, shift = f // 8, np.uint64(8 * (f % 8))
+    for i in range(start, stop):
+        hist[(words[rows[i], word] >> shift) & BYTE] += packed[i]
 
 
 @inner

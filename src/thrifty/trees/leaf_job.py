@@ -9,35 +9,42 @@ from typing import NamedTuple
 
 import numpy as np
 
-from thrifty.trees.histogram import fill, subtract
+from thrifty.trees.histogram import fill
 from thrifty.trees.kernel import Number, inner
 from thrifty.trees.partition import gain_can_reach
 from thrifty.trees.quantise import Lanes
 from thrifty.trees.split_search import leaf_offset, search, search_lanes
 from thrifty.trees.workspace import (
+    ALL_COLUMNS,
     BEST,
     BIG,
     BIG_SLOT,
     DEPTH,
+    FREE_COLUMNS,
     FREE_SLOTS,
     FROM_PARENT,
+    HAS_PAIRS,
     IS_DONE,
     IS_WHOLE,
-    JOB_IS_WHOLE,
     N_BINS,
-    N_CELLS,
     N_FREE_SLOTS,
     N_LEAVES,
     N_NARROW,
     NARROW,
     NARROW_FITS,
+    NEEDS_PRICED,
+    NO_JOB,
     ORDER,
-    SLOT,
+    PARENT_HAS_PAIRS,
+    PARENT_IS_WHOLE,
+    PHASE,
+    SCREENS,
     SMALL,
     SMALL_SLOT,
     START,
     STOP,
     WHOLE,
+    WORK,
     Floats,
     Workspace,
 )
@@ -45,17 +52,15 @@ from thrifty.trees.workspace import (
 __all__ = [
     "Limits",
     "examine",
-    "examine_job",
     "fill_leaf",
-    "finish_job",
-    "is_shared",
+    "is_large",
     "may_split",
     "n_places",
+    "n_rows",
     "plan_job",
+    "release_slot",
     "score",
 ]
-
-CHUNK = 256  # columns examined together, so that their histograms are still near when they are searched
 
 
 class Limits(NamedTuple):
@@ -133,25 +138,29 @@ def plan_job(
     right: Number,
     slot: Number,
     was_whole: Number,
+    had_pairs: Number,
     lanes: Lanes,
     units: Floats,
     limits: Limits,
 ) -> None:
     """Decide which histograms two new leaves need; ``slot`` holds their parent's, -1 if it was not kept."""
     state = ws.state
-    state[SMALL] = -1
+    state[PHASE] = NO_JOB
     left_open, right_open = may_split(ws, left, limits), right >= 0 and may_split(ws, right, limits)
     if state[N_LEAVES] == limits.max_leaves or not (left_open or right_open):
         release_slot(ws, slot)
         return
-    whole = False
+    needs_priced = False
     for leaf, is_open in ((left, left_open), (right, right_open)):
-        if is_open and not whole:
-            whole = not can_skip(ws, leaf, lanes, units, limits)
+        if is_open and not needs_priced:
+            needs_priced = not can_skip(ws, leaf, lanes, units, limits)
     small, big = left, right
     if right >= 0 and n_rows(ws, right) < n_rows(ws, left):
         small, big = right, left
-    from_parent = slot >= 0 and (was_whole or not whole)
+    # A free column's histogram is in every kept slot; a priced one's only in those of leaves examined whole.
+    fits = limits.skips and state[NARROW_FITS] == 1
+    whole_only = not fits or (needs_priced and not state[SCREENS])
+    from_parent = slot >= 0 and (was_whole or not whole_only)
     if big >= 0 and not may_split(ws, big, limits):
         big = np.int64(-1)
     elif big >= 0 and not from_parent and not may_split(ws, small, limits):
@@ -159,15 +168,17 @@ def plan_job(
     if big < 0 or not from_parent:
         release_slot(ws, slot)
         from_parent = False
-    state[SMALL], state[BIG], state[IS_DONE] = small, big, 0
-    state[JOB_IS_WHOLE], state[FROM_PARENT] = whole, from_parent
+    state[SMALL], state[BIG], state[IS_DONE], state[NEEDS_PRICED] = small, big, 0, needs_priced
+    state[PHASE] = ALL_COLUMNS if whole_only else FREE_COLUMNS
+    state[FROM_PARENT] = from_parent
+    state[PARENT_IS_WHOLE], state[PARENT_HAS_PAIRS] = from_parent and was_whole, from_parent and had_pairs
     state[SMALL_SLOT], state[BIG_SLOT] = take_slot(ws, small, 0, limits), -1
     if big >= 0:
         state[BIG_SLOT] = slot if from_parent else take_slot(ws, big, 1, limits)
     for leaf in (small, big):
         if leaf >= 0:
             ws.raw[leaf] = -np.inf
-            ws.leaf[leaf, IS_WHOLE] = whole
+            ws.leaf[leaf, IS_WHOLE], ws.leaf[leaf, HAS_PAIRS] = whole_only, 0
 
 
 @inner
@@ -175,9 +186,12 @@ def fill_leaf(
     ws: Workspace, leaf: Number, slot: Number, whole: Number, first: Number, last: Number, n_lanes: Number
 ) -> None:
     """Histogram of one leaf over places ``first .. last`` of the whole or of the narrow table."""
+    columns = ws.features[WHOLE if whole else NARROW]
+    for place in range(first, last):
+        ws.features[WORK, columns[place]] += n_rows(ws, leaf)
     fill(
         ws.words if whole else ws.narrow,
-        ws.features[WHOLE if whole else NARROW],
+        columns,
         first,
         last,
         ws.rows[ws.leaf[leaf, DEPTH] % 2],
@@ -236,30 +250,6 @@ def examine(
 
 
 @inner
-def examine_job(
-    ws: Workspace, first: Number, last: Number, lanes: Lanes, units: Floats, limits: Limits
-) -> None:
-    """Build and search the planned histograms over places ``first .. last`` (``first`` a multiple of 8)."""
-    state = ws.state
-    small, big, whole = state[SMALL], state[BIG], state[JOB_IS_WHOLE] == 1
-    small_slot, big_slot, from_parent = state[SMALL_SLOT], state[BIG_SLOT], state[FROM_PARENT] == 1
-    n_cells = ws.hist.shape[1] // len(ws.charges)
-    columns = ws.features[WHOLE if whole else NARROW]
-    for begin in range(first, last, CHUNK):
-        end = min(last, begin + CHUNK)
-        for leaf, slot in ((small, small_slot), (big, big_slot)):
-            if leaf >= 0 and (leaf == small or not from_parent):
-                fill_leaf(ws, leaf, slot, whole, begin, end, lanes.n_lanes)
-        if big >= 0 and from_parent:
-            parent, child = ws.hist[big_slot], ws.hist[small_slot]
-            for place in range(begin, end):
-                subtract(parent, child, columns[place] * n_cells, n_cells)
-        for leaf, slot in ((small, small_slot), (big, big_slot)):
-            if leaf >= 0 and may_split(ws, leaf, limits):
-                examine(ws, leaf, slot, whole, begin, end, lanes, units, limits)
-
-
-@inner
 def score(ws: Workspace, leaf: Number) -> None:
     """Best net gain of a leaf, from its raw gains and today's charges."""
     best, best_feature = -np.inf, np.int64(-1)
@@ -273,33 +263,13 @@ def score(ws: Workspace, leaf: Number) -> None:
 
 
 @inner
-def finish_job(ws: Workspace, limits: Limits) -> None:
-    """Score the leaves just examined and keep only the histograms their children can use."""
-    state = ws.state
-    for leaf, slot in ((state[SMALL], state[SMALL_SLOT]), (state[BIG], state[BIG_SLOT])):
-        if leaf < 0:
-            continue
-        score(ws, leaf)
-        is_kept = may_split(ws, leaf, limits) and ws.leaf[leaf, DEPTH] + 1 < limits.max_depth
-        ws.leaf[leaf, SLOT] = slot if is_kept and slot < ws.hist.shape[0] - 2 else -1
-        if not is_kept:
-            release_slot(ws, slot)
-    state[SMALL] = -1
-
-
-@inner
 def n_places(ws: Workspace) -> Number:
-    """Columns the planned job covers."""
-    return len(ws.charges) if ws.state[JOB_IS_WHOLE] else ws.state[N_NARROW]
+    """Columns the present phase covers."""
+    return ws.state[N_NARROW] if ws.state[PHASE] == FREE_COLUMNS else len(ws.charges)
 
 
 @inner
-def is_shared(ws: Workspace, limits: Limits) -> Number:
-    """Count the work of the planned job; whether it is large enough for several threads."""
-    state = ws.state
-    rows = n_rows(ws, state[SMALL])
-    if state[BIG] >= 0 and not state[FROM_PARENT]:
-        rows += n_rows(ws, state[BIG])
-    n_cells = rows * n_places(ws)
-    state[N_CELLS] += n_cells
-    return n_cells >= limits.shared_cells
+def is_large(ws: Workspace, limits: Limits) -> Number:
+    """Whether the present phase is worth several threads."""
+    rows = n_rows(ws, ws.state[SMALL])
+    return rows * n_places(ws) >= limits.shared_cells
