@@ -2,9 +2,10 @@ import numpy as np
 import pytest
 from scipy.special import expit
 
-from thrifty.alternating import CLOSED, alternate
+from thrifty.alternating import alternate
 from thrifty.models.linear import LinearPair
 from thrifty.objective.costs import PriceList
+from thrifty.objective.distances import NEVER
 from thrifty.objective.losses import logistic_loss
 from thrifty.solvers.group_lasso import LinearScores
 
@@ -65,7 +66,7 @@ def test_with_a_cap_of_zero_the_gate_is_shut_and_the_cheap_model_is_fitted_to_ev
     X, y, full_loss = problem(2)
     result = alternate(fresh_pair(distance), X, y, full_loss, limit=0.0, distance=distance, max_iter=20)
     g, _ = result.value.pair.scores(X)
-    assert np.all(g <= CLOSED + 1e-6)
+    assert np.all(g <= NEVER + 1e-6)
     # The GreedyMiser limit: the gate needs no feature, and f1 is an ordinary sparse logistic regression.
     assert np.all(result.value.pair.linear.coef[:, 0] == 0.0)
     assert result.converged

@@ -1,6 +1,7 @@
 import warnings
 
 import numpy as np
+import pandas as pd
 import pytest
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.datasets import make_classification
@@ -11,6 +12,7 @@ from sklearn.model_selection import KFold
 from sklearn.svm import LinearSVC
 from sklearn.tree import DecisionTreeClassifier
 
+from thrifty import DynaModLinClassifier
 from thrifty.exceptions import InvalidInputError, OptimisticFullModelWarning
 from thrifty.full import CLIP, EstimatorFull, PrecomputedFull, TrainingRows, assign_folds, judge_full
 
@@ -19,7 +21,9 @@ from thrifty.full import CLIP, EstimatorFull, PrecomputedFull, TrainingRows, ass
 def rows():
     X, code = make_classification(400, 6, flip_y=0.2, random_state=0)
     y = np.where(code == 1, 1.0, -1.0)
-    return TrainingRows(X, X, y, np.array(["no", "yes"]), np.ones(400), assign_folds(5, X, y, 0))
+    return TrainingRows(
+        X, X, y, np.array(["no", "yes"]), np.ones(400), assign_folds(5, X, y, 0), np.arange(400), 400
+    )
 
 
 def test_an_unfitted_model_is_judged_out_of_fold(rows):
@@ -99,8 +103,14 @@ class _Mute(ClassifierMixin, BaseEstimator):
         (_Mute(), "neither"),
         (lambda table: np.full(len(table), 2.0), r"in \[0, 1\]; got .*2"),
         (lambda table: np.zeros((len(table), 3)), r"got shape \(400, 3\)"),
-        (np.full(399, 0.5), r"shape \(400,\) or .*got shape \(399,\)"),
+        (np.full(399, 0.5), "for 399 rows, but 400 rows"),
+        (np.full((400, 3), 0.5), r"got shape \(400, 3\)"),
         ("a word", "got str"),
+        (
+            RandomForestClassifier,
+            r"not a class; got RandomForestClassifier. Write RandomForestClassifier\(\)",
+        ),
+        (FrozenEstimator(LogisticRegression()), "not fitted"),
     ],
 )
 def test_what_cannot_be_a_full_model_is_refused(rows, full, says):
@@ -138,4 +148,25 @@ def test_a_class_with_one_distinct_row_cannot_be_cross_fitted():
     y = np.array([1.0, -1.0, -1.0, -1.0])
     folds = assign_folds(5, X, y, 0)
     with pytest.raises(InvalidInputError, match="fewer than two distinct rows"):
-        judge_full(LogisticRegression(), TrainingRows(X, X, y, np.array([0, 1]), np.ones(4), folds))
+        judge_full(
+            LogisticRegression(), TrainingRows(X, X, y, np.array([0, 1]), np.ones(4), folds, np.arange(4), 4)
+        )
+
+
+def test_a_frozen_model_with_columns_in_another_order_is_refused():
+    frame = pd.DataFrame(np.random.default_rng(0).normal(size=(60, 2)), columns=["a", "b"])
+    y = np.where(frame["a"] > 0, 1.0, -1.0)
+    fitted = FrozenEstimator(LogisticRegression().fit(frame[["b", "a"]], y))
+    folds = assign_folds(2, frame.to_numpy(), y, 0)
+    rows = TrainingRows(
+        frame, frame.to_numpy(), y, np.array([-1.0, 1.0]), np.ones(60), folds, np.arange(60), 60
+    )
+    with pytest.raises(InvalidInputError, match="'b' where X has 'a'"):
+        judge_full(fitted, rows)
+
+
+def test_the_warning_points_at_the_line_that_called_fit(rows):
+    forest = RandomForestClassifier(20, bootstrap=False, random_state=0).fit(rows.X, rows.labels)
+    with pytest.warns(OptimisticFullModelWarning) as seen:
+        DynaModLinClassifier(FrozenEstimator(forest), tol=1.0).fit(rows.X, rows.labels)
+    assert seen[0].filename == __file__

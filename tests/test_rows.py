@@ -34,6 +34,11 @@ def test_explicit_zeros_of_a_sparse_table_change_nothing():
     np.testing.assert_array_equal(fingerprints(plain), fingerprints(padded))
 
 
+def test_sparse_and_dense_rows_have_the_same_fingerprints(X):
+    X = X * (np.abs(X) > 0.5)
+    np.testing.assert_array_equal(fingerprints(sparse.csr_array(X), 3), fingerprints(X, 3))
+
+
 def test_the_uniform_numbers_are_uniform_and_another_seed_gives_others(X):
     draws = uniforms(np.random.default_rng(1).normal(size=(20000, 2)), seed=3)
     histogram = np.histogram(draws, bins=10, range=(0, 1))[0]

@@ -1,9 +1,12 @@
 from dataclasses import dataclass
 
 import numpy as np
+import pandas as pd
+import polars as pl
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy import sparse
 from scipy.special import expit
 
 from thrifty.exceptions import InvalidInputError
@@ -94,10 +97,7 @@ def test_lazy_buying_asks_only_for_what_the_route_bought_once_and_in_one_batch_p
     # A purchase delivers every column of its group.
     entitled = np.array([[any(row[np.equal(groups, g)]) for g in groups] for row in bought])
     source = StrictSource(X, entitled)
-    reader = PurchaseReader(source, system.price_list, lambda rows: rows)
-    walk = system.walk(reader)
-    answer = system.answer(walk, reader, np.arange(len(X)), len(X))
-    np.testing.assert_allclose(answer, system.predict_proba(X)[:, 1])
+    np.testing.assert_array_equal(system.predict_from(source), system.predict(X))
     np.testing.assert_array_equal(source.asked, entitled)
     assert source.batches <= n_stages + 1
 
@@ -153,7 +153,7 @@ def test_a_threshold_of_infinity_keeps_every_row_and_minus_infinity_none():
 def test_a_missing_value_in_a_bought_feature_is_refused():
     system, X = chain(1, list(range(N_FEATURES))), rows_of(1)
     X[3, system.stages[0].scorer.columns[0]] = np.nan
-    with pytest.raises(InvalidInputError, match=r"stage 0 cannot score .* missing \(NaN\)"):
+    with pytest.raises(InvalidInputError, match=r"stage 0 cannot score .* missing \(NaN\) or infinite"):
         system.predict(X)
 
 
@@ -178,6 +178,36 @@ def test_rows_that_hold_different_purchases_are_asked_about_separately():
     np.testing.assert_array_equal(reader.block(np.arange(4), np.array([0, 1])), X[:, :2])
     np.testing.assert_array_equal(reader.table(np.array([2])), X[[2]])
     assert reader.bought.sum() == source.asked.sum() == 9
+
+
+def test_a_system_reads_tables_of_every_kind_and_refuses_other_widths():
+    system, X = chain(2, list(range(N_FEATURES))), rows_of(2)
+    names = list("abcdef")
+    for table in (
+        pd.DataFrame(X, columns=names),
+        pl.DataFrame(X, schema=names),
+        sparse.csr_array(X),
+        X.tolist(),
+    ):
+        np.testing.assert_array_equal(system.route(table), system.route(X))
+    for width in (2, 12):
+        with pytest.raises(InvalidInputError, match=f"6 columns of the price list; got {width}"):
+            system.route(np.zeros((3, width)))
+    with pytest.raises(InvalidInputError, match="Column 'c' holds (object|str)"):
+        system.route(pd.DataFrame(X, columns=names).assign(c="red"))
+
+
+def test_what_is_not_a_source_is_refused():
+    system, X = chain(2, list(range(N_FEATURES))), rows_of(2)
+    with pytest.raises(InvalidInputError, match=r"fetch\(rows, columns\); got ndarray"):
+        system.predict_from(X)
+
+    class Words(StrictSource):
+        def fetch(self, rows, columns):
+            return [["red"] * len(columns) for _ in rows]
+
+    with pytest.raises(InvalidInputError, match="answer with numbers"):
+        system.predict_from(Words(X, np.ones(X.shape, bool)))
 
 
 def test_a_table_reader_slices_rows_and_columns():

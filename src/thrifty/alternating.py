@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from scipy.special import expit
 
 from thrifty.models.pair import Pair
-from thrifty.objective.distances import DISTANCES, DistanceName
+from thrifty.objective.distances import DISTANCES, NEVER, DistanceName
 from thrifty.objective.losses import excess_loss, logistic_loss
 from thrifty.solvers.qstep import q_step_kl, q_step_squared
 from thrifty.solvers.solution import Solution
@@ -27,9 +27,6 @@ Floats = NDArray[np.float64]
 AnyPair = TypeVar("AnyPair", bound=Pair)
 
 Q_STEPS: dict[DistanceName, Callable[..., Solution[Floats]]] = {"kl": q_step_kl, "squared": q_step_squared}
-
-CLOSED = -40.0
-"""Log-odds that stand for "never": expit(-40) = 4e-18 is invisible next to 1, and still finite."""
 
 
 @dataclass(frozen=True)
@@ -81,7 +78,7 @@ class Problem:
         step = Q_STEPS[self.distance](
             excess, g, self.limit, extra_cost=self.extra_cost, sample_weight=self.weight
         )
-        return np.maximum(step.value, CLOSED) if self.limit == 0.0 else step.value
+        return np.maximum(step.value, NEVER) if self.limit == 0.0 else step.value
 
 
 def alternate(

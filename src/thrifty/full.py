@@ -16,6 +16,7 @@ from joblib import Parallel, delayed
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import expit
 from sklearn.base import clone, is_classifier
+from sklearn.exceptions import NotFittedError
 from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression
 from sklearn.utils import _safe_indexing
@@ -34,8 +35,10 @@ __all__ = [
     "JudgedFull",
     "PrecomputedFull",
     "TrainingRows",
+    "as_full_model",
     "assign_folds",
     "clip_probability",
+    "held_out_rows",
     "judge_full",
 ]
 
@@ -79,6 +82,10 @@ class TrainingRows:
         Whether the user gave weights; f0 is fitted with them only then.
     folds : ndarray of shape (n_samples,)
         Fold in which f0, and any other model we fit, is judged on each row.
+    positions : ndarray of shape (n_samples,)
+        Where these rows stand among the ``n_given`` that the user gave, those of weight zero included.
+    n_given : int
+        Number of rows the user gave.
     """
 
     table: Any
@@ -87,6 +94,8 @@ class TrainingRows:
     classes: NDArray[Any]
     weight: Floats
     folds: NDArray[np.intp]
+    positions: NDArray[np.intp]
+    n_given: int
     weighted: bool = False
 
     @property
@@ -177,42 +186,47 @@ def clip_probability(probability: ArrayLike) -> Floats:
     return np.clip(np.asarray(probability, dtype=np.float64), CLIP, 1.0 - CLIP)
 
 
-def judge_full(full: Any, rows: TrainingRows, *, n_jobs: int | None = None) -> JudgedFull:
+def judge_full(full: Any, rows: TrainingRows, *, n_jobs: int | None = None, name: str = "f0") -> JudgedFull:
     """Make a ``FullModel`` of whatever the user gave and find its loss on the training rows.
 
     An unfitted estimator is cloned and fitted on all rows; its training probabilities come from
-    one further fit per fold, each judged on the rows it has not seen. Anything that was fitted elsewhere
-    is judged on the rows given: they should be rows it was not trained on, and a loss near zero raises a warning.
+    one further fit per fold, each judged on the rows it has not seen. So is one that is fitted but not frozen: as
+    everywhere in scikit-learn, a bare estimator is a recipe. Anything else was fitted elsewhere and is judged on
+    the rows given: they should be rows it was not trained on, and a loss near zero raises a warning.
     """
-    if isinstance(full, FrozenEstimator):
-        judged = _judge_frozen(full.estimator, rows)
-    elif hasattr(full, "system_"):
-        # A fitted estimator of ours becomes the tail of a chain as it is, frozen or not.
-        judged = _judge_frozen(full, rows)
-    elif hasattr(full, "fit") and hasattr(full, "get_params"):
+    if _is_estimator(full) and not isinstance(full, FrozenEstimator):
         return _cross_fit(full, rows, n_jobs)
-    elif hasattr(full, "probability"):
-        judged = _judge_foreign(full, rows)
-    elif callable(full):
-        judged = _judge_foreign(CallableFull(full), rows)
-    else:
-        values = _check_probability(full, len(rows.y), "full")
-        judged = _judge_foreign(PrecomputedFull(values), rows)
-    _warn_if_optimistic(judged, rows)
+    model = as_full_model(full, rows.classes, rows.X.shape[1], names=getattr(rows.table, "columns", None))
+    if isinstance(model, EstimatorFull) and not _offers_probability(model.estimator):
+        model = _calibrated(model.estimator, _raw_scores(model.estimator, rows.table), rows)
+    judged = JudgedFull(model, model.probability(rows.table, rows.positions, rows.n_given))
+    _warn_if_optimistic(judged, rows, name)
     return judged
 
 
-def _judge_foreign(model: FullModel, rows: TrainingRows) -> JudgedFull:
-    everyone = np.arange(len(rows.y))
-    return JudgedFull(model, model.probability(rows.table, everyone, len(rows.y)))
+def as_full_model(full: Any, classes: NDArray[Any], n_features: int, *, names: Any = None) -> FullModel:
+    """A ``FullModel`` of something that was fitted elsewhere, checked against the classes and the columns.
+
+    A classifier with only a ``decision_function`` answers with ``expit`` of it, uncalibrated.
+    """
+    if isinstance(full, type):
+        raise InvalidInputError(
+            f"full must be a model, not a class; got {full.__name__}. Write {full.__name__}()."
+        )
+    estimator = full.estimator if isinstance(full, FrozenEstimator) else full
+    if _is_estimator(estimator):
+        _check_suits(estimator, classes, n_features, names)
+        return EstimatorFull(estimator)
+    if callable(getattr(full, "probability", None)):
+        model: FullModel = full
+        return model
+    if callable(full):
+        return CallableFull(full)
+    return PrecomputedFull(_check_probability(full, None, "full"))
 
 
-def _judge_frozen(estimator: Any, rows: TrainingRows) -> JudgedFull:
-    _check_fits_the_table(estimator, rows)
-    if _offers_probability(estimator):
-        return _judge_foreign(EstimatorFull(estimator), rows)
-    decision = _raw_scores(estimator, rows.table)
-    return _judge_foreign(_calibrated(estimator, decision, rows), rows)
+def _is_estimator(full: Any) -> bool:
+    return hasattr(full, "fit") and hasattr(full, "get_params") and not isinstance(full, type)
 
 
 def _cross_fit(full: Any, rows: TrainingRows, n_jobs: int | None) -> JudgedFull:
@@ -223,17 +237,7 @@ def _cross_fit(full: Any, rows: TrainingRows, n_jobs: int | None) -> JudgedFull:
         )
     everyone = np.arange(len(rows.y))
     fitted = _fit_copy(full, rows, everyone)
-    held_out = [np.flatnonzero(rows.folds == fold) for fold in np.unique(rows.folds)]
-    if len(held_out) < 2:
-        raise InvalidInputError(
-            f"{type(full).__name__} cannot be cross-fitted: one class has fewer than two distinct rows. "
-            f"Give more rows, or the model in fitted form as FrozenEstimator(model)."
-        )
-    for out in held_out:
-        if len(np.unique(np.delete(rows.y, out))) < 2:
-            raise InvalidInputError(
-                "cv leaves only one class to fit on when a fold is held out. Use fewer folds, or stratified ones."
-            )
+    held_out = held_out_rows(rows)
     scores = Parallel(n_jobs=n_jobs)(
         delayed(_score_held_out)(full, rows, np.setdiff1d(everyone, out), out) for out in held_out
     )
@@ -277,6 +281,22 @@ def assign_folds(cv: Any, X: Any, y: Floats, seed: int) -> NDArray[np.intp]:
     return folds
 
 
+def held_out_rows(rows: TrainingRows) -> list[NDArray[np.intp]]:
+    """Rows of each fold; what is left of the others must hold both classes, for every fold."""
+    folds = [np.flatnonzero(rows.folds == fold) for fold in np.unique(rows.folds)]
+    if len(folds) < 2:
+        raise InvalidInputError(
+            "a model cannot be cross-fitted: one class has fewer than two distinct rows. "
+            "Give more rows, or the model in fitted form as FrozenEstimator(model)."
+        )
+    for fold in folds:
+        if len(np.unique(np.delete(rows.y, fold))) < 2:
+            raise InvalidInputError(
+                "cv leaves only one class to fit on when a fold is held out. Use fewer folds, or stratified ones."
+            )
+    return folds
+
+
 def _score_held_out(
     full: Any, rows: TrainingRows, train: NDArray[np.intp], held_out: NDArray[np.intp]
 ) -> Floats:
@@ -290,23 +310,35 @@ def _fit_copy(full: Any, rows: TrainingRows, chosen: NDArray[np.intp]) -> Any:
     return clone(full).fit(_safe_indexing(rows.table, chosen), rows.labels[chosen], **arguments)
 
 
-def _check_fits_the_table(estimator: Any, rows: TrainingRows) -> None:
-    check_is_fitted(estimator)
+def _check_suits(estimator: Any, classes: NDArray[Any], n_features: int, names: Any) -> None:
+    kind = type(estimator).__name__
+    try:
+        check_is_fitted(estimator)
+    except NotFittedError as error:
+        raise InvalidInputError(
+            f"full is a {kind} that is not fitted. Fit it first, or pass it unfrozen."
+        ) from error
     if not (_offers_probability(estimator) or hasattr(estimator, "decision_function")):
         raise InvalidInputError(
-            f"full must offer predict_proba or decision_function; {type(estimator).__name__} has neither. "
+            f"full must offer predict_proba or decision_function; {kind} has neither. "
             f"Pass a function that returns probabilities instead."
         )
-    classes = np.asarray(getattr(estimator, "classes_", rows.classes))
-    if not np.array_equal(classes, rows.classes):
+    theirs = np.asarray(getattr(estimator, "classes_", classes))
+    if not np.array_equal(theirs, classes):
         raise InvalidInputError(
-            f"full was fitted on the classes {classes.tolist()}, but y holds {rows.classes.tolist()}. "
+            f"full was fitted on the classes {theirs.tolist()}, but y holds {classes.tolist()}. "
             f"Both must have the same two labels."
         )
-    n_features = getattr(estimator, "n_features_in_", rows.X.shape[1])
-    if n_features != rows.X.shape[1]:
+    width = getattr(estimator, "n_features_in_", n_features)
+    if width != n_features:
         raise InvalidInputError(
-            f"full was fitted on {n_features} features, but X has {rows.X.shape[1]}. Give X with the columns f0 reads."
+            f"full was fitted on {width} features, but X has {n_features}. Give X with the columns f0 reads."
+        )
+    known = getattr(estimator, "feature_names_in_", None)
+    if known is not None and names is not None and list(known) != list(names):
+        other = next(f"{a!r} where X has {b!r}" for a, b in zip(known, names, strict=True) if a != b)
+        raise InvalidInputError(
+            f"full was fitted on other columns, or in another order: {other}. Give X with f0's columns, in its order."
         )
 
 
@@ -334,7 +366,8 @@ def _calibrated(estimator: Any, decision: Floats, rows: TrainingRows) -> Estimat
     return EstimatorFull(estimator, float(sigmoid.coef_[0, 0]) / scale, float(sigmoid.intercept_[0]))
 
 
-def _check_probability(answer: ArrayLike, n_rows: int, who: str) -> Floats:
+def _check_probability(answer: ArrayLike, n_rows: int | None, who: str) -> Floats:
+    """Probabilities of class +1, one per row, from those of class +1 or of both classes."""
     try:
         probability = np.asarray(answer, dtype=np.float64)
     except (TypeError, ValueError):
@@ -344,25 +377,28 @@ def _check_probability(answer: ArrayLike, n_rows: int, who: str) -> Floats:
         ) from None
     if probability.ndim == 2 and probability.shape[1] == 2:
         probability = probability[:, 1]
-    if probability.shape != (n_rows,):
+    wanted = "n" if n_rows is None else str(n_rows)
+    if probability.ndim != 1 or n_rows not in (None, len(probability)):
         raise InvalidInputError(
-            f"{who} must give one probability of the second class per row, shape ({n_rows},) or ({n_rows}, 2); "
+            f"{who} must give one probability of the second class per row, shape ({wanted},) or ({wanted}, 2); "
             f"got shape {np.shape(answer)}."
         )
-    if not np.all((probability >= 0) & (probability <= 1)):
-        worst = probability[~((probability >= 0) & (probability <= 1))][0]
-        raise InvalidInputError(f"{who} must give probabilities in [0, 1]; got {worst!r}.")
+    wrong = ~((probability >= 0) & (probability <= 1))
+    if wrong.any():
+        raise InvalidInputError(
+            f"{who} must give probabilities in [0, 1]; got {float(probability[wrong][0])!r}."
+        )
     return probability
 
 
-def _warn_if_optimistic(judged: JudgedFull, rows: TrainingRows) -> None:
+def _warn_if_optimistic(judged: JudgedFull, rows: TrainingRows, name: str) -> None:
     mean_loss = float(np.average(judged.loss(rows.y), weights=rows.weight))
     right = (judged.probability > 0.5) == (rows.y > 0)
     if len(rows.y) >= _SUSPICIOUS_ROWS and (mean_loss < _SUSPICIOUS_LOSS or right.all()):
         warnings.warn(
-            f"f0 has log-loss {mean_loss:.2g} and accuracy {right.mean():.4g} on the {len(rows.y)} rows given: it was "
-            f"probably trained on them, and the gate will learn to trust it too much. Fit on rows that f0 has not "
-            f"seen, or pass f0 unfitted so that it is cross-fitted.",
+            f"{name} has log-loss {mean_loss:.2g} and accuracy {right.mean():.4g} on the {len(rows.y)} rows given: it "
+            f"was probably trained on them, and the gate will learn to trust it too much. Fit on rows that {name} has "
+            f"not seen, or pass it unfrozen so that it is cross-fitted.",
             OptimisticFullModelWarning,
-            stacklevel=4,
+            stacklevel=5,
         )

@@ -10,12 +10,22 @@ from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy import sparse
 from sklearn.utils import _safe_indexing
 
 from thrifty.exceptions import InvalidInputError
 from thrifty.objective.costs import PriceList
 
-__all__ = ["FeatureSource", "PurchaseReader", "Reader", "TableReader", "kind_of_table", "table_like"]
+__all__ = [
+    "FeatureSource",
+    "PurchaseReader",
+    "Reader",
+    "TableReader",
+    "as_numbers",
+    "describe_bad_column",
+    "kind_of_table",
+    "table_like",
+]
 
 Ints = NDArray[np.intp]
 
@@ -86,6 +96,11 @@ class PurchaseReader:
     """
 
     def __init__(self, source: FeatureSource, price_list: PriceList, wrap: Callable[[Any], Any]) -> None:
+        if not isinstance(source, FeatureSource):
+            raise InvalidInputError(
+                f"a source must have __len__ and fetch(rows, columns); got {type(source).__name__}. "
+                f"For a table that is at hand use predict."
+            )
         self._source = source
         self._group_of = price_list.group_of
         self._wrap = wrap
@@ -117,7 +132,10 @@ class PurchaseReader:
                 self._fetch(rows[pattern_of.reshape(-1) == number], columns[pattern])
 
     def _fetch(self, rows: Ints, columns: Ints) -> None:
-        answer = np.asarray(self._source.fetch(rows, columns), dtype=np.float64)
+        try:
+            answer = np.asarray(self._source.fetch(rows, columns), dtype=np.float64)
+        except (TypeError, ValueError) as error:
+            raise InvalidInputError(f"the source must answer with numbers: {error}.") from error
         if answer.shape != (len(rows), len(columns)):
             raise InvalidInputError(
                 f"the source was asked for {len(rows)} rows of {len(columns)} features and must answer with an array "
@@ -139,6 +157,41 @@ def table_like(template: str | None, names: Sequence[str] | None) -> Callable[[A
     import pandas as pd
 
     return lambda rows: pd.DataFrame(rows, columns=list(names))
+
+
+def as_numbers(X: Any) -> Any:
+    """The table as float64 numbers, dense or CSR, or a refusal that names the column."""
+    if sparse.issparse(X):
+        return sparse.csr_array(X, dtype=np.float64)
+    try:
+        numbers = np.asarray(X, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise InvalidInputError(f"X must hold numbers: {error}.{describe_bad_column(X)}") from error
+    if numbers.ndim != 2:
+        raise InvalidInputError(f"X must be a table of rows and columns; got shape {numbers.shape}.")
+    return numbers
+
+
+def describe_bad_column(X: Any, *, allow_missing: bool = True) -> str:
+    """A sentence that names the first column that is not made of (finite) numbers; empty if there is none."""
+    if sparse.issparse(X) or np.ndim(X) != 2:
+        return ""
+    names = list(getattr(X, "columns", range(np.shape(X)[1])))
+    for number, name in enumerate(names):
+        column = np.asarray(X[name] if kind_of_table(X) else [row[number] for row in X])
+        if column.dtype.kind == "c":
+            return f" Column {name!r} holds complex numbers."
+        try:
+            values = column.astype(np.float64)
+        except (TypeError, ValueError):
+            return f" Column {name!r} holds {column.dtype.name} values; encode it as numbers or leave it out."
+        if np.isinf(values).any():
+            return f" Column {name!r} holds an infinite value in row {int(np.isinf(values).argmax())}."
+        if not allow_missing and np.isnan(values).any():
+            return (
+                f" Column {name!r} is missing (NaN) in row {int(np.isnan(values).argmax())}; impute it first."
+            )
+    return ""
 
 
 def kind_of_table(table: Any) -> str | None:

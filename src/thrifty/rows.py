@@ -7,6 +7,8 @@ weight 2 is the same as that row given twice, no exact duplicate leaks from a fo
 model that is judged on it, and ``route(X)`` agrees with ``predict(X)``.
 """
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
@@ -21,22 +23,26 @@ Words = NDArray[np.uint64]
 # input bit over all 64 output bits.
 _FIRST = np.uint64(0xBF58476D1CE4E5B9)
 _SECOND = np.uint64(0x94D049BB133111EB)
-_STEP = np.uint64(0x9E3779B97F4A7C15)
 
 
 def fingerprints(X: object, seed: int = 0) -> Words:
     """A 64-bit fingerprint per row of a dense or CSR table; equal rows and seeds give equal ones."""
+    # A sum over the cells that are not zero, so that dense, sparse and explicitly stored zeros agree.
     state = np.full(X.shape[0], _mix(np.array([seed], dtype=np.uint64))[0])  # type: ignore[attr-defined]
     if sparse.issparse(X):
-        # Summed over the stored entries that are not zero, so explicit zeros change nothing.
         coo = sparse.coo_array(X)
-        cell = _mix(_words(coo.data) ^ _mix(coo.col.astype(np.uint64) + np.uint64(1)))
-        cell[coo.data == 0] = 0
-        np.add.at(state, coo.row, cell)
+        np.add.at(state, coo.row, _cells(coo.data, coo.col.astype(np.uint64)))
         return _mix(state)
-    for column in np.asarray(X, dtype=np.float64).T:
-        state = _mix(state ^ _words(column)) + _STEP
+    for number, column in enumerate(np.asarray(X, dtype=np.float64).T):
+        state += _cells(column, np.uint64(number))
     return _mix(state)
+
+
+def _cells(values: NDArray[np.float64], columns: Any) -> Words:
+    """A word per cell that depends on its value and its column; nothing for a zero."""
+    mixed = _mix(_words(values) ^ _mix(np.atleast_1d(columns) + np.uint64(1)))
+    mixed[values == 0] = 0
+    return mixed
 
 
 def uniforms(X: object, seed: int = 0) -> NDArray[np.float64]:

@@ -11,13 +11,20 @@ from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import sparse
 from scipy.special import expit
 
 from thrifty.exceptions import InvalidInputError
 from thrifty.full import FullModel, clip_probability
 from thrifty.objective.costs import PriceList
-from thrifty.reading import Reader, TableReader
+from thrifty.reading import (
+    FeatureSource,
+    PurchaseReader,
+    Reader,
+    TableReader,
+    as_numbers,
+    kind_of_table,
+    table_like,
+)
 
 __all__ = ["GatedSystem", "Scorer", "Stage", "Walk"]
 
@@ -79,12 +86,18 @@ class GatedSystem:
         What purchases cost.
     classes : ndarray of shape (2,)
         The user's labels.
+    names : tuple of str, optional
+        Names of the columns.
+    kind : {"pandas", "polars"}, optional
+        The kind of table f0 expects; None is an array.
     """
 
     stages: tuple[Stage, ...]
     full: FullModel
     price_list: PriceList
     classes: NDArray[Any]
+    names: tuple[str, ...] | None = None
+    kind: str | None = None
 
     @property
     def n_stages(self) -> int:
@@ -103,8 +116,8 @@ class GatedSystem:
     @property
     def cost_by_route(self) -> Floats:
         """What a row pays that was answered at each place: (n_stages + 1,)."""
-        cheap = [self.price_list.cost_of(bought) for bought in self.bought_by_route[:-1]]
-        return np.array([*cheap, self.price_list.cost_of_everything])
+        places = np.arange(self.n_stages + 1)
+        return self.price_list.cost_of_rows(self.bought_by_route, places == self.n_stages)
 
     def behind(self, stage: Stage) -> "GatedSystem":
         """Return the chain that has ``stage`` in front of this one."""
@@ -136,25 +149,43 @@ class GatedSystem:
                 break
         return Walk(route, cheap)
 
-    def answer(self, walk: Walk, reader: Reader, rows: Ints, n_batch: int) -> Floats:
+    def answer(
+        self, reader: Reader, walk: Walk | None = None, rows: Ints | None = None, n_batch: int | None = None
+    ) -> Floats:
         """Probability of class +1: the answering stage's own, f0's where a row reached it.
 
-        ``rows`` are the positions of the reader's rows in the batch of ``n_batch`` that f0 knows about.
+        ``rows`` are the positions of the reader's rows in the batch of ``n_batch`` that f0 knows about;
+        by default the reader's rows are the batch.
         """
+        walk = self.walk(reader) if walk is None else walk
+        rows = np.arange(reader.n_samples) if rows is None else rows
         probability = np.asarray(expit(walk.cheap), dtype=np.float64)
         sent = np.flatnonzero(walk.route == self.n_stages)
         if sent.size:
+            n_batch = reader.n_samples if n_batch is None else n_batch
             probability[sent] = self.full.probability(reader.table(sent), rows[sent], n_batch)
         return probability
 
+    def label(self, positive: Floats) -> NDArray[Any]:
+        """Labels, as the user wrote them, from probabilities of class +1."""
+        return self.classes[(positive > 0.5).astype(np.intp)]
+
     def probability(self, table: Any, rows: Ints, n_batch: int) -> Floats:
         """Answer as an f0 would, so that a chain can stand behind another stage."""
-        reader = TableReader(table if sparse.issparse(table) else np.asarray(table, dtype=np.float64), table)
-        return clip_probability(self.answer(self.walk(reader), reader, rows, n_batch))
+        return clip_probability(self.answer(self.reader(table), rows=rows, n_batch=n_batch))
+
+    def reader(self, X: Any) -> TableReader:
+        """Read from a table of any kind: array, CSR, data frame or list of rows."""
+        numbers = as_numbers(X)
+        if numbers.shape[1] != self.price_list.n_features:
+            raise InvalidInputError(
+                f"X must have the {self.price_list.n_features} columns of the price list; got {numbers.shape[1]}."
+            )
+        return TableReader(numbers, X if kind_of_table(X) else numbers)
 
     def route(self, X: Any) -> Ints:
         """Stage that answers each row; ``n_stages`` means f0. Never calls f0."""
-        return self.walk(TableReader(X, X)).route
+        return self.walk(self.reader(X)).route
 
     def cost(self, X: Any) -> Floats:
         """What each row pays. Never calls f0."""
@@ -162,19 +193,24 @@ class GatedSystem:
 
     def predict_proba(self, X: Any) -> Floats:
         """Probabilities of both classes, shape (n_samples, 2)."""
-        reader = TableReader(X, X)
-        positive = self.answer(self.walk(reader), reader, np.arange(reader.n_samples), reader.n_samples)
+        positive = self.answer(self.reader(X))
         return np.column_stack([1.0 - positive, positive])
 
     def predict(self, X: Any) -> NDArray[Any]:
         """Labels, as the user wrote them."""
-        return self.classes[(self.predict_proba(X)[:, 1] > 0.5).astype(np.intp)]
+        return self.label(self.predict_proba(X)[:, 1])
+
+    def predict_from(self, source: FeatureSource) -> NDArray[Any]:
+        """Label every row of a source, asking it only for the features each row really buys."""
+        return self.label(
+            self.answer(PurchaseReader(source, self.price_list, table_like(self.kind, self.names)))
+        )
 
 
 def _refuse_nan(g: Floats, f1: Floats, place: int) -> None:
     bad = int(np.isnan(g).sum() + np.isnan(f1).sum())
     if bad:
         raise InvalidInputError(
-            f"stage {place} cannot score {bad} rows: a feature it reads is missing (NaN), and this model accepts none. "
-            f"Impute the feature before it is handed over."
+            f"stage {place} cannot score {bad} rows: a feature it reads is missing (NaN) or infinite, and this model "
+            f"accepts neither. Impute the feature before it is handed over."
         )

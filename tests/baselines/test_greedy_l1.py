@@ -53,6 +53,10 @@ def test_the_support_is_the_largest_weights_of_an_l1_regression(rows):
     np.testing.assert_array_equal(fit(rows, C=0.05, n_features=2).features_, np.sort(largest))
 
 
+def test_no_features_at_all_is_a_choice(rows):
+    assert len(fit(rows, n_features=0).features_) == 0
+
+
 def test_a_larger_weight_on_errors_sends_more_rows_on(rows):
     X, *_ = rows
     sent = [fit(rows, features=[0, 1], send_weight=w).route(X).mean() for w in (0.0, 0.5, 0.8, 1.0)]

@@ -1,6 +1,8 @@
 import numpy as np
 import pandas as pd
 import pytest
+from scipy import sparse
+from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.linear_model import LogisticRegression
 from sklearn.tree import DecisionTreeClassifier
 
@@ -85,6 +87,21 @@ def test_features_may_be_named_numbered_or_masked(rows, noisy):
     by_mask = ConfidenceRouter(noisy, features=np.array([True, True, False, False]), random_state=0).fit(X, y)
     np.testing.assert_array_equal(by_name.features_, [0, 1])
     np.testing.assert_array_equal(by_mask.route(X), by_name.route(frame))
+
+
+def test_chance_treats_sparse_and_dense_rows_alike(rows, noisy):
+    X, y = rows
+    clf = UniformRouter(noisy, features=[0, 1], random_state=0).fit(sparse.csr_array(X), y)
+    np.testing.assert_array_equal(clf.route(sparse.csr_array(X)), clf.route(X))
+
+
+def test_a_router_takes_missing_values_where_its_models_do(rows, noisy):
+    X, y = rows
+    holed = np.where((np.arange(4) == 1) & (np.arange(3000) % 7 == 0)[:, None], np.nan, X)
+    clf = ConfidenceRouter(noisy, HistGradientBoostingClassifier(max_iter=5), features=[0, 1]).fit(holed, y)
+    assert np.isfinite(clf.scores(holed)[1]).all()
+    with pytest.raises(InvalidInputError, match="NaN"):
+        ConfidenceRouter(noisy, LogisticRegression()).fit(holed, y)
 
 
 @pytest.mark.parametrize("share", [0.0, 1.0])

@@ -5,6 +5,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from thrifty import DynaModGbrtClassifier, GreedyMiserClassifier, InvalidInputError
 from thrifty.models.boosted import over_columns
+from thrifty.trees import Binner, TreeGrower
 
 TREES = {"n_trees": 12, "max_depth": 3, "learning_rate": 0.3}
 
@@ -153,12 +154,33 @@ def test_running_out_of_rounds_is_a_warning(rows):
         fit(rows, max_iter=2, tol=0.0)
 
 
-def test_trees_moved_to_fewer_columns_answer_the_same(rows, fitted):
-    X, *_ = rows
-    cheap = fitted.system_.stages[0].scorer.cheap
-    spread = over_columns(cheap, np.arange(cheap.n_features))
-    block = X[:, fitted.features_]
-    np.testing.assert_array_equal(spread.predict(block), cheap.predict(block))
+def test_trees_moved_to_fewer_columns_answer_the_same():
+    X = np.random.default_rng(0).normal(size=(200, 6))
+    table = Binner().fit_transform(X)
+    trees = TreeGrower(table).grow(np.where(X[:, 1] + X[:, 4] > 0, -1.0, 1.0)).tree
+    columns = np.flatnonzero(trees.features_used)
+    assert len(columns) < 6
+    np.testing.assert_array_equal(over_columns(trees, columns).predict(X[:, columns]), trees.predict(X))
+
+
+def test_a_gate_that_reads_the_score_needs_something_bought_and_two_classes_per_fold(rows):
+    X, y, held_out = rows
+    assert len(fit(rows, gate_reads_score=True, gamma=1e9).features_) == 0
+    by_class = [(np.flatnonzero(y == label), np.flatnonzero(y != label)) for label in (0, 1)]
+    with pytest.raises(InvalidInputError, match="only one class to fit on"):
+        fit(rows, gate_reads_score=True, cv=by_class)
+    lonely = np.zeros(len(y), dtype=int)
+    lonely[0] = 1
+    with pytest.raises(InvalidInputError, match="fewer than two distinct rows"):
+        DynaModGbrtClassifier(held_out, **TREES, gate_reads_score=True, max_iter=1).fit(X, lonely)
+
+
+def test_an_infinite_value_is_refused_by_the_name_of_its_column(rows):
+    X, y, held_out = rows
+    frame = pd.DataFrame(X, columns=list("abcdefgh"))
+    frame.loc[7, "d"] = -np.inf
+    with pytest.raises(InvalidInputError, match="Column 'd' holds an infinite value in row 7"):
+        DynaModGbrtClassifier(held_out, **TREES).fit(frame, y)
 
 
 @pytest.mark.parametrize(

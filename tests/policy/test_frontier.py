@@ -1,9 +1,8 @@
 import numpy as np
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from thrifty.policy.frontier import area_under, best_within, efficient
+from thrifty.policy.frontier import best_within, efficient
 
 POINTS = st.lists(st.tuples(st.integers(0, 8), st.integers(0, 8)), min_size=1, max_size=40)
 
@@ -29,12 +28,3 @@ def test_the_best_within_a_budget_is_the_brute_force_best(points, budget):
         assert not affordable
     else:
         assert (-score[best], cost[best]) == min(affordable)
-
-
-def test_the_area_is_the_mean_score_over_budgets():
-    cost, score = [1.0, 3.0, 2.0], [0.5, 0.9, 0.4]
-    assert area_under(cost, score, 1.0, 5.0) == pytest.approx((2 * 0.5 + 2 * 0.9) / 4)
-    assert area_under(cost, score, 0.0, 2.0) == pytest.approx(0.5)
-    budgets = np.linspace(1, 5, 100001)
-    numeric = np.mean([score[best_within(cost, score, b)] for b in budgets[::100]])
-    assert area_under(cost, score, 1.0, 5.0) == pytest.approx(numeric, abs=1e-3)

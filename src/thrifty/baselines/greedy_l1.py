@@ -5,10 +5,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from thrifty.estimators.base import GatedClassifier, Task, check_columns, check_count, check_share
+from thrifty.estimators.base import GatedClassifier, Task
+from thrifty.estimators.checks import check_columns, check_count, check_share
 from thrifty.exceptions import InvalidInputError
 from thrifty.models.linear import LinearScorer, fit_logistic, scaled
 from thrifty.objective.costs import check_amount
+from thrifty.objective.distances import NEVER
 from thrifty.solvers.group_lasso import LinearScores
 
 __all__ = ["GreedyL1Classifier"]
@@ -86,6 +88,9 @@ class GreedyL1Classifier(GatedClassifier):
             check_count("n_features", self.n_features, least=0)
         check_share("send_weight", self.send_weight, meaning="the weight of rows that f1 gets wrong")
 
+    def _check_against(self, n_features: int, names: Any) -> None:
+        check_columns(self.features, n_features, names)
+
     def _learn(self, task: Task) -> LinearScorer:
         X, scale = scaled(task.rows.X, task.rows.weight, self.standardize)
         support = self._support(X, task)
@@ -109,11 +114,12 @@ class GreedyL1Classifier(GatedClassifier):
         target = (task.rows.y + 1.0) / 2.0
         weights = np.abs(fit_logistic(X, target, task.rows.weight, l1=1.0 / self.C, prices=prices)[0])
         order = np.argsort(-weights, kind="stable")
-        return np.sort(order[: min(np.count_nonzero(weights), self.n_features or len(weights))])
+        most = len(weights) if self.n_features is None else self.n_features
+        return np.sort(order[: min(np.count_nonzero(weights), most)])
 
 
 def _fit_gate(X: Any, wrong: Floats, emphasis: Floats) -> tuple[Floats, float]:
     """The gate; with no weight on any row it has nothing to learn and sends nobody."""
     if not emphasis.any():
-        return np.zeros(X.shape[1]), -40.0
+        return np.zeros(X.shape[1]), NEVER
     return fit_logistic(X, wrong, emphasis, l2=1.0)

@@ -9,6 +9,8 @@ from thrifty.estimators.base import Task
 from thrifty.estimators.dynamod_gbrt import BoostedClassifier
 from thrifty.full import AbsentFull, JudgedFull, TrainingRows
 from thrifty.models.boosted import ConfidentTrees, boost_labels, over_columns
+from thrifty.objective.costs import PriceList
+from thrifty.system import GatedSystem
 
 __all__ = ["GreedyMiserClassifier"]
 
@@ -26,8 +28,8 @@ class GreedyMiserClassifier(BoostedClassifier):
     ----------
     n_trees, max_depth, learning_rate, gamma, step, l2, min_child_weight, min_child_samples, max_bins
         As in ``DynaModGbrtClassifier``.
-    feature_costs, feature_groups, random_state
-        As in ``DynaModLinClassifier``. Nothing is random; ``random_state`` is there for symmetry.
+    feature_costs, feature_groups, full_cost, random_state
+        As in ``DynaModLinClassifier``. Nothing is random, and no row pays ``full_cost`` until there is a full model.
 
     Attributes
     ----------
@@ -37,7 +39,6 @@ class GreedyMiserClassifier(BoostedClassifier):
 
     # The template of the base class asks for these; a GreedyMiser has no f0 to judge or to spend on.
     full = None
-    full_cost = 0.0
     budget = None
     cv = 2
     n_jobs = None
@@ -56,6 +57,7 @@ class GreedyMiserClassifier(BoostedClassifier):
         max_bins: int = 255,
         feature_costs: Any = None,
         feature_groups: Any = None,
+        full_cost: float = 0.0,
         random_state: Any = None,
     ) -> None:
         self.n_trees = n_trees
@@ -69,10 +71,15 @@ class GreedyMiserClassifier(BoostedClassifier):
         self.max_bins = max_bins
         self.feature_costs = feature_costs
         self.feature_groups = feature_groups
+        self.full_cost = full_cost
         self.random_state = random_state
 
-    def _judge(self, full: Any, rows: TrainingRows) -> JudgedFull:  # noqa: ARG002
-        return JudgedFull(AbsentFull(), np.full(len(rows.y), 0.5))
+    def _judge(self, rows: TrainingRows, prices: PriceList) -> tuple[GatedSystem, JudgedFull]:
+        nobody = AbsentFull()
+        return GatedSystem((), nobody, prices, rows.classes), JudgedFull(nobody, np.full(len(rows.y), 0.5))
+
+    def _other_models(self) -> list[Any]:
+        return []
 
     def _learn(self, task: Task) -> ConfidentTrees:
         rows, boosting = task.rows, self._boosting()

@@ -9,7 +9,8 @@ from scipy.special import logit
 from sklearn.linear_model import LogisticRegression
 
 from thrifty.baselines.foreign import ConfidenceGate, ForeignScorer, Gate, UniformGate
-from thrifty.estimators.base import GatedClassifier, Task, check_columns, check_share
+from thrifty.estimators.base import GatedClassifier, Task
+from thrifty.estimators.checks import check_columns, check_share
 from thrifty.full import JudgedFull, judge_full
 from thrifty.policy.threshold import threshold_curve
 
@@ -20,6 +21,8 @@ Floats = NDArray[np.float64]
 
 class _Router(GatedClassifier):
     """A classifier the user chose, in front of f0, with a gate that needs no fitting."""
+
+    _accepts_missing = True
 
     cheap: Any
     features: Any
@@ -58,26 +61,31 @@ class _Router(GatedClassifier):
     def _check_parameters(self) -> None:
         check_share("p_full", self.p_full, meaning="the share of samples allowed to reach f0")
 
+    def _check_against(self, n_features: int, names: Any) -> None:
+        check_columns(self.features, n_features, names)
+
+    def _other_models(self) -> list[Any]:
+        return [*super()._other_models(), self._cheap()]
+
+    def _cheap(self) -> Any:
+        return LogisticRegression(max_iter=1000) if self.cheap is None else self.cheap
+
     def _learn(self, task: Task) -> ForeignScorer:
         rows = task.rows
         columns = check_columns(self.features, rows.X.shape[1], getattr(self, "feature_names_in_", None))
         block = rows.X[:, columns]
         seen = replace(rows, table=block, X=block)
-        cheap = LogisticRegression(max_iter=1000) if self.cheap is None else self.cheap
-        judged = judge_full(cheap, seen, n_jobs=self.n_jobs)
-        self._held_out = judged
-        return ForeignScorer(columns, judged.model, self._gate(task))
+        self._held_out = judge_full(self._cheap(), seen, n_jobs=self.n_jobs, name="the cheap model")
+        return ForeignScorer(columns, self._held_out.model, self._gate(task))
 
     def _default_threshold(self, task: Task, budget: float | None) -> float:
         """Cut at the wanted share or budget, on margins of rows the cheap model was not fitted on."""
         judged: JudgedFull = self.__dict__.pop("_held_out")
-        block = task.rows.X[:, self.features_]
-        g = self._gate(task)(block, logit(judged.probability))
+        g = self._gate(task)(task.rows.X[:, self.features_], logit(judged.probability))
         if budget is None:
             curve = threshold_curve(g, 0.0, 1.0, weight=task.rows.weight)
             return float(curve.threshold[curve.within(self.p_full)])
-        stop = self.system_.cost_by_route[0]
-        curve = threshold_curve(g, stop, task.go_cost, weight=task.rows.weight)
+        curve = self._curve(task.rows.X, g=g, weight=task.rows.weight)
         return float(curve.threshold[curve.within(budget)])
 
 

@@ -1,4 +1,4 @@
-"""What every single-stage estimator shares: checks, the fit template, routing and costs.
+"""What every single-stage estimator shares: the fit template, routing, costs and operating points.
 
 A subclass says how its scorer (g, f1) is learned; everything else, from labels to lazy buying, is
 here. ``fit`` is all or nothing: after a refusal the estimator is exactly as it was before.
@@ -7,8 +7,7 @@ here. ``fit`` is all or nothing: after a refusal the estimator is exactly as it 
 import copy
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
-from numbers import Integral
+from dataclasses import dataclass, replace
 from typing import Any, Self
 
 import numpy as np
@@ -16,52 +15,46 @@ from numpy.typing import NDArray
 from scipy.special import logit
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.ensemble import HistGradientBoostingClassifier
-from sklearn.utils import _safe_indexing, check_random_state, get_tags
-from sklearn.utils.multiclass import check_classification_targets, type_of_target
-from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
+from sklearn.utils import get_tags
+from sklearn.utils.validation import check_is_fitted
 from threadpoolctl import threadpool_limits
 
+from thrifty.estimators.checks import check_seed, check_threshold, check_training_rows, validated
 from thrifty.exceptions import InvalidInputError
-from thrifty.full import (
-    CallableFull,
-    FullModel,
-    JudgedFull,
-    PrecomputedFull,
-    TrainingRows,
-    assign_folds,
-    judge_full,
-)
+from thrifty.full import FullModel, JudgedFull, TrainingRows, as_full_model, judge_full
 from thrifty.objective.costs import PriceList, check_amount, check_price_list
 from thrifty.policy.threshold import ThresholdCurve, threshold_curve
-from thrifty.reading import FeatureSource, PurchaseReader, TableReader, kind_of_table, table_like
+from thrifty.reading import FeatureSource, TableReader, kind_of_table
 from thrifty.system import GatedSystem, Scorer, Stage
 
-__all__ = ["GatedClassifier", "Task", "check_columns", "check_count", "check_share"]
+__all__ = ["GatedClassifier", "Task"]
 
 Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
 class Task:
-    """All that a subclass needs to learn its scorer."""
+    """All that a subclass needs to learn its scorer.
+
+    Attributes
+    ----------
+    rows : TrainingRows
+        Rows to learn from.
+    full : JudgedFull
+        f0 and its probabilities on those rows.
+    price_list : PriceList
+        What purchases cost.
+    extra_cost : ndarray of shape (n_samples,) or None
+        Price of sending each row on, scaled to a mean of 1; None where it is the same for all of them.
+    seed : int
+        For whatever needs chance.
+    """
 
     rows: TrainingRows
     full: JudgedFull
-    behind: GatedSystem
     price_list: PriceList
+    extra_cost: Floats | None
     seed: int
-
-    @property
-    def go_cost(self) -> Floats:
-        """What each training row pays in all if it is sent on, before this stage's own purchases."""
-        return self.behind.cost(self.rows.X)
-
-    @property
-    def extra_cost(self) -> Floats | None:
-        """Price of sending each row on, scaled to a mean of 1; None where it is the same for all of them."""
-        if not self.behind.stages:
-            return None
-        return self.go_cost / np.average(self.go_cost, weights=self.rows.weight)
 
 
 class GatedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn is untyped
@@ -96,33 +89,40 @@ class GatedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # 
             Weights; a row of weight zero is left out.
         """
         self._check_parameters()
+        budget = None if self.budget is None else check_amount("budget", self.budget)
         with _all_or_nothing(self):
-            seed = int(check_random_state(self.random_state).randint(2**31 - 1))
-            rows, full = self._check_rows(X, y, sample_weight, seed)
+            seed = check_seed(self.random_state)
+            rows = check_training_rows(self, X, y, sample_weight, self.cv, seed)
             names = getattr(self, "feature_names_in_", None)
             prices = check_price_list(
                 self.feature_costs, self.feature_groups, self.full_cost, rows.X.shape[1], names
             )
-            budget = None if self.budget is None else check_amount("budget", self.budget)
-            judged = self._judge(full, rows)
-            behind = _chain_of(judged.model, prices, rows.classes)
-            task = Task(rows, judged, behind, prices, seed)
+            self._check_against(rows.X.shape[1], names)
+            behind, judged = self._judge(rows, prices)
+            behind = replace(behind, names=None if names is None else tuple(names), kind=kind_of_table(X))
+            task = Task(rows, judged, prices, _extra_cost(behind, rows), seed)
             # Sums of a BLAS depend on its number of threads in their last digit, and fits run side by side anyway.
             with threadpool_limits(1, user_api="blas"):
                 stage = Stage(self._learn(task), 0.0)
             self.classes_ = rows.classes
             self.system_ = behind.behind(stage)
             self.features_ = stage.scorer.columns
-            self._kind_of_table = kind_of_table(X)
             self._set_threshold(self._default_threshold(task, budget))
         return self
 
     def _check_parameters(self) -> None:
         """Refuse bad constructor arguments before anything is computed."""
 
-    def _judge(self, full: Any, rows: TrainingRows) -> JudgedFull:
-        """f0 and its loss on the training rows."""
-        return judge_full(full, rows, n_jobs=self.n_jobs)
+    def _check_against(self, n_features: int, names: Any) -> None:
+        """Refuse constructor arguments that do not suit the table, before anything is computed."""
+
+    def _judge(self, rows: TrainingRows, prices: PriceList) -> tuple[GatedSystem, JudgedFull]:
+        """What stands behind the new stage, and its loss on the training rows."""
+        full = self._full()
+        # A chain that does not suit is refused before it is asked anything.
+        _chain_of(getattr(getattr(full, "estimator", None), "system_", full), prices, rows.classes)
+        judged = judge_full(full, rows, n_jobs=self.n_jobs)
+        return _chain_of(judged.model, prices, rows.classes), judged
 
     def _learn(self, task: Task) -> Scorer:
         """Learn (g, f1); what else was learned is stored under names that end in ``_``."""
@@ -132,7 +132,7 @@ class GatedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # 
         """Threshold of a fresh fit: the paper's ``g > 0``, or the one that spends the budget on the training rows."""
         if budget is None:
             return 0.0
-        curve = self._curve(task.rows.X, task.rows.weight)
+        curve = self._curve(task.rows.X, weight=task.rows.weight)
         return float(curve.threshold[curve.within(budget)])
 
     # -- answers -------------------------------------------------------------------------------
@@ -140,22 +140,26 @@ class GatedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # 
     def predict_proba(self, X: Any) -> Floats:
         """Probability of both classes: the cheap model's for rows it keeps, f0's for the others."""
         reader = self._reader(X)
-        positive = self.system_.answer(
-            self.system_.walk(reader), reader, np.arange(reader.n_samples), reader.n_samples
-        )
+        positive = self.system_.answer(reader)
         return np.column_stack([1.0 - positive, positive])
 
     def predict(self, X: Any) -> NDArray[Any]:
         """Label of each row."""
-        return self._label(self.predict_proba(X)[:, 1])
+        positive = self.predict_proba(X)[:, 1]
+        return self.system_.label(positive)
 
     def decision_function(self, X: Any) -> Floats:
-        """Log-odds of the second class."""
-        return np.asarray(logit(self.predict_proba(X)[:, 1]), dtype=np.float64)
+        """Log-odds of the second class: the cheap model's own score for rows it keeps."""
+        reader = self._reader(X)
+        walk = self.system_.walk(reader)
+        positive = self.system_.answer(reader, walk)
+        with np.errstate(divide="ignore"):
+            return np.where(walk.route < self.system_.n_stages, walk.cheap, logit(positive))
 
     def route(self, X: Any) -> NDArray[np.intp]:
         """Stage that answers each row: 0 is the cheap model; the last is f0. Never calls f0."""
-        return self.system_.walk(self._reader(X)).route
+        reader = self._reader(X)
+        return self.system_.walk(reader).route
 
     def cost(self, X: Any) -> Floats:
         """What each row spends. Never calls f0."""
@@ -178,45 +182,45 @@ class GatedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # 
             that get there and the purchases they do not hold yet.
         """
         check_is_fitted(self)
-        names = getattr(self, "feature_names_in_", None)
-        wrap = table_like(self._kind_of_table, names)
-        reader = PurchaseReader(source, self.system_.price_list, wrap)
-        walk = self.system_.walk(reader)
-        return self._label(self.system_.answer(walk, reader, np.arange(reader.n_samples), reader.n_samples))
+        return self.system_.predict_from(source)
 
     # -- operating points ----------------------------------------------------------------------
 
     def threshold_for(self, X: Any, *, budget: float) -> float:
         """Threshold at which the rows ``X`` spend at most ``budget`` on average, sending as many on as that allows."""
         reader = self._reader(X)
-        curve = self._curve(reader.block(np.arange(reader.n_samples), np.arange(self.n_features_in_)), None)
+        curve = self._curve(reader.block(np.arange(reader.n_samples), np.arange(self.n_features_in_)))
         return float(curve.threshold[curve.within(check_amount("budget", budget))])
 
     def at(self, threshold: float) -> Self:
         """Return the same fit at another threshold of its gate; nothing is refitted."""
         check_is_fitted(self)
         other = copy.copy(self)
-        other._set_threshold(float(threshold))
+        other._set_threshold(check_threshold(threshold))
         return other
 
     def with_full(self, full: Any) -> Self:
-        """Return the same fit in front of another f0: a function, probabilities per row, or a ``FullModel``."""
+        """Return the same fit in front of another f0, in any fitted form: nothing is refitted.
+
+        Parameters
+        ----------
+        full : fitted classifier, FrozenEstimator, callable, probabilities or GatedSystem
+            Probabilities belong to the rows that will be asked about, in their order.
+        """
         check_is_fitted(self)
-        model: FullModel
-        if hasattr(full, "probability"):
-            model = full
-        elif callable(full):
-            model = CallableFull(full)
-        else:
-            model = PrecomputedFull(np.asarray(full, dtype=np.float64).reshape(-1))
+        model = as_full_model(full, self.classes_, self.n_features_in_)
+        behind = _chain_of(model, self.system_.price_list, self.classes_)
         other = copy.copy(self)
-        other.system_ = self.system_.with_full(model)
+        other.system_ = replace(
+            self.system_, stages=(self.system_.stages[0], *behind.stages), full=behind.full
+        )
         return other
 
-    def _curve(self, X: Any, weight: Floats | None) -> ThresholdCurve:
+    def _curve(self, X: Any, *, g: Floats | None = None, weight: Floats | None = None) -> ThresholdCurve:
+        """Every threshold of the first gate on these rows; ``g`` if the gate's own scores are too good."""
         first = self.system_.stages[0].scorer
-        g, _ = first(X[:, first.columns])
-        # What a row pays that is sent on: the chain behind, plus what this stage bought and the chain did not.
+        if g is None:
+            g, _ = first(X[:, first.columns])
         sent_on = self.system_.with_threshold(-np.inf).cost(X)
         return threshold_curve(g, self.system_.cost_by_route[0], sent_on, weight=weight)
 
@@ -224,55 +228,30 @@ class GatedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # 
         self.system_ = self.system_.with_threshold(threshold)
         self.threshold_ = threshold
 
-    def _label(self, positive: Floats) -> NDArray[Any]:
-        return self.classes_[(positive > 0.5).astype(np.intp)]
-
-    # -- checks --------------------------------------------------------------------------------
+    # -- plumbing ------------------------------------------------------------------------------
 
     def _reader(self, X: Any) -> TableReader:
         check_is_fitted(self)
-        numbers = _validated(self, X, reset=False)
+        numbers = validated(self, X, reset=False)
         return TableReader(numbers, X if kind_of_table(X) else numbers)
 
-    def _check_rows(self, X: Any, y: Any, sample_weight: Any, seed: int) -> tuple[TrainingRows, Any]:
-        """The rows that count, and f0 for them: rows of weight zero are left out of everything."""
-        if y is None:
-            raise InvalidInputError(
-                f"{type(self).__name__} requires y to be passed, but the target y is None."
-            )
-        numbers, y = _validated(self, X, y, reset=True)
-        classes, signs = _signs(y)
-        weight = _weights(sample_weight, numbers)
-        table = X if kind_of_table(X) else numbers
-        full = (
+    def _full(self) -> Any:
+        """f0 as given, or the default one."""
+        return (
             HistGradientBoostingClassifier(random_state=self.random_state) if self.full is None else self.full
         )
-        cv = self.cv
-        kept = np.flatnonzero(weight > 0)
-        if len(kept) < len(weight):
-            if not isinstance(cv, Integral):
-                cv = [
-                    ((), assign_folds(cv, numbers, signs, seed)[kept] == fold) for fold in range(len(weight))
-                ]
-            if isinstance(full, np.ndarray | list | tuple):
-                full = np.asarray(full)[kept]
-            table, numbers, signs, weight = (
-                _safe_indexing(table, kept),
-                numbers[kept],
-                signs[kept],
-                weight[kept],
-            )
-            _refuse_one_class(signs, classes)
-        folds = assign_folds(cv, numbers, signs, seed)
-        return TrainingRows(table, numbers, signs, classes, weight, folds, sample_weight is not None), full
+
+    def _other_models(self) -> list[Any]:
+        """Models that read the table besides our own, in whatever form the user gave them."""
+        return [self._full()]
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.classifier_tags.multi_class = False
-        # A row may reach f0, so what f0 cannot read is not welcome either.
-        full = get_tags(self.full).input_tags if hasattr(self.full, "fit") else None
-        tags.input_tags.sparse = self._accepts_sparse and (full is None or full.sparse)
-        tags.input_tags.allow_nan = self._accepts_missing and (full is None or full.allow_nan)
+        # What another model cannot read is not welcome here either.
+        others = [get_tags(model).input_tags for model in self._other_models() if hasattr(model, "fit")]
+        tags.input_tags.sparse = self._accepts_sparse and all(other.sparse for other in others)
+        tags.input_tags.allow_nan = self._accepts_missing and all(other.allow_nan for other in others)
         return tags
 
 
@@ -285,6 +264,15 @@ def _all_or_nothing(estimator: Any) -> Iterator[None]:
         estimator.__dict__.clear()
         estimator.__dict__.update(before)
         raise
+
+
+def _extra_cost(behind: GatedSystem, rows: TrainingRows) -> Floats | None:
+    """Price of sending each row on, scaled to a mean of 1; None where it does not differ or is nothing."""
+    if not behind.stages:
+        return None
+    cost = behind.cost(rows.X)
+    mean = float(np.average(cost, weights=rows.weight))
+    return cost / mean if mean > 0 else None
 
 
 def _chain_of(full: FullModel, prices: PriceList, classes: NDArray[Any]) -> GatedSystem:
@@ -308,85 +296,3 @@ def _chain_of(full: FullModel, prices: PriceList, classes: NDArray[Any]) -> Gate
             "given here. One route has one price list: give both the same."
         )
     return inner
-
-
-def _validated(estimator: Any, X: Any, *y: Any, reset: bool) -> Any:
-    try:
-        return validate_data(
-            estimator,
-            X,
-            *y,
-            reset=reset,
-            accept_sparse="csr" if estimator._accepts_sparse else False,
-            ensure_all_finite="allow-nan" if get_tags(estimator).input_tags.allow_nan else True,
-            dtype=np.float64,
-        )
-    except ValueError as error:
-        raise InvalidInputError(str(error)) from error
-
-
-def _signs(y: Any) -> tuple[NDArray[Any], Floats]:
-    try:
-        check_classification_targets(y)
-    except ValueError as error:
-        raise InvalidInputError(str(error)) from error
-    classes, code = np.unique(y, return_inverse=True)
-    if len(classes) > 2:
-        raise InvalidInputError(
-            f"Only binary classification is supported. The type of the target is {type_of_target(y)}, "
-            f"with {len(classes)} classes. Make it one class against the rest."
-        )
-    signs = np.where(code == 1, 1.0, -1.0)
-    _refuse_one_class(signs, classes)
-    return classes, signs
-
-
-def _refuse_one_class(signs: Floats, classes: NDArray[Any]) -> None:
-    if len(np.unique(signs)) < 2:
-        raise InvalidInputError(
-            f"y must hold two classes; got 1 class, {classes.tolist()}. A classifier can't train on one class."
-        )
-
-
-def _weights(sample_weight: Any, numbers: Any) -> Floats:
-    try:
-        weight = _check_sample_weight(sample_weight, numbers, dtype=np.float64, ensure_non_negative=True)
-    except ValueError as error:
-        raise InvalidInputError(str(error)) from error
-    if not weight.any():
-        raise InvalidInputError("sample_weight must not be zero for every row.")
-    return np.asarray(weight, dtype=np.float64)
-
-
-def check_share(name: str, value: Any, *, meaning: str) -> float:
-    """A number in [0, 1], or a refusal that says what it is for."""
-    if not isinstance(value, int | float | np.integer | np.floating) or not 0.0 <= float(value) <= 1.0:
-        raise InvalidInputError(f"{name} must lie in [0, 1]; got {value!r}. It is {meaning}.")
-    return float(value)
-
-
-def check_count(name: str, value: Any, *, least: int = 1) -> int:
-    """A whole number of at least ``least``."""
-    if isinstance(value, bool) or not isinstance(value, Integral) or int(value) < least:
-        raise InvalidInputError(f"{name} must be a whole number >= {least}; got {value!r}.")
-    return int(value)
-
-
-def check_columns(features: Any, n_features: int, names: Any) -> NDArray[np.intp]:
-    """Column numbers from numbers, names or a mask; None is every column."""
-    if features is None:
-        return np.arange(n_features)
-    wanted = np.asarray(features)
-    if wanted.dtype.kind in "OUT":
-        position = {name: i for i, name in enumerate(names)} if names is not None else {}
-        unknown = [name for name in wanted.tolist() if name not in position]
-        if unknown:
-            raise InvalidInputError(f"features names {unknown[0]!r}, which is not a column of X.")
-        wanted = np.array([position[name] for name in wanted.tolist()], dtype=np.intp)
-    if wanted.dtype == bool and wanted.shape == (n_features,):
-        wanted = np.flatnonzero(wanted)
-    if wanted.dtype.kind not in "iu" or wanted.ndim != 1 or np.any((wanted < 0) | (wanted >= n_features)):
-        raise InvalidInputError(
-            f"features must be column numbers in [0, {n_features}), names, or a mask; got {features!r}."
-        )
-    return np.unique(wanted).astype(np.intp)

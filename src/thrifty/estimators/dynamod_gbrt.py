@@ -10,8 +10,10 @@ from scipy.special import expit
 from sklearn.exceptions import ConvergenceWarning
 
 from thrifty.alternating import Q_STEPS, Alternation, alternate
-from thrifty.estimators.base import GatedClassifier, Task, check_count, check_share
+from thrifty.estimators.base import GatedClassifier, Task
+from thrifty.estimators.checks import check_count, check_share
 from thrifty.exceptions import InvalidInputError
+from thrifty.full import held_out_rows
 from thrifty.models.boosted import (
     BoostedPair,
     BoostedScorer,
@@ -48,6 +50,7 @@ class BoostedClassifier(GatedClassifier):
 
     def _check_parameters(self) -> None:
         check_count("n_trees", self.n_trees)
+        check_count("max_depth", self.max_depth, most=12)
         check_count("min_child_samples", self.min_child_samples)
         for name in ("gamma", "l2", "min_child_weight", "learning_rate"):
             check_amount(name, getattr(self, name))
@@ -194,7 +197,7 @@ class DynaModGbrtClassifier(BoostedClassifier):
         )
         self._report(run)
         scorer = pair.scorer()
-        if self.gate_reads_score and self.p_full > 0:
+        if self.gate_reads_score and self.p_full > 0 and len(scorer.columns):
             gate = ScoreReadingGate(boosting, self.distance, self.max_bins, float(self.p_full), extra)
             return gate.regrow(scorer, run.value, task)
         return scorer
@@ -247,8 +250,9 @@ class ScoreReadingGate:
         table = Binner(self.max_bins).fit_transform(block)
         stays = expit(-log_odds)
         scores = np.empty(len(block))
-        for fold in np.unique(task.rows.folds):
-            out = task.rows.folds == fold
+        for fold in held_out_rows(task.rows):
+            out = np.zeros(len(block), dtype=bool)
+            out[fold] = True
             grower = self.boosting.grower(table.take(~out))
             trees, base = boost_labels(self.boosting, grower, task.rows.y[~out], counts[~out], stays[~out])
             scores[out] = base + trees.predict_binned(table.take(out))[:, 0]

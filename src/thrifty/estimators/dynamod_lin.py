@@ -9,7 +9,8 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.exceptions import ConvergenceWarning
 
 from thrifty.alternating import Alternation, AnyPair, alternate
-from thrifty.estimators.base import GatedClassifier, Task, check_count, check_share
+from thrifty.estimators.base import GatedClassifier, Task
+from thrifty.estimators.checks import check_count, check_share
 from thrifty.exceptions import InvalidInputError
 from thrifty.models.linear import CHEAP, GATE, LinearPair, LinearScorer, MarginGate, fit_logistic, scaled
 from thrifty.objective.costs import PriceList, check_amount
@@ -63,7 +64,8 @@ class DynaModLinClassifier(GatedClassifier):
         C = 1: undoes the shrinkage that the choice cost f1 and g. Not in the paper.
     gate_reads_margin : bool, default=False
         Once f1 stands, learn the gate again with ``|f1|`` as a further column, which costs nothing. Lets
-        a linear gate say "f1 is unsure here". The paper has it for its local gates only.
+        a linear gate say "f1 is unsure here". The paper has it for its local gates only. The margins are those of
+        the training rows: a linear f1 on few columns hardly overfits.
     standardize : bool, default=True
         Divide each column by its standard deviation while learning, so that the penalty treats
         them alike; the weights are given back on the original scale.
@@ -93,11 +95,12 @@ class DynaModLinClassifier(GatedClassifier):
     threshold_ : float
         Rows with ``g > threshold_`` go to f0.
     trace_ : ndarray of shape (n_rounds, 2)
-        The objective after the q-step and after the pair-step of every round of the start that was kept.
+        The objective after the q-step and after the pair-step of every round of the start that was kept;
+        ``refit`` and ``gate_reads_margin`` come after it.
     objectives_ : ndarray of shape (n_init,)
         The objective each start ended with.
     kkt_residual_ : float
-        How far the last pair-step is from optimal.
+        How far the last pair-step of the trace is from optimal.
 
     Examples
     --------
@@ -164,6 +167,14 @@ class DynaModLinClassifier(GatedClassifier):
         check_share("p_full", self.p_full, meaning="the share of samples allowed to reach f0")
         check_count("n_init", self.n_init)
         check_count("max_iter", self.max_iter)
+        if isinstance(self.init, str) and self.init not in ("logistic", "gaussian"):
+            raise InvalidInputError(
+                f"init must be 'logistic', 'gaussian' or a tuple (g, f1) of slopes; got {self.init!r}."
+            )
+
+    def _check_against(self, n_features: int, names: Any) -> None:  # noqa: ARG002
+        if not isinstance(self.init, str):
+            _given_start(self.init, np.ones(n_features))
 
     def _learn(self, task: Task) -> LinearScorer:
         X, scale = scaled(task.rows.X, task.rows.weight, self.standardize)
@@ -173,8 +184,15 @@ class DynaModLinClassifier(GatedClassifier):
         ]
         best = min(runs, key=lambda run: run.value.objective)
         self._report(best, runs)
-        linear = self._refitted(best.value.pair.linear, X, task) if self.refit else best.value.pair.linear
-        linear, margin = self._margin_gate(linear, X, task) if self.gate_reads_margin else (linear, 0.0)
+        extra: list[Solution[Any]] = []
+        linear, margin = best.value.pair.linear, 0.0
+        if self.refit:
+            linear, run = self._refitted(linear, X, task)
+            extra.append(run)
+        if self.gate_reads_margin:
+            linear, margin, gate_run = self._margin_gate(linear, X, task)
+            extra.append(gate_run)
+        self._warn_unless_converged([best, *extra])
         coef = linear.coef / scale[:, None]
         self.gate_coef_, self.cheap_coef_ = coef[:, GATE].copy(), coef[:, CHEAP].copy()
         self.gate_intercept_, self.cheap_intercept_ = (float(value) for value in linear.intercept)
@@ -198,26 +216,29 @@ class DynaModLinClassifier(GatedClassifier):
             tol=self.tol,
         )
 
-    def _refitted(self, chosen: LinearScores, X: Any, task: Task) -> LinearScores:
+    def _refitted(
+        self, chosen: LinearScores, X: Any, task: Task
+    ) -> tuple[LinearScores, Solution[Alternation[LinearPair]]]:
         """The alternation again, on the chosen columns, which are free now."""
         columns = np.flatnonzero(np.any(chosen.coef != 0.0, axis=1))
         free = PriceList(np.zeros(len(columns)), np.arange(len(columns)))
         start = LinearScores(chosen.coef[columns], chosen.intercept)
-        ridge = 1.0 / task.rows.weight.sum()
-        again = self._alternate(self._pair(start, free, ridge), X[:, columns], task).value.pair.linear
+        run = self._alternate(self._pair(start, free, 1.0 / task.rows.weight.sum()), X[:, columns], task)
         coef = np.zeros_like(chosen.coef)
-        coef[columns] = again.coef
-        return LinearScores(coef, again.intercept)
+        coef[columns] = run.value.pair.linear.coef
+        return LinearScores(coef, run.value.pair.linear.intercept), run
 
-    def _margin_gate(self, chosen: LinearScores, X: Any, task: Task) -> tuple[LinearScores, float]:
+    def _margin_gate(
+        self, chosen: LinearScores, X: Any, task: Task
+    ) -> tuple[LinearScores, float, Solution[Alternation[MarginGate]]]:
         """The gate again, on the chosen columns and ``|f1|``, while f1 stands."""
         columns = np.flatnonzero(np.any(chosen.coef != 0.0, axis=1))
         gate = MarginGate(chosen.scores(X)[:, CHEAP], self.distance, 1.0 / task.rows.weight.sum())
-        self._alternate(gate.start(len(columns)), gate.with_margin(X[:, columns]), task)
+        run = self._alternate(gate.start(len(columns)), gate.with_margin(X[:, columns]), task)
         coef = chosen.coef.copy()
         coef[columns, GATE] = gate.linear.coef[:-1, 0]
         intercept = np.array([gate.linear.intercept[0], chosen.intercept[CHEAP]])
-        return LinearScores(coef, intercept), gate.margin
+        return LinearScores(coef, intercept), gate.margin, run
 
     def _starts(self, X: Any, scale: Floats, task: Task) -> list[LinearScores]:
         n_features = X.shape[1]
@@ -227,10 +248,6 @@ class DynaModLinClassifier(GatedClassifier):
             starts[0] = _given_start(self.init, scale)
         elif self.init == "logistic":
             starts[0] = _logistic_start(X, task)
-        elif self.init != "gaussian":
-            raise InvalidInputError(
-                f"init must be 'logistic', 'gaussian' or a tuple (g, f1) of slopes; got {self.init!r}."
-            )
         return starts
 
     def _report(
@@ -242,10 +259,14 @@ class DynaModLinClassifier(GatedClassifier):
         self.objectives_ = np.array([run.value.objective for run in runs])
         self.kkt_residual_ = best.value.pair.solution.residual
         self.n_iter_ = best.n_iter
-        if not best.converged:
+
+    def _warn_unless_converged(self, runs: list[Solution[Any]]) -> None:
+        """Warn once, of the run that was farthest from done."""
+        worst = max(runs, key=lambda run: 0.0 if run.converged else run.residual)
+        if not worst.converged:
             warnings.warn(
-                f"alternate did not reach tol={self.tol:g} in {best.n_iter} rounds (last change {best.residual:.0e}). "
-                f"Raise `max_iter` or `tol`.",
+                f"alternate did not reach tol={self.tol:g} in {worst.n_iter} rounds "
+                f"(last change {worst.residual:.0e}). Raise `max_iter` or `tol`.",
                 ConvergenceWarning,
                 stacklevel=4,
             )

@@ -24,7 +24,17 @@ def judge_on_split(model: Any, split: Split, *, cost: float) -> tuple[Floats, Fu
     """Fit f0 once: its out-of-fold probabilities on the training rows, right or wrong on the others."""
     signs = np.where(split.y_train == 1, 1.0, -1.0)
     folds = assign_folds(5, split.X_train, signs, seed=0)
-    rows = TrainingRows(split.X_train, split.X_train, signs, np.array([0, 1]), np.ones(len(signs)), folds)
+    everyone = np.arange(len(signs))
+    rows = TrainingRows(
+        split.X_train,
+        split.X_train,
+        signs,
+        np.array([0, 1]),
+        np.ones(len(signs)),
+        folds,
+        everyone,
+        len(signs),
+    )
     judged = judge_full(model, rows)
 
     def is_right(X: Floats, y: NDArray[np.intp]) -> NDArray[np.bool_]:

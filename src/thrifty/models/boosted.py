@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from scipy.special import expit, logit
 
 from thrifty.objective.costs import PriceList
-from thrifty.objective.distances import DISTANCES, DistanceName
+from thrifty.objective.distances import DISTANCES, NEVER, DistanceName
 from thrifty.objective.losses import logistic_curvature, logistic_grad
 from thrifty.trees import BinnedTable, TreeEnsemble, TreeGrower
 from thrifty.trees.quantise import WIDE_ROWS
@@ -36,9 +36,6 @@ __all__ = [
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.intp]
-
-SHUT = -40.0
-"""Log-odds at or below which no row is ever sent: expit(-40) = 4e-18."""
 
 GRADIENT_BITS, CURVATURE_BITS = 33, 29
 """Bits in which the grower sums derivatives of up to ``WIDE_ROWS`` rows; it has more for larger tables."""
@@ -197,7 +194,7 @@ class BoostedPair:
 
     def start(self, y: Floats, weight: Floats) -> Self:
         """Set f1 to GreedyMiser's and g to 0: where the paper's alternation begins."""
-        self.fit(None, y, np.full(len(y), SHUT), weight)
+        self.fit(None, y, np.full(len(y), NEVER), weight)
         self.gate = TreeEnsemble.empty(self.gate.n_features)
         self.base = np.array([0.0, self.base[1]])
         self._g = np.zeros(len(y))
@@ -208,7 +205,7 @@ class BoostedPair:
         self._grower.reset(bought=())
         counts = counts_of(weight, self._total)
         stays = expit(-log_odds)
-        is_shut = bool(np.all(log_odds <= SHUT))
+        is_shut = bool(np.all(log_odds <= NEVER))
         self.base = np.array([_gate_base(self._distance, log_odds, counts), _label_base(y, counts * stays)])
         self._g, self._f1 = np.full(len(y), self.base[0]), np.full(len(y), self.base[1])
         gate, cheap = [], []
@@ -309,4 +306,4 @@ def _gate_base(distance: DistanceName, log_odds: Floats, counts: Floats) -> floa
     """The best constant gate."""
     if distance == "squared":
         return float(np.average(log_odds, weights=counts))
-    return float(np.clip(logit(np.average(expit(log_odds), weights=counts)), SHUT, -SHUT))
+    return float(np.clip(logit(np.average(expit(log_odds), weights=counts)), NEVER, -NEVER))

@@ -168,7 +168,12 @@ def _group_per_column(feature_groups: FeatureGroups, n_features: int, names: lis
         # A column without a label is alone: its key is a type no user label can equal.
         labels: list[object] = [("user", named[i]) if i in named else ("alone", i) for i in range(n_features)]
     else:
-        labels = [("user", label) for label in feature_groups]
+        try:
+            labels = [("user", label) for label in feature_groups]
+        except TypeError:
+            raise InvalidInputError(
+                f"feature_groups must be one label per column or a dict by column name; got {feature_groups!r}."
+            ) from None
     if len(labels) != n_features:
         raise InvalidInputError(
             f"feature_groups must have one label per column, {n_features} in all; got {len(labels)}."

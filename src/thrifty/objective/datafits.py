@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from scipy.special import expit
 
 from thrifty.exceptions import InvalidInputError
+from thrifty.objective.distances import NEVER
 
 __all__ = ["FARTHEST_INTERCEPT", "DataFit", "LogisticFit", "SquaredFit"]
 
@@ -24,7 +25,7 @@ Floats = NDArray[np.float64]
 
 # Log-odds at which the logistic loss of a certain target, exp(-40) = 4e-18, no longer registers
 # beside 1 in double precision. A fit whose best constant lies farther out is stopped here.
-FARTHEST_INTERCEPT = 40.0
+FARTHEST_INTERCEPT = -NEVER
 
 
 class DataFit(Protocol):

@@ -17,7 +17,10 @@ from scipy.special import expit
 from thrifty.exceptions import InvalidInputError
 from thrifty.objective.losses import soft_logistic_loss, softplus
 
-__all__ = ["DISTANCES", "KL", "Distance", "Squared", "check_distance", "entropy_of_log_odds"]
+__all__ = ["DISTANCES", "KL", "NEVER", "Distance", "Squared", "check_distance", "entropy_of_log_odds"]
+
+NEVER = -40.0
+"""Log-odds that stand for "never": expit(-40) = 4e-18 is invisible next to 1, and still finite."""
 
 Floats = NDArray[np.float64]
 DistanceName = Literal["kl", "squared"]

@@ -3,7 +3,7 @@
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-__all__ = ["area_under", "best_within", "efficient"]
+__all__ = ["best_within", "efficient"]
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.intp]
@@ -29,14 +29,3 @@ def best_within(cost: ArrayLike, score: ArrayLike, budget: float) -> int | None:
     if affordable.size == 0:
         return None
     return int(affordable[np.lexsort((cost[affordable], -score[affordable]))[0]])
-
-
-def area_under(cost: ArrayLike, score: ArrayLike, low: float, high: float) -> float:
-    """Mean score over budgets in [low, high], spending at each budget on the best point it affords.
-
-    A budget below the cheapest point scores as that point does.
-    """
-    keep = efficient(cost, score)
-    steps, level = np.asarray(cost, dtype=np.float64)[keep], np.asarray(score, dtype=np.float64)[keep]
-    edges = np.clip(np.r_[low, steps[1:], high], low, high)
-    return float(np.diff(edges) @ level / (high - low))

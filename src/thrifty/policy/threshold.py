@@ -43,7 +43,7 @@ class ThresholdCurve:
         if affordable.size == 0:
             raise InvalidInputError(
                 f"budget must be at least {self.cost.min():.6g}, the mean cost of the cheapest route; got {budget!r}. "
-                f"Raise the budget, or buy fewer features (raise gamma)."
+                f"Raise the budget, or let the cheap model buy fewer features."
             )
         return int(affordable[-1])
 

@@ -21,11 +21,10 @@ _COLOURS = ("#0b5fa5", "#c8501e", "#3f7d20", "#7b3f9e", "#555555")
 
 @dataclass(frozen=True)
 class Curve:
-    """Points by rising cost; ``error`` is one standard error of the accuracy, where it is known."""
+    """Points by rising cost."""
 
     cost: ArrayLike
     accuracy: ArrayLike
-    error: ArrayLike | None = None
 
 
 def new_figure(n_panels: int = 1, width: float = 6.4, height: float = 4.2) -> tuple[Any, list[Any]]:
@@ -62,9 +61,6 @@ def draw_tradeoff(
         cost, accuracy = np.asarray(curve.cost, dtype=float), np.asarray(curve.accuracy, dtype=float)
         line = {"linestyle": dash, "marker": marker, "color": colour, "markersize": 4, "linewidth": 1.5}
         ax.plot(cost, accuracy, label=name, **line)
-        if curve.error is not None:
-            error = np.asarray(curve.error, dtype=float)
-            ax.fill_between(cost, accuracy - error, accuracy + error, color=colour, alpha=0.12, linewidth=0)
     if full is not None:
         ax.plot(*full, marker="*", color="black", markersize=12, linestyle="none", label="f0 for every row")
     ax.set_xlabel("mean cost per row")
