@@ -14,7 +14,8 @@ from sklearn.tree import DecisionTreeClassifier
 
 from thrifty import DynaModLinClassifier
 from thrifty.exceptions import InvalidInputError, OptimisticFullModelWarning
-from thrifty.full import CLIP, EstimatorFull, PrecomputedFull, TrainingRows, assign_folds, judge_full
+from thrifty.full import CLIP, EstimatorFull, PrecomputedFull
+from thrifty.judging import TrainingRows, assign_folds, judge_full
 
 
 @pytest.fixture(scope="module")

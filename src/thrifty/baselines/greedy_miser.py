@@ -7,7 +7,8 @@ from numpy.typing import NDArray
 
 from thrifty.estimators.base import Task
 from thrifty.estimators.dynamod_gbrt import BoostedClassifier
-from thrifty.full import AbsentFull, JudgedFull, TrainingRows
+from thrifty.full import AbsentFull
+from thrifty.judging import JudgedFull, TrainingRows
 from thrifty.models.boosted import ConfidentTrees, boost_labels, over_columns
 from thrifty.objective.costs import PriceList
 from thrifty.system import GatedSystem

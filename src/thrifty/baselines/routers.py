@@ -11,7 +11,7 @@ from sklearn.linear_model import LogisticRegression
 from thrifty.baselines.foreign import ConfidenceGate, ForeignScorer, Gate, UniformGate
 from thrifty.estimators.base import GatedClassifier, Task
 from thrifty.estimators.checks import check_columns, check_share
-from thrifty.full import JudgedFull, judge_full
+from thrifty.judging import JudgedFull, judge_full
 from thrifty.policy.threshold import threshold_curve
 
 __all__ = ["ConfidenceRouter", "UniformRouter"]

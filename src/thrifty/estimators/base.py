@@ -21,7 +21,8 @@ from threadpoolctl import threadpool_limits
 
 from thrifty.estimators.checks import check_seed, check_threshold, check_training_rows, validated
 from thrifty.exceptions import InvalidInputError
-from thrifty.full import FullModel, JudgedFull, TrainingRows, as_full_model, judge_full
+from thrifty.full import FullModel, as_full_model
+from thrifty.judging import JudgedFull, TrainingRows, judge_full
 from thrifty.objective.costs import PriceList, check_amount, check_price_list
 from thrifty.policy.threshold import ThresholdCurve, threshold_curve
 from thrifty.reading import FeatureSource, TableReader, kind_of_table

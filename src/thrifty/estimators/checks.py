@@ -11,7 +11,7 @@ from sklearn.utils.multiclass import check_classification_targets, type_of_targe
 from sklearn.utils.validation import _check_sample_weight, validate_data
 
 from thrifty.exceptions import InvalidInputError
-from thrifty.full import TrainingRows, assign_folds
+from thrifty.judging import TrainingRows, assign_folds
 from thrifty.reading import describe_bad_column, kind_of_table
 
 __all__ = [

@@ -13,7 +13,7 @@ from thrifty.alternating import Q_STEPS, Alternation, alternate
 from thrifty.estimators.base import GatedClassifier, Task
 from thrifty.estimators.checks import check_count, check_share
 from thrifty.exceptions import InvalidInputError
-from thrifty.full import held_out_rows
+from thrifty.judging import held_out_rows
 from thrifty.models.boosted import (
     BoostedPair,
     BoostedScorer,

@@ -13,7 +13,7 @@ from thrifty.datasets import Split
 from thrifty.exceptions import OptimisticFullModelWarning
 from thrifty.experiments.outcome import Progress
 from thrifty.experiments.selection import Candidate, FullAnswers
-from thrifty.full import TrainingRows, assign_folds, judge_full
+from thrifty.judging import TrainingRows, assign_folds, judge_full
 
 __all__ = ["fit_candidates", "judge_on_split"]
 

@@ -22,7 +22,15 @@ from thrifty.datasets import Split, load_letters
 from thrifty.estimators.dynamod_lin import DynaModLinClassifier
 from thrifty.experiments.fitting import fit_candidates, judge_on_split
 from thrifty.experiments.outcome import Outcome, Progress, silent
-from thrifty.experiments.selection import Candidate, Chosen, FullAnswers, by_budget, choose, curve_of, gap
+from thrifty.experiments.selection import (
+    Candidate,
+    FullAnswers,
+    by_budget,
+    choose,
+    curve_of,
+    numbers_of,
+    sentences_of,
+)
 from thrifty.models.linear import fit_logistic, scaled
 from thrifty.report.tradeoff import draw_tradeoff, new_figure, save_figure
 
@@ -44,6 +52,14 @@ METHODS = (
     "greedy L1, g > 0",
     "confidence",
 )
+
+# Like with like: the literal cut of one against the literal cut of the other, or both free.
+PAIRS = [
+    (ours, theirs)
+    for ours in METHODS[:3]
+    for theirs in METHODS[3:]
+    if ours.endswith("> 0") == theirs.endswith("> 0")
+]
 
 PAPER_ACCURACY = {"RBF-SVM": 0.978, "forest": 0.961}
 
@@ -101,8 +117,9 @@ def run(
             method: choose(found, full, BUDGETS) for method, found in zip(METHODS, methods, strict=True)
         }
         rows += [[name, *row] for row in by_budget(chosen, BUDGETS, METHODS)]
-        numbers[name] = _numbers(full, chosen)
-        notes += _notes(name, full, chosen)
+        numbers[name] = numbers_of(full, chosen, PAIRS)
+        notes.append(introduce(name, full))
+        notes += [f"f0 = {name}: {sentence}" for sentence in sentences_of(chosen, PAIRS)]
         draw_tradeoff(
             ax, {m: curve_of(points) for m, points in chosen.items()}, full=_star(full), title=f"f0 = {name}"
         )
@@ -168,38 +185,11 @@ def _supports(split: Split, thin: int) -> list[tuple[int, ...]]:
     return list(found)
 
 
+def introduce(name: str, full: FullAnswers) -> str:
+    """One sentence about f0."""
+    accuracy, paper = full.right_test.mean(), PAPER_ACCURACY[name]
+    return f"f0 = {name}: test accuracy {accuracy:.4f} (paper: {paper:.3f}) at cost {full.cost:g}."
+
+
 def _star(full: FullAnswers) -> tuple[float, float]:
     return full.cost, float(full.right_test.mean())
-
-
-def _numbers(full: FullAnswers, chosen: dict[str, list[Chosen]]) -> dict[str, Any]:
-    return {
-        "f0_accuracy": float(full.right_test.mean()),
-        "chosen": {method: [point.as_numbers() for point in points] for method, points in chosen.items()},
-        "gaps": [
-            {"ours": ours, "theirs": theirs, "mean": mean, "standard_error": error}
-            for ours, theirs, (mean, error) in _gaps(chosen)
-        ],
-    }
-
-
-def _gaps(chosen: dict[str, list[Chosen]]) -> list[tuple[str, str, tuple[float, float]]]:
-    """Each version of DynaMod-Lin against each rival."""
-    return [
-        (ours, theirs, gap(chosen[ours], chosen[theirs]))
-        for ours in METHODS[:3]
-        for theirs in METHODS[3:]
-        # Like with like: the literal cut of one against the literal cut of the other, or both free.
-        if ours.endswith("> 0") == theirs.endswith("> 0")
-    ]
-
-
-def _notes(name: str, full: FullAnswers, chosen: dict[str, list[Chosen]]) -> list[str]:
-    paper = PAPER_ACCURACY[name]
-    lines = [
-        f"f0 = {name}: test accuracy {full.right_test.mean():.4f} (paper: {paper:.3f}) at cost {full.cost:g}."
-    ]
-    return lines + [
-        f"f0 = {name}: {ours} minus {theirs}, mean over budgets: {mean:+.4f} (standard error {error:.4f})."
-        for ours, theirs, (mean, error) in _gaps(chosen)
-    ]

@@ -17,9 +17,20 @@ from thrifty.policy.frontier import best_within
 from thrifty.policy.threshold import threshold_curve
 from thrifty.report.tradeoff import Curve
 
-__all__ = ["Candidate", "Chosen", "FullAnswers", "by_budget", "choose", "curve_of", "gap"]
+__all__ = [
+    "Candidate",
+    "Chosen",
+    "FullAnswers",
+    "by_budget",
+    "choose",
+    "curve_of",
+    "gap",
+    "numbers_of",
+    "sentences_of",
+]
 
 Floats = NDArray[np.float64]
+Pairs = Sequence[tuple[str, str]]
 Bools = NDArray[np.bool_]
 
 
@@ -115,6 +126,30 @@ def gap(ours: Sequence[Chosen], theirs: Sequence[Chosen]) -> tuple[float, float]
     pairs = [(a, b) for a in ours for b in theirs if a.budget == b.budget]
     per_row = np.mean([a.right.astype(float) - b.right.astype(float) for a, b in pairs], axis=0)
     return float(per_row.mean()), float(per_row.std(ddof=1) / np.sqrt(len(per_row)))
+
+
+def numbers_of(full: FullAnswers, chosen: Mapping[str, Sequence[Chosen]], pairs: Pairs) -> dict[str, Any]:
+    """Everything measured with one f0, for the JSON file."""
+    return {
+        "f0_accuracy": float(full.right_test.mean()),
+        "chosen": {method: [point.as_numbers() for point in points] for method, points in chosen.items()},
+        "gaps": [
+            {"ours": ours, "theirs": theirs, "mean": mean, "standard_error": error}
+            for ours, theirs, (mean, error) in _gaps(chosen, pairs)
+        ],
+    }
+
+
+def sentences_of(chosen: Mapping[str, Sequence[Chosen]], pairs: Pairs) -> list[str]:
+    """One sentence per pair of methods."""
+    return [
+        f"{ours} minus {theirs}, mean over budgets: {mean:+.4f} (standard error {error:.4f})."
+        for ours, theirs, (mean, error) in _gaps(chosen, pairs)
+    ]
+
+
+def _gaps(chosen: Mapping[str, Sequence[Chosen]], pairs: Pairs) -> list[tuple[str, str, tuple[float, float]]]:
+    return [(a, b, gap(chosen[a], chosen[b])) for a, b in pairs if a in chosen and b in chosen]
 
 
 def by_budget(
