@@ -17,8 +17,8 @@ from numpy.typing import ArrayLike, NDArray
 from thrifty.exceptions import InvalidInputError
 from thrifty.trees.binning import BinnedTable
 from thrifty.trees.ensemble import TreeEnsemble
-from thrifty.trees.growth import FINISHED, advance, run_job
-from thrifty.trees.kernel import kernel
+from thrifty.trees.growth import FINISHED, OFTEN, advance, run_job
+from thrifty.trees.harvest import harvest
 from thrifty.trees.leaf_job import Limits
 from thrifty.trees.prices import (
     check_amount,
@@ -29,24 +29,15 @@ from thrifty.trees.prices import (
     choice_order,
 )
 from thrifty.trees.quantise import Lanes, choose_lanes, pack
-from thrifty.trees.traversal import add_leaf_values, scatter
+from thrifty.trees.traversal import add_leaf_values
 from thrifty.trees.workspace import (
-    DEPTH,
-    FEATURE,
-    LAST_LEFT,
-    LEFT,
-    MISSING_LEFT,
     N_LEAVES,
     N_NARROW,
-    N_SPLITS,
     NARROW,
     NARROW_FITS,
     PLACE,
-    RIGHT,
     SCREENS,
-    START,
     SURVIVED,
-    WORK,
     Workspace,
     make_workspace,
     narrow_copy,
@@ -59,6 +50,7 @@ Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
 MAX_DEPTH = 12
 PAIR_BYTES = 32 * 2**20  # most that coarse codes may add to the table
+REFRESH_TREES = 16  # at least so often it is looked whether more columns should be watched
 SHARED_CELLS = 200_000  # below this, waking a thread costs more than it saves
 
 
@@ -180,6 +172,7 @@ class TreeGrower:
         self._bought = np.zeros(len(self.prices), bool)
         self._can_split = can_split(table)
         self._workspaces: dict[int, Workspace] = {}
+        self._fresh: dict[int, int] = {}  # trees until a workspace is to be refreshed
         self._pool = ThreadPoolExecutor(n_threads - 1) if n_threads > 1 else None
         self._n_threads = n_threads
         self.reset(bought=() if bought is None else bought, gamma=gamma)
@@ -206,6 +199,7 @@ class TreeGrower:
             self._gamma = float(gamma)
         if bought is not None:
             self._bought = check_bought(bought, len(self.prices))
+        self._fresh.clear()
 
     def grow(
         self, grad: ArrayLike, hess: ArrayLike | None = None, *, learning_rate: float = 1.0
@@ -245,8 +239,7 @@ class TreeGrower:
 
     def _grow(self, ws: Workspace, lanes: Lanes, units: Floats) -> None:
         limits = self._limits
-        ws.state[[N_LEAVES, N_SPLITS]] = 0
-        ws.features[WORK] = 0
+        ws.state[N_LEAVES] = 0
         while (n_columns := advance(ws, lanes, units, limits)) != FINISHED:
             self._share_job(n_columns, ws, lanes, units, limits)
 
@@ -267,7 +260,17 @@ class TreeGrower:
 
     def _workspace(self, lanes: Lanes) -> Workspace:
         """Arrays for this many lanes, with today's charges and a narrow copy that may hold what is free."""
-        ws = self._workspaces.get(lanes.n_lanes)
+        key = lanes.n_lanes
+        if self._fresh.get(key, 0) == 0:
+            self._workspaces[key] = self._refresh(self._workspaces.get(key), lanes)
+            self._fresh[key] = REFRESH_TREES
+        self._fresh[key] -= 1
+        ws = self._workspaces[key]
+        ws.state[SCREENS] = lanes.constant and ws.pairs.size > 0 and ws.state[NARROW_FITS]
+        return ws
+
+    def _refresh(self, ws: Workspace | None, lanes: Lanes) -> Workspace:
+        """Charges and copies of columns anew: something was bought, prices changed, or columns came to be watched."""
         if ws is None:
             ws = make_workspace(
                 self.table,
@@ -281,15 +284,14 @@ class TreeGrower:
         ws.bought[:] = self._bought
         ws.charges[:] = self._charges()
         ws = fit_narrow(ws, self._limits.skips)
-        screens = lanes.constant and lanes.n_lanes == 1 and ws.state[NARROW_FITS] and self._pairs_fit()
-        ws.state[SCREENS] = screens = screens and bool(np.any((ws.charges > 0.0) & np.isfinite(ws.charges)))
-        if screens and ws.pairs.size == 0:
+        screens = lanes.constant and lanes.n_lanes == 1 and ws.state[NARROW_FITS] and ws.pairs.size == 0
+        if (
+            screens
+            and self.table.n_bytes <= 2 * PAIR_BYTES
+            and np.any((ws.charges > 0.0) & (ws.charges < np.inf))
+        ):
             ws = with_pairs(ws, self.table.pairs)
-        self._workspaces[lanes.n_lanes] = ws
         return ws
-
-    def _pairs_fit(self) -> bool:
-        return self.table.n_bytes <= 2 * PAIR_BYTES
 
     def _charges(self) -> Floats:
         """What a split on each column pays today; infinite where no split is possible, so it is never waited for."""
@@ -299,26 +301,26 @@ class TreeGrower:
     def _finish(
         self, ws: Workspace, lanes: Lanes, units: Floats, learning_rate: float, before: Bools
     ) -> GrownTree:
-        n_leaves, n_splits = int(ws.state[N_LEAVES]), int(ws.state[N_SPLITS])
-        nodes = ws.node_int[:n_splits]
-        used, last_left = nodes[:, FEATURE], nodes[:, LAST_LEFT]
-        self._bought[self.group_of[used]] = True
-        leaf_of_row = np.empty(self.table.n_rows, np.int32)
-        scatter(ws.rows, ws.leaf[:n_leaves, START : DEPTH + 1], leaf_of_row)
+        ends = self.table.thresholds
+        feature, threshold, last_left, missing_left, children, raw, charge, values, leaf_of_row, n_cells = (
+            harvest(ws, ends.values, ends.offsets, lanes, units, self._limits.l2, float(learning_rate))
+        )
+        self._bought[self.group_of[feature]] = True
         tree = TreeEnsemble(
             self.table.n_features,
-            used.astype(np.int32),
-            self.table.thresholds.at(used, last_left),
-            last_left.astype(np.uint8),
-            nodes[:, MISSING_LEFT].astype(bool),
-            nodes[:, LEFT : RIGHT + 1].astype(np.int32),
-            leaf_values(ws.totals, n_leaves, lanes, units, self._limits.l2, float(learning_rate)),
-            np.array([0, n_splits], np.int32),
-            np.array([0, n_leaves], np.int32),
+            feature,
+            threshold,
+            last_left,
+            missing_left,
+            children,
+            values,
+            np.array([0, len(feature)], np.int32),
+            np.array([0, len(values)], np.int32),
         )
-        gains = ws.node_float[:n_splits].copy()
         new = np.flatnonzero(self._bought & ~before)
-        return GrownTree(tree, gains[:, 0], gains[:, 1], leaf_of_row, new, int(ws.features[WORK].sum()))
+        if len(new):
+            self._fresh.clear()
+        return GrownTree(tree, raw, charge, leaf_of_row, new, int(n_cells))
 
     def _check_rows(self, name: str, values: ArrayLike) -> Floats:
         rows = np.asarray(values, dtype=np.float64)
@@ -338,7 +340,7 @@ def fit_narrow(ws: Workspace, skips: bool) -> Workspace:
     n_free = int((ws.charges == 0.0).sum())
     most = max(8, len(ws.charges) // 4)
     state[NARROW_FITS] = skips and n_free <= most
-    n_watched = int(((features[SURVIVED] > ws.rows.shape[1]) & (ws.charges > 0.0)).sum())
+    n_watched = int(((features[SURVIVED] > OFTEN * ws.rows.shape[1]) & (ws.charges > 0.0)).sum())
     is_small = 8 * ws.narrow.shape[1] < min(n_free + n_watched + 4, most)
     held = features[NARROW, : state[N_NARROW]]
     is_stale = np.any((ws.charges[held] > 0.0) & (features[SURVIVED, held] == 0))
@@ -356,19 +358,3 @@ def can_split(table: BinnedTable) -> Bools:
     for f in np.flatnonzero(~several):
         several[f] = np.any(table.codes[:, f] != table.codes[0, f])
     return several
-
-
-@kernel
-def leaf_values(
-    totals: NDArray[np.int64], n_leaves: int, lanes: Lanes, units: Floats, l2: float, learning_rate: float
-) -> Floats:
-    """Best value of every leaf and output, ``-G / (H + l2)``; zero where there is nothing to divide by."""
-    values = np.zeros((n_leaves, len(units)))
-    for leaf in range(n_leaves):
-        for k in range(len(units)):
-            g_lane, shift, h_lane, mask = lanes.fields[k]
-            G = (totals[leaf, g_lane] >> shift) * units[k, 0]
-            H = (totals[leaf, h_lane] & mask) * units[k, 1] + l2
-            if H > 0.0 and G != 0.0:
-                values[leaf, k] = -G / H * learning_rate
-    return values

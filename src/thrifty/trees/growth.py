@@ -66,13 +66,15 @@ from thrifty.trees.workspace import (
     START,
     STOP,
     SURVIVED,
+    WORK,
     Floats,
     Workspace,
 )
 
-__all__ = ["FINISHED", "advance", "run_job"]
+__all__ = ["FINISHED", "OFTEN", "advance", "run_job"]
 
 FINISHED = 0
+OFTEN = 2  # rows of a priced column examined of late, over rows of the table, from which it is watched
 SPARE_PLACES = 3  # left in the narrow table for what this tree may buy
 
 
@@ -83,7 +85,8 @@ def plant(ws: Workspace, lanes: Lanes, units: Floats) -> None:
     rows, state, leaf = ws.rows[0], ws.state, ws.leaf[0]
     for i in range(n):
         rows[i] = i
-    state[N_LEAVES] = 1
+    state[N_LEAVES], state[N_SPLITS] = 1, 0
+    ws.features[WORK] = 0
     n_kept = ws.hist.shape[0] - 2
     for i in range(n_kept):
         state[FREE_SLOTS + i] = i
@@ -135,8 +138,11 @@ def watch(ws: Workspace) -> None:
     for f in range(len(ws.charges)):
         if ws.state[N_NARROW] + SPARE_PLACES > 8 * ws.narrow.shape[1]:
             return
-        if ws.features[PLACE, f] < 0 and ws.features[SURVIVED, f] > ws.rows.shape[1]:
-            copy_to_narrow(ws, f)
+        if ws.features[PLACE, f] < 0:
+            if ws.features[SURVIVED, f] > OFTEN * ws.rows.shape[1]:
+                copy_to_narrow(ws, f)
+            else:
+                ws.features[SURVIVED, f] -= ws.features[SURVIVED, f] // 8  # often means often of late
 
 
 @inner

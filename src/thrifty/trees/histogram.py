@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from thrifty.trees.kernel import Number, inner
 
-__all__ = ["TILE", "add_eight", "add_one", "fill", "fill_column", "gather", "subtract"]
+__all__ = ["TILE", "add_eight", "add_some", "fill", "fill_column", "gather", "subtract"]
 
 Ints = NDArray[np.int64]
 TILE = 512
@@ -54,6 +54,42 @@ def add_eight(codes: NDArray[np.uint64], packed: Ints, n_rows: Number, hist: Int
         h5[(word >> np.uint64(40)) & BYTE] += value
         h6[(word >> np.uint64(48)) & BYTE] += value
         h7[word >> np.uint64(56)] += value
+
+
+@inner
+def add_four(
+    codes: NDArray[np.uint64], packed: Ints, n_rows: Number, hist: Ints, cells: Ints, first: Number
+) -> None:
+    """Add rows to the cells of four columns of a word, from place ``first`` on."""
+    h0, h1, h2, h3 = (
+        hist[cells[first] :],
+        hist[cells[first + 1] :],
+        hist[cells[first + 2] :],
+        hist[cells[first + 3] :],
+    )
+    shift = np.uint64(8 * first)
+    for i in range(n_rows):
+        word, value = codes[i] >> shift, packed[i]
+        h0[word & BYTE] += value
+        h1[(word >> np.uint64(8)) & BYTE] += value
+        h2[(word >> np.uint64(16)) & BYTE] += value
+        h3[(word >> np.uint64(24)) & BYTE] += value
+
+
+@inner
+def add_some(
+    codes: NDArray[np.uint64], packed: Ints, n_rows: Number, hist: Ints, cells: Ints, n_columns: Number
+) -> None:
+    """Add rows to the cells of the first columns of a word, up to eight of them."""
+    if n_columns == 8:
+        add_eight(codes, packed, n_rows, hist, cells)
+        return
+    first = np.int64(0)
+    if n_columns >= 4:
+        add_four(codes, packed, n_rows, hist, cells, first)
+        first += 4
+    for k in range(first, n_columns):
+        add_one(codes, packed, n_rows, hist, cells[k], np.uint64(8 * k))
 
 
 @inner
@@ -118,14 +154,11 @@ def fill(
             n_columns = min(8, last - place)
             for k in range(n_columns):
                 cells[k] = columns[place + k] * width * n_lanes
-            if n_lanes == 1 and n_columns == 8:
-                add_eight(tile[j], values, end - begin, hist, cells)
+            if n_lanes == 1:
+                add_some(tile[j], values, end - begin, hist, cells, n_columns)
                 continue
             for k in range(n_columns):
-                if n_lanes == 1:
-                    add_one(tile[j], values, end - begin, hist, cells[k], np.uint64(8 * k))
-                else:
-                    add_lanes(tile[j], values, end - begin, n_lanes, hist, cells[k], np.uint64(8 * k))
+                add_lanes(tile[j], values, end - begin, n_lanes, hist, cells[k], np.uint64(8 * k))
 
 
 @inner

@@ -58,8 +58,9 @@ from thrifty.trees.workspace import (
 
 __all__ = ["end_phase", "run_phase"]
 
+MANY = 4  # survivors among the eight columns of a word, from which all eight are summed together
 CHUNK = 256  # columns examined together, so that their histograms are still near when they are searched
-HIDDEN = 0.12  # what a coarse bin typically hides of a leaf's standard deviation: sin(pi / 32), and something on top
+HIDDEN = 0.105  # what a coarse bin typically hides of a leaf's standard deviation: sin(pi / 32), and something on top
 
 
 @inner
@@ -158,9 +159,10 @@ def screen_leaf(
     limits: Limits,
 ) -> None:
     """Examine in one leaf the priced columns that its coarse sums do not rule out."""
-    sums = np.empty(32, np.int64)
+    sums, room = np.empty(32, np.int64), np.empty((3, 17))
     hist, charges, n_coarse, hides = ws.pair_hist[slot], ws.charges, ws.features[N_COARSE], ws.features[HIDES]
     places, best, last_charge, limit = ws.features[PLACE], best_free(ws, leaf), -1.0, 0.0
+    survivors, n_survivors = np.empty(8, np.int64), 0
     for pair in range(first // 2, (last + 1) // 2):
         is_ready = False
         for f in range(2 * pair, min(2 * pair + 2, last)):
@@ -173,8 +175,16 @@ def screen_leaf(
                 last_charge = charges[f]
                 limit = screen_limit(ws, leaf, last_charge + best, lanes, units, limits)
             half = sums[:16] if f == 2 * pair else sums[16:]
-            if bound_column(half, n_coarse[f], hides[f], ws.scale, limit):
-                examine_one(ws, leaf, slot, f, lanes, units, limits)
+            if bound_column(half, n_coarse[f], hides[f], ws.scale, limit, room):
+                survivors[n_survivors] = f
+                n_survivors += 1
+        if pair % 4 == 3 or 2 * pair + 2 >= last:  # the end of a word of the table
+            if n_survivors >= MANY:
+                word = survivors[0] // 8 * 8
+                fill_leaf(ws, leaf, slot, True, word, min(word + 8, last), lanes.n_lanes)
+            for i in range(n_survivors):
+                examine_one(ws, leaf, slot, survivors[i], n_survivors >= MANY, lanes, units, limits)
+            n_survivors = 0
 
 
 @inner
@@ -185,7 +195,7 @@ def examine_remembered(
     root, best = np.int64(0), best_free(ws, 0)
     for f in range(first, last):
         if ws.features[PLACE, f] < 0 and may_pay_at_root(ws, f, best):
-            examine_one(ws, root, ws.state[SMALL_SLOT], f, lanes, units, limits)
+            examine_one(ws, root, ws.state[SMALL_SLOT], f, False, lanes, units, limits)
 
 
 @inner
@@ -208,7 +218,7 @@ def choose_phase(ws: Workspace, lanes: Lanes, units: Floats, limits: Limits) -> 
         for f in range(len(ws.charges)):
             if ws.features[PLACE, f] < 0:
                 n_left += may_pay_at_root(ws, f, best)
-        return REMEMBERED_COLUMNS if 8 * n_left <= len(ws.charges) else ALL_COLUMNS
+        return REMEMBERED_COLUMNS if n_left <= 1 + len(ws.charges) // 32 else ALL_COLUMNS
     for leaf in (state[SMALL], state[BIG]):
         if leaf >= 0 and may_split(ws, leaf, limits) and not is_promising(ws, leaf, lanes, units, limits):
             return ALL_COLUMNS
@@ -217,15 +227,22 @@ def choose_phase(ws: Workspace, lanes: Lanes, units: Floats, limits: Limits) -> 
 
 @inner
 def examine_one(
-    ws: Workspace, leaf: Number, slot: Number, f: Number, lanes: Lanes, units: Floats, limits: Limits
+    ws: Workspace,
+    leaf: Number,
+    slot: Number,
+    f: Number,
+    is_filled: Number,
+    lanes: Lanes,
+    units: Floats,
+    limits: Limits,
 ) -> None:
-    """Build and search the histogram of one column of the whole table."""
+    """Search one column of the whole table, and build its histogram first if it is not there."""
     side, start, stop = ws.leaf[leaf, DEPTH] % 2, ws.leaf[leaf, START], ws.leaf[leaf, STOP]
-    width = ws.hist.shape[1] // len(ws.charges)
-    fill_column(
-        ws.words, f, ws.rows[side], ws.packed[side], start, stop, ws.hist[slot, f * width : (f + 1) * width]
-    )
-    ws.features[WORK, f] += stop - start
+    if not is_filled:
+        width = ws.hist.shape[1] // len(ws.charges)
+        cells = ws.hist[slot, f * width : (f + 1) * width]
+        fill_column(ws.words, f, ws.rows[side], ws.packed[side], start, stop, cells)
+        ws.features[WORK, f] += stop - start
     ws.features[SURVIVED, f] += stop - start
     examine(ws, leaf, slot, True, f, f + 1, lanes, units, limits)
 

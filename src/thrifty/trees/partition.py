@@ -37,24 +37,25 @@ def split_rows(
 
     ``place`` is the column of ``words``. Rows of a last split need no gradients any more.
     """
-    goes_left = np.zeros(256, np.uint8)
-    goes_left[: last_left + 1] = 1
-    goes_left[missing_code] = missing_left
+    goes_left = np.zeros(256, np.int64)  # all bits set if it does
+    goes_left[: last_left + 1] = -1
+    goes_left[missing_code] = -missing_left
     word, shift = place // 8, np.uint64(8 * (place % 8))
-    left, right = start, stop - 1
+    left, right = np.int64(start), np.int64(stop - 1)
     for i in range(start, stop):
         row = rows[i]
-        is_left = np.int64(goes_left[(words[row, word] >> shift) & np.uint64(255)])
-        target = left if is_left else right  # a choice of number, not a branch to guess wrong
+        is_left = goes_left[(words[row, word] >> shift) & np.uint64(255)]
+        # A choice by bits, not a branch to guess wrong; unsigned, so that no sign is tested.
+        target = np.uint64(right ^ ((left ^ right) & is_left))
         new_rows[target] = row
         if not is_last:
             if n_lanes == 1:
                 new_packed[target] = packed[i]
             else:
                 for lane in range(n_lanes):
-                    new_packed[target * n_lanes + lane] = packed[i * n_lanes + lane]
-        left += is_left
-        right += is_left - 1
+                    new_packed[np.int64(target) * n_lanes + lane] = packed[i * n_lanes + lane]
+        left -= is_left
+        right -= is_left + 1
     return left
 
 

@@ -19,7 +19,7 @@ With ``l2`` a leaf gains at most ``G^2 l2 / (2 n (n + l2))`` more than without.
 import numpy as np
 from numpy.typing import NDArray
 
-from thrifty.trees.histogram import TILE, add_eight, add_one, gather
+from thrifty.trees.histogram import TILE, add_some, gather
 from thrifty.trees.kernel import Number, inner
 
 __all__ = ["bound_column", "fill_pairs", "marginals", "set_scale"]
@@ -88,11 +88,7 @@ def fill_pairs(
             n_pairs = min(8, last - pair)
             for k in range(n_pairs):
                 cells[k] = 256 * (pair + k)
-            if n_pairs == 8:
-                add_eight(tile[j], added, end - begin, hist, cells)
-                continue
-            for k in range(n_pairs):
-                add_one(tile[j], added, end - begin, hist, cells[k], np.uint64(8 * k))
+            add_some(tile[j], added, end - begin, hist, cells, n_pairs)
 
 
 @inner
@@ -111,12 +107,18 @@ def marginals(hist: Ints, pair: Number, sums: Ints) -> None:
 
 
 @inner
-def bound_column(sums: Ints, n_coarse: Number, hides: Number, scale: Floats, limit: Number) -> Number:
-    """Whether some split of the column might reach ``s = limit`` (in rounded units); False is certain."""
+def bound_column(
+    sums: Ints, n_coarse: Number, hides: Number, scale: Floats, limit: Number, room: Floats
+) -> Number:
+    """Whether some split of the column might reach ``s = limit`` (in rounded units); False is certain.
+
+    ``room`` takes 3 x 17 numbers.
+    """
     shift, top_shift = np.int64(scale[COUNT_BITS]), np.int64(scale[GRADIENT_BITS])
     count_mask, g_bits, unit = (np.int64(1) << shift) - 1, top_shift, scale[SQUARE]
     square_mask = (np.int64(1) << (64 - shift - top_shift)) - 1
-    counts, grads, squares = np.zeros(17), np.zeros(17), np.zeros(17)
+    counts, grads, squares = room[0], room[1], room[2]
+    counts[16] = 0.0
     n, G = 0.0, 0.0
     for k in range(min(n_coarse + 1, 16)):
         word = sums[k]

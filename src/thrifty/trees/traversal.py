@@ -18,7 +18,6 @@ __all__ = [
     "add_leaf_values",
     "find_leaves",
     "mark_touched",
-    "scatter",
     "score_row",
 ]
 
@@ -124,15 +123,6 @@ def mark_touched(X: Any, walk: Walk, out: NDArray[np.bool_]) -> None:
                 value, limit = X[i, f], threshold[node]
                 goes_left = not value > limit if missing_left[node] else value <= limit
                 node = children[node, 0] if goes_left else children[node, 1]
-
-
-@kernel
-def scatter(rows: NDArray[np.uint32], bounds: Any, out: Ints) -> None:
-    """Write each row's leaf, from the start, stop and depth of the stretches of rows that leaves hold."""
-    for leaf in range(len(bounds)):
-        start, stop, depth = bounds[leaf]
-        for i in range(start, stop):
-            out[rows[depth % 2, i]] = leaf
 
 
 @kernel
