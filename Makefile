@@ -11,7 +11,8 @@ ifdef UV
   INSTALL = $(UV) pip install --quiet --python $(BIN)/python -c constraints.txt
 else
   MAKE_VENV = $(PYTHON) -m venv $(VENV)
-  INSTALL = $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
+  # Modules are compiled when they are first imported, which most of what is installed never is.
+  INSTALL = $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile -c constraints.txt
 endif
 
 .PHONY: help demo test check format bench paper clean
