@@ -14,9 +14,9 @@ from thrifty.exceptions import InvalidInputError
 __all__ = ["Curve", "draw_tradeoff", "new_figure", "save_figure"]
 
 # Lines differ in dash and marker, not only in colour: the picture must read in black and white.
-_DASHES: Sequence[Any] = ("-", "--", "-.", ":", (0, (5, 1, 1, 1, 1, 1)))
+_DASHES: Sequence[Any] = ("-", "--", "-.", ":", (0, (5, 1, 1, 1, 1, 1)), (0, (8, 2)), (0, (1, 1)))
 _MARKERS = "osD^vPX"
-_COLOURS = ("#0b5fa5", "#c8501e", "#3f7d20", "#7b3f9e", "#555555")
+_COLOURS = ("#0b5fa5", "#c8501e", "#3f7d20", "#7b3f9e", "#555555", "#b8860b", "#008b8b")
 
 
 @dataclass(frozen=True)
