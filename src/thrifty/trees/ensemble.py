@@ -6,7 +6,8 @@ first ``k`` trees are the first parts of the same arrays.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -52,8 +53,6 @@ class TreeEnsemble:
         What a leaf adds to the score.
     node_offsets, leaf_offsets : ndarray of shape (n_trees + 1,), int32
         Where each tree's nodes and leaves begin.
-    roots : ndarray of shape (n_trees,), int32
-        First node of each tree, or ``~leaf`` of a tree without splits; derived.
     """
 
     n_features: int
@@ -65,14 +64,16 @@ class TreeEnsemble:
     values: Floats
     node_offsets: Ints
     leaf_offsets: Ints
-    roots: Ints = field(init=False, repr=False, compare=False)
-    _walk: Walk = field(init=False, repr=False, compare=False)
 
-    def __post_init__(self) -> None:
+    @cached_property
+    def roots(self) -> Ints:
+        """First node of each tree, or ``~leaf`` of a tree without splits, shape (n_trees,)."""
         nodes, leaves = self.node_offsets, self.leaf_offsets
-        object.__setattr__(self, "roots", np.where(nodes[1:] > nodes[:-1], nodes[:-1], ~leaves[:-1]))
-        walk = Walk(self.roots, self.feature, self.threshold, self.missing_left, self.children)
-        object.__setattr__(self, "_walk", walk)
+        return np.where(nodes[1:] > nodes[:-1], nodes[:-1], ~leaves[:-1])
+
+    @cached_property
+    def _walk(self) -> Walk:
+        return Walk(self.roots, self.feature, self.threshold, self.missing_left, self.children)
 
     @classmethod
     def empty(cls, n_features: int, n_outputs: int = 1) -> "TreeEnsemble":

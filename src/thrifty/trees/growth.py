@@ -156,7 +156,7 @@ def buy(ws: Workspace, f: Number, lanes: Lanes, units: Floats, limits: Limits) -
     n_before = ws.state[N_NARROW]
     collect_free(ws)
     for leaf in range(ws.state[N_LEAVES]):
-        if not ws.leaf[leaf, IS_WHOLE] and may_split(ws, leaf, limits):
+        if not ws.leaf[leaf, IS_WHOLE] and may_split(ws.leaf, leaf, limits):
             catch_up(ws, leaf, n_before, lanes, units, limits)
         if ws.raw[leaf, -1] > -np.inf or not ws.leaf[leaf, IS_WHOLE]:
             score(ws, leaf)

@@ -46,6 +46,7 @@ from thrifty.trees.workspace import (
     WHOLE,
     WORK,
     Floats,
+    Ints,
     Workspace,
 )
 
@@ -87,16 +88,16 @@ class Limits(NamedTuple):
 
 
 @inner
-def n_rows(ws: Workspace, leaf: Number) -> Number:
+def n_rows(leaves: Ints, leaf: Number) -> Number:
     """Rows of a leaf."""
-    return ws.leaf[leaf, STOP] - ws.leaf[leaf, START]
+    return leaves[leaf, STOP] - leaves[leaf, START]
 
 
 @inner
-def may_split(ws: Workspace, leaf: Number, limits: Limits) -> Number:
+def may_split(leaves: Ints, leaf: Number, limits: Limits) -> Number:
     """Whether depth and number of rows allow a split."""
-    n = n_rows(ws, leaf)
-    return ws.leaf[leaf, DEPTH] < limits.max_depth and n >= 2 * limits.min_child_samples and n > 1
+    n = n_rows(leaves, leaf)
+    return leaves[leaf, DEPTH] < limits.max_depth and n >= 2 * limits.min_child_samples and n > 1
 
 
 @inner
@@ -146,7 +147,7 @@ def plan_job(
     """Decide which histograms two new leaves need; ``slot`` holds their parent's, -1 if it was not kept."""
     state = ws.state
     state[PHASE] = NO_JOB
-    left_open, right_open = may_split(ws, left, limits), right >= 0 and may_split(ws, right, limits)
+    left_open, right_open = may_split(ws.leaf, left, limits), right >= 0 and may_split(ws.leaf, right, limits)
     if state[N_LEAVES] == limits.max_leaves or not (left_open or right_open):
         release_slot(ws, slot)
         return
@@ -155,15 +156,15 @@ def plan_job(
         if is_open and not needs_priced:
             needs_priced = not can_skip(ws, leaf, lanes, units, limits)
     small, big = left, right
-    if right >= 0 and n_rows(ws, right) < n_rows(ws, left):
+    if right >= 0 and n_rows(ws.leaf, right) < n_rows(ws.leaf, left):
         small, big = right, left
     # A free column's histogram is in every kept slot; a priced one's only in those of leaves examined whole.
     fits = limits.skips and state[NARROW_FITS] == 1
     whole_only = not fits or (needs_priced and not state[SCREENS])
     from_parent = slot >= 0 and (was_whole or not whole_only)
-    if big >= 0 and not may_split(ws, big, limits):
+    if big >= 0 and not may_split(ws.leaf, big, limits):
         big = np.int64(-1)
-    elif big >= 0 and not from_parent and not may_split(ws, small, limits):
+    elif big >= 0 and not from_parent and not may_split(ws.leaf, small, limits):
         small, big = big, np.int64(-1)
     if big < 0 or not from_parent:
         release_slot(ws, slot)
@@ -186,9 +187,9 @@ def fill_leaf(
     ws: Workspace, leaf: Number, slot: Number, whole: Number, first: Number, last: Number, n_lanes: Number
 ) -> None:
     """Histogram of one leaf over places ``first .. last`` of the whole or of the narrow table."""
-    columns = ws.features[WHOLE if whole else NARROW]
+    columns, work, rows = ws.features[WHOLE if whole else NARROW], ws.features[WORK], n_rows(ws.leaf, leaf)
     for place in range(first, last):
-        ws.features[WORK, columns[place]] += n_rows(ws, leaf)
+        work[columns[place]] += rows
     fill(
         ws.words if whole else ws.narrow,
         columns,
@@ -271,5 +272,5 @@ def n_places(ws: Workspace) -> Number:
 @inner
 def is_large(ws: Workspace, limits: Limits) -> Number:
     """Whether the present phase is worth several threads."""
-    rows = n_rows(ws, ws.state[SMALL])
+    rows = n_rows(ws.leaf, ws.state[SMALL])
     return rows * n_places(ws) >= limits.shared_cells

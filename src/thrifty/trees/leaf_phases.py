@@ -102,7 +102,7 @@ def examine_all(
                 if not (again and ws.features[PLACE, f] >= 0):
                     subtract(parent, child, f * n_cells, n_cells)
         for leaf, slot in ((small, small_slot), (big, big_slot)):
-            if leaf >= 0 and may_split(ws, leaf, limits):
+            if leaf >= 0 and may_split(ws.leaf, leaf, limits):
                 examine(ws, leaf, slot, whole, begin, end, lanes, units, limits)
 
 
@@ -110,8 +110,9 @@ def examine_all(
 def fill_leaf_pairs(ws: Workspace, leaf: Number, slot: Number, first: Number, last: Number) -> None:
     """Coarse sums of one leaf over pairs ``first .. last``."""
     side, start, stop = ws.leaf[leaf, DEPTH] % 2, ws.leaf[leaf, START], ws.leaf[leaf, STOP]
+    work = ws.features[WORK]
     for pair in range(first, last):
-        ws.features[WORK, 2 * pair] += stop - start
+        work[2 * pair] += stop - start
     fill_pairs(
         ws.pairs,
         first,
@@ -143,7 +144,7 @@ def examine_promising(
     elif big >= 0:
         fill_leaf_pairs(ws, big, big_slot, first_pair, last_pair)
     for leaf, slot in ((small, small_slot), (big, big_slot)):
-        if leaf >= 0 and may_split(ws, leaf, limits):
+        if leaf >= 0 and may_split(ws.leaf, leaf, limits):
             screen_leaf(ws, leaf, slot, first, last, lanes, units, limits)
 
 
@@ -161,7 +162,7 @@ def screen_leaf(
     """Examine in one leaf the priced columns that its coarse sums do not rule out."""
     sums, room = np.empty(32, np.int64), np.empty((3, 17))
     hist, charges, n_coarse, hides = ws.pair_hist[slot], ws.charges, ws.features[N_COARSE], ws.features[HIDES]
-    places, best, last_charge, limit = ws.features[PLACE], best_free(ws, leaf), -1.0, 0.0
+    places, best, last_charge, limit = ws.features[PLACE], best_free(ws.raw[leaf], ws.charges), -1.0, 0.0
     survivors, n_survivors = np.empty(8, np.int64), 0
     for pair in range(first // 2, (last + 1) // 2):
         is_ready = False
@@ -192,19 +193,19 @@ def examine_remembered(
     ws: Workspace, first: Number, last: Number, lanes: Lanes, units: Floats, limits: Limits
 ) -> None:
     """Examine in the root the priced columns that an earlier root does not rule out."""
-    root, best = np.int64(0), best_free(ws, 0)
+    root, best = np.int64(0), best_free(ws.raw[0], ws.charges)
+    places, charges = ws.features[PLACE], ws.charges
+    known, distance = ws.memory[ws.state[MEMORY], 1:], ws.scale[DISTANCE]
     for f in range(first, last):
-        if ws.features[PLACE, f] < 0 and may_pay_at_root(ws, f, best):
+        if places[f] < 0 and may_pay_at_root(known[f], distance, charges[f], best):
             examine_one(ws, root, ws.state[SMALL_SLOT], f, False, lanes, units, limits)
 
 
 @inner
-def may_pay_at_root(ws: Workspace, f: Number, best: Number) -> Number:
+def may_pay_at_root(known: Number, distance: Number, charge: Number, best: Number) -> Number:
     """Whether a priced column might, in the root, gain its charge more than ``best``; False is certain."""
-    if ws.charges[f] == np.inf:
-        return False
-    reach = ws.memory[ws.state[MEMORY], 1 + f] + ws.scale[DISTANCE]
-    return reach * reach * (1.0 + 1e-6) >= 2.0 * (ws.charges[f] + best)
+    reach = known + distance
+    return charge < np.inf and reach * reach * (1.0 + 1e-6) >= 2.0 * (charge + best)
 
 
 @inner
@@ -214,13 +215,19 @@ def choose_phase(ws: Workspace, lanes: Lanes, units: Floats, limits: Limits) -> 
     if ws.leaf[state[SMALL], DEPTH] == 0 and limits.l2 == 0.0:
         if state[MEMORY] < 0:
             return ALL_COLUMNS
-        best, n_left = best_free(ws, 0), 0
-        for f in range(len(ws.charges)):
-            if ws.features[PLACE, f] < 0:
-                n_left += may_pay_at_root(ws, f, best)
+        best, n_left = best_free(ws.raw[0], ws.charges), 0
+        places, charges = ws.features[PLACE], ws.charges
+        known, distance = ws.memory[state[MEMORY], 1:], ws.scale[DISTANCE]
+        for f in range(len(charges)):
+            if places[f] < 0:
+                n_left += may_pay_at_root(known[f], distance, charges[f], best)
         return REMEMBERED_COLUMNS if n_left <= 1 + len(ws.charges) // 32 else ALL_COLUMNS
     for leaf in (state[SMALL], state[BIG]):
-        if leaf >= 0 and may_split(ws, leaf, limits) and not is_promising(ws, leaf, lanes, units, limits):
+        if (
+            leaf >= 0
+            and may_split(ws.leaf, leaf, limits)
+            and not is_promising(ws, leaf, lanes, units, limits)
+        ):
             return ALL_COLUMNS
     return PROMISING_COLUMNS
 
@@ -248,11 +255,11 @@ def examine_one(
 
 
 @inner
-def best_free(ws: Workspace, leaf: Number) -> Number:
+def best_free(raw: Floats, charges: Floats) -> Number:
     """Best gain of the free columns of a leaf, at least zero: what a priced one must beat."""
-    best, raw = 0.0, ws.raw[leaf]
-    for f in range(len(ws.charges)):
-        if ws.charges[f] == 0.0:
+    best = 0.0
+    for f in range(len(charges)):
+        if charges[f] == 0.0:
             best = max(best, raw[f])
     return best
 
@@ -262,7 +269,7 @@ def screen_limit(
     ws: Workspace, leaf: Number, amount: Number, lanes: Lanes, units: Floats, limits: Limits
 ) -> Number:
     """What ``s`` must reach, in rounded units, for a gain of ``amount``; less what rounding may hide."""
-    n = np.float64(n_rows(ws, leaf))
+    n = np.float64(n_rows(ws.leaf, leaf))
     G = np.float64(ws.totals[leaf, 0] >> lanes.fields[0, 1]) * units[0, 0]
     squared = 2.0 * amount - G * G * limits.l2 / (n * (n + limits.l2))
     if squared <= 0.0:
@@ -277,8 +284,8 @@ def is_promising(ws: Workspace, leaf: Number, lanes: Lanes, units: Floats, limit
     for charge in ws.charges:
         if charge > 0.0:
             cheapest = min(cheapest, charge)
-    limit = screen_limit(ws, leaf, cheapest + best_free(ws, leaf), lanes, units, limits)
-    return limit > HIDDEN * np.sqrt(ws.scale[MEAN_SQUARE] * n_rows(ws, leaf))
+    limit = screen_limit(ws, leaf, cheapest + best_free(ws.raw[leaf], ws.charges), lanes, units, limits)
+    return limit > HIDDEN * np.sqrt(ws.scale[MEAN_SQUARE] * n_rows(ws.leaf, leaf))
 
 
 @inner
@@ -308,7 +315,7 @@ def end_phase(ws: Workspace, lanes: Lanes, units: Floats, limits: Limits) -> Non
         if leaf < 0:
             continue
         score(ws, leaf)
-        is_kept = may_split(ws, leaf, limits) and ws.leaf[leaf, DEPTH] + 1 < limits.max_depth
+        is_kept = may_split(ws.leaf, leaf, limits) and ws.leaf[leaf, DEPTH] + 1 < limits.max_depth
         ws.leaf[leaf, SLOT] = slot if is_kept and slot < ws.hist.shape[0] - 2 else -1
         if not is_kept:
             release_slot(ws, slot)
