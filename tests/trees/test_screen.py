@@ -1,0 +1,183 @@
+"""What rules priced columns out must never rule out one that pays: bounds against plain search, trees against trees."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from thrifty.trees import Binner, TreeGrower
+from thrifty.trees.pairs import coarse_bins, make_pairs
+from thrifty.trees.quantise import choose_lanes, pack
+from thrifty.trees.root_memory import squared_distance
+from thrifty.trees.screen import FACTOR, bound_column, marginals, set_scale
+
+quick = settings(max_examples=60, deadline=None)
+
+
+def best_root_gain(codes, grad, n_bins):
+    """Largest ``s = sqrt(2 gain)`` over every split of one column, missing values on either side."""
+    best, n, mean = 0.0, len(grad), grad.mean()
+    for b in range(n_bins):
+        for left in (codes <= b, (codes <= b) & (codes < n_bins), (codes <= b) | (codes == n_bins)):
+            a = left.sum()
+            if 0 < a < n:
+                best = max(best, abs((grad[left] - mean).sum()) * np.sqrt(n / (a * (n - a))))
+    return best
+
+
+@st.composite
+def columns(draw):
+    """Two columns with few or many bins, with and without missing values, and gradients that may depend on them."""
+    rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+    n = draw(st.sampled_from([3, 40, 700]))
+    X = rng.normal(size=(n, 2)).round(draw(st.sampled_from([0, 1, 3])))
+    X[rng.random((n, 2)) < draw(st.sampled_from([0.0, 0.3]))] = np.nan
+    strength = draw(st.sampled_from([0.0, 0.3, 3.0]))
+    grad = rng.normal(size=n) + strength * (np.nan_to_num(X[:, 0]) > draw(st.sampled_from([-1.0, 0.0, 2.0])))
+    return X, grad * draw(st.sampled_from([1.0, 1e-6, 1e5]))
+
+
+@quick
+@given(columns(), st.sampled_from([0.3, 0.8, 0.99, 1.0, 1.02, 1.5]))
+def test_coarse_sums_never_rule_out_a_gain_that_is_there(problem, share):
+    X, grad = problem
+    table = Binner().fit_transform(X)
+    lanes = choose_lanes(len(grad), 1, constant=True, keep_count=False)
+    packed, units = pack(grad[:, None], None, lanes, np.empty(len(grad), np.int64))
+    shift = lanes.fields[0, 1]
+    scale, values = np.zeros(6), np.zeros(256, np.int64)
+    assert set_scale.py_func(packed, shift, scale, values)
+    hist, sums, room = np.zeros(256, np.int64), np.zeros(32, np.int64), np.zeros((3, 17))
+    rounded = np.floor((packed >> shift) * scale[FACTOR] + 0.5).astype(int)
+    np.add.at(hist, table.pairs.words.view(np.uint8)[:, 0], values[rounded + 128])
+    marginals.py_func(hist, 0, sums)
+    n_bins = table.thresholds.n_bins
+    for f in range(2):
+        s = best_root_gain(table.codes[:, f], grad, n_bins[f])
+        limit = share * s * scale[FACTOR] / units[0, 0] - 0.5001 * np.sqrt(len(grad))
+        reached = bound_column.py_func(
+            sums[16 * f : 16 * f + 16],
+            int(table.pairs.n_coarse[f]),
+            int(table.pairs.hides[f]),
+            scale,
+            limit * (1 - 1e-6),
+            room,
+        )
+        assert reached or share > 1.0 or s == 0.0
+
+
+def test_coarse_sums_rule_out_noise_at_a_price_of_a_thirtieth_of_the_variance():
+    rng = np.random.default_rng(0)
+    grad, table = rng.choice([-0.5, 0.5], size=20_000), Binner().fit_transform(rng.normal(size=(20_000, 16)))
+    gamma = 1 / 30 * 0.5 * np.sum(grad**2)
+    grower = TreeGrower(table, gamma=gamma, l2=1e-9)
+    assert grower.grow(grad).n_cells == 20_000 * 8
+    assert TreeGrower(table, gamma=gamma, skip_hopeless=False).grow(grad).n_cells == 20_000 * 16
+
+
+def test_coarse_bins_are_the_bins_if_few_and_narrow_at_the_ends_if_many():
+    np.testing.assert_array_equal(coarse_bins(np.ones(15, int), 16), np.arange(15))
+    sizes = np.bincount(coarse_bins(np.full(255, 10), 16))
+    assert len(sizes) == 16
+    np.testing.assert_allclose(sizes, sizes[::-1], atol=1)
+    assert sizes[0] <= 3 < 20 < sizes[8]
+
+
+def test_pairs_keep_the_order_of_codes_and_missing_values_apart():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(500, 5))
+    X[::7, 2] = np.nan
+    table = Binner().fit_transform(X)
+    pairs = make_pairs(table.codes, table.thresholds.n_bins)
+    packed = pairs.words.view(np.uint8)
+    for f in range(5):
+        coarse = (packed[:, f // 2] >> (4 * (f % 2))) & 15
+        order = np.argsort(table.codes[:, f], kind="stable")
+        assert np.all(np.diff(coarse[order].astype(int)) >= 0)
+        is_missing = np.isnan(X[:, f])
+        np.testing.assert_array_equal(
+            coarse == pairs.n_coarse[f], is_missing if f == 2 else np.zeros(500, bool)
+        )
+
+
+@quick
+@given(columns(), st.floats(0.0, 2.0))
+def test_a_root_gains_no_more_than_it_did_plus_how_far_its_gradients_moved(problem, step):
+    X, grad = problem
+    table = Binner().fit_transform(X)
+    lanes = choose_lanes(len(grad), 1, constant=True, keep_count=False)
+    moved = grad + step * np.abs(grad).max() * np.random.default_rng(0).normal(size=len(grad))
+    packed, units = pack(moved[:, None], None, lanes, np.empty(len(grad), np.int64))
+    distance = np.sqrt(squared_distance.py_func(grad, packed, lanes.fields[0, 1], units[0, 0]))
+    np.testing.assert_allclose(
+        distance, np.linalg.norm(moved - grad), rtol=1e-5, atol=1e-5 * np.abs(moved).max()
+    )
+    n_bins = table.thresholds.n_bins[0]
+    then, now = (best_root_gain(table.codes[:, 0], g, n_bins) for g in (grad, moved))
+    assert now <= (then + distance) * (1 + 1e-6) + 1e-6 * np.abs(moved).max()
+
+
+def boost_two_scores(X, labels, rounds, **options):
+    grower = TreeGrower(Binner().fit_transform(X), **options)
+    scores, trees = [np.zeros(len(X)) for _ in labels], []
+    for round_ in range(rounds):
+        for y, score in zip(labels, scores, strict=True):
+            trees.append(grower.grow(-y / (1 + np.exp(y * score)), learning_rate=0.3))
+            trees[-1].add_to(score)
+        if round_ == rounds // 2:
+            for score in scores:
+                score *= -0.5  # gradients jump: nothing remembered may be trusted blindly
+    return grower, trees
+
+
+@pytest.fixture(scope="module")
+def two_scores():
+    rng = np.random.default_rng(3)
+    X = rng.normal(size=(3000, 37))
+    X[rng.random(X.shape) < 0.02] = np.nan
+    X[:, 5] = X[:, 5].round()
+    known = np.nan_to_num(X)
+    signal = 2 * known[:, 0] + known[:, 1] * known[:, 2] - known[:, 3] + 0.3 * known[:, 20:24].sum(axis=1)
+    noise = rng.normal(size=(2, 3000))
+    return X, [np.where(signal + noise[0] > 0, 1.0, -1.0), np.where(np.abs(signal) + noise[1] > 1, 1.0, -1.0)]
+
+
+@pytest.mark.parametrize("gamma", [2.0, 6.0, 20.0, 60.0])
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"l2": 2.0, "min_child_samples": 20, "max_depth": 6},
+        {"group_of": np.arange(37) // 3, "prices": np.linspace(0.0, 3.0, 13)},
+        {"max_leaves": 6, "n_threads": 2},
+    ],
+)
+def test_screening_and_memory_change_no_tree(two_scores, gamma, options, monkeypatch):
+    monkeypatch.setattr("thrifty.trees.grower.SHARED_CELLS", 1000)
+    fast, trees = boost_two_scores(*two_scores, 16, gamma=gamma, **options)
+    slow, expected = boost_two_scores(*two_scores, 16, gamma=gamma, skip_hopeless=False, **options)
+    for a, b in zip(trees, expected, strict=True):
+        for name in ("feature", "threshold", "missing_left", "children", "values"):
+            np.testing.assert_array_equal(getattr(a.tree, name), getattr(b.tree, name), err_msg=name)
+        np.testing.assert_array_equal(a.raw_gain, b.raw_gain)
+        np.testing.assert_array_equal(a.charge, b.charge)
+        np.testing.assert_array_equal(a.leaf_of_row, b.leaf_of_row)
+    np.testing.assert_array_equal(fast.bought, slow.bought)
+
+
+def test_screening_and_memory_save_a_third_of_the_work(two_scores):
+    X, labels = two_scores
+    _, trees = boost_two_scores(X, labels, 16, gamma=20.0)
+    grower, expected = boost_two_scores(X, labels, 16, gamma=20.0, skip_hopeless=False)
+    assert 0 < grower.bought.sum() <= 8
+    assert sum(t.n_cells for t in trees) < 2 / 3 * sum(t.n_cells for t in expected)
+
+
+def test_a_reset_grower_may_keep_its_memory(two_scores):
+    X, labels = two_scores
+    grower, _ = boost_two_scores(X, labels, 4, gamma=20.0)
+    grower.reset(bought=[], gamma=5.0)
+    grad = -labels[0] / 2
+    again, fresh = grower.grow(grad), TreeGrower(grower.table, gamma=5.0, skip_hopeless=False).grow(grad)
+    np.testing.assert_array_equal(again.tree.feature, fresh.tree.feature)
+    np.testing.assert_array_equal(again.raw_gain, fresh.raw_gain)
