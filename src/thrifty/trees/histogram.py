@@ -20,6 +20,7 @@ __all__ = ["TILE", "add_eight", "add_some", "fill", "fill_column", "gather", "su
 Ints = NDArray[np.int64]
 TILE = 512
 BYTE = np.uint64(255)
+LINE = 8  # words in a cache line
 
 
 @inner
@@ -33,10 +34,27 @@ def gather(
     tile: Any,
 ) -> None:
     """Copy words ``first .. last`` of some rows, word by word instead of row by row."""
-    for i in range(start, stop):
-        row = rows[i]
-        for j in range(first, last):
-            tile[j - first, i - start] = words[row, j]
+    if last - first > LINE:
+        for i in range(start, stop):
+            row = rows[i]
+            for j in range(first, last):
+                tile[j - first, i - start] = words[row, j]
+        return
+    # Rows within a cache line or two stay near from one pass to the next; unsigned, so that no sign is tested.
+    taken, flat, n_words = rows[start:stop], words.ravel(), np.uint64(words.shape[1])
+    j = first
+    while j + 4 <= last:
+        a, b, c, d = tile[j - first], tile[j - first + 1], tile[j - first + 2], tile[j - first + 3]
+        for i in range(len(taken)):
+            at = np.uint64(taken[i]) * n_words + np.uint64(j)
+            a[i], b[i] = flat[at], flat[at + np.uint64(1)]
+            c[i], d[i] = flat[at + np.uint64(2)], flat[at + np.uint64(3)]
+        j += 4
+    while j < last:
+        a = tile[j - first]
+        for i in range(len(taken)):
+            a[i] = flat[np.uint64(taken[i]) * n_words + np.uint64(j)]
+        j += 1
 
 
 @inner
@@ -80,10 +98,7 @@ def add_four(
 def add_some(
     codes: NDArray[np.uint64], packed: Ints, n_rows: Number, hist: Ints, cells: Ints, n_columns: Number
 ) -> None:
-    """Add rows to the cells of the first columns of a word, up to eight of them."""
-    if n_columns == 8:
-        add_eight(codes, packed, n_rows, hist, cells)
-        return
+    """Add rows to the cells of the first columns of a word, fewer than eight."""
     first = np.int64(0)
     if n_columns >= 4:
         add_four(codes, packed, n_rows, hist, cells, first)
@@ -154,6 +169,9 @@ def fill(
             n_columns = min(8, last - place)
             for k in range(n_columns):
                 cells[k] = columns[place + k] * width * n_lanes
+            if n_lanes == 1 and n_columns == 8:
+                add_eight(tile[j], values, end - begin, hist, cells)
+                continue
             if n_lanes == 1:
                 add_some(tile[j], values, end - begin, hist, cells, n_columns)
                 continue

@@ -19,7 +19,7 @@ With ``l2`` a leaf gains at most ``G^2 l2 / (2 n (n + l2))`` more than without.
 import numpy as np
 from numpy.typing import NDArray
 
-from thrifty.trees.histogram import TILE, add_some, gather
+from thrifty.trees.histogram import TILE, add_eight, add_some, gather
 from thrifty.trees.kernel import Number, inner
 
 __all__ = ["bound_column", "fill_pairs", "marginals", "set_scale"]
@@ -81,14 +81,20 @@ def fill_pairs(
     for begin in range(start, stop, TILE):
         end = min(stop, begin + TILE)
         gather(words, rows, begin, end, first_word, last_word, tile)
-        for i in range(begin, end):
-            added[i - begin] = values[np.int64((packed[i] >> shift) * factor + 128.5)]
+        part = packed[begin:end]
+        for i in range(len(part)):
+            added[i] = np.int64((part[i] >> shift) * factor + 128.5)
+        for i in range(len(part)):
+            added[i] = values[np.uint64(added[i])]
         for j in range(last_word - first_word):
             pair = 8 * (first_word + j)
             n_pairs = min(8, last - pair)
             for k in range(n_pairs):
                 cells[k] = 256 * (pair + k)
-            add_some(tile[j], added, end - begin, hist, cells, n_pairs)
+            if n_pairs == 8:
+                add_eight(tile[j], added, end - begin, hist, cells)
+            else:
+                add_some(tile[j], added, end - begin, hist, cells, n_pairs)
 
 
 @inner
