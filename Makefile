@@ -47,13 +47,13 @@ demo: $(VENV)/.user ## Fit a system on data bundled with scikit-learn and print 
 	@$(BIN)/thrifty demo
 
 test: $(VENV)/.dev ## Run every test and doctest
-	@$(BIN)/python -m pytest -q -n 2 --dist loadfile
+	@$(BIN)/python -m pytest -q -n 2 --dist worksteal
 
 check: $(VENV)/.dev ## Format, lint, types, tests, doctests: what continuous integration runs
 	@$(BIN)/ruff format --check .
 	@$(BIN)/ruff check .
 	@$(BIN)/mypy
-	@$(BIN)/python -m pytest -q -n 2 --dist loadfile
+	@$(BIN)/python -m pytest -q -n 2 --dist worksteal
 
 format: $(VENV)/.dev ## Rewrite the sources in the project's format
 	@$(BIN)/ruff format .

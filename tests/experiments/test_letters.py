@@ -5,6 +5,7 @@ from thrifty.experiments import letters
 
 def test_a_thinned_run_on_real_letters_gives_picture_table_and_numbers(data_folder, tmp_path, monkeypatch):
     monkeypatch.setattr(letters, "CAPS", letters.CAPS[[2, 6]])
+    monkeypatch.setattr(letters, "STRENGTHS", letters.STRENGTHS[[4, 8]])
     monkeypatch.setattr(letters, "SEND_WEIGHTS", letters.SEND_WEIGHTS[[9]])
     monkeypatch.setattr(letters, "GAMMAS", letters.GAMMAS[[10, 13]])
     models = letters.full_models()
