@@ -1,6 +1,6 @@
 """Time the group lasso path against a plain proximal Newton method, and how time grows with the table.
 
-    flock /tmp/thrifty-bench.lock python benchmarks/group_lasso.py
+    python benchmarks/group_lasso.py
 
 The reference takes the same Newton steps in the simplest way: the Hessian of all columns at every step, no
 working set, no reuse, block descent inside. Both start each gamma from the answer before and stop at the same
