@@ -7,6 +7,7 @@ import pytest
 from scipy import sparse
 from sklearn.base import clone
 from sklearn.datasets import load_breast_cancer
+from sklearn.ensemble import BaggingClassifier
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression
@@ -237,6 +238,13 @@ def test_a_chain_whose_tail_costs_nothing_can_be_fitted(cancer, frozen):
     inner = quick(frozen, **free).fit(X[150:450], y[150:450])
     outer = quick(FrozenEstimator(inner), **free).fit(X[150:450], y[150:450])
     assert np.all(outer.cost(X) == 0)
+
+
+def test_a_wrapper_around_a_system_is_a_model_of_its_own_and_no_chain(cancer, fitted):
+    X, y = cancer[0][150:450], cancer[1][150:450]
+    # Bagging keeps the fitted system as its `estimator`; another price list is no contradiction then.
+    bagged = quick(BaggingClassifier(fitted, n_estimators=2, random_state=0), full_cost=3.0, cv=2).fit(X, y)
+    assert bagged.system_.n_stages == 1
 
 
 def test_trees_may_stand_in_front_of_a_line(cancer, fitted):

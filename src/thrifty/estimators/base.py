@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from scipy.special import logit
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.ensemble import HistGradientBoostingClassifier
+from sklearn.frozen import FrozenEstimator
 from sklearn.utils import get_tags
 from sklearn.utils.validation import check_is_fitted
 from threadpoolctl import threadpool_limits
@@ -120,8 +121,10 @@ class GatedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # 
     def _judge(self, rows: TrainingRows, prices: PriceList) -> tuple[GatedSystem, JudgedFull]:
         """What stands behind the new stage, and its loss on the training rows."""
         full = self._full()
-        # A chain that does not suit is refused before it is asked anything.
-        _chain_of(getattr(getattr(full, "estimator", None), "system_", full), prices, rows.classes)
+        tail = getattr(full.estimator, "system_", None) if isinstance(full, FrozenEstimator) else full
+        if isinstance(tail, GatedSystem):
+            # A chain that does not suit is refused before it is asked anything.
+            _chain_of(tail, prices, rows.classes)
         judged = judge_full(full, rows, n_jobs=self.n_jobs)
         return _chain_of(judged.model, prices, rows.classes), judged
 
