@@ -4,6 +4,11 @@ import os
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
+
+# The same examples every time: a failure must belong to the change that is being tested.
+settings.register_profile("same-every-time", derandomize=True)
+settings.load_profile("same-every-time")
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 

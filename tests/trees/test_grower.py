@@ -1,6 +1,6 @@
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from thrifty.exceptions import InvalidInputError
@@ -89,6 +89,10 @@ def test_permuting_rows_changes_nothing(problem, seed):
 @given(problems(), st.integers(0, 1000))
 def test_permuting_columns_changes_nothing_but_their_names(problem, seed):
     X, grads, hess, group_of, prices, options = problem
+    # Columns that are mirror images of each other under an exchange of rows tie in earnest: nothing in the table
+    # tells them apart, and either may be taken.
+    columns = np.unique(np.nan_to_num(X, nan=-99.0), axis=1).shape[1]
+    assume(len(np.unique(Binner().fit_transform(X).column_keys)) == columns)
     order = np.random.default_rng(seed).permutation(X.shape[1])
     _, trees = grow_all(*problem)
     _, permuted = grow_all(X[:, order], grads, hess, group_of[order], prices, options)
