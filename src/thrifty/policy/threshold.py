@@ -12,9 +12,29 @@ from numpy.typing import NDArray
 
 from thrifty.exceptions import InvalidInputError
 
-__all__ = ["ThresholdCurve", "threshold_curve"]
+__all__ = ["Cuts", "ThresholdCurve", "cuts_of", "threshold_curve"]
 
 Floats = NDArray[np.float64]
+Ints = NDArray[np.intp]
+
+
+@dataclass(frozen=True)
+class Cuts:
+    """Every place at which a gate can cut a set of rows, from "send nobody" on.
+
+    Attributes
+    ----------
+    order : ndarray of shape (n_samples,)
+        The rows by falling gate score.
+    n_sent : ndarray of shape (n_points,)
+        How many of them, in that order, each cut sends on; rising.
+    threshold : ndarray of shape (n_points,)
+        A threshold that sends on exactly those; falling.
+    """
+
+    order: Ints
+    n_sent: Ints
+    threshold: Floats
 
 
 @dataclass(frozen=True)
@@ -71,26 +91,32 @@ def threshold_curve(
     """
     weight = np.ones(len(g)) if weight is None else weight
     weight = weight / weight.sum()
-    order = np.argsort(-g, kind="stable")
-    ordered = g[order]
-    # Rows with equal scores go together: a cut is allowed only where the score changes.
-    cuts = np.flatnonzero(np.r_[True, ordered[1:] != ordered[:-1], True])
+    cuts = cuts_of(g)
 
     def running(stop: Floats | float, go: Floats | float) -> Floats:
         stop_all = float(weight @ np.broadcast_to(stop, g.shape))
-        gained = np.broadcast_to(np.subtract(go, stop), g.shape)[order] * weight[order]
-        total: Floats = stop_all + np.r_[0.0, np.cumsum(gained)][cuts]
+        gained = np.broadcast_to(np.subtract(go, stop), g.shape)[cuts.order] * weight[cuts.order]
+        total: Floats = stop_all + np.r_[0.0, np.cumsum(gained)][cuts.n_sent]
         return total
 
     return ThresholdCurve(
-        threshold=_between(ordered, cuts),
+        threshold=cuts.threshold,
         cost=running(stop_cost, go_cost),
         share=running(0.0, 1.0),
         score=running(stop_score, go_score),
     )
 
 
-def _between(ordered: Floats, cuts: NDArray[np.intp]) -> Floats:
+def cuts_of(g: Floats) -> Cuts:
+    """Sort a gate's scores once and find every cut."""
+    order = np.argsort(-g, kind="stable")
+    ordered = g[order]
+    # Rows with equal scores go together: a cut is allowed only where the score changes.
+    n_sent = np.flatnonzero(np.r_[True, ordered[1:] != ordered[:-1], True])
+    return Cuts(order, n_sent, _between(ordered, n_sent))
+
+
+def _between(ordered: Floats, cuts: Ints) -> Floats:
     """Thresholds that send on exactly the first ``cut`` rows: midway between neighbouring scores.
 
     "Nobody" and "everybody" are infinite, so that they hold for other rows too.
