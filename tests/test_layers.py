@@ -23,6 +23,7 @@ BELOW = {
 }
 BELOW["estimators"] = {*BELOW}
 BELOW["baselines"] = {*BELOW}
+BELOW["bundle"] = {*BELOW}
 BELOW["datasets"] = {"exceptions"}
 BELOW["report"] = {"exceptions", "policy"}
 BELOW["experiments"] = {*BELOW}

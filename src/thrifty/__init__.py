@@ -7,6 +7,7 @@ if TYPE_CHECKING:
     from thrifty.baselines.greedy_l1 import GreedyL1Classifier
     from thrifty.baselines.greedy_miser import GreedyMiserClassifier
     from thrifty.baselines.routers import ConfidenceRouter, UniformRouter
+    from thrifty.bundle.whole import load, save
     from thrifty.estimators.dynamod_gbrt import DynaModGbrtClassifier
     from thrifty.estimators.dynamod_lin import DynaModLinClassifier
     from thrifty.exceptions import (
@@ -32,6 +33,8 @@ __all__ = [
     "Stage",
     "ThriftyError",
     "UniformRouter",
+    "load",
+    "save",
 ]
 
 # Names are looked up when they are first used: the command line answers `--help` without loading scikit-learn.
@@ -48,6 +51,8 @@ _HOME = {
     "Stage": "system",
     "ThriftyError": "exceptions",
     "UniformRouter": "baselines.routers",
+    "load": "bundle.whole",
+    "save": "bundle.whole",
 }
 
 

@@ -1,0 +1,226 @@
+"""One file of arrays and a manifest, of which no byte can change unnoticed.
+
+    magic (8) | format (4) | manifest length (8) | manifest, JSON | arrays, raw | SHA-256 of all before (32)
+
+Numbers are little-endian. The manifest says what the arrays are and where they lie; they follow one another without a
+gap, so every byte belongs to something. Nothing is allocated because the file says so: every length is first
+compared with the bytes that are really there.
+"""
+
+import hashlib
+import json
+import math
+import struct
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from thrifty.exceptions import InvalidInputError
+
+__all__ = ["DEFAULT_MAX_BYTES", "FORMAT", "Contents", "is_storable", "pack", "unpack"]
+
+Array = NDArray[Any]
+
+MAGIC = b"thrifty\x00"
+FORMAT = 1
+"""The layout this version writes; it reads all up to it."""
+DEFAULT_MAX_BYTES = 1 << 30
+"""Files larger than this are refused unless the caller says otherwise."""
+
+_HEADER = struct.Struct("<8sIQ")
+_DIGEST = 32
+_MOST_DIMENSIONS = 4
+_NUMERIC = frozenset({"|b1", "|i1", "|u1", "<i2", "<u2", "<i4", "<u4", "<i8", "<u8", "<f4", "<f8"})
+_LAST_CODE_POINT = 0x10FFFF
+
+
+@dataclass(frozen=True)
+class Contents:
+    """What a file holds: facts that are plain JSON, and the arrays they refer to by number."""
+
+    facts: dict[str, Any]
+    arrays: Sequence[Array]
+
+
+def is_storable(array: Array) -> bool:
+    """Whether an array is of a kind that a file may hold: numbers, truth values or text of fixed width."""
+    return array.ndim <= _MOST_DIMENSIONS and _known_dtype(_little_endian(array.dtype))
+
+
+def pack(contents: Contents) -> bytes:
+    """The file's bytes."""
+    blobs = [_raw(array) for array in contents.arrays]
+    entries, offset = [], 0
+    for array, blob in zip(contents.arrays, blobs, strict=True):
+        entries.append(_entry(array, blob, offset))
+        offset += len(blob)
+    manifest = json.dumps(
+        {**contents.facts, "entries": entries}, allow_nan=False, separators=(",", ":")
+    ).encode("ascii")
+    body = b"".join([_HEADER.pack(MAGIC, FORMAT, len(manifest)), manifest, *blobs])
+    return body + hashlib.sha256(body).digest()
+
+
+def unpack(data: bytes, *, max_bytes: int = DEFAULT_MAX_BYTES) -> Contents:
+    """Facts and arrays of a file whose every byte is as it was written, or a refusal."""
+    view = memoryview(data)
+    if len(view) > max_bytes:
+        raise InvalidInputError(
+            f"a bundle may have {max_bytes} bytes; this one has {len(view)}. If it is meant to, raise `max_bytes`."
+        )
+    manifest_length = _check_header(view)
+    if hashlib.sha256(view[:-_DIGEST]).digest() != bytes(view[-_DIGEST:]):
+        raise InvalidInputError(
+            "the bundle is damaged: its checksum does not match its content. Save it again."
+        )
+    begin = _HEADER.size
+    facts = _parse(bytes(view[begin : begin + manifest_length]))
+    blobs = view[begin + manifest_length : len(view) - _DIGEST]
+    return Contents(facts, _arrays(facts.pop("entries", None), blobs))
+
+
+def _check_header(view: memoryview) -> int:
+    """Length of the manifest, once magic and format are known to be ours."""
+    if len(view) < _HEADER.size + _DIGEST:
+        raise InvalidInputError(
+            f"this is no bundle: it has only {len(view)} bytes. It may have been cut off."
+        )
+    magic, version, length = _HEADER.unpack(view[: _HEADER.size])
+    if magic != MAGIC:
+        raise InvalidInputError("this is no bundle: it does not begin as one. Give a file that `save` wrote.")
+    if not 1 <= version <= FORMAT:
+        raise InvalidInputError(
+            f"the bundle has format {version}, and this version of thrifty reads formats 1 to {FORMAT}. "
+            f"Upgrade thrifty, or save again with this version."
+        )
+    if length > len(view) - _HEADER.size - _DIGEST:
+        raise InvalidInputError(
+            f"the bundle is cut off: its manifest has {length} bytes, the file {len(view)}. Copy it again."
+        )
+    return int(length)
+
+
+def _parse(manifest: bytes) -> dict[str, Any]:
+    try:
+        facts = json.loads(manifest, parse_constant=_refuse_constant)
+    except (ValueError, RecursionError) as error:
+        raise InvalidInputError(f"the bundle's manifest is not proper JSON: {str(error)[:100]}.") from None
+    if not isinstance(facts, dict):
+        raise InvalidInputError(f"the bundle's manifest must be an object; got {type(facts).__name__}.")
+    return facts
+
+
+def _refuse_constant(name: str) -> None:
+    raise ValueError(f"{name} is not JSON")
+
+
+def _arrays(entries: Any, blobs: memoryview) -> list[Array]:
+    if not isinstance(entries, list):
+        raise InvalidInputError(f"the bundle must list its arrays; got {type(entries).__name__}.")
+    arrays, offset = [], 0
+    for number, entry in enumerate(entries):
+        dtype, shape, length = _check_entry(entry, number, offset, len(blobs))
+        arrays.append(_array(blobs[offset : offset + length], dtype, shape, entry, number))
+        offset += length
+    if offset != len(blobs):
+        raise InvalidInputError(f"the bundle holds {len(blobs) - offset} bytes that belong to no array.")
+    return arrays
+
+
+def _check_entry(
+    entry: Any, number: int, offset: int, available: int
+) -> tuple[np.dtype[Any], tuple[int, ...], int]:
+    """Type, shape and length of an array, all of them checked against what is there."""
+    if not isinstance(entry, dict):
+        raise _bad_entry(number, "is not described")
+    name, shape, length = entry.get("dtype"), entry.get("shape"), entry.get("length")
+    if not isinstance(name, str) or not _known_name(name):
+        raise _bad_entry(number, f"must hold numbers, truth values or text; its type is {str(name)[:30]!r}")
+    if not isinstance(shape, list) or len(shape) > _MOST_DIMENSIONS or not all(map(_is_count, shape)):
+        raise _bad_entry(number, f"has the shape {str(shape)[:60]}, which is none")
+    if not _is_count(length) or not _is_count(entry.get("offset")) or entry["offset"] != offset:
+        raise _bad_entry(number, "does not follow the one before")
+    dtype = np.dtype(name)
+    if length != math.prod(shape) * dtype.itemsize:
+        raise _bad_entry(number, f"of shape {shape} and type {name} cannot have {length} bytes")
+    if length > available - offset:
+        raise _bad_entry(number, f"has {length} bytes, but only {available - offset} are left")
+    # A side of an empty array takes no bytes; it must not be a way to claim a size that was never written.
+    if max(shape, default=0) > max(available, 1):
+        raise _bad_entry(number, f"has the shape {shape}, larger than the file")
+    return dtype, tuple(shape), length
+
+
+def _array(
+    blob: memoryview, dtype: np.dtype[Any], shape: tuple[int, ...], entry: dict[str, Any], number: int
+) -> Array:
+    if hashlib.sha256(blob).hexdigest() != entry.get("sha256"):
+        raise _bad_entry(number, "does not match its checksum")
+    if dtype.kind == "b" and np.any(np.frombuffer(blob, np.uint8) > 1):
+        raise _bad_entry(number, "holds truth values that are neither 0 nor 1")
+    if dtype.kind == "U" and np.any(np.frombuffer(blob, "<u4") > _LAST_CODE_POINT):
+        raise _bad_entry(number, "holds text that is no text")
+    order = entry.get("order", "C")
+    if order not in ("C", "F"):
+        raise _bad_entry(number, f"has the order {str(order)[:30]!r}, neither C nor F")
+    flat = np.frombuffer(blob, dtype).astype(dtype.newbyteorder("="))
+    return flat.reshape(shape, order=order)
+
+
+def _entry(array: Array, blob: bytes, offset: int) -> dict[str, Any]:
+    dtype = _little_endian(array.dtype)
+    if not is_storable(array):
+        raise InvalidInputError(
+            f"a bundle holds arrays of numbers, truth values or text; got the type {array.dtype}. Convert it first."
+        )
+    entry = {
+        "dtype": dtype.str,
+        "shape": list(array.shape),
+        "offset": offset,
+        "length": len(blob),
+        "sha256": hashlib.sha256(blob).hexdigest(),
+    }
+    # Sums of a matrix product may depend on the layout in their last digit, so the layout is kept too.
+    return {**entry, "order": "F"} if _is_column_major(array) else entry
+
+
+def _raw(array: Array) -> bytes:
+    return array.astype(_little_endian(array.dtype), copy=False).tobytes(
+        "F" if _is_column_major(array) else "C"
+    )
+
+
+def _is_column_major(array: Array) -> bool:
+    return bool(array.flags.f_contiguous and not array.flags.c_contiguous)
+
+
+def _little_endian(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    return dtype.newbyteorder("<")
+
+
+def _known_dtype(dtype: np.dtype[Any]) -> bool:
+    return dtype.kind in "biufU" and _known_name(dtype.str)
+
+
+def _known_name(name: str) -> bool:
+    if name in _NUMERIC:
+        return True
+    width = name[2:]
+    return (
+        name[:2] == "<U"
+        and width.isdecimal()
+        and width.isascii()
+        and 1 <= len(width) <= 6
+        and width[0] != "0"
+    )
+
+
+def _is_count(value: Any) -> bool:
+    return type(value) is int and value >= 0
+
+
+def _bad_entry(number: int, problem: str) -> InvalidInputError:
+    return InvalidInputError(f"array {number} of the bundle {problem}. The file was not written by `save`.")

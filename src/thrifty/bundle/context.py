@@ -1,0 +1,92 @@
+"""What writing and reading know besides the part at hand: the table's columns, the classes, and what to do with f0."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from thrifty.bundle.fields import Fields
+from thrifty.bundle.values import Packer
+
+__all__ = ["Columns", "FullMode", "Reading", "Writing"]
+
+FullMode = Literal["inside", "reference", "absent"]
+
+
+@dataclass(frozen=True)
+class Columns:
+    """The tables that a model reads: how many columns, their names, and the kind of table if they have names."""
+
+    n_features: int = 0
+    names: tuple[str, ...] | None = None
+    kind: str | None = None
+
+
+@dataclass(frozen=True)
+class Writing:
+    """How an object is written.
+
+    Attributes
+    ----------
+    packer : Packer
+        Collects the arrays.
+    full : {"inside", "reference", "absent"}
+        What becomes of f0.
+    pack_object : callable
+        Writes a system or an estimator of ours that stands inside another.
+    columns : Columns
+        Of the tables f0 reads.
+    """
+
+    packer: Packer
+    full: FullMode
+    pack_object: Callable[[Any, "Writing"], dict[str, Any]]
+    columns: Columns = Columns()
+
+    def for_cheap_model(self, n_columns: int) -> "Writing":
+        """How a cheap model is written: it is part of what serves, so it is always inside."""
+        return replace(self, full="inside", columns=Columns(n_columns))
+
+
+@dataclass(frozen=True)
+class Reading:
+    """How an object is read.
+
+    Attributes
+    ----------
+    unpack_object : callable
+        Reads a system or an estimator of ours that stands inside another.
+    full : object, optional
+        f0 as the caller gave it.
+    trusted : tuple of str
+        Types a foreign model may be made of, besides those that skops trusts anyway.
+    max_bytes : int
+        What a foreign model may unpack to.
+    columns : Columns
+        Of the tables f0 reads.
+    classes : ndarray of shape (2,), optional
+        The user's labels.
+    """
+
+    unpack_object: Callable[[Fields, "Reading"], Any]
+    full: Any
+    trusted: tuple[str, ...]
+    max_bytes: int
+    columns: Columns = Columns()
+    classes: NDArray[Any] | None = None
+
+    @property
+    def n_features(self) -> int:
+        """Number of columns."""
+        return self.columns.n_features
+
+    @property
+    def labels(self) -> NDArray[Any]:
+        """The user's labels."""
+        return np.empty(0) if self.classes is None else self.classes
+
+    def for_cheap_model(self, n_columns: int) -> "Reading":
+        """How a cheap model is read: on its own columns, and never replaced by the caller's f0."""
+        return replace(self, full=None, columns=Columns(n_columns))

@@ -1,0 +1,142 @@
+"""Foreign models that hold together: the checks that their compiled code leaves out.
+
+skops vouches for the types a model is made of, not for the numbers in it. Compiled code of scikit-learn that walks
+trees or sums over support vectors takes indices and lengths on trust, and reads foreign memory, or never ends, where
+they are wrong. So those numbers are checked here before the model is asked anything.
+"""
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+from sklearn.base import BaseEstimator
+from sklearn.ensemble._hist_gradient_boosting.predictor import TreePredictor
+from sklearn.svm._base import BaseLibSVM
+from sklearn.tree._tree import Tree
+
+from thrifty.exceptions import InvalidInputError
+
+__all__ = ["check_sound"]
+
+_LEAF = -1
+
+
+def check_sound(model: Any) -> None:
+    """Refuse a model whose support vectors or trees point outside themselves."""
+    for part, owner in _parts(model):
+        try:
+            problem = _problem(part, owner)
+        except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
+            problem = f"lacks what it needs ({type(error).__name__}: {str(error)[:80]})"
+        if problem:
+            raise InvalidInputError(
+                f"a {type(part).__name__} in the bundle {problem}. The model was damaged or made to do harm."
+            )
+
+
+def _problem(part: Any, owner: Any) -> str | None:
+    if isinstance(part, BaseLibSVM):
+        return _svm_problem(part)
+    if isinstance(part, Tree):
+        return _tree_problem(part, owner)
+    if isinstance(part, TreePredictor):
+        return _predictor_problem(part, owner)
+    return None
+
+
+def _parts(model: Any) -> Iterator[tuple[Any, Any]]:
+    """Everything a model is made of, each with the estimator that holds it; shared parts once."""
+    seen: set[int] = set()
+    waiting: list[tuple[Any, Any]] = [(model, None)]
+    while waiting:
+        part, owner = waiting.pop()
+        if id(part) in seen or isinstance(part, str | bytes | int | float | type(None)):
+            continue
+        seen.add(id(part))
+        yield part, owner
+        holder = part if isinstance(part, BaseEstimator) else owner
+        waiting += [(inner, holder) for inner in _inner(part)]
+
+
+def _inner(part: Any) -> list[Any]:
+    if isinstance(part, dict):
+        return list(part.values())
+    if isinstance(part, list | tuple | set):
+        return list(part)
+    if isinstance(part, np.ndarray):
+        return list(part.flat) if part.dtype == object else []
+    return list(getattr(part, "__dict__", {}).values())
+
+
+def _svm_problem(svm: BaseLibSVM) -> str | None:
+    if svm.kernel == "precomputed":
+        return "has a precomputed kernel, which indexes tables of its own"
+    counts, vectors = np.asarray(svm._n_support), svm.support_vectors_
+    n_vectors, width = vectors.shape
+    if sparse.issparse(vectors):
+        # Raises where an index points outside.
+        vectors.check_format(full_check=True)
+        svm._dual_coef_.check_format(full_check=True)
+    elif vectors.dtype != np.float64:
+        return f"has support vectors of type {vectors.dtype}"
+    if bool(svm._sparse) != sparse.issparse(vectors):
+        return "does not know whether its support vectors are sparse"
+    n_pairs = len(counts) * (len(counts) - 1) // 2
+    agree = (
+        counts.dtype == np.int32
+        and len(counts) == len(svm.classes_) >= 2
+        and np.all(counts >= 0)
+        and counts.sum(dtype=np.int64) == n_vectors == len(svm.support_)
+        and svm._dual_coef_.shape == (len(counts) - 1, n_vectors)
+        and svm._intercept_.shape == (n_pairs,)
+        and len(svm._probA) == len(svm._probB) in (0, n_pairs)
+        and width == svm.n_features_in_ == svm.shape_fit_[1]
+    )
+    return None if agree else "has support vectors, weights and counts that do not agree"
+
+
+def _tree_problem(tree: Tree, owner: Any) -> str | None:
+    n_features = getattr(owner, "n_features_in_", tree.n_features)
+    if tree.n_features != n_features:
+        return f"reads {tree.n_features} columns where its model has {n_features}"
+    if len(tree.value) != tree.node_count or tree.node_count < 1:
+        return "has fewer values than nodes"
+    is_leaf = tree.children_left == _LEAF
+    return _nodes_problem(is_leaf, tree.children_left, tree.children_right, tree.feature, n_features)
+
+
+def _predictor_problem(predictor: TreePredictor, owner: Any) -> str | None:
+    nodes = predictor.nodes
+    n_features = getattr(owner, "n_features_in_", None)
+    if n_features is None or nodes.ndim != 1 or not len(nodes):
+        return "has no nodes or no model around it"
+    inner = nodes[nodes["is_leaf"] == 0]
+    categorical = inner["is_categorical"] != 0
+    if np.any(inner["bitset_idx"][categorical] >= len(predictor.raw_left_cat_bitsets)):
+        return "points outside its sets of categories"
+    return _nodes_problem(
+        nodes["is_leaf"] != 0,
+        nodes["left"].astype(np.int64),
+        nodes["right"].astype(np.int64),
+        nodes["feature_idx"],
+        n_features,
+    )
+
+
+def _nodes_problem(
+    is_leaf: NDArray[np.bool_],
+    left: NDArray[Any],
+    right: NDArray[Any],
+    feature: NDArray[Any],
+    n_features: int,
+) -> str | None:
+    own = np.arange(len(is_leaf))[~is_leaf]
+    for child in (left[~is_leaf], right[~is_leaf]):
+        # A child after its parent rules out that a row goes round in circles.
+        if np.any((child <= own) | (child >= len(is_leaf))):
+            return "has a node whose child does not come after it"
+    if np.any((feature[~is_leaf] < 0) | (feature[~is_leaf] >= n_features)):
+        return f"looks at a column outside 0 .. {n_features - 1}"
+    return None

@@ -1,0 +1,102 @@
+"""The four functions: an object to bytes and back, and the same with a file."""
+
+from collections.abc import Iterable
+from typing import Any
+
+import thrifty
+from thrifty.bundle.archive import type_names
+from thrifty.bundle.container import DEFAULT_MAX_BYTES, Contents, pack, unpack
+from thrifty.bundle.context import FullMode, Reading, Writing
+from thrifty.bundle.fields import Fields
+from thrifty.bundle.files import AnyPath, read_capped, write_atomically
+from thrifty.bundle.objects import pack_object, unpack_object
+from thrifty.bundle.values import Packer, Unpacker
+from thrifty.exceptions import InvalidInputError
+
+__all__ = ["from_bytes", "load", "save", "to_bytes"]
+
+_MODES = ("inside", "reference", "absent")
+
+
+def save(thing: Any, path: AnyPath, *, full: FullMode = "inside") -> None:
+    """Write a fitted estimator or a system into one file, without pickle.
+
+    Parameters
+    ----------
+    thing : fitted estimator of thrifty, or GatedSystem
+        What to save. Constructor arguments and learned attributes that are plain data are kept; models among the
+        arguments are not, beyond their place in the system.
+    path : path
+        The file; an old one is replaced in one step, or left as it is if anything fails.
+    full : {"inside", "reference", "absent"}, default="inside"
+        What becomes of f0: written into the file, recognised by its fingerprint and given again when loading, or
+        left out.
+
+    Examples
+    --------
+    >>> import tempfile, pathlib
+    >>> from sklearn.datasets import load_breast_cancer
+    >>> from sklearn.linear_model import LogisticRegression
+    >>> from sklearn.pipeline import make_pipeline
+    >>> from sklearn.preprocessing import StandardScaler
+    >>> from thrifty import DynaModLinClassifier, load, save
+    >>> X, y = load_breast_cancer(return_X_y=True)
+    >>> f0 = make_pipeline(StandardScaler(), LogisticRegression())
+    >>> clf = DynaModLinClassifier(f0, gamma=0.02, random_state=0).fit(X, y)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = pathlib.Path(folder) / "cancer.thrifty"
+    ...     save(clf, path)
+    ...     again = load(path)
+    >>> bool((again.predict(X) == clf.predict(X)).all())
+    True
+    """
+    write_atomically(path, to_bytes(thing, full=full))
+
+
+def load(
+    path: AnyPath,
+    *,
+    full: Any = None,
+    trusted: Iterable[str | type] = (),
+    max_bytes: int = DEFAULT_MAX_BYTES,
+) -> Any:
+    """Read what ``save`` wrote: an estimator or a system that answers exactly as the one that was saved.
+
+    Parameters
+    ----------
+    path : path
+        The file.
+    full : fitted classifier, FrozenEstimator, callable, probabilities or GatedSystem, optional
+        f0. Needed, and checked against its fingerprint, where the file refers to it; otherwise it
+        takes the place of whatever f0 the file holds.
+    trusted : names of types, or types, default=()
+        What a model in the file may be made of, besides what skops trusts by itself.
+    max_bytes : int, default=2**30
+        Files that are larger, or that hold a model that would unpack to more, are refused.
+    """
+    return from_bytes(read_capped(path, max_bytes), full=full, trusted=trusted, max_bytes=max_bytes)
+
+
+def to_bytes(thing: Any, *, full: FullMode = "inside") -> bytes:
+    """What ``save`` would write."""
+    if full not in _MODES:
+        raise InvalidInputError(f"full must be one of {', '.join(map(repr, _MODES))}; got {full!r}.")
+    packer = Packer()
+    packed = pack_object(thing, Writing(packer, full, pack_object))
+    return pack(Contents({"thrifty": thrifty.__version__, **packed}, packer.arrays))
+
+
+def from_bytes(
+    data: bytes,
+    *,
+    full: Any = None,
+    trusted: Iterable[str | type] = (),
+    max_bytes: int = DEFAULT_MAX_BYTES,
+) -> Any:
+    """What ``load`` would read from a file of these bytes."""
+    reading = Reading(unpack_object, full, type_names(trusted), max_bytes)
+    try:
+        contents = unpack(data, max_bytes=max_bytes)
+        return unpack_object(Fields(contents.facts, Unpacker(contents.arrays), "the content"), reading)
+    except RecursionError:
+        raise InvalidInputError("the bundle is nested too deep to be one that `save` wrote.") from None
