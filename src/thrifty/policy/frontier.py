@@ -4,16 +4,21 @@ A frontier is *chosen* on one set of rows and may then be scored on others (``on
 does the answer to "what do I get for this budget": asking by the numbers of the new rows would choose on them.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from thrifty.exceptions import InvalidInputError
+from thrifty.objective.costs import check_amount
 from thrifty.policy.averages import Means
+from thrifty.policy.bootstrap import Band, bands_of
+from thrifty.policy.comparison import Comparison, compare_within
 from thrifty.policy.operating_point import OperatingPoint
 from thrifty.policy.outcomes import Outcomes
+from thrifty.policy.views import draw, frame
 
 __all__ = ["Frontier", "best_within", "efficient"]
 
@@ -129,6 +134,105 @@ class Frontier:
         held_out = not any(sources[place].is_same_measurement(self.outcomes[place]) for place in used)
         return replace(self, outcomes=sources, means=means, held_out=held_out)
 
+    # -- questions -----------------------------------------------------------------------------
+
+    def best(self, *, budget: float) -> OperatingPoint:
+        """The point for a mean spend of at most ``budget``: the best-scoring one on the rows it was chosen on."""
+        return self[int(self.within(np.array([check_amount("budget", budget)]))[0])]
+
+    def cheapest(self, *, score: float) -> OperatingPoint:
+        """The cheapest point whose score, on the rows it was chosen on, is at least ``score``."""
+        place = int(np.searchsorted(self.chosen.score, float(score) - _SLACK * abs(score)))
+        if place < len(self):
+            return self[place]
+        dearest = (
+            f"the best point scores {self.chosen.score[-1]:.6g}, at a mean cost of {self.chosen.cost[-1]:.6g}"
+        )
+        raise InvalidInputError(
+            f"no point reaches a score of {score!r}: {dearest}. Ask for less, or add systems."
+        )
+
+    def area(
+        self, low: float | None = None, high: float | None = None, *, below: float | None = None
+    ) -> float:
+        """Mean score over all budgets from ``low`` to ``high``.
+
+        For a budget between two points the cheaper one is used, so the score is a step function of the budget. Beyond
+        the dearest point nothing more can be bought, and the score stays; below the cheapest there is no score.
+
+        Parameters
+        ----------
+        low, high : float, optional
+            Ends of the range; by default the costs of the cheapest and the dearest point.
+        below : float, optional
+            Score for budgets that no point affords (that of a constant answer, say); without it they are refused.
+        """
+        low = float(self.chosen.cost[0]) if low is None else check_amount("low", low)
+        high = max(float(self.chosen.cost[-1]), low) if high is None else check_amount("high", high)
+        if high < low:
+            raise InvalidInputError(f"high must be at least low; got low={low!r} and high={high!r}.")
+        if below is None and self.chosen.cost[0] > low * (1 + _SLACK):
+            raise InvalidInputError(
+                f"low must be at least {self.chosen.cost[0]:.6g}, the mean cost of the cheapest point; got {low!r}. "
+                f"Raise it, or say with `below` what a smaller budget scores."
+            )
+        return _mean_of_steps(self.chosen.cost, self.score, low, high, below)
+
+    def band(self, level: float = 0.95, *, n_boot: int = 1000, seed: int = 0) -> Band:
+        """Bootstrap intervals over rows of each point's score and cost; see ``policy.bootstrap``.
+
+        The points are held as they are. On the rows they were chosen on their scores are too good, and the band
+        does not correct that: ask for the band of ``frontier.on(other_rows)``.
+        """
+        return bands_of(self.outcomes, self.source, self.threshold, level=level, n_boot=n_boot, seed=seed)
+
+    def compare(
+        self,
+        others: Mapping[str, "Frontier"],
+        budgets: ArrayLike,
+        *,
+        level: float = 0.95,
+        n_boot: int = 1000,
+        seed: int = 0,
+    ) -> dict[str, Comparison]:
+        """Score of this frontier minus that of each other one at the same budgets, with paired bootstrap bands.
+
+        Parameters
+        ----------
+        others : dict of str to Frontier
+            Frontiers on the same rows, in the same order of rows.
+        budgets : array-like of shape (n_budgets,)
+            Every frontier uses, for each budget, the point that ``best`` gives.
+        level, n_boot, seed
+            Share of the draws an interval holds, number of draws, and their seed.
+        """
+        return compare_within(self, others, budgets, level=level, n_boot=n_boot, seed=seed)
+
+    def losses_against_full(self) -> Ints:
+        """On how many of these rows f0 is right and the point is wrong, for each point."""
+        judged = [one.against_full() for one in self.outcomes]
+        score = _means_at(judged, self.source, self.threshold).score
+        return np.rint(self.n_rows * (1.0 - score)).astype(np.intp)
+
+    def plot(self, ax: Any = None, **line: Any) -> Any:
+        """Draw score against mean cost on matplotlib axes and return them; ``line`` goes to ``ax.plot``."""
+        return draw(self, ax, **line)
+
+    def to_frame(self) -> Any:
+        """Return a pandas data frame with one line per point."""
+        return frame(self)
+
+    def within(self, budgets: Floats) -> Ints:
+        """Place of the point for each budget: the dearest it affords on the rows the points were chosen on."""
+        place = np.searchsorted(self.chosen.cost, budgets * (1 + _SLACK), side="right") - 1
+        if (place < 0).any():
+            cheapest = f"{self.chosen.cost[0]:.6g}, the mean cost of the cheapest point"
+            raise InvalidInputError(
+                f"budget must be at least {cheapest} (its score is {self.chosen.score[0]:.6g}); "
+                f"got {float(budgets.min())!r}. Raise the budget, or add systems that buy less."
+            )
+        return place
+
     # -- numbers -------------------------------------------------------------------------------
 
     @property
@@ -200,3 +304,13 @@ def _means_at(outcomes: Sequence[Outcomes], source: Ints, threshold: Floats) -> 
         means = outcomes[place].averages(threshold[at]).under()
         cost[at], share[at], score[at] = means.cost, means.share, means.score
     return Means(cost, share, score)
+
+
+def _mean_of_steps(cost: Floats, score: Floats, low: float, high: float, below: float | None) -> float:
+    """Mean over [low, high] of the score of the last point whose cost is reached; ``below`` before the first."""
+    edges = np.unique(np.clip(np.r_[low, cost, high], low, high))
+    n_reached = np.searchsorted(cost, edges * (1 + _SLACK), side="right")
+    steps = score[np.maximum(n_reached - 1, 0)]
+    if below is not None:
+        steps = np.where(n_reached == 0, below, steps)
+    return float(steps[0] if low == high else steps[:-1] @ np.diff(edges) / (high - low))
