@@ -24,6 +24,7 @@ BELOW = {
 BELOW["estimators"] = {*BELOW}
 BELOW["baselines"] = {*BELOW}
 BELOW["bundle"] = {*BELOW}
+BELOW["sweeping"] = {*BELOW}
 BELOW["datasets"] = {"exceptions"}
 BELOW["report"] = {"exceptions", "policy"}
 BELOW["experiments"] = {*BELOW}

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
         OptimisticFullModelWarning,
         ThriftyError,
     )
+    from thrifty.sweeping.run import sweep
     from thrifty.system import GatedSystem, Stage
 
 __version__ = "0.1.0"
@@ -35,6 +36,7 @@ __all__ = [
     "UniformRouter",
     "load",
     "save",
+    "sweep",
 ]
 
 # Names are looked up when they are first used: the command line answers `--help` without loading scikit-learn.
@@ -53,6 +55,7 @@ _HOME = {
     "UniformRouter": "baselines.routers",
     "load": "bundle.whole",
     "save": "bundle.whole",
+    "sweep": "sweeping.run",
 }
 
 

@@ -18,6 +18,7 @@ from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression
 from sklearn.utils import _safe_indexing
 from sklearn.utils.validation import has_fit_parameter
+from threadpoolctl import threadpool_limits
 
 from thrifty.exceptions import InvalidInputError, OptimisticFullModelWarning
 from thrifty.full import (
@@ -32,7 +33,7 @@ from thrifty.full import (
 from thrifty.objective.losses import log_loss_of_probability
 from thrifty.rows import content_folds, fingerprints
 
-__all__ = ["JudgedFull", "TrainingRows", "assign_folds", "held_out_rows", "judge_full"]
+__all__ = ["JudgedFull", "TrainingRows", "assign_folds", "fit_copy", "held_out_rows", "judge_full"]
 
 Floats = NDArray[np.float64]
 
@@ -119,7 +120,7 @@ def _cross_fit(full: Any, rows: TrainingRows, n_jobs: int | None) -> JudgedFull:
             f"or pass a function that returns probabilities."
         )
     everyone = np.arange(len(rows.y))
-    fitted = _fit_copy(full, rows, everyone)
+    fitted = fit_copy(full, rows, everyone)
     held_out = held_out_rows(rows)
     scores = Parallel(n_jobs=n_jobs)(
         delayed(_score_held_out)(full, rows, np.setdiff1d(everyone, out), out) for out in held_out
@@ -183,10 +184,13 @@ def held_out_rows(rows: TrainingRows) -> list[NDArray[np.intp]]:
 def _score_held_out(
     full: Any, rows: TrainingRows, train: NDArray[np.intp], held_out: NDArray[np.intp]
 ) -> Floats:
-    return raw_scores(_fit_copy(full, rows, train), _safe_indexing(rows.table, held_out))
+    # Workers differ in their number of BLAS threads, and sums of a BLAS depend on it in their last digit.
+    with threadpool_limits(1, user_api="blas"):
+        return raw_scores(fit_copy(full, rows, train), _safe_indexing(rows.table, held_out))
 
 
-def _fit_copy(full: Any, rows: TrainingRows, chosen: NDArray[np.intp]) -> Any:
+def fit_copy(full: Any, rows: TrainingRows, chosen: NDArray[np.intp]) -> Any:
+    """A copy of an unfitted estimator, fitted on some of the rows."""
     arguments = {}
     if rows.weighted and has_fit_parameter(full, "sample_weight"):
         arguments["sample_weight"] = rows.weight[chosen]

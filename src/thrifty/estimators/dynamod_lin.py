@@ -56,7 +56,8 @@ class DynaModLinClassifier(GatedClassifier):
         Mean spend per row: sets the gate's threshold so that the training rows spend at most this.
         None keeps the paper's rule, ``g > 0``.
     init : {"logistic", "gaussian"} or tuple of two arrays, default="logistic"
-        Start of (g, f1): g = 0 and f1 an L2-regularised logistic regression, Gaussian noise, or given slopes.
+        Start of (g, f1): g = 0 and f1 an L2-regularised logistic regression, Gaussian noise, or given slopes,
+        each followed by its intercept or not.
     n_init : int, default=1
         Number of starts; those after the first are Gaussian. The lowest objective is kept.
     refit : bool, default=False
@@ -279,11 +280,13 @@ def _given_start(init: Any, scale: Floats) -> LinearScores:
         raise InvalidInputError(
             f"init must be a tuple (g, f1) of slopes, one per column; got {init!r}."
         ) from None
-    if slopes.shape != (len(scale), 2):
+    if slopes.shape not in ((len(scale), 2), (len(scale) + 1, 2)):
         raise InvalidInputError(
-            f"init must be a tuple (g, f1) of {len(scale)} slopes each, one per column; got shape {slopes.T.shape}."
+            f"init must be a tuple (g, f1) of {len(scale)} slopes each, one per column, each with its intercept behind "
+            f"them or not; got shape {slopes.T.shape}."
         )
-    return LinearScores(slopes * scale[:, None], np.zeros(2))
+    intercept = slopes[len(scale) :].sum(axis=0)
+    return LinearScores(slopes[: len(scale)] * scale[:, None], intercept)
 
 
 def _logistic_start(X: Any, task: Task) -> LinearScores:

@@ -1,0 +1,83 @@
+"""One cell, from its settings to its record: what runs on a worker."""
+
+import time
+import traceback
+import warnings
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import clone
+from sklearn.exceptions import ConvergenceWarning
+
+from thrifty.bundle import from_bytes, to_bytes
+from thrifty.exceptions import OptimisticFullModelWarning
+from thrifty.policy.observing import outcomes_of
+from thrifty.sweeping.grid import PlannedCell
+from thrifty.sweeping.records import Cell
+
+__all__ = ["FailedCell", "Start", "fit_cell", "start_from"]
+
+Floats = NDArray[np.float64]
+Start = tuple[Floats, Floats]
+
+
+@dataclass(frozen=True)
+class FailedCell:
+    """A cell that could not be fitted, and why."""
+
+    settings: dict[str, Any]
+    key: str
+    cause: str
+    trace: str
+
+
+def fit_cell(
+    planned: PlannedCell,
+    start: Start | None,
+    X: Any,
+    y: Any,
+    sample_weight: Any,
+    X_val: Any,
+    y_val: NDArray[Any],
+    full: Any,
+    full_val: Floats,
+) -> Cell | FailedCell:
+    """Fit one cell and score the validation rows; whatever goes wrong is handed back, not raised."""
+    try:
+        began = time.perf_counter()
+        fitted = _fit(planned, start, X, y, sample_weight, full)
+        seconds = time.perf_counter() - began
+        # A gate with nobody behind it is shut.
+        only = float("inf") if full is None else None
+        outcomes = outcomes_of(
+            fitted, X_val, y_val, settings=planned.settings, threshold=only, full_probability=full_val
+        )
+        return Cell(planned.settings, seconds, outcomes, to_bytes(fitted, full="absent"), planned.key)
+    except Exception as error:
+        cause = f"{type(error).__name__}: {error}"
+        return FailedCell(planned.settings, planned.key, cause, traceback.format_exc())
+
+
+def start_from(cell: Cell) -> Start:
+    """Where a successor starts: read from the record, so that it is the same after an interruption."""
+    before = from_bytes(cell.fitted)
+    return (
+        np.append(before.gate_coef_, before.gate_intercept_),
+        np.append(before.cheap_coef_, before.cheap_intercept_),
+    )
+
+
+def _fit(planned: PlannedCell, start: Start | None, X: Any, y: Any, sample_weight: Any, full: Any) -> Any:
+    changed: dict[str, Any] = {} if full is None else {"n_jobs": 1}
+    if start is not None:
+        changed["init"] = start
+    before = {name: planned.estimator.get_params(deep=False)[name] for name in changed}
+    estimator = clone(planned.estimator).set_params(**changed, **({} if full is None else {"full": full}))
+    with warnings.catch_warnings():
+        # A sweep compares what its settings give, converged or not; f0's probabilities are out of fold already.
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        warnings.simplefilter("ignore", OptimisticFullModelWarning)
+        estimator.fit(X, y, sample_weight=sample_weight)
+    return estimator.set_params(**before)

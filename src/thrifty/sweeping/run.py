@@ -1,0 +1,177 @@
+"""The sweep itself: plan, judge f0 once, fit what the store lacks, keep every cell as soon as it is there."""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
+
+from joblib import Parallel, delayed
+from numpy.typing import ArrayLike
+
+from thrifty.exceptions import InvalidInputError
+from thrifty.sweeping.fitting import FailedCell, fit_cell, start_from
+from thrifty.sweeping.fulls import identity_of_full, judge_once, known_full
+from thrifty.sweeping.grid import PlannedCell, make_plan, waves
+from thrifty.sweeping.problem import Problem, make_problem
+from thrifty.sweeping.records import Answers, Cell
+from thrifty.sweeping.result import Sweep
+from thrifty.sweeping.store import Store
+
+__all__ = ["Progress", "sweep"]
+
+Progress = Callable[[str, int, int], None]
+"""Called as ``progress(what, done, total)``."""
+
+
+def sweep(
+    estimator: Any,
+    grid: Any,
+    X: Any,
+    y: Any,
+    X_val: Any,
+    y_val: Any,
+    *,
+    sample_weight: Any = None,
+    full_val: ArrayLike | None = None,
+    store: Any = None,
+    n_jobs: int | None = None,
+    progress: Progress | None = None,
+    trusted: Iterable[str | type] = (),
+) -> Sweep:
+    """Fit every setting of a grid behind one f0 and find the efficient operating points on validation rows.
+
+    f0 is judged once, not once per setting. Every result is the same, bit by bit, whatever ``n_jobs``
+    and joblib's backend, and however often the sweep was interrupted and taken up again.
+
+    Parameters
+    ----------
+    estimator : GatedClassifier
+        What is fitted, with its f0, prices and whatever the grid leaves alone. A ``random_state`` of None, here or in
+        an unfitted f0, is read as 0.
+    grid : dict of lists, or list of dicts
+        All combinations of the lists; or the settings themselves, one dict each.
+    X, y : table and labels
+        Training rows.
+    X_val, y_val : table and labels
+        Rows that points are chosen on; neither f0 nor any cell is fitted on them.
+    sample_weight : array-like of shape (n_samples,), optional
+        Weights of the training rows.
+    full_val : array-like of shape (n_val,), optional
+        f0's probabilities on the validation rows; needed if, and only if, ``estimator.full`` is an array of those on
+        the training rows.
+    store : path, optional
+        A file that keeps every finished cell. The same call resumes from it; a call that differs in its data,
+        costs, estimator, f0 or code is refused; a grid with further settings fits only those. None keeps nothing.
+    n_jobs : int, optional
+        Fits side by side, through joblib; ``joblib.parallel_config`` chooses another backend.
+    progress : callable, optional
+        Called as ``progress(what, done, total)``.
+    trusted : names of types, or types, default=()
+        Where the cheap model is somebody else's: what it may be made of when it is read back, as in ``load``.
+
+    Returns
+    -------
+    Sweep
+        With ``frontier``, ``on``, ``estimator``, ``cells`` and ``to_frame``.
+
+    Raises
+    ------
+    InvalidInputError
+        Before anything is fitted, if something is refused; after everything else is fitted and kept, if a cell
+        failed.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_breast_cancer
+    >>> from thrifty import DynaModGbrtClassifier, sweep
+    >>> X, y = load_breast_cancer(return_X_y=True)
+    >>> found = sweep(
+    ...     DynaModGbrtClassifier(n_trees=10), {"gamma": [1, 10]}, X[:300], y[:300], X[300:450], y[300:450]
+    ... )
+    >>> point = found.frontier.best(budget=8)
+    >>> found.estimator(point).predict(X[450:]).shape
+    (119,)
+    """
+    report = _silent if progress is None else progress
+    problem = make_problem(estimator, X, y, sample_weight, X_val, y_val)
+    cells = make_plan(problem.estimator, grid)
+    about = problem.identity({name for cell in cells for name in cell.settings})
+    with Store(store, {**about, "f0": identity_of_full(problem, full_val)}) as kept:
+        answers, model = _answers(kept, problem, full_val, n_jobs, report)
+        found = _fit_all(cells, kept, problem, answers, n_jobs, report)
+    return Sweep(_all_fitted(cells, found, store), problem, answers, model, tuple(trusted))
+
+
+def _silent(what: str, done: int, total: int) -> None:
+    """Show nothing."""
+
+
+def _answers(
+    kept: Store, problem: Problem, full_val: ArrayLike | None, n_jobs: int | None, report: Progress
+) -> tuple[Answers, Any]:
+    record = kept.get(Answers.KEY)
+    if record is not None:
+        return Answers.from_bytes(record), None
+    report("judging f0", 0, 1)
+    answers, model = judge_once(problem, full_val, n_jobs)
+    kept.put(Answers.KEY, answers.to_bytes())
+    report("judging f0", 1, 1)
+    return answers, model
+
+
+def _fit_all(
+    cells: Sequence[PlannedCell],
+    kept: Store,
+    problem: Problem,
+    answers: Answers,
+    n_jobs: int | None,
+    report: Progress,
+) -> dict[str, Cell | FailedCell]:
+    """Every cell by its key: those the store has, then the others, wave by wave."""
+    found: dict[str, Cell | FailedCell] = {}
+    for cell in cells:
+        record = kept.get(cell.key)
+        if record is not None:
+            found[cell.key] = Cell.from_bytes(record, cell.key)
+    report("fitting", len(found), len(cells))
+    if len(found) == len(cells):
+        return found
+    full = None if problem.full is None else known_full(answers)
+    shared = (problem.X, problem.y, problem.sample_weight, problem.X_val, problem.y_val, full, answers.val)
+    # One cell per message: a cell that is done must not wait for others before it is kept.
+    with Parallel(n_jobs=n_jobs, return_as="generator_unordered", batch_size=1) as parallel:
+        for wave in waves(cells):
+            jobs = [delayed(fit_cell)(cell, start, *shared) for cell, start in _ready(wave, found)]
+            for fitted in parallel(jobs) if jobs else ():
+                if isinstance(fitted, Cell):
+                    kept.put(fitted.key, fitted.to_bytes())
+                found[fitted.key] = fitted
+                report("fitting", len(found), len(cells))
+    return found
+
+
+def _ready(
+    wave: Sequence[PlannedCell], found: dict[str, Cell | FailedCell]
+) -> Iterator[tuple[PlannedCell, Any]]:
+    """Cells of a wave that are still to be fitted and can be, each with its start."""
+    for cell in wave:
+        before = None if cell.follows is None else found.get(cell.follows)
+        if cell.key in found or (cell.follows is not None and not isinstance(before, Cell)):
+            continue
+        yield cell, start_from(before) if isinstance(before, Cell) else None
+
+
+def _all_fitted(cells: Sequence[PlannedCell], found: dict[str, Cell | FailedCell], store: Any) -> list[Cell]:
+    """Every cell, in the order of the grid, or a refusal that names those that failed."""
+    fitted = [one for cell in cells if isinstance(one := found.get(cell.key), Cell)]
+    failed = [one for cell in cells if isinstance(one := found.get(cell.key), FailedCell)]
+    if not failed:
+        return fitted
+    lost = len(cells) - len(fitted) - len(failed)
+    told = "; ".join(f"{one.settings}: {one.cause}" for one in failed[:3])
+    more = f"; and {len(failed) - 3} more" if len(failed) > 3 else ""
+    waiting = f" {lost} more would have started from a failed one and were not tried." if lost else ""
+    saved = (
+        "" if store is None else f" The others are kept in {store}: the same call tries only what is lacking."
+    )
+    raise InvalidInputError(
+        f"{len(failed)} of {len(cells)} cells failed: {told}{more}.{waiting}{saved}"
+    ) from RuntimeError(failed[0].trace)
