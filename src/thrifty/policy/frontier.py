@@ -16,6 +16,7 @@ from thrifty.objective.costs import check_amount
 from thrifty.policy.averages import Means
 from thrifty.policy.bootstrap import Band, bands_of
 from thrifty.policy.comparison import Comparison, compare_within
+from thrifty.policy.efficiency import SLACK, best_within, efficient
 from thrifty.policy.operating_point import OperatingPoint
 from thrifty.policy.outcomes import Outcomes
 from thrifty.policy.views import draw, frame
@@ -24,30 +25,6 @@ __all__ = ["Frontier", "best_within", "efficient"]
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.intp]
-
-# A mean over rows may miss a round number by its last digit.
-_SLACK = 1e-12
-
-
-def efficient(cost: ArrayLike, score: ArrayLike) -> Ints:
-    """Indices of the efficient points, by rising cost; each scores higher than every cheaper one.
-
-    One sort and one running maximum: n log n for n points.
-    """
-    cost, score = np.asarray(cost, dtype=np.float64), np.asarray(score, dtype=np.float64)
-    order = np.lexsort((-score, cost))
-    best_before = np.r_[-np.inf, np.maximum.accumulate(score[order])[:-1]]
-    kept: Ints = order[score[order] > best_before]
-    return kept
-
-
-def best_within(cost: ArrayLike, score: ArrayLike, budget: float) -> int | None:
-    """Index of the best-scoring point that costs at most ``budget``; the cheapest of equals; None if there is none."""
-    cost, score = np.asarray(cost, dtype=np.float64), np.asarray(score, dtype=np.float64)
-    affordable = np.flatnonzero(cost <= budget * (1 + _SLACK))
-    if affordable.size == 0:
-        return None
-    return int(affordable[np.lexsort((cost[affordable], -score[affordable]))[0]])
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -142,7 +119,7 @@ class Frontier:
 
     def cheapest(self, *, score: float) -> OperatingPoint:
         """The cheapest point whose score, on the rows it was chosen on, is at least ``score``."""
-        place = int(np.searchsorted(self.chosen.score, float(score) - _SLACK * abs(score)))
+        place = int(np.searchsorted(self.chosen.score, float(score) - SLACK * abs(score)))
         if place < len(self):
             return self[place]
         dearest = (
@@ -171,7 +148,7 @@ class Frontier:
         high = max(float(self.chosen.cost[-1]), low) if high is None else check_amount("high", high)
         if high < low:
             raise InvalidInputError(f"high must be at least low; got low={low!r} and high={high!r}.")
-        if below is None and self.chosen.cost[0] > low * (1 + _SLACK):
+        if below is None and self.chosen.cost[0] > low * (1 + SLACK):
             raise InvalidInputError(
                 f"low must be at least {self.chosen.cost[0]:.6g}, the mean cost of the cheapest point; got {low!r}. "
                 f"Raise it, or say with `below` what a smaller budget scores."
@@ -224,7 +201,7 @@ class Frontier:
 
     def within(self, budgets: Floats) -> Ints:
         """Place of the point for each budget: the dearest it affords on the rows the points were chosen on."""
-        place = np.searchsorted(self.chosen.cost, budgets * (1 + _SLACK), side="right") - 1
+        place = np.searchsorted(self.chosen.cost, budgets * (1 + SLACK), side="right") - 1
         if (place < 0).any():
             cheapest = f"{self.chosen.cost[0]:.6g}, the mean cost of the cheapest point"
             raise InvalidInputError(
@@ -309,7 +286,7 @@ def _means_at(outcomes: Sequence[Outcomes], source: Ints, threshold: Floats) -> 
 def _mean_of_steps(cost: Floats, score: Floats, low: float, high: float, below: float | None) -> float:
     """Mean over [low, high] of the score of the last point whose cost is reached; ``below`` before the first."""
     edges = np.unique(np.clip(np.r_[low, cost, high], low, high))
-    n_reached = np.searchsorted(cost, edges * (1 + _SLACK), side="right")
+    n_reached = np.searchsorted(cost, edges * (1 + SLACK), side="right")
     steps = score[np.maximum(n_reached - 1, 0)]
     if below is not None:
         steps = np.where(n_reached == 0, below, steps)
