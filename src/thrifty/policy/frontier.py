@@ -255,9 +255,10 @@ class Frontier:
     def __repr__(self) -> str:
         rows = f"{self.n_rows:,} {'other ' if self.held_out else ''}rows"
         points = f"{len(self):,} point{'' if len(self) == 1 else 's'}"
+        systems = f"{len(self.outcomes):,} system{'' if len(self.outcomes) == 1 else 's'}"
         cheap, dear = self[int(np.argmin(self.cost))], self[int(np.argmax(self.cost))]
         return (
-            f"Frontier({points} of {len(self.outcomes)} systems on {rows}: "
+            f"Frontier({points} of {systems} on {rows}: "
             f"score {cheap.score:.4f} at cost {cheap.cost:.4g} to {dear.score:.4f} at {dear.cost:.4g})"
         )
 
