@@ -80,7 +80,7 @@ def _classes(fields: Fields) -> NDArray[Any]:
     classes = fields.value("classes")
     if not isinstance(classes, np.ndarray) or classes.shape != (2,):
         raise fields.refusal("classes", "be two labels", classes)
-    plain = all(isinstance(label, str | int | float) for label in classes.tolist())
+    plain = all(isinstance(label, str | int | float | np.generic) for label in classes.tolist())
     if not plain or classes[0] == classes[1]:
         raise fields.refusal("classes", "be two distinct labels", classes.tolist())
     return classes
