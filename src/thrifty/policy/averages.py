@@ -71,34 +71,36 @@ class Averages:
         self._place_of[falling] = np.arange(len(thresholds))
         # The place of the highest threshold that sends the row on; the number of thresholds if none does.
         self._first = np.searchsorted(-thresholds[falling], -g, side="right")
-        self._cost, self._score = cost, score
-        self._share_steps = self._steps(np.ones(len(g)))
-        self._score_steps = self._steps(score.gain(len(g)))
-        self._cost_steps = None if cost.is_constant else self._steps(cost.gain(len(g)))
+        self._statistics = {"share": Statistic(0.0, 1.0), "cost": cost, "score": score}
+        self._steps: dict[str, sparse.csr_array] = {}
 
     def under(self, weights: Floats | None = None) -> Means:
         """Means under weights of shape (n_samples, n_weightings); every row once, and flat answers, if None."""
-        if weights is None:
-            means = self.under(np.ones((self._n_rows, 1)))
-            return Means(means.cost[:, 0], means.share[:, 0], means.score[:, 0])
-        total = weights.sum(axis=0)
-        sent = self._sums(self._share_steps, 0.0, weights)
-        if self._cost_steps is None:
+        total = float(self._n_rows) if weights is None else weights.sum(axis=0)
+        sent, price = self._sums("share", weights), self._statistics["cost"]
+        if price.is_constant:
             # Two exact products, so that "everybody" costs the same whatever the rows that stop would have paid.
-            stop, go = float(self._cost.stop), float(self._cost.go)
-            cost = stop * (total - sent) + go * sent
+            cost = float(price.stop) * (total - sent) + float(price.go) * sent
         else:
-            cost = self._sums(self._cost_steps, self._cost.stop, weights)
-        score = self._sums(self._score_steps, self._score.stop, weights)
-        return Means(cost / total, sent / total, score / total)
+            cost = self._sums("cost", weights)
+        return Means(cost / total, sent / total, self._sums("score", weights) / total)
 
-    def _steps(self, gain: Floats) -> sparse.csr_array:
-        """Gains, each in the line of the threshold at which its row is first sent on."""
-        rows = np.flatnonzero((self._first < self._n_points) & (gain != 0))
-        where = (self._first[rows], rows)
-        return sparse.csr_array((gain[rows], where), shape=(self._n_points, self._n_rows))
+    def _sums(self, name: str, weights: Floats | None) -> Floats:
+        """The sum with nobody sent, plus the gains of the rows that each threshold is the first to send, summed up."""
+        statistic = self._statistics[name]
+        stop = np.broadcast_to(np.asarray(statistic.stop, dtype=np.float64), (self._n_rows,))
+        if weights is None:
+            gains = np.bincount(self._first, statistic.gain(self._n_rows), self._n_points + 1)[:-1]
+            sums: Floats = stop.sum() + np.cumsum(gains)
+        else:
+            sums = stop @ weights + np.cumsum(self._steps_of(name) @ weights, axis=0)
+        return sums[self._place_of]
 
-    def _sums(self, steps: sparse.csr_array, stop: NDArray[np.generic] | float, weights: Floats) -> Floats:
-        nobody = np.broadcast_to(np.asarray(stop, dtype=np.float64), (self._n_rows,)) @ weights
-        sums: Floats = (nobody + np.cumsum(steps @ weights, axis=0))[self._place_of]
-        return sums
+    def _steps_of(self, name: str) -> sparse.csr_array:
+        """Gains, each in the line of the threshold at which its row is first sent on; made once."""
+        if name not in self._steps:
+            gain = self._statistics[name].gain(self._n_rows)
+            rows = np.flatnonzero((self._first < self._n_points) & (gain != 0))
+            shape = (self._n_points, self._n_rows)
+            self._steps[name] = sparse.csr_array((gain[rows], (self._first[rows], rows)), shape=shape)
+        return self._steps[name]

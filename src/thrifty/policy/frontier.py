@@ -187,8 +187,12 @@ class Frontier:
 
     def losses_against_full(self) -> Ints:
         """On how many of these rows f0 is right and the point is wrong, for each point."""
-        judged = [one.against_full() for one in self.outcomes]
-        score = _means_at(judged, self.source, self.threshold).score
+        if self.compares_with_full:
+            score = self.score
+        else:
+            used = set(self.source.tolist())
+            judged = [one.against_full() if place in used else one for place, one in enumerate(self.outcomes)]
+            score = _means_at(judged, self.source, self.threshold).score
         return np.rint(self.n_rows * (1.0 - score)).astype(np.intp)
 
     def plot(self, ax: Any = None, **line: Any) -> Any:
