@@ -1,5 +1,8 @@
 """Small fitted systems that the tests of this folder share; nothing here changes them."""
 
+import hashlib
+import json
+import struct
 import warnings
 
 import numpy as np
@@ -19,6 +22,58 @@ from thrifty import (
     GreedyMiserClassifier,
     UniformRouter,
 )
+
+HEADER = struct.Struct("<8sIQ")
+
+
+class Forge:
+    """Bundles that are well sealed and wrong: taken apart, changed, and given new checksums."""
+
+    @staticmethod
+    def taken_apart(data):
+        """The manifest, and the raw bytes of each array."""
+        length = HEADER.unpack(data[: HEADER.size])[2]
+        begin = HEADER.size + length
+        manifest = json.loads(data[HEADER.size : begin])
+        blobs = [data[begin + e["offset"] : begin + e["offset"] + e["length"]] for e in manifest["entries"]]
+        return manifest, blobs
+
+    @staticmethod
+    def sealed(manifest, blobs, *, honest=True):
+        """The bundle of this manifest and these arrays; ``honest`` entries say where their bytes lie."""
+        if honest:
+            offset = 0
+            for entry, blob in zip(manifest["entries"], blobs, strict=True):
+                entry.update(offset=offset, length=len(blob), sha256=hashlib.sha256(blob).hexdigest())
+                offset += len(blob)
+        return Forge.sealed_text(json.dumps(manifest).encode(), b"".join(blobs))
+
+    @staticmethod
+    def sealed_text(manifest, blobs=b"", version=1):
+        body = HEADER.pack(b"thrifty\x00", version, len(manifest)) + manifest + blobs
+        return body + hashlib.sha256(body).digest()
+
+    @staticmethod
+    def with_array(data, reference, array):
+        """The bundle with one array replaced; ``reference`` is what the manifest has in its place."""
+        manifest, blobs = Forge.taken_apart(data)
+        number = reference(manifest)["$array"]
+        array = np.ascontiguousarray(array)
+        manifest["entries"][number].update(dtype=array.dtype.str, shape=list(array.shape))
+        blobs[number] = array.tobytes()
+        return Forge.sealed(manifest, blobs)
+
+    @staticmethod
+    def with_fact(data, change):
+        """The bundle after ``change(manifest)``."""
+        manifest, blobs = Forge.taken_apart(data)
+        change(manifest)
+        return Forge.sealed(manifest, blobs, honest=False)
+
+
+@pytest.fixture(scope="session")
+def forge():
+    return Forge
 
 
 @pytest.fixture(scope="session")

@@ -33,6 +33,7 @@ DEFAULT_MAX_BYTES = 1 << 30
 _HEADER = struct.Struct("<8sIQ")
 _DIGEST = 32
 _MOST_DIMENSIONS = 4
+_LONGEST_EMPTY_SIDE = 1 << 20
 _NUMERIC = frozenset({"|b1", "|i1", "|u1", "<i2", "<u2", "<i4", "<u4", "<i8", "<u8", "<f4", "<f8"})
 _LAST_CODE_POINT = 0x10FFFF
 
@@ -47,7 +48,7 @@ class Contents:
 
 def is_storable(array: Array) -> bool:
     """Whether an array is of a kind that a file may hold: numbers, truth values or text of fixed width."""
-    return array.ndim <= _MOST_DIMENSIONS and _known_dtype(_little_endian(array.dtype))
+    return array.ndim <= _MOST_DIMENSIONS and _known_dtype(array.dtype)
 
 
 def pack(contents: Contents) -> bytes:
@@ -149,7 +150,7 @@ def _check_entry(
     if length > available - offset:
         raise _bad_entry(number, f"has {length} bytes, but only {available - offset} are left")
     # A side of an empty array takes no bytes; it must not be a way to claim a size that was never written.
-    if max(shape, default=0) > max(available, 1):
+    if max(shape, default=0) > max(available, _LONGEST_EMPTY_SIDE):
         raise _bad_entry(number, f"has the shape {shape}, larger than the file")
     return dtype, tuple(shape), length
 
@@ -202,7 +203,7 @@ def _little_endian(dtype: np.dtype[Any]) -> np.dtype[Any]:
 
 
 def _known_dtype(dtype: np.dtype[Any]) -> bool:
-    return dtype.kind in "biufU" and _known_name(dtype.str)
+    return dtype.kind in "biufU" and _known_name(_little_endian(dtype).str)
 
 
 def _known_name(name: str) -> bool:

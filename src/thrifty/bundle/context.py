@@ -9,10 +9,13 @@ from numpy.typing import NDArray
 
 from thrifty.bundle.fields import Fields
 from thrifty.bundle.values import Packer
+from thrifty.exceptions import InvalidInputError
 
 __all__ = ["Columns", "FullMode", "Reading", "Writing"]
 
 FullMode = Literal["inside", "reference", "absent"]
+
+_MOST_LEVELS = 8
 
 
 @dataclass(frozen=True)
@@ -38,12 +41,20 @@ class Writing:
         Writes a system or an estimator of ours that stands inside another.
     columns : Columns
         Of the tables f0 reads.
+    level : int
+        Objects that this one stands in.
     """
 
     packer: Packer
     full: FullMode
     pack_object: Callable[[Any, "Writing"], dict[str, Any]]
     columns: Columns = Columns()
+    level: int = 0
+
+    def one_level_in(self) -> "Writing":
+        """How an object inside this one is written."""
+        _check_level(self.level)
+        return replace(self, level=self.level + 1)
 
     def for_cheap_model(self, n_columns: int) -> "Writing":
         """How a cheap model is written: it is part of what serves, so it is always inside."""
@@ -68,6 +79,8 @@ class Reading:
         Of the tables f0 reads.
     classes : ndarray of shape (2,), optional
         The user's labels.
+    level : int
+        Objects that this one stands in.
     """
 
     unpack_object: Callable[[Fields, "Reading"], Any]
@@ -76,6 +89,12 @@ class Reading:
     max_bytes: int
     columns: Columns = Columns()
     classes: NDArray[Any] | None = None
+    level: int = 0
+
+    def one_level_in(self) -> "Reading":
+        """How an object inside this one is read."""
+        _check_level(self.level)
+        return replace(self, level=self.level + 1)
 
     @property
     def n_features(self) -> int:
@@ -90,3 +109,12 @@ class Reading:
     def for_cheap_model(self, n_columns: int) -> "Reading":
         """How a cheap model is read: on its own columns, and never replaced by the caller's f0."""
         return replace(self, full=None, columns=Columns(n_columns))
+
+
+def _check_level(level: int) -> None:
+    # Systems that stand in one another answer by recursion, which must not exhaust the interpreter.
+    if level >= _MOST_LEVELS:
+        raise InvalidInputError(
+            f"a bundle holds systems and estimators at most {_MOST_LEVELS} of them within one another; here are more. "
+            f"Make them one chain of stages."
+        )

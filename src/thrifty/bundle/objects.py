@@ -51,6 +51,7 @@ for _estimator in (
 
 def pack_object(thing: Any, writing: Writing) -> dict[str, Any]:
     """A system or a fitted estimator as JSON."""
+    writing = writing.one_level_in()
     if isinstance(thing, GatedSystem):
         return {"kind": "system", "system": pack_system(thing, writing)}
     name = type(thing).__name__
@@ -74,6 +75,7 @@ def pack_object(thing: Any, writing: Writing) -> dict[str, Any]:
 
 def unpack_object(fields: Fields, reading: Reading) -> Any:
     """The system or the estimator that was packed."""
+    reading = reading.one_level_in()
     kind = fields.text("kind")
     if kind not in ("system", "estimator"):
         raise fields.refusal("kind", "be system or estimator", kind)

@@ -1,0 +1,164 @@
+import errno
+import os
+import random
+import signal
+import stat
+import subprocess
+import sys
+import time
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import thrifty
+from thrifty import DataUnavailableError, InvalidInputError
+from thrifty.bundle import files, to_bytes
+from thrifty.bundle.container import Contents, pack, unpack
+
+
+@contextmanager
+def small_disk(folder, size):
+    """A file system of a few kilobytes, mounted for the time of a test."""
+    command = ["mount", "-t", "tmpfs", "-o", f"size={size}", "none", str(folder)]
+    try:
+        mounted = subprocess.run(command, capture_output=True, check=False, text=True)
+    except OSError as error:
+        pytest.skip(f"no small file system can be mounted here: {error}")
+    if mounted.returncode:
+        pytest.skip(f"no small file system can be mounted here: {mounted.stderr.strip()}")
+    try:
+        yield folder
+    finally:
+        subprocess.run(["umount", str(folder)], check=True)
+
+
+def test_a_full_disk_leaves_the_old_file_as_it_was(fitted, tmp_path):
+    with small_disk(tmp_path, "64k") as folder:
+        path = folder / "system.thrifty"
+        thrifty.save(fitted["miser"], path)
+        before = path.read_bytes()
+        with pytest.raises(OSError, match=os.strerror(errno.ENOSPC)):
+            files.write_atomically(path, bytes(100_000))
+        assert path.read_bytes() == before
+        assert os.listdir(folder) == [path.name]
+        assert isinstance(thrifty.load(path), thrifty.GreedyMiserClassifier)
+
+
+KILLED = """
+import importlib.util, sys
+spec = importlib.util.spec_from_file_location("files", sys.argv[1])
+files = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(files)
+contents = [open(name, "rb").read() for name in sys.argv[3:]]
+print("ready", flush=True)
+while True:
+    for content in contents:
+        files.write_atomically(sys.argv[2], content)
+"""
+
+
+def test_a_writer_that_is_killed_at_any_moment_leaves_one_whole_file(tmp_path):
+    chance = random.Random(0)
+    contents = [pack(Contents({"which": i}, [np.full(400_000, i)])) for i in range(2)]
+    inputs = [tmp_path / f"content{i}" for i in range(2)]
+    for name, content in zip(inputs, contents, strict=True):
+        name.write_bytes(content)
+    folder = tmp_path / "out"
+    folder.mkdir()
+    path = folder / "system.thrifty"
+    files.write_atomically(path, contents[0])
+    found = set()
+    for _ in range(12):
+        command = [sys.executable, "-c", KILLED, files.__file__, str(path), *map(str, inputs)]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as writer:
+            assert writer.stdout.readline() == "ready\n"
+            time.sleep(chance.uniform(0.0, 0.05))
+            writer.send_signal(signal.SIGKILL)
+        found.add(unpack(path.read_bytes()).facts["which"])
+    assert found <= {0, 1}
+    # At least one of them died between opening its file and giving it its name.
+    assert any(name.endswith(".part") for name in os.listdir(folder))
+
+
+@pytest.mark.parametrize("step", ["fsync", "replace"])
+def test_a_failure_at_any_step_removes_what_was_begun(step, fitted, tmp_path, monkeypatch):
+    def fail(*args):
+        raise OSError(errno.EIO, "the disk is broken")
+
+    path = tmp_path / "system.thrifty"
+    path.write_bytes(b"old")
+    monkeypatch.setattr(os, step, fail)
+    with pytest.raises(OSError, match="the disk is broken"):
+        thrifty.save(fitted["miser"], path)
+    assert path.read_bytes() == b"old"
+    assert os.listdir(tmp_path) == [path.name]
+
+
+def test_an_object_that_cannot_be_saved_touches_no_file(tmp_path):
+    path = tmp_path / "system.thrifty"
+    path.write_bytes(b"old")
+    with pytest.raises(InvalidInputError):
+        thrifty.save(object(), path)
+    assert path.read_bytes() == b"old"
+
+
+def test_a_link_stays_a_link_and_permissions_stay(fitted, tmp_path):
+    real, link = tmp_path / "real.thrifty", tmp_path / "link.thrifty"
+    real.write_bytes(b"old")
+    real.chmod(0o640)
+    link.symlink_to(real)
+    thrifty.save(fitted["miser"], link)
+    assert link.is_symlink()
+    assert stat.S_IMODE(real.stat().st_mode) == 0o640
+    assert real.read_bytes() == to_bytes(fitted["miser"])
+    assert type(thrifty.load(str(link))) is thrifty.GreedyMiserClassifier
+
+
+def test_a_path_that_cannot_be_a_file_is_refused_in_words(fitted, tmp_path):
+    with pytest.raises(InvalidInputError, match="there is no folder"):
+        thrifty.save(fitted["miser"], tmp_path / "nowhere" / "system.thrifty")
+    with pytest.raises(InvalidInputError, match="it is a folder"):
+        thrifty.save(fitted["miser"], tmp_path)
+    with pytest.raises(DataUnavailableError, match="does not exist"):
+        thrifty.load(tmp_path / "nothing.thrifty")
+    with pytest.raises(InvalidInputError, match="no regular file|cannot be read"):
+        thrifty.load(tmp_path)
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(InvalidInputError, match="no regular file"):
+        thrifty.load(tmp_path / "pipe")
+
+
+def test_a_large_file_is_refused_by_its_size_alone(tmp_path):
+    path = tmp_path / "huge.thrifty"
+    with path.open("wb") as file:
+        file.truncate(1 << 40)
+    with pytest.raises(InvalidInputError, match="has 1099511627776 bytes, and 1073741824 are allowed"):
+        thrifty.load(path)
+
+
+# Written by version 0.1.0: two stages, a purchase of two columns, names, text labels, precomputed probabilities.
+EXPECTED = {
+    "route": [0, 2, 1, 0, 2, 0],
+    "cost": [2.5, 8.0, 4.0, 2.5, 8.0, 2.5],
+    "probability": [
+        0.13296424019782926,
+        0.9,
+        0.8698915256370021,
+        0.13296424019782926,
+        0.2,
+        0.13296424019782926,
+    ],
+    "label": ["no", "yes", "yes", "no", "no", "no"],
+}
+
+
+def test_the_first_format_is_still_read():
+    path = Path(__file__).parents[1] / "data" / "bundle_format_1.thrifty"
+    system = thrifty.load(path)
+    X = np.arange(24.0).reshape(6, 4) % 7 - 3
+    assert system.route(X).tolist() == EXPECTED["route"]
+    assert system.cost(X).tolist() == EXPECTED["cost"]
+    np.testing.assert_allclose(system.predict_proba(X)[:, 1], EXPECTED["probability"], rtol=1e-14)
+    assert system.predict(X).tolist() == EXPECTED["label"]

@@ -1,0 +1,230 @@
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier
+from sklearn.frozen import FrozenEstimator
+from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import FunctionTransformer, StandardScaler
+from sklearn.svm import SVC
+from sklearn.tree._tree import Tree
+
+from thrifty import ConfidenceRouter, DynaModLinClassifier, GatedSystem, InvalidInputError, Stage
+from thrifty.bundle import from_bytes, to_bytes
+from thrifty.bundle.fingerprint import content_digest, probe_table
+from thrifty.full import AbsentFull, CallableFull, EstimatorFull, PrecomputedFull
+from thrifty.models.linear import LinearScorer
+from thrifty.objective.costs import PriceList
+
+TREE = "sklearn.tree._tree.Tree"
+PREDICTOR = "sklearn.ensemble._hist_gradient_boosting.predictor.TreePredictor"
+
+
+def in_front_of(full, n_features=12):
+    """A system that sends every row to f0."""
+    scorer = LinearScorer(np.array([0]), np.zeros((1, 2)), np.zeros(2))
+    prices = PriceList(np.ones(n_features), np.arange(n_features))
+    return GatedSystem((Stage(scorer, -np.inf),), full, prices, np.arange(2))
+
+
+@pytest.fixture(scope="module")
+def models(rows):
+    found = {
+        "forest": (RandomForestClassifier(5, random_state=0), [TREE]),
+        "svm": (make_pipeline(StandardScaler(), SVC()), []),
+        "histogram": (HistGradientBoostingClassifier(max_iter=5, random_state=0), [PREDICTOR]),
+        "logistic": (LogisticRegression(), []),
+    }
+    return {name: (model.fit(*rows), types) for name, (model, types) in found.items()}
+
+
+@pytest.mark.parametrize("name", ["forest", "svm", "histogram", "logistic"])
+def test_an_f0_of_scikit_learn_goes_inside_and_needs_trust_only_for_its_trees(name, models, rows):
+    model, types = models[name]
+    system = in_front_of(EstimatorFull(model))
+    data = to_bytes(system)
+    if types:
+        with pytest.raises(InvalidInputError, match=rf"not trusted .*: {types[0]}.*trusted=\['{types[0]}'\]"):
+            from_bytes(data)
+    after = from_bytes(data, trusted=types)
+    np.testing.assert_array_equal(after.predict_proba(rows[0]), system.predict_proba(rows[0]), strict=True)
+
+
+@pytest.mark.parametrize(("package", "kind"), [("xgboost", "XGBClassifier"), ("lightgbm", "LGBMClassifier")])
+def test_a_booster_goes_inside_and_is_named_when_it_is_not_trusted(package, kind, rows):
+    settings = {"n_estimators": 3, "n_jobs": 1, **({"verbose": -1} if package == "lightgbm" else {})}
+    model = getattr(pytest.importorskip(package), kind)(**settings).fit(*rows)
+    data = to_bytes(in_front_of(EstimatorFull(model)))
+    with pytest.raises(InvalidInputError, match=f"{package}.sklearn.{kind}"):
+        from_bytes(data)
+    types = [f"{package}.sklearn.{kind}", f"{package}.{'core' if package == 'xgboost' else 'basic'}.Booster"]
+    after = from_bytes(data, trusted=[*types, "collections.OrderedDict"])
+    np.testing.assert_array_equal(after.full.estimator.predict_proba(rows[0]), model.predict_proba(rows[0]))
+
+
+def test_types_may_be_trusted_by_name_or_as_themselves(models):
+    data = to_bytes(in_front_of(EstimatorFull(models["forest"][0])))
+    for trusted in (TREE, [TREE], Tree, (Tree,)):
+        assert isinstance(from_bytes(data, trusted=trusted).full.estimator, RandomForestClassifier)
+    with pytest.raises(InvalidInputError, match="trusted must hold names of types"):
+        from_bytes(data, trusted=[7])
+
+
+def test_the_callers_own_f0_takes_the_place_of_the_one_inside_which_is_then_not_even_read(models):
+    system = in_front_of(EstimatorFull(models["forest"][0]))
+    other = models["logistic"][0]
+    after = from_bytes(to_bytes(system), full=other)
+    assert after.full.estimator is other
+
+
+def test_calibration_is_kept_with_f0_inside_and_by_reference(fitted, rows):
+    before = fitted["confidence"]
+    assert before.system_.full.slope != 1.0
+    for full, given in (("inside", None), ("reference", before.system_.full.estimator)):
+        after = from_bytes(to_bytes(before, full=full), full=given)
+        np.testing.assert_array_equal(
+            after.predict_proba(rows[0]), before.predict_proba(rows[0]), strict=True
+        )
+
+
+def test_without_f0_there_is_nobody_to_ask_until_one_is_given(fitted, rows):
+    before = fitted["boosted"]
+    data = to_bytes(before, full="absent")
+    after = from_bytes(data)
+    assert isinstance(after.system_.full, AbsentFull)
+    np.testing.assert_array_equal(after.cost(rows[0]), before.cost(rows[0]))
+    with pytest.raises(InvalidInputError, match="there is none"):
+        after.predict(rows[0])
+    again = from_bytes(data, full=before.system_.full)
+    np.testing.assert_array_equal(again.predict_proba(rows[0]), before.predict_proba(rows[0]), strict=True)
+    probabilities = before.system_.full.probability(rows[0], np.arange(len(rows[0])), len(rows[0]))
+    again = from_bytes(data, full=probabilities)
+    np.testing.assert_array_equal(again.predict_proba(rows[0]), before.predict_proba(rows[0]), strict=True)
+
+
+def test_a_chain_given_as_f0_becomes_part_of_the_chain(fitted, rows):
+    front, tail = fitted["linear"], fitted["miser"].system_
+    front = from_bytes(to_bytes(front.system_, full="absent"))
+    assert front.n_stages == 1
+    tail = GatedSystem(tail.stages, tail.full, front.price_list, tail.classes)
+    joined = from_bytes(to_bytes(front, full="absent"), full=tail)
+    assert joined.n_stages == 2
+    assert set(joined.route(rows[0])) <= {0, 1}
+
+
+def test_a_reference_needs_the_very_f0_it_was_saved_with(fitted, rows):
+    before = fitted["boosted"]
+    f0 = before.system_.full.estimator
+    data = to_bytes(before, full="reference")
+    assert len(data) < len(to_bytes(before))
+    after = from_bytes(data, full=FrozenEstimator(f0))
+    np.testing.assert_array_equal(after.predict_proba(rows[0]), before.predict_proba(rows[0]), strict=True)
+    with pytest.raises(InvalidInputError, match="refers to f0, Pipeline, and does not hold it"):
+        from_bytes(data)
+    flipped = rows[1].copy()
+    flipped[:1] = 1 - flipped[:1]
+    other = make_pipeline(StandardScaler(), SVC()).fit(rows[0], flipped)
+    for wrong in (other, LogisticRegression().fit(*rows), lambda X: np.full(len(X), 0.5), np.full(4, 0.5)):
+        with pytest.raises(InvalidInputError, match="refers to another f0, Pipeline"):
+            from_bytes(data, full=wrong)
+    with pytest.raises(InvalidInputError, match="fitted on 3 features"):
+        from_bytes(data, full=LogisticRegression().fit(rows[0][:, :3], rows[1]))
+
+
+def test_a_function_goes_by_reference_only_and_is_known_by_its_answers(rows):
+    def sigmoid(X):
+        return 1.0 / (1.0 + np.exp(-np.clip(X[:, 0], -30, 30)))
+
+    system = in_front_of(CallableFull(sigmoid))
+    with pytest.raises(InvalidInputError, match="sigmoid is code, and a bundle holds only data"):
+        to_bytes(system)
+    data = to_bytes(system, full="reference")
+    after = from_bytes(data, full=lambda X: np.abs(sigmoid(X) - 1e-9))
+    np.testing.assert_allclose(after.predict_proba(rows[0]), system.predict_proba(rows[0]), atol=1e-8)
+    with pytest.raises(InvalidInputError, match="their answers differ"):
+        from_bytes(data, full=lambda X: sigmoid(X[:, 1:]))
+
+    def broken(X):
+        raise ConnectionError("no line")
+
+    with pytest.raises(InvalidInputError, match="ConnectionError: no line.*Save with full='absent'"):
+        to_bytes(in_front_of(CallableFull(broken)), full="reference")
+
+
+def test_an_estimator_that_skops_cannot_write_is_known_by_its_answers_too(rows):
+    model = make_pipeline(StandardScaler(), Odd(), LogisticRegression()).fit(*rows)
+    system = in_front_of(EstimatorFull(model))
+    with pytest.raises(InvalidInputError, match="skops cannot write the Pipeline"):
+        to_bytes(system)
+    after = from_bytes(to_bytes(system, full="reference"), full=model)
+    np.testing.assert_array_equal(after.predict_proba(rows[0]), system.predict_proba(rows[0]), strict=True)
+
+
+class Odd(FunctionTransformer):
+    def __getstate__(self):
+        raise TypeError("holds a connection")
+
+
+def test_precomputed_probabilities_go_by_reference_too(rows):
+    values = np.linspace(0, 1, len(rows[0]))
+    data = to_bytes(in_front_of(PrecomputedFull(values)), full="reference")
+    np.testing.assert_array_equal(from_bytes(data, full=values).full.values, values)
+    with pytest.raises(InvalidInputError, match="their values differ"):
+        from_bytes(data, full=values[::-1])
+
+
+def test_a_fingerprint_is_the_same_in_another_process_and_after_a_round_trip(models, rows):
+    code = (
+        "import sys, numpy as np; sys.path.insert(0, sys.argv[1]); "
+        "from sklearn.datasets import load_breast_cancer; from sklearn.ensemble import *;"
+        "from sklearn.pipeline import make_pipeline; from sklearn.preprocessing import StandardScaler;"
+        "from sklearn.svm import SVC; from thrifty.bundle.fingerprint import content_digest;"
+        "X, y = load_breast_cancer(return_X_y=True); X, y = StandardScaler().fit_transform(X[::2, :12]), y[::2];"
+        "print(content_digest(RandomForestClassifier(5, random_state=0).fit(X, y).set_params(n_jobs=2)));"
+        "print(content_digest(make_pipeline(StandardScaler(), SVC()).fit(X, y)));"
+        "print(content_digest(HistGradientBoostingClassifier(max_iter=5, random_state=0).fit(X, y)))"
+    )
+    answer = subprocess.run([sys.executable, "-c", code, "."], capture_output=True, text=True, check=True)
+    here = models
+    theirs = answer.stdout.split()
+    for name, digest in zip(("forest", "svm", "histogram"), theirs, strict=True):
+        model, types = here[name]
+        assert content_digest(model) == digest
+        after = from_bytes(to_bytes(in_front_of(EstimatorFull(model))), trusted=types)
+        assert content_digest(after.full.estimator) == digest
+        model.predict(rows[0])
+        assert content_digest(model) == digest
+
+
+def test_made_up_questions_differ_from_column_to_column_and_row_to_row():
+    table = probe_table(50)
+    assert table.shape == (64, 50)
+    assert len(np.unique(table, axis=0)) == 64
+    assert np.all(np.std(table, axis=0) > 0)
+    np.testing.assert_array_equal(probe_table(3), table[:, :3])
+
+
+def test_a_function_as_the_cheap_model_of_a_router_is_refused(rows):
+    router = ConfidenceRouter(LogisticRegression(), lambda X: np.linspace(0.1, 0.9, len(X)), p_full=0.4).fit(
+        *rows
+    )
+    for full in ("inside", "reference", "absent"):
+        with pytest.raises(InvalidInputError, match="a cheap model must be an estimator"):
+            to_bytes(router, full=full)
+
+
+def test_f0_must_suit_the_columns_and_the_classes(rows):
+    system = in_front_of(EstimatorFull(LogisticRegression().fit(*rows)))
+    system = GatedSystem(system.stages, system.full, system.price_list, np.array(["no", "yes"]))
+    with pytest.raises(InvalidInputError, match="fitted on the classes"):
+        from_bytes(to_bytes(system))
+
+
+def test_f0_reads_the_kind_of_table_it_was_fitted_on(fitted, rows):
+    before = fitted["frame"]
+    after = from_bytes(to_bytes(before))
+    assert after.system_.kind == "pandas"
+    assert list(after.system_.full.estimator.feature_names_in_) == list(before.feature_names_in_)
+    assert isinstance(after, DynaModLinClassifier)
