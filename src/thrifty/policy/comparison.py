@@ -93,14 +93,15 @@ def _drawn(frontier: "Frontier", places: Ints, n_boot: int, seed: int) -> Floats
     """Score at each place under each draw; a point that serves several budgets is averaged once."""
     points, of_budget = np.unique(places, return_inverse=True)
     source, threshold = frontier.source[points], frontier.threshold[points]
-    return resampled(frontier.outcomes, source, threshold, n_boot=n_boot, seed=seed).score[of_budget]
+    _, score = resampled(frontier.outcomes, source, threshold, n_boot=n_boot, seed=seed)
+    return score[of_budget]
 
 
 def _comparison(
     budgets: Floats, difference: Floats, cost_difference: Floats, draws: Floats, level: float
 ) -> Comparison:
-    low, high = tails(draws, level)
     mean_low, mean_high = tails(draws.mean(axis=0), level)
+    low, high = tails(draws, level)
     return Comparison(
         budgets=budgets,
         difference=difference,
