@@ -16,16 +16,21 @@ if TYPE_CHECKING:
         OptimisticFullModelWarning,
         ThriftyError,
     )
+    from thrifty.policy.certificate import Certificate, certify
+    from thrifty.policy.frontier import Frontier
+    from thrifty.policy.observing import outcomes_of, point_of
     from thrifty.sweeping.run import sweep
     from thrifty.system import GatedSystem, Stage
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "Certificate",
     "ConfidenceRouter",
     "DataUnavailableError",
     "DynaModGbrtClassifier",
     "DynaModLinClassifier",
+    "Frontier",
     "GatedSystem",
     "GreedyL1Classifier",
     "GreedyMiserClassifier",
@@ -34,17 +39,22 @@ __all__ = [
     "Stage",
     "ThriftyError",
     "UniformRouter",
+    "certify",
     "load",
+    "outcomes_of",
+    "point_of",
     "save",
     "sweep",
 ]
 
 # Names are looked up when they are first used: the command line answers `--help` without loading scikit-learn.
 _HOME = {
+    "Certificate": "policy.certificate",
     "ConfidenceRouter": "baselines.routers",
     "DataUnavailableError": "exceptions",
     "DynaModGbrtClassifier": "estimators.dynamod_gbrt",
     "DynaModLinClassifier": "estimators.dynamod_lin",
+    "Frontier": "policy.frontier",
     "GatedSystem": "system",
     "GreedyL1Classifier": "baselines.greedy_l1",
     "GreedyMiserClassifier": "baselines.greedy_miser",
@@ -53,7 +63,10 @@ _HOME = {
     "Stage": "system",
     "ThriftyError": "exceptions",
     "UniformRouter": "baselines.routers",
+    "certify": "policy.certificate",
     "load": "bundle.whole",
+    "outcomes_of": "policy.observing",
+    "point_of": "policy.observing",
     "save": "bundle.whole",
     "sweep": "sweeping.run",
 }
