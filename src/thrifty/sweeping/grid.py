@@ -1,9 +1,10 @@
 """The plan of a sweep: which settings are fitted, and which of them starts where another one ended.
 
 Along gamma, with everything else equal, the solutions of the linear family are neighbours: a fit that starts from its
-neighbour's solution needs a fraction of the rounds. So those cells form a chain, by rising gamma. A cell's key
-names its settings and, through the key of its predecessor, the whole chain before it: equal keys mean
-equal results, whoever computed them and when.
+neighbour's solution needs a fraction of the rounds. So those cells form a chain, by falling gamma: few columns
+first, then more. The problem has many local optima, and a chain may end in another one, better or worse, than a fit
+that starts afresh. A cell's key names its settings and, through the key of its predecessor, the whole chain before
+it: equal keys mean equal results, whoever computed them and when.
 """
 
 import json
@@ -46,7 +47,7 @@ class PlannedCell:
     follows: str | None = None
 
 
-def make_plan(estimator: Any, grid: Any) -> list[PlannedCell]:
+def make_plan(estimator: Any, grid: Any, *, warm_start: bool = True) -> list[PlannedCell]:
     """Every distinct cell of the grid, in its order, or a refusal before anything is fitted."""
     found: dict[str, PlannedCell] = {}
     for values in _cells_of(grid):
@@ -56,7 +57,8 @@ def make_plan(estimator: Any, grid: Any) -> list[PlannedCell]:
             found[key] = PlannedCell(_with_settings(estimator, values), settings, key)
     if not found:
         raise InvalidInputError("grid must hold at least one setting; got none.")
-    return _chained(list(found.values()))
+    cells = list(found.values())
+    return _chained(cells) if warm_start else cells
 
 
 def waves(cells: Sequence[PlannedCell]) -> list[list[PlannedCell]]:
@@ -119,7 +121,7 @@ def _chained(cells: list[PlannedCell]) -> list[PlannedCell]:
     planned = list(cells)
     for chain in chains.values():
         before: str | None = None
-        for number in sorted(chain, key=lambda number: float(cells[number].estimator.gamma)):
+        for number in sorted(chain, key=lambda number: -float(cells[number].estimator.gamma)):
             cell = cells[number]
             planned[number] = replace(cell, key=_key_of(cell.settings, before), follows=before)
             before = planned[number].key

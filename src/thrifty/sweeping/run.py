@@ -33,6 +33,7 @@ def sweep(
     full_val: ArrayLike | None = None,
     store: Any = None,
     n_jobs: int | None = None,
+    warm_start: bool = True,
     progress: Progress | None = None,
     trusted: Iterable[str | type] = (),
 ) -> Sweep:
@@ -62,6 +63,9 @@ def sweep(
         costs, estimator, f0 or code is refused; a grid with further settings fits only those. None keeps nothing.
     n_jobs : int, optional
         Fits side by side, through joblib; ``joblib.parallel_config`` chooses another backend.
+    warm_start : bool, default=True
+        Whether a linear cell starts from the solution at the next larger gamma, everything else equal, which saves
+        half of the time or more; its result may be another local optimum than that of a fit on its own.
     progress : callable, optional
         Called as ``progress(what, done, total)``.
     trusted : names of types, or types, default=()
@@ -92,7 +96,7 @@ def sweep(
     """
     report = _silent if progress is None else progress
     problem = make_problem(estimator, X, y, sample_weight, X_val, y_val)
-    cells = make_plan(problem.estimator, grid)
+    cells = make_plan(problem.estimator, grid, warm_start=warm_start)
     about = problem.identity({name for cell in cells for name in cell.settings})
     with Store(store, {**about, "f0": identity_of_full(problem, full_val)}) as kept:
         answers, model = _answers(kept, problem, full_val, n_jobs, report)

@@ -1,0 +1,39 @@
+from types import SimpleNamespace
+
+import pytest
+from sklearn.datasets import load_breast_cancer
+from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+from thrifty import DynaModGbrtClassifier, DynaModLinClassifier
+
+
+@pytest.fixture(scope="session")
+def rows():
+    X, y = load_breast_cancer(return_X_y=True)
+    X = StandardScaler().fit_transform(X)
+    return SimpleNamespace(
+        X=X[:250], y=y[:250], X_val=X[250:400], y_val=y[250:400], X_test=X[400:], y_test=y[400:]
+    )
+
+
+@pytest.fixture
+def fitting(rows):
+    """What every sweep of these tests is given: training and validation rows."""
+    return rows.X, rows.y, rows.X_val, rows.y_val
+
+
+@pytest.fixture
+def f0():
+    return make_pipeline(StandardScaler(), LogisticRegression())
+
+
+@pytest.fixture
+def trees(f0):
+    return DynaModGbrtClassifier(f0, n_trees=5, max_depth=2, max_iter=2)
+
+
+@pytest.fixture
+def linear(f0):
+    return DynaModLinClassifier(f0, max_iter=20)

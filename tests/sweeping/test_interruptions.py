@@ -1,0 +1,63 @@
+import json
+import subprocess
+import sys
+from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from thrifty.sweeping.records import Answers
+
+SCRIPT = Path(__file__).with_name("interrupted.py")
+
+
+@pytest.fixture(scope="module")
+def script():
+    spec = spec_from_file_location("interrupted", SCRIPT)
+    module = module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture(scope="module")
+def uninterrupted(script):
+    return script.sweep_once(None)
+
+
+@pytest.mark.parametrize("seed", [1])
+def test_a_sweep_killed_again_and_again_ends_as_one_that_never_was(script, uninterrupted, tmp_path, seed):
+    command = [sys.executable, str(SCRIPT), str(tmp_path), str(seed)]
+    told = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert told.returncode == 0, told.stderr
+    runs = [json.loads(line) for line in told.stdout.splitlines()]
+    assert runs[-1]["ended"] == "done"
+    assert len(runs) >= 4, "the sweep was too fast to be killed at several moments"
+    for one in runs:
+        assert not set(one["before"]) & set(one["fitted"]), "a cell that was kept was fitted again"
+    began_with = [len(one["before"]) for one in runs]
+    assert began_with == sorted(began_with)
+    resumed = script.sweep_once(tmp_path / "sweep.db")
+    assert [cell.settings for cell in resumed.cells] == [cell.settings for cell in uninterrupted.cells]
+    for one, other in zip(resumed.cells, uninterrupted.cells, strict=True):
+        assert one.fitted == other.fitted
+        np.testing.assert_array_equal(one.outcomes.g, other.outcomes.g)
+    assert set(script.stored(tmp_path / "sweep.db")) == {Answers.KEY, *(cell.key for cell in resumed.cells)}
+
+
+def test_a_chain_cut_anywhere_goes_on_from_its_stored_neighbour(script, uninterrupted, tmp_path):
+    class EnoughError(Exception):
+        pass
+
+    for cut in (1, 8):
+        path = tmp_path / f"{cut}.db"
+
+        def stop(what, done, total, cut=cut):
+            if what == "fitting" and done == cut:
+                raise EnoughError
+
+        with pytest.raises(EnoughError):
+            script.run.sweep(**script.arguments(), store=path, progress=stop)
+        assert len(script.stored(path)) == cut + 1
+        resumed = script.sweep_once(path)
+        assert [cell.fitted for cell in resumed.cells] == [cell.fitted for cell in uninterrupted.cells]

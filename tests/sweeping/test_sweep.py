@@ -1,0 +1,402 @@
+import warnings
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy import sparse
+from sklearn.datasets import load_digits
+from sklearn.ensemble import RandomForestClassifier
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.frozen import FrozenEstimator
+from sklearn.linear_model import LogisticRegression
+from sklearn.svm import SVC
+
+import thrifty.sweeping.run as run
+from thrifty import (
+    ConfidenceRouter,
+    DynaModGbrtClassifier,
+    DynaModLinClassifier,
+    GreedyL1Classifier,
+    GreedyMiserClassifier,
+    InvalidInputError,
+    sweep,
+)
+from thrifty.bundle import from_bytes
+from thrifty.policy.threshold import threshold_curve
+
+GRID = {"gamma": [1.0, 10.0], "p_full": [0.2, 0.6]}
+
+
+def gates_of(found):
+    return [cell.outcomes.g.tolist() for cell in found.cells]
+
+
+def direct(estimator, cell, rows, **fit):
+    """The same setting, fitted the ordinary way."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        return estimator.set_params(**cell.settings, random_state=0).fit(rows.X, rows.y, **fit)
+
+
+def test_a_cell_is_the_ordinary_fit_of_its_settings(trees, fitting, rows):
+    found = sweep(trees, GRID, *fitting)
+    assert [cell.settings for cell in found.cells] == [
+        {"gamma": gamma, "p_full": cap} for gamma in (1.0, 10.0) for cap in (0.2, 0.6)
+    ]
+    for cell in found.cells:
+        g, f1 = direct(trees, cell, rows).scores(rows.X_val)
+        np.testing.assert_array_equal(cell.outcomes.g, g)
+        np.testing.assert_array_equal(cell.outcomes.stop_right, (f1 > 0) == (rows.y_val == 1))
+
+
+def test_weights_count_and_a_row_of_weight_zero_is_not_there(trees, fitting, rows):
+    weight = np.arange(len(rows.y)) % 3
+    (cell,) = sweep(trees, {"gamma": [1.0]}, *fitting, sample_weight=weight).cells
+    np.testing.assert_array_equal(
+        cell.outcomes.g, direct(trees, cell, rows, sample_weight=weight).scores(rows.X_val)[0]
+    )
+
+
+@pytest.mark.parametrize("frozen", [False, True])
+def test_a_chain_behind_the_cells_keeps_its_own_costs(f0, fitting, rows, frozen):
+    tail = DynaModLinClassifier(f0, gamma=0.02, random_state=0)
+    if frozen:
+        tail = FrozenEstimator(tail.fit(rows.X_val, rows.y_val))
+    front = DynaModGbrtClassifier(tail, n_trees=5, max_depth=2, max_iter=2)
+    found = sweep(front, {"gamma": [10.0]}, *fitting)
+    (cell,) = found.cells
+    plain = direct(front, cell, rows)
+    np.testing.assert_array_equal(cell.outcomes.g, plain.scores(rows.X_val)[0])
+    everyone_goes_on = plain.at(-np.inf)
+    np.testing.assert_array_equal(cell.outcomes.go_cost, everyone_goes_on.cost(rows.X_val))
+    np.testing.assert_array_equal(cell.outcomes.go_right, everyone_goes_on.predict(rows.X_val) == rows.y_val)
+    point = found.frontier[-1]
+    chosen = found.estimator(point)
+    assert chosen.system_.n_stages == 2
+    np.testing.assert_array_equal(chosen.predict(rows.X_test), plain.at(point.threshold).predict(rows.X_test))
+
+
+def test_f0_is_fitted_once_per_fold_for_the_whole_sweep(fitting):
+    class Counted(LogisticRegression):
+        fits = 0
+
+        def fit(self, X, y, sample_weight=None):
+            type(self).fits += 1
+            return super().fit(X, y, sample_weight)
+
+    sweep(DynaModGbrtClassifier(Counted(), n_trees=2, cv=3), GRID, *fitting)
+    assert Counted.fits == 4
+
+
+def test_a_function_is_asked_once_about_each_row_and_a_few_more(trees, fitting, rows):
+    asked = []
+
+    def remote(table):
+        asked.append(len(table))
+        return np.clip(0.5 - table[:, 0] / 5.0, 0.05, 0.95)
+
+    found = sweep(trees.set_params(full=remote), GRID, *fitting)
+    assert sorted(asked) == [50, len(rows.y_val), len(rows.y)]
+    asked.clear()
+    found.on(rows.X_test, rows.y_test)
+    assert asked == [len(rows.y_test)]
+
+
+def test_the_frontier_is_made_of_every_threshold_of_every_cell(trees, fitting):
+    found = sweep(trees, GRID, *fitting)
+    best = -1.0
+    for cell in found.cells:
+        seen = cell.outcomes
+        curve = threshold_curve(
+            seen.g, seen.stop_cost, seen.go_cost, seen.stop_right.astype(float), seen.go_right.astype(float)
+        )
+        best = max(best, curve.score[curve.cost <= 8.0].max(initial=-1.0))
+    assert found.frontier.best(budget=8.0).score == pytest.approx(best, abs=1e-12)
+
+
+def test_the_estimator_of_a_point_does_on_rows_what_the_point_says(trees, fitting, rows):
+    found = sweep(trees, GRID, *fitting)
+    tested = found.on(rows.X_test, rows.y_test)
+    assert len(tested) == len(found.frontier)
+    for point, there in zip(found.frontier, tested, strict=True):
+        chosen = found.estimator(point)
+        assert chosen.gamma == point.settings["gamma"]
+        assert chosen.threshold_ == point.threshold
+        assert np.mean(chosen.predict(rows.X_val) == rows.y_val) == pytest.approx(point.score, abs=1e-12)
+        assert chosen.cost(rows.X_val).mean() == pytest.approx(point.cost)
+        assert np.mean(chosen.predict(rows.X_test) == rows.y_test) == pytest.approx(there.score, abs=1e-12)
+        assert chosen.cost(rows.X_test).mean() == pytest.approx(there.cost)
+        assert found.estimator(there).threshold_ == point.threshold
+
+
+def test_a_point_of_another_sweep_is_refused(trees, fitting):
+    one, two = (sweep(trees, {"gamma": [gamma]}, *fitting) for gamma in (1.0, 10.0))
+    with pytest.raises(InvalidInputError, match="not one of this sweep"):
+        one.estimator(two.frontier[0])
+
+
+def test_probabilities_as_f0_need_those_of_the_validation_rows(trees, fitting, rows, f0):
+    model = f0.fit(rows.X_test, rows.y_test)
+    train, val, test = (model.predict_proba(X)[:, 1] for X in (rows.X, rows.X_val, rows.X_test))
+    given = trees.set_params(full=train)
+    with pytest.raises(InvalidInputError, match="f0's on the 150 validation rows. Give them as full_val"):
+        sweep(given, GRID, *fitting)
+    found = sweep(given, GRID, *fitting, full_val=val)
+    frozen = sweep(trees.set_params(full=FrozenEstimator(model)), GRID, *fitting)
+    assert gates_of(found) == gates_of(frozen)
+    assert found.frontier.score.tolist() == frozen.frontier.score.tolist()
+    assert found.on(rows.X_test, rows.y_test, full_probability=test).score.tolist() == (
+        frozen.on(rows.X_test, rows.y_test).score.tolist()
+    )
+
+
+def test_an_f0_with_decision_values_is_attached_with_its_calibration(trees, fitting, rows, tmp_path):
+    given = trees.set_params(full=SVC(gamma="scale"))
+    fresh = sweep(given, {"gamma": [1.0]}, *fitting, store=tmp_path / "s.db")
+    resumed = sweep(given, {"gamma": [1.0]}, *fitting, store=tmp_path / "s.db")
+    one, two = (found.estimator(found.frontier[-1]).at(-np.inf) for found in (fresh, resumed))
+    np.testing.assert_array_equal(one.predict_proba(rows.X_test), two.predict_proba(rows.X_test))
+    np.testing.assert_array_equal(
+        one.predict_proba(rows.X_test),
+        direct(trees, fresh.cells[0], rows).at(-np.inf).predict_proba(rows.X_test),
+    )
+
+
+def test_an_f0_without_a_seed_gets_one(trees, fitting, rows, tmp_path):
+    forest = trees.set_params(full=RandomForestClassifier(n_estimators=5))
+    one, two = (sweep(forest, {"gamma": [1.0]}, *fitting) for _ in range(2))
+    assert gates_of(one) == gates_of(two)
+    assert forest.full.random_state is None
+
+
+@pytest.mark.parametrize(
+    ("estimator", "grid"),
+    [
+        (GreedyMiserClassifier(n_trees=5), {"gamma": [1.0, 10.0]}),
+        (ConfidenceRouter(LogisticRegression()), [{"features": [0, 1]}, {"features": [2]}]),
+        (GreedyL1Classifier(LogisticRegression()), {"C": [0.01, 0.1]}),
+    ],
+)
+def test_every_estimator_with_one_stage_can_be_swept(estimator, grid, fitting, rows):
+    found = sweep(estimator, grid, *fitting)
+    point = found.frontier[0]
+    chosen = found.estimator(point)
+    assert np.mean(chosen.predict(rows.X_val) == rows.y_val) == pytest.approx(point.score, abs=1e-12)
+    assert len(found.on(rows.X_test, rows.y_test)) == len(found.frontier)
+
+
+def test_frames_with_costs_by_name_and_sparse_tables_are_read(f0, linear, rows):
+    names = [f"c{i}" for i in range(30)]
+    frames = [pd.DataFrame(X, columns=names) for X in (rows.X, rows.X_val)]
+    priced = linear.set_params(feature_costs={name: 1.0 + (name == "c7") for name in names})
+    found = sweep(priced, {"gamma": [0.01]}, frames[0], rows.y, frames[1], rows.y_val)
+    assert found.estimator(found.frontier[0]).feature_names_in_.tolist() == names
+    plain = linear.set_params(feature_costs=None, full=LogisticRegression())
+    dense = sweep(plain, {"gamma": [0.01]}, rows.X, rows.y, rows.X_val, rows.y_val)
+    thin = sweep(
+        plain, {"gamma": [0.01]}, sparse.csr_array(rows.X), rows.y, sparse.csr_array(rows.X_val), rows.y_val
+    )
+    np.testing.assert_allclose(thin.cells[0].outcomes.g, dense.cells[0].outcomes.g, rtol=1e-3, atol=1e-3)
+
+
+def test_a_neighbours_solution_saves_rounds_and_ends_about_as_low():
+    X, y = load_digits(return_X_y=True)
+    y = y % 2
+    full = np.where(np.arange(len(y)) % 30 == 0, 1 - y, y) * 0.9 + 0.05
+    fitting = X[:250], y[:250], X[250:350], y[250:350]
+    grid = {"gamma": [0.005, 0.01, 0.02, 0.04]}
+
+    def fits(warm_start):
+        linear = DynaModLinClassifier(full[:250])
+        found = sweep(linear, grid, *fitting, full_val=full[250:350], warm_start=warm_start)
+        return [from_bytes(cell.fitted) for cell in found.cells]
+
+    warm, cold = fits(True), fits(False)
+    np.testing.assert_array_equal(warm[-1].gate_coef_, cold[-1].gate_coef_)
+    assert sum(fit.n_iter_ for fit in warm) < 0.7 * sum(fit.n_iter_ for fit in cold)
+    assert all(a.trace_[-1, 1] < b.trace_[-1, 1] + 0.005 for a, b in zip(warm, cold, strict=True))
+    assert {fit.init for fit in warm} == {"logistic"}
+
+
+def test_progress_counts_to_the_end(trees, fitting):
+    seen = []
+    sweep(trees, GRID, *fitting, progress=lambda *step: seen.append(step))
+    assert seen == [("judging f0", 0, 1), ("judging f0", 1, 1), *(("fitting", done, 4) for done in range(5))]
+
+
+def test_a_frame_lists_the_cells(trees, fitting):
+    found = sweep(trees, GRID, *fitting)
+    frame = found.to_frame()
+    assert frame["gamma"].tolist() == [1.0, 1.0, 10.0, 10.0]
+    assert frame["n_points"].sum() == len(found.frontier)
+    assert (frame["seconds"] > 0).all()
+    assert repr(found).startswith("Sweep(4 cells of DynaModGbrtClassifier, ")
+
+
+@pytest.mark.parametrize(
+    ("changed", "sentence"),
+    [
+        (
+            {"estimator": LogisticRegression()},
+            "an estimator of thrifty with one cheap stage; got LogisticRegression",
+        ),
+        ({"y_val": np.zeros(3)}, r"y_val must hold one label per row of X_val, shape \(150,\)"),
+        ({"y_val": np.full(150, 7)}, "y_val must hold the labels of y, .* got 7 in row 0"),
+        ({"X_val": np.zeros((150, 3))}, "X has 3 features"),
+        ({"X_val": np.full((150, 30), np.nan)}, "NaN"),
+    ],
+)
+def test_what_does_not_fit_is_refused_before_f0_is_asked(linear, rows, changed, sentence):
+    def never(table):
+        raise AssertionError("f0 was asked")
+
+    given = {
+        "estimator": linear.set_params(full=never),
+        "grid": {"gamma": [0.1]},
+        **{name: getattr(rows, name) for name in ("X", "y", "X_val", "y_val")},
+        **changed,
+    }
+    given["estimator"] = changed.get("estimator", linear)
+    with pytest.raises(InvalidInputError, match=sentence):
+        sweep(**given)
+
+
+def test_a_seed_that_is_no_number_is_refused(trees, fitting):
+    with pytest.raises(InvalidInputError, match="random_state is a RandomState"):
+        sweep(trees.set_params(random_state=np.random.RandomState(0)), GRID, *fitting)
+
+
+def test_one_failed_cell_leaves_the_others_in_the_store_and_is_named(linear, fitting, monkeypatch, tmp_path):
+    real = DynaModLinClassifier.fit
+    fitted = []
+
+    def fragile(self, X, y, sample_weight=None):
+        fitted.append((self.gamma, self.p_full))
+        if (self.gamma, self.p_full) == (0.01, 0.2):
+            raise ZeroDivisionError("by nothing")
+        return real(self, X, y, sample_weight)
+
+    grid = {"gamma": [0.005, 0.01, 0.02], "p_full": [0.2, 0.6]}
+    path = tmp_path / "s.db"
+    monkeypatch.setattr(DynaModLinClassifier, "fit", fragile)
+    with pytest.raises(InvalidInputError, match="1 of 6 cells failed") as refusal:
+        sweep(linear, grid, *fitting, store=path)
+    assert "'gamma': 0.01, 'p_full': 0.2" in str(refusal.value)
+    assert "ZeroDivisionError: by nothing" in str(refusal.value)
+    assert "1 more would have started from a failed one" in str(refusal.value)
+    assert len(fitted) == 5
+    fitted.clear()
+    monkeypatch.setattr(
+        DynaModLinClassifier, "fit", lambda self, *a, **k: (fitted.append(self.gamma), real(self, *a, **k))[1]
+    )
+    resumed = sweep(linear, grid, *fitting, store=path)
+    assert fitted == [0.01, 0.005]
+    monkeypatch.undo()
+    assert gates_of(resumed) == gates_of(sweep(linear, grid, *fitting))
+
+
+def test_a_finished_sweep_is_read_from_its_store_without_fitting_anything(
+    trees, fitting, rows, monkeypatch, tmp_path
+):
+    fresh = sweep(trees, GRID, *fitting, store=tmp_path / "s.db")
+    monkeypatch.setattr(run, "fit_cell", None)
+    monkeypatch.setattr(run, "judge_once", None)
+    again = sweep(trees, GRID, *fitting, store=tmp_path / "s.db")
+    assert [cell.fitted for cell in again.cells] == [cell.fitted for cell in fresh.cells]
+    for name in ("g", "stop_cost", "go_cost", "stop_right", "go_right", "features", "settings", "threshold"):
+        for one, other in zip(again.cells, fresh.cells, strict=True):
+            np.testing.assert_array_equal(getattr(one.outcomes, name), getattr(other.outcomes, name))
+    assert (
+        again.on(rows.X_test, rows.y_test).score.tolist() == fresh.on(rows.X_test, rows.y_test).score.tolist()
+    )
+
+
+def test_more_settings_fit_only_what_is_new(trees, fitting, monkeypatch, tmp_path):
+    sweep(trees, {"gamma": [1.0], "p_full": [0.2]}, *fitting, store=tmp_path / "s.db")
+    seen = []
+    sweep(trees, GRID, *fitting, store=tmp_path / "s.db", progress=lambda *step: seen.append(step))
+    assert seen == [("fitting", done, 4) for done in range(1, 5)]
+
+
+@pytest.mark.parametrize(
+    ("change", "named"),
+    [
+        (lambda g: g["X"].__setitem__((0, 0), 1.0), "the training rows differs"),
+        (lambda g: g["y"].__setitem__(0, 1 - g["y"][0]), "the training rows differs"),
+        (lambda g: g["X_val"].__setitem__((0, 0), 1.0), "the validation rows differs"),
+        (lambda g: g["y_val"].__setitem__(0, 1 - g["y_val"][0]), "the validation rows differs"),
+        (lambda g: g.update(sample_weight=np.full(250, 2.0)), "sample_weight differs"),
+        (lambda g: g["estimator"].set_params(full_cost=1.0), "the costs differs"),
+        (lambda g: g["estimator"].set_params(feature_costs=np.full(30, 2.0)), "the costs differs"),
+        (
+            lambda g: g["estimator"].set_params(n_trees=6, l2=2.0),
+            r"parameters outside the grid \(l2, n_trees\)",
+        ),
+        (lambda g: g["estimator"].set_params(full=LogisticRegression(max_iter=9)), r"f0 \(recipe\) differs"),
+        (lambda g: g["estimator"].set_params(full=lambda t: np.full(len(t), 0.4)), "f0 .* differs"),
+        (lambda g: g.update(estimator=GreedyMiserClassifier()), "the estimator .* differs"),
+    ],
+)
+def test_a_store_of_something_else_is_refused_by_name(trees, rows, tmp_path, change, named):
+    given = {"estimator": trees, "X": rows.X.copy(), "y": rows.y.copy(), "X_val": rows.X_val.copy()}
+    given |= {"y_val": rows.y_val.copy(), "grid": {"gamma": [1.0]}, "store": tmp_path / "s.db"}
+    sweep(**given)
+    change(given)
+    with pytest.raises(InvalidInputError, match=named):
+        sweep(**given)
+
+
+def test_a_store_of_other_code_is_refused(trees, fitting, tmp_path, monkeypatch):
+    sweep(trees, {"gamma": [1.0]}, *fitting, store=tmp_path / "s.db")
+    monkeypatch.setattr("thrifty.sweeping.identity.code", lambda: "0.0.9, sources of old")
+    with pytest.raises(
+        InvalidInputError, match=r"the code of thrifty \(.*; now 0.0.9, sources of old\) differs"
+    ):
+        sweep(trees, {"gamma": [1.0]}, *fitting, store=tmp_path / "s.db")
+
+
+@pytest.mark.parametrize("kind", ["frozen", "function", "probabilities"])
+def test_an_f0_fitted_elsewhere_is_known_by_its_answers(trees, fitting, rows, f0, tmp_path, kind):
+    def given(C):
+        model = f0.set_params(logisticregression__C=C).fit(rows.X_test, rows.y_test)
+        train, val = model.predict_proba(rows.X)[:, 1], model.predict_proba(rows.X_val)[:, 1]
+        if kind == "probabilities":
+            return {"full": train, "full_val": val}
+        return {
+            "full": FrozenEstimator(model) if kind == "frozen" else lambda X: model.predict_proba(X)[:, 1]
+        }
+
+    def swept(full, **more):
+        return sweep(trees.set_params(full=full), {"gamma": [1.0]}, *fitting, store=tmp_path / "s.db", **more)
+
+    fresh = swept(**given(1.0))
+    assert gates_of(swept(**given(1.0))) == gates_of(fresh)
+    with pytest.raises(InvalidInputError, match="f0 .* differs"):
+        swept(**given(0.5))
+
+
+def test_a_recipe_that_is_not_repeatable_is_not_attached_after_a_resume(trees, fitting, tmp_path):
+    class Moody(LogisticRegression):
+        mood = 0.0
+
+        def predict_proba(self, X):
+            return np.abs(super().predict_proba(X) - self.mood)
+
+    given = trees.set_params(full=Moody())
+    fresh = sweep(given, {"gamma": [1.0]}, *fitting, store=tmp_path / "s.db")
+    assert fresh.estimator(fresh.frontier[0]) is not None
+    Moody.mood = 0.1
+    resumed = sweep(given, {"gamma": [1.0]}, *fitting, store=tmp_path / "s.db")
+    with pytest.raises(InvalidInputError, match="answers differently when it is fitted again"):
+        resumed.estimator(resumed.frontier[0])
+
+
+def test_a_flipped_bit_in_a_record_is_refused(trees, fitting, tmp_path):
+    path = tmp_path / "s.db"
+    sweep(trees, {"gamma": [1.0]}, *fitting, store=path)
+    image = bytearray(path.read_bytes())
+    place = image.index(b"thrifty\x00") + 200
+    image[place] ^= 1
+    path.write_bytes(bytes(image))
+    with pytest.raises(InvalidInputError, match="of the store is damaged"):
+        sweep(trees, {"gamma": [1.0]}, *fitting, store=path)

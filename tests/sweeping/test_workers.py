@@ -1,0 +1,60 @@
+import os
+import signal
+
+import joblib
+import numpy as np
+import pytest
+
+from thrifty import sweep
+
+distributed = pytest.importorskip("distributed")
+
+TREES = {"gamma": [1.0, 3.0, 10.0], "p_full": [0.2, 0.6]}
+
+
+def assert_same(one, other):
+    assert [cell.settings for cell in one.cells] == [cell.settings for cell in other.cells]
+    for a, b in zip(one.cells, other.cells, strict=True):
+        assert a.fitted == b.fitted, a.settings
+        np.testing.assert_array_equal(a.outcomes.g, b.outcomes.g)
+    np.testing.assert_array_equal(one.frontier.cost, other.frontier.cost)
+    np.testing.assert_array_equal(one.frontier.score, other.frontier.score)
+
+
+def test_two_processes_find_bit_by_bit_what_one_finds(trees, linear, fitting):
+    for estimator, grid in ((trees, TREES), (linear, {"gamma": [0.01, 0.03, 0.1], "p_full": [0.2, 0.6]})):
+        assert_same(sweep(estimator, grid, *fitting, n_jobs=2), sweep(estimator, grid, *fitting, n_jobs=1))
+
+
+def test_threads_find_bit_by_bit_what_one_process_finds(trees, fitting):
+    alone = sweep(trees, TREES, *fitting)
+    with joblib.parallel_config("threading", n_jobs=2):
+        assert_same(sweep(trees, TREES, *fitting), alone)
+
+
+@pytest.fixture
+def cluster():
+    # The dashboard is for people; a port of its own would be one more thing that may fail.
+    with distributed.LocalCluster(
+        n_workers=2,
+        threads_per_worker=1,
+        processes=True,
+        dashboard_address=None,
+        worker_dashboard_address=None,
+    ) as found:
+        yield found
+
+
+def test_a_cluster_that_loses_a_worker_in_the_middle_finds_the_same(trees, fitting, tmp_path, cluster):
+    killed = []
+    with distributed.Client(cluster) as client:
+
+        def kill_one(what, done, total):
+            if what == "fitting" and done == 2:
+                killed.append(next(iter(client.run(os.getpid).values())))
+                os.kill(killed[0], signal.SIGKILL)
+
+        with joblib.parallel_config("dask"):
+            found = sweep(trees, TREES, *fitting, store=tmp_path / "s.db", progress=kill_one)
+    assert len(killed) == 1
+    assert_same(found, sweep(trees, TREES, *fitting))
