@@ -131,6 +131,10 @@ def test_a_file_larger_than_allowed_is_refused_before_it_is_looked_at(fitted):
     refused(data, f"may have 100 bytes; this one has {len(data)}", max_bytes=100)
 
 
+def test_what_is_no_bytes_is_refused():
+    refused("system.thrifty", "read from bytes; got str. For a path use load")
+
+
 def test_a_manifest_longer_than_the_file_is_never_allocated():
     refused(
         struct.pack("<8sIQ", b"thrifty\x00", 1, 2**63) + bytes(100), "manifest has 9223372036854775808 bytes"

@@ -1,5 +1,6 @@
 """Files that are sealed as they should be, by somebody who means harm."""
 
+import copy
 import io
 import json
 import pickle
@@ -289,10 +290,7 @@ def test_trees_of_scikit_learn_that_point_outside_themselves_are_refused_even_if
     check_sound(forest)
     for name, value in (("left_child", 10**6), ("right_child", 0), ("feature", 99), ("feature", -5)):
         tree = forest.estimators_[1].tree_
-        state = {
-            name: np.copy(part) if isinstance(part, np.ndarray) else part
-            for name, part in tree.__getstate__().items()
-        }
+        state = copy.deepcopy(tree.__getstate__())
         nodes = state["nodes"].copy()
         nodes[name][0] = value
         tree.__setstate__({**state, "nodes": nodes})

@@ -64,15 +64,17 @@ def test_every_single_bit_is_covered(system):
     stage = GatedSystem(system.stages[:1], system.full, system.price_list, system.classes)
     data = to_bytes(stage)
     for place in range(len(data)):
-        for bit in (1 << place % 8, 128):
+        for bit in range(8):
             wrong = bytearray(data)
-            wrong[place] ^= bit
+            wrong[place] ^= 1 << bit
             with pytest.raises(InvalidInputError):
                 from_bytes(bytes(wrong))
 
 
-ODD = (None, True, -1, 0, 1, 7, 2**31, 2**63, -(2**63), 10**30, 0.5, 1e308, -1e308, "", "x", [], {}, [[]], {"$array": 0},
-       {"$float": "inf"}, {"$float": "nan"}, {"$array": 3}, {"$tuple": []}, {"$objects": []}, {"$scalar": 2})  # fmt: skip
+ODD = (
+    *(None, True, -1, 0, 1, 7, 2**31, 2**63, -(2**63), 10**30, 0.5, 1e308, -1e308, "", "x", [], {}, [[]]),
+    *({"$array": 0}, {"$array": 3}, {"$float": "inf"}, {"$float": "nan"}, {"$tuple": []}, {"$objects": []}),
+)
 
 
 def places(node, found):

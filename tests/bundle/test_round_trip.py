@@ -233,3 +233,13 @@ def test_a_gate_by_confidence_needs_nothing_but_its_name(fitted):
     assert isinstance(
         from_bytes(to_bytes(fitted["confidence"])).system_.stages[0].scorer.gate, ConfidenceGate
     )
+
+
+def test_whole_numbers_where_others_belong_are_written_as_such_numbers():
+    scorer = LinearScorer([0, 1], np.array([[1, 2], [3, 4]]), np.array([0, 0]), 0)
+    system = GatedSystem(
+        (Stage(scorer, 1),), PrecomputedFull([0, 1]), PriceList([1, 2], [0, 1], 3), np.arange(2)
+    )
+    after = from_bytes(to_bytes(system))
+    assert after.stages[0].scorer.coef.dtype == np.float64
+    assert after.cost(np.ones((2, 2))).tolist() == [6.0, 6.0]

@@ -65,8 +65,12 @@ def pack(contents: Contents) -> bytes:
     return body + hashlib.sha256(body).digest()
 
 
-def unpack(data: bytes, *, max_bytes: int = DEFAULT_MAX_BYTES) -> Contents:
+def unpack(data: Any, *, max_bytes: int = DEFAULT_MAX_BYTES) -> Contents:
     """Facts and arrays of a file whose every byte is as it was written, or a refusal."""
+    if not isinstance(data, bytes | bytearray | memoryview):
+        raise InvalidInputError(
+            f"a bundle is read from bytes; got {type(data).__name__}. For a path use load."
+        )
     view = memoryview(data)
     if len(view) > max_bytes:
         raise InvalidInputError(

@@ -14,9 +14,9 @@ from thrifty.bundle.values import Unpacker
 from thrifty.exceptions import InvalidInputError
 from thrifty.trees import TreeEnsemble
 
-__all__ = ["Fields"]
+__all__ = ["ENSEMBLE", "Fields"]
 
-_ENSEMBLE = {
+ENSEMBLE: dict[str, Any] = {
     "feature": np.int32,
     "threshold": np.float64,
     "last_left": np.uint8,
@@ -26,6 +26,7 @@ _ENSEMBLE = {
     "node_offsets": np.int32,
     "leaf_offsets": np.int32,
 }
+"""The arrays of an ensemble of trees, and what they are made of."""
 
 
 class Fields:
@@ -126,7 +127,7 @@ class Fields:
         shapes: dict[str, tuple[int | None, ...]] = {"children": (None, 2), "values": (None, n_outputs)}
         arrays = {
             key: part.array(key, dtype, shapes.get(key, (None,)), finite=False)
-            for key, dtype in _ENSEMBLE.items()
+            for key, dtype in ENSEMBLE.items()
         }
         for key in ("node_offsets", "leaf_offsets"):
             part._check_offsets(key, arrays[key], len(arrays["feature" if key[0] == "n" else "values"]))

@@ -27,7 +27,7 @@ def pack_full(model: FullModel, writing: Writing) -> dict[str, Any]:
     if writing.full == "reference":
         return _pack_reference(model, writing)
     if isinstance(model, PrecomputedFull):
-        return {"type": "precomputed", "values": packer.array(model.values)}
+        return {"type": "precomputed", "values": packer.floats(model.values)}
     if type(model) is EstimatorFull:
         return {
             "type": "estimator",

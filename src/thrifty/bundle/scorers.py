@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from thrifty.baselines.foreign import ConfidenceGate, ForeignScorer, UniformGate
 from thrifty.bundle.context import Reading, Writing
-from thrifty.bundle.fields import Fields
+from thrifty.bundle.fields import ENSEMBLE, Fields
 from thrifty.bundle.fulls import pack_full, unpack_full
 from thrifty.bundle.values import Packer
 from thrifty.exceptions import InvalidInputError
@@ -77,13 +77,12 @@ def unpack_scorer(fields: Fields, reading: Reading) -> Scorer:
 
 def pack_columns(columns: NDArray[np.intp], packer: Packer) -> dict[str, int]:
     """Column numbers, in one width on every machine."""
-    return packer.array(columns.astype(np.int64))
+    return packer.array(np.asarray(columns, dtype=np.int64))
 
 
 def pack_ensemble(trees: TreeEnsemble, packer: Packer) -> dict[str, Any]:
     """Trees as their arrays; how many columns they read is known from where they stand."""
-    names = ("feature", "threshold", "last_left", "missing_left", "children", "values")
-    return {name: packer.array(getattr(trees, name)) for name in (*names, "node_offsets", "leaf_offsets")}
+    return {name: packer.array(np.asarray(getattr(trees, name), dtype)) for name, dtype in ENSEMBLE.items()}
 
 
 # -- linear ------------------------------------------------------------------------------------
@@ -93,8 +92,8 @@ def _pack_linear(scorer: LinearScorer, writing: Writing) -> dict[str, Any]:
     packer = writing.packer
     return {
         "columns": pack_columns(scorer.columns, packer),
-        "coef": packer.array(scorer.coef),
-        "intercept": packer.array(scorer.intercept),
+        "coef": packer.floats(scorer.coef),
+        "intercept": packer.floats(scorer.intercept),
         "margin": packer.value(float(scorer.margin)),
     }
 
@@ -118,7 +117,7 @@ def _pack_boosted(scorer: BoostedScorer, writing: Writing) -> dict[str, Any]:
         "columns": pack_columns(scorer.columns, packer),
         "gate": pack_ensemble(scorer.gate, packer),
         "cheap": pack_ensemble(scorer.cheap, packer),
-        "base": packer.array(scorer.base),
+        "base": packer.floats(scorer.base),
         "gate_reads_score": bool(scorer.gate_reads_score),
     }
 

@@ -24,7 +24,7 @@ def pack_system(system: GatedSystem, writing: Writing) -> dict[str, Any]:
     packer, prices = writing.packer, system.price_list
     writing = replace(writing, columns=Columns(prices.n_features, system.names, system.kind))
     return {
-        "prices": packer.array(prices.prices),
+        "prices": packer.floats(prices.prices),
         "group_of": pack_columns(prices.group_of, packer),
         "full_cost": packer.value(float(prices.full_cost)),
         "classes": packer.value(np.asarray(system.classes)),

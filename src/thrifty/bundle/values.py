@@ -36,6 +36,10 @@ class Packer:
         self.arrays.append(array)
         return {"$array": len(self.arrays) - 1}
 
+    def floats(self, array: Any) -> dict[str, int]:
+        """Refer to an array of numbers, which is read back as float64."""
+        return self.array(np.asarray(array, dtype=np.float64))
+
     def value(self, value: Any, level: int = 0) -> Any:
         """The value as JSON; refuses what is not plain."""
         if level > _MOST_LEVELS:
