@@ -1,0 +1,12 @@
+import doctest
+from pathlib import Path
+
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "operating_points.md"
+
+
+def test_the_page_on_operating_points_shows_what_its_code_prints():
+    failed, attempted = doctest.testfile(
+        str(PAGE), module_relative=False, optionflags=doctest.NORMALIZE_WHITESPACE
+    )
+    assert attempted > 15
+    assert failed == 0
