@@ -277,13 +277,10 @@ def test_an_infinite_threshold_comes_back_from_json():
 
 
 def test_rows_the_points_were_chosen_on_certify_nothing():
-    outcomes = [gated(np.random.default_rng(0), 1000)]
+    outcomes, measured_again = ([gated(np.random.default_rng(0), 1000)] for _ in range(2))
     frontier = Frontier.from_outcomes(outcomes)
-    for same in (
-        frontier,
-        frontier.on(outcomes),
-        Frontier.from_outcomes(outcomes, against_full=True).on(outcomes),
-    ):
+    against = Frontier.from_outcomes(outcomes, against_full=True)
+    for same in (frontier, frontier.on(outcomes), frontier.on(measured_again), against.on(measured_again)):
         with pytest.raises(InvalidInputError, match="rows on which nothing was chosen"):
             certify(same, max_loss=0.05)
 

@@ -108,7 +108,7 @@ class Frontier:
                     f"{self.outcomes[place].identity}, got {sources[place].identity}. Keep the order of the systems."
                 )
         means = _means_at(sources, self.source, self.threshold)
-        held_out = not any(sources[place].is_same_measurement(self.outcomes[place]) for place in used)
+        held_out = not all(sources[place].is_same_measurement(self.outcomes[place]) for place in used)
         return replace(self, outcomes=sources, means=means, held_out=held_out)
 
     # -- questions -----------------------------------------------------------------------------

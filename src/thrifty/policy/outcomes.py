@@ -53,7 +53,7 @@ class Outcomes(Protocol):
         """Text that is equal for the same system on other rows."""
 
     def is_same_measurement(self, other: "Outcomes") -> bool:
-        """Whether both were made from the very same arrays, and so from the same rows."""
+        """Whether both hold the same numbers row by row, as only the same rows give."""
 
     def every_point(self) -> tuple[Floats, Means]:
         """Thresholds (NaN: the point is not a threshold) and means of every operating point."""
@@ -133,8 +133,8 @@ class RowOutcomes:
         return self.full_right is None
 
     def is_same_measurement(self, other: Outcomes) -> bool:
-        """Whether both were made from the very same arrays, and so from the same rows."""
-        return isinstance(other, RowOutcomes) and self.g is other.g
+        """Whether both hold the same numbers row by row, as only the same rows give."""
+        return isinstance(other, RowOutcomes) and _equal(self, other, "g", "stop_right", "go_right")
 
     def every_point(self) -> tuple[Floats, Means]:
         """Thresholds and means of every distinct cut of these rows; of the only one, where only one is allowed.
@@ -223,8 +223,8 @@ class PointOutcomes:
         return as_text(["point", list(self.features), self.settings])
 
     def is_same_measurement(self, other: Outcomes) -> bool:
-        """Whether both were made from the very same arrays, and so from the same rows."""
-        return isinstance(other, PointOutcomes) and self.sent is other.sent
+        """Whether both hold the same numbers row by row, as only the same rows give."""
+        return isinstance(other, PointOutcomes) and _equal(self, other, "cost", "right", "sent")
 
     def every_point(self) -> tuple[Floats, Means]:
         """NaN, since the point is not a threshold, and its means."""
@@ -253,3 +253,7 @@ def _store(outcomes: object, **values: Any) -> None:
     """Set fields of a frozen dataclass while it is being made."""
     for name, value in values.items():
         object.__setattr__(outcomes, name, value)
+
+
+def _equal(one: object, other: object, *names: str) -> bool:
+    return all(np.array_equal(getattr(one, name), getattr(other, name)) for name in names)
