@@ -1,11 +1,23 @@
 import subprocess
 import sys
+import warnings
+from importlib import import_module
+from importlib.util import find_spec
 
 import numpy as np
 import pytest
-from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier
+import skops.io
+from sklearn.calibration import CalibratedClassifierCV
+from sklearn.datasets import load_breast_cancer  # noqa: F401 - also used by the other process
+from sklearn.ensemble import (
+    GradientBoostingClassifier,
+    HistGradientBoostingClassifier,
+    RandomForestClassifier,
+)
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression
+from sklearn.neural_network import MLPClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, StandardScaler
 from sklearn.svm import SVC
@@ -175,27 +187,48 @@ def test_precomputed_probabilities_go_by_reference_too(rows):
         from_bytes(data, full=values[::-1])
 
 
-def test_a_fingerprint_is_the_same_in_another_process_and_after_a_round_trip(models, rows):
-    code = (
-        ""
-        "from sklearn.datasets import load_breast_cancer; from sklearn.ensemble import *;"
-        "from sklearn.pipeline import make_pipeline; from sklearn.preprocessing import StandardScaler;"
-        "from sklearn.svm import SVC; from thrifty.bundle.fingerprint import content_digest;"
-        "X, y = load_breast_cancer(return_X_y=True); X, y = StandardScaler().fit_transform(X[::2, :12]), y[::2];"
-        "print(content_digest(RandomForestClassifier(5, random_state=0).fit(X, y).set_params(n_jobs=2)));"
-        "print(content_digest(make_pipeline(StandardScaler(), SVC()).fit(X, y)));"
-        "print(content_digest(HistGradientBoostingClassifier(max_iter=5, random_state=0).fit(X, y)))"
-    )
-    answer = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    here = models
-    theirs = answer.stdout.split()
-    for name, digest in zip(("forest", "svm", "histogram"), theirs, strict=True):
-        model, types = here[name]
-        assert content_digest(model) == digest
-        after = from_bytes(to_bytes(in_front_of(EstimatorFull(model))), trusted=types)
-        assert content_digest(after.full.estimator) == digest
+IN_ANOTHER_PROCESS = """
+import importlib.util, sys
+spec = importlib.util.spec_from_file_location("theirs", sys.argv[1])
+theirs = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(theirs)
+X, y = theirs.load_breast_cancer(return_X_y=True)
+rows = theirs.StandardScaler().fit_transform(X[::2, :12]), y[::2]
+for model in theirs.recognised(rows).values():
+    print(theirs.content_digest(model.set_params(n_jobs=2) if "Forest" in str(model) else model))
+"""
+
+
+def recognised(rows):
+    found = {
+        "forest": RandomForestClassifier(5, random_state=0),
+        "boosting": GradientBoostingClassifier(n_estimators=3, random_state=0),
+        "histogram": HistGradientBoostingClassifier(max_iter=5, random_state=0),
+        "svm": make_pipeline(StandardScaler(), SVC()),
+        "logistic": LogisticRegression(),
+        "calibrated": CalibratedClassifierCV(SVC(), ensemble=False),
+        "perceptron": MLPClassifier((3,), solver="lbfgs", random_state=0),
+    }
+    quiet = {"lightgbm": ("LGBMClassifier", {"verbose": -1}), "xgboost": ("XGBClassifier", {"verbosity": 0})}
+    for package, (kind, setting) in quiet.items():
+        if find_spec(package):
+            found[package] = getattr(import_module(package), kind)(n_estimators=3, n_jobs=1, **setting)
+    return {name: model.fit(*rows) for name, model in found.items()}
+
+
+def test_a_fingerprint_is_the_same_in_another_process_and_after_a_round_trip(rows):
+    command = [sys.executable, "-W", "ignore", "-c", IN_ANOTHER_PROCESS, __file__]
+    answer = subprocess.run(command, capture_output=True, text=True, check=True)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        here = recognised(rows)
+    for (name, model), digest in zip(here.items(), answer.stdout.split(), strict=True):
+        assert content_digest(model) == digest, name
+        data = skops.io.dumps(model)
+        again = skops.io.loads(data, trusted=skops.io.get_untrusted_types(data=data))
+        assert content_digest(again) == digest, name
         model.predict(rows[0])
-        assert content_digest(model) == digest
+        assert content_digest(model) == digest, name
 
 
 def test_made_up_questions_differ_from_column_to_column_and_row_to_row():
