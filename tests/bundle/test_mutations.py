@@ -12,7 +12,7 @@ from thrifty.full import EstimatorFull, PrecomputedFull
 from thrifty.models.boosted import BoostedScorer
 from thrifty.models.linear import LinearScorer
 
-N_DAMAGED, N_SEALED, N_SEALED_WITH_MODEL = 5_000, 4_600, 400
+N_DAMAGED, N_SEALED, N_SEALED_WITH_MODEL = 6_700, 3_000, 300
 
 
 @pytest.fixture(scope="module")
