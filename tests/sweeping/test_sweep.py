@@ -375,6 +375,18 @@ def test_an_f0_fitted_elsewhere_is_known_by_its_answers(trees, fitting, rows, f0
         swept(**given(0.5))
 
 
+def test_a_chain_as_f0_is_known_by_its_stages_too(fitting, rows, f0, tmp_path):
+    tail = DynaModLinClassifier(f0, gamma=0.02, random_state=0).fit(rows.X_test, rows.y_test)
+
+    def swept(chain):
+        front = DynaModGbrtClassifier(FrozenEstimator(chain), n_trees=5)
+        return sweep(front, {"gamma": [1.0]}, *fitting, store=tmp_path / "s.db")
+
+    assert gates_of(swept(tail)) == gates_of(swept(tail.at(0.0)))
+    with pytest.raises(InvalidInputError, match="f0 .* differs"):
+        swept(tail.at(-np.inf))
+
+
 def test_a_recipe_that_is_not_repeatable_is_not_attached_after_a_resume(trees, fitting, tmp_path):
     class Moody(LogisticRegression):
         mood = 0.0

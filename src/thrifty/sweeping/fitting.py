@@ -1,8 +1,12 @@
 """One cell, from its settings to its record: what runs on a worker."""
 
+import multiprocessing
+import threading
 import time
 import traceback
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,10 +18,11 @@ from sklearn.exceptions import ConvergenceWarning
 from thrifty.bundle import from_bytes, to_bytes
 from thrifty.exceptions import OptimisticFullModelWarning
 from thrifty.policy.observing import outcomes_of
+from thrifty.sweeping.fulls import known_full
 from thrifty.sweeping.grid import PlannedCell
 from thrifty.sweeping.records import Cell
 
-__all__ = ["FailedCell", "Start", "fit_cell", "start_from"]
+__all__ = ["FailedCell", "Start", "fit_cell", "quiet", "start_from"]
 
 Floats = NDArray[np.float64]
 Start = tuple[Floats, Floats]
@@ -41,11 +46,16 @@ def fit_cell(
     sample_weight: Any,
     X_val: Any,
     y_val: NDArray[Any],
-    full: Any,
+    full_train: Floats | None,
     full_val: Floats,
+    chain: bytes,
 ) -> Cell | FailedCell:
-    """Fit one cell and score the validation rows; whatever goes wrong is handed back, not raised."""
+    """Fit one cell and score the validation rows; whatever goes wrong is handed back, not raised.
+
+    Tables and arrays are arguments of their own: backends send those that are large, and the same for all cells, once.
+    """
     try:
+        full = None if full_train is None else known_full(full_train, chain)
         began = time.perf_counter()
         fitted = _fit(planned, start, X, y, sample_weight, full)
         seconds = time.perf_counter() - began
@@ -69,15 +79,27 @@ def start_from(cell: Cell) -> Start:
     )
 
 
+@contextmanager
+def quiet() -> Iterator[None]:
+    """No warnings of single fits: settings are compared converged or not, and f0's probabilities are out of fold."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        warnings.simplefilter("ignore", OptimisticFullModelWarning)
+        yield
+
+
+def _owns_warnings() -> bool:
+    """Filters belong to a whole process: threads beside others leave them to whoever started the threads."""
+    alone = threading.current_thread() is threading.main_thread()
+    return alone or multiprocessing.parent_process() is not None
+
+
 def _fit(planned: PlannedCell, start: Start | None, X: Any, y: Any, sample_weight: Any, full: Any) -> Any:
     changed: dict[str, Any] = {} if full is None else {"n_jobs": 1}
     if start is not None:
         changed["init"] = start
     before = {name: planned.estimator.get_params(deep=False)[name] for name in changed}
     estimator = clone(planned.estimator).set_params(**changed, **({} if full is None else {"full": full}))
-    with warnings.catch_warnings():
-        # A sweep compares what its settings give, converged or not; f0's probabilities are out of fold already.
-        warnings.simplefilter("ignore", ConvergenceWarning)
-        warnings.simplefilter("ignore", OptimisticFullModelWarning)
+    with quiet() if _owns_warnings() else nullcontext():
         estimator.fit(X, y, sample_weight=sample_weight)
     return estimator.set_params(**before)

@@ -4,7 +4,6 @@ Every cell learns from f0's probabilities on the training rows and is scored wit
 arrays, so f0 itself never travels to a worker, and a resumed sweep asks it nothing.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -59,7 +58,8 @@ def identity_of_full(problem: Problem, full_val: ArrayLike | None) -> Any:
     """What tells this f0 from another, without fitting it.
 
     A recipe is known by its class and parameters, a fitted model by its answers on the validation rows, a
-    function, which may cost money to ask, by its name and its answers on fifty of them.
+    function, which may cost money to ask, by its name and its answers on fifty of them, a chain of stages also by
+    the ways that rows take through it.
     """
     full = problem.full
     if full is None:
@@ -69,12 +69,15 @@ def identity_of_full(problem: Problem, full_val: ArrayLike | None) -> Any:
     model = _fitted_elsewhere(problem)
     if isinstance(model, PrecomputedFull):
         return {"probabilities": identity.digest(model.values, _check_full_val(problem, full_val))}
-    if isinstance(full, Callable):  # type: ignore[arg-type]  # a type in every respect but its stub
+    if callable(full):
         name = f"{getattr(full, '__module__', '')}.{getattr(full, '__qualname__', type(full).__qualname__)}"
         n_val = len(problem.y_val)
         chosen = np.unique(np.linspace(0, n_val - 1, min(_PROBES, n_val)).astype(np.intp))
         return {"function": name, "answers": identity.digest(_ask(model, problem, chosen))}
-    return {"answers": identity.digest(_ask(innermost(model), problem))}
+    chain = _chain_of(model)
+    walks = [chain.walk(chain.reader(X)) for X in (problem.rows.table, problem.table_val)] if chain else []
+    routes = [part for walk in walks for part in (walk.route.astype(np.int64), walk.cheap)]
+    return {"answers": identity.digest(_ask(innermost(model), problem), *routes)}
 
 
 def judge_once(problem: Problem, full_val: ArrayLike | None, n_jobs: int | None) -> tuple[Answers, FullModel]:
@@ -94,10 +97,10 @@ def judge_once(problem: Problem, full_val: ArrayLike | None, n_jobs: int | None)
     return Answers(train, _ask(innermost(model), problem), _calibration(model), packed), model
 
 
-def known_full(answers: Answers) -> PrecomputedFull | KnownChain:
-    """What a cell is given as f0."""
-    values = PrecomputedFull(answers.train)
-    return KnownChain(values, from_bytes(answers.chain)) if answers.chain else values
+def known_full(train: Floats, chain: bytes) -> PrecomputedFull | KnownChain:
+    """What a cell is given as f0: its probabilities on the training rows and, if it is one, the chain's bundle."""
+    values = PrecomputedFull(train)
+    return KnownChain(values, from_bytes(chain)) if chain else values
 
 
 def remake_full(problem: Problem, answers: Answers) -> FullModel:

@@ -7,8 +7,8 @@ from joblib import Parallel, delayed
 from numpy.typing import ArrayLike
 
 from thrifty.exceptions import InvalidInputError
-from thrifty.sweeping.fitting import FailedCell, fit_cell, start_from
-from thrifty.sweeping.fulls import identity_of_full, judge_once, known_full
+from thrifty.sweeping.fitting import FailedCell, fit_cell, quiet, start_from
+from thrifty.sweeping.fulls import identity_of_full, judge_once
 from thrifty.sweeping.grid import PlannedCell, make_plan, waves
 from thrifty.sweeping.problem import Problem, make_problem
 from thrifty.sweeping.records import Answers, Cell
@@ -138,10 +138,11 @@ def _fit_all(
     report("fitting", len(found), len(cells))
     if len(found) == len(cells):
         return found
-    full = None if problem.full is None else known_full(answers)
-    shared = (problem.X, problem.y, problem.sample_weight, problem.X_val, problem.y_val, full, answers.val)
+    train = None if problem.full is None else answers.train
+    rows = (problem.X, problem.y, problem.sample_weight, problem.X_val, problem.y_val)
+    shared = (*rows, train, answers.val, answers.chain)
     # One cell per message: a cell that is done must not wait for others before it is kept.
-    with Parallel(n_jobs=n_jobs, return_as="generator_unordered", batch_size=1) as parallel:
+    with quiet(), Parallel(n_jobs=n_jobs, return_as="generator_unordered", batch_size=1) as parallel:
         for wave in waves(cells):
             jobs = [delayed(fit_cell)(cell, start, *shared) for cell, start in _ready(wave, found)]
             for fitted in parallel(jobs) if jobs else ():
