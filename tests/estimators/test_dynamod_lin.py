@@ -522,3 +522,13 @@ def test_a_clone_is_unfitted_and_equal_in_its_parameters(fitted):
     copy = clone(fitted)
     assert not hasattr(copy, "system_")
     assert copy.gamma == fitted.gamma
+
+
+def test_a_start_at_the_solution_intercepts_included_stays_there(cancer, frozen):
+    X, y = cancer
+    first = DynaModLinClassifier(frozen, gamma=0.02, random_state=0).fit(X, y)
+    slopes = (first.gate_coef_, first.cheap_coef_)
+    whole = (np.append(slopes[0], first.gate_intercept_), np.append(slopes[1], first.cheap_intercept_))
+    again, without = (clone(first).set_params(init=start).fit(X, y) for start in (whole, slopes))
+    assert again.n_iter_ <= 3
+    assert abs(again.trace_[0, 0] - first.trace_[-1, 1]) < 1e-3 < without.trace_[0, 0] - first.trace_[-1, 1]
