@@ -49,13 +49,14 @@ def fit_cell(
     full_train: Floats | None,
     full_val: Floats,
     chain: bytes,
+    trusted: tuple[str | type, ...] = (),
 ) -> Cell | FailedCell:
     """Fit one cell and score the validation rows; whatever goes wrong is handed back, not raised.
 
     Tables and arrays are arguments of their own: backends send those that are large, and the same for all cells, once.
     """
     try:
-        full = None if full_train is None else known_full(full_train, chain)
+        full = None if full_train is None else known_full(full_train, chain, trusted)
         began = time.perf_counter()
         fitted = _fit(planned, start, X, y, sample_weight, full)
         seconds = time.perf_counter() - began

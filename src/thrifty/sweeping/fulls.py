@@ -97,10 +97,12 @@ def judge_once(problem: Problem, full_val: ArrayLike | None, n_jobs: int | None)
     return Answers(train, _ask(innermost(model), problem), _calibration(model), packed), model
 
 
-def known_full(train: Floats, chain: bytes) -> PrecomputedFull | KnownChain:
+def known_full(
+    train: Floats, chain: bytes, trusted: tuple[str | type, ...] = ()
+) -> PrecomputedFull | KnownChain:
     """What a cell is given as f0: its probabilities on the training rows and, if it is one, the chain's bundle."""
     values = PrecomputedFull(train)
-    return KnownChain(values, from_bytes(chain)) if chain else values
+    return KnownChain(values, from_bytes(chain, trusted=trusted)) if chain else values
 
 
 def remake_full(problem: Problem, answers: Answers) -> FullModel:

@@ -69,7 +69,7 @@ def sweep(
     progress : callable, optional
         Called as ``progress(what, done, total)``.
     trusted : names of types, or types, default=()
-        Where the cheap model is somebody else's: what it may be made of when it is read back, as in ``load``.
+        Where a cheap model is somebody else's: what it may be made of when it is read back, as in ``load``.
 
     Returns
     -------
@@ -100,7 +100,7 @@ def sweep(
     about = problem.identity({name for cell in cells for name in cell.settings})
     with Store(store, {**about, "f0": identity_of_full(problem, full_val)}) as kept:
         answers, model = _answers(kept, problem, full_val, n_jobs, report)
-        found = _fit_all(cells, kept, problem, answers, n_jobs, report)
+        found = _fit_all(cells, kept, problem, answers, tuple(trusted), n_jobs, report)
     return Sweep(_all_fitted(cells, found, store), problem, answers, model, tuple(trusted))
 
 
@@ -126,6 +126,7 @@ def _fit_all(
     kept: Store,
     problem: Problem,
     answers: Answers,
+    trusted: tuple[str | type, ...],
     n_jobs: int | None,
     report: Progress,
 ) -> dict[str, Cell | FailedCell]:
@@ -140,7 +141,7 @@ def _fit_all(
         return found
     train = None if problem.full is None else answers.train
     rows = (problem.X, problem.y, problem.sample_weight, problem.X_val, problem.y_val)
-    shared = (*rows, train, answers.val, answers.chain)
+    shared = (*rows, train, answers.val, answers.chain, trusted)
     # One cell per message: a cell that is done must not wait for others before it is kept.
     with quiet(), Parallel(n_jobs=n_jobs, return_as="generator_unordered", batch_size=1) as parallel:
         for wave in waves(cells):
