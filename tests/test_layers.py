@@ -9,6 +9,7 @@ SRC = Path(__file__).resolve().parents[1] / "src" / "thrifty"
 
 BELOW = {
     "exceptions": set(),
+    "files": {"exceptions"},
     "objective": {"exceptions"},
     "rows": {"exceptions"},
     "solvers": {"exceptions", "objective"},
@@ -26,7 +27,7 @@ BELOW["baselines"] = {*BELOW}
 BELOW["bundle"] = {*BELOW}
 BELOW["sweeping"] = {*BELOW}
 BELOW["datasets"] = {"exceptions"}
-BELOW["report"] = {"exceptions", "policy"}
+BELOW["report"] = {"exceptions", "files", "objective", "policy"}
 BELOW["experiments"] = {*BELOW}
 BELOW["cli"] = {"exceptions", "experiments"}
 BELOW["__init__"] = {*BELOW} - {"cli", "experiments"}

@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 
 import thrifty
-from thrifty import DataUnavailableError, InvalidInputError
-from thrifty.bundle import files, to_bytes
+from thrifty import DataUnavailableError, InvalidInputError, files
+from thrifty.bundle import to_bytes
 from thrifty.bundle.container import Contents, pack, unpack
 
 

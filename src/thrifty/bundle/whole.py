@@ -8,10 +8,10 @@ from thrifty.bundle.archive import type_names
 from thrifty.bundle.container import DEFAULT_MAX_BYTES, Contents, pack, unpack
 from thrifty.bundle.context import FullMode, Reading, Writing
 from thrifty.bundle.fields import Fields
-from thrifty.bundle.files import AnyPath, read_capped, write_atomically
 from thrifty.bundle.objects import pack_object, unpack_object
 from thrifty.bundle.values import Packer, Unpacker
 from thrifty.exceptions import InvalidInputError
+from thrifty.files import AnyPath, read_capped, write_atomically
 
 __all__ = ["from_bytes", "load", "save", "to_bytes"]
 
