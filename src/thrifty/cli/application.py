@@ -1,0 +1,50 @@
+"""The application: its commands, and how a refusal becomes one sentence and an exit code."""
+
+import sys
+from collections.abc import Sequence
+from typing import Annotated
+
+import typer
+
+import thrifty
+from thrifty.cli import paper
+from thrifty.exceptions import ThriftyError
+
+__all__ = ["app", "main"]
+
+app = typer.Typer(
+    help="Answer most inputs with a cheap model; pay for the expensive one only where it matters.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+for _command in (paper.demo, paper.paper):
+    app.command()(_command)
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"thrifty {thrifty.__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    version: Annotated[
+        bool,
+        typer.Option("--version", callback=_show_version, is_eager=True, help="Print the version and stop."),
+    ] = False,
+) -> None:
+    """Answer most inputs with a cheap model; pay for the expensive one only where it matters."""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run a command; 0 on success, 2 and one sentence on bad input."""
+    try:
+        app(args=list(argv) if argv is not None else None, prog_name="thrifty", standalone_mode=True)
+    except ThriftyError as error:
+        print(f"thrifty: {error}", file=sys.stderr)  # noqa: T201 - this is the command line
+        return 2
+    except SystemExit as stop:
+        return stop.code if isinstance(stop.code, int) else 1
+    return 0
