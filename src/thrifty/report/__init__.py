@@ -1,1 +1,1 @@
-"""Pictures and pages."""
+"""Pictures, and a page that a reader without Python can open."""

@@ -1,0 +1,248 @@
+"""From a frontier and the rows it was scored on to the facts of a report."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+import thrifty
+from thrifty.exceptions import InvalidInputError
+from thrifty.objective.costs import PriceList
+from thrifty.policy.certificate import Certificate
+from thrifty.policy.frontier import Frontier
+from thrifty.policy.outcomes import RowOutcomes
+from thrifty.report.facts import Certified, Facts, FullPoint, Measured, Points, Purchase, Rival, System
+from thrifty.report.groups import groupings_of
+from thrifty.report.purchases import arrange, names_of, unpriced
+from thrifty.report.routes import Routes, check_prices_explain, routes_of
+from thrifty.report.shown import Intervals, Shown, evenly, intervals_of, shown_points
+
+__all__ = ["collect_facts"]
+
+Floats = NDArray[np.float64]
+Bools = NDArray[np.bool_]
+
+_RIVAL_POINTS = 80
+
+
+def collect_facts(
+    frontier: Frontier,
+    y: ArrayLike,
+    *,
+    chosen: Frontier | None = None,
+    estimators: Sequence[Any] | None = None,
+    X: Any = None,
+    prices: PriceList | None = None,
+    feature_names: Sequence[str] | None = None,
+    purchase_names: Sequence[str] | None = None,
+    slices: Mapping[str, ArrayLike] | None = None,
+    rivals: Mapping[str, Frontier] | None = None,
+    certificate: Certificate | None = None,
+    title: str = "What accuracy costs",
+    method: str = "thrifty",
+    full_name: str = "the full model",
+    unit: str = "",
+    level: float = 0.95,
+    n_boot: int = 1000,
+    seed: int = 0,
+    max_points: int = 200,
+    date: str | None = None,
+    notes: Mapping[str, object] | None = None,
+) -> Facts:
+    """Measure all that a report says, on the rows a frontier was scored on.
+
+    Parameters
+    ----------
+    frontier : Frontier
+        Points that were chosen on some rows and scored on others: ``chosen.on(outcomes of test rows)``. One that is
+        scored on the rows of the choice is accepted, and the page says that its numbers are too good.
+    y : array-like of shape (n_samples,)
+        Labels of the rows, in the frontier's order; who is sent on is told by class.
+    chosen : Frontier, optional
+        The same frontier on the rows of the choice, to say how many they were.
+    estimators, X : sequence of fitted estimators and table, optional
+        The frontier's systems, in its order, and its rows. Needed for chains of several stages, whose outcomes
+        do not say where a row stops; also where prices and names of the columns come from if they are not given.
+    prices : PriceList, optional
+        What purchases cost, ``estimator.system_.price_list``. Without prices, purchases are columns.
+    feature_names, purchase_names : sequence of str, optional
+        Names of the columns, or of the purchases where several columns are one.
+    slices : dict of str to array-like of shape (n_samples,), optional
+        Further labels per row: by site, by year, by age group.
+    rivals : dict of str to Frontier, optional
+        Other methods on the same rows.
+    certificate : Certificate, optional
+        Of a point of the same systems.
+    title, method, full_name, unit : str
+        Words: the title, our line, the model behind the gate, and the unit of prices.
+    level, n_boot, seed
+        Of the bootstrap intervals.
+    max_points : int, default=200
+        Points that are shown; of more, those that evenly spaced budgets lead to.
+    date : str, optional
+        As it shall be printed; the clock is not asked.
+    notes : dict, optional
+        What else shall be said on how it was measured.
+    """
+    _check(frontier, rivals or {})
+    shown = shown_points(frontier, max_points, certificate)
+    used = np.unique(shown.source).tolist()
+    routes = routes_of(frontier.outcomes, used, estimators, X)
+    at = [(routes[s], float(t)) for s, t in zip(shown.source.tolist(), shown.threshold, strict=True)]
+    cost, accuracy = _means(at)
+    prices, feature_names = _prices_and_names(prices, feature_names, estimators)
+    purchases, systems = _purchases(prices, feature_names, purchase_names, routes, at, cost)
+    intervals = intervals_of(frontier, shown, level=level, n_boot=n_boot, seed=seed)
+    full_right = _full_right(frontier, routes)
+    return Facts(
+        title=str(title),
+        method=str(method),
+        full_name=str(full_name),
+        unit=str(unit),
+        points=_points(shown, used, at, cost, accuracy, intervals),
+        start=shown.start,
+        systems=systems,
+        purchases=purchases,
+        groupings=groupings_of(y, slices, at, full_right),
+        measured=Measured(
+            n_rows=frontier.n_rows,
+            held_out=frontier.held_out,
+            n_chosen=None if chosen is None else chosen.n_rows,
+            n_points=len(frontier),
+            n_systems=len(frontier.outcomes),
+            level=float(level),
+            n_boot=int(n_boot),
+            seed=int(seed),
+            version=thrifty.__version__,
+            date=None if date is None else str(date),
+            notes=tuple((str(name), str(text)) for name, text in (notes or {}).items()),
+        ),
+        full=_full(frontier, prices, full_right),
+        rivals=tuple(_rival(str(name), rival) for name, rival in (rivals or {}).items()),
+        certified=None if certificate is None else Certified(str(certificate), shown.certified),
+    )
+
+
+def _check(frontier: Frontier, rivals: Mapping[str, Frontier]) -> None:
+    for name, one in {
+        "frontier": frontier,
+        **{f"rivals[{name!r}]": one for name, one in rivals.items()},
+    }.items():
+        if one.compares_with_full:
+            raise InvalidInputError(
+                f"{name} counts answers that are not worse than f0's, and a report shows how many are right. Give a "
+                f"frontier made without against_full."
+            )
+        if one.n_rows != frontier.n_rows:
+            raise InvalidInputError(
+                f"{name} must be scored on the frontier's {frontier.n_rows} rows; it has {one.n_rows}."
+            )
+
+
+def _means(at: Sequence[tuple[Routes, float]]) -> tuple[Floats, Floats]:
+    means = [routes.outcomes.averages(np.array([threshold])).under() for routes, threshold in at]
+    return np.array([one.cost[0] for one in means]), np.array([one.score[0] for one in means])
+
+
+def _prices_and_names(
+    prices: PriceList | None, names: Sequence[str] | None, estimators: Sequence[Any] | None
+) -> tuple[PriceList | None, Sequence[str] | None]:
+    first = None if not estimators else estimators[0]
+    if prices is None and first is not None:
+        prices = first.system_.price_list
+    if names is None and first is not None:
+        names = getattr(first, "feature_names_in_", None)
+    return prices, names
+
+
+def _purchases(
+    prices: PriceList | None,
+    feature_names: Sequence[str] | None,
+    purchase_names: Sequence[str] | None,
+    routes: Mapping[int, Routes],
+    at: Sequence[tuple[Routes, float]],
+    cost: Floats,
+) -> tuple[tuple[Purchase, ...], tuple[System, ...]]:
+    """What is bought and where each system first buys it, checked against what the rows paid."""
+    n_read = 1 + max((int(c) for one in routes.values() for stage in one.columns for c in stage), default=-1)
+    n_features = n_read if feature_names is None else len(feature_names)
+    n_features = n_features if prices is None else prices.n_features
+    if n_read > n_features:
+        raise InvalidInputError(
+            f"the frontier's systems read column {n_read - 1}, and there are only {n_features} columns "
+            f"{'with a name' if prices is None else 'in the price list'}. Give those of the frontier's systems."
+        )
+    listed = unpriced(n_features) if prices is None else prices
+    names = names_of(listed, feature_names, purchase_names)
+    first = {place: one.first_bought(listed) for place, one in routes.items()}
+    if prices is not None:
+        number = {id(one): place for place, one in routes.items()}
+        for (one, threshold), paid in zip(at, cost, strict=True):
+            place = number[id(one)]
+            check_prices_explain(prices, first[place], one.reach(threshold), float(paid), place)
+    ordered = [first[place] for place in routes]
+    stages = [one.n_stages for one in routes.values()]
+    purchases, places = arrange(listed, names, ordered, stages, prices is not None)
+    return purchases, tuple(
+        System(_in_words(one.outcomes.settings), bought)
+        for one, bought in zip(routes.values(), places, strict=True)
+    )
+
+
+def _points(
+    shown: Shown,
+    used: list[int],
+    at: Sequence[tuple[Routes, float]],
+    cost: Floats,
+    accuracy: Floats,
+    intervals: Intervals,
+) -> Points:
+    def plain(values: Floats | None) -> tuple[float, ...]:
+        return () if values is None else tuple(values.tolist())
+
+    return Points(
+        budget=plain(shown.budget),
+        cost=plain(cost),
+        accuracy=plain(accuracy),
+        low=plain(intervals.low),
+        high=plain(intervals.high),
+        lead_low=plain(intervals.lead_low),
+        lead_high=plain(intervals.lead_high),
+        system=tuple(used.index(source) for source in shown.source.tolist()),
+        reach=tuple(plain(routes.reach(threshold)) for routes, threshold in at),
+        efficient=tuple(shown.efficient.tolist()),
+    )
+
+
+def _full_right(frontier: Frontier, routes: Mapping[int, Routes]) -> Bools | None:
+    known = [one.full_right for one in routes.values()]
+    known += [
+        one.go_right.astype(bool)
+        for one in frontier.outcomes
+        if isinstance(one, RowOutcomes) and one.sends_to_full
+    ]
+    return next((right for right in known if right is not None), None)
+
+
+def _full(frontier: Frontier, prices: PriceList | None, full_right: Bools | None) -> FullPoint | None:
+    """The full model's own point: its accuracy, and what it costs to ask it about every row."""
+    if full_right is None:
+        return None
+    accuracy = float(full_right.mean())
+    if prices is not None:
+        return FullPoint(prices.cost_of_everything, accuracy, prices.full_cost)
+    direct = [one for one in frontier.outcomes if isinstance(one, RowOutcomes) and one.sends_to_full]
+    return FullPoint(float(np.mean(direct[0].go_cost)), accuracy) if direct else None
+
+
+def _rival(name: str, rival: Frontier) -> Rival:
+    kept = evenly(rival, _RIVAL_POINTS)
+    return Rival(name, tuple(rival.cost[kept].tolist()), tuple(rival.score[kept].tolist()))
+
+
+def _in_words(settings: Mapping[str, object]) -> str:
+    return ", ".join(
+        f"{name} {value:g}" if isinstance(value, float) else f"{name} {value}"
+        for name, value in settings.items()
+    )

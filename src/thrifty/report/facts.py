@@ -1,0 +1,209 @@
+"""All that a page says, as plain numbers and words: what is measured is settled before anything is drawn.
+
+Nothing here knows how the facts came about or how they will look. Tuples, numbers and text only, so that the facts of a
+report can be kept as JSON, compared and written again by a later version.
+"""
+
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from thrifty.exceptions import InvalidInputError
+
+__all__ = ["Certified", "Facts", "FullPoint", "Grouping", "Measured", "Points", "Purchase", "Rival", "System"]
+
+Numbers = tuple[float, ...]
+
+
+@dataclass(frozen=True)
+class Points:
+    """Operating points by rising budget, all tuples of one length.
+
+    Attributes
+    ----------
+    budget : tuple of float
+        Mean cost on the rows the point was chosen on: what a budget is compared with.
+    cost, accuracy : tuple of float
+        Means on the rows of the report.
+    low, high : tuple of float
+        Ends of the accuracy's bootstrap interval.
+    lead_low, lead_high : tuple of float, or empty
+        Ends of the interval of "accuracy minus that of the full model on the same rows"; empty if that is not known.
+    system : tuple of int
+        The system each point belongs to.
+    reach : tuple of tuple of float
+        Share of the rows that get to each place of the system: first 1, last the share sent to the full model.
+    efficient : tuple of bool
+        Whether a budget can lead here; a point that is shown only because it is certified need not be efficient.
+    """
+
+    budget: Numbers
+    cost: Numbers
+    accuracy: Numbers
+    low: Numbers
+    high: Numbers
+    lead_low: Numbers
+    lead_high: Numbers
+    system: tuple[int, ...]
+    reach: tuple[Numbers, ...]
+    efficient: tuple[bool, ...]
+
+    def __len__(self) -> int:
+        return len(self.budget)
+
+    def share(self, place: int) -> float:
+        """Share of the rows that a point sends to the full model."""
+        return self.reach[place][-1]
+
+
+@dataclass(frozen=True)
+class System:
+    """One fitted system: what it was fitted with, and the place at which it first buys each purchase."""
+
+    settings: str
+    first: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Purchase:
+    """What can be bought: its name, its price (None if not known) and how many columns it delivers."""
+
+    name: str
+    price: float | None
+    n_columns: int = 1
+
+
+@dataclass(frozen=True)
+class Grouping:
+    """Rows by class or by a slice; ``sent`` and ``right`` are counts, one tuple per point, one entry per label."""
+
+    name: str
+    labels: tuple[str, ...]
+    n_rows: tuple[int, ...]
+    full_right: tuple[int, ...] | None
+    sent: tuple[tuple[int, ...], ...]
+    right: tuple[tuple[int, ...], ...]
+
+
+@dataclass(frozen=True)
+class Rival:
+    """Another method's points on the same rows."""
+
+    name: str
+    cost: Numbers
+    accuracy: Numbers
+
+
+@dataclass(frozen=True)
+class FullPoint:
+    """The full model asked about every row."""
+
+    cost: float
+    accuracy: float
+    call_price: float = 0.0
+
+
+@dataclass(frozen=True)
+class Certified:
+    """A certificate's sentence, and the place of the certified point, if it can be shown."""
+
+    sentence: str
+    point: int | None
+
+
+@dataclass(frozen=True)
+class Measured:
+    """Where the numbers come from.
+
+    Attributes
+    ----------
+    n_rows : int
+        Rows of the report.
+    held_out : bool
+        Whether they are others than those the points were chosen on.
+    n_chosen : int or None
+        Rows the points were chosen on, if known.
+    n_points, n_systems : int
+        Efficient points before some were left out of the page, and systems they come from.
+    level, n_boot, seed : float, int, int
+        Of the bootstrap.
+    version : str
+        Of thrifty.
+    date : str or None
+        As the caller wrote it.
+    notes : tuple of (str, str)
+        What else the caller wants said.
+    """
+
+    n_rows: int
+    held_out: bool
+    n_chosen: int | None
+    n_points: int
+    n_systems: int
+    level: float
+    n_boot: int
+    seed: int
+    version: str
+    date: str | None = None
+    notes: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True)
+class Facts:
+    """Everything on the page.
+
+    Attributes
+    ----------
+    title, method, full_name, unit : str
+        The page's title, what our own line and the full model are called, and the unit of prices (may be empty).
+    points : Points
+        Operating points.
+    start : int
+        The point that is shown first.
+    systems : tuple of System
+        What ``points.system`` refers to.
+    purchases : tuple of Purchase
+        What can be bought, the most bought first.
+    groupings : tuple of Grouping
+        Classes first, then the slices.
+    measured : Measured
+        Where the numbers come from.
+    full : FullPoint or None
+        The full model's own point, if known.
+    rivals : tuple of Rival
+        Other methods.
+    certified : Certified or None
+        The certificate.
+    """
+
+    title: str
+    method: str
+    full_name: str
+    unit: str
+    points: Points
+    start: int
+    systems: tuple[System, ...]
+    purchases: tuple[Purchase, ...]
+    groupings: tuple[Grouping, ...]
+    measured: Measured
+    full: FullPoint | None = None
+    rivals: tuple[Rival, ...] = field(default=())
+    certified: Certified | None = None
+
+    def __post_init__(self) -> None:
+        n_points = len(self.points)
+        lengths = {name: len(values) for name, values in vars(self.points).items()}
+        optional = ("lead_low", "lead_high")
+        uneven = [name for name, n in lengths.items() if n != n_points and not (n == 0 and name in optional)]
+        if n_points == 0 or uneven:
+            raise InvalidInputError(
+                f"facts need at least one point, and an entry per point in every field; got {n_points} points and "
+                f"other lengths in {uneven}. Make facts with `collect_facts`."
+            )
+        if not 0 <= self.start < n_points:
+            raise InvalidInputError(
+                f"start must be the place of one of {n_points} points; got {self.start!r}."
+            )
+
+    def as_dict(self) -> dict[str, Any]:
+        """Everything, ready for a JSON file."""
+        return asdict(self)

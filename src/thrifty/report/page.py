@@ -1,0 +1,224 @@
+"""From facts to one HTML page that needs nothing else: no network, no library, no server.
+
+Words that come from outside (names of columns, labels, titles) enter the page in two ways only: escaped, or inside a
+block of JSON that the script reads as data and puts on the page as text. Should either ever fail, the page's own policy
+allows no script but the one whose checksum it names, and no request to anywhere.
+"""
+
+import base64
+import hashlib
+import json
+import math
+from collections.abc import Iterator
+from html import escape
+from importlib.resources import files
+from string import Template
+from typing import Any
+
+from thrifty.report.facts import Facts
+
+__all__ = ["page_of"]
+
+_PRINTED = 24
+"""Lines of the table of points that a printed page shows."""
+
+
+def page_of(facts: Facts) -> str:
+    """The page as text."""
+    style, script = _asset("style.css"), _asset("script.js")
+    return Template(_asset("template.html")).substitute(
+        title=escape(facts.title),
+        lead=_lead(facts),
+        warning=_warning(facts),
+        certificate=_certificate(facts),
+        points=_points_table(facts),
+        print_note=escape(_print_note(facts)),
+        measured="\n".join(
+            f"<dt>{escape(term)}</dt><dd>{escape(text)}</dd>" for term, text in _measured(facts)
+        ),
+        facts=_as_json(facts),
+        style=style,
+        style_hash=_checksum(style),
+        script=script,
+        script_hash=_checksum(script),
+    )
+
+
+def cost_digits(facts: Facts) -> int:
+    """Decimals of prices: about three digits of the largest."""
+    largest = max(*facts.points.cost, facts.points.cost[0], facts.full.cost if facts.full else 0.0)
+    if largest >= 1 or largest <= 0:
+        return 2 if largest < 100 else 1 if largest < 1000 else 0
+    return min(8, 2 - math.floor(math.log10(largest)))
+
+
+def percent_digits(facts: Facts) -> int:
+    """Decimals of percentages of right answers: what the number of rows can tell apart."""
+    return 1 if facts.measured.n_rows < 20_000 else 2
+
+
+def _asset(name: str) -> str:
+    return (files("thrifty.report") / name).read_text(encoding="utf-8")
+
+
+def _checksum(text: str) -> str:
+    return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+
+
+def _as_json(facts: Facts) -> str:
+    """Facts as JSON that cannot end the block it stands in, whatever the words."""
+    entries = {**facts.as_dict(), "cost_digits": cost_digits(facts), "percent_digits": percent_digits(facts)}
+    text = json.dumps(_rounded(entries), allow_nan=False, separators=(",", ":"))
+    return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
+
+
+def _rounded(value: Any) -> Any:
+    """Numbers to seven digits, which is more than any screen shows and half the size."""
+    if isinstance(value, float):
+        return float(f"{value:.7g}") if math.isfinite(value) else None
+    if isinstance(value, dict):
+        return {name: _rounded(one) for name, one in value.items()}
+    return [_rounded(one) for one in value] if isinstance(value, list | tuple) else value
+
+
+def _lead(facts: Facts) -> str:
+    points, full = facts.points, facts.full
+    places = [place for place in range(len(points)) if points.efficient[place]]
+    low, high = places[0], places[-1]
+    words = []
+    if full is not None:
+        name = facts.full_name[:1].upper() + facts.full_name[1:]
+        words.append(
+            f"{name}, asked about every row, is right on {_right(facts, full.accuracy)} of rows and costs "
+            f"{_money(facts, full.cost)} per row."
+        )
+    words.append(
+        f"{facts.method} answers easy rows from few features and sends only the others on: "
+        f"from {_right(facts, points.accuracy[low])} right for {_money(facts, points.cost[low])} "
+        f"to {_right(facts, points.accuracy[high])} for {_money(facts, points.cost[high])}."
+    )
+    return escape(" ".join(words))
+
+
+def _warning(facts: Facts) -> str:
+    if facts.measured.held_out:
+        return ""
+    return (
+        '<p class="note"><strong>These numbers are too good.</strong> They are of the rows on which the operating '
+        "points were chosen. Score the points on other rows before deciding anything.</p>"
+    )
+
+
+def _certificate(facts: Facts) -> str:
+    certified = facts.certified
+    if certified is None:
+        return ""
+    where = ""
+    if certified.point is not None:
+        cost, accuracy = facts.points.cost[certified.point], facts.points.accuracy[certified.point]
+        where = (
+            f"<p>On the rows of this report it is right on {escape(_right(facts, accuracy))} "
+            f"for {escape(_money(facts, cost))} per row.</p>"
+        )
+    return (
+        '<section class="certificate" aria-labelledby="certificate-title"><h2 id="certificate-title">Certificate</h2>'
+        f"<p>The certified point {escape(certified.sentence)}.</p>{where}</section>"
+    )
+
+
+def _points_table(facts: Facts) -> str:
+    heads = [
+        "budget",
+        "mean cost",
+        "right",
+        f"{_percent(facts.measured.level)} interval",
+        "sent on",
+        "saved",
+        "features",
+    ]
+    if facts.full is None:
+        heads.remove("saved")
+    head = "".join(f'<th scope="col">{escape(text)}</th>' for text in heads)
+    every = max(1, math.ceil(len(facts.points) / _PRINTED))
+    last = len(facts.points) - 1
+    lines = []
+    for place in range(len(facts.points)):
+        kept = (last - place) % every == 0 or place in (0, facts.start)
+        cells = list(_cells(facts, place))
+        lines.append(
+            f'<tr data-point="{place}"{"" if kept else " class=minor"}><th scope="row">{escape(cells[0])}</th>'
+            + "".join(f"<td>{escape(text)}</td>" for text in cells[1:])
+            + "</tr>"
+        )
+    body = "\n".join(lines)
+    return f'<table class="points">\n<thead><tr>{head}</tr></thead>\n<tbody>\n{body}\n</tbody>\n</table>'
+
+
+def _cells(facts: Facts, place: int) -> Iterator[str]:
+    points = facts.points
+    certified = facts.certified is not None and facts.certified.point == place
+    yield _number(facts, points.budget[place]) + (" (certified)" if certified else "")
+    yield _number(facts, points.cost[place])
+    yield _right(facts, points.accuracy[place])
+    yield f"{_right(facts, points.low[place])} – {_right(facts, points.high[place])}"  # noqa: RUF001
+    yield f"{100 * points.share(place):.1f} %"
+    if facts.full is not None:
+        yield _percent(1 - points.cost[place] / facts.full.cost) if facts.full.cost > 0 else ""
+    first, last = facts.systems[points.system[place]].first, len(points.reach[place]) - 1
+    yield f"{sum(one.n_columns for one, at in zip(facts.purchases, first, strict=True) if at < last):,}"
+
+
+def _print_note(facts: Facts) -> str:
+    every = max(1, math.ceil(len(facts.points) / _PRINTED))
+    which = "Every point" if every == 1 else f"About one point in {every}"
+    return f"{which} of the page is printed. The numbers before the table are for the budget chosen on the screen."
+
+
+def _measured(facts: Facts) -> Iterator[tuple[str, str]]:
+    how = facts.measured
+    yield (
+        "Rows",
+        f"{how.n_rows:,}, "
+        + (
+            "on which no operating point was chosen"
+            if how.held_out
+            else "the very rows the operating points were chosen on"
+        ),
+    )
+    on = "" if how.n_chosen is None else f" on {how.n_chosen:,} other rows" if how.held_out else ""
+    systems = f"{how.n_systems:,} fitted system{'' if how.n_systems == 1 else 's'}"
+    shown = sum(facts.points.efficient)
+    fewer = "" if shown == how.n_points else f"; {shown:,} of them are shown, for evenly spaced budgets"
+    yield "Operating points", f"{how.n_points:,} efficient points of {systems}, chosen{on}{fewer}"
+    yield (
+        "Budget",
+        "compared with the mean cost on the rows of the choice; costs and accuracies are of the rows above",
+    )
+    yield (
+        "Intervals",
+        f"{_percent(how.level)} of {how.n_boot:,} bootstrap resamples of the rows (seed {how.seed}), point by point",
+    )
+    yield "Version", f"thrifty {how.version}"
+    if how.date is not None:
+        yield "Date", how.date
+    yield from how.notes
+
+
+def _number(facts: Facts, value: float) -> str:
+    return f"{value:,.{cost_digits(facts)}f}"
+
+
+def _money(facts: Facts, value: float) -> str:
+    return _number(facts, value) + (f" {facts.unit}" if facts.unit else "")
+
+
+def _right(facts: Facts, share: float) -> str:
+    return f"{100 * share:.{percent_digits(facts)}f} %"
+
+
+def _percent(share: float) -> str:
+    return (
+        f"{100 * share:.0f} %"
+        if round(share, 2) == round(share, 6) or share < 0.5
+        else f"{100 * share:.3g} %"
+    )

@@ -1,0 +1,280 @@
+"use strict";
+(() => {
+  document.documentElement.classList.add("js");
+  const facts = JSON.parse(document.getElementById("facts").textContent);
+  const { points, full, rivals, certified, purchases, groupings } = facts;
+  const efficient = points.budget.map((_, place) => place).filter((place) => points.efficient[place]);
+  const byId = (id) => document.getElementById(id);
+  let current = facts.start;
+
+  /* Words and numbers. Text only ever enters the page as text. */
+  const make = (tag, attributes = {}, ...children) => {
+    const element = document.createElement(tag);
+    for (const [name, value] of Object.entries(attributes)) element.setAttribute(name, value);
+    element.append(...children);
+    return element;
+  };
+  const draw = (tag, attributes = {}, ...children) => {
+    const element = document.createElementNS("http://www.w3.org/2000/svg", tag);
+    for (const [name, value] of Object.entries(attributes)) element.setAttribute(name, value);
+    element.append(...children);
+    return element;
+  };
+  const fixed = (value, digits) =>
+    value.toLocaleString("en-US", { minimumFractionDigits: digits, maximumFractionDigits: digits });
+  const number = (value) => fixed(value, facts.cost_digits);
+  const money = (value) => number(value) + (facts.unit ? "\u00a0" + facts.unit : "");
+  const percent = (share, digits = 0) => fixed(100 * share, digits) + "\u00a0%";
+  const right = (share) => percent(share, facts.percent_digits);
+  const signed = (share) => (share < 0 ? "\u2212" : "+") + fixed(Math.abs(100 * share), facts.percent_digits);
+  const whole = (count) => count.toLocaleString("en-US");
+  /* A few rows out of many are not none, and almost all are not all. */
+  const portion = (share) =>
+    share > 0 && share < 0.005 ? "<\u00a01\u00a0%" : share < 1 && share > 0.995 ? ">\u00a099\u00a0%" : percent(share);
+  const say = (id, text) => { byId(id).textContent = text; };
+
+  const shareSent = (place) => points.reach[place][points.reach[place].length - 1];
+  const shareBuying = (place, item) => points.reach[place][facts.systems[points.system[place]].first[item]];
+  const isCheap = (place, item) => facts.systems[points.system[place]].first[item] < points.reach[place].length - 1;
+  const within = (budget) => {
+    let best = efficient[0];
+    for (const place of efficient) if (points.budget[place] <= budget * (1 + 1e-9)) best = place;
+    return best;
+  };
+
+  /* The picture. */
+  const dashes = ["7 4", "2 3", "10 3 2 3", "14 4", "1 2 6 2"];
+  const shapes = [
+    (r) => `M${-r} ${-r}h${2 * r}v${2 * r}h${-2 * r}z`,
+    (r) => `M0 ${-1.3 * r}L${1.2 * r} ${r}H${-1.2 * r}z`,
+    (r) => `M0 ${-1.35 * r}L${1.35 * r} 0L0 ${1.35 * r}L${-1.35 * r} 0z`,
+    (r) => `M0 ${1.3 * r}L${1.2 * r} ${-r}H${-1.2 * r}z`,
+    (r) => `M${-r} ${-r}L${r} ${r}M${r} ${-r}L${-r} ${r}`,
+  ];
+  const seal = shapes[2](6);
+  const star = Array.from({ length: 10 }, (_, k) => {
+    const [angle, radius] = [(Math.PI * k) / 5 - Math.PI / 2, k % 2 ? 4 : 9.5];
+    return `${(radius * Math.cos(angle)).toFixed(2)},${(radius * Math.sin(angle)).toFixed(2)}`;
+  }).join(" ");
+  const ticks = (low, high, wanted) => {
+    const rough = (high - low) / wanted;
+    const power = 10 ** Math.floor(Math.log10(rough));
+    const step = [1, 2, 2.5, 5, 10].map((k) => k * power).find((k) => k >= rough);
+    const digits = Math.max(0, -Math.floor(Math.log10(step)) + (step / power === 2.5 ? 1 : 0));
+    const found = [];
+    for (let k = Math.ceil(low / step - 1e-9); k * step <= high + 1e-9 * step; k += 1) found.push(k * step || 0);
+    return { found, digits };
+  };
+  const domain = () => {
+    const costs = [...points.cost, ...rivals.flatMap((rival) => rival.cost), ...(full ? [full.cost] : [])];
+    const [own, tops] = [[...points.low, ...points.high], [...points.high, ...(full ? [full.accuracy] : [])]];
+    const all = [...own, ...tops, ...rivals.flatMap((rival) => rival.accuracy)];
+    const top = Math.max(...all);
+    const ownLow = Math.min(...own, ...(full ? [full.accuracy] : []));
+    /* A rival that falls far below our cheapest point must not flatten the picture; its line is cut off. */
+    const bottom = Math.max(Math.min(...all), ownLow - 0.5 * (top - ownLow));
+    const pad = 0.06 * (top - bottom) || 0.01;
+    return { x: [0, 1.05 * Math.max(...costs) || 1], y: [bottom - pad, top + pad] };
+  };
+  const byCost = [...efficient].sort((a, b) => points.cost[a] - points.cost[b]);
+  let moving = null;
+
+  const paint = () => {
+    const holder = byId("chart");
+    const width = Math.max(260, Math.round(holder.clientWidth || 640));
+    const height = Math.round(Math.min(460, Math.max(270, width * 0.62)));
+    const box = { left: 54, right: width - 14, top: 12, bottom: height - 46 };
+    const { x: [x0, x1], y: [y0, y1] } = domain();
+    const x = (cost) => box.left + ((cost - x0) / (x1 - x0)) * (box.right - box.left);
+    const y = (accuracy) => box.bottom - ((accuracy - y0) / (y1 - y0)) * (box.bottom - box.top);
+    const at = (cost, accuracy) => `${x(cost).toFixed(1)},${y(accuracy).toFixed(1)}`;
+    const svg = draw("svg", { viewBox: `0 0 ${width} ${height}`, width, height, role: "img", "aria-labelledby": "chart-name" });
+    svg.append(draw("title", { id: "chart-name" },
+      `Share of right answers against mean cost per row; ${facts.method}, ${rivals.map((r) => r.name + ", ").join("")}${facts.full_name}.`));
+    const clip = draw("clipPath", { id: "inside" },
+      draw("rect", { x: box.left - 6, y: box.top - 6, width: box.right - box.left + 12, height: box.bottom - box.top + 6 }));
+    svg.append(draw("defs", {}, clip));
+    const across = ticks(x0, x1, Math.min(8, width / 75));
+    const up = ticks(100 * y0, 100 * y1, height / 62);
+    for (const value of up.found) {
+      const level = y(value / 100);
+      svg.append(draw("line", { class: "grid", x1: box.left, x2: box.right, y1: level, y2: level }));
+      svg.append(draw("text", { x: box.left - 8, y: level + 4, "text-anchor": "end" }, fixed(value, up.digits) + "%"));
+    }
+    for (const value of across.found) {
+      svg.append(draw("line", { class: "axis", x1: x(value), x2: x(value), y1: box.bottom, y2: box.bottom + 5 }));
+      svg.append(draw("text", { x: x(value), y: box.bottom + 19, "text-anchor": "middle" }, fixed(value, across.digits)));
+    }
+    svg.append(draw("line", { class: "axis", x1: box.left, x2: box.right, y1: box.bottom, y2: box.bottom }));
+    svg.append(draw("text", { x: (box.left + box.right) / 2, y: height - 6, "text-anchor": "middle" },
+      "mean cost per row" + (facts.unit ? `, ${facts.unit}` : "")));
+    const inside = draw("g", { "clip-path": "url(#inside)" });
+    inside.append(draw("polygon", { class: "band",
+      points: [...byCost.map((p) => at(points.cost[p], points.low[p])),
+        ...byCost.toReversed().map((p) => at(points.cost[p], points.high[p]))].join(" ") }));
+    rivals.forEach((rival, k) => {
+      const order = rival.cost.map((_, i) => i).sort((a, b) => rival.cost[a] - rival.cost[b]);
+      inside.append(draw("polyline", { class: `line r${k % 5}`, "stroke-dasharray": dashes[k % 5],
+        points: order.map((i) => at(rival.cost[i], rival.accuracy[i])).join(" ") }));
+      const every = Math.max(1, Math.floor(order.length / 7));
+      order.filter((_, i) => i % every === 0 || i === order.length - 1).forEach((i) => inside.append(draw("path", {
+        class: `symbol r${k % 5}`, d: shapes[k % 5](3.6), transform: `translate(${at(rival.cost[i], rival.accuracy[i])})` })));
+    });
+    inside.append(draw("polyline", { class: "line main",
+      points: byCost.map((p) => at(points.cost[p], points.accuracy[p])).join(" ") }));
+    if (byCost.length <= 60) for (const p of byCost)
+      inside.append(draw("circle", { class: "dot", r: 2.6, cx: x(points.cost[p]), cy: y(points.accuracy[p]) }));
+    svg.append(inside);
+    if (full) {
+      svg.append(draw("polygon", { class: "star", points: star, transform: `translate(${at(full.cost, full.accuracy)})` }));
+      const above = y(full.accuracy) - 26 > 0;
+      svg.append(draw("text", { class: "label", "text-anchor": "end", x: Math.min(x(full.cost) + 12, box.right),
+        y: y(full.accuracy) + (above ? -15 : 25) }, facts.full_name.length > 28 ? facts.full_name.slice(0, 27) + "\u2026" : facts.full_name));
+    }
+    const drop = draw("line", { class: "drop", x1: 0, x2: 0, y1: box.top, y2: box.bottom });
+    const here = draw("g", { class: "here", id: "here" }, draw("circle", { r: 7.5 }));
+    svg.append(drop, here);
+    if (certified && certified.point !== null) svg.append(draw("path", { class: "seal", d: seal,
+      transform: `translate(${at(points.cost[certified.point], points.accuracy[certified.point])})` }));
+    svg.addEventListener("click", (event) => {
+      const cost = x0 + ((event.clientX - svg.getBoundingClientRect().left - box.left) / (box.right - box.left)) * (x1 - x0);
+      show(efficient.reduce((best, p) => (Math.abs(points.cost[p] - cost) < Math.abs(points.cost[best] - cost) ? p : best)));
+    });
+    holder.replaceChildren(svg);
+    moving = (place) => {
+      here.setAttribute("transform", `translate(${at(points.cost[place], points.accuracy[place])})`);
+      drop.setAttribute("transform", `translate(${x(points.cost[place]).toFixed(1)},0)`);
+    };
+    moving(current);
+  };
+
+  const legend = () => {
+    const swatch = (...content) => draw("svg", { width: 34, height: 16, viewBox: "0 0 34 16", "aria-hidden": "true" }, ...content);
+    const entry = (name, ...content) => byId("legend").append(make("li", {}, swatch(...content), make("span", {}, name)));
+    entry(`${facts.method}, with a ${Number((100 * facts.measured.level).toFixed(3))}\u00a0% band`,
+      draw("rect", { class: "band", x: 0.5, y: 2, width: 33, height: 12 }), draw("path", { class: "line main", d: "M0 8H34" }));
+    rivals.forEach((rival, k) => entry(rival.name,
+      draw("path", { class: `line r${k % 5}`, "stroke-dasharray": dashes[k % 5], d: "M0 8H34" }),
+      draw("path", { class: `symbol r${k % 5}`, d: shapes[k % 5](3.6), transform: "translate(17 8)" })));
+    if (full) entry(`${facts.full_name} for every row`, draw("polygon", { class: "star", points: star, transform: "translate(17 8.5) scale(.8)" }));
+    if (certified && certified.point !== null) entry("certified", draw("path", { class: "seal", d: seal, transform: "translate(17 8)" }));
+    entry("your budget", draw("g", { class: "here", transform: "translate(17 8)" }, draw("circle", { r: 5 })));
+  };
+
+  /* Tables: built once, then only their numbers change. */
+  const bar = () => { const fill = make("i"); return { box: make("span", { class: "bar", "aria-hidden": "true" }, fill), fill }; };
+  const table = (caption, heads, tall) => {
+    const body = make("tbody");
+    const grid = make("table", {}, make("caption", {}, caption),
+      make("thead", {}, make("tr", {}, ...heads.map((head) => make("th", { scope: "col" }, head)))), body);
+    const holder = make("div", { class: "block scroll" + (tall ? " tall" : ""), tabindex: "0", role: "region", "aria-label": caption }, grid);
+    return { body, grid, holder };
+  };
+  const barCell = () => {
+    const [{ box, fill }, text] = [bar(), document.createTextNode("")];
+    return { cell: make("td", { class: "nowrap" }, box, text), set: (share) => { fill.style.width = 100 * share + "%"; text.data = portion(share); } };
+  };
+  const groupTables = groupings.map((grouping) => {
+    const heads = [grouping.name, "rows", "sent on", "right", ...(grouping.full_right ? [facts.full_name + " alone"] : [])];
+    const { body, holder } = table(`By ${grouping.name}`, heads, grouping.labels.length > 24);
+    const updates = grouping.labels.map((label, k) => {
+      const [sent, good] = [barCell(), make("td")];
+      const n = grouping.n_rows[k];
+      const alone = grouping.full_right ? [make("td", {}, right(grouping.full_right[k] / n))] : [];
+      body.append(make("tr", {}, make("th", { scope: "row" }, label), make("td", {}, whole(n)), sent.cell, good, ...alone));
+      return (place) => { sent.set(grouping.sent[place][k] / n); good.textContent = right(grouping.right[place][k] / n); };
+    });
+    byId("groups").append(holder);
+    return (place) => updates.forEach((update) => update(place));
+  });
+  const purchaseTable = (() => {
+    const priced = purchases.length > 0 && purchases[0].price !== null;
+    if (!priced) byId("purchases-hint").textContent = "At the budget above.";
+    const heads = ["feature", ...(priced ? ["price"] : []), "bought for", ...(priced ? ["per row"] : [])];
+    const { body, grid, holder } = table("Features", heads, purchases.length > 24);
+    const line = (name, price, columns, shareAt) => {
+      const [share, spend] = [barCell(), make("td")];
+      const label = make("th", { scope: "row" }, name, ...(columns > 1 ? [make("small", {}, ` (${whole(columns)} columns)`)] : []));
+      body.append(make("tr", {}, label, ...(priced ? [make("td", {}, number(price))] : []), share.cell, ...(priced ? [spend] : [])));
+      return (place) => { const s = shareAt(place); share.set(s); if (priced) spend.textContent = number(price * s); };
+    };
+    const updates = purchases.map((item, k) => line(item.name, item.price, item.n_columns, (place) => shareBuying(place, k)));
+    const total = make("td");
+    if (priced) {
+      if (full && full.call_price > 0) updates.push(line(`asking ${facts.full_name}`, full.call_price, 1, shareSent));
+      grid.append(make("tfoot", {}, make("tr", {}, make("th", { scope: "row" }, "mean cost per row"), make("td"), make("td"), total)));
+    }
+    byId("purchases").append(holder);
+    return (place) => { updates.forEach((update) => update(place)); total.textContent = number(points.cost[place]); };
+  })();
+
+  /* One point, shown everywhere. */
+  const slider = byId("budget");
+  const describeBought = (place) => {
+    const bought = purchases.filter((_, k) => isCheap(place, k)).map((item) => item.name);
+    const names = bought.slice(0, 12).join(", ") + (bought.length > 12 ? ` and ${bought.length - 12} more` : "");
+    byId("bought").replaceChildren(make("b", {}, "Bought before anything is sent on: "), bought.length ? names + "." : "nothing.");
+  };
+  const show = (place, budget = points.budget[place]) => {
+    current = place;
+    const [cost, share] = [points.cost[place], shareSent(place)];
+    const saving = full && full.cost > 0 ? 1 - cost / full.cost : null;
+    slider.value = budget;
+    slider.setAttribute("aria-valuetext", `${money(budget)} per row: ${right(points.accuracy[place])} right`);
+    say("budget-text", money(budget) + " per row");
+    say("accuracy", right(points.accuracy[place]));
+    const range = `${right(points.low[place])} to ${right(points.high[place])}`;
+    say("accuracy-note", range);
+    if (full && points.lead_low.length) {
+      const lead = points.accuracy[place] - full.accuracy;
+      byId("accuracy-note").append(make("br"),
+        `${signed(lead)} against ${facts.full_name} (${signed(points.lead_low[place])} to ${signed(points.lead_high[place])})`);
+    }
+    say("cost", money(cost));
+    say("cost-note", facts.measured.held_out ? `planned: ${money(points.budget[place])}` : "");
+    say("saving", saving === null ? "\u2013" : percent(saving));
+    say("saving-note", saving === null ? "" : `${number(full.cost - cost)} of the ${money(full.cost)} that ${facts.full_name} costs`);
+    say("sent", portion(share));
+    say("sent-note", `of rows go to ${facts.full_name}`);
+    describeBought(place);
+    groupTables.forEach((update) => update(place));
+    purchaseTable(place);
+    moving(place);
+    document.querySelector("tr.current")?.classList.remove("current");
+    document.querySelector(`tr[data-point="${place}"]`)?.classList.add("current");
+    say("summary", `For at most ${money(budget)} per row, ${right(points.accuracy[place])} of answers are right (${range}) at a mean cost of ` +
+      `${money(cost)}${saving === null ? "" : `, ${percent(saving)} less than ${facts.full_name} for every row`}; ${portion(share)} of rows are sent on.`);
+  };
+  const step = (by) => {
+    const above = efficient.findIndex((place) => points.budget[place] > points.budget[current]);
+    const spot = efficient.includes(current) ? efficient.indexOf(current) : (above < 0 ? efficient.length : above) - (by > 0 ? 1 : 0);
+    show(efficient[Math.min(efficient.length - 1, Math.max(0, spot + by))]);
+  };
+
+  slider.min = points.budget[efficient[0]];
+  slider.max = points.budget[efficient[efficient.length - 1]];
+  say("budget-low", money(Number(slider.min)));
+  say("budget-high", money(Number(slider.max)));
+  slider.addEventListener("input", () => show(within(Number(slider.value)), Number(slider.value)));
+  /* By keyboard from point to point: every press then changes something. */
+  const far = Math.max(1, Math.round(efficient.length / 10));
+  const keys = { ArrowRight: 1, ArrowUp: 1, ArrowLeft: -1, ArrowDown: -1, PageUp: far, PageDown: -far, Home: -efficient.length, End: efficient.length };
+  slider.addEventListener("keydown", (event) => {
+    if (!(event.key in keys) || event.ctrlKey || event.altKey || event.metaKey) return;
+    event.preventDefault();
+    step(keys[event.key]);
+  });
+  if (certified && certified.point !== null) {
+    const button = byId("show-certified");
+    button.hidden = false;
+    button.addEventListener("click", () => show(certified.point));
+  }
+  legend();
+  paint();
+  show(current);
+  let painted = byId("chart").clientWidth;
+  new ResizeObserver(() => {
+    const width = byId("chart").clientWidth;
+    if (Math.abs(width - painted) > 1) { painted = width; paint(); }
+  }).observe(byId("chart"));
+})();
