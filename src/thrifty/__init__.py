@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from thrifty.policy.certificate import Certificate, certify
     from thrifty.policy.frontier import Frontier
     from thrifty.policy.observing import outcomes_of, point_of
+    from thrifty.report.collect import collect_facts
+    from thrifty.report.write import write_report
     from thrifty.sweeping.run import sweep
     from thrifty.system import GatedSystem, Stage
 
@@ -40,11 +42,13 @@ __all__ = [
     "ThriftyError",
     "UniformRouter",
     "certify",
+    "collect_facts",
     "load",
     "outcomes_of",
     "point_of",
     "save",
     "sweep",
+    "write_report",
 ]
 
 # Names are looked up when they are first used: the command line answers `--help` without loading scikit-learn.
@@ -64,11 +68,13 @@ _HOME = {
     "ThriftyError": "exceptions",
     "UniformRouter": "baselines.routers",
     "certify": "policy.certificate",
+    "collect_facts": "report.collect",
     "load": "bundle.whole",
     "outcomes_of": "policy.observing",
     "point_of": "policy.observing",
     "save": "bundle.whole",
     "sweep": "sweeping.run",
+    "write_report": "report.write",
 }
 
 

@@ -23,7 +23,7 @@ __all__ = ["collect_facts"]
 Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
 
-_RIVAL_POINTS = 80
+_RIVAL_POINTS = 60
 
 
 def collect_facts(

@@ -122,7 +122,9 @@ def _certificate(facts: Facts) -> str:
         )
     return (
         '<section class="certificate" aria-labelledby="certificate-title"><h2 id="certificate-title">Certificate</h2>'
-        f"<p>The certified point {escape(certified.sentence)}.</p>{where}</section>"
+        f"<p>The certified point {escape(certified.sentence)}.</p>{where}"
+        f'<p class="hint">f0 is {escape(facts.full_name)}. The certificate bounds how often a new row is answered '
+        f"wrongly where f0 is right.</p></section>"
     )
 
 
@@ -131,7 +133,7 @@ def _points_table(facts: Facts) -> str:
         "budget",
         "mean cost",
         "right",
-        f"{_percent(facts.measured.level)} interval",
+        f"{100 * facts.measured.level:g} % interval",
         "sent on",
         "saved",
         "features",
@@ -139,14 +141,13 @@ def _points_table(facts: Facts) -> str:
     if facts.full is None:
         heads.remove("saved")
     head = "".join(f'<th scope="col">{escape(text)}</th>' for text in heads)
-    every = max(1, math.ceil(len(facts.points) / _PRINTED))
-    last = len(facts.points) - 1
+    printed = _printed(facts)
     lines = []
     for place in range(len(facts.points)):
-        kept = (last - place) % every == 0 or place in (0, facts.start)
         cells = list(_cells(facts, place))
+        kind = "" if place in printed else ' class="minor"'
         lines.append(
-            f'<tr data-point="{place}"{"" if kept else " class=minor"}><th scope="row">{escape(cells[0])}</th>'
+            f'<tr data-point="{place}"{kind}><th scope="row">{escape(cells[0])}</th>'
             + "".join(f"<td>{escape(text)}</td>" for text in cells[1:])
             + "</tr>"
         )
@@ -168,10 +169,21 @@ def _cells(facts: Facts, place: int) -> Iterator[str]:
     yield f"{sum(one.n_columns for one, at in zip(facts.purchases, first, strict=True) if at < last):,}"
 
 
+def _printed(facts: Facts) -> set[int]:
+    """Places of the points on paper: those nearest to evenly spaced budgets, and the one that is shown first."""
+    budget = facts.points.budget
+    step = (budget[-1] - budget[0]) / (_PRINTED - 1)
+    wanted = [budget[0] + step * k for k in range(_PRINTED)] if len(budget) > _PRINTED else budget
+    return {
+        facts.start,
+        *(min(range(len(budget)), key=lambda place: abs(budget[place] - one)) for one in wanted),
+    }
+
+
 def _print_note(facts: Facts) -> str:
-    every = max(1, math.ceil(len(facts.points) / _PRINTED))
-    which = "Every point" if every == 1 else f"About one point in {every}"
-    return f"{which} of the page is printed. The numbers before the table are for the budget chosen on the screen."
+    printed, n_points = len(_printed(facts)), len(facts.points)
+    which = "All points are" if printed == n_points else f"{printed} of {n_points} points are"
+    return f"{which} printed. The numbers before the table are for the budget chosen on the screen."
 
 
 def _measured(facts: Facts) -> Iterator[tuple[str, str]]:
@@ -196,7 +208,7 @@ def _measured(facts: Facts) -> Iterator[tuple[str, str]]:
     )
     yield (
         "Intervals",
-        f"{_percent(how.level)} of {how.n_boot:,} bootstrap resamples of the rows (seed {how.seed}), point by point",
+        f"{100 * how.level:g} % of {how.n_boot:,} bootstrap resamples of the rows (seed {how.seed}), point by point",
     )
     yield "Version", f"thrifty {how.version}"
     if how.date is not None:
@@ -217,8 +229,4 @@ def _right(facts: Facts, share: float) -> str:
 
 
 def _percent(share: float) -> str:
-    return (
-        f"{100 * share:.0f} %"
-        if round(share, 2) == round(share, 6) or share < 0.5
-        else f"{100 * share:.3g} %"
-    )
+    return f"{100 * share:.0f} %"

@@ -7,12 +7,16 @@ from thrifty.report.tradeoff import Curve, draw_tradeoff, new_figure
 
 __all__ = ["picture_of"]
 
+_MARKERS = 40
+
 
 def picture_of(facts: Facts) -> bytes:
     """Accuracy over mean cost with band, rivals and the full model, as the bytes of a PNG file."""
     points = facts.points
     efficient = [place for place in range(len(points)) if points.efficient[place]]
-    places = sorted(efficient, key=lambda place: points.cost[place])
+    # A marker for each of many points would hide the line.
+    every = -(-len(efficient) // _MARKERS)
+    places = sorted([*efficient[::every], efficient[-1]], key=lambda place: points.cost[place])
 
     def pick(values: tuple[float, ...]) -> list[float]:
         return [values[place] for place in places]

@@ -76,7 +76,12 @@
     const pad = 0.06 * (top - bottom) || 0.01;
     return { x: [0, 1.05 * Math.max(...costs) || 1], y: [bottom - pad, top + pad] };
   };
-  const byCost = [...efficient].sort((a, b) => points.cost[a] - points.cost[b]);
+  /* Points chosen on other rows go up and down a little here: every one is a dot, the line goes through some. */
+  const spread = (wanted) => {
+    const [low, high] = [points.budget[efficient[0]], points.budget[efficient[efficient.length - 1]]];
+    return new Set(Array.from({ length: wanted }, (_, k) => within(low + ((high - low) * k) / (wanted - 1))));
+  };
+  const byCost = [...(efficient.length > 48 ? spread(48) : efficient)].sort((a, b) => points.cost[a] - points.cost[b]);
   let moving = null;
 
   const paint = () => {
@@ -122,8 +127,8 @@
     });
     inside.append(draw("polyline", { class: "line main",
       points: byCost.map((p) => at(points.cost[p], points.accuracy[p])).join(" ") }));
-    if (byCost.length <= 60) for (const p of byCost)
-      inside.append(draw("circle", { class: "dot", r: 2.6, cx: x(points.cost[p]), cy: y(points.accuracy[p]) }));
+    for (const p of efficient)
+      inside.append(draw("circle", { class: "dot", r: efficient.length > 48 ? 1.7 : 2.6, cx: x(points.cost[p]), cy: y(points.accuracy[p]) }));
     svg.append(inside);
     if (full) {
       svg.append(draw("polygon", { class: "star", points: star, transform: `translate(${at(full.cost, full.accuracy)})` }));
@@ -228,7 +233,7 @@
     if (full && points.lead_low.length) {
       const lead = points.accuracy[place] - full.accuracy;
       byId("accuracy-note").append(make("br"),
-        `${signed(lead)} against ${facts.full_name} (${signed(points.lead_low[place])} to ${signed(points.lead_high[place])})`);
+        `${signed(lead)} points against ${facts.full_name} (${signed(points.lead_low[place])} to ${signed(points.lead_high[place])})`);
     }
     say("cost", money(cost));
     say("cost-note", facts.measured.held_out ? `planned: ${money(points.budget[place])}` : "");
