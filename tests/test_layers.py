@@ -26,11 +26,13 @@ BELOW["estimators"] = {*BELOW}
 BELOW["baselines"] = {*BELOW}
 BELOW["bundle"] = {*BELOW}
 BELOW["sweeping"] = {*BELOW}
+BELOW["tabular"] = {"exceptions", "objective"}
+BELOW["turnkey"] = {*BELOW}
 BELOW["datasets"] = {"exceptions"}
 BELOW["report"] = {"exceptions", "files", "objective", "policy"}
 BELOW["experiments"] = {*BELOW}
-BELOW["cli"] = {"exceptions", "experiments"}
-BELOW["__init__"] = {*BELOW} - {"cli", "experiments"}
+BELOW["cli"] = {"exceptions", "files", "tabular", "turnkey", "report", "experiments"}
+BELOW["__init__"] = {*BELOW} - {"cli", "experiments", "turnkey"}
 
 
 def modules():

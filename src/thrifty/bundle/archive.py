@@ -18,11 +18,19 @@ from numpy.typing import NDArray
 from thrifty.bundle.soundness import check_sound
 from thrifty.exceptions import InvalidInputError
 
-__all__ = ["check_archive", "dump_model", "load_model", "type_names"]
+__all__ = ["UntrustedTypesError", "check_archive", "dump_model", "load_model", "type_names"]
 
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,80}\.(npy|npz|bin|json)")
 _ENCRYPTED = 0x1
 _KNOWN_METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
+
+
+class UntrustedTypesError(InvalidInputError):
+    """A model is made of types that nobody said were trusted; ``types`` are their names."""
+
+    def __init__(self, message: str, types: Iterable[str]) -> None:
+        super().__init__(message)
+        self.types = tuple(types)
 
 
 def dump_model(model: Any) -> NDArray[np.uint8]:
@@ -51,9 +59,10 @@ def load_model(data: bytes, *, trusted: Iterable[str] = (), max_bytes: int) -> A
         model = skops.io.loads(data, trusted=trusted)
     except UntrustedTypesFoundException:
         unknown = sorted(set(skops.io.get_untrusted_types(data=data)) - set(trusted))
-        raise InvalidInputError(
+        raise UntrustedTypesError(
             f"a model in the bundle is made of types that are not trusted by themselves: {', '.join(unknown)}. "
-            f"If you know where the file comes from, load it with trusted={unknown!r}, or give f0 with full=."
+            f"If you know where the file comes from, load it with trusted={unknown!r}, or give f0 with full=.",
+            unknown,
         ) from None
     except Exception as error:  # a damaged archive may fail in any way, nested too deep included
         raise InvalidInputError(

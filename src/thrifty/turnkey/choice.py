@@ -1,0 +1,109 @@
+"""Which system, and where to cut its gate: for a budget, or for a loss against f0 that must be proved.
+
+For a budget, every system is cut where it spends just that. Several are usually as good as the best one, as far as the
+rows can tell; among those within a standard error of it the *steadiest* is taken, the one whose cost varies
+least from row to row, because its bill is the easiest to foresee. Spending everything is no aim in itself: if a cheaper
+point of the frontier is better by more than a standard error, the rest of the budget stays unspent.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from thrifty.policy.certificate import Certificate, certify
+from thrifty.policy.frontier import Frontier
+from thrifty.policy.outcomes import RowOutcomes
+from thrifty.policy.threshold import threshold_curve
+
+__all__ = ["Choice", "choose_for_budget", "choose_for_loss"]
+
+Floats = NDArray[np.float64]
+Bools = NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class Choice:
+    """A system and a threshold of its gate.
+
+    Attributes
+    ----------
+    source : int
+        Place of the system in the list of outcomes.
+    threshold : float
+        Rows with ``g > threshold`` go to f0.
+    spends_all : bool
+        Whether the threshold is there to spend a budget, and may be moved so that it does so more exactly.
+    certificate : Certificate, optional
+        What was proved.
+    """
+
+    source: int
+    threshold: float
+    spends_all: bool = False
+    certificate: Certificate | None = None
+
+
+@dataclass(frozen=True)
+class _Cut:
+    source: int
+    threshold: float
+    right: Bools
+    spread: float
+
+    @property
+    def score(self) -> float:
+        return float(self.right.mean())
+
+
+def choose_for_budget(outcomes: Sequence[RowOutcomes], frontier: Frontier, budget: float) -> Choice:
+    """The steadiest of the systems that are as good as the best one at this mean cost."""
+    thrifty_point = frontier.best(budget=budget)
+    cuts = [
+        _spending(one, place, budget) for place, one in enumerate(outcomes) if np.min(one.stop_cost) <= budget
+    ]
+    best = max(cuts, key=lambda cut: cut.score)
+    cheaper = _cut(
+        outcomes[thrifty_point.source], thrifty_point.source, float(thrifty_point.threshold or 0.0)
+    )
+    if cheaper.score - best.score > _standard_error(cheaper.right, best.right):
+        return Choice(cheaper.source, cheaper.threshold)
+    equals = [cut for cut in cuts if best.score - cut.score <= _standard_error(cut.right, best.right)]
+    # The steadiest; of equally steady ones the best.
+    chosen = min(equals, key=lambda cut: (round(cut.spread, 9), -cut.score))
+    return Choice(chosen.source, chosen.threshold, spends_all=True)
+
+
+def choose_for_loss(
+    outcomes: Sequence[RowOutcomes], proving: Sequence[RowOutcomes], max_loss: float, confidence: float
+) -> Choice:
+    """The cheapest point that is proved, on rows of its own, to lose at most so much against f0."""
+    candidates = Frontier.from_outcomes(outcomes, against_full=True).on(proving)
+    certificate = certify(candidates, max_loss=max_loss, confidence=confidence)
+    point = certificate.point
+    if point is None or point.threshold is None:  # every gate here can be opened wide, so there is a point
+        return Choice(0, float("-inf"), certificate=certificate)
+    # The score of that frontier is "not worse than f0"; people want to read an accuracy.
+    right = _cut(proving[point.source], point.source, point.threshold)
+    chosen = _cut(outcomes[point.source], point.source, point.threshold)
+    told = replace(point, score=right.score, chosen_score=chosen.score)
+    return Choice(point.source, point.threshold, certificate=replace(certificate, point=told))
+
+
+def _spending(outcomes: RowOutcomes, source: int, budget: float) -> _Cut:
+    curve = threshold_curve(outcomes.g, outcomes.stop_cost, outcomes.go_cost)
+    return _cut(outcomes, source, float(curve.threshold[curve.within(budget)]))
+
+
+def _cut(outcomes: RowOutcomes, source: int, threshold: float) -> _Cut:
+    sent = outcomes.g > threshold
+    right = np.where(sent, outcomes.go_right, outcomes.stop_right).astype(bool)
+    cost = np.where(sent, outcomes.go_cost, outcomes.stop_cost)
+    return _Cut(source, threshold, right, float(cost.std()))
+
+
+def _standard_error(one: Bools, other: Bools) -> float:
+    """Of the difference of two accuracies on the same rows."""
+    difference = one.astype(np.float64) - other
+    return float(difference.std() / np.sqrt(len(difference)))

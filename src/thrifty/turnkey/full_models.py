@@ -1,0 +1,133 @@
+"""f0 for somebody who has a table and no model: by name, by competition, or from a skops file.
+
+A competition is decided by cross-validated accuracy on at most ``SAMPLE`` rows, which is enough to tell kinds of
+models apart; the winner is then fitted on all rows there are to learn from.
+"""
+
+import importlib.util
+import os
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import clone
+from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier
+from sklearn.frozen import FrozenEstimator
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.svm import SVC
+
+from thrifty.bundle.archive import load_model
+from thrifty.bundle.container import DEFAULT_MAX_BYTES
+from thrifty.exceptions import InvalidInputError
+from thrifty.files import read_capped
+from thrifty.rows import content_folds, fingerprints
+
+__all__ = ["KINDS", "SAMPLE", "TRUSTED", "Competition", "best_kind", "load_full", "recipe"]
+
+Progress = Callable[[str, int, int], None]
+
+SAMPLE = 5_000
+"""Rows that a competition of kinds looks at."""
+_FOLDS = 3
+_MOST_FOR_SVM = 20_000  # the time of a kernel machine grows with the square of the rows
+
+TRUSTED = (
+    "sklearn.tree._tree.Tree",
+    "sklearn.ensemble._hist_gradient_boosting.predictor.TreePredictor",
+    "xgboost.core.Booster",
+    "xgboost.sklearn.XGBClassifier",
+)
+"""What the kinds below are made of, besides what skops trusts by itself."""
+
+KINDS = {
+    "forest": "a random forest of 300 trees",
+    "svm": "an RBF support vector machine on standardised columns",
+    "boosting": "histogram gradient boosting",
+    "xgboost": "XGBoost",
+}
+
+
+@dataclass(frozen=True)
+class Competition:
+    """Which kind won, and the accuracy of all that took part."""
+
+    winner: str
+    accuracy: dict[str, float]
+    n_rows: int
+
+
+def recipe(kind: str, seed: int, n_jobs: int) -> Any:
+    """An unfitted classifier of a kind."""
+    if kind == "forest":
+        return RandomForestClassifier(300, random_state=seed, n_jobs=n_jobs)
+    if kind == "svm":
+        return make_pipeline(StandardScaler(), SVC(C=10.0, random_state=seed))
+    if kind == "boosting":
+        return HistGradientBoostingClassifier(random_state=seed)
+    if kind == "xgboost":
+        if not _has_xgboost():
+            raise InvalidInputError(
+                "--full xgboost needs XGBoost, which is not installed. Install it with "
+                "`pip install thrifty[boosters]`, or use --full boosting."
+            )
+        from xgboost import XGBClassifier
+
+        return XGBClassifier(n_estimators=300, learning_rate=0.1, random_state=seed, n_jobs=n_jobs)
+    raise InvalidInputError(
+        f"--full must be auto, one of {', '.join(KINDS)}, or a .skops file; got {kind!r}."
+    )
+
+
+def best_kind(
+    X: Any, y: NDArray[Any], *, seed: int, n_jobs: int, has_missing: bool, progress: Progress
+) -> Competition:
+    """The kind with the best cross-validated accuracy on a bounded sample of the rows."""
+    kinds = _eligible(len(y), has_missing)
+    chosen = _sample(X, seed)
+    numbers, labels = np.asarray(X)[chosen], y[chosen]
+    folds = content_folds(numbers, labels, _FOLDS, seed)
+    accuracy: dict[str, float] = {}
+    progress("comparing kinds of f0", 0, len(kinds))
+    for kind in kinds:
+        model = recipe(kind, seed, n_jobs)
+        right = np.zeros(len(labels), dtype=bool)
+        for fold in range(_FOLDS):
+            out = folds == fold
+            fitted = clone(model).fit(numbers[~out], _codes(labels)[~out])
+            right[out] = fitted.predict(numbers[out]) == _codes(labels)[out]
+        accuracy[kind] = float(right.mean())
+        progress("comparing kinds of f0", len(accuracy), len(kinds))
+    # The first of equals: a dict keeps its order.
+    return Competition(max(accuracy, key=lambda kind: accuracy[kind]), accuracy, len(labels))
+
+
+def load_full(path: str | os.PathLike[str], trusted: Iterable[str] = ()) -> Any:
+    """A fitted classifier from a skops file, frozen; types that nobody trusts are refused by name."""
+    data = read_capped(path, DEFAULT_MAX_BYTES)
+    return FrozenEstimator(load_model(data, trusted=[*TRUSTED, *trusted], max_bytes=DEFAULT_MAX_BYTES))
+
+
+def _eligible(n_rows: int, has_missing: bool) -> Sequence[str]:
+    kinds = ["forest"]
+    if n_rows <= _MOST_FOR_SVM and not has_missing:
+        kinds.append("svm")
+    kinds.append("boosting")
+    return [*kinds, "xgboost"] if _has_xgboost() else kinds
+
+
+def _sample(X: Any, seed: int) -> NDArray[np.intp]:
+    """Rows drawn by their content: the same ones however the table is sorted."""
+    order = np.argsort(fingerprints(np.asarray(X, dtype=np.float64), seed), kind="stable")
+    return np.sort(order[:SAMPLE])
+
+
+def _codes(labels: NDArray[Any]) -> NDArray[np.intp]:
+    # XGBoost reads no labels but 0 and 1.
+    return np.unique(labels, return_inverse=True)[1]
+
+
+def _has_xgboost() -> bool:
+    return importlib.util.find_spec("xgboost") is not None

@@ -1,0 +1,146 @@
+"""The threshold that spends a budget, found with more rows than those that were held out.
+
+A budget ``B`` is met where the share sent to f0 is ``s = (B - c1) / (c0 - c1)``. On n held-out rows the share above a
+threshold is known up to ``sqrt(s (1 - s) / n)``, and what is wrong with it is multiplied by ``c0 - c1``. The rows that
+were learned from are of no use as they are: a model is too sure about them. But the gate can be regrown once per
+fold, on the columns it buys, and every learned row scored by a copy that has not seen it. The copies are not the gate:
+they learned from fewer rows. So they are asked about the held-out rows too, and the difference between gate and copies
+there corrects them:
+
+    share(t) = mean_held[1(g > t)] + weight * ( mean_learned[1(copy > t)] - mean_held[copies' mean of 1(copy > t)] )
+
+This is right on average for any weight; the weight with the least variance is a ratio of a covariance and a
+variance, and 0 would be the held-out rows alone.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import clone
+
+from thrifty.estimators.dynamod_gbrt import DynaModGbrtClassifier
+from thrifty.rows import content_folds
+from thrifty.sweeping.fitting import quiet
+from thrifty.turnkey.candidates import Rows
+
+__all__ = ["Copies", "Spending", "regrow_copies", "spend"]
+
+Floats = NDArray[np.float64]
+
+_FOLDS = 5
+
+
+@dataclass(frozen=True)
+class Copies:
+    """Gate scores of copies that have not seen the rows.
+
+    Attributes
+    ----------
+    learned : ndarray of shape (n_learned,)
+        Each learned row by the copy that was grown without it.
+    held : tuple of ndarray of shape (n_held,)
+        Held-out rows by every copy.
+    """
+
+    learned: Floats
+    held: tuple[Floats, ...]
+
+
+@dataclass(frozen=True)
+class Spending:
+    """A threshold, and how surely its share is known.
+
+    Attributes
+    ----------
+    threshold : float
+        Rows with ``g > threshold`` go to f0.
+    share : float
+        Share of rows that it sends on, estimated.
+    error : float
+        Standard error of that share.
+    worth : float
+        The number of held-out rows that would give the same error on their own.
+    """
+
+    threshold: float
+    share: float
+    error: float
+    worth: float
+
+
+def regrow_copies(
+    estimator: Any, columns: Sequence[int], learn: Rows, held: Rows, full_on_learn: Floats, seed: int
+) -> Copies:
+    """Grow the gate once per fold on the columns it buys, which are paid for."""
+    X, X_held = (np.asarray(rows.X, dtype=np.float64)[:, columns] for rows in (learn, held))
+    folds = content_folds(np.asarray(learn.X, dtype=np.float64), learn.y, _FOLDS, seed)
+    free: dict[str, Any] = {"gamma": 0.0, "feature_costs": None, "feature_groups": None, "full_cost": 0.0}
+    learned, on_held = np.empty(len(X)), []
+    for fold in range(_FOLDS):
+        out = folds == fold
+        if isinstance(estimator, DynaModGbrtClassifier):
+            free["full"] = full_on_learn[~out]
+        with quiet():
+            copy = clone(estimator).set_params(**free).fit(X[~out], learn.y[~out])
+        learned[out] = copy.scores(X[out])[0]
+        on_held.append(copy.scores(X_held)[0])
+    return Copies(learned, tuple(on_held))
+
+
+def spend(g: Floats, share: float, copies: Copies | None = None) -> Spending:
+    """The threshold above which a share of the rows lies.
+
+    Parameters
+    ----------
+    g : ndarray of shape (n_held,)
+        The gate's own scores of held-out rows.
+    share : float
+        What is to be sent, in [0, 1].
+    copies : Copies, optional
+        Scores of copies; without them the held-out rows speak alone.
+    """
+    if not 0.0 < share < 1.0:
+        return Spending(np.inf if share <= 0.0 else -np.inf, float(np.clip(share, 0.0, 1.0)), 0.0, np.inf)
+    weight = 0.0 if copies is None else _best_weight(g, copies, float(np.quantile(g, 1.0 - share)))
+    cuts = np.unique(np.concatenate([g, *(() if copies is None else (copies.learned, *copies.held))]))
+    cuts = np.concatenate([(cuts[1:] + cuts[:-1]) / 2.0, cuts[-1:]])
+    sent = _above(g, cuts)
+    if copies is not None:
+        on_held = np.mean([_above(one, cuts) for one in copies.held], axis=0)
+        sent = sent + weight * (_above(copies.learned, cuts) - on_held)
+    # Estimates of neighbouring cuts may cross; the middle of those that fit best is the least arbitrary.
+    distance = np.abs(sent - share)
+    fitting = np.flatnonzero(distance <= distance.min() * (1 + 1e-12))
+    place = int(fitting[len(fitting) // 2])
+    error = _error(g, copies, weight, float(cuts[place]))
+    worth = share * (1.0 - share) / error**2 if error > 0 else np.inf
+    return Spending(float(cuts[place]), float(sent[place]), error, float(worth))
+
+
+def _above(scores: Floats, cuts: Floats) -> Floats:
+    """Share of the scores above each cut."""
+    ordered = np.sort(scores)
+    above: Floats = 1.0 - np.searchsorted(ordered, cuts, side="right") / len(ordered)
+    return above
+
+
+def _best_weight(g: Floats, copies: Copies, cut: float) -> float:
+    own = (g > cut).astype(np.float64)
+    theirs = np.mean([one > cut for one in copies.held], axis=0)
+    variance = float(np.mean((copies.learned > cut) * 1.0) * np.mean((copies.learned <= cut) * 1.0))
+    covariance = float(np.mean((own - own.mean()) * (theirs - theirs.mean())))
+    shrunk = float(np.var(theirs)) + variance * len(g) / len(copies.learned)
+    return float(np.clip(covariance / shrunk, 0.0, 1.0)) if shrunk > 0 else 0.0
+
+
+def _error(g: Floats, copies: Copies | None, weight: float, cut: float) -> float:
+    own = (g > cut).astype(np.float64)
+    if copies is None:
+        return float(np.sqrt(own.var() / len(g)))
+    theirs = np.mean([one > cut for one in copies.held], axis=0)
+    on_held = float(np.var(own - weight * theirs)) / len(g)
+    on_learned = weight**2 * float(np.var((copies.learned > cut) * 1.0)) / len(copies.learned)
+    return float(np.sqrt(on_held + on_learned))
