@@ -1,0 +1,67 @@
+"""A small real example: digits, a forest behind, three fits before it; chosen on some rows, scored on others."""
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from sklearn.ensemble import ExtraTreesClassifier
+
+from thrifty import Frontier, GreedyMiserClassifier, certify, collect_facts, outcomes_of
+from thrifty.datasets import load_digits_at_least_five
+
+GAMMAS = (60.0, 20.0, 6.0)
+
+
+@pytest.fixture(scope="session")
+def digits():
+    split = load_digits_at_least_five()
+    full = ExtraTreesClassifier(40, random_state=0).fit(split.X_train, split.y_train)
+    fits = [
+        GreedyMiserClassifier(n_trees=30, gamma=gamma, full_cost=5.0)
+        .fit(split.X_train, split.y_train)
+        .with_full(full)
+        for gamma in GAMMAS
+    ]
+
+    def look(X, y):
+        known = full.predict_proba(X)
+        return [
+            outcomes_of(fit, X, y, settings={"gamma": gamma}, full_probability=known)
+            for fit, gamma in zip(fits, GAMMAS, strict=True)
+        ]
+
+    X, y, half = split.X_test, split.y_test, len(split.y_test) // 2
+    chosen = Frontier.from_outcomes(look(split.X_val, split.y_val))
+    safe = Frontier.from_outcomes(look(split.X_val, split.y_val), against_full=True)
+    return SimpleNamespace(
+        fits=fits,
+        full=full,
+        look=look,
+        chosen=chosen,
+        X=X[:half],
+        y=y[:half],
+        frontier=chosen.on(look(X[:half], y[:half])),
+        certificate=certify(safe.on(look(X[half:], y[half:])), max_loss=0.05),
+        prices=fits[0].system_.price_list,
+        names=split.feature_names,
+        slices={"bright": np.where(X[:half].mean(axis=1) > 4.9, "bright", "dark")},
+    )
+
+
+@pytest.fixture(scope="session")
+def facts(digits):
+    return collect_facts(
+        digits.frontier,
+        digits.y,
+        chosen=digits.chosen,
+        prices=digits.prices,
+        feature_names=digits.names,
+        slices=digits.slices,
+        rivals={
+            "one fit": Frontier.from_outcomes(digits.chosen.outcomes[2:]).on(digits.frontier.outcomes[2:])
+        },
+        certificate=digits.certificate,
+        title="Digits: five or more?",
+        date="1 April 2026",
+        n_boot=200,
+    )

@@ -1,0 +1,290 @@
+"""The facts of a report against brute force, row by row."""
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from thrifty import Frontier, InvalidInputError, collect_facts, outcomes_of, point_of
+from thrifty.objective.costs import PriceList, check_price_list
+from thrifty.policy.outcomes import PointOutcomes, RowOutcomes
+from thrifty.report.groups import MOST_LABELS, partition_of
+
+
+def explained(facts, place):
+    """Mean cost of a point from what the page says about purchases."""
+    reach, first = facts.points.reach[place], facts.systems[facts.points.system[place]].first
+    bought = sum(one.price * reach[at] for one, at in zip(facts.purchases, first, strict=True))
+    return bought + facts.full.call_price * reach[-1]
+
+
+def rows_of(place, shown, frontier):
+    """Sent and right, row by row, of a point of a frontier of gates that stand right before f0."""
+    one = frontier.outcomes[shown.source[place]]
+    sent = one.g > shown.threshold[place]
+    return sent, np.where(sent, one.go_right, one.stop_right)
+
+
+def test_prices_times_shares_add_up_to_the_mean_cost_at_every_point(facts):
+    for place in range(len(facts.points)):
+        assert explained(facts, place) == pytest.approx(facts.points.cost[place], rel=1e-12)
+
+
+@st.composite
+def worlds(draw):
+    """A random price list with groups, and systems whose costs follow from it."""
+    n_features, n_rows = draw(st.integers(1, 8)), draw(st.integers(2, 30))
+    rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+    groups = rng.integers(0, n_features, n_features).tolist()
+    costs = [round(float(group) * 1.7 + 0.3, 3) for group in groups]
+    prices = check_price_list(costs, groups, float(rng.integers(0, 4)), n_features)
+    full = rng.random(n_rows) < 0.9
+    outcomes = []
+    for number in range(draw(st.integers(1, 3))):
+        features = np.flatnonzero(rng.random(n_features) < 0.4)
+        outcomes.append(
+            RowOutcomes(
+                g=rng.normal(size=n_rows).round(1),
+                stop_cost=prices.cost_of(features),
+                go_cost=prices.cost_of_everything,
+                stop_right=rng.random(n_rows) < 0.7,
+                go_right=full,
+                features=features,
+                settings={"number": number},
+            )
+        )
+    return prices, outcomes, rng.integers(0, 3, n_rows)
+
+
+@given(worlds())
+def test_whatever_the_world_the_facts_agree_with_each_other(world):
+    prices, outcomes, y = world
+    frontier = Frontier.from_outcomes(outcomes)
+    facts = collect_facts(frontier, y, prices=prices, n_boot=40)
+    points, n_rows = facts.points, frontier.n_rows
+    assert sum(one.n_columns for one in facts.purchases) == prices.n_features
+    for place in range(len(points)):
+        assert explained(facts, place) == pytest.approx(points.cost[place], abs=1e-9)
+        assert points.share(place) == pytest.approx(frontier.share[place])
+        assert sum(facts.groupings[0].sent[place]) == round(points.share(place) * n_rows)
+        assert sum(facts.groupings[0].right[place]) == round(points.accuracy[place] * n_rows)
+        assert points.low[place] <= points.high[place]
+        assert list(points.reach[place]) == sorted(points.reach[place], reverse=True)
+    assert list(points.budget) == sorted(points.budget)
+    json.dumps(facts.as_dict(), allow_nan=False)
+
+
+def test_classes_and_slices_are_counted_as_the_rows_went(digits, facts):
+    shown = digits.frontier
+    places = [place for place in range(len(facts.points)) if facts.points.efficient[place]]
+    assert len(places) == len(shown)
+    for where, place in enumerate(places):
+        sent, right = rows_of(where, shown, digits.frontier)
+        for grouping, labels in zip(facts.groupings, [digits.y, digits.slices["bright"]], strict=True):
+            for number, label in enumerate(grouping.labels):
+                member = labels.astype(str) == label
+                assert grouping.n_rows[number] == member.sum()
+                assert grouping.sent[place][number] == (sent & member).sum()
+                assert grouping.right[place][number] == (right & member).sum()
+                full = digits.full.predict(digits.X) == digits.y
+                assert grouping.full_right[number] == (full & member).sum()
+
+
+def test_the_full_models_own_point_is_its_accuracy_and_the_price_of_everything(digits, facts):
+    assert facts.full.accuracy == pytest.approx(digits.full.score(digits.X, digits.y))
+    assert facts.full.cost == 64 + 5
+    assert facts.full.call_price == 5
+
+
+def test_leads_over_the_full_model_are_paired_and_vanish_where_every_row_is_sent(digits):
+    one = digits.frontier.outcomes[0]
+    everything = Frontier.from_outcomes([replace(one, threshold=float("-inf"))])
+    facts = collect_facts(everything, digits.y, prices=digits.prices, n_boot=100)
+    assert facts.points.share(0) == 1
+    assert facts.points.lead_low == facts.points.lead_high == (0.0,)
+    assert facts.points.low[0] < facts.points.high[0]
+
+
+def chain_of(digits):
+    """Two cheap stages, each of which keeps some of the rows it sees."""
+    dearer, cheaper = ({*fit.scores(digits.X)[0].tolist()} for fit in (digits.fits[2], digits.fits[0]))
+    tail = digits.fits[2].at(np.median(sorted(dearer)))
+    chain = digits.fits[0].with_full(tail.system_).at(np.median(sorted(cheaper)))
+    assert np.bincount(chain.route(digits.X), minlength=3).min() > 5
+    return chain
+
+
+def test_a_chain_of_stages_is_told_apart_by_asking_it_where_its_rows_stop(digits):
+    chain = chain_of(digits)
+    known = digits.full.predict_proba(digits.X)
+    outcomes = outcomes_of(chain, digits.X, digits.y, full_probability=known)
+    frontier = Frontier.from_outcomes([outcomes])
+    facts = collect_facts(frontier, digits.y, estimators=[chain], X=digits.X, n_boot=40)
+    names = [f"feature {column}" for column in range(64)]
+    for place, point in enumerate(frontier):
+        system = chain.at(point.threshold).system_
+        route = system.route(digits.X)
+        np.testing.assert_allclose(
+            facts.points.reach[place], [(route >= stage).mean() for stage in range(system.n_stages + 1)]
+        )
+        share = dict(zip(names, system.bought_by_route[route].mean(axis=0), strict=True))
+        first = facts.systems[0].first
+        for purchase, at in zip(facts.purchases, first, strict=True):
+            if purchase.name in share:
+                assert facts.points.reach[place][at] == pytest.approx(share[purchase.name])
+        assert facts.points.accuracy[place] == pytest.approx(
+            (chain.at(point.threshold).predict(digits.X) == digits.y).mean()
+        )
+    with pytest.raises(InvalidInputError, match="a chain of several stages.*Give `estimators` and `X`"):
+        collect_facts(frontier, digits.y, prices=digits.prices)
+
+
+def test_a_system_as_one_point_is_shown_with_its_stages(digits):
+    chain = chain_of(digits)
+    frontier = Frontier.from_outcomes([point_of(chain, digits.X, digits.y)])
+    facts = collect_facts(frontier, digits.y, estimators=[chain], X=digits.X, n_boot=40)
+    assert len(facts.points.reach[0]) == 3
+    assert facts.full is None
+    assert facts.points.lead_low == ()
+    with pytest.raises(InvalidInputError, match="prices explain a mean cost of .* several stages also"):
+        collect_facts(frontier, digits.y, prices=digits.prices, n_boot=40)
+    with pytest.raises(InvalidInputError, match="does not send the rows X where"):
+        collect_facts(frontier, digits.y, estimators=[chain.at(np.inf)], X=digits.X)
+
+
+def test_prices_of_another_system_are_refused_with_both_numbers(digits):
+    dearer = replace(digits.prices, prices=digits.prices.prices * 2)
+    with pytest.raises(InvalidInputError, match="prices explain a mean cost of .* but its rows paid"):
+        collect_facts(digits.frontier, digits.y, prices=dearer, n_boot=40)
+    with pytest.raises(InvalidInputError, match="there are only 2 columns in the price list"):
+        collect_facts(digits.frontier, digits.y, prices=PriceList(np.ones(2), np.arange(2)), n_boot=40)
+
+
+def test_without_prices_purchases_are_columns_without_a_price(digits):
+    facts = collect_facts(digits.frontier, digits.y, feature_names=digits.names, n_boot=40)
+    assert {one.price for one in facts.purchases} == {None}
+    assert facts.full.cost == 69
+    bought = {one.name for one, at in zip(facts.purchases, facts.systems[0].first, strict=True) if at == 0}
+    used = int(digits.frontier.source[0])
+    assert bought == {digits.names[column] for column in digits.frontier.outcomes[used].features}
+
+
+def test_what_only_the_full_model_reads_is_shown_in_one_line(facts):
+    last = facts.purchases[-1]
+    assert last.name.endswith("others, read by the full model only")
+    assert last.price == last.n_columns > 30
+    assert sum(one.price for one in facts.purchases) == 64
+
+
+def test_a_purchase_of_several_columns_is_one_line_with_one_price(digits):
+    prices = check_price_list([2.0, 2.0, 3.0], ["a", "a", "b"], 0.0, 3)
+    one = RowOutcomes(np.arange(4.0), 2.0, 5.0, np.ones(4, bool), np.ones(4, bool), features=[0])
+    facts = collect_facts(
+        Frontier.from_outcomes([one]), [0, 1, 0, 1], prices=prices, feature_names=["x", "y", "z"], n_boot=40
+    )
+    assert [(one.name, one.price, one.n_columns) for one in facts.purchases] == [
+        ("x, y", 2.0, 2),
+        ("z", 3.0, 1),
+    ]
+    named = collect_facts(
+        Frontier.from_outcomes([one]), [0, 1, 0, 1], prices=prices, purchase_names=["scan", "test"], n_boot=40
+    )
+    assert [one.name for one in named.purchases] == ["scan", "test"]
+    with pytest.raises(
+        InvalidInputError, match="purchase_names must hold one name per purchase, 2 in all; got 3"
+    ):
+        collect_facts(
+            Frontier.from_outcomes([one]), [0, 1, 0, 1], prices=prices, purchase_names="abc", n_boot=40
+        )
+
+
+def test_the_certified_point_is_shown_whether_or_not_it_is_efficient(digits, facts):
+    point, place = digits.certificate.point, facts.certified.point
+    assert facts.start == place
+    assert facts.points.budget[place] == pytest.approx(point.chosen_cost)
+    one = digits.frontier.outcomes[point.source]
+    sent = one.g > point.threshold
+    assert facts.points.accuracy[place] == pytest.approx(np.where(sent, one.go_right, one.stop_right).mean())
+    assert sum(facts.points.efficient) == len(digits.frontier)
+    assert facts.certified.sentence == str(digits.certificate)
+
+
+def test_a_certificate_of_other_systems_is_refused(digits):
+    with pytest.raises(InvalidInputError, match="the certificate is for system .* is not the frontier's"):
+        collect_facts(
+            Frontier.from_outcomes(digits.frontier.outcomes[::-1]),
+            digits.y,
+            certificate=replace(digits.certificate, point=replace(digits.certificate.point, settings={})),
+        )
+
+
+def test_the_point_shown_first_is_the_cheapest_that_is_nearly_the_best_where_it_was_chosen(digits):
+    facts = collect_facts(digits.frontier, digits.y, prices=digits.prices, n_boot=40)
+    score = digits.frontier.chosen.score
+    assert score[facts.start] >= score[-1] - 0.005
+    assert facts.start == 0 or score[facts.start - 1] < score[-1] - 0.005
+
+
+def test_of_many_points_those_of_evenly_spaced_budgets_are_kept():
+    rng = np.random.default_rng(0)
+    g = rng.normal(size=3000)
+    right = rng.random(3000) < np.exp(-np.exp(g)) + 0.5
+    one = RowOutcomes(g, 1.0, 10.0, right, np.ones(3000, bool), features=[0])
+    frontier = Frontier.from_outcomes([one])
+    facts = collect_facts(frontier, right, prices=PriceList(np.array([1.0, 9.0]), np.arange(2)), n_boot=40)
+    assert len(frontier) > 400
+    assert 100 < len(facts.points) <= 200
+    assert facts.points.budget[0] == frontier.chosen.cost[0]
+    assert facts.points.budget[-1] == frontier.chosen.cost[-1]
+    assert facts.measured.n_points == len(frontier)
+    assert np.diff(facts.points.budget[:-2]).max() < 0.1
+    with pytest.raises(InvalidInputError, match="max_points must be at least 2"):
+        collect_facts(frontier, right, max_points=1)
+
+
+def test_the_rarest_of_many_labels_are_shown_together():
+    labels = np.repeat([f"town {k:02}" for k in range(40)], np.arange(1, 41))
+    partition = partition_of("town", labels, len(labels))
+    assert len(partition.labels) == MOST_LABELS
+    assert partition.labels[-1] == "21 others"
+    assert partition.count() == (*range(22, 41), sum(range(1, 22)))
+
+
+def test_labels_of_mixed_kinds_and_missing_ones_are_told_apart():
+    partition = partition_of("site", np.array([None, "a", float("nan"), 3, "a"], dtype=object), 5)
+    assert dict(zip(partition.labels, partition.count(), strict=True)) == {
+        "None": 1,
+        "a": 2,
+        "nan": 1,
+        "3": 1,
+    }
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"y": [0, 1]}, "y must hold one label per row"),
+        ({"slices": {"site": ["a"]}}, "site must hold one label per row"),
+        ({"estimators": []}, "estimators must be those of the frontier's 3 systems"),
+        ({"feature_names": ["a"]}, "feature_names must hold one name per column, 64 in all; got 1"),
+        ({"level": 1.5}, "level must lie between 0 and 1"),
+    ],
+)
+def test_what_does_not_fit_the_frontier_is_refused(digits, change, message):
+    arguments = {"y": digits.y, "prices": digits.prices, "n_boot": 40, **change}
+    with pytest.raises(InvalidInputError, match=message):
+        collect_facts(digits.frontier, arguments.pop("y"), **arguments)
+
+
+def test_frontiers_of_other_rows_or_another_score_are_refused(digits):
+    with pytest.raises(InvalidInputError, match=r"rivals\['x'\] must be scored on the frontier's 223 rows"):
+        collect_facts(digits.frontier, digits.y, rivals={"x": digits.chosen})
+    worse = Frontier.from_outcomes(digits.frontier.outcomes, against_full=True)
+    with pytest.raises(InvalidInputError, match="frontier counts answers that are not worse than f0's"):
+        collect_facts(worse, digits.y)
+    graded = PointOutcomes(1.0, np.full(4, 0.5), np.zeros(4, bool))
+    with pytest.raises(InvalidInputError, match="right must be right or wrong"):
+        collect_facts(Frontier.from_outcomes([graded]), [0, 1, 0, 1], n_boot=40)
