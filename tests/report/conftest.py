@@ -9,7 +9,7 @@ from sklearn.ensemble import ExtraTreesClassifier
 from thrifty import Frontier, GreedyMiserClassifier, certify, collect_facts, outcomes_of
 from thrifty.datasets import load_digits_at_least_five
 
-GAMMAS = (60.0, 20.0, 6.0)
+GAMMAS = (15.0, 6.0, 2.0)
 
 
 @pytest.fixture(scope="session")
