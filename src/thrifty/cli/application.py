@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 import thrifty
-from thrifty.cli import paper
+from thrifty.cli import paper, tables
 from thrifty.exceptions import ThriftyError
 
 __all__ = ["app", "main"]
@@ -18,7 +18,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for _command in (paper.demo, paper.paper):
+for _command in (tables.fit, tables.predict, tables.frontier, tables.report, paper.demo, paper.paper):
     app.command()(_command)
 
 

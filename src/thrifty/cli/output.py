@@ -1,0 +1,77 @@
+"""What commands say and write: one sentence per fact, files whole or not at all, notes on standard error."""
+
+import json
+import os
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import typer
+
+from thrifty.exceptions import InvalidInputError
+
+__all__ = ["check_output", "note", "notes_of_warnings", "print_json", "quantity", "size_of", "write_file"]
+
+
+def check_output(path: Path) -> None:
+    """Refuse a file that cannot be written before an hour is spent on what should go into it."""
+    folder = Path(os.path.realpath(path)).parent
+    if path.is_dir():
+        raise InvalidInputError(f"{path} cannot be written: it is a folder. Name a file in it.")
+    if not folder.is_dir():
+        raise InvalidInputError(f"{path} cannot be written: there is no folder {folder}. Make it first.")
+    if not os.access(folder, os.W_OK):
+        raise InvalidInputError(
+            f"{path} cannot be written: the folder {folder} may not be written to. Name another one."
+        )
+
+
+def write_file(path: Path, data: bytes) -> None:
+    """Write a file in one step; whatever fails, an old one is as it was."""
+    from thrifty.files import write_atomically
+
+    try:
+        write_atomically(path, data)
+    except OSError as error:
+        if isinstance(error, InvalidInputError):
+            raise
+        raise InvalidInputError(
+            f"{path} cannot be written: {error.strerror or error}. An old file of that name is as it was."
+        ) from error
+
+
+def print_json(facts: dict[str, Any]) -> None:
+    """Facts for programs, on standard output."""
+    typer.echo(json.dumps(facts, indent=1, allow_nan=False, default=_plain, ensure_ascii=False))
+
+
+def note(text: str) -> None:
+    """Something the user should know, on standard error."""
+    typer.echo(f"note: {text}", err=True)
+
+
+@contextmanager
+def notes_of_warnings() -> Iterator[None]:
+    """Warnings of the work inside, as notes: once each, one line each, after it is done."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("default")
+        yield
+    for text in dict.fromkeys(" ".join(str(one.message).split()) for one in caught):
+        note(text)
+
+
+def quantity(value: float) -> str:
+    """A cost or budget: three digits after the point at most, none that say nothing."""
+    return f"{value:,.3f}".rstrip("0").rstrip(".") if abs(value) < 1000 else f"{value:,.0f}"
+
+
+def size_of(path: Path) -> str:
+    """Size of a file, for people."""
+    n_bytes = path.stat().st_size
+    return f"{n_bytes / 1e6:.1f} MB" if n_bytes >= 1e5 else f"{n_bytes / 1e3:.1f} kB"
+
+
+def _plain(value: Any) -> Any:
+    return value.tolist() if hasattr(value, "tolist") else str(value)

@@ -1,0 +1,83 @@
+"""From a table system and labelled rows to the facts of a report."""
+
+import datetime as dt
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from thrifty.exceptions import InvalidInputError
+from thrifty.report.collect import collect_facts
+from thrifty.report.facts import Facts
+from thrifty.tabular.files import listed
+from thrifty.turnkey.full_models import KINDS
+from thrifty.turnkey.table_system import TableSystem
+
+__all__ = ["facts_of", "report_numbers"]
+
+
+def facts_of(
+    system: TableSystem, frame: Any, by: Sequence[str], title: str, unit: str
+) -> tuple[Facts, dict[str, Any]]:
+    """What the page says, and how the chosen point did on these rows."""
+    labels = system.schema.labels(frame)
+    unknown = [name for name in by if name not in frame.columns]
+    if unknown:
+        raise InvalidInputError(
+            f"--by names {listed(unknown)}, not a column of the table, which has {listed(frame.columns)}."
+        )
+    X = system.table(frame)
+    there = system.on(X, labels)
+    # The second cut sends everybody to f0.
+    chosen = there.outcomes[system.chosen].averages(np.array([system.threshold, -np.inf])).under()
+    measured = {
+        "rows": len(labels),
+        "accuracy": float(chosen.score[0]),
+        "cost": float(chosen.cost[0]),
+        "share_sent": float(chosen.share[0]),
+        "full_accuracy": float(chosen.score[1]),
+    }
+    about = system.about
+    facts = collect_facts(
+        there,
+        labels,
+        chosen=system.frontier,
+        prices=system.prices,
+        feature_names=system.schema.names,
+        slices={name: frame[name].astype("object").map(str).to_numpy() for name in by},
+        certificate=system.certificate,
+        title=title,
+        full_name=f"f0, {KINDS.get(about.full, about.full)}",
+        unit=unit,
+        seed=about.seed,
+        date=dt.date.today().isoformat(),
+        notes=_notes(system, measured),
+    )
+    return facts, measured
+
+
+def report_numbers(system: TableSystem, measured: dict[str, Any], out: Path) -> dict[str, Any]:
+    """The chosen point on the new rows beside what was promised."""
+    promise = system.promise
+    return {
+        "file": str(out),
+        **measured,
+        "promised": {
+            "accuracy": promise.accuracy,
+            "interval": [promise.low, promise.high],
+            "cost": promise.cost,
+        },
+    }
+
+
+def _notes(system: TableSystem, measured: dict[str, Any]) -> dict[str, str]:
+    about, promise = system.about, system.promise
+    asked = f"budget {about.budget:g}" if about.budget is not None else f"max loss {about.max_loss:g}"
+    return {
+        "asked for": asked,
+        "chosen system": f"accuracy {measured['accuracy']:.4f} at {measured['cost']:.4g} on these rows; promised "
+        f"{promise.low:.4f} to {promise.high:.4f} at {promise.cost:.4g}",
+        "rows of the fit": f"{about.n_learn:,} to learn, {about.n_choose:,} to choose, {about.n_prove:,} to prove",
+        "seed": str(about.seed),
+    }
