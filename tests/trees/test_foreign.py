@@ -1,0 +1,123 @@
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from sklearn.datasets import load_breast_cancer
+from sklearn.ensemble import (
+    GradientBoostingClassifier,
+    HistGradientBoostingClassifier,
+    RandomForestClassifier,
+)
+from sklearn.linear_model import LogisticRegression
+
+from thrifty.exceptions import InvalidInputError
+from thrifty.trees.foreign import additive_trees, largest_rounding_to
+
+X, Y = load_breast_cancer(return_X_y=True)
+
+
+def on_every_threshold(found, X):
+    """Rows of X, and rows that sit on, just below and just above each threshold of the trees."""
+    rows = [X]
+    for feature, threshold in zip(found.trees.feature, found.trees.threshold, strict=True):
+        for value in (threshold, np.nextafter(threshold, -np.inf), np.nextafter(threshold, np.inf)):
+            row = X[feature % len(X)].copy()
+            row[feature] = value
+            rows.append(row[None, :])
+    return np.concatenate(rows)
+
+
+def scikit_margin(model, rows):
+    return model.decision_function(rows)
+
+
+@pytest.mark.parametrize("missing", [False, True])
+def test_xgboost_goes_the_same_way_at_every_threshold(missing):
+    xgboost = pytest.importorskip("xgboost")
+    table = X.copy()
+    if missing:
+        table[::7, ::3] = np.nan
+    model = xgboost.XGBClassifier(n_estimators=8, max_depth=4, n_jobs=1).fit(table, Y)
+    found = additive_trees(model, X.shape[1])
+    rows = on_every_threshold(found, table)
+    theirs = model.predict(rows, output_margin=True)
+    np.testing.assert_allclose(found.margin(rows), theirs, rtol=2e-6, atol=2e-6)
+
+
+@pytest.mark.parametrize("missing", [False, True])
+def test_lightgbm_goes_the_same_way_at_every_threshold(missing):
+    lightgbm = pytest.importorskip("lightgbm")
+    table = X.copy()
+    if missing:
+        table[::7, ::3] = np.nan
+    model = lightgbm.train(
+        {"objective": "binary", "num_leaves": 8, "num_threads": 1, "verbose": -1},
+        lightgbm.Dataset(table, Y),
+        num_boost_round=8,
+    )
+    found = additive_trees(model, X.shape[1])
+    rows = on_every_threshold(found, table)
+    if not missing:
+        rows[::5, 2] = np.nan  # a model that saw no missing value reads one as zero
+    np.testing.assert_allclose(found.margin(rows), model.predict(rows, raw_score=True), rtol=1e-12, atol=1e-12)
+
+
+def test_gradient_boosting_of_scikit_learn_goes_the_same_way_at_every_threshold():
+    model = GradientBoostingClassifier(n_estimators=8, max_depth=4, random_state=0).fit(X, Y)
+    found = additive_trees(model, X.shape[1])
+    rows = on_every_threshold(found, X)
+    np.testing.assert_allclose(found.margin(rows), scikit_margin(model, rows), rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("missing", [False, True])
+def test_histogram_boosting_of_scikit_learn_goes_the_same_way_at_every_threshold(missing):
+    table = X.copy()
+    if missing:
+        table[::7, ::3] = np.nan
+    model = HistGradientBoostingClassifier(max_iter=8, max_depth=4).fit(table, Y)
+    found = additive_trees(model, X.shape[1])
+    rows = on_every_threshold(found, table)
+    np.testing.assert_allclose(found.margin(rows), scikit_margin(model, rows), rtol=1e-12, atol=1e-12)
+
+
+@given(st.floats(width=32, allow_nan=False))
+def test_the_largest_double_that_rounds_to_a_single_is_the_last_that_does(number):
+    single = np.float32(number)
+    edge = largest_rounding_to(single)
+    with np.errstate(over="ignore"):
+        assert np.float32(edge) <= single or not np.isfinite(np.nextafter(single, np.float32(np.inf)))
+        if np.isfinite(edge):
+            assert np.float32(np.nextafter(edge, np.inf)) > single
+
+
+def test_early_stopping_of_xgboost_is_respected():
+    xgboost = pytest.importorskip("xgboost")
+    model = xgboost.XGBClassifier(n_estimators=60, max_depth=3, early_stopping_rounds=2, n_jobs=1)
+    model.fit(X[:300], Y[:300], eval_set=[(X[300:], Y[300:])], verbose=False)
+    found = additive_trees(model, X.shape[1])
+    assert found.trees.n_trees == model.best_iteration + 1 < 60
+    np.testing.assert_allclose(found.margin(X), model.predict(X, output_margin=True), rtol=2e-6, atol=2e-6)
+
+
+@pytest.mark.parametrize("model", [LogisticRegression(max_iter=10_000), RandomForestClassifier(5)])
+def test_a_model_that_is_not_boosted_trees_is_refused_by_name(model):
+    with pytest.raises(InvalidInputError, match=f"must be boosted trees.*got {type(model).__name__}"):
+        additive_trees(model.fit(X[:, :3], Y), 3)
+
+
+def test_trees_of_another_width_are_refused_with_both_numbers():
+    model = GradientBoostingClassifier(n_estimators=2).fit(X[:, :5], Y)
+    with pytest.raises(InvalidInputError, match="was fitted on 5 features; X has 30"):
+        additive_trees(model, 30)
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        GradientBoostingClassifier(n_estimators=2, loss="exponential"),
+        GradientBoostingClassifier(n_estimators=2, init=LogisticRegression(max_iter=10_000)),
+    ],
+)
+def test_boosting_whose_score_is_not_a_sum_of_log_odds_is_refused(model):
+    with pytest.raises(InvalidInputError, match="GradientBoostingClassifier must have"):
+        additive_trees(model.fit(X[:, :5], Y), 5)
