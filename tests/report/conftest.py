@@ -1,5 +1,6 @@
 """A small real example: digits, a forest behind, three fits before it; chosen on some rows, scored on others."""
 
+from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
@@ -65,3 +66,26 @@ def facts(digits):
         date="1 April 2026",
         n_boot=200,
     )
+
+
+@pytest.fixture(scope="session")
+def hostile_words():
+    return "</script><script>window.hacked=1</script><img src=http://x.test onerror=window.hacked=1>\"'&"
+
+
+@pytest.fixture(scope="session")
+def hostile_facts(facts, hostile_words):
+    """The same facts with every word replaced by one that tries to break out."""
+
+    def spoil(value):
+        if isinstance(value, str):
+            return hostile_words
+        if isinstance(value, tuple):
+            return tuple(spoil(one) for one in value)
+        if hasattr(value, "__dataclass_fields__"):
+            return replace(
+                value, **{name: spoil(getattr(value, name)) for name in value.__dataclass_fields__}
+            )
+        return value
+
+    return spoil(facts)

@@ -1,0 +1,262 @@
+"""The page in a real browser: Chromium without a screen, one for all tests."""
+
+import json
+import re
+import shutil
+
+import pytest
+
+from thrifty import write_report
+
+CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+DRIVER = shutil.which("chromedriver")
+
+# Pages are opened once per test; starting the browser is what takes time.
+pytestmark = pytest.mark.skipif(
+    not (CHROMIUM and DRIVER),
+    reason="the report's page is tested in Chromium: install chromium and its driver",
+)
+KEYS = {
+    "right": "\ue014",
+    "left": "\ue012",
+    "home": "\ue011",
+    "end": "\ue010",
+    "up": "\ue00e",
+    "tab": "\ue004",
+}
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory):
+    webdriver = pytest.importorskip("selenium.webdriver")
+    options = webdriver.ChromeOptions()
+    options.binary_location = CHROMIUM
+    profile = tmp_path_factory.mktemp("profile")
+    # Tests may run as root and in a small container: Chromium's sandbox and shared memory are not there then.
+    for flag in ("--headless=new", "--no-sandbox", "--disable-dev-shm-usage", f"--user-data-dir={profile}"):
+        options.add_argument(flag)
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
+    driver = webdriver.Chrome(options=options, service=webdriver.ChromeService(DRIVER))
+    yield driver
+    driver.quit()
+
+
+@pytest.fixture(scope="module")
+def address(facts, tmp_path_factory):
+    return write_report(tmp_path_factory.mktemp("page") / "report.html", facts, picture=False)[0].as_uri()
+
+
+@pytest.fixture
+def page(browser, address):
+    return opened(browser, address)
+
+
+def opened(browser, address, *, width=1280, media="", dark=False):
+    scheme = [{"name": "prefers-color-scheme", "value": "dark" if dark else "light"}]
+    browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": media, "features": scheme})
+    browser.execute_cdp_cmd(
+        "Emulation.setDeviceMetricsOverride",
+        {"width": width, "height": 800, "deviceScaleFactor": 1, "mobile": width < 500},
+    )
+    for kind in ("browser", "performance"):
+        browser.get_log(kind)
+    browser.get(address)
+    return browser
+
+
+def text(browser, name):
+    return browser.execute_script("return document.getElementById(arguments[0]).textContent", name)
+
+
+def value(browser, script):
+    return browser.execute_script(f"return {script}")
+
+
+def numbers(browser):
+    names = ("budget-text", "accuracy", "cost", "saving", "sent", "bought", "groups", "purchases", "summary")
+    return {name: text(browser, name) for name in names}
+
+
+def press(browser, key):
+    browser.find_element("id", "budget").send_keys(KEYS[key])
+
+
+def requests_of(browser):
+    messages = [json.loads(entry["message"])["message"] for entry in browser.get_log("performance")]
+    return [m["params"]["request"]["url"] for m in messages if m["method"] == "Network.requestWillBeSent"]
+
+
+def shown_facts(facts, place):
+    return {
+        "budget-text": f"{facts.points.budget[place]:.2f} per row",
+        "accuracy": f"{100 * facts.points.accuracy[place]:.1f}\u00a0%",
+        "cost": f"{facts.points.cost[place]:.2f}",
+        "saving": f"{100 * (1 - facts.points.cost[place] / facts.full.cost):.0f}\u00a0%",
+    }
+
+
+def test_the_arrow_keys_move_through_the_points_and_change_every_number(page, facts):
+    efficient = [place for place in range(len(facts.points)) if facts.points.efficient[place]]
+    assert numbers(page).items() >= shown_facts(facts, facts.start).items()
+    press(page, "home")
+    cheapest = numbers(page)
+    assert cheapest.items() >= shown_facts(facts, efficient[0]).items()
+    press(page, "right")
+    second = numbers(page)
+    assert second.items() >= shown_facts(facts, efficient[1]).items()
+    marker = value(page, "document.getElementById('here').getAttribute('transform')")
+    press(page, "end")
+    dearest = numbers(page)
+    assert dearest.items() >= shown_facts(facts, efficient[-1]).items()
+    assert all(cheapest[name] != dearest[name] for name in cheapest)
+    assert value(page, "document.getElementById('here').getAttribute('transform')") != marker
+    press(page, "left")
+    assert numbers(page).items() >= shown_facts(facts, efficient[-2]).items()
+
+
+def test_dragging_to_a_budget_shows_the_best_point_it_affords(page, facts):
+    budgets = [b for b, ok in zip(facts.points.budget, facts.points.efficient, strict=True) if ok]
+    between = (budgets[3] + budgets[4]) / 2
+    value(
+        page,
+        f"(s => {{ s.value = {between}; s.dispatchEvent(new Event('input')) }})(document.getElementById('budget'))",
+    )
+    place = facts.points.budget.index(budgets[3])
+    wanted = shown_facts(facts, place) | {"budget-text": f"{between:.2f} per row"}
+    assert numbers(page).items() >= wanted.items()
+
+
+def test_the_tables_of_a_point_add_up_to_its_numbers(page, facts):
+    press(page, "home")
+    for _ in range(3):
+        press(page, "up")
+        spends = value(
+            page, "[...document.querySelectorAll('#purchases tbody tr')].map(r => r.lastChild.textContent)"
+        )
+        total = value(page, "document.querySelector('#purchases tfoot td:last-child').textContent")
+        assert total == text(page, "cost")
+        assert sum(map(float, spends)) == pytest.approx(float(total), abs=0.005 * (1 + len(spends)))
+        rows = value(
+            page,
+            "[...document.querySelector('#groups tbody').rows].map(r => [...r.cells].map(c => c.textContent))",
+        )
+        counts = [float(row[1].replace(",", "")) for row in rows]
+        right = [float(row[3].rstrip("\u00a0%")) for row in rows]
+        mean = sum(c * r for c, r in zip(counts, right, strict=True)) / sum(counts)
+        assert mean == pytest.approx(float(text(page, "accuracy").rstrip("\u00a0%")), abs=0.11)
+
+
+def test_the_certified_point_can_be_shown(page, facts):
+    press(page, "home")
+    page.find_element("id", "show-certified").click()
+    assert numbers(page).items() >= shown_facts(facts, facts.certified.point).items()
+    press(page, "right")
+    budget = float(re.match(r"[\d.]+", text(page, "budget-text"))[0])
+    assert budget >= round(facts.points.budget[facts.certified.point], 2)
+
+
+def test_the_page_asks_for_nothing_and_complains_about_nothing(page, address):
+    press(page, "right")
+    assert {url for url in requests_of(page) if url != "data:,"} == {address}
+    assert page.get_log("browser") == []
+
+
+def test_the_slider_is_labelled_and_speaks(page):
+    slider = page.find_element("id", "budget")
+    assert slider.accessible_name.startswith("Budget: at most")
+    assert slider.aria_role == "slider"
+    press(page, "end")
+    spoken = slider.get_attribute("aria-valuetext")
+    assert "per row" in spoken
+    assert text(page, "accuracy") in spoken
+    assert value(page, "document.getElementById('summary').getAttribute('aria-live')") == "polite"
+    assert text(page, "accuracy") in text(page, "summary")
+
+
+def test_every_control_and_table_is_reached_by_tab_and_shows_the_focus(page):
+    seen = []
+    body = page.find_element("tag name", "body")
+    body.send_keys(KEYS["tab"])
+    for _ in range(8):
+        active = page.switch_to.active_element
+        seen.append(active.get_attribute("id") or active.get_attribute("class"))
+        assert value(page, "getComputedStyle(document.activeElement).outlineStyle") == "solid"
+        active.send_keys(KEYS["tab"])
+        if value(page, "document.activeElement === document.body"):
+            break
+    assert seen[:2] == ["budget", "show-certified"]
+    assert sum("scroll" in name for name in seen) == value(
+        page, "document.querySelectorAll('.scroll').length"
+    )
+
+
+@pytest.mark.parametrize("width", [360, 700, 1280])
+def test_the_page_is_never_wider_than_the_screen(browser, address, width):
+    page = opened(browser, address, width=width)
+    assert value(page, "document.documentElement.scrollWidth") <= width
+    assert value(page, "document.querySelector('#chart svg').getBoundingClientRect().width") <= width
+    # The picture's text is drawn for the width there is, not shrunk to it.
+    scale = value(
+        page,
+        "(s => s.getBoundingClientRect().width / s.viewBox.baseVal.width)(document.querySelector('#chart svg'))",
+    )
+    assert scale == pytest.approx(1, abs=0.02)
+
+
+def test_the_picture_is_drawn_again_for_another_width(browser, address):
+    page = opened(browser, address)
+    before = value(page, "document.querySelector('#chart svg').viewBox.baseVal.width")
+    page.execute_cdp_cmd(
+        "Emulation.setDeviceMetricsOverride",
+        {"width": 360, "height": 800, "deviceScaleFactor": 1, "mobile": True},
+    )
+    value(page, "new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))")
+    assert value(page, "document.querySelector('#chart svg').viewBox.baseVal.width") < before
+    assert value(page, "document.getElementById('here').getAttribute('transform')") is not None
+
+
+def test_on_paper_there_is_a_table_of_points_in_the_place_of_the_slider(browser, address):
+    page = opened(browser, address, media="print", dark=True)
+    shown = "getComputedStyle(document.querySelector('{}')).display"
+    assert value(page, shown.format("#budget")) == "none"
+    assert value(page, shown.format("#show-certified")) == "none"
+    assert value(page, shown.format(".points")) == "table"
+    assert value(page, "getComputedStyle(document.querySelector('.tall')).overflow") == "visible"
+    printed = "[...document.querySelectorAll('.points tbody tr')].filter(r => r.offsetHeight > 0).length"
+    assert 10 <= value(page, printed) <= 25
+    assert value(page, "getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
+
+
+def test_by_night_the_page_is_dark(browser, address):
+    colours = []
+    for dark in (False, True):
+        page = opened(browser, address, dark=dark)
+        colours.append(value(page, "getComputedStyle(document.body).backgroundColor"))
+    light, night = (sum(map(int, re.findall(r"\d+", colour))) for colour in colours)
+    assert light > 600 > 100 > night
+
+
+def test_without_scripts_the_table_is_there_and_what_needs_them_is_not(browser, address):
+    browser.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": True})
+    try:
+        page = opened(browser, address)
+        height = "document.querySelector('{}').offsetHeight"
+        assert value(page, height.format(".points")) > 100
+        assert value(page, height.format(".stage")) == 0
+        assert value(page, height.format("noscript p")) > 0
+    finally:
+        browser.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": False})
+
+
+def test_hostile_names_are_shown_and_do_nothing(browser, hostile_facts, hostile_words, tmp_path):
+    address = write_report(tmp_path / "hostile.html", hostile_facts, picture=False)[0].as_uri()
+    page = opened(browser, address, width=360)
+    press(page, "right")
+    assert value(page, "window.hacked") is None
+    assert value(page, "document.querySelectorAll('img').length") == 0
+    assert hostile_words in text(page, "purchases")
+    assert hostile_words in text(page, "groups")
+    assert value(page, "document.querySelector('h1').textContent") == hostile_words
+    assert {url for url in requests_of(page) if url != "data:,"} == {address}
+    assert page.get_log("browser") == []
+    assert value(page, "document.documentElement.scrollWidth") <= 360

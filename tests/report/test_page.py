@@ -1,0 +1,206 @@
+"""The page as text: self-contained, escaped, small, the same every time."""
+
+import base64
+import hashlib
+import json
+import os
+import re
+import sys
+from dataclasses import replace
+from html.parser import HTMLParser
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import thrifty.report
+from thrifty import Frontier, InvalidInputError, collect_facts, write_report
+from thrifty.objective.costs import PriceList
+from thrifty.policy.outcomes import RowOutcomes
+from thrifty.report.facts import Facts, Rival
+from thrifty.report.page import page_of
+
+
+class Reading(HTMLParser):
+    """Tags with their attributes, text outside of scripts and styles, and the contents of those."""
+
+    def __init__(self, page):
+        super().__init__()
+        self.tags, self.text, self.raw, self._inside = [], "", {"script": [], "style": []}, None
+        self.feed(page)
+
+    def handle_starttag(self, tag, attributes):
+        self.tags.append((tag, dict(attributes)))
+        self._inside = tag if tag in self.raw else None
+        if self._inside:
+            self.raw[tag].append("")
+
+    def handle_endtag(self, tag):
+        self._inside = None
+
+    def handle_data(self, data):
+        if self._inside:
+            self.raw[self._inside][-1] += data
+        else:
+            self.text += data
+
+
+@pytest.fixture(scope="module")
+def reading(facts):
+    return Reading(page_of(facts))
+
+
+def test_the_page_refers_to_nothing_outside_itself(facts):
+    page = page_of(facts).replace("http://www.w3.org/2000/svg", "")
+    assert not re.search(r"https?:|//\w+\.|@import|url\((?!#)", page)
+    for tag, attributes in Reading(page).tags:
+        assert "src" not in attributes, (tag, attributes)
+        assert attributes.get("href", "data:,") == "data:,"
+
+
+def test_the_policy_of_the_page_allows_just_its_own_script_and_style(reading):
+    policy = next(a["content"] for tag, a in reading.tags if a.get("http-equiv") == "Content-Security-Policy")
+    assert policy.startswith("default-src 'none'")
+    assert "unsafe" not in policy
+    for kind in ("script", "style"):
+        digest = base64.b64encode(hashlib.sha256(reading.raw[kind][-1].encode()).digest()).decode()
+        assert f"{kind}-src 'sha256-{digest}'" in policy
+    assert not [a for _, a in reading.tags if "style" in a or any(name.startswith("on") for name in a)]
+
+
+def test_hostile_words_stay_words(facts, hostile_words, hostile_facts):
+    before, after = Reading(page_of(facts)), Reading(page_of(hostile_facts))
+    shape = [(tag, sorted(attributes)) for tag, attributes in before.tags]
+    assert [(tag, sorted(attributes)) for tag, attributes in after.tags] == shape
+    assert after.text.count(hostile_words) >= 5
+    data = json.loads(after.raw["script"][0])
+    assert data["purchases"][0]["name"] == data["groupings"][1]["labels"][0] == hostile_words
+
+
+def test_without_a_script_every_point_stands_in_a_table(facts, reading):
+    lines = [a for tag, a in reading.tags if tag == "tr" and "data-point" in a]
+    assert len(lines) == len(facts.points)
+    place = facts.start
+    for text in (
+        f"{100 * facts.points.accuracy[place]:.1f} %",
+        f"{facts.points.cost[place]:.2f}",
+        f"{100 * facts.points.share(place):.1f} %",
+        f"{facts.points.budget[place]:.2f} (certified)",
+    ):
+        assert text in reading.text
+
+
+def test_the_page_says_what_was_measured_and_how(facts, reading):
+    for text in (
+        f"{len(facts.groupings[0].sent)}",
+        "223, on which no operating point was chosen",
+        f"{facts.measured.n_points} efficient points of 3 fitted systems, chosen on 450 other rows",
+        "95 % of 200 bootstrap resamples of the rows (seed 0)",
+        f"thrifty {thrifty.__version__}",
+        "1 April 2026",
+        f"The certified point {facts.certified.sentence}.",
+    ):
+        assert text in reading.text
+    assert "too good" not in reading.text
+
+
+def test_numbers_of_the_rows_of_the_choice_are_shown_with_a_warning(digits):
+    facts = collect_facts(digits.chosen, np.arange(450) % 2, prices=digits.prices, n_boot=40)
+    text = Reading(page_of(facts)).text
+    assert "These numbers are too good." in text
+    assert "the very rows the operating points were chosen on" in text
+
+
+def test_the_same_facts_make_the_same_page_and_no_clock_is_asked(facts):
+    assert page_of(facts) == page_of(facts)
+    undated = replace(facts, measured=replace(facts.measured, date=None))
+    assert "Date" not in Reading(page_of(undated)).text
+
+
+def test_a_page_of_two_hundred_points_stays_below_half_a_megabyte():
+    rng = np.random.default_rng(0)
+    n_rows, full = 5000, np.ones(5000, bool)
+    outcomes = []
+    for number in range(12):
+        features = rng.choice(784, 60 + 10 * number, replace=False)
+        g = rng.normal(size=n_rows)
+        right = rng.random(n_rows) < np.clip(1 - np.exp(g - 2) + 0.02 * number, 0, 1)
+        outcomes.append(RowOutcomes(g, float(len(features)), 784.0, right, full, features, {"n": number}))
+    frontier = Frontier.from_outcomes(outcomes)
+    slices = {name: rng.integers(0, 15, n_rows) for name in ("site", "month", "device")}
+    facts = collect_facts(
+        frontier, full, prices=PriceList(np.ones(784), np.arange(784)), slices=slices, n_boot=40
+    )
+    assert len(facts.points) > 120
+    assert len(page_of(facts)) < 500_000
+
+
+def test_writing_gives_the_page_and_a_picture_beside_it(facts, tmp_path):
+    written = write_report(tmp_path / "report.html", facts)
+    assert written == [tmp_path / "report.html", tmp_path / "report.png"]
+    assert written[0].read_text(encoding="utf-8") == page_of(facts)
+    assert written[1].read_bytes().startswith(b"\x89PNG")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["report.html", "report.png"]
+    assert write_report(tmp_path / "other.html", facts, picture=False) == [tmp_path / "other.html"]
+
+
+def test_a_name_with_dollars_and_underscores_does_not_break_the_picture(facts, tmp_path):
+    odd = replace(
+        facts, title="$x_$", unit="US$", rivals=(Rival("_hidden $\\frac$", (1.0, 2.0), (0.5, 0.6)),)
+    )
+    write_report(tmp_path / "odd.html", odd)
+    assert (tmp_path / "odd.png").stat().st_size > 10_000
+
+
+def test_a_write_that_fails_leaves_the_old_report(facts, tmp_path, monkeypatch):
+    page = tmp_path / "report.html"
+    page.write_text("old")
+
+    def fail(*_):
+        raise OSError("no room")
+
+    monkeypatch.setattr(os, "replace", fail)
+    with pytest.raises(OSError, match="no room"):
+        write_report(page, facts, picture=False)
+    assert page.read_text() == "old"
+    assert [path.name for path in tmp_path.iterdir()] == ["report.html"]
+
+
+def test_without_matplotlib_nothing_is_written_before_that_is_said(facts, tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    with pytest.raises(InvalidInputError, match=r"pip install thrifty\[report\]"):
+        write_report(tmp_path / "report.html", facts)
+    assert list(tmp_path.iterdir()) == []
+    with pytest.raises(InvalidInputError, match="there is no folder"):
+        write_report(tmp_path / "missing" / "report.html", facts, picture=False)
+
+
+def test_facts_without_points_or_of_uneven_length_are_refused(facts):
+    with pytest.raises(InvalidInputError, match=r"other lengths in \['cost'\]"):
+        replace(facts, points=replace(facts.points, cost=()))
+    with pytest.raises(InvalidInputError, match="start must be the place of one of"):
+        replace(facts, start=len(facts.points))
+    assert isinstance(facts, Facts)
+
+
+def luminance(colour):
+    channels = [int(colour[k : k + 2], 16) / 255 for k in (1, 3, 5)]
+    linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in channels]
+    return float(np.dot(linear, [0.2126, 0.7152, 0.0722]))
+
+
+def contrast(one, other):
+    low, high = sorted([luminance(one), luminance(other)])
+    return (high + 0.05) / (low + 0.05)
+
+
+def test_text_and_lines_stand_out_from_the_paper_by_day_by_night_and_printed():
+    style = (Path(thrifty.report.__file__).parent / "style.css").read_text()
+    themes = re.findall(r":root \{(.*?)\}", style, re.DOTALL)
+    assert len(themes) == 3
+    for theme in themes:
+        theme = re.sub(r"#(\w)(\w)(\w);", r"#\1\1\2\2\3\3;", theme)
+        colour = dict(re.findall(r"--(\w+): (#\w{6});", theme))
+        for name in ("ink", "soft", "accent", "mark", "good", "r0", "r1", "r2", "r3", "r4"):
+            assert contrast(colour[name], colour["card"]) >= 4.5, (name, theme)
+        assert contrast(colour["soft"], colour["page"]) >= 4.5
