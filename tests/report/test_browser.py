@@ -4,9 +4,11 @@ import json
 import re
 import shutil
 
+import numpy as np
 import pytest
 
-from thrifty import write_report
+from thrifty import Frontier, collect_facts, write_report
+from thrifty.policy.outcomes import PointOutcomes
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 DRIVER = shutil.which("chromedriver")
@@ -260,3 +262,21 @@ def test_hostile_names_are_shown_and_do_nothing(browser, hostile_facts, hostile_
     assert {url for url in requests_of(page) if url != "data:,"} == {address}
     assert page.get_log("browser") == []
     assert value(page, "document.documentElement.scrollWidth") <= 360
+
+
+def test_a_page_of_one_point_of_which_little_is_known_works_as_well(browser, tmp_path):
+    right = np.array([True, False, True, True])
+    one = PointOutcomes(3.0, right, np.zeros(4, bool), features=[1])
+    facts = collect_facts(Frontier.from_outcomes([one]), ["no", "yes", "no", "yes"], unit="€", n_boot=40)
+    page = opened(browser, write_report(tmp_path / "one.html", facts)[0].as_uri(), width=360)
+    for key in ("right", "left", "home", "end"):
+        press(page, key)
+    shown = numbers(page)
+    assert (shown["accuracy"], shown["cost"], shown["saving"], shown["sent"]) == (
+        "75.0\u00a0%",
+        "3.00\u00a0€",
+        "\u2013",
+        "0\u00a0%",
+    )
+    assert shown["bought"].endswith("feature 1.")
+    assert page.get_log("browser") == []

@@ -7,29 +7,39 @@ from thrifty.report.tradeoff import Curve, draw_tradeoff, new_figure
 
 __all__ = ["picture_of"]
 
-_MARKERS = 40
+_ROOM = 0.015
+"""Part of the largest cost that two markers are apart at least."""
 
 
 def picture_of(facts: Facts) -> bytes:
     """Accuracy over mean cost with band, rivals and the full model, as the bytes of a PNG file."""
     points = facts.points
     efficient = [place for place in range(len(points)) if points.efficient[place]]
-    # A marker for each of many points would hide the line.
-    every = -(-len(efficient) // _MARKERS)
-    places = sorted([*efficient[::every], efficient[-1]], key=lambda place: points.cost[place])
+    by_cost = sorted(efficient, key=lambda place: points.cost[place])
+    # Markers of points that crowd would hide the line.
+    room = _ROOM * points.cost[by_cost[-1]]
+    places = by_cost[:1]
+    for place in by_cost:
+        if points.cost[place] - points.cost[places[-1]] >= room:
+            places.append(place)
 
     def pick(values: tuple[float, ...]) -> list[float]:
         return [values[place] for place in places]
 
-    curves = {_plain(facts.method): Curve(pick(points.cost), pick(points.accuracy))}
+    curves = {_plain(facts.method): Curve(pick(points.cost), pick(points.accuracy), steps=True)}
     for rival in facts.rivals:
         order = sorted(range(len(rival.cost)), key=lambda place: rival.cost[place])
-        curves[_plain(rival.name)] = Curve(
-            [rival.cost[place] for place in order], [rival.accuracy[place] for place in order]
-        )
+        cost, accuracy = ([values[place] for place in order] for values in (rival.cost, rival.accuracy))
+        curves[_plain(rival.name)] = Curve(cost, accuracy, steps=True)
     figure, (ax,) = new_figure(width=7.2, height=4.6)
     ax.fill_between(
-        pick(points.cost), pick(points.low), pick(points.high), color="#0b5fa5", alpha=0.15, linewidth=0
+        pick(points.cost),
+        pick(points.low),
+        pick(points.high),
+        color="#0b5fa5",
+        alpha=0.15,
+        linewidth=0,
+        step="post",
     )
     full = None if facts.full is None else (facts.full.cost, facts.full.accuracy)
     draw_tradeoff(ax, curves, full=full, title=_plain(facts.title))

@@ -76,12 +76,10 @@
     const pad = 0.06 * (top - bottom) || 0.01;
     return { x: [0, 1.05 * Math.max(...costs) || 1], y: [bottom - pad, top + pad] };
   };
-  /* Points chosen on other rows go up and down a little here: every one is a dot, the line goes through some. */
-  const spread = (wanted) => {
-    const [low, high] = [points.budget[efficient[0]], points.budget[efficient[efficient.length - 1]]];
-    return new Set(Array.from({ length: wanted }, (_, k) => within(low + ((high - low) * k) / (wanted - 1))));
-  };
-  const byCost = [...(efficient.length > 48 ? spread(48) : efficient)].sort((a, b) => points.cost[a] - points.cost[b]);
+  /* Points chosen on other rows go up and down a little here: each is a dot, the line leaves out those that crowd. */
+  const room = 0.012 * domain().x[1];
+  const byCost = [...efficient].sort((a, b) => points.cost[a] - points.cost[b])
+    .reduce((kept, p) => (kept.length && points.cost[p] - points.cost[kept[kept.length - 1]] < room ? kept : [...kept, p]), []);
   let moving = null;
 
   const paint = () => {
@@ -93,6 +91,9 @@
     const x = (cost) => box.left + ((cost - x0) / (x1 - x0)) * (box.right - box.left);
     const y = (accuracy) => box.bottom - ((accuracy - y0) / (y1 - y0)) * (box.bottom - box.top);
     const at = (cost, accuracy) => `${x(cost).toFixed(1)},${y(accuracy).toFixed(1)}`;
+    /* Money between two points that lie apart buys only the cheaper one: a step, not a slope. */
+    const line = (pairs) => pairs.flatMap(([cost, accuracy], k) =>
+      k > 0 && cost - pairs[k - 1][0] > 0.03 * (x1 - x0) ? [at(cost, pairs[k - 1][1]), at(cost, accuracy)] : [at(cost, accuracy)]);
     const svg = draw("svg", { viewBox: `0 0 ${width} ${height}`, width, height, role: "img", "aria-labelledby": "chart-name" });
     svg.append(draw("title", { id: "chart-name" },
       `Share of right answers against mean cost per row; ${facts.method}, ${rivals.map((r) => r.name + ", ").join("")}${facts.full_name}.`));
@@ -115,18 +116,18 @@
       "mean cost per row" + (facts.unit ? `, ${facts.unit}` : "")));
     const inside = draw("g", { "clip-path": "url(#inside)" });
     inside.append(draw("polygon", { class: "band",
-      points: [...byCost.map((p) => at(points.cost[p], points.low[p])),
-        ...byCost.toReversed().map((p) => at(points.cost[p], points.high[p]))].join(" ") }));
+      points: [...line(byCost.map((p) => [points.cost[p], points.low[p]])),
+        ...line(byCost.map((p) => [points.cost[p], points.high[p]])).reverse()].join(" ") }));
     rivals.forEach((rival, k) => {
       const order = rival.cost.map((_, i) => i).sort((a, b) => rival.cost[a] - rival.cost[b]);
       inside.append(draw("polyline", { class: `line r${k % 5}`, "stroke-dasharray": dashes[k % 5],
-        points: order.map((i) => at(rival.cost[i], rival.accuracy[i])).join(" ") }));
+        points: line(order.map((i) => [rival.cost[i], rival.accuracy[i]])).join(" ") }));
       const every = Math.max(1, Math.floor(order.length / 7));
       order.filter((_, i) => i % every === 0 || i === order.length - 1).forEach((i) => inside.append(draw("path", {
         class: `symbol r${k % 5}`, d: shapes[k % 5](3.6), transform: `translate(${at(rival.cost[i], rival.accuracy[i])})` })));
     });
     inside.append(draw("polyline", { class: "line main",
-      points: byCost.map((p) => at(points.cost[p], points.accuracy[p])).join(" ") }));
+      points: line(byCost.map((p) => [points.cost[p], points.accuracy[p]])).join(" ") }));
     for (const p of efficient)
       inside.append(draw("circle", { class: "dot", r: efficient.length > 48 ? 1.7 : 2.6, cx: x(points.cost[p]), cy: y(points.accuracy[p]) }));
     svg.append(inside);

@@ -21,10 +21,11 @@ _COLOURS = ("#0b5fa5", "#c8501e", "#3f7d20", "#7b3f9e", "#555555", "#b8860b", "#
 
 @dataclass(frozen=True)
 class Curve:
-    """Points by rising cost."""
+    """Points by rising cost; ``steps`` where money between two points buys only the cheaper one."""
 
     cost: ArrayLike
     accuracy: ArrayLike
+    steps: bool = False
 
 
 def new_figure(n_panels: int = 1, width: float = 6.4, height: float = 4.2) -> tuple[Any, list[Any]]:
@@ -60,7 +61,7 @@ def draw_tradeoff(
     for (name, curve), (dash, marker, colour) in zip(curves.items(), styles, strict=False):
         cost, accuracy = np.asarray(curve.cost, dtype=float), np.asarray(curve.accuracy, dtype=float)
         line = {"linestyle": dash, "marker": marker, "color": colour, "markersize": 4, "linewidth": 1.5}
-        ax.plot(cost, accuracy, label=name, **line)
+        ax.plot(cost, accuracy, label=name, drawstyle="steps-post" if curve.steps else "default", **line)
     if full is not None:
         ax.plot(*full, marker="*", color="black", markersize=12, linestyle="none", label="f0 for every row")
     ax.set_xlabel("mean cost per row")
