@@ -90,21 +90,18 @@ def frontier_in_words(system: TableSystem, path: Path) -> None:
     from rich.table import Table
 
     frontier, promise = system.frontier, system.promise
-    table = Table(
-        title=f"{path}: efficient points on {frontier.n_rows:,} rows of the choice", title_justify="left"
-    )
+    table = Table()
     for name in ("mean cost", "accuracy", "sent to f0", "columns bought"):
         table.add_column(name, justify="right")
-    lines = [(frontier[place].cost, frontier[place]) for place in _evenly(frontier.cost)]
-    for _, point in lines:
+    for point in (frontier[place] for place in _evenly(frontier.cost)):
         table.add_row(
             quantity(point.cost), f"{point.score:.4f}", f"{100 * point.share:.1f} %", str(point.n_features)
         )
-    console = Console()
-    console.print(table)
+    typer.echo(f"{path}: {len(frontier):,} efficient points on {frontier.n_rows:,} rows of the choice")
+    Console().print(table)
     typer.echo(
-        f"chosen: mean cost {quantity(promise.cost)}, accuracy {promise.accuracy:.4f} ({promise.low:.4f} to "
-        f"{promise.high:.4f}); f0 for every row: {promise.full_accuracy:.4f} at {quantity(promise.full_cost)}"
+        f"Chosen: mean cost {quantity(promise.cost)}, accuracy {promise.accuracy:.4f} ({promise.low:.4f} to "
+        f"{promise.high:.4f}); f0 for every row: {promise.full_accuracy:.4f} at {quantity(promise.full_cost)}."
     )
     typer.echo(_chosen(system))
     if system.certificate is not None:

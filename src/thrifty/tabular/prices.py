@@ -1,5 +1,6 @@
 """Prices from a file of two or three columns: feature, cost and, where one purchase delivers several, group."""
 
+import math
 import os
 from collections.abc import Sequence
 
@@ -74,6 +75,11 @@ def _lines_of(path: str | os.PathLike[str]) -> tuple[dict[str, float], dict[str,
         name, cost = row[0], _number(row[1])
         if cost is None:
             raise InvalidInputError(f"{path} must give a number as the cost of {name!r}; got {row[1]!r}.")
+        if not 0.0 <= cost < math.inf:
+            raise InvalidInputError(
+                f"{path} must give a finite cost of at least 0 to {name!r}; got {row[1]}. "
+                f"0 is a feature that is at hand."
+            )
         if name in costs:
             raise InvalidInputError(f"{path} gives two prices for {name!r}. Keep one of them.")
         costs[name] = cost

@@ -168,21 +168,19 @@ def _learn_categories(column: Any) -> tuple[str, ...]:
 
 
 def _codes(column: Any, categories: Sequence[str], unseen_is_missing: bool) -> Floats:
-    import pandas as pd
-
-    text = pd.Series(
-        [None if missing else str(value) for value, missing in zip(column, column.isna(), strict=True)]
-    )
-    codes = pd.Categorical(text, categories=list(categories)).codes.astype(np.float64)
-    codes[codes < 0] = np.nan
-    unseen = np.flatnonzero(np.isnan(codes) & text.notna().to_numpy())
+    place = {category: float(code) for code, category in enumerate(categories)}
+    absent = column.isna().to_numpy()
+    text = [str(value) for value in column]
+    codes = np.array([place.get(value, np.nan) for value in text])
+    codes[absent] = np.nan
+    unseen = np.flatnonzero(np.isnan(codes) & ~absent)
     if unseen.size and not unseen_is_missing:
         row = int(unseen[0])
         raise InvalidInputError(
             f"column {column.name!r} holds {text[row]!r} in row {row + 1}, which was not there when the system was "
             f"fitted; known are {listed(categories)}. Correct it, or have it read as missing with --unseen missing."
         )
-    return np.asarray(codes, dtype=np.float64)
+    return codes
 
 
 def _as_numbers(column: Any) -> Floats:

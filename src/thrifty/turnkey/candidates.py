@@ -29,7 +29,10 @@ __all__ = ["Candidate", "Candidates", "Rows", "fit_candidates", "look"]
 Floats = NDArray[np.float64]
 Progress = Callable[[str, int, int], None]
 
-_MISER_GAMMAS = np.logspace(-4.2, -1.2, 13)
+_MISER_TREES, _DYNAMOD_TREES = 200, 100
+# Closer together where few columns are bought: the more sets of columns there are to choose from, the fewer rows have
+# to be sent to f0 only to spend the rest of a budget.
+_MISER_GAMMAS = np.concatenate([np.logspace(-4.2, -3.2, 4), np.logspace(-3.0, -1.2, 13)])
 _MISER_DEPTHS = (4, 8)
 _DYNAMOD_GAMMAS = np.logspace(-3.8, -1.4, 6)
 
@@ -102,7 +105,7 @@ def fit_candidates(
     gated = sweep(
         DynaModGbrtClassifier(
             full,
-            n_trees=100,
+            n_trees=_DYNAMOD_TREES,
             max_depth=5,
             max_iter=3,
             p_full=0.3,
@@ -117,7 +120,7 @@ def fit_candidates(
         progress=_named(progress, "fitting gates and cheap models"),
     )
     miser = sweep(
-        GreedyMiserClassifier(n_trees=200, random_state=seed, **costs),
+        GreedyMiserClassifier(n_trees=_MISER_TREES, random_state=seed, **costs),
         {"gamma": _rounded(_MISER_GAMMAS * scale), "max_depth": list(_MISER_DEPTHS)},
         *rows,
         store=None if folder is None else folder / "miser.sweep",
