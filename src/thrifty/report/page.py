@@ -87,9 +87,8 @@ def _lead(facts: Facts) -> str:
     low, high = places[0], places[-1]
     words = []
     if full is not None:
-        name = facts.full_name[:1].upper() + facts.full_name[1:]
         words.append(
-            f"{name}, asked about every row, is right on {_right(facts, full.accuracy)} of rows and costs "
+            f"Asked about every row, {facts.full_name} is right on {_right(facts, full.accuracy)} of rows and costs "
             f"{_money(facts, full.cost)} per row."
         )
     words.append(
@@ -120,11 +119,13 @@ def _certificate(facts: Facts) -> str:
             f"<p>On the rows of this report it is right on {escape(_right(facts, accuracy))} "
             f"for {escape(_money(facts, cost))} per row.</p>"
         )
+    # Certificates say f0; who calls the full model that as well needs no explanation.
+    known = "" if facts.full_name.startswith("f0") else f"f0 is {facts.full_name}. "
     return (
         '<section class="certificate" aria-labelledby="certificate-title"><h2 id="certificate-title">Certificate</h2>'
         f"<p>The certified point {escape(certified.sentence)}.</p>{where}"
-        f'<p class="hint">f0 is {escape(facts.full_name)}. The certificate bounds how often a new row is answered '
-        f"wrongly where f0 is right.</p></section>"
+        f'<p class="hint">{escape(known)}The certificate bounds how often a new row is answered wrongly '
+        f"where f0 is right.</p></section>"
     )
 
 
