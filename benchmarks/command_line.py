@@ -135,7 +135,7 @@ def help_time():
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("tables", nargs="*", choices=[*TABLES])
+    parser.add_argument("tables", nargs="*", help=f"of {', '.join(TABLES)}; all by default")
     parser.add_argument("--seeds", type=int, default=3)
     wanted = parser.parse_args()
     help_time()

@@ -3,6 +3,8 @@
 import os
 from pathlib import Path
 
+import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import settings
 
@@ -22,3 +24,36 @@ def data_folder() -> Path:
     if not folder.is_dir():
         pytest.skip(f"no folder {folder}: set THRIFTY_DATA to run the tests on the larger real data")
     return folder
+
+
+def _table(n_rows=900, seed=0):
+    """Numbers, a text column that matters, a truth value, missing cells; the label is text."""
+    chance = np.random.default_rng(seed)
+    x = chance.normal(size=(n_rows, 4))
+    colour = chance.choice(["red", "green", "blue"], n_rows)
+    score = x[:, 0] + x[:, 1] * x[:, 2] + 1.2 * (colour == "red") - 0.4 + 0.3 * chance.normal(size=n_rows)
+    frame = pd.DataFrame(x, columns=["age", "lab one", "lab two", "noise"]).round(4)
+    frame["colour"] = colour
+    frame["old"] = x[:, 0] > 0
+    frame["label"] = np.where(score > 0, "yes", "no")
+    return frame
+
+
+@pytest.fixture(scope="session")
+def make_table():
+    """A small table with everything that tables have; called with a number of rows and a seed."""
+    return _table
+
+
+@pytest.fixture(scope="session")
+def small_grid():
+    """Four settings in place of forty, with few trees: `thrifty fit` in a second."""
+    from thrifty.turnkey import candidates
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(candidates, "_MISER_GAMMAS", np.array([1e-3, 1e-2, 4e-2]))
+        patch.setattr(candidates, "_MISER_DEPTHS", (3,))
+        patch.setattr(candidates, "_DYNAMOD_GAMMAS", np.array([3e-3]))
+        patch.setattr(candidates, "_MISER_TREES", 30)
+        patch.setattr(candidates, "_DYNAMOD_TREES", 20)
+        yield

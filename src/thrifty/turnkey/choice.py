@@ -1,9 +1,10 @@
 """Which system, and where to cut its gate: for a budget, or for a loss against f0 that must be proved.
 
 For a budget, every system is cut where it spends just that. Several are usually as good as the best one, as far as the
-rows can tell; among those within a standard error of it the *steadiest* is taken, the one whose cost varies
-least from row to row, because its bill is the easiest to foresee. Spending everything is no aim in itself: if a cheaper
-point of the frontier is better by more than a standard error, the rest of the budget stays unspent.
+rows can tell; among those within a standard error of it the *steadiest* is taken, the one whose cost varies least from
+row to row, because its bill is the easiest to foresee. Spending everything is no aim in itself: if a cheaper point of the
+frontier is better by more than two standard errors, the rest of the budget stays unspent. Two, because that point is the
+best of thousands on these very rows.
 """
 
 from collections.abc import Sequence
@@ -67,7 +68,7 @@ def choose_for_budget(outcomes: Sequence[RowOutcomes], frontier: Frontier, budge
     cheaper = _cut(
         outcomes[thrifty_point.source], thrifty_point.source, float(thrifty_point.threshold or 0.0)
     )
-    if cheaper.score - best.score > _standard_error(cheaper.right, best.right):
+    if cheaper.score - best.score > 2 * _standard_error(cheaper.right, best.right):
         return Choice(cheaper.source, cheaper.threshold)
     equals = [cut for cut in cuts if best.score - cut.score <= _standard_error(cut.right, best.right)]
     # The steadiest; of equally steady ones the best.

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from sklearn.base import clone
+from threadpoolctl import threadpool_limits
 
 from thrifty.exceptions import InvalidInputError
 from thrifty.full import EstimatorFull, FullModel
@@ -114,6 +115,20 @@ def fit_table(
     prepared = prepare(
         frame, target, costs=costs, full=full, full_cost=full_cost, ignore=ignore, trusted=trusted
     )
+    # Libraries that start a thread per core, whoever else is at work, are slower by far than those that do not.
+    with threadpool_limits(n_jobs):
+        return _fit(prepared, wish, full, seed, n_jobs, store, progress)
+
+
+def _fit(
+    prepared: Prepared,
+    wish: Wish,
+    full: str,
+    seed: int,
+    n_jobs: int,
+    store: str | os.PathLike[str] | None,
+    progress: Progress,
+) -> Fitted:
     parts = split_rows(prepared.rows.X, prepared.rows.y, prove=wish.max_loss is not None, seed=seed)
     learn, choose, prove = (prepared.rows.take(rows) for rows in (parts.learn, parts.choose, parts.prove))
     kind, f0, competition = _full(prepared, full, learn, seed, n_jobs, progress)
