@@ -106,7 +106,7 @@ def test_the_same_seed_gives_the_same_system_and_a_store_is_taken_up_again(
 
 
 def test_missing_values_are_fine_for_models_that_read_them_and_refused_by_column_for_others(
-    small_grid, make_table
+    small_grid, make_table, monkeypatch
 ):
     frame = make_table(600)
     frame.loc[5, "age"] = None

@@ -2,9 +2,9 @@
 
 For a budget, every system is cut where it spends just that. Several are usually as good as the best one, as far as the
 rows can tell; among those within a standard error of it the *steadiest* is taken, the one whose cost varies least from
-row to row, because its bill is the easiest to foresee. Spending everything is no aim in itself: if a cheaper point of the
-frontier is better by more than two standard errors, the rest of the budget stays unspent. Two, because that point is the
-best of thousands on these very rows.
+row to row, because its bill is the easiest to foresee. Spending everything is no aim in itself: if a cheaper point of
+the frontier is better by more than two standard errors, the rest of the budget stays unspent. Two, because that point
+is the best of thousands on these very rows.
 """
 
 from collections.abc import Sequence

@@ -19,7 +19,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC
 
-from thrifty.bundle.archive import load_model
+from thrifty.bundle.archive import UntrustedTypesError, load_model
 from thrifty.bundle.container import DEFAULT_MAX_BYTES
 from thrifty.exceptions import InvalidInputError
 from thrifty.files import read_capped
@@ -107,7 +107,19 @@ def best_kind(
 def load_full(path: str | os.PathLike[str], trusted: Iterable[str] = ()) -> Any:
     """A fitted classifier from a skops file, frozen; types that nobody trusts are refused by name."""
     data = read_capped(path, DEFAULT_MAX_BYTES)
-    return FrozenEstimator(load_model(data, trusted=[*TRUSTED, *trusted], max_bytes=DEFAULT_MAX_BYTES))
+    try:
+        model = load_model(data, trusted=[*TRUSTED, *trusted], max_bytes=DEFAULT_MAX_BYTES)
+    except UntrustedTypesError as error:
+        raise InvalidInputError(
+            f"{path} is made of types that are not trusted by themselves: {', '.join(error.types)}. If you know where "
+            f"the file comes from, add {' '.join(f'--trust {name}' for name in error.types)}."
+        ) from None
+    except InvalidInputError as error:
+        raise InvalidInputError(
+            f"{path} cannot be read as a model that skops wrote: it is damaged, or something else. "
+            f"Write it with skops.io.dump."
+        ) from error
+    return FrozenEstimator(model)
 
 
 def _eligible(n_rows: int, has_missing: bool) -> Sequence[str]:

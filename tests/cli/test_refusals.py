@@ -1,0 +1,222 @@
+"""Bad input: exit code 2, one sentence on standard error that names the thing, and no file touched."""
+
+import errno
+import os
+import subprocess
+from contextlib import contextmanager
+
+import pandas as pd
+import pytest
+import skops.io
+from sklearn.neighbors import KNeighborsClassifier
+
+import thrifty.cli.output
+
+
+@pytest.fixture
+def fit(files, small_grid, tmp_path):
+    """Arguments of a good fit; keywords replace the options, None leaves one out."""
+
+    def arguments(table=None, **options):
+        given = {
+            "target": "label", "costs": files.costs, "full": "svm", "budget": 4, "jobs": 1,
+            "out": tmp_path / "s.thrifty", **options,
+        }  # fmt: skip
+        named = [(f"--{name.replace('_', '-')}", value) for name, value in given.items() if value is not None]
+        return ["fit", files.train if table is None else table, *(word for pair in named for word in pair)]
+
+    return arguments
+
+
+@pytest.fixture
+def changed(files, tmp_path):
+    """A table of the files, changed and written elsewhere."""
+
+    def write(change, source="train"):
+        frame = change(pd.read_csv(getattr(files, source)))
+        frame.to_csv(tmp_path / "changed.csv", index=False)
+        return tmp_path / "changed.csv"
+
+    return write
+
+
+def test_wishes(refused, fit):
+    assert "got neither" in refused(*fit(budget=None))
+    assert "got both" in refused(*fit(max_loss=0.01))
+    assert "--budget must be a finite number >= 0; got -1.0" in refused(*fit(budget=-1))
+    assert "strictly between 0 and 1; got 5.0" in refused(*fit(budget=None, max_loss=5))
+    assert "held-out rows cannot show a loss of at most 0.1 %" in refused(*fit(budget=None, max_loss=0.001))
+
+
+def test_a_budget_that_no_route_can_meet(refused, fit, monkeypatch):
+    import numpy as np
+
+    from thrifty.turnkey import candidates
+
+    # Prices so low, compared with gains, that every system buys something.
+    monkeypatch.setattr(candidates, "_MISER_GAMMAS", np.array([1e-4]))
+    monkeypatch.setattr(candidates, "_DYNAMOD_GAMMAS", np.array([1e-4]))
+    told = refused(*fit(budget=0.25))
+    assert "budget must be at least" in told
+    assert "the mean cost of the cheapest point" in told
+
+
+def test_targets(refused, fit, changed):
+    assert "has no column 'lable' to learn from" in refused(*fit(target="lable"))
+    assert "it holds only 'yes'" in refused(*fit(changed(lambda frame: frame.assign(label="yes"))))
+    many = changed(lambda frame: frame.assign(label=["a", "b", "c"] * (len(frame) // 3)))
+    assert "it holds 3 different ones" in refused(*fit(many))
+
+
+def test_prices(refused, fit, tmp_path, files):
+    costs = tmp_path / "costs.csv"
+    good = files.costs.read_text()
+    for text, told in (
+        (good + "\nnobody,1,", "gives a price for 'nobody'"),
+        (good.replace("noise,2,\n", "").replace("old,0,", ""), "gives no price for 'noise', 'old'"),
+        (good.replace("noise,2", "noise,two"), "must give a number as the cost of 'noise'; got 'two'"),
+        (good.replace("age,0.5", "age,-1"), "at least 0 to 'age'; got -1"),
+    ):
+        costs.write_text(text)
+        assert told in refused(*fit(costs=costs))
+    assert "does not exist" in refused(*fit(costs=tmp_path / "absent.csv"))
+
+
+def test_tables(refused, fit, changed, tmp_path):
+    assert "does not exist" in refused(*fit(tmp_path / "absent.csv"))
+    twice = tmp_path / "twice.csv"
+    twice.write_text("a,a,label\n1,2,x\n")
+    assert "names the column 'a' more than once" in refused(*fit(twice))
+    assert "different rows of each class" in refused(*fit(changed(lambda frame: frame[:40])))
+    gap = changed(lambda frame: frame.assign(age=frame["age"].where(frame.index != 3)))
+    assert "column 'age' is missing in row 4, and f0 (svm) reads no missing" in refused(*fit(gap))
+
+
+def test_full_models(refused, fit, tmp_path, files):
+    assert "--full must be auto, one of forest, svm" in refused(*fit(full="magic"))
+    assert "does not exist" in refused(*fit(full=tmp_path / "absent.skops"))
+    (tmp_path / "no.skops").write_bytes(b"no archive")
+    assert "cannot be read as a model that skops wrote" in refused(*fit(full=tmp_path / "no.skops"))
+    frame = pd.read_csv(files.train)
+    skops.io.dump(KNeighborsClassifier().fit(frame[["age"]], frame["label"]), tmp_path / "knn.skops")
+    told = refused(*fit(full=tmp_path / "knn.skops"))
+    assert "add --trust sklearn.metrics._dist_metrics.EuclideanDistance64 --trust sklearn" in told
+
+
+def test_outputs_that_cannot_be_written_are_refused_before_anything_is_fitted(
+    refused, fit, tmp_path, files, monkeypatch
+):
+    monkeypatch.setattr("thrifty.turnkey.fitting.fit_table", lambda *_, **__: pytest.fail("fitted"))
+    assert "there is no folder" in refused(*fit(out=tmp_path / "none" / "s.thrifty"))
+    assert "it is a folder" in refused(*fit(out=tmp_path))
+    monkeypatch.setattr(os, "access", lambda _, mode: mode != os.W_OK)
+    assert "may not be written to" in refused(*fit(out=tmp_path / "s.thrifty"))
+    assert "may not be written to" in refused("predict", files.system, files.new, "-o", tmp_path / "a.csv")
+
+
+def test_new_rows_that_do_not_fit(refused, changed, files, tmp_path):
+    out = tmp_path / "a.csv"
+
+    def predict(change, *more):
+        return refused("predict", files.system, changed(change, "new"), "-o", out, *more)
+
+    assert "lacks columns 'age', 'colour'" in predict(lambda frame: frame.drop(columns=["age", "colour"]))
+    told = predict(lambda frame: frame.replace({"colour": {"red": "pink"}}))
+    assert "column 'colour' holds 'pink' in row" in told
+    assert "column 'age' must hold numbers; got 'old' in row 1" in predict(
+        lambda frame: frame.assign(age="old")
+    )
+    assert "holds no rows" in predict(lambda frame: frame[:0])
+    assert "budget must be at least" in refused("predict", files.system, files.new, "-o", out, "--budget", 0)
+    assert "both want standard output" in refused("predict", files.system, files.new, "-o", "-", "--json")
+    assert not out.exists()
+
+
+def test_unseen_text_is_read_as_missing_where_that_is_asked_for(run, changed, files, tmp_path):
+    pink = changed(lambda frame: frame.replace({"colour": {"red": "pink"}}), "new")
+    said = run("predict", files.system, pink, "-o", tmp_path / "a.csv", "--unseen", "missing")
+    # The support vector machine reads no missing values: it depends on the rows whether one is sent there.
+    assert said.code == 0 or "reads no missing values" in said.err
+
+
+def test_systems(refused, files, tmp_path):
+    (tmp_path / "no.thrifty").write_bytes(b"nothing of the kind")
+    cut = tmp_path / "cut.thrifty"
+    cut.write_bytes(files.system.read_bytes()[:-5])
+    for command in (["predict", files.new, "-o", tmp_path / "a.csv"], ["frontier"], ["report", files.test]):
+        word, *rest = command
+        assert "does not exist" in refused(word, tmp_path / "absent.thrifty", *rest)
+        assert "no bundle" in refused(word, tmp_path / "no.thrifty", *rest)
+        assert "damaged" in refused(word, cut, *rest)
+
+
+def test_reports_and_pictures(refused, files, changed, tmp_path):
+    out = tmp_path / "r.html"
+    assert "has no column 'label' to learn from" in refused("report", files.system, files.new, "-o", out)
+    strange = changed(lambda frame: frame.assign(label="maybe"), "test")
+    assert "got 'maybe' in row 1" in refused("report", files.system, strange, "-o", out)
+    assert "--by names 'town'" in refused("report", files.system, files.test, "-o", out, "--by", "town")
+    assert "--plot writes png, svg or pdf" in refused("frontier", files.system, "--plot", tmp_path / "f.doc")
+    assert not out.exists()
+
+
+@contextmanager
+def small_disk(folder, size):
+    command = ["mount", "-t", "tmpfs", "-o", f"size={size}", "none", str(folder)]
+    try:
+        mounted = subprocess.run(command, capture_output=True, check=False, text=True)
+    except OSError as error:
+        pytest.skip(f"no small file system can be mounted here: {error}")
+    if mounted.returncode:
+        pytest.skip(f"no small file system can be mounted here: {mounted.stderr.strip()}")
+    try:
+        yield folder
+    finally:
+        subprocess.run(["umount", str(folder)], check=True)
+
+
+def test_a_full_disk_leaves_the_old_system_and_the_old_answers_as_they_were(refused, fit, files, tmp_path):
+    (tmp_path / "disk").mkdir()
+    with small_disk(tmp_path / "disk", "8k") as disk:
+        for name, command in (
+            ("s.thrifty", fit(out=disk / "s.thrifty")),
+            ("a.csv", ["predict", files.system, files.test, "-o", disk / "a.csv"]),
+            ("r.html", ["report", files.system, files.test, "-o", disk / "r.html"]),
+        ):
+            (disk / name).write_text("old")
+            told = refused(*command)
+            assert f"{name} cannot be written: {os.strerror(errno.ENOSPC)}" in told
+            assert (disk / name).read_text() == "old"
+            assert os.listdir(disk) == [name]
+            (disk / name).unlink()
+
+
+@pytest.mark.parametrize("command", ["fit", "predict"])
+def test_a_disk_that_breaks_while_it_is_written_to_leaves_the_old_file(
+    refused, fit, files, tmp_path, monkeypatch, command
+):
+    out = tmp_path / "out"
+    out.write_text("old")
+
+    def fail(*_):
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    monkeypatch.setattr(os, "fsync", fail)
+    arguments = fit(out=out) if command == "fit" else ["predict", files.system, files.new, "-o", out]
+    assert f"cannot be written: {os.strerror(errno.EIO)}" in refused(*arguments)
+    assert out.read_text() == "old"
+    assert [path.name for path in tmp_path.iterdir()] == ["out"]
+
+
+@pytest.mark.parametrize(
+    "arguments", [["fit"], ["predict", "x"], ["fit", "x", "--target", "y", "-o", "z", "--seed", "-1"]]
+)
+def test_words_that_lack_are_exit_code_two(run, arguments):
+    said = run(*arguments)
+    assert said.code == 2
+    assert said.out == ""
+
+
+def test_a_quantity_has_no_digits_that_say_nothing():
+    shown = [thrifty.cli.output.quantity(value) for value in (6.0, 0.5, 5.9949, 12345.6, 0.0004)]
+    assert shown == ["6", "0.5", "5.995", "12,346", "0"]
