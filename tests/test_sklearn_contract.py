@@ -1,6 +1,7 @@
 """scikit-learn's own checks on every public estimator; none is expected to fail."""
 
 import pytest
+from sklearn.ensemble import GradientBoostingClassifier
 from sklearn.linear_model import LogisticRegression
 from sklearn.utils import get_tags
 from sklearn.utils.estimator_checks import (
@@ -14,7 +15,9 @@ from thrifty import (
     ConfidenceRouter,
     DynaModGbrtClassifier,
     DynaModLinClassifier,
+    DynaModLstsqClassifier,
     GreedyL1Classifier,
+    GreedyLeafClassifier,
     GreedyMiserClassifier,
     UniformRouter,
 )
@@ -24,11 +27,17 @@ def _full():
     return LogisticRegression()
 
 
+def _local():
+    return GradientBoostingClassifier(n_estimators=3, max_depth=3, random_state=0)
+
+
 ESTIMATORS = [
     DynaModLinClassifier(_full(), tol=1e-3, max_iter=1000, cv=2, random_state=0),
     DynaModLinClassifier(_full(), distance="squared", tol=1e-2, max_iter=1000, cv=2, random_state=0),
     DynaModGbrtClassifier(_full(), n_trees=10, max_iter=2, tol=1.0, cv=2, random_state=0),
+    DynaModLstsqClassifier(_full(), n_trees=3, max_iter=3, tol=1.0, cv=2, random_state=0),
     GreedyL1Classifier(_full(), cv=2, random_state=0),
+    GreedyLeafClassifier(_full(), _local(), cv=2, random_state=0),
     GreedyMiserClassifier(n_trees=10),
     ConfidenceRouter(_full(), cv=2, random_state=0),
     UniformRouter(_full(), cv=2, random_state=0),

@@ -5,11 +5,13 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from thrifty.baselines.greedy_l1 import GreedyL1Classifier
+    from thrifty.baselines.greedy_leaf import GreedyLeafClassifier
     from thrifty.baselines.greedy_miser import GreedyMiserClassifier
     from thrifty.baselines.routers import ConfidenceRouter, UniformRouter
     from thrifty.bundle.whole import load, save
     from thrifty.estimators.dynamod_gbrt import DynaModGbrtClassifier
     from thrifty.estimators.dynamod_lin import DynaModLinClassifier
+    from thrifty.estimators.dynamod_lstsq import DynaModLstsqClassifier
     from thrifty.exceptions import (
         DataUnavailableError,
         InvalidInputError,
@@ -32,9 +34,11 @@ __all__ = [
     "DataUnavailableError",
     "DynaModGbrtClassifier",
     "DynaModLinClassifier",
+    "DynaModLstsqClassifier",
     "Frontier",
     "GatedSystem",
     "GreedyL1Classifier",
+    "GreedyLeafClassifier",
     "GreedyMiserClassifier",
     "InvalidInputError",
     "OptimisticFullModelWarning",
@@ -58,9 +62,11 @@ _HOME = {
     "DataUnavailableError": "exceptions",
     "DynaModGbrtClassifier": "estimators.dynamod_gbrt",
     "DynaModLinClassifier": "estimators.dynamod_lin",
+    "DynaModLstsqClassifier": "estimators.dynamod_lstsq",
     "Frontier": "policy.frontier",
     "GatedSystem": "system",
     "GreedyL1Classifier": "baselines.greedy_l1",
+    "GreedyLeafClassifier": "baselines.greedy_leaf",
     "GreedyMiserClassifier": "baselines.greedy_miser",
     "InvalidInputError": "exceptions",
     "OptimisticFullModelWarning": "exceptions",

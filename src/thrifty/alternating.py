@@ -17,7 +17,7 @@ from scipy.special import expit
 
 from thrifty.models.pair import Pair
 from thrifty.objective.distances import DISTANCES, NEVER, DistanceName
-from thrifty.objective.losses import excess_loss, logistic_loss
+from thrifty.objective.losses import excess_loss, soft_logistic_loss
 from thrifty.solvers.qstep import q_step_kl, q_step_squared
 from thrifty.solvers.solution import Solution
 
@@ -63,10 +63,15 @@ class Problem:
     limit: float
     extra_cost: Floats | None
 
+    @property
+    def target(self) -> Floats:
+        """Labels as probabilities of class +1."""
+        return (self.y + 1.0) / 2.0
+
     def objective(self, pair: Pair, X: Any, log_odds: Floats) -> float:
         """The objective of OPT2 at the given pair and shares."""
         g, f1 = pair.scores(X)
-        cheap = expit(-log_odds) * logistic_loss(self.y, f1)
+        cheap = expit(-log_odds) * soft_logistic_loss(self.target, f1)
         full = expit(log_odds) * self.full_loss
         gating = DISTANCES[self.distance].value(log_odds, g)
         return float(self.weight @ (cheap + full + gating)) + pair.penalty()
@@ -74,7 +79,7 @@ class Problem:
     def best_shares(self, pair: Pair, X: Any) -> Floats:
         """Log-odds of the shares that are best for the pair as it is."""
         g, f1 = pair.scores(X)
-        excess = excess_loss(logistic_loss(self.y, f1), self.full_loss)
+        excess = excess_loss(soft_logistic_loss(self.target, f1), self.full_loss)
         step = Q_STEPS[self.distance](
             excess, g, self.limit, extra_cost=self.extra_cost, sample_weight=self.weight
         )
@@ -101,7 +106,7 @@ def alternate(
     pair : Pair
         Fitted in place, starting from its state.
     X, y : arrays
-        Rows, and labels in {-1, +1}.
+        Rows, and labels in {-1, +1}, or between them where they are soft.
     full_loss : ndarray of shape (n_samples,)
         f0's loss on those rows, out of fold.
     limit : float

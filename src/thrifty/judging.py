@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from joblib import Parallel, delayed
 from numpy.typing import NDArray
-from scipy.special import expit
+from scipy.special import expit, logit
 from sklearn.base import clone, is_classifier
 from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression
@@ -93,6 +93,22 @@ class JudgedFull:
     def loss(self, y: Floats) -> Floats:
         """``-log p(y)`` per training row."""
         return log_loss_of_probability(y, self.probability)
+
+    def log_odds(self) -> Floats:
+        """Log-odds of class +1 per training row."""
+        return np.asarray(logit(self.probability), dtype=np.float64)
+
+    def belief_log_odds(self, rows: TrainingRows) -> Floats:
+        """The same after Platt's sigmoid: what f0 says, on the scale of how often it is right.
+
+        Large boosted models are far too sure of themselves; a probability that stands in for a label must not be.
+        """
+        slope, intercept = _sigmoid(self.log_odds(), rows)
+        return slope * self.log_odds() + intercept
+
+    def belief(self, rows: TrainingRows) -> Floats:
+        """Calibrated probability of class +1 per training row."""
+        return np.asarray(expit(self.belief_log_odds(rows)), dtype=np.float64)
 
 
 def judge_full(full: Any, rows: TrainingRows, *, n_jobs: int | None = None, name: str = "f0") -> JudgedFull:
@@ -199,11 +215,18 @@ def fit_copy(full: Any, rows: TrainingRows, chosen: NDArray[np.intp]) -> Any:
 
 def _calibrated(estimator: Any, decision: Floats, rows: TrainingRows) -> EstimatorFull:
     """Platt's sigmoid, fitted on decision values of rows the estimator has not been fitted on."""
-    scale = float(np.std(decision)) or 1.0
-    sigmoid = LogisticRegression(C=1e4).fit(
+    return EstimatorFull(estimator, *_sigmoid(decision, rows))
+
+
+def _sigmoid(decision: Floats, rows: TrainingRows) -> tuple[float, float]:
+    """Slope and intercept of the logistic regression of the labels on one score."""
+    middle = np.average(decision, weights=rows.weight)
+    scale = float(np.sqrt(np.average(np.square(decision - middle), weights=rows.weight))) or 1.0
+    # To the last digits: what follows treats a row of weight two as two rows.
+    sigmoid = LogisticRegression(C=1e4, tol=1e-10, max_iter=1000).fit(
         (decision / scale)[:, None], rows.y > 0, sample_weight=rows.weight
     )
-    return EstimatorFull(estimator, float(sigmoid.coef_[0, 0]) / scale, float(sigmoid.intercept_[0]))
+    return float(sigmoid.coef_[0, 0]) / scale, float(sigmoid.intercept_[0])
 
 
 def _warn_if_optimistic(judged: JudgedFull, rows: TrainingRows, name: str) -> None:

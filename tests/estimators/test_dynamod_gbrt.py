@@ -4,7 +4,6 @@ import pytest
 from sklearn.exceptions import ConvergenceWarning
 
 from thrifty import DynaModGbrtClassifier, GreedyMiserClassifier, InvalidInputError
-from thrifty.models.boosted import over_columns
 from thrifty.trees import Binner, TreeGrower
 
 TREES = {"n_trees": 12, "max_depth": 3, "learning_rate": 0.3}
@@ -160,7 +159,7 @@ def test_trees_moved_to_fewer_columns_answer_the_same():
     trees = TreeGrower(table).grow(np.where(X[:, 1] + X[:, 4] > 0, -1.0, 1.0)).tree
     columns = np.flatnonzero(trees.features_used)
     assert len(columns) < 6
-    np.testing.assert_array_equal(over_columns(trees, columns).predict(X[:, columns]), trees.predict(X))
+    np.testing.assert_array_equal(trees.over_columns(columns).predict(X[:, columns]), trees.predict(X))
 
 
 def test_a_gate_that_reads_the_score_needs_something_bought_and_two_classes_per_fold(rows):

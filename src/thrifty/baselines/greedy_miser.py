@@ -9,7 +9,7 @@ from thrifty.estimators.base import Task
 from thrifty.estimators.dynamod_gbrt import BoostedClassifier
 from thrifty.full import AbsentFull
 from thrifty.judging import JudgedFull, TrainingRows
-from thrifty.models.boosted import ConfidentTrees, boost_labels, over_columns
+from thrifty.models.boosted import ConfidentTrees, boost_labels
 from thrifty.objective.costs import PriceList
 from thrifty.system import GatedSystem
 
@@ -87,7 +87,7 @@ class GreedyMiserClassifier(BoostedClassifier):
         grower = boosting.grower(self._binned(rows.X), task.price_list, self.gamma)
         trees, base = boost_labels(boosting, grower, rows.y, rows.weight, np.ones(len(rows.y)))
         columns = np.flatnonzero(trees.features_used)
-        return ConfidentTrees(columns, over_columns(trees, columns), base)
+        return ConfidentTrees(columns, trees.over_columns(columns), base)
 
     def _default_threshold(self, task: Task, budget: float | None) -> float:  # noqa: ARG002
         return float("inf")

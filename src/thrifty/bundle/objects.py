@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from thrifty.baselines.greedy_l1 import GreedyL1Classifier
+from thrifty.baselines.greedy_leaf import GreedyLeafClassifier
 from thrifty.baselines.greedy_miser import GreedyMiserClassifier
 from thrifty.baselines.routers import ConfidenceRouter, UniformRouter
 from thrifty.bundle.absentee import NotStored
@@ -20,6 +21,7 @@ from thrifty.bundle.values import NotPlainError
 from thrifty.estimators.base import GatedClassifier
 from thrifty.estimators.dynamod_gbrt import DynaModGbrtClassifier
 from thrifty.estimators.dynamod_lin import DynaModLinClassifier
+from thrifty.estimators.dynamod_lstsq import DynaModLstsqClassifier
 from thrifty.exceptions import InvalidInputError
 from thrifty.system import GatedSystem
 
@@ -27,7 +29,7 @@ __all__ = ["pack_object", "register_estimator", "unpack_object"]
 
 _ESTIMATORS: dict[str, type[GatedClassifier]] = {}
 
-_MODELS = ("full", "cheap")
+_MODELS = ("full", "cheap", "local")
 """Parameters that are models: they are part of the system, or not stored at all."""
 
 _FROM_SYSTEM = ("classes_", "features_", "threshold_", "n_features_in_", "feature_names_in_", "system_")
@@ -41,7 +43,9 @@ def register_estimator(estimator: type[GatedClassifier]) -> None:
 for _estimator in (
     DynaModLinClassifier,
     DynaModGbrtClassifier,
+    DynaModLstsqClassifier,
     GreedyL1Classifier,
+    GreedyLeafClassifier,
     GreedyMiserClassifier,
     ConfidenceRouter,
     UniformRouter,

@@ -17,6 +17,7 @@ from thrifty.bundle.fulls import pack_full, unpack_full
 from thrifty.bundle.values import Packer
 from thrifty.exceptions import InvalidInputError
 from thrifty.models.boosted import BoostedScorer, ConfidentTrees
+from thrifty.models.leaf import LeafScorer
 from thrifty.models.linear import LinearScorer
 from thrifty.system import Scorer
 from thrifty.trees import TreeEnsemble
@@ -148,6 +149,29 @@ def _unpack_confident(fields: Fields, reading: Reading) -> ConfidentTrees:
     return ConfidentTrees(columns, fields.ensemble("cheap", len(columns)), fields.number("base"))
 
 
+# -- leaves that hold two values ----------------------------------------------------------------
+
+
+def _pack_leaf(scorer: LeafScorer, writing: Writing) -> dict[str, Any]:
+    packer = writing.packer
+    return {
+        "columns": pack_columns(scorer.columns, packer),
+        "trees": pack_ensemble(scorer.trees, packer),
+        "base": packer.floats(scorer.base),
+        "margin": packer.value(float(scorer.margin)),
+    }
+
+
+def _unpack_leaf(fields: Fields, reading: Reading) -> LeafScorer:
+    columns = fields.columns("columns", reading.n_features)
+    return LeafScorer(
+        columns,
+        fields.ensemble("trees", len(columns), n_outputs=2),
+        fields.array("base", np.float64, (2,)),
+        fields.number("margin"),
+    )
+
+
 # -- a model of the user's behind a fixed gate -------------------------------------------------
 
 
@@ -191,6 +215,7 @@ for _codec in (
     Codec(LinearScorer, _pack_linear, _unpack_linear),
     Codec(BoostedScorer, _pack_boosted, _unpack_boosted),
     Codec(ConfidentTrees, _pack_confident, _unpack_confident),
+    Codec(LeafScorer, _pack_leaf, _unpack_leaf),
     Codec(ForeignScorer, _pack_foreign, _unpack_foreign),
 ):
     register_scorer(_codec)

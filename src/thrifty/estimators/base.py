@@ -12,15 +12,15 @@ from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import logit
+from scipy.special import expit, logit
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.frozen import FrozenEstimator
-from sklearn.utils import get_tags
+from sklearn.utils import column_or_1d, get_tags
 from sklearn.utils.validation import check_is_fitted
 from threadpoolctl import threadpool_limits
 
-from thrifty.estimators.checks import check_seed, check_threshold, check_training_rows, validated
+from thrifty.estimators.checks import check_seed, check_share, check_threshold, check_training_rows, validated
 from thrifty.exceptions import InvalidInputError
 from thrifty.full import FullModel, as_full_model
 from thrifty.judging import JudgedFull, TrainingRows, judge_full
@@ -190,11 +190,49 @@ class GatedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # 
 
     # -- operating points ----------------------------------------------------------------------
 
-    def threshold_for(self, X: Any, *, budget: float) -> float:
-        """Threshold at which the rows ``X`` spend at most ``budget`` on average, sending as many on as that allows."""
+    def threshold_for(
+        self,
+        X: Any,
+        y: Any = None,
+        *,
+        budget: float | None = None,
+        accuracy: float | None = None,
+        remote_share: float | None = None,
+    ) -> float:
+        """Threshold of the first gate that meets one wish on the rows ``X``, which should be new to the system.
+
+        Parameters
+        ----------
+        X : table
+            Rows to try thresholds on.
+        y : array-like, optional
+            Their labels, for ``accuracy``.
+        budget : float, optional
+            Most that a row may spend on average; sends as many on as that allows.
+        accuracy : float, optional
+            Least accuracy; sends as few on as that allows. Asks f0 about every row.
+        remote_share : float, optional
+            Largest share of the rows to be sent on.
+        """
+        wishes = {"budget": budget, "accuracy": accuracy, "remote_share": remote_share}
+        given = [name for name, value in wishes.items() if value is not None]
+        if len(given) != 1:
+            shown = " and ".join(given) or "none of them"
+            raise InvalidInputError(
+                f"threshold_for takes exactly one of budget, accuracy and remote_share; got {shown}."
+            )
         reader = self._reader(X)
-        curve = self._curve(reader.block(np.arange(reader.n_samples), np.arange(self.n_features_in_)))
-        return float(curve.threshold[curve.within(check_amount("budget", budget))])
+        numbers = reader.block(np.arange(reader.n_samples), np.arange(self.n_features_in_))
+        if budget is not None:
+            curve = self._curve(numbers)
+            return float(curve.threshold[curve.within(check_amount("budget", budget))])
+        if remote_share is not None:
+            curve = self._curve(numbers)
+            wanted = check_share("remote_share", remote_share, meaning="the largest share of rows sent on")
+            return float(curve.threshold[curve.sending(wanted)])
+        curve = self._accuracy_curve(reader, y)
+        wanted = check_share("accuracy", accuracy, meaning="the least share of rows answered rightly")
+        return float(curve.threshold[curve.reaching(wanted)])
 
     def at(self, threshold: float) -> Self:
         """Return the same fit at another threshold of its gate; nothing is refitted."""
@@ -227,6 +265,21 @@ class GatedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # 
             g, _ = first(X[:, first.columns])
         sent_on = self.system_.with_threshold(-np.inf).cost(X)
         return threshold_curve(g, self.system_.cost_by_route[0], sent_on, weight=weight)
+
+    def _accuracy_curve(self, reader: TableReader, y: Any) -> ThresholdCurve:
+        """Accuracy at every threshold of the first gate: the cheap answer if a row stops, the chain's if it goes on."""
+        if y is None:
+            raise InvalidInputError("threshold_for(accuracy=...) needs the labels y of the rows X.")
+        truth = column_or_1d(y)
+        if len(truth) != reader.n_samples:
+            raise InvalidInputError(
+                f"y must have one label per row of X, {reader.n_samples}; got {len(truth)}."
+            )
+        first = self.system_.stages[0].scorer
+        g, f1 = first(reader.block(np.arange(reader.n_samples), first.columns))
+        stopped = self.system_.label(expit(f1)) == truth
+        sent = self.system_.label(self.system_.with_threshold(-np.inf).answer(reader)) == truth
+        return threshold_curve(g, 0.0, 1.0, stopped.astype(np.float64), sent.astype(np.float64))
 
     def _set_threshold(self, threshold: float) -> None:
         self.system_ = self.system_.with_threshold(threshold)

@@ -10,7 +10,7 @@ not their mean: with a mean, the gains of the paper's impurity would shrink with
 and no value of gamma in the range it sweeps would buy anything.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Literal, Self
 
 import numpy as np
@@ -29,9 +29,9 @@ __all__ = [
     "Boosting",
     "ConfidentTrees",
     "boost_gate",
+    "boost_jointly",
     "boost_labels",
     "counts_of",
-    "over_columns",
 ]
 
 Floats = NDArray[np.float64]
@@ -51,8 +51,8 @@ class Boosting:
     ----------
     n_trees : int
         Trees of each model.
-    max_depth, learning_rate, l2, min_child_weight, min_child_samples
-        Of each tree.
+    max_depth, learning_rate, l2, min_child_weight, min_child_samples, max_leaves
+        Of each tree; without ``max_leaves`` only the depth limits it.
     step : {"gradient", "newton"}
         Least squares on the gradient, as in the paper, or leaves that divide by the curvature.
     """
@@ -64,6 +64,7 @@ class Boosting:
     l2: float = 1.0
     min_child_weight: float = 0.0
     min_child_samples: int = 1
+    max_leaves: int | None = None
 
     def grower(
         self, table: BinnedTable, price_list: PriceList | None = None, gamma: float = 0.0
@@ -72,6 +73,7 @@ class Boosting:
         return TreeGrower(
             table,
             max_depth=self.max_depth,
+            max_leaves=self.max_leaves,
             # Least squares on the gradient has unit weights, so a ridge of l2 would count rows, not curvature.
             l2=self.l2 if self.step == "newton" else 0.0,
             min_child_weight=self.min_child_weight,
@@ -140,13 +142,6 @@ class ConfidentTrees:
         """Scores of a block that holds ``columns``; NaN means missing."""
         f1 = self.base + self.cheap.predict(block)[:, 0]
         return -np.abs(f1), f1
-
-
-def over_columns(ensemble: TreeEnsemble, columns: Ints) -> TreeEnsemble:
-    """The same trees for a table that holds only ``columns``, which include all they look at."""
-    position = np.full(ensemble.n_features, -1, dtype=np.int32)
-    position[columns] = np.arange(len(columns), dtype=np.int32)
-    return replace(ensemble, n_features=len(columns), feature=position[ensemble.feature])
 
 
 class BoostedPair:
@@ -230,7 +225,7 @@ class BoostedPair:
         """What serves."""
         columns = self.columns
         return BoostedScorer(
-            columns, over_columns(self.gate, columns), over_columns(self.cheap, columns), self.base
+            columns, self.gate.over_columns(columns), self.cheap.over_columns(columns), self.base
         )
 
     def _add_label_tree(self, y: Floats, stays: Floats, counts: Floats) -> TreeEnsemble:
@@ -288,6 +283,40 @@ def boost_gate(
     for _ in range(boosting.n_trees):
         grad, curvature = _gate_derivatives(distance, log_odds, score)
         trees.append(boosting.add_tree(grower, grad, curvature, counts, score))
+    return TreeEnsemble.concatenate(trees), base
+
+
+def boost_jointly(
+    boosting: Boosting, grower: TreeGrower, y: Floats, gain: Floats, gate_weight: float, counts: Floats
+) -> tuple[TreeEnsemble, Floats]:
+    """Grow one ensemble for two questions: the label, and what sending a row on would gain.
+
+        min over trees with two values a leaf   sum_i [ loss(y_i, f1(x_i)) + gate_weight / 2 (gain_i - h(x_i))^2 ]
+
+    A split is worth the sum of what it gains for both, so that f1 and a gate can share every node. Newton steps.
+
+    Returns
+    -------
+    trees : TreeEnsemble
+        Outputs h and f1.
+    base : ndarray of shape (2,)
+        Their scores before any tree.
+    """
+    base = np.array([np.average(gain, weights=counts), _label_base(y, counts)])
+    score = np.tile(base, (len(y), 1))
+    flat = on_grid(np.full(len(y), gate_weight), counts, CURVATURE_BITS)
+    trees = []
+    for _ in range(boosting.n_trees):
+        h, f1 = score.T
+        grad = [on_grid(gate_weight * (h - gain), counts, GRADIENT_BITS)]
+        grad.append(on_grid(logistic_grad(y, f1), counts, GRADIENT_BITS))
+        curvature = np.column_stack([flat, on_grid(logistic_curvature(f1), counts, CURVATURE_BITS)])
+        weighted = counts[:, None]
+        grown = grower.grow(
+            weighted * np.column_stack(grad), weighted * curvature, learning_rate=boosting.learning_rate
+        )
+        grown.add_to(score)
+        trees.append(grown.tree)
     return TreeEnsemble.concatenate(trees), base
 
 

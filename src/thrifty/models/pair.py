@@ -14,7 +14,7 @@ class Pair(Protocol):
     """A gate and a cheap model that share what they buy, while they are being fitted."""
 
     def fit(self, X: Any, y: Floats, log_odds: Floats, weight: Floats) -> Self:
-        """Fit to labels ``y`` in {-1, +1} and to shares sent on, given by their log-odds.
+        """Fit to labels ``y`` in {-1, +1}, soft ones between, and to shares sent on, given by their log-odds.
 
         ``weight`` sums to 1. May start from its last state.
         """

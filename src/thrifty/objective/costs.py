@@ -99,9 +99,9 @@ def check_price_list(
 
     Parameters
     ----------
-    feature_costs : array-like of shape (n_features,), dict by column name, or None
-        Price per column; None means 1 each. With groups, the price of a group is written at each of
-        its columns and must be the same at all of them.
+    feature_costs : array-like of shape (n_features,), number, dict by column name, or None
+        Price per column; a number is the price of every column, None means 1 each. With groups, the price of
+        a group is written at each of its columns and must be the same at all of them.
     feature_groups : array-like of shape (n_features,), dict by column name, or None
         A label per column; columns with the same label are one purchase. In a dict, columns that
         are not named are purchases of their own.
@@ -146,6 +146,8 @@ def _costs_per_column(feature_costs: FeatureCosts, n_features: int, names: list[
         costs = np.asarray(raw, dtype=np.float64)
     except (TypeError, ValueError):
         raise InvalidInputError(f"feature_costs must be numbers; got {feature_costs!r}.") from None
+    if costs.ndim == 0:
+        costs = np.full(n_features, costs)
     if costs.shape != (n_features,):
         raise InvalidInputError(
             f"feature_costs must have one price per column, {n_features} in all; got shape {costs.shape}."

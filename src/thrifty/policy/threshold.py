@@ -67,6 +67,21 @@ class ThresholdCurve:
             )
         return int(affordable[-1])
 
+    def sending(self, share: float) -> int:
+        """The point that sends on the most rows, at most this share of them."""
+        return int(np.flatnonzero(self.share <= share + 1e-12)[-1])
+
+    def reaching(self, score: float) -> int:
+        """The point that sends on the fewest rows with a mean score of at least ``score``."""
+        enough = np.flatnonzero(self.score >= score - 1e-12)
+        if enough.size == 0:
+            best = int(np.argmax(self.score))
+            raise InvalidInputError(
+                f"accuracy {score!r} is out of reach here: f0 alone has {self.score[-1]:.6g}, and the best any "
+                f"threshold reaches is {self.score[best]:.6g}, sending {self.share[best]:.1%}. Ask for no more."
+            )
+        return int(enough[0])
+
 
 def threshold_curve(
     g: Floats,

@@ -6,7 +6,7 @@ first ``k`` trees are the first parts of the same arrays.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -167,6 +167,12 @@ class TreeEnsemble:
             self.node_offsets[: n_trees + 1],
             self.leaf_offsets[: n_trees + 1],
         )
+
+    def over_columns(self, columns: NDArray[np.intp]) -> "TreeEnsemble":
+        """The same trees for a table that holds only ``columns``, which include all they look at."""
+        position = np.full(self.n_features, -1, dtype=np.int32)
+        position[columns] = np.arange(len(columns), dtype=np.int32)
+        return replace(self, n_features=len(columns), feature=position[self.feature])
 
     @classmethod
     def concatenate(cls, parts: "Sequence[TreeEnsemble]") -> "TreeEnsemble":

@@ -101,7 +101,9 @@ def _from_xgboost(model: Any) -> AdditiveTrees:
     learner = json.loads(bytes(booster.save_raw("json")))["learner"]
     kind, objective = learner["gradient_booster"]["name"], learner["objective"]["name"]
     if kind != "gbtree" or objective not in ("binary:logistic", "binary:logitraw"):
-        raise _unsuitable("XGBoost", "booster 'gbtree' and objective 'binary:logistic'", f"{kind}, {objective}")
+        raise _unsuitable(
+            "XGBoost", "booster 'gbtree' and objective 'binary:logistic'", f"{kind}, {objective}"
+        )
     n_features = int(learner["learner_model_param"]["num_feature"])
     best = getattr(booster, "best_iteration", None) if booster.attr("best_iteration") else None
     trees = learner["gradient_booster"]["model"]["trees"]
@@ -205,7 +207,9 @@ def _scikit_opener(tree: Any, rate: float) -> Opener:
 
 def _from_histogram_boosting(model: Any) -> AdditiveTrees:
     if len(model._predictors) and len(model._predictors[0]) != 1:
-        raise _unsuitable("HistGradientBoostingClassifier", "two classes", f"{len(model._predictors[0])} scores")
+        raise _unsuitable(
+            "HistGradientBoostingClassifier", "two classes", f"{len(model._predictors[0])} scores"
+        )
     n_features = int(model.n_features_in_)
     if getattr(model, "_preprocessor", None) is not None:
         raise _unsuitable("HistGradientBoostingClassifier", "numeric columns", "columns of categories")

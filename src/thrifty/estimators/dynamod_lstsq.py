@@ -1,0 +1,220 @@
+"""DynaMod-Lstsq: the paper's Algorithm 3, for a small ensemble on a device and a large model behind a remote call."""
+
+import warnings
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.exceptions import ConvergenceWarning
+
+from thrifty.alternating import alternate
+from thrifty.estimators.base import GatedClassifier, Task
+from thrifty.estimators.checks import check_count, check_share
+from thrifty.estimators.local import LocalTrees, as_local, bare, given_trees, grow_local
+from thrifty.models.boosted import Boosting
+from thrifty.models.leaf import LeafPair, LeafScorer
+from thrifty.objective.costs import check_amount
+from thrifty.objective.distances import check_distance
+from thrifty.objective.losses import soft_logistic_loss
+from thrifty.policy.threshold import threshold_curve
+
+__all__ = ["DynaModLstsqClassifier"]
+
+Floats = NDArray[np.float64]
+
+
+class DynaModLstsqClassifier(GatedClassifier):
+    """A few trees on the device, f0 behind a remote call: learns which rows need the call.
+
+    The trees are given, or grown here; their leaves carry two values, one for f1 and one for the gate, so that the
+    device stores and walks one small ensemble. Minimises, by alternation and from the gate by confidence on,
+
+        mean[(1 - q) l(f1) + q l(f0) + (logit(q) - g)^2]   with   mean(q) <= p_full
+
+    over the leaf values of f1 and g and the shares q sent to f0: (OPT5), (OPT6) and (OPT7).
+
+    Parameters
+    ----------
+    full : estimator, FrozenEstimator, callable, array or GatedSystem, default=None
+        f0, as in ``DynaModLinClassifier``.
+    local : boosted trees or None, default=None
+        The small model: an XGBoost, LightGBM or scikit-learn boosting classifier, or trees of thrifty. A bare
+        classifier is cloned and fitted here, one in a ``FrozenEstimator`` stands as it is. None grows
+        ``n_trees`` trees best-first, with at most ``max_leaves`` leaves each.
+    p_full : float, default=0.3
+        Share of rows allowed to reach f0 while the weights are learned. ``threshold_for`` sets the share that is
+        really sent.
+    distance : {"squared", "kl"}, default="squared"
+        How the gate is compared with the shares. "kl" is DynaMod-Lin over leaves.
+    trust : float, default=0.5
+        How far f0's own belief, calibrated and out of fold, replaces the labels: 0 is the paper, 1 learns
+        from f0 alone. One label is a noisy sign of where f0 is worth its price.
+    ridge : float, default=20.0
+        Rows' worth of pull that keeps leaf values near the start.
+    n_trees, max_leaves, max_depth, learning_rate, min_child_weight : default=10, 32, 12, 0.6, 5.0
+        Of the trees grown here; not used with ``local``.
+    gate_weight : float, default=1.0
+        Weight of the gate's question in a split's gain while trees are grown here: they are grown for f1 and g at
+        once. 0 grows them for f1 alone.
+    max_iter, tol : int, float, default=50, 1e-4
+        Rounds of the alternation, and the change of the objective below which it stops. No rounds are the gate
+        by confidence, exactly.
+    feature_costs, feature_groups, full_cost, budget, cv, n_jobs, random_state
+        As in ``DynaModLinClassifier``, but here features are at hand (0) and a call costs 1: the mean of ``cost``
+        is the share sent.
+
+    Attributes
+    ----------
+    system_ : GatedSystem
+        What serves.
+    local_ : AdditiveTrees
+        The small model as it was before its leaves were learned again.
+    n_bytes_ : int
+        Size of what the device stores.
+    features_, threshold_
+        As in ``DynaModLinClassifier``.
+    trace_ : ndarray of shape (n_rounds, 2)
+        The objective after the q-step and after the pair-step of every round.
+    residuals_ : ndarray of shape (2,)
+        Largest entry of the gradient of (OPT6) and (OPT7) in the last round.
+    """
+
+    _accepts_missing = True
+    _accepts_sparse = False
+
+    def __init__(
+        self,
+        full: Any = None,
+        local: Any = None,
+        *,
+        p_full: float = 0.3,
+        distance: Literal["squared", "kl"] = "squared",
+        trust: float = 0.5,
+        ridge: float = 20.0,
+        n_trees: int = 10,
+        max_leaves: int = 32,
+        max_depth: int = 12,
+        learning_rate: float = 0.6,
+        min_child_weight: float = 5.0,
+        gate_weight: float = 1.0,
+        max_iter: int = 50,
+        tol: float = 1e-4,
+        feature_costs: Any = 0.0,
+        feature_groups: Any = None,
+        full_cost: float = 1.0,
+        budget: float | None = None,
+        cv: Any = 5,
+        n_jobs: int | None = None,
+        random_state: Any = None,
+    ) -> None:
+        self.full = full
+        self.local = local
+        self.p_full = p_full
+        self.distance = distance
+        self.trust = trust
+        self.ridge = ridge
+        self.n_trees = n_trees
+        self.max_leaves = max_leaves
+        self.max_depth = max_depth
+        self.learning_rate = learning_rate
+        self.min_child_weight = min_child_weight
+        self.gate_weight = gate_weight
+        self.max_iter = max_iter
+        self.tol = tol
+        self.feature_costs = feature_costs
+        self.feature_groups = feature_groups
+        self.full_cost = full_cost
+        self.budget = budget
+        self.cv = cv
+        self.n_jobs = n_jobs
+        self.random_state = random_state
+
+    def _check_parameters(self) -> None:
+        check_share("p_full", self.p_full, meaning="the share of samples allowed to reach f0")
+        check_share("trust", self.trust, meaning="how far f0's belief replaces the labels")
+        check_distance(self.distance)
+        check_count("n_trees", self.n_trees)
+        check_count("max_leaves", self.max_leaves, least=2)
+        check_count("max_depth", self.max_depth, most=12)
+        check_count("max_iter", self.max_iter, least=0)
+        for name in ("ridge", "learning_rate", "min_child_weight", "gate_weight", "tol"):
+            check_amount(name, getattr(self, name))
+
+    def _check_against(self, n_features: int, names: Any) -> None:  # noqa: ARG002
+        given_trees(self.local, n_features)
+
+    def _other_models(self) -> list[Any]:
+        return [*super()._other_models(), *([] if self.local is None else [bare(self.local)])]
+
+    def _learn(self, task: Task) -> LeafScorer:
+        rows = task.rows
+        local = self._local(task)
+        pair = LeafPair(
+            local.model,
+            rows.X,
+            self.distance,
+            self.ridge / float(rows.weight.sum()),
+            _confidence_threshold(local.held_out, float(self.p_full), rows.weight),
+        )
+        self.local_ = local.model
+        if self.max_iter:
+            self._alternate(pair, task)
+        scorer = pair.scorer()
+        self.n_bytes_ = scorer.n_bytes
+        return scorer
+
+    def _local(self, task: Task) -> LocalTrees:
+        if self.local is not None:
+            return as_local(self.local, task.rows, n_jobs=self.n_jobs)
+        boosting = Boosting(
+            n_trees=self.n_trees,
+            max_depth=self.max_depth,
+            learning_rate=self.learning_rate,
+            min_child_weight=self.min_child_weight,
+            max_leaves=self.max_leaves,
+        )
+        full_answers = np.where(task.full.probability > 0.5, 1.0, -1.0)
+        return grow_local(boosting, task.rows, full_answers, self._labels(task), float(self.gate_weight))
+
+    def _labels(self, task: Task) -> Floats:
+        """Labels in [-1, 1]: the user's, moved towards f0's belief as far as it is trusted."""
+        trust = float(self.trust)
+        if trust == 0.0:
+            return task.rows.y
+        return (1.0 - trust) * task.rows.y + trust * (2.0 * task.full.belief(task.rows) - 1.0)
+
+    def _alternate(self, pair: LeafPair, task: Task) -> None:
+        rows = task.rows
+        labels = self._labels(task)
+        # Log-odds of f0 on the labels' own scale: calibrated where f0 is believed, its own where it is not.
+        f0 = task.full.belief_log_odds(rows) if self.trust else task.full.log_odds()
+        run = alternate(
+            pair,
+            None,
+            labels,
+            soft_logistic_loss((labels + 1.0) / 2.0, f0),
+            limit=float(self.p_full),
+            distance=self.distance,
+            extra_cost=task.extra_cost,
+            weight=rows.weight,
+            max_iter=self.max_iter,
+            tol=self.tol,
+        )
+        self.trace_ = np.array([[step.after_shares, step.after_pair] for step in run.value.rounds])
+        self.n_iter_ = run.n_iter
+        self.residuals_ = np.array([solution.residual for solution in pair.solutions])
+        if not run.converged and self.max_iter > 1:
+            warnings.warn(
+                f"alternate did not reach tol={self.tol:g} in {run.n_iter} rounds (last change {run.residual:.0e}). "
+                f"Raise `max_iter` or `tol`.",
+                ConvergenceWarning,
+                stacklevel=4,
+            )
+
+
+def _confidence_threshold(margin: Floats, share: float, weight: Floats) -> float:
+    """Cut of the gate by confidence that sends this share of the rows: where ``ConfidenceRouter`` cuts."""
+    curve = threshold_curve(-np.abs(margin), 0.0, 1.0, weight=weight)
+    threshold = float(curve.threshold[curve.within(share)])
+    # "Nobody" and "everybody" as numbers that a gate can hold.
+    return float(np.clip(threshold, -1e6, 1e6))

@@ -1,0 +1,81 @@
+"""The small model of a local / remote system, in every form a user has it, or grown here."""
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import logit
+from sklearn.frozen import FrozenEstimator
+
+from thrifty.full import EstimatorFull, is_estimator
+from thrifty.judging import TrainingRows, judge_full
+from thrifty.models.boosted import Boosting, ConfidentTrees, boost_jointly, boost_labels
+from thrifty.system import GatedSystem
+from thrifty.trees import Binner
+from thrifty.trees.foreign import AdditiveTrees, additive_trees
+
+__all__ = ["LocalTrees", "as_local", "bare", "given_trees", "grow_local"]
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class LocalTrees:
+    """A small model and its log-odds on the training rows, out of fold wherever we fitted a copy for that."""
+
+    model: AdditiveTrees
+    held_out: Floats
+
+
+def bare(local: Any) -> Any:
+    """The model itself, out of the ``FrozenEstimator`` that says it stands as it is."""
+    return local.estimator if isinstance(local, FrozenEstimator) else local
+
+
+def given_trees(local: Any, n_features: int) -> AdditiveTrees | None:
+    """Trees that were fitted elsewhere, checked; None for a recipe, which has none yet."""
+    is_recipe = local is None or (is_estimator(local) and not isinstance(local, FrozenEstimator))
+    return None if is_recipe else _trees_of(bare(local), n_features)
+
+
+def as_local(local: Any, rows: TrainingRows, *, n_jobs: int | None = None) -> LocalTrees:
+    """The user's small model: as it stands, or, if it is a recipe, fitted and cross-fitted."""
+    n_features = rows.X.shape[1]
+    given = given_trees(local, n_features)
+    if given is not None:
+        return LocalTrees(given, given.margin(rows.X))
+    judged = judge_full(local, rows, n_jobs=n_jobs, name="the local model")
+    assert isinstance(judged.model, EstimatorFull)  # what becomes of a recipe
+    return LocalTrees(_trees_of(judged.model.estimator, n_features), logit(judged.probability))
+
+
+def grow_local(
+    boosting: Boosting, rows: TrainingRows, full_answers: Floats, labels: Floats, gate_weight: float
+) -> LocalTrees:
+    """Grow the small model for f1 and the gate at once.
+
+    What sending a row on gains is ``P(f0 right) - P(f1 right)``: nothing where both answer alike, and where they do
+    not, as much as the label, soft or hard, speaks for f0. It needs an f1, so trees for f1 alone come first.
+    """
+    table = Binner().fit_transform(rows.X)
+    alone = np.ones(len(rows.y))
+    trees, base = boost_labels(boosting, boosting.grower(table), rows.y, rows.weight, alone)
+    if gate_weight > 0.0:
+        f1 = base + trees.predict_binned(table)[:, 0]
+        gain = 0.5 * (full_answers - np.where(f1 > 0, 1.0, -1.0)) * labels
+        both, bases = boost_jointly(boosting, boosting.grower(table), rows.y, gain, gate_weight, rows.weight)
+        trees, base = replace(both, values=both.values[:, 1:]), float(bases[1])
+    model = AdditiveTrees(trees, base)
+    return LocalTrees(model, model.margin(rows.X))
+
+
+def _trees_of(model: Any, n_features: int) -> AdditiveTrees:
+    """Trees of another library, or of an estimator of ours that answers with trees."""
+    system = getattr(model, "system_", None)
+    if not isinstance(system, GatedSystem) or not isinstance(system.stages[0].scorer, ConfidentTrees):
+        return additive_trees(model, n_features)
+    scorer = system.stages[0].scorer
+    feature = np.asarray(scorer.columns, dtype=np.int32)[scorer.cheap.feature]
+    trees = replace(scorer.cheap, n_features=system.price_list.n_features, feature=feature)
+    return additive_trees(AdditiveTrees(trees, scorer.base), n_features)

@@ -1,0 +1,202 @@
+"""Linear models over leaves, held near a centre: least squares by one factorisation, logistic by Newton.
+
+(OPT6)   min_{b, c}  sum_i w_i (t_i - phi_i b - d_i c)^2 + ridge/2 (||b||^2 + sum_k p_k (c_k - c0_k)^2)
+(OPT7)   min_{b, c}  sum_i w_i loss(target_i, offset_i + phi_i b + d_i c) + ridge/2 (||b - b0||^2 + ...)
+
+``phi`` marks leaves and ``d`` are a few dense columns. In (OPT6) rows, weights and leaves stay the same while an
+alternation runs, and only ``t`` and ``d`` move: the large block is factored once, and each solve borders it.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg import LinAlgError, cho_factor, cho_solve
+from scipy.special import expit
+
+from thrifty.objective.losses import logistic_curvature, soft_logistic_loss
+from thrifty.solvers.leaf_design import LeafDesign
+from thrifty.solvers.solution import Solution
+
+__all__ = ["LeafLeastSquares", "LeafWeights", "ridge_logistic"]
+
+Floats = NDArray[np.float64]
+
+_SMALLEST = (
+    1e-12  # of the mean diagonal: leaves of one tree sum to a constant, so without a ridge nothing is unique
+)
+_HALVINGS = 30
+
+
+@dataclass(frozen=True)
+class LeafWeights:
+    """``b``, one weight per leaf, and ``c``, one per dense column."""
+
+    leaf: Floats
+    dense: Floats
+
+    def scores(self, design: LeafDesign, dense: Floats) -> Floats:
+        """``phi b + d c`` for every row."""
+        return design.dot(self.leaf) + dense @ self.dense
+
+
+class LeafLeastSquares:
+    """Solves (OPT6) for many targets over the same rows, weights and leaves.
+
+    Parameters
+    ----------
+    design : LeafDesign
+        The rows.
+    weight : ndarray of shape (n_rows,)
+        Weights of the squares.
+    ridge : float
+        Strength of the pull towards zero, and of each dense column's weight towards its centre.
+    """
+
+    def __init__(self, design: LeafDesign, weight: Floats, ridge: float) -> None:
+        self._design = design
+        self._weight = weight
+        self._ridge = 0.5 * ridge
+        gram = design.gram(weight)
+        floor = _SMALLEST * max(float(np.trace(gram)) / max(len(gram), 1), 1e-300)
+        gram[np.diag_indices_from(gram)] += max(self._ridge, floor)
+        self._factor = cho_factor(gram, lower=True)
+
+    def solve(self, target: Floats, dense: Floats, centre: Floats, pulled: Floats) -> Solution[LeafWeights]:
+        """The minimiser for this target and these dense columns.
+
+        ``pulled`` is 1 for a dense column whose weight is pulled towards ``centre`` and 0 for a free one.
+        ``residual`` is the largest entry of the gradient at the answer.
+        """
+        design, weight = self._design, self._weight
+        pull = self._ridge * pulled
+        onto_leaves = design.totals(weight * target)
+        border = np.column_stack([design.totals(weight * column) for column in dense.T])
+        corner = dense.T @ (weight[:, None] * dense) + np.diag(pull)
+        right = dense.T @ (weight * target) + pull * centre
+        solved = cho_solve(self._factor, np.column_stack([border, onto_leaves]))
+        schur = corner - border.T @ solved[:, :-1]
+        # A dense column that the leaves can express leaves nothing to solve for: the shortest answer then.
+        c = np.linalg.lstsq(schur, right - border.T @ solved[:, -1], rcond=1e-13)[0]
+        b = solved[:, -1] - solved[:, :-1] @ c
+        answer = LeafWeights(b, c)
+        left = weight * (answer.scores(design, dense) - target)
+        gradient = np.r_[
+            design.totals(left) + self._ridge * b,
+            dense.T @ left + pull * (c - centre),
+        ]
+        residual = float(np.abs(gradient).max(initial=0.0))
+        return Solution(
+            answer, residual, 1, residual <= 1e-8 * (1.0 + float(np.abs(target).max(initial=0.0)))
+        )
+
+
+def ridge_logistic(
+    design: LeafDesign,
+    target: Floats,
+    weight: Floats,
+    ridge: float,
+    *,
+    offset: float = 0.0,
+    dense: Floats | None = None,
+    pulled: Floats | None = None,
+    centre: LeafWeights,
+    start: LeafWeights,
+    tol: float = 1e-9,
+    max_iter: int = 50,
+) -> Solution[LeafWeights]:
+    """Minimise (OPT7) by Newton steps, halved while they do not descend.
+
+    Parameters
+    ----------
+    target : ndarray of shape (n_rows,)
+        Soft labels in [0, 1].
+    pulled : ndarray, optional
+        1 for a dense column whose weight is pulled to its centre, 0 for a free one; default all.
+    centre, start : LeafWeights
+        Where the ridge pulls to, and where to begin.
+
+    Returns
+    -------
+    Solution
+        ``residual``: largest entry of the gradient.
+    """
+    problem = _Logistic(design, target, weight, ridge, offset, dense, pulled, centre)
+    at = np.r_[start.leaf, start.dense]
+    value = problem.value(at)
+    residual = np.inf
+    steps = 0
+    while True:
+        gradient, hessian = problem.derivatives(at)
+        residual = float(np.abs(gradient).max(initial=0.0))
+        if residual <= tol or steps == max_iter:
+            break
+        step = _newton_step(hessian, gradient)
+        length, trial, lower = 1.0, at - step, problem.value(at - step)
+        for _ in range(_HALVINGS):
+            if lower <= value - 1e-4 * length * float(gradient @ step):
+                break
+            length *= 0.5
+            trial, lower = at - length * step, problem.value(at - length * step)
+        if not lower < value:
+            break  # rounding: no shorter step descends either
+        at, value = trial, lower
+        steps += 1
+    n_leaves = design.n_leaves
+    return Solution(LeafWeights(at[:n_leaves], at[n_leaves:]), residual, steps, residual <= max(tol, 1e-8))
+
+
+def _newton_step(hessian: Floats, gradient: Floats) -> Floats:
+    try:
+        return np.asarray(cho_solve(cho_factor(hessian, lower=True), gradient), dtype=np.float64)
+    except LinAlgError:  # without a ridge, leaves of one tree sum to what leaves of another sum to
+        return np.asarray(np.linalg.lstsq(hessian, gradient, rcond=1e-13)[0], dtype=np.float64)
+
+
+class _Logistic:
+    """Value and derivatives of (OPT7) at one stacked vector of weights."""
+
+    def __init__(
+        self,
+        design: LeafDesign,
+        target: Floats,
+        weight: Floats,
+        ridge: float,
+        offset: float,
+        dense: Floats | None,
+        pulled: Floats | None,
+        centre: LeafWeights,
+    ) -> None:
+        self._design, self._target, self._weight, self._offset = design, target, weight, offset
+        self._dense = np.empty((len(target), 0)) if dense is None else dense
+        free = np.ones(self._dense.shape[1]) if pulled is None else pulled
+        self._ridge = ridge * np.r_[np.ones(design.n_leaves), free]
+        self._centre = np.r_[centre.leaf, centre.dense]
+
+    def _score(self, at: Floats) -> Floats:
+        n_leaves = self._design.n_leaves
+        return self._offset + self._design.dot(at[:n_leaves]) + self._dense @ at[n_leaves:]
+
+    def value(self, at: Floats) -> float:
+        away = at - self._centre
+        loss = self._weight @ soft_logistic_loss(self._target, self._score(at))
+        return float(loss + 0.5 * (self._ridge * away) @ away)
+
+    def derivatives(self, at: Floats) -> tuple[Floats, Floats]:
+        score = self._score(at)
+        slope = self._weight * (expit(score) - self._target)
+        bend = self._weight * logistic_curvature(score)
+        gradient = np.r_[self._design.totals(slope), self._dense.T @ slope]
+        return gradient + self._ridge * (at - self._centre), self._hessian(bend)
+
+    def _hessian(self, bend: Floats) -> Floats:
+        n_leaves, n_all = self._design.n_leaves, len(self._ridge)
+        hessian = np.empty((n_all, n_all))
+        hessian[:n_leaves, :n_leaves] = self._design.gram(bend)
+        hessian[n_leaves:, n_leaves:] = self._dense.T @ (bend[:, None] * self._dense)
+        for number, column in enumerate(self._dense.T):
+            border = self._design.totals(bend * column)
+            hessian[:n_leaves, n_leaves + number] = border
+            hessian[n_leaves + number, :n_leaves] = border
+        hessian[np.diag_indices_from(hessian)] += self._ridge
+        return hessian
