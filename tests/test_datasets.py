@@ -1,7 +1,14 @@
 import numpy as np
 import pytest
 
-from thrifty.datasets import load_digits_at_least_five, load_letters, make_synthetic
+from thrifty.datasets import (
+    load_cifar_images,
+    load_digits_at_least_five,
+    load_forest,
+    load_letters,
+    load_miniboone,
+    make_synthetic,
+)
 from thrifty.exceptions import DataUnavailableError
 
 
@@ -40,3 +47,32 @@ def test_the_synthetic_clusters_stand_where_the_paper_puts_them():
     points, counts = np.unique(np.c_[X, y], axis=0, return_counts=True)
     assert points.tolist() == [[-1, -3, 1], [-1, -1, 0], [-1, 1, 1], [1, 1, 0]]
     assert counts.tolist() == [15, 15, 20, 20]
+
+
+def test_miniboone_comes_in_its_published_split_or_in_another_of_the_same_sizes(data_folder):
+    published, drawn = load_miniboone(data_folder), load_miniboone(data_folder, seed=1)
+    for split in (published, drawn):
+        assert [len(part) for part in (split.y_train, split.y_val, split.y_test)] == [2000, 1000, 2000]
+    assert published.y_test.mean() == 0.5  # each part of the published split is balanced
+    assert not np.array_equal(published.X_train, drawn.X_train)
+    everything = [np.vstack([split.X_train, split.X_val, split.X_test]) for split in (published, drawn)]
+    np.testing.assert_array_equal(*(np.sort(table, axis=0) for table in everything))
+
+
+def test_forest_has_the_sizes_of_the_paper_and_no_row_twice(data_folder):
+    split = load_forest(data_folder, seed=3)
+    assert [len(part) for part in (split.y_train, split.y_val, split.y_test)] == [36_603, 15_688, 58_101]
+    assert 0.47 < split.y_test.mean() < 0.50  # class 2 is 283,301 of 581,012
+    assert (
+        len(np.unique(np.vstack([split.X_train, split.X_val, split.X_test]), axis=0))
+        == 36_603 + 15_688 + 58_101
+    )
+
+
+def test_cifar_images_are_decoded_and_half_of_them_are_of_the_last_five_classes(data_folder):
+    images, y = load_cifar_images(data_folder)
+    assert images.shape == (20_000, 32, 32, 3)
+    assert y.mean() == 0.5
+    # Wrongly decoded differences look like noise; neighbouring pixels of a photograph are alike.
+    step = np.abs(np.diff(images[:500].astype(int), axis=1)).mean()
+    assert step < 20 < images[:500].std()

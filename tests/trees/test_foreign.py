@@ -59,7 +59,9 @@ def test_lightgbm_goes_the_same_way_at_every_threshold(missing):
     rows = on_every_threshold(found, table)
     if not missing:
         rows[::5, 2] = np.nan  # a model that saw no missing value reads one as zero
-    np.testing.assert_allclose(found.margin(rows), model.predict(rows, raw_score=True), rtol=1e-12, atol=1e-12)
+    np.testing.assert_allclose(
+        found.margin(rows), model.predict(rows, raw_score=True), rtol=1e-12, atol=1e-12
+    )
 
 
 def test_gradient_boosting_of_scikit_learn_goes_the_same_way_at_every_threshold():

@@ -20,6 +20,7 @@ class Experiment(StrEnum):
 
     synthetic = "synthetic"
     letters = "letters"
+    table1 = "table1"
 
 
 class Family(StrEnum):
@@ -67,9 +68,13 @@ def _run_paper(
         from thrifty.experiments import synthetic
 
         return synthetic.run(out, progress=report)
+    folder = None if data is None else str(data)
+    if experiment is Experiment.table1:
+        from thrifty.experiments import table1
+
+        return table1.run(out, data=folder, n_jobs=jobs, thin=thin, progress=report)
     from thrifty.experiments import letters, letters_boosted
 
-    folder = None if data is None else str(data)
     runner = {Family.linear: letters.run, Family.boosted: letters_boosted.run}[family]
     return runner(out, data=folder, n_jobs=jobs, thin=thin, progress=report)
 
