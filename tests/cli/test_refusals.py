@@ -62,7 +62,7 @@ def test_a_budget_that_no_route_can_meet(refused, fit, monkeypatch):
 
 
 def test_targets(refused, fit, changed):
-    assert "has no column 'lable' to learn from" in refused(*fit(target="lable"))
+    assert "has no column 'lable', which should hold the label" in refused(*fit(target="lable"))
     assert "it holds only 'yes'" in refused(*fit(changed(lambda frame: frame.assign(label="yes"))))
     many = changed(lambda frame: frame.assign(label=["a", "b", "c"] * (len(frame) // 3)))
     assert "it holds 3 different ones" in refused(*fit(many))
@@ -152,7 +152,9 @@ def test_systems(refused, files, tmp_path):
 
 def test_reports_and_pictures(refused, files, changed, tmp_path):
     out = tmp_path / "r.html"
-    assert "has no column 'label' to learn from" in refused("report", files.system, files.new, "-o", out)
+    assert "has no column 'label', which should hold the label" in refused(
+        "report", files.system, files.new, "-o", out
+    )
     strange = changed(lambda frame: frame.assign(label="maybe"), "test")
     assert "got 'maybe' in row 1" in refused("report", files.system, strange, "-o", out)
     assert "--by names 'town'" in refused("report", files.system, files.test, "-o", out, "--by", "town")
@@ -220,3 +222,24 @@ def test_words_that_lack_are_exit_code_two(run, arguments):
 def test_a_quantity_has_no_digits_that_say_nothing():
     shown = [thrifty.cli.output.quantity(value) for value in (6.0, 0.5, 5.9949, 12345.6, 0.0004)]
     assert shown == ["6", "0.5", "5.995", "12,346", "0"]
+
+
+def test_a_model_of_types_that_nobody_knows_is_used_where_it_is_trusted_and_only_there(
+    run, refused, fit, files, tmp_path
+):
+    frame = pd.read_csv(files.test)[["age", "lab one", "lab two", "noise", "label"]]
+    model = KNeighborsClassifier(9).fit(frame.drop(columns="label"), frame["label"])
+    skops.io.dump(model, tmp_path / "knn.skops")
+    types = ["sklearn.metrics._dist_metrics.EuclideanDistance64", "sklearn.neighbors._kd_tree.KDTree"]
+    trust = [word for name in types for word in ("--trust", name)]
+    said = run(*fit(full=tmp_path / "knn.skops"), *trust)
+    assert said.code == 0, said.err
+    assert "does not read them: 'colour', 'old'" in said.err
+    assert f"add --trust {types[0]}" in refused(
+        "predict", tmp_path / "s.thrifty", files.new, "-o", tmp_path / "a.csv"
+    )
+    more = ["--budget", "5.5", *trust]
+    assert run("predict", tmp_path / "s.thrifty", files.new, "-o", tmp_path / "a.csv", *more).code == 0
+    # Everything that is in the price list of this f0 costs 5.5, so that it answers every row.
+    expected = model.predict(pd.read_csv(files.new)[["age", "lab one", "lab two", "noise"]])
+    assert pd.read_csv(tmp_path / "a.csv")["answer"].tolist() == expected.tolist()

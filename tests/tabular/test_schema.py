@@ -88,7 +88,7 @@ def test_a_target_without_two_classes_is_refused(labels, told):
 
 def test_a_target_that_is_not_there_and_columns_to_ignore_that_are_not_there_are_refused():
     frame = table(y=[0, 1, 0, 1])
-    with pytest.raises(InvalidInputError, match="no column 'z' to learn from"):
+    with pytest.raises(InvalidInputError, match="no column 'z', which should hold the label"):
         learn_schema(frame, "z")
     with pytest.raises(InvalidInputError, match="--ignore names 'z'"):
         learn_schema(frame, "y", ["z"])

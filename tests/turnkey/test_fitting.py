@@ -1,4 +1,5 @@
 import numpy as np
+import pandas as pd
 import pytest
 import skops.io
 from sklearn.ensemble import RandomForestClassifier
@@ -11,6 +12,7 @@ from thrifty import InvalidInputError
 from thrifty.tabular.schema import learn_schema
 from thrifty.turnkey import fitting, full_models
 from thrifty.turnkey.fitting import Wish, fit_table
+from thrifty.turnkey.storage import table_system_from_bytes, table_system_to_bytes
 
 
 def test_the_promise_is_what_the_rows_of_the_choice_say(fitted):
@@ -156,9 +158,10 @@ def test_a_fitted_model_from_a_file_reads_its_own_columns_in_its_own_order(small
     new = make_table(50, seed=8)
     everything = fit.system.for_rows(fit.system.table(new), 4.0)
     schema = learn_schema(elsewhere, "label")
-    np.testing.assert_array_equal(
-        everything.answers(everything.table(new))["answer"], model.predict(schema.numbers(new)[names])
-    )
+    answers = everything.answers(everything.table(new))
+    np.testing.assert_array_equal(answers["answer"], model.predict(schema.numbers(new)[names]))
+    again = table_system_from_bytes(table_system_to_bytes(everything))
+    np.testing.assert_array_equal(again.answers(again.table(new))["probability"], answers["probability"])
 
 
 def test_a_model_from_a_file_that_does_not_suit_is_refused(small_grid, tmp_path, make_table):
@@ -186,3 +189,19 @@ def test_one_wish_is_needed_and_only_one(wish):
 def test_wishes_that_nobody_can_have_are_refused(wish):
     with pytest.raises(InvalidInputError, match="must"):
         Wish(**wish)
+
+
+def test_a_budget_that_is_more_than_everything_costs_is_not_spent_and_that_is_said(small_grid, make_table):
+    fit = fit_table(make_table(600), "label", Wish(budget=50.0), full="svm")
+    assert fit.system.promise.cost <= 6.0
+    assert any("the budget of 50 is not spent" in note for note in fit.notes)
+
+
+def test_a_budget_between_tied_scores_is_met_as_nearly_as_can_be_and_that_is_said(small_grid):
+    chance = np.random.default_rng(0)
+    coins = chance.integers(0, 2, (1200, 6))
+    frame = pd.DataFrame(coins, columns=list("abcdef")).assign(x=chance.normal(size=1200).round(6))
+    frame["label"] = (coins[:, 0] + coins[:, 1] + 0.1 * frame["x"] + chance.normal(size=1200) > 1).astype(int)
+    fit = fit_table(frame, "label", Wish(budget=2.3), full="svm")
+    if abs(fit.system.promise.cost - 2.3) > 0.023:
+        assert any("cannot be met exactly" in note or "is not spent" in note for note in fit.notes)

@@ -1,6 +1,5 @@
 """The application: its commands, and how a refusal becomes one sentence and an exit code."""
 
-import sys
 from collections.abc import Sequence
 from typing import Annotated
 
@@ -8,6 +7,7 @@ import typer
 
 import thrifty
 from thrifty.cli import paper, tables
+from thrifty.cli.output import complain
 from thrifty.exceptions import ThriftyError
 
 __all__ = ["app", "main"]
@@ -43,7 +43,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         app(args=list(argv) if argv is not None else None, prog_name="thrifty", standalone_mode=True)
     except ThriftyError as error:
-        print(f"thrifty: {error}", file=sys.stderr)  # noqa: T201 - this is the command line
+        complain(str(error))
         return 2
     except SystemExit as stop:
         return stop.code if isinstance(stop.code, int) else 1

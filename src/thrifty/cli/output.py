@@ -2,17 +2,30 @@
 
 import json
 import os
+import shutil
+import sys
+import textwrap
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 import typer
 
 from thrifty.exceptions import InvalidInputError
 
-__all__ = ["check_output", "note", "notes_of_warnings", "print_json", "quantity", "size_of", "write_file"]
+__all__ = [
+    "check_output",
+    "complain",
+    "note",
+    "notes_of_warnings",
+    "print_json",
+    "quantity",
+    "say",
+    "size_of",
+    "write_file",
+]
 
 
 def check_output(path: Path) -> None:
@@ -47,9 +60,26 @@ def print_json(facts: dict[str, Any]) -> None:
     typer.echo(json.dumps(facts, indent=1, allow_nan=False, default=_plain, ensure_ascii=False))
 
 
+def say(text: str) -> None:
+    """A sentence on standard output; on a screen it is broken between words."""
+    typer.echo(_fitted(text, sys.stdout))
+
+
 def note(text: str) -> None:
     """Something the user should know, on standard error."""
-    typer.echo(f"note: {text}", err=True)
+    typer.echo(_fitted(f"note: {text}", sys.stderr), err=True)
+
+
+def complain(text: str) -> None:
+    """A refusal, on standard error."""
+    typer.echo(_fitted(f"thrifty: {text}", sys.stderr), err=True)
+
+
+def _fitted(text: str, stream: TextIO) -> str:
+    if not stream.isatty():
+        return text
+    width = shutil.get_terminal_size().columns
+    return textwrap.fill(text, max(width, 40), break_long_words=False, break_on_hyphens=False)
 
 
 @contextmanager

@@ -57,11 +57,11 @@ def facts_of(
     return facts, measured
 
 
-def report_numbers(system: TableSystem, measured: dict[str, Any], out: Path) -> dict[str, Any]:
+def report_numbers(system: TableSystem, measured: dict[str, Any], written: Sequence[Path]) -> dict[str, Any]:
     """The chosen point on the new rows beside what was promised."""
     promise = system.promise
     return {
-        "file": str(out),
+        "files": [str(path) for path in written],
         **measured,
         "promised": {
             "accuracy": promise.accuracy,

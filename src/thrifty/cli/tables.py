@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from thrifty.cli.output import check_output, note, notes_of_warnings, print_json, write_file
+from thrifty.cli.output import check_output, note, notes_of_warnings, print_json, say, write_file
 from thrifty.cli.progress import progress
 from thrifty.exceptions import InvalidInputError
 
@@ -161,7 +161,7 @@ def frontier(
     else:
         frontier_in_words(known, system)
         if plot is not None:
-            typer.echo(f"wrote {plot}")
+            say(f"wrote {plot}")
 
 
 def report(
@@ -196,12 +196,12 @@ def report(
         )
         show("measuring", 1, 1)
     try:
-        write_report(out, facts)
+        written = write_report(out, facts)
     except OSError as error:
         if isinstance(error, InvalidInputError):
             raise
         raise InvalidInputError(f"{out} cannot be written: {error.strerror or error}.") from error
     if json:
-        print_json(report_numbers(known, measured, out))
+        print_json(report_numbers(known, measured, written))
     else:
-        report_in_words(known, measured, out)
+        report_in_words(known, measured, written)

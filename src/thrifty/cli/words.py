@@ -1,14 +1,14 @@
 """Results in words for people, and as numbers for programs."""
 
 import io
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import typer
 from numpy.typing import NDArray
 
-from thrifty.cli.output import quantity, size_of
+from thrifty.cli.output import quantity, say, size_of
 from thrifty.tabular.files import listed
 from thrifty.turnkey.fitting import Fitted
 from thrifty.turnkey.full_models import KINDS
@@ -35,20 +35,20 @@ def fit_in_words(fitted: Fitted, out: Path) -> None:
     competition = fitted.competition
     kind = KINDS.get(about.full, about.full)
     if competition is None:
-        typer.echo(f"f0 is {kind}.")
+        say(f"f0 is {kind}.")
     else:
         rivals = ", ".join(f"{name} {score:.3f}" for name, score in competition.accuracy.items())
-        typer.echo(f"f0 is {kind}: best of {rivals} (cross-validated on {competition.n_rows:,} rows).")
-    typer.echo(_chosen(system))
+        say(f"f0 is {kind}: best of {rivals} (cross-validated on {competition.n_rows:,} rows).")
+    say(_chosen(system))
     rows = about.n_prove or about.n_choose
-    typer.echo(
+    say(
         f"Accuracy {promise.accuracy:.4f} ({promise.low:.4f} to {promise.high:.4f}) at a mean cost of "
         f"{quantity(promise.cost)}; f0 for every row: {promise.full_accuracy:.4f} at {quantity(promise.full_cost)}. "
         f"Measured on {rows:,} rows that nothing was fitted on."
     )
     for sentence in _caveats(system):
-        typer.echo(sentence)
-    typer.echo(f"wrote {out} ({size_of(out)}, {len(system.systems)} of {fitted.n_systems} systems)")
+        say(sentence)
+    say(f"wrote {out} ({size_of(out)}, {len(system.systems)} of {fitted.n_systems} systems)")
 
 
 def fit_numbers(fitted: Fitted, out: Path) -> dict[str, Any]:
@@ -67,7 +67,7 @@ def fit_numbers(fitted: Fitted, out: Path) -> dict[str, Any]:
 def answers_in_words(answers: Any, out: Path) -> None:
     """How many rows, who answered them, what they cost."""
     facts = answers_numbers(answers, out)
-    typer.echo(
+    say(
         f"wrote {out}: {facts['rows']:,} answers, {100 * facts['share_sent']:.1f} % of them by f0, "
         f"mean cost {quantity(facts['mean_cost'])}"
     )
@@ -97,15 +97,15 @@ def frontier_in_words(system: TableSystem, path: Path) -> None:
         table.add_row(
             quantity(point.cost), f"{point.score:.4f}", f"{100 * point.share:.1f} %", str(point.n_features)
         )
-    typer.echo(f"{path}: {len(frontier):,} efficient points on {frontier.n_rows:,} rows of the choice")
+    say(f"{path}: {len(frontier):,} efficient points on {frontier.n_rows:,} rows of the choice")
     Console().print(table)
-    typer.echo(
+    say(
         f"Chosen: mean cost {quantity(promise.cost)}, accuracy {promise.accuracy:.4f} ({promise.low:.4f} to "
         f"{promise.high:.4f}); f0 for every row: {promise.full_accuracy:.4f} at {quantity(promise.full_cost)}."
     )
-    typer.echo(_chosen(system))
+    say(_chosen(system))
     if system.certificate is not None:
-        typer.echo(f"It {system.certificate}.")
+        say(f"It {system.certificate}.")
 
 
 def frontier_numbers(system: TableSystem) -> dict[str, Any]:
@@ -142,45 +142,41 @@ def frontier_picture(system: TableSystem, path: Path) -> bytes:
     return sink.getvalue()
 
 
-def report_in_words(system: TableSystem, measured: dict[str, Any], out: Path) -> None:
-    """The chosen point on the new rows, and where the page is."""
+def report_in_words(system: TableSystem, measured: dict[str, Any], written: Sequence[Path]) -> None:
+    """The chosen point on the new rows, and where the page and its picture are."""
     promise = system.promise
-    typer.echo(
+    say(
         f"On {measured['rows']:,} rows: accuracy {measured['accuracy']:.4f} (promised {promise.low:.4f} to "
         f"{promise.high:.4f}) at a mean cost of {quantity(measured['cost'])} (promised {quantity(promise.cost)}); "
         f"f0 for every row: {measured['full_accuracy']:.4f} at {quantity(promise.full_cost)}."
     )
-    typer.echo(f"wrote {out} ({size_of(out)})")
+    say("wrote " + ", ".join(f"{path} ({size_of(path)})" for path in written))
 
 
 def _chosen(system: TableSystem) -> str:
     bought, promise = system.bought, system.promise
     buys = f"buys {listed(bought, 8)}" if bought else "buys nothing"
+    sends = f"sends {100 * promise.share:.1f} % of the rows to f0 ({quantity(promise.full_cost)} per row)"
     return (
         f"The cheap model {buys} ({len(bought)} of {len(system.schema.names)} columns, {quantity(promise.cheap_cost)} "
-        f"per row) and sends {100 * promise.share:.1f} % of the rows to f0 ({quantity(promise.full_cost)} per row)."
+        f"per row) and {sends if promise.share else 'answers every row: none is sent to f0'}."
     )
 
 
 def _caveats(system: TableSystem) -> list[str]:
-    """How exactly the budget will be met, why it is not spent, or what was proved."""
-    promise, budget = system.promise, system.about.budget
+    """How exactly the budget will be met, or what was proved."""
+    promise = system.promise
     if system.certificate is not None:
         return [f"The system {system.certificate}."]
-    told = []
-    if budget is not None and promise.cost < 0.98 * budget:
-        told.append(
-            f"The budget of {quantity(budget)} is not spent: more than {quantity(promise.cost)} bought nothing that "
-            f"these rows could show."
-        )
     spread = promise.spread(_NEW_ROWS)
-    if spread > 0:
-        low, high = promise.cost - 1.96 * spread, promise.cost + 1.96 * spread
-        told.append(
-            f"The mean cost of {_NEW_ROWS:,} new rows lies between {quantity(low)} and {quantity(high)}, 19 times out "
-            f"of 20; `thrifty predict --budget` meets a budget exactly on the rows at hand."
-        )
-    return told
+    if spread == 0:
+        return []
+    low, high = promise.cost - 1.96 * spread, promise.cost + 1.96 * spread
+    told = (
+        f"The mean cost of {_NEW_ROWS:,} new rows lies between {quantity(low)} and {quantity(high)}, 19 times out "
+        f"of 20; `thrifty predict --budget` meets a budget on just the rows at hand."
+    )
+    return [told]
 
 
 def _numbers_of(system: TableSystem) -> dict[str, Any]:

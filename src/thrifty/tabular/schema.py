@@ -47,7 +47,7 @@ class Schema:
     @property
     def text_columns(self) -> tuple[str, ...]:
         """Columns that must be read as text, the label's included if it is text."""
-        return (*self.categories, *((self.target,) if self.classes.dtype.kind in "UO" else ()))
+        return (*self.categories, *((self.target,) if self.classes.dtype.kind == "U" else ()))
 
     def extra_columns(self, frame: Any) -> list[str]:
         """Columns of a table that nobody reads."""
@@ -82,8 +82,6 @@ class Schema:
     def labels(self, frame: Any) -> NDArray[Any]:
         """The labels of a table, each one of the two classes."""
         labels = labels_of(frame, self.target)
-        if self.classes.dtype.kind in "UO":
-            labels = labels.astype(object)
         strange = np.flatnonzero(~np.isin(labels, self.classes))
         if strange.size:
             row = int(strange[0])
@@ -91,7 +89,7 @@ class Schema:
                 f"column {self.target!r} must hold the labels the system was fitted on, {self.classes.tolist()}; "
                 f"got {_plain(labels[row])!r} in row {row + 1}."
             )
-        return labels
+        return labels.astype(self.classes.dtype)
 
 
 def learn_schema(frame: Any, target: str, ignore: Sequence[str] = ()) -> Schema:
@@ -114,7 +112,7 @@ def labels_of(frame: Any, target: str) -> NDArray[Any]:
     """The label of each row as numbers, truth values or text."""
     if target not in frame.columns:
         raise InvalidInputError(
-            f"the table has no column {target!r} to learn from. Its columns are {listed(frame.columns)}."
+            f"the table has no column {target!r}, which should hold the label. Its columns are {listed(frame.columns)}."
         )
     column = frame[target]
     missing = np.flatnonzero(column.isna())

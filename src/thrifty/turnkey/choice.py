@@ -23,6 +23,8 @@ __all__ = ["Choice", "choose_for_budget", "choose_for_loss"]
 Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
 
+_EQUAL = 1.0  # standard errors within which two systems count as equally good
+
 
 @dataclass(frozen=True)
 class Choice:
@@ -70,7 +72,9 @@ def choose_for_budget(outcomes: Sequence[RowOutcomes], frontier: Frontier, budge
     )
     if cheaper.score - best.score > 2 * _standard_error(cheaper.right, best.right):
         return Choice(cheaper.source, cheaper.threshold)
-    equals = [cut for cut in cuts if best.score - cut.score <= _standard_error(cut.right, best.right)]
+    equals = [
+        cut for cut in cuts if best.score - cut.score <= _EQUAL * _standard_error(cut.right, best.right)
+    ]
     # The steadiest; of equally steady ones the best.
     chosen = min(equals, key=lambda cut: (round(cut.spread, 9), -cut.score))
     return Choice(chosen.source, chosen.threshold, spends_all=True)

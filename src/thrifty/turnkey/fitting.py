@@ -19,11 +19,13 @@ from thrifty.turnkey.full_models import Competition, best_kind, recipe
 from thrifty.turnkey.parts import split_rows
 from thrifty.turnkey.preparing import Prepared, prepare, refuse_missing
 from thrifty.turnkey.promising import promised, reduced, tuned
-from thrifty.turnkey.table_system import About, TableSystem
+from thrifty.turnkey.table_system import About, Promise, TableSystem
 
 __all__ = ["Fitted", "Wish", "fit_table"]
 
 Progress = Callable[[str, int, int], None]
+
+_NEAR = 0.01  # a budget that is met up to this share of it needs no words
 
 
 @dataclass(frozen=True)
@@ -150,7 +152,23 @@ def _fit(
     serving = _serving(prepared, f0, candidates, choice, progress)
     about = About(kind, seed, len(learn.y), len(choose.y), len(prove.y), wish.budget, wish.max_loss)
     system = reduced(prepared.schema, candidates, on_choose, frontier, choice, promise, about, serving)
-    return Fitted(system, competition, prepared.notes, len(candidates.systems))
+    notes = (*prepared.notes, *_unspent(choice, promise, wish.budget))
+    return Fitted(system, competition, notes, len(candidates.systems))
+
+
+def _unspent(choice: Choice, promise: Promise, budget: float | None) -> list[str]:
+    """Why a budget is not spent, where it is not."""
+    if budget is None or abs(promise.cost - budget) <= _NEAR * budget:
+        return []
+    if not choice.spends_all or promise.cost >= promise.full_cost:
+        return [
+            f"the budget of {budget:g} is not spent: more than {promise.cost:.4g} bought nothing that showed"
+        ]
+    told = (
+        f"the budget of {budget:g} cannot be met exactly: many rows have the same score, and the nearest mean cost at "
+        f"which the gate can be cut is {promise.cost:.4g}"
+    )
+    return [told]
 
 
 def _full(
