@@ -114,6 +114,22 @@ def test_outputs_that_cannot_be_written_are_refused_before_anything_is_fitted(
     assert "may not be written to" in refused("predict", files.system, files.new, "-o", tmp_path / "a.csv")
 
 
+def test_a_store_that_is_no_folder(refused, fit, tmp_path):
+    (tmp_path / "store").write_text("a file")
+    assert "must be a folder that can be made" in refused(*fit(store=tmp_path / "store"))
+    (tmp_path / "fits").mkdir()
+    (tmp_path / "fits" / "dynamod.sweep").write_text("no database at all, but long enough to be one" * 50)
+    assert "dynamod.sweep" in refused(*fit(store=tmp_path / "fits"))
+
+
+def test_an_error_of_the_system_that_nobody_foresaw_is_a_sentence_too(refused, files, monkeypatch, tmp_path):
+    def fail(*_, **__):
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), "some file")
+
+    monkeypatch.setattr("thrifty.turnkey.storage.load_table_system", fail)
+    assert refused("frontier", files.system) == f"thrifty: some file: {os.strerror(errno.EACCES)}."
+
+
 def test_new_rows_that_do_not_fit(refused, changed, files, tmp_path):
     out = tmp_path / "a.csv"
 

@@ -45,6 +45,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     except ThriftyError as error:
         complain(str(error))
         return 2
+    except OSError as error:
+        named = "" if error.filename is None else f"{error.filename}: "
+        complain(f"{named}{error.strerror or error}.")
+        return 2
     except SystemExit as stop:
         return stop.code if isinstance(stop.code, int) else 1
     return 0

@@ -5,7 +5,7 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from thrifty.bundle import from_bytes
 from thrifty.exceptions import InvalidInputError
@@ -56,6 +56,11 @@ class Sweep:
     def full(self) -> FullModel:
         """f0, as it was when it was judged."""
         return remake_full(self._problem, self._answers) if self._full is None else self._full
+
+    @property
+    def full_train(self) -> NDArray[np.float64]:
+        """f0's probabilities of class +1 on the training rows, out of fold wherever f0 was fitted here."""
+        return self._answers.train
 
     def on(self, X: Any, y: Any, *, full_probability: ArrayLike | None = None) -> Frontier:
         """The very same points on other rows, as chosen: no longer chosen by what they do there.

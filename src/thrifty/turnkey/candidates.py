@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from thrifty.baselines.greedy_miser import GreedyMiserClassifier
 from thrifty.bundle import from_bytes
 from thrifty.estimators.dynamod_gbrt import DynaModGbrtClassifier
+from thrifty.exceptions import InvalidInputError
 from thrifty.full import FullModel
 from thrifty.objective.costs import PriceList
 from thrifty.policy.observing import outcomes_of
@@ -92,9 +93,7 @@ def fit_candidates(
     store : path of a folder, optional
         Where finished fits are kept: the same call goes on after an interruption.
     """
-    folder = None if store is None else Path(store)
-    if folder is not None:
-        folder.mkdir(parents=True, exist_ok=True)
+    folder = None if store is None else _folder(store)
     scale = len(learn.y) / _mean_price(prices)
     costs = {
         "feature_costs": prices.prices[prices.group_of],
@@ -133,7 +132,7 @@ def fit_candidates(
         for family, found in (("DynaMod-Gbrt", gated), ("GreedyMiser", miser))
         for fitted, settings in _distinct(found, model)
     ]
-    return Candidates(tuple(systems), model, gated._answers.train)
+    return Candidates(tuple(systems), model, gated.full_train)
 
 
 def look(systems: Sequence[Candidate], rows: Rows, full_probability: Floats) -> list[RowOutcomes]:
@@ -155,6 +154,16 @@ def _distinct(found: Sweep, full: FullModel) -> list[tuple[Any, dict[str, Any]]]
             kept.append((from_bytes(cell.fitted).with_full(full), cell.settings))
         before = cell.outcomes
     return kept
+
+
+def _folder(store: str | os.PathLike[str]) -> Path:
+    try:
+        Path(store).mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InvalidInputError(
+            f"the store {store} must be a folder that can be made and written to: {error.strerror}."
+        ) from error
+    return Path(store)
 
 
 def _mean_price(prices: PriceList) -> float:
