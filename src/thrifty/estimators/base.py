@@ -1,32 +1,29 @@
-"""What every single-stage estimator shares: the fit template, routing, costs and operating points.
+"""What every single-stage estimator shares: the fit template and operating points.
 
-A subclass says how its scorer (g, f1) is learned; everything else, from labels to lazy buying, is
-here. ``fit`` is all or nothing: after a refusal the estimator is exactly as it was before.
+A subclass says how its scorer (g, f1) is learned; everything else is here or, once it is fitted, in
+``serving``. ``fit`` is all or nothing: after a refusal the estimator is exactly as it was before.
 """
 
 import copy
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import expit, logit
-from sklearn.base import BaseEstimator, ClassifierMixin
-from sklearn.ensemble import HistGradientBoostingClassifier
+from scipy.special import expit
 from sklearn.frozen import FrozenEstimator
-from sklearn.utils import column_or_1d, get_tags
+from sklearn.utils import column_or_1d
 from sklearn.utils.validation import check_is_fitted
 from threadpoolctl import threadpool_limits
 
-from thrifty.estimators.checks import check_seed, check_share, check_threshold, check_training_rows, validated
+from thrifty.estimators.checks import check_seed, check_share, check_threshold, check_training_rows
+from thrifty.estimators.serving import SystemClassifier, all_or_nothing
 from thrifty.exceptions import InvalidInputError
 from thrifty.full import FullModel, as_full_model
 from thrifty.judging import JudgedFull, TrainingRows, judge_full
 from thrifty.objective.costs import PriceList, check_amount, check_price_list
 from thrifty.policy.threshold import ThresholdCurve, threshold_curve
-from thrifty.reading import FeatureSource, TableReader, kind_of_table
+from thrifty.reading import TableReader, kind_of_table
 from thrifty.system import GatedSystem, Scorer, Stage
 
 __all__ = ["GatedClassifier", "Task"]
@@ -59,24 +56,20 @@ class Task:
     seed: int
 
 
-class GatedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn is untyped
+class GatedClassifier(SystemClassifier):
     """Base of the estimators with one cheap stage in front of f0; see the subclasses.
 
     Subclasses store at least ``full, feature_costs, feature_groups, full_cost, budget, cv,
     n_jobs`` and ``random_state``, and implement ``_learn``.
     """
 
-    _accepts_missing = False
-    _accepts_sparse = True
-
-    full: Any
     feature_costs: Any
     feature_groups: Any
     full_cost: float
     budget: float | None
     cv: Any
     n_jobs: int | None
-    random_state: Any
+    system_: GatedSystem
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Learn the cheap model and the gate, and judge f0 on these rows.
@@ -92,7 +85,7 @@ class GatedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # 
         """
         self._check_parameters()
         budget = None if self.budget is None else check_amount("budget", self.budget)
-        with _all_or_nothing(self):
+        with all_or_nothing(self):
             seed = check_seed(self.random_state)
             rows = check_training_rows(self, X, y, sample_weight, self.cv, seed)
             names = getattr(self, "feature_names_in_", None)
@@ -139,56 +132,13 @@ class GatedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # 
         curve = self._curve(task.rows.X, weight=task.rows.weight)
         return float(curve.threshold[curve.within(budget)])
 
-    # -- answers -------------------------------------------------------------------------------
-
-    def predict_proba(self, X: Any) -> Floats:
-        """Probability of both classes: the cheap model's for rows it keeps, f0's for the others."""
-        reader = self._reader(X)
-        positive = self.system_.answer(reader)
-        return np.column_stack([1.0 - positive, positive])
-
-    def predict(self, X: Any) -> NDArray[Any]:
-        """Label of each row."""
-        positive = self.predict_proba(X)[:, 1]
-        return self.system_.label(positive)
-
-    def decision_function(self, X: Any) -> Floats:
-        """Log-odds of the second class: the cheap model's own score for rows it keeps."""
-        reader = self._reader(X)
-        walk = self.system_.walk(reader)
-        positive = self.system_.answer(reader, walk)
-        with np.errstate(divide="ignore"):
-            return np.where(walk.route < self.system_.n_stages, walk.cheap, logit(positive))
-
-    def route(self, X: Any) -> NDArray[np.intp]:
-        """Stage that answers each row: 0 is the cheap model; the last is f0. Never calls f0."""
-        reader = self._reader(X)
-        return self.system_.walk(reader).route
-
-    def cost(self, X: Any) -> Floats:
-        """What each row spends. Never calls f0."""
-        route = self.route(X)
-        return self.system_.cost_by_route[route]
+    # -- operating points -------------------------------------------------------------------------
 
     def scores(self, X: Any) -> tuple[Floats, Floats]:
         """Gate and cheap-model scores ``(g, f1)`` of the first stage, for every row."""
         reader = self._reader(X)
         scorer = self.system_.stages[0].scorer
         return scorer(reader.block(np.arange(reader.n_samples), scorer.columns))
-
-    def predict_from(self, source: FeatureSource) -> NDArray[Any]:
-        """Label every row of a source, asking it only for the features each row really buys.
-
-        Parameters
-        ----------
-        source : FeatureSource
-            Has ``__len__`` and ``fetch(rows, columns)``; it is asked once per stage, for the rows
-            that get there and the purchases they do not hold yet.
-        """
-        check_is_fitted(self)
-        return self.system_.predict_from(source)
-
-    # -- operating points ----------------------------------------------------------------------
 
     def threshold_for(
         self,
@@ -284,43 +234,6 @@ class GatedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # 
     def _set_threshold(self, threshold: float) -> None:
         self.system_ = self.system_.with_threshold(threshold)
         self.threshold_ = threshold
-
-    # -- plumbing ------------------------------------------------------------------------------
-
-    def _reader(self, X: Any) -> TableReader:
-        check_is_fitted(self)
-        numbers = validated(self, X, reset=False)
-        return TableReader(numbers, X if kind_of_table(X) else numbers)
-
-    def _full(self) -> Any:
-        """f0 as given, or the default one."""
-        return (
-            HistGradientBoostingClassifier(random_state=self.random_state) if self.full is None else self.full
-        )
-
-    def _other_models(self) -> list[Any]:
-        """Models that read the table besides our own, in whatever form the user gave them."""
-        return [self._full()]
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.classifier_tags.multi_class = False
-        # What another model cannot read is not welcome here either.
-        others = [get_tags(model).input_tags for model in self._other_models() if hasattr(model, "fit")]
-        tags.input_tags.sparse = self._accepts_sparse and all(other.sparse for other in others)
-        tags.input_tags.allow_nan = self._accepts_missing and all(other.allow_nan for other in others)
-        return tags
-
-
-@contextmanager
-def _all_or_nothing(estimator: Any) -> Iterator[None]:
-    before = dict(estimator.__dict__)
-    try:
-        yield
-    except BaseException:
-        estimator.__dict__.clear()
-        estimator.__dict__.update(before)
-        raise
 
 
 def _extra_cost(behind: GatedSystem, rows: TrainingRows) -> Floats | None:

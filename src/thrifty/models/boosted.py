@@ -20,7 +20,7 @@ from scipy.special import expit, logit
 from thrifty.objective.costs import PriceList
 from thrifty.objective.distances import DISTANCES, NEVER, DistanceName
 from thrifty.objective.losses import logistic_curvature, logistic_grad
-from thrifty.trees import BinnedTable, TreeEnsemble, TreeGrower
+from thrifty.trees import BinnedTable, GrownTree, TreeEnsemble, TreeGrower
 from thrifty.trees.quantise import WIDE_ROWS
 
 __all__ = [
@@ -86,19 +86,22 @@ class Boosting:
     def add_tree(
         self, grower: TreeGrower, grad: Floats, curvature: Floats, counts: Floats, score: Floats
     ) -> TreeEnsemble:
-        """Grow one tree, add it to the scores in place, and return it.
+        """Grow one tree, add it to the scores in place, and return it."""
+        grown = self.grow_tree(grower, grad, curvature, counts)
+        grown.add_to(score)
+        return grown.tree
+
+    def grow_tree(self, grower: TreeGrower, grad: Floats, curvature: Floats, counts: Floats) -> GrownTree:
+        """Grow one tree.
 
         ``grad`` and ``curvature`` are derivatives of the unweighted loss by the score.
         """
         grad = on_grid(grad, counts, GRADIENT_BITS)
         if self.step == "newton":
             curvature = on_grid(curvature, counts, CURVATURE_BITS)
-            grown = grower.grow(counts * grad, counts * curvature, learning_rate=self.learning_rate)
-        else:
-            weighted = not np.all(counts == 1.0)
-            grown = grower.grow(counts * grad, counts if weighted else None, learning_rate=self.learning_rate)
-        grown.add_to(score)
-        return grown.tree
+            return grower.grow(counts * grad, counts * curvature, learning_rate=self.learning_rate)
+        weighted = not np.all(counts == 1.0)
+        return grower.grow(counts * grad, counts if weighted else None, learning_rate=self.learning_rate)
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,259 @@
+"""What serves a cascade: one ensemble that grows from stage to stage, and a threshold at each.
+
+A row enters at the first stage. Each stage buys its columns, adds its trees to the row's running score, and either
+answers or, if its gate's score exceeds the threshold, sends the row on with that score; f0 is the last. A row
+that reaches f0 has paid for everything, so its answer may blend f0 with the ensemble's own score.
+
+The thresholds of every operating point are kept, so another point is a matter of two numbers. Between two points
+chance decides whose thresholds a row follows: chance that is a function of what the row holds at the first stage where
+the two differ, so that equal rows are treated alike and nothing is bought in order to decide.
+"""
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import expit, logit
+
+from thrifty.exceptions import InvalidInputError
+from thrifty.full import FullModel, clip_probability
+from thrifty.objective.costs import PriceList
+from thrifty.reading import (
+    FeatureSource,
+    PurchaseReader,
+    Reader,
+    TableReader,
+    as_numbers,
+    kind_of_table,
+    table_like,
+)
+from thrifty.rows import uniforms
+from thrifty.system import Walk
+from thrifty.trees import TreeEnsemble
+
+__all__ = ["CascadeStep", "CascadeSystem", "Operating"]
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.intp]
+Bools = NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class CascadeStep:
+    """One stage.
+
+    Attributes
+    ----------
+    columns : ndarray
+        Columns held at this stage, those of the stage before it first.
+    trees : TreeEnsemble
+        What the stage adds to the running score, over those columns.
+    slope, intercept : float
+        Platt's sigmoid: ``slope * running + intercept`` are the calibrated log-odds that answer.
+    gate : TreeEnsemble, optional
+        Over the columns and, behind them, the calibrated log-odds; without one, the gate is ``-|log-odds|``.
+    """
+
+    columns: Ints
+    trees: TreeEnsemble
+    slope: float = 1.0
+    intercept: float = 0.0
+    gate: TreeEnsemble | None = None
+
+    def gate_score(self, block: Any, log_odds: Floats) -> Floats:
+        """Score of "go on", from what is held."""
+        if self.gate is None:
+            return -np.abs(log_odds)
+        return self.gate.predict(np.column_stack([block, log_odds]))[:, 0]
+
+
+@dataclass(frozen=True, eq=False)
+class Operating:
+    """Thresholds of every operating point, and the one (or two, mixed) in force.
+
+    Attributes
+    ----------
+    thresholds : ndarray of shape (n_points, n_stages)
+        By rising cost.
+    cost, score : ndarray of shape (n_points,)
+        Means on the held-out rows of the fit.
+    lower, upper, share : int, int, float
+        The points in force; a share of the rows follows the upper one.
+    seed : int
+        Of the chance that decides which rows.
+    """
+
+    thresholds: Floats
+    cost: Floats
+    score: Floats
+    lower: int = 0
+    upper: int = 0
+    share: float = 0.0
+    seed: int = 0
+
+    @property
+    def parting(self) -> int:
+        """First stage at which the two points differ; -1 if they do not."""
+        differs = self.thresholds[self.lower] != self.thresholds[self.upper]
+        return int(np.argmax(differs)) if differs.any() else -1
+
+    def at(self, lower: int, upper: int, share: float) -> "Operating":
+        """The same with another point in force."""
+        return replace(self, lower=int(lower), upper=int(upper), share=float(share))
+
+
+@dataclass(frozen=True, eq=False)
+class CascadeSystem:
+    """Stages of one growing ensemble, then f0.
+
+    Attributes
+    ----------
+    steps : tuple of CascadeStep
+        The cheapest first.
+    base : float
+        Running score before the first stage.
+    operating : Operating
+        Where rows stop.
+    blend : ndarray of shape (3,)
+        Intercept, weight of the last stage's log-odds and weight of f0's: what answers where f0 was asked.
+    full, price_list, classes, names, kind
+        As in ``GatedSystem``.
+    """
+
+    steps: tuple[CascadeStep, ...]
+    base: float
+    operating: Operating
+    blend: Floats
+    full: FullModel
+    price_list: PriceList
+    classes: NDArray[Any]
+    names: tuple[str, ...] | None = None
+    kind: str | None = None
+
+    @property
+    def n_stages(self) -> int:
+        """Number of stages in front of f0, which is also the route number of f0."""
+        return len(self.steps)
+
+    @property
+    def bought_by_route(self) -> Bools:
+        """Columns a row holds that was answered at each place: (n_stages + 1, n_features)."""
+        bought = np.zeros((self.n_stages + 1, self.price_list.n_features), dtype=bool)
+        for place, step in enumerate(self.steps):
+            bought[place:, step.columns] = True
+        bought[-1] = True
+        return bought
+
+    @property
+    def cost_by_route(self) -> Floats:
+        """What a row pays that was answered at each place: (n_stages + 1,)."""
+        places = np.arange(self.n_stages + 1)
+        return self.price_list.cost_of_rows(self.bought_by_route, places == self.n_stages)
+
+    def at(self, lower: int, upper: int, share: float = 0.0) -> "CascadeSystem":
+        """The same cascade at another operating point."""
+        return replace(self, operating=self.operating.at(lower, upper, share))
+
+    def with_full(self, full: FullModel) -> "CascadeSystem":
+        """Return the same cascade in front of another f0."""
+        return replace(self, full=full)
+
+    # -- walking -------------------------------------------------------------------------------
+
+    def walk(self, reader: Reader) -> Walk:
+        """Send every row as far as its thresholds say, without asking f0 anything."""
+        operating, parting = self.operating, self.operating.parting
+        route = np.full(reader.n_samples, self.n_stages, dtype=np.intp)
+        running, cheap = np.full(reader.n_samples, self.base), np.zeros(reader.n_samples)
+        follows_upper = np.zeros(reader.n_samples, dtype=bool)
+        rows = np.arange(reader.n_samples)
+        for place, step in enumerate(self.steps):
+            block = reader.block(rows, step.columns)
+            running[rows] += step.trees.predict(block)[:, 0]
+            cheap[rows] = step.slope * running[rows] + step.intercept
+            if place == parting:
+                follows_upper[rows] = uniforms(block, operating.seed) < operating.share
+            lower, upper = operating.thresholds[[operating.lower, operating.upper], place]
+            goes_on = step.gate_score(block, cheap[rows]) > np.where(follows_upper[rows], upper, lower)
+            route[rows[~goes_on]] = place
+            rows = rows[goes_on]
+            if rows.size == 0:
+                break
+        return Walk(route, cheap)
+
+    def every_stage(self, reader: Reader) -> tuple[Floats, Floats]:
+        """Gate scores and calibrated log-odds of every row at every stage, as if it got there: (n, n_stages) each."""
+        rows = np.arange(reader.n_samples)
+        running = np.full(reader.n_samples, self.base)
+        gate, log_odds = np.empty((2, reader.n_samples, self.n_stages))
+        for place, step in enumerate(self.steps):
+            block = reader.block(rows, step.columns)
+            running += step.trees.predict(block)[:, 0]
+            log_odds[:, place] = step.slope * running + step.intercept
+            gate[:, place] = step.gate_score(block, log_odds[:, place])
+        return gate, log_odds
+
+    def blended(self, last: Floats, full_probability: Floats) -> Floats:
+        """Log-odds of the answer where f0 was asked, from those of the last stage and f0's probability."""
+        blended: Floats = self.blend[0] + self.blend[1] * last + self.blend[2] * logit(full_probability)
+        return blended
+
+    def answer(
+        self, reader: Reader, walk: Walk | None = None, rows: Ints | None = None, n_batch: int | None = None
+    ) -> Floats:
+        """Probability of class +1: the answering stage's own, the blend with f0 where a row reached it.
+
+        ``rows`` and ``n_batch`` as in ``GatedSystem.answer``.
+        """
+        walk = self.walk(reader) if walk is None else walk
+        rows = np.arange(reader.n_samples) if rows is None else rows
+        log_odds = walk.cheap.copy()
+        sent = np.flatnonzero(walk.route == self.n_stages)
+        if sent.size:
+            n_batch = reader.n_samples if n_batch is None else n_batch
+            full = self.full.probability(reader.table(sent), rows[sent], n_batch)
+            log_odds[sent] = self.blended(walk.cheap[sent], clip_probability(full))
+        return np.asarray(expit(log_odds), dtype=np.float64)
+
+    def label(self, positive: Floats) -> NDArray[Any]:
+        """Labels, as the user wrote them, from probabilities of class +1."""
+        return self.classes[(positive > 0.5).astype(np.intp)]
+
+    def probability(self, table: Any, rows: Ints, n_batch: int) -> Floats:
+        """Answer as an f0 would, so that a cascade can stand behind another stage."""
+        return clip_probability(self.answer(self.reader(table), rows=rows, n_batch=n_batch))
+
+    # -- tables and sources --------------------------------------------------------------------
+
+    def reader(self, X: Any) -> TableReader:
+        """Read from a table of any kind: array, data frame or list of rows."""
+        numbers = as_numbers(X)
+        if numbers.shape[1] != self.price_list.n_features:
+            raise InvalidInputError(
+                f"X must have the {self.price_list.n_features} columns of the price list; got {numbers.shape[1]}."
+            )
+        return TableReader(numbers, X if kind_of_table(X) else numbers)
+
+    def route(self, X: Any) -> Ints:
+        """Stage that answers each row; ``n_stages`` means f0. Never calls f0."""
+        return self.walk(self.reader(X)).route
+
+    def cost(self, X: Any) -> Floats:
+        """What each row pays. Never calls f0."""
+        return self.cost_by_route[self.route(X)]
+
+    def predict_proba(self, X: Any) -> Floats:
+        """Probabilities of both classes, shape (n_samples, 2)."""
+        positive = self.answer(self.reader(X))
+        return np.column_stack([1.0 - positive, positive])
+
+    def predict(self, X: Any) -> NDArray[Any]:
+        """Labels, as the user wrote them."""
+        return self.label(self.predict_proba(X)[:, 1])
+
+    def predict_from(self, source: FeatureSource) -> NDArray[Any]:
+        """Label every row of a source, asking it only for the features each row really buys."""
+        return self.label(
+            self.answer(PurchaseReader(source, self.price_list, table_like(self.kind, self.names)))
+        )

@@ -1,0 +1,150 @@
+"""One growing ensemble over nested sets of columns: stage k continues stage k - 1's trees on more columns.
+
+    f_k = f_(k-1) + trees over the columns of stage k,   each tree a Newton step of   sum_i w_i loss(y_i, f(x_i))
+
+A row that goes on keeps the score it has: what was computed at the earlier stages is part of every later one. The
+columns of a stage include those of the stages before it, so that new trees may combine what is old and what is new.
+"""
+
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from thrifty.models.boosted import Boosting
+from thrifty.objective.losses import logistic_curvature, logistic_grad
+from thrifty.trees import BinnedTable, TreeEnsemble
+from thrifty.trees.binning import WORD, Thresholds
+
+__all__ = ["StagedTrees", "grow_stages", "held_out_scores", "narrow_table", "total_gains"]
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.intp]
+Bools = NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class StagedTrees:
+    """What was grown.
+
+    Attributes
+    ----------
+    base : float
+        Score before any tree.
+    sets : tuple of ndarray
+        Columns of each stage, those of the stage before it first.
+    parts : tuple of TreeEnsemble
+        Trees that each stage adds, over all columns of the table.
+    """
+
+    base: float
+    sets: tuple[Ints, ...]
+    parts: tuple[TreeEnsemble, ...]
+
+    def scores(self, table: BinnedTable) -> Floats:
+        """Score of every row after every stage, shape (n_rows, n_stages)."""
+        running = np.full((table.n_rows, 1), self.base)
+        scores = np.empty((table.n_rows, len(self.parts)))
+        for place, part in enumerate(self.parts):
+            part.predict_binned(table, running)
+            scores[:, place] = running[:, 0]
+        return scores
+
+
+def grow_stages(
+    table: BinnedTable, y: Floats, counts: Floats, sets: Sequence[Ints], boosting: Boosting
+) -> StagedTrees:
+    """Grow the ensemble, ``boosting.n_trees`` trees a stage.
+
+    Parameters
+    ----------
+    table : BinnedTable
+        Training rows.
+    y, counts : ndarray of shape (n_rows,)
+        Labels -1 / +1 and weights.
+    sets : sequence of ndarray of int
+        Columns of each stage, nested. A stage without columns adds nothing.
+    boosting : Boosting
+        How trees are grown; Newton steps.
+    """
+    base = log_odds_of(y, counts)
+    score = np.full(table.n_rows, base)
+    parts = []
+    for columns in sets:
+        trees = _grow_on(table, y, counts, columns, boosting, score)[0] if len(columns) else []
+        parts.append(TreeEnsemble.concatenate(trees) if trees else TreeEnsemble.empty(table.n_features))
+    return StagedTrees(base, tuple(np.asarray(columns, dtype=np.intp) for columns in sets), tuple(parts))
+
+
+def held_out_scores(
+    table: BinnedTable,
+    y: Floats,
+    counts: Floats,
+    folds: Sequence[Ints],
+    sets: Sequence[Ints],
+    boosting: Boosting,
+    *,
+    n_threads: int = 1,
+) -> Floats:
+    """Score of every stage on rows that the ensemble was not grown on, shape (n_rows, n_stages).
+
+    The ensemble is grown once per fold, on all rows outside it; rows of no fold are NaN.
+    """
+    scores = np.full((table.n_rows, len(sets)), np.nan)
+
+    def judge(fold: Ints) -> Floats:
+        rest = np.ones(table.n_rows, dtype=bool)
+        rest[fold] = False
+        grown = grow_stages(table.take(rest), y[rest], counts[rest], sets, boosting)
+        return grown.scores(table.take(fold))
+
+    # The kernels release the interpreter's lock, so threads share one table of codes.
+    with ThreadPoolExecutor(max(1, min(n_threads, len(folds)))) as pool:
+        for fold, judged in zip(folds, pool.map(judge, folds), strict=True):
+            scores[fold] = judged
+    return scores
+
+
+def total_gains(
+    table: BinnedTable, y: Floats, counts: Floats, columns: Ints, boosting: Boosting
+) -> tuple[Floats, float]:
+    """What all splits on each column gained together, shape (n_features,), and the log-loss left at the end."""
+    score = np.full(table.n_rows, log_odds_of(y, counts))
+    _, gains = _grow_on(table, y, counts, columns, boosting, score)
+    loss = float(np.average(np.logaddexp(0.0, -y * score), weights=counts))
+    return gains, loss
+
+
+def narrow_table(table: BinnedTable, columns: Ints) -> BinnedTable:
+    """The same rows with some of the columns: histograms of the others would be work for nothing."""
+    padded = np.zeros((table.n_rows, -(-len(columns) // WORD) * WORD), dtype=np.uint8)
+    padded[:, : len(columns)] = table.codes[:, columns]
+    ends = [table.thresholds.of(int(column)) for column in columns]
+    offsets = np.cumsum([0] + [len(values) for values in ends]).astype(np.int64)
+    thresholds = Thresholds(np.concatenate([np.empty(0), *ends]), offsets)
+    return BinnedTable(padded, thresholds, tuple(table.names[column] for column in columns))
+
+
+def log_odds_of(y: Floats, counts: Floats) -> float:
+    """Log-odds of class +1."""
+    positive, negative = float(counts[y > 0].sum()), float(counts[y < 0].sum())
+    return float(np.log(max(positive, 1e-12)) - np.log(max(negative, 1e-12)))
+
+
+def _grow_on(
+    table: BinnedTable, y: Floats, counts: Floats, columns: Ints, boosting: Boosting, score: Floats
+) -> tuple[list[TreeEnsemble], Floats]:
+    """Trees on some columns, added to the scores in place, and the gain of each column."""
+    # In the order of the table, whatever the order of purchase: trees must not depend on how ties are listed.
+    columns = np.sort(columns)
+    grower = boosting.grower(narrow_table(table, columns))
+    trees, gains = [], np.zeros(table.n_features)
+    for _ in range(boosting.n_trees):
+        grown = boosting.grow_tree(grower, logistic_grad(y, score), logistic_curvature(score), counts)
+        grown.add_to(score)
+        feature = columns[grown.tree.feature].astype(np.int32)
+        np.add.at(gains, feature, grown.raw_gain)
+        trees.append(replace(grown.tree, n_features=table.n_features, feature=feature))
+    return trees, gains
