@@ -3,9 +3,10 @@
     python benchmarks/command_line.py [--seeds 3] [letters] [miniboone]
 
 For every seed the rows are dealt anew into a training table and a test table, written as CSV. Budgets of one seed share
-a store of fits. "chance" is the standard deviation that the mean cost of the test rows has anyway: that of the share
-sent to f0, on the test rows and where the threshold was tuned, times what f0 costs more. "re-cut" is what
-`thrifty predict --budget` spends on the same rows.
+a store of fits. Columns cost 1 each, so that what a budget has beyond a whole number can only be spent on f0. "chance"
+is the standard deviation that the mean cost of the test rows has anyway: that of the share sent to f0, on the test rows
+and where the threshold was tuned, times what f0 costs more. "re-cut" is what `thrifty predict --budget` spends on the
+same rows.
 """
 
 import argparse
@@ -32,9 +33,9 @@ TABLES = {
         lambda y: np.where(y >= 13, "N to Z", "A to M"),
         12_000,
         "svm",
-        (4, 5, 6, 7, 8, 9),
+        (3.5, 4, 5.5, 6, 7.5, 8, 9),
     ),
-    "miniboone": ("miniboone_5k.npz", lambda y: y, 3_000, "forest", (3, 4, 6, 8, 10)),
+    "miniboone": ("miniboone_5k.npz", lambda y: y, 3_000, "forest", (2.5, 3, 4, 5.5, 6, 8, 10)),
 }
 
 
