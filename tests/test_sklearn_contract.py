@@ -12,6 +12,7 @@ from sklearn.utils.estimator_checks import (
 
 import thrifty
 from thrifty import (
+    BudgetedClassifier,
     ConfidenceRouter,
     DynaModGbrtClassifier,
     DynaModLinClassifier,
@@ -32,6 +33,7 @@ def _local():
 
 
 ESTIMATORS = [
+    BudgetedClassifier(_full(), sizes=[(5, 3)], cv=2, random_state=0),
     DynaModLinClassifier(_full(), tol=1e-3, max_iter=1000, cv=2, random_state=0),
     DynaModLinClassifier(_full(), distance="squared", tol=1e-2, max_iter=1000, cv=2, random_state=0),
     DynaModGbrtClassifier(_full(), n_trees=10, max_iter=2, tol=1.0, cv=2, random_state=0),

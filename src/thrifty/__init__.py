@@ -9,11 +9,13 @@ if TYPE_CHECKING:
     from thrifty.baselines.greedy_miser import GreedyMiserClassifier
     from thrifty.baselines.routers import ConfidenceRouter, UniformRouter
     from thrifty.bundle.whole import load, save
+    from thrifty.estimators.budgeted import BudgetedClassifier
     from thrifty.estimators.dynamod_gbrt import DynaModGbrtClassifier
     from thrifty.estimators.dynamod_lin import DynaModLinClassifier
     from thrifty.estimators.dynamod_lstsq import DynaModLstsqClassifier
     from thrifty.exceptions import (
         DataUnavailableError,
+        FullModelNotWorthItWarning,
         InvalidInputError,
         OptimisticFullModelWarning,
         ThriftyError,
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [
+    "BudgetedClassifier",
     "Certificate",
     "ConfidenceRouter",
     "DataUnavailableError",
@@ -36,6 +39,7 @@ __all__ = [
     "DynaModLinClassifier",
     "DynaModLstsqClassifier",
     "Frontier",
+    "FullModelNotWorthItWarning",
     "GatedSystem",
     "GreedyL1Classifier",
     "GreedyLeafClassifier",
@@ -57,6 +61,7 @@ __all__ = [
 
 # Names are looked up when they are first used: the command line answers `--help` without loading scikit-learn.
 _HOME = {
+    "BudgetedClassifier": "estimators.budgeted",
     "Certificate": "policy.certificate",
     "ConfidenceRouter": "baselines.routers",
     "DataUnavailableError": "exceptions",
@@ -64,6 +69,7 @@ _HOME = {
     "DynaModLinClassifier": "estimators.dynamod_lin",
     "DynaModLstsqClassifier": "estimators.dynamod_lstsq",
     "Frontier": "policy.frontier",
+    "FullModelNotWorthItWarning": "exceptions",
     "GatedSystem": "system",
     "GreedyL1Classifier": "baselines.greedy_l1",
     "GreedyLeafClassifier": "baselines.greedy_leaf",

@@ -194,6 +194,17 @@ class CascadeSystem:
             gate[:, place] = step.gate_score(block, log_odds[:, place])
         return gate, log_odds
 
+    def thresholds_in_force(self, reader: Reader, walk: Walk) -> Floats:
+        """Threshold that each row met at each stage, shape (n_samples, n_stages); for rows that got there."""
+        operating, parting = self.operating, self.operating.parting
+        thresholds = np.tile(operating.thresholds[operating.lower], (reader.n_samples, 1))
+        rows = np.flatnonzero(walk.route >= parting)
+        if parting >= 0 and rows.size:
+            block = reader.block(rows, self.steps[parting].columns)
+            upper = rows[uniforms(block, operating.seed) < operating.share]
+            thresholds[upper] = operating.thresholds[operating.upper]
+        return thresholds
+
     def blended(self, last: Floats, full_probability: Floats) -> Floats:
         """Log-odds of the answer where f0 was asked, from those of the last stage and f0's probability."""
         blended: Floats = self.blend[0] + self.blend[1] * last + self.blend[2] * logit(full_probability)

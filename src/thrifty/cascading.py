@@ -28,7 +28,7 @@ Bools = NDArray[np.bool_]
 CAPACITIES = (
     Boosting(n_trees=30, max_depth=4, learning_rate=0.05),
     Boosting(n_trees=100, max_depth=6),
-    Boosting(n_trees=150, max_depth=9),
+    Boosting(n_trees=150, max_depth=10),
 )
 """Sizes of a stage to choose from, out of fold."""
 

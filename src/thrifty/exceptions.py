@@ -1,6 +1,12 @@
 """Every error and warning that thrifty raises on purpose."""
 
-__all__ = ["DataUnavailableError", "InvalidInputError", "OptimisticFullModelWarning", "ThriftyError"]
+__all__ = [
+    "DataUnavailableError",
+    "FullModelNotWorthItWarning",
+    "InvalidInputError",
+    "OptimisticFullModelWarning",
+    "ThriftyError",
+]
 
 
 class ThriftyError(Exception):
@@ -17,3 +23,7 @@ class DataUnavailableError(InvalidInputError, FileNotFoundError):
 
 class OptimisticFullModelWarning(UserWarning):
     """The full model looks perfect on the rows given: it was probably trained on them."""
+
+
+class FullModelNotWorthItWarning(UserWarning):
+    """A cheap model answers better than the full one: asking it is money lost."""

@@ -1,0 +1,425 @@
+"""The front door: stages that each earn their price, at any budget."""
+
+import copy
+import warnings
+from dataclasses import replace
+from typing import Any, Self
+
+import numpy as np
+from joblib import effective_n_jobs
+from numpy.typing import ArrayLike, NDArray
+from sklearn.utils import _safe_indexing
+from sklearn.utils.validation import check_is_fitted
+from threadpoolctl import threadpool_limits
+
+from thrifty.cascade_system import CascadeStep, CascadeSystem, Operating
+from thrifty.cascading import CAPACITIES, CascadeProblem, LearnedCascade, learn_cascade
+from thrifty.estimators.cascade_outcomes import held_out_points, points_on
+from thrifty.estimators.checks import check_count, check_seed, check_training_rows
+from thrifty.estimators.explanation import Explanation, explain_rows
+from thrifty.estimators.serving import SystemClassifier, all_or_nothing
+from thrifty.exceptions import FullModelNotWorthItWarning, InvalidInputError
+from thrifty.full import as_full_model
+from thrifty.judging import JudgedFull, TrainingRows, held_out_rows, judge_full
+from thrifty.models.boosted import Boosting
+from thrifty.objective.costs import PriceList, check_amount, check_price_list
+from thrifty.policy.cascade import Policies
+from thrifty.policy.certificate import Certificate, certify
+from thrifty.policy.frontier import Frontier
+from thrifty.reading import kind_of_table
+from thrifty.rows import content_folds
+from thrifty.trees import Binner
+
+__all__ = ["BudgetedClassifier"]
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.intp]
+
+CERTIFYING_SHARE = 4
+"""One row in so many is held out for the certificate."""
+
+CLEARLY_WORSE = 3.0
+"""Standard errors by which f0 must fall behind a cheap stage before anybody is told."""
+
+
+class BudgetedClassifier(SystemClassifier):
+    """Buys features one after the other, for each row only until an answer is sure enough; f0 is the last resort.
+
+    The stages share one ensemble of trees that grows with every purchase. In which order features are bought, how
+    large the stages are, where each row stops and whether f0 earns its price at all is chosen out of fold;
+    the operating point is a mean spend (``budget``), a loss against f0 that is proved (``max_loss``), or, with
+    neither, the most accurate one. ``at`` switches between operating points without refitting.
+
+    Parameters
+    ----------
+    full : classifier, FrozenEstimator, callable or array of probabilities, default=None
+        f0. An unfitted estimator is cloned, fitted and cross-fitted; None is a
+        ``HistGradientBoostingClassifier``. Anything that was fitted elsewhere should not have seen the rows given.
+    feature_costs : array-like of shape (n_features,), number, dict by column name, or None
+        Price per column; None is 1 each, 0 is a feature at hand.
+    feature_groups : array-like of shape (n_features,), dict by column name, or None
+        Columns that one purchase delivers together have the same label and the same price.
+    full_cost : float, default=0.0
+        Extra price of one call of f0, on top of every feature.
+    budget : float, optional
+        Mean spend per row.
+    max_loss : float, optional
+        Share of answers, in (0, 1), that may be worse than f0's. A quarter of the rows is then kept out of
+        everything and the cheapest point is taken that they prove to lose no more.
+    confidence : float, default=0.95
+        Of that proof.
+    stages : int, optional
+        Places along the order of purchases where a row may stop; None chooses up to 16. Those at which no operating
+        point lets a row stop are left out afterwards.
+    sizes : sequence of (n_trees, max_depth), optional
+        Sizes of a stage to choose from out of fold, from small to large; None is (30, 4), (100, 6), (150, 10).
+    max_bins : int, default=255
+        Bins per column.
+    cv : int, splitter or iterable, default=4
+        Folds in which everything is judged.
+    n_jobs : int, optional
+        Folds that are fitted side by side.
+    random_state : int, RandomState or None
+        Of folds, f0's default, and of which rows follow which of two mixed operating points.
+
+    Attributes
+    ----------
+    system_ : CascadeSystem
+        What serves, at the operating point in force; ``cascade_`` is the same at its most accurate one.
+    frontier_ : Frontier
+        Every operating point, with out-of-fold answers; every row counts once, whatever its weight.
+    certificate_ : Certificate or None
+        What ``max_loss`` proved.
+    order_ : ndarray
+        Purchases (numbers of groups) in the order in which they are made.
+    features_ : ndarray
+        Columns that are bought before f0, in that order.
+    n_stages_ : int
+        Stages in front of f0.
+    expected_cost_, expected_score_ : float
+        Mean cost and accuracy of the operating point in force, out of fold.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_breast_cancer
+    >>> from sklearn.naive_bayes import GaussianNB
+    >>> from thrifty import BudgetedClassifier
+    >>> X, y = load_breast_cancer(return_X_y=True)
+    >>> clf = BudgetedClassifier(GaussianNB(), budget=3, sizes=[(20, 3)], cv=3, random_state=0)
+    >>> clf = clf.fit(X[::2], y[::2])
+    >>> bool(clf.score(X[1::2], y[1::2]) > 0.9), bool(clf.cost(X[1::2]).mean() < 4)
+    (True, True)
+    >>> bool(clf.at(budget=1.1).cost(X[1::2]).mean() < clf.cost(X[1::2]).mean())
+    True
+    """
+
+    _accepts_missing = True
+    _accepts_sparse = False
+
+    system_: CascadeSystem
+
+    def __init__(
+        self,
+        full: Any = None,
+        *,
+        feature_costs: Any = None,
+        feature_groups: Any = None,
+        full_cost: float = 0.0,
+        budget: float | None = None,
+        max_loss: float | None = None,
+        confidence: float = 0.95,
+        stages: int | None = None,
+        sizes: Any = None,
+        max_bins: int = 255,
+        cv: Any = 4,
+        n_jobs: int | None = None,
+        random_state: Any = None,
+    ) -> None:
+        self.full = full
+        self.feature_costs = feature_costs
+        self.feature_groups = feature_groups
+        self.full_cost = full_cost
+        self.budget = budget
+        self.max_loss = max_loss
+        self.confidence = confidence
+        self.stages = stages
+        self.sizes = sizes
+        self.max_bins = max_bins
+        self.cv = cv
+        self.n_jobs = n_jobs
+        self.random_state = random_state
+
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
+        """Learn the cascade and its operating points, and judge f0 on these rows.
+
+        Parameters
+        ----------
+        X : array, pandas or polars data frame of shape (n_samples, n_features)
+            Every feature, bought or not: training pays for everything. NaN is missing.
+        y : array-like of shape (n_samples,)
+            Two distinct labels.
+        sample_weight : array-like of shape (n_samples,), optional
+            Weights; a row of weight zero is left out. Not with ``max_loss``, which counts rows.
+        """
+        wish = _check_wish(self.budget, self.max_loss, may_be_none=True)
+        sizes = _check_sizes(self.sizes)
+        if self.stages is not None:
+            check_count("stages", self.stages)
+        with all_or_nothing(self):
+            seed = check_seed(self.random_state)
+            given = check_training_rows(self, X, y, sample_weight, self.cv, seed)
+            names = getattr(self, "feature_names_in_", None)
+            prices = check_price_list(
+                self.feature_costs, self.feature_groups, self.full_cost, given.X.shape[1], names
+            )
+            _refuse_nothing_to_save(prices)
+            rows, proof = (given, None) if "max_loss" not in wish else _hold_out(given, seed)
+            judged = judge_full(self._full(), rows, n_jobs=self.n_jobs)
+            problem = CascadeProblem(
+                Binner(self.max_bins).fit_transform(rows.X),
+                rows.y,
+                rows.weight,
+                held_out_rows(rows),
+                judged.log_odds(),
+                prices,
+                sizes,
+                self.stages,
+                effective_n_jobs(self.n_jobs),
+            )
+            # Sums of a BLAS depend on its number of threads in their last digit.
+            with threadpool_limits(1, user_api="blas"):
+                learned = learn_cascade(problem)
+            _warn_if_full_is_worse(learned, judged, rows)
+            self.classes_ = rows.classes
+            self.cascade_ = _system_of(learned, judged, prices, rows, names, kind_of_table(X), seed)
+            self.order_ = learned.plan.order
+            self.size_ = (learned.plan.boosting.n_trees, learned.plan.boosting.max_depth)
+            self.features_ = self.cascade_.steps[-1].columns
+            self.n_stages_ = self.cascade_.n_stages
+            self.frontier_ = Frontier.from_outcomes(held_out_points(learned, judged.log_odds(), rows.y))
+            self._proof = None if proof is None else self._judged_on(proof.table, proof.labels)
+            self._move(**wish)
+        return self
+
+    # -- operating points ----------------------------------------------------------------------
+
+    def at(self, *, budget: float | None = None, max_loss: float | None = None) -> Self:
+        """Return the same fit at another operating point; nothing is refitted.
+
+        Parameters
+        ----------
+        budget : float, optional
+            Mean spend per row, met in expectation by mixing two neighbouring points.
+        max_loss : float, optional
+            Share of answers that may be worse than f0's. Proved on the rows held out by ``fit(max_loss=...)``; without
+            such rows it is only estimated out of fold, and there is no certificate: see ``certified``.
+        """
+        check_is_fitted(self)
+        other = copy.copy(self)
+        other._move(**_check_wish(budget, max_loss))
+        return other
+
+    def certified(self, X: Any, y: ArrayLike, *, max_loss: float, confidence: float = 0.95) -> Self:
+        """Return the same fit at the cheapest point that new rows prove to lose at most ``max_loss`` against f0.
+
+        Parameters
+        ----------
+        X, y : table and labels
+            Rows that neither this fit nor f0 has seen; f0 is asked about all of them.
+        max_loss, confidence : float
+            What is to be shown, and how surely; see ``thrifty.certify``.
+        """
+        check_is_fitted(self)
+        other = copy.copy(self)
+        other._proof = self._judged_on(X, np.asarray(y))
+        other.confidence = confidence
+        other._move(max_loss=max_loss)
+        return other
+
+    def with_full(self, full: Any) -> Self:
+        """Return the same fit in front of another f0, in any fitted form: nothing is refitted.
+
+        Parameters
+        ----------
+        full : fitted classifier, FrozenEstimator, callable or probabilities
+            Probabilities belong to the rows that will be asked about, in their order.
+        """
+        check_is_fitted(self)
+        model = as_full_model(full, self.classes_, self.n_features_in_)
+        other = copy.copy(self)
+        other.system_, other.cascade_ = self.system_.with_full(model), self.cascade_.with_full(model)
+        return other
+
+    def explain(self, X: Any) -> list[Explanation]:
+        """What was bought for each row in which order, what each stage would have answered, and why it stopped.
+
+        f0 is asked about the rows that reach it. ``print(clf.explain(X)[0])`` is made to be read.
+        """
+        reader = self._reader(X)
+        names = getattr(self, "feature_names_in_", [f"x{column}" for column in range(self.n_features_in_)])
+        return explain_rows(self.system_, reader, names)
+
+    def _move(self, *, budget: float | None = None, max_loss: float | None = None) -> None:
+        """Go to an operating point; the most accurate one without a wish."""
+        operating = self.cascade_.operating
+        self.certificate_: Certificate | None = None
+        point = len(operating.cost) - 1
+        lower, upper, share = point, point, 0.0
+        if budget is not None:
+            mix = Policies(operating.thresholds, operating.cost, operating.score).within(budget)
+            lower, upper, share = mix.lower, mix.upper, mix.share
+        elif max_loss is not None:
+            place = self._point_that_loses(max_loss)
+            if place is None:
+                self._send_everything()
+                return
+            lower = upper = place
+        self.system_ = self.cascade_.at(lower, upper, share)
+        cost, score = operating.cost, operating.score
+        self.expected_cost_ = float((1 - share) * cost[lower] + share * cost[upper])
+        self.expected_score_ = float((1 - share) * score[lower] + share * score[upper])
+
+    def _point_that_loses(self, max_loss: float) -> int | None:
+        """Cheapest point that loses at most so much against f0, by proof or by estimate; None is f0 for everybody."""
+        proof: Frontier | None = getattr(self, "_proof", None)
+        if proof is not None:
+            certificate = certify(proof, max_loss=max_loss, confidence=self.confidence)
+            self.certificate_ = certificate
+            point = certificate.point
+            return None if certificate.is_fallback or point is None else int(point.settings["point"])
+        against = Frontier.from_outcomes(self._points(), against_full=True)
+        share = against.losses_against_full() / against.n_rows
+        allowed = np.flatnonzero(share <= max_loss)
+        if not len(allowed):
+            return None
+        return int(against[int(allowed[np.argmin(against.cost[allowed])])].settings["point"])
+
+    def _send_everything(self) -> None:
+        """Every row to f0, whose own answer counts."""
+        whole = self.cascade_
+        nobody_stops = np.full((1, whole.n_stages), -np.inf)
+        total = whole.price_list.cost_of_everything
+        full_right = [one.full_right for one in self._points()[:1]]
+        score = float(np.mean(full_right[0])) if full_right else float("nan")
+        alone = Operating(nobody_stops, np.array([total]), np.array([score]), seed=whole.operating.seed)
+        self.system_ = replace(whole, operating=alone, blend=np.array([0.0, 0.0, 1.0]))
+        self.expected_cost_, self.expected_score_ = total, score
+
+    def _points(self) -> Any:
+        if not hasattr(self, "frontier_"):
+            raise InvalidInputError(
+                "max_loss needs the out-of-fold answers of the fit, which a file does not keep. "
+                "Ask for a budget, fit again, or give new rows to an estimator that was fitted here."
+            )
+        return self.frontier_.outcomes
+
+    def _judged_on(self, X: Any, y: NDArray[Any]) -> Frontier:
+        """Every operating point on rows that nothing was chosen on."""
+        chosen = Frontier.from_outcomes(self._points(), against_full=True)
+        return chosen.on(points_on(self.cascade_, X, y))
+
+
+def _check_wish(budget: Any, max_loss: Any, *, may_be_none: bool = False) -> dict[str, float]:
+    given = {name: value for name, value in (("budget", budget), ("max_loss", max_loss)) if value is not None}
+    if len(given) > 1 or not (given or may_be_none):
+        shown = " and ".join(f"{name}={value!r}" for name, value in given.items()) or "neither"
+        raise InvalidInputError(f"give one of budget and max_loss; got {shown}.")
+    if "max_loss" in given and not 0 < check_amount("max_loss", max_loss) < 1:
+        raise InvalidInputError(
+            f"max_loss must lie strictly between 0 and 1; got {max_loss!r}. "
+            f"It is the share of answers that may get worse."
+        )
+    return {name: check_amount(name, value) for name, value in given.items()}
+
+
+def _check_sizes(sizes: Any) -> tuple[Boosting, ...]:
+    if sizes is None:
+        return CAPACITIES
+    try:
+        pairs = [(n_trees, max_depth) for n_trees, max_depth in sizes]
+    except (TypeError, ValueError):
+        pairs = []
+    if not pairs:
+        raise InvalidInputError(f"sizes must be a list of (n_trees, max_depth); got {sizes!r}.")
+    return tuple(
+        Boosting(
+            n_trees=check_count("n_trees in sizes", n_trees),
+            max_depth=check_count("max_depth in sizes", max_depth, most=12),
+        )
+        for n_trees, max_depth in pairs
+    )
+
+
+def _refuse_nothing_to_save(prices: PriceList) -> None:
+    if prices.cost_of_everything == 0.0:
+        raise InvalidInputError(
+            "feature_costs and full_cost are all zero, so there is nothing to save: use f0 for every row. "
+            "Give a price to at least one feature, or to f0."
+        )
+
+
+def _hold_out(rows: TrainingRows, seed: int) -> tuple[TrainingRows, TrainingRows]:
+    """Rows to learn from, and rows to prove with, which nothing else may see."""
+    if rows.weighted:
+        raise InvalidInputError(
+            "max_loss counts rows and knows no weights; got sample_weight. Leave one of them out, or repeat rows."
+        )
+    is_proof = content_folds(rows.X, rows.y, CERTIFYING_SHARE, seed + 1) == 0
+    return _part(rows, np.flatnonzero(~is_proof)), _part(rows, np.flatnonzero(is_proof))
+
+
+def _part(rows: TrainingRows, chosen: Ints) -> TrainingRows:
+    return replace(
+        rows,
+        table=_safe_indexing(rows.table, chosen),
+        X=rows.X[chosen],
+        y=rows.y[chosen],
+        weight=rows.weight[chosen],
+        folds=rows.folds[chosen],
+        positions=rows.positions[chosen],
+    )
+
+
+def _system_of(
+    learned: LearnedCascade,
+    judged: JudgedFull,
+    prices: PriceList,
+    rows: TrainingRows,
+    names: Any,
+    kind: str | None,
+    seed: int,
+) -> CascadeSystem:
+    staged, policies = learned.staged, learned.policies
+    steps = tuple(
+        CascadeStep(columns, part.over_columns(columns), float(slope), float(intercept))
+        for columns, part, (slope, intercept) in zip(staged.sets, staged.parts, learned.sigmoids, strict=True)
+    )
+    last = len(policies) - 1
+    return CascadeSystem(
+        steps,
+        staged.base,
+        Operating(policies.thresholds, policies.cost, policies.score, last, last, 0.0, seed),
+        learned.blend,
+        judged.model,
+        prices,
+        rows.classes,
+        None if names is None else tuple(names),
+        kind,
+    )
+
+
+def _warn_if_full_is_worse(learned: LearnedCascade, judged: JudgedFull, rows: TrainingRows) -> None:
+    """Say so if a cheap stage answers clearly better than f0, row by row."""
+    full_right = (judged.log_odds() > 0) == (rows.y > 0)
+    stages = learned.right[:, :-1]
+    best = int(np.argmax(rows.weight @ stages))
+    gains, losses = int((stages[:, best] & ~full_right).sum()), int((full_right & ~stages[:, best]).sum())
+    if gains - losses > CLEARLY_WORSE * np.sqrt(max(gains + losses, 1)):
+        cost = learned.evidence.cost[best]
+        warnings.warn(
+            f"f0 is right on {full_right.mean():.4g} of the rows and stage {best}, at cost {cost:g}, on "
+            f"{stages[:, best].mean():.4g} of them, both out of fold: f0 is not worth asking. The most accurate "
+            f"operating points do without it; give a better f0, or none that costs anything.",
+            FullModelNotWorthItWarning,
+            stacklevel=3,
+        )
