@@ -13,7 +13,8 @@ from sklearn.utils.validation import check_is_fitted
 from threadpoolctl import threadpool_limits
 
 from thrifty.cascade_system import CascadeStep, CascadeSystem, Operating
-from thrifty.cascading import CAPACITIES, CascadeProblem, LearnedCascade, learn_cascade
+from thrifty.cascading.learning import LearnedCascade, learn_cascade
+from thrifty.cascading.problem import CAPACITIES, CascadeProblem
 from thrifty.estimators.cascade_outcomes import held_out_points, points_on
 from thrifty.estimators.checks import check_count, check_seed, check_training_rows
 from thrifty.estimators.explanation import Explanation, explain_rows
@@ -398,7 +399,7 @@ def _system_of(
     return CascadeSystem(
         steps,
         staged.base,
-        Operating(policies.thresholds, policies.cost, policies.score, last, last, 0.0, seed),
+        Operating(policies.thresholds, policies.cost, learned.accuracy(), last, last, 0.0, seed),
         learned.blend,
         judged.model,
         prices,

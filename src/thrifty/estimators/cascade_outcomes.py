@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from thrifty.cascade_system import CascadeSystem
-from thrifty.cascading import LearnedCascade
+from thrifty.cascading.learning import LearnedCascade
 from thrifty.exceptions import InvalidInputError
 from thrifty.full import clip_probability
 from thrifty.policy.outcomes import PointOutcomes

@@ -7,7 +7,6 @@ columns of a stage include those of the stages before it, so that new trees may 
 """
 
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -18,7 +17,7 @@ from thrifty.objective.losses import logistic_curvature, logistic_grad
 from thrifty.trees import BinnedTable, TreeEnsemble
 from thrifty.trees.binning import WORD, Thresholds
 
-__all__ = ["StagedTrees", "grow_stages", "held_out_scores", "narrow_table", "total_gains"]
+__all__ = ["StagedTrees", "grow_stages", "narrow_table", "score_fold", "total_gains"]
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.intp]
@@ -78,33 +77,14 @@ def grow_stages(
     return StagedTrees(base, tuple(np.asarray(columns, dtype=np.intp) for columns in sets), tuple(parts))
 
 
-def held_out_scores(
-    table: BinnedTable,
-    y: Floats,
-    counts: Floats,
-    folds: Sequence[Ints],
-    sets: Sequence[Ints],
-    boosting: Boosting,
-    *,
-    n_threads: int = 1,
+def score_fold(
+    table: BinnedTable, y: Floats, counts: Floats, fold: Ints, sets: Sequence[Ints], boosting: Boosting
 ) -> Floats:
-    """Score of every stage on rows that the ensemble was not grown on, shape (n_rows, n_stages).
-
-    The ensemble is grown once per fold, on all rows outside it; rows of no fold are NaN.
-    """
-    scores = np.full((table.n_rows, len(sets)), np.nan)
-
-    def judge(fold: Ints) -> Floats:
-        rest = np.ones(table.n_rows, dtype=bool)
-        rest[fold] = False
-        grown = grow_stages(table.take(rest), y[rest], counts[rest], sets, boosting)
-        return grown.scores(table.take(fold))
-
-    # The kernels release the interpreter's lock, so threads share one table of codes.
-    with ThreadPoolExecutor(max(1, min(n_threads, len(folds)))) as pool:
-        for fold, judged in zip(folds, pool.map(judge, folds), strict=True):
-            scores[fold] = judged
-    return scores
+    """Scores of the rows of one fold at every stage, by an ensemble grown on all other rows."""
+    rest = np.ones(table.n_rows, dtype=bool)
+    rest[fold] = False
+    grown = grow_stages(table.take(rest), y[rest], counts[rest], sets, boosting)
+    return grown.scores(table.take(fold))
 
 
 def total_gains(

@@ -1,0 +1,111 @@
+"""Which order to buy in and how large the stages are: candidates raced on held-out rows.
+
+A plan is worth its mean score over budgets that grow by a constant factor, as a cascade with f0 at its end. The size is
+chosen first, with one order; then the order, with that size.
+"""
+
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from thrifty.cascading.problem import CascadeProblem, Plan, calibrate, judge_stages
+from thrifty.models.boosted import Boosting
+from thrifty.models.calibration import logistic_weights
+from thrifty.models.orders import ORDERS, Learner, nested_sets
+from thrifty.models.staged import score_fold
+from thrifty.policy.cascade import sweep_prices
+
+__all__ = ["choose_plan"]
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.intp]
+
+ORDERING = Boosting(n_trees=60, max_depth=6)
+"""Trees that an order is made from."""
+
+RACE_ROWS = 5_000
+"""With more rows than that, candidates are compared on one fold in place of all."""
+
+RACE_BUDGETS = 25
+
+
+def choose_plan(problem: CascadeProblem) -> Plan:
+    """The size of a stage, then the order, that give the best held-out scores over all budgets."""
+    learner = Learner(problem.table, problem.y, problem.weight, problem.price_list, ORDERING)
+    names = list(ORDERS)
+    first = _plan(problem, names[0], ORDERS[names[0]](learner), problem.capacities[0])
+    boosting = _best_size(problem, _coarse(first))
+    plans = [replace(first, boosting=boosting)]
+    for name in names[1:]:
+        order = ORDERS[name](learner)
+        if not any(np.array_equal(order, plan.order) for plan in plans):
+            plans.append(_plan(problem, name, order, boosting))
+    winner = _best(problem, [_coarse(plan) for plan in plans])
+    return next(plan for plan in plans if plan.name == winner.name)
+
+
+def _best_size(problem: CascadeProblem, plan: Plan) -> Boosting:
+    """Sizes from small to large, until one is worse than the one before: large ones cost most and overfit first."""
+    sizes = list(problem.capacities)
+    best, best_worth = sizes[0], -np.inf
+    # The first two always run, so they may run side by side.
+    for batch in (sizes[:2], *([size] for size in sizes[2:])) if len(sizes) > 1 else ():
+        worths = _worths(problem, [replace(plan, boosting=size) for size in batch])
+        for size, worth in zip(batch, worths, strict=True):
+            if worth <= best_worth:
+                return best
+            best, best_worth = size, worth
+    return best
+
+
+def _plan(problem: CascadeProblem, name: str, order: Ints, boosting: Boosting) -> Plan:
+    return Plan(name, order, nested_sets(order, problem.places, problem.price_list), boosting)
+
+
+def _coarse(plan: Plan) -> Plan:
+    """Every second stage: enough for a comparison."""
+    n_sets = len(plan.sets)
+    return replace(plan, sets=tuple(plan.sets[place] for place in range((n_sets - 1) % 2, n_sets, 2)))
+
+
+def _best(problem: CascadeProblem, plans: Sequence[Plan]) -> Plan:
+    """The plan with the best mean held-out score over budgets; the first of equals."""
+    return plans[int(np.argmax(_worths(problem, plans)))] if len(plans) > 1 else plans[0]
+
+
+def _worths(problem: CascadeProblem, plans: Sequence[Plan]) -> list[float]:
+    """Mean held-out score over budgets of each plan."""
+    folds = problem.folds if len(problem.y) <= RACE_ROWS else problem.folds[:1]
+    jobs = [(plan, fold) for plan in plans for fold in folds]
+
+    def judge(job: tuple[Plan, Ints]) -> Floats:
+        plan, fold = job
+        return score_fold(problem.table, problem.y, problem.weight, fold, plan.sets, plan.boosting)
+
+    with ThreadPoolExecutor(problem.n_threads) as pool:
+        scores = list(pool.map(judge, jobs))
+    rows = np.concatenate(list(folds))
+    seen = replace(
+        problem, y=problem.y[rows], weight=problem.weight[rows], full_log_odds=problem.full_log_odds[rows]
+    )
+    per_plan = [np.concatenate(scores[n : n + len(folds)]) for n in range(0, len(jobs), len(folds))]
+    # Means of the same answers may differ in their last digits: plans that are equally good must stay equal.
+    return [round(_worth(seen, plan, one), 9) for plan, one in zip(plans, per_plan, strict=True)]
+
+
+def _worth(seen: CascadeProblem, plan: Plan, scores: Floats) -> float:
+    """Mean score over budgets, each a constant factor more than the one before."""
+    _, log_odds = calibrate(scores, seen.y, seen.weight)
+    both = np.column_stack([log_odds[:, -1], seen.full_log_odds])
+    weights = logistic_weights(both, seen.y, seen.weight)
+    belief = weights[0] + both @ weights[1:]
+    evidence, right = judge_stages(seen, plan.sets, log_odds, seen.full_log_odds, belief)
+    policies = sweep_prices(evidence, right, n_prices=30)
+    prices, total = seen.price_list.prices, seen.price_list.cost_of_everything
+    low = float(prices[prices > 0].min()) if (prices > 0).any() else 0.1 * total
+    positive = float(np.average(seen.y > 0, weights=seen.weight))
+    budgets = np.geomspace(low, total, RACE_BUDGETS)
+    return float(policies.score_within(budgets, below=max(positive, 1.0 - positive)).mean())
