@@ -66,6 +66,7 @@ paper: $(VENV)/.boosters ## Re-run the paper's experiments on the data in THRIFT
 	@$(BIN)/thrifty paper synthetic --out paper-out
 	@$(BIN)/thrifty paper letters --family linear --data $(THRIFTY_DATA) --out paper-out
 	@$(BIN)/thrifty paper letters --family boosted --data $(THRIFTY_DATA) --out paper-out
+	@$(BIN)/thrifty paper table1 --data $(THRIFTY_DATA) --out paper-out
 
 clean: ## Remove the environment and every cache
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis

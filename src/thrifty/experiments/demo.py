@@ -12,12 +12,17 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC
 
-from thrifty.datasets import load_digits_at_least_five
+from thrifty.datasets import Split, load_digits_at_least_five
 from thrifty.estimators.dynamod_lin import DynaModLinClassifier
 from thrifty.experiments.fitting import fit_candidates, judge_on_split
 from thrifty.experiments.outcome import Outcome, Progress, silent
-from thrifty.experiments.selection import Chosen, choose, curve_of
+from thrifty.experiments.selection import Candidate, Chosen, FullAnswers, choose, curve_of
+from thrifty.objective.costs import PriceList
+from thrifty.policy.frontier import Frontier
+from thrifty.report.collect import collect_facts
+from thrifty.report.facts import Facts
 from thrifty.report.tradeoff import draw_tradeoff, new_figure, save_figure
+from thrifty.report.write import write_report
 
 __all__ = ["run"]
 
@@ -27,7 +32,7 @@ BUDGETS = (10.0, 20.0, 30.0, 40.0, 50.0, 64.0)
 
 
 def run(out: Path, *, progress: Progress = silent) -> Outcome:
-    """Fit, choose, report; write the picture and the numbers."""
+    """Fit, choose, report; write the picture, the numbers and the page."""
     split = load_digits_at_least_five()
     progress("cross-fitting f0", 0, 1)
     held_out, full = judge_on_split(make_pipeline(StandardScaler(), SVC(C=10.0)), split, cost=64.0)
@@ -56,7 +61,27 @@ def run(out: Path, *, progress: Progress = silent) -> Outcome:
     draw_tradeoff(ax, curves, full=(full.cost, f0_accuracy), title="digits: 5 or more? 64 pixels at 1 each")
     outcome.files.append(save_figure(figure, out / "tradeoff.png"))
     outcome.write(out)
+    outcome.files += write_report(out / "report.html", _facts(split, full, learned, confident), picture=False)
     return outcome
+
+
+def _facts(split: Split, full: FullAnswers, learned: list[Candidate], confident: list[Candidate]) -> Facts:
+    """What the page says: points chosen on validation rows, measured on test rows."""
+    on_val, on_test = zip(*(candidate.outcomes(full) for candidate in learned), strict=True)
+    rival_val, rival_test = zip(*(candidate.outcomes(full) for candidate in confident), strict=True)
+    chosen = Frontier.from_outcomes(on_val)
+    return collect_facts(
+        chosen.on(on_test),
+        split.y_test,
+        chosen=chosen,
+        prices=PriceList(np.ones(64), np.arange(64)),
+        feature_names=split.feature_names,
+        rivals={"the same models, gated by confidence": Frontier.from_outcomes(rival_val).on(rival_test)},
+        title="Digits: is it 5 or more?",
+        method="DynaMod-Lin",
+        full_name="the RBF-SVM",
+        unit="pixels",
+    )
 
 
 def _row(point: Chosen) -> list[str]:

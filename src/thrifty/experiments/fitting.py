@@ -76,4 +76,5 @@ def _fit_one(estimator: Any, settings: dict[str, Any], split: Split, threshold: 
     g_val, f1_val = fitted.scores(split.X_val)
     g_test, f1_test = fitted.scores(split.X_test)
     cost = float(fitted.system_.cost_by_route[0])
-    return Candidate(settings, cost, g_val, f1_val, g_test, f1_test, threshold)
+    bought = tuple(int(column) for column in fitted.features_)
+    return Candidate(settings, cost, g_val, f1_val, g_test, f1_test, threshold, bought)

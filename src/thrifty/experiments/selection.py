@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from thrifty.policy.frontier import best_within
+from thrifty.policy.outcomes import RowOutcomes
 from thrifty.policy.threshold import threshold_curve
 from thrifty.report.tradeoff import Curve
 
@@ -59,6 +60,8 @@ class Candidate:
         Scores of gate and cheap model.
     threshold : float or None
         The only threshold allowed; None allows all of them.
+    features : tuple of int
+        Columns it buys, where somebody asks.
     """
 
     settings: dict[str, Any]
@@ -68,6 +71,7 @@ class Candidate:
     g_test: Floats
     f1_test: Floats
     threshold: float | None = None
+    features: tuple[int, ...] = ()
 
     def at_any_threshold(self) -> "Candidate":
         """The same scores, free to be cut anywhere."""
@@ -76,6 +80,26 @@ class Candidate:
     def gated_by_confidence(self) -> "Candidate":
         """The same f1, gated by its own margin in place of g."""
         return replace(self, g_val=-np.abs(self.f1_val), g_test=-np.abs(self.f1_test), threshold=None)
+
+    def outcomes(self, full: FullAnswers) -> tuple[RowOutcomes, RowOutcomes]:
+        """What every row of the validation and of the test rows pays and gets, at any threshold."""
+        val, test = (
+            RowOutcomes(
+                g,
+                self.cost,
+                full.cost,
+                (f1 > 0) == (y == 1),
+                full_right,
+                features=self.features,
+                settings=self.settings,
+                threshold=self.threshold,
+            )
+            for g, f1, y, full_right in (
+                (self.g_val, self.f1_val, full.y_val, full.right_val),
+                (self.g_test, self.f1_test, full.y_test, full.right_test),
+            )
+        )
+        return val, test
 
 
 @dataclass(frozen=True)
