@@ -14,33 +14,46 @@ from thrifty.baselines.greedy_leaf import GreedyLeafClassifier
 from thrifty.baselines.greedy_miser import GreedyMiserClassifier
 from thrifty.baselines.routers import ConfidenceRouter, UniformRouter
 from thrifty.bundle.absentee import NotStored
+from thrifty.bundle.cascades import pack_cascade, unpack_cascade
 from thrifty.bundle.context import Reading, Writing
 from thrifty.bundle.fields import Fields
 from thrifty.bundle.systems import pack_system, unpack_system
 from thrifty.bundle.values import NotPlainError
-from thrifty.estimators.base import GatedClassifier
+from thrifty.cascade_system import CascadeSystem
+from thrifty.estimators.budgeted import BudgetedClassifier
 from thrifty.estimators.dynamod_gbrt import DynaModGbrtClassifier
 from thrifty.estimators.dynamod_lin import DynaModLinClassifier
 from thrifty.estimators.dynamod_lstsq import DynaModLstsqClassifier
+from thrifty.estimators.serving import SystemClassifier
 from thrifty.exceptions import InvalidInputError
 from thrifty.system import GatedSystem
 
 __all__ = ["pack_object", "register_estimator", "unpack_object"]
 
-_ESTIMATORS: dict[str, type[GatedClassifier]] = {}
+_ESTIMATORS: dict[str, type[SystemClassifier]] = {}
 
 _MODELS = ("full", "cheap", "local")
 """Parameters that are models: they are part of the system, or not stored at all."""
 
-_FROM_SYSTEM = ("classes_", "features_", "threshold_", "n_features_in_", "feature_names_in_", "system_")
+_FROM_SYSTEM = (
+    "classes_",
+    "features_",
+    "threshold_",
+    "n_features_in_",
+    "feature_names_in_",
+    "system_",
+    "cascade_",
+    "certificate_",
+)
 
 
-def register_estimator(estimator: type[GatedClassifier]) -> None:
+def register_estimator(estimator: type[SystemClassifier]) -> None:
     """Let bundles hold one more class of estimators."""
     _ESTIMATORS[estimator.__name__] = estimator
 
 
 for _estimator in (
+    BudgetedClassifier,
     DynaModLinClassifier,
     DynaModGbrtClassifier,
     DynaModLstsqClassifier,
@@ -56,22 +69,23 @@ for _estimator in (
 def pack_object(thing: Any, writing: Writing) -> dict[str, Any]:
     """A system or a fitted estimator as JSON."""
     writing = writing.one_level_in()
-    if isinstance(thing, GatedSystem):
-        return {"kind": "system", "system": pack_system(thing, writing)}
+    if isinstance(thing, GatedSystem | CascadeSystem):
+        return {"kind": "system", **_pack_any(thing, writing)}
     name = type(thing).__name__
     if _ESTIMATORS.get(name) is not type(thing):
         raise InvalidInputError(
             f"a bundle holds a GatedSystem or one of {', '.join(sorted(_ESTIMATORS))}; got {name}. "
             f"Save its system_, or make the class known with thrifty.bundle.register_estimator."
         )
-    if not isinstance(getattr(thing, "system_", None), GatedSystem):
+    system = getattr(thing, "system_", None)
+    if not isinstance(system, GatedSystem | CascadeSystem):
         raise InvalidInputError(
             f"a {name} must be fitted before it is saved; this one is not. Call fit first."
         )
     return {
         "kind": "estimator",
         "class": name,
-        "system": pack_system(thing.system_, writing),
+        **_pack_any(system, writing),
         "parameters": _pack_parameters(thing, writing),
         "attributes": _pack_attributes(thing, writing),
     }
@@ -84,14 +98,16 @@ def unpack_object(fields: Fields, reading: Reading) -> Any:
     if kind not in ("system", "estimator"):
         raise fields.refusal("kind", "be system or estimator", kind)
     if kind == "system":
-        return unpack_system(fields.inside("system"), reading)
+        return _unpack_any(fields, reading)
     name = fields.text("class")
     if name not in _ESTIMATORS:
         raise fields.refusal("class", f"be one of {', '.join(sorted(_ESTIMATORS))}", name)
-    system = unpack_system(fields.inside("system"), reading)
-    if not system.stages:
+    system = _unpack_any(fields, reading)
+    if not system.n_stages:
         raise fields.refusal("system", "have a stage", "none")
     estimator = _ESTIMATORS[name]()
+    if isinstance(system, CascadeSystem) != isinstance(estimator, BudgetedClassifier):
+        raise fields.refusal("class", "suit the kind of system", name)
     known = _unpack_parameters(fields.inside("parameters"), estimator)
     known |= _unpack_attributes(fields.inside("attributes")) | _from_system(system)
     for attribute, value in known.items():
@@ -99,21 +115,39 @@ def unpack_object(fields: Fields, reading: Reading) -> Any:
     return estimator
 
 
-def _from_system(system: GatedSystem) -> dict[str, Any]:
-    first = system.stages[0]
-    known = {
+def _pack_any(system: GatedSystem | CascadeSystem, writing: Writing) -> dict[str, Any]:
+    if isinstance(system, CascadeSystem):
+        return {"cascade": pack_cascade(system, writing)}
+    return {"system": pack_system(system, writing)}
+
+
+def _unpack_any(fields: Fields, reading: Reading) -> GatedSystem | CascadeSystem:
+    if fields.has("cascade"):
+        return unpack_cascade(fields.inside("cascade"), reading)
+    return unpack_system(fields.inside("system"), reading)
+
+
+def _from_system(system: GatedSystem | CascadeSystem) -> dict[str, Any]:
+    known: dict[str, Any] = {
         "system_": system,
         "classes_": system.classes,
-        "features_": first.scorer.columns,
-        "threshold_": first.threshold,
         "n_features_in_": system.price_list.n_features,
     }
     if system.names is not None:
         known["feature_names_in_"] = np.array(system.names, dtype=object)
-    return known
+    if isinstance(system, CascadeSystem):
+        last = len(system.operating.cost) - 1
+        # What a certificate proved is not kept; the point it proved it of is.
+        return known | {
+            "cascade_": system.at(last, last),
+            "features_": system.steps[-1].columns,
+            "certificate_": None,
+        }
+    first = system.stages[0]
+    return known | {"features_": first.scorer.columns, "threshold_": first.threshold}
 
 
-def _pack_parameters(estimator: GatedClassifier, writing: Writing) -> dict[str, Any]:
+def _pack_parameters(estimator: SystemClassifier, writing: Writing) -> dict[str, Any]:
     return {
         name: _pack_parameter(name, value, writing)
         for name, value in estimator.get_params(deep=False).items()
@@ -130,7 +164,7 @@ def _pack_parameter(name: str, value: Any, writing: Writing) -> dict[str, Any]:
     return {"not_stored": stand_in.what, "sparse": stand_in.sparse, "allow_nan": stand_in.allow_nan}
 
 
-def _unpack_parameters(fields: Fields, estimator: GatedClassifier) -> dict[str, Any]:
+def _unpack_parameters(fields: Fields, estimator: SystemClassifier) -> dict[str, Any]:
     """Every constructor argument; those of a version that had fewer keep their defaults."""
     known = estimator.get_params(deep=False)
     unknown = sorted(set(fields.names) - set(known))
@@ -145,7 +179,7 @@ def _unpack_parameter(fields: Fields) -> Any:
     return NotStored(fields.text("not_stored")[:100], fields.flag("sparse"), fields.flag("allow_nan"))
 
 
-def _pack_attributes(estimator: GatedClassifier, writing: Writing) -> dict[str, Any]:
+def _pack_attributes(estimator: SystemClassifier, writing: Writing) -> dict[str, Any]:
     packed = {}
     for name, value in vars(estimator).items():
         if _is_attribute(name):

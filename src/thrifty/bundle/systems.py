@@ -10,13 +10,14 @@ from thrifty.bundle.context import Columns, Reading, Writing
 from thrifty.bundle.fields import Fields
 from thrifty.bundle.fulls import pack_full, unpack_full
 from thrifty.bundle.scorers import pack_columns, pack_scorer, unpack_scorer
+from thrifty.bundle.values import Packer
 from thrifty.estimators.base import _chain_of
 from thrifty.objective.costs import PriceList
 from thrifty.system import GatedSystem, Stage
 
-__all__ = ["pack_system", "unpack_system"]
+__all__ = ["MOST_STAGES", "pack_system", "pack_table", "unpack_system", "unpack_table"]
 
-_MOST_STAGES = 1000
+MOST_STAGES = 1000
 
 
 def pack_system(system: GatedSystem, writing: Writing) -> dict[str, Any]:
@@ -24,12 +25,7 @@ def pack_system(system: GatedSystem, writing: Writing) -> dict[str, Any]:
     packer, prices = writing.packer, system.price_list
     writing = replace(writing, columns=Columns(prices.n_features, system.names, system.kind))
     return {
-        "prices": packer.floats(prices.prices),
-        "group_of": pack_columns(prices.group_of, packer),
-        "full_cost": packer.value(float(prices.full_cost)),
-        "classes": packer.value(np.asarray(system.classes)),
-        "names": None if system.names is None else [str(name) for name in system.names],
-        "kind": system.kind,
+        **pack_table(prices, system.classes, system.names, system.kind, packer),
         "stages": [
             {
                 "scorer": pack_scorer(stage.scorer, writing),
@@ -43,13 +39,11 @@ def pack_system(system: GatedSystem, writing: Writing) -> dict[str, Any]:
 
 def unpack_system(fields: Fields, reading: Reading) -> GatedSystem:
     """The system, every part of it checked."""
-    prices = _price_list(fields)
-    classes = _classes(fields)
-    columns = Columns(prices.n_features, _names(fields, prices.n_features), _kind(fields))
+    prices, classes, columns = unpack_table(fields)
     reading = replace(reading, columns=columns, classes=classes)
     stages = fields.items("stages")
-    if len(stages) > _MOST_STAGES:
-        raise fields.refusal("stages", f"be at most {_MOST_STAGES}", len(stages))
+    if len(stages) > MOST_STAGES:
+        raise fields.refusal("stages", f"be at most {MOST_STAGES}", len(stages))
     chain = tuple(
         Stage(unpack_scorer(stage.inside("scorer"), reading), stage.number("threshold", finite=False))
         for stage in stages
@@ -57,6 +51,30 @@ def unpack_system(fields: Fields, reading: Reading) -> GatedSystem:
     full = unpack_full(fields.inside("full"), reading)
     system = GatedSystem(chain, full, prices, classes, columns.names, columns.kind)
     return system if reading.full is None else _joined(system)
+
+
+def pack_table(
+    prices: PriceList, classes: NDArray[Any], names: tuple[str, ...] | None, kind: str | None, packer: Packer
+) -> dict[str, Any]:
+    """What every system knows of its tables: prices, labels and columns."""
+    return {
+        "prices": packer.floats(prices.prices),
+        "group_of": pack_columns(prices.group_of, packer),
+        "full_cost": packer.value(float(prices.full_cost)),
+        "classes": packer.value(np.asarray(classes)),
+        "names": None if names is None else [str(name) for name in names],
+        "kind": kind,
+    }
+
+
+def unpack_table(fields: Fields) -> tuple[PriceList, NDArray[Any], Columns]:
+    """Prices, labels and columns, each checked."""
+    prices = _price_list(fields)
+    return (
+        prices,
+        _classes(fields),
+        Columns(prices.n_features, _names(fields, prices.n_features), _kind(fields)),
+    )
 
 
 def _joined(system: GatedSystem) -> GatedSystem:
