@@ -19,7 +19,7 @@ from thrifty.policy.cascade import Policies, sweep_prices
 from thrifty.policy.stopping import Evidence, route_by
 from thrifty.trees import TreeEnsemble
 
-__all__ = ["LearnedCascade", "learn_cascade"]
+__all__ = ["LearnedCascade", "is_worth_asking", "learn_cascade"]
 
 Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
@@ -69,6 +69,8 @@ def learn_cascade(problem: CascadeProblem) -> LearnedCascade:
     sigmoids, log_odds = calibrate(scores, problem.y, problem.weight)
     blend, answer, belief = choose_blend(problem, log_odds[:, -1])
     evidence, right = judge_stages(problem, plan.sets, log_odds, answer, belief)
+    if not is_worth_asking(right):
+        evidence.loss[:, -1] = 1.0
     # Beliefs in place of labels again: among many points on few rows the luckiest would look best.
     policies = sweep_prices(evidence, 1.0 - evidence.loss)
     learned = LearnedCascade(plan, staged, sigmoids, blend, policies, evidence, right)
@@ -111,6 +113,16 @@ def choose_blend(problem: CascadeProblem, last: Floats) -> tuple[Floats, Floats,
     if _is_better(problem, belief, problem.full_log_odds):
         return logistic_weights(both, problem.y, problem.weight), belief, belief
     return np.array([0.0, 0.0, 1.0]), problem.full_log_odds, belief
+
+
+def is_worth_asking(right: Bools) -> bool:
+    """Whether the answer with f0 beats the last stage's by more than chance would, row by row: one standard error.
+
+    Both hold all features, so a call that costs nothing extra would else be made for nothing.
+    """
+    full, last = right[:, -1], right[:, -2]
+    gains, losses = int((full & ~last).sum()), int((last & ~full).sum())
+    return bool(gains - losses > np.sqrt(gains + losses))
 
 
 def _is_better(problem: CascadeProblem, one: Floats, other: Floats) -> bool:

@@ -13,7 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 from threadpoolctl import threadpool_limits
 
 from thrifty.cascade_system import CascadeStep, CascadeSystem, Operating
-from thrifty.cascading.learning import LearnedCascade, learn_cascade
+from thrifty.cascading.learning import LearnedCascade, is_worth_asking, learn_cascade
 from thrifty.cascading.problem import CAPACITIES, CascadeProblem
 from thrifty.estimators.cascade_outcomes import held_out_points, points_on
 from thrifty.estimators.checks import check_count, check_seed, check_training_rows
@@ -410,7 +410,9 @@ def _system_of(
 
 
 def _warn_if_full_is_worse(learned: LearnedCascade, judged: JudgedFull, rows: TrainingRows) -> None:
-    """Say so if a cheap stage answers clearly better than f0, row by row."""
+    """Say so if a cheap stage answers clearly better than f0, row by row, and asking both gains nothing."""
+    if is_worth_asking(learned.right):
+        return
     full_right = (judged.log_odds() > 0) == (rows.y > 0)
     stages = learned.right[:, :-1]
     best = int(np.argmax(rows.weight @ stages))
@@ -419,8 +421,8 @@ def _warn_if_full_is_worse(learned: LearnedCascade, judged: JudgedFull, rows: Tr
         cost = learned.evidence.cost[best]
         warnings.warn(
             f"f0 is right on {full_right.mean():.4g} of the rows and stage {best}, at cost {cost:g}, on "
-            f"{stages[:, best].mean():.4g} of them, both out of fold: f0 is not worth asking. The most accurate "
-            f"operating points do without it; give a better f0, or none that costs anything.",
+            f"{stages[:, best].mean():.4g} of them, both out of fold: f0 is not worth asking. Every operating "
+            f"point does without it; give a better one, or let the stages answer alone.",
             FullModelNotWorthItWarning,
             stacklevel=3,
         )

@@ -1,0 +1,284 @@
+"""BudgetedClassifier: what it buys, what it spends, what it proves, and what it refuses."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.frozen import FrozenEstimator
+from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import PolynomialFeatures
+
+import thrifty
+from thrifty import BudgetedClassifier, FullModelNotWorthItWarning, InvalidInputError
+from thrifty.policy.observing import point_of
+
+
+def make(n_rows, seed=0, n_features=6):
+    """Feature 2 says most, 0 and 1 correct it together, the others are noise."""
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(n_rows, n_features))
+    score = 1.5 * X[:, 2] + X[:, 0] * X[:, 1] + 0.5 * X[:, 0]
+    return X, (score + 0.2 * rng.normal(size=n_rows) > 0).astype(int)
+
+
+def full():
+    return make_pipeline(PolynomialFeatures(2), LogisticRegression(max_iter=1000))
+
+
+def budgeted(**settings):
+    return BudgetedClassifier(full(), **{"sizes": [(15, 4)], "cv": 3, "random_state": 0} | settings)
+
+
+@pytest.fixture(scope="module")
+def rows():
+    return make(1500)
+
+
+@pytest.fixture(scope="module")
+def others():
+    return make(3000, seed=1)
+
+
+@pytest.fixture(scope="module")
+def fitted(rows):
+    return budgeted(budget=2.0).fit(*rows)
+
+
+class Source:
+    """A table that notes every cell it is asked for."""
+
+    def __init__(self, X):
+        self.X, self.asked = X, np.zeros(X.shape, dtype=int)
+
+    def __len__(self):
+        return len(self.X)
+
+    def fetch(self, rows, columns):
+        self.asked[np.ix_(rows, columns)] += 1
+        return self.X[np.ix_(rows, columns)]
+
+
+def test_the_best_feature_is_bought_first(fitted):
+    assert fitted.order_[0] == 2
+    assert set(fitted.order_[:3]) == {0, 1, 2}
+
+
+@pytest.mark.parametrize("budget", [1.0, 1.37, 2.0, 2.61])
+def test_new_rows_spend_about_the_budget(fitted, others, budget):
+    there = fitted.at(budget=budget)
+    assert there.expected_cost_ == pytest.approx(budget)
+    assert there.cost(others[0]).mean() == pytest.approx(budget, rel=0.12)
+
+
+def test_more_money_buys_more_accuracy(fitted, others):
+    scores = [fitted.at(budget=budget).score(*others) for budget in (1.0, 1.5, 2.0, 2.6)]
+    assert scores == sorted(scores)
+    assert scores[-1] > scores[0] + 0.05
+
+
+def test_the_expected_score_is_about_what_new_rows_score(fitted, others):
+    assert fitted.score(*others) == pytest.approx(fitted.expected_score_, abs=0.025)
+
+
+def test_switching_leaves_the_fit_as_it_was(fitted, others):
+    before = fitted.predict_proba(others[0])
+    fitted.at(budget=1.0).predict(others[0])
+    np.testing.assert_array_equal(fitted.predict_proba(others[0]), before)
+
+
+def test_cost_is_what_the_route_bought(fitted, others):
+    route, cost = fitted.route(others[0]), fitted.cost(others[0])
+    paid = fitted.system_.bought_by_route[route].sum(axis=1)
+    np.testing.assert_array_equal(cost, paid)
+
+
+def test_a_source_is_asked_for_exactly_what_is_paid_for_and_once(fitted, others):
+    source = Source(others[0][:300])
+    np.testing.assert_array_equal(fitted.predict_from(source), fitted.predict(others[0][:300]))
+    assert source.asked.max() == 1
+    np.testing.assert_array_equal(source.asked.sum(axis=1), fitted.cost(others[0][:300]))
+
+
+def test_equal_rows_are_treated_alike_and_order_does_not_matter(fitted, others):
+    X = others[0][:200]
+    there = fitted.at(budget=1.6)
+    twice = there.route(np.concatenate([X[::-1], X]))
+    np.testing.assert_array_equal(twice[:200][::-1], there.route(X))
+    np.testing.assert_array_equal(twice[200:], there.route(X))
+
+
+def test_probabilities_are_right_as_often_as_they_say(rows, others):
+    clf = budgeted(budget=2.0).fit(*rows)
+    positive = clf.predict_proba(others[0])[:, 1]
+    bins = np.digitize(positive, [0.1, 0.3, 0.5, 0.7, 0.9])
+    gaps = [
+        abs(positive[bins == b].mean() - others[1][bins == b].mean()) * (bins == b).mean() for b in range(6)
+    ]
+    assert sum(gaps) < 0.04
+
+
+def test_folds_side_by_side_change_nothing(rows):
+    f0 = FrozenEstimator(full().fit(*make(500, seed=2)))
+    one, two = (
+        BudgetedClassifier(f0, sizes=[(8, 3), (16, 4)], cv=3, n_jobs=n_jobs, random_state=0).fit(*rows)
+        for n_jobs in (1, 2)
+    )
+    np.testing.assert_array_equal(one.predict_proba(rows[0]), two.predict_proba(rows[0]))
+
+
+def test_what_is_free_is_held_by_every_stage_and_what_is_dear_comes_late(rows):
+    costs = [1.0, 1.0, 50.0, 0.0, 1.0, 1.0]
+    clf = budgeted(feature_costs=costs).fit(*rows)
+    assert all(3 in step.columns for step in clf.cascade_.steps)
+    assert clf.cascade_.cost_by_route[0] == 0.0
+    assert clf.order_[0] in (0, 1)
+
+
+def test_columns_of_one_purchase_are_bought_together_and_paid_once(rows):
+    clf = budgeted(feature_groups=[0, 1, 2, 0, 2, 0], budget=2.0).fit(*rows)
+    held = clf.cascade_.bought_by_route
+    np.testing.assert_array_equal(held[:, 0], held[:, 5])
+    np.testing.assert_array_equal(held[:, 2], held[:, 4])
+    assert clf.cascade_.cost_by_route[-1] == 3.0
+
+
+def test_a_call_of_the_full_model_that_is_too_dear_is_never_made(rows, others):
+    clf = budgeted(full_cost=1000.0).fit(*rows)
+    assert (clf.at(budget=5.0).route(others[0]) < clf.n_stages_).mean() > 0.99
+
+
+def test_missing_values_are_values(rows):
+    X = rows[0].copy()
+    X[::5, 0] = np.nan
+    f0 = lambda table: np.where(make_truth(np.nan_to_num(table)), 0.95, 0.05)  # noqa: E731
+    clf = BudgetedClassifier(f0, budget=2.0, sizes=[(10, 3)], cv=2, random_state=0).fit(X, rows[1])
+    assert np.isfinite(clf.predict_proba(X)).all()
+
+
+def test_a_full_model_that_is_much_better_is_asked_by_the_most_accurate_point():
+    X, y = make(1500, n_features=3)
+    clf = BudgetedClassifier(
+        lambda table: np.where(make_truth(table), 0.99, 0.01), sizes=[(3, 2)], cv=3, random_state=0
+    )
+    clf.fit(X, y)
+    assert (clf.route(X) == clf.n_stages_).mean() > 0.2
+    assert clf.score(X, y) > 0.9
+
+
+def make_truth(X):
+    return 1.5 * X[:, 2] + X[:, 0] * X[:, 1] + 0.5 * X[:, 0] > 0
+
+
+def test_a_full_model_worse_than_a_cheap_stage_is_reported_and_left_out(rows):
+    X, y = rows
+    chance = FrozenEstimator(LogisticRegression().fit(np.zeros_like(X), y))
+    with pytest.warns(FullModelNotWorthItWarning, match="f0 is not worth asking"):
+        clf = BudgetedClassifier(chance, sizes=[(15, 4)], cv=3, random_state=0).fit(X, y)
+    assert (clf.route(X) < clf.n_stages_).all()
+
+
+def test_stages_of_a_frontier_agree_with_their_system(fitted, others):
+    point = point_of(fitted, *others)
+    assert np.mean(point.cost) == pytest.approx(fitted.cost(others[0]).mean())
+    assert np.mean(point.right) == pytest.approx(fitted.score(*others))
+
+
+def test_an_explanation_retells_the_route(fitted, others):
+    X = others[0][:60]
+    route, cost, labels = fitted.route(X), fitted.cost(X), fitted.predict(X)
+    for row, told in enumerate(fitted.explain(X)):
+        assert told.asked_full == (route[row] == fitted.n_stages_)
+        assert told.cost == cost[row]
+        assert told.answer == labels[row]
+        assert told.saved == 6.0 - cost[row]
+        assert [stage.goes_on for stage in told.stages[:-1]] == [True] * (len(told.stages) - 1)
+        assert told.stages[-1].goes_on == told.asked_full
+        assert told.bought[0] == "x2"
+        assert str(told).endswith(f"answered {labels[row]} for {cost[row]:g}, {6 - cost[row]:g} less than f0")
+
+
+def test_max_loss_is_proved_on_rows_kept_out_of_everything(rows, others):
+    clf = budgeted(max_loss=0.1).fit(*rows)
+    assert clf.certificate_.n_rows == pytest.approx(375, abs=3)
+    assert clf.certificate_.bound <= 0.1
+    f0 = clf.system_.full.estimator
+    worse = (f0.predict(others[0]) == others[1]) & (clf.predict(others[0]) != others[1])
+    assert worse.mean() <= 0.1
+    stricter = clf.at(max_loss=0.06)
+    assert stricter.expected_cost_ >= clf.expected_cost_
+
+
+def test_a_loss_that_no_point_can_prove_sends_every_row_to_the_full_model(rows, others):
+    clf = budgeted().fit(*rows)
+    sure = clf.certified(*others, max_loss=0.002)
+    if sure.certificate_.is_fallback:
+        assert (sure.route(others[0]) == sure.n_stages_).all()
+        np.testing.assert_array_equal(sure.predict(others[0]), sure.system_.full.estimator.predict(others[0]))
+    assert sure.certificate_.max_loss == 0.002
+    assert sure.at(budget=1.5).expected_cost_ == pytest.approx(1.5)
+
+
+def test_without_rows_to_prove_with_max_loss_is_an_estimate_and_says_so(fitted):
+    there = fitted.at(max_loss=0.05)
+    assert there.certificate_ is None
+    assert there.expected_cost_ < fitted.at(max_loss=0.02).expected_cost_
+
+
+def test_a_saved_classifier_answers_bit_by_bit_as_before_at_every_budget(fitted, others, tmp_path):
+    path = tmp_path / "cascade.thrifty"
+    thrifty.save(fitted, path)
+    again = thrifty.load(path)
+    for budget in (1.2, 2.0):
+        one, other = fitted.at(budget=budget), again.at(budget=budget)
+        np.testing.assert_array_equal(one.predict_proba(others[0]), other.predict_proba(others[0]))
+        np.testing.assert_array_equal(one.route(others[0]), other.route(others[0]))
+    assert again.expected_cost_ == fitted.expected_cost_
+    with pytest.raises(InvalidInputError, match="a file does not keep"):
+        again.at(max_loss=0.1)
+
+
+def test_columns_by_name(rows):
+    table = pd.DataFrame(rows[0], columns=list("abcdef"))
+    clf = BudgetedClassifier(
+        full(), feature_costs=dict.fromkeys("abcdef", 2.0), budget=4.0, sizes=[(8, 3)], cv=2
+    )
+    clf.fit(table, np.where(rows[1], "yes", "no"))
+    told = clf.explain(table[:5])[0]
+    assert told.bought[0] == "c"
+    assert told.answer in ("yes", "no")
+
+
+def test_forced_stages_are_at_most_that_many(rows):
+    assert budgeted(stages=2).fit(*rows).n_stages_ <= 2
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"budget": 0.2}, "budget must be at least 1"),
+        ({"budget": 2.0, "max_loss": 0.1}, "give one of budget and max_loss"),
+        ({"max_loss": 1.5}, "max_loss must lie strictly between 0 and 1; got 1.5"),
+        ({"feature_costs": 0.0}, "all zero, so there is nothing to save"),
+        ({"feature_groups": [0, 0, 1, 1, 2, 2], "feature_costs": [1, 2, 1, 1, 1, 1]}, "one group"),
+        ({"sizes": [3]}, r"sizes must be a list of \(n_trees, max_depth\)"),
+        ({"sizes": [(3, 99)]}, "max_depth in sizes must be a whole number"),
+        ({"stages": 0}, "stages must be a whole number"),
+    ],
+)
+def test_what_is_refused_leaves_the_estimator_as_it_was(rows, settings, message):
+    clf = budgeted(**settings)
+    before = dict(vars(clf))
+    with pytest.raises(InvalidInputError, match=message):
+        clf.fit(*rows)
+    assert vars(clf) == before
+
+
+def test_a_class_of_one_row_is_refused_with_a_hint():
+    X = np.random.default_rng(0).normal(size=(40, 3))
+    with pytest.raises(InvalidInputError, match="one class has fewer than two distinct rows. Give more rows"):
+        budgeted().fit(X, np.arange(40) == 0)
+
+
+def test_weights_and_a_proof_do_not_go_together(rows):
+    with pytest.raises(InvalidInputError, match="max_loss counts rows"):
+        budgeted(max_loss=0.1).fit(*rows, sample_weight=np.ones(1500))
