@@ -46,7 +46,7 @@ def test_the_demo_prints_the_trade_off_and_writes_what_it_says(tmp_path):
     for word in ("budget", "accuracy", "mean cost", "share sent to f0"):
         assert word in done.stdout
     wrote = [Path(name.strip()) for name in done.stdout.split("wrote ")[1].split(",")]
-    assert {path.name for path in wrote} == {"tradeoff.png", "demo.md", "demo.json"}
+    assert {path.name for path in wrote} == {"tradeoff.png", "demo.md", "demo.json", "report.html"}
     assert all(path.stat().st_size > 100 for path in wrote)
     numbers = json.loads((out / "demo.json").read_text())
     chosen = {point["budget"]: point for point in numbers["chosen"]}

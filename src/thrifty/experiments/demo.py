@@ -80,7 +80,6 @@ def _facts(split: Split, full: FullAnswers, learned: list[Candidate], confident:
         title="Digits: is it 5 or more?",
         method="DynaMod-Lin",
         full_name="the RBF-SVM",
-        unit="pixels",
     )
 
 
