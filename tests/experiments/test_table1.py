@@ -1,16 +1,17 @@
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from thrifty.experiments import table1
+from thrifty.experiments import patches, table1
 from thrifty.experiments.patches import WORDS, learn_patch_words
 
 
 def test_a_thinned_run_on_real_miniboone_gives_table_and_numbers(data_folder, tmp_path, monkeypatch):
     pytest.importorskip("xgboost")
-    small = {"miniboone": table1.TASKS["miniboone"]}
-    monkeypatch.setattr(table1, "TASKS", small)
+    small = replace(table1.TASKS["miniboone"], rates=(0.2,))
+    monkeypatch.setattr(table1, "TASKS", {"miniboone": small})
     monkeypatch.setattr(table1, "SMALL_RATES", (0.5,))
     monkeypatch.setattr(table1, "GROWN_RATES", (0.6,))
     seen = []
@@ -32,7 +33,8 @@ def test_a_thinned_run_on_real_miniboone_gives_table_and_numbers(data_folder, tm
         assert split["methods"]["confidence"]["share"][1] < split["methods"]["uniform"]["share"][1]
 
 
-def test_patch_words_describe_an_image_by_its_quarters():
+def test_patch_words_describe_an_image_by_its_quarters(monkeypatch):
+    monkeypatch.setattr(patches, "LEARN_FROM", 5_000)
     rng = np.random.default_rng(0)
     images = rng.integers(256, size=(40, 32, 32, 3), dtype=np.uint8)
     words = learn_patch_words(images, seed=0)
