@@ -9,6 +9,7 @@ chance decides whose thresholds a row follows: chance that is a function of what
 the two differ, so that equal rows are treated alike and nothing is bought in order to decide.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -79,9 +80,13 @@ class Operating:
     cost, score : ndarray of shape (n_points,)
         Means on the held-out rows of the fit.
     lower, upper, share : int, int, float
-        The points in force; a share of the rows follows the upper one.
+        The points in force; rows whose chance lies below the share follow the upper one.
     seed : int
         Of the chance that decides which rows.
+    cuts : ndarray of shape (n_points - 1, n_fractions), optional
+        For each point and its upper neighbour, the share that spends each of some fractions, from none to all, of
+        what the neighbour costs more. Chance that is made of one column of few values comes in lumps; without this
+        table the share is taken to be the fraction.
     """
 
     thresholds: Floats
@@ -91,6 +96,18 @@ class Operating:
     upper: int = 0
     share: float = 0.0
     seed: int = 0
+    cuts: Floats | None = None
+
+    def cut(self, lower: int, fraction: float) -> float:
+        """Share of the rows that must follow the upper neighbour to spend this fraction of what it costs more."""
+        if self.cuts is None:
+            return fraction
+        return float(np.interp(fraction, np.linspace(0.0, 1.0, self.cuts.shape[1]), self.cuts[lower]))
+
+    def chance_where_parting(self, blocks: Sequence[Floats]) -> list[Floats]:
+        """For each point and its upper neighbour, the chance of every row where they part, given each stage's block."""
+        stages = [self.at(place, place + 1, 0.0).parting for place in range(len(self.cost) - 1)]
+        return [uniforms(blocks[max(stage, 0)], self.seed) for stage in stages]
 
     @property
     def parting(self) -> int:

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from thrifty.exceptions import InvalidInputError
-from thrifty.policy.cascade import Policies, convex_hull, price_grid, sweep_prices
+from thrifty.policy.cascade import Policies, convex_hull, mixing_cuts, price_grid, sweep_prices
 from thrifty.policy.stopping import Evidence, StoppingRules, route_by
 
 
@@ -102,6 +102,17 @@ def test_a_mix_spends_exactly_the_budget():
         spent = (1 - mix.share) * policies.cost[mix.lower] + mix.share * policies.cost[mix.upper]
         assert spent == pytest.approx(budget)
     assert policies.within(9.0).lower == 2
+
+
+def test_chance_in_lumps_still_spends_what_it_should_as_nearly_as_lumps_allow():
+    rng = np.random.default_rng(0)
+    evidence = Evidence(rng.normal(size=(4000, 1)), np.zeros((4000, 2)), np.array([1.0, 11.0]), np.ones(4000))
+    lumps = rng.choice(rng.random(20), 4000)
+    thresholds = np.array([[np.inf], [-np.inf]])
+    (cuts,) = mixing_cuts(evidence, thresholds, [lumps])
+    assert (np.diff(cuts) >= 0).all()
+    for fraction, cut in zip(np.linspace(0, 1, len(cuts)), cuts, strict=True):
+        assert (lumps < cut).mean() == pytest.approx(fraction, abs=0.035)
 
 
 def test_a_budget_under_the_cheapest_point_is_refused_with_the_least_that_will_do():

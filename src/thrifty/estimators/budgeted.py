@@ -24,7 +24,7 @@ from thrifty.full import as_full_model
 from thrifty.judging import JudgedFull, TrainingRows, held_out_rows, judge_full
 from thrifty.models.boosted import Boosting
 from thrifty.objective.costs import PriceList, check_amount, check_price_list
-from thrifty.policy.cascade import Policies
+from thrifty.policy.cascade import Policies, mixing_cuts
 from thrifty.policy.certificate import Certificate, certify
 from thrifty.policy.frontier import Frontier
 from thrifty.reading import kind_of_table
@@ -275,7 +275,7 @@ class BudgetedClassifier(SystemClassifier):
                 self._send_everything()
                 return
             lower = upper = place
-        self.system_ = self.cascade_.at(lower, upper, share)
+        self.system_ = self.cascade_.at(lower, upper, operating.cut(lower, share) if upper > lower else 0.0)
         cost, score = operating.cost, operating.score
         self.expected_cost_ = float((1 - share) * cost[lower] + share * cost[upper])
         self.expected_score_ = float((1 - share) * score[lower] + share * score[upper])
@@ -396,10 +396,13 @@ def _system_of(
         for columns, part, (slope, intercept) in zip(staged.sets, staged.parts, learned.sigmoids, strict=True)
     )
     last = len(policies) - 1
+    operating = Operating(policies.thresholds, policies.cost, learned.accuracy(), last, last, 0.0, seed)
+    chance = operating.chance_where_parting([rows.X[:, step.columns] for step in steps])
+    operating = replace(operating, cuts=mixing_cuts(learned.evidence, policies.thresholds, chance))
     return CascadeSystem(
         steps,
         staged.base,
-        Operating(policies.thresholds, policies.cost, learned.accuracy(), last, last, 0.0, seed),
+        operating,
         learned.blend,
         judged.model,
         prices,

@@ -5,6 +5,7 @@ neighbours on their upper convex hull is met, in expectation, by giving some row
 those of the other, and no rule of this kind does better on these rows.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,7 +15,7 @@ from thrifty.exceptions import InvalidInputError
 from thrifty.policy.efficiency import SLACK
 from thrifty.policy.stopping import Evidence, StoppingRules, route_by
 
-__all__ = ["Mix", "Policies", "convex_hull", "price_grid", "sweep_prices"]
+__all__ = ["Mix", "Policies", "convex_hull", "mixing_cuts", "price_grid", "sweep_prices"]
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.intp]
@@ -100,6 +101,40 @@ def sweep_prices(evidence: Evidence, right: Bools | Floats, *, n_prices: int = 8
     means = np.array([_means(evidence, np.asarray(right, dtype=np.float64), one) for one in thresholds])
     kept = convex_hull(means[:, 0], means[:, 1])
     return Policies(thresholds[kept], means[kept, 0], means[kept, 1])
+
+
+def mixing_cuts(
+    evidence: Evidence, thresholds: Floats, chance: Sequence[Floats], n_fractions: int = 33
+) -> Floats:
+    """For neighbouring points, the cut of chance that spends each fraction of what the dearer one costs more.
+
+    Parameters
+    ----------
+    evidence : Evidence
+        Held-out gates, and weights.
+    thresholds : ndarray of shape (n_points, n_stages)
+        By rising cost.
+    chance : sequence of n_points - 1 ndarrays of shape (n_rows,)
+        Numbers in (0, 1), possibly equal for many rows.
+    n_fractions : int, default=33
+        From none to all.
+
+    Returns
+    -------
+    ndarray of shape (n_points - 1, n_fractions)
+        Rows with less chance than the cut follow the dearer point; never falls along a line.
+    """
+    spent = [evidence.weight * evidence.cost[route_by(evidence.gate, one)] for one in thresholds]
+    fractions = np.linspace(0.0, 1.0, n_fractions)
+    cuts = np.tile(fractions, (len(chance), 1))
+    for place, drawn in enumerate(chance):
+        values, lump = np.unique(drawn, return_inverse=True)
+        more = np.bincount(lump, weights=spent[place + 1] - spent[place])
+        reached = np.r_[0.0, np.cumsum(more)] / max(float(more.sum()), 1e-300)
+        nearest = np.abs(reached[:, None] - fractions).argmin(axis=0)
+        edges = np.r_[0.0, (values[1:] + values[:-1]) / 2, 1.0]
+        cuts[place] = np.maximum.accumulate(edges[nearest])
+    return cuts
 
 
 def convex_hull(cost: Floats, score: Floats) -> Ints:
