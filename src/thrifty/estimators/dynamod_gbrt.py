@@ -1,17 +1,16 @@
 """DynaMod-Gbrt: the paper's Algorithm 2, a boosted gate and a boosted model on one set of bought features."""
 
-import warnings
 from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit
-from sklearn.exceptions import ConvergenceWarning
 
 from thrifty.alternating import Q_STEPS, Alternation, alternate
 from thrifty.estimators.base import GatedClassifier, Task
 from thrifty.estimators.checks import check_count, check_share
+from thrifty.estimators.convergence import warn_unless_converged
 from thrifty.exceptions import InvalidInputError
 from thrifty.judging import held_out_rows
 from thrifty.models.boosted import (
@@ -205,13 +204,8 @@ class DynaModGbrtClassifier(BoostedClassifier):
     def _report(self, run: Solution[Alternation[BoostedPair]]) -> None:
         self.trace_ = np.array([[step.after_shares, step.after_pair] for step in run.value.rounds])
         self.n_iter_ = run.n_iter
-        if not run.converged and self.max_iter > 1:
-            warnings.warn(
-                f"alternate did not reach tol={self.tol:g} in {run.n_iter} rounds (last change {run.residual:.0e}). "
-                f"Raise `max_iter` or `tol`.",
-                ConvergenceWarning,
-                stacklevel=4,
-            )
+        if self.max_iter > 1:
+            warn_unless_converged(run, self.tol)
 
 
 @dataclass(frozen=True)

@@ -1,16 +1,15 @@
 """DynaMod-Lin: the paper's Algorithm 1, a linear gate and a linear model on one sparse set of features."""
 
-import warnings
 from dataclasses import replace
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.exceptions import ConvergenceWarning
 
 from thrifty.alternating import Alternation, AnyPair, alternate
 from thrifty.estimators.base import GatedClassifier, Task
 from thrifty.estimators.checks import check_count, check_share
+from thrifty.estimators.convergence import warn_unless_converged
 from thrifty.exceptions import InvalidInputError
 from thrifty.models.linear import CHEAP, GATE, LinearPair, LinearScorer, MarginGate, fit_logistic, scaled
 from thrifty.objective.costs import PriceList, check_amount
@@ -264,13 +263,7 @@ class DynaModLinClassifier(GatedClassifier):
     def _warn_unless_converged(self, runs: list[Solution[Any]]) -> None:
         """Warn once, of the run that was farthest from done."""
         worst = max(runs, key=lambda run: 0.0 if run.converged else run.residual)
-        if not worst.converged:
-            warnings.warn(
-                f"alternate did not reach tol={self.tol:g} in {worst.n_iter} rounds "
-                f"(last change {worst.residual:.0e}). Raise `max_iter` or `tol`.",
-                ConvergenceWarning,
-                stacklevel=4,
-            )
+        warn_unless_converged(worst, self.tol)
 
 
 def _given_start(init: Any, scale: Floats) -> LinearScores:

@@ -1,15 +1,14 @@
 """DynaMod-Lstsq: the paper's Algorithm 3, for a small ensemble on a device and a large model behind a remote call."""
 
-import warnings
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.exceptions import ConvergenceWarning
 
 from thrifty.alternating import alternate
 from thrifty.estimators.base import GatedClassifier, Task
 from thrifty.estimators.checks import check_count, check_share
+from thrifty.estimators.convergence import warn_unless_converged
 from thrifty.estimators.local import LocalTrees, as_local, bare, given_trees, grow_local
 from thrifty.models.boosted import Boosting
 from thrifty.models.leaf import LeafPair, LeafScorer
@@ -203,13 +202,8 @@ class DynaModLstsqClassifier(GatedClassifier):
         self.trace_ = np.array([[step.after_shares, step.after_pair] for step in run.value.rounds])
         self.n_iter_ = run.n_iter
         self.residuals_ = np.array([solution.residual for solution in pair.solutions])
-        if not run.converged and self.max_iter > 1:
-            warnings.warn(
-                f"alternate did not reach tol={self.tol:g} in {run.n_iter} rounds (last change {run.residual:.0e}). "
-                f"Raise `max_iter` or `tol`.",
-                ConvergenceWarning,
-                stacklevel=4,
-            )
+        if self.max_iter > 1:
+            warn_unless_converged(run, self.tol)
 
 
 def _confidence_threshold(margin: Floats, share: float, weight: Floats) -> float:
