@@ -119,10 +119,10 @@ LARGE = ("letters", "forest", "miniboone")
 
 
 def cascade(case, budgets):
-    start = time.perf_counter()
+    start, processor = time.perf_counter(), time.process_time()
     clf = BudgetedClassifier(case.held_out, feature_costs=case.costs, n_jobs=N_JOBS, random_state=0)
     clf.fit(case.X, case.y)
-    fitting = time.perf_counter() - start
+    fitting, processor = time.perf_counter() - start, time.process_time() - processor
     clf = clf.with_full(case.on_test)
     found = []
     for budget in budgets:
@@ -132,7 +132,7 @@ def cascade(case, budgets):
         predicting = time.perf_counter() - start
         found.append((right, there.cost(case.X_test)))
     sizes = f"{clf.n_stages_} stages of {clf.size_[0]} trees of depth {clf.size_[1]}"
-    return found, f"fit {fitting:.0f} s, predict {predicting:.2f} s, {sizes}"
+    return found, f"fit {fitting:.0f} s ({processor:.0f} of processor), predict {predicting:.2f} s, {sizes}"
 
 
 def single_stage(budgets, systems):

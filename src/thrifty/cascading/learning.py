@@ -19,10 +19,13 @@ from thrifty.policy.cascade import Policies, sweep_prices
 from thrifty.policy.stopping import Evidence, route_by
 from thrifty.trees import TreeEnsemble
 
-__all__ = ["LearnedCascade", "is_worth_asking", "learn_cascade"]
+__all__ = ["CLEARLY", "LearnedCascade", "is_worth_asking", "lead", "learn_cascade"]
 
 Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
+
+CLEARLY = 3.0
+"""Standard errors by which one model must lead another before anybody is told."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,6 +58,12 @@ class LearnedCascade:
     evidence: Evidence
     right: Bools
 
+    @property
+    def asks_full(self) -> bool:
+        """Whether any operating point asks f0 about any row."""
+        n_stages = self.evidence.n_stages
+        return any((route_by(self.evidence.gate, one) == n_stages).any() for one in self.policies.thresholds)
+
     def accuracy(self) -> Floats:
         """Share of right held-out answers of each operating point, shape (n_policies,)."""
         rows, weight = np.arange(len(self.right)), self.evidence.weight
@@ -69,7 +78,7 @@ def learn_cascade(problem: CascadeProblem) -> LearnedCascade:
     sigmoids, log_odds = calibrate(scores, problem.y, problem.weight)
     blend, answer, belief = choose_blend(problem, log_odds[:, -1])
     evidence, right = judge_stages(problem, plan.sets, log_odds, answer, belief)
-    if not is_worth_asking(right):
+    if not is_worth_asking(right, (problem.full_log_odds > 0) == (problem.y > 0)):
         evidence.loss[:, -1] = 1.0
     # Beliefs in place of labels again: among many points on few rows the luckiest would look best.
     policies = sweep_prices(evidence, 1.0 - evidence.loss)
@@ -115,14 +124,27 @@ def choose_blend(problem: CascadeProblem, last: Floats) -> tuple[Floats, Floats,
     return np.array([0.0, 0.0, 1.0]), problem.full_log_odds, belief
 
 
-def is_worth_asking(right: Bools) -> bool:
-    """Whether the answer with f0 beats the last stage's by more than chance would, row by row: one standard error.
+def is_worth_asking(right: Bools, full_right: Bools) -> bool:
+    """Whether f0 is kept: not if its answer errs as often as the last stage's, which holds all features too.
 
-    Both hold all features, so a call that costs nothing extra would else be made for nothing.
+    Nor if it is by itself clearly worse and the blend with it is not clearly better: a call that costs nothing extra
+    would else be made for the sake of a few lucky rows.
+
+    Parameters
+    ----------
+    right : ndarray of shape (n_rows, n_stages + 1), bool
+        Right answers of every stage and, last, of the answer with f0.
+    full_right : ndarray of shape (n_rows,), bool
+        Right answers of f0 alone.
     """
-    full, last = right[:, -1], right[:, -2]
-    gains, losses = int((full & ~last).sum()), int((last & ~full).sum())
-    return bool(gains - losses > np.sqrt(gains + losses))
+    blend, last = right[:, -1], right[:, -2]
+    return lead(blend, last) > (1.0 if lead(last, full_right) > CLEARLY else 0.0)
+
+
+def lead(one: Bools, other: Bools) -> float:
+    """By how many standard errors one model is right more often than another, row by row."""
+    gains, losses = int((one & ~other).sum()), int((other & ~one).sum())
+    return float((gains - losses) / np.sqrt(max(gains + losses, 1)))
 
 
 def _is_better(problem: CascadeProblem, one: Floats, other: Floats) -> bool:

@@ -13,7 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 from threadpoolctl import threadpool_limits
 
 from thrifty.cascade_system import CascadeStep, CascadeSystem, Operating
-from thrifty.cascading.learning import LearnedCascade, is_worth_asking, learn_cascade
+from thrifty.cascading.learning import CLEARLY, LearnedCascade, lead, learn_cascade
 from thrifty.cascading.problem import CAPACITIES, CascadeProblem
 from thrifty.estimators.cascade_outcomes import held_out_points, points_on
 from thrifty.estimators.checks import check_count, check_seed, check_training_rows
@@ -38,9 +38,6 @@ Ints = NDArray[np.intp]
 
 CERTIFYING_SHARE = 4
 """One row in so many is held out for the certificate."""
-
-CLEARLY_WORSE = 3.0
-"""Standard errors by which f0 must fall behind a cheap stage before anybody is told."""
 
 
 class BudgetedClassifier(SystemClassifier):
@@ -414,13 +411,10 @@ def _system_of(
 
 def _warn_if_full_is_worse(learned: LearnedCascade, judged: JudgedFull, rows: TrainingRows) -> None:
     """Say so if a cheap stage answers clearly better than f0, row by row, and asking both gains nothing."""
-    if is_worth_asking(learned.right):
-        return
     full_right = (judged.log_odds() > 0) == (rows.y > 0)
     stages = learned.right[:, :-1]
     best = int(np.argmax(rows.weight @ stages))
-    gains, losses = int((stages[:, best] & ~full_right).sum()), int((full_right & ~stages[:, best]).sum())
-    if gains - losses > CLEARLY_WORSE * np.sqrt(max(gains + losses, 1)):
+    if not learned.asks_full and lead(stages[:, best], full_right) > CLEARLY:
         cost = learned.evidence.cost[best]
         warnings.warn(
             f"f0 is right on {full_right.mean():.4g} of the rows and stage {best}, at cost {cost:g}, on "
