@@ -17,20 +17,11 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit, logit
 
-from thrifty.exceptions import InvalidInputError
 from thrifty.full import FullModel, clip_probability
 from thrifty.objective.costs import PriceList
-from thrifty.reading import (
-    FeatureSource,
-    PurchaseReader,
-    Reader,
-    TableReader,
-    as_numbers,
-    kind_of_table,
-    table_like,
-)
+from thrifty.reading import Reader
 from thrifty.rows import uniforms
-from thrifty.system import Walk
+from thrifty.serving import Serving, Walk
 from thrifty.trees import TreeEnsemble
 
 __all__ = ["CascadeStep", "CascadeSystem", "Operating"]
@@ -121,7 +112,7 @@ class Operating:
 
 
 @dataclass(frozen=True, eq=False)
-class CascadeSystem:
+class CascadeSystem(Serving):
     """Stages of one growing ensemble, then f0.
 
     Attributes
@@ -243,45 +234,3 @@ class CascadeSystem:
             full = self.full.probability(reader.table(sent), rows[sent], n_batch)
             log_odds[sent] = self.blended(walk.cheap[sent], clip_probability(full))
         return np.asarray(expit(log_odds), dtype=np.float64)
-
-    def label(self, positive: Floats) -> NDArray[Any]:
-        """Labels, as the user wrote them, from probabilities of class +1."""
-        return self.classes[(positive > 0.5).astype(np.intp)]
-
-    def probability(self, table: Any, rows: Ints, n_batch: int) -> Floats:
-        """Answer as an f0 would, so that a cascade can stand behind another stage."""
-        return clip_probability(self.answer(self.reader(table), rows=rows, n_batch=n_batch))
-
-    # -- tables and sources --------------------------------------------------------------------
-
-    def reader(self, X: Any) -> TableReader:
-        """Read from a table of any kind: array, data frame or list of rows."""
-        numbers = as_numbers(X)
-        if numbers.shape[1] != self.price_list.n_features:
-            raise InvalidInputError(
-                f"X must have the {self.price_list.n_features} columns of the price list; got {numbers.shape[1]}."
-            )
-        return TableReader(numbers, X if kind_of_table(X) else numbers)
-
-    def route(self, X: Any) -> Ints:
-        """Stage that answers each row; ``n_stages`` means f0. Never calls f0."""
-        return self.walk(self.reader(X)).route
-
-    def cost(self, X: Any) -> Floats:
-        """What each row pays. Never calls f0."""
-        return self.cost_by_route[self.route(X)]
-
-    def predict_proba(self, X: Any) -> Floats:
-        """Probabilities of both classes, shape (n_samples, 2)."""
-        positive = self.answer(self.reader(X))
-        return np.column_stack([1.0 - positive, positive])
-
-    def predict(self, X: Any) -> NDArray[Any]:
-        """Labels, as the user wrote them."""
-        return self.label(self.predict_proba(X)[:, 1])
-
-    def predict_from(self, source: FeatureSource) -> NDArray[Any]:
-        """Label every row of a source, asking it only for the features each row really buys."""
-        return self.label(
-            self.answer(PurchaseReader(source, self.price_list, table_like(self.kind, self.names)))
-        )

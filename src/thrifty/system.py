@@ -14,17 +14,10 @@ from numpy.typing import NDArray
 from scipy.special import expit
 
 from thrifty.exceptions import InvalidInputError
-from thrifty.full import FullModel, clip_probability
+from thrifty.full import FullModel
 from thrifty.objective.costs import PriceList
-from thrifty.reading import (
-    FeatureSource,
-    PurchaseReader,
-    Reader,
-    TableReader,
-    as_numbers,
-    kind_of_table,
-    table_like,
-)
+from thrifty.reading import Reader
+from thrifty.serving import Serving, Walk
 
 __all__ = ["GatedSystem", "Scorer", "Stage", "Walk"]
 
@@ -57,23 +50,7 @@ class Stage:
 
 
 @dataclass(frozen=True)
-class Walk:
-    """Where a batch went.
-
-    Attributes
-    ----------
-    route : ndarray of shape (n_samples,)
-        The stage that answered each row; the number of stages means f0.
-    cheap : ndarray of shape (n_samples,)
-        Score of the last stage each row visited.
-    """
-
-    route: Ints
-    cheap: Floats
-
-
-@dataclass(frozen=True)
-class GatedSystem:
+class GatedSystem(Serving):
     """A chain of stages that ends in f0.
 
     Attributes
@@ -165,46 +142,6 @@ class GatedSystem:
             n_batch = reader.n_samples if n_batch is None else n_batch
             probability[sent] = self.full.probability(reader.table(sent), rows[sent], n_batch)
         return probability
-
-    def label(self, positive: Floats) -> NDArray[Any]:
-        """Labels, as the user wrote them, from probabilities of class +1."""
-        return self.classes[(positive > 0.5).astype(np.intp)]
-
-    def probability(self, table: Any, rows: Ints, n_batch: int) -> Floats:
-        """Answer as an f0 would, so that a chain can stand behind another stage."""
-        return clip_probability(self.answer(self.reader(table), rows=rows, n_batch=n_batch))
-
-    def reader(self, X: Any) -> TableReader:
-        """Read from a table of any kind: array, CSR, data frame or list of rows."""
-        numbers = as_numbers(X)
-        if numbers.shape[1] != self.price_list.n_features:
-            raise InvalidInputError(
-                f"X must have the {self.price_list.n_features} columns of the price list; got {numbers.shape[1]}."
-            )
-        return TableReader(numbers, X if kind_of_table(X) else numbers)
-
-    def route(self, X: Any) -> Ints:
-        """Stage that answers each row; ``n_stages`` means f0. Never calls f0."""
-        return self.walk(self.reader(X)).route
-
-    def cost(self, X: Any) -> Floats:
-        """What each row pays. Never calls f0."""
-        return self.cost_by_route[self.route(X)]
-
-    def predict_proba(self, X: Any) -> Floats:
-        """Probabilities of both classes, shape (n_samples, 2)."""
-        positive = self.answer(self.reader(X))
-        return np.column_stack([1.0 - positive, positive])
-
-    def predict(self, X: Any) -> NDArray[Any]:
-        """Labels, as the user wrote them."""
-        return self.label(self.predict_proba(X)[:, 1])
-
-    def predict_from(self, source: FeatureSource) -> NDArray[Any]:
-        """Label every row of a source, asking it only for the features each row really buys."""
-        return self.label(
-            self.answer(PurchaseReader(source, self.price_list, table_like(self.kind, self.names)))
-        )
 
 
 def _refuse_nan(g: Floats, f1: Floats, place: int) -> None:

@@ -14,7 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from thrifty.estimators.checks import validated
 from thrifty.reading import FeatureSource, Reader, TableReader, kind_of_table
-from thrifty.system import Walk
+from thrifty.serving import Walk
 
 __all__ = ["ServingSystem", "SystemClassifier", "all_or_nothing"]
 
