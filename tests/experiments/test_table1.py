@@ -16,7 +16,7 @@ def test_a_thinned_run_on_real_miniboone_gives_table_and_numbers(data_folder, tm
     monkeypatch.setattr(table1, "GROWN_RATES", (0.6,))
     seen = []
     outcome = table1.run(
-        tmp_path, data=str(data_folder), n_jobs=1, thin=12, progress=lambda *args: seen.append(args)
+        tmp_path, data=str(data_folder), n_jobs=1, thin=10, progress=lambda *args: seen.append(args)
     )
     assert {path.suffix for path in outcome.files} == {".md", ".json"}
     assert len(outcome.rows) == 3 + len(table1.METHODS)

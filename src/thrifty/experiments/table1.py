@@ -93,7 +93,7 @@ def _cifar(data: str | None, seed: int) -> Split:
 
 TASKS = {
     "miniboone": Task(
-        "MiniBooNE-5k", lambda data, seed: load_miniboone(data, seed=seed), 12, (0.1, 0.2, 0.3)
+        "MiniBooNE-5k", lambda data, seed: load_miniboone(data, seed=seed), 10, (0.1, 0.2, 0.3)
     ),
     "forest": Task("Forest", lambda data, seed: load_forest(data, seed=seed), 5, (0.3, 0.5, 0.7)),
     # With 32 bins f0 is three times as fast on 400 columns and no less accurate.
