@@ -1,6 +1,8 @@
 """What several tests share: where real data lies, and how a test says that it is not there."""
 
 import os
+import subprocess
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -24,6 +26,27 @@ def data_folder() -> Path:
     if not folder.is_dir():
         pytest.skip(f"no folder {folder}: set THRIFTY_DATA to run the tests on the larger real data")
     return folder
+
+
+@contextmanager
+def _small_disk(folder, size):
+    command = ["mount", "-t", "tmpfs", "-o", f"size={size}", "none", str(folder)]
+    try:
+        mounted = subprocess.run(command, capture_output=True, check=False, text=True)
+    except OSError as error:
+        pytest.skip(f"no small file system can be mounted here: {error}")
+    if mounted.returncode:
+        pytest.skip(f"no small file system can be mounted here: {mounted.stderr.strip()}")
+    try:
+        yield folder
+    finally:
+        subprocess.run(["umount", str(folder)], check=True)
+
+
+@pytest.fixture(scope="session")
+def small_disk():
+    """``small_disk(folder, size)``: a file system of a few kilobytes, mounted there for the time of a test."""
+    return _small_disk
 
 
 def _table(n_rows=900, seed=0):

@@ -6,7 +6,6 @@ import stat
 import subprocess
 import sys
 import time
-from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -18,23 +17,7 @@ from thrifty.bundle import to_bytes
 from thrifty.bundle.container import Contents, pack, unpack
 
 
-@contextmanager
-def small_disk(folder, size):
-    """A file system of a few kilobytes, mounted for the time of a test."""
-    command = ["mount", "-t", "tmpfs", "-o", f"size={size}", "none", str(folder)]
-    try:
-        mounted = subprocess.run(command, capture_output=True, check=False, text=True)
-    except OSError as error:
-        pytest.skip(f"no small file system can be mounted here: {error}")
-    if mounted.returncode:
-        pytest.skip(f"no small file system can be mounted here: {mounted.stderr.strip()}")
-    try:
-        yield folder
-    finally:
-        subprocess.run(["umount", str(folder)], check=True)
-
-
-def test_a_full_disk_leaves_the_old_file_as_it_was(fitted, tmp_path):
+def test_a_full_disk_leaves_the_old_file_as_it_was(fitted, small_disk, tmp_path):
     with small_disk(tmp_path, "64k") as folder:
         path = folder / "system.thrifty"
         thrifty.save(fitted["miser"], path)

@@ -2,8 +2,6 @@
 
 import errno
 import os
-import subprocess
-from contextlib import contextmanager
 
 import pandas as pd
 import pytest
@@ -178,22 +176,9 @@ def test_reports_and_pictures(refused, files, changed, tmp_path):
     assert not out.exists()
 
 
-@contextmanager
-def small_disk(folder, size):
-    command = ["mount", "-t", "tmpfs", "-o", f"size={size}", "none", str(folder)]
-    try:
-        mounted = subprocess.run(command, capture_output=True, check=False, text=True)
-    except OSError as error:
-        pytest.skip(f"no small file system can be mounted here: {error}")
-    if mounted.returncode:
-        pytest.skip(f"no small file system can be mounted here: {mounted.stderr.strip()}")
-    try:
-        yield folder
-    finally:
-        subprocess.run(["umount", str(folder)], check=True)
-
-
-def test_a_full_disk_leaves_the_old_system_and_the_old_answers_as_they_were(refused, fit, files, tmp_path):
+def test_a_full_disk_leaves_the_old_system_and_the_old_answers_as_they_were(
+    refused, fit, files, small_disk, tmp_path
+):
     (tmp_path / "disk").mkdir()
     with small_disk(tmp_path / "disk", "8k") as disk:
         for name, command in (

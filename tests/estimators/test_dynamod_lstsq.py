@@ -184,6 +184,11 @@ def test_wishes_that_make_no_sense_are_refused(fitted, wish, message):
         fitted.threshold_for(X_NEW, **wish)
 
 
+def test_labels_that_the_system_does_not_know_are_refused_with_the_row(fitted):
+    with pytest.raises(InvalidInputError, match=r"y must hold the labels .* \[0, 1\]; got 7 in row 0"):
+        fitted.threshold_for(X_NEW, np.full(len(X_NEW), 7), accuracy=0.9)
+
+
 # -- bad input -------------------------------------------------------------------------------------
 
 

@@ -22,6 +22,7 @@ from thrifty.exceptions import InvalidInputError
 from thrifty.full import FullModel, as_full_model
 from thrifty.judging import JudgedFull, TrainingRows, judge_full
 from thrifty.objective.costs import PriceList, check_amount, check_price_list
+from thrifty.policy.row_checks import known_labels
 from thrifty.policy.threshold import ThresholdCurve, threshold_curve
 from thrifty.reading import TableReader, kind_of_table
 from thrifty.system import GatedSystem, Scorer, Stage
@@ -220,11 +221,7 @@ class GatedClassifier(SystemClassifier):
         """Accuracy at every threshold of the first gate: the cheap answer if a row stops, the chain's if it goes on."""
         if y is None:
             raise InvalidInputError("threshold_for(accuracy=...) needs the labels y of the rows X.")
-        truth = column_or_1d(y)
-        if len(truth) != reader.n_samples:
-            raise InvalidInputError(
-                f"y must have one label per row of X, {reader.n_samples}; got {len(truth)}."
-            )
+        truth = known_labels("y", column_or_1d(y), reader.n_samples, self.classes_)
         first = self.system_.stages[0].scorer
         g, f1 = first(reader.block(np.arange(reader.n_samples), first.columns))
         stopped = self.system_.label(expit(f1)) == truth

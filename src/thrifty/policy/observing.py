@@ -13,7 +13,7 @@ from scipy.special import expit
 
 from thrifty.exceptions import InvalidInputError
 from thrifty.policy.outcomes import PointOutcomes, RowOutcomes
-from thrifty.policy.row_checks import column_numbers, numbers_per_row
+from thrifty.policy.row_checks import column_numbers, known_labels, numbers_per_row
 
 __all__ = ["outcomes_of", "point_of"]
 
@@ -113,19 +113,7 @@ def point_of(
 
 
 def _is_positive(y: ArrayLike, classes: NDArray[Any], n_rows: int) -> Bools:
-    labels = np.asarray(y)
-    if labels.shape != (n_rows,):
-        raise InvalidInputError(
-            f"y must hold one label per row, shape ({n_rows},); got shape {labels.shape}."
-        )
-    strange = ~np.isin(labels, classes)
-    if strange.any():
-        row = int(strange.argmax())
-        raise InvalidInputError(
-            f"y must hold the labels the system was fitted on, {classes.tolist()}; "
-            f"got {labels[row].item()!r} in row {row}."
-        )
-    positive: Bools = labels == classes[1]
+    positive: Bools = known_labels("y", y, n_rows, classes) == classes[1]
     return positive
 
 

@@ -15,6 +15,7 @@ __all__ = [
     "check_right",
     "check_threshold",
     "column_numbers",
+    "known_labels",
     "numbers_per_row",
     "plain_settings",
     "yes_or_no",
@@ -105,3 +106,20 @@ def check_threshold(threshold: object) -> float:
     if np.isnan(number):
         raise InvalidInputError(f"threshold must be a number or None; got {threshold!r}.")
     return number
+
+
+def known_labels(name: str, labels: ArrayLike, n_rows: int, classes: NDArray[Any]) -> NDArray[Any]:
+    """Labels of rows, one each and all of them labels that the system was fitted on."""
+    found = np.asarray(labels)
+    if found.shape != (n_rows,):
+        raise InvalidInputError(
+            f"{name} must hold one label per row, shape ({n_rows},); got shape {found.shape}."
+        )
+    strange = ~np.isin(found, classes)
+    if strange.any():
+        row = int(strange.argmax())
+        raise InvalidInputError(
+            f"{name} must hold the labels the system was fitted on, {classes.tolist()}; "
+            f"got {found[row].item()!r} in row {row}."
+        )
+    return found

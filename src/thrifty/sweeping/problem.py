@@ -14,6 +14,7 @@ from thrifty.exceptions import InvalidInputError
 from thrifty.full import is_estimator
 from thrifty.judging import TrainingRows
 from thrifty.objective.costs import PriceList, check_price_list
+from thrifty.policy.row_checks import known_labels
 from thrifty.reading import kind_of_table
 from thrifty.sweeping import identity
 
@@ -106,7 +107,7 @@ def make_problem(estimator: Any, X: Any, y: Any, sample_weight: Any, X_val: Any,
         y=y,
         sample_weight=sample_weight,
         X_val=X_val,
-        y_val=_check_validation_labels(y_val, numbers.shape[0], rows.classes),
+        y_val=known_labels("y_val", y_val, numbers.shape[0], rows.classes),
         table_val=X_val if kind_of_table(X_val) else numbers,
         rows=rows,
         price_list=prices,
@@ -123,18 +124,3 @@ def with_fixed_seeds(model: Any) -> Any:
         if name.split("__")[-1] == "random_state" and value is None
     ]
     return clone(model).set_params(**dict.fromkeys(unset, 0))
-
-
-def _check_validation_labels(y_val: Any, n_rows: int, classes: NDArray[Any]) -> NDArray[Any]:
-    labels = np.asarray(y_val)
-    if labels.shape != (n_rows,):
-        raise InvalidInputError(
-            f"y_val must hold one label per row of X_val, shape ({n_rows},); got shape {labels.shape}."
-        )
-    strange = ~np.isin(labels, classes)
-    if strange.any():
-        row = int(strange.argmax())
-        raise InvalidInputError(
-            f"y_val must hold the labels of y, {classes.tolist()}; got {labels[row].item()!r} in row {row}."
-        )
-    return labels
