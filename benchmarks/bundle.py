@@ -110,8 +110,8 @@ def main():
             "forest", RandomForestClassifier(500, random_state=0).fit(split.X_train, split.y_train), 1
         )
     for full in ("inside", "reference", "absent"):
-        print(f"full={full!r}: {len(to_bytes(system, full=full)) / 1e6:.3f} MB, to_bytes in "
-              f"{best(lambda: to_bytes(system, full=full), 3):.1f} ms")  # fmt: skip  # noqa: B023
+        size, took = len(to_bytes(system, full=full)) / 1e6, best(partial(to_bytes, system, full=full), 3)
+        print(f"full={full!r}: {size:.3f} MB, to_bytes in {took:.1f} ms")
 
 
 if __name__ == "__main__":

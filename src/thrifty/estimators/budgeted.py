@@ -1,43 +1,38 @@
 """The front door: stages that each earn their price, at any budget."""
 
 import copy
-import warnings
 from dataclasses import replace
 from typing import Any, Self
 
 import numpy as np
 from joblib import effective_n_jobs
 from numpy.typing import ArrayLike, NDArray
-from sklearn.utils import _safe_indexing
 from sklearn.utils.validation import check_is_fitted
 from threadpoolctl import threadpool_limits
 
-from thrifty.cascade_system import CascadeStep, CascadeSystem, Operating
-from thrifty.cascading.learning import CLEARLY, LearnedCascade, lead, learn_cascade
-from thrifty.cascading.problem import CAPACITIES, CascadeProblem
+from thrifty.cascade_system import CascadeSystem, Operating
+from thrifty.cascading.learning import learn_cascade
+from thrifty.cascading.problem import CascadeProblem
+from thrifty.estimators.cascade_assembly import hold_out, system_of, warn_if_full_is_worse
 from thrifty.estimators.cascade_outcomes import held_out_points, points_on
 from thrifty.estimators.checks import check_count, check_seed, check_training_rows
 from thrifty.estimators.explanation import Explanation, explain_rows
 from thrifty.estimators.serving import SystemClassifier, all_or_nothing
-from thrifty.exceptions import FullModelNotWorthItWarning, InvalidInputError
+from thrifty.estimators.wishes import check_sizes, check_wish, refuse_nothing_to_save
+from thrifty.exceptions import InvalidInputError
 from thrifty.full import as_full_model
-from thrifty.judging import JudgedFull, TrainingRows, held_out_rows, judge_full
-from thrifty.models.boosted import Boosting
-from thrifty.objective.costs import PriceList, check_amount, check_price_list
-from thrifty.policy.cascade import Policies, mixing_cuts
+from thrifty.judging import held_out_rows, judge_full
+from thrifty.objective.costs import check_price_list
+from thrifty.policy.cascade import Policies
 from thrifty.policy.certificate import Certificate, certify
 from thrifty.policy.frontier import Frontier
 from thrifty.reading import kind_of_table
-from thrifty.rows import content_folds
 from thrifty.trees import Binner
 
 __all__ = ["BudgetedClassifier"]
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.intp]
-
-CERTIFYING_SHARE = 4
-"""One row in so many is held out for the certificate."""
 
 
 class BudgetedClassifier(SystemClassifier):
@@ -160,8 +155,8 @@ class BudgetedClassifier(SystemClassifier):
         sample_weight : array-like of shape (n_samples,), optional
             Weights; a row of weight zero is left out. Not with ``max_loss``, which counts rows.
         """
-        wish = _check_wish(self.budget, self.max_loss, may_be_none=True)
-        sizes = _check_sizes(self.sizes)
+        wish = check_wish(self.budget, self.max_loss, may_be_none=True)
+        sizes = check_sizes(self.sizes)
         if self.stages is not None:
             check_count("stages", self.stages)
         with all_or_nothing(self):
@@ -171,8 +166,8 @@ class BudgetedClassifier(SystemClassifier):
             prices = check_price_list(
                 self.feature_costs, self.feature_groups, self.full_cost, given.X.shape[1], names
             )
-            _refuse_nothing_to_save(prices)
-            rows, proof = (given, None) if "max_loss" not in wish else _hold_out(given, seed)
+            refuse_nothing_to_save(prices)
+            rows, proof = (given, None) if "max_loss" not in wish else hold_out(given, seed)
             judged = judge_full(self._full(), rows, n_jobs=self.n_jobs)
             problem = CascadeProblem(
                 Binner(self.max_bins).fit_transform(rows.X),
@@ -188,9 +183,9 @@ class BudgetedClassifier(SystemClassifier):
             # Sums of a BLAS depend on its number of threads in their last digit.
             with threadpool_limits(1, user_api="blas"):
                 learned = learn_cascade(problem)
-            _warn_if_full_is_worse(learned, judged, rows)
+            warn_if_full_is_worse(learned, judged, rows)
             self.classes_ = rows.classes
-            self.cascade_ = _system_of(learned, judged, prices, rows, names, kind_of_table(X), seed)
+            self.cascade_ = system_of(learned, judged, prices, rows, names, kind_of_table(X), seed)
             self.order_ = learned.plan.order
             self.size_ = (learned.plan.boosting.n_trees, learned.plan.boosting.max_depth)
             self.features_ = self.cascade_.steps[-1].columns
@@ -215,7 +210,7 @@ class BudgetedClassifier(SystemClassifier):
         """
         check_is_fitted(self)
         other = copy.copy(self)
-        other._move(**_check_wish(budget, max_loss))
+        other._move(**check_wish(budget, max_loss))
         return other
 
     def certified(self, X: Any, y: ArrayLike, *, max_loss: float, confidence: float = 0.95) -> Self:
@@ -316,111 +311,3 @@ class BudgetedClassifier(SystemClassifier):
         """Every operating point on rows that nothing was chosen on."""
         chosen = Frontier.from_outcomes(self._points(), against_full=True)
         return chosen.on(points_on(self.cascade_, X, y))
-
-
-def _check_wish(budget: Any, max_loss: Any, *, may_be_none: bool = False) -> dict[str, float]:
-    given = {name: value for name, value in (("budget", budget), ("max_loss", max_loss)) if value is not None}
-    if len(given) > 1 or not (given or may_be_none):
-        shown = " and ".join(f"{name}={value!r}" for name, value in given.items()) or "neither"
-        raise InvalidInputError(f"give one of budget and max_loss; got {shown}.")
-    if "max_loss" in given and not 0 < check_amount("max_loss", max_loss) < 1:
-        raise InvalidInputError(
-            f"max_loss must lie strictly between 0 and 1; got {max_loss!r}. "
-            f"It is the share of answers that may get worse."
-        )
-    return {name: check_amount(name, value) for name, value in given.items()}
-
-
-def _check_sizes(sizes: Any) -> tuple[Boosting, ...]:
-    if sizes is None:
-        return CAPACITIES
-    try:
-        pairs = [(n_trees, max_depth) for n_trees, max_depth in sizes]
-    except (TypeError, ValueError):
-        pairs = []
-    if not pairs:
-        raise InvalidInputError(f"sizes must be a list of (n_trees, max_depth); got {sizes!r}.")
-    return tuple(
-        Boosting(
-            n_trees=check_count("n_trees in sizes", n_trees),
-            max_depth=check_count("max_depth in sizes", max_depth, most=12),
-        )
-        for n_trees, max_depth in pairs
-    )
-
-
-def _refuse_nothing_to_save(prices: PriceList) -> None:
-    if prices.cost_of_everything == 0.0:
-        raise InvalidInputError(
-            "feature_costs and full_cost are all zero, so there is nothing to save: use f0 for every row. "
-            "Give a price to at least one feature, or to f0."
-        )
-
-
-def _hold_out(rows: TrainingRows, seed: int) -> tuple[TrainingRows, TrainingRows]:
-    """Rows to learn from, and rows to prove with, which nothing else may see."""
-    if rows.weighted:
-        raise InvalidInputError(
-            "max_loss counts rows and knows no weights; got sample_weight. Leave one of them out, or repeat rows."
-        )
-    is_proof = content_folds(rows.X, rows.y, CERTIFYING_SHARE, seed + 1) == 0
-    return _part(rows, np.flatnonzero(~is_proof)), _part(rows, np.flatnonzero(is_proof))
-
-
-def _part(rows: TrainingRows, chosen: Ints) -> TrainingRows:
-    return replace(
-        rows,
-        table=_safe_indexing(rows.table, chosen),
-        X=rows.X[chosen],
-        y=rows.y[chosen],
-        weight=rows.weight[chosen],
-        folds=rows.folds[chosen],
-        positions=rows.positions[chosen],
-    )
-
-
-def _system_of(
-    learned: LearnedCascade,
-    judged: JudgedFull,
-    prices: PriceList,
-    rows: TrainingRows,
-    names: Any,
-    kind: str | None,
-    seed: int,
-) -> CascadeSystem:
-    staged, policies = learned.staged, learned.policies
-    steps = tuple(
-        CascadeStep(columns, part.over_columns(columns), float(slope), float(intercept))
-        for columns, part, (slope, intercept) in zip(staged.sets, staged.parts, learned.sigmoids, strict=True)
-    )
-    last = len(policies) - 1
-    operating = Operating(policies.thresholds, policies.cost, learned.accuracy(), last, last, 0.0, seed)
-    chance = operating.chance_where_parting([rows.X[:, step.columns] for step in steps])
-    operating = replace(operating, cuts=mixing_cuts(learned.evidence, policies.thresholds, chance))
-    return CascadeSystem(
-        steps,
-        staged.base,
-        operating,
-        learned.blend,
-        judged.model,
-        prices,
-        rows.classes,
-        None if names is None else tuple(names),
-        kind,
-    )
-
-
-def _warn_if_full_is_worse(learned: LearnedCascade, judged: JudgedFull, rows: TrainingRows) -> None:
-    """Say so if a cheap stage answers clearly better than f0, row by row, and asking both gains nothing."""
-    full_right = (judged.log_odds() > 0) == (rows.y > 0)
-    stages = learned.right[:, :-1]
-    best = int(np.argmax(rows.weight @ stages))
-    if not learned.asks_full and lead(stages[:, best], full_right) > CLEARLY:
-        cost = learned.evidence.cost[best]
-        warnings.warn(
-            f"f0 is right on {full_right.mean():.4g} of the rows and stage {best}, at cost {cost:g}, on "
-            f"{stages[:, best].mean():.4g} of them, both out of fold: f0 is not worth asking. Every operating "
-            f"point does without it; give a better one, or let the stages answer alone.",
-            FullModelNotWorthItWarning,
-            stacklevel=3,
-        )
