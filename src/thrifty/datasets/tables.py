@@ -1,24 +1,15 @@
-"""Real data by name, from a folder the user names; nothing of third parties ships with thrifty.
-
-The folder is the argument ``data``, else the environment variable ``THRIFTY_DATA``. Every file is
-checked against its known checksum before it is read, so that numbers from two machines are numbers
-from the same data.
-"""
-
-import hashlib
-import os
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
+"""Tables and images by name: letters, MiniBooNE, Covertype, CIFAR-10, digits, and the paper's four clusters."""
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.datasets import load_digits
 
-from thrifty.exceptions import DataUnavailableError
+from thrifty.datasets.fetching import OpenmlSet
+from thrifty.datasets.files import DataFile, Folder, read_arrays
+from thrifty.datasets.splits import Split, in_order
 
 __all__ = [
-    "Split",
+    "FOREST_SIZES",
     "load_cifar_images",
     "load_digits_at_least_five",
     "load_forest",
@@ -29,45 +20,34 @@ __all__ = [
 
 Floats = NDArray[np.float64]
 
-
-@dataclass(frozen=True)
-class Split:
-    """Rows to learn from, to choose with, and to report on, in that order; labels are 0 / 1."""
-
-    X_train: Floats
-    y_train: NDArray[np.intp]
-    X_val: Floats
-    y_val: NDArray[np.intp]
-    X_test: Floats
-    y_test: NDArray[np.intp]
-    feature_names: tuple[str, ...]
-
-
-@dataclass(frozen=True)
-class _File:
-    name: str
-    sha256: str
-    about: str
-
-
-_LETTERS = _File(
+_LETTERS = DataFile(
     "letter.npz",
     "14227dcdca563007800a525b117751b1595a83edaeb938a613c9796bdf1c1e38",
     "the UCI Letter Recognition data (Slate, 1991) as arrays X (20000, 16) and y (20000,), in file order",
+    OpenmlSet(
+        6,
+        {letter: code for code, letter in enumerate("ABCDEFGHIJKLMNOPQRSTUVWXYZ")},
+        "f03e20f59e07febd240fc350c42476c253342bc8dc34eef873424cf6dbc4a961",
+    ),
 )
 
-_MINIBOONE = _File(
+_MINIBOONE = DataFile(
     "miniboone_5k.npz",
     "353bb95020f1c7c09a0c2d544c9e2d7058964b97d8180a884cd6d672f0479459",
     "the balanced 5,000-event subset of UCI MiniBooNE (Roe, 2010) that came with Feature-Budgeted Random Forest "
     "(Nan, Wang, Saligrama, 2015), as arrays X (5000, 50), y and split (0 train, 1 validation, 2 test)",
 )
-_FOREST = _File(
+_FOREST = DataFile(
     "covtype.npz",
     "0d5aa2bc4daae303d3006c17d1bfa125078ee52399341b5f48fca1c533c808da",
     "the UCI Covertype data (Blackard, 1998) as arrays X (581012, 54) and y (581012,) in 1..7, in file order",
+    OpenmlSet(
+        1596,
+        {str(code): code for code in range(1, 8)},
+        "c337add3c92712e86b6cfcb20e5cdbee8d2e22c5fc9d597a9351bc9bf8e3915f",
+    ),
 )
-_CIFAR = _File(
+_CIFAR = DataFile(
     "cifar10_20k.npz",
     "37845c6dad697f8d1d1a5e64a63f5b8ad63a5db25926492ddbdc1e85f781432d",
     "20,000 images of CIFAR-10 (Krizhevsky, 2009), 2,000 a class, as arrays d (differences of pixels) and y",
@@ -77,40 +57,40 @@ FOREST_SIZES = 36_603, 15_688, 58_101
 """Rows to learn from, to choose with and to report on, as in the paper's appendix."""
 
 
-def load_letters(data: str | os.PathLike[str] | None = None) -> Split:
+def load_letters(data: Folder = None) -> Split:
     """Letters before N against the rest: 12,000 / 4,000 / 4,000 rows in file order, as in the paper."""
-    arrays = _read(_LETTERS, data)
+    arrays = read_arrays(_LETTERS, data)
     X, y = arrays["X"].astype(np.float64), (arrays["y"] >= 13).astype(np.intp)
-    return _in_order(X, y, 12_000, 16_000, tuple(str(name) for name in arrays["feature_names"]))
+    return in_order(X, y, 12_000, 16_000, tuple(str(name) for name in arrays["feature_names"]))
 
 
-def load_miniboone(data: str | os.PathLike[str] | None = None, *, seed: int | None = None) -> Split:
+def load_miniboone(data: Folder = None, *, seed: int | None = None) -> Split:
     """Electron neutrinos against muon neutrinos: 2,000 / 1,000 / 2,000 of the 5,000-event subset, not the full set.
 
     Without a seed the split is the published one; a seed draws another of the same sizes.
     """
-    arrays = _read(_MINIBOONE, data)
+    arrays = read_arrays(_MINIBOONE, data)
     names = tuple(str(name) for name in arrays["feature_names"])
     part = np.argsort(arrays["split"], kind="stable")
     order = part if seed is None else np.random.default_rng(seed).permutation(len(part))
     X, y = arrays["X"].astype(np.float64)[order], arrays["y"].astype(np.intp)[order]
-    return _in_order(X, y, 2_000, 3_000, names)
+    return in_order(X, y, 2_000, 3_000, names)
 
 
-def load_forest(data: str | os.PathLike[str] | None = None, *, seed: int = 0) -> Split:
+def load_forest(data: Folder = None, *, seed: int = 0) -> Split:
     """Lodgepole pine against the other cover types: 36,603 / 15,688 / 58,101 rows drawn from Covertype."""
-    arrays = _read(_FOREST, data)
+    arrays = read_arrays(_FOREST, data)
     train, val, test = FOREST_SIZES
     order = np.random.default_rng(seed).permutation(len(arrays["y"]))[: train + val + test]
     X, y = arrays["X"][order].astype(np.float64), (arrays["y"][order] == 2).astype(np.intp)
-    return _in_order(X, y, train, train + val, tuple(str(name) for name in arrays["feature_names"]))
+    return in_order(X, y, train, train + val, tuple(str(name) for name in arrays["feature_names"]))
 
 
 def load_cifar_images(
-    data: str | os.PathLike[str] | None = None,
+    data: Folder = None,
 ) -> tuple[NDArray[np.uint8], NDArray[np.intp]]:
     """20,000 colour images of 32 x 32 pixels, shape (n, 32, 32, 3), and whether each is of the last five classes."""
-    arrays = _read(_CIFAR, data)
+    arrays = read_arrays(_CIFAR, data)
     # Stored as differences along both sides of (G, R - G, B - G), modulo 256.
     plane = np.cumsum(np.cumsum(arrays["d"], axis=3, dtype=np.uint8), axis=2, dtype=np.uint8)
     green = plane[:, 0]
@@ -123,7 +103,7 @@ def load_digits_at_least_five(seed: int = 0) -> Split:
     bunch = load_digits()
     order = np.random.default_rng(seed).permutation(len(bunch.target))
     X, y = bunch.data[order], (bunch.target[order] >= 5).astype(np.intp)
-    return _in_order(X, y, 900, 1350, tuple(bunch.feature_names))
+    return in_order(X, y, 900, 1350, tuple(bunch.feature_names))
 
 
 def make_synthetic(seed: int = 0, noise: float = 0.01) -> tuple[Floats, NDArray[np.intp]]:
@@ -136,28 +116,3 @@ def make_synthetic(seed: int = 0, noise: float = 0.01) -> tuple[Floats, NDArray[
     centres = np.array([[1.0, 1.0], [-1.0, 1.0], [-1.0, -1.0], [-1.0, -3.0]])
     cluster = np.repeat(np.arange(4), [20, 20, 15, 15])
     return centres[cluster] + rng.normal(scale=noise, size=(70, 2)), cluster % 2
-
-
-def _in_order(X: Floats, y: NDArray[np.intp], train_end: int, val_end: int, names: tuple[str, ...]) -> Split:
-    train, val, test = slice(train_end), slice(train_end, val_end), slice(val_end, None)
-    return Split(X[train], y[train], X[val], y[val], X[test], y[test], names)
-
-
-def _read(file: _File, data: str | os.PathLike[str] | None) -> dict[str, Any]:
-    folder = data if data is not None else os.environ.get("THRIFTY_DATA")
-    if folder is None:
-        raise DataUnavailableError(
-            f"{file.name} is needed and no data folder was named. Put {file.about}, into a folder, "
-            f"and name it with --data or in THRIFTY_DATA."
-        )
-    path = Path(folder) / file.name
-    if not path.is_file():
-        raise DataUnavailableError(f"{path} does not exist. Put {file.about}, there.")
-    digest = hashlib.sha256(path.read_bytes()).hexdigest()
-    if digest != file.sha256:
-        raise DataUnavailableError(
-            f"{path} has checksum {digest[:12]}..., not {file.sha256[:12]}...: it is another version or was damaged. "
-            f"Replace it with {file.about}."
-        )
-    with np.load(path, allow_pickle=False) as arrays:
-        return {name: arrays[name] for name in arrays.files}

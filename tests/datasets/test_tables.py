@@ -30,10 +30,15 @@ def test_a_file_with_another_checksum_is_refused(tmp_path):
         load_letters(tmp_path)
 
 
-def test_no_folder_at_all_is_refused_with_both_ways_to_name_one(monkeypatch):
+def test_a_missing_file_that_openml_has_is_refused_with_both_ways_out(tmp_path):
+    with pytest.raises(DataUnavailableError, match="Without a folder it would be fetched from OpenML"):
+        load_letters(tmp_path)
+
+
+def test_without_a_folder_what_openml_does_not_hold_is_refused_with_both_ways_to_name_one(monkeypatch):
     monkeypatch.delenv("THRIFTY_DATA", raising=False)
-    with pytest.raises(DataUnavailableError, match="--data or in THRIFTY_DATA"):
-        load_letters()
+    with pytest.raises(DataUnavailableError, match="Put the balanced .* --data or in THRIFTY_DATA"):
+        load_miniboone()
 
 
 def test_digits_are_split_without_overlap():

@@ -1,0 +1,52 @@
+"""Real data by name; nothing of third parties ships with thrifty.
+
+Files come from the folder in the argument ``data``, else from the one in the environment variable ``THRIFTY_DATA``.
+Where neither names a folder, the sets that OpenML holds in the same form are fetched from there; for the others one
+sentence says what to download and where to put it. Whatever the way, the data is checked against a known
+checksum before it is used, so that numbers from two machines are numbers from the same data.
+"""
+
+from thrifty.datasets.priced import PRICED_NAMES, PricedTable, load_priced
+from thrifty.datasets.ranking import (
+    RankingSplit,
+    draw_prices,
+    load_mq2008,
+    load_mslr,
+    load_yahoo,
+    load_yahoo_prices,
+)
+from thrifty.datasets.scene15 import load_scene15
+from thrifty.datasets.splits import Split
+from thrifty.datasets.svmlight import RankingTable, load_svmlight_ranking
+from thrifty.datasets.tables import (
+    FOREST_SIZES,
+    load_cifar_images,
+    load_digits_at_least_five,
+    load_forest,
+    load_letters,
+    load_miniboone,
+    make_synthetic,
+)
+
+__all__ = [
+    "FOREST_SIZES",
+    "PRICED_NAMES",
+    "PricedTable",
+    "RankingSplit",
+    "RankingTable",
+    "Split",
+    "draw_prices",
+    "load_cifar_images",
+    "load_digits_at_least_five",
+    "load_forest",
+    "load_letters",
+    "load_miniboone",
+    "load_mq2008",
+    "load_mslr",
+    "load_priced",
+    "load_scene15",
+    "load_svmlight_ranking",
+    "load_yahoo",
+    "load_yahoo_prices",
+    "make_synthetic",
+]
