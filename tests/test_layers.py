@@ -23,6 +23,7 @@ BELOW = {
     "system": {"exceptions", "objective", "full", "reading", "serving"},
     "cascade_system": {"objective", "rows", "trees", "full", "reading", "serving"},
     "policy": {"exceptions", "objective", "system"},
+    "ranking": {"exceptions", "policy"},
     "cascading": {"objective", "trees", "models", "policy"},
 }
 BELOW["estimators"] = {*BELOW}

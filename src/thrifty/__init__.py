@@ -23,6 +23,9 @@ if TYPE_CHECKING:
     from thrifty.policy.certificate import Certificate, certify
     from thrifty.policy.frontier import Frontier
     from thrifty.policy.observing import outcomes_of, point_of
+    from thrifty.ranking.curve import ranking_curve
+    from thrifty.ranking.measures import average_precision_at, ndcg_at
+    from thrifty.ranking.queries import Queries
     from thrifty.report.collect import collect_facts
     from thrifty.report.write import write_report
     from thrifty.sweeping.run import sweep
@@ -46,14 +49,18 @@ __all__ = [
     "GreedyMiserClassifier",
     "InvalidInputError",
     "OptimisticFullModelWarning",
+    "Queries",
     "Stage",
     "ThriftyError",
     "UniformRouter",
+    "average_precision_at",
     "certify",
     "collect_facts",
     "load",
+    "ndcg_at",
     "outcomes_of",
     "point_of",
+    "ranking_curve",
     "save",
     "sweep",
     "write_report",
@@ -76,14 +83,18 @@ _HOME = {
     "GreedyMiserClassifier": "baselines.greedy_miser",
     "InvalidInputError": "exceptions",
     "OptimisticFullModelWarning": "exceptions",
+    "Queries": "ranking.queries",
     "Stage": "system",
     "ThriftyError": "exceptions",
     "UniformRouter": "baselines.routers",
+    "average_precision_at": "ranking.measures",
     "certify": "policy.certificate",
     "collect_facts": "report.collect",
     "load": "bundle.whole",
+    "ndcg_at": "ranking.measures",
     "outcomes_of": "policy.observing",
     "point_of": "policy.observing",
+    "ranking_curve": "ranking.curve",
     "save": "bundle.whole",
     "sweep": "sweeping.run",
     "write_report": "report.write",

@@ -1,0 +1,1 @@
+"""Documents of queries: how good an order of them is, and what it costs to find it."""
