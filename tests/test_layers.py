@@ -20,9 +20,9 @@ BELOW = {
     "judging": {"exceptions", "objective", "rows", "full"},
     "reading": {"exceptions", "objective"},
     "serving": {"exceptions", "objective", "full", "reading"},
-    "system": {"exceptions", "objective", "full", "reading", "serving"},
+    "system": {"exceptions", "objective", "rows", "full", "reading", "serving"},
     "cascade_system": {"objective", "rows", "trees", "full", "reading", "serving"},
-    "policy": {"exceptions", "objective", "system"},
+    "policy": {"exceptions", "objective", "rows", "system"},
     "ranking": {"exceptions", "policy"},
     "cascading": {"objective", "trees", "models", "policy"},
 }

@@ -1,4 +1,4 @@
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pandas as pd
@@ -14,7 +14,7 @@ from thrifty.full import CLIP, CallableFull, PrecomputedFull
 from thrifty.models.linear import LinearScorer
 from thrifty.objective.costs import PriceList, check_price_list
 from thrifty.reading import FeatureSource, PurchaseReader, TableReader
-from thrifty.system import GatedSystem, Stage
+from thrifty.system import GatedSystem, Stage, Tie
 
 N_FEATURES = 6
 
@@ -100,6 +100,47 @@ def test_lazy_buying_asks_only_for_what_the_route_bought_once_and_in_one_batch_p
     np.testing.assert_array_equal(system.predict_from(source), system.predict(X))
     np.testing.assert_array_equal(source.asked, entitled)
     assert source.batches <= n_stages + 1
+
+
+def tied(n=6000):
+    """A chain whose first gate gives every row one of three scores, and 6 columns that tell the rows apart."""
+    whole = chain(0, list(range(N_FEATURES)), 1)
+    scorer = LinearScorer(np.array([0]), np.ones((1, 2)), np.zeros(2))
+    chance = np.random.default_rng(0)
+    X = np.column_stack([chance.integers(0, 3, n), chance.normal(size=(n, N_FEATURES - 1))])
+    return whole, scorer, X
+
+
+def test_a_share_of_the_tied_rows_is_sent_on_and_the_cost_is_what_that_share_says():
+    whole, scorer, X = tied()
+    for share in (0.0, 0.2, 0.7, 1.0):
+        system = replace(whole, stages=(Stage(scorer, 1.5, Tie(0.5, share)),))
+        sent = system.route(X) == 1
+        assert sent[X[:, 0] == 2].all()
+        assert not sent[X[:, 0] == 0].any()
+        assert sent[X[:, 0] == 1].mean() == pytest.approx(share, abs=0.03)
+        assert system.with_threshold(1.5).stages[0].tie is None
+
+
+def test_whether_a_tied_row_is_sent_on_depends_on_that_row_alone():
+    whole, scorer, X = tied(300)
+    system = replace(whole, stages=(Stage(scorer, 1.5, Tie(0.5, 0.4, seed=3)),))
+    route = system.route(X)
+    for rows in (np.arange(10), np.arange(300)[::-1], np.array([17])):
+        np.testing.assert_array_equal(system.route(X[rows]), route[rows])
+    np.testing.assert_array_equal(system.route(sparse.csr_array(X)), route)
+    np.testing.assert_array_equal(system.route(pd.DataFrame(X)), route)
+    other_seed = replace(whole, stages=(Stage(scorer, 1.5, Tie(0.5, 0.4, seed=4)),))
+    assert (other_seed.route(X) != route).any()
+
+
+def test_a_source_is_asked_for_nothing_to_settle_a_tie_and_the_share_holds_there_too():
+    whole, scorer, X = tied()
+    system = replace(whole, stages=(Stage(scorer, 1.5, Tie(0.5, 0.4)),))
+    source = StrictSource(X, np.ones(X.shape, dtype=bool))
+    walk = system.walk(PurchaseReader(source, system.price_list, lambda rows: rows))
+    np.testing.assert_array_equal(source.asked.any(axis=0), np.arange(N_FEATURES) == 0)
+    assert (walk.route[X[:, 0] == 1] == 1).mean() == pytest.approx(0.4, abs=0.03)
 
 
 def test_a_source_that_is_asked_too_much_would_be_noticed():

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     )
     from thrifty.policy.certificate import Certificate, certify
     from thrifty.policy.frontier import Frontier
+    from thrifty.policy.holding import hold_budget
     from thrifty.policy.observing import outcomes_of, point_of
     from thrifty.ranking.curve import ranking_curve
     from thrifty.ranking.measures import average_precision_at, ndcg_at
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     from thrifty.report.collect import collect_facts
     from thrifty.report.write import write_report
     from thrifty.sweeping.run import sweep
-    from thrifty.system import GatedSystem, Stage
+    from thrifty.system import GatedSystem, Stage, Tie
 
 __version__ = "0.1.0"
 
@@ -52,10 +53,12 @@ __all__ = [
     "Queries",
     "Stage",
     "ThriftyError",
+    "Tie",
     "UniformRouter",
     "average_precision_at",
     "certify",
     "collect_facts",
+    "hold_budget",
     "load",
     "ndcg_at",
     "outcomes_of",
@@ -86,10 +89,12 @@ _HOME = {
     "Queries": "ranking.queries",
     "Stage": "system",
     "ThriftyError": "exceptions",
+    "Tie": "system",
     "UniformRouter": "baselines.routers",
     "average_precision_at": "ranking.measures",
     "certify": "policy.certificate",
     "collect_facts": "report.collect",
+    "hold_budget": "policy.holding",
     "load": "bundle.whole",
     "ndcg_at": "ranking.measures",
     "outcomes_of": "policy.observing",

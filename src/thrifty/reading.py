@@ -54,6 +54,9 @@ class Reader(Protocol):
     def table(self, rows: Ints) -> Any:
         """Whole rows, in the form f0 was fitted on."""
 
+    def identity(self, rows: Ints) -> Any:
+        """Numbers that tell rows apart and that cost nothing, ``(len(rows), any)``: what chance is drawn from."""
+
 
 class TableReader:
     """Reads from a table that is at hand; ``numbers`` is its numeric form, ``raw`` what f0 reads."""
@@ -78,6 +81,10 @@ class TableReader:
     def table(self, rows: Ints) -> Any:
         """Slice of the raw table."""
         return self._raw if len(rows) == self.n_samples else _safe_indexing(self._raw, rows)
+
+    def identity(self, rows: Ints) -> Any:
+        """The whole rows: they are at hand."""
+        return self._numbers if len(rows) == self.n_samples else self._numbers[rows]
 
 
 class PurchaseReader:
@@ -122,6 +129,10 @@ class PurchaseReader:
     def table(self, rows: Ints) -> Any:
         """Buy the rest of these rows and return them whole."""
         return self._wrap(self.block(rows, np.arange(self._values.shape[1])))
+
+    def identity(self, rows: Ints) -> Any:
+        """The row's number in the source, and what was bought of it so far."""
+        return np.column_stack([rows, self._values[rows]])
 
     def _buy(self, rows: Ints, columns: Ints) -> None:
         lacking = ~self.bought[np.ix_(rows, columns)]

@@ -17,9 +17,10 @@ from thrifty.exceptions import InvalidInputError
 from thrifty.full import FullModel
 from thrifty.objective.costs import PriceList
 from thrifty.reading import Reader
+from thrifty.rows import uniforms
 from thrifty.serving import Serving, Walk
 
-__all__ = ["GatedSystem", "Scorer", "Stage", "Walk"]
+__all__ = ["GatedSystem", "Scorer", "Stage", "Tie", "Walk"]
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.intp]
@@ -38,15 +39,50 @@ class Scorer(Protocol):
 
 
 @dataclass(frozen=True)
+class Tie:
+    """Rows whose scores are so much alike that no threshold parts them, and the share of them that is sent on.
+
+    A gate that reads two columns of whole numbers has a hundred different scores; each may be that of one row in
+    twenty, and a threshold sends on all of them or none. A share of them is what spends a budget that lies in between.
+
+    Attributes
+    ----------
+    lower : float
+        Rows with ``lower < g <= threshold`` are tied.
+    share : float
+        Those whose chance, a fixed function of the row, lies below this are sent on.
+    seed : int
+        Of the chance.
+    """
+
+    lower: float
+    share: float
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if not 0.0 <= self.share <= 1.0:
+            raise InvalidInputError(
+                f"the share of a tie must lie in [0, 1]; got {self.share!r}. It is the share of tied rows sent on."
+            )
+
+
+@dataclass(frozen=True)
 class Stage:
-    """One cheap model and its gate; a row with ``g > threshold`` is sent on."""
+    """One cheap model and its gate; a row with ``g > threshold`` is sent on, and some of those in a ``tie``."""
 
     scorer: Scorer
     threshold: float = 0.0
+    tie: Tie | None = None
 
-    def sends_on(self, g: Floats) -> Bools:
-        """Whether each row is sent on."""
-        return g > self.threshold
+    def sends_on(self, g: Floats, rows: Ints, reader: Reader) -> Bools:
+        """Whether each of some rows, which have these gate scores, is sent on."""
+        goes_on: Bools = g > self.threshold
+        if self.tie is not None:
+            tied = np.flatnonzero((g > self.tie.lower) & ~goes_on)
+            if tied.size:
+                # Not from what the stage bought: rows that tie are often equal in it.
+                goes_on[tied] = uniforms(reader.identity(rows[tied]), self.tie.seed) < self.tie.share
+        return goes_on
 
 
 @dataclass(frozen=True)
@@ -100,10 +136,10 @@ class GatedSystem(Serving):
         """Return the chain that has ``stage`` in front of this one."""
         return replace(self, stages=(stage, *self.stages))
 
-    def with_threshold(self, threshold: float, place: int = 0) -> "GatedSystem":
-        """Return the same chain with another threshold at one stage."""
+    def with_threshold(self, threshold: float, place: int = 0, tie: Tie | None = None) -> "GatedSystem":
+        """Return the same chain with another threshold at one stage, and no tie there but the given one."""
         stages = list(self.stages)
-        stages[place] = replace(stages[place], threshold=float(threshold))
+        stages[place] = replace(stages[place], threshold=float(threshold), tie=tie)
         return replace(self, stages=tuple(stages))
 
     def with_full(self, full: FullModel) -> "GatedSystem":
@@ -118,7 +154,7 @@ class GatedSystem(Serving):
         for place, stage in enumerate(self.stages):
             g, f1 = stage.scorer(reader.block(rows, stage.scorer.columns))
             _refuse_nan(g, f1, place)
-            goes_on = stage.sends_on(g)
+            goes_on = stage.sends_on(g, rows, reader)
             cheap[rows] = f1
             route[rows[~goes_on]] = place
             rows = rows[goes_on]

@@ -8,7 +8,7 @@ from sklearn.model_selection import KFold
 from sklearn.utils import get_tags
 
 import thrifty
-from thrifty import ConfidenceRouter, DynaModLinClassifier, GatedSystem, InvalidInputError, Stage
+from thrifty import ConfidenceRouter, DynaModLinClassifier, GatedSystem, InvalidInputError, Stage, Tie
 from thrifty.baselines.foreign import ConfidenceGate, ForeignScorer
 from thrifty.bundle import Codec, from_bytes, register_scorer, to_bytes
 from thrifty.bundle.scorers import _CODECS
@@ -163,6 +163,18 @@ def test_probabilities_and_infinite_thresholds_come_back():
         after = from_bytes(to_bytes(system))
         assert after.stages[0].threshold == threshold
         np.testing.assert_array_equal(after.full.values, system.full.values)
+
+
+def test_a_tie_comes_back_and_files_without_one_have_none():
+    scorer = LinearScorer(np.array([1]), np.array([[1.0, 2.0]]), np.zeros(2))
+    prices = PriceList(np.ones(2), np.arange(2), 0.1)
+    for tie in (None, Tie(-np.inf, 0.3, seed=7), Tie(0.25, 1.0)):
+        system = GatedSystem((Stage(scorer, 0.5, tie),), AbsentFull(), prices, np.arange(2))
+        data = to_bytes(system)
+        assert from_bytes(data).stages[0].tie == tie
+        assert (b"tie" in data) == (tie is not None)
+        X = np.column_stack([np.arange(100.0), np.full(100, 0.4)])
+        np.testing.assert_array_equal(from_bytes(data).route(X), system.route(X))
 
 
 def test_a_system_of_ours_may_be_the_cheap_model_of_a_router_or_the_f0_of_a_bare_system(fitted, rows):

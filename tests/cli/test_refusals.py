@@ -142,6 +142,11 @@ def test_new_rows_that_do_not_fit(refused, changed, files, tmp_path):
     )
     assert "holds no rows" in predict(lambda frame: frame[:0])
     assert "budget must be at least" in refused("predict", files.system, files.new, "-o", out, "--budget", 0)
+    both = refused("predict", files.system, files.new, "-o", out, "--budget", 5, "--hold-budget")
+    assert "--hold-budget holds the budget of the fit and --budget 5 another one" in both
+    assert "so there is no budget to hold" in refused(
+        "predict", files.certified, files.new, "-o", out, "--hold-budget"
+    )
     assert "both want standard output" in refused("predict", files.system, files.new, "-o", "-", "--json")
     assert not out.exists()
 

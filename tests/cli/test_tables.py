@@ -110,6 +110,20 @@ def test_a_budget_for_the_rows_at_hand_is_met(run, files, tmp_path):
     assert told["rows"] == 400
 
 
+def test_the_budget_of_the_fit_is_held_on_the_rows_at_hand_and_that_is_said(run, files, tmp_path):
+    arguments = ["predict", files.system, files.test, "-o", tmp_path / "a.csv"]
+    told = json.loads(run(*arguments, "--hold-budget", "--json").out)
+    one_row = 6.5 / told["rows"]
+    assert 4.0 - one_row <= told["mean_cost"] <= 4.0 + 1e-9
+    assert (told["held_budget"], told["routes_depend_on_batch"]) == (4.0, True)
+    assert told == json.loads(run(*arguments, "--budget", 4, "--json").out)
+    assert "The budget of 4 was held on these rows together" in run(*arguments, "--hold-budget").out
+    as_fitted = json.loads(run(*arguments, "--json").out)
+    assert (as_fitted["held_budget"], as_fitted["routes_depend_on_batch"]) == (None, False)
+    cost = pd.read_csv(tmp_path / "a.csv")["cost"]
+    assert as_fitted["mean_cost_error"] == pytest.approx(cost.std(ddof=0) / np.sqrt(len(cost)))
+
+
 def test_the_frontier_is_shown_as_a_table_as_json_and_as_a_picture(run, files, tmp_path):
     said = run("frontier", files.system, "--plot", tmp_path / "f.png")
     assert "mean cost" in said.out

@@ -3,6 +3,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from thrifty.turnkey.choice import chance_sent
 from thrifty.turnkey.spending import Copies, Spending, spend
 
 
@@ -65,12 +66,39 @@ def test_nobody_and_everybody_need_no_rows(share, threshold):
 @given(
     st.lists(st.integers(-3, 3), min_size=2, max_size=60),
     st.floats(0.01, 0.99),
-    st.integers(0, 5),
 )
-def test_tied_scores_give_the_nearest_share_there_is(scores, share, seed):
+def test_tied_scores_give_the_share_that_was_asked_for_to_within_one_row(scores, share):
     g = np.array(scores, dtype=float)
     found = spend(g, share)
-    possible = np.array([np.mean(g > cut) for cut in [*np.unique(g)]])
-    reached = np.mean(g > found.threshold)
-    assert found.share == pytest.approx(reached)
-    assert abs(reached - share) <= np.abs(possible - share).min() + 1e-12
+    assert found.share == pytest.approx(chance_sent(g, found.threshold, found.tie).mean())
+    assert abs(found.share - share) <= 1 / len(g)
+
+
+def test_a_tie_is_kept_only_where_no_threshold_does():
+    assert spend(np.arange(100.0), 0.253).tie is None
+    assert spend(np.repeat([0.0, 1.0], 50), 0.5).tie is None
+    found = spend(np.repeat([0.0, 1.0, 2.0], 50), 0.5, seed=9)
+    assert (found.threshold, found.tie.lower, found.tie.seed) == (1.5, 0.5, 9)
+    assert found.tie.share == pytest.approx(0.5)
+
+
+def test_copies_help_where_scores_tie_too():
+    def tied(seed):
+        g, copies = world(seed)
+        # Copies have scores of their own: near those of the gate, and never equal to them.
+        return np.floor(2 * g) / 2, Copies(
+            np.floor(2 * copies.learned) / 2 + 0.01,
+            tuple(np.floor(2 * one) / 2 - 0.01 for one in copies.held),
+        )
+
+    def true(found):
+        grid = np.floor(2 * np.random.default_rng(0).normal(size=200_000)) / 2
+        return chance_sent(grid, found.threshold, found.tie).mean() - 0.2
+
+    alone, helped = [], []
+    for seed in range(60):
+        g, copies = tied(seed)
+        alone.append(true(spend(g, 0.2)))
+        helped.append(true(spend(g, 0.2, copies)))
+    assert np.std(helped) < 0.95 * np.std(alone)
+    assert abs(np.mean(helped)) < 3.5 * np.std(helped) / np.sqrt(len(helped))

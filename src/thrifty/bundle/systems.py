@@ -13,9 +13,17 @@ from thrifty.bundle.scorers import pack_columns, pack_scorer, unpack_scorer
 from thrifty.bundle.values import Packer
 from thrifty.estimators.base import _chain_of
 from thrifty.objective.costs import PriceList
-from thrifty.system import GatedSystem, Stage
+from thrifty.system import GatedSystem, Stage, Tie
 
-__all__ = ["MOST_STAGES", "pack_system", "pack_table", "unpack_system", "unpack_table"]
+__all__ = [
+    "MOST_STAGES",
+    "pack_system",
+    "pack_table",
+    "pack_tie",
+    "unpack_system",
+    "unpack_table",
+    "unpack_tie",
+]
 
 MOST_STAGES = 1000
 
@@ -30,6 +38,7 @@ def pack_system(system: GatedSystem, writing: Writing) -> dict[str, Any]:
             {
                 "scorer": pack_scorer(stage.scorer, writing),
                 "threshold": packer.value(float(stage.threshold)),
+                **pack_tie(stage.tie, packer),
             }
             for stage in system.stages
         ],
@@ -45,12 +54,40 @@ def unpack_system(fields: Fields, reading: Reading) -> GatedSystem:
     if len(stages) > MOST_STAGES:
         raise fields.refusal("stages", f"be at most {MOST_STAGES}", len(stages))
     chain = tuple(
-        Stage(unpack_scorer(stage.inside("scorer"), reading), stage.number("threshold", finite=False))
+        Stage(
+            unpack_scorer(stage.inside("scorer"), reading),
+            stage.number("threshold", finite=False),
+            unpack_tie(stage),
+        )
         for stage in stages
     )
     full = unpack_full(fields.inside("full"), reading)
     system = GatedSystem(chain, full, prices, classes, columns.names, columns.kind)
     return system if reading.full is None else _joined(system)
+
+
+def pack_tie(tie: Tie | None, packer: Packer) -> dict[str, Any]:
+    """An entry for the tie beside its threshold; none where there is no tie, as in every older file."""
+    if tie is None:
+        return {}
+    return {
+        "tie": {
+            "lower": packer.value(float(tie.lower)),
+            "share": packer.value(float(tie.share)),
+            "seed": int(tie.seed),
+        }
+    }
+
+
+def unpack_tie(fields: Fields) -> Tie | None:
+    """The tie beside a threshold, if there is one."""
+    if not fields.has("tie"):
+        return None
+    tie = fields.inside("tie")
+    share, seed = tie.number("share"), tie.whole("seed")
+    if not 0.0 <= share <= 1.0 or not 0 <= seed < 2**63:
+        raise tie.refusal("share", "be a share, with a seed", (share, seed))
+    return Tie(tie.number("lower", finite=False), share, seed)
 
 
 def pack_table(

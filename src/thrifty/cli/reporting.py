@@ -29,15 +29,7 @@ def facts_of(
         )
     X = system.table(frame)
     there = system.on(X, labels)
-    # The second cut sends everybody to f0.
-    chosen = there.outcomes[system.chosen].averages(np.array([system.threshold, -np.inf])).under()
-    measured = {
-        "rows": len(labels),
-        "accuracy": float(chosen.score[0]),
-        "cost": float(chosen.cost[0]),
-        "share_sent": float(chosen.share[0]),
-        "full_accuracy": float(chosen.score[1]),
-    }
+    measured = _measured(system, X, there.outcomes[system.chosen])
     about = system.about
     facts = collect_facts(
         there,
@@ -57,6 +49,19 @@ def facts_of(
     return facts, measured
 
 
+def _measured(system: TableSystem, X: Any, outcomes: Any) -> dict[str, Any]:
+    """How the chosen point did: by the routes that the rows really take, ties settled."""
+    sent = system.system.route(X) == 1
+    right = np.where(sent, outcomes.go_right, outcomes.stop_right)
+    return {
+        "rows": len(sent),
+        "accuracy": float(right.mean()),
+        "cost": float(np.where(sent, outcomes.go_cost, outcomes.stop_cost).mean()),
+        "share_sent": float(sent.mean()),
+        "full_accuracy": float(np.mean(outcomes.go_right)),
+    }
+
+
 def report_numbers(system: TableSystem, measured: dict[str, Any], written: Sequence[Path]) -> dict[str, Any]:
     """The chosen point on the new rows beside what was promised."""
     promise = system.promise
@@ -65,7 +70,7 @@ def report_numbers(system: TableSystem, measured: dict[str, Any], written: Seque
         **measured,
         "promised": {
             "accuracy": promise.accuracy,
-            "interval": [promise.low, promise.high],
+            "interval": list(promise.interval(measured["rows"])),
             "cost": promise.cost,
         },
     }
@@ -73,11 +78,12 @@ def report_numbers(system: TableSystem, measured: dict[str, Any], written: Seque
 
 def _notes(system: TableSystem, measured: dict[str, Any]) -> dict[str, str]:
     about, promise = system.about, system.promise
+    low, high = promise.interval(measured["rows"])
     asked = f"budget {about.budget:g}" if about.budget is not None else f"max loss {about.max_loss:g}"
     return {
         "asked for": asked,
         "chosen system": f"accuracy {measured['accuracy']:.4f} at {measured['cost']:.4g} on these rows; promised "
-        f"{promise.low:.4f} to {promise.high:.4f} at {promise.cost:.4g}",
+        f"{low:.4f} to {high:.4f} at {promise.cost:.4g}",
         "rows of the fit": f"{about.n_learn:,} to learn, {about.n_choose:,} to choose, {about.n_prove:,} to prove",
         "seed": str(about.seed),
     }

@@ -103,8 +103,12 @@ def predict(
         Unseen, typer.Option(help="Text that was not there when the system was fitted.")
     ] = Unseen.refuse,
     budget: Annotated[
-        float | None, typer.Option(help="Cut the gate so that just these rows spend this on average.")
+        float | None, typer.Option(help="Send on as many of just these rows as this mean cost pays for.")
     ] = None,
+    hold_budget: Annotated[
+        bool,
+        typer.Option("--hold-budget", help="The same, with the budget that the system was fitted for."),
+    ] = False,
     trust: Trust = None,
     json: AsJson = False,
 ) -> None:
@@ -118,14 +122,23 @@ def predict(
     on_screen = str(out) == "-"
     if on_screen and json:
         raise InvalidInputError("-o - and --json both want standard output. Name a file for the answers.")
+    if hold_budget and budget is not None:
+        raise InvalidInputError(
+            f"--hold-budget holds the budget of the fit and --budget {budget:g} another one. Give one of them."
+        )
     if not on_screen:
         check_output(out)
     with notes_of_warnings():
         known = load_table_system(system, trusted=trust or ())
+        held = known.about.budget if hold_budget else budget
+        if hold_budget and held is None:
+            raise InvalidInputError(
+                f"{system} was fitted with --max-loss, so there is no budget to hold. Name one with --budget."
+            )
         frame = read_table(table, as_text=known.schema.text_columns)
         X = known.table(frame, unseen_is_missing=unseen is Unseen.missing)
-        if budget is not None:
-            known = known.for_rows(X, budget)
+        if held is not None:
+            known = known.for_rows(X, held)
         answers = pd.DataFrame(known.answers(X))
     extra = known.schema.extra_columns(frame)
     if extra:
@@ -135,9 +148,9 @@ def predict(
         return
     write_file(out, table_bytes(answers, out))
     if json:
-        print_json(answers_numbers(answers, out))
+        print_json(answers_numbers(answers, out, held))
     else:
-        answers_in_words(answers, out)
+        answers_in_words(answers, out, held)
 
 
 def frontier(

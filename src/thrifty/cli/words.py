@@ -41,10 +41,15 @@ def fit_in_words(fitted: Fitted, out: Path) -> None:
         say(f"f0 is {kind}: best of {rivals} (cross-validated on {competition.n_rows:,} rows).")
     say(_chosen(system))
     rows = about.n_prove or about.n_choose
+    low, high = promise.interval(_NEW_ROWS)
     say(
         f"Accuracy {promise.accuracy:.4f} ({promise.low:.4f} to {promise.high:.4f}) at a mean cost of "
         f"{quantity(promise.cost)}; f0 for every row: {promise.full_accuracy:.4f} at {quantity(promise.full_cost)}. "
         f"Measured on {rows:,} rows that nothing was fitted on."
+    )
+    say(
+        f"The accuracy of {_NEW_ROWS:,} new rows lies between {low:.4f} and {high:.4f}, 19 times out of 20: the "
+        f"interval before, and the chance of the new rows."
     )
     for sentence in _caveats(system):
         say(sentence)
@@ -64,22 +69,30 @@ def fit_numbers(fitted: Fitted, out: Path) -> dict[str, Any]:
     }
 
 
-def answers_in_words(answers: Any, out: Path) -> None:
+def answers_in_words(answers: Any, out: Path, held: float | None) -> None:
     """How many rows, who answered them, what they cost."""
-    facts = answers_numbers(answers, out)
+    facts = answers_numbers(answers, out, held)
     say(
         f"wrote {out}: {facts['rows']:,} answers, {100 * facts['share_sent']:.1f} % of them by f0, "
         f"mean cost {quantity(facts['mean_cost'])}"
     )
+    if held is not None:
+        say(
+            f"The budget of {quantity(held)} was held on these rows together: in another file a row may be answered "
+            f"by another stage."
+        )
 
 
-def answers_numbers(answers: Any, out: Path) -> dict[str, Any]:
+def answers_numbers(answers: Any, out: Path, held: float | None) -> dict[str, Any]:
     """The same as numbers."""
     return {
         "file": str(out),
         "rows": len(answers),
         "share_sent": float((answers["stage"] == "full").mean()),
         "mean_cost": float(answers["cost"].mean()),
+        "mean_cost_error": float(answers["cost"].std(ddof=0) / np.sqrt(len(answers))),
+        "held_budget": held,
+        "routes_depend_on_batch": held is not None,
         "answers": {str(label): int(number) for label, number in answers["answer"].value_counts().items()},
     }
 
@@ -145,9 +158,10 @@ def frontier_picture(system: TableSystem, path: Path) -> bytes:
 def report_in_words(system: TableSystem, measured: dict[str, Any], written: Sequence[Path]) -> None:
     """The chosen point on the new rows, and where the page and its picture are."""
     promise = system.promise
+    low, high = promise.interval(measured["rows"])
     say(
-        f"On {measured['rows']:,} rows: accuracy {measured['accuracy']:.4f} (promised {promise.low:.4f} to "
-        f"{promise.high:.4f}) at a mean cost of {quantity(measured['cost'])} (promised {quantity(promise.cost)}); "
+        f"On {measured['rows']:,} rows: accuracy {measured['accuracy']:.4f} (promised for so many {low:.4f} to "
+        f"{high:.4f}) at a mean cost of {quantity(measured['cost'])} (promised {quantity(promise.cost)}); "
         f"f0 for every row: {measured['full_accuracy']:.4f} at {quantity(promise.full_cost)}."
     )
     say("wrote " + ", ".join(f"{path} ({size_of(path)})" for path in written))
@@ -157,6 +171,8 @@ def _chosen(system: TableSystem) -> str:
     bought, promise = system.bought, system.promise
     buys = f"buys {listed(bought, 8)}" if bought else "buys nothing"
     sends = f"sends {100 * promise.share:.1f} % of the rows to f0 ({quantity(promise.full_cost)} per row)"
+    if system.tie is not None:
+        sends += f", {100 * system.tie.share:.0f} % of those that tie at the cut among them"
     return (
         f"The cheap model {buys} ({len(bought)} of {len(system.schema.names)} columns, {quantity(promise.cheap_cost)} "
         f"per row) and {sends if promise.share else 'answers every row: none is sent to f0'}."
@@ -174,7 +190,7 @@ def _caveats(system: TableSystem) -> list[str]:
     low, high = promise.cost - 1.96 * spread, promise.cost + 1.96 * spread
     told = (
         f"The mean cost of {_NEW_ROWS:,} new rows lies between {quantity(low)} and {quantity(high)}, 19 times out "
-        f"of 20; `thrifty predict --budget` meets a budget on just the rows at hand."
+        f"of 20; `thrifty predict --hold-budget` holds the budget on just the rows at hand."
     )
     return [told]
 
@@ -184,9 +200,11 @@ def _numbers_of(system: TableSystem) -> dict[str, Any]:
     return {
         "accuracy": promise.accuracy,
         "accuracy_interval": [promise.low, promise.high],
+        "accuracy_interval_1000_rows": list(promise.interval(_NEW_ROWS)),
         "mean_cost": promise.cost,
         "mean_cost_spread_1000_rows": promise.spread(_NEW_ROWS),
         "share_sent": promise.share,
+        "tie": None if system.tie is None else {"share": system.tie.share},
         "cheap_cost": promise.cheap_cost,
         "full_cost": promise.full_cost,
         "full_accuracy": promise.full_accuracy,

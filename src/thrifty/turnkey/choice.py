@@ -1,6 +1,7 @@
 """Which system, and where to cut its gate: for a budget, or for a loss against f0 that must be proved.
 
-For a budget, every system is cut where it spends just that. Several are usually as good as the best one, as far as the
+For a budget, every system is cut where it spends just that; where scores tie, a share of the tied rows is sent on, and
+a row counts as right with the probability that it is. Several are usually as good as the best one, as far as the
 rows can tell; among those within a standard error of it the *steadiest* is taken, the one whose cost varies least from
 row to row, because its bill is the easiest to foresee. Spending everything is no aim in itself: if a cheaper point of
 the frontier is better by more than two standard errors, the rest of the budget stays unspent. Two, because that point
@@ -9,6 +10,7 @@ is the best of thousands on these very rows.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,11 +19,11 @@ from thrifty.policy.certificate import Certificate, certify
 from thrifty.policy.frontier import Frontier
 from thrifty.policy.outcomes import RowOutcomes
 from thrifty.policy.threshold import threshold_curve
+from thrifty.system import Tie
 
-__all__ = ["Choice", "choose_for_budget", "choose_for_loss"]
+__all__ = ["Choice", "chance_sent", "choose_for_budget", "choose_for_loss"]
 
 Floats = NDArray[np.float64]
-Bools = NDArray[np.bool_]
 
 _EQUAL = 1.0  # standard errors within which two systems count as equally good
 
@@ -36,6 +38,8 @@ class Choice:
         Place of the system in the list of outcomes.
     threshold : float
         Rows with ``g > threshold`` go to f0.
+    tie : Tie, optional
+        Rows of which a share goes to f0.
     spends_all : bool
         Whether the threshold is there to spend a budget, and may be moved so that it does so more exactly.
     certificate : Certificate, optional
@@ -46,13 +50,15 @@ class Choice:
     threshold: float
     spends_all: bool = False
     certificate: Certificate | None = None
+    tie: Tie | None = None
 
 
 @dataclass(frozen=True)
 class _Cut:
     source: int
     threshold: float
-    right: Bools
+    tie: Tie | None
+    right: Floats
     spread: float
 
     @property
@@ -77,7 +83,7 @@ def choose_for_budget(outcomes: Sequence[RowOutcomes], frontier: Frontier, budge
     ]
     # The steadiest; of equally steady ones the best.
     chosen = min(equals, key=lambda cut: (round(cut.spread, 9), -cut.score))
-    return Choice(chosen.source, chosen.threshold, spends_all=True)
+    return Choice(chosen.source, chosen.threshold, spends_all=True, tie=chosen.tie)
 
 
 def choose_for_loss(
@@ -96,19 +102,35 @@ def choose_for_loss(
     return Choice(point.source, point.threshold, certificate=replace(certificate, point=told))
 
 
+def chance_sent(g: Floats, threshold: float, tie: Tie | None = None) -> Floats:
+    """Probability that a row with each of these scores is sent on, over the chance that settles ties."""
+    sent: Floats = (g > threshold).astype(np.float64)
+    if tie is not None:
+        sent[(g > tie.lower) & (g <= threshold)] = tie.share
+    return sent
+
+
 def _spending(outcomes: RowOutcomes, source: int, budget: float) -> _Cut:
     curve = threshold_curve(outcomes.g, outcomes.stop_cost, outcomes.go_cost)
-    return _cut(outcomes, source, float(curve.threshold[curve.within(budget)]))
+    place, share = curve.mixing(budget)
+    tie = Tie(float(curve.threshold[place + 1]), share) if share else None
+    return _cut(outcomes, source, float(curve.threshold[place]), tie)
 
 
-def _cut(outcomes: RowOutcomes, source: int, threshold: float) -> _Cut:
-    sent = outcomes.g > threshold
-    right = np.where(sent, outcomes.go_right, outcomes.stop_right).astype(bool)
-    cost = np.where(sent, outcomes.go_cost, outcomes.stop_cost)
-    return _Cut(source, threshold, right, float(cost.std()))
+def _cut(outcomes: RowOutcomes, source: int, threshold: float, tie: Tie | None = None) -> _Cut:
+    sent = chance_sent(outcomes.g, threshold, tie)
+
+    def expected(stop: Any, go: Any) -> Floats:
+        found: Floats = sent * go + (1.0 - sent) * stop
+        return found
+
+    stop, go = np.asarray(outcomes.stop_cost), np.asarray(outcomes.go_cost)
+    mean = expected(stop, go).mean()
+    spread = np.sqrt(expected((stop - mean) ** 2, (go - mean) ** 2).mean())
+    return _Cut(source, threshold, tie, expected(outcomes.stop_right, outcomes.go_right), float(spread))
 
 
-def _standard_error(one: Bools, other: Bools) -> float:
+def _standard_error(one: Floats, other: Floats) -> float:
     """Of the difference of two accuracies on the same rows."""
-    difference = one.astype(np.float64) - other
+    difference = one - other
     return float(difference.std() / np.sqrt(len(difference)))

@@ -143,32 +143,24 @@ def _fit(
     if wish.budget is not None:
         choice = choose_for_budget(on_choose, frontier, wish.budget)
         choice, spending = tuned(choice, wish.budget, on_choose, candidates, learn, choose, seed)
-        promise = promised(on_choose[choice.source], choice.threshold, spending)
+        promise = promised(on_choose[choice.source], choice, spending)
     else:
         on_prove = look(candidates.systems, prove, candidates.probability(prove.X))
         choice = choose_for_loss(on_choose, on_prove, wish.max_loss or 0.0, wish.confidence)
-        promise = promised(on_prove[choice.source], choice.threshold)
+        promise = promised(on_prove[choice.source], choice)
     progress("choosing", 1, 1)
     serving = _serving(prepared, f0, candidates, choice, progress)
     about = About(kind, seed, len(learn.y), len(choose.y), len(prove.y), wish.budget, wish.max_loss)
     system = reduced(prepared.schema, candidates, on_choose, frontier, choice, promise, about, serving)
-    notes = (*prepared.notes, *_unspent(choice, promise, wish.budget))
+    notes = (*prepared.notes, *_unspent(promise, wish.budget))
     return Fitted(system, competition, notes, len(candidates.systems))
 
 
-def _unspent(choice: Choice, promise: Promise, budget: float | None) -> list[str]:
+def _unspent(promise: Promise, budget: float | None) -> list[str]:
     """Why a budget is not spent, where it is not."""
     if budget is None or abs(promise.cost - budget) <= _NEAR * budget:
         return []
-    if not choice.spends_all or promise.cost >= promise.full_cost:
-        return [
-            f"the budget of {budget:g} is not spent: more than {promise.cost:.4g} bought nothing that showed"
-        ]
-    told = (
-        f"the budget of {budget:g} cannot be met exactly: many rows have the same score, and the nearest mean cost at "
-        f"which the gate can be cut is {promise.cost:.4g}"
-    )
-    return [told]
+    return [f"the budget of {budget:g} is not spent: more than {promise.cost:.4g} bought nothing that showed"]
 
 
 def _full(

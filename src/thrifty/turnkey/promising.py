@@ -7,10 +7,10 @@ import numpy as np
 
 from thrifty.full import FullModel
 from thrifty.policy.frontier import Frontier
-from thrifty.policy.outcomes import RowOutcomes
+from thrifty.policy.outcomes import PointOutcomes, RowOutcomes
 from thrifty.tabular.schema import Schema
 from thrifty.turnkey.candidates import Candidate, Candidates, Rows
-from thrifty.turnkey.choice import Choice
+from thrifty.turnkey.choice import Choice, chance_sent
 from thrifty.turnkey.spending import Spending, regrow_copies, spend
 from thrifty.turnkey.table_system import About, Promise, TableSystem
 
@@ -36,20 +36,23 @@ def tuned(
     if one.features and 0.0 < share < 1.0:
         estimator = candidates.systems[choice.source].estimator
         copies = regrow_copies(estimator, one.features, learn, held, candidates.full_on_learn, seed)
-    spending = spend(one.g, share, copies)
-    return replace(choice, threshold=spending.threshold), spending
+    spending = spend(one.g, share, copies, seed=seed)
+    return replace(choice, threshold=spending.threshold, tie=spending.tie), spending
 
 
-def promised(outcomes: RowOutcomes, threshold: float, spending: Spending | None = None) -> Promise:
+def promised(outcomes: RowOutcomes, choice: Choice, spending: Spending | None = None) -> Promise:
     """What to expect, from rows that nothing was fitted on; ``spending`` where the share is known better."""
-    here = Frontier.from_outcomes([replace(outcomes, threshold=threshold)])
-    band = here.band(0.95)
-    point = here[0]
-    share = point.share if spending is None else spending.share
-    own_error = float(np.sqrt(point.share * (1.0 - point.share) / outcomes.n_rows))
+    sent = chance_sent(outcomes.g, choice.threshold, choice.tie)
+    # A tied row is right with the probability that the answer it gets is: nothing is drawn here.
+    right = sent * outcomes.go_right + (1.0 - sent) * outcomes.stop_right
+    point = PointOutcomes(cost=0.0, right=right, sent=sent > 0.0)
+    band = Frontier.from_outcomes([point]).band(0.95)
+    own_share = float(sent.mean())
+    share = own_share if spending is None else spending.share
+    own_error = float(np.sqrt(own_share * (1.0 - own_share) / outcomes.n_rows))
     stop, go = float(np.mean(outcomes.stop_cost)), float(np.mean(outcomes.go_cost))
     return Promise(
-        accuracy=point.score,
+        accuracy=float(right.mean()),
         low=float(band.score_low[0]),
         high=float(band.score_high[0]),
         cost=stop + share * (go - stop),
@@ -84,6 +87,7 @@ def reduced(
         outcomes=tuple(outcomes[place] for place in kept),
         chosen=kept.index(choice.source),
         threshold=choice.threshold,
+        tie=choice.tie,
         promise=promise,
         about=about,
         certificate=certificate,

@@ -19,6 +19,7 @@ from thrifty.bundle.context import Columns, Reading, Writing
 from thrifty.bundle.fields import Fields
 from thrifty.bundle.fulls import pack_full, unpack_full
 from thrifty.bundle.objects import pack_object, unpack_object
+from thrifty.bundle.systems import pack_tie, unpack_tie
 from thrifty.bundle.values import Packer, Unpacker
 from thrifty.exceptions import InvalidInputError
 from thrifty.files import AnyPath, read_capped, write_atomically
@@ -88,6 +89,7 @@ def table_system_to_bytes(system: TableSystem) -> bytes:
         ],
         "chosen": system.chosen,
         "threshold": packer.value(float(system.threshold)),
+        **pack_tie(system.tie, packer),
         "promise": {name: packer.value(float(value)) for name, value in asdict(system.promise).items()},
         "about": {name: packer.value(value) for name, value in asdict(system.about).items()},
         "certificate": None if system.certificate is None else packer.value(system.certificate.as_dict()),
@@ -135,6 +137,7 @@ def _unpack(parts: Fields, reading: Reading) -> TableSystem:
         outcomes=tuple(outcomes),
         chosen=chosen,
         threshold=parts.number("threshold", finite=False),
+        tie=unpack_tie(parts),
         promise=_unpack_promise(parts.inside("promise")),
         about=_unpack_about(parts.inside("about")),
         certificate=_unpack_certificate(parts, len(systems)),

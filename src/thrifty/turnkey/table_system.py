@@ -10,18 +10,20 @@ from sklearn.utils import get_tags
 
 from thrifty.exceptions import InvalidInputError
 from thrifty.full import EstimatorFull
-from thrifty.objective.costs import PriceList, check_amount
+from thrifty.objective.costs import PriceList
 from thrifty.policy.certificate import Certificate
 from thrifty.policy.frontier import Frontier
+from thrifty.policy.holding import hold_budget
 from thrifty.policy.outcomes import RowOutcomes
-from thrifty.policy.threshold import threshold_curve
-from thrifty.system import GatedSystem
+from thrifty.system import GatedSystem, Tie
 from thrifty.tabular.schema import Schema
 from thrifty.turnkey.candidates import Candidate, Rows, look
 
 __all__ = ["About", "Promise", "TableSystem"]
 
 Floats = NDArray[np.float64]
+
+_Z95 = 1.96
 
 
 @dataclass(frozen=True)
@@ -31,7 +33,8 @@ class Promise:
     Attributes
     ----------
     accuracy, low, high : float
-        On the rows of the choice (of the proof, where there was one), with a 95 % bootstrap interval.
+        On the rows of the choice (of the proof, where there was one), with a 95 % bootstrap interval for the mean of
+        all rows there are. The mean of a few new ones strays further: see ``interval``.
     cost, share : float
         Mean cost per row, and share of rows sent to f0.
     share_error : float
@@ -56,6 +59,16 @@ class Promise:
         """Standard deviation of the mean cost of ``n_rows`` new rows: their own chance, and ours when we tuned."""
         chance = self.share * (1.0 - self.share) / n_rows + self.share_error**2
         return (self.full_cost - self.cheap_cost) * float(np.sqrt(chance))
+
+    def interval(self, n_rows: int) -> tuple[float, float]:
+        """Where the accuracy of ``n_rows`` new rows lies, 19 times out of 20.
+
+        Two independent errors, that of the rows of the choice and that of the new rows: their squares add up.
+        """
+        chance = _Z95**2 * self.accuracy * (1.0 - self.accuracy) / n_rows
+        low = self.accuracy - float(np.sqrt((self.accuracy - self.low) ** 2 + chance))
+        high = self.accuracy + float(np.sqrt((self.high - self.accuracy) ** 2 + chance))
+        return max(low, 0.0), min(high, 1.0)
 
 
 @dataclass(frozen=True)
@@ -97,6 +110,8 @@ class TableSystem:
         What each of them did on the rows of the choice.
     chosen, threshold : int, float
         The system that answers, and where its gate is cut.
+    tie : Tie, optional
+        Rows at the cut of which a share is sent to f0.
     promise : Promise
         What to expect of it.
     about : About
@@ -113,12 +128,13 @@ class TableSystem:
     promise: Promise
     about: About
     certificate: Certificate | None = None
+    tie: Tie | None = None
 
     @property
     def system(self) -> GatedSystem:
         """The system that answers."""
         system: GatedSystem = self.systems[self.chosen].estimator.system_
-        return system.with_threshold(self.threshold)
+        return system.with_threshold(self.threshold, tie=self.tie)
 
     @property
     def prices(self) -> PriceList:
@@ -141,13 +157,9 @@ class TableSystem:
         return numbers if self.system.kind == "pandas" else numbers.to_numpy()
 
     def for_rows(self, X: Any, budget: float) -> "TableSystem":
-        """The same system, cut so that just these rows spend a budget on average: as much of it as they can."""
-        system, rows = self.system, np.arange(len(X))
-        first = system.stages[0].scorer
-        g, _ = first(system.reader(X).block(rows, first.columns))
-        curve = threshold_curve(g, float(system.cost_by_route[0]), float(system.cost_by_route[-1]))
-        cut = curve.threshold[curve.within(check_amount("budget", budget))]
-        return replace(self, threshold=float(cut))
+        """The same system, cut so that just these rows spend a budget: at most, and as nearly as can be."""
+        held = hold_budget(self.system, X, budget, seed=self.about.seed).stages[0]
+        return replace(self, threshold=held.threshold, tie=held.tie)
 
     def answers(self, X: Any) -> dict[str, Any]:
         """Answer, its probability, the stage that gave it and what it cost, for each row of ``table(frame)``."""

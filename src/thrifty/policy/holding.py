@@ -1,0 +1,102 @@
+"""A budget held by the batch at hand: costs need no labels, so a batch can be cut by its own scores.
+
+A threshold that was fixed in advance spends its budget on average over batches. In one batch of n rows, of which a
+share s is sent on at a price of D more, the mean cost strays from it by ``D sqrt(s (1 - s) / n)``: a multiple of the
+budget where one row in a hundred is sent and that one is dear. Whoever has all rows of a batch at once can send on
+just as many as the budget pays for. The price: what happens to a row then depends on its batch.
+"""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from thrifty.exceptions import InvalidInputError
+from thrifty.objective.costs import check_amount
+from thrifty.policy.threshold import cuts_of
+from thrifty.rows import uniforms
+from thrifty.system import GatedSystem, Tie
+
+__all__ = ["hold_budget"]
+
+Floats = NDArray[np.float64]
+
+
+def hold_budget(system: GatedSystem, X: Any, budget: float, *, seed: int = 0) -> GatedSystem:
+    """The same chain, its first gate cut so that just these rows spend a budget: at most, and as nearly as can be.
+
+        argmax_k  mean cost   subject to   mean cost <= budget,   the k rows with the highest scores sent on
+
+    Among rows of equal scores chance decides, a fixed function of the row; rows that are equal in every column share
+    their fate. Gates further down stay as they are. f0 is not asked.
+
+    Parameters
+    ----------
+    system : GatedSystem
+        With at least one stage: ``system_`` of a fitted estimator, say.
+    X : table of shape (n_samples, n_features)
+        The batch.
+    budget : float
+        Most that its rows may spend on average.
+    seed : int, default=0
+        Of the chance that decides among equal scores.
+
+    Returns
+    -------
+    GatedSystem
+        For this batch: on other rows it spends something else.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sklearn.datasets import load_breast_cancer
+    >>> from sklearn.ensemble import ExtraTreesClassifier
+    >>> from thrifty import DynaModGbrtClassifier, hold_budget
+    >>> X, y = load_breast_cancer(return_X_y=True)
+    >>> clf = DynaModGbrtClassifier(ExtraTreesClassifier(random_state=0), n_trees=5, random_state=0).fit(X[::2], y[::2])
+    >>> batch = X[1::2]
+    >>> held = hold_budget(clf.system_, batch, 15.0)
+    >>> bool(14.9 < held.cost(batch).mean() <= 15.0)
+    True
+    """
+    if not system.stages:
+        raise InvalidInputError(
+            "hold_budget needs a system with a gate; this one has none: every row costs the same."
+        )
+    budget = check_amount("budget", budget)
+    reader = system.reader(X)
+    rows = np.arange(reader.n_samples)
+    first = system.stages[0].scorer
+    g, _ = first(reader.block(rows, first.columns))
+    stop, go = float(system.cost_by_route[0]), system.with_threshold(-np.inf).cost(X)
+    if stop > budget * (1 + 1e-12):
+        raise InvalidInputError(
+            f"budget must be at least {stop:.6g}, the mean cost of the cheapest route; got {budget!r}. "
+            f"Raise the budget, or let the cheap model buy fewer features."
+        )
+    return _cut(system, g, uniforms(reader.identity(rows), seed), go - stop, (budget - stop) * len(g), seed)
+
+
+def _cut(
+    system: GatedSystem, g: Floats, chance: Floats, extra: Floats, purse: float, seed: int
+) -> GatedSystem:
+    """Send on by falling score, then by rising chance, as long as the purse pays for it."""
+    order = np.lexsort((chance, -g))
+    spent = np.r_[0.0, np.cumsum(extra[order])]
+    # A sum over rows may miss a round number by its last digit.
+    n_sent = int(np.searchsorted(spent, purse + 1e-9 * max(purse, 1.0), side="right")) - 1
+    cuts = cuts_of(g)
+    place = int(np.searchsorted(cuts.n_sent, n_sent, side="right")) - 1
+    threshold, n_above = float(cuts.threshold[place]), int(cuts.n_sent[place])
+    if n_sent == n_above:
+        return system.with_threshold(threshold)
+    tied = chance[order[n_above : cuts.n_sent[place + 1]]]
+    # Midway between the last that is sent and the first that is not; equal rows are not sent.
+    share = _between(tied, n_sent - n_above)
+    return system.with_threshold(threshold, tie=Tie(float(cuts.threshold[place + 1]), share, seed))
+
+
+def _between(tied: Floats, n_sent: int) -> float:
+    first_kept = tied[n_sent]
+    sent = tied[tied < first_kept]
+    return float((sent[-1] + first_kept) / 2) if len(sent) else 0.0
