@@ -25,7 +25,8 @@ def kernel(function: Function) -> Function:
 def inner(function: Function) -> Function:
     """Compile ``function`` for other compiled functions only: nothing is generated to call it from Python.
 
-    Generating those entries, for functions that take many arrays, is most of the time of compiling.
+    Generating those entries, for functions that take many arrays, is most of the time of compiling. Not cached: what
+    a caller finds on disk is machine code, which cannot be compiled into it, and trees grew a tenth slower for that.
     """
     options = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
-    return cast(Function, njit(nogil=True, cache=True, error_model="numpy", **options)(function))
+    return cast(Function, njit(nogil=True, error_model="numpy", **options)(function))

@@ -40,20 +40,23 @@ def split_rows(
     goes_left = np.zeros(256, np.int64)  # all bits set if it does
     goes_left[: last_left + 1] = -1
     goes_left[missing_code] = -missing_left
-    word, shift = place // 8, np.uint64(8 * (place % 8))
+    flat, n_words, word = words.ravel(), np.uint64(words.shape[1]), np.uint64(place // 8)
+    shift, byte = np.uint64(8 * (place % 8)), np.uint64(255)
     left, right = np.int64(start), np.int64(stop - 1)
-    for i in range(start, stop):
-        row = rows[i]
-        is_left = goes_left[(words[row, word] >> shift) & np.uint64(255)]
-        # A choice by bits, not a branch to guess wrong; unsigned, so that no sign is tested.
+    taken = rows[start:stop]
+    for i in range(len(taken)):
+        row = taken[i]
+        # Unsigned numbers, so that no sign is tested.
+        is_left = goes_left[(flat[np.uint64(row) * n_words + word] >> shift) & byte]
+        # A choice by bits, not a branch to guess wrong.
         target = np.uint64(right ^ ((left ^ right) & is_left))
         new_rows[target] = row
         if not is_last:
             if n_lanes == 1:
-                new_packed[target] = packed[i]
+                new_packed[target] = packed[start + i]
             else:
                 for lane in range(n_lanes):
-                    new_packed[np.int64(target) * n_lanes + lane] = packed[i * n_lanes + lane]
+                    new_packed[np.int64(target) * n_lanes + lane] = packed[(start + i) * n_lanes + lane]
         left -= is_left
         right -= is_left + 1
     return left
