@@ -15,11 +15,11 @@ else
   INSTALL = $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile -c constraints.txt
 endif
 
-.PHONY: help demo test check format bench paper clean
+.PHONY: help demo test check format bench paper paper-quick paper-smoke clean
 .DEFAULT_GOAL := help
 
 help: ## Show this list
-	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-11s %s\n", $$1, $$2}'
 
 $(BIN)/python:
 	@echo "making $(VENV) ..."
@@ -62,11 +62,14 @@ format: $(VENV)/.dev ## Rewrite the sources in the project's format
 bench: $(VENV)/.dev ## Time the solvers against their rivals (several minutes)
 	@for script in benchmarks/*.py; do echo "== $$script"; $(BIN)/python $$script || exit 1; done
 
-paper: $(VENV)/.boosters ## Re-run the paper's experiments on the data in THRIFTY_DATA
-	@$(BIN)/thrifty paper synthetic --out paper-out
-	@$(BIN)/thrifty paper letters --family linear --data $(THRIFTY_DATA) --out paper-out
-	@$(BIN)/thrifty paper letters --family boosted --data $(THRIFTY_DATA) --out paper-out
-	@$(BIN)/thrifty paper table1 --data $(THRIFTY_DATA) --out paper-out
+paper: $(VENV)/.boosters ## Re-run the paper's experiments on the data in THRIFTY_DATA; goes on where it was interrupted
+	@$(BIN)/thrifty paper all --data $(THRIFTY_DATA) --out paper-out
+
+paper-quick: $(VENV)/.boosters ## The same, thinned to minutes
+	@$(BIN)/thrifty paper all --data $(THRIFTY_DATA) --out paper-quick --profile quick
+
+paper-smoke: $(VENV)/.boosters ## The same, thinned to seconds, as the tests run it
+	@$(BIN)/thrifty paper all --data $(THRIFTY_DATA) --out paper-smoke --profile smoke
 
 clean: ## Remove the environment and every cache
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis

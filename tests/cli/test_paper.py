@@ -7,6 +7,9 @@ import pytest
 
 from thrifty import __version__
 from thrifty.cli import main
+from thrifty.cli.paper import Experiment, Profile
+from thrifty.experiments.catalogue import EXPERIMENTS
+from thrifty.experiments.settings import PROFILES
 
 
 def test_help_names_every_command(capsys):
@@ -22,7 +25,7 @@ def test_the_version_is_the_packages(capsys):
 
 
 def test_bad_input_is_one_sentence_on_standard_error_and_exit_code_two(capsys, tmp_path):
-    assert main(["paper", "letters", "--data", str(tmp_path)]) == 2
+    assert main(["paper", "letters_linear", "--data", str(tmp_path)]) == 2
     shown = capsys.readouterr()
     assert shown.out == ""
     assert shown.err.count("thrifty: ") == 1
@@ -30,11 +33,29 @@ def test_bad_input_is_one_sentence_on_standard_error_and_exit_code_two(capsys, t
 
 
 @pytest.mark.parametrize(
-    "arguments", [["paper", "nothing"], ["frobnicate"], ["paper", "letters", "--thin", "0"]]
+    "arguments", [["paper", "nothing"], ["frobnicate"], ["paper", "table1", "--profile", "tiny"]]
 )
 def test_an_unknown_word_is_exit_code_two(arguments, capsys):
     assert main(arguments) == 2
     assert capsys.readouterr().out == ""
+
+
+def test_the_command_knows_every_experiment_and_no_other():
+    assert [one.value for one in Experiment] == [*EXPERIMENTS, "all"]
+    assert [one.value for one in Profile] == list(PROFILES)
+
+
+def test_settings_of_one_experiment_are_refused_for_all(capsys, tmp_path):
+    assert main(["paper", "all", "--config", str(tmp_path / "my.toml")]) == 2
+    assert "settings of one experiment" in capsys.readouterr().err
+
+
+def test_a_setting_that_is_not_known_is_one_sentence(capsys, tmp_path):
+    (tmp_path / "my.toml").write_text("magic = 3\n")
+    arguments = ["--config", str(tmp_path / "my.toml"), "--out", str(tmp_path / "out")]
+    assert main(["paper", "synthetic", *arguments]) == 2
+    assert "my.toml sets magic, which is no setting of this experiment" in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
 
 
 def test_the_demo_prints_the_trade_off_and_writes_what_it_says(tmp_path):

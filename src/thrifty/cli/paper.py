@@ -7,27 +7,34 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from thrifty.cli.progress import progress
+from thrifty.exceptions import InvalidInputError
 
 if TYPE_CHECKING:
-    from thrifty.cli.progress import Report
     from thrifty.experiments.outcome import Outcome
 
-__all__ = ["Experiment", "demo", "paper"]
+__all__ = ["Experiment", "Profile", "demo", "paper"]
 
 
 class Experiment(StrEnum):
-    """Experiments of the paper that can be re-run."""
+    """Experiments of the paper that can be re-run; ``all`` of them one after the other."""
 
     synthetic = "synthetic"
-    letters = "letters"
+    letters_linear = "letters_linear"
+    letters_boosted = "letters_boosted"
+    miniboone = "miniboone"
+    forest = "forest"
+    scene15 = "scene15"
+    cifar = "cifar"
     table1 = "table1"
+    all = "all"
 
 
-class Family(StrEnum):
-    """Families of cheap models."""
+class Profile(StrEnum):
+    """Sizes of an experiment."""
 
-    linear = "linear"
-    boosted = "boosted"
+    full = "full"
+    quick = "quick"
+    smoke = "smoke"
 
 
 def demo(
@@ -45,38 +52,27 @@ def paper(
     experiment: Annotated[Experiment, typer.Argument(help="Which experiment.")],
     data: Annotated[Path | None, typer.Option(help="Folder with the data; else THRIFTY_DATA.")] = None,
     out: Annotated[Path, typer.Option(help="Folder for pictures, tables and numbers.")] = Path("paper-out"),
-    family: Annotated[Family, typer.Option(help="Family of cheap models (letters).")] = Family.linear,
-    thin: Annotated[int, typer.Option(min=1, help="Keep every N-th value of each sweep.")] = 1,
+    profile: Annotated[
+        Profile, typer.Option(help="As in docs/paper.md, thinned to minutes, or to seconds.")
+    ] = Profile.full,
+    config: Annotated[
+        Path | None, typer.Option(help="A TOML file of settings in place of the one that ships.")
+    ] = None,
     jobs: Annotated[int, typer.Option(min=1, help="Processes.")] = 2,
 ) -> None:
-    """Re-run an experiment of the paper: picture, table and numbers."""
-    with progress() as report:
-        outcome = _run_paper(experiment, data, out, family, thin, jobs, report)
-    _show(outcome)
+    """Re-run an experiment of the paper: picture, table and numbers. Interrupted, it goes on where it was."""
+    from thrifty.experiments.catalogue import EXPERIMENTS, run_experiment
+    from thrifty.experiments.outcome import Run
 
-
-def _run_paper(
-    experiment: Experiment,
-    data: Path | None,
-    out: Path,
-    family: Family,
-    thin: int,
-    jobs: int,
-    report: "Report",
-) -> "Outcome":
-    if experiment is Experiment.synthetic:
-        from thrifty.experiments import synthetic
-
-        return synthetic.run(out, progress=report)
+    if experiment is Experiment.all and config is not None:
+        raise InvalidInputError(
+            "config holds the settings of one experiment, not of all. Name the experiment."
+        )
     folder = None if data is None else str(data)
-    if experiment is Experiment.table1:
-        from thrifty.experiments import table1
-
-        return table1.run(out, data=folder, n_jobs=jobs, thin=thin, progress=report)
-    from thrifty.experiments import letters, letters_boosted
-
-    runner = {Family.linear: letters.run, Family.boosted: letters_boosted.run}[family]
-    return runner(out, data=folder, n_jobs=jobs, thin=thin, progress=report)
+    for name in EXPERIMENTS if experiment is Experiment.all else (experiment.value,):
+        with progress() as report:
+            outcome = run_experiment(name, Run(out, folder, profile.value, config, jobs, report))
+        _show(outcome)
 
 
 def _show(outcome: "Outcome") -> None:

@@ -14,7 +14,7 @@ from sklearn.svm import SVC
 
 from thrifty.datasets import Split, load_digits_at_least_five
 from thrifty.estimators.dynamod_lin import DynaModLinClassifier
-from thrifty.experiments.fitting import fit_candidates, judge_on_split
+from thrifty.experiments.fitting import Fit, fit_all, judge_on_split
 from thrifty.experiments.outcome import Outcome, Progress, silent
 from thrifty.experiments.selection import Candidate, Chosen, FullAnswers, choose, curve_of
 from thrifty.objective.costs import PriceList
@@ -34,11 +34,16 @@ BUDGETS = (10.0, 20.0, 30.0, 40.0, 50.0, 64.0)
 def run(out: Path, *, progress: Progress = silent) -> Outcome:
     """Fit, choose, report; write the picture, the numbers and the page."""
     split = load_digits_at_least_five()
-    progress("cross-fitting f0", 0, 1)
-    held_out, full = judge_on_split(make_pipeline(StandardScaler(), SVC(C=10.0)), split, cost=64.0)
+    scores = judge_on_split(make_pipeline(StandardScaler(), SVC(C=10.0)), split, progress=progress)
+    full = scores.answers(split, cost=64.0)
     cells: list[dict[str, Any]] = [{"gamma": float(gamma), "p_full": cap} for gamma in GAMMAS for cap in CAPS]
-    estimators = [DynaModLinClassifier(held_out, **cell, gate_reads_margin=True) for cell in cells]
-    fitted = fit_candidates(estimators, cells, split, 1, progress, "fitting cheap models and gates")
+    fits = [
+        Fit(cell, {"estimator": DynaModLinClassifier(scores.train, **cell, gate_reads_margin=True)})
+        for cell in cells
+    ]
+    what = "fitting cheap models and gates"
+    found = fit_all({what: fits}, split, progress=progress, what=what)[what]
+    fitted = [candidate for candidate in found if isinstance(candidate, Candidate)]
     learned = [candidate.at_any_threshold() for candidate in fitted]
     chosen = choose(learned, full, BUDGETS)
     f0_accuracy = float(full.right_test.mean())

@@ -1,4 +1,4 @@
-"""What an experiment hands back: numbers, a table to read, and the files it wrote."""
+"""What an experiment is told, and what it hands back: numbers, a table to read, and the files it wrote."""
 
 import json
 from collections.abc import Callable, Sequence
@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-__all__ = ["Outcome", "Progress", "markdown_table", "silent"]
+__all__ = ["Outcome", "Progress", "Run", "markdown_table", "silent"]
 
 Progress = Callable[[str, int, int], None]
 """Called as ``progress(what, done, total)``."""
@@ -14,6 +14,34 @@ Progress = Callable[[str, int, int], None]
 
 def silent(what: str, done: int, total: int) -> None:
     """Show nothing: the library itself never prints."""
+
+
+@dataclass(frozen=True)
+class Run:
+    """How an experiment is run.
+
+    Attributes
+    ----------
+    out : Path
+        Folder for pictures, tables, numbers and finished fits.
+    data : str, optional
+        Folder with the data; None leaves it to ``THRIFTY_DATA``.
+    profile : {"full", "quick", "smoke"}
+        Which size of it.
+    config : path, optional
+        Settings to read in place of those that ship with thrifty.
+    n_jobs : int
+        Processes.
+    progress : callable
+        Told how far it is.
+    """
+
+    out: Path
+    data: str | None = None
+    profile: str = "full"
+    config: Path | None = None
+    n_jobs: int = 2
+    progress: Progress = silent
 
 
 @dataclass

@@ -4,6 +4,7 @@ Sending clusters 1 and 2 to f0 and answering 3 and 4 from feature 2 alone costs 
 = 110/70 per row. L1 picks feature 1, which settles only cluster 1: 120/70. Both answer every row right.
 """
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -14,71 +15,96 @@ from sklearn.svm import SVC
 from thrifty.baselines.greedy_l1 import GreedyL1Classifier
 from thrifty.datasets import make_synthetic
 from thrifty.estimators.dynamod_lin import DynaModLinClassifier
-from thrifty.experiments.outcome import Outcome, Progress, silent
+from thrifty.experiments.outcome import Outcome, Progress, Run
+from thrifty.experiments.settings import read_settings
 from thrifty.policy.frontier import efficient
 from thrifty.policy.threshold import threshold_curve
 from thrifty.report.tradeoff import Curve, draw_tradeoff, new_figure, save_figure
 
-__all__ = ["run"]
+__all__ = ["NAME", "run"]
 
 Floats = NDArray[np.float64]
 
-GAMMA, P_FULL = 0.05, 0.58
-"""p_full must be at least 40/70, the share of rows in the clusters that f0 has to answer."""
+NAME = "synthetic"
 
 PAPER_START = ([1.0, 1.0], [-1.0, -1.0])
 """The paper's g = f1 = (1, 1); its f1 scores class 0 as positive, ours class 1, hence the sign."""
 
-N_STARTS, N_INIT, N_REPEATS = 100, 30, 20
+
+@dataclass(frozen=True, kw_only=True)
+class SyntheticSettings:
+    """What is run.
+
+    Attributes
+    ----------
+    thinned : str
+        What the appendix has and what is run here; printed on the page.
+    gamma, p_full : float
+        Of DynaMod-Lin.
+    starts, restarts, repeats : int
+        Fits from a single Gaussian start; starts of which a fit keeps the best; number of such fits.
+    """
+
+    thinned: str
+    gamma: float
+    p_full: float
+    starts: int
+    restarts: int
+    repeats: int
 
 
-def run(out: Path, *, progress: Progress = silent) -> Outcome:
+def run(how: Run) -> Outcome:
     """Run the experiment, draw the picture and return the numbers."""
+    settings = read_settings(SyntheticSettings, NAME, profile=how.profile, config=how.config)
+    starts, restarts, repeats = settings.starts, settings.restarts, settings.repeats
     X, y = make_synthetic()
-    ours = _dynamod(PAPER_START).fit(X, y)
+    ours = _dynamod(settings, PAPER_START).fit(X, y)
     greedy = _best_greedy(X, y)
-    lucky = _count_lucky(X, y, n_init=1, repeats=N_STARTS, what="single Gaussian starts", progress=progress)
-    restarted = _count_lucky(X, y, n_init=N_INIT, repeats=N_REPEATS, what="restarts", progress=progress)
+    lucky = _count_lucky(settings, X, y, n_init=1, repeats=starts, progress=how.progress)
+    restarted = _count_lucky(settings, X, y, n_init=restarts, repeats=repeats, progress=how.progress)
     rows = [
         ["DynaMod-Lin, paper's start", *_describe(ours, X, y)],
         ["greedy L1", *_describe(greedy, X, y)],
         ["f0 (RBF-SVM) for every row", "1, 2", "1.000", "2.000"],
     ]
     outcome = Outcome(
-        "synthetic",
+        NAME,
         "Four clusters: DynaMod-Lin against greedy L1",
         ["method", "features of g and f1", "accuracy", "mean cost"],
         rows,
         {
-            "gamma": GAMMA,
-            "p_full": P_FULL,
+            "gamma": settings.gamma,
+            "p_full": settings.p_full,
             "dynamod_cost": float(ours.cost(X).mean()),
             "dynamod_accuracy": float(ours.score(X, y)),
             "dynamod_features": (ours.features_ + 1).tolist(),
             "greedy_cost": float(greedy.cost(X).mean()),
             "greedy_accuracy": float(greedy.score(X, y)),
             "optimum": 110 / 70,
-            "gaussian_starts": N_STARTS,
+            "gaussian_starts": starts,
             "gaussian_starts_at_optimum": lucky,
-            "n_init": N_INIT,
-            "fits_with_restarts": N_REPEATS,
+            "n_init": restarts,
+            "fits_with_restarts": repeats,
             "fits_with_restarts_at_optimum": restarted,
         },
         notes=[
-            f"Of {N_STARTS} single Gaussian starts {lucky} end at the optimum, 110/70 = {110 / 70:.3f}.",
-            f"Of {N_REPEATS} fits that keep the best of {N_INIT} Gaussian starts {restarted} do.",
+            f"Of {starts} single Gaussian starts {lucky} end at the optimum, 110/70 = {110 / 70:.3f}.",
+            f"Of {repeats} fits that keep the best of {restarts} Gaussian starts {restarted} do.",
+            f"Sweep: {settings.thinned}",
         ],
     )
-    outcome.files.append(_draw(X, y, ours, out / "synthetic.png"))
-    outcome.write(out)
+    outcome.files.append(_draw(X, y, ours, how.out / f"{NAME}.png"))
+    outcome.write(how.out)
     return outcome
 
 
-def _dynamod(init: Any, *, n_init: int = 1, seed: int = 0, gamma: float = GAMMA) -> DynaModLinClassifier:
+def _dynamod(
+    settings: SyntheticSettings, init: Any, *, n_init: int = 1, seed: int = 0
+) -> DynaModLinClassifier:
     return DynaModLinClassifier(
         SVC(C=10.0),
-        gamma=gamma,
-        p_full=P_FULL,
+        gamma=settings.gamma,
+        p_full=settings.p_full,
         init=init,
         n_init=n_init,
         standardize=False,
@@ -100,11 +126,14 @@ def _best_greedy(X: Floats, y: NDArray[np.intp]) -> GreedyL1Classifier:
     return min(perfect or fits, key=lambda fit: float(fit.cost(X).mean()))
 
 
-def _count_lucky(X: Floats, y: Any, *, n_init: int, repeats: int, what: str, progress: Progress) -> int:
+def _count_lucky(
+    settings: SyntheticSettings, X: Floats, y: Any, *, n_init: int, repeats: int, progress: Progress
+) -> int:
     """How many fits from Gaussian starts answer every row right at the optimal cost."""
+    what = "restarts" if n_init > 1 else "single Gaussian starts"
     lucky = 0
     for seed in range(repeats):
-        fit = _dynamod("gaussian", n_init=n_init, seed=seed).fit(X, y)
+        fit = _dynamod(settings, "gaussian", n_init=n_init, seed=seed).fit(X, y)
         lucky += bool(fit.score(X, y) == 1.0 and abs(fit.cost(X).mean() - 110 / 70) < 1e-9)
         progress(what, seed + 1, repeats)
     return lucky

@@ -15,7 +15,7 @@ __all__ = ["Curve", "draw_tradeoff", "new_figure", "save_figure"]
 
 # Lines differ in dash and marker, not only in colour: the picture must read in black and white.
 _DASHES: Sequence[Any] = ("-", "--", "-.", ":", (0, (5, 1, 1, 1, 1, 1)), (0, (8, 2)), (0, (1, 1)))
-_MARKERS = "osD^vPX"
+_MARKERS = "osD^vPX<>"
 _COLOURS = ("#0b5fa5", "#c8501e", "#3f7d20", "#7b3f9e", "#555555", "#b8860b", "#008b8b")
 
 
@@ -28,8 +28,10 @@ class Curve:
     steps: bool = False
 
 
-def new_figure(n_panels: int = 1, width: float = 6.4, height: float = 4.2) -> tuple[Any, list[Any]]:
-    """Return a figure that is drawn without a screen, and its axes."""
+def new_figure(
+    n_panels: int = 1, width: float = 6.4, height: float = 4.2, *, n_rows: int = 1
+) -> tuple[Any, list[Any]]:
+    """Return a figure that is drawn without a screen, and its axes: ``n_panels`` side by side, row after row."""
     try:
         from matplotlib.backends.backend_agg import FigureCanvasAgg
         from matplotlib.figure import Figure
@@ -37,9 +39,9 @@ def new_figure(n_panels: int = 1, width: float = 6.4, height: float = 4.2) -> tu
         raise InvalidInputError(
             "pictures need matplotlib; install it with `pip install thrifty[report]`."
         ) from None
-    figure = Figure(figsize=(width * n_panels, height), dpi=150, layout="constrained")
+    figure = Figure(figsize=(width * n_panels, height * n_rows), dpi=150, layout="constrained")
     FigureCanvasAgg(figure)
-    axes = [figure.add_subplot(1, n_panels, panel + 1) for panel in range(n_panels)]
+    axes = [figure.add_subplot(n_rows, n_panels, panel + 1) for panel in range(n_rows * n_panels)]
     for ax in axes:
         ax.spines[["top", "right"]].set_visible(False)
         ax.grid(alpha=0.25, linewidth=0.6)
