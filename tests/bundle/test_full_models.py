@@ -10,6 +10,8 @@ import skops.io
 from sklearn.calibration import CalibratedClassifierCV
 from sklearn.datasets import load_breast_cancer  # noqa: F401 - also used by the other process
 from sklearn.ensemble import (
+    BaggingClassifier,
+    ExtraTreesClassifier,
     GradientBoostingClassifier,
     HistGradientBoostingClassifier,
     RandomForestClassifier,
@@ -21,6 +23,7 @@ from sklearn.neural_network import MLPClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, StandardScaler
 from sklearn.svm import SVC
+from sklearn.tree import DecisionTreeClassifier
 from sklearn.tree._tree import Tree
 
 from thrifty import ConfidenceRouter, DynaModLinClassifier, GatedSystem, InvalidInputError, Stage
@@ -31,7 +34,6 @@ from thrifty.models.linear import LinearScorer
 from thrifty.objective.costs import PriceList
 
 TREE = "sklearn.tree._tree.Tree"
-PREDICTOR = "sklearn.ensemble._hist_gradient_boosting.predictor.TreePredictor"
 
 
 def in_front_of(full, n_features=12):
@@ -44,24 +46,34 @@ def in_front_of(full, n_features=12):
 @pytest.fixture(scope="module")
 def models(rows):
     found = {
-        "forest": (RandomForestClassifier(5, random_state=0), [TREE]),
-        "svm": (make_pipeline(StandardScaler(), SVC()), []),
-        "histogram": (HistGradientBoostingClassifier(max_iter=5, random_state=0), [PREDICTOR]),
-        "logistic": (LogisticRegression(), []),
+        "forest": RandomForestClassifier(5, random_state=0),
+        "extra": ExtraTreesClassifier(5, random_state=0, criterion="log_loss"),
+        "tree": DecisionTreeClassifier(max_depth=3),
+        "svm": make_pipeline(StandardScaler(), SVC()),
+        "histogram": HistGradientBoostingClassifier(max_iter=5, random_state=0, early_stopping=True),
+        "logistic": LogisticRegression(),
+        "scaled": make_pipeline(StandardScaler(), RandomForestClassifier(3, random_state=0)),
     }
-    return {name: (model.fit(*rows), types) for name, (model, types) in found.items()}
+    return {name: model.fit(*rows) for name, model in found.items()}
 
 
-@pytest.mark.parametrize("name", ["forest", "svm", "histogram", "logistic"])
-def test_an_f0_of_scikit_learn_goes_inside_and_needs_trust_only_for_its_trees(name, models, rows):
-    model, types = models[name]
-    system = in_front_of(EstimatorFull(model))
-    data = to_bytes(system)
-    if types:
-        with pytest.raises(InvalidInputError, match=rf"not trusted .*: {types[0]}.*trusted=\['{types[0]}'\]"):
-            from_bytes(data)
-    after = from_bytes(data, trusted=types)
+@pytest.mark.parametrize("name", ["forest", "extra", "tree", "svm", "histogram", "logistic", "scaled"])
+def test_a_plain_f0_of_scikit_learn_goes_inside_and_needs_no_trust(name, models, rows):
+    system = in_front_of(EstimatorFull(models[name]))
+    after = from_bytes(to_bytes(system))
     np.testing.assert_array_equal(after.predict_proba(rows[0]), system.predict_proba(rows[0]), strict=True)
+
+
+@pytest.mark.parametrize(
+    "model", [GradientBoostingClassifier(n_estimators=2), BaggingClassifier(DecisionTreeClassifier())]
+)
+def test_trees_in_a_model_that_was_not_reviewed_must_be_trusted_by_name(model, rows):
+    system = in_front_of(EstimatorFull(model.fit(*rows)))
+    data = to_bytes(system)
+    with pytest.raises(InvalidInputError, match=rf"has a \w+ in it, .*: {TREE}.*trusted=\['{TREE}'\]"):
+        from_bytes(data)
+    after = from_bytes(data, trusted=[TREE])
+    np.testing.assert_array_equal(after.predict_proba(rows[0]), system.predict_proba(rows[0]))
 
 
 @pytest.mark.parametrize(("package", "kind"), [("xgboost", "XGBClassifier"), ("lightgbm", "LGBMClassifier")])
@@ -77,7 +89,7 @@ def test_a_booster_goes_inside_and_is_named_when_it_is_not_trusted(package, kind
 
 
 def test_types_may_be_trusted_by_name_or_as_themselves(models):
-    data = to_bytes(in_front_of(EstimatorFull(models["forest"][0])))
+    data = to_bytes(in_front_of(EstimatorFull(models["forest"])))
     for trusted in (TREE, [TREE], Tree, (Tree,)):
         assert isinstance(from_bytes(data, trusted=trusted).full.estimator, RandomForestClassifier)
     with pytest.raises(InvalidInputError, match="trusted must hold names of types"):
@@ -85,8 +97,8 @@ def test_types_may_be_trusted_by_name_or_as_themselves(models):
 
 
 def test_the_callers_own_f0_takes_the_place_of_the_one_inside_which_is_then_not_even_read(models):
-    system = in_front_of(EstimatorFull(models["forest"][0]))
-    other = models["logistic"][0]
+    system = in_front_of(EstimatorFull(models["forest"]))
+    other = models["logistic"]
     after = from_bytes(to_bytes(system), full=other)
     assert after.full.estimator is other
 

@@ -11,11 +11,14 @@ import pytest
 import skops.io
 from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier
 from sklearn.linear_model import LogisticRegression
+from sklearn.preprocessing import FunctionTransformer
 from sklearn.svm import SVC
+from sklearn.tree import DecisionTreeClassifier
 
 from thrifty import GatedSystem, InvalidInputError, Stage
 from thrifty.bundle import from_bytes, to_bytes
-from thrifty.bundle.archive import check_archive, load_model
+from thrifty.bundle.archive import check_archive, dump_model, load_model
+from thrifty.bundle.reviewed import why_not_plain
 from thrifty.bundle.soundness import check_sound
 from thrifty.full import AbsentFull, PrecomputedFull
 from thrifty.models.linear import LinearScorer
@@ -311,6 +314,69 @@ def test_trees_of_histograms_that_point_outside_themselves_are_refused_even_if_t
             check_sound(model)
         predictor.nodes = before
     check_sound(model)
+
+
+def test_a_tree_that_is_deeper_than_it_claims_is_refused(rows):
+    model = DecisionTreeClassifier(max_depth=3).fit(*rows)
+    state = model.tree_.__getstate__()
+    for claimed in (2, 0, -1):
+        model.tree_.__setstate__({**state, "max_depth": claimed})
+        with pytest.raises(InvalidInputError, match="deeper than"):
+            check_sound(model)
+    model.tree_.__setstate__({**state, "max_depth": 50})
+    check_sound(model)
+
+
+def no_columns(model):
+    del model.estimators_[1].n_features_in_
+
+
+def other_columns(model):
+    model.estimators_[1].n_features_in_ = 13
+
+
+def a_function_for_a_method(model):
+    model.estimators_[1]._validate_X_predict = np.add
+
+
+def a_type_for_a_method(model):
+    model._validate_X_predict = dict
+
+
+def another_model_for_a_tree(model):
+    model.estimators_[1] = FunctionTransformer()
+
+
+@pytest.mark.parametrize(
+    "change",
+    [no_columns, other_columns, a_function_for_a_method, a_type_for_a_method, another_model_for_a_tree],
+)
+def test_a_forest_that_is_not_plain_is_not_read_without_trust(change, rows):
+    forest = RandomForestClassifier(3, max_depth=2, random_state=0).fit(*rows)
+    assert why_not_plain(forest, set()) is None
+    change(forest)
+    with pytest.raises(InvalidInputError):
+        load_model(dump_model(forest).tobytes(), max_bytes=2**30)
+
+
+def test_boosting_whose_columns_are_changed_on_the_way_is_not_read_without_trust(rows):
+    def model(**attributes):
+        fitted = HistGradientBoostingClassifier(max_iter=2, max_depth=2).fit(*rows)
+        vars(fitted).update(attributes)
+        return fitted
+
+    assert why_not_plain(model(), set()) is None
+    fewer = FunctionTransformer(np.atleast_1d)
+    for changed in (model(_preprocessor=fewer), model(_in_fit=True), model(n_features_in_=np.int64(12))):
+        problem, types = why_not_plain(changed, set())
+        assert "boosting" in problem or "FunctionTransformer" in problem
+        assert types == ["sklearn.ensemble._hist_gradient_boosting.predictor.TreePredictor"]
+        assert why_not_plain(changed, set(types)) is None
+    # Trees that two models share are checked against the columns of both.
+    narrow, wide = model(), model()
+    narrow.n_features_in_ = 1
+    narrow._predictors = wide._predictors
+    assert "columns that it is not given" in why_not_plain([wide, narrow], set())[0]
 
 
 def test_a_model_that_was_never_fitted_is_refused(linear, forge):

@@ -3,11 +3,14 @@ import hashlib
 import json
 import random
 import struct
+import subprocess
+import sys
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from thrifty import InvalidInputError, ThriftyError, load, save
+from thrifty import InvalidInputError, ThriftyError, Tie, load, save
 from thrifty.turnkey.storage import (
     load_table_system,
     save_table_system,
@@ -49,13 +52,50 @@ def test_a_system_comes_back_and_answers_to_the_last_bit_as_before(fitted, certi
         np.testing.assert_array_equal(again.frontier.score, system.frontier.score)
 
 
-def test_a_bundle_of_another_kind_is_refused_by_both_readers(fitted, data, tmp_path):
+def test_a_bundle_of_another_kind_is_refused_by_the_commands(fitted, tmp_path):
     save(fitted.system.systems[0].estimator, tmp_path / "estimator.thrifty")
     with pytest.raises(InvalidInputError, match="not what `thrifty fit` writes"):
         load_table_system(tmp_path / "estimator.thrifty")
+
+
+def test_save_and_load_of_thrifty_take_table_systems_too(fitted, tmp_path, make_table):
+    save(fitted.system, tmp_path / "table.thrifty")
+    again = load(tmp_path / "table.thrifty")
+    X = again.table(make_table(200, seed=5))
+    np.testing.assert_array_equal(again.answers(X)["probability"], fitted.system.answers(X)["probability"])
+
+
+def test_a_fresh_process_reads_what_fit_wrote_with_thrifty_load_alone(data, tmp_path):
     (tmp_path / "table.thrifty").write_bytes(data)
-    with pytest.raises(InvalidInputError, match="kind in the content of the bundle must be"):
+    code = "import sys, thrifty; print(type(thrifty.load(sys.argv[1])).__name__)"
+    told = subprocess.run(
+        [sys.executable, "-c", code, str(tmp_path / "table.thrifty")],
+        capture_output=True,
+        check=True,
+        text=True,
+    )
+    assert told.stdout == "TableSystem\n"
+
+
+def test_f0_of_a_table_system_may_be_kept_elsewhere_and_is_recognised(fitted, tmp_path, make_table):
+    system = fitted.system
+    X = system.table(make_table(200, seed=5))
+    save(system, tmp_path / "table.thrifty", full="reference")
+    with pytest.raises(InvalidInputError, match="refers to f0"):
         load(tmp_path / "table.thrifty")
+    again = load(tmp_path / "table.thrifty", full=system.system.full.estimator)
+    np.testing.assert_array_equal(again.answers(X)["probability"], system.answers(X)["probability"])
+    save(system, tmp_path / "table.thrifty", full="absent")
+    alone = load(tmp_path / "table.thrifty")
+    np.testing.assert_array_equal(alone.system.route(X), system.system.route(X))
+
+
+def test_a_tie_is_kept_in_the_file(fitted):
+    tied = replace(fitted.system, threshold=0.5, tie=Tie(-np.inf, 0.25, seed=3))
+    again = table_system_from_bytes(table_system_to_bytes(tied))
+    assert (again.threshold, again.tie) == (0.5, tied.tie)
+    cut = replace(fitted.system, tie=None)
+    assert table_system_from_bytes(table_system_to_bytes(cut)).tie is None
 
 
 def test_types_that_nobody_trusts_are_refused_with_the_words_to_add(fitted, data, tmp_path, monkeypatch):
@@ -78,6 +118,10 @@ HOSTILE = {
     "threshold not a number": lambda m: m.update(threshold={"$float": "nan"}),
     "promise lacks a part": lambda m: m["promise"].pop("low"),
     "promise in words": lambda m: m["promise"].update(cost="cheap"),
+    "tie with a share of two": lambda m: m.update(tie={"lower": 0.0, "share": 2.0, "seed": 0}),
+    "tie without a share": lambda m: m.update(tie={"lower": 0.0, "seed": 0}),
+    "tie with a wild seed": lambda m: m.update(tie={"lower": 0.0, "share": 0.5, "seed": -1}),
+    "about with a wild seed": lambda m: m["about"].update(seed=2**70),
     "about lacks the seed": lambda m: m["about"].pop("seed"),
     "about with a list": lambda m: m["about"].update(full=["svm"]),
     "names twice": lambda m: m["schema"].update(names=["a"] * 6),

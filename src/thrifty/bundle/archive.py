@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from thrifty.bundle.reviewed import REVIEWED, why_not_plain
 from thrifty.bundle.soundness import check_sound
 from thrifty.exceptions import InvalidInputError
 
@@ -54,22 +55,30 @@ def load_model(data: bytes, *, trusted: Iterable[str] = (), max_bytes: int) -> A
     from skops.io.exceptions import UntrustedTypesFoundException
 
     check_archive(data, max_bytes=max_bytes)
-    trusted = list(trusted)
+    trusted = set(trusted)
     try:
-        model = skops.io.loads(data, trusted=trusted)
+        model = skops.io.loads(data, trusted=sorted(trusted | set(REVIEWED)))
     except UntrustedTypesFoundException:
-        unknown = sorted(set(skops.io.get_untrusted_types(data=data)) - set(trusted))
-        raise UntrustedTypesError(
-            f"a model in the bundle is made of types that are not trusted by themselves: {', '.join(unknown)}. "
-            f"If you know where the file comes from, load it with trusted={unknown!r}, or give f0 with full=.",
-            unknown,
-        ) from None
+        unknown = sorted(set(skops.io.get_untrusted_types(data=data)) - trusted)
+        raise _untrusted("is made of types that are not trusted by themselves", unknown) from None
     except Exception as error:  # a damaged archive may fail in any way, nested too deep included
         raise InvalidInputError(
             f"a model in the bundle cannot be read: {type(error).__name__}: {str(error)[:150]}."
         ) from error
     check_sound(model)
+    found = why_not_plain(model, trusted)
+    if found is not None:
+        problem, unnamed = found
+        raise _untrusted(f"{problem}, so that types in it are not trusted by themselves", unnamed)
     return model
+
+
+def _untrusted(what: str, types: list[str]) -> UntrustedTypesError:
+    return UntrustedTypesError(
+        f"a model in the bundle {what}: {', '.join(types)}. "
+        f"If you know where the file comes from, load it with trusted={types!r}, or give f0 with full=.",
+        types,
+    )
 
 
 def type_names(trusted: Any) -> tuple[str, ...]:

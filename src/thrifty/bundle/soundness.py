@@ -18,14 +18,14 @@ from sklearn.tree._tree import Tree
 
 from thrifty.exceptions import InvalidInputError
 
-__all__ = ["check_sound"]
+__all__ = ["check_sound", "parts_of"]
 
 _LEAF = -1
 
 
 def check_sound(model: Any) -> None:
     """Refuse a model whose support vectors or trees point outside themselves."""
-    for part, owner in _parts(model):
+    for part, owner in _with_owners(model):
         try:
             problem = _problem(part, owner)
         except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
@@ -34,6 +34,11 @@ def check_sound(model: Any) -> None:
             raise InvalidInputError(
                 f"a {type(part).__name__} in the bundle {problem}. The model was damaged or made to do harm."
             )
+
+
+def parts_of(model: Any) -> Iterator[Any]:
+    """Everything a model is made of but text, bytes, None and Python's numbers; shared parts once."""
+    return (part for part, _ in _with_owners(model))
 
 
 def _problem(part: Any, owner: Any) -> str | None:
@@ -46,7 +51,7 @@ def _problem(part: Any, owner: Any) -> str | None:
     return None
 
 
-def _parts(model: Any) -> Iterator[tuple[Any, Any]]:
+def _with_owners(model: Any) -> Iterator[tuple[Any, Any]]:
     """Everything a model is made of, each with the estimator that holds it; shared parts once."""
     seen: set[int] = set()
     waiting: list[tuple[Any, Any]] = [(model, None)]
@@ -103,8 +108,23 @@ def _tree_problem(tree: Tree, owner: Any) -> str | None:
         return f"reads {tree.n_features} columns where its model has {n_features}"
     if len(tree.value) != tree.node_count or tree.node_count < 1:
         return "has fewer values than nodes"
-    is_leaf = tree.children_left == _LEAF
-    return _nodes_problem(is_leaf, tree.children_left, tree.children_right, tree.feature, n_features)
+    left, right = tree.children_left, tree.children_right
+    is_leaf = left == _LEAF
+    problem = _nodes_problem(is_leaf, left, right, tree.feature, n_features)
+    if problem is None and _is_deeper(is_leaf, left, right, tree.max_depth):
+        # Paths through the tree are written into memory for so many nodes.
+        return f"is deeper than the {tree.max_depth} levels that it claims"
+    return problem
+
+
+def _is_deeper(is_leaf: NDArray[np.bool_], left: NDArray[Any], right: NDArray[Any], claimed: int) -> bool:
+    level = np.zeros(1, dtype=np.intp)
+    for _ in range(min(max(claimed, 0), len(is_leaf))):
+        inner = level[~is_leaf[level]]
+        level = np.unique(np.concatenate([left[inner], right[inner]]))
+        if not len(level):
+            return False
+    return bool(np.any(~is_leaf[level]))
 
 
 def _predictor_problem(predictor: TreePredictor, owner: Any) -> str | None:

@@ -8,6 +8,7 @@ from thrifty.bundle.archive import type_names
 from thrifty.bundle.container import DEFAULT_MAX_BYTES, Contents, pack, unpack
 from thrifty.bundle.context import FullMode, Reading, Writing
 from thrifty.bundle.fields import Fields
+from thrifty.bundle.kinds import kind_named, kind_of
 from thrifty.bundle.objects import pack_object, unpack_object
 from thrifty.bundle.values import Packer, Unpacker
 from thrifty.exceptions import InvalidInputError
@@ -23,7 +24,7 @@ def save(thing: Any, path: AnyPath, *, full: FullMode = "inside") -> None:
 
     Parameters
     ----------
-    thing : fitted estimator of thrifty, or GatedSystem
+    thing : fitted estimator of thrifty, GatedSystem, CascadeSystem, or what `thrifty fit` makes of a table
         What to save. Constructor arguments and learned attributes that are plain data are kept; models among the
         arguments are not, beyond their place in the system.
     path : path
@@ -60,7 +61,7 @@ def load(
     trusted: Iterable[str | type] = (),
     max_bytes: int = DEFAULT_MAX_BYTES,
 ) -> Any:
-    """Read what ``save`` wrote: an estimator or a system that answers exactly as the one that was saved.
+    """Read what ``save`` or `thrifty fit` wrote: an object that answers exactly as the one that was saved.
 
     Parameters
     ----------
@@ -82,7 +83,9 @@ def to_bytes(thing: Any, *, full: FullMode = "inside") -> bytes:
     if full not in _MODES:
         raise InvalidInputError(f"full must be one of {', '.join(map(repr, _MODES))}; got {full!r}.")
     packer = Packer()
-    packed = pack_object(thing, Writing(packer, full, pack_object))
+    writing, kind = Writing(packer, full, pack_object), kind_of(thing)
+    own = {} if kind is None else {"kind": kind.name, **kind.pack(thing, writing)}
+    packed = own or pack_object(thing, writing)
     return pack(Contents({"thrifty": thrifty.__version__, **packed}, packer.arrays))
 
 
@@ -97,6 +100,8 @@ def from_bytes(
     reading = Reading(unpack_object, full, type_names(trusted), max_bytes)
     try:
         contents = unpack(data, max_bytes=max_bytes)
-        return unpack_object(Fields(contents.facts, Unpacker(contents.arrays), "the content"), reading)
+        fields = Fields(contents.facts, Unpacker(contents.arrays), "the content")
+        kind = kind_named(fields.raw("kind"))
+        return unpack_object(fields, reading) if kind is None else kind.unpack(fields, reading)
     except RecursionError:
         raise InvalidInputError("the bundle is nested too deep to be one that `save` wrote.") from None

@@ -12,15 +12,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-import thrifty
 from thrifty.bundle.archive import UntrustedTypesError, type_names
-from thrifty.bundle.container import DEFAULT_MAX_BYTES, Contents, pack, unpack
+from thrifty.bundle.container import DEFAULT_MAX_BYTES
 from thrifty.bundle.context import Columns, Reading, Writing
 from thrifty.bundle.fields import Fields
 from thrifty.bundle.fulls import pack_full, unpack_full
+from thrifty.bundle.kinds import Kind, register_kind
 from thrifty.bundle.objects import pack_object, unpack_object
 from thrifty.bundle.systems import pack_tie, unpack_tie
-from thrifty.bundle.values import Packer, Unpacker
+from thrifty.bundle.values import Packer
+from thrifty.bundle.whole import from_bytes, to_bytes
 from thrifty.exceptions import InvalidInputError
 from thrifty.files import AnyPath, read_capped, write_atomically
 from thrifty.policy.certificate import Certificate
@@ -32,7 +33,6 @@ from thrifty.turnkey.table_system import About, Promise, TableSystem
 
 __all__ = ["load_table_system", "save_table_system", "table_system_from_bytes", "table_system_to_bytes"]
 
-_KIND = "table"
 _MOST_SYSTEMS = 1000
 
 
@@ -44,7 +44,7 @@ def save_table_system(system: TableSystem, path: AnyPath) -> None:
 def load_table_system(
     path: AnyPath, *, trusted: Iterable[str] = (), max_bytes: int = DEFAULT_MAX_BYTES
 ) -> TableSystem:
-    """Read what ``save_table_system`` wrote.
+    """Read what `thrifty fit` wrote, as the commands do; ``thrifty.load`` reads the same files.
 
     Parameters
     ----------
@@ -66,17 +66,31 @@ def load_table_system(
 
 def table_system_to_bytes(system: TableSystem) -> bytes:
     """What ``save_table_system`` would write."""
-    packer = Packer()
-    writing = Writing(packer, "inside", pack_object)
+    return to_bytes(system)
+
+
+def table_system_from_bytes(
+    data: bytes, *, trusted: Iterable[str] = (), max_bytes: int = DEFAULT_MAX_BYTES
+) -> TableSystem:
+    """What ``load_table_system`` would read from a file of these bytes."""
+    found = from_bytes(data, trusted=(*TRUSTED, *type_names(trusted)), max_bytes=max_bytes)
+    if not isinstance(found, TableSystem):
+        raise InvalidInputError(
+            f"the file holds a {type(found).__name__}, not what `thrifty fit` writes. In Python, thrifty.load reads it."
+        )
+    return found
+
+
+def _pack(system: TableSystem, writing: Writing) -> dict[str, Any]:
+    """The table system as JSON; f0 once, in the way that was asked for."""
+    packer, first = writing.packer, system.system
     without_full = replace(writing, full="absent")
-    first = system.system
-    facts = {
-        "thrifty": thrifty.__version__,
-        "kind": _KIND,
+    columns = Columns(first.price_list.n_features, first.names, first.kind)
+    return {
         "schema": _pack_schema(system.schema, packer),
         "labels": packer.value(np.asarray(first.classes)),
         "named": first.kind == "pandas",
-        "full": pack_full(first.full, writing),
+        "full": pack_full(first.full, replace(writing, columns=columns)),
         "full_right": packer.array(np.asarray(system.outcomes[0].go_right, dtype=np.bool_)),
         "systems": [
             {
@@ -94,27 +108,9 @@ def table_system_to_bytes(system: TableSystem) -> bytes:
         "about": {name: packer.value(value) for name, value in asdict(system.about).items()},
         "certificate": None if system.certificate is None else packer.value(system.certificate.as_dict()),
     }
-    return pack(Contents(facts, packer.arrays))
-
-
-def table_system_from_bytes(
-    data: bytes, *, trusted: Iterable[str] = (), max_bytes: int = DEFAULT_MAX_BYTES
-) -> TableSystem:
-    """What ``load_table_system`` would read from a file of these bytes."""
-    reading = Reading(unpack_object, None, (*TRUSTED, *type_names(trusted)), max_bytes)
-    try:
-        contents = unpack(data, max_bytes=max_bytes)
-        return _unpack(Fields(contents.facts, Unpacker(contents.arrays), "the content"), reading)
-    except RecursionError:
-        raise InvalidInputError("the bundle is nested too deep to be one that `thrifty fit` wrote.") from None
 
 
 def _unpack(parts: Fields, reading: Reading) -> TableSystem:
-    kind = parts.text("kind")
-    if kind != _KIND:
-        raise InvalidInputError(
-            f"the file holds a {kind[:30]!r}, not what `thrifty fit` writes. In Python, thrifty.load reads it."
-        )
     schema = _unpack_schema(parts.inside("schema"))
     named = parts.flag("named")
     columns = Columns(len(schema.names), schema.names if named else None, "pandas" if named else None)
@@ -238,6 +234,8 @@ def _unpack_about(parts: Fields) -> About:
         return None if parts.raw(name) is None else parts.number(name)
 
     counts = {name: parts.whole(name) for name in ("seed", "n_learn", "n_choose", "n_prove")}
+    if not all(0 <= count < 2**63 for count in counts.values()):
+        raise parts.refusal("counts", "be at least 0 and of 63 bits", counts)
     return About(full=parts.text("full")[:200], **counts, budget=asked("budget"), max_loss=asked("max_loss"))
 
 
@@ -255,3 +253,6 @@ def _unpack_certificate(parts: Fields, n_systems: int) -> Certificate | None:
     if not sound:
         raise parts.refusal("certificate", f"be about one of {n_systems} systems", entries)
     return certificate
+
+
+register_kind(Kind("table", TableSystem, _pack, _unpack))
