@@ -21,9 +21,9 @@ Ints = NDArray[np.intp]
 Bools = NDArray[np.bool_]
 
 CAPACITIES = (
-    Boosting(n_trees=30, max_depth=4, learning_rate=0.05),
-    Boosting(n_trees=100, max_depth=6),
-    Boosting(n_trees=150, max_depth=10),
+    Boosting(n_trees=60, max_depth=4, learning_rate=0.05, l2=5.0, min_child_weight=3.0),
+    Boosting(n_trees=100, max_depth=6, l2=5.0),
+    Boosting(n_trees=150, max_depth=10, l2=5.0),
 )
 """Sizes of a stage to choose from, out of fold."""
 

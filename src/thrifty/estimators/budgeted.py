@@ -65,7 +65,7 @@ class BudgetedClassifier(SystemClassifier):
         Places along the order of purchases where a row may stop; None chooses up to 16. Those at which no operating
         point lets a row stop are left out afterwards.
     sizes : sequence of (n_trees, max_depth), optional
-        Sizes of a stage to choose from out of fold, from small to large; None is (30, 4), which learns at half the
+        Sizes of a stage to choose from out of fold, from small to large; None is (60, 4), which learns at half the
         usual rate, (100, 6) and (150, 10).
     max_bins : int, default=255
         Bins per column.

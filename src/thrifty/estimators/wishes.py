@@ -39,6 +39,7 @@ def check_sizes(sizes: Any) -> tuple[Boosting, ...]:
         Boosting(
             n_trees=check_count("n_trees in sizes", n_trees),
             max_depth=check_count("max_depth in sizes", max_depth, most=12),
+            l2=CAPACITIES[-1].l2,
         )
         for n_trees, max_depth in pairs
     )

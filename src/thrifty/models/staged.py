@@ -1,9 +1,16 @@
 """One growing ensemble over nested sets of columns: stage k continues stage k - 1's trees on more columns.
 
-    f_k = f_(k-1) + trees over the columns of stage k,   each tree a Newton step of   sum_i w_i loss(y_i, f(x_i))
+    f_k = KEPT f_(k-1) + trees over the columns of stage k,   each a Newton step of   sum_i w_i loss(y_i, f(x_i))
 
 A row that goes on keeps the score it has: what was computed at the earlier stages is part of every later one. The
 columns of a stage include those of the stages before it, so that new trees may combine what is old and what is new.
+
+Only a part of the old score is kept, because it is surer of the rows it was grown on than of any others: taken as it
+is, it would leave the next stage too little to learn. What is stored is ``f_k / KEPT^k``, of which the score of the
+stage before is a plain summand; calibration undoes the scale.
+
+Each tree is grown on a share of the rows. Which ones is a function of what a row holds and of the number of the tree,
+so equal rows share their fate and a row of weight two is that row given twice.
 """
 
 from collections.abc import Sequence
@@ -14,6 +21,7 @@ from numpy.typing import NDArray
 
 from thrifty.models.boosted import Boosting
 from thrifty.objective.losses import logistic_curvature, logistic_grad
+from thrifty.rows import uniforms
 from thrifty.trees import BinnedTable, TreeEnsemble
 from thrifty.trees.binning import WORD, Thresholds
 
@@ -22,6 +30,15 @@ __all__ = ["StagedTrees", "grow_stages", "narrow_table", "score_fold", "total_ga
 Floats = NDArray[np.float64]
 Ints = NDArray[np.intp]
 Bools = NDArray[np.bool_]
+
+KEPT = 0.7
+"""Share of the score so far that the next stage starts from."""
+
+ROWS_PER_TREE = 0.6
+"""Share of the rows that a tree is grown on."""
+
+MOST_SCALED = 100
+"""Stages after which the whole score is kept: the stored scale must stay a number."""
 
 
 @dataclass(frozen=True)
@@ -70,10 +87,18 @@ def grow_stages(
     """
     base = log_odds_of(y, counts)
     score = np.full(table.n_rows, base)
-    parts = []
-    for columns in sets:
-        trees = _grow_on(table, y, counts, columns, boosting, score)[0] if len(columns) else []
-        parts.append(TreeEnsemble.concatenate(trees) if trees else TreeEnsemble.empty(table.n_features))
+    chance = uniforms(table.codes)
+    parts, scale, n_before = [], 1.0, 0
+    for place, columns in enumerate(sets):
+        if 0 < place < MOST_SCALED:
+            score *= KEPT
+            scale /= KEPT
+        trees: list[TreeEnsemble] = []
+        if len(columns):
+            drawn = _Drawn(chance, n_before)
+            trees = _grow_on(table, y, counts, columns, boosting, score, drawn)[0]
+        n_before += len(trees)
+        parts.append(_scaled(trees, scale) if trees else TreeEnsemble.empty(table.n_features))
     return StagedTrees(base, tuple(np.asarray(columns, dtype=np.intp) for columns in sets), tuple(parts))
 
 
@@ -113,16 +138,40 @@ def log_odds_of(y: Floats, counts: Floats) -> float:
     return float(np.log(max(positive, 1e-12)) - np.log(max(negative, 1e-12)))
 
 
+@dataclass(frozen=True)
+class _Drawn:
+    """Which rows each tree is grown on: everyone's chance, and the number of trees that came before."""
+
+    chance: Floats
+    n_before: int
+
+    def counts(self, counts: Floats, tree: int) -> Floats:
+        """Weights, zero for rows that this tree does not see."""
+        return counts * (uniforms(self.chance[:, None], self.n_before + tree + 1) < ROWS_PER_TREE)
+
+
+def _scaled(trees: list[TreeEnsemble], scale: float) -> TreeEnsemble:
+    joined = TreeEnsemble.concatenate(trees)
+    return replace(joined, values=joined.values * scale)
+
+
 def _grow_on(
-    table: BinnedTable, y: Floats, counts: Floats, columns: Ints, boosting: Boosting, score: Floats
+    table: BinnedTable,
+    y: Floats,
+    counts: Floats,
+    columns: Ints,
+    boosting: Boosting,
+    score: Floats,
+    drawn: _Drawn | None = None,
 ) -> tuple[list[TreeEnsemble], Floats]:
     """Trees on some columns, added to the scores in place, and the gain of each column."""
     # In the order of the table, whatever the order of purchase: trees must not depend on how ties are listed.
     columns = np.sort(columns)
     grower = boosting.grower(narrow_table(table, columns))
     trees, gains = [], np.zeros(table.n_features)
-    for _ in range(boosting.n_trees):
-        grown = boosting.grow_tree(grower, logistic_grad(y, score), logistic_curvature(score), counts)
+    for tree in range(boosting.n_trees):
+        seen = counts if drawn is None else drawn.counts(counts, tree)
+        grown = boosting.grow_tree(grower, logistic_grad(y, score), logistic_curvature(score), seen)
         grown.add_to(score)
         feature = columns[grown.tree.feature].astype(np.int32)
         np.add.at(gains, feature, grown.raw_gain)
