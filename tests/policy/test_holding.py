@@ -73,6 +73,10 @@ def test_budgets_for_everybody_and_for_nobody_need_no_tie():
     assert (hold_budget(system(), X, 99.0).route(X) == 1).all()
 
 
+def test_a_batch_of_no_rows_has_nothing_to_hold():
+    assert hold_budget(system(), np.empty((0, 4)), 4.0).route(np.empty((0, 4))).shape == (0,)
+
+
 def test_f0_is_not_asked():
     def never(table):
         raise AssertionError
@@ -84,7 +88,9 @@ def test_f0_is_not_asked():
 def test_what_cannot_be_held_is_refused():
     with pytest.raises(InvalidInputError, match=r"budget must be at least 1, the mean cost of the cheapest"):
         hold_budget(system(), batch(8), 0.5)
-    with pytest.raises(InvalidInputError, match="needs a system with a gate"):
+    with pytest.raises(InvalidInputError, match="got GatedSystem without a stage"):
         hold_budget(system(0), batch(8), 5.0)
+    with pytest.raises(InvalidInputError, match="takes a GatedSystem .* got str"):
+        hold_budget("system", batch(8), 5.0)
     with pytest.raises(InvalidInputError, match=r"share of a tie must lie in \[0, 1\]; got 1.5"):
         Tie(0.0, 1.5)

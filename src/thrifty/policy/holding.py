@@ -59,12 +59,15 @@ def hold_budget(system: GatedSystem, X: Any, budget: float, *, seed: int = 0) ->
     >>> bool(14.9 < held.cost(batch).mean() <= 15.0)
     True
     """
-    if not system.stages:
+    if not isinstance(system, GatedSystem) or not system.stages:
         raise InvalidInputError(
-            "hold_budget needs a system with a gate; this one has none: every row costs the same."
+            f"hold_budget takes a GatedSystem with a gate to cut, such as the system_ of a fitted classifier of one "
+            f"stage; got {type(system).__name__}{'' if not isinstance(system, GatedSystem) else ' without a stage'}."
         )
     budget = check_amount("budget", budget)
     reader = system.reader(X)
+    if reader.n_samples == 0:
+        return system
     rows = np.arange(reader.n_samples)
     first = system.stages[0].scorer
     g, _ = first(reader.block(rows, first.columns))
