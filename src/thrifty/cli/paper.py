@@ -23,6 +23,7 @@ class Experiment(StrEnum):
     letters_boosted = "letters_boosted"
     miniboone = "miniboone"
     forest = "forest"
+    rank = "rank"
     scene15 = "scene15"
     cifar = "cifar"
     table1 = "table1"

@@ -13,6 +13,7 @@ EXPERIMENTS = (
     "letters_boosted",
     "miniboone",
     "forest",
+    "rank",
     "scene15",
     "cifar",
     "table1",
