@@ -14,7 +14,8 @@ BELOW = {
     "rows": {"exceptions"},
     "solvers": {"exceptions", "objective"},
     "trees": {"exceptions"},
-    "models": {"exceptions", "objective", "solvers", "trees"},
+    "pruning": {"exceptions", "objective", "rows", "solvers", "trees"},
+    "models": {"exceptions", "objective", "rows", "solvers", "trees"},
     "alternating": {"objective", "solvers", "models"},
     "full": {"exceptions"},
     "judging": {"exceptions", "objective", "rows", "full"},
@@ -24,7 +25,7 @@ BELOW = {
     "cascade_system": {"objective", "rows", "trees", "full", "reading", "serving"},
     "policy": {"exceptions", "objective", "rows", "system"},
     "ranking": {"exceptions", "policy"},
-    "cascading": {"objective", "trees", "models", "policy"},
+    "cascading": {"objective", "rows", "trees", "models", "policy"},
 }
 BELOW["estimators"] = {*BELOW}
 BELOW["baselines"] = {*BELOW}

@@ -13,6 +13,7 @@ from sklearn.utils.estimator_checks import (
 import thrifty
 from thrifty import (
     BudgetedClassifier,
+    BudgetPruneClassifier,
     ConfidenceRouter,
     DynaModGbrtClassifier,
     DynaModLinClassifier,
@@ -34,6 +35,8 @@ def _local():
 
 ESTIMATORS = [
     BudgetedClassifier(_full(), sizes=[(5, 3)], cv=2, random_state=0),
+    BudgetPruneClassifier(n_trees=5, random_state=0),
+    BudgetPruneClassifier(n_trees=5, holdout="oob", error="probability", solver="lp", random_state=0),
     DynaModLinClassifier(_full(), tol=1e-3, max_iter=1000, cv=2, random_state=0),
     DynaModLinClassifier(_full(), distance="squared", tol=1e-2, max_iter=1000, cv=2, random_state=0),
     DynaModGbrtClassifier(_full(), n_trees=10, max_iter=2, tol=1.0, cv=2, random_state=0),

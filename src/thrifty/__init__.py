@@ -4,6 +4,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from thrifty.baselines.budget_prune import BudgetPruneClassifier
     from thrifty.baselines.greedy_l1 import GreedyL1Classifier
     from thrifty.baselines.greedy_leaf import GreedyLeafClassifier
     from thrifty.baselines.greedy_miser import GreedyMiserClassifier
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [
+    "BudgetPruneClassifier",
     "BudgetedClassifier",
     "Certificate",
     "ConfidenceRouter",
@@ -71,6 +73,7 @@ __all__ = [
 
 # Names are looked up when they are first used: the command line answers `--help` without loading scikit-learn.
 _HOME = {
+    "BudgetPruneClassifier": "baselines.budget_prune",
     "BudgetedClassifier": "estimators.budgeted",
     "Certificate": "policy.certificate",
     "ConfidenceRouter": "baselines.routers",

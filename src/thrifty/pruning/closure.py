@@ -1,0 +1,196 @@
+"""What pruning on a budget minimises, as a closure problem (Nan, Wang and Saligrama, NIPS 2016).
+
+Let ``x_h`` say whether split h is kept and ``w_ik`` whether row i pays for purchase k. Were the node h a leaf, the rows
+that come there would lose ``E(h)`` in all; keeping its split takes ``b_h = E(h) - E(left) - E(right)`` off that. A row
+pays once for a purchase, however many trees need it, so with shares ``v_i`` of the rows and prices ``c_k``
+
+    min_{x, w}   E(roots) - sum_h b_h x_h  +  gamma sum_ik v_i c_k w_ik
+    such that    x_h <= x_parent(h)                                       a split needs the splits above it
+                 x_h <= w_ik   where row i first needs k at split h       and the purchases of the rows it looks at
+                 0 <= x, w <= 1.
+
+"First" is enough: whatever needs k further down the row's way in this tree needs that split above it. The paper
+writes the integer program with one variable per node that says "h is a leaf"; those are differences of these. It
+shows that the linear relaxation is exact, which here is plain: every constraint is ``a <= b`` for two variables, its
+matrix is that of a directed graph, hence totally unimodular, and the vertices of the relaxation are 0 / 1.
+Choosing a set that holds all that its members point to is a maximum closure. Its dual lets the trees share each price,
+
+    max_{u >= 0}   E(roots) - sum_trees max(0, V_u(root))      such that   sum_h u_hik <= gamma v_i c_k,
+    V_u(h) = b_h - sum_ik u_hik + max(0, V_u(left)) + max(0, V_u(right)),
+
+and each tree prunes itself at its shares u by one pass from the leaves up. Any such u gives a lower bound: the u of
+a solver certifies its pruning, whatever the solver.
+
+What makes the problem small: purchases needed at the very same splits are one purchase of the summed price; one
+that is needed at a single split is that split's own price; and a split that would not pay even if everything that
+it shares with others were free is cut at once.
+"""
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from thrifty.pruning.worth import best_worth, worthwhile
+
+__all__ = ["Closure"]
+
+Floats = NDArray[np.float64]
+Bools = NDArray[np.bool_]
+Ints = NDArray[np.int32]
+Words = NDArray[np.uint64]
+
+# Prices are summed in the order of rows; on this grid the sums do not remember it.
+_GRID = 2.0**50
+
+_WORTH_CUTTING = 0.9
+
+
+@dataclass(frozen=True)
+class Closure:
+    """Splits, what each takes off the loss, and the purchases each needs; splits come after their parents.
+
+    Attributes
+    ----------
+    loss : float
+        Loss of the forest in which every root is a leaf.
+    splits : ndarray of shape (n,)
+        Which split of the forest each of these is.
+    parent : ndarray of shape (n,)
+        The split above, -1 for a root.
+    benefit : ndarray of shape (n,)
+        What keeping the split takes off the loss; may be negative.
+    own : ndarray of shape (n,)
+        Price of the purchases that this split alone needs.
+    start : ndarray of shape (n + 1,)
+        Where each split's arcs begin.
+    need : ndarray of shape (n_arcs,)
+        The purchase at the end of each arc.
+    price : ndarray of shape (n_purchases,)
+        Price of each purchase.
+    group : ndarray of shape (n_purchases,)
+        What is bought: a split's purchases are all of one group, and groups stand one after the other, so that a
+        solver that goes through them stays in a small part of the memory.
+    """
+
+    loss: float
+    splits: NDArray[np.intp]
+    parent: Ints
+    benefit: Floats
+    own: Floats
+    start: NDArray[np.int64]
+    need: NDArray[np.integer[Any]]
+    price: Floats
+    group: NDArray[np.int32]
+
+    @property
+    def n_splits(self) -> int:
+        """Number of splits that may be kept."""
+        return len(self.parent)
+
+    @property
+    def n_arcs(self) -> int:
+        """Number of pairs of a split and a purchase it needs."""
+        return len(self.need)
+
+    @cached_property
+    def tail(self) -> Ints:
+        """The split at the beginning of each arc."""
+        return np.repeat(np.arange(self.n_splits, dtype=np.int32), np.diff(self.start))
+
+    def gain(self, gamma: float) -> Floats:
+        """What keeping each split is worth before any shared purchase is paid."""
+        return self.benefit - gamma * self.own
+
+    def evaluate(self, kept: Bools) -> tuple[float, float]:
+        """Loss and spend of a pruning, given as a mask over these splits."""
+        bought = np.zeros(len(self.price), dtype=bool)
+        bought[self.need[kept[self.tail]]] = True
+        loss = self.loss - float(self.benefit[kept].sum())
+        return loss, float(self.own[kept].sum() + self.price[bought].sum())
+
+    def bound(self, shares: Floats, gamma: float) -> float:
+        """Lower bound on the objective from what each arc is to pay; shares that ask too much are scaled down."""
+        shares = np.maximum(shares, 0.0)
+        asked = np.bincount(self.need, weights=shares, minlength=len(self.price))
+        scale = np.minimum(1.0, gamma * self.price / np.where(asked > 0, asked, 1.0))
+        charge = np.bincount(self.tail, weights=shares * scale[self.need], minlength=self.n_splits)
+        worth = best_worth(self.parent, self.gain(gamma) - charge)
+        return self.loss - float(np.maximum(worth[self.parent < 0], 0.0).sum())
+
+    def only(self, kept: Bools) -> "Closure":
+        """The problem in which all splits but these are cut; purchases are joined anew."""
+        number = (np.cumsum(kept) - 1).astype(np.int32)
+        parent = self.parent[kept]
+        return joined(
+            replace(
+                self,
+                splits=self.splits[kept],
+                parent=np.where(parent >= 0, number[np.maximum(parent, 0)], -1).astype(np.int32),
+                benefit=self.benefit[kept],
+                own=self.own[kept],
+                start=_starts(np.diff(self.start)[kept]),
+                need=self.need[kept[self.tail]],
+            )
+        )
+
+    def narrowed(self, gamma: float) -> "Closure":
+        """The same problem, for this gamma and larger ones, without splits that cannot be worth keeping."""
+        closure = self
+        while True:
+            is_open = worthwhile(closure.parent, closure.gain(gamma))
+            # Joining purchases anew takes longer than a few rounds of a solver on splits that will be cut anyway.
+            if np.count_nonzero(is_open) >= _WORTH_CUTTING * len(is_open):
+                return closure
+            closure = closure.only(is_open)
+
+
+def joined(closure: Closure) -> Closure:
+    """Purchases that are needed at the same splits as one; those needed at one split as its own price."""
+    n_needs = np.bincount(closure.need, minlength=len(closure.price))
+    signature = np.zeros(len(closure.price), dtype=np.uint64)
+    np.add.at(signature, closure.need, _mixed(closure.tail))
+    used = np.flatnonzero(n_needs)
+    _, first, same = np.unique(signature[used], return_index=True, return_inverse=True)
+    order = np.argsort(closure.group[used[first]], kind="stable")
+    first, same = first[order], np.argsort(order)[same]
+    price = np.round(np.bincount(same, weights=closure.price[used], minlength=len(first)) * _GRID) / _GRID
+    # One purchase speaks for all that are needed at the same splits; the arcs of the others go.
+    spokesman = np.full(len(closure.price), -1, dtype=np.int64)
+    spokesman[used[first]] = np.arange(len(first))
+    speaks_for = spokesman[closure.need]
+    arcs = np.flatnonzero(speaks_for >= 0)
+    tail, need = closure.tail[arcs], speaks_for[arcs]
+    alone = n_needs[used[first]] == 1
+    single = alone[need]
+    own = np.bincount(tail[single], weights=price[need[single]], minlength=closure.n_splits)
+    tail, need = tail[~single], need[~single]
+    return replace(
+        closure,
+        own=closure.own + own,
+        start=_starts(np.bincount(tail, minlength=closure.n_splits)),
+        need=_sorted_within(tail, (np.cumsum(~alone) - 1)[need], int((~alone).sum())),
+        price=price[~alone],
+        group=closure.group[used[first]][~alone],
+    )
+
+
+def _sorted_within(tail: Ints, need: NDArray[np.int64], n_purchases: int) -> Ints:
+    """Each split's purchases in their order, which does not depend on the order of the rows."""
+    key = tail.astype(np.int64) * n_purchases + need
+    key.sort()
+    return (key % max(n_purchases, 1)).astype(np.int32)
+
+
+def _starts(counts: NDArray[np.intp]) -> NDArray[np.int64]:
+    return np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
+
+
+def _mixed(numbers: Ints) -> Words:
+    """Spread over 64 bits (splitmix64), so that sums over different sets of splits differ."""
+    word = (numbers.astype(np.uint64) + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15)
+    word = (word ^ (word >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    word = (word ^ (word >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return word ^ (word >> np.uint64(31))

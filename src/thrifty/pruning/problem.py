@@ -1,0 +1,117 @@
+"""From a forest, rows and prices to the closure problem of pruning it."""
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from thrifty.objective.costs import PriceList
+from thrifty.pruning.closure import Closure
+from thrifty.pruning.forest import PrunableForest
+from thrifty.pruning.paths import node_losses, visit_first_uses
+from thrifty.pruning.worth import worthwhile
+from thrifty.trees.traversal import Walk
+
+__all__ = ["Error", "PruningRows", "closure_of"]
+
+Floats = NDArray[np.float64]
+Error = Literal["vote", "probability"]
+
+# Sums of the same numbers in another order differ in their last digits; on this grid they are equal again,
+# so that ties are broken alike whatever the order and the repetition of rows.
+_GRID = 2.0**38
+
+
+@dataclass(frozen=True)
+class PruningRows:
+    """The rows that decide what is pruned.
+
+    Attributes
+    ----------
+    X : ndarray of shape (n_rows, n_features)
+        The rows.
+    code : ndarray of shape (n_rows,)
+        Number of each row's class.
+    weight : ndarray of shape (n_rows,)
+        Weights, for what rows pay.
+    judged : ndarray of shape (n_trees, n_rows), optional
+        Weights for what each tree gets wrong, where trees are judged on different rows.
+    """
+
+    X: Any
+    code: NDArray[np.intp]
+    weight: Floats
+    judged: Floats | None = None
+
+
+def closure_of(
+    forest: PrunableForest, rows: PruningRows, prices: PriceList, error: Error = "vote"
+) -> Closure:
+    """The problem of pruning this forest, with every split that could ever be worth keeping.
+
+    Parameters
+    ----------
+    forest : PrunableForest
+        The trees.
+    rows : PruningRows
+        Rows that decide; those that the trees were fitted on flatter them.
+    prices : PriceList
+        What purchases cost.
+    error : {"vote", "probability"}, default="vote"
+        What a tree loses on a row: 1 where the most frequent class of its leaf is not the row's, or the
+        share of the other classes in the leaf. The loss of the forest is the mean over its trees.
+    """
+    trees = forest.trees
+    walk = Walk(trees.roots, trees.feature, trees.threshold, trees.missing_left, trees.children)
+    X = np.ascontiguousarray(rows.X, dtype=np.float64)
+    losses = [_loss_by_class(answers, error) for answers in (forest.inner, trees.values)]
+    at_split, at_leaf = node_losses(X, walk, rows.code, _shares(rows) / trees.n_trees, *losses)
+    # A leaf is ``~leaf``, a negative number: counted from the end, leaves stand in reverse behind the splits.
+    at = np.concatenate([at_split, at_leaf[::-1]])
+    benefit = np.round((at_split - at[trees.children].sum(axis=1)) * _GRID) / _GRID
+    is_open = worthwhile(forest.parents, benefit)
+    start, need = _first_uses(X, walk, is_open, prices)
+    everything = Closure(
+        loss=float(at[trees.roots].sum()),
+        splits=np.arange(forest.n_splits),
+        parent=forest.parents,
+        benefit=benefit,
+        own=np.zeros(forest.n_splits),
+        start=start,
+        need=need,
+        price=np.outer(prices.prices, rows.weight / rows.weight.sum()).ravel(),
+        group=np.repeat(np.arange(len(prices.prices), dtype=np.int32), len(X)),
+    )
+    return everything.only(is_open)
+
+
+def _loss_by_class(answers: Floats, error: Error) -> Floats:
+    """What each node loses on a row of each class."""
+    if error == "probability":
+        return 1.0 - answers
+    losses = np.ones_like(answers)
+    losses[np.arange(len(answers)), answers.argmax(axis=1)] = 0.0
+    return losses
+
+
+def _shares(rows: PruningRows) -> Floats:
+    """What each row counts where a tree is judged; one line for all trees, or one for each."""
+    judged = rows.weight[None, :] if rows.judged is None else rows.judged
+    total = judged.sum(axis=1, keepdims=True)
+    return np.ascontiguousarray(judged / np.where(total > 0, total, 1.0))
+
+
+def _first_uses(
+    X: Floats, walk: Walk, is_open: NDArray[np.bool_], prices: PriceList
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Where each split's arcs begin, and the purchase, ``group * n_rows + row``, at the end of each."""
+    paid = prices.prices > 0
+    nothing = np.empty(0, np.int64)
+    count = np.zeros(len(is_open), np.int64)
+    visit_first_uses(X, walk, is_open, prices.group_of, paid, count, nothing)
+    start = np.concatenate([nothing, [0], np.cumsum(count)])
+    need = np.empty(start[-1], np.int64)
+    if len(need):
+        visit_first_uses(X, walk, is_open, prices.group_of, paid, start[:-1].copy(), need)
+    return start, need
