@@ -8,7 +8,6 @@ five. Whatever is judged out of fold is judged on whole queries: documents of on
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -24,7 +23,7 @@ from thrifty.datasets import (
 )
 from thrifty.exceptions import InvalidInputError
 from thrifty.experiments.candidates import AnyCandidate, Candidate
-from thrifty.experiments.claims import Claim, Verdict, judge_claims
+from thrifty.experiments.claims import Claim, judge_claims
 from thrifty.experiments.curves import CURVES, curves_from
 from thrifty.experiments.figure import PAPER_CLAIMS
 from thrifty.experiments.fitting import fit_all, kept_in
@@ -40,20 +39,24 @@ from thrifty.experiments.ranked import (
     on_one_scale,
 )
 from thrifty.experiments.ranked_full import judge_by_query, splits_by_query
-from thrifty.experiments.selection import curve_of
+from thrifty.experiments.ranked_page import (
+    TOP_FIRST,
+    RankedPanel,
+    about_of,
+    draw_panels,
+    notes_of,
+    numbers_of,
+    table_of,
+)
 from thrifty.experiments.settings import read_settings
 from thrifty.ranking.measures import ndcg_at
 from thrifty.ranking.queries import Queries
 from thrifty.ranking.resampling import band_over_queries
-from thrifty.report.tradeoff import draw_tradeoff, new_figure, save_figure
 
 __all__ = ["NAME", "RankSettings", "run"]
 
 NAME = "rank"
 Floats = NDArray[np.float64]
-
-TOP_FIRST = "GreedyMiser + top first"
-"""A gate of ours for ranking: the documents with the best cheap scores go to f0, which orders them anew."""
 
 CLAIMS = (*PAPER_CLAIMS, Claim("left out, top first", "DynaMod-Gbrt, KL", TOP_FIRST))
 
@@ -109,18 +112,6 @@ class RankSettings(SweepSettings):
             )
 
 
-@dataclass(frozen=True, eq=False)
-class _Panel:
-    """All that was found on one data set."""
-
-    name: str
-    about: str
-    full: RankedChoice
-    chosen: dict[str, list[RankedChoice]]
-    verdicts: list[Verdict]
-    seconds: float
-
-
 @dataclass(frozen=True)
 class _Collection:
     """Documents by name; prices come with them, or are dealt out."""
@@ -145,20 +136,20 @@ def run(how: Run) -> Outcome:
         NAME,
         f"Ranking: AP@{settings.places} on test queries by mean cost per document",
         ["data", "budget", *lines],
-        [row for panel in panels for row in _table(panel, settings.budgets, lines)],
+        [row for panel in panels for row in table_of(panel, settings.budgets, lines)],
         {
             "budgets": list(settings.budgets),
             "price_seed": settings.price_seed,
-            **{panel.name: _numbers(panel) for panel in panels},
+            **{panel.name: numbers_of(panel) for panel in panels},
         },
-        [*NOTES, f"Sweep: {settings.thinned}", *(note for panel in panels for note in _notes(panel))],
+        [*NOTES, f"Sweep: {settings.thinned}", *(note for panel in panels for note in notes_of(panel))],
     )
-    outcome.files.append(_draw(panels, how.out / f"{NAME}.png", settings.places))
+    outcome.files.append(draw_panels(panels, how.out / f"{NAME}.png", settings.places))
     outcome.write(how.out)
     return outcome
 
 
-def _run_panel(collection: str, settings: RankSettings, how: Run) -> _Panel:
+def _run_panel(collection: str, settings: RankSettings, how: Run) -> RankedPanel:
     name = COLLECTIONS[collection].title
     everything, prices = COLLECTIONS[collection].load(how.data)
     split = _some_queries(everything, settings.queries, settings.seed)
@@ -189,8 +180,8 @@ def _run_panel(collection: str, settings: RankSettings, how: Run) -> _Panel:
         settings.thresholds,
     )
     chosen = {line: choose_ranked(some, task, settings.budgets) for line, some in _lines_from(found).items()}
-    return _Panel(
-        name, _about(split, task, prices), _full_alone(task), chosen, judge_claims(CLAIMS, chosen), seconds
+    return RankedPanel(
+        name, about_of(split, task, prices), _full_alone(task), chosen, judge_claims(CLAIMS, chosen), seconds
     )
 
 
@@ -237,63 +228,3 @@ def _full_alone(task: RankedTask) -> RankedChoice:
         cost_band=(task.full_cost, task.full_cost),
         query_cost=float(test.queries.total(task.full_cost).mean()),
     )
-
-
-# -- the page ----------------------------------------------------------------------------------
-
-
-def _about(split: RankingSplit, task: RankedTask, prices: Floats) -> str:
-    parts = (split.qid_train, split.qid_val, split.qid_test)
-    queries = " / ".join(f"{len(np.unique(part)):,}" for part in parts)
-    documents = " / ".join(f"{len(part):,}" for part in parts)
-    undefined = task.test.average_precision(task.test.full, task.k).n_undefined
-    return (
-        f"{queries} queries to learn from, to choose with and to report on, with {documents} documents; {undefined} "
-        f"test queries without a relevant document. {len(prices)} columns that cost {prices.sum():g} together."
-    )
-
-
-def _table(panel: _Panel, budgets: Sequence[float], lines: Sequence[str]) -> list[list[str]]:
-    found = [{point.budget: point.in_words() for point in panel.chosen.get(line, ())} for line in lines]
-    return [[panel.name, f"{budget:g}", *(one.get(budget, "-") for one in found)] for budget in budgets]
-
-
-def _numbers(panel: _Panel) -> dict[str, Any]:
-    return {
-        "about": panel.about,
-        "f0": panel.full.as_numbers(),
-        "chosen": {line: [point.as_numbers() for point in points] for line, points in panel.chosen.items()},
-        "claims": [verdict.as_numbers() for verdict in panel.verdicts],
-    }
-
-
-def _notes(panel: _Panel) -> list[str]:
-    full = panel.full
-    f0 = (
-        f"f0 for every document: AP {full.accuracy:.4f} (95 %: {full.band[0]:.3f} to {full.band[1]:.3f}), NDCG "
-        f"{full.ndcg:.4f}, at cost {full.cost:g} per document."
-    )
-    took = f"Fits took {panel.seconds:.0f} s, added up over processes."
-    return [f"{panel.name}: {note}" for note in (panel.about, f0, *map(str, panel.verdicts), took)]
-
-
-def _draw(panels: Sequence[_Panel], path: Path, places: int) -> Path:
-    figure, axes = new_figure(2, n_rows=len(panels))
-    for number, panel in enumerate(panels):
-        sides = axes[2 * number : 2 * number + 2]
-        for ax, in_paper in zip(sides, (True, False), strict=True):
-            curves = {
-                line: curve_of(points)
-                for line, points in panel.chosen.items()
-                if (line in CURVES and CURVES[line].in_paper) is in_paper
-            }
-            side = "the paper's methods" if in_paper else "what it left out"
-            star = (panel.full.cost, panel.full.accuracy)
-            draw_tradeoff(ax, curves, full=star, title=f"{panel.name}: {side}")
-            ax.set_xscale("log")
-            ax.set_xlabel("mean cost per document")
-            ax.set_ylabel(f"AP@{places} on test queries")
-        lows, highs = zip(*(ax.get_ylim() for ax in sides), strict=True)
-        for ax in sides:
-            ax.set_ylim(min(lows), max(highs))
-    return save_figure(figure, path)
