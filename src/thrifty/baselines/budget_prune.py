@@ -15,7 +15,7 @@ from thrifty.baselines.forests import ForestRecipe, PruningTask, pruning_task
 from thrifty.estimators.checks import check_count, check_seed, validated
 from thrifty.estimators.serving import all_or_nothing
 from thrifty.exceptions import InvalidInputError
-from thrifty.objective.costs import check_amount, check_price_list
+from thrifty.objective.costs import check_amount
 from thrifty.pruning.problem import closure_of
 from thrifty.pruning.pruned import PrunedForest
 from thrifty.pruning.pruning import Pruning
@@ -182,8 +182,7 @@ class BudgetPruneClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
                 raise InvalidInputError(f"{name} must be one of {shown}; got {getattr(self, name)!r}.")
 
     def _solve(self, task: PruningTask, gammas: list[float]) -> list[Solution[Pruning]]:
-        prices = check_price_list(self.feature_costs, self.feature_groups, 0.0, task.n_features, task.names)
-        closure = closure_of(task.forest, task.rows, prices, self.error)
+        closure = closure_of(task.forest, task.rows, task.prices, self.error)
         n_splits = task.forest.n_splits
         found = prune_along(closure, gammas, n_splits, self.solver, tol=self.tol, max_iter=self.max_iter)
         for solution in found:
@@ -198,17 +197,20 @@ class BudgetPruneClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
 
     def _take(self, task: PruningTask, solution: Solution[Pruning]) -> None:
         """Become the pruned forest."""
-        prices = check_price_list(self.feature_costs, self.feature_groups, 0.0, task.n_features, task.names)
         trees = task.forest.pruned(solution.value.kept)
-        self.system_ = PrunedForest(trees, prices, task.classes, task.names)
+        self._serve(PrunedForest(trees, task.prices, task.classes, task.names), solution)
+
+    def _serve(self, system: PrunedForest, solution: Solution[Pruning]) -> None:
+        """Everything that is known once there is a pruned forest."""
+        self.system_ = system
         self.solution_ = solution
         self.n_iter_ = max(1, solution.n_iter)
-        self.classes_ = task.classes
-        self.n_features_in_ = task.n_features
-        if task.names is not None:
-            self.feature_names_in_ = np.array(task.names, dtype=object)
-        self.features_ = np.flatnonzero(trees.features_used)
-        self.n_nodes_ = len(trees.feature) + len(trees.values)
+        self.classes_ = system.classes
+        self.n_features_in_ = system.price_list.n_features
+        if system.names is not None:
+            self.feature_names_in_ = np.array(system.names, dtype=object)
+        self.features_ = np.flatnonzero(system.trees.features_used)
+        self.n_nodes_ = len(system.trees.feature) + len(system.trees.values)
 
     # -- answers -------------------------------------------------------------------------------
 

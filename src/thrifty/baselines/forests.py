@@ -14,6 +14,7 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted
 
 from thrifty.estimators.checks import validated
 from thrifty.exceptions import InvalidInputError
+from thrifty.objective.costs import PriceList, check_price_list
 from thrifty.pruning.forest import PrunableForest, flatten_forest
 from thrifty.pruning.growing import grow_forest
 from thrifty.pruning.problem import PruningRows
@@ -49,7 +50,7 @@ class PruningTask:
     forest: PrunableForest
     rows: PruningRows
     classes: NDArray[Any]
-    n_features: int
+    prices: PriceList
     names: tuple[str, ...] | None
 
 
@@ -71,6 +72,8 @@ def pruning_task(
     """Check the rows, come by the forest, and say which rows decide."""
     share = _check_holdout(holdout)
     rows = _check_rows(estimator, X, y, sample_weight)
+    n_features, names = rows.X.shape[1], getattr(estimator, "feature_names_in_", None)
+    prices = check_price_list(estimator.feature_costs, estimator.feature_groups, 0.0, n_features, names)
     grow, prune = rows, rows
     if share and not recipe.is_frozen:
         out = _held_out(rows, share, seed)
@@ -86,12 +89,11 @@ def pruning_task(
             )
         # A tree that drew every row is judged on all of them.
         judged = np.where(left_out.any(axis=1, keepdims=True), left_out, True) * rows.weight
-    names = getattr(estimator, "feature_names_in_", None)
     return PruningTask(
-        flatten_forest(trees, rows.X.shape[1]),
+        flatten_forest(trees, n_features),
         PruningRows(prune.X, prune.code, prune.weight, judged),
         rows.classes,
-        rows.X.shape[1],
+        prices,
         None if names is None else tuple(str(name) for name in names),
     )
 

@@ -2,6 +2,7 @@
 
 from thrifty.bundle.kinds import Kind, register_kind
 from thrifty.bundle.objects import register_estimator
+from thrifty.bundle.pruned import pack_pruned as _makes_pruned_forests_known  # noqa: F401
 from thrifty.bundle.scorers import Codec, register_scorer
 from thrifty.bundle.whole import from_bytes, load, save, to_bytes
 

@@ -1,0 +1,82 @@
+"""A pruned forest as JSON and arrays: its trees, prices and labels, and the certificate of the pruning."""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from thrifty.baselines.budget_prune import BudgetPruneClassifier
+from thrifty.bundle.context import Reading, Writing
+from thrifty.bundle.fields import Fields
+from thrifty.bundle.kinds import Kind, register_kind
+from thrifty.bundle.objects import _pack_parameters, _unpack_parameters
+from thrifty.bundle.scorers import pack_ensemble
+from thrifty.bundle.systems import _names, _price_list, pack_table
+from thrifty.exceptions import InvalidInputError
+from thrifty.pruning.pruned import PrunedForest
+from thrifty.pruning.pruning import Pruning
+from thrifty.solvers.solution import Solution
+from thrifty.trees import TreeEnsemble
+
+__all__ = ["pack_pruned", "unpack_pruned"]
+
+_NUMBERS = ("objective", "bound", "loss", "spend")
+
+
+def pack_pruned(clf: BudgetPruneClassifier, writing: Writing) -> dict[str, Any]:
+    """The estimator as JSON."""
+    system = getattr(clf, "system_", None)
+    if not isinstance(system, PrunedForest):
+        raise InvalidInputError(
+            "a BudgetPruneClassifier must be fitted before it is saved; this one is not. Call fit first."
+        )
+    packer, pruning = writing.packer, clf.solution_.value
+    return {
+        "table": pack_table(system.price_list, system.classes, system.names, None, packer),
+        "trees": pack_ensemble(system.trees, packer),
+        "parameters": _pack_parameters(clf, writing),
+        "kept": packer.array(pruning.kept),
+        **{name: packer.value(float(getattr(pruning, name))) for name in _NUMBERS},
+        "n_iter": int(clf.solution_.n_iter),
+        "converged": bool(clf.solution_.converged),
+    }
+
+
+def unpack_pruned(fields: Fields, reading: Reading) -> BudgetPruneClassifier:  # noqa: ARG001
+    """The estimator, every part of it checked."""
+    table = fields.inside("table")
+    prices, classes = _price_list(table), _classes(table)
+    system = PrunedForest(
+        _trees(fields, prices.n_features, len(classes)), prices, classes, _names(table, prices.n_features)
+    )
+    clf = BudgetPruneClassifier()
+    for name, value in _unpack_parameters(fields.inside("parameters"), clf).items():
+        setattr(clf, name, value)
+    numbers = {name: fields.number(name) for name in _NUMBERS}
+    pruning = Pruning(fields.array("kept", np.bool_, (None,)), **numbers)
+    solution = Solution(pruning, pruning.gap, fields.whole("n_iter"), fields.flag("converged"))
+    clf._serve(system, solution)
+    return clf
+
+
+def _trees(fields: Fields, n_features: int, n_classes: int) -> TreeEnsemble:
+    """Trees whose leaves hold shares of the classes."""
+    trees = fields.ensemble("trees", n_features, n_classes)
+    if trees.n_trees < 1 or np.any(trees.values < 0) or np.any(trees.values.sum(axis=1) <= 0):
+        raise fields.refusal(
+            "trees", "be at least one, with shares of the classes in its leaves", trees.n_trees
+        )
+    return trees
+
+
+def _classes(fields: Fields) -> NDArray[Any]:
+    classes = fields.value("classes")
+    if not isinstance(classes, np.ndarray) or classes.ndim != 1 or len(classes) < 2:
+        raise fields.refusal("classes", "be two labels or more", classes)
+    plain = all(isinstance(label, str | int | float | np.generic) for label in classes.tolist())
+    if not plain or len(set(classes.tolist())) < len(classes):
+        raise fields.refusal("classes", "be distinct labels", classes[:5].tolist())
+    return classes
+
+
+register_kind(Kind("pruned forest", BudgetPruneClassifier, pack_pruned, unpack_pruned))
