@@ -95,10 +95,21 @@ def test_bought_is_what_stands_on_the_decision_paths_and_cost_is_its_price(rows)
         passed[i, feature[nodes][feature[nodes] >= 0]] = True
     assert bounds[-1] == len(feature)
     assert np.all(bought <= passed)  # pruning only takes away
+    np.testing.assert_array_equal(bought[:50], [_met(clf.system_.trees, row) for row in X[:50]])
     price = 1 * bought[:, 0] + 2 * (bought[:, 1] | bought[:, 2]) + 3 * bought[:, 4] + bought[:, 5]
     np.testing.assert_allclose(clf.cost(X), price)
     # A row answers the same when everything that it did not buy is taken from it.
     np.testing.assert_allclose(clf.predict_proba(np.where(bought, X, np.nan)), clf.predict_proba(X))
+
+
+def _met(trees, row):
+    """Columns that the splits on the row's ways look at."""
+    met = np.zeros(len(row), bool)
+    for node in trees.roots:
+        while node >= 0:
+            met[trees.feature[node]] = True
+            node = trees.children[node, int(row[trees.feature[node]] > trees.threshold[node])]
+    return met
 
 
 def test_all_rows_take_the_one_route(rows):
