@@ -70,6 +70,17 @@ def test_new_rows_spend_about_the_budget(fitted, others, budget):
     assert there.cost(others[0]).mean() == pytest.approx(budget, rel=0.12)
 
 
+def test_a_first_purchase_of_few_values_spends_about_the_budget_too():
+    rng = np.random.default_rng(0)
+    X = rng.integers(0, 4, size=(6000, 5)).astype(float)
+    y = (X[:, 0] + X[:, 1] * X[:, 2] + X[:, 3] + rng.normal(size=6000) > 6).astype(int)
+    f0 = np.where(y, 0.9, 0.1)
+    f0[::15] = 0.5
+    clf = BudgetedClassifier(f0[:3000], sizes=[(15, 4)], cv=3, random_state=0).fit(X[:3000], y[:3000])
+    for budget in (1.3, 1.6, 2.0, 2.5):
+        assert clf.at(budget=budget).cost(X[3000:]).mean() == pytest.approx(budget, rel=0.06)
+
+
 def test_more_money_buys_more_accuracy(fitted, others):
     scores = [fitted.at(budget=budget).score(*others) for budget in (1.0, 1.5, 2.0, 2.6)]
     assert scores == sorted(scores)
@@ -233,8 +244,39 @@ def test_a_saved_classifier_answers_bit_by_bit_as_before_at_every_budget(fitted,
         np.testing.assert_array_equal(one.predict_proba(others[0]), other.predict_proba(others[0]))
         np.testing.assert_array_equal(one.route(others[0]), other.route(others[0]))
     assert again.expected_cost_ == fitted.expected_cost_
-    with pytest.raises(InvalidInputError, match="a file does not keep"):
-        again.at(max_loss=0.1)
+    np.testing.assert_array_equal(again.frontier_.score, fitted.frontier_.score)
+    assert again.at(max_loss=0.05).expected_cost_ == fitted.at(max_loss=0.05).expected_cost_
+    one, other = (clf.certified(*others, max_loss=0.1).certificate_ for clf in (fitted, again))
+    assert one.bound == other.bound
+
+
+def test_a_proof_is_made_again_from_a_file(rows, tmp_path):
+    clf = budgeted(max_loss=0.1).fit(*rows)
+    for there in (clf, clf.at(max_loss=0.009)):  # the second sends everything to f0
+        thrifty.save(there, tmp_path / "proved.thrifty")
+        again = thrifty.load(tmp_path / "proved.thrifty")
+        assert again.certificate_.as_dict() == there.certificate_.as_dict()
+        np.testing.assert_array_equal(again.route(rows[0]), there.route(rows[0]))
+        stricter, same = again.at(max_loss=0.06), clf.at(max_loss=0.06)
+        assert stricter.certificate_.bound == same.certificate_.bound
+        assert again.at(budget=1.5).expected_cost_ == pytest.approx(1.5)
+
+
+def test_progress_is_told_from_the_first_step_to_the_last(rows):
+    told = []
+    clf = BudgetedClassifier(full(), sizes=[(4, 2), (6, 3)], cv=2, random_state=0)
+    clf.fit(*rows, progress=lambda what, done, total: told.append((what, done, total)))
+    assert all(0 <= done <= total for _, done, total in told)
+    last = {what: (done, total) for what, done, total in told}
+    assert list(last) == [
+        "judging f0",
+        "finding orders",
+        "comparing sizes",
+        "comparing orders",
+        "growing stages",
+        "learning gates",
+    ]
+    assert all(done == total for done, total in last.values())
 
 
 def test_columns_by_name(rows):

@@ -1,4 +1,8 @@
-"""A cascade as JSON and arrays: its stages, every operating point, the one in force, and the f0 at its end."""
+"""A cascade as JSON and arrays: its stages, every operating point, the one in force, and the f0 at its end.
+
+Of a ``BudgetedClassifier`` a file also keeps what the operating points did with the rows of the fit and with those kept
+out for a proof, so that it can move to any budget and any loss after it was loaded. Files of the first versions do not.
+"""
 
 from dataclasses import replace
 from typing import Any
@@ -12,8 +16,10 @@ from thrifty.bundle.scorers import pack_columns, pack_ensemble
 from thrifty.bundle.systems import MOST_STAGES, pack_table, unpack_table
 from thrifty.bundle.values import Packer
 from thrifty.cascade_system import CascadeStep, CascadeSystem, Operating
+from thrifty.estimators.budgeted import BudgetedClassifier
+from thrifty.estimators.cascade_outcomes import JudgedRows
 
-__all__ = ["pack_cascade", "unpack_cascade"]
+__all__ = ["pack_cascade", "pack_memory", "restore_memory", "unpack_cascade"]
 
 
 def pack_cascade(system: CascadeSystem, writing: Writing) -> dict[str, Any]:
@@ -51,6 +57,59 @@ def unpack_cascade(fields: Fields, reading: Reading) -> CascadeSystem:
         classes,
         columns.names,
         columns.kind,
+    )
+
+
+def pack_memory(estimator: BudgetedClassifier, packer: Packer) -> dict[str, Any] | None:
+    """Every operating point, the rows it was judged on, and the loss that was asked for; None if they are not known."""
+    held_out: JudgedRows | None = getattr(estimator, "_held_out", None)
+    if held_out is None:
+        return None
+    proof: JudgedRows | None = getattr(estimator, "_proof", None)
+    max_loss: float | None = getattr(estimator, "_max_loss", None)
+    return {
+        "operating": _pack_operating(estimator.cascade_.operating, packer),
+        "blend": packer.floats(estimator.cascade_.blend),
+        "held_out": _pack_rows(held_out, packer),
+        "proof": None if proof is None else _pack_rows(proof, packer),
+        "max_loss": None if max_loss is None else packer.value(float(max_loss)),
+    }
+
+
+def restore_memory(estimator: BudgetedClassifier, fields: Fields) -> None:
+    """Put that back into an estimator which has its system already."""
+    system = estimator.system_
+    estimator.cascade_ = replace(
+        system,
+        operating=_unpack_operating(fields.inside("operating"), system.n_stages),
+        blend=fields.array("blend", np.float64, (3,)),
+    )
+    proof = None if fields.raw("proof") is None else _unpack_rows(fields.inside("proof"), system.n_stages)
+    estimator._remember(_unpack_rows(fields.inside("held_out"), system.n_stages), proof)
+    estimator._max_loss = None
+    if fields.raw("max_loss") is not None:
+        max_loss = fields.number("max_loss")
+        if not 0 < max_loss < 1:
+            raise fields.refusal("max_loss", "lie strictly between 0 and 1", max_loss)
+        estimator._move(max_loss=max_loss)
+
+
+def _pack_rows(rows: JudgedRows, packer: Packer) -> dict[str, Any]:
+    return {
+        "gate": packer.floats(rows.gate),
+        "right": packer.array(np.asarray(rows.right, dtype=np.bool_)),
+        "full_right": packer.array(np.asarray(rows.full_right, dtype=np.bool_)),
+    }
+
+
+def _unpack_rows(fields: Fields, n_stages: int) -> JudgedRows:
+    gate = fields.array("gate", np.float64, (None, n_stages))
+    if not len(gate):
+        raise fields.refusal("gate", "have a row", "none")
+    return JudgedRows(
+        gate,
+        fields.array("right", np.bool_, (len(gate), n_stages + 1)),
+        fields.array("full_right", np.bool_, (len(gate),)),
     )
 
 

@@ -14,7 +14,7 @@ from thrifty.baselines.greedy_leaf import GreedyLeafClassifier
 from thrifty.baselines.greedy_miser import GreedyMiserClassifier
 from thrifty.baselines.routers import ConfidenceRouter, UniformRouter
 from thrifty.bundle.absentee import NotStored
-from thrifty.bundle.cascades import pack_cascade, unpack_cascade
+from thrifty.bundle.cascades import pack_cascade, pack_memory, restore_memory, unpack_cascade
 from thrifty.bundle.context import Reading, Writing
 from thrifty.bundle.fields import Fields
 from thrifty.bundle.systems import pack_system, unpack_system
@@ -82,13 +82,15 @@ def pack_object(thing: Any, writing: Writing) -> dict[str, Any]:
         raise InvalidInputError(
             f"a {name} must be fitted before it is saved; this one is not. Call fit first."
         )
-    return {
+    packed = {
         "kind": "estimator",
         "class": name,
         **_pack_any(system, writing),
         "parameters": _pack_parameters(thing, writing),
         "attributes": _pack_attributes(thing, writing),
     }
+    memory = pack_memory(thing, writing.packer) if isinstance(thing, BudgetedClassifier) else None
+    return packed if memory is None else packed | {"memory": memory}
 
 
 def unpack_object(fields: Fields, reading: Reading) -> Any:
@@ -112,6 +114,8 @@ def unpack_object(fields: Fields, reading: Reading) -> Any:
     known |= _unpack_attributes(fields.inside("attributes")) | _from_system(system)
     for attribute, value in known.items():
         setattr(estimator, attribute, value)
+    if isinstance(estimator, BudgetedClassifier) and fields.has("memory"):
+        restore_memory(estimator, fields.inside("memory"))
     return estimator
 
 
@@ -137,7 +141,7 @@ def _from_system(system: GatedSystem | CascadeSystem) -> dict[str, Any]:
         known["feature_names_in_"] = np.array(system.names, dtype=object)
     if isinstance(system, CascadeSystem):
         last = len(system.operating.cost) - 1
-        # What a certificate proved is not kept; the point it proved it of is.
+        # Where a file keeps the rows of the proof, the certificate is made again from them.
         return known | {
             "cascade_": system.at(last, last),
             "features_": system.steps[-1].columns,

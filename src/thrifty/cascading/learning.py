@@ -11,11 +11,12 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from thrifty.cascading.gates import choose_gates, n_coarse_stages, settled_log_odds
 from thrifty.cascading.planning import choose_plan
 from thrifty.cascading.problem import CascadeProblem, Plan, calibrate, judge_stages
 from thrifty.models.calibration import logistic_weights
 from thrifty.models.staged import StagedTrees, grow_stages, score_fold
-from thrifty.policy.cascade import Policies, sweep_prices
+from thrifty.policy.cascade import Policies, bridge_lumps, sweep_prices
 from thrifty.policy.stopping import Evidence, route_by
 from thrifty.trees import TreeEnsemble
 
@@ -48,6 +49,8 @@ class LearnedCascade:
         Held-out gates and losses they were chosen on.
     right : ndarray of shape (n_rows, n_stages + 1), bool
         Whether each stage, and the blend with f0, is right on a held-out row.
+    gates : tuple of TreeEnsemble, optional
+        Learned gates, over the columns of each stage and its log-odds; None where the margin decides.
     """
 
     plan: Plan
@@ -57,6 +60,7 @@ class LearnedCascade:
     policies: Policies
     evidence: Evidence
     right: Bools
+    gates: tuple[TreeEnsemble, ...] | None = None
 
     @property
     def asks_full(self) -> bool:
@@ -80,9 +84,19 @@ def learn_cascade(problem: CascadeProblem) -> LearnedCascade:
     evidence, right = judge_stages(problem, plan.sets, log_odds, answer, belief)
     if not is_worth_asking(right, (problem.full_log_odds > 0) == (problem.y > 0)):
         evidence.loss[:, -1] = 1.0
+    problem.progress("learning gates", 0, 1)
+    n_coarse = n_coarse_stages(problem, plan.sets)
+    settled = settled_log_odds(staged, problem.table, sigmoids, log_odds, n_coarse)
+    evidence = replace(evidence, gate=-np.abs(settled))
+    gates = choose_gates(problem, plan.sets, evidence, settled, right, n_coarse)
+    problem.progress("learning gates", 1, 1)
+    if gates is not None:
+        evidence = replace(evidence, gate=gates.held_out)
     # Beliefs in place of labels again: among many points on few rows the luckiest would look best.
-    policies = sweep_prices(evidence, 1.0 - evidence.loss)
-    learned = LearnedCascade(plan, staged, sigmoids, blend, policies, evidence, right)
+    likely = 1.0 - evidence.loss
+    policies = bridge_lumps(evidence, likely, sweep_prices(evidence, likely))
+    trees = None if gates is None else gates.trees
+    learned = LearnedCascade(plan, staged, sigmoids, blend, policies, evidence, right, trees)
     return without_idle_stages(learned)
 
 
@@ -94,9 +108,12 @@ def _grow(problem: CascadeProblem, plan: Plan) -> tuple[StagedTrees, Floats]:
     with ThreadPoolExecutor(problem.n_threads) as pool:
         whole = pool.submit(grow_stages, *known, plan.sets, plan.boosting)
         judged = [pool.submit(score_fold, *known, fold, plan.sets, plan.boosting) for fold in problem.folds]
-        for fold, job in zip(problem.folds, judged, strict=True):
+        for number, (fold, job) in enumerate(zip(problem.folds, judged, strict=True)):
             scores[fold] = job.result()
-        return whole.result(), scores
+            problem.progress("growing stages", number + 1, len(judged) + 1)
+        staged = whole.result()
+        problem.progress("growing stages", len(judged) + 1, len(judged) + 1)
+        return staged, scores
 
 
 def choose_blend(problem: CascadeProblem, last: Floats) -> tuple[Floats, Floats, Floats]:
@@ -185,6 +202,7 @@ def without_idle_stages(learned: LearnedCascade) -> LearnedCascade:
             cost=evidence.cost[[*kept, n_stages]],
         ),
         right=learned.right[:, [*kept, n_stages]],
+        gates=None if learned.gates is None else tuple(learned.gates[stage] for stage in kept),
     )
 
 

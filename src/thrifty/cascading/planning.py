@@ -37,13 +37,16 @@ def choose_plan(problem: CascadeProblem) -> Plan:
     learner = Learner(problem.table, problem.y, problem.weight, problem.price_list, ORDERING)
     names = list(ORDERS)
     first = _plan(problem, names[0], ORDERS[names[0]](learner), problem.capacities[0])
+    problem.progress("finding orders", 1, len(names))
     boosting = _best_size(problem, _coarse(first))
     plans = [replace(first, boosting=boosting)]
-    for name in names[1:]:
+    for number, name in enumerate(names[1:]):
         order = ORDERS[name](learner)
+        problem.progress("finding orders", number + 2, len(names))
         if not any(np.array_equal(order, plan.order) for plan in plans):
             plans.append(_plan(problem, name, order, boosting))
     winner = _best(problem, [_coarse(plan) for plan in plans])
+    problem.progress("comparing orders", 1, 1)
     return next(plan for plan in plans if plan.name == winner.name)
 
 
@@ -56,8 +59,10 @@ def _best_size(problem: CascadeProblem, plan: Plan) -> Boosting:
         worths = _worths(problem, [replace(plan, boosting=size) for size in batch])
         for size, worth in zip(batch, worths, strict=True):
             if worth <= best_worth:
+                problem.progress("comparing sizes", len(sizes), len(sizes))
                 return best
             best, best_worth = size, worth
+        problem.progress("comparing sizes", sizes.index(batch[-1]) + 1, len(sizes))
     return best
 
 

@@ -1,6 +1,6 @@
 """What a cascade is learned from, and what stages are worth on rows that their models have not seen."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,15 +14,23 @@ from thrifty.objective.costs import PriceList
 from thrifty.policy.stopping import Evidence
 from thrifty.trees import BinnedTable
 
-__all__ = ["CAPACITIES", "CascadeProblem", "Plan", "calibrate", "judge_stages"]
+__all__ = ["CAPACITIES", "CascadeProblem", "Plan", "Progress", "calibrate", "judge_stages", "silent"]
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.intp]
 Bools = NDArray[np.bool_]
 
+Progress = Callable[[str, int, int], object]
+"""Called as ``progress(what, done, total)``."""
+
+
+def silent(what: str, done: int, total: int) -> None:
+    """Progress that nobody asked for."""
+
+
 CAPACITIES = (
     Boosting(n_trees=60, max_depth=4, learning_rate=0.05, l2=5.0, min_child_weight=3.0),
-    Boosting(n_trees=100, max_depth=6, l2=5.0),
+    Boosting(n_trees=100, max_depth=6, l2=5.0, min_child_weight=3.0),
     Boosting(n_trees=150, max_depth=10, l2=5.0),
 )
 """Sizes of a stage to choose from, out of fold."""
@@ -52,6 +60,8 @@ class CascadeProblem:
         Places along the order; None is chosen from the number of purchases.
     n_threads : int
         Folds are judged side by side.
+    progress : callable
+        Told what is done.
     """
 
     table: BinnedTable
@@ -63,6 +73,7 @@ class CascadeProblem:
     capacities: Sequence[Boosting] = CAPACITIES
     n_stages: int | None = None
     n_threads: int = 1
+    progress: Progress = silent
 
     @property
     def places(self) -> Ints:

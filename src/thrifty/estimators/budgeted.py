@@ -12,9 +12,9 @@ from threadpoolctl import threadpool_limits
 
 from thrifty.cascade_system import CascadeSystem, Operating
 from thrifty.cascading.learning import learn_cascade
-from thrifty.cascading.problem import CascadeProblem
+from thrifty.cascading.problem import CascadeProblem, Progress, silent
 from thrifty.estimators.cascade_assembly import hold_out, system_of, warn_if_full_is_worse
-from thrifty.estimators.cascade_outcomes import held_out_points, points_on
+from thrifty.estimators.cascade_outcomes import JudgedRows, held_out_rows_of, judge_rows
 from thrifty.estimators.checks import check_count, check_seed, check_training_rows
 from thrifty.estimators.explanation import Explanation, explain_rows
 from thrifty.estimators.serving import SystemClassifier, all_or_nothing
@@ -143,7 +143,7 @@ class BudgetedClassifier(SystemClassifier):
         self.n_jobs = n_jobs
         self.random_state = random_state
 
-    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
+    def fit(self, X: Any, y: Any, sample_weight: Any = None, *, progress: Progress | None = None) -> Self:
         """Learn the cascade and its operating points, and judge f0 on these rows.
 
         Parameters
@@ -154,6 +154,8 @@ class BudgetedClassifier(SystemClassifier):
             Two distinct labels.
         sample_weight : array-like of shape (n_samples,), optional
             Weights; a row of weight zero is left out. Not with ``max_loss``, which counts rows.
+        progress : callable, optional
+            Called as ``progress(what, done, total)`` whenever a step of some length ends.
         """
         wish = check_wish(self.budget, self.max_loss, may_be_none=True)
         sizes = check_sizes(self.sizes)
@@ -168,7 +170,10 @@ class BudgetedClassifier(SystemClassifier):
             )
             refuse_nothing_to_save(prices)
             rows, proof = (given, None) if "max_loss" not in wish else hold_out(given, seed)
+            report = silent if progress is None else progress
+            report("judging f0", 0, 1)
             judged = judge_full(self._full(), rows, n_jobs=self.n_jobs)
+            report("judging f0", 1, 1)
             problem = CascadeProblem(
                 Binner(self.max_bins).fit_transform(rows.X),
                 rows.y,
@@ -179,6 +184,7 @@ class BudgetedClassifier(SystemClassifier):
                 sizes,
                 self.stages,
                 effective_n_jobs(self.n_jobs),
+                report,
             )
             # Sums of a BLAS depend on its number of threads in their last digit.
             with threadpool_limits(1, user_api="blas"):
@@ -190,8 +196,8 @@ class BudgetedClassifier(SystemClassifier):
             self.size_ = (learned.plan.boosting.n_trees, learned.plan.boosting.max_depth)
             self.features_ = self.cascade_.steps[-1].columns
             self.n_stages_ = self.cascade_.n_stages
-            self.frontier_ = Frontier.from_outcomes(held_out_points(learned, judged.log_odds(), rows.y))
-            self._proof = None if proof is None else self._judged_on(proof.table, proof.labels)
+            proved = None if proof is None else judge_rows(self.cascade_, proof.table, proof.labels)
+            self._remember(held_out_rows_of(learned, judged.log_odds(), rows.y), proved)
             self._move(**wish)
         return self
 
@@ -225,7 +231,7 @@ class BudgetedClassifier(SystemClassifier):
         """
         check_is_fitted(self)
         other = copy.copy(self)
-        other._proof = self._judged_on(X, np.asarray(y))
+        other._proof = judge_rows(self.cascade_, X, np.asarray(y))
         other.confidence = confidence
         other._move(max_loss=max_loss)
         return other
@@ -253,10 +259,16 @@ class BudgetedClassifier(SystemClassifier):
         names = getattr(self, "feature_names_in_", [f"x{column}" for column in range(self.n_features_in_)])
         return explain_rows(self.system_, reader, names)
 
+    def _remember(self, held_out: JudgedRows, proof: JudgedRows | None) -> None:
+        """Keep what every operating point did with the rows of the fit, and with those kept out for a proof."""
+        self._held_out, self._proof = held_out, proof
+        self.frontier_ = Frontier.from_outcomes(held_out.points(self.cascade_))
+
     def _move(self, *, budget: float | None = None, max_loss: float | None = None) -> None:
         """Go to an operating point; the most accurate one without a wish."""
         operating = self.cascade_.operating
         self.certificate_: Certificate | None = None
+        self._max_loss = max_loss
         point = len(operating.cost) - 1
         lower, upper, share = point, point, 0.0
         if budget is not None:
@@ -275,13 +287,14 @@ class BudgetedClassifier(SystemClassifier):
 
     def _point_that_loses(self, max_loss: float) -> int | None:
         """Cheapest point that loses at most so much against f0, by proof or by estimate; None is f0 for everybody."""
-        proof: Frontier | None = getattr(self, "_proof", None)
+        against = Frontier.from_outcomes(self._points(), against_full=True)
+        proof: JudgedRows | None = getattr(self, "_proof", None)
         if proof is not None:
-            certificate = certify(proof, max_loss=max_loss, confidence=self.confidence)
+            proved = against.on(proof.points(self.cascade_))
+            certificate = certify(proved, max_loss=max_loss, confidence=self.confidence)
             self.certificate_ = certificate
             point = certificate.point
             return None if certificate.is_fallback or point is None else int(point.settings["point"])
-        against = Frontier.from_outcomes(self._points(), against_full=True)
         share = against.losses_against_full() / against.n_rows
         allowed = np.flatnonzero(share <= max_loss)
         if not len(allowed):
@@ -293,8 +306,7 @@ class BudgetedClassifier(SystemClassifier):
         whole = self.cascade_
         nobody_stops = np.full((1, whole.n_stages), -np.inf)
         total = whole.price_list.cost_of_everything
-        full_right = [one.full_right for one in self._points()[:1]]
-        score = float(np.mean(full_right[0])) if full_right else float("nan")
+        score = float(self._held_out.full_right.mean())
         alone = Operating(nobody_stops, np.array([total]), np.array([score]), seed=whole.operating.seed)
         self.system_ = replace(whole, operating=alone, blend=np.array([0.0, 0.0, 1.0]))
         self.expected_cost_, self.expected_score_ = total, score
@@ -302,12 +314,7 @@ class BudgetedClassifier(SystemClassifier):
     def _points(self) -> Any:
         if not hasattr(self, "frontier_"):
             raise InvalidInputError(
-                "max_loss needs the out-of-fold answers of the fit, which a file does not keep. "
-                "Ask for a budget, fit again, or give new rows to an estimator that was fitted here."
+                "max_loss needs the out-of-fold answers of the fit, which files of the first versions do not keep. "
+                "Ask for a budget, or fit again."
             )
         return self.frontier_.outcomes
-
-    def _judged_on(self, X: Any, y: NDArray[Any]) -> Frontier:
-        """Every operating point on rows that nothing was chosen on."""
-        chosen = Frontier.from_outcomes(self._points(), against_full=True)
-        return chosen.on(points_on(self.cascade_, X, y))

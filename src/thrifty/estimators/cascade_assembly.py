@@ -57,9 +57,12 @@ def system_of(
 ) -> CascadeSystem:
     """What serves, from what was learned: plain arrays, at the most accurate operating point."""
     staged, policies = learned.staged, learned.policies
+    gates = [None] * len(staged.sets) if learned.gates is None else learned.gates
     steps = tuple(
-        CascadeStep(columns, part.over_columns(columns), float(slope), float(intercept))
-        for columns, part, (slope, intercept) in zip(staged.sets, staged.parts, learned.sigmoids, strict=True)
+        CascadeStep(columns, part.over_columns(columns), float(slope), float(intercept), gate)
+        for columns, part, (slope, intercept), gate in zip(
+            staged.sets, staged.parts, learned.sigmoids, gates, strict=True
+        )
     )
     last = len(policies) - 1
     operating = Operating(policies.thresholds, policies.cost, learned.accuracy(), last, last, 0.0, seed)

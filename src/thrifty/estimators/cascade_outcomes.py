@@ -1,5 +1,6 @@
 """A cascade's operating points as outcomes: out of fold while it is learned, or on rows with known labels."""
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -12,24 +13,57 @@ from thrifty.full import clip_probability
 from thrifty.policy.outcomes import PointOutcomes
 from thrifty.policy.stopping import route_by
 
-__all__ = ["held_out_points", "points_on"]
+__all__ = ["JudgedRows", "held_out_rows_of", "judge_rows"]
 
 Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
 
 
-def held_out_points(learned: LearnedCascade, full_log_odds: Floats, y: Floats) -> list[PointOutcomes]:
-    """Every operating point on the rows of the fit, each answered by models that have not seen it."""
-    evidence = learned.evidence
-    full_right = (full_log_odds > 0) == (y > 0)
-    thresholds = learned.policies.thresholds
-    return _points(
-        evidence.gate, learned.right, evidence.cost, thresholds, full_right, learned.staged.sets[-1]
-    )
+@dataclass(frozen=True, eq=False)
+class JudgedRows:
+    """What a cascade did with some rows, as if each got to every stage: enough to count any operating point.
+
+    Attributes
+    ----------
+    gate : ndarray of shape (n_rows, n_stages)
+        Gate scores.
+    right : ndarray of shape (n_rows, n_stages + 1), bool
+        Whether each stage and, last, the answer with f0 is right.
+    full_right : ndarray of shape (n_rows,), bool
+        Whether f0 alone is right.
+    """
+
+    gate: Floats
+    right: Bools
+    full_right: Bools
+
+    def points(self, system: CascadeSystem) -> list[PointOutcomes]:
+        """Every operating point of the cascade on these rows."""
+        cost, features = system.cost_by_route, tuple(int(column) for column in system.steps[-1].columns)
+        rows = np.arange(len(self.gate))
+        points = []
+        for number, one in enumerate(system.operating.thresholds):
+            route = route_by(self.gate, one)
+            points.append(
+                PointOutcomes(
+                    cost=cost[route],
+                    right=self.right[rows, route],
+                    sent=route == self.gate.shape[1],
+                    features=features,
+                    settings={"point": number},
+                    full_right=self.full_right,
+                )
+            )
+        return points
 
 
-def points_on(system: CascadeSystem, X: Any, y: NDArray[Any]) -> list[PointOutcomes]:
-    """Every operating point on labelled rows; f0 is asked about all of them, once."""
+def held_out_rows_of(learned: LearnedCascade, full_log_odds: Floats, y: Floats) -> JudgedRows:
+    """The rows of the fit, each answered by models that have not seen it."""
+    return JudgedRows(learned.evidence.gate, learned.right, (full_log_odds > 0) == (y > 0))
+
+
+def judge_rows(system: CascadeSystem, X: Any, y: NDArray[Any]) -> JudgedRows:
+    """Labelled rows that nothing was learned from; f0 is asked about all of them, once."""
     reader = system.reader(X)
     if y.shape != (reader.n_samples,) or not np.isin(y, system.classes).all():
         raise InvalidInputError(
@@ -41,32 +75,4 @@ def points_on(system: CascadeSystem, X: Any, y: NDArray[Any]) -> list[PointOutco
     full = clip_probability(system.full.probability(reader.table(rows), rows, reader.n_samples))
     positive = y == system.classes[1]
     every = np.column_stack([log_odds, system.blended(log_odds[:, -1], full)])
-    right = (every > 0) == positive[:, None]
-    return _points(
-        gate,
-        right,
-        system.cost_by_route,
-        system.operating.thresholds,
-        (full > 0.5) == positive,
-        system.steps[-1].columns,
-    )
-
-
-def _points(
-    gate: Floats, right: Bools, cost: Floats, thresholds: Floats, full_right: Bools, features: Any
-) -> list[PointOutcomes]:
-    rows = np.arange(len(gate))
-    points = []
-    for number, one in enumerate(thresholds):
-        route = route_by(gate, one)
-        points.append(
-            PointOutcomes(
-                cost=cost[route],
-                right=right[rows, route],
-                sent=route == gate.shape[1],
-                features=tuple(int(column) for column in features),
-                settings={"point": number},
-                full_right=full_right,
-            )
-        )
-    return points
+    return JudgedRows(gate, (every > 0) == positive[:, None], (full > 0.5) == positive)

@@ -3,6 +3,9 @@
 A high price makes rows stop early. Sweeping the price gives points (mean cost, mean score); a budget between two
 neighbours on their upper convex hull is met, in expectation, by giving some rows the thresholds of the one and some
 those of the other, and no rule of this kind does better on these rows.
+
+Chance is made of what a row holds. Where the first purchase tells rows apart in a few lumps only, two neighbours that
+differ there cannot be mixed finely; ``bridge_lumps`` puts points between them that differ at later stages.
 """
 
 from collections.abc import Sequence
@@ -15,11 +18,23 @@ from thrifty.exceptions import InvalidInputError
 from thrifty.policy.efficiency import SLACK
 from thrifty.policy.stopping import Evidence, StoppingRules, route_by
 
-__all__ = ["Mix", "Policies", "convex_hull", "mixing_cuts", "price_grid", "sweep_prices"]
+__all__ = [
+    "MOST_LUMPS",
+    "Mix",
+    "Policies",
+    "bridge_lumps",
+    "convex_hull",
+    "mixing_cuts",
+    "price_grid",
+    "sweep_prices",
+]
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.intp]
 Bools = NDArray[np.bool_]
+
+MOST_LUMPS = 64
+"""With more distinct gate scores at the first stage, chance that is made of it is fine enough."""
 
 
 @dataclass(frozen=True)
@@ -33,7 +48,7 @@ class Mix:
 
 @dataclass(frozen=True, eq=False)
 class Policies:
-    """Sets of thresholds by rising cost and score, with falling gains: the upper convex hull.
+    """Sets of thresholds by rising cost.
 
     Attributes
     ----------
@@ -49,6 +64,9 @@ class Policies:
 
     def __len__(self) -> int:
         return len(self.cost)
+
+    def __getitem__(self, places: Ints) -> "Policies":
+        return Policies(self.thresholds[places], self.cost[places], self.score[places])
 
     def within(self, budget: float) -> Mix:
         """The mix that spends ``budget`` per row; the dearest policy where the budget is more than it needs."""
@@ -94,13 +112,69 @@ def sweep_prices(evidence: Evidence, right: Bools | Floats, *, n_prices: int = 8
     n_prices : int, default=80
         Prices to try.
     """
+    policies = _measured(evidence, right, _every_rule(evidence, n_prices))
+    return policies[convex_hull(policies.cost, policies.score)]
+
+
+def bridge_lumps(
+    evidence: Evidence, right: Bools | Floats, hull: Policies, *, n_prices: int = 160
+) -> Policies:
+    """The same points, and others between neighbours that differ at a first stage of few distinct gate scores.
+
+    Up to some cost the added points stop as many rows at the first stage as the cheaper neighbour and ask less of the
+    others; from there on as many as the dearer one, and ask more. They score a little less than a mix of both, which no
+    row could be told to follow.
+    """
+    if len(np.unique(evidence.gate[:, 0])) > MOST_LUMPS or len(hull) < 2:
+        return hull
+    rules = _every_rule(evidence, n_prices)
+    family = {first: _with_first(evidence, right, rules, first) for first in np.unique(hull.thresholds[:, 0])}
+    parts = []
+    for place in range(len(hull) - 1):
+        here = hull[np.array([place])]
+        parts.append(here)
+        low, high = hull.thresholds[place : place + 2, 0]
+        if low != high:
+            parts += _between(family[low], family[high], here, hull[np.array([place + 1])])
+    parts.append(hull[np.array([len(hull) - 1])])
+    return Policies(
+        np.concatenate([one.thresholds for one in parts]),
+        np.concatenate([one.cost for one in parts]),
+        np.concatenate([one.score for one in parts]),
+    )
+
+
+def _every_rule(evidence: Evidence, n_prices: int) -> Floats:
+    """Thresholds for every price, each once, and those that let everybody stop at once: the cheapest there is."""
     rules = StoppingRules(evidence)
-    every = [np.full(evidence.n_stages, np.inf)]  # everybody stops at once: the cheapest there is
+    every = [np.full(evidence.n_stages, np.inf)]
     every += [rules.at(float(price)) for price in price_grid(evidence, n_prices)]
-    thresholds = np.unique(np.array(every), axis=0)
+    return np.unique(np.array(every), axis=0)
+
+
+def _measured(evidence: Evidence, right: Bools | Floats, thresholds: Floats) -> Policies:
     means = np.array([_means(evidence, np.asarray(right, dtype=np.float64), one) for one in thresholds])
-    kept = convex_hull(means[:, 0], means[:, 1])
-    return Policies(thresholds[kept], means[kept, 0], means[kept, 1])
+    return Policies(thresholds, means[:, 0], means[:, 1])
+
+
+def _with_first(evidence: Evidence, right: Bools | Floats, rules: Floats, first: float) -> Policies:
+    """Efficient points that all have this threshold at the first stage, and at later ones that of some price."""
+    # The later thresholds do not depend on the first: backward induction has found them by then.
+    forced = np.unique(np.column_stack([np.full(len(rules), first), rules[:, 1:]]), axis=0)
+    policies = _measured(evidence, right, forced)
+    return policies[convex_hull(policies.cost, policies.score)]
+
+
+def _between(cheap: Policies, dear: Policies, start: Policies, end: Policies) -> list[Policies]:
+    """Points of two families between two costs: of the first until the second scores more, then of the second."""
+    low, high = float(start.cost[0]), float(end.cost[0])
+    grid = np.linspace(low, high, 66)[1:-1]
+    is_dearer_better = np.interp(grid, dear.cost, dear.score) > np.interp(grid, cheap.cost, cheap.score)
+    is_dearer_better &= grid >= dear.cost[0]
+    turn = float(grid[np.argmax(is_dearer_better)]) if is_dearer_better.any() else high
+    first = cheap[np.flatnonzero((cheap.cost > low) & (cheap.cost < turn))]
+    second = dear[np.flatnonzero((dear.cost >= turn) & (dear.cost < high))]
+    return [first, second]
 
 
 def mixing_cuts(

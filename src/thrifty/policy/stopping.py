@@ -65,14 +65,22 @@ class StoppingRules:
 
     def at(self, price: float) -> Floats:
         """Threshold of every stage, shape (n_stages,); infinite ones let everybody stop, or nobody."""
+        return self._induce(price)[0]
+
+    def stop_minus_go(self, price: float) -> Floats:
+        """What a row that stands at each stage loses by stopping, later stages as decided: (n_rows, n_stages)."""
+        return self._induce(price)[1]
+
+    def _induce(self, price: float) -> tuple[Floats, Floats]:
         evidence = self._evidence
         onward = evidence.loss[:, -1] + price * evidence.cost[-1]
-        thresholds = np.empty(evidence.n_stages)
+        thresholds, differences = np.empty(evidence.n_stages), np.empty(evidence.gate.shape)
         for stage in range(evidence.n_stages - 1, -1, -1):
             stop = evidence.loss[:, stage] + price * evidence.cost[stage]
-            thresholds[stage] = self._cut(stage, evidence.weight * (stop - onward))
+            differences[:, stage] = stop - onward
+            thresholds[stage] = self._cut(stage, evidence.weight * differences[:, stage])
             onward = np.where(evidence.gate[:, stage] > thresholds[stage], onward, stop)
-        return thresholds
+        return thresholds, differences
 
     def _cut(self, stage: int, stop_minus_go: Floats) -> float:
         """Threshold with the least sum of ``stop - go`` over the rows that stop."""

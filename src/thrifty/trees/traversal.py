@@ -38,6 +38,7 @@ class Walk(NamedTuple):
     children: Ints
 
 
+SIDE_BY_SIDE = 256  # rows that go down a tree together
 BLOCK = 64  # rows whose numbers stay in the nearest cache while every tree looks at them
 
 
@@ -56,16 +57,34 @@ def descend(
 
 @kernel
 def add_from_values(X: Any, walk: Walk, values: Floats, out: Floats) -> None:
-    """Add every tree's leaf values to ``out``, rows in blocks so that trees and rows stay in cache."""
+    """Add every tree's leaf values to ``out``, rows in blocks so that trees and rows stay in cache.
+
+    The rows of a block go down a tree side by side, a level at a time: their steps do not wait for each other, and the
+    side to take is looked up in place of guessed.
+    """
     roots, feature, threshold, missing_left, children = walk
     n_outputs = values.shape[1]
-    for begin in range(0, len(X), BLOCK):
-        end = min(len(X), begin + BLOCK)
+    nodes = np.empty(SIDE_BY_SIDE, np.int32)
+    for begin in range(0, len(X), SIDE_BY_SIDE):
+        n_rows = min(len(X) - begin, SIDE_BY_SIDE)
         for root in roots:
-            for i in range(begin, end):
-                leaf = descend(X, i, root, feature, threshold, missing_left, children)
+            nodes[:n_rows] = root
+            under_way = root >= 0
+            while under_way:
+                under_way = False
+                for i in range(n_rows):
+                    node = nodes[i]
+                    if node >= 0:
+                        value = X[begin + i, feature[node]]
+                        goes_right = not value <= threshold[node]
+                        if value != value and missing_left[node]:  # only NaN differs from itself
+                            goes_right = False
+                        node = children[node, np.int64(goes_right)]
+                        nodes[i] = node
+                        under_way |= node >= 0
+            for i in range(n_rows):
                 for k in range(n_outputs):
-                    out[i, k] += values[leaf, k]
+                    out[begin + i, k] += values[~nodes[i], k]
 
 
 @kernel
