@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -118,6 +120,15 @@ def test_repeating_rows_and_weighting_them_is_the_same_problem(tiny_case):
     again = closure_of(case.forest, repeated, case.prices, "vote")
     for name in ("splits", "parent", "benefit", "own", "start", "need", "price", "group"):
         np.testing.assert_array_equal(getattr(weighted, name), getattr(again, name))
+
+
+def test_the_unit_of_the_prices_does_not_matter(tiny_case):
+    case = tiny_case(9, n_trees=6, max_leaf_nodes=12)
+    tiny = replace(case.prices, prices=case.prices.prices * 2.0**-60)
+    usual = solve(closure_of(case.forest, case.rows, case.prices, "vote"), 0.01)
+    other = solve(closure_of(case.forest, case.rows, tiny, "vote"), 0.01 * 2.0**60)
+    np.testing.assert_array_equal(other.value.kept, usual.value.kept)
+    assert usual.value.kept.any()
 
 
 def test_trees_may_be_judged_on_rows_of_their_own(tiny_case):

@@ -151,7 +151,7 @@ class BudgetPruneClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
     def fit_path(self, X: Any, y: Any, gammas: Sequence[float], sample_weight: Any = None) -> list[Self]:
         """Fit once, prune at every gamma; returns one fitted estimator per gamma, in the order given.
 
-        One forest is grown, its rows are walked once, and a larger gamma is solved inside what a smaller one kept.
+        One forest is grown, its rows are walked once, and larger gammas are solved inside what smaller ones kept.
         This estimator itself stays as it is.
         """
         checked = [check_amount("gamma", gamma) for gamma in gammas]

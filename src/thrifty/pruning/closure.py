@@ -42,9 +42,8 @@ Bools = NDArray[np.bool_]
 Ints = NDArray[np.int32]
 Words = NDArray[np.uint64]
 
-# Prices are summed in the order of rows; on this grid the sums do not remember it.
-_GRID = 2.0**50
-
+# Prices are summed in the order of rows; with this many bits the sums do not remember it.
+_BITS = 40
 _WORTH_CUTTING = 0.9
 
 
@@ -156,7 +155,7 @@ def joined(closure: Closure) -> Closure:
     _, first, same = np.unique(signature[used], return_index=True, return_inverse=True)
     order = np.argsort(closure.group[used[first]], kind="stable")
     first, same = first[order], np.argsort(order)[same]
-    price = np.round(np.bincount(same, weights=closure.price[used], minlength=len(first)) * _GRID) / _GRID
+    price = _rounded(np.bincount(same, weights=closure.price[used], minlength=len(first)))
     # One purchase speaks for all that are needed at the same splits; the arcs of the others go.
     spokesman = np.full(len(closure.price), -1, dtype=np.int64)
     spokesman[used[first]] = np.arange(len(first))
@@ -169,7 +168,7 @@ def joined(closure: Closure) -> Closure:
     tail, need = tail[~single], need[~single]
     return replace(
         closure,
-        own=closure.own + own,
+        own=_rounded(closure.own + own),
         start=_starts(np.bincount(tail, minlength=closure.n_splits)),
         need=_sorted_within(tail, (np.cumsum(~alone) - 1)[need], int((~alone).sum())),
         price=price[~alone],
@@ -182,6 +181,11 @@ def _sorted_within(tail: Ints, need: NDArray[np.int64], n_purchases: int) -> Int
     key = tail.astype(np.int64) * n_purchases + need
     key.sort()
     return (key % max(n_purchases, 1)).astype(np.int32)
+
+
+def _rounded(amount: NDArray[Any]) -> Floats:
+    mantissa, exponent = np.frexp(amount)
+    return np.asarray(np.ldexp(np.round(np.ldexp(mantissa, _BITS)), exponent - _BITS), dtype=np.float64)
 
 
 def _starts(counts: NDArray[np.intp]) -> NDArray[np.int64]:

@@ -53,8 +53,8 @@ def prune_along(
     """Best prunings at several gammas, in the order given, as masks over all ``n_splits`` splits of the forest.
 
     Optimal prunings are nested: what is cut at one gamma is cut at every larger one. So gammas are solved from the
-    smallest up, each among the splits that the last one kept. A solution that is off by ``e`` can spoil the
-    next by at most ``e``, which is added to its gap.
+    smallest up, and once fewer than half of the splits are kept, the next ones are solved among these. A solution that
+    is off by ``e`` can spoil those after it by at most ``e``, which is added to their gap.
     """
     solutions: dict[float, Solution[Pruning]] = {}
     inside, slack = closure, 0.0
