@@ -51,7 +51,7 @@ def test_a_larger_gamma_spends_less_and_keeps_fewer_nodes(rows, holdout):
     order = np.argsort(gammas)
     assert np.all(np.diff([path[i].solution_.value.spend for i in order]) <= 1e-9)
     assert np.all(np.diff([path[i].n_nodes_ for i in order]) <= 0)
-    assert all(clf.solution_.residual <= 2e-6 for clf in path)
+    assert all(clf.solution_.residual <= 1e-6 for clf in path)
 
 
 def test_a_path_is_as_good_as_a_fit_at_each_gamma(rows):

@@ -54,12 +54,12 @@ def prune_along(
 
     Optimal prunings are nested: what is cut at one gamma is cut at every larger one. So gammas are solved from the
     smallest up, and once fewer than half of the splits are kept, the next ones are solved among these. A solution that
-    is off by ``e`` can spoil those after it by at most ``e``, which is added to their gap.
+    is off by ``e`` can spoil those after it by at most ``e``, which is added to their gap; so ``tol`` holds for all.
     """
     solutions: dict[float, Solution[Pruning]] = {}
     inside, slack = closure, 0.0
     for gamma in sorted(set(gammas)):
-        found = solve(inside, gamma, solver, tol=tol, max_iter=max_iter)
+        found = solve(inside, gamma, solver, tol=tol - slack, max_iter=max_iter)
         pruning = replace(found.value, bound=found.value.bound - slack)
         kept = np.zeros(n_splits, bool)
         kept[inside.splits[pruning.kept]] = True
@@ -68,8 +68,8 @@ def prune_along(
             value=replace(pruning, kept=kept),
             residual=pruning.gap,
         )
-        # A solution that was cut short would keep spoiling those after it, and small cuts do not repay the joining.
-        if found.converged and 2 * np.count_nonzero(pruning.kept) < inside.n_splits:
+        # What is off by much would leave the others little to be off by, and small cuts do not repay the joining.
+        if pruning.gap <= 0.5 * tol and 2 * np.count_nonzero(pruning.kept) < inside.n_splits:
             inside, slack = inside.only(pruning.kept), pruning.gap
     return [solutions[gamma] for gamma in gammas]
 
