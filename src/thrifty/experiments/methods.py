@@ -5,12 +5,14 @@ gate and a model, GreedyMiser and LightGBM have in one ensemble. Beside the pape
 out: gates that are nothing but the model's own margin, LightGBM's price-aware trees, ``BudgetedClassifier``.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import logit
 
+from thrifty.baselines.budget_prune import BudgetPruneClassifier
 from thrifty.baselines.greedy_miser import GreedyMiserClassifier
 from thrifty.datasets import Split
 from thrifty.estimators.budgeted import BudgetedClassifier
@@ -22,9 +24,11 @@ from thrifty.full import clip_probability
 from thrifty.objective.costs import PriceList
 from thrifty.policy.stopping import route_by
 
-__all__ = ["METHODS", "fit_cascade", "fit_lightgbm", "plan_fits"]
+__all__ = ["METHODS", "fit_cascade", "fit_lightgbm", "fit_pruned", "plan_fits"]
 
 Floats = NDArray[np.float64]
+Answers = tuple[Floats, Floats, NDArray[np.bool_]]
+"""Log-odds, what each row paid, and which rows reached f0."""
 
 MOST_POINTS = 40
 """Operating points of a cascade that are looked at; neighbours differ by less than any budget."""
@@ -127,35 +131,75 @@ def fit_cascade(
     )
     thresholds = cascade.operating.thresholds
     places = np.unique(np.linspace(0, len(thresholds) - 1, MOST_POINTS).astype(np.intp))
-    found: list[AnyCandidate] = []
-    for place in places:
-        (score_val, cost_val, sent_val), (score_test, cost_test, sent_test) = (
-            part(thresholds[place]) for part in (val, test)
-        )
-        point = {**settings, "point": int(place)}
-        found.append(PointCandidate(point, score_val, score_test, cost_val, cost_test, sent_val, sent_test))
-    return found
+    return [
+        _point({**settings, "point": int(place)}, val(thresholds[place]), test(thresholds[place]))
+        for place in places
+    ]
 
 
-def _on_every_route(
-    cascade: Any, X: Floats, full: Floats
-) -> Callable[[Floats], tuple[Floats, Floats, NDArray[np.bool_]]]:
+def _on_every_route(cascade: Any, X: Floats, full: Floats) -> Callable[[Floats], Answers]:
     """Walk all rows to the end once; then any operating point is a matter of looking up."""
     gate, log_odds = cascade.every_stage(cascade.reader(X))
     answers = np.column_stack([log_odds, cascade.blended(log_odds[:, -1], clip_probability(full))])
     rows, cost = np.arange(len(X)), cascade.cost_by_route
 
-    def at(thresholds: Floats) -> tuple[Floats, Floats, NDArray[np.bool_]]:
+    def at(thresholds: Floats) -> Answers:
         route = route_by(gate, thresholds)
         return answers[rows, route], cost[route], route == gate.shape[1]
 
     return at
 
 
+def _prune(priced: Priced, settings: SweepSettings, full: FullScores) -> list[Fit]:  # noqa: ARG001
+    """The forest that is f0, pruned on the rows that it was grown on, as in the paper, and on those it left out."""
+    (forest,) = settings.forest().values()
+    return [
+        Fit(
+            {"holdout": holdout},
+            {
+                "estimator": BudgetPruneClassifier(
+                    forest, holdout=holdout, **priced.parameters, random_state=settings.seed
+                ),
+                "gammas": settings.prune_gammas,
+            },
+            fit_pruned,
+        )
+        for holdout in (0.0, "oob")
+    ]
+
+
+def fit_pruned(
+    split: Split, settings: dict[str, Any], *, estimator: BudgetPruneClassifier, gammas: Sequence[float]
+) -> list[AnyCandidate]:
+    """One forest, pruned at every gamma; nothing stands behind it."""
+
+    def answer(fitted: BudgetPruneClassifier, X: Floats) -> Answers:
+        log_odds: Floats = logit(clip_probability(fitted.predict_proba(X)[:, 1]))
+        return log_odds, fitted.cost(X), np.zeros(len(X), dtype=bool)
+
+    return [
+        _point({**settings, "gamma": gamma}, answer(fitted, split.X_val), answer(fitted, split.X_test))
+        for gamma, fitted in zip(
+            gammas, estimator.fit_path(split.X_train, split.y_train, gammas), strict=True
+        )
+    ]
+
+
+def _point(
+    settings: dict[str, Any],
+    val: Answers,
+    test: Answers,
+) -> AnyCandidate:
+    """A candidate of scores, costs and rows sent, on validation and on test rows."""
+    (score_val, cost_val, sent_val), (score_test, cost_test, sent_test) = val, test
+    return PointCandidate(settings, score_val, score_test, cost_val, cost_test, sent_val, sent_test)
+
+
 Planner = Callable[[Priced, SweepSettings, FullScores], list[Fit]]
 
 METHODS: dict[str, Planner] = {
     "cascade": _cascade,
+    "prune": _prune,
     "kl": _kl,
     "squared": _squared,
     "reads_score": _reads_score,

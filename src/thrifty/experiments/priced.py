@@ -17,7 +17,7 @@ __all__ = ["METHOD_NAMES", "Priced", "SweepSettings"]
 Floats = NDArray[np.float64]
 Cells = list[dict[str, Any]]
 
-METHOD_NAMES = ("cascade", "kl", "squared", "reads_score", "miser", "cegb")
+METHOD_NAMES = ("cascade", "prune", "kl", "squared", "reads_score", "miser", "cegb")
 """What a file of settings calls the methods."""
 
 
