@@ -234,7 +234,7 @@ def test_the_interval_of_new_rows_holds_their_own_chance_too():
 def test_the_interval_of_new_rows_covers_as_often_as_it_says():
     chance = np.random.default_rng(1)
     inside, inside_confidence = [], []
-    for _ in range(300):
+    for _ in range(150):
         g = chance.normal(size=400)
         right = chance.random((2, 400)) < 0.85
         outcomes = RowOutcomes(g=g, stop_cost=1.0, go_cost=5.0, stop_right=right[0], go_right=right[1])
@@ -245,3 +245,11 @@ def test_the_interval_of_new_rows_covers_as_often_as_it_says():
         inside_confidence.append(promise.low <= new <= promise.high)
     assert 0.92 <= np.mean(inside) <= 0.99
     assert np.mean(inside_confidence) < 0.9
+
+
+def test_why_a_budget_is_not_met_is_said_and_only_then():
+    promise = Promise(0.9, 0.88, 0.92, 2.6, 0.01, 0.01, 2.0, 50.0, 0.95)
+    spending = Choice(0, 1.0, spends_all=True)
+    assert fitting._unspent(spending, promise, 2.61, 100) == []
+    assert "one of them sent to f0 is worth 0.48" in fitting._unspent(spending, promise, 2.5, 100)[0]
+    assert "bought nothing that showed" in fitting._unspent(Choice(0, 1.0), promise, 4.0, 100)[0]

@@ -152,15 +152,23 @@ def _fit(
     serving = _serving(prepared, f0, candidates, choice, progress)
     about = About(kind, seed, len(learn.y), len(choose.y), len(prove.y), wish.budget, wish.max_loss)
     system = reduced(prepared.schema, candidates, on_choose, frontier, choice, promise, about, serving)
-    notes = (*prepared.notes, *_unspent(promise, wish.budget))
+    notes = (*prepared.notes, *_unspent(choice, promise, wish.budget, len(choose.y)))
     return Fitted(system, competition, notes, len(candidates.systems))
 
 
-def _unspent(promise: Promise, budget: float | None) -> list[str]:
+def _unspent(choice: Choice, promise: Promise, budget: float | None, n_held: int) -> list[str]:
     """Why a budget is not spent, where it is not."""
     if budget is None or abs(promise.cost - budget) <= _NEAR * budget:
         return []
-    return [f"the budget of {budget:g} is not spent: more than {promise.cost:.4g} bought nothing that showed"]
+    if not choice.spends_all or promise.cost >= promise.full_cost:
+        return [
+            f"the budget of {budget:g} is not spent: more than {promise.cost:.4g} bought nothing that showed"
+        ]
+    told = (
+        f"the budget of {budget:g} is met as nearly as {n_held:,} rows of the choice tell, at {promise.cost:.4g}: one "
+        f"of them sent to f0 is worth {(promise.full_cost - promise.cheap_cost) / n_held:.3g}"
+    )
+    return [told]
 
 
 def _full(
