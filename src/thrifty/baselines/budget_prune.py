@@ -43,11 +43,11 @@ class BudgetPruneClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
     gamma : float, default=0.01
         Weight of the prices: error that one unit of mean price must save. The paper's lambda.
     holdout : float or "oob", default=0.0
-        Rows that decide what is pruned. 0 takes those that the trees were grown on, as the paper does; a larger share
+        Rows that decide what is pruned. 0 takes those that the trees were grown on; a larger share
         is kept from growing; "oob" grows on all rows and judges each tree on those that it did not draw. The last two
         prune harder: better at small budgets, worse at large ones, since a forest is better than its trees.
     error : {"vote", "probability"}, default="vote"
-        What a tree loses on a row: 1 if the most frequent class of its leaf is wrong, as in the paper, or the share of
+        What a tree loses on a row: 1 if the most frequent class of its leaf is wrong, or the share of
         the wrong classes in the leaf.
     feature_costs, feature_groups
         As in ``DynaModLinClassifier``.
