@@ -45,7 +45,7 @@ class BudgetPruneClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
     holdout : float or "oob", default=0.0
         Rows that decide what is pruned. 0 takes those that the trees were grown on; a larger share
         is kept from growing; "oob" grows on all rows and judges each tree on those that it did not draw. The last two
-        prune harder: better at small budgets, worse at large ones, since a forest is better than its trees.
+        prune harder, which tends to be worse at large budgets, since a forest is better than its trees.
     error : {"vote", "probability"}, default="vote"
         What a tree loses on a row: 1 if the most frequent class of its leaf is wrong, or the share of
         the wrong classes in the leaf.
