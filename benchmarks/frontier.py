@@ -2,11 +2,18 @@
 
     python benchmarks/frontier.py letters --methods cascade miser --budgets 3 4 5 6 7 8 10
     python benchmarks/frontier.py heart pima hepatitis thyroid --methods cascade miser
+    python benchmarks/frontier.py miniboone --methods cascade large-miser cegb dynamod recursion
+    python benchmarks/frontier.py growth --rows 6000 12000 24000 48000
 
 Data lies in THRIFTY_DATA (default ../shared/data). f0 is fitted and cross-fitted once, before the clock starts; every
 method is given f0's out-of-fold probabilities on the rows for fitting and its probabilities on the test rows. Nothing
 is chosen on test rows, so what a method spends there may differ a little from its budget: it is printed behind
 the accuracy. Rivals of one stage hold a quarter of the rows out to choose their settings and thresholds on.
+
+`large-miser` and `cegb` have as many trees in each fit as the cascade that was fitted before them has in all its stages
+(2,400 of depth 10 if there was none), of the same depth or as many leaves. `dynamod` is the paper's Algorithm 2 with
+one stage; `recursion` is its literal recursion, a fitted one as the f0 of the next, for two and three stages. `growth`
+prints the seconds of fits on more and more rows of Forest, and of predicting 20,000 others.
 
 Data sets with real prices are small: five folds, each the test rows of a fit on the other four, all
 test answers pooled, with a 95 % bootstrap band over rows.
@@ -15,6 +22,7 @@ test answers pooled, with a 95 % bootstrap band over rows.
 import argparse
 import os
 import time
+import warnings
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -22,12 +30,20 @@ import numpy as np
 from scipy.special import expit, logit
 from sklearn.base import clone
 from sklearn.ensemble import RandomForestClassifier
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.frozen import FrozenEstimator
 from sklearn.model_selection import StratifiedKFold
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC
 
-from thrifty import BudgetedClassifier, Frontier, GreedyMiserClassifier, outcomes_of
+from thrifty import (
+    BudgetedClassifier,
+    DynaModGbrtClassifier,
+    Frontier,
+    GreedyMiserClassifier,
+    outcomes_of,
+)
 from thrifty.models.calibration import platt
 from thrifty.policy.outcomes import RowOutcomes
 from thrifty.rows import content_folds
@@ -131,7 +147,9 @@ def cascade(case, budgets):
         right = there.predict(case.X_test) == case.y_test
         predicting = time.perf_counter() - start
         found.append((right, there.cost(case.X_test)))
-    sizes = f"{clf.n_stages_} stages of {clf.size_[0]} trees of depth {clf.size_[1]}"
+    n_trees = sum(step.trees.n_trees for step in clf.cascade_.steps)
+    SIZE[case.name] = (n_trees, clf.size_[1])
+    sizes = f"{n_trees} trees in {clf.n_stages_} stages of {clf.size_[0]} trees of depth {clf.size_[1]}"
     return found, f"fit {fitting:.0f} s ({processor:.0f} of processor), predict {predicting:.2f} s, {sizes}"
 
 
@@ -151,39 +169,53 @@ def single_stage(budgets, systems):
     return found
 
 
-def miser(case, budgets, n_trees=200, max_depth=4, learning_rate=0.1):
+SIZE = {}  # (trees, depth) of the cascade that was fitted last on a data set: what rivals of equal size have
+LARGEST = (2400, 10)
+
+
+def prices_of(case, n_prices):
+    """Prices of a split, on the scale of a sum over rows."""
+    return np.geomspace(3e-4, 3e-1, n_prices) * len(case.y) / case.costs.mean()
+
+
+def held_out_quarter(case):
+    return content_folds(case.X, case.y * 2.0 - 1, 4, 1) == 0
+
+
+def both_kinds_of_rows(case, is_val):
+    """Rows to choose on and rows to test on, with f0's probabilities."""
+    return (
+        (case.X[is_val], case.y[is_val], case.held_out[is_val]),
+        (case.X_test, case.y_test, case.on_test),
+    )
+
+
+def miser(case, budgets, n_trees=200, max_depth=4, n_prices=12):
     """GreedyMiser for many prices, each with |f1| as its gate."""
     start = time.perf_counter()
-    is_val = content_folds(case.X, case.y * 2.0 - 1, 4, 1) == 0
+    is_val = held_out_quarter(case)
     systems = []
-    for gamma in np.geomspace(3e-4, 3e-1, 12) * len(case.y) / case.costs.mean():
+    for gamma in prices_of(case, n_prices):
         clf = GreedyMiserClassifier(
-            n_trees=n_trees,
-            max_depth=max_depth,
-            learning_rate=learning_rate,
-            gamma=gamma,
-            feature_costs=case.costs,
+            n_trees=n_trees, max_depth=max_depth, gamma=gamma, feature_costs=case.costs
         )
         clf.fit(case.X[~is_val], case.y[~is_val])
         if len(clf.features_):
             settings = {"gamma": float(gamma)}
-            judged = [
-                outcomes_of(clf, X, y, settings=settings, full_probability=full)
-                for X, y, full in (
-                    (case.X[is_val], case.y[is_val], case.held_out[is_val]),
-                    (case.X_test, case.y_test, case.on_test),
-                )
-            ]
-            systems.append(judged)
+            systems.append(
+                [
+                    outcomes_of(clf, X, y, settings=settings, full_probability=full)
+                    for X, y, full in both_kinds_of_rows(case, is_val)
+                ]
+            )
     found = single_stage(budgets, systems)
-    return (
-        found,
-        f"{len(systems)} fits of {n_trees} trees of depth {max_depth}, {time.perf_counter() - start:.0f} s",
-    )
+    seconds = time.perf_counter() - start
+    return found, f"{len(systems)} fits of {n_trees} trees of depth {max_depth}, {seconds:.0f} s"
 
 
 def large_miser(case, budgets):
-    return miser(case, budgets, n_trees=1000, max_depth=8)
+    n_trees, max_depth = SIZE.get(case.name, LARGEST)
+    return miser(case, budgets, n_trees, max_depth, n_prices=6)
 
 
 def cegb(case, budgets):
@@ -191,28 +223,82 @@ def cegb(case, budgets):
     import lightgbm
 
     start = time.perf_counter()
-    is_val = content_folds(case.X, case.y * 2.0 - 1, 4, 1) == 0
+    n_trees, max_depth = SIZE.get(case.name, LARGEST)
+    is_val = held_out_quarter(case)
     systems = []
-    for penalty in np.geomspace(3e-4, 3e-1, 12) * len(case.y) / case.costs.mean():
+    for penalty in prices_of(case, 6):
         settings = {
-            "objective": "binary", "num_leaves": 63, "learning_rate": 0.1, "verbose": -1, "num_threads": 1,
-            "cegb_penalty_feature_coupled": (penalty * case.costs).tolist(), "seed": 0,
+            "objective": "binary", "num_leaves": 2**max_depth, "max_depth": max_depth, "learning_rate": 0.1,
+            "verbose": -1, "num_threads": 1, "seed": 0, "min_data_in_leaf": 5,
+            "cegb_penalty_feature_coupled": (penalty * case.costs).tolist(),
         }  # fmt: skip
         data = lightgbm.Dataset(case.X[~is_val], case.y[~is_val], free_raw_data=False)
-        model = lightgbm.train(settings, data, 200)
+        model = lightgbm.train(settings, data, n_trees)
         used = np.flatnonzero(model.feature_importance())
         if len(used):
             systems.append(
                 [
                     confident(model.predict(X, raw_score=True), y, full, case.costs, used, penalty)
-                    for X, y, full in (
-                        (case.X[is_val], case.y[is_val], case.held_out[is_val]),
-                        (case.X_test, case.y_test, case.on_test),
-                    )
+                    for X, y, full in both_kinds_of_rows(case, is_val)
                 ]
             )
     found = single_stage(budgets, systems)
-    return found, f"{len(systems)} fits of 200 trees of 63 leaves, {time.perf_counter() - start:.0f} s"
+    seconds = time.perf_counter() - start
+    return found, f"{len(systems)} fits of {n_trees} trees of depth {max_depth}, {seconds:.0f} s"
+
+
+def dynamod_fit(case, rows, full, gamma, p_full):
+    clf = DynaModGbrtClassifier(
+        full, n_trees=100, max_depth=6, gamma=gamma, p_full=p_full, feature_costs=case.costs, max_iter=3
+    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        return clf.fit(case.X[rows], case.y[rows])
+
+
+def dynamod(case, budgets):
+    """The paper's Algorithm 2 for a few prices and shares, every threshold of the gate."""
+    start = time.perf_counter()
+    is_val = held_out_quarter(case)
+    systems = []
+    for gamma in prices_of(case, 6):
+        for p_full in (0.1, 0.3, 0.6):
+            clf = dynamod_fit(case, ~is_val, case.held_out[~is_val], gamma, p_full)
+            settings = {"gamma": float(gamma), "p_full": p_full}
+            if len(clf.features_):
+                systems.append(
+                    [
+                        outcomes_of(clf, X, y, settings=settings, full_probability=full)
+                        for X, y, full in both_kinds_of_rows(case, is_val)
+                    ]
+                )
+    found = single_stage(budgets, systems)
+    return found, f"{len(systems)} fits of 2 x 100 trees of depth 6, {time.perf_counter() - start:.0f} s"
+
+
+def recursion(case, budgets):
+    """The literal recursion: a fitted DynaMod is the f0 of a cheaper one, two and three stages deep."""
+    start = time.perf_counter()
+    is_val = held_out_quarter(case)
+    rows = both_kinds_of_rows(case, is_val)
+    # A model that learns from the rows it is judged on trusts itself too much: f0 is judged out of fold, what stands
+    # before it on the rows it was fitted on, as in the paper.
+    systems = []
+    for dear, middle, cheap in zip(*(prices_of(case, 9)[part : part + 5] for part in (0, 2, 4)), strict=True):
+        for p_full in (0.3, 0.6):
+            inner = dynamod_fit(case, ~is_val, case.held_out[~is_val], dear, p_full)
+            for depth, gamma in ((2, middle), (3, cheap)):
+                inner = dynamod_fit(case, ~is_val, FrozenEstimator(inner), gamma, p_full)
+                if len(inner.features_):
+                    settings = {"gamma": float(gamma), "p_full": p_full, "stages": depth}
+                    systems.append(
+                        [
+                            outcomes_of(inner, X, y, settings=settings, full_probability=full)
+                            for X, y, full in rows
+                        ]
+                    )
+    found = single_stage(budgets, systems)
+    return found, f"{len(systems)} systems of 2 and 3 stages, {time.perf_counter() - start:.0f} s"
 
 
 def confident(score, y, full, costs, used, penalty):
@@ -223,7 +309,14 @@ def confident(score, y, full, costs, used, penalty):
     )
 
 
-METHODS = {"cascade": cascade, "miser": miser, "large-miser": large_miser, "cegb": cegb}
+METHODS = {
+    "cascade": cascade,
+    "miser": miser,
+    "large-miser": large_miser,
+    "cegb": cegb,
+    "dynamod": dynamod,
+    "recursion": recursion,
+}
 
 
 # -- tables ------------------------------------------------------------------------------------
@@ -257,15 +350,41 @@ def print_table(name, methods, budgets):
         print(f"  {method}: {runs[0][1]}", flush=True)
 
 
+def print_growth(sizes):
+    """Seconds of fits on more and more rows, f0 aside, and of predicting 20,000 others at the largest budget."""
+    case = load_large("forest")
+    print("\n| rows | fit, seconds | of processor | per 1,000 rows | predict 20,000 rows, seconds |")
+    print("|---" * 5 + "|")
+    # A stand-in for f0: what it costs to fit is not the question, and what it says hardly matters for the time.
+    belief = np.where(case.y, 0.9, 0.1)
+    belief[::10] = 1 - belief[::10]
+    for n_rows in sizes:
+        start, processor = time.perf_counter(), time.process_time()
+        clf = BudgetedClassifier(
+            belief[:n_rows], feature_costs=case.costs, full_cost=1e6, n_jobs=N_JOBS, random_state=0
+        ).fit(case.X[:n_rows], case.y[:n_rows])
+        wall, processor = time.perf_counter() - start, time.process_time() - processor
+        there = clf.with_full(np.full(len(case.X_test), 0.5)).at(budget=20)
+        start = time.perf_counter()
+        there.predict(case.X_test)
+        predicting = time.perf_counter() - start
+        each = 1000 * processor / n_rows
+        print(f"| {n_rows:,} | {wall:.0f} | {processor:.0f} | {each:.1f} | {predicting:.2f} |", flush=True)
+
+
 def main():
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("data", nargs="+", choices=sorted(BUDGETS))
+    parser.add_argument("data", nargs="+", choices=[*sorted(BUDGETS), "growth"])
     parser.add_argument("--methods", nargs="+", default=["cascade", "miser"], choices=sorted(METHODS))
     parser.add_argument("--budgets", nargs="+", type=float)
+    parser.add_argument("--rows", nargs="+", type=int, default=[6_000, 12_000, 24_000, 48_000])
     chosen = parser.parse_args()
     for name in chosen.data:
+        if name == "growth":
+            print_growth(chosen.rows)
+            continue
         print_table(name, chosen.methods, chosen.budgets or BUDGETS[name])
 
 
