@@ -56,6 +56,29 @@ def test_a_forged_part_is_refused_by_name(cascade, forge, change, message):
         from_bytes(data)
 
 
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda part: part["held_out"].update(gate=part["held_out"]["right"]), "gate"),
+        (lambda part: part["held_out"].update(full_right=part["held_out"]["gate"]), "full_right"),
+        (lambda part: part.update(max_loss=1.5), "max_loss"),
+        (lambda part: part["operating"].update(upper=-1), "lower"),
+        (lambda part: part.pop("blend"), "blend"),
+    ],
+)
+def test_a_forged_memory_is_refused_by_name(cascade, forge, change, message):
+    data = forge.with_fact(to_bytes(cascade), lambda manifest: change(manifest["memory"]))
+    with pytest.raises(InvalidInputError, match=message):
+        from_bytes(data)
+
+
+def test_a_file_without_a_memory_answers_and_says_what_it_cannot_do(cascade, forge, rows):
+    again = from_bytes(forge.with_fact(to_bytes(cascade), lambda manifest: manifest.pop("memory")))
+    np.testing.assert_array_equal(again.predict_proba(rows[0]), cascade.predict_proba(rows[0]))
+    with pytest.raises(InvalidInputError, match="files of the first versions do not keep"):
+        again.at(max_loss=0.1)
+
+
 def test_a_cascade_is_not_taken_for_another_estimator(cascade, forge):
     data = forge.with_fact(
         to_bytes(cascade), lambda manifest: manifest.update({"class": "GreedyMiserClassifier"})

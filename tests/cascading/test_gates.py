@@ -7,8 +7,16 @@ import pytest
 
 from thrifty import BudgetedClassifier
 from thrifty.bundle import from_bytes, to_bytes
-from thrifty.cascading.gates import choose_gates, learn_gates, middle_price
+from thrifty.cascading.gates import (
+    choose_gates,
+    learn_gates,
+    middle_price,
+    n_coarse_stages,
+    settled_log_odds,
+)
 from thrifty.cascading.problem import CascadeProblem
+from thrifty.models.boosted import Boosting
+from thrifty.models.staged import grow_stages
 from thrifty.objective.costs import PriceList
 from thrifty.policy.cascade import price_grid
 from thrifty.policy.stopping import Evidence
@@ -112,6 +120,18 @@ def test_a_gate_reads_its_block_in_the_order_of_purchase(known):
     other[:, 1] = 1 - other[:, 1]  # the mark of the hopeless
     assert (trees[1].predict(other) != trees[1].predict(block)).any()
     assert trees[1].n_features == 4
+
+
+def test_stages_of_few_lumps_are_judged_by_the_model_that_serves(known):
+    problem, _, _, log_odds = known
+    sets = (np.array([0]), np.array([0, 1]))
+    assert n_coarse_stages(problem, sets) == 1
+    assert n_coarse_stages(problem, sets[1:]) == 0
+    staged = grow_stages(problem.table, problem.y, problem.weight, sets, Boosting(n_trees=3))
+    sigmoids = np.array([[2.0, 0.1], [1.0, 0.0]])
+    settled = settled_log_odds(staged, problem.table, sigmoids, log_odds, 1)
+    np.testing.assert_array_equal(settled[:, 1], log_odds[:, 1])
+    np.testing.assert_array_equal(settled[:, 0], 2 * staged.scores(problem.table)[:, 0] + 0.1)
 
 
 def test_the_middle_price_is_one_of_the_grid(known):

@@ -1,5 +1,7 @@
 """Stages of one ensemble, orders of purchases, and calibration."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from scipy.special import expit
@@ -8,8 +10,9 @@ from sklearn.linear_model import LogisticRegression
 from thrifty.models.boosted import Boosting
 from thrifty.models.calibration import logistic_weights, platt
 from thrifty.models.orders import ORDERS, Learner, nested_sets, stopping_places
-from thrifty.models.staged import grow_stages, narrow_table, score_fold
+from thrifty.models.staged import ROWS_PER_TREE, _Drawn, grow_stages, narrow_table, score_fold
 from thrifty.objective.costs import PriceList
+from thrifty.rows import uniforms
 from thrifty.trees import Binner
 
 SMALL = Boosting(n_trees=8, max_depth=3)
@@ -47,6 +50,33 @@ def test_the_first_stages_do_not_depend_on_the_later_ones(rows):
     short = grow_stages(table, y, np.ones(600), [np.array([3])], SMALL)
     long = grow_stages(table, y, np.ones(600), [np.array([3]), np.arange(5)], SMALL)
     np.testing.assert_array_equal(short.scores(table)[:, 0], long.scores(table)[:, 0])
+
+
+def test_a_row_of_weight_two_is_that_row_given_twice(rows):
+    X, y = rows
+    twice = np.r_[np.arange(600), np.arange(100)]
+    binner = Binner().fit(X)
+    sets, counts = [np.array([3]), np.array([3, 1])], np.ones(600)
+    counts[:100] = 2.0
+    weighted = grow_stages(binner.transform(X), y, counts, sets, SMALL)
+    repeated = grow_stages(binner.transform(X[twice]), y[twice], np.ones(700), sets, SMALL)
+    table = binner.transform(X)
+    np.testing.assert_allclose(weighted.scores(table), repeated.scores(table), rtol=1e-9)
+
+
+def test_trees_see_different_shares_of_the_rows(rows):
+    drawn = _Drawn(uniforms(rows[0]), 0)
+    seen = np.array([drawn.counts(np.ones(600), tree) for tree in range(40)])
+    assert seen.mean() == pytest.approx(ROWS_PER_TREE, abs=0.02)
+    assert seen.mean(axis=0).min() > 0.3
+    assert np.unique(seen, axis=0).shape[0] == 40
+
+
+def test_a_hundred_stages_and_more_keep_their_scores_finite(rows):
+    table = Binner().fit_transform(rows[0])
+    one = replace(SMALL, n_trees=1)
+    grown = grow_stages(table, rows[1], np.ones(600), [np.array([3])] * 130, one)
+    assert np.isfinite(grown.scores(table)).all()
 
 
 def test_a_narrow_table_holds_the_same_codes(rows):

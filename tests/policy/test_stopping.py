@@ -8,7 +8,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from thrifty.exceptions import InvalidInputError
-from thrifty.policy.cascade import Policies, convex_hull, mixing_cuts, price_grid, sweep_prices
+from thrifty.policy.cascade import (
+    Policies,
+    bridge_lumps,
+    convex_hull,
+    mixing_cuts,
+    price_grid,
+    sweep_prices,
+)
 from thrifty.policy.stopping import Evidence, StoppingRules, route_by
 
 
@@ -128,3 +135,45 @@ def test_the_sweep_starts_where_everybody_stops_at_once():
     assert (np.diff(policies.cost) > 0).all()
     assert (np.diff(policies.score) > 0).all()
     assert (price_grid(evidence, 5)[1:] > 0).all()
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_bridges_keep_the_hull_rise_in_cost_and_leave_no_wide_step_at_a_first_stage_of_few_lumps(seed):
+    evidence = make(seed, n_rows=400, ties=True)
+    evidence.gate[:, 1:] += np.random.default_rng(seed).normal(size=(400, 2))
+    right = 1.0 - evidence.loss
+    hull = sweep_prices(evidence, right)
+    bridged = bridge_lumps(evidence, right, hull)
+    assert np.isin(hull.cost, bridged.cost).all()
+    assert (np.diff(bridged.cost) > 0).all()
+    assert len(bridged) > len(hull)
+
+    def widest(policies):
+        differs = policies.thresholds[1:, 0] != policies.thresholds[:-1, 0]
+        return np.diff(policies.cost)[differs].max()
+
+    assert widest(bridged) < widest(hull)
+    mixed = np.interp(bridged.cost, hull.cost, hull.score)
+    assert np.abs(bridged.score - mixed).max() < 0.03
+    for cost, score, thresholds in zip(bridged.cost, bridged.score, bridged.thresholds, strict=True):
+        route = route_by(evidence.gate, thresholds)
+        assert np.average(evidence.cost[route], weights=evidence.weight) == pytest.approx(cost)
+        assert np.average(right[np.arange(400), route], weights=evidence.weight) == pytest.approx(score)
+
+
+def test_nothing_is_bridged_where_the_first_stage_tells_every_row_apart():
+    evidence = make(0, n_rows=100)
+    hull = sweep_prices(evidence, 1.0 - evidence.loss)
+    assert bridge_lumps(evidence, 1.0 - evidence.loss, hull) is hull
+
+
+def test_stop_minus_go_is_what_stopping_loses_under_the_rules_of_the_later_stages():
+    evidence, price = make(1), 0.05
+    rules = StoppingRules(evidence)
+    thresholds, loses = rules.at(price), rules.stop_minus_go(price)
+    later = np.where(
+        evidence.gate[:, 2] > thresholds[2],
+        evidence.loss[:, 3] + price * evidence.cost[3],
+        evidence.loss[:, 2] + price * evidence.cost[2],
+    )
+    np.testing.assert_allclose(loses[:, 1], evidence.loss[:, 1] + price * evidence.cost[1] - later)

@@ -122,7 +122,7 @@ def bridge_lumps(
     """The same points, and others between neighbours that differ at a first stage of few distinct gate scores.
 
     Up to some cost the added points stop as many rows at the first stage as the cheaper neighbour and ask less of the
-    others; from there on as many as the dearer one, and ask more. They score a little less than a mix of both, which no
+    others; from there on as many as the dearer one, and ask more. They score about what a mix of both would, which no
     row could be told to follow.
     """
     if len(np.unique(evidence.gate[:, 0])) > MOST_LUMPS or len(hull) < 2:
