@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.base import clone
 
 from thrifty.datasets import (
     RankingSplit,
@@ -26,7 +27,7 @@ from thrifty.experiments.candidates import AnyCandidate, Candidate
 from thrifty.experiments.claims import Claim, judge_claims
 from thrifty.experiments.curves import CURVES, curves_from
 from thrifty.experiments.figure import PAPER_CLAIMS
-from thrifty.experiments.fitting import fit_all, kept_in
+from thrifty.experiments.fitting import Fit, fit_all, kept_in
 from thrifty.experiments.methods import plan_fits
 from thrifty.experiments.outcome import Outcome, Run
 from thrifty.experiments.priced import Priced, SweepSettings
@@ -40,6 +41,7 @@ from thrifty.experiments.ranked import (
 )
 from thrifty.experiments.ranked_full import judge_by_query, splits_by_query
 from thrifty.experiments.ranked_page import (
+    PRUNED_FOR_PROBABILITY,
     TOP_FIRST,
     RankedPanel,
     about_of,
@@ -58,7 +60,13 @@ __all__ = ["NAME", "RankSettings", "run"]
 NAME = "rank"
 Floats = NDArray[np.float64]
 
-CLAIMS = (*PAPER_CLAIMS, Claim("left out, top first", "DynaMod-Gbrt, KL", TOP_FIRST))
+CLAIMS = (
+    *PAPER_CLAIMS,
+    *(
+        Claim(f"left out, {theirs}", "DynaMod-Gbrt, KL", theirs)
+        for theirs in (PRUNED_FOR_PROBABILITY, TOP_FIRST)
+    ),
+)
 
 NOTES = (
     (
@@ -131,7 +139,11 @@ def run(how: Run) -> Outcome:
     """Run the experiment, draw the picture and return the numbers."""
     settings = read_settings(RankSettings, NAME, profile=how.profile, config=how.config)
     panels = [_run_panel(name, settings, how) for name in settings.data]
-    lines = [name for name in (*CURVES, TOP_FIRST) if any(name in panel.chosen for panel in panels)]
+    lines = [
+        name
+        for name in (*CURVES, PRUNED_FOR_PROBABILITY, TOP_FIRST)
+        if any(name in panel.chosen for panel in panels)
+    ]
     outcome = Outcome(
         NAME,
         f"Ranking: AP@{settings.places} on test queries by mean cost per document",
@@ -165,6 +177,7 @@ def _run_panel(collection: str, settings: RankSettings, how: Run) -> RankedPanel
         fits = plan_fits(priced, settings, scores)
         for fit in fits.get("cascade", ()):
             fit.arguments["estimator"].set_params(cv=splits_by_query(Queries(split.qid_train), 4))
+        fits[PRUNED_FOR_PROBABILITY] = [_for_probability(fit) for fit in fits.get("prune", ())]
         found = fit_all(fits, binary, kept=kept, n_jobs=how.n_jobs, progress=how.progress, what=name)
         seconds = kept.seconds
     full_val, full_test = on_one_scale(
@@ -185,6 +198,16 @@ def _run_panel(collection: str, settings: RankSettings, how: Run) -> RankedPanel
     )
 
 
+def _for_probability(fit: Fit) -> Fit:
+    """BudgetPrune where a leaf loses its share of wrong labels; by votes alone, bare roots answer "irrelevant"."""
+    pruner = clone(fit.arguments["estimator"]).set_params(error="probability")
+    return replace(
+        fit,
+        settings={**fit.settings, "error": "probability"},
+        arguments={**fit.arguments, "estimator": pruner},
+    )
+
+
 def _some_queries(split: RankingSplit, numbers: Sequence[int], seed: int) -> RankingSplit:
     """At most so many training, validation and test queries, drawn with a seed; all of them if nothing is said."""
     if not numbers:
@@ -200,6 +223,8 @@ def _some_queries(split: RankingSplit, numbers: Sequence[int], seed: int) -> Ran
 
 def _lines_from(found: dict[str, list[AnyCandidate]]) -> dict[str, list[AnyCandidate]]:
     lines = curves_from(found)
+    if found.get(PRUNED_FOR_PROBABILITY):
+        lines[PRUNED_FOR_PROBABILITY] = found[PRUNED_FOR_PROBABILITY]
     misers = [one for one in found.get("miser", ()) if isinstance(one, Candidate)]
     if misers:
         lines[TOP_FIRST] = [

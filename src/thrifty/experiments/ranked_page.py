@@ -15,9 +15,21 @@ from thrifty.experiments.ranked import RankedChoice, RankedTask
 from thrifty.experiments.selection import curve_of
 from thrifty.report.tradeoff import draw_tradeoff, new_figure, save_figure
 
-__all__ = ["TOP_FIRST", "RankedPanel", "about_of", "draw_panels", "notes_of", "numbers_of", "table_of"]
+__all__ = [
+    "PRUNED_FOR_PROBABILITY",
+    "TOP_FIRST",
+    "RankedPanel",
+    "about_of",
+    "draw_panels",
+    "notes_of",
+    "numbers_of",
+    "table_of",
+]
 
 Floats = NDArray[np.float64]
+
+PRUNED_FOR_PROBABILITY = "BudgetPrune, probabilities"
+"""BudgetPrune that counts a leaf's share of wrong labels in place of its wrong votes."""
 
 TOP_FIRST = "GreedyMiser + top first"
 """A gate of ours for ranking: the documents with the best cheap scores go to f0, which orders them anew."""
