@@ -16,7 +16,7 @@ _SCENE15 = DataFile(
 )
 
 SCENE15_SIZES = 1_500, 300, 2_685
-"""Rows to learn from, to choose with and to report on, as usual in work on prediction under a budget."""
+"""Rows to learn from, to choose with and to report on: a third of the 4,485 images, a few, and the rest."""
 
 
 def load_scene15(data: Folder = None, *, seed: int = 0) -> tuple[Split, NDArray[np.intp]]:
