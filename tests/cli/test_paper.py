@@ -7,7 +7,7 @@ import pytest
 
 from thrifty import __version__
 from thrifty.cli import main
-from thrifty.cli.paper import Experiment, Profile
+from thrifty.cli.paper import Experiment, Family, Profile, names_of
 from thrifty.experiments.catalogue import EXPERIMENTS
 from thrifty.experiments.settings import PROFILES
 
@@ -25,7 +25,7 @@ def test_the_version_is_the_packages(capsys):
 
 
 def test_bad_input_is_one_sentence_on_standard_error_and_exit_code_two(capsys, tmp_path):
-    assert main(["paper", "letters_linear", "--data", str(tmp_path)]) == 2
+    assert main(["paper", "letters", "--family", "linear", "--data", str(tmp_path)]) == 2
     shown = capsys.readouterr()
     assert shown.out == ""
     assert shown.err.count("thrifty: ") == 1
@@ -41,8 +41,17 @@ def test_an_unknown_word_is_exit_code_two(arguments, capsys):
 
 
 def test_the_command_knows_every_experiment_and_no_other():
-    assert [one.value for one in Experiment] == [*EXPERIMENTS, "all"]
+    known = [name for one in Experiment for name in names_of(one, None) if one is not Experiment.all]
+    assert known == list(EXPERIMENTS)
+    assert names_of(Experiment.all, None) == EXPERIMENTS
     assert [one.value for one in Profile] == list(PROFILES)
+
+
+def test_letters_is_both_families_unless_one_is_named(capsys):
+    assert names_of(Experiment.letters, None) == ("letters_linear", "letters_boosted")
+    assert names_of(Experiment.letters, Family.boosted) == ("letters_boosted",)
+    assert main(["paper", "forest", "--family", "linear"]) == 2
+    assert "family is a choice for letters only" in capsys.readouterr().err
 
 
 def test_settings_of_one_experiment_are_refused_for_all(capsys, tmp_path):

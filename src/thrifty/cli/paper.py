@@ -12,15 +12,14 @@ from thrifty.exceptions import InvalidInputError
 if TYPE_CHECKING:
     from thrifty.experiments.outcome import Outcome
 
-__all__ = ["Experiment", "Profile", "demo", "paper"]
+__all__ = ["Experiment", "Family", "Profile", "demo", "names_of", "paper"]
 
 
 class Experiment(StrEnum):
     """Experiments of the paper that can be re-run; ``all`` of them one after the other."""
 
     synthetic = "synthetic"
-    letters_linear = "letters_linear"
-    letters_boosted = "letters_boosted"
+    letters = "letters"
     miniboone = "miniboone"
     forest = "forest"
     rank = "rank"
@@ -28,6 +27,13 @@ class Experiment(StrEnum):
     cifar = "cifar"
     table1 = "table1"
     all = "all"
+
+
+class Family(StrEnum):
+    """Families of cheap models."""
+
+    linear = "linear"
+    boosted = "boosted"
 
 
 class Profile(StrEnum):
@@ -53,6 +59,9 @@ def paper(
     experiment: Annotated[Experiment, typer.Argument(help="Which experiment.")],
     data: Annotated[Path | None, typer.Option(help="Folder with the data; else THRIFTY_DATA.")] = None,
     out: Annotated[Path, typer.Option(help="Folder for pictures, tables and numbers.")] = Path("paper-out"),
+    family: Annotated[
+        Family | None, typer.Option(help="Family of cheap models (letters); else both.")
+    ] = None,
     profile: Annotated[
         Profile, typer.Option(help="As in docs/paper.md, thinned to minutes, or to seconds.")
     ] = Profile.full,
@@ -62,18 +71,35 @@ def paper(
     jobs: Annotated[int, typer.Option(min=1, help="Processes.")] = 2,
 ) -> None:
     """Re-run an experiment of the paper: picture, table and numbers. Interrupted, it goes on where it was."""
-    from thrifty.experiments.catalogue import EXPERIMENTS, run_experiment
+    from thrifty.experiments.catalogue import run_experiment
     from thrifty.experiments.outcome import Run
 
-    if experiment is Experiment.all and config is not None:
+    names = names_of(experiment, family)
+    if len(names) > 1 and config is not None:
         raise InvalidInputError(
-            "config holds the settings of one experiment, not of all. Name the experiment."
+            f"config holds the settings of one experiment, not of {len(names)}. Name the experiment, and for letters "
+            f"the family."
         )
     folder = None if data is None else str(data)
-    for name in EXPERIMENTS if experiment is Experiment.all else (experiment.value,):
+    for name in names:
         with progress() as report:
             outcome = run_experiment(name, Run(out, folder, profile.value, config, jobs, report))
         _show(outcome)
+
+
+def names_of(experiment: Experiment, family: Family | None) -> tuple[str, ...]:
+    """Modules that run what was asked for, in the order of the catalogue."""
+    from thrifty.experiments.catalogue import EXPERIMENTS
+
+    if family is not None and experiment is not Experiment.letters:
+        raise InvalidInputError(
+            f"family is a choice for letters only; got {family.value!r} for {experiment.value}."
+        )
+    if experiment is Experiment.all:
+        return EXPERIMENTS
+    if experiment is Experiment.letters:
+        return tuple(f"letters_{one.value}" for one in Family if family in (None, one))
+    return (experiment.value,)
 
 
 def _show(outcome: "Outcome") -> None:
