@@ -182,8 +182,9 @@ def _lead(problem: CascadeProblem, evidence: Evidence, gate: Floats, right: Bool
             for one in (evidence.gate, gate)
         ]
         gains[counted_on] = scores[1] - scores[0]
-    spread = float(np.sqrt(np.average(np.square(gains - gains.mean()), weights=problem.weight) / len(gains)))
-    return float(np.average(gains, weights=problem.weight)) / max(spread, 1e-12)
+    mean = float(np.average(gains, weights=problem.weight))
+    spread = np.sqrt(np.average(np.square(gains - mean), weights=problem.weight) / problem.weight.sum())
+    return mean / max(float(spread), 1e-12)
 
 
 def _score_of_rows(

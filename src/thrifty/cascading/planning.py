@@ -5,7 +5,7 @@ than counts of right answers do. Then the order, with that size: an order is wor
 by a constant factor, as a cascade with f0 at its end.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
@@ -31,6 +31,9 @@ RACE_ROWS = 5_000
 """With more rows than that, candidates are compared on one fold in place of all."""
 
 RACE_BUDGETS = 25
+
+ENOUGH = 1.0
+"""Standard errors by which a larger size must lead: on few rows the larger one would be taken by chance."""
 
 
 def choose_plan(problem: CascadeProblem) -> Plan:
@@ -63,15 +66,16 @@ def _find_orders(problem: CascadeProblem) -> dict[str, Ints]:
 def _best_size(problem: CascadeProblem, plan: Plan) -> Boosting:
     """Sizes from small to large, until one is worse than the one before: large ones cost most and overfit first."""
     sizes = list(problem.capacities)
-    best, best_worth = sizes[0], -np.inf
+    best, best_losses = sizes[0], None
     # The first two always run, so they may run side by side.
     for batch in (sizes[:2], *([size] for size in sizes[2:])) if len(sizes) > 1 else ():
-        worths = _judge(problem, [replace(plan, boosting=size) for size in batch], _sureness)
-        for size, worth in zip(batch, worths, strict=True):
-            if worth <= best_worth:
+        seen, scores = _race(problem, [replace(plan, boosting=size) for size in batch])
+        for size, one in zip(batch, scores, strict=True):
+            losses = _losses(seen, one)
+            if best_losses is not None and _lead(best_losses - losses, seen.weight) <= ENOUGH:
                 problem.progress("comparing sizes", len(sizes), len(sizes))
                 return best
-            best, best_worth = size, worth
+            best, best_losses = size, losses
         problem.progress("comparing sizes", sizes.index(batch[-1]) + 1, len(sizes))
     return best
 
@@ -88,13 +92,16 @@ def _coarse(plan: Plan) -> Plan:
 
 def _best(problem: CascadeProblem, plans: Sequence[Plan]) -> Plan:
     """The plan with the best mean held-out score over budgets; the first of equals."""
-    return plans[int(np.argmax(_judge(problem, plans, _worth)))] if len(plans) > 1 else plans[0]
+    if len(plans) == 1:
+        return plans[0]
+    seen, scores = _race(problem, plans)
+    # Means of the same answers may differ in their last digits: plans that are equally good must stay equal.
+    worths = [round(_worth(seen, plan, one), 9) for plan, one in zip(plans, scores, strict=True)]
+    return plans[int(np.argmax(worths))]
 
 
-def _judge(
-    problem: CascadeProblem, plans: Sequence[Plan], worth: Callable[[CascadeProblem, Plan, Floats], float]
-) -> list[float]:
-    """What each plan is worth, by its scores on rows held out."""
+def _race(problem: CascadeProblem, plans: Sequence[Plan]) -> tuple[CascadeProblem, list[Floats]]:
+    """Rows that were held out, and the scores of every plan's stages on them."""
     folds = problem.folds if len(problem.y) <= RACE_ROWS else problem.folds[:1]
     jobs = [(plan, fold) for plan in plans for fold in folds]
 
@@ -108,16 +115,21 @@ def _judge(
     seen = replace(
         problem, y=problem.y[rows], weight=problem.weight[rows], full_log_odds=problem.full_log_odds[rows]
     )
-    per_plan = [np.concatenate(scores[n : n + len(folds)]) for n in range(0, len(jobs), len(folds))]
-    # Means of the same answers may differ in their last digits: plans that are equally good must stay equal.
-    return [round(worth(seen, plan, one), 9) for plan, one in zip(plans, per_plan, strict=True)]
+    return seen, [np.concatenate(scores[n : n + len(folds)]) for n in range(0, len(jobs), len(folds))]
 
 
-def _sureness(seen: CascadeProblem, plan: Plan, scores: Floats) -> float:  # noqa: ARG001
-    """Minus the mean log-loss over stages."""
+def _losses(seen: CascadeProblem, scores: Floats) -> Floats:
+    """Mean log-loss over stages of each row."""
     _, log_odds = calibrate(scores, seen.y, seen.weight)
-    losses = np.logaddexp(0.0, -seen.y[:, None] * log_odds).mean(axis=1)
-    return -float(np.average(losses, weights=seen.weight))
+    losses: Floats = np.logaddexp(0.0, -seen.y[:, None] * log_odds).mean(axis=1)
+    return losses
+
+
+def _lead(gains: Floats, weight: Floats) -> float:
+    """Mean gain in standard errors; a row of weight two counts as two rows."""
+    mean = float(np.average(gains, weights=weight))
+    spread = float(np.sqrt(np.average(np.square(gains - mean), weights=weight) / weight.sum()))
+    return mean / max(spread, 1e-12)
 
 
 def _worth(seen: CascadeProblem, plan: Plan, scores: Floats) -> float:
