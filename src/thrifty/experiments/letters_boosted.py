@@ -56,7 +56,7 @@ def _against_linear(out: Path, numbers: dict[str, Any]) -> list[str]:
     path = out / f"{letters_linear.NAME}.json"
     if not path.is_file():
         return [
-            f"Claim B compares with the linear family: run `thrifty paper {path.stem} --out {out}` first."
+            f"Claim B compares with the linear family: run `thrifty paper letters --family linear --out {out}` first."
         ]
     linear = json.loads(path.read_text())
     lines = []

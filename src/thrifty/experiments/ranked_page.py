@@ -104,7 +104,9 @@ def draw_panels(panels: Sequence[RankedPanel], path: Path, places: int) -> Path:
             side = "the paper's methods" if in_paper else "what it left out"
             star = (panel.full.cost, panel.full.accuracy)
             draw_tradeoff(ax, curves, full=star, title=f"{panel.name}: {side}")
-            ax.set_xscale("log")
+            ax.set_xscale(
+                "symlog", linthresh=1.0
+            )  # a forest pruned to its roots costs nothing, and is a point too
             ax.set_xlabel("mean cost per document")
             ax.set_ylabel(f"AP@{places} on test queries")
             # Lines of a ranking lie everywhere: no corner is free for the legend.
