@@ -357,9 +357,9 @@ def print_growth(sizes):
     """Seconds of fits on more and more rows, f0 aside, and of predicting 20,000 others at the largest budget."""
     case = load_large("forest")
     print(
-        "\n| rows | fit, seconds | of processor | per 1,000 rows | predict 20,000 rows, seconds | of processor |"
+        "\n| rows | fit, seconds | of processor | per 1,000 rows | predict 20,000 rows, seconds | of processor | stages |"
     )
-    print("|---" * 6 + "|")
+    print("|---" * 7 + "|")
     # A stand-in for f0: what it costs to fit is not the question, and what it says hardly matters for the time.
     belief = np.where(case.y, 0.9, 0.1)
     belief[::10] = 1 - belief[::10]
@@ -375,7 +375,8 @@ def print_growth(sizes):
         predicting, used = time.perf_counter() - start, time.process_time() - used
         each = 1000 * processor / n_rows
         print(
-            f"| {n_rows:,} | {wall:.0f} | {processor:.0f} | {each:.1f} | {predicting:.2f} | {used:.2f} |",
+            f"| {n_rows:,} | {wall:.0f} | {processor:.0f} | {each:.1f} | {predicting:.2f} | {used:.2f} | "
+            f"{clf.n_stages_} of {clf.size_[0]} trees of depth {clf.size_[1]} |",
             flush=True,
         )
 
