@@ -357,7 +357,7 @@ def print_growth(sizes):
     """Seconds of fits on more and more rows, f0 aside, and of predicting 20,000 others at the largest budget."""
     case = load_large("forest")
     print(
-        "\n| rows | fit, seconds | of processor | per 1,000 rows | predict 20,000 rows, seconds | of processor | stages |"
+        "\n| rows | fit, seconds | of processor | per 1,000 rows | predict 20,000, seconds | of processor | stages |"
     )
     print("|---" * 7 + "|")
     # A stand-in for f0: what it costs to fit is not the question, and what it says hardly matters for the time.
