@@ -2,8 +2,10 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from sklearn.datasets import load_breast_cancer
+from sklearn.ensemble import ExtraTreesClassifier
 
-from thrifty import GatedSystem, InvalidInputError, Stage, Tie, hold_budget
+from thrifty import BudgetedClassifier, GatedSystem, InvalidInputError, Stage, Tie, hold_budget
 from thrifty.full import CallableFull
 from thrifty.models.linear import LinearScorer
 from thrifty.objective.costs import PriceList
@@ -90,7 +92,41 @@ def test_what_cannot_be_held_is_refused():
         hold_budget(system(), batch(8), 0.5)
     with pytest.raises(InvalidInputError, match="got GatedSystem without a stage"):
         hold_budget(system(0), batch(8), 5.0)
-    with pytest.raises(InvalidInputError, match="takes a GatedSystem .* got str"):
+    with pytest.raises(InvalidInputError, match="takes a system with a gate .* got str"):
         hold_budget("system", batch(8), 5.0)
     with pytest.raises(InvalidInputError, match=r"share of a tie must lie in \[0, 1\]; got 1.5"):
         Tie(0.0, 1.5)
+
+
+@pytest.fixture(scope="module")
+def cascade():
+    X, y = load_breast_cancer(return_X_y=True)
+    full = ExtraTreesClassifier(10, random_state=0)
+    return BudgetedClassifier(full, sizes=[(10, 3)], cv=3, random_state=0).fit(X[::2], y[::2]), X[1::2]
+
+
+@pytest.mark.parametrize("budget", [1.3, 2.0, 3.1, 5.0])
+def test_a_cascade_spends_what_its_batch_may_and_not_more(cascade, budget):
+    clf, batch = cascade
+    paid = hold_budget(clf.system_, batch, budget).cost(batch)
+    dearest = clf.cascade_.at(-1, -1).cost(batch).mean()
+    assert paid.mean() <= budget * (1 + 1e-9)
+    assert paid.mean() > min(budget, dearest) - 0.15  # one lump of equal rows, no more
+
+
+def test_a_cascade_takes_its_dearest_point_where_the_budget_is_large(cascade):
+    clf, batch = cascade
+    held = hold_budget(clf.system_, batch, 1e6)
+    last = len(clf.cascade_.operating.cost) - 1
+    np.testing.assert_array_equal(held.route(batch), clf.cascade_.at(last, last).route(batch))
+
+
+def test_a_batch_too_poor_for_the_cheapest_point_is_refused_with_what_it_costs(cascade):
+    clf, batch = cascade
+    with pytest.raises(InvalidInputError, match=r"budget must be at least 1"):
+        hold_budget(clf.system_, batch, 0.5)
+
+
+def test_a_cascade_has_nothing_to_hold_for_no_rows(cascade):
+    clf, batch = cascade
+    assert hold_budget(clf.system_, batch[:0], 2.0).route(batch[:0]).shape == (0,)
