@@ -23,7 +23,7 @@ BELOW = {
     "serving": {"exceptions", "objective", "full", "reading"},
     "system": {"exceptions", "objective", "rows", "full", "reading", "serving"},
     "cascade_system": {"objective", "rows", "trees", "full", "reading", "serving"},
-    "policy": {"exceptions", "objective", "rows", "system"},
+    "policy": {"exceptions", "objective", "rows", "system", "cascade_system"},
     "ranking": {"exceptions", "policy"},
     "cascading": {"objective", "rows", "trees", "models", "policy"},
 }

@@ -5,11 +5,12 @@ answers or, if its gate's score exceeds the threshold, sends the row on with tha
 that reaches f0 has paid for everything, so its answer may blend f0 with the ensemble's own score.
 
 The thresholds of every operating point are kept, so another point is a matter of two numbers. Between two points
-chance decides whose thresholds a row follows: chance that is a function of what the row holds at the first stage where
-the two differ, so that equal rows are treated alike and nothing is bought in order to decide.
+chance decides whose thresholds a row follows: a fixed function of the row, of all its columns where a table is at hand.
+What a row holds at the stage where the two differ would not do: after one purchase many rows hold the same, and a lump
+of rows that all go on or all stop cannot spend a budget exactly. A source knows rows by their number, so nothing is
+bought in order to decide.
 """
 
-from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Any
@@ -85,13 +86,9 @@ class Operating:
     cost, score : ndarray of shape (n_points,)
         Means on the held-out rows of the fit.
     lower, upper, share : int, int, float
-        The points in force; rows whose chance lies below the share follow the upper one.
+        The points in force, and the share of rows that follow the upper one.
     seed : int
         Of the chance that decides which rows.
-    cuts : ndarray of shape (n_points - 1, n_fractions), optional
-        For each point and its upper neighbour, the share that spends each of some fractions, from none to all, of
-        what the neighbour costs more. Chance that is made of one column of few values comes in lumps; without this
-        table the share is taken to be the fraction.
     """
 
     thresholds: Floats
@@ -101,24 +98,17 @@ class Operating:
     upper: int = 0
     share: float = 0.0
     seed: int = 0
-    cuts: Floats | None = None
-
-    def cut(self, lower: int, fraction: float) -> float:
-        """Share of the rows that must follow the upper neighbour to spend this fraction of what it costs more."""
-        if self.cuts is None:
-            return fraction
-        return float(np.interp(fraction, np.linspace(0.0, 1.0, self.cuts.shape[1]), self.cuts[lower]))
-
-    def chance_where_parting(self, blocks: Sequence[Floats]) -> list[Floats]:
-        """For each point and its upper neighbour, the chance of every row where they part, given each stage's block."""
-        stages = [self.at(place, place + 1, 0.0).parting for place in range(len(self.cost) - 1)]
-        return [uniforms(blocks[max(stage, 0)], self.seed) for stage in stages]
 
     @property
     def parting(self) -> int:
         """First stage at which the two points differ; -1 if they do not."""
         differs = self.thresholds[self.lower] != self.thresholds[self.upper]
         return int(np.argmax(differs)) if differs.any() else -1
+
+    def follows_upper(self, reader: Reader, rows: Ints) -> Bools:
+        """Which rows follow the upper point; those that are equal in every column do the same."""
+        follows: Bools = uniforms(reader.identity(rows), self.seed) < self.share
+        return follows
 
     def at(self, lower: int, upper: int, share: float) -> "Operating":
         """The same with another point in force."""
@@ -195,7 +185,7 @@ class CascadeSystem(Serving):
             running[rows] += step.added(block)
             cheap[rows] = step.slope * running[rows] + step.intercept
             if place == parting:
-                follows_upper[rows] = uniforms(block, operating.seed) < operating.share
+                follows_upper[rows] = operating.follows_upper(reader, rows)
             lower, upper = operating.thresholds[[operating.lower, operating.upper], place]
             goes_on = step.gate_score(block, cheap[rows]) > np.where(follows_upper[rows], upper, lower)
             route[rows[~goes_on]] = place
@@ -222,8 +212,7 @@ class CascadeSystem(Serving):
         thresholds = np.tile(operating.thresholds[operating.lower], (reader.n_samples, 1))
         rows = np.flatnonzero(walk.route >= parting)
         if parting >= 0 and rows.size:
-            block = reader.block(rows, self.steps[parting].columns)
-            upper = rows[uniforms(block, operating.seed) < operating.share]
+            upper = rows[operating.follows_upper(reader, rows)]
             thresholds[upper] = operating.thresholds[operating.upper]
         return thresholds
 

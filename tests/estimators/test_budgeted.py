@@ -104,10 +104,37 @@ def test_cost_is_what_the_route_bought(fitted, others):
 
 
 def test_a_source_is_asked_for_exactly_what_is_paid_for_and_once(fitted, others):
+    costs = fitted.cascade_.operating.cost
+    clf = fitted.at(budget=float(costs[len(costs) // 2]))  # a point of its own: nothing is left to chance
     source = Source(others[0][:300])
-    np.testing.assert_array_equal(fitted.predict_from(source), fitted.predict(others[0][:300]))
+    np.testing.assert_array_equal(clf.predict_from(source), clf.predict(others[0][:300]))
     assert source.asked.max() == 1
-    np.testing.assert_array_equal(source.asked.sum(axis=1), fitted.cost(others[0][:300]))
+    np.testing.assert_array_equal(source.asked.sum(axis=1), clf.cost(others[0][:300]))
+
+
+def test_between_two_points_a_source_spends_what_a_table_does_on_average_and_still_nothing_twice(
+    fitted, others
+):
+    costs = fitted.cascade_.operating.cost
+    clf = fitted.at(budget=float(costs[0] + costs[1]) / 2)
+    source = Source(others[0])
+    clf.predict_from(source)
+    assert source.asked.max() == 1
+    spread = np.sqrt(clf.cost(others[0]).var() / len(others[0]))
+    assert source.asked.sum(axis=1).mean() == pytest.approx(clf.cost(others[0]).mean(), abs=4 * spread)
+
+
+def test_a_budget_is_met_where_the_first_purchase_has_two_values(rows):
+    X, y = rows
+    X = X.copy()
+    X[:, 0] = X[:, 0] > 0
+    costs = np.r_[0.1, np.full(X.shape[1] - 1, 5.0)]
+    clf = budgeted(feature_costs=costs).fit(X, y)
+    low, high = clf.cascade_.operating.cost[:2]
+    for share in (0.25, 0.5, 0.75):
+        wish = float(low + share * (high - low))
+        paid = clf.at(budget=wish).cost(X)
+        assert paid.mean() == pytest.approx(wish, abs=4 * paid.std() / np.sqrt(len(X)))
 
 
 def test_equal_rows_are_treated_alike_and_order_does_not_matter(fitted, others):

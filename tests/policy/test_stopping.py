@@ -10,9 +10,7 @@ from hypothesis import strategies as st
 from thrifty.exceptions import InvalidInputError
 from thrifty.policy.cascade import (
     Policies,
-    bridge_lumps,
     convex_hull,
-    mixing_cuts,
     price_grid,
     sweep_prices,
 )
@@ -111,17 +109,6 @@ def test_a_mix_spends_exactly_the_budget():
     assert policies.within(9.0).lower == 2
 
 
-def test_chance_in_lumps_still_spends_what_it_should_as_nearly_as_lumps_allow():
-    rng = np.random.default_rng(0)
-    evidence = Evidence(rng.normal(size=(4000, 1)), np.zeros((4000, 2)), np.array([1.0, 11.0]), np.ones(4000))
-    lumps = rng.choice(rng.random(20), 4000)
-    thresholds = np.array([[np.inf], [-np.inf]])
-    (cuts,) = mixing_cuts(evidence, thresholds, [lumps])
-    assert (np.diff(cuts) >= 0).all()
-    for fraction, cut in zip(np.linspace(0, 1, len(cuts)), cuts, strict=True):
-        assert (lumps < cut).mean() == pytest.approx(fraction, abs=0.035)
-
-
 def test_a_budget_under_the_cheapest_point_is_refused_with_the_least_that_will_do():
     policies = Policies(np.zeros((1, 1)), np.array([2.5]), np.array([0.6]))
     with pytest.raises(InvalidInputError, match="budget must be at least 2.5.*got 2.0"):
@@ -135,46 +122,6 @@ def test_the_sweep_starts_where_everybody_stops_at_once():
     assert (np.diff(policies.cost) > 0).all()
     assert (np.diff(policies.score) > 0).all()
     assert (price_grid(evidence, 5)[1:] > 0).all()
-
-
-def lumpy(seed, n_rows=2000):
-    """Three stages that know better and better which answers are wrong; the first in eight lumps only."""
-    rng = np.random.default_rng(seed)
-    hard = rng.normal(size=n_rows)
-    gate = hard[:, None] + rng.normal(size=(n_rows, 3)) * [1.0, 0.5, 0.2]
-    gate[:, 0] = np.clip(np.round(1.5 * gate[:, 0]), -3, 4)
-    loss = 1 / (1 + np.exp(-(hard[:, None] * 2 - [0.5, 1.5, 3.0, 6.0])))
-    return Evidence(gate, loss, np.array([1.0, 2.0, 4.0, 9.0]), np.ones(n_rows))
-
-
-@pytest.mark.parametrize("seed", range(6))
-def test_bridges_keep_the_hull_rise_in_cost_and_score_about_what_a_mix_would(seed):
-    evidence = lumpy(seed)
-    right = 1.0 - evidence.loss
-    hull = sweep_prices(evidence, right)
-    bridged = bridge_lumps(evidence, right, hull)
-    assert np.isin(hull.cost, bridged.cost).all()
-    assert (np.diff(bridged.cost) > 0).all()
-    assert len(bridged) > len(hull)
-    assert step_at_first(bridged) < step_at_first(hull)
-    mixed = np.interp(bridged.cost, hull.cost, hull.score)
-    assert np.abs(bridged.score - mixed).max() < 0.02
-    for cost, score, thresholds in zip(bridged.cost, bridged.score, bridged.thresholds, strict=True):
-        route = route_by(evidence.gate, thresholds)
-        assert evidence.cost[route].mean() == pytest.approx(cost)
-        assert right[np.arange(len(route)), route].mean() == pytest.approx(score)
-
-
-def step_at_first(policies):
-    """What is spent between neighbours that differ at the first stage."""
-    differs = policies.thresholds[1:, 0] != policies.thresholds[:-1, 0]
-    return np.diff(policies.cost)[differs].sum()
-
-
-def test_nothing_is_bridged_where_the_first_stage_tells_every_row_apart():
-    evidence = make(0, n_rows=100)
-    hull = sweep_prices(evidence, 1.0 - evidence.loss)
-    assert bridge_lumps(evidence, 1.0 - evidence.loss, hull) is hull
 
 
 def test_stop_minus_go_is_what_stopping_loses_under_the_rules_of_the_later_stages():

@@ -143,7 +143,6 @@ def _pack_operating(operating: Operating, packer: Packer) -> dict[str, Any]:
         "upper": int(operating.upper),
         "share": packer.value(float(operating.share)),
         "seed": int(operating.seed),
-        "cuts": None if operating.cuts is None else packer.floats(operating.cuts),
     }
 
 
@@ -160,7 +159,4 @@ def _unpack_operating(fields: Fields, n_stages: int) -> Operating:
     if not 0 <= share <= 1 or not 0 <= seed < 2**63:
         raise fields.refusal("share", "lie in [0, 1], and seed in [0, 2^63)", (share, seed))
     score = fields.array("score", np.float64, (n_points,), finite=False)
-    cuts = None if fields.raw("cuts") is None else fields.array("cuts", np.float64, (n_points - 1, None))
-    if cuts is not None and (cuts.shape[1] < 2 or np.any((cuts < 0) | (cuts > 1))):
-        raise fields.refusal("cuts", "lie in [0, 1], two or more a line", cuts.shape)
-    return Operating(thresholds, cost, score, lower, upper, share, seed, cuts)
+    return Operating(thresholds, cost, score, lower, upper, share, seed)

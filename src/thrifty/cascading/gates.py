@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from thrifty.cascading.problem import CascadeProblem
 from thrifty.models.boosted import Boosting
 from thrifty.models.staged import StagedTrees, narrow_table
-from thrifty.policy.cascade import MOST_LUMPS, price_grid, sweep_prices
+from thrifty.policy.cascade import price_grid, sweep_prices
 from thrifty.policy.stopping import Evidence, StoppingRules, route_by
 from thrifty.rows import uniforms
 from thrifty.trees import BinnedTable, Binner, TreeEnsemble
@@ -43,6 +43,9 @@ MOST_ROWS = 6_000
 """Rows that gates are learned from: they are small, and every stage of every fold has one."""
 
 N_BUDGETS = 25
+
+MOST_LUMPS = 64
+"""With more distinct rows among what is held, a stage tells rows apart finely enough."""
 
 ROWS_PER_LUMP = 20
 """With fewer rows a lump on average, a model would be too sure of lumps that it has seen."""

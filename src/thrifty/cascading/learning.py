@@ -16,7 +16,7 @@ from thrifty.cascading.planning import choose_plan
 from thrifty.cascading.problem import CascadeProblem, Plan, calibrate, judge_stages
 from thrifty.models.calibration import logistic_weights
 from thrifty.models.staged import StagedTrees, grow_stages, score_fold
-from thrifty.policy.cascade import Policies, bridge_lumps, sweep_prices
+from thrifty.policy.cascade import Policies, sweep_prices
 from thrifty.policy.stopping import Evidence, route_by
 from thrifty.trees import TreeEnsemble
 
@@ -94,7 +94,7 @@ def learn_cascade(problem: CascadeProblem) -> LearnedCascade:
         evidence = replace(evidence, gate=gates.held_out)
     # Beliefs in place of labels again: among many points on few rows the luckiest would look best.
     likely = 1.0 - evidence.loss
-    policies = bridge_lumps(evidence, likely, sweep_prices(evidence, likely))
+    policies = sweep_prices(evidence, likely)
     trees = None if gates is None else gates.trees
     learned = LearnedCascade(plan, staged, sigmoids, blend, policies, evidence, right, trees)
     return without_idle_stages(learned)

@@ -280,7 +280,7 @@ class BudgetedClassifier(SystemClassifier):
                 self._send_everything()
                 return
             lower = upper = place
-        self.system_ = self.cascade_.at(lower, upper, operating.cut(lower, share) if upper > lower else 0.0)
+        self.system_ = self.cascade_.at(lower, upper, share)
         cost, score = operating.cost, operating.score
         self.expected_cost_ = float((1 - share) * cost[lower] + share * cost[upper])
         self.expected_score_ = float((1 - share) * score[lower] + share * score[upper])

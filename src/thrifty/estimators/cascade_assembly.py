@@ -13,7 +13,6 @@ from thrifty.cascading.learning import CLEARLY, LearnedCascade, lead
 from thrifty.exceptions import FullModelNotWorthItWarning, InvalidInputError
 from thrifty.judging import JudgedFull, TrainingRows
 from thrifty.objective.costs import PriceList
-from thrifty.policy.cascade import mixing_cuts
 from thrifty.rows import content_folds
 
 __all__ = ["hold_out", "system_of", "warn_if_full_is_worse"]
@@ -66,8 +65,6 @@ def system_of(
     )
     last = len(policies) - 1
     operating = Operating(policies.thresholds, policies.cost, learned.accuracy(), last, last, 0.0, seed)
-    chance = operating.chance_where_parting([rows.X[:, step.columns] for step in steps])
-    operating = replace(operating, cuts=mixing_cuts(learned.evidence, policies.thresholds, chance))
     return CascadeSystem(
         steps,
         staged.base,

@@ -3,12 +3,8 @@
 A high price makes rows stop early. Sweeping the price gives points (mean cost, mean score); a budget between two
 neighbours on their upper convex hull is met, in expectation, by giving some rows the thresholds of the one and some
 those of the other, and no rule of this kind does better on these rows.
-
-Chance is made of what a row holds. Where the first purchase tells rows apart in a few lumps only, two neighbours that
-differ there cannot be mixed finely; ``bridge_lumps`` puts points between them that differ at later stages.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -19,12 +15,9 @@ from thrifty.policy.efficiency import SLACK
 from thrifty.policy.stopping import Evidence, StoppingRules, route_by
 
 __all__ = [
-    "MOST_LUMPS",
     "Mix",
     "Policies",
-    "bridge_lumps",
     "convex_hull",
-    "mixing_cuts",
     "price_grid",
     "sweep_prices",
 ]
@@ -32,9 +25,6 @@ __all__ = [
 Floats = NDArray[np.float64]
 Ints = NDArray[np.intp]
 Bools = NDArray[np.bool_]
-
-MOST_LUMPS = 64
-"""With more distinct gate scores at the first stage, chance that is made of it is fine enough."""
 
 
 @dataclass(frozen=True)
@@ -116,34 +106,6 @@ def sweep_prices(evidence: Evidence, right: Bools | Floats, *, n_prices: int = 8
     return policies[convex_hull(policies.cost, policies.score)]
 
 
-def bridge_lumps(
-    evidence: Evidence, right: Bools | Floats, hull: Policies, *, n_prices: int = 160
-) -> Policies:
-    """The same points, and others between neighbours that differ at a first stage of few distinct gate scores.
-
-    Up to some cost the added points stop as many rows at the first stage as the cheaper neighbour and ask less of the
-    others; from there on as many as the dearer one, and ask more. They score about what a mix of both would, which no
-    row could be told to follow.
-    """
-    if len(np.unique(evidence.gate[:, 0])) > MOST_LUMPS or len(hull) < 2:
-        return hull
-    rules = _every_rule(evidence, n_prices)
-    family = {first: _with_first(evidence, right, rules, first) for first in np.unique(hull.thresholds[:, 0])}
-    parts = []
-    for place in range(len(hull) - 1):
-        here = hull[np.array([place])]
-        parts.append(here)
-        low, high = hull.thresholds[place : place + 2, 0]
-        if low != high:
-            parts += _between(family[low], family[high], here, hull[np.array([place + 1])])
-    parts.append(hull[np.array([len(hull) - 1])])
-    return Policies(
-        np.concatenate([one.thresholds for one in parts]),
-        np.concatenate([one.cost for one in parts]),
-        np.concatenate([one.score for one in parts]),
-    )
-
-
 def _every_rule(evidence: Evidence, n_prices: int) -> Floats:
     """Thresholds for every price, each once, and those that let everybody stop at once: the cheapest there is."""
     rules = StoppingRules(evidence)
@@ -155,60 +117,6 @@ def _every_rule(evidence: Evidence, n_prices: int) -> Floats:
 def _measured(evidence: Evidence, right: Bools | Floats, thresholds: Floats) -> Policies:
     means = np.array([_means(evidence, np.asarray(right, dtype=np.float64), one) for one in thresholds])
     return Policies(thresholds, means[:, 0], means[:, 1])
-
-
-def _with_first(evidence: Evidence, right: Bools | Floats, rules: Floats, first: float) -> Policies:
-    """Efficient points that all have this threshold at the first stage, and at later ones that of some price."""
-    # The later thresholds do not depend on the first: backward induction has found them by then.
-    forced = np.unique(np.column_stack([np.full(len(rules), first), rules[:, 1:]]), axis=0)
-    policies = _measured(evidence, right, forced)
-    return policies[convex_hull(policies.cost, policies.score)]
-
-
-def _between(cheap: Policies, dear: Policies, start: Policies, end: Policies) -> list[Policies]:
-    """Points of two families between two costs: of the first until the second scores more, then of the second."""
-    low, high = float(start.cost[0]), float(end.cost[0])
-    grid = np.linspace(low, high, 66)[1:-1]
-    is_dearer_better = np.interp(grid, dear.cost, dear.score) > np.interp(grid, cheap.cost, cheap.score)
-    is_dearer_better &= grid >= dear.cost[0]
-    turn = float(grid[np.argmax(is_dearer_better)]) if is_dearer_better.any() else high
-    first = cheap[np.flatnonzero((cheap.cost > low) & (cheap.cost < turn))]
-    second = dear[np.flatnonzero((dear.cost >= turn) & (dear.cost < high))]
-    return [first, second]
-
-
-def mixing_cuts(
-    evidence: Evidence, thresholds: Floats, chance: Sequence[Floats], n_fractions: int = 33
-) -> Floats:
-    """For neighbouring points, the cut of chance that spends each fraction of what the dearer one costs more.
-
-    Parameters
-    ----------
-    evidence : Evidence
-        Held-out gates, and weights.
-    thresholds : ndarray of shape (n_points, n_stages)
-        By rising cost.
-    chance : sequence of n_points - 1 ndarrays of shape (n_rows,)
-        Numbers in (0, 1), possibly equal for many rows.
-    n_fractions : int, default=33
-        From none to all.
-
-    Returns
-    -------
-    ndarray of shape (n_points - 1, n_fractions)
-        Rows with less chance than the cut follow the dearer point; never falls along a line.
-    """
-    spent = [evidence.weight * evidence.cost[route_by(evidence.gate, one)] for one in thresholds]
-    fractions = np.linspace(0.0, 1.0, n_fractions)
-    cuts = np.tile(fractions, (len(chance), 1))
-    for place, drawn in enumerate(chance):
-        values, lump = np.unique(drawn, return_inverse=True)
-        more = np.bincount(lump, weights=spent[place + 1] - spent[place])
-        reached = np.r_[0.0, np.cumsum(more)] / max(float(more.sum()), 1e-300)
-        nearest = np.abs(reached[:, None] - fractions).argmin(axis=0)
-        edges = np.r_[0.0, (values[1:] + values[:-1]) / 2, 1.0]
-        cuts[place] = np.maximum.accumulate(edges[nearest])
-    return cuts
 
 
 def convex_hull(cost: Floats, score: Floats) -> Ints:

@@ -37,8 +37,7 @@ def hold_budget(
 
     In a chain it is the first gate that is cut; gates further down stay as they are. Among rows of equal scores chance
     decides, a fixed function of the row; rows that are equal in every column share their fate. In a cascade it is the
-    mix of two neighbouring operating points, found by what the rows would pay; rows that are equal where the two
-    points part share their fate. f0 is not asked.
+    mix of two neighbouring operating points, found by what the rows would pay. f0 is not asked.
 
     Parameters
     ----------
@@ -131,9 +130,7 @@ def _hold_cascade(system: CascadeSystem, X: Any, budget: float) -> CascadeSystem
     if upper == len(system.operating.cost):
         return system.at(lower, lower)
     extra, purse = system.at(upper, upper).cost(X) - paid, budget * len(paid) - paid.sum()
-    operating = system.operating.at(lower, upper, 0.0)
-    rows = np.arange(reader.n_samples)
-    chance = uniforms(reader.block(rows, system.steps[operating.parting].columns), operating.seed)
+    chance = uniforms(reader.identity(np.arange(reader.n_samples)), system.operating.seed)
     values, lump = np.unique(chance, return_inverse=True)
     spent = np.r_[0.0, np.cumsum(np.bincount(lump, weights=extra))]
     n_lumps = int(np.flatnonzero(spent <= purse + SLACK * max(budget * len(paid), 1.0))[-1])
