@@ -8,7 +8,9 @@ import pytest
 from thrifty.experiments.catalogue import EXPERIMENTS, run_experiment
 from thrifty.experiments.outcome import Run
 
-FIGURES = ("miniboone", "forest", "scene15", "cifar")
+FIGURES = ("miniboone", "forest", "scene15")
+# Unpacking and describing the images of CIFAR-10 takes as long as two other experiments: `make paper-smoke` runs it.
+TESTED = [name for name in EXPERIMENTS if name != "cifar"]
 
 
 @pytest.fixture(scope="module")
@@ -29,7 +31,7 @@ def numbers_of(outcome):
     return json.loads(path.read_text())
 
 
-@pytest.mark.parametrize("name", EXPERIMENTS)
+@pytest.mark.parametrize("name", TESTED)
 def test_an_experiment_writes_what_it_says(name, outcome_of):
     if name == "table1":
         pytest.importorskip("xgboost")
@@ -67,7 +69,7 @@ def test_the_page_of_a_figure_names_f0_the_sizes_and_the_claims(name, outcome_of
         "minus BudgetPrune,",
     ):
         assert words in text
-    assert ("marginal gain" in text) == (name in ("scene15", "cifar"))
+    assert ("marginal gain" in text) == (name == "scene15")
 
 
 def test_descriptors_of_a_scene_are_bought_whole(outcome_of):
