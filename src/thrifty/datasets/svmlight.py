@@ -72,6 +72,7 @@ def load_svmlight_ranking(path: str | os.PathLike[str], n_features: int | None =
 
 
 def _opened(path: Path) -> IO[bytes]:
+    # typeshed has no class for both; they read alike.
     return gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb")  # type: ignore[return-value]
 
 

@@ -101,11 +101,7 @@ class _Panel:
 More = Callable[[dict[str, Any]], list[str]]
 
 
-def _nothing(numbers: dict[str, Any]) -> list[str]:  # noqa: ARG001
-    return []
-
-
-def run_figure(figure: Figure, settings: SweepSettings, how: Run, *, more: More = _nothing) -> Outcome:
+def run_figure(figure: Figure, settings: SweepSettings, how: Run, *, more: More | None = None) -> Outcome:
     """Fit what is lacking, choose, draw and write; ``more`` makes further sentences of the numbers."""
     with kept_in(how.out, figure.name, figure.priced.split) as kept:
         panels = [
@@ -125,7 +121,8 @@ def run_figure(figure: Figure, settings: SweepSettings, how: Run, *, more: More 
         },
         [*_about(figure, settings), *(note for panel in panels for note in _notes(figure, panel))],
     )
-    outcome.notes += [*more(outcome.numbers), f"Fits took {seconds:.0f} s, added up over processes."]
+    further = [] if more is None else more(outcome.numbers)
+    outcome.notes += [*further, f"Fits took {seconds:.0f} s, added up over processes."]
     outcome.files.append(_draw(panels, how.out / f"{figure.name}.png"))
     outcome.write(how.out)
     return outcome
