@@ -4,14 +4,26 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from numba import njit
 
-from thrifty.trees import Binner, TreeGrower
+from thrifty.trees import Binner, TreeGrower, memory
 from thrifty.trees.pairs import coarse_bins, make_pairs
 from thrifty.trees.quantise import choose_lanes, pack
-from thrifty.trees.root_memory import squared_distance
 from thrifty.trees.screen import FACTOR, bound_column, marginals, set_scale
 
 quick = settings(max_examples=60, deadline=None)
+
+
+def callable_from_here(function):
+    """Compiled functions for other compiled functions, with an entry from Python."""
+    return njit(lambda *arguments: function(*arguments))
+
+
+set_scale, marginals, bound_column = map(callable_from_here, (set_scale, marginals, bound_column))
+begin_entry, find_entry, measure, place_of, coarsen = map(
+    callable_from_here,
+    (memory.begin_entry, memory.find_entry, memory.measure, memory.place_of, memory.coarsen),
+)
 
 
 def best_root_gain(codes, grad, n_bins):
@@ -46,16 +58,16 @@ def test_coarse_sums_never_rule_out_a_gain_that_is_there(problem, share):
     packed, units = pack(grad[:, None], None, lanes, np.empty(len(grad), np.int64))
     shift = lanes.fields[0, 1]
     scale, values = np.zeros(6), np.zeros(256, np.int64)
-    assert set_scale.py_func(packed, shift, scale, values)
+    assert set_scale(packed, shift, scale, values)
     hist, sums, room = np.zeros(256, np.int64), np.zeros(32, np.int64), np.zeros((3, 17))
     rounded = np.floor((packed >> shift) * scale[FACTOR] + 0.5).astype(int)
     np.add.at(hist, table.pairs.words.view(np.uint8)[:, 0], values[rounded + 128])
-    marginals.py_func(hist, 0, sums)
+    marginals(hist, 0, sums)
     n_bins = table.thresholds.n_bins
     for f in range(2):
         s = best_root_gain(table.codes[:, f], grad, n_bins[f])
         limit = share * s * scale[FACTOR] / units[0, 0] - 0.5001 * np.sqrt(len(grad))
-        reached = bound_column.py_func(
+        reached = bound_column(
             sums[16 * f : 16 * f + 16],
             int(table.pairs.n_coarse[f]),
             int(table.pairs.hides[f]),
@@ -63,7 +75,16 @@ def test_coarse_sums_never_rule_out_a_gain_that_is_there(problem, share):
             limit * (1 - 1e-6),
             room,
         )
-        assert reached or share > 1.0 or s == 0.0
+        assert reached == np.inf or share > 1.0 or s == 0.0
+        bound = bound_column(
+            sums[16 * f : 16 * f + 16],
+            int(table.pairs.n_coarse[f]),
+            int(table.pairs.hides[f]),
+            scale,
+            np.inf,
+            room,
+        )
+        assert (bound + 0.5001 * np.sqrt(len(grad))) * units[0, 0] / scale[FACTOR] >= s * (1 - 1e-6)
 
 
 def test_coarse_sums_rule_out_noise_at_a_price_of_a_thirtieth_of_the_variance():
@@ -101,20 +122,45 @@ def test_pairs_keep_the_order_of_codes_and_missing_values_apart():
 
 
 @quick
-@given(columns(), st.floats(0.0, 2.0))
-def test_a_root_gains_no_more_than_it_did_plus_how_far_its_gradients_moved(problem, step):
+@given(columns(), st.floats(0.0, 2.0), st.sampled_from([1.0, 1e-3, 40.0]))
+def test_a_leaf_gains_no_more_than_it_did_plus_how_far_its_gradients_moved(problem, step, growth):
     X, grad = problem
-    table = Binner().fit_transform(X)
-    lanes = choose_lanes(len(grad), 1, constant=True, keep_count=False)
-    moved = grad + step * np.abs(grad).max() * np.random.default_rng(0).normal(size=len(grad))
-    packed, units = pack(moved[:, None], None, lanes, np.empty(len(grad), np.int64))
-    distance = np.sqrt(squared_distance.py_func(grad, packed, lanes.fields[0, 1], units[0, 0]))
-    np.testing.assert_allclose(
-        distance, np.linalg.norm(moved - grad), rtol=1e-5, atol=1e-5 * np.abs(moved).max()
-    )
+    n, table = len(grad), Binner().fit_transform(X)
+    lanes = choose_lanes(n, 1, constant=True, keep_count=False)
+    shift = lanes.fields[0, 1]
+    moved = growth * (grad + step * np.abs(grad).max() * np.random.default_rng(0).normal(size=n))
+    path = np.array([1, 77, 12])
+    entries, past = np.full((5, memory.PATH + 3), -1), np.zeros(3 * n, np.int16)
+    known = np.full((5, 2 + 2), np.inf)
+    packed, units = pack(grad[:, None], None, lanes, np.empty(n, np.int64))
+    bits = coarsen(np.abs(packed >> shift).max())
+    entry = place_of(path, 2, 5)
+    begin_entry(entries, past, known, entry, 2 * n, 0, path, 2, packed, shift, units[0, 0], bits)
+    assert find_entry(entries, path, 2, n, n) == entry >= memory.N_ROOTS
+    packed, units = pack(moved[:, None], None, lanes, np.empty(n, np.int64))
+    bits = coarsen(np.abs(packed >> shift).max())
+    measure(entries, past, known, entry, 2 * n, n, packed, shift, units[0, 0], bits)
+    distance = known[entry, 2 + memory.DISTANCE]
+    truth, largest = np.linalg.norm(moved - grad), max(np.abs(moved).max(), np.abs(grad).max())
+    # Gradients that grew a hundredfold are not compared.
+    assert truth * (1 - 1e-6) <= distance
+    assert distance <= truth + 2.0**-12 * largest * np.sqrt(n) or growth > 1.0
     n_bins = table.thresholds.n_bins[0]
     then, now = (best_root_gain(table.codes[:, 0], g, n_bins) for g in (grad, moved))
     assert now <= (then + distance) * (1 + 1e-6) + 1e-6 * np.abs(moved).max()
+
+
+@pytest.mark.parametrize(
+    ("path", "depth", "head"),
+    [([0, 77, 12], 2, 30), ([1, 77, 13], 2, 30), ([1, 77, 12], 1, 30), ([1, 77, 12], 2, 131)],
+    ids=["another root", "another side", "its parent", "overwritten since"],
+)
+def test_no_leaf_is_taken_for_another(path, depth, head, monkeypatch):
+    entries, past, known = np.full((3, memory.PATH + 3), -1), np.zeros(200, np.int16), np.zeros((3, 3))
+    packed = np.arange(30) << 5  # three entries: two of roots, so that every leaf has the same place
+    begin_entry(entries, past, known, 2, 40, 0, np.array([1, 77, 12]), 2, packed, 5, 1.0, 0)
+    assert find_entry(entries, np.array([1, 77, 12]), 2, 30, 130) == 2
+    assert find_entry(entries, np.array(path), depth, head, 130) == -1
 
 
 def boost_two_scores(X, labels, rounds, **options):
@@ -165,12 +211,25 @@ def test_screening_and_memory_change_no_tree(two_scores, gamma, options, monkeyp
     np.testing.assert_array_equal(fast.bought, slow.bought)
 
 
-def test_screening_and_memory_save_a_third_of_the_work(two_scores):
+def test_screening_and_memory_save_half_of_the_work_and_memory_a_part_of_that(two_scores, monkeypatch):
     X, labels = two_scores
     _, trees = boost_two_scores(X, labels, 16, gamma=20.0)
     grower, expected = boost_two_scores(X, labels, 16, gamma=20.0, skip_hopeless=False)
+    monkeypatch.setattr("thrifty.trees.workspace.MOST_ENTRIES", 1)
+    _, forgetful = boost_two_scores(X, labels, 16, gamma=20.0)
     assert 0 < grower.bought.sum() <= 8
-    assert sum(t.n_cells for t in trees) < 2 / 3 * sum(t.n_cells for t in expected)
+    work, most, between = (sum(tree.n_cells for tree in some) for some in (trees, expected, forgetful))
+    assert work < 1 / 2 * most
+    assert work < 0.9 * between
+
+
+@pytest.mark.parametrize("name", ["MOST_ENTRIES", "RING_TABLES"])
+def test_a_memory_of_next_to_nothing_changes_no_tree(two_scores, name, monkeypatch):
+    _, expected = boost_two_scores(*two_scores, 12, gamma=6.0, skip_hopeless=False)
+    monkeypatch.setattr(f"thrifty.trees.workspace.{name}", 1)
+    for a, b in zip(boost_two_scores(*two_scores, 12, gamma=6.0)[1], expected, strict=True):
+        np.testing.assert_array_equal(a.tree.feature, b.tree.feature)
+        np.testing.assert_array_equal(a.raw_gain, b.raw_gain)
 
 
 def test_a_reset_grower_may_keep_its_memory(two_scores):

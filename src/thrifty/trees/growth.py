@@ -30,10 +30,10 @@ from thrifty.trees.leaf_job import (
     score,
 )
 from thrifty.trees.leaf_phases import end_phase, run_phase
-from thrifty.trees.partition import leaf_total, split_rows
+from thrifty.trees.memory import find_root
+from thrifty.trees.partition import leaf_total, send_rows, split_rows
 from thrifty.trees.quantise import Lanes
-from thrifty.trees.root_memory import find_nearest
-from thrifty.trees.screen import DISTANCE, set_scale
+from thrifty.trees.screen import DROPPED_BITS, set_scale
 from thrifty.trees.workspace import (
     BEST,
     CHARGE,
@@ -46,7 +46,6 @@ from thrifty.trees.workspace import (
     IS_WHOLE,
     LAST_LEFT,
     LEFT,
-    MEMORY,
     MISSING_LEFT,
     N_BINS,
     N_FREE_SLOTS,
@@ -61,9 +60,11 @@ from thrifty.trees.workspace import (
     PLACE,
     RAW,
     RIGHT,
+    ROOT,
     SCREENS,
     SLOT,
     START,
+    STEPS,
     STOP,
     SURVIVED,
     WORK,
@@ -95,14 +96,15 @@ def plant(ws: Workspace, lanes: Lanes, units: Floats) -> None:
     ws.raw[0, -1] = -np.inf
     leaf_total(ws.packed[0], lanes.n_lanes, 0, n, ws.totals[0])
     collect_free(ws)
-    state[MEMORY] = -1
     if state[SCREENS]:
         watch(ws)
         shift = lanes.fields[0, 1]
         state[SCREENS] = set_scale(ws.packed[0], shift, ws.scale, ws.pair_values)
-        state[MEMORY], ws.scale[DISTANCE] = find_nearest(
-            ws.memory, len(ws.charges), ws.packed[0], shift, units[0, 0]
+        bits = np.int64(ws.scale[DROPPED_BITS])
+        state[ROOT] = find_root(
+            ws.entries, ws.past, ws.known, state[ROOT], ws.packed[0], shift, units[0, 0], bits
         )
+        leaf[STEPS] = max(state[ROOT], 0)
 
 
 @inner
@@ -184,24 +186,32 @@ def catch_up(
 def divide(
     ws: Workspace, leaf: Number, new: Number, f: Number, choice: Number, n_lanes: Number, is_last: Number
 ) -> None:
-    """Send the rows of ``leaf`` to it and to ``new``, with their totals."""
+    """Send the rows of ``leaf`` to it and to ``new``, with their totals; after a last split, to their leaf at once."""
     start, stop = ws.leaf[leaf, START], ws.leaf[leaf, STOP]
     place, new_side = ws.features[PLACE, f], ws.leaf[leaf, DEPTH] % 2
-    middle = split_rows(
-        ws.words if place < 0 else ws.narrow,
-        f if place < 0 else place,
-        choice // 2,
-        ws.features[N_BINS, f],
-        choice % 2,
-        ws.rows[1 - new_side],
-        ws.packed[1 - new_side],
-        n_lanes,
-        start,
-        stop,
-        ws.rows[new_side],
-        ws.packed[new_side],
-        is_last,
-    )
+    words, column = ws.words if place < 0 else ws.narrow, f if place < 0 else place
+    last_left, missing_left, missing_code = choice // 2, choice % 2, ws.features[N_BINS, f]
+    rows = ws.rows[1 - new_side]
+    if is_last:
+        send_rows(
+            words, column, last_left, missing_code, missing_left, rows[start:stop], leaf, new, ws.leaf_of
+        )
+        middle = stop = start  # no rows are left to look at
+    else:
+        middle = split_rows(
+            words,
+            column,
+            last_left,
+            missing_code,
+            missing_left,
+            rows,
+            ws.packed[1 - new_side],
+            n_lanes,
+            start,
+            stop,
+            ws.rows[new_side],
+            ws.packed[new_side],
+        )
     ws.leaf[leaf, STOP], ws.leaf[new, START], ws.leaf[new, STOP] = middle, middle, stop
     for lane in range(n_lanes):
         ws.totals[new, lane] = ws.totals[leaf, lane] - ws.left_totals[leaf, f, lane]
@@ -231,6 +241,10 @@ def split(ws: Workspace, leaf: Number, lanes: Lanes, units: Floats, limits: Limi
     state[N_LEAVES], state[N_SPLITS] = new + 1, node + 1
     ws.leaf[new, DEPTH] = ws.leaf[leaf, DEPTH] = ws.leaf[leaf, DEPTH] + 1
     divide(ws, leaf, new, f, choice, lanes.n_lanes, ws.leaf[leaf, DEPTH] == limits.max_depth)
+    depth = ws.leaf[leaf, DEPTH]
+    ws.leaf[new, STEPS : STEPS + depth] = ws.leaf[leaf, STEPS : STEPS + depth]
+    ws.leaf[leaf, STEPS + depth] = 2 * (512 * f + choice)
+    ws.leaf[new, STEPS + depth] = 2 * (512 * f + choice) + 1
     for child in (leaf, new):
         ws.leaf[child, PARENT], ws.leaf[child, SLOT], ws.leaf[child, IS_WHOLE] = node, -1, 1
         ws.leaf[child, HAS_PAIRS] = 0

@@ -53,7 +53,7 @@ def harvest(
         threshold[node] = ends[position] if position < offsets[f + 1] else np.inf
         children[node, 0], children[node, 1] = ws.node_int[node, LEFT], ws.node_int[node, RIGHT]
         raw[node], charge[node] = ws.node_float[node, 0], ws.node_float[node, 1]
-    leaf_of_row = np.empty(ws.rows.shape[1], np.int32)
+    leaf_of_row = ws.leaf_of.copy()  # with the rows of last splits
     for leaf in range(n_leaves):
         rows = ws.rows[ws.leaf[leaf, DEPTH] % 2]
         for i in range(ws.leaf[leaf, START], ws.leaf[leaf, STOP]):

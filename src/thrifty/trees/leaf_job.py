@@ -20,6 +20,7 @@ from thrifty.trees.workspace import (
     BIG,
     BIG_SLOT,
     DEPTH,
+    ENTRY,
     FREE_COLUMNS,
     FREE_SLOTS,
     FROM_PARENT,
@@ -38,6 +39,7 @@ from thrifty.trees.workspace import (
     PARENT_HAS_PAIRS,
     PARENT_IS_WHOLE,
     PHASE,
+    REMEMBERED_COLUMNS,
     SCREENS,
     SMALL,
     SMALL_SLOT,
@@ -179,7 +181,7 @@ def plan_job(
     for leaf in (small, big):
         if leaf >= 0:
             ws.raw[leaf] = -np.inf
-            ws.leaf[leaf, IS_WHOLE], ws.leaf[leaf, HAS_PAIRS] = whole_only, 0
+            ws.leaf[leaf, IS_WHOLE], ws.leaf[leaf, HAS_PAIRS], ws.leaf[leaf, ENTRY] = whole_only, 0, -1
 
 
 @inner
@@ -271,6 +273,8 @@ def n_places(ws: Workspace) -> Number:
 
 @inner
 def is_large(ws: Workspace, limits: Limits) -> Number:
-    """Whether the present phase is worth several threads."""
+    """Whether the present phase is worth several threads; what a remembered leaf leaves to do is not."""
+    if ws.state[PHASE] == REMEMBERED_COLUMNS:
+        return False
     rows = n_rows(ws.leaf, ws.state[SMALL])
     return rows * n_places(ws) >= limits.shared_cells

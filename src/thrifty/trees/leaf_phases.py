@@ -18,21 +18,22 @@ from thrifty.trees.leaf_job import (
     release_slot,
     score,
 )
+from thrifty.trees.leaf_memory import best_free, may_pay, recall, remember
+from thrifty.trees.memory import DISTANCE, note_gains
 from thrifty.trees.quantise import Lanes
-from thrifty.trees.root_memory import remember
-from thrifty.trees.screen import DISTANCE, FACTOR, MEAN_SQUARE, bound_column, fill_pairs, marginals
+from thrifty.trees.screen import FACTOR, MEAN_SQUARE, bound_column, fill_pairs, marginals
 from thrifty.trees.workspace import (
     ALL_COLUMNS,
     BIG,
     BIG_SLOT,
     DEPTH,
+    ENTRY,
     FREE_COLUMNS,
     FROM_PARENT,
     HAS_PAIRS,
     HIDES,
     IS_DONE,
     IS_WHOLE,
-    MEMORY,
     N_COARSE,
     NARROW,
     NEEDS_PRICED,
@@ -43,7 +44,6 @@ from thrifty.trees.workspace import (
     PLACE,
     PROMISING_COLUMNS,
     REMEMBERED_COLUMNS,
-    SCREENS,
     SLOT,
     SMALL,
     SMALL_SLOT,
@@ -60,7 +60,7 @@ __all__ = ["end_phase", "run_phase"]
 
 MANY = 4  # survivors among the eight columns of a word, from which all eight are summed together
 CHUNK = 256  # columns examined together, so that their histograms are still near when they are searched
-HIDDEN = 0.105  # what a coarse bin typically hides of a leaf's standard deviation: sin(pi / 32), and something on top
+HIDDEN = 0.16
 
 
 @inner
@@ -163,7 +163,8 @@ def screen_leaf(
     sums, room = np.empty(32, np.int64), np.empty((3, 17))
     hist, charges, n_coarse, hides = ws.pair_hist[slot], ws.charges, ws.features[N_COARSE], ws.features[HIDES]
     places, best, last_charge, limit = ws.features[PLACE], best_free(ws.raw[leaf], ws.charges), -1.0, 0.0
-    survivors, n_survivors = np.empty(8, np.int64), 0
+    survivors, n_survivors, entry = np.empty(8, np.int64), 0, ws.leaf[leaf, ENTRY]
+    unit, hidden = units[0, 0] / ws.scale[FACTOR] * (1.0 + 1e-6), rounding_hides(ws, leaf)
     for pair in range(first // 2, (last + 1) // 2):
         is_ready = False
         for f in range(2 * pair, min(2 * pair + 2, last)):
@@ -176,9 +177,12 @@ def screen_leaf(
                 last_charge = charges[f]
                 limit = screen_limit(ws, leaf, last_charge + best, lanes, units, limits)
             half = sums[:16] if f == 2 * pair else sums[16:]
-            if bound_column(half, n_coarse[f], hides[f], ws.scale, limit, room):
+            bound = bound_column(half, n_coarse[f], hides[f], ws.scale, limit, room)
+            if bound == np.inf:
                 survivors[n_survivors] = f
                 n_survivors += 1
+            elif entry >= 0:
+                ws.known[entry, f] = (bound + hidden) * unit
         if pair % 4 == 3 or 2 * pair + 2 >= last:  # the end of a word of the table
             if n_survivors >= MANY:
                 word = survivors[0] // 8 * 8
@@ -192,44 +196,36 @@ def screen_leaf(
 def examine_remembered(
     ws: Workspace, first: Number, last: Number, lanes: Lanes, units: Floats, limits: Limits
 ) -> None:
-    """Examine in the root the priced columns that an earlier root does not rule out."""
-    root, best = np.int64(0), best_free(ws.raw[0], ws.charges)
-    places, charges = ws.features[PLACE], ws.charges
-    known, distance = ws.memory[ws.state[MEMORY], 1:], ws.scale[DISTANCE]
-    for f in range(first, last):
-        if places[f] < 0 and may_pay_at_root(known[f], distance, charges[f], best):
-            examine_one(ws, root, ws.state[SMALL_SLOT], f, False, lanes, units, limits)
-
-
-@inner
-def may_pay_at_root(known: Number, distance: Number, charge: Number, best: Number) -> Number:
-    """Whether a priced column might, in the root, gain its charge more than ``best``; False is certain."""
-    reach = known + distance
-    return charge < np.inf and reach * reach * (1.0 + 1e-6) >= 2.0 * (charge + best)
+    """Examine the priced columns that what is remembered of a leaf does not rule out."""
+    state, places, charges = ws.state, ws.features[PLACE], ws.charges
+    for leaf, slot in ((state[SMALL], state[SMALL_SLOT]), (state[BIG], state[BIG_SLOT])):
+        if leaf < 0 or not may_split(ws.leaf, leaf, limits):
+            continue
+        known, best = ws.known[ws.leaf[leaf, ENTRY]], best_free(ws.raw[leaf], charges)
+        distance = known[len(charges) + DISTANCE]
+        for f in range(first, last):
+            if places[f] < 0 and may_pay(known[f], distance, charges[f], best):
+                examine_one(ws, leaf, slot, f, False, lanes, units, limits)
 
 
 @inner
 def choose_phase(ws: Workspace, lanes: Lanes, units: Floats, limits: Limits) -> Number:
     """How to look at the priced columns."""
-    state = ws.state
-    if ws.leaf[state[SMALL], DEPTH] == 0 and limits.l2 == 0.0:
-        if state[MEMORY] < 0:
-            return ALL_COLUMNS
-        best, n_left = best_free(ws.raw[0], ws.charges), 0
-        places, charges = ws.features[PLACE], ws.charges
-        known, distance = ws.memory[state[MEMORY], 1:], ws.scale[DISTANCE]
-        for f in range(len(charges)):
-            if places[f] < 0:
-                n_left += may_pay_at_root(known[f], distance, charges[f], best)
-        return REMEMBERED_COLUMNS if n_left <= 1 + len(ws.charges) // 32 else ALL_COLUMNS
+    state, is_known = ws.state, limits.l2 == 0.0
+    # Every tree has the root: it is worth to know it well.
+    is_hopeful = ws.leaf[state[SMALL], DEPTH] > 0 or not is_known
     for leaf in (state[SMALL], state[BIG]):
-        if (
-            leaf >= 0
-            and may_split(ws.leaf, leaf, limits)
-            and not is_promising(ws, leaf, lanes, units, limits)
-        ):
-            return ALL_COLUMNS
-    return PROMISING_COLUMNS
+        if leaf >= 0 and may_split(ws.leaf, leaf, limits):
+            if is_known:
+                ws.leaf[leaf, ENTRY] = recall(ws, leaf, lanes, units)
+                is_known = ws.leaf[leaf, ENTRY] >= 0
+            is_hopeful = is_hopeful and is_promising(ws, leaf, lanes, units, limits)
+    if is_known:
+        return REMEMBERED_COLUMNS
+    for leaf in (state[SMALL], state[BIG]):
+        if leaf >= 0 and may_split(ws.leaf, leaf, limits) and limits.l2 == 0.0:
+            remember(ws, leaf, lanes, units)
+    return PROMISING_COLUMNS if is_hopeful else ALL_COLUMNS
 
 
 @inner
@@ -255,16 +251,6 @@ def examine_one(
 
 
 @inner
-def best_free(raw: Floats, charges: Floats) -> Number:
-    """Best gain of the free columns of a leaf, at least zero: what a priced one must beat."""
-    best = 0.0
-    for f in range(len(charges)):
-        if charges[f] == 0.0:
-            best = max(best, raw[f])
-    return best
-
-
-@inner
 def screen_limit(
     ws: Workspace, leaf: Number, amount: Number, lanes: Lanes, units: Floats, limits: Limits
 ) -> Number:
@@ -274,7 +260,13 @@ def screen_limit(
     squared = 2.0 * amount - G * G * limits.l2 / (n * (n + limits.l2))
     if squared <= 0.0:
         return 0.0
-    return np.sqrt(squared) * (1.0 - 1e-6) * ws.scale[FACTOR] / units[0, 0] - 0.5001 * np.sqrt(n)
+    return np.sqrt(squared) * (1.0 - 1e-6) * ws.scale[FACTOR] / units[0, 0] - rounding_hides(ws, leaf)
+
+
+@inner
+def rounding_hides(ws: Workspace, leaf: Number) -> Number:
+    """What rounding gradients may hide of ``s``, in rounded units."""
+    return 0.5001 * np.sqrt(np.float64(n_rows(ws.leaf, leaf)))
 
 
 @inner
@@ -301,19 +293,11 @@ def end_phase(ws: Workspace, lanes: Lanes, units: Floats, limits: Limits) -> Non
                 ws.leaf[leaf, IS_WHOLE] = state[PHASE] == ALL_COLUMNS
                 ws.leaf[leaf, HAS_PAIRS] = state[PHASE] == PROMISING_COLUMNS
         return
-    if state[PHASE] == ALL_COLUMNS and state[SCREENS] and ws.leaf[state[SMALL], DEPTH] == 0:
-        remember(
-            ws.memory,
-            state[MEMORY],
-            ws.scale[DISTANCE],
-            ws.raw[0],
-            ws.packed[0],
-            lanes.fields[0, 1],
-            units[0, 0],
-        )
     for leaf, slot in ((state[SMALL], state[SMALL_SLOT]), (state[BIG], state[BIG_SLOT])):
         if leaf < 0:
             continue
+        if ws.leaf[leaf, ENTRY] >= 0 and state[PHASE] != REMEMBERED_COLUMNS:
+            note_gains(ws.known[ws.leaf[leaf, ENTRY]], ws.raw[leaf])
         score(ws, leaf)
         is_kept = may_split(ws.leaf, leaf, limits) and ws.leaf[leaf, DEPTH] + 1 < limits.max_depth
         ws.leaf[leaf, SLOT] = slot if is_kept and slot < ws.hist.shape[0] - 2 else -1

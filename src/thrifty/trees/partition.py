@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from thrifty.trees.kernel import Number, inner
 from thrifty.trees.quantise import Lanes
 
-__all__ = ["gain_can_reach", "leaf_total", "split_rows"]
+__all__ = ["gain_can_reach", "leaf_total", "send_rows", "split_rows"]
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -31,11 +31,10 @@ def split_rows(
     stop: Number,
     new_rows: NDArray[np.uint32],
     new_packed: Ints,
-    is_last: Number,
 ) -> Number:
     """Copy the rows that go left to the front of the stretch, the others to its back; returns where right begins.
 
-    ``place`` is the column of ``words``. Rows of a last split need no gradients any more.
+    ``place`` is the column of ``words``.
     """
     goes_left = np.zeros(256, np.int64)  # all bits set if it does
     goes_left[: last_left + 1] = -1
@@ -51,15 +50,36 @@ def split_rows(
         # A choice by bits, not a branch to guess wrong.
         target = np.uint64(right ^ ((left ^ right) & is_left))
         new_rows[target] = row
-        if not is_last:
-            if n_lanes == 1:
-                new_packed[target] = packed[start + i]
-            else:
-                for lane in range(n_lanes):
-                    new_packed[np.int64(target) * n_lanes + lane] = packed[(start + i) * n_lanes + lane]
+        if n_lanes == 1:
+            new_packed[target] = packed[start + i]
+        else:
+            for lane in range(n_lanes):
+                new_packed[np.int64(target) * n_lanes + lane] = packed[(start + i) * n_lanes + lane]
         left -= is_left
         right -= is_left + 1
     return left
+
+
+@inner
+def send_rows(
+    words: NDArray[np.uint64],
+    place: Number,
+    last_left: Number,
+    missing_code: Number,
+    missing_left: Number,
+    rows: NDArray[np.uint32],
+    left: Number,
+    right: Number,
+    leaf_of: NDArray[np.int32],
+) -> None:
+    """Write the leaf, ``left`` or ``right``, of every row of a leaf whose children will not be split."""
+    leaf_of_code = np.full(256, right, np.int32)
+    leaf_of_code[: last_left + 1] = left
+    leaf_of_code[missing_code] = left if missing_left else right
+    flat, n_words, word = words.ravel(), np.uint64(words.shape[1]), np.uint64(place // 8)
+    shift, byte = np.uint64(8 * (place % 8)), np.uint64(255)
+    for row in rows:
+        leaf_of[row] = leaf_of_code[(flat[np.uint64(row) * n_words + word] >> shift) & byte]
 
 
 @inner

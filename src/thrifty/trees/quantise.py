@@ -150,6 +150,30 @@ def unit_exponent(values: NDArray[np.float64], top: Number, bits: Number) -> Num
     return min(bits - 1 + precision - exponent - length, 1000)
 
 
+@inner
+def round_gradients(
+    grad: NDArray[np.float64], scale: Number, shift: Number, counted: Number, out: NDArray[np.int64]
+) -> None:
+    """Half away from zero, so that a gradient and its opposite round alike."""
+    for row in range(len(grad)):
+        value = grad[row] * scale
+        out[row] = (np.int64(value + np.copysign(0.5, value)) << shift) + counted
+
+
+@inner
+def add_hessians(hess: NDArray[np.float64], scale: Number, out: NDArray[np.int64]) -> Number:
+    """At least one unit where there is any: a child without hessian must mean a child without rows.
+
+    Returns the lowest hessian.
+    """
+    lowest = 0.0
+    for row in range(len(hess)):
+        value = hess[row]
+        lowest = min(lowest, value)
+        out[row] += max(np.int64(value > 0.0), np.int64(value * scale + 0.5))
+    return lowest
+
+
 @kernel
 def pack_output(
     grad: NDArray[np.float64],
@@ -168,10 +192,10 @@ def pack_output(
     units[0] = 1.0 / scale
     lane, shift = lanes.fields[output, 0], lanes.fields[output, 1]
     counted = np.int64(lanes.constant and output == 0)
-    for row in range(n_rows):
-        # Half away from zero, so that a gradient and its opposite round alike.
-        value = grad[row] * scale
-        out[row * n_lanes + lane] = (np.int64(value + np.copysign(0.5, value)) << shift) + counted
+    if n_lanes == 1:  # a row after the other: compiled apart, to several at once
+        round_gradients(grad, scale, shift, counted, out)
+    else:
+        round_gradients(grad, scale, shift, counted, out[lane::n_lanes])
     if lanes.constant:
         return 0
     top = largest(hess)
@@ -179,12 +203,8 @@ def pack_output(
         return 2
     scale = 2.0 ** unit_exponent(hess, top, lanes.fields[last, 3])
     units[1] = 1.0 / scale
-    lane, lowest = lanes.fields[output, 2], 0.0
-    for row in range(n_rows):
-        value = hess[row]
-        lowest = min(lowest, value)
-        # At least one unit where there is any: a child without hessian must mean a child without rows.
-        out[row * n_lanes + lane] += max(np.int64(value > 0.0), np.int64(value * scale + 0.5))
+    lane = lanes.fields[output, 2]
+    lowest = add_hessians(hess, scale, out) if n_lanes == 1 else add_hessians(hess, scale, out[lane::n_lanes])
     if lanes.fields[last, 0] >= 0:
         for row in range(n_rows):
             out[row * n_lanes + lanes.fields[last, 0]] = 1

@@ -21,14 +21,15 @@ from numpy.typing import NDArray
 
 from thrifty.trees.histogram import TILE, add_eight, add_some, gather
 from thrifty.trees.kernel import Number, inner
+from thrifty.trees.memory import coarsen
 
 __all__ = ["bound_column", "fill_pairs", "marginals", "set_scale"]
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
 LEAST_SPARE_BITS = 7
-# Places in ``scale``: what the three fields of a summed word mean; how far the remembered root is.
-COUNT_BITS, GRADIENT_BITS, FACTOR, SQUARE, MEAN_SQUARE, DISTANCE = range(6)
+# Places in ``scale``: what the three fields of a summed word mean; bits that the memory drops.
+COUNT_BITS, GRADIENT_BITS, FACTOR, SQUARE, MEAN_SQUARE, DROPPED_BITS = range(6)
 
 
 @inner
@@ -45,7 +46,7 @@ def set_scale(packed: Ints, shift: Number, scale: Floats, values: Ints) -> Numbe
         largest = max(largest, abs(g))
     top = (1 << (bits - 1)) - 1
     scale[COUNT_BITS], scale[GRADIENT_BITS] = shift, shift + bits
-    scale[FACTOR] = top / np.float64(largest)
+    scale[FACTOR], scale[DROPPED_BITS] = top / np.float64(largest), coarsen(largest)
     steps = np.float64((1 << square_bits) - 1) / (top * top)
     scale[SQUARE] = 1.0 / steps
     for q in range(-top, top + 1):
@@ -116,7 +117,7 @@ def marginals(hist: Ints, pair: Number, sums: Ints) -> None:
 def bound_column(
     sums: Ints, n_coarse: Number, hides: Number, scale: Floats, limit: Number, room: Floats
 ) -> Number:
-    """Whether some split of the column might reach ``s = limit`` (in rounded units); False is certain.
+    """What ``s`` is at most (in rounded units) over the splits of the column; infinite if that may be ``limit``.
 
     ``room`` takes 3 x 17 numbers.
     """
@@ -136,7 +137,7 @@ def bound_column(
         n += counts[k]
         G += grads[k]
     mean = G / n
-    missing = n_coarse if n_coarse < 16 else 16
+    missing, largest = n_coarse if n_coarse < 16 else 16, 0.0
     for side in range(2 if counts[missing] > 0.0 else 1):
         a = counts[missing] if side == 1 else 0.0
         D = grads[missing] - mean * a if side == 1 else 0.0
@@ -155,7 +156,8 @@ def bound_column(
                 inside = np.sqrt(max(squares[k] * w - grads[k] * grads[k], 0.0)) / (
                     new_left * right + left * new_right
                 )
-            if (max(s, new_s) + inside) * np.sqrt(n) >= limit:
-                return True
+            largest = max(largest, max(s, new_s) + inside)
+            if largest * np.sqrt(n) >= limit:
+                return np.inf
             left, right, s = new_left, new_right, new_s
-    return False
+    return largest * np.sqrt(n)

@@ -61,7 +61,7 @@ def search(
     hessian units. Returns the score, the last bin of the left child (-1 if no split is allowed), whether missing
     values go left, and the sum of the left child.
     """
-    mask = (np.int64(1) << shift) - 1
+    mask, cells = (np.int64(1) << shift) - 1, hist[cell : cell + n_bins]
     missing = hist[cell + n_bins]
     all_g, all_h = np.float64(total >> shift), total & mask
     extra = l2 / unit_h  # in units, as everything here
@@ -72,13 +72,13 @@ def search(
         first, last = np.int64(0), np.int64(n_bins - 1)
         right = missing - left
         while last >= 0 and (right & mask) < least:
-            right += hist[cell + last]
+            right += cells[last]
             last -= 1
-        while first <= last and ((left + hist[cell + first]) & mask) < least:
-            left += hist[cell + first]
+        while first <= last and ((left + cells[first]) & mask) < least:
+            left += cells[first]
             first += 1
         for b in range(first, last + 1):
-            left += hist[cell + b]
+            left += cells[np.uint64(b)]
             a = np.float64(left & mask) + extra
             cross = np.float64(left >> shift) * both - all_g * a
             cross *= cross

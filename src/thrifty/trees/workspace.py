@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from thrifty.trees.binning import WORD, BinnedTable
+from thrifty.trees.memory import N_ROOTS, PATH
 from thrifty.trees.pairs import Pairs
 
 __all__ = ["Workspace", "make_workspace", "narrow_copy", "with_pairs"]
@@ -24,7 +25,9 @@ Floats = NDArray[np.float64]
 N_BINS, GROUP, ORDER, WHOLE, NARROW, PLACE, N_COARSE, HIDES, WORK, SURVIVED = range(10)
 # Columns of ``leaf``. IS_WHOLE: every feature was examined, not only the free ones. BEST: feature of the best net gain.
 # HAS_PAIRS: the slot also holds the sums of pairs.
-START, STOP, DEPTH, PARENT, SLOT, IS_WHOLE, BEST, HAS_PAIRS = range(8)
+# ENTRY: what is remembered of it, -1 if nothing. STEPS: where its path begins, the root's number and then every split
+# with the side taken.
+START, STOP, DEPTH, PARENT, SLOT, IS_WHOLE, BEST, HAS_PAIRS, ENTRY, STEPS = range(10)
 # Columns of ``node_int`` and ``node_float``.
 FEATURE, LAST_LEFT, MISSING_LEFT, LEFT, RIGHT = range(5)
 RAW, CHARGE = range(2)
@@ -33,13 +36,16 @@ N_LEAVES, N_SPLITS, N_NARROW, NARROW_FITS, N_FREE_SLOTS, SCREENS = range(6)
 SMALL, BIG, PHASE, NEEDS_PRICED, PARENT_IS_WHOLE, PARENT_HAS_PAIRS, FROM_PARENT, SMALL_SLOT, BIG_SLOT = range(
     6, 15
 )
-# MEMORY is the remembered root nearest to this tree's, -1 if there is none.
-IS_DONE, MEMORY, FREE_SLOTS = range(15, 18)
+# ROOT is the remembered root nearest to this tree's, -1 if there is none; HEAD is how many gradients of other leaves
+# were ever remembered.
+IS_DONE, ROOT, HEAD, FREE_SLOTS = range(15, 19)
 # What a job examines in a phase: columns free to use; those with a price that may pay, as
-# coarse sums or a remembered root tell; every column.
+# coarse sums or a remembered leaf tell; every column.
 NO_JOB, FREE_COLUMNS, PROMISING_COLUMNS, REMEMBERED_COLUMNS, ALL_COLUMNS = range(5)
 
 HISTOGRAM_BYTES = 24 * 2**20
+# Most that remembered leaves may take: their gradients, also in copies of all rows, and their columns.
+RING_BYTES, RING_TABLES, KNOWN_BYTES, MOST_ENTRIES = 12 * 2**20, 128, 2 * 2**20, 2048
 
 
 class Workspace(NamedTuple):
@@ -57,6 +63,8 @@ class Workspace(NamedTuple):
     bought : bool, (n_groups,)
     rows, packed : (2, ...)
         Rows of every leaf, one stretch each, with their gradients: first leaves of even depth, then of odd.
+    leaf_of : int32, (n_rows,)
+        Leaf of every row whose way ended with a last split.
     hist : int64, (n_slots, n_cells)
         Histograms of open leaves; the last two slots are scratch.
     pair_hist : int64, (n_slots, n_pairs * 256)
@@ -65,9 +73,13 @@ class Workspace(NamedTuple):
         What the fields of those sums mean in this tree.
     pair_values : int64, (256,)
         What a row adds to them, by its rounded gradient.
-    memory : float64, (2, 1 + n_features + n_rows)
-        Two roots examined before: whether it is there, the square root of twice each feature's gain, the gradients.
-    leaf : int64, (max_leaves, 8)
+    entries : int64, (n_entries, 3 + 1 + max_depth)
+        Leaves remembered from earlier trees, roots first.
+    known : float64, (n_entries, n_features + 2)
+        The square root of twice what each feature could gain there, at most.
+    past : int16
+        The gradients of its rows: of the roots, then a ring of others.
+    leaf : int64, (max_leaves, 10 + max_depth)
     totals : int64, (max_leaves, n_lanes)
     raw : float64, (max_leaves, n_features + 1)
         Best gain of every feature before any charge; in the last column, the best net gain.
@@ -88,11 +100,14 @@ class Workspace(NamedTuple):
     bought: NDArray[np.bool_]
     rows: NDArray[np.uint32]
     packed: Ints
+    leaf_of: NDArray[np.int32]
     hist: Ints
     pair_hist: Ints
     scale: Floats
     pair_values: Ints
-    memory: Floats
+    entries: Ints
+    known: Floats
+    past: NDArray[np.int16]
     leaf: Ints
     totals: Ints
     raw: Floats
@@ -129,12 +144,15 @@ def make_workspace(
         bought=np.zeros(n_groups, bool),
         rows=np.empty((2, n), np.uint32),
         packed=np.empty((2, n * n_lanes), np.int64),
+        leaf_of=np.zeros(n, np.int32),
         hist=np.empty((n_slots, n_cells), np.int64),
         pair_hist=np.empty((n_slots, 0), np.int64),
         scale=np.zeros(6),
         pair_values=np.zeros(256, np.int64),
-        memory=np.zeros((2, 0)),
-        leaf=np.zeros((max_leaves, 8), np.int64),
+        entries=np.full((0, PATH + 1 + max_depth), -1, np.int64),
+        known=np.empty((0, p + 2)),
+        past=np.empty(0, np.int16),
+        leaf=np.zeros((max_leaves, STEPS + 1 + max_depth), np.int64),
         totals=np.zeros((max_leaves, n_lanes), np.int64),
         raw=np.zeros((max_leaves, p + 1)),
         choice=np.zeros((max_leaves, p), np.int32),
@@ -146,12 +164,20 @@ def make_workspace(
 
 
 def with_pairs(ws: Workspace, pairs: Pairs) -> Workspace:
-    """The same workspace, with coarse codes and room for their sums."""
+    """The same workspace, with coarse codes, room for their sums and for what leaves are remembered by."""
     n_features = len(ws.charges)
     ws.features[N_COARSE], ws.features[HIDES] = pairs.n_coarse, pairs.hides
     room = np.empty((len(ws.hist), -(-n_features // 2) * 256), np.int64)
-    memory = np.zeros((2, 1 + n_features + len(pairs.words)))
-    return ws._replace(pairs=pairs.words, pair_hist=room, memory=memory)
+    n_rows, n_known = len(pairs.words), n_features + 2
+    n_entries = N_ROOTS + max(1, min(MOST_ENTRIES, KNOWN_BYTES // (8 * n_known)))
+    ring = min(RING_TABLES * n_rows, max(RING_BYTES // 2, n_rows))
+    return ws._replace(
+        pairs=pairs.words,
+        pair_hist=room,
+        entries=np.full((n_entries, ws.entries.shape[1]), -1, np.int64),
+        known=np.full((n_entries, n_known), np.inf),
+        past=np.zeros(N_ROOTS * n_rows + ring, np.int16),
+    )
 
 
 def narrow_copy(n_rows: int, n_columns: int) -> NDArray[np.uint64]:

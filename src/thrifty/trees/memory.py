@@ -1,0 +1,222 @@
+r"""Leaves come back from tree to tree: what their columns could gain once bounds what they can gain now.
+
+With hessians of one and ``l2 = 0`` the square root of twice a column's gain in a leaf is
+
+    s(g) = max over splits of |<u, g>|,     u of norm one, set by the rows on either side
+
+so ``s(g) <= s(g') + |g - g'|``: gradients that moved little cannot have made a column worth much. The root has the same
+rows in every tree. Below it, few columns are bought and a learning rate is small, so the same splits are made again and
+again (nine roots in ten of ``benchmarks/engine.py`` are split as one before); a leaf that is reached by the same splits
+has the same rows, in the same order.
+
+A leaf is looked up by its *path*, splits and sides, which is compared in full: a wrong leaf is never taken for another.
+Trees of two scores are grown in turn, so two roots are remembered and the nearer one speaks; a path begins with its
+number. Nothing need be said of which score a tree belongs to, and a leaf of an earlier fit is as good as any. Gradients
+of leaves lie in a ring, where new ones overwrite the oldest.
+"""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from thrifty.trees.kernel import Number, inner
+
+__all__ = [
+    "N_ROOTS",
+    "PATH",
+    "begin_entry",
+    "choose_root",
+    "coarsen",
+    "find_entry",
+    "find_root",
+    "measure",
+    "note_gains",
+]
+
+Ints = NDArray[np.int64]
+Floats = NDArray[np.float64]
+Past = NDArray[np.int16]
+
+N_ROOTS = 2
+FAR = 0.5  # a root this far, as a share of its gradients' norm, is that of another score
+STRETCH = 1024  # rows between two looks at whether a root is already further than the other
+# Columns of ``entries``: where its gradients begin, counted in all that was ever written (-1: there are none), how many
+# there are, how deep its leaf is, and the path.
+POSITION, LENGTH, ENTRY_DEPTH, PATH = range(4)
+# Places in ``known`` after those of the columns: the unit its gradients are rounded down to; how far they are now.
+STEP, DISTANCE = range(2)
+
+
+@inner
+def squared_distance(then: Past, packed: Ints, shift: Number) -> Number:
+    """Sum of squared differences, in steps of what was remembered: whole numbers, several at once."""
+    total = np.int64(0)
+    for i in range(len(then)):
+        moved = (packed[i] >> shift) - then[i]
+        total += moved * moved
+    return total
+
+
+@inner
+def shift_to_steps(step: Number, unit: Number, shift: Number, bits: Number) -> Number:
+    """Bits to drop from packed gradients to count them in ``step``; -1 if they are too large for that.
+
+    Steps and units are powers of two. ``bits`` is what this tree's gradients would drop: six bits less, and the
+    squares of half a million of them may exceed a number.
+    """
+    dropped = np.int64(np.rint(np.log2(step / unit)))
+    return shift + dropped if dropped >= max(bits - 6, 0) and shift + dropped < 64 else np.int64(-1)
+
+
+@inner
+def coarsen(largest: Number) -> Number:
+    """Bits to drop from gradients of at most this magnitude, so that they fit into two bytes."""
+    bits = np.int64(0)
+    while (largest >> bits) >= 2**15 - 1:
+        bits += 1
+    return bits
+
+
+@inner
+def find_root(
+    entries: Ints,
+    past: Past,
+    known: Floats,
+    last: Number,
+    packed: Ints,
+    shift: Number,
+    unit: Number,
+    bits: Number,
+) -> Number:
+    """The remembered root with the nearest gradients, -1 if there is none.
+
+    ``last`` is what the tree before found: scores take turns, so the other is tried first and is near.
+    """
+    nearest, least, n = np.int64(-1), np.inf, len(packed)
+    for turn in range(N_ROOTS):
+        root = (last + 1 + turn) % N_ROOTS
+        if entries[root, POSITION] < 0:
+            continue
+        step, squared = known[root, known.shape[1] - 2 + STEP], 0.0
+        dropped, then = shift_to_steps(step, unit, shift, bits), past[root * n : (root + 1) * n]
+        if dropped < 0:
+            continue
+        for begin in range(0, n, STRETCH):
+            end = min(n, begin + STRETCH)
+            squared += squared_distance(then[begin:end], packed[begin:end], dropped) * (step * step)
+            if squared >= least:
+                break
+        if squared < least:
+            nearest, least = np.int64(root), squared
+    if nearest >= 0:
+        set_distance(known[nearest], np.sqrt(least), n)
+    return nearest
+
+
+@inner
+def choose_root(entries: Ints, past: Past, known: Floats, nearest: Number, n_rows: Number) -> Number:
+    """Which root to forget for a new one: the nearest or, if that is far, an empty one."""
+    if nearest < 0:
+        return np.int64(0)
+    if entries[1 - nearest, POSITION] < 0:
+        squares = 0.0
+        for g in past[nearest * n_rows : (nearest + 1) * n_rows]:
+            squares += (g + 0.5) ** 2
+        after = known.shape[1] - 2
+        if known[nearest, after + DISTANCE] > FAR * np.sqrt(squares) * known[nearest, after + STEP]:
+            return 1 - nearest
+    return nearest
+
+
+@inner
+def set_distance(known: Floats, distance: Number, n_rows: Number) -> None:
+    """Keep how far the gradients of an entry are now: as far as they seem, and a step a row for rounding down."""
+    after = len(known) - 2
+    known[after + DISTANCE] = (distance + known[after + STEP] * np.sqrt(n_rows)) * (1.0 + 1e-9)
+
+
+@inner
+def place_of(path: Ints, depth: Number, n_entries: Number) -> Number:
+    """The only entry, after those of the roots, where a path may be."""
+    mixed = np.uint64(depth)
+    for i in range(depth + 1):
+        mixed = (mixed ^ np.uint64(path[i])) * np.uint64(0x9E3779B97F4A7C15)
+        mixed ^= mixed >> np.uint64(29)
+    return N_ROOTS + np.int64(mixed % np.uint64(n_entries - N_ROOTS))
+
+
+@inner
+def find_entry(entries: Ints, path: Ints, depth: Number, head: Number, room: Number) -> Number:
+    """Entry of the leaf with this path, -1 if it is not remembered; ``head`` and ``room`` are the ring's."""
+    entry = place_of(path, depth, len(entries))
+    if entries[entry, POSITION] < 0 or entries[entry, ENTRY_DEPTH] != depth:
+        return np.int64(-1)
+    if head - entries[entry, POSITION] > room:
+        return np.int64(-1)
+    for i in range(depth + 1):
+        if entries[entry, PATH + i] != path[i]:
+            return np.int64(-1)
+    return entry
+
+
+@inner
+def measure(
+    entries: Ints,
+    past: Past,
+    known: Floats,
+    entry: Number,
+    first: Number,
+    room: Number,
+    packed: Ints,
+    shift: Number,
+    unit: Number,
+    bits: Number,
+) -> None:
+    """How far the gradients of a leaf are from what they were; the ring is ``room`` numbers from ``first`` on."""
+    begin = first + entries[entry, POSITION] % room
+    then = past[begin : begin + entries[entry, LENGTH]]
+    step, distance = known[entry, known.shape[1] - 2 + STEP], np.inf
+    dropped = shift_to_steps(step, unit, shift, bits)
+    if dropped >= 0:
+        distance = np.sqrt(np.float64(squared_distance(then, packed, dropped))) * step
+    set_distance(known[entry], distance, len(packed))
+
+
+@inner
+def begin_entry(
+    entries: Ints,
+    past: Past,
+    known: Floats,
+    entry: Number,
+    begin: Number,
+    position: Number,
+    path: Ints,
+    depth: Number,
+    packed: Ints,
+    shift: Number,
+    unit: Number,
+    bits: Number,
+) -> None:
+    """Write path and gradients of a leaf, these from ``past[begin]`` on and less ``bits`` bits.
+
+    Nothing is known of its columns yet.
+    """
+    entries[entry, POSITION], entries[entry, LENGTH], entries[entry, ENTRY_DEPTH] = (
+        position,
+        len(packed),
+        depth,
+    )
+    for i in range(depth + 1):
+        entries[entry, PATH + i] = path[i]
+    known[entry] = np.inf
+    then = past[begin : begin + len(packed)]
+    for i in range(len(packed)):
+        then[i] = packed[i] >> (shift + bits)
+    known[entry, known.shape[1] - 2 + STEP] = unit * 2.0**bits
+
+
+@inner
+def note_gains(known: Floats, raw: Floats) -> None:
+    """Put the gains of the columns that were examined in place of what was known of them."""
+    for f in range(len(known) - 2):
+        if raw[f] > -np.inf:
+            known[f] = np.sqrt(max(2.0 * raw[f], 0.0))
