@@ -7,6 +7,7 @@ from their bytes even if they were made a moment ago: a run that was interrupted
 
 import json
 import time
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -105,10 +106,13 @@ class Kept:
         if lacking:
             # One job per message: what is done must not wait for others before it is kept.
             parallel = Parallel(n_jobs=n_jobs, return_as="generator_unordered", batch_size=1)
-            for key, record in parallel(delayed(_work)(job, codec.to_bytes) for job in lacking.values()):
-                self._store.put(key, record)
-                records[key] = record
-                progress(what, len(records), total)
+            with warnings.catch_warnings():
+                # A process that has grown is replaced; its jobs are not lost.
+                warnings.filterwarnings("ignore", message="A worker stopped while some jobs")
+                for key, record in parallel(delayed(_work)(job, codec.to_bytes) for job in lacking.values()):
+                    self._store.put(key, record)
+                    records[key] = record
+                    progress(what, len(records), total)
         parts = [_parts(records[job.key]) for job in jobs]
         self.seconds += sum(seconds for seconds, _ in parts)
         return [codec.from_bytes(payload) for _, payload in parts]
