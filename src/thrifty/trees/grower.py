@@ -29,6 +29,7 @@ from thrifty.trees.prices import (
     choice_order,
 )
 from thrifty.trees.quantise import Lanes, choose_lanes, pack
+from thrifty.trees.screen import has_room
 from thrifty.trees.traversal import add_leaf_values
 from thrifty.trees.workspace import (
     N_LEAVES,
@@ -287,6 +288,7 @@ class TreeGrower:
         screens = lanes.constant and lanes.n_lanes == 1 and ws.state[NARROW_FITS] and ws.pairs.size == 0
         if (
             screens
+            and has_room(self.table.n_rows)
             and self.table.n_bytes <= 2 * PAIR_BYTES
             and np.any((ws.charges > 0.0) & (ws.charges < np.inf))
         ):

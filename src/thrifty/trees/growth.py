@@ -9,8 +9,9 @@ every leaf is scored again from the raw gains: recomputed, never patched.
 
 Work that cannot pay is skipped. Free features are examined first, from a narrow copy of their columns. What a leaf's
 rows could gain if each had its own value bounds the gain of any split; if that is below the charge of every
-feature still to be bought, none of them can be used in the leaf. Otherwise coarse sums, at half the price of a
-histogram, bound the gain of each: only those that might beat the best free feature by their charge are examined.
+feature still to be bought, none of them can be used in the leaf. Otherwise what an earlier tree found in the same
+leaf, or coarse sums at half the price of a histogram, bound the gain of each: only those that might beat the best free
+feature by their charge are examined.
 If one that was skipped is bought in another leaf later, it is examined then. The trees are the same, bit for bit, as
 without skipping.
 """
@@ -62,6 +63,7 @@ from thrifty.trees.workspace import (
     RIGHT,
     ROOT,
     SCREENS,
+    SKIPS,
     SLOT,
     START,
     STEPS,
@@ -80,7 +82,7 @@ SPARE_PLACES = 3  # left in the narrow table for what this tree may buy
 
 
 @inner
-def plant(ws: Workspace, lanes: Lanes, units: Floats) -> None:
+def plant(ws: Workspace, lanes: Lanes, units: Floats, limits: Limits) -> None:
     """Begin a tree: one leaf with every row."""
     n = ws.rows.shape[1]
     rows, state, leaf = ws.rows[0], ws.state, ws.leaf[0]
@@ -96,15 +98,23 @@ def plant(ws: Workspace, lanes: Lanes, units: Floats) -> None:
     ws.raw[0, -1] = -np.inf
     leaf_total(ws.packed[0], lanes.n_lanes, 0, n, ws.totals[0])
     collect_free(ws)
+    state[SKIPS] = limits.skips and are_ordinary(units)
+    state[SCREENS] = state[SCREENS] and state[SKIPS]
     if state[SCREENS]:
         watch(ws)
         shift = lanes.fields[0, 1]
-        state[SCREENS] = set_scale(ws.packed[0], shift, ws.scale, ws.pair_values)
+        set_scale(ws.packed[0], shift, ws.scale, ws.pair_values)
         bits = np.int64(ws.scale[DROPPED_BITS])
         state[ROOT] = find_root(
             ws.entries, ws.past, ws.known, state[ROOT], ws.packed[0], shift, units[0, 0], bits
         )
         leaf[STEPS] = max(state[ROOT], 0)
+
+
+@inner
+def are_ordinary(units: Floats) -> Number:
+    """Whether squares of gradients are numbers: bounds that overflow, or come to nothing, prove nothing."""
+    return units.min() > 2.0**-400 and units.max() < 2.0**400
 
 
 @inner
@@ -265,7 +275,7 @@ def advance(ws: Workspace, lanes: Lanes, units: Floats, limits: Limits) -> Numbe
     leaf: Number = np.int64(0)
     other, slot = np.int64(-1), np.int64(-1)
     if state[N_LEAVES] == 0:
-        plant(ws, lanes, units)
+        plant(ws, lanes, units, limits)
         plan_job(ws, leaf, other, slot, slot >= 0, slot >= 0, lanes, units, limits)
     while True:
         while state[PHASE] != NO_JOB:

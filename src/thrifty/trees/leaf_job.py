@@ -41,6 +41,7 @@ from thrifty.trees.workspace import (
     PHASE,
     REMEMBERED_COLUMNS,
     SCREENS,
+    SKIPS,
     SMALL,
     SMALL_SLOT,
     START,
@@ -105,7 +106,7 @@ def may_split(leaves: Ints, leaf: Number, limits: Limits) -> Number:
 @inner
 def can_skip(ws: Workspace, leaf: Number, lanes: Lanes, units: Floats, limits: Limits) -> Number:
     """Whether no feature with a price can return it in this leaf."""
-    if not limits.skips or not ws.state[NARROW_FITS]:
+    if not ws.state[SKIPS] or not ws.state[NARROW_FITS]:
         return False
     cheapest = np.inf
     for charge in ws.charges:
@@ -161,7 +162,7 @@ def plan_job(
     if right >= 0 and n_rows(ws.leaf, right) < n_rows(ws.leaf, left):
         small, big = right, left
     # A free column's histogram is in every kept slot; a priced one's only in those of leaves examined whole.
-    fits = limits.skips and state[NARROW_FITS] == 1
+    fits = state[SKIPS] == 1 and state[NARROW_FITS] == 1
     whole_only = not fits or (needs_priced and not state[SCREENS])
     from_parent = slot >= 0 and (was_whole or not whole_only)
     if big >= 0 and not may_split(ws.leaf, big, limits):

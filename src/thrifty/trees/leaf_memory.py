@@ -56,7 +56,7 @@ def speaks(ws: Workspace, leaf: Number, entry: Number) -> Number:
     """Whether what is remembered of a leaf rules out enough of its priced columns to look at the others one by one."""
     best, n_left, n_columns = best_free(ws.raw[leaf], ws.charges), 0, len(ws.charges)
     places, charges, known = ws.features[PLACE], ws.charges, ws.known[entry]
-    distance = known[n_columns + DISTANCE]
+    distance = known[DISTANCE]
     for f in range(n_columns):
         if places[f] < 0:
             n_left += may_pay(known[f], distance, charges[f], best)
@@ -100,7 +100,7 @@ def remember(ws: Workspace, leaf: Number, lanes: Lanes, units: Floats) -> None:
     )
     if leaf_depth == 0:
         entry = choose_root(ws.entries, ws.past, ws.known, state[ROOT], n)
-        state[ROOT] = path[0] = entry
+        state[ROOT] = path[0] = entry  # paths of this tree's leaves begin with it
         begin, position = entry * n, np.int64(0)
     else:
         room, entry = len(ws.past) - N_ROOTS * n, place_of(path, leaf_depth, len(ws.entries))

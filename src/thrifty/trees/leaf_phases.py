@@ -1,8 +1,9 @@
 """A job in phases: first the columns that are free, then those with a price that might still be the best.
 
 The best free gain is known before any priced column is looked at. A priced column is chosen only if it gains its charge
-more than that, so coarse sums that bound its gain below are enough to leave it. Where they can prove nothing, because
-the leaf is large and its best free gain small, every column is examined instead.
+more than that, so whatever bounds its gain below is enough to leave it: what is remembered of the leaf from an earlier
+tree, else coarse sums. Where these can prove little, because the leaf is large and its best free gain small, every
+column is examined instead.
 """
 
 import numpy as np
@@ -60,6 +61,8 @@ __all__ = ["end_phase", "run_phase"]
 
 MANY = 4  # survivors among the eight columns of a word, from which all eight are summed together
 CHUNK = 256  # columns examined together, so that their histograms are still near when they are searched
+# Coarse sums are tried where a price is more than this of a leaf's standard deviation: a coarse bin typically hides
+# sin(pi / 32) of it, and what is remembered must still speak when gradients have moved. It decides only the speed.
 HIDDEN = 0.16
 
 
@@ -202,7 +205,7 @@ def examine_remembered(
         if leaf < 0 or not may_split(ws.leaf, leaf, limits):
             continue
         known, best = ws.known[ws.leaf[leaf, ENTRY]], best_free(ws.raw[leaf], charges)
-        distance = known[len(charges) + DISTANCE]
+        distance = known[DISTANCE]
         for f in range(first, last):
             if places[f] < 0 and may_pay(known[f], distance, charges[f], best):
                 examine_one(ws, leaf, slot, f, False, lanes, units, limits)
@@ -211,9 +214,9 @@ def examine_remembered(
 @inner
 def choose_phase(ws: Workspace, lanes: Lanes, units: Floats, limits: Limits) -> Number:
     """How to look at the priced columns."""
-    state, is_known = ws.state, limits.l2 == 0.0
-    # Every tree has the root: it is worth to know it well.
-    is_hopeful = ws.leaf[state[SMALL], DEPTH] > 0 or not is_known
+    state, has_memory = ws.state, limits.l2 == 0.0
+    # A root that is remembered is examined whole, never bounded: every later tree has use for exact gains.
+    is_known, is_hopeful = has_memory, ws.leaf[state[SMALL], DEPTH] > 0 or not has_memory
     for leaf in (state[SMALL], state[BIG]):
         if leaf >= 0 and may_split(ws.leaf, leaf, limits):
             if is_known:
@@ -223,7 +226,7 @@ def choose_phase(ws: Workspace, lanes: Lanes, units: Floats, limits: Limits) -> 
     if is_known:
         return REMEMBERED_COLUMNS
     for leaf in (state[SMALL], state[BIG]):
-        if leaf >= 0 and may_split(ws.leaf, leaf, limits) and limits.l2 == 0.0:
+        if has_memory and leaf >= 0 and may_split(ws.leaf, leaf, limits):
             remember(ws, leaf, lanes, units)
     return PROMISING_COLUMNS if is_hopeful else ALL_COLUMNS
 
@@ -297,7 +300,7 @@ def end_phase(ws: Workspace, lanes: Lanes, units: Floats, limits: Limits) -> Non
         if leaf < 0:
             continue
         if ws.leaf[leaf, ENTRY] >= 0 and state[PHASE] != REMEMBERED_COLUMNS:
-            note_gains(ws.known[ws.leaf[leaf, ENTRY]], ws.raw[leaf])
+            note_gains(ws.known[ws.leaf[leaf, ENTRY]], ws.raw[leaf], state[PHASE] == ALL_COLUMNS)
         score(ws, leaf)
         is_kept = may_split(ws.leaf, leaf, limits) and ws.leaf[leaf, DEPTH] + 1 < limits.max_depth
         ws.leaf[leaf, SLOT] = slot if is_kept and slot < ws.hist.shape[0] - 2 else -1

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from thrifty.trees.kernel import Number, inner
 
 __all__ = [
+    "DISTANCE",
     "N_ROOTS",
     "PATH",
     "begin_entry",
@@ -30,6 +31,7 @@ __all__ = [
     "find_root",
     "measure",
     "note_gains",
+    "place_of",
 ]
 
 Ints = NDArray[np.int64]
@@ -42,8 +44,8 @@ STRETCH = 1024  # rows between two looks at whether a root is already further th
 # Columns of ``entries``: where its gradients begin, counted in all that was ever written (-1: there are none), how many
 # there are, how deep its leaf is, and the path.
 POSITION, LENGTH, ENTRY_DEPTH, PATH = range(4)
-# Places in ``known`` after those of the columns: the unit its gradients are rounded down to; how far they are now.
-STEP, DISTANCE = range(2)
+# Last places of ``known``, after the columns: the unit its gradients are rounded down to; how far they are now.
+STEP, DISTANCE = -2, -1
 
 
 @inner
@@ -60,8 +62,8 @@ def squared_distance(then: Past, packed: Ints, shift: Number) -> Number:
 def shift_to_steps(step: Number, unit: Number, shift: Number, bits: Number) -> Number:
     """Bits to drop from packed gradients to count them in ``step``; -1 if they are too large for that.
 
-    Steps and units are powers of two. ``bits`` is what this tree's gradients would drop: six bits less, and the
-    squares of half a million of them may exceed a number.
+    Steps and units are powers of two. ``bits`` is what this tree's gradients would drop. With up to six bits less, the
+    squares of as many rows as are ever screened (``screen.has_room``, fewer than 2^19) add up to less than 2^63.
     """
     dropped = np.int64(np.rint(np.log2(step / unit)))
     return shift + dropped if dropped >= max(bits - 6, 0) and shift + dropped < 64 else np.int64(-1)
@@ -96,7 +98,7 @@ def find_root(
         root = (last + 1 + turn) % N_ROOTS
         if entries[root, POSITION] < 0:
             continue
-        step, squared = known[root, known.shape[1] - 2 + STEP], 0.0
+        step, squared = known[root, STEP], 0.0
         dropped, then = shift_to_steps(step, unit, shift, bits), past[root * n : (root + 1) * n]
         if dropped < 0:
             continue
@@ -121,8 +123,7 @@ def choose_root(entries: Ints, past: Past, known: Floats, nearest: Number, n_row
         squares = 0.0
         for g in past[nearest * n_rows : (nearest + 1) * n_rows]:
             squares += (g + 0.5) ** 2
-        after = known.shape[1] - 2
-        if known[nearest, after + DISTANCE] > FAR * np.sqrt(squares) * known[nearest, after + STEP]:
+        if known[nearest, DISTANCE] > FAR * np.sqrt(squares) * known[nearest, STEP]:
             return 1 - nearest
     return nearest
 
@@ -130,8 +131,7 @@ def choose_root(entries: Ints, past: Past, known: Floats, nearest: Number, n_row
 @inner
 def set_distance(known: Floats, distance: Number, n_rows: Number) -> None:
     """Keep how far the gradients of an entry are now: as far as they seem, and a step a row for rounding down."""
-    after = len(known) - 2
-    known[after + DISTANCE] = (distance + known[after + STEP] * np.sqrt(n_rows)) * (1.0 + 1e-9)
+    known[DISTANCE] = (distance + known[STEP] * np.sqrt(n_rows)) * (1.0 + 1e-9)
 
 
 @inner
@@ -174,7 +174,7 @@ def measure(
     """How far the gradients of a leaf are from what they were; the ring is ``room`` numbers from ``first`` on."""
     begin = first + entries[entry, POSITION] % room
     then = past[begin : begin + entries[entry, LENGTH]]
-    step, distance = known[entry, known.shape[1] - 2 + STEP], np.inf
+    step, distance = known[entry, STEP], np.inf
     dropped = shift_to_steps(step, unit, shift, bits)
     if dropped >= 0:
         distance = np.sqrt(np.float64(squared_distance(then, packed, dropped))) * step
@@ -211,12 +211,15 @@ def begin_entry(
     then = past[begin : begin + len(packed)]
     for i in range(len(packed)):
         then[i] = packed[i] >> (shift + bits)
-    known[entry, known.shape[1] - 2 + STEP] = unit * 2.0**bits
+    known[entry, STEP] = unit * 2.0**bits
 
 
 @inner
-def note_gains(known: Floats, raw: Floats) -> None:
-    """Put the gains of the columns that were examined in place of what was known of them."""
+def note_gains(known: Floats, raw: Floats, is_whole: Number) -> None:
+    """Put the gains of the columns that were examined in place of what was known of them.
+
+    In a leaf examined whole, a column without a gain has no split that gains, or none that is allowed.
+    """
     for f in range(len(known) - 2):
-        if raw[f] > -np.inf:
+        if is_whole or raw[f] > -np.inf:
             known[f] = np.sqrt(max(2.0 * raw[f], 0.0))

@@ -23,7 +23,16 @@ from thrifty.trees.histogram import TILE, add_eight, add_some, gather
 from thrifty.trees.kernel import Number, inner
 from thrifty.trees.memory import coarsen
 
-__all__ = ["bound_column", "fill_pairs", "marginals", "set_scale"]
+__all__ = [
+    "DROPPED_BITS",
+    "FACTOR",
+    "MEAN_SQUARE",
+    "bound_column",
+    "fill_pairs",
+    "has_room",
+    "marginals",
+    "set_scale",
+]
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -32,12 +41,15 @@ LEAST_SPARE_BITS = 7
 COUNT_BITS, GRADIENT_BITS, FACTOR, SQUARE, MEAN_SQUARE, DROPPED_BITS = range(6)
 
 
+def has_room(n_rows: int) -> bool:
+    """Whether rows, gradients and squares of so many rows fit into one integer."""
+    return 64 - 3 * n_rows.bit_length() >= LEAST_SPARE_BITS
+
+
 @inner
-def set_scale(packed: Ints, shift: Number, scale: Floats, values: Ints) -> Number:
-    """Choose the fields for one tree and tabulate the word of every rounded gradient; False if there is no room."""
+def set_scale(packed: Ints, shift: Number, scale: Floats, values: Ints) -> None:
+    """Choose the fields for one tree and tabulate the word of every rounded gradient."""
     spare = 64 - 3 * shift
-    if spare < LEAST_SPARE_BITS:
-        return False
     square_bits = min(6, max(2, spare - 7))
     bits = min(8, spare - square_bits)
     largest, squares = np.int64(1), 0.0
@@ -56,7 +68,6 @@ def set_scale(packed: Ints, shift: Number, scale: Floats, values: Ints) -> Numbe
         g = (packed[i] >> shift) * scale[FACTOR]
         squares += g * g
     scale[MEAN_SQUARE] = squares / ((len(packed) + 15) // 16) + 0.5 * scale[SQUARE]
-    return True
 
 
 @inner

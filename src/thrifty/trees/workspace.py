@@ -21,7 +21,7 @@ Floats = NDArray[np.float64]
 # Rows of ``features``. WHOLE and NARROW name the feature at each place of the table and of its narrow copy,
 # PLACE is where a feature sits in the narrow copy (-1: not there), ORDER is the choice between equal gains, N_COARSE
 # and HIDES describe its coarse bins, WORK counts the rows added to its histograms (to those of its pair, if even).
-# SURVIVED counts those of a priced feature that coarse sums could not rule out, in all trees.
+# SURVIVED counts those of a priced feature that could not be ruled out, of late.
 N_BINS, GROUP, ORDER, WHOLE, NARROW, PLACE, N_COARSE, HIDES, WORK, SURVIVED = range(10)
 # Columns of ``leaf``. IS_WHOLE: every feature was examined, not only the free ones. BEST: feature of the best net gain.
 # HAS_PAIRS: the slot also holds the sums of pairs.
@@ -38,13 +38,16 @@ SMALL, BIG, PHASE, NEEDS_PRICED, PARENT_IS_WHOLE, PARENT_HAS_PAIRS, FROM_PARENT,
 )
 # ROOT is the remembered root nearest to this tree's, -1 if there is none; HEAD is how many gradients of other leaves
 # were ever remembered.
-IS_DONE, ROOT, HEAD, FREE_SLOTS = range(15, 19)
+# SKIPS is whether what cannot pay is left out in this tree.
+IS_DONE, ROOT, HEAD, SKIPS, FREE_SLOTS = range(15, 20)
 # What a job examines in a phase: columns free to use; those with a price that may pay, as
 # coarse sums or a remembered leaf tell; every column.
 NO_JOB, FREE_COLUMNS, PROMISING_COLUMNS, REMEMBERED_COLUMNS, ALL_COLUMNS = range(5)
 
-HISTOGRAM_BYTES = 24 * 2**20
-# Most that remembered leaves may take: their gradients, also in copies of all rows, and their columns.
+# Most that growing adds to the table, where that is possible: histograms and what is kept per leaf, then everything.
+HISTOGRAM_BYTES, ALL_BYTES = 24 * 2**20, 54 * 2**20
+# Most that remembered leaves take: gradients of their rows (in bytes, and as a multiple of the table's rows) and
+# what is known of their columns. The rows of one table always fit.
 RING_BYTES, RING_TABLES, KNOWN_BYTES, MOST_ENTRIES = 12 * 2**20, 128, 2 * 2**20, 2048
 
 
@@ -76,7 +79,7 @@ class Workspace(NamedTuple):
     entries : int64, (n_entries, 3 + 1 + max_depth)
         Leaves remembered from earlier trees, roots first.
     known : float64, (n_entries, n_features + 2)
-        The square root of twice what each feature could gain there, at most.
+        The square root of twice what each feature could gain there, at most; then STEP and DISTANCE of ``memory``.
     past : int16
         The gradients of its rows: of the roots, then a ring of others.
     leaf : int64, (max_leaves, 10 + max_depth)
@@ -132,7 +135,8 @@ def make_workspace(
     n_cells = p * (int(table.thresholds.n_bins.max()) + 1) * n_lanes
     # Only leaves that may have grandchildren keep their histogram for subtraction.
     wanted = min(2 ** max(max_depth - 2, 0), max_leaves)
-    n_slots = 2 + max(1, min(wanted, HISTOGRAM_BYTES // (12 * n_cells)))
+    leaf_bytes = max_leaves * p * (12 + 8 * n_lanes)
+    n_slots = 2 + max(1, min(wanted, (HISTOGRAM_BYTES - leaf_bytes) // (12 * n_cells)))
     places = np.arange(p)
     zeros = np.zeros(p, np.int64)
     return Workspace(
@@ -170,7 +174,9 @@ def with_pairs(ws: Workspace, pairs: Pairs) -> Workspace:
     room = np.empty((len(ws.hist), -(-n_features // 2) * 256), np.int64)
     n_rows, n_known = len(pairs.words), n_features + 2
     n_entries = N_ROOTS + max(1, min(MOST_ENTRIES, KNOWN_BYTES // (8 * n_known)))
-    ring = min(RING_TABLES * n_rows, max(RING_BYTES // 2, n_rows))
+    taken = sum(part.nbytes for part in ws if part is not ws.words) + pairs.words.nbytes + room.nbytes
+    left = min(RING_BYTES, ALL_BYTES - taken)
+    ring = min(RING_TABLES * n_rows, max(left // 2, n_rows))
     return ws._replace(
         pairs=pairs.words,
         pair_hist=room,
