@@ -45,7 +45,7 @@ IS_DONE, ROOT, HEAD, SKIPS, FREE_SLOTS = range(15, 20)
 NO_JOB, FREE_COLUMNS, PROMISING_COLUMNS, REMEMBERED_COLUMNS, ALL_COLUMNS = range(5)
 
 # Most that growing adds to the table, where that is possible: histograms and what is kept per leaf, then everything.
-HISTOGRAM_BYTES, ALL_BYTES = 24 * 2**20, 54 * 2**20
+HISTOGRAM_BYTES, ALL_BYTES = 24 * 2**20, 50 * 2**20
 # Most that remembered leaves take: gradients of their rows (in bytes, and as a multiple of the table's rows) and
 # what is known of their columns. The rows of one table always fit.
 RING_BYTES, RING_TABLES, KNOWN_BYTES, MOST_ENTRIES = 12 * 2**20, 128, 2 * 2**20, 2048
