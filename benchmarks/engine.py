@@ -181,16 +181,18 @@ def report_speed(data, rounds, repeats, threads=1):
 def report_memory(data):
     """Peak of what a fit allocates, by tracemalloc: freed memory that the process keeps would hide it from RSS."""
     print("\n## Memory: most that growing adds to the table, MB (allowed: 64)")
-    print("| rows x columns | bins | ours added | ours added, with prices |\n|---|---|---|---|")
+    print("| rows x columns | bins | ours added | with prices | and of depth 12 |\n|---|---|---|---|---|")
     for (n, p), (ours, _) in data.items():
         peaks = []
-        for gamma in (0.0, n / 1000):
+        for gamma, depth in ((0.0, 4), (n / 1000, 4), (n / 1000, 12)):
             tracemalloc.start()
-            ours.run(3, gamma=gamma)
+            ours.run(3, gamma=gamma, max_depth=depth)
             peaks.append(tracemalloc.get_traced_memory()[1] / 2**20)
             tracemalloc.stop()
         print(
-            f"| {n:,} x {p} | {ours.table.n_bytes / 2**20:.1f} | {peaks[0]:.1f} | {peaks[1]:.1f} |",
+            f"| {n:,} x {p} | {ours.table.n_bytes / 2**20:.1f} | "
+            + " | ".join(f"{peak:.1f}" for peak in peaks)
+            + " |",
             flush=True,
         )
 

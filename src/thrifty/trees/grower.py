@@ -18,7 +18,7 @@ from thrifty.exceptions import InvalidInputError
 from thrifty.trees.binning import BinnedTable
 from thrifty.trees.ensemble import TreeEnsemble
 from thrifty.trees.growth import FINISHED, OFTEN, advance, run_job
-from thrifty.trees.harvest import harvest
+from thrifty.trees.harvest import harvest, make_harvest
 from thrifty.trees.leaf_job import Limits
 from thrifty.trees.prices import (
     check_amount,
@@ -34,6 +34,7 @@ from thrifty.trees.traversal import add_leaf_values
 from thrifty.trees.workspace import (
     N_LEAVES,
     N_NARROW,
+    N_SPLITS,
     NARROW,
     NARROW_FITS,
     PLACE,
@@ -304,25 +305,27 @@ class TreeGrower:
         self, ws: Workspace, lanes: Lanes, units: Floats, learning_rate: float, before: Bools
     ) -> GrownTree:
         ends = self.table.thresholds
-        feature, threshold, last_left, missing_left, children, raw, charge, values, leaf_of_row, n_cells = (
-            harvest(ws, ends.values, ends.offsets, lanes, units, self._limits.l2, float(learning_rate))
+        n_splits, n_leaves = int(ws.state[N_SPLITS]), int(ws.state[N_LEAVES])
+        got = make_harvest(n_splits, n_leaves, len(units), self.table.n_rows)
+        n_cells = harvest(
+            ws, ends.values, ends.offsets, lanes, units, self._limits.l2, float(learning_rate), got
         )
-        self._bought[self.group_of[feature]] = True
+        self._bought[self.group_of[got.feature]] = True
         tree = TreeEnsemble(
             self.table.n_features,
-            feature,
-            threshold,
-            last_left,
-            missing_left,
-            children,
-            values,
-            np.array([0, len(feature)], np.int32),
-            np.array([0, len(values)], np.int32),
+            got.feature,
+            got.threshold,
+            got.last_left,
+            got.missing_left,
+            got.children,
+            got.values,
+            np.array([0, n_splits], np.int32),
+            np.array([0, n_leaves], np.int32),
         )
-        new = np.flatnonzero(self._bought & ~before)
+        new = (self._bought != before).nonzero()[0]
         if len(new):
             self._fresh.clear()
-        return GrownTree(tree, raw, charge, leaf_of_row, new, int(n_cells))
+        return GrownTree(tree, got.raw, got.charge, got.leaf_of_row, new, int(n_cells))
 
     def _check_rows(self, name: str, values: ArrayLike) -> Floats:
         rows = np.asarray(values, dtype=np.float64)

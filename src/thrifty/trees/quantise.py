@@ -90,7 +90,8 @@ def pack(
     grad: NDArray[np.float64], hess: NDArray[np.float64] | None, lanes: Lanes, out: NDArray[np.int64]
 ) -> Packing:
     """Quantise (n_rows, n_outputs) gradients and hessians into ``out``."""
-    units = np.ones((grad.shape[1], 2))
+    units = np.empty((grad.shape[1], 2))
+    units.fill(1.0)
     if lanes.n_lanes > 1:
         out[:] = 0
     problem = 0
