@@ -135,11 +135,13 @@ def test_a_leaf_gains_no_more_than_it_did_plus_how_far_its_gradients_moved(probl
     packed, units = pack(grad[:, None], None, lanes, np.empty(n, np.int64))
     bits = coarsen(np.abs(packed >> shift).max())
     entry = place_of(path, 2, 5)
-    begin_entry(entries, past, known, entry, 2 * n, 0, path, 2, packed, shift, units[0, 0], bits)
+    begin_entry(
+        entries, past, known, entry, 2 * n, 0, path, 2, memory.Gradients(packed, shift, units[0, 0], bits)
+    )
     assert find_entry(entries, path, 2, n, n) == entry >= memory.N_ROOTS
     packed, units = pack(moved[:, None], None, lanes, np.empty(n, np.int64))
     bits = coarsen(np.abs(packed >> shift).max())
-    measure(entries, past, known, entry, 2 * n, n, packed, shift, units[0, 0], bits)
+    measure(entries, past, known, entry, 2 * n, n, memory.Gradients(packed, shift, units[0, 0], bits))
     distance = known[entry, memory.DISTANCE]
     truth, largest = np.linalg.norm(moved - grad), max(np.abs(moved).max(), np.abs(grad).max())
     # Gradients that grew beyond what two bytes hold, and six bits more, are not compared.
@@ -158,7 +160,7 @@ def test_a_leaf_gains_no_more_than_it_did_plus_how_far_its_gradients_moved(probl
 def test_no_leaf_is_taken_for_another(path, depth, head):
     entries, past, known = np.full((3, memory.PATH + 3), -1), np.zeros(200, np.int16), np.zeros((3, 3))
     packed = np.arange(30) << 5  # three entries: two of roots, so that every leaf has the same place
-    begin_entry(entries, past, known, 2, 40, 0, np.array([1, 77, 12]), 2, packed, 5, 1.0, 0)
+    begin_entry(entries, past, known, 2, 40, 0, np.array([1, 77, 12]), 2, memory.Gradients(packed, 5, 1.0, 0))
     assert find_entry(entries, np.array([1, 77, 12]), 2, 30, 130) == 2
     assert find_entry(entries, np.array(path), depth, head, 130) == -1
 

@@ -30,11 +30,12 @@ from thrifty.trees.leaf_job import (
     release_slot,
     score,
 )
+from thrifty.trees.leaf_memory import gradients_of
 from thrifty.trees.leaf_phases import end_phase, run_phase
 from thrifty.trees.memory import find_root
 from thrifty.trees.partition import leaf_total, send_rows, split_rows
 from thrifty.trees.quantise import Lanes
-from thrifty.trees.screen import DROPPED_BITS, set_scale
+from thrifty.trees.screen import set_scale
 from thrifty.trees.workspace import (
     BEST,
     CHARGE,
@@ -102,12 +103,9 @@ def plant(ws: Workspace, lanes: Lanes, units: Floats, limits: Limits) -> None:
     state[SCREENS] = state[SCREENS] and state[SKIPS]
     if state[SCREENS]:
         watch(ws)
-        shift = lanes.fields[0, 1]
-        set_scale(ws.packed[0], shift, ws.scale, ws.pair_values)
-        bits = np.int64(ws.scale[DROPPED_BITS])
-        state[ROOT] = find_root(
-            ws.entries, ws.past, ws.known, state[ROOT], ws.packed[0], shift, units[0, 0], bits
-        )
+        set_scale(ws.packed[0], lanes.fields[0, 1], ws.scale, ws.pair_values)
+        now = gradients_of(ws, np.int64(0), lanes, units)
+        state[ROOT] = find_root(ws.entries, ws.past, ws.known, state[ROOT], now)
         leaf[STEPS] = max(state[ROOT], 0)
 
 

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from thrifty.trees.kernel import Number, inner
 
-__all__ = ["TILE", "add_eight", "add_some", "fill", "fill_column", "gather", "subtract"]
+__all__ = ["BYTE", "TILE", "add_eight", "add_some", "fill", "fill_column", "gather", "subtract"]
 
 Ints = NDArray[np.int64]
 TILE = 512

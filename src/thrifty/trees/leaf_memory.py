@@ -6,6 +6,7 @@ from thrifty.trees.kernel import Number, inner
 from thrifty.trees.memory import (
     DISTANCE,
     N_ROOTS,
+    Gradients,
     begin_entry,
     choose_root,
     find_entry,
@@ -29,7 +30,7 @@ from thrifty.trees.workspace import (
     Workspace,
 )
 
-__all__ = ["best_free", "may_pay", "recall", "remember"]
+__all__ = ["best_free", "gradients_of", "may_pay", "recall", "remember"]
 
 FEW = 16  # one column in so many may be left by what is remembered, to be examined one by one
 
@@ -64,40 +65,31 @@ def speaks(ws: Workspace, leaf: Number, entry: Number) -> Number:
 
 
 @inner
+def gradients_of(ws: Workspace, leaf: Number, lanes: Lanes, units: Floats) -> Gradients:
+    """Gradients of the rows of a leaf."""
+    packed = ws.packed[ws.leaf[leaf, DEPTH] % 2, ws.leaf[leaf, START] : ws.leaf[leaf, STOP]]
+    return Gradients(packed, lanes.fields[0, 1], units[0, 0], np.int64(ws.scale[DROPPED_BITS]))
+
+
+@inner
 def recall(ws: Workspace, leaf: Number, lanes: Lanes, units: Floats) -> Number:
     """Entry of a leaf that speaks of its priced columns, -1 if there is none."""
-    state, n, leaf_depth = ws.state, ws.rows.shape[1], ws.leaf[leaf, DEPTH]
-    entry = state[ROOT]
+    entry, leaf_depth = ws.state[ROOT], ws.leaf[leaf, DEPTH]
     if leaf_depth > 0:
-        first = N_ROOTS * n
+        first = N_ROOTS * ws.rows.shape[1]
         room = len(ws.past) - first
-        entry = find_entry(ws.entries, ws.leaf[leaf, STEPS:], leaf_depth, state[HEAD], room)
+        entry = find_entry(ws.entries, ws.leaf[leaf, STEPS:], leaf_depth, ws.state[HEAD], room)
         if entry >= 0:
-            packed = ws.packed[leaf_depth % 2, ws.leaf[leaf, START] : ws.leaf[leaf, STOP]]
-            bits = np.int64(ws.scale[DROPPED_BITS])
-            measure(
-                ws.entries,
-                ws.past,
-                ws.known,
-                entry,
-                first,
-                room,
-                packed,
-                lanes.fields[0, 1],
-                units[0, 0],
-                bits,
-            )
+            now = gradients_of(ws, leaf, lanes, units)
+            measure(ws.entries, ws.past, ws.known, entry, first, room, now)
     return entry if entry >= 0 and speaks(ws, leaf, entry) else np.int64(-1)
 
 
 @inner
 def remember(ws: Workspace, leaf: Number, lanes: Lanes, units: Floats) -> None:
     """Begin an entry for a leaf whose priced columns are about to be examined or bounded."""
-    state, n, leaf_depth = ws.state, ws.rows.shape[1], ws.leaf[leaf, DEPTH]
-    path, packed = (
-        ws.leaf[leaf, STEPS:],
-        ws.packed[leaf_depth % 2, ws.leaf[leaf, START] : ws.leaf[leaf, STOP]],
-    )
+    state, n, leaf_depth, path = ws.state, ws.rows.shape[1], ws.leaf[leaf, DEPTH], ws.leaf[leaf, STEPS:]
+    now = gradients_of(ws, leaf, lanes, units)
     if leaf_depth == 0:
         entry = choose_root(ws.entries, ws.past, ws.known, state[ROOT], n)
         state[ROOT] = path[0] = entry  # paths of this tree's leaves begin with it
@@ -108,11 +100,8 @@ def remember(ws: Workspace, leaf: Number, lanes: Lanes, units: Floats) -> None:
             ws.leaf[leaf, ENTRY] = -1  # no room for both
             return
         position = state[HEAD]
-        if position % room + len(packed) > room:  # gradients of a leaf stay together
+        if position % room + len(now.packed) > room:  # gradients of a leaf stay together
             position += room - position % room
-        begin, state[HEAD] = N_ROOTS * n + position % room, position + len(packed)
-    begin_entry(
-        ws.entries, ws.past, ws.known, entry, begin, position, path, leaf_depth, packed,
-        lanes.fields[0, 1], units[0, 0], np.int64(ws.scale[DROPPED_BITS]),
-    )  # fmt: skip
+        begin, state[HEAD] = N_ROOTS * n + position % room, position + len(now.packed)
+    begin_entry(ws.entries, ws.past, ws.known, entry, begin, position, path, leaf_depth, now)
     ws.leaf[leaf, ENTRY] = entry

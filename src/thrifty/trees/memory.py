@@ -15,6 +15,8 @@ number. Nothing need be said of which score a tree belongs to, and a leaf of an 
 of leaves lie in a ring, where new ones overwrite the oldest.
 """
 
+from typing import NamedTuple
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -24,6 +26,7 @@ __all__ = [
     "DISTANCE",
     "N_ROOTS",
     "PATH",
+    "Gradients",
     "begin_entry",
     "choose_root",
     "coarsen",
@@ -48,6 +51,26 @@ POSITION, LENGTH, ENTRY_DEPTH, PATH = range(4)
 STEP, DISTANCE = -2, -1
 
 
+class Gradients(NamedTuple):
+    """Gradients of some rows as a tree packs them.
+
+    Attributes
+    ----------
+    packed : int64
+    shift : int
+        Bits below the gradient.
+    unit : float
+        What one of the gradient's integers means.
+    bits : int
+        Bits to drop so that any gradient of this tree fits into two bytes.
+    """
+
+    packed: Ints
+    shift: Number
+    unit: Number
+    bits: Number
+
+
 @inner
 def squared_distance(then: Past, packed: Ints, shift: Number) -> Number:
     """Sum of squared differences, in steps of what was remembered: whole numbers, several at once."""
@@ -59,14 +82,16 @@ def squared_distance(then: Past, packed: Ints, shift: Number) -> Number:
 
 
 @inner
-def shift_to_steps(step: Number, unit: Number, shift: Number, bits: Number) -> Number:
+def shift_to_steps(step: Number, now: Gradients) -> Number:
     """Bits to drop from packed gradients to count them in ``step``; -1 if they are too large for that.
 
-    Steps and units are powers of two. ``bits`` is what this tree's gradients would drop. With up to six bits less, the
-    squares of as many rows as are ever screened (``screen.has_room``, fewer than 2^19) add up to less than 2^63.
+    Steps and units are powers of two. With up to six bits less dropped than this tree would drop, the squares of as
+    many rows as are ever screened (``screen.has_room``, fewer than 2^19) add up to less than 2^63.
     """
-    dropped = np.int64(np.rint(np.log2(step / unit)))
-    return shift + dropped if dropped >= max(bits - 6, 0) and shift + dropped < 64 else np.int64(-1)
+    dropped = np.int64(np.rint(np.log2(step / now.unit)))
+    if dropped < max(now.bits - 6, 0) or now.shift + dropped >= 64:
+        return np.int64(-1)
+    return now.shift + dropped
 
 
 @inner
@@ -79,32 +104,23 @@ def coarsen(largest: Number) -> Number:
 
 
 @inner
-def find_root(
-    entries: Ints,
-    past: Past,
-    known: Floats,
-    last: Number,
-    packed: Ints,
-    shift: Number,
-    unit: Number,
-    bits: Number,
-) -> Number:
+def find_root(entries: Ints, past: Past, known: Floats, last: Number, now: Gradients) -> Number:
     """The remembered root with the nearest gradients, -1 if there is none.
 
     ``last`` is what the tree before found: scores take turns, so the other is tried first and is near.
     """
-    nearest, least, n = np.int64(-1), np.inf, len(packed)
+    nearest, least, n = np.int64(-1), np.inf, len(now.packed)
     for turn in range(N_ROOTS):
         root = (last + 1 + turn) % N_ROOTS
         if entries[root, POSITION] < 0:
             continue
         step, squared = known[root, STEP], 0.0
-        dropped, then = shift_to_steps(step, unit, shift, bits), past[root * n : (root + 1) * n]
+        dropped, then = shift_to_steps(step, now), past[root * n : (root + 1) * n]
         if dropped < 0:
             continue
         for begin in range(0, n, STRETCH):
             end = min(n, begin + STRETCH)
-            squared += squared_distance(then[begin:end], packed[begin:end], dropped) * (step * step)
+            squared += squared_distance(then[begin:end], now.packed[begin:end], dropped) * (step * step)
             if squared >= least:
                 break
         if squared < least:
@@ -166,19 +182,16 @@ def measure(
     entry: Number,
     first: Number,
     room: Number,
-    packed: Ints,
-    shift: Number,
-    unit: Number,
-    bits: Number,
+    now: Gradients,
 ) -> None:
     """How far the gradients of a leaf are from what they were; the ring is ``room`` numbers from ``first`` on."""
     begin = first + entries[entry, POSITION] % room
     then = past[begin : begin + entries[entry, LENGTH]]
     step, distance = known[entry, STEP], np.inf
-    dropped = shift_to_steps(step, unit, shift, bits)
+    dropped = shift_to_steps(step, now)
     if dropped >= 0:
-        distance = np.sqrt(np.float64(squared_distance(then, packed, dropped))) * step
-    set_distance(known[entry], distance, len(packed))
+        distance = np.sqrt(np.float64(squared_distance(then, now.packed, dropped))) * step
+    set_distance(known[entry], distance, len(now.packed))
 
 
 @inner
@@ -191,27 +204,18 @@ def begin_entry(
     position: Number,
     path: Ints,
     depth: Number,
-    packed: Ints,
-    shift: Number,
-    unit: Number,
-    bits: Number,
+    now: Gradients,
 ) -> None:
-    """Write path and gradients of a leaf, these from ``past[begin]`` on and less ``bits`` bits.
-
-    Nothing is known of its columns yet.
-    """
-    entries[entry, POSITION], entries[entry, LENGTH], entries[entry, ENTRY_DEPTH] = (
-        position,
-        len(packed),
-        depth,
-    )
+    """Write path and gradients of a leaf, these from ``past[begin]`` on. Nothing is known of its columns yet."""
+    n_rows = len(now.packed)
+    entries[entry, POSITION], entries[entry, LENGTH], entries[entry, ENTRY_DEPTH] = position, n_rows, depth
     for i in range(depth + 1):
         entries[entry, PATH + i] = path[i]
     known[entry] = np.inf
-    then = past[begin : begin + len(packed)]
-    for i in range(len(packed)):
-        then[i] = packed[i] >> (shift + bits)
-    known[entry, STEP] = unit * 2.0**bits
+    then, dropped = past[begin : begin + n_rows], now.shift + now.bits
+    for i in range(n_rows):
+        then[i] = now.packed[i] >> dropped
+    known[entry, STEP] = now.unit * 2.0**now.bits
 
 
 @inner

@@ -5,9 +5,12 @@ histogram reads gradients in sequence. There are two such arrays, for leaves of 
 from one to the other, left rows in order and right rows in reverse, which is as good to the memory.
 """
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
+from thrifty.trees.histogram import BYTE
 from thrifty.trees.kernel import Number, inner
 from thrifty.trees.quantise import Lanes
 
@@ -15,6 +18,21 @@ __all__ = ["gain_can_reach", "leaf_total", "send_rows", "split_rows"]
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
+
+
+@inner
+def answers(last_left: Number, missing_code: Number, missing_left: Number, yes: Number, no: Number) -> Any:
+    """What a split says to each of 256 codes: ``yes`` to those that go left."""
+    said = np.full(256, no)
+    said[: last_left + 1] = yes
+    said[missing_code] = yes if missing_left else no
+    return said
+
+
+@inner
+def find_codes(words: NDArray[np.uint64], place: Number) -> tuple[Any, Number, Number, Number]:
+    """Where the codes of a column lie: all words, words a row, the word and the shift. Unsigned: no sign is tested."""
+    return words.ravel(), np.uint64(words.shape[1]), np.uint64(place // 8), np.uint64(8 * (place % 8))
 
 
 @inner
@@ -36,17 +54,14 @@ def split_rows(
 
     ``place`` is the column of ``words``.
     """
-    goes_left = np.zeros(256, np.int64)  # all bits set if it does
-    goes_left[: last_left + 1] = -1
-    goes_left[missing_code] = -missing_left
-    flat, n_words, word = words.ravel(), np.uint64(words.shape[1]), np.uint64(place // 8)
-    shift, byte = np.uint64(8 * (place % 8)), np.uint64(255)
+    # All bits set if it does.
+    goes_left = answers(last_left, missing_code, missing_left, np.int64(-1), np.int64(0))
+    flat, n_words, word, shift = find_codes(words, place)
     left, right = np.int64(start), np.int64(stop - 1)
     taken = rows[start:stop]
     for i in range(len(taken)):
         row = taken[i]
-        # Unsigned numbers, so that no sign is tested.
-        is_left = goes_left[(flat[np.uint64(row) * n_words + word] >> shift) & byte]
+        is_left = goes_left[(flat[np.uint64(row) * n_words + word] >> shift) & BYTE]
         # A choice by bits, not a branch to guess wrong.
         target = np.uint64(right ^ ((left ^ right) & is_left))
         new_rows[target] = row
@@ -73,13 +88,10 @@ def send_rows(
     leaf_of: NDArray[np.int32],
 ) -> None:
     """Write the leaf, ``left`` or ``right``, of every row of a leaf whose children will not be split."""
-    leaf_of_code = np.full(256, right, np.int32)
-    leaf_of_code[: last_left + 1] = left
-    leaf_of_code[missing_code] = left if missing_left else right
-    flat, n_words, word = words.ravel(), np.uint64(words.shape[1]), np.uint64(place // 8)
-    shift, byte = np.uint64(8 * (place % 8)), np.uint64(255)
+    leaf_of_code = answers(last_left, missing_code, missing_left, np.int32(left), np.int32(right))
+    flat, n_words, word, shift = find_codes(words, place)
     for row in rows:
-        leaf_of[row] = leaf_of_code[(flat[np.uint64(row) * n_words + word] >> shift) & byte]
+        leaf_of[row] = leaf_of_code[(flat[np.uint64(row) * n_words + word] >> shift) & BYTE]
 
 
 @inner
