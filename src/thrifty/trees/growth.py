@@ -18,7 +18,7 @@ without skipping.
 
 import numpy as np
 
-from thrifty.trees.kernel import Number, inner, kernel
+from thrifty.trees.kernel import Number, lean, lean_kernel
 from thrifty.trees.leaf_job import (
     Limits,
     examine,
@@ -82,7 +82,7 @@ OFTEN = 2  # rows of a priced column examined of late, over rows of the table, f
 SPARE_PLACES = 3  # left in the narrow table for what this tree may buy
 
 
-@inner
+@lean
 def plant(ws: Workspace, lanes: Lanes, units: Floats, limits: Limits) -> None:
     """Begin a tree: one leaf with every row."""
     n = ws.rows.shape[1]
@@ -109,13 +109,17 @@ def plant(ws: Workspace, lanes: Lanes, units: Floats, limits: Limits) -> None:
         leaf[STEPS] = max(state[ROOT], 0)
 
 
-@inner
+@lean
 def are_ordinary(units: Floats) -> Number:
     """Whether squares of gradients are numbers: bounds that overflow, or come to nothing, prove nothing."""
-    return units.min() > 2.0**-400 and units.max() < 2.0**400
+    for output in range(len(units)):
+        for unit in units[output]:
+            if not 2.0**-400 < unit < 2.0**400:
+                return False
+    return True
 
 
-@inner
+@lean
 def collect_free(ws: Workspace) -> None:
     """Copy the columns that became free since the last look to the narrow table, if they fit."""
     state = ws.state
@@ -129,7 +133,7 @@ def collect_free(ws: Workspace) -> None:
         copy_to_narrow(ws, f)
 
 
-@inner
+@lean
 def copy_to_narrow(ws: Workspace, f: Number) -> None:
     """Give a column the next place of the narrow table."""
     byte, place = np.uint64(255), ws.state[N_NARROW]
@@ -142,7 +146,7 @@ def copy_to_narrow(ws: Workspace, f: Number) -> None:
     ws.state[N_NARROW] = place + 1
 
 
-@inner
+@lean
 def watch(ws: Workspace) -> None:
     """Copy priced columns that are often examined to the narrow table, while it has room: there, they are cheap."""
     for f in range(len(ws.charges)):
@@ -155,7 +159,7 @@ def watch(ws: Workspace) -> None:
                 ws.features[SURVIVED, f] -= ws.features[SURVIVED, f] // 8  # often means often of late
 
 
-@inner
+@lean
 def buy(ws: Workspace, f: Number, lanes: Lanes, units: Floats, limits: Limits) -> None:
     """Pay for the group of ``f``; examine its columns where they were skipped; score every leaf again."""
     group = ws.features[GROUP, f]
@@ -172,7 +176,7 @@ def buy(ws: Workspace, f: Number, lanes: Lanes, units: Floats, limits: Limits) -
             score(ws, leaf)
 
 
-@inner
+@lean
 def catch_up(
     ws: Workspace, leaf: Number, n_before: Number, lanes: Lanes, units: Floats, limits: Limits
 ) -> None:
@@ -190,7 +194,7 @@ def catch_up(
     examine(ws, leaf, slot, whole, first, last, lanes, units, limits)
 
 
-@inner
+@lean
 def divide(
     ws: Workspace, leaf: Number, new: Number, f: Number, choice: Number, n_lanes: Number, is_last: Number
 ) -> None:
@@ -202,7 +206,7 @@ def divide(
     rows = ws.rows[1 - new_side]
     if is_last:
         send_rows(
-            words, column, last_left, missing_code, missing_left, rows[start:stop], leaf, new, ws.leaf_of
+            words, column, last_left, missing_code, missing_left, rows[start:stop], leaf, new, ws.leaf_of, ws.said
         )
         middle = stop = start  # no rows are left to look at
     else:
@@ -219,6 +223,7 @@ def divide(
             stop,
             ws.rows[new_side],
             ws.packed[new_side],
+            ws.said,
         )
     ws.leaf[leaf, STOP], ws.leaf[new, START], ws.leaf[new, STOP] = middle, middle, stop
     for lane in range(n_lanes):
@@ -226,7 +231,7 @@ def divide(
         ws.totals[leaf, lane] = ws.left_totals[leaf, f, lane]
 
 
-@inner
+@lean
 def split(ws: Workspace, leaf: Number, lanes: Lanes, units: Floats, limits: Limits) -> None:
     """Make the best split of a leaf: the left child takes its number, the right child a new one."""
     state = ws.state
@@ -250,7 +255,8 @@ def split(ws: Workspace, leaf: Number, lanes: Lanes, units: Floats, limits: Limi
     ws.leaf[new, DEPTH] = ws.leaf[leaf, DEPTH] = ws.leaf[leaf, DEPTH] + 1
     divide(ws, leaf, new, f, choice, lanes.n_lanes, ws.leaf[leaf, DEPTH] == limits.max_depth)
     depth = ws.leaf[leaf, DEPTH]
-    ws.leaf[new, STEPS : STEPS + depth] = ws.leaf[leaf, STEPS : STEPS + depth]
+    for step in range(STEPS, STEPS + depth):
+        ws.leaf[new, step] = ws.leaf[leaf, step]
     ws.leaf[leaf, STEPS + depth] = 2 * (512 * f + choice)
     ws.leaf[new, STEPS + depth] = 2 * (512 * f + choice) + 1
     for child in (leaf, new):
@@ -265,7 +271,7 @@ def split(ws: Workspace, leaf: Number, lanes: Lanes, units: Floats, limits: Limi
     plan_job(ws, leaf, new, slot, was_whole, had_pairs, lanes, units, limits)
 
 
-@kernel
+@lean_kernel
 def advance(ws: Workspace, lanes: Lanes, units: Floats, limits: Limits) -> Number:
     """Grow until the tree is finished (0) or a large histogram over so many places waits for the caller's threads."""
     state = ws.state
@@ -294,7 +300,7 @@ def advance(ws: Workspace, lanes: Lanes, units: Floats, limits: Limits) -> Numbe
         split(ws, leaf, lanes, units, limits)
 
 
-@kernel
+@lean_kernel
 def run_job(ws: Workspace, first: Number, last: Number, lanes: Lanes, units: Floats, limits: Limits) -> None:
     """A thread's part of the waiting job. Places are independent: threads take disjoint stretches of them."""
     run_phase(ws, first, last, lanes, units, limits)

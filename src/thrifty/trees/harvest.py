@@ -5,7 +5,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from thrifty.trees.kernel import Number, inner, kernel
+from thrifty.trees.kernel import Number, lean, lean_kernel
 from thrifty.trees.quantise import Lanes
 from thrifty.trees.workspace import (
     DEPTH,
@@ -66,7 +66,7 @@ def make_harvest(n_splits: int, n_leaves: int, n_outputs: int, n_rows: int) -> H
     )
 
 
-@kernel
+@lean_kernel
 def harvest(
     ws: Workspace,
     ends: Floats,
@@ -90,8 +90,9 @@ def harvest(
         out.threshold[node] = ends[position] if position < offsets[f + 1] else np.inf
         out.children[node, 0], out.children[node, 1] = ws.node_int[node, LEFT], ws.node_int[node, RIGHT]
         out.raw[node], out.charge[node] = ws.node_float[node, 0], ws.node_float[node, 1]
-    leaf_of_row = out.leaf_of_row
-    leaf_of_row[:] = ws.leaf_of  # with the rows of last splits
+    leaf_of_row, leaf_of = out.leaf_of_row, ws.leaf_of
+    for i in range(len(leaf_of)):  # with the rows of last splits
+        leaf_of_row[i] = leaf_of[i]
     for leaf in range(n_leaves):
         rows = ws.rows[ws.leaf[leaf, DEPTH] % 2]
         for i in range(ws.leaf[leaf, START], ws.leaf[leaf, STOP]):
@@ -100,7 +101,7 @@ def harvest(
     return ws.features[WORK].sum()
 
 
-@inner
+@lean
 def leaf_values(
     totals: NDArray[np.int64], lanes: Lanes, units: Floats, l2: Number, learning_rate: Number, values: Floats
 ) -> None:

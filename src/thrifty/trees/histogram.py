@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from thrifty.trees.kernel import Number, inner
+from thrifty.trees.kernel import Number, inner, lean
 
 __all__ = ["BYTE", "TILE", "add_eight", "add_some", "fill", "fill_column", "gather", "subtract"]
 
@@ -23,7 +23,7 @@ BYTE = np.uint64(255)
 LINE = 8  # words in a cache line
 
 
-@inner
+@lean
 def gather(
     words: NDArray[np.uint64],
     rows: NDArray[np.uint32],
@@ -41,23 +41,23 @@ def gather(
                 tile[j - first, i - start] = words[row, j]
         return
     # Rows within a cache line or two stay near from one pass to the next; unsigned, so that no sign is tested.
-    taken, flat, n_words = rows[start:stop], words.ravel(), np.uint64(words.shape[1])
+    taken = rows[start:stop]
     j = first
     while j + 4 <= last:
         a, b, c, d = tile[j - first], tile[j - first + 1], tile[j - first + 2], tile[j - first + 3]
         for i in range(len(taken)):
-            at = np.uint64(taken[i]) * n_words + np.uint64(j)
-            a[i], b[i] = flat[at], flat[at + np.uint64(1)]
-            c[i], d[i] = flat[at + np.uint64(2)], flat[at + np.uint64(3)]
+            row, at = np.uint64(taken[i]), np.uint64(j)
+            a[i], b[i] = words[row, at], words[row, at + np.uint64(1)]
+            c[i], d[i] = words[row, at + np.uint64(2)], words[row, at + np.uint64(3)]
         j += 4
     while j < last:
         a = tile[j - first]
         for i in range(len(taken)):
-            a[i] = flat[np.uint64(taken[i]) * n_words + np.uint64(j)]
+            a[i] = words[np.uint64(taken[i]), np.uint64(j)]
         j += 1
 
 
-@inner
+@lean
 def add_eight(codes: NDArray[np.uint64], packed: Ints, n_rows: Number, hist: Ints, cells: Ints) -> None:
     """Add rows to the cells of eight columns; ``cells`` says where each column's histogram starts."""
     h0, h1, h2, h3 = hist[cells[0] :], hist[cells[1] :], hist[cells[2] :], hist[cells[3] :]
@@ -74,7 +74,7 @@ def add_eight(codes: NDArray[np.uint64], packed: Ints, n_rows: Number, hist: Int
         h7[word >> np.uint64(56)] += value
 
 
-@inner
+@lean
 def add_four(
     codes: NDArray[np.uint64], packed: Ints, n_rows: Number, hist: Ints, cells: Ints, first: Number
 ) -> None:
@@ -94,7 +94,7 @@ def add_four(
         h3[(word >> np.uint64(24)) & BYTE] += value
 
 
-@inner
+@lean
 def add_some(
     codes: NDArray[np.uint64], packed: Ints, n_rows: Number, hist: Ints, cells: Ints, n_columns: Number
 ) -> None:
@@ -107,7 +107,7 @@ def add_some(
         add_one(codes, packed, n_rows, hist, cells[k], np.uint64(8 * k))
 
 
-@inner
+@lean
 def add_one(
     codes: NDArray[np.uint64], packed: Ints, n_rows: Number, hist: Ints, cell: Number, shift: Number
 ) -> None:
@@ -117,7 +117,7 @@ def add_one(
         column[(codes[i] >> shift) & BYTE] += packed[i]
 
 
-@inner
+@lean
 def add_lanes(
     codes: NDArray[np.uint64],
     packed: Ints,
@@ -179,7 +179,7 @@ def fill(
                 add_lanes(tile[j], values, end - begin, n_lanes, hist, cells[k], np.uint64(8 * k))
 
 
-@inner
+@lean
 def fill_column(
     words: NDArray[np.uint64],
     f: Number,
@@ -196,7 +196,7 @@ def fill_column(
         hist[(words[rows[i], word] >> shift) & BYTE] += packed[i]
 
 
-@inner
+@lean
 def subtract(parent: Ints, child: Ints, cell: Number, n_cells: Number) -> None:
     """Turn the parent's histogram of one column into the other child's: exact, since sums are integers."""
     for i in range(cell, cell + n_cells):

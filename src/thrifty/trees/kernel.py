@@ -1,25 +1,32 @@
-"""One way to compile: no interpreter lock held, cached on disk, on first call and never at import."""
+"""Ways to compile: no interpreter lock held, cached on disk, on first call and never at import."""
 
 from collections.abc import Callable
 from typing import Any, TypeAlias, TypeVar, cast
 
 from numba import njit
 
-__all__ = ["Number", "inner", "kernel"]
+__all__ = ["Number", "inner", "kernel", "lean", "lean_kernel"]
 
 # A number in compiled code: of Python or of numpy, the same once compiled.
 Number: TypeAlias = Any
 Function = TypeVar("Function", bound=Callable[..., Any])
 
+# No ``fastmath``: equal means must give a gain of exactly zero, which fused or re-ordered arithmetic would break. No
+# ``parallel``: threads belong to the caller, so that fits running side by side do not fight over one pool.
+ALWAYS = {"nogil": True, "error_model": "numpy", "no_cfunc_wrapper": True}
+# Numba's runtime counts who holds an array whenever one is passed, sliced or taken out of a tuple: of a small tree's
+# time, a tenth. Without it nothing can be allocated, and numba refuses to compile what would.
+WITHOUT_RUNTIME = {"_nrt": False}
+
 
 def kernel(function: Function) -> Function:
-    """Compile ``function`` the first time it is called.
+    """Compile ``function`` the first time it is called. It may make arrays."""
+    return cast(Function, njit(cache=True, **ALWAYS)(function))
 
-    No ``fastmath``: equal means must give a gain of exactly zero, which fused or re-ordered
-    arithmetic would break. No ``parallel``: threads belong to the caller, so that
-    fits running side by side do not fight over one pool.
-    """
-    return cast(Function, njit(nogil=True, cache=True, error_model="numpy", no_cfunc_wrapper=True)(function))
+
+def lean_kernel(function: Function) -> Function:
+    """The same for a function that only writes to arrays it is given, which its caller keeps alive."""
+    return cast(Function, njit(cache=True, **ALWAYS, **WITHOUT_RUNTIME)(function))
 
 
 def inner(function: Function) -> Function:
@@ -28,5 +35,9 @@ def inner(function: Function) -> Function:
     Generating those entries, for functions that take many arrays, is most of the time of compiling. Not cached: what
     a caller finds on disk is machine code, which cannot be compiled into it, and trees grew a tenth slower for that.
     """
-    options = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
-    return cast(Function, njit(nogil=True, error_model="numpy", **options)(function))
+    return cast(Function, njit(no_cpython_wrapper=True, _nrt=True, **ALWAYS)(function))
+
+
+def lean(function: Function) -> Function:
+    """The same for a function that only writes to arrays it is given."""
+    return cast(Function, njit(no_cpython_wrapper=True, **ALWAYS, **WITHOUT_RUNTIME)(function))

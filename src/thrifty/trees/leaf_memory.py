@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from thrifty.trees.kernel import Number, inner
+from thrifty.trees.kernel import Number, lean
 from thrifty.trees.memory import (
     DISTANCE,
     N_ROOTS,
@@ -35,7 +35,7 @@ __all__ = ["best_free", "gradients_of", "may_pay", "recall", "remember"]
 FEW = 16  # one column in so many may be left by what is remembered, to be examined one by one
 
 
-@inner
+@lean
 def best_free(raw: Floats, charges: Floats) -> Number:
     """Best gain of the free columns of a leaf, at least zero: what a priced one must beat."""
     best = 0.0
@@ -45,14 +45,14 @@ def best_free(raw: Floats, charges: Floats) -> Number:
     return best
 
 
-@inner
+@lean
 def may_pay(known: Number, distance: Number, charge: Number, best: Number) -> Number:
     """Whether a priced column might, in a remembered leaf, gain its charge more than ``best``; False is certain."""
     reach = known + distance
     return charge < np.inf and reach * reach * (1.0 + 1e-6) >= 2.0 * (charge + best)
 
 
-@inner
+@lean
 def speaks(ws: Workspace, leaf: Number, entry: Number) -> Number:
     """Whether what is remembered of a leaf rules out enough of its priced columns to look at the others one by one."""
     best, n_left, n_columns = best_free(ws.raw[leaf], ws.charges), 0, len(ws.charges)
@@ -64,14 +64,14 @@ def speaks(ws: Workspace, leaf: Number, entry: Number) -> Number:
     return n_left <= 1 + n_columns // FEW
 
 
-@inner
+@lean
 def gradients_of(ws: Workspace, leaf: Number, lanes: Lanes, units: Floats) -> Gradients:
     """Gradients of the rows of a leaf."""
     packed = ws.packed[ws.leaf[leaf, DEPTH] % 2, ws.leaf[leaf, START] : ws.leaf[leaf, STOP]]
     return Gradients(packed, lanes.fields[0, 1], units[0, 0], np.int64(ws.scale[DROPPED_BITS]))
 
 
-@inner
+@lean
 def recall(ws: Workspace, leaf: Number, lanes: Lanes, units: Floats) -> Number:
     """Entry of a leaf that speaks of its priced columns, -1 if there is none."""
     entry, leaf_depth = ws.state[ROOT], ws.leaf[leaf, DEPTH]
@@ -85,7 +85,7 @@ def recall(ws: Workspace, leaf: Number, lanes: Lanes, units: Floats) -> Number:
     return entry if entry >= 0 and speaks(ws, leaf, entry) else np.int64(-1)
 
 
-@inner
+@lean
 def remember(ws: Workspace, leaf: Number, lanes: Lanes, units: Floats) -> None:
     """Begin an entry for a leaf whose priced columns are about to be examined or bounded."""
     state, n, leaf_depth, path = ws.state, ws.rows.shape[1], ws.leaf[leaf, DEPTH], ws.leaf[leaf, STEPS:]

@@ -9,7 +9,7 @@ column is examined instead.
 import numpy as np
 
 from thrifty.trees.histogram import fill_column, subtract
-from thrifty.trees.kernel import Number, inner
+from thrifty.trees.kernel import Number, inner, lean
 from thrifty.trees.leaf_job import (
     Limits,
     examine,
@@ -54,6 +54,7 @@ from thrifty.trees.workspace import (
     WHOLE,
     WORK,
     Floats,
+    Ints,
     Workspace,
 )
 
@@ -66,7 +67,7 @@ CHUNK = 256  # columns examined together, so that their histograms are still nea
 HIDDEN = 0.16
 
 
-@inner
+@lean
 def run_phase(
     ws: Workspace, first: Number, last: Number, lanes: Lanes, units: Floats, limits: Limits
 ) -> None:
@@ -79,7 +80,7 @@ def run_phase(
         examine_all(ws, first, last, lanes, units, limits)
 
 
-@inner
+@lean
 def examine_all(
     ws: Workspace, first: Number, last: Number, lanes: Lanes, units: Floats, limits: Limits
 ) -> None:
@@ -109,7 +110,7 @@ def examine_all(
                 examine(ws, leaf, slot, whole, begin, end, lanes, units, limits)
 
 
-@inner
+@lean
 def fill_leaf_pairs(ws: Workspace, leaf: Number, slot: Number, first: Number, last: Number) -> None:
     """Coarse sums of one leaf over pairs ``first .. last``."""
     side, start, stop = ws.leaf[leaf, DEPTH] % 2, ws.leaf[leaf, START], ws.leaf[leaf, STOP]
@@ -139,6 +140,7 @@ def examine_promising(
     small, big, small_slot, big_slot = state[SMALL], state[BIG], state[SMALL_SLOT], state[BIG_SLOT]
     from_parent = state[PARENT_HAS_PAIRS] == 1
     first_pair, last_pair = first // 2, (last + 1) // 2
+    sums, room, survivors = np.empty(32, np.int64), np.empty((3, 17)), np.empty(8, np.int64)
     fill_leaf_pairs(ws, small, small_slot, first_pair, last_pair)
     if big >= 0 and from_parent:
         subtract(
@@ -148,10 +150,10 @@ def examine_promising(
         fill_leaf_pairs(ws, big, big_slot, first_pair, last_pair)
     for leaf, slot in ((small, small_slot), (big, big_slot)):
         if leaf >= 0 and may_split(ws.leaf, leaf, limits):
-            screen_leaf(ws, leaf, slot, first, last, lanes, units, limits)
+            screen_leaf(ws, leaf, slot, first, last, lanes, units, limits, sums, room, survivors)
 
 
-@inner
+@lean
 def screen_leaf(
     ws: Workspace,
     leaf: Number,
@@ -161,12 +163,14 @@ def screen_leaf(
     lanes: Lanes,
     units: Floats,
     limits: Limits,
+    sums: Ints,
+    room: Floats,
+    survivors: Ints,
 ) -> None:
-    """Examine in one leaf the priced columns that its coarse sums do not rule out."""
-    sums, room = np.empty(32, np.int64), np.empty((3, 17))
+    """Examine in one leaf the priced columns that its coarse sums do not rule out; the last three are room to work."""
     hist, charges, n_coarse, hides = ws.pair_hist[slot], ws.charges, ws.features[N_COARSE], ws.features[HIDES]
     places, best, last_charge, limit = ws.features[PLACE], best_free(ws.raw[leaf], ws.charges), -1.0, 0.0
-    survivors, n_survivors, entry = np.empty(8, np.int64), 0, ws.leaf[leaf, ENTRY]
+    n_survivors, entry = 0, ws.leaf[leaf, ENTRY]
     unit, hidden = units[0, 0] / ws.scale[FACTOR] * (1.0 + 1e-6), rounding_hides(ws, leaf)
     for pair in range(first // 2, (last + 1) // 2):
         is_ready = False
@@ -195,7 +199,7 @@ def screen_leaf(
             n_survivors = 0
 
 
-@inner
+@lean
 def examine_remembered(
     ws: Workspace, first: Number, last: Number, lanes: Lanes, units: Floats, limits: Limits
 ) -> None:
@@ -211,7 +215,7 @@ def examine_remembered(
                 examine_one(ws, leaf, slot, f, False, lanes, units, limits)
 
 
-@inner
+@lean
 def choose_phase(ws: Workspace, lanes: Lanes, units: Floats, limits: Limits) -> Number:
     """How to look at the priced columns."""
     state, has_memory = ws.state, limits.l2 == 0.0
@@ -231,7 +235,7 @@ def choose_phase(ws: Workspace, lanes: Lanes, units: Floats, limits: Limits) -> 
     return PROMISING_COLUMNS if is_hopeful else ALL_COLUMNS
 
 
-@inner
+@lean
 def examine_one(
     ws: Workspace,
     leaf: Number,
@@ -253,7 +257,7 @@ def examine_one(
     examine(ws, leaf, slot, True, f, f + 1, lanes, units, limits)
 
 
-@inner
+@lean
 def screen_limit(
     ws: Workspace, leaf: Number, amount: Number, lanes: Lanes, units: Floats, limits: Limits
 ) -> Number:
@@ -266,13 +270,13 @@ def screen_limit(
     return np.sqrt(squared) * (1.0 - 1e-6) * ws.scale[FACTOR] / units[0, 0] - rounding_hides(ws, leaf)
 
 
-@inner
+@lean
 def rounding_hides(ws: Workspace, leaf: Number) -> Number:
     """What rounding gradients may hide of ``s``, in rounded units."""
     return 0.5001 * np.sqrt(np.float64(n_rows(ws.leaf, leaf)))
 
 
-@inner
+@lean
 def is_promising(ws: Workspace, leaf: Number, lanes: Lanes, units: Floats, limits: Limits) -> Number:
     """Whether coarse sums are likely to rule out the cheapest column, were it noise."""
     cheapest = np.inf
@@ -283,7 +287,7 @@ def is_promising(ws: Workspace, leaf: Number, lanes: Lanes, units: Floats, limit
     return limit > HIDDEN * np.sqrt(ws.scale[MEAN_SQUARE] * n_rows(ws.leaf, leaf))
 
 
-@inner
+@lean
 def end_phase(ws: Workspace, lanes: Lanes, units: Floats, limits: Limits) -> None:
     """Go on to the priced columns if they are needed; else finish the job."""
     state = ws.state

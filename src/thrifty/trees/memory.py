@@ -20,7 +20,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from thrifty.trees.kernel import Number, inner
+from thrifty.trees.kernel import Number, lean
 
 __all__ = [
     "DISTANCE",
@@ -71,7 +71,7 @@ class Gradients(NamedTuple):
     bits: Number
 
 
-@inner
+@lean
 def squared_distance(then: Past, packed: Ints, shift: Number) -> Number:
     """Sum of squared differences, in steps of what was remembered: whole numbers, several at once."""
     total = np.int64(0)
@@ -81,7 +81,7 @@ def squared_distance(then: Past, packed: Ints, shift: Number) -> Number:
     return total
 
 
-@inner
+@lean
 def shift_to_steps(step: Number, now: Gradients) -> Number:
     """Bits to drop from packed gradients to count them in ``step``; -1 if they are too large for that.
 
@@ -94,7 +94,7 @@ def shift_to_steps(step: Number, now: Gradients) -> Number:
     return now.shift + dropped
 
 
-@inner
+@lean
 def coarsen(largest: Number) -> Number:
     """Bits to drop from gradients of at most this magnitude, so that they fit into two bytes."""
     bits = np.int64(0)
@@ -103,7 +103,7 @@ def coarsen(largest: Number) -> Number:
     return bits
 
 
-@inner
+@lean
 def find_root(entries: Ints, past: Past, known: Floats, last: Number, now: Gradients) -> Number:
     """The remembered root with the nearest gradients, -1 if there is none.
 
@@ -130,7 +130,7 @@ def find_root(entries: Ints, past: Past, known: Floats, last: Number, now: Gradi
     return nearest
 
 
-@inner
+@lean
 def choose_root(entries: Ints, past: Past, known: Floats, nearest: Number, n_rows: Number) -> Number:
     """Which root to forget for a new one: the nearest or, if that is far, an empty one."""
     if nearest < 0:
@@ -144,13 +144,13 @@ def choose_root(entries: Ints, past: Past, known: Floats, nearest: Number, n_row
     return nearest
 
 
-@inner
+@lean
 def set_distance(known: Floats, distance: Number, n_rows: Number) -> None:
     """Keep how far the gradients of an entry are now: as far as they seem, and a step a row for rounding down."""
     known[DISTANCE] = (distance + known[STEP] * np.sqrt(n_rows)) * (1.0 + 1e-9)
 
 
-@inner
+@lean
 def place_of(path: Ints, depth: Number, n_entries: Number) -> Number:
     """The only entry, after those of the roots, where a path may be."""
     mixed = np.uint64(depth)
@@ -160,7 +160,7 @@ def place_of(path: Ints, depth: Number, n_entries: Number) -> Number:
     return N_ROOTS + np.int64(mixed % np.uint64(n_entries - N_ROOTS))
 
 
-@inner
+@lean
 def find_entry(entries: Ints, path: Ints, depth: Number, head: Number, room: Number) -> Number:
     """Entry of the leaf with this path, -1 if it is not remembered; ``head`` and ``room`` are the ring's."""
     entry = place_of(path, depth, len(entries))
@@ -174,7 +174,7 @@ def find_entry(entries: Ints, path: Ints, depth: Number, head: Number, room: Num
     return entry
 
 
-@inner
+@lean
 def measure(
     entries: Ints,
     past: Past,
@@ -194,7 +194,7 @@ def measure(
     set_distance(known[entry], distance, len(now.packed))
 
 
-@inner
+@lean
 def begin_entry(
     entries: Ints,
     past: Past,
@@ -218,7 +218,7 @@ def begin_entry(
     known[entry, STEP] = now.unit * 2.0**now.bits
 
 
-@inner
+@lean
 def note_gains(known: Floats, raw: Floats, is_whole: Number) -> None:
     """Put the gains of the columns that were examined in place of what was known of them.
 

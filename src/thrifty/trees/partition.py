@@ -5,13 +5,11 @@ histogram reads gradients in sequence. There are two such arrays, for leaves of 
 from one to the other, left rows in order and right rows in reverse, which is as good to the memory.
 """
 
-from typing import Any
-
 import numpy as np
 from numpy.typing import NDArray
 
 from thrifty.trees.histogram import BYTE
-from thrifty.trees.kernel import Number, inner
+from thrifty.trees.kernel import Number, lean
 from thrifty.trees.quantise import Lanes
 
 __all__ = ["gain_can_reach", "leaf_total", "send_rows", "split_rows"]
@@ -20,22 +18,17 @@ Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
 
 
-@inner
-def answers(last_left: Number, missing_code: Number, missing_left: Number, yes: Number, no: Number) -> Any:
+@lean
+def answer(
+    last_left: Number, missing_code: Number, missing_left: Number, yes: Number, no: Number, said: Ints
+) -> None:
     """What a split says to each of 256 codes: ``yes`` to those that go left."""
-    said = np.full(256, no)
+    said[:] = no
     said[: last_left + 1] = yes
     said[missing_code] = yes if missing_left else no
-    return said
 
 
-@inner
-def find_codes(words: NDArray[np.uint64], place: Number) -> tuple[Any, Number, Number, Number]:
-    """Where the codes of a column lie: all words, words a row, the word and the shift. Unsigned: no sign is tested."""
-    return words.ravel(), np.uint64(words.shape[1]), np.uint64(place // 8), np.uint64(8 * (place % 8))
-
-
-@inner
+@lean
 def split_rows(
     words: NDArray[np.uint64],
     place: Number,
@@ -49,19 +42,19 @@ def split_rows(
     stop: Number,
     new_rows: NDArray[np.uint32],
     new_packed: Ints,
+    goes_left: Ints,
 ) -> Number:
     """Copy the rows that go left to the front of the stretch, the others to its back; returns where right begins.
 
-    ``place`` is the column of ``words``.
+    ``place`` is the column of ``words``; ``goes_left`` has room for 256 numbers.
     """
-    # All bits set if it does.
-    goes_left = answers(last_left, missing_code, missing_left, np.int64(-1), np.int64(0))
-    flat, n_words, word, shift = find_codes(words, place)
+    answer(last_left, missing_code, missing_left, -1, 0, goes_left)  # all bits set if it does
+    word, shift = np.uint64(place // 8), np.uint64(8 * (place % 8))  # unsigned: no sign is tested
     left, right = np.int64(start), np.int64(stop - 1)
     taken = rows[start:stop]
     for i in range(len(taken)):
         row = taken[i]
-        is_left = goes_left[(flat[np.uint64(row) * n_words + word] >> shift) & BYTE]
+        is_left = goes_left[(words[np.uint64(row), word] >> shift) & BYTE]
         # A choice by bits, not a branch to guess wrong.
         target = np.uint64(right ^ ((left ^ right) & is_left))
         new_rows[target] = row
@@ -75,7 +68,7 @@ def split_rows(
     return left
 
 
-@inner
+@lean
 def send_rows(
     words: NDArray[np.uint64],
     place: Number,
@@ -86,15 +79,16 @@ def send_rows(
     left: Number,
     right: Number,
     leaf_of: NDArray[np.int32],
+    leaf_of_code: Ints,
 ) -> None:
     """Write the leaf, ``left`` or ``right``, of every row of a leaf whose children will not be split."""
-    leaf_of_code = answers(last_left, missing_code, missing_left, np.int32(left), np.int32(right))
-    flat, n_words, word, shift = find_codes(words, place)
+    answer(last_left, missing_code, missing_left, left, right, leaf_of_code)
+    word, shift = np.uint64(place // 8), np.uint64(8 * (place % 8))
     for row in rows:
-        leaf_of[row] = leaf_of_code[(flat[np.uint64(row) * n_words + word] >> shift) & BYTE]
+        leaf_of[row] = leaf_of_code[(words[np.uint64(row), word] >> shift) & BYTE]
 
 
-@inner
+@lean
 def leaf_total(packed: Ints, n_lanes: Number, start: Number, stop: Number, out: Ints) -> None:
     """Sum of every lane over the rows of a leaf."""
     for lane in range(n_lanes):
@@ -104,7 +98,7 @@ def leaf_total(packed: Ints, n_lanes: Number, start: Number, stop: Number, out: 
         out[lane] = total
 
 
-@inner
+@lean
 def gain_can_reach(
     amount: Number,
     packed: Ints,

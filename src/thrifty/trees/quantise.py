@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from thrifty.exceptions import InvalidInputError
-from thrifty.trees.kernel import Number, inner, kernel
+from thrifty.trees.kernel import Number, lean, lean_kernel
 
 __all__ = ["Lanes", "Packing", "choose_lanes", "pack"]
 
@@ -112,21 +112,23 @@ def pack(
     return Packing(out, units)
 
 
-@inner
-def largest(values: NDArray[np.float64]) -> Number:
-    """Largest magnitude; infinite if any is not finite. Compares bits, which are in order for magnitudes."""
+@lean
+def largest(values: NDArray[np.float64], out: NDArray[np.float64]) -> Number:
+    """Largest magnitude; infinite if any is not finite. Compares bits, which are in order for magnitudes.
+
+    ``out[0]`` is written to: it turns bits to a number.
+    """
     top = np.int64(0)
     bits = values.view(np.int64)
     for row in range(len(bits)):
         top = max(top, bits[row] & np.int64(0x7FFFFFFFFFFFFFFF))
     if top >= np.int64(0x7FF0000000000000):
         return np.inf
-    one = np.empty(1, np.int64)
-    one[0] = top
-    return one.view(np.float64)[0]
+    out.view(np.int64)[0] = top
+    return out[0]
 
 
-@inner
+@lean
 def unit_exponent(values: NDArray[np.float64], top: Number, bits: Number) -> Number:
     """Largest power of two that keeps the sum of magnitudes of integers below ``2**bits``.
 
@@ -151,7 +153,7 @@ def unit_exponent(values: NDArray[np.float64], top: Number, bits: Number) -> Num
     return min(bits - 1 + precision - exponent - length, 1000)
 
 
-@inner
+@lean
 def round_gradients(
     grad: NDArray[np.float64], scale: Number, shift: Number, counted: Number, out: NDArray[np.int64]
 ) -> None:
@@ -161,7 +163,7 @@ def round_gradients(
         out[row] = (np.int64(value + np.copysign(0.5, value)) << shift) + counted
 
 
-@inner
+@lean
 def add_hessians(hess: NDArray[np.float64], scale: Number, out: NDArray[np.int64]) -> Number:
     """At least one unit where there is any: a child without hessian must mean a child without rows.
 
@@ -175,7 +177,7 @@ def add_hessians(hess: NDArray[np.float64], scale: Number, out: NDArray[np.int64
     return lowest
 
 
-@kernel
+@lean_kernel
 def pack_output(
     grad: NDArray[np.float64],
     hess: NDArray[np.float64],
@@ -186,7 +188,7 @@ def pack_output(
 ) -> Number:
     """Fill the lanes of one output; returns 1 or 2 when a gradient or a hessian is not allowed."""
     n_rows, n_lanes, last = len(grad), lanes.n_lanes, len(lanes.fields) - 1
-    top = largest(grad)
+    top = largest(grad, units)
     if top == np.inf:
         return 1
     scale = 2.0 ** unit_exponent(grad, top, lanes.fields[last, 2])
@@ -199,7 +201,7 @@ def pack_output(
         round_gradients(grad, scale, shift, counted, out[lane::n_lanes])
     if lanes.constant:
         return 0
-    top = largest(hess)
+    top = largest(hess, units[1:])
     if top == np.inf:
         return 2
     scale = 2.0 ** unit_exponent(hess, top, lanes.fields[last, 3])

@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from thrifty.trees.histogram import TILE, add_eight, add_some, gather
-from thrifty.trees.kernel import Number, inner
+from thrifty.trees.kernel import Number, inner, lean
 from thrifty.trees.memory import coarsen
 
 __all__ = [
@@ -46,7 +46,7 @@ def has_room(n_rows: int) -> bool:
     return 64 - 3 * n_rows.bit_length() >= LEAST_SPARE_BITS
 
 
-@inner
+@lean
 def set_scale(packed: Ints, shift: Number, scale: Floats, values: Ints) -> None:
     """Choose the fields for one tree and tabulate the word of every rounded gradient."""
     spare = 64 - 3 * shift
@@ -109,7 +109,7 @@ def fill_pairs(
                 add_some(tile[j], added, end - begin, hist, cells, n_pairs)
 
 
-@inner
+@lean
 def marginals(hist: Ints, pair: Number, sums: Ints) -> None:
     """Coarse sums of both columns of a pair, into ``sums[:16]`` and ``sums[16:]``."""
     cells = hist[256 * pair : 256 * pair + 256]
@@ -124,7 +124,7 @@ def marginals(hist: Ints, pair: Number, sums: Ints) -> None:
         high[i] = total
 
 
-@inner
+@lean
 def bound_column(
     sums: Ints, n_coarse: Number, hides: Number, scale: Floats, limit: Number, room: Floats
 ) -> Number:

@@ -20,7 +20,7 @@ right, then left. Where the leaf has no missing value, later ones follow the hea
 import numpy as np
 from numpy.typing import NDArray
 
-from thrifty.trees.kernel import Number, inner
+from thrifty.trees.kernel import Number, inner, lean
 from thrifty.trees.quantise import Lanes
 
 __all__ = ["leaf_offset", "search", "search_lanes"]
@@ -29,7 +29,7 @@ Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
 
 
-@inner
+@lean
 def leaf_offset(total: Ints, lanes: Lanes, units: Floats, l2: Number) -> Number:
     """Sum over outputs of ``l2 G^2 / ((H + 2 l2) (H + l2))``."""
     offset = 0.0
@@ -43,7 +43,7 @@ def leaf_offset(total: Ints, lanes: Lanes, units: Floats, l2: Number) -> Number:
     return offset
 
 
-@inner
+@lean
 def search(
     hist: Ints,
     cell: Number,
@@ -90,7 +90,7 @@ def search(
     return best * unit_g * unit_g, best_bin, best_left, best_sum
 
 
-@inner
+@lean
 def lanes_score(
     left: Ints, total: Ints, lanes: Lanes, units: Floats, l2: Number, least_weight: Number, least_rows: Number
 ) -> Number:

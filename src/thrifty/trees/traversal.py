@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from thrifty.trees.kernel import Number, inner, kernel
+from thrifty.trees.kernel import Number, kernel, lean, lean_kernel
 
 __all__ = [
     "Walk",
@@ -42,7 +42,7 @@ SIDE_BY_SIDE = 256  # rows that go down a tree together
 BLOCK = 64  # rows whose numbers stay in the nearest cache while every tree looks at them
 
 
-@inner
+@lean
 def descend(
     X: Any, i: Number, node: Number, feature: Ints, threshold: Floats, missing_left: Any, children: Ints
 ) -> Number:
@@ -87,7 +87,7 @@ def add_from_values(X: Any, walk: Walk, values: Floats, out: Floats) -> None:
                     out[begin + i, k] += values[~nodes[i], k]
 
 
-@kernel
+@lean_kernel
 def add_from_codes(
     codes: NDArray[np.uint8], walk: Walk, last_left: Any, missing_code: Any, values: Floats, out: Floats
 ) -> None:
@@ -120,7 +120,7 @@ def score_row(X: Any, walk: Walk, values: Floats) -> Floats:
     return out
 
 
-@kernel
+@lean_kernel
 def find_leaves(X: Any, walk: Walk, out: Ints) -> None:
     """Leaf of every row in every tree."""
     roots, feature, threshold, missing_left, children = walk
@@ -129,7 +129,7 @@ def find_leaves(X: Any, walk: Walk, out: Ints) -> None:
             out[i, t] = descend(X, i, roots[t], feature, threshold, missing_left, children)
 
 
-@kernel
+@lean_kernel
 def mark_touched(X: Any, walk: Walk, out: NDArray[np.bool_]) -> None:
     """Set ``out[i, f]`` where row ``i`` meets a split on feature ``f``."""
     roots, feature, threshold, missing_left, children = walk
@@ -144,7 +144,7 @@ def mark_touched(X: Any, walk: Walk, out: NDArray[np.bool_]) -> None:
                 node = children[node, 0] if goes_left else children[node, 1]
 
 
-@kernel
+@lean_kernel
 def add_leaf_values(values: Floats, leaf_of_row: Ints, scores: Any) -> None:
     """Add to every row's scores the values of its leaf."""
     if values.shape[1] == 1:

@@ -91,6 +91,8 @@ class Workspace(NamedTuple):
     left_totals : int64, (max_leaves, n_features, n_lanes)
         Sums of its left child.
     node_int, node_float : per split
+    said : int64, (256,)
+        What the present split says to each code.
     state : int64
         Numbers that change.
     """
@@ -118,6 +120,7 @@ class Workspace(NamedTuple):
     left_totals: Ints
     node_int: Ints
     node_float: Floats
+    said: Ints
     state: Ints
 
 
@@ -163,6 +166,7 @@ def make_workspace(
         left_totals=np.zeros((max_leaves, p, n_lanes), np.int64),
         node_int=np.zeros((max_leaves, 5), np.int64),
         node_float=np.zeros((max_leaves, 2)),
+        said=np.zeros(256, np.int64),
         state=np.zeros(FREE_SLOTS + n_slots, np.int64),
     )
 
