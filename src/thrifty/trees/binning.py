@@ -116,6 +116,11 @@ class BinnedTable:
         return column_keys(self.padded, salts, row_identities(self.padded, salts), distinct)
 
     @cached_property
+    def columns(self) -> NDArray[np.uint8]:
+        """The same codes, one column after the other, shape (n_features, n_rows); made when first asked for."""
+        return np.ascontiguousarray(self.codes.T)
+
+    @cached_property
     def pairs(self) -> Pairs:
         """Coarse codes of the same rows, two columns to a byte; made when first asked for."""
         return make_pairs(self.codes, self.thresholds.n_bins)

@@ -16,6 +16,8 @@ If one that was skipped is bought in another leaf later, it is examined then. Th
 without skipping.
 """
 
+from typing import Any
+
 import numpy as np
 
 from thrifty.trees.kernel import Number, lean, lean_kernel
@@ -195,24 +197,28 @@ def catch_up(
 
 
 @lean
-def divide(
-    ws: Workspace, leaf: Number, new: Number, f: Number, choice: Number, n_lanes: Number, is_last: Number
+def send(
+    ws: Workspace,
+    codes: Any,
+    leaf: Number,
+    new: Number,
+    f: Number,
+    choice: Number,
+    n_lanes: Number,
+    is_last: Number,
 ) -> None:
-    """Send the rows of ``leaf`` to it and to ``new``, with their totals; after a last split, to their leaf at once."""
-    start, stop = ws.leaf[leaf, START], ws.leaf[leaf, STOP]
-    place, new_side = ws.features[PLACE, f], ws.leaf[leaf, DEPTH] % 2
-    words, column = ws.words if place < 0 else ws.narrow, f if place < 0 else place
+    """Send the rows of ``leaf`` to it and to ``new``; ``codes`` are those of column ``f``."""
+    start, stop, new_side = ws.leaf[leaf, START], ws.leaf[leaf, STOP], ws.leaf[leaf, DEPTH] % 2
     last_left, missing_left, missing_code = choice // 2, choice % 2, ws.features[N_BINS, f]
     rows = ws.rows[1 - new_side]
     if is_last:
         send_rows(
-            words, column, last_left, missing_code, missing_left, rows[start:stop], leaf, new, ws.leaf_of, ws.said
+            codes, last_left, missing_code, missing_left, rows[start:stop], leaf, new, ws.leaf_of, ws.said
         )
         middle = stop = start  # no rows are left to look at
     else:
         middle = split_rows(
-            words,
-            column,
+            codes,
             last_left,
             missing_code,
             missing_left,
@@ -226,6 +232,20 @@ def divide(
             ws.said,
         )
     ws.leaf[leaf, STOP], ws.leaf[new, START], ws.leaf[new, STOP] = middle, middle, stop
+
+
+@lean
+def divide(
+    ws: Workspace, leaf: Number, new: Number, f: Number, choice: Number, n_lanes: Number, is_last: Number
+) -> None:
+    """Send the rows of ``leaf`` to it and to ``new``, with their totals; after a last split, to their leaf at once."""
+    place = ws.features[PLACE, f]
+    if ws.columns.size > 0:
+        send(ws, ws.columns[f], leaf, new, f, choice, n_lanes, is_last)
+    elif place < 0:
+        send(ws, ws.words.view(np.uint8)[:, f], leaf, new, f, choice, n_lanes, is_last)
+    else:
+        send(ws, ws.narrow.view(np.uint8)[:, place], leaf, new, f, choice, n_lanes, is_last)
     for lane in range(n_lanes):
         ws.totals[new, lane] = ws.totals[leaf, lane] - ws.left_totals[leaf, f, lane]
         ws.totals[leaf, lane] = ws.left_totals[leaf, f, lane]

@@ -76,7 +76,8 @@ def squared_distance(then: Past, packed: Ints, shift: Number) -> Number:
     """Sum of squared differences, in steps of what was remembered: whole numbers, several at once."""
     total = np.int64(0)
     for i in range(len(then)):
-        moved = (packed[i] >> shift) - then[i]
+        # Differences fit into four bytes, of which more are multiplied at once.
+        moved = np.int64(np.int32((packed[i] >> shift) - then[i]))
         total += moved * moved
     return total
 

@@ -8,7 +8,6 @@ from one to the other, left rows in order and right rows in reverse, which is as
 import numpy as np
 from numpy.typing import NDArray
 
-from thrifty.trees.histogram import BYTE
 from thrifty.trees.kernel import Number, lean
 from thrifty.trees.quantise import Lanes
 
@@ -30,8 +29,7 @@ def answer(
 
 @lean
 def split_rows(
-    words: NDArray[np.uint64],
-    place: Number,
+    codes: NDArray[np.uint8],
     last_left: Number,
     missing_code: Number,
     missing_left: Number,
@@ -46,15 +44,14 @@ def split_rows(
 ) -> Number:
     """Copy the rows that go left to the front of the stretch, the others to its back; returns where right begins.
 
-    ``place`` is the column of ``words``; ``goes_left`` has room for 256 numbers.
+    ``codes`` are those of all rows of the table; ``goes_left`` has room for 256 numbers.
     """
     answer(last_left, missing_code, missing_left, -1, 0, goes_left)  # all bits set if it does
-    word, shift = np.uint64(place // 8), np.uint64(8 * (place % 8))  # unsigned: no sign is tested
     left, right = np.int64(start), np.int64(stop - 1)
     taken = rows[start:stop]
     for i in range(len(taken)):
         row = taken[i]
-        is_left = goes_left[(words[np.uint64(row), word] >> shift) & BYTE]
+        is_left = goes_left[codes[np.uint64(row)]]  # unsigned: no sign is tested
         # A choice by bits, not a branch to guess wrong.
         target = np.uint64(right ^ ((left ^ right) & is_left))
         new_rows[target] = row
@@ -70,8 +67,7 @@ def split_rows(
 
 @lean
 def send_rows(
-    words: NDArray[np.uint64],
-    place: Number,
+    codes: NDArray[np.uint8],
     last_left: Number,
     missing_code: Number,
     missing_left: Number,
@@ -83,9 +79,8 @@ def send_rows(
 ) -> None:
     """Write the leaf, ``left`` or ``right``, of every row of a leaf whose children will not be split."""
     answer(last_left, missing_code, missing_left, left, right, leaf_of_code)
-    word, shift = np.uint64(place // 8), np.uint64(8 * (place % 8))
     for row in rows:
-        leaf_of[row] = leaf_of_code[(words[np.uint64(row), word] >> shift) & BYTE]
+        leaf_of[np.uint64(row)] = leaf_of_code[codes[np.uint64(row)]]
 
 
 @lean

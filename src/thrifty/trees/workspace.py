@@ -49,6 +49,7 @@ HISTOGRAM_BYTES, ALL_BYTES = 24 * 2**20, 50 * 2**20
 # Most that remembered leaves take: gradients of their rows (in bytes, and as a multiple of the table's rows) and
 # what is known of their columns. The rows of one table always fit.
 RING_BYTES, RING_TABLES, KNOWN_BYTES, MOST_ENTRIES = 12 * 2**20, 128, 2 * 2**20, 2048
+COLUMN_BYTES = 8 * 2**20  # a table up to this size is kept by columns too: a split reads one column
 
 
 class Workspace(NamedTuple):
@@ -60,6 +61,8 @@ class Workspace(NamedTuple):
         The table, eight codes to a word, and a narrow copy of the columns that are free to use.
     pairs : uint64
         Coarse codes of the table, if they are used.
+    columns : uint8, (n_features, n_rows)
+        The table again, one column after the other, if it is small enough.
     features : int64, (10, n_features)
     charges : float64, (n_features,)
         What a split on each feature would pay now: gamma times price, or zero.
@@ -100,6 +103,7 @@ class Workspace(NamedTuple):
     words: NDArray[np.uint64]
     narrow: NDArray[np.uint64]
     pairs: NDArray[np.uint64]
+    columns: NDArray[np.uint8]
     features: Ints
     charges: Floats
     bought: NDArray[np.bool_]
@@ -146,6 +150,7 @@ def make_workspace(
         words=table.words,
         narrow=narrow_copy(n, 0),
         pairs=np.empty((0, 0), np.uint64),
+        columns=table.columns if table.n_bytes <= COLUMN_BYTES else np.empty((0, 0), np.uint8),
         features=np.stack([table.thresholds.n_bins, group_of, order, places, zeros, zeros - 1, *[zeros] * 4]),
         charges=np.zeros(p),
         bought=np.zeros(n_groups, bool),
