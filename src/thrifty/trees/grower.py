@@ -10,6 +10,7 @@ this tree or in any earlier one.
 from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from itertools import pairwise
+from math import isfinite
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -19,6 +20,7 @@ from thrifty.trees.binning import BinnedTable
 from thrifty.trees.ensemble import TreeEnsemble
 from thrifty.trees.growth import FINISHED, OFTEN, advance, run_job
 from thrifty.trees.harvest import harvest, make_harvest
+from thrifty.trees.kernel import Direct
 from thrifty.trees.leaf_job import Limits
 from thrifty.trees.prices import (
     check_amount,
@@ -177,6 +179,7 @@ class TreeGrower:
         self._fresh: dict[int, int] = {}  # trees until a workspace is to be refreshed
         self._pool = ThreadPoolExecutor(n_threads - 1) if n_threads > 1 else None
         self._n_threads = n_threads
+        self._advance, self._run_job, self._harvest = Direct(advance), Direct(run_job), Direct(harvest)
         self.reset(bought=() if bought is None else bought, gamma=gamma)
 
     @property
@@ -224,7 +227,7 @@ class TreeGrower:
                 f"hess must have the shape of grad, {gradients.shape}; got {hessians.shape}. "
                 "Give one hessian per gradient, or None for ones."
             )
-        if not np.isfinite(learning_rate):
+        if not isfinite(learning_rate):
             raise InvalidInputError(f"learning_rate must be finite; got {learning_rate!r}. Use 0.1, say.")
         lanes = choose_lanes(
             self.table.n_rows,
@@ -242,7 +245,7 @@ class TreeGrower:
     def _grow(self, ws: Workspace, lanes: Lanes, units: Floats) -> None:
         limits = self._limits
         ws.state[N_LEAVES] = 0
-        while (n_columns := advance(ws, lanes, units, limits)) != FINISHED:
+        while (n_columns := self._advance(ws, lanes, units, limits)) != FINISHED:
             self._share_job(n_columns, ws, lanes, units, limits)
 
     def _share_job(self, n_columns: int, ws: Workspace, lanes: Lanes, units: Floats, limits: Limits) -> None:
@@ -254,8 +257,8 @@ class TreeGrower:
         parts = [(first, last) for first, last in pairwise(edges) if first < last]
         others = []
         if self._pool is not None:
-            others = [self._pool.submit(run_job, ws, *part, lanes, units, limits) for part in parts[1:]]
-        run_job(ws, *parts[0], lanes, units, limits)
+            others = [self._pool.submit(self._run_job, ws, *part, lanes, units, limits) for part in parts[1:]]
+        self._run_job(ws, *parts[0], lanes, units, limits)
         wait(others)
         for other in others:
             other.result()
@@ -307,7 +310,7 @@ class TreeGrower:
         ends = self.table.thresholds
         n_splits, n_leaves = int(ws.state[N_SPLITS]), int(ws.state[N_LEAVES])
         got = make_harvest(n_splits, n_leaves, len(units), self.table.n_rows)
-        n_cells = harvest(
+        n_cells = self._harvest(
             ws, ends.values, ends.offsets, lanes, units, self._limits.l2, float(learning_rate), got
         )
         self._bought[self.group_of[got.feature]] = True

@@ -2,9 +2,10 @@ r"""Leaves come back from tree to tree: what their columns could gain once bound
 
 With hessians of one and ``l2 = 0`` the square root of twice a column's gain in a leaf is
 
-    s(g) = max over splits of |<u, g>|,     u of norm one, set by the rows on either side
+    s(g) = max over splits of |<u, g>|,     u of norm one and sum zero, set by the rows on either side
 
-so ``s(g) <= s(g') + |g - g'|``: gradients that moved little cannot have made a column worth much. The root has the same
+so ``s(g) <= s(g') + |d - mean of d|``, ``d = g - g'``: gradients that moved little, or all alike, cannot have made a
+column worth much. The root has the same
 rows in every tree. Below it, few columns are bought and a learning rate is small, so the same splits are made again and
 again (nine roots in ten of ``benchmarks/engine.py`` are split as one before); a leaf that is reached by the same splits
 has the same rows, in the same order.
@@ -72,14 +73,21 @@ class Gradients(NamedTuple):
 
 
 @lean
-def squared_distance(then: Past, packed: Ints, shift: Number) -> Number:
-    """Sum of squared differences, in steps of what was remembered: whole numbers, several at once."""
-    total = np.int64(0)
+def moves(then: Past, packed: Ints, shift: Number) -> tuple[Number, Number]:
+    """Sums of differences and of their squares, in steps of what was remembered: whole numbers, several at once."""
+    total, squares = np.int64(0), np.int64(0)
     for i in range(len(then)):
         # Differences fit into four bytes, of which more are multiplied at once.
         moved = np.int64(np.int32((packed[i] >> shift) - then[i]))
-        total += moved * moved
-    return total
+        total += moved
+        squares += moved * moved
+    return total, squares
+
+
+@lean
+def centred(total: Number, squares: Number, n_rows: Number) -> Number:
+    """Norm of differences from their mean, at least: what cancels may leave a rounding error of the squares."""
+    return np.sqrt(max(squares - total * total / n_rows, 0.0) + 1e-12 * squares)
 
 
 @lean
@@ -110,24 +118,27 @@ def find_root(entries: Ints, past: Past, known: Floats, last: Number, now: Gradi
 
     ``last`` is what the tree before found: scores take turns, so the other is tried first and is near.
     """
-    nearest, least, n = np.int64(-1), np.inf, len(now.packed)
+    nearest, least, distance, n = np.int64(-1), np.inf, np.inf, len(now.packed)
     for turn in range(N_ROOTS):
         root = (last + 1 + turn) % N_ROOTS
         if entries[root, POSITION] < 0:
             continue
-        step, squared = known[root, STEP], 0.0
+        step, total, squares = known[root, STEP], 0.0, 0.0
         dropped, then = shift_to_steps(step, now), past[root * n : (root + 1) * n]
         if dropped < 0:
             continue
         for begin in range(0, n, STRETCH):
             end = min(n, begin + STRETCH)
-            squared += squared_distance(then[begin:end], now.packed[begin:end], dropped) * (step * step)
-            if squared >= least:
+            part, part_squares = moves(then[begin:end], now.packed[begin:end], dropped)
+            total += part
+            squares += part_squares
+            if squares * (step * step) >= least:
                 break
-        if squared < least:
-            nearest, least = np.int64(root), squared
+        if squares * (step * step) < least:
+            nearest, least = np.int64(root), squares * (step * step)
+            distance = centred(total, squares, n) * step
     if nearest >= 0:
-        set_distance(known[nearest], np.sqrt(least), n)
+        set_distance(known[nearest], distance, n)
     return nearest
 
 
@@ -191,7 +202,8 @@ def measure(
     step, distance = known[entry, STEP], np.inf
     dropped = shift_to_steps(step, now)
     if dropped >= 0:
-        distance = np.sqrt(np.float64(squared_distance(then, now.packed, dropped))) * step
+        total, squares = moves(then, now.packed, dropped)
+        distance = centred(np.float64(total), np.float64(squares), np.float64(len(then))) * step
     set_distance(known[entry], distance, len(now.packed))
 
 

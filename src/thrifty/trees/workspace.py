@@ -48,7 +48,7 @@ NO_JOB, FREE_COLUMNS, PROMISING_COLUMNS, REMEMBERED_COLUMNS, ALL_COLUMNS = range
 HISTOGRAM_BYTES, ALL_BYTES = 24 * 2**20, 50 * 2**20
 # Most that remembered leaves take: gradients of their rows (in bytes, and as a multiple of the table's rows) and
 # what is known of their columns. The rows of one table always fit.
-RING_BYTES, RING_TABLES, KNOWN_BYTES, MOST_ENTRIES = 12 * 2**20, 128, 2 * 2**20, 2048
+RING_BYTES, RING_TABLES, KNOWN_BYTES, MOST_ENTRIES = 12 * 2**20, 128, 2 * 2**20, 2**14
 COLUMN_BYTES = 8 * 2**20  # a table up to this size is kept by columns too: a split reads one column
 
 
