@@ -225,7 +225,7 @@ def report_profile(data):
         gradient = best_of(lambda: logistic_gradient(y, score, grad, hess))
         lanes = choose_lanes(n, 1, constant=True, keep_count=False)
         packed = np.empty(n, np.int64)
-        packing = best_of(lambda: pack(grad[:, None], None, lanes, packed))
+        packing = best_of(lambda: pack(grad[:, None], None, lanes, packed, np.ones((1, 2))))
         rows, columns = np.arange(n, dtype=np.uint32), np.arange(p)
         hist = np.zeros(p * 256, np.int64)
         root = best_of(lambda: fill_root(table.words, columns, rows, packed, n, p, hist))

@@ -40,7 +40,6 @@ from thrifty.trees.workspace import (
     NARROW,
     NARROW_FITS,
     PLACE,
-    SCREENS,
     SURVIVED,
     Workspace,
     make_workspace,
@@ -55,6 +54,7 @@ Bools = NDArray[np.bool_]
 MAX_DEPTH = 12
 PAIR_BYTES = 32 * 2**20  # most that coarse codes may add to the table
 REFRESH_TREES = 16  # at least so often it is looked whether more columns should be watched
+NO_GROUPS = np.empty(0, np.intp)
 SHARED_CELLS = 200_000  # below this, waking a thread costs more than it saves
 
 
@@ -175,6 +175,7 @@ class TreeGrower:
         self._order = choice_order(table, self.group_of, self.prices)
         self._bought = np.zeros(len(self.prices), bool)
         self._can_split = can_split(table)
+        self._layouts: dict[tuple[int, bool], tuple[Lanes, Floats]] = {}
         self._workspaces: dict[int, Workspace] = {}
         self._fresh: dict[int, int] = {}  # trees until a workspace is to be refreshed
         self._pool = ThreadPoolExecutor(n_threads - 1) if n_threads > 1 else None
@@ -229,24 +230,21 @@ class TreeGrower:
             )
         if not isfinite(learning_rate):
             raise InvalidInputError(f"learning_rate must be finite; got {learning_rate!r}. Use 0.1, say.")
-        lanes = choose_lanes(
-            self.table.n_rows,
-            gradients.shape[1],
-            constant=hess is None,
-            keep_count=self._limits.min_child_samples > 1,
-        )
+        lanes, units = self._layout(gradients.shape[1], hess is None)
         ws = self._workspace(lanes)
-        packing = pack(gradients, hessians, lanes, ws.packed[0])
-        before = self._bought.copy()
-        self._grow(ws, lanes, packing.units)
-        self._bought = ws.bought.copy()
-        return self._finish(ws, lanes, packing.units, learning_rate, before)
+        pack(gradients, hessians, lanes, ws.packed[0], units)
+        self._grow(ws, lanes, units)
+        return self._finish(ws, lanes, units, float(learning_rate))
 
     def _grow(self, ws: Workspace, lanes: Lanes, units: Floats) -> None:
         limits = self._limits
         ws.state[N_LEAVES] = 0
-        while (n_columns := self._advance(ws, lanes, units, limits)) != FINISHED:
-            self._share_job(n_columns, ws, lanes, units, limits)
+        try:
+            while (n_columns := self._advance(ws, lanes, units, limits)) != FINISHED:
+                self._share_job(n_columns, ws, lanes, units, limits)
+        except BaseException:
+            self._fresh.clear()  # what an unfinished tree bought is not bought
+            raise
 
     def _share_job(self, n_columns: int, ws: Workspace, lanes: Lanes, units: Floats, limits: Limits) -> None:
         """Run the waiting job on all threads, each on its own words of columns."""
@@ -263,16 +261,24 @@ class TreeGrower:
         for other in others:
             other.result()
 
+    def _layout(self, n_outputs: int, constant: bool) -> tuple[Lanes, Floats]:
+        """How gradients are packed, and room for their units."""
+        layout = self._layouts.get((n_outputs, constant))
+        if layout is None:
+            keep_count = self._limits.min_child_samples > 1
+            lanes = choose_lanes(self.table.n_rows, n_outputs, constant=constant, keep_count=keep_count)
+            layout = self._layouts[n_outputs, constant] = lanes, np.ones((n_outputs, 2))
+        return layout
+
     def _workspace(self, lanes: Lanes) -> Workspace:
         """Arrays for this many lanes, with today's charges and a narrow copy that may hold what is free."""
         key = lanes.n_lanes
-        if self._fresh.get(key, 0) == 0:
+        n_left = self._fresh.get(key, 0)
+        if n_left == 0:
             self._workspaces[key] = self._refresh(self._workspaces.get(key), lanes)
-            self._fresh[key] = REFRESH_TREES
-        self._fresh[key] -= 1
-        ws = self._workspaces[key]
-        ws.state[SCREENS] = lanes.constant and ws.pairs.size > 0 and ws.state[NARROW_FITS]
-        return ws
+            n_left = REFRESH_TREES
+        self._fresh[key] = n_left - 1
+        return self._workspaces[key]
 
     def _refresh(self, ws: Workspace | None, lanes: Lanes) -> Workspace:
         """Charges and copies of columns anew: something was bought, prices changed, or columns came to be watched."""
@@ -304,16 +310,17 @@ class TreeGrower:
         charges = self._gamma * np.where(self._bought, 0.0, self.prices)[self.group_of]
         return np.where(self._can_split | (charges == 0.0), charges, np.inf)
 
-    def _finish(
-        self, ws: Workspace, lanes: Lanes, units: Floats, learning_rate: float, before: Bools
-    ) -> GrownTree:
-        ends = self.table.thresholds
-        n_splits, n_leaves = int(ws.state[N_SPLITS]), int(ws.state[N_LEAVES])
-        got = make_harvest(n_splits, n_leaves, len(units), self.table.n_rows)
-        n_cells = self._harvest(
-            ws, ends.values, ends.offsets, lanes, units, self._limits.l2, float(learning_rate), got
+    def _finish(self, ws: Workspace, lanes: Lanes, units: Floats, learning_rate: float) -> GrownTree:
+        ends, before, n_splits = self.table.thresholds, self._bought, int(ws.state[N_SPLITS])
+        got = make_harvest(n_splits, n_splits + 1, len(units), len(ws.leaf_of))
+        n_cells, n_new = self._harvest(
+            ws, ends.values, ends.offsets, lanes, units, self._limits.l2, learning_rate, before, got
         )
-        self._bought[self.group_of[got.feature]] = True
+        new = NO_GROUPS
+        if n_new:
+            new = (ws.bought != before).nonzero()[0]
+            self._bought = ws.bought.copy()
+            self._fresh.clear()
         tree = TreeEnsemble(
             self.table.n_features,
             got.feature,
@@ -322,13 +329,10 @@ class TreeGrower:
             got.missing_left,
             got.children,
             got.values,
-            np.array([0, n_splits], np.int32),
-            np.array([0, n_leaves], np.int32),
+            got.node_offsets,
+            got.leaf_offsets,
         )
-        new = (self._bought != before).nonzero()[0]
-        if len(new):
-            self._fresh.clear()
-        return GrownTree(tree, got.raw, got.charge, got.leaf_of_row, new, int(n_cells))
+        return GrownTree(tree, got.raw, got.charge, got.leaf_of_row, new, n_cells)
 
     def _check_rows(self, name: str, values: ArrayLike) -> Floats:
         rows = np.asarray(values, dtype=np.float64)

@@ -92,6 +92,8 @@ def plant(ws: Workspace, lanes: Lanes, units: Floats, limits: Limits) -> None:
     for i in range(n):
         rows[i] = i
     state[N_LEAVES], state[N_SPLITS] = 1, 0
+    state[SKIPS] = limits.skips and are_ordinary(units)
+    state[SCREENS] = state[SKIPS] and state[NARROW_FITS] and lanes.constant and ws.pairs.size > 0
     ws.features[WORK] = 0
     n_kept = ws.hist.shape[0] - 2
     for i in range(n_kept):
@@ -101,8 +103,6 @@ def plant(ws: Workspace, lanes: Lanes, units: Floats, limits: Limits) -> None:
     ws.raw[0, -1] = -np.inf
     leaf_total(ws.packed[0], lanes.n_lanes, 0, n, ws.totals[0])
     collect_free(ws)
-    state[SKIPS] = limits.skips and are_ordinary(units)
-    state[SCREENS] = state[SCREENS] and state[SKIPS]
     if state[SCREENS]:
         watch(ws)
         set_scale(ws.packed[0], lanes.fields[0, 1], ws.scale, ws.pair_values)

@@ -10,6 +10,7 @@ from thrifty.trees.quantise import Lanes
 from thrifty.trees.workspace import (
     DEPTH,
     FEATURE,
+    GROUP,
     LAST_LEFT,
     LEFT,
     MISSING_LEFT,
@@ -37,6 +38,8 @@ class Harvest(NamedTuple):
     raw, charge : per split
         What it gained and what it paid.
     values : ndarray of shape (n_leaves, n_outputs)
+    node_offsets, leaf_offsets : ndarray of shape (2,)
+        Where its nodes and leaves begin and end.
     leaf_of_row : ndarray of shape (n_rows,)
     """
 
@@ -48,6 +51,8 @@ class Harvest(NamedTuple):
     raw: Floats
     charge: Floats
     values: Floats
+    node_offsets: Ints
+    leaf_offsets: Ints
     leaf_of_row: Ints
 
 
@@ -62,6 +67,8 @@ def make_harvest(n_splits: int, n_leaves: int, n_outputs: int, n_rows: int) -> H
         np.empty(n_splits),
         np.empty(n_splits),
         np.empty((n_leaves, n_outputs)),
+        np.empty(2, np.int32),
+        np.empty(2, np.int32),
         np.empty(n_rows, np.int32),
     )
 
@@ -75,16 +82,21 @@ def harvest(
     units: Floats,
     l2: Number,
     learning_rate: Number,
+    before: NDArray[np.bool_],
     out: Harvest,
-) -> Number:
+) -> tuple[Number, Number]:
     """Copy nodes and leaves to ``out``; ``ends`` and ``offsets`` are the thresholds of all columns.
 
-    Returns the number of cells added to histograms.
+    Returns the number of cells added to histograms, and of groups used that were not in use ``before``: a group that is
+    free to use counts as bought once it is used.
     """
     n_leaves, n_splits = ws.state[N_LEAVES], ws.state[N_SPLITS]
+    out.node_offsets[0], out.node_offsets[1] = 0, n_splits
+    out.leaf_offsets[0], out.leaf_offsets[1] = 0, n_leaves
     for node in range(n_splits):
         f, code = ws.node_int[node, FEATURE], ws.node_int[node, LAST_LEFT]
         out.feature[node], out.last_left[node] = f, code
+        ws.bought[ws.features[GROUP, f]] = True
         out.missing_left[node] = ws.node_int[node, MISSING_LEFT] == 1
         position = offsets[f] + code
         out.threshold[node] = ends[position] if position < offsets[f + 1] else np.inf
@@ -98,7 +110,10 @@ def harvest(
         for i in range(ws.leaf[leaf, START], ws.leaf[leaf, STOP]):
             leaf_of_row[rows[i]] = leaf
     leaf_values(ws.totals, lanes, units, l2, learning_rate, out.values)
-    return ws.features[WORK].sum()
+    n_new = 0
+    for group in range(len(before)):
+        n_new += ws.bought[group] != before[group]
+    return ws.features[WORK].sum(), n_new
 
 
 @lean

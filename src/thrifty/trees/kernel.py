@@ -5,7 +5,7 @@ from typing import Any, TypeAlias, TypeVar, cast
 
 from numba import njit, typeof
 
-__all__ = ["Direct", "Number", "inner", "kernel", "lean", "lean_kernel"]
+__all__ = ["Direct", "Number", "fused_kernel", "inner", "kernel", "lean", "lean_kernel"]
 
 # A number in compiled code: of Python or of numpy, the same once compiled.
 Number: TypeAlias = Any
@@ -22,6 +22,11 @@ WITHOUT_RUNTIME = {"_nrt": False}
 def kernel(function: Function) -> Function:
     """Compile ``function`` the first time it is called. It may make arrays."""
     return cast(Function, njit(cache=True, **ALWAYS)(function))
+
+
+def fused_kernel(function: Function) -> Function:
+    """The same, but a product may be added without being rounded first, where the processor can: faster, and closer."""
+    return cast(Function, njit(cache=True, fastmath={"contract"}, **ALWAYS)(function))
 
 
 def lean_kernel(function: Function) -> Function:

@@ -19,9 +19,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from thrifty.exceptions import InvalidInputError
-from thrifty.trees.kernel import Number, lean, lean_kernel
+from thrifty.trees.kernel import Direct, Number, lean, lean_kernel
 
-__all__ = ["Lanes", "Packing", "choose_lanes", "pack"]
+__all__ = ["Lanes", "choose_lanes", "pack"]
 
 HESSIAN_BITS = 29
 EXACT_BITS = 52  # integers below 2**53 convert to float64 without rounding
@@ -48,21 +48,6 @@ class Lanes(NamedTuple):
     fields: NDArray[np.int64]
 
 
-class Packing(NamedTuple):
-    """Packed rows and what one unit is worth.
-
-    Attributes
-    ----------
-    rows : ndarray of shape (n_rows * n_lanes,), int64
-        Lanes of row 0, then of row 1, ...
-    units : ndarray of shape (n_outputs, 2)
-        Real value of one unit of gradient and of hessian: powers of two.
-    """
-
-    rows: NDArray[np.int64]
-    units: NDArray[np.float64]
-
-
 @lru_cache(maxsize=64)
 def choose_lanes(n_rows: int, n_outputs: int, *, constant: bool, keep_count: bool) -> Lanes:
     """Tightest layout that cannot overflow for ``n_rows`` rows; shared, not to be written to."""
@@ -87,18 +72,28 @@ def choose_lanes(n_rows: int, n_outputs: int, *, constant: bool, keep_count: boo
 
 
 def pack(
-    grad: NDArray[np.float64], hess: NDArray[np.float64] | None, lanes: Lanes, out: NDArray[np.int64]
-) -> Packing:
-    """Quantise (n_rows, n_outputs) gradients and hessians into ``out``."""
-    units = np.empty((grad.shape[1], 2))
-    units.fill(1.0)
+    grad: NDArray[np.float64],
+    hess: NDArray[np.float64] | None,
+    lanes: Lanes,
+    out: NDArray[np.int64],
+    units: NDArray[np.float64],
+) -> None:
+    """Quantise (n_rows, n_outputs) gradients and hessians.
+
+    Parameters
+    ----------
+    out : ndarray of shape (n_rows * n_lanes,)
+        Takes the lanes of row 0, then of row 1, ...
+    units : ndarray of shape (n_outputs, 2)
+        Takes the real value of one unit of gradient and of hessian, powers of two; ones to begin with.
+    """
     if lanes.n_lanes > 1:
         out[:] = 0
     problem = 0
     for output in range(grad.shape[1]):
-        g = np.ascontiguousarray(grad[:, output])
-        h = g if hess is None else np.ascontiguousarray(hess[:, output])
-        problem = problem or pack_output(g, h, lanes, output, out, units[output])
+        g = _own(grad[:, output])
+        h = g if hess is None else _own(hess[:, output])
+        problem = problem or _pack_output(g, h, lanes, output, out, units[output])
     if problem:
         name = "grad" if problem == 1 else "hess"
         rule = "finite" if problem == 1 else "finite and not negative"
@@ -109,7 +104,11 @@ def pack(
             f"{name} must be {rule}; row {row}, output {output} is {float(values[row, output])!r}. "
             "Check the scores and weights it was computed from."
         )
-    return Packing(out, units)
+
+
+def _own(values: NDArray[np.float64]) -> NDArray[np.float64]:
+    """One number after the other, in memory that may be written to: what compiled code knows it by."""
+    return values if values.flags.c_contiguous and values.flags.writeable else values.copy()
 
 
 @lean
@@ -212,3 +211,6 @@ def pack_output(
         for row in range(n_rows):
             out[row * n_lanes + lanes.fields[last, 0]] = 1
     return 2 if lowest < 0.0 else 0
+
+
+_pack_output = Direct(pack_output)
