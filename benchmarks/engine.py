@@ -19,6 +19,7 @@ import lightgbm as lgb
 import numpy as np
 from numba import njit
 
+from thrifty.models.derivatives import logistic_derivatives
 from thrifty.trees import Binner, TreeGrower
 from thrifty.trees.histogram import add_eight, fill
 from thrifty.trees.quantise import choose_lanes, pack
@@ -26,14 +27,6 @@ from thrifty.trees.split_search import search
 
 SIZES = [(12_000, 16), (45_000, 50), (150_000, 200)]
 RATE = 0.1
-
-
-@njit(nogil=True, cache=True)
-def logistic_gradient(y, score, grad, hess):
-    for i in range(len(y)):
-        probability = 1.0 / (1.0 + np.exp(-score[i]))
-        grad[i] = probability - y[i]
-        hess[i] = probability * (1.0 - probability)
 
 
 def make_data(n, p, seed=0):
@@ -60,7 +53,7 @@ class Ours:
         self.n_cells = 0
         for _ in range(rounds):
             for y, score in zip(self.labels, scores, strict=True):
-                logistic_gradient(y, score, grad, hess)
+                logistic_derivatives(y, score, grad, hess)
                 grown = grower.grow(grad, hess if newton else None, learning_rate=RATE)
                 grown.add_to(score)
                 self.n_cells += grown.n_cells
@@ -109,7 +102,7 @@ class LightGBM:
 
         def compute(scores, _):
             for k, y in enumerate(self.labels):
-                logistic_gradient(y, scores[:, k], grad[:, k], hess[:, k])
+                logistic_derivatives(y, scores[:, k], grad[:, k], hess[:, k])
             return grad, (hess if newton else ones)
 
         for _ in range(rounds):
@@ -222,7 +215,7 @@ def report_profile(data):
     for (n, p), (ours, _) in data.items():
         table, y = ours.table, ours.labels[0]
         grad, hess, score = np.empty(n), np.empty(n), np.zeros(n)
-        gradient = best_of(lambda: logistic_gradient(y, score, grad, hess))
+        gradient = best_of(lambda: logistic_derivatives(y, score, grad, hess))
         lanes = choose_lanes(n, 1, constant=True, keep_count=False)
         packed = np.empty(n, np.int64)
         packing = best_of(lambda: pack(grad[:, None], None, lanes, packed, np.ones((1, 2))))
@@ -326,7 +319,7 @@ def report_repeats(data, rounds):
             grad, hess, counts = np.empty(n), np.empty(n), np.zeros((3, 2))
             for _ in range(rounds):
                 for k, (y, score) in enumerate(zip(ours.labels, scores, strict=True)):
-                    logistic_gradient(y, score, grad, hess)
+                    logistic_derivatives(y, score, grad, hess)
                     grown = grower.grow(grad, hess if newton else None, learning_rate=RATE)
                     grown.add_to(score)
                     for depth, path in paths_of(grown.tree, k):

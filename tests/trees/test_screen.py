@@ -149,7 +149,10 @@ def test_a_leaf_gains_no_more_than_it_did_plus_how_far_its_gradients_moved(probl
     bits = coarsen(np.abs(packed >> shift).max())
     measure(entries, past, known, entry, 2 * n, n, memory.Gradients(packed, shift, units[0, 0], bits))
     distance = known[entry, memory.DISTANCE]
-    truth, largest = np.linalg.norm(moved - grad - np.mean(moved - grad)), max(np.abs(moved).max(), np.abs(grad).max())
+    truth, largest = (
+        np.linalg.norm(moved - grad - np.mean(moved - grad)),
+        max(np.abs(moved).max(), np.abs(grad).max()),
+    )
     # Gradients that grew beyond what two bytes hold, and six bits more, are not compared.
     assert truth * (1 - 1e-6) <= distance
     assert distance <= truth + 2.0**-12 * largest * np.sqrt(n) or growth > 1.0

@@ -17,9 +17,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit, logit
 
+from thrifty.models.derivatives import LogisticLoss, round_to
 from thrifty.objective.costs import PriceList
 from thrifty.objective.distances import DISTANCES, NEVER, DistanceName
-from thrifty.objective.losses import logistic_curvature, logistic_grad
 from thrifty.trees import BinnedTable, GrownTree, TreeEnsemble, TreeGrower
 from thrifty.trees.quantise import WIDE_ROWS
 
@@ -203,14 +203,16 @@ class BoostedPair:
         self._grower.reset(bought=())
         counts = counts_of(weight, self._total)
         stays = expit(-log_odds)
+        of_label, of_gate = _label_loss(y), _gate_loss(self._distance, log_odds)
         is_shut = bool(np.all(log_odds <= NEVER))
         self.base = np.array([_gate_base(self._distance, log_odds, counts), _label_base(y, counts * stays)])
         self._g, self._f1 = np.full(len(y), self.base[0]), np.full(len(y), self.base[1])
         gate, cheap = [], []
         for _ in range(self._boosting.n_trees):
-            cheap.append(self._add_label_tree(y, stays, counts))
+            grad, curvature = of_label.derivatives(self._f1)
+            cheap.append(self._add_tree(stays * grad, stays * curvature, counts, self._f1))
             if not is_shut:
-                gate.append(self._add_gate_tree(log_odds, counts))
+                gate.append(self._add_tree(*of_gate.derivatives(self._g), counts, self._g))
         self.cheap = TreeEnsemble.concatenate(cheap)
         self.gate = TreeEnsemble.concatenate(gate) if gate else TreeEnsemble.empty(self.cheap.n_features)
         return self
@@ -231,13 +233,8 @@ class BoostedPair:
             columns, self.gate.over_columns(columns), self.cheap.over_columns(columns), self.base
         )
 
-    def _add_label_tree(self, y: Floats, stays: Floats, counts: Floats) -> TreeEnsemble:
-        grad, curvature = stays * logistic_grad(y, self._f1), stays * logistic_curvature(self._f1)
-        return self._boosting.add_tree(self._grower, grad, curvature, counts, self._f1)
-
-    def _add_gate_tree(self, log_odds: Floats, counts: Floats) -> TreeEnsemble:
-        grad, curvature = _gate_derivatives(self._distance, log_odds, self._g)
-        return self._boosting.add_tree(self._grower, grad, curvature, counts, self._g)
+    def _add_tree(self, grad: Floats, curvature: Floats, counts: Floats, score: Floats) -> TreeEnsemble:
+        return self._boosting.add_tree(self._grower, grad, curvature, counts, score)
 
 
 def on_grid(values: Floats, counts: Floats, bits: int) -> Floats:
@@ -247,11 +244,10 @@ def on_grid(values: Floats, counts: Floats, bits: int) -> Floats:
     a row of weight two would round otherwise than two rows of weight one; rounded before they are
     weighted, they do not.
     """
-    total = float(counts @ np.abs(values))
-    if total == 0.0 or len(values) > WIDE_ROWS:
+    if len(values) > WIDE_ROWS:
         return values
-    unit = 2.0 ** (np.ceil(np.log2(total)) + 2 - bits)
-    rounded: Floats = np.rint(values / unit) * unit
+    rounded = np.empty(len(values))
+    round_to(values, counts, bits - 2, rounded)
     return rounded
 
 
@@ -268,11 +264,11 @@ def boost_labels(
 ) -> tuple[TreeEnsemble, float]:
     """Grow f1 alone, each row weighted by the share of it that stays."""
     base = _label_base(y, counts * stays)
-    score = np.full(len(y), base)
+    score, loss = np.full(len(y), base), _label_loss(y)
     trees = []
     for _ in range(boosting.n_trees):
-        grad, curvature = stays * logistic_grad(y, score), stays * logistic_curvature(score)
-        trees.append(boosting.add_tree(grower, grad, curvature, counts, score))
+        grad, curvature = loss.derivatives(score)
+        trees.append(boosting.add_tree(grower, stays * grad, stays * curvature, counts, score))
     return TreeEnsemble.concatenate(trees), base
 
 
@@ -281,11 +277,10 @@ def boost_gate(
 ) -> tuple[TreeEnsemble, float]:
     """Grow the gate alone for the given shares."""
     base = _gate_base(distance, log_odds, counts)
-    score = np.full(len(log_odds), base)
+    score, loss = np.full(len(log_odds), base), _gate_loss(distance, log_odds)
     trees = []
     for _ in range(boosting.n_trees):
-        grad, curvature = _gate_derivatives(distance, log_odds, score)
-        trees.append(boosting.add_tree(grower, grad, curvature, counts, score))
+        trees.append(boosting.add_tree(grower, *loss.derivatives(score), counts, score))
     return TreeEnsemble.concatenate(trees), base
 
 
@@ -307,13 +302,13 @@ def boost_jointly(
     """
     base = np.array([np.average(gain, weights=counts), _label_base(y, counts)])
     score = np.tile(base, (len(y), 1))
-    flat = on_grid(np.full(len(y), gate_weight), counts, CURVATURE_BITS)
+    flat, loss = on_grid(np.full(len(y), gate_weight), counts, CURVATURE_BITS), _label_loss(y)
     trees = []
     for _ in range(boosting.n_trees):
         h, f1 = score.T
-        grad = [on_grid(gate_weight * (h - gain), counts, GRADIENT_BITS)]
-        grad.append(on_grid(logistic_grad(y, f1), counts, GRADIENT_BITS))
-        curvature = np.column_stack([flat, on_grid(logistic_curvature(f1), counts, CURVATURE_BITS)])
+        slope, bend = loss.derivatives(f1)
+        grad = [on_grid(part, counts, GRADIENT_BITS) for part in (gate_weight * (h - gain), slope)]
+        curvature = np.column_stack([flat, on_grid(bend, counts, CURVATURE_BITS)])
         weighted = counts[:, None]
         grown = grower.grow(
             weighted * np.column_stack(grad), weighted * curvature, learning_rate=boosting.learning_rate
@@ -323,9 +318,22 @@ def boost_jointly(
     return TreeEnsemble.concatenate(trees), base
 
 
-def _gate_derivatives(distance: DistanceName, log_odds: Floats, g: Floats) -> tuple[Floats, Floats]:
-    curvature = logistic_curvature(g) if distance == "kl" else np.full(len(g), 2.0)
-    return DISTANCES[distance].grad_gate(log_odds, g), curvature
+@dataclass(frozen=True)
+class _SquaredLoss:
+    """The squared distance of log-odds."""
+
+    log_odds: Floats
+
+    def derivatives(self, score: Floats) -> tuple[Floats, Floats]:
+        return DISTANCES["squared"].grad_gate(self.log_odds, score), np.full(len(score), 2.0)
+
+
+def _label_loss(y: Floats) -> LogisticLoss:
+    return LogisticLoss(y > 0)
+
+
+def _gate_loss(distance: DistanceName, log_odds: Floats) -> LogisticLoss | _SquaredLoss:
+    return LogisticLoss(expit(log_odds)) if distance == "kl" else _SquaredLoss(log_odds)
 
 
 def _label_base(y: Floats, weight: Floats) -> float:

@@ -14,11 +14,11 @@ one minus the other. Errors stay below four units in the last place down to ``s 
 import math
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
-from thrifty.trees.kernel import fused_kernel
+from thrifty.trees.kernel import Number, fused_kernel, lean_kernel
 
-__all__ = ["LogisticLoss", "logistic_derivatives"]
+__all__ = ["LogisticLoss", "logistic_derivatives", "round_to"]
 
 Floats = NDArray[np.float64]
 
@@ -41,7 +41,7 @@ class LogisticLoss:
         Probability of class +1, or share sent on; 0 and 1 for labels.
     """
 
-    def __init__(self, target: Floats) -> None:
+    def __init__(self, target: ArrayLike) -> None:
         self._target = np.ascontiguousarray(target, dtype=np.float64)
 
     def derivatives(self, score: Floats) -> tuple[Floats, Floats]:
@@ -76,3 +76,15 @@ def logistic_derivatives(target: Floats, score: Floats, grad: Floats, curvature:
             bend[i] = small * large
             up, down = (large, small) if s[i] >= 0.0 else (small, large)
             slope[i] = -down if q[i] == 1.0 else up - q[i]
+
+
+@lean_kernel
+def round_to(values: Floats, counts: Floats, bits: Number, out: Floats) -> None:
+    """Round to a power of two that makes the sum of weighted magnitudes, rounded up likewise, ``2^bits`` of them."""
+    total = 0.0
+    for i in range(len(values)):
+        total += counts[i] * abs(values[i])
+    exponent = max(np.ceil(np.log2(total)), -900.0) - bits  # both powers are numbers
+    unit, per_unit = 2.0**exponent, 2.0**-exponent
+    for i in range(len(values)):
+        out[i] = np.rint(values[i] * per_unit) * unit

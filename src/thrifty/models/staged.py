@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from thrifty.models.boosted import Boosting
-from thrifty.objective.losses import logistic_curvature, logistic_grad
+from thrifty.models.derivatives import LogisticLoss
 from thrifty.rows import uniforms
 from thrifty.trees import BinnedTable, TreeEnsemble
 from thrifty.trees.binning import WORD, Thresholds
@@ -168,10 +168,10 @@ def _grow_on(
     # In the order of the table, whatever the order of purchase: trees must not depend on how ties are listed.
     columns = np.sort(columns)
     grower = boosting.grower(narrow_table(table, columns))
-    trees, gains = [], np.zeros(table.n_features)
+    trees, gains, loss = [], np.zeros(table.n_features), LogisticLoss(y > 0)
     for tree in range(boosting.n_trees):
         seen = counts if drawn is None else drawn.counts(counts, tree)
-        grown = boosting.grow_tree(grower, logistic_grad(y, score), logistic_curvature(score), seen)
+        grown = boosting.grow_tree(grower, *loss.derivatives(score), seen)
         grown.add_to(score)
         feature = columns[grown.tree.feature].astype(np.int32)
         np.add.at(gains, feature, grown.raw_gain)
