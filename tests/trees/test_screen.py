@@ -50,7 +50,7 @@ def columns(draw):
 
 
 def pack_one(grad, lanes):
-    packed, units = np.empty(len(grad), np.int64), np.ones((1, 2))
+    packed, units = np.empty(len(grad), np.int64), np.ones((1, 3))
     pack(grad[:, None], None, lanes, packed, units)
     return packed, units
 
@@ -64,7 +64,8 @@ def test_coarse_sums_never_rule_out_a_gain_that_is_there(problem, share):
     packed, units = pack_one(grad, lanes)
     shift = lanes.fields[0, 1]
     scale, values = np.zeros(6), np.zeros(256, np.int64)
-    set_scale(packed, shift, scale, values)
+    assert units[0, 2] == np.abs(packed >> shift).max()
+    set_scale(packed, shift, units[0, 2], scale, values)
     hist, sums, room = np.zeros(256, np.int64), np.zeros(32, np.int64), np.zeros((3, 17))
     rounded = np.floor((packed >> shift) * scale[FACTOR] + 0.5).astype(int)
     np.add.at(hist, table.pairs.words.view(np.uint8)[:, 0], values[rounded + 128])
@@ -136,7 +137,7 @@ def test_a_leaf_gains_no_more_than_it_did_plus_how_far_its_gradients_moved(probl
     shift = lanes.fields[0, 1]
     moved = growth * (grad + step * np.abs(grad).max() * np.random.default_rng(0).normal(size=n))
     path = np.array([1, 77, 12])
-    entries, past = np.full((5, memory.PATH + 3), -1), np.zeros(3 * n, np.int16)
+    entries, past = np.zeros((5, memory.PATH + 3), np.int64), np.zeros(3 * n, np.int16)
     known = np.full((5, 2 + 2), np.inf)
     packed, units = pack_one(grad, lanes)
     bits = coarsen(np.abs(packed >> shift).max())
@@ -167,7 +168,7 @@ def test_a_leaf_gains_no_more_than_it_did_plus_how_far_its_gradients_moved(probl
     ids=["another root", "another side", "its parent", "overwritten since"],
 )
 def test_no_leaf_is_taken_for_another(path, depth, head):
-    entries, past, known = np.full((3, memory.PATH + 3), -1), np.zeros(200, np.int16), np.zeros((3, 3))
+    entries, past, known = np.zeros((3, memory.PATH + 3), np.int64), np.zeros(200, np.int16), np.zeros((3, 3))
     packed = np.arange(30) << 5  # three entries: two of roots, so that every leaf has the same place
     begin_entry(entries, past, known, 2, 40, 0, np.array([1, 77, 12]), 2, memory.Gradients(packed, 5, 1.0, 0))
     assert find_entry(entries, np.array([1, 77, 12]), 2, 30, 130) == 2

@@ -20,7 +20,7 @@ from scipy.special import expit, logit
 from thrifty.models.derivatives import LogisticLoss, round_to
 from thrifty.objective.costs import PriceList
 from thrifty.objective.distances import DISTANCES, NEVER, DistanceName
-from thrifty.trees import BinnedTable, GrownTree, TreeEnsemble, TreeGrower
+from thrifty.trees import BinnedTable, Grove, GrownTree, TreeEnsemble, TreeGrower
 from thrifty.trees.quantise import WIDE_ROWS
 
 __all__ = [
@@ -84,24 +84,29 @@ class Boosting:
         )
 
     def add_tree(
-        self, grower: TreeGrower, grad: Floats, curvature: Floats, counts: Floats, score: Floats
-    ) -> TreeEnsemble:
-        """Grow one tree, add it to the scores in place, and return it."""
-        grown = self.grow_tree(grower, grad, curvature, counts)
-        grown.add_to(score)
-        return grown.tree
+        self,
+        grower: TreeGrower,
+        grove: Grove,
+        derivatives: tuple[Floats, Floats],
+        counts: Floats,
+        score: Floats,
+    ) -> None:
+        """Grow one tree, keep it in ``grove`` and add it to the scores in place."""
+        weighted = self._weighted(*derivatives, counts)
+        grower.add_tree(grove, score, *weighted, learning_rate=self.learning_rate)
 
     def grow_tree(self, grower: TreeGrower, grad: Floats, curvature: Floats, counts: Floats) -> GrownTree:
         """Grow one tree.
 
         ``grad`` and ``curvature`` are derivatives of the unweighted loss by the score.
         """
-        grad = on_grid(grad, counts, GRADIENT_BITS)
+        return grower.grow(*self._weighted(grad, curvature, counts), learning_rate=self.learning_rate)
+
+    def _weighted(self, grad: Floats, curvature: Floats, counts: Floats) -> tuple[Floats, Floats | None]:
+        grad = counts * on_grid(grad, counts, GRADIENT_BITS)
         if self.step == "newton":
-            curvature = on_grid(curvature, counts, CURVATURE_BITS)
-            return grower.grow(counts * grad, counts * curvature, learning_rate=self.learning_rate)
-        weighted = not np.all(counts == 1.0)
-        return grower.grow(counts * grad, counts if weighted else None, learning_rate=self.learning_rate)
+            return grad, counts * on_grid(curvature, counts, CURVATURE_BITS)
+        return grad, None if np.all(counts == 1.0) else counts
 
 
 @dataclass(frozen=True)
@@ -207,14 +212,17 @@ class BoostedPair:
         is_shut = bool(np.all(log_odds <= NEVER))
         self.base = np.array([_gate_base(self._distance, log_odds, counts), _label_base(y, counts * stays)])
         self._g, self._f1 = np.full(len(y), self.base[0]), np.full(len(y), self.base[1])
-        gate, cheap = [], []
+        gate, cheap, add_tree = (
+            Grove(self.gate.n_features),
+            Grove(self.gate.n_features),
+            self._boosting.add_tree,
+        )
         for _ in range(self._boosting.n_trees):
             grad, curvature = of_label.derivatives(self._f1)
-            cheap.append(self._add_tree(stays * grad, stays * curvature, counts, self._f1))
+            add_tree(self._grower, cheap, (stays * grad, stays * curvature), counts, self._f1)
             if not is_shut:
-                gate.append(self._add_tree(*of_gate.derivatives(self._g), counts, self._g))
-        self.cheap = TreeEnsemble.concatenate(cheap)
-        self.gate = TreeEnsemble.concatenate(gate) if gate else TreeEnsemble.empty(self.cheap.n_features)
+                add_tree(self._grower, gate, of_gate.derivatives(self._g), counts, self._g)
+        self.cheap, self.gate = cheap.ensemble(), gate.ensemble()
         return self
 
     def scores(self, X: Any) -> tuple[Floats, Floats]:  # noqa: ARG002 - the table is known
@@ -232,9 +240,6 @@ class BoostedPair:
         return BoostedScorer(
             columns, self.gate.over_columns(columns), self.cheap.over_columns(columns), self.base
         )
-
-    def _add_tree(self, grad: Floats, curvature: Floats, counts: Floats, score: Floats) -> TreeEnsemble:
-        return self._boosting.add_tree(self._grower, grad, curvature, counts, score)
 
 
 def on_grid(values: Floats, counts: Floats, bits: int) -> Floats:
@@ -264,12 +269,11 @@ def boost_labels(
 ) -> tuple[TreeEnsemble, float]:
     """Grow f1 alone, each row weighted by the share of it that stays."""
     base = _label_base(y, counts * stays)
-    score, loss = np.full(len(y), base), _label_loss(y)
-    trees = []
+    score, loss, grove = np.full(len(y), base), _label_loss(y), Grove(grower.table.n_features)
     for _ in range(boosting.n_trees):
         grad, curvature = loss.derivatives(score)
-        trees.append(boosting.add_tree(grower, stays * grad, stays * curvature, counts, score))
-    return TreeEnsemble.concatenate(trees), base
+        boosting.add_tree(grower, grove, (stays * grad, stays * curvature), counts, score)
+    return grove.ensemble(), base
 
 
 def boost_gate(
@@ -278,10 +282,10 @@ def boost_gate(
     """Grow the gate alone for the given shares."""
     base = _gate_base(distance, log_odds, counts)
     score, loss = np.full(len(log_odds), base), _gate_loss(distance, log_odds)
-    trees = []
+    grove = Grove(grower.table.n_features)
     for _ in range(boosting.n_trees):
-        trees.append(boosting.add_tree(grower, *loss.derivatives(score), counts, score))
-    return TreeEnsemble.concatenate(trees), base
+        boosting.add_tree(grower, grove, loss.derivatives(score), counts, score)
+    return grove.ensemble(), base
 
 
 def boost_jointly(
@@ -303,19 +307,16 @@ def boost_jointly(
     base = np.array([np.average(gain, weights=counts), _label_base(y, counts)])
     score = np.tile(base, (len(y), 1))
     flat, loss = on_grid(np.full(len(y), gate_weight), counts, CURVATURE_BITS), _label_loss(y)
-    trees = []
+    grove = Grove(grower.table.n_features, 2)
     for _ in range(boosting.n_trees):
         h, f1 = score.T
         slope, bend = loss.derivatives(f1)
         grad = [on_grid(part, counts, GRADIENT_BITS) for part in (gate_weight * (h - gain), slope)]
         curvature = np.column_stack([flat, on_grid(bend, counts, CURVATURE_BITS)])
         weighted = counts[:, None]
-        grown = grower.grow(
-            weighted * np.column_stack(grad), weighted * curvature, learning_rate=boosting.learning_rate
-        )
-        grown.add_to(score)
-        trees.append(grown.tree)
-    return TreeEnsemble.concatenate(trees), base
+        derivatives = weighted * np.column_stack(grad), weighted * curvature
+        grower.add_tree(grove, score, *derivatives, learning_rate=boosting.learning_rate)
+    return grove.ensemble(), base
 
 
 @dataclass(frozen=True)

@@ -21,9 +21,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from thrifty.models.boosted import Boosting
+from thrifty.models.derivatives import LogisticLoss
 from thrifty.models.staged import log_odds_of, total_gains
 from thrifty.objective.costs import PriceList
-from thrifty.objective.losses import logistic_curvature, logistic_grad
 from thrifty.trees import BinnedTable
 
 __all__ = [
@@ -106,12 +106,12 @@ def by_falling_price(learner: Learner) -> Ints:
         return by_worth
     boosting, y = learner.boosting, learner.y
     grower = boosting.grower(learner.table, learner.price_list)
-    score = np.full(len(y), log_odds_of(y, learner.counts))
+    score, loss = np.full(len(y), log_odds_of(y, learner.counts)), LogisticLoss(y > 0)
     bought: list[int] = []
     rank = {int(purchase): place for place, purchase in enumerate(by_worth)}
     for gamma in np.geomspace(highest, highest * GAMMA_RANGE, boosting.n_trees):
         grower.reset(gamma=float(gamma))
-        grown = boosting.grow_tree(grower, logistic_grad(y, score), logistic_curvature(score), learner.counts)
+        grown = boosting.grow_tree(grower, *loss.derivatives(score), learner.counts)
         grown.add_to(score)
         new = [int(purchase) for purchase in grown.bought_groups if int(purchase) in rank]
         bought.extend(sorted(new, key=rank.__getitem__))

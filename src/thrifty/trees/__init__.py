@@ -2,6 +2,7 @@
 
 from thrifty.trees.binning import BinnedTable, Binner
 from thrifty.trees.ensemble import TreeEnsemble
+from thrifty.trees.grove import Grove
 from thrifty.trees.grower import GrownTree, TreeGrower
 
-__all__ = ["BinnedTable", "Binner", "GrownTree", "TreeEnsemble", "TreeGrower"]
+__all__ = ["BinnedTable", "Binner", "Grove", "GrownTree", "TreeEnsemble", "TreeGrower"]

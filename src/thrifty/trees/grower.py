@@ -18,8 +18,9 @@ from numpy.typing import ArrayLike, NDArray
 from thrifty.exceptions import InvalidInputError
 from thrifty.trees.binning import BinnedTable
 from thrifty.trees.ensemble import TreeEnsemble
+from thrifty.trees.grove import Grove
 from thrifty.trees.growth import FINISHED, OFTEN, advance, run_job
-from thrifty.trees.harvest import harvest, make_harvest
+from thrifty.trees.harvest import Harvest, harvest, make_harvest
 from thrifty.trees.kernel import Direct
 from thrifty.trees.leaf_job import Limits
 from thrifty.trees.prices import (
@@ -54,7 +55,6 @@ Bools = NDArray[np.bool_]
 MAX_DEPTH = 12
 PAIR_BYTES = 32 * 2**20  # most that coarse codes may add to the table
 REFRESH_TREES = 16  # at least so often it is looked whether more columns should be watched
-NO_GROUPS = np.empty(0, np.intp)
 SHARED_CELLS = 200_000  # below this, waking a thread costs more than it saves
 
 
@@ -221,6 +221,72 @@ class TreeGrower:
         learning_rate : float, default=1.0
             Factor on the values of the leaves.
         """
+        ws, lanes, units = self._grow_in(grad, hess, learning_rate)
+        n_splits, n_outputs = int(ws.state[N_SPLITS]), len(units)
+        got, before = make_harvest(1, n_splits, n_outputs), self._bought
+        n_cells = self._take(ws, lanes, units, learning_rate, got, 0, np.empty((0, n_outputs)))
+        tree = TreeEnsemble(
+            self.table.n_features,
+            got.feature,
+            got.threshold,
+            got.last_left,
+            got.missing_left,
+            got.children,
+            got.values,
+            got.node_offsets,
+            got.leaf_offsets,
+        )
+        new = (self._bought != before).nonzero()[0]
+        return GrownTree(tree, got.raw, got.charge, ws.leaf_of.copy(), new, n_cells)
+
+    def add_tree(
+        self,
+        grove: Grove,
+        scores: Floats,
+        grad: ArrayLike,
+        hess: ArrayLike | None = None,
+        *,
+        learning_rate: float = 1.0,
+    ) -> int:
+        """Grow one tree, keep it in ``grove`` and add it to ``scores``, in place: what boosting needs of ``grow``.
+
+        Parameters
+        ----------
+        grove : Grove
+            Of the same columns and as many outputs.
+        scores : ndarray of shape (n_rows,) or (n_rows, n_outputs), float64, C-contiguous
+            Of the training rows.
+        grad, hess, learning_rate
+            As in ``grow``.
+
+        Returns
+        -------
+        n_cells : int
+            (row, column) cells added to histograms: the work done.
+        """
+        n_rows = self.table.n_rows
+        flags = scores.flags
+        if (
+            scores.dtype != np.float64
+            or scores.size != n_rows * grove.n_outputs
+            or not (flags.c_contiguous and flags.writeable)
+        ):
+            raise InvalidInputError(
+                f"scores must be writable, float64, C-contiguous and of shape ({n_rows},) or "
+                f"({n_rows}, {grove.n_outputs}): they are added to in place; got {scores.dtype} of shape "
+                f"{scores.shape}. Pass a copy, then use that."
+            )
+        ws, lanes, units = self._grow_in(grad, hess, learning_rate, grove)
+        out = grove.room_for(int(ws.state[N_SPLITS]))
+        table = scores.reshape(n_rows, grove.n_outputs)
+        n_cells = self._take(ws, lanes, units, learning_rate, out, grove.n_trees, table)
+        grove.n_trees += 1
+        return n_cells
+
+    def _grow_in(
+        self, grad: ArrayLike, hess: ArrayLike | None, learning_rate: float, grove: Grove | None = None
+    ) -> tuple[Workspace, Lanes, Floats]:
+        """Grow a tree, one that fits into ``grove``, in a workspace."""
         gradients = self._check_rows("grad", grad)
         hessians = None if hess is None else self._check_rows("hess", hess)
         if hessians is not None and hessians.shape != gradients.shape:
@@ -230,11 +296,13 @@ class TreeGrower:
             )
         if not isfinite(learning_rate):
             raise InvalidInputError(f"learning_rate must be finite; got {learning_rate!r}. Use 0.1, say.")
+        if grove is not None:
+            grove.check_shape(self.table.n_features, gradients.shape[1])
         lanes, units = self._layout(gradients.shape[1], hess is None)
         ws = self._workspace(lanes)
         pack(gradients, hessians, lanes, ws.packed[0], units)
         self._grow(ws, lanes, units)
-        return self._finish(ws, lanes, units, float(learning_rate))
+        return ws, lanes, units
 
     def _grow(self, ws: Workspace, lanes: Lanes, units: Floats) -> None:
         limits = self._limits
@@ -267,7 +335,7 @@ class TreeGrower:
         if layout is None:
             keep_count = self._limits.min_child_samples > 1
             lanes = choose_lanes(self.table.n_rows, n_outputs, constant=constant, keep_count=keep_count)
-            layout = self._layouts[n_outputs, constant] = lanes, np.ones((n_outputs, 2))
+            layout = self._layouts[n_outputs, constant] = lanes, np.ones((n_outputs, 3))
         return layout
 
     def _workspace(self, lanes: Lanes) -> Workspace:
@@ -310,29 +378,35 @@ class TreeGrower:
         charges = self._gamma * np.where(self._bought, 0.0, self.prices)[self.group_of]
         return np.where(self._can_split | (charges == 0.0), charges, np.inf)
 
-    def _finish(self, ws: Workspace, lanes: Lanes, units: Floats, learning_rate: float) -> GrownTree:
-        ends, before, n_splits = self.table.thresholds, self._bought, int(ws.state[N_SPLITS])
-        got = make_harvest(n_splits, n_splits + 1, len(units), len(ws.leaf_of))
+    def _take(
+        self,
+        ws: Workspace,
+        lanes: Lanes,
+        units: Floats,
+        learning_rate: float,
+        out: Harvest,
+        tree: int,
+        scores: Floats,
+    ) -> int:
+        """Take a finished tree out of its workspace, and note what it bought."""
+        ends, before, l2 = self.table.thresholds, self._bought, self._limits.l2
         n_cells, n_new = self._harvest(
-            ws, ends.values, ends.offsets, lanes, units, self._limits.l2, learning_rate, before, got
+            ws,
+            ends.values,
+            ends.offsets,
+            lanes,
+            units,
+            l2,
+            float(learning_rate),
+            before,
+            out,
+            tree,
+            scores,
         )
-        new = NO_GROUPS
         if n_new:
-            new = (ws.bought != before).nonzero()[0]
             self._bought = ws.bought.copy()
             self._fresh.clear()
-        tree = TreeEnsemble(
-            self.table.n_features,
-            got.feature,
-            got.threshold,
-            got.last_left,
-            got.missing_left,
-            got.children,
-            got.values,
-            got.node_offsets,
-            got.leaf_offsets,
-        )
-        return GrownTree(tree, got.raw, got.charge, got.leaf_of_row, new, n_cells)
+        return int(n_cells)
 
     def _check_rows(self, name: str, values: ArrayLike) -> Floats:
         rows = np.asarray(values, dtype=np.float64)

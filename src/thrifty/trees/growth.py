@@ -105,7 +105,7 @@ def plant(ws: Workspace, lanes: Lanes, units: Floats, limits: Limits) -> None:
     collect_free(ws)
     if state[SCREENS]:
         watch(ws)
-        set_scale(ws.packed[0], lanes.fields[0, 1], ws.scale, ws.pair_values)
+        set_scale(ws.packed[0], lanes.fields[0, 1], units[0, 2], ws.scale, ws.pair_values)
         now = gradients_of(ws, np.int64(0), lanes, units)
         state[ROOT] = find_root(ws.entries, ws.past, ws.known, state[ROOT], now)
         leaf[STEPS] = max(state[ROOT], 0)
@@ -115,7 +115,7 @@ def plant(ws: Workspace, lanes: Lanes, units: Floats, limits: Limits) -> None:
 def are_ordinary(units: Floats) -> Number:
     """Whether squares of gradients are numbers: bounds that overflow, or come to nothing, prove nothing."""
     for output in range(len(units)):
-        for unit in units[output]:
+        for unit in units[output, :2]:
             if not 2.0**-400 < unit < 2.0**400:
                 return False
     return True

@@ -30,7 +30,7 @@ Ints = NDArray[np.int32]
 
 
 class Harvest(NamedTuple):
-    """Arrays that a finished tree is copied to, allocated by the caller: returning them costs more than passing them.
+    """Arrays that finished trees are copied to, one after the other: returning them would cost more than passing them.
 
     Attributes
     ----------
@@ -38,9 +38,8 @@ class Harvest(NamedTuple):
     raw, charge : per split
         What it gained and what it paid.
     values : ndarray of shape (n_leaves, n_outputs)
-    node_offsets, leaf_offsets : ndarray of shape (2,)
-        Where its nodes and leaves begin and end.
-    leaf_of_row : ndarray of shape (n_rows,)
+    node_offsets, leaf_offsets : ndarray of shape (n_trees + 1,)
+        Where the splits and leaves of each tree begin.
     """
 
     feature: Ints
@@ -53,11 +52,12 @@ class Harvest(NamedTuple):
     values: Floats
     node_offsets: Ints
     leaf_offsets: Ints
-    leaf_of_row: Ints
 
 
-def make_harvest(n_splits: int, n_leaves: int, n_outputs: int, n_rows: int) -> Harvest:
-    """Allocate for a tree of this size."""
+def make_harvest(n_trees: int, n_splits: int, n_outputs: int) -> Harvest:
+    """Allocate for so many trees with so many splits in all; the first will begin at zero."""
+    node_offsets, leaf_offsets = np.empty(n_trees + 1, np.int32), np.empty(n_trees + 1, np.int32)
+    node_offsets[0] = leaf_offsets[0] = 0
     return Harvest(
         np.empty(n_splits, np.int32),
         np.empty(n_splits),
@@ -66,10 +66,9 @@ def make_harvest(n_splits: int, n_leaves: int, n_outputs: int, n_rows: int) -> H
         np.empty((n_splits, 2), np.int32),
         np.empty(n_splits),
         np.empty(n_splits),
-        np.empty((n_leaves, n_outputs)),
-        np.empty(2, np.int32),
-        np.empty(2, np.int32),
-        np.empty(n_rows, np.int32),
+        np.empty((n_splits + n_trees, n_outputs)),
+        node_offsets,
+        leaf_offsets,
     )
 
 
@@ -84,36 +83,55 @@ def harvest(
     learning_rate: Number,
     before: NDArray[np.bool_],
     out: Harvest,
+    tree: Number,
+    scores: Floats,
 ) -> tuple[Number, Number]:
-    """Copy nodes and leaves to ``out``; ``ends`` and ``offsets`` are the thresholds of all columns.
+    """Copy the finished tree to ``out``, as its number ``tree``, and add it to ``scores``, which may be of no rows.
 
+    ``ends`` and ``offsets`` are the thresholds of all columns. Afterwards ``ws.leaf_of`` is the leaf of every row.
     Returns the number of cells added to histograms, and of groups used that were not in use ``before``: a group that is
     free to use counts as bought once it is used.
     """
     n_leaves, n_splits = ws.state[N_LEAVES], ws.state[N_SPLITS]
-    out.node_offsets[0], out.node_offsets[1] = 0, n_splits
-    out.leaf_offsets[0], out.leaf_offsets[1] = 0, n_leaves
-    for node in range(n_splits):
-        f, code = ws.node_int[node, FEATURE], ws.node_int[node, LAST_LEFT]
+    first_node, first_leaf = out.node_offsets[tree], out.leaf_offsets[tree]
+    out.node_offsets[tree + 1], out.leaf_offsets[tree + 1] = first_node + n_splits, first_leaf + n_leaves
+    for split in range(n_splits):
+        node = first_node + split
+        f, code = ws.node_int[split, FEATURE], ws.node_int[split, LAST_LEFT]
         out.feature[node], out.last_left[node] = f, code
         ws.bought[ws.features[GROUP, f]] = True
-        out.missing_left[node] = ws.node_int[node, MISSING_LEFT] == 1
+        out.missing_left[node] = ws.node_int[split, MISSING_LEFT] == 1
         position = offsets[f] + code
         out.threshold[node] = ends[position] if position < offsets[f + 1] else np.inf
-        out.children[node, 0], out.children[node, 1] = ws.node_int[node, LEFT], ws.node_int[node, RIGHT]
-        out.raw[node], out.charge[node] = ws.node_float[node, 0], ws.node_float[node, 1]
-    leaf_of_row, leaf_of = out.leaf_of_row, ws.leaf_of
-    for i in range(len(leaf_of)):  # with the rows of last splits
-        leaf_of_row[i] = leaf_of[i]
+        for side, child in ((0, ws.node_int[split, LEFT]), (1, ws.node_int[split, RIGHT])):
+            out.children[node, side] = child + first_node if child >= 0 else child - first_leaf
+        out.raw[node], out.charge[node] = ws.node_float[split, 0], ws.node_float[split, 1]
+    leaf_of = ws.leaf_of  # the rows of last splits are there already
     for leaf in range(n_leaves):
         rows = ws.rows[ws.leaf[leaf, DEPTH] % 2]
         for i in range(ws.leaf[leaf, START], ws.leaf[leaf, STOP]):
-            leaf_of_row[rows[i]] = leaf
-    leaf_values(ws.totals, lanes, units, l2, learning_rate, out.values)
+            leaf_of[rows[i]] = leaf
+    values = out.values[first_leaf : first_leaf + n_leaves]
+    leaf_values(ws.totals, lanes, units, l2, learning_rate, values)
+    add_values(values, leaf_of, scores)
     n_new = 0
     for group in range(len(before)):
         n_new += ws.bought[group] != before[group]
     return ws.features[WORK].sum(), n_new
+
+
+@lean
+def add_values(values: Floats, leaf_of: Ints, scores: Floats) -> None:
+    """Add to the scores of each of their rows the values of its leaf."""
+    n_rows, n_outputs = scores.shape
+    if n_outputs == 1:  # arrays of one dimension, so that no place is multiplied out
+        only, score = values.reshape(values.size), scores.reshape(scores.size)
+        for i in range(n_rows):
+            score[i] += only[np.uint64(leaf_of[i])]
+        return
+    for i in range(n_rows):
+        for k in range(n_outputs):
+            scores[i, k] += values[leaf_of[i], k]
 
 
 @lean

@@ -25,6 +25,15 @@ FEW = 3  # columns that are summed without a tile
 
 
 @lean
+def flat_words(words: NDArray[np.uint64]) -> tuple[Any, Number]:
+    """All words one after the other, and words a row.
+
+    Unsigned, so that no sign is tested; and known to fit into 32 bits, of which products are cheaper.
+    """
+    return words.reshape(words.size), np.uint64(np.uint32(words.shape[1]))
+
+
+@lean
 def gather(
     words: NDArray[np.uint64],
     rows: NDArray[np.uint32],
@@ -35,26 +44,27 @@ def gather(
     tile: Any,
 ) -> None:
     """Copy words ``first .. last`` of some rows, word by word instead of row by row."""
-    if last - first > LINE:
-        for i in range(start, stop):
-            row = rows[i]
-            for j in range(first, last):
-                tile[j - first, i - start] = words[row, j]
-        return
-    # Rows within a cache line or two stay near from one pass to the next; unsigned, so that no sign is tested.
+    flat, n_words = flat_words(words)
     taken = rows[start:stop]
+    if last - first > LINE:
+        for i in range(len(taken)):
+            at = np.uint64(taken[i]) * n_words + np.uint64(first)
+            for j in range(last - first):
+                tile[j, i] = flat[at + np.uint64(j)]
+        return
+    # Rows within a cache line or two stay near from one pass to the next.
     j = first
     while j + 4 <= last:
         a, b, c, d = tile[j - first], tile[j - first + 1], tile[j - first + 2], tile[j - first + 3]
         for i in range(len(taken)):
-            row, at = np.uint64(taken[i]), np.uint64(j)
-            a[i], b[i] = words[row, at], words[row, at + np.uint64(1)]
-            c[i], d[i] = words[row, at + np.uint64(2)], words[row, at + np.uint64(3)]
+            at = np.uint64(taken[i]) * n_words + np.uint64(j)
+            a[i], b[i] = flat[at], flat[at + np.uint64(1)]
+            c[i], d[i] = flat[at + np.uint64(2)], flat[at + np.uint64(3)]
         j += 4
     while j < last:
         a = tile[j - first]
         for i in range(len(taken)):
-            a[i] = words[np.uint64(taken[i]), np.uint64(j)]
+            a[i] = flat[np.uint64(taken[i]) * n_words + np.uint64(j)]
         j += 1
 
 
@@ -132,21 +142,22 @@ def add_few(
 
     So few additions a row do not pay for a copy to the tile: a third more time for three columns.
     """
+    flat, n_words = flat_words(words)
     h0 = hist[cells[0] :]
     if n_columns == 1:
         for i in range(len(rows)):
-            h0[words[np.uint64(rows[i]), word] & BYTE] += packed[i]
+            h0[flat[np.uint64(rows[i]) * n_words + word] & BYTE] += packed[i]
         return
     h1 = hist[cells[1] :]
     if n_columns == 2:
         for i in range(len(rows)):
-            codes, value = words[np.uint64(rows[i]), word], packed[i]
+            codes, value = flat[np.uint64(rows[i]) * n_words + word], packed[i]
             h0[codes & BYTE] += value
             h1[(codes >> np.uint64(8)) & BYTE] += value
         return
     h2 = hist[cells[2] :]
     for i in range(len(rows)):
-        codes, value = words[np.uint64(rows[i]), word], packed[i]
+        codes, value = flat[np.uint64(rows[i]) * n_words + word], packed[i]
         h0[codes & BYTE] += value
         h1[(codes >> np.uint64(8)) & BYTE] += value
         h2[(codes >> np.uint64(16)) & BYTE] += value
@@ -234,9 +245,11 @@ def fill_column(
 ) -> None:
     """Histogram of rows ``start .. stop`` over one column, one lane."""
     hist[:] = 0
-    word, shift = f // 8, np.uint64(8 * (f % 8))
-    for i in range(start, stop):
-        hist[(words[rows[i], word] >> shift) & BYTE] += packed[i]
+    flat, n_words = flat_words(words)
+    word, shift = np.uint64(f // 8), np.uint64(8 * (f % 8))
+    taken, values = rows[start:stop], packed[start:stop]
+    for i in range(len(taken)):
+        hist[(flat[np.uint64(taken[i]) * n_words + word] >> shift) & BYTE] += values[i]
 
 
 @lean

@@ -45,8 +45,8 @@ Past = NDArray[np.int16]
 N_ROOTS = 2
 FAR = 0.5  # a root this far, as a share of its gradients' norm, is that of another score
 STRETCH = 1024  # rows between two looks at whether a root is already further than the other
-# Columns of ``entries``: where its gradients begin, counted in all that was ever written (-1: there are none), how many
-# there are, how deep its leaf is, and the path.
+# Columns of ``entries``: where its gradients begin, counted in all that was ever written, how many there are (0: nothing
+# is remembered), how deep its leaf is, and the path.
 POSITION, LENGTH, ENTRY_DEPTH, PATH = range(4)
 # Last places of ``known``, after the columns: the unit its gradients are rounded down to; how far they are now.
 STEP, DISTANCE = -2, -1
@@ -121,7 +121,7 @@ def find_root(entries: Ints, past: Past, known: Floats, last: Number, now: Gradi
     nearest, least, distance, n = np.int64(-1), np.inf, np.inf, len(now.packed)
     for turn in range(N_ROOTS):
         root = (last + 1 + turn) % N_ROOTS
-        if entries[root, POSITION] < 0:
+        if entries[root, LENGTH] == 0:
             continue
         step, total, squares = known[root, STEP], 0.0, 0.0
         dropped, then = shift_to_steps(step, now), past[root * n : (root + 1) * n]
@@ -147,7 +147,7 @@ def choose_root(entries: Ints, past: Past, known: Floats, nearest: Number, n_row
     """Which root to forget for a new one: the nearest or, if that is far, an empty one."""
     if nearest < 0:
         return np.int64(0)
-    if entries[1 - nearest, POSITION] < 0:
+    if entries[1 - nearest, LENGTH] == 0:
         squares = 0.0
         for g in past[nearest * n_rows : (nearest + 1) * n_rows]:
             squares += (g + 0.5) ** 2
@@ -176,7 +176,7 @@ def place_of(path: Ints, depth: Number, n_entries: Number) -> Number:
 def find_entry(entries: Ints, path: Ints, depth: Number, head: Number, room: Number) -> Number:
     """Entry of the leaf with this path, -1 if it is not remembered; ``head`` and ``room`` are the ring's."""
     entry = place_of(path, depth, len(entries))
-    if entries[entry, POSITION] < 0 or entries[entry, ENTRY_DEPTH] != depth:
+    if entries[entry, LENGTH] == 0 or entries[entry, ENTRY_DEPTH] != depth:
         return np.int64(-1)
     if head - entries[entry, POSITION] > room:
         return np.int64(-1)

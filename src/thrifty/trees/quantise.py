@@ -84,8 +84,9 @@ def pack(
     ----------
     out : ndarray of shape (n_rows * n_lanes,)
         Takes the lanes of row 0, then of row 1, ...
-    units : ndarray of shape (n_outputs, 2)
-        Takes the real value of one unit of gradient and of hessian, powers of two; ones to begin with.
+    units : ndarray of shape (n_outputs, 3)
+        Takes the real value of one unit of gradient and of hessian, powers of two, and the largest magnitude of a
+        gradient in units; ones to begin with.
     """
     if lanes.n_lanes > 1:
         out[:] = 0
@@ -191,7 +192,7 @@ def pack_output(
     if top == np.inf:
         return 1
     scale = 2.0 ** unit_exponent(grad, top, lanes.fields[last, 2])
-    units[0] = 1.0 / scale
+    units[0], units[2] = 1.0 / scale, np.floor(top * scale + 0.5)
     lane, shift = lanes.fields[output, 0], lanes.fields[output, 1]
     counted = np.int64(lanes.constant and output == 0)
     if n_lanes == 1:  # a row after the other: compiled apart, to several at once

@@ -47,23 +47,21 @@ def has_room(n_rows: int) -> bool:
 
 
 @lean
-def set_scale(packed: Ints, shift: Number, scale: Floats, values: Ints) -> None:
-    """Choose the fields for one tree and tabulate the word of every rounded gradient."""
+def set_scale(packed: Ints, shift: Number, largest: Number, scale: Floats, values: Ints) -> None:
+    """Choose the fields for one tree and tabulate the word of every rounded gradient, at most ``largest``."""
     spare = 64 - 3 * shift
     square_bits = min(6, max(2, spare - 7))
     bits = min(8, spare - square_bits)
-    largest, squares = np.int64(1), 0.0
-    for i in range(len(packed)):
-        g = packed[i] >> shift
-        largest = max(largest, abs(g))
+    largest = max(largest, 1.0)
     top = (1 << (bits - 1)) - 1
     scale[COUNT_BITS], scale[GRADIENT_BITS] = shift, shift + bits
-    scale[FACTOR], scale[DROPPED_BITS] = top / np.float64(largest), coarsen(largest)
+    scale[FACTOR], scale[DROPPED_BITS] = top / largest, coarsen(np.int64(largest))
     steps = np.float64((1 << square_bits) - 1) / (top * top)
     scale[SQUARE] = 1.0 / steps
     for q in range(-top, top + 1):
         square = np.int64(np.ceil(q * q * steps - 1e-9))
         values[q + 128] = (square << (2 * shift + bits)) + (np.int64(q) << shift) + 1
+    squares = 0.0
     for i in range(0, len(packed), 16):  # a sample: it only decides whether to try
         g = (packed[i] >> shift) * scale[FACTOR]
         squares += g * g

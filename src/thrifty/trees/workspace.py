@@ -161,7 +161,7 @@ def make_workspace(
         pair_hist=np.empty((n_slots, 0), np.int64),
         scale=np.zeros(6),
         pair_values=np.zeros(256, np.int64),
-        entries=np.full((0, PATH + 1 + max_depth), -1, np.int64),
+        entries=np.zeros((0, PATH + 1 + max_depth), np.int64),
         known=np.empty((0, p + 2)),
         past=np.empty(0, np.int16),
         leaf=np.zeros((max_leaves, STEPS + 1 + max_depth), np.int64),
@@ -189,8 +189,8 @@ def with_pairs(ws: Workspace, pairs: Pairs) -> Workspace:
     return ws._replace(
         pairs=pairs.words,
         pair_hist=room,
-        entries=np.full((n_entries, ws.entries.shape[1]), -1, np.int64),
-        known=np.full((n_entries, n_known), np.inf),
+        entries=np.zeros((n_entries, ws.entries.shape[1]), np.int64),
+        known=np.empty((n_entries, n_known)),
         past=np.zeros(N_ROOTS * n_rows + ring, np.int16),
     )
 
