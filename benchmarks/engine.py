@@ -220,7 +220,7 @@ def report_profile(data):
         lanes = choose_lanes(n, 1, constant=True, keep_count=False)
         packed = np.empty(n, np.int64)
         packing = best_of(lambda: pack(grad[:, None], None, lanes, packed, np.ones((1, 3))))
-        rows, columns = np.arange(n, dtype=np.uint32), np.arange(p)
+        rows, columns = np.arange(n, dtype=np.uint64), np.arange(p)
         hist = np.zeros(p * 256, np.int64)
         root = best_of(lambda: fill_root(table.words, columns, rows, packed, n, p, hist))
         shift = int(lanes.fields[0, 1])
@@ -273,7 +273,7 @@ def add_near(codes, packed, hist, repeats):
 
 @njit(nogil=True)
 def fill_root(words, columns, rows, packed, n, p, hist):
-    fill(words, columns, 0, p, rows, packed, 0, n, 1, 256, hist)
+    fill(words, columns, 0, p, rows, packed, 0, n, 1, 256, 0, hist)
 
 
 @njit(nogil=True)

@@ -20,6 +20,7 @@ from typing import Any
 
 import numpy as np
 
+from thrifty.trees.histogram import CARRIED_FROM, MOST_CARRIED
 from thrifty.trees.kernel import Number, lean, lean_kernel
 from thrifty.trees.leaf_job import (
     Limits,
@@ -52,6 +53,7 @@ from thrifty.trees.workspace import (
     LEFT,
     MISSING_LEFT,
     N_BINS,
+    N_CARRIED,
     N_FREE_SLOTS,
     N_LEAVES,
     N_NARROW,
@@ -88,9 +90,7 @@ SPARE_PLACES = 3  # left in the narrow table for what this tree may buy
 def plant(ws: Workspace, lanes: Lanes, units: Floats, limits: Limits) -> None:
     """Begin a tree: one leaf with every row."""
     n = ws.rows.shape[1]
-    rows, state, leaf = ws.rows[0], ws.state, ws.leaf[0]
-    for i in range(n):
-        rows[i] = i
+    state, leaf = ws.state, ws.leaf[0]
     state[N_LEAVES], state[N_SPLITS] = 1, 0
     state[SKIPS] = limits.skips and are_ordinary(units)
     state[SCREENS] = state[SKIPS] and state[NARROW_FITS] and lanes.constant and ws.pairs.size > 0
@@ -105,10 +105,26 @@ def plant(ws: Workspace, lanes: Lanes, units: Floats, limits: Limits) -> None:
     collect_free(ws)
     if state[SCREENS]:
         watch(ws)
+    number_rows(ws)
+    if state[SCREENS]:
         set_scale(ws.packed[0], lanes.fields[0, 1], units[0, 2], ws.scale, ws.pair_values)
         now = gradients_of(ws, np.int64(0), lanes, units)
         state[ROOT] = find_root(ws.entries, ws.past, ws.known, state[ROOT], now)
         leaf[STEPS] = max(state[ROOT], 0)
+
+
+@lean
+def number_rows(ws: Workspace) -> None:
+    """Put every row in its place, with the codes of the first columns of the narrow table."""
+    rows, narrow, n_words, state = ws.rows[0], ws.narrow, ws.narrow.shape[1], ws.state
+    state[N_CARRIED] = min(MOST_CARRIED, state[N_NARROW]) if state[SKIPS] and state[NARROW_FITS] else 0
+    if state[N_CARRIED] == 0:
+        for i in range(len(rows)):
+            rows[i] = i
+        return
+    words = narrow.reshape(narrow.size)
+    for i in range(len(rows)):
+        rows[i] = np.uint64(i) | (words[i * n_words] << np.uint64(8 * CARRIED_FROM))
 
 
 @lean
@@ -212,9 +228,7 @@ def send(
     last_left, missing_left, missing_code = choice // 2, choice % 2, ws.features[N_BINS, f]
     rows = ws.rows[1 - new_side]
     if is_last:
-        send_rows(
-            codes, last_left, missing_code, missing_left, rows[start:stop], leaf, new, ws.leaf_of, ws.said
-        )
+        send_rows(codes, last_left, missing_code, missing_left, rows[start:stop], leaf, new, ws.leaf_of)
         middle = stop = start  # no rows are left to look at
     else:
         middle = split_rows(
@@ -229,7 +243,6 @@ def send(
             stop,
             ws.rows[new_side],
             ws.packed[new_side],
-            ws.said,
         )
     ws.leaf[leaf, STOP], ws.leaf[new, START], ws.leaf[new, STOP] = middle, middle, stop
 

@@ -5,6 +5,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from thrifty.trees.histogram import ROW
 from thrifty.trees.kernel import Number, lean, lean_kernel
 from thrifty.trees.quantise import Lanes
 from thrifty.trees.workspace import (
@@ -110,7 +111,7 @@ def harvest(
     for leaf in range(n_leaves):
         rows = ws.rows[ws.leaf[leaf, DEPTH] % 2]
         for i in range(ws.leaf[leaf, START], ws.leaf[leaf, STOP]):
-            leaf_of[rows[i]] = leaf
+            leaf_of[rows[i] & ROW] = leaf
     values = out.values[first_leaf : first_leaf + n_leaves]
     leaf_values(ws.totals, lanes, units, l2, learning_rate, values)
     add_values(values, leaf_of, scores)

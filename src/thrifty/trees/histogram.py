@@ -15,20 +15,33 @@ from numpy.typing import NDArray
 
 from thrifty.trees.kernel import Number, inner, lean
 
-__all__ = ["BYTE", "TILE", "add_eight", "add_some", "fill", "fill_column", "gather", "subtract"]
+__all__ = [
+    "BYTE",
+    "CARRIED_FROM",
+    "MOST_CARRIED",
+    "ROW",
+    "TILE",
+    "add_eight",
+    "add_some",
+    "fill",
+    "fill_column",
+    "gather",
+    "subtract",
+]
 
 Ints = NDArray[np.int64]
 TILE = 512
 BYTE = np.uint64(255)
+# A row is a number of 64 bits: which row of the table, and the codes of up to four columns.
+ROW, CARRIED_FROM, MOST_CARRIED = np.uint64(2**32 - 1), 4, 4
 LINE = 8  # words in a cache line
-FEW = 3  # columns that are summed without a tile
 
 
 @lean
 def flat_words(words: NDArray[np.uint64]) -> tuple[Any, Number]:
     """All words one after the other, and words a row.
 
-    Unsigned, so that no sign is tested; and known to fit into 32 bits, of which products are cheaper.
+    Unsigned, so that no sign is tested, and known to fit into 32 bits, as rows are: their products are cheaper.
     """
     return words.reshape(words.size), np.uint64(np.uint32(words.shape[1]))
 
@@ -36,7 +49,7 @@ def flat_words(words: NDArray[np.uint64]) -> tuple[Any, Number]:
 @lean
 def gather(
     words: NDArray[np.uint64],
-    rows: NDArray[np.uint32],
+    rows: NDArray[np.uint64],
     start: Number,
     stop: Number,
     first: Number,
@@ -48,7 +61,7 @@ def gather(
     taken = rows[start:stop]
     if last - first > LINE:
         for i in range(len(taken)):
-            at = np.uint64(taken[i]) * n_words + np.uint64(first)
+            at = (taken[i] & ROW) * n_words + np.uint64(first)
             for j in range(last - first):
                 tile[j, i] = flat[at + np.uint64(j)]
         return
@@ -57,14 +70,14 @@ def gather(
     while j + 4 <= last:
         a, b, c, d = tile[j - first], tile[j - first + 1], tile[j - first + 2], tile[j - first + 3]
         for i in range(len(taken)):
-            at = np.uint64(taken[i]) * n_words + np.uint64(j)
+            at = (taken[i] & ROW) * n_words + np.uint64(j)
             a[i], b[i] = flat[at], flat[at + np.uint64(1)]
             c[i], d[i] = flat[at + np.uint64(2)], flat[at + np.uint64(3)]
         j += 4
     while j < last:
         a = tile[j - first]
         for i in range(len(taken)):
-            a[i] = flat[np.uint64(taken[i]) * n_words + np.uint64(j)]
+            a[i] = flat[(taken[i] & ROW) * n_words + np.uint64(j)]
         j += 1
 
 
@@ -86,17 +99,36 @@ def add_eight(codes: NDArray[np.uint64], packed: Ints, n_rows: Number, hist: Int
 
 
 @lean
-def add_four(
-    codes: NDArray[np.uint64], packed: Ints, n_rows: Number, hist: Ints, cells: Ints, first: Number
+def add_some(
+    codes: NDArray[np.uint64],
+    packed: Ints,
+    n_rows: Number,
+    hist: Ints,
+    cells: Ints,
+    n_columns: Number,
+    first_byte: Number,
 ) -> None:
-    """Add rows to the cells of four columns of a word, from place ``first`` on."""
-    h0, h1, h2, h3 = (
-        hist[cells[first] :],
-        hist[cells[first + 1] :],
-        hist[cells[first + 2] :],
-        hist[cells[first + 3] :],
-    )
-    shift = np.uint64(8 * first)
+    """Add rows to the cells of fewer than eight columns, those of the bytes of a word from ``first_byte`` on."""
+    k = np.int64(0)
+    while k < n_columns:
+        shift, left = np.uint64(8 * (first_byte + k)), n_columns - k
+        if left >= 4:
+            add_four(codes, packed, n_rows, hist, cells[k:], shift)
+        elif left == 3:
+            add_three(codes, packed, n_rows, hist, cells[k:], shift)
+        elif left == 2:
+            add_two(codes, packed, n_rows, hist, cells[k:], shift)
+        else:
+            add_one(codes, packed, n_rows, hist, cells[k:], shift)
+        k += min(left, 4)
+
+
+@lean
+def add_four(
+    codes: NDArray[np.uint64], packed: Ints, n_rows: Number, hist: Ints, cells: Ints, shift: Number
+) -> None:
+    """Add rows to the cells of four columns, whose codes begin ``shift`` bits up."""
+    h0, h1, h2, h3 = hist[cells[0] :], hist[cells[1] :], hist[cells[2] :], hist[cells[3] :]
     for i in range(n_rows):
         word, value = codes[i] >> shift, packed[i]
         h0[word & BYTE] += value
@@ -106,61 +138,38 @@ def add_four(
 
 
 @lean
-def add_some(
-    codes: NDArray[np.uint64], packed: Ints, n_rows: Number, hist: Ints, cells: Ints, n_columns: Number
+def add_three(
+    codes: NDArray[np.uint64], packed: Ints, n_rows: Number, hist: Ints, cells: Ints, shift: Number
 ) -> None:
-    """Add rows to the cells of the first columns of a word, fewer than eight."""
-    first = np.int64(0)
-    if n_columns >= 4:
-        add_four(codes, packed, n_rows, hist, cells, first)
-        first += 4
-    for k in range(first, n_columns):
-        add_one(codes, packed, n_rows, hist, cells[k], np.uint64(8 * k))
+    """The same for three."""
+    h0, h1, h2 = hist[cells[0] :], hist[cells[1] :], hist[cells[2] :]
+    for i in range(n_rows):
+        word, value = codes[i] >> shift, packed[i]
+        h0[word & BYTE] += value
+        h1[(word >> np.uint64(8)) & BYTE] += value
+        h2[(word >> np.uint64(16)) & BYTE] += value
+
+
+@lean
+def add_two(
+    codes: NDArray[np.uint64], packed: Ints, n_rows: Number, hist: Ints, cells: Ints, shift: Number
+) -> None:
+    """The same for two."""
+    h0, h1 = hist[cells[0] :], hist[cells[1] :]
+    for i in range(n_rows):
+        word, value = codes[i] >> shift, packed[i]
+        h0[word & BYTE] += value
+        h1[(word >> np.uint64(8)) & BYTE] += value
 
 
 @lean
 def add_one(
-    codes: NDArray[np.uint64], packed: Ints, n_rows: Number, hist: Ints, cell: Number, shift: Number
+    codes: NDArray[np.uint64], packed: Ints, n_rows: Number, hist: Ints, cells: Ints, shift: Number
 ) -> None:
-    """Add rows to the cells of one column."""
-    column = hist[cell:]
-    for i in range(n_rows):
-        column[(codes[i] >> shift) & BYTE] += packed[i]
-
-
-@lean
-def add_few(
-    words: NDArray[np.uint64],
-    word: Number,
-    rows: NDArray[np.uint32],
-    packed: Ints,
-    hist: Ints,
-    cells: Ints,
-    n_columns: Number,
-) -> None:
-    """Add rows to the cells of the first one, two or three columns of a word, straight from the table.
-
-    So few additions a row do not pay for a copy to the tile: a third more time for three columns.
-    """
-    flat, n_words = flat_words(words)
+    """The same for one."""
     h0 = hist[cells[0] :]
-    if n_columns == 1:
-        for i in range(len(rows)):
-            h0[flat[np.uint64(rows[i]) * n_words + word] & BYTE] += packed[i]
-        return
-    h1 = hist[cells[1] :]
-    if n_columns == 2:
-        for i in range(len(rows)):
-            codes, value = flat[np.uint64(rows[i]) * n_words + word], packed[i]
-            h0[codes & BYTE] += value
-            h1[(codes >> np.uint64(8)) & BYTE] += value
-        return
-    h2 = hist[cells[2] :]
-    for i in range(len(rows)):
-        codes, value = flat[np.uint64(rows[i]) * n_words + word], packed[i]
-        h0[codes & BYTE] += value
-        h1[(codes >> np.uint64(8)) & BYTE] += value
-        h2[(codes >> np.uint64(16)) & BYTE] += value
+    for i in range(n_rows):
+        h0[(codes[i] >> shift) & BYTE] += packed[i]
 
 
 @lean
@@ -186,18 +195,20 @@ def fill(
     columns: Ints,
     first: Number,
     last: Number,
-    rows: NDArray[np.uint32],
+    rows: NDArray[np.uint64],
     packed: Ints,
     start: Number,
     stop: Number,
     n_lanes: Number,
     width: Number,
+    n_carried: Number,
     hist: Ints,
 ) -> None:
     """Histogram of rows ``start .. stop`` over the columns at places ``first .. last`` of ``words``.
 
     ``columns`` names the feature at each place: the histogram is laid out by feature whether the words
-    are the whole table or a narrow copy of some columns. ``first`` is a multiple of eight.
+    are the whole table or a narrow copy of some columns. ``first`` is a multiple of eight. The first ``n_carried``
+    places are in the rows themselves.
     """
     if first == last:
         return
@@ -206,11 +217,10 @@ def fill(
         hist[cell : cell + width * n_lanes] = 0
     first_word, last_word = first // 8, (last + 7) // 8
     cells = np.empty(8, np.int64)
-    if n_lanes == 1 and last - first <= FEW:
-        for k in range(last - first):
-            cells[k] = columns[first + k] * width
-        word, n_columns = np.uint64(first_word), last - first
-        add_few(words, word, rows[start:stop], packed[start:stop], hist, cells, n_columns)
+    if n_lanes == 1 and first == 0 and last <= n_carried:  # the rows bring their codes along
+        for k in range(last):
+            cells[k] = columns[k] * width
+        add_some(rows[start:stop], packed[start:stop], stop - start, hist, cells, last, CARRIED_FROM)
         return
     # Eight numbers more than a tile: at a stride of a whole page, words of a row would evict each other.
     tile = np.empty((last_word - first_word, TILE + 8), np.uint64)
@@ -227,7 +237,7 @@ def fill(
                 add_eight(tile[j], values, end - begin, hist, cells)
                 continue
             if n_lanes == 1:
-                add_some(tile[j], values, end - begin, hist, cells, n_columns)
+                add_some(tile[j], values, end - begin, hist, cells, n_columns, 0)
                 continue
             for k in range(n_columns):
                 add_lanes(tile[j], values, end - begin, n_lanes, hist, cells[k], np.uint64(8 * k))
@@ -237,7 +247,7 @@ def fill(
 def fill_column(
     words: NDArray[np.uint64],
     f: Number,
-    rows: NDArray[np.uint32],
+    rows: NDArray[np.uint64],
     packed: Ints,
     start: Number,
     stop: Number,
@@ -249,7 +259,7 @@ def fill_column(
     word, shift = np.uint64(f // 8), np.uint64(8 * (f % 8))
     taken, values = rows[start:stop], packed[start:stop]
     for i in range(len(taken)):
-        hist[(flat[np.uint64(taken[i]) * n_words + word] >> shift) & BYTE] += values[i]
+        hist[(flat[(taken[i] & ROW) * n_words + word] >> shift) & BYTE] += values[i]
 
 
 @lean

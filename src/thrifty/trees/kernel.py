@@ -81,7 +81,14 @@ def kind_of(value: Any) -> Any:
     """All that decides the type of an argument in compiled code."""
     if isinstance(value, np.ndarray):
         flags = value.flags
-        return value.dtype.str, value.ndim, flags.c_contiguous, flags.f_contiguous, flags.writeable, flags.aligned
+        return (
+            value.dtype.str,
+            value.ndim,
+            flags.c_contiguous,
+            flags.f_contiguous,
+            flags.writeable,
+            flags.aligned,
+        )
     if isinstance(value, tuple):
         return type(value), *map(kind_of, value)
     return type(value)

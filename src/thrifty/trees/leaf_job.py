@@ -28,6 +28,7 @@ from thrifty.trees.workspace import (
     IS_DONE,
     IS_WHOLE,
     N_BINS,
+    N_CARRIED,
     N_FREE_SLOTS,
     N_LEAVES,
     N_NARROW,
@@ -204,6 +205,7 @@ def fill_leaf(
         ws.leaf[leaf, STOP],
         n_lanes,
         ws.hist.shape[1] // (len(ws.charges) * n_lanes),
+        0 if whole else ws.state[N_CARRIED],
         ws.hist[slot],
     )
 

@@ -45,8 +45,8 @@ Past = NDArray[np.int16]
 N_ROOTS = 2
 FAR = 0.5  # a root this far, as a share of its gradients' norm, is that of another score
 STRETCH = 1024  # rows between two looks at whether a root is already further than the other
-# Columns of ``entries``: where its gradients begin, counted in all that was ever written, how many there are (0: nothing
-# is remembered), how deep its leaf is, and the path.
+# Columns of ``entries``: where its gradients begin, counted in all that was ever written, how many there are (0: it is
+# empty), how deep its leaf is, and the path.
 POSITION, LENGTH, ENTRY_DEPTH, PATH = range(4)
 # Last places of ``known``, after the columns: the unit its gradients are rounded down to; how far they are now.
 STEP, DISTANCE = -2, -1
@@ -77,10 +77,12 @@ def moves(then: Past, packed: Ints, shift: Number) -> tuple[Number, Number]:
     """Sums of differences and of their squares, in steps of what was remembered: whole numbers, several at once."""
     total, squares = np.int64(0), np.int64(0)
     for i in range(len(then)):
-        # Differences fit into four bytes, of which more are multiplied at once.
-        moved = np.int64(np.int32((packed[i] >> shift) - then[i]))
+        moved = (packed[i] >> shift) - then[i]
+        half = np.int64(
+            np.int32(moved)
+        )  # all of it fits into four bytes, of which more are multiplied at once
         total += moved
-        squares += moved * moved
+        squares += half * half
     return total, squares
 
 

@@ -8,6 +8,7 @@ from one to the other, left rows in order and right rows in reverse, which is as
 import numpy as np
 from numpy.typing import NDArray
 
+from thrifty.trees.histogram import ROW
 from thrifty.trees.kernel import Number, lean
 from thrifty.trees.quantise import Lanes
 
@@ -18,13 +19,20 @@ Floats = NDArray[np.float64]
 
 
 @lean
-def answer(
-    last_left: Number, missing_code: Number, missing_left: Number, yes: Number, no: Number, said: Ints
-) -> None:
-    """What a split says to each of 256 codes: ``yes`` to those that go left."""
-    said[:] = no
-    said[: last_left + 1] = yes
-    said[missing_code] = yes if missing_left else no
+def left_of(code: Number, add: Number, limit: Number) -> Number:
+    """All bits set if a code goes left. A choice by bits, not a branch to guess wrong."""
+    return (((np.int64(code) + add) & 255) - limit) >> 63
+
+
+@lean
+def question(last_left: Number, missing_code: Number, missing_left: Number) -> tuple[Number, Number]:
+    """What a split asks: whether a code plus ``add``, without what exceeds a byte, is below ``limit``.
+
+    The code of missing values comes after all others. Where they go left, codes are turned around the byte until it is
+    zero and the others follow in order.
+    """
+    add = 256 - missing_code if missing_left else np.int64(0)
+    return add, last_left + 1 + add
 
 
 @lean
@@ -33,35 +41,30 @@ def split_rows(
     last_left: Number,
     missing_code: Number,
     missing_left: Number,
-    rows: NDArray[np.uint32],
+    rows: NDArray[np.uint64],
     packed: Ints,
     n_lanes: Number,
     start: Number,
     stop: Number,
-    new_rows: NDArray[np.uint32],
+    new_rows: NDArray[np.uint64],
     new_packed: Ints,
-    goes_left: Ints,
 ) -> Number:
     """Copy the rows that go left to the front of the stretch, the others to its back; returns where right begins.
 
-    ``codes`` are those of all rows of the table; ``goes_left`` has room for 256 numbers.
+    ``codes`` are those of all rows of the table.
     """
-    answer(last_left, missing_code, missing_left, -1, 0, goes_left)  # all bits set if it does
-    left, right = np.int64(start), np.int64(stop - 1)
-    taken = rows[start:stop]
+    add, limit = question(last_left, missing_code, missing_left)
+    left, gap, taken = np.int64(start), np.int64(stop - 1 - start), rows[start:stop]
     for i in range(len(taken)):
-        row = taken[i]
-        is_left = goes_left[codes[np.uint64(row)]]  # unsigned: no sign is tested
-        # A choice by bits, not a branch to guess wrong.
-        target = np.uint64(right ^ ((left ^ right) & is_left))
-        new_rows[target] = row
+        is_right = ~left_of(codes[taken[i] & ROW], add, limit)
+        target = np.uint64(left + ((gap - i) & is_right))  # i rows on, the ends are so much nearer
+        new_rows[target] = taken[i]
         if n_lanes == 1:
             new_packed[target] = packed[start + i]
         else:
             for lane in range(n_lanes):
                 new_packed[np.int64(target) * n_lanes + lane] = packed[(start + i) * n_lanes + lane]
-        left -= is_left
-        right -= is_left + 1
+        left += is_right + 1
     return left
 
 
@@ -71,16 +74,16 @@ def send_rows(
     last_left: Number,
     missing_code: Number,
     missing_left: Number,
-    rows: NDArray[np.uint32],
+    rows: NDArray[np.uint64],
     left: Number,
     right: Number,
     leaf_of: NDArray[np.int32],
-    leaf_of_code: Ints,
 ) -> None:
     """Write the leaf, ``left`` or ``right``, of every row of a leaf whose children will not be split."""
-    answer(last_left, missing_code, missing_left, left, right, leaf_of_code)
+    add, limit = question(last_left, missing_code, missing_left)
+    either = np.int64(left ^ right)
     for row in rows:
-        leaf_of[np.uint64(row)] = leaf_of_code[codes[np.uint64(row)]]
+        leaf_of[row & ROW] = right ^ (either & left_of(codes[row & ROW], add, limit))
 
 
 @lean

@@ -73,7 +73,7 @@ def fill_pairs(
     words: NDArray[np.uint64],
     first: Number,
     last: Number,
-    rows: NDArray[np.uint32],
+    rows: NDArray[np.uint64],
     packed: Ints,
     start: Number,
     stop: Number,
@@ -104,7 +104,7 @@ def fill_pairs(
             if n_pairs == 8:
                 add_eight(tile[j], added, end - begin, hist, cells)
             else:
-                add_some(tile[j], added, end - begin, hist, cells, n_pairs)
+                add_some(tile[j], added, end - begin, hist, cells, n_pairs, 0)
 
 
 @lean

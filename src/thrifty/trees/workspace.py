@@ -38,8 +38,9 @@ SMALL, BIG, PHASE, NEEDS_PRICED, PARENT_IS_WHOLE, PARENT_HAS_PAIRS, FROM_PARENT,
 )
 # ROOT is the remembered root nearest to this tree's, -1 if there is none; HEAD is how many gradients of other leaves
 # were ever remembered.
-# SKIPS is whether what cannot pay is left out in this tree.
-IS_DONE, ROOT, HEAD, SKIPS, FREE_SLOTS = range(15, 20)
+# SKIPS is whether what cannot pay is left out in this tree; N_CARRIED is how many columns of the narrow table its rows
+# carry.
+IS_DONE, ROOT, HEAD, SKIPS, N_CARRIED, FREE_SLOTS = range(15, 21)
 # What a job examines in a phase: columns free to use; those with a price that may pay, as
 # coarse sums or a remembered leaf tell; every column.
 NO_JOB, FREE_COLUMNS, PROMISING_COLUMNS, REMEMBERED_COLUMNS, ALL_COLUMNS = range(5)
@@ -94,8 +95,6 @@ class Workspace(NamedTuple):
     left_totals : int64, (max_leaves, n_features, n_lanes)
         Sums of its left child.
     node_int, node_float : per split
-    said : int64, (256,)
-        What the present split says to each code.
     state : int64
         Numbers that change.
     """
@@ -107,7 +106,7 @@ class Workspace(NamedTuple):
     features: Ints
     charges: Floats
     bought: NDArray[np.bool_]
-    rows: NDArray[np.uint32]
+    rows: NDArray[np.uint64]
     packed: Ints
     leaf_of: NDArray[np.int32]
     hist: Ints
@@ -124,7 +123,6 @@ class Workspace(NamedTuple):
     left_totals: Ints
     node_int: Ints
     node_float: Floats
-    said: Ints
     state: Ints
 
 
@@ -154,7 +152,7 @@ def make_workspace(
         features=np.stack([table.thresholds.n_bins, group_of, order, places, zeros, zeros - 1, *[zeros] * 4]),
         charges=np.zeros(p),
         bought=np.zeros(n_groups, bool),
-        rows=np.empty((2, n), np.uint32),
+        rows=np.empty((2, n), np.uint64),
         packed=np.empty((2, n * n_lanes), np.int64),
         leaf_of=np.zeros(n, np.int32),
         hist=np.empty((n_slots, n_cells), np.int64),
@@ -171,7 +169,6 @@ def make_workspace(
         left_totals=np.zeros((max_leaves, p, n_lanes), np.int64),
         node_int=np.zeros((max_leaves, 5), np.int64),
         node_float=np.zeros((max_leaves, 2)),
-        said=np.zeros(256, np.int64),
         state=np.zeros(FREE_SLOTS + n_slots, np.int64),
     )
 
