@@ -219,7 +219,7 @@ def report_profile(data):
         gradient = best_of(lambda: logistic_derivatives(y, score, grad, hess))
         lanes = choose_lanes(n, 1, constant=True, keep_count=False)
         packed = np.empty(n, np.int64)
-        packing = best_of(lambda: pack(grad[:, None], None, lanes, packed, np.ones((1, 3))))
+        packing = best_of(lambda: pack([grad], None, lanes, packed, np.ones((1, 3)), np.empty(1, np.int64)))
         rows, columns = np.arange(n, dtype=np.uint64), np.arange(p)
         hist = np.zeros(p * 256, np.int64)
         root = best_of(lambda: fill_root(table.words, columns, rows, packed, n, p, hist))

@@ -51,7 +51,9 @@ def columns(draw):
 
 def pack_one(grad, lanes):
     packed, units = np.empty(len(grad), np.int64), np.ones((1, 3))
-    pack(grad[:, None], None, lanes, packed, units)
+    totals = np.empty(1, np.int64)
+    pack([grad], None, lanes, packed, units, totals)
+    assert totals[0] == packed.sum()
     return packed, units
 
 

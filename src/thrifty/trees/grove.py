@@ -21,7 +21,7 @@ class Grove:
     def __init__(self, n_features: int, n_outputs: int = 1) -> None:
         self.n_features = n_features
         self.n_outputs = n_outputs
-        self.n_trees = 0
+        self.n_trees = self.n_splits = 0
         self._arrays = make_harvest(16, 256, n_outputs)
 
     def check_shape(self, n_features: int, n_outputs: int) -> None:
@@ -34,7 +34,7 @@ class Grove:
 
     def room_for(self, n_splits: int) -> Harvest:
         """Arrays with room for one more tree of so many splits; twice as long as before if they were full."""
-        kept, wanted = self._arrays, int(self._arrays.node_offsets[self.n_trees]) + n_splits
+        kept, wanted = self._arrays, self.n_splits + n_splits
         most_trees, most_splits = len(kept.node_offsets) - 1, len(kept.feature)
         if self.n_trees + 1 > most_trees or wanted > most_splits:
             larger = make_harvest(
@@ -49,8 +49,12 @@ class Grove:
 
     def ensemble(self) -> TreeEnsemble:
         """The trees so far."""
-        arrays, n_trees = self._arrays, self.n_trees
-        nodes, leaves = arrays.node_offsets[n_trees], arrays.leaf_offsets[n_trees]
+        arrays, n_trees, nodes, leaves = (
+            self._arrays,
+            self.n_trees,
+            self.n_splits,
+            self.n_splits + self.n_trees,
+        )
         return TreeEnsemble(
             self.n_features,
             arrays.feature[:nodes].copy(),

@@ -277,30 +277,32 @@ class TreeGrower:
                 f"{scores.shape}. Pass a copy, then use that."
             )
         ws, lanes, units = self._grow_in(grad, hess, learning_rate, grove)
-        out = grove.room_for(int(ws.state[N_SPLITS]))
+        n_splits = int(ws.state[N_SPLITS])
+        out = grove.room_for(n_splits)
         table = scores.reshape(n_rows, grove.n_outputs)
         n_cells = self._take(ws, lanes, units, learning_rate, out, grove.n_trees, table)
         grove.n_trees += 1
+        grove.n_splits += n_splits
         return n_cells
 
     def _grow_in(
         self, grad: ArrayLike, hess: ArrayLike | None, learning_rate: float, grove: Grove | None = None
     ) -> tuple[Workspace, Lanes, Floats]:
         """Grow a tree, one that fits into ``grove``, in a workspace."""
-        gradients = self._check_rows("grad", grad)
-        hessians = None if hess is None else self._check_rows("hess", hess)
-        if hessians is not None and hessians.shape != gradients.shape:
+        gradients = self._columns("grad", grad)
+        hessians, n_outputs = None if hess is None else self._columns("hess", hess), len(gradients)
+        if hessians is not None and len(hessians) != n_outputs:
             raise InvalidInputError(
-                f"hess must have the shape of grad, {gradients.shape}; got {hessians.shape}. "
+                f"hess must have the shape of grad, {np.shape(grad)}; got {np.shape(hess)}. "
                 "Give one hessian per gradient, or None for ones."
             )
         if not isfinite(learning_rate):
             raise InvalidInputError(f"learning_rate must be finite; got {learning_rate!r}. Use 0.1, say.")
         if grove is not None:
-            grove.check_shape(self.table.n_features, gradients.shape[1])
-        lanes, units = self._layout(gradients.shape[1], hess is None)
+            grove.check_shape(self.table.n_features, n_outputs)
+        lanes, units = self._layout(n_outputs, hess is None)
         ws = self._workspace(lanes)
-        pack(gradients, hessians, lanes, ws.packed[0], units)
+        pack(gradients, hessians, lanes, ws.packed[0], units, ws.totals[0])
         self._grow(ws, lanes, units)
         return ws, lanes, units
 
@@ -408,16 +410,16 @@ class TreeGrower:
             self._fresh.clear()
         return int(n_cells)
 
-    def _check_rows(self, name: str, values: ArrayLike) -> Floats:
-        rows = np.asarray(values, dtype=np.float64)
-        if rows.ndim == 1:
-            rows = rows[:, None]
-        if rows.ndim != 2 or len(rows) != self.table.n_rows or rows.shape[1] == 0:
+    def _columns(self, name: str, values: ArrayLike) -> list[Floats]:
+        """One array for each output, in the form that ``pack`` wants."""
+        rows, n_rows = np.asarray(values, dtype=np.float64), self.table.n_rows
+        columns = [rows] if rows.ndim == 1 else list(rows.T)
+        if rows.ndim not in (1, 2) or len(rows) != n_rows or not columns:
             raise InvalidInputError(
-                f"{name} must have shape ({self.table.n_rows},) or ({self.table.n_rows}, n_outputs), one entry per "
-                f"row of the table; got {np.shape(values)}."
+                f"{name} must have shape ({n_rows},) or ({n_rows}, n_outputs), one entry per row of the table; "
+                f"got {np.shape(values)}."
             )
-        return np.ascontiguousarray(rows)
+        return [column if column.flags.carray else column.copy() for column in columns]
 
 
 def fit_narrow(ws: Workspace, skips: bool) -> Workspace:

@@ -36,7 +36,7 @@ from thrifty.trees.leaf_job import (
 from thrifty.trees.leaf_memory import gradients_of
 from thrifty.trees.leaf_phases import end_phase, run_phase
 from thrifty.trees.memory import find_root
-from thrifty.trees.partition import leaf_total, send_rows, split_rows
+from thrifty.trees.partition import send_rows, split_rows
 from thrifty.trees.quantise import Lanes
 from thrifty.trees.screen import set_scale
 from thrifty.trees.workspace import (
@@ -101,7 +101,6 @@ def plant(ws: Workspace, lanes: Lanes, units: Floats, limits: Limits) -> None:
     state[N_FREE_SLOTS] = n_kept
     leaf[START], leaf[STOP], leaf[DEPTH], leaf[PARENT], leaf[SLOT] = 0, n, 0, -1, -1
     ws.raw[0, -1] = -np.inf
-    leaf_total(ws.packed[0], lanes.n_lanes, 0, n, ws.totals[0])
     collect_free(ws)
     if state[SCREENS]:
         watch(ws)
@@ -122,9 +121,13 @@ def number_rows(ws: Workspace) -> None:
         for i in range(len(rows)):
             rows[i] = i
         return
-    words = narrow.reshape(narrow.size)
+    words, up = narrow.reshape(narrow.size), np.uint64(8 * CARRIED_FROM)
+    if n_words == 1:  # several rows at once
+        for i in range(len(rows)):
+            rows[i] = np.uint64(i) | (words[i] << up)
+        return
     for i in range(len(rows)):
-        rows[i] = np.uint64(i) | (words[i * n_words] << np.uint64(8 * CARRIED_FROM))
+        rows[i] = np.uint64(i) | (words[i * n_words] << up)
 
 
 @lean

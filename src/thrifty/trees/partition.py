@@ -12,7 +12,7 @@ from thrifty.trees.histogram import ROW
 from thrifty.trees.kernel import Number, lean
 from thrifty.trees.quantise import Lanes
 
-__all__ = ["gain_can_reach", "leaf_total", "send_rows", "split_rows"]
+__all__ = ["gain_can_reach", "send_rows", "split_rows"]
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -84,22 +84,6 @@ def send_rows(
     either = np.int64(left ^ right)
     for row in rows:
         leaf_of[row & ROW] = right ^ (either & left_of(codes[row & ROW], add, limit))
-
-
-@lean
-def leaf_total(packed: Ints, n_lanes: Number, start: Number, stop: Number, out: Ints) -> None:
-    """Sum of every lane over the rows of a leaf."""
-    if n_lanes == 1:  # several rows at once
-        total = np.int64(0)
-        for value in packed[start:stop]:
-            total += value
-        out[0] = total
-        return
-    for lane in range(n_lanes):
-        total = np.int64(0)
-        for i in range(start, stop):
-            total += packed[i * n_lanes + lane]
-        out[lane] = total
 
 
 @lean

@@ -12,6 +12,7 @@ field has 29 bits and the gradient 33 (16 to 17 bits for a row of average size a
 gradient of a row by at most half a unit.
 """
 
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -72,44 +73,43 @@ def choose_lanes(n_rows: int, n_outputs: int, *, constant: bool, keep_count: boo
 
 
 def pack(
-    grad: NDArray[np.float64],
-    hess: NDArray[np.float64] | None,
+    grad: Sequence[NDArray[np.float64]],
+    hess: Sequence[NDArray[np.float64]] | None,
     lanes: Lanes,
     out: NDArray[np.int64],
     units: NDArray[np.float64],
+    totals: NDArray[np.int64],
 ) -> None:
-    """Quantise (n_rows, n_outputs) gradients and hessians.
+    """Quantise gradients and hessians.
 
     Parameters
     ----------
+    grad, hess : sequence of ndarray of shape (n_rows,)
+        Per output, float64, contiguous and writable: what compiled code knows them by.
     out : ndarray of shape (n_rows * n_lanes,)
         Takes the lanes of row 0, then of row 1, ...
     units : ndarray of shape (n_outputs, 3)
         Takes the real value of one unit of gradient and of hessian, powers of two, and the largest magnitude of a
         gradient in units; ones to begin with.
+    totals : ndarray of shape (n_lanes,)
+        Takes the sum of every lane.
     """
     if lanes.n_lanes > 1:
         out[:] = 0
     problem = 0
-    for output in range(grad.shape[1]):
-        g = _own(grad[:, output])
-        h = g if hess is None else _own(hess[:, output])
-        problem = problem or _pack_output(g, h, lanes, output, out, units[output])
+    for output, g in enumerate(grad):
+        h = g if hess is None else hess[output]
+        problem = problem or _pack_output(g, h, lanes, output, out, units[output], totals)
     if problem:
         name = "grad" if problem == 1 else "hess"
         rule = "finite" if problem == 1 else "finite and not negative"
-        values = grad if problem == 1 or hess is None else hess
+        values = np.column_stack(grad if problem == 1 or hess is None else hess)
         wrong = ~np.isfinite(values) | (values < 0 if problem == 2 else False)
         row, output = np.argwhere(wrong)[0]
         raise InvalidInputError(
             f"{name} must be {rule}; row {row}, output {output} is {float(values[row, output])!r}. "
             "Check the scores and weights it was computed from."
         )
-
-
-def _own(values: NDArray[np.float64]) -> NDArray[np.float64]:
-    """One number after the other, in memory that may be written to: what compiled code knows it by."""
-    return values if values.flags.c_contiguous and values.flags.writeable else values.copy()
 
 
 @lean
@@ -156,25 +156,31 @@ def unit_exponent(values: NDArray[np.float64], top: Number, bits: Number) -> Num
 @lean
 def round_gradients(
     grad: NDArray[np.float64], scale: Number, shift: Number, counted: Number, out: NDArray[np.int64]
-) -> None:
-    """Half away from zero, so that a gradient and its opposite round alike."""
+) -> Number:
+    """Half away from zero, so that a gradient and its opposite round alike. Returns the sum."""
+    total = np.int64(0)
     for row in range(len(grad)):
         value = grad[row] * scale
-        out[row] = (np.int64(value + np.copysign(0.5, value)) << shift) + counted
+        rounded = (np.int64(value + np.copysign(0.5, value)) << shift) + counted
+        total += rounded
+        out[row] = rounded
+    return total
 
 
 @lean
-def add_hessians(hess: NDArray[np.float64], scale: Number, out: NDArray[np.int64]) -> Number:
+def add_hessians(hess: NDArray[np.float64], scale: Number, out: NDArray[np.int64]) -> tuple[Number, Number]:
     """At least one unit where there is any: a child without hessian must mean a child without rows.
 
-    Returns the lowest hessian.
+    Returns the lowest hessian, and the sum of what was added.
     """
-    lowest = 0.0
+    lowest, total = 0.0, np.int64(0)
     for row in range(len(hess)):
         value = hess[row]
         lowest = min(lowest, value)
-        out[row] += max(np.int64(value > 0.0), np.int64(value * scale + 0.5))
-    return lowest
+        rounded = max(np.int64(value > 0.0), np.int64(value * scale + 0.5))
+        total += rounded
+        out[row] += rounded
+    return lowest, total
 
 
 @lean_kernel
@@ -185,6 +191,7 @@ def pack_output(
     output: Number,
     out: NDArray[np.int64],
     units: NDArray[np.float64],
+    totals: NDArray[np.int64],
 ) -> Number:
     """Fill the lanes of one output; returns 1 or 2 when a gradient or a hessian is not allowed."""
     n_rows, n_lanes, last = len(grad), lanes.n_lanes, len(lanes.fields) - 1
@@ -196,9 +203,9 @@ def pack_output(
     lane, shift = lanes.fields[output, 0], lanes.fields[output, 1]
     counted = np.int64(lanes.constant and output == 0)
     if n_lanes == 1:  # a row after the other: compiled apart, to several at once
-        round_gradients(grad, scale, shift, counted, out)
+        totals[0] = round_gradients(grad, scale, shift, counted, out)
     else:
-        round_gradients(grad, scale, shift, counted, out[lane::n_lanes])
+        totals[lane] = round_gradients(grad, scale, shift, counted, out[lane::n_lanes])
     if lanes.constant:
         return 0
     top = largest(hess, units[1:])
@@ -207,10 +214,16 @@ def pack_output(
     scale = 2.0 ** unit_exponent(hess, top, lanes.fields[last, 3])
     units[1] = 1.0 / scale
     lane = lanes.fields[output, 2]
-    lowest = add_hessians(hess, scale, out) if n_lanes == 1 else add_hessians(hess, scale, out[lane::n_lanes])
-    if lanes.fields[last, 0] >= 0:
+    if n_lanes == 1:
+        lowest, total = add_hessians(hess, scale, out)
+    else:
+        lowest, total = add_hessians(hess, scale, out[lane::n_lanes])
+    totals[lane] = total if lane >= len(lanes.fields) - 1 else totals[lane] + total
+    count = lanes.fields[last, 0]
+    if count >= 0:
+        totals[count] = n_rows
         for row in range(n_rows):
-            out[row * n_lanes + lanes.fields[last, 0]] = 1
+            out[row * n_lanes + count] = 1
     return 2 if lowest < 0.0 else 0
 
 
