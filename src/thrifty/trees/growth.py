@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from thrifty.trees.histogram import CARRIED_FROM, MOST_CARRIED
-from thrifty.trees.kernel import Number, lean, lean_kernel
+from thrifty.trees.kernel import Number, inlined, lean, lean_kernel
 from thrifty.trees.leaf_job import (
     Limits,
     examine,
@@ -86,7 +86,7 @@ OFTEN = 2  # rows of a priced column examined of late, over rows of the table, f
 SPARE_PLACES = 3  # left in the narrow table for what this tree may buy
 
 
-@lean
+@inlined
 def plant(ws: Workspace, lanes: Lanes, units: Floats, limits: Limits) -> None:
     """Begin a tree: one leaf with every row."""
     n = ws.rows.shape[1]
@@ -112,7 +112,7 @@ def plant(ws: Workspace, lanes: Lanes, units: Floats, limits: Limits) -> None:
         leaf[STEPS] = max(state[ROOT], 0)
 
 
-@lean
+@inlined
 def number_rows(ws: Workspace) -> None:
     """Put every row in its place, with the codes of the first columns of the narrow table."""
     rows, narrow, n_words, state = ws.rows[0], ws.narrow, ws.narrow.shape[1], ws.state
@@ -140,7 +140,7 @@ def are_ordinary(units: Floats) -> Number:
     return True
 
 
-@lean
+@inlined
 def collect_free(ws: Workspace) -> None:
     """Copy the columns that became free since the last look to the narrow table, if they fit."""
     state = ws.state
@@ -154,7 +154,7 @@ def collect_free(ws: Workspace) -> None:
         copy_to_narrow(ws, f)
 
 
-@lean
+@inlined
 def copy_to_narrow(ws: Workspace, f: Number) -> None:
     """Give a column the next place of the narrow table."""
     byte, place = np.uint64(255), ws.state[N_NARROW]
@@ -167,7 +167,7 @@ def copy_to_narrow(ws: Workspace, f: Number) -> None:
     ws.state[N_NARROW] = place + 1
 
 
-@lean
+@inlined
 def watch(ws: Workspace) -> None:
     """Copy priced columns that are often examined to the narrow table, while it has room: there, they are cheap."""
     for f in range(len(ws.charges)):
@@ -180,7 +180,7 @@ def watch(ws: Workspace) -> None:
                 ws.features[SURVIVED, f] -= ws.features[SURVIVED, f] // 8  # often means often of late
 
 
-@lean
+@inlined
 def buy(ws: Workspace, f: Number, lanes: Lanes, units: Floats, limits: Limits) -> None:
     """Pay for the group of ``f``; examine its columns where they were skipped; score every leaf again."""
     group = ws.features[GROUP, f]
@@ -197,7 +197,7 @@ def buy(ws: Workspace, f: Number, lanes: Lanes, units: Floats, limits: Limits) -
             score(ws, leaf)
 
 
-@lean
+@inlined
 def catch_up(
     ws: Workspace, leaf: Number, n_before: Number, lanes: Lanes, units: Floats, limits: Limits
 ) -> None:
@@ -215,7 +215,7 @@ def catch_up(
     examine(ws, leaf, slot, whole, first, last, lanes, units, limits)
 
 
-@lean
+@inlined
 def send(
     ws: Workspace,
     codes: Any,
@@ -250,7 +250,7 @@ def send(
     ws.leaf[leaf, STOP], ws.leaf[new, START], ws.leaf[new, STOP] = middle, middle, stop
 
 
-@lean
+@inlined
 def divide(
     ws: Workspace, leaf: Number, new: Number, f: Number, choice: Number, n_lanes: Number, is_last: Number
 ) -> None:
@@ -267,7 +267,7 @@ def divide(
         ws.totals[leaf, lane] = ws.left_totals[leaf, f, lane]
 
 
-@lean
+@inlined
 def split(ws: Workspace, leaf: Number, lanes: Lanes, units: Floats, limits: Limits) -> None:
     """Make the best split of a leaf: the left child takes its number, the right child a new one."""
     state = ws.state

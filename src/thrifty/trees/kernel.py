@@ -6,7 +6,7 @@ from typing import Any, ClassVar, TypeAlias, TypeVar, cast
 import numpy as np
 from numba import njit, typeof
 
-__all__ = ["Direct", "Number", "fused_kernel", "inner", "kernel", "lean", "lean_kernel"]
+__all__ = ["Direct", "Number", "fused_kernel", "inlined", "inner", "kernel", "lean", "lean_kernel"]
 
 # A number in compiled code: of Python or of numpy, the same once compiled.
 Number: TypeAlias = Any
@@ -47,6 +47,15 @@ def inner(function: Function) -> Function:
 def lean(function: Function) -> Function:
     """The same for a function that only writes to arrays it is given."""
     return cast(Function, njit(no_cpython_wrapper=True, **ALWAYS, **WITHOUT_RUNTIME)(function))
+
+
+def inlined(function: Function) -> Function:
+    """The same for a function that takes a workspace: made part of its callers.
+
+    Passing thirty arrays costs more than most of what is done with them: of a small tree's time, a thirtieth.
+    """
+    options = {"no_cpython_wrapper": True, "forceinline": True}
+    return cast(Function, njit(**options, **ALWAYS, **WITHOUT_RUNTIME)(function))
 
 
 class Direct:

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from thrifty.trees.histogram import fill
-from thrifty.trees.kernel import Number, lean
+from thrifty.trees.kernel import Number, inlined, lean
 from thrifty.trees.partition import gain_can_reach
 from thrifty.trees.quantise import Lanes
 from thrifty.trees.split_search import leaf_offset, search, search_lanes
@@ -104,7 +104,7 @@ def may_split(leaves: Ints, leaf: Number, limits: Limits) -> Number:
     return leaves[leaf, DEPTH] < limits.max_depth and n >= 2 * limits.min_child_samples and n > 1
 
 
-@lean
+@inlined
 def can_skip(ws: Workspace, leaf: Number, lanes: Lanes, units: Floats, limits: Limits) -> Number:
     """Whether no feature with a price can return it in this leaf."""
     if not ws.state[SKIPS] or not ws.state[NARROW_FITS]:
@@ -118,7 +118,7 @@ def can_skip(ws: Workspace, leaf: Number, lanes: Lanes, units: Floats, limits: L
     return not gain_can_reach(cheapest, packed, start, stop, ws.totals[leaf], lanes, units, limits.l2)
 
 
-@lean
+@inlined
 def take_slot(ws: Workspace, leaf: Number, scratch: Number, limits: Limits) -> Number:
     """Slot for the histogram of a leaf: kept if its children will be examined, else scratch."""
     state = ws.state
@@ -128,7 +128,7 @@ def take_slot(ws: Workspace, leaf: Number, scratch: Number, limits: Limits) -> N
     return state[FREE_SLOTS + state[N_FREE_SLOTS]]
 
 
-@lean
+@inlined
 def release_slot(ws: Workspace, slot: Number) -> None:
     """Give a kept slot back; scratch slots and none are left alone."""
     if 0 <= slot < ws.hist.shape[0] - 2:
@@ -136,7 +136,7 @@ def release_slot(ws: Workspace, slot: Number) -> None:
         ws.state[N_FREE_SLOTS] += 1
 
 
-@lean
+@inlined
 def plan_job(
     ws: Workspace,
     left: Number,
@@ -186,7 +186,7 @@ def plan_job(
             ws.leaf[leaf, IS_WHOLE], ws.leaf[leaf, HAS_PAIRS], ws.leaf[leaf, ENTRY] = whole_only, 0, -1
 
 
-@lean
+@inlined
 def fill_leaf(
     ws: Workspace, leaf: Number, slot: Number, whole: Number, first: Number, last: Number, n_lanes: Number
 ) -> None:
@@ -210,7 +210,7 @@ def fill_leaf(
     )
 
 
-@lean
+@inlined
 def examine(
     ws: Workspace,
     leaf: Number,
@@ -255,7 +255,7 @@ def examine(
             raw[f], choice[f] = 0.5 * (score - offset), 2 * end + left
 
 
-@lean
+@inlined
 def score(ws: Workspace, leaf: Number) -> None:
     """Best net gain of a leaf, from its raw gains and today's charges."""
     best, best_feature = -np.inf, np.int64(-1)
@@ -268,13 +268,13 @@ def score(ws: Workspace, leaf: Number) -> None:
     ws.raw[leaf, -1], ws.leaf[leaf, BEST] = best, best_feature
 
 
-@lean
+@inlined
 def n_places(ws: Workspace) -> Number:
     """Columns the present phase covers."""
     return ws.state[N_NARROW] if ws.state[PHASE] == FREE_COLUMNS else len(ws.charges)
 
 
-@lean
+@inlined
 def is_large(ws: Workspace, limits: Limits) -> Number:
     """Whether the present phase is worth several threads; what a remembered leaf leaves to do is not."""
     if ws.state[PHASE] == REMEMBERED_COLUMNS:

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from thrifty.trees.kernel import Number, lean
+from thrifty.trees.kernel import Number, inlined, lean
 from thrifty.trees.memory import (
     DISTANCE,
     N_ROOTS,
@@ -52,7 +52,7 @@ def may_pay(known: Number, distance: Number, charge: Number, best: Number) -> Nu
     return charge < np.inf and reach * reach * (1.0 + 1e-6) >= 2.0 * (charge + best)
 
 
-@lean
+@inlined
 def speaks(ws: Workspace, leaf: Number, entry: Number) -> Number:
     """Whether what is remembered of a leaf rules out enough of its priced columns to look at the others one by one."""
     best, n_left, n_columns = best_free(ws.raw[leaf], ws.charges), 0, len(ws.charges)
@@ -64,14 +64,14 @@ def speaks(ws: Workspace, leaf: Number, entry: Number) -> Number:
     return n_left <= 1 + n_columns // FEW
 
 
-@lean
+@inlined
 def gradients_of(ws: Workspace, leaf: Number, lanes: Lanes, units: Floats) -> Gradients:
     """Gradients of the rows of a leaf."""
     packed = ws.packed[ws.leaf[leaf, DEPTH] % 2, ws.leaf[leaf, START] : ws.leaf[leaf, STOP]]
     return Gradients(packed, lanes.fields[0, 1], units[0, 0], np.int64(ws.scale[DROPPED_BITS]))
 
 
-@lean
+@inlined
 def recall(ws: Workspace, leaf: Number, lanes: Lanes, units: Floats) -> Number:
     """Entry of a leaf that speaks of its priced columns, -1 if there is none."""
     entry, leaf_depth = ws.state[ROOT], ws.leaf[leaf, DEPTH]
@@ -85,7 +85,7 @@ def recall(ws: Workspace, leaf: Number, lanes: Lanes, units: Floats) -> Number:
     return entry if entry >= 0 and speaks(ws, leaf, entry) else np.int64(-1)
 
 
-@lean
+@inlined
 def remember(ws: Workspace, leaf: Number, lanes: Lanes, units: Floats) -> None:
     """Begin an entry for a leaf whose priced columns are about to be examined or bounded."""
     state, n, leaf_depth, path = ws.state, ws.rows.shape[1], ws.leaf[leaf, DEPTH], ws.leaf[leaf, STEPS:]

@@ -9,7 +9,7 @@ column is examined instead.
 import numpy as np
 
 from thrifty.trees.histogram import fill_column, subtract
-from thrifty.trees.kernel import Number, inner, lean
+from thrifty.trees.kernel import Number, inlined, inner
 from thrifty.trees.leaf_job import (
     Limits,
     examine,
@@ -67,7 +67,7 @@ CHUNK = 256  # columns examined together, so that their histograms are still nea
 HIDDEN = 0.16
 
 
-@lean
+@inlined
 def run_phase(
     ws: Workspace, first: Number, last: Number, lanes: Lanes, units: Floats, limits: Limits
 ) -> None:
@@ -80,7 +80,7 @@ def run_phase(
         examine_all(ws, first, last, lanes, units, limits)
 
 
-@lean
+@inlined
 def examine_all(
     ws: Workspace, first: Number, last: Number, lanes: Lanes, units: Floats, limits: Limits
 ) -> None:
@@ -110,7 +110,7 @@ def examine_all(
                 examine(ws, leaf, slot, whole, begin, end, lanes, units, limits)
 
 
-@lean
+@inlined
 def fill_leaf_pairs(ws: Workspace, leaf: Number, slot: Number, first: Number, last: Number) -> None:
     """Coarse sums of one leaf over pairs ``first .. last``."""
     side, start, stop = ws.leaf[leaf, DEPTH] % 2, ws.leaf[leaf, START], ws.leaf[leaf, STOP]
@@ -153,7 +153,7 @@ def examine_promising(
             screen_leaf(ws, leaf, slot, first, last, lanes, units, limits, sums, room, survivors)
 
 
-@lean
+@inlined
 def screen_leaf(
     ws: Workspace,
     leaf: Number,
@@ -199,7 +199,7 @@ def screen_leaf(
             n_survivors = 0
 
 
-@lean
+@inlined
 def examine_remembered(
     ws: Workspace, first: Number, last: Number, lanes: Lanes, units: Floats, limits: Limits
 ) -> None:
@@ -215,7 +215,7 @@ def examine_remembered(
                 examine_one(ws, leaf, slot, f, False, lanes, units, limits)
 
 
-@lean
+@inlined
 def choose_phase(ws: Workspace, lanes: Lanes, units: Floats, limits: Limits) -> Number:
     """How to look at the priced columns."""
     state, has_memory = ws.state, limits.l2 == 0.0
@@ -235,7 +235,7 @@ def choose_phase(ws: Workspace, lanes: Lanes, units: Floats, limits: Limits) -> 
     return PROMISING_COLUMNS if is_hopeful else ALL_COLUMNS
 
 
-@lean
+@inlined
 def examine_one(
     ws: Workspace,
     leaf: Number,
@@ -257,7 +257,7 @@ def examine_one(
     examine(ws, leaf, slot, True, f, f + 1, lanes, units, limits)
 
 
-@lean
+@inlined
 def screen_limit(
     ws: Workspace, leaf: Number, amount: Number, lanes: Lanes, units: Floats, limits: Limits
 ) -> Number:
@@ -270,13 +270,13 @@ def screen_limit(
     return np.sqrt(squared) * (1.0 - 1e-6) * ws.scale[FACTOR] / units[0, 0] - rounding_hides(ws, leaf)
 
 
-@lean
+@inlined
 def rounding_hides(ws: Workspace, leaf: Number) -> Number:
     """What rounding gradients may hide of ``s``, in rounded units."""
     return 0.5001 * np.sqrt(np.float64(n_rows(ws.leaf, leaf)))
 
 
-@lean
+@inlined
 def is_promising(ws: Workspace, leaf: Number, lanes: Lanes, units: Floats, limits: Limits) -> Number:
     """Whether coarse sums are likely to rule out the cheapest column, were it noise."""
     cheapest = np.inf
@@ -287,7 +287,7 @@ def is_promising(ws: Workspace, leaf: Number, lanes: Lanes, units: Floats, limit
     return limit > HIDDEN * np.sqrt(ws.scale[MEAN_SQUARE] * n_rows(ws.leaf, leaf))
 
 
-@lean
+@inlined
 def end_phase(ws: Workspace, lanes: Lanes, units: Floats, limits: Limits) -> None:
     """Go on to the priced columns if they are needed; else finish the job."""
     state = ws.state
