@@ -11,6 +11,7 @@ from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from itertools import pairwise
 from math import isfinite
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -102,6 +103,28 @@ class GrownTree:
         add_leaf_values(self.tree.values, self.leaf_of_row, scores.reshape(len(scores), -1))
 
 
+class Setting(NamedTuple):
+    """What trees of one kind are grown with.
+
+    Attributes
+    ----------
+    ws : Workspace
+    lanes : Lanes
+        How gradients are packed.
+    units : ndarray of shape (n_outputs, 3)
+    packed, totals : ndarray
+        Places in the workspace that gradients are packed to.
+    n_outputs : int
+    """
+
+    ws: Workspace
+    lanes: Lanes
+    units: Floats
+    packed: NDArray[np.int64]
+    totals: NDArray[np.int64]
+    n_outputs: int
+
+
 class TreeGrower:
     """Grows trees over one table and remembers what has been bought.
 
@@ -175,9 +198,9 @@ class TreeGrower:
         self._order = choice_order(table, self.group_of, self.prices)
         self._bought = np.zeros(len(self.prices), bool)
         self._can_split = can_split(table)
-        self._layouts: dict[tuple[int, bool], tuple[Lanes, Floats]] = {}
-        self._workspaces: dict[int, Workspace] = {}
-        self._fresh: dict[int, int] = {}  # trees until a workspace is to be refreshed
+        self._workspaces: dict[int, Workspace] = {}  # by the number of lanes
+        self._setting: Setting | None = None
+        self._n_left = 0  # trees until the setting is to be made anew
         self._pool = ThreadPoolExecutor(n_threads - 1) if n_threads > 1 else None
         self._n_threads = n_threads
         self._advance, self._run_job, self._harvest = Direct(advance), Direct(run_job), Direct(harvest)
@@ -205,7 +228,7 @@ class TreeGrower:
             self._gamma = float(gamma)
         if bought is not None:
             self._bought = check_bought(bought, len(self.prices))
-        self._fresh.clear()
+        self._n_left = 0
 
     def grow(
         self, grad: ArrayLike, hess: ArrayLike | None = None, *, learning_rate: float = 1.0
@@ -221,10 +244,9 @@ class TreeGrower:
         learning_rate : float, default=1.0
             Factor on the values of the leaves.
         """
-        ws, lanes, units = self._grow_in(grad, hess, learning_rate)
-        n_splits, n_outputs = int(ws.state[N_SPLITS]), len(units)
-        got, before = make_harvest(1, n_splits, n_outputs), self._bought
-        n_cells = self._take(ws, lanes, units, learning_rate, got, 0, np.empty((0, n_outputs)))
+        setting, before = self._grow_in(grad, hess, learning_rate), self._bought
+        got = make_harvest(1, int(setting.ws.state[N_SPLITS]), setting.n_outputs)
+        n_cells = self._take(setting, learning_rate, got, 0, np.empty((0, setting.n_outputs)))
         tree = TreeEnsemble(
             self.table.n_features,
             got.feature,
@@ -237,7 +259,7 @@ class TreeGrower:
             got.leaf_offsets,
         )
         new = (self._bought != before).nonzero()[0]
-        return GrownTree(tree, got.raw, got.charge, ws.leaf_of.copy(), new, n_cells)
+        return GrownTree(tree, got.raw, got.charge, setting.ws.leaf_of.copy(), new, n_cells)
 
     def add_tree(
         self,
@@ -276,48 +298,52 @@ class TreeGrower:
                 f"({n_rows}, {grove.n_outputs}): they are added to in place; got {scores.dtype} of shape "
                 f"{scores.shape}. Pass a copy, then use that."
             )
-        ws, lanes, units = self._grow_in(grad, hess, learning_rate, grove)
-        n_splits = int(ws.state[N_SPLITS])
-        out = grove.room_for(n_splits)
-        table = scores.reshape(n_rows, grove.n_outputs)
-        n_cells = self._take(ws, lanes, units, learning_rate, out, grove.n_trees, table)
+        setting = self._grow_in(grad, hess, learning_rate, grove)
+        n_splits = int(setting.ws.state[N_SPLITS])
+        out, table = grove.room_for(n_splits), scores.reshape(n_rows, grove.n_outputs)
+        n_cells = self._take(setting, learning_rate, out, grove.n_trees, table)
         grove.n_trees += 1
         grove.n_splits += n_splits
         return n_cells
 
     def _grow_in(
         self, grad: ArrayLike, hess: ArrayLike | None, learning_rate: float, grove: Grove | None = None
-    ) -> tuple[Workspace, Lanes, Floats]:
-        """Grow a tree, one that fits into ``grove``, in a workspace."""
+    ) -> Setting:
+        """Grow a tree, one that fits into ``grove``; returns where it is."""
         gradients = self._columns("grad", grad)
         hessians, n_outputs = None if hess is None else self._columns("hess", hess), len(gradients)
         if hessians is not None and len(hessians) != n_outputs:
             raise InvalidInputError(
-                f"hess must have the shape of grad, {np.shape(grad)}; got {np.shape(hess)}. "
+                f"hess must have the shape of grad, {np.shape(grad)}; got {np.asarray(hess).shape}. "
                 "Give one hessian per gradient, or None for ones."
             )
         if not isfinite(learning_rate):
             raise InvalidInputError(f"learning_rate must be finite; got {learning_rate!r}. Use 0.1, say.")
         if grove is not None:
             grove.check_shape(self.table.n_features, n_outputs)
-        lanes, units = self._layout(n_outputs, hess is None)
-        ws = self._workspace(lanes)
-        pack(gradients, hessians, lanes, ws.packed[0], units, ws.totals[0])
-        self._grow(ws, lanes, units)
-        return ws, lanes, units
-
-    def _grow(self, ws: Workspace, lanes: Lanes, units: Floats) -> None:
-        limits = self._limits
+        setting, constant = self._setting, hess is None
+        if (
+            setting is None
+            or self._n_left == 0
+            or (setting.n_outputs, setting.lanes.constant) != (n_outputs, constant)
+        ):
+            setting = self._setting = self._prepare(n_outputs, constant)
+            self._n_left = REFRESH_TREES
+        self._n_left -= 1
+        ws, lanes, units, packed, totals, _ = setting
+        pack(gradients, hessians, lanes, packed, units, totals)
         ws.state[N_LEAVES] = 0
         try:
-            while (n_columns := self._advance(ws, lanes, units, limits)) != FINISHED:
-                self._share_job(n_columns, ws, lanes, units, limits)
+            while (n_columns := self._advance(ws, lanes, units, self._limits)) != FINISHED:
+                self._share_job(n_columns, setting)
         except BaseException:
-            self._fresh.clear()  # what an unfinished tree bought is not bought
+            self._n_left = 0  # what an unfinished tree bought is not bought
             raise
+        return setting
 
-    def _share_job(self, n_columns: int, ws: Workspace, lanes: Lanes, units: Floats, limits: Limits) -> None:
+    def _share_job(self, n_columns: int, setting: Setting) -> None:
         """Run the waiting job on all threads, each on its own words of columns."""
+        ws, lanes, units, limits = setting.ws, setting.lanes, setting.units, self._limits
         n_blocks = -(-n_columns // 16)  # a word of pairs covers sixteen columns
         edges = [min(n_columns, 16 * (n_blocks * t // self._n_threads)) for t in range(self._n_threads)] + [
             n_columns
@@ -331,24 +357,12 @@ class TreeGrower:
         for other in others:
             other.result()
 
-    def _layout(self, n_outputs: int, constant: bool) -> tuple[Lanes, Floats]:
-        """How gradients are packed, and room for their units."""
-        layout = self._layouts.get((n_outputs, constant))
-        if layout is None:
-            keep_count = self._limits.min_child_samples > 1
-            lanes = choose_lanes(self.table.n_rows, n_outputs, constant=constant, keep_count=keep_count)
-            layout = self._layouts[n_outputs, constant] = lanes, np.ones((n_outputs, 3))
-        return layout
-
-    def _workspace(self, lanes: Lanes) -> Workspace:
-        """Arrays for this many lanes, with today's charges and a narrow copy that may hold what is free."""
-        key = lanes.n_lanes
-        n_left = self._fresh.get(key, 0)
-        if n_left == 0:
-            self._workspaces[key] = self._refresh(self._workspaces.get(key), lanes)
-            n_left = REFRESH_TREES
-        self._fresh[key] = n_left - 1
-        return self._workspaces[key]
+    def _prepare(self, n_outputs: int, constant: bool) -> Setting:
+        """Arrays for such trees, with today's charges and a narrow copy that may hold what is free."""
+        keep_count = self._limits.min_child_samples > 1
+        lanes = choose_lanes(self.table.n_rows, n_outputs, constant=constant, keep_count=keep_count)
+        ws = self._workspaces[lanes.n_lanes] = self._refresh(self._workspaces.get(lanes.n_lanes), lanes)
+        return Setting(ws, lanes, np.ones((n_outputs, 3)), ws.packed[0], ws.totals[0], n_outputs)
 
     def _refresh(self, ws: Workspace | None, lanes: Lanes) -> Workspace:
         """Charges and copies of columns anew: something was bought, prices changed, or columns came to be watched."""
@@ -380,39 +394,23 @@ class TreeGrower:
         charges = self._gamma * np.where(self._bought, 0.0, self.prices)[self.group_of]
         return np.where(self._can_split | (charges == 0.0), charges, np.inf)
 
-    def _take(
-        self,
-        ws: Workspace,
-        lanes: Lanes,
-        units: Floats,
-        learning_rate: float,
-        out: Harvest,
-        tree: int,
-        scores: Floats,
-    ) -> int:
+    def _take(self, setting: Setting, learning_rate: float, out: Harvest, tree: int, scores: Floats) -> int:
         """Take a finished tree out of its workspace, and note what it bought."""
-        ends, before, l2 = self.table.thresholds, self._bought, self._limits.l2
+        ws, ends, before, l2 = setting.ws, self.table.thresholds, self._bought, self._limits.l2
+        lanes, units, rate = setting.lanes, setting.units, float(learning_rate)
+        n_cells: int
         n_cells, n_new = self._harvest(
-            ws,
-            ends.values,
-            ends.offsets,
-            lanes,
-            units,
-            l2,
-            float(learning_rate),
-            before,
-            out,
-            tree,
-            scores,
+            ws, ends.values, ends.offsets, lanes, units, l2, rate, before, out, tree, scores
         )
         if n_new:
-            self._bought = ws.bought.copy()
-            self._fresh.clear()
-        return int(n_cells)
+            self._bought, self._n_left = ws.bought.copy(), 0
+        return n_cells
 
     def _columns(self, name: str, values: ArrayLike) -> list[Floats]:
         """One array for each output, in the form that ``pack`` wants."""
         rows, n_rows = np.asarray(values, dtype=np.float64), self.table.n_rows
+        if rows.ndim == 1 and len(rows) == n_rows and rows.flags.carray:
+            return [rows]
         columns = [rows] if rows.ndim == 1 else list(rows.T)
         if rows.ndim not in (1, 2) or len(rows) != n_rows or not columns:
             raise InvalidInputError(
