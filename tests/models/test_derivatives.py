@@ -10,7 +10,9 @@ from thrifty.models.boosted import on_grid
 from thrifty.models.derivatives import LogisticLoss
 
 LAST_PLACES = 4 * np.finfo(np.float64).eps
-LINE = np.concatenate([np.linspace(-700.0, 700.0, 20_011), np.linspace(-3.0, 3.0, 20_011), [0.0, -0.0, 1e-300]])
+LINE = np.concatenate(
+    [np.linspace(-700.0, 700.0, 20_011), np.linspace(-3.0, 3.0, 20_011), [0.0, -0.0, 1e-300]]
+)
 
 
 @pytest.mark.parametrize("target", [0.0, 1.0])

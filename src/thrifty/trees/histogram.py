@@ -6,6 +6,8 @@ in the histogram, so two things decide the speed. Rows are copied tile by tile i
 eight columns per word and one word after the other, so that a cache line of the table is fetched once and
 all its codes are used. Eight columns are then summed together: their cells (16 KB) stay in the nearest
 cache, and eight independent additions hide each other's latency.
+
+Where few columns are bought, even that copy is too much: every row brings along the codes of the first four.
 """
 
 from typing import Any

@@ -69,7 +69,8 @@ class Workspace(NamedTuple):
         What a split on each feature would pay now: gamma times price, or zero.
     bought : bool, (n_groups,)
     rows, packed : (2, ...)
-        Rows of every leaf, one stretch each, with their gradients: first leaves of even depth, then of odd.
+        Rows of every leaf (``histogram.ROW``), one stretch each, with their gradients: first leaves of even depth, then
+        of odd.
     leaf_of : int32, (n_rows,)
         Leaf of every row whose way ended with a last split.
     hist : int64, (n_slots, n_cells)
