@@ -1,5 +1,9 @@
 """Trees as they are grown, one after the other, in arrays that have room for more."""
 
+from typing import Any
+
+from numpy.typing import NDArray
+
 from thrifty.exceptions import InvalidInputError
 from thrifty.trees.ensemble import TreeEnsemble
 from thrifty.trees.harvest import Harvest, make_harvest
@@ -42,8 +46,9 @@ class Grove:
                 max(2 * most_splits, wanted) if wanted > most_splits else most_splits,
                 self.n_outputs,
             )
-            for old, new in zip(kept, larger, strict=True):
-                new[: len(old)] = old
+            for name in kept._fields:
+                old: NDArray[Any] = getattr(kept, name)
+                getattr(larger, name)[: len(old)] = old
             self._arrays = larger
         return self._arrays
 
