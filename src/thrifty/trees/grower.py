@@ -20,7 +20,7 @@ from thrifty.exceptions import InvalidInputError
 from thrifty.trees.binning import BinnedTable
 from thrifty.trees.ensemble import TreeEnsemble
 from thrifty.trees.grove import Grove
-from thrifty.trees.growth import FINISHED, OFTEN, advance, run_job
+from thrifty.trees.growth import FINISHED, OFTEN, advance
 from thrifty.trees.harvest import Harvest, harvest, make_harvest
 from thrifty.trees.kernel import Direct
 from thrifty.trees.leaf_job import Limits
@@ -203,7 +203,7 @@ class TreeGrower:
         self._n_left = 0  # trees until the setting is to be made anew
         self._pool = ThreadPoolExecutor(n_threads - 1) if n_threads > 1 else None
         self._n_threads = n_threads
-        self._advance, self._run_job, self._harvest = Direct(advance), Direct(run_job), Direct(harvest)
+        self._advance, self._harvest = Direct(advance), Direct(harvest)
         self.reset(bought=() if bought is None else bought, gamma=gamma)
 
     @property
@@ -334,7 +334,7 @@ class TreeGrower:
         pack(gradients, hessians, lanes, packed, units, totals)
         ws.state[N_LEAVES] = 0
         try:
-            while (n_columns := self._advance(ws, lanes, units, self._limits)) != FINISHED:
+            while (n_columns := self._advance(ws, lanes, units, self._limits, 0, 0)) != FINISHED:
                 self._share_job(n_columns, setting)
         except BaseException:
             self._n_left = 0  # what an unfinished tree bought is not bought
@@ -351,8 +351,8 @@ class TreeGrower:
         parts = [(first, last) for first, last in pairwise(edges) if first < last]
         others = []
         if self._pool is not None:
-            others = [self._pool.submit(self._run_job, ws, *part, lanes, units, limits) for part in parts[1:]]
-        self._run_job(ws, *parts[0], lanes, units, limits)
+            others = [self._pool.submit(self._advance, ws, lanes, units, limits, *part) for part in parts[1:]]
+        self._advance(ws, lanes, units, limits, *parts[0])
         wait(others)
         for other in others:
             other.result()

@@ -79,7 +79,7 @@ from thrifty.trees.workspace import (
     Workspace,
 )
 
-__all__ = ["FINISHED", "OFTEN", "advance", "run_job"]
+__all__ = ["FINISHED", "OFTEN", "advance"]
 
 FINISHED = 0
 OFTEN = 2  # rows of a priced column examined of late, over rows of the table, from which it is watched
@@ -268,8 +268,13 @@ def divide(
 
 
 @inlined
-def split(ws: Workspace, leaf: Number, lanes: Lanes, units: Floats, limits: Limits) -> None:
-    """Make the best split of a leaf: the left child takes its number, the right child a new one."""
+def split(
+    ws: Workspace, leaf: Number, lanes: Lanes, units: Floats, limits: Limits
+) -> tuple[Number, Number, Number, Number]:
+    """Make the best split of a leaf: the left child takes its number, the right child a new one.
+
+    Returns that, the slot with the leaf's histogram, whether every column is in it, and whether the sums of pairs are.
+    """
     state = ws.state
     f, new, node, parent = ws.leaf[leaf, BEST], state[N_LEAVES], state[N_SPLITS], ws.leaf[leaf, PARENT]
     charge, choice = ws.charges[f], np.int64(ws.choice[leaf, f])
@@ -304,26 +309,38 @@ def split(ws: Workspace, leaf: Number, lanes: Lanes, units: Floats, limits: Limi
             release_slot(ws, slot)
             slot = np.int64(-1)
         buy(ws, f, lanes, units, limits)
-    plan_job(ws, leaf, new, slot, was_whole, had_pairs, lanes, units, limits)
+    return new, slot, was_whole, had_pairs
 
 
 @lean_kernel
-def advance(ws: Workspace, lanes: Lanes, units: Floats, limits: Limits) -> Number:
-    """Grow until the tree is finished (0) or a large histogram over so many places waits for the caller's threads."""
-    state = ws.state
+def advance(
+    ws: Workspace, lanes: Lanes, units: Floats, limits: Limits, first: Number, last: Number
+) -> Number:
+    """Grow until the tree is finished (0) or a large histogram over so many places waits for the caller's threads.
+
+    For that, each of them calls again with places ``first .. last``: its part of the waiting job, and nothing more.
+    Parts are independent, and all are done before the tree is grown on, with ``last`` zero. (One function for both, so
+    that it is compiled once.)
+    """
+    state, is_part = ws.state, last > 0
     # Numbers of one type, so that what they are passed to is compiled once.
     leaf: Number = np.int64(0)
-    other, slot = np.int64(-1), np.int64(-1)
-    if state[N_LEAVES] == 0:
+    other, slot, was_whole, had_pairs = np.int64(-1), np.int64(-1), False, False
+    is_new = state[N_LEAVES] == 0 and not is_part
+    if is_new:
         plant(ws, lanes, units, limits)
-        plan_job(ws, leaf, other, slot, slot >= 0, slot >= 0, lanes, units, limits)
     while True:
+        if is_new:
+            plan_job(ws, leaf, other, slot, was_whole, had_pairs, lanes, units, limits)
         while state[PHASE] != NO_JOB:
-            if not state[IS_DONE]:
-                state[IS_DONE] = 1
-                if is_large(ws, limits):
-                    return n_places(ws)
-                run_phase(ws, 0, n_places(ws), lanes, units, limits)
+            if is_part or not state[IS_DONE]:
+                if not is_part:
+                    state[IS_DONE], last = 1, n_places(ws)
+                    if is_large(ws, limits):
+                        return last
+                run_phase(ws, first, last, lanes, units, limits)
+                if is_part:
+                    return FINISHED
             end_phase(ws, lanes, units, limits)
         if state[N_LEAVES] == limits.max_leaves:
             return FINISHED
@@ -333,10 +350,5 @@ def advance(ws: Workspace, lanes: Lanes, units: Floats, limits: Limits) -> Numbe
                 leaf = i
         if not ws.raw[leaf, -1] > 0.0:
             return FINISHED
-        split(ws, leaf, lanes, units, limits)
-
-
-@lean_kernel
-def run_job(ws: Workspace, first: Number, last: Number, lanes: Lanes, units: Floats, limits: Limits) -> None:
-    """A thread's part of the waiting job. Places are independent: threads take disjoint stretches of them."""
-    run_phase(ws, first, last, lanes, units, limits)
+        other, slot, was_whole, had_pairs = split(ws, leaf, lanes, units, limits)
+        is_new = True
