@@ -46,14 +46,17 @@ $(VENV)/.boosters: $(VENV)/.user
 demo: $(VENV)/.user ## Fit a system on data bundled with scikit-learn and print the trade-off
 	@$(BIN)/thrifty demo
 
+# Two workers on two cores: OpenMP of other libraries would fight over them. BLAS keeps its threads, which tests compare.
+PYTEST := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=2 $(BIN)/python -m pytest -q -n 2 --dist worksteal
+
 test: $(VENV)/.dev ## Run every test and doctest
-	@$(BIN)/python -m pytest -q -n 2 --dist worksteal
+	@$(PYTEST)
 
 check: $(VENV)/.dev ## Format, lint, types, tests, doctests: what continuous integration runs
 	@$(BIN)/ruff format --check .
 	@$(BIN)/ruff check .
 	@$(BIN)/mypy
-	@$(BIN)/python -m pytest -q -n 2 --dist worksteal
+	@$(PYTEST)
 
 format: $(VENV)/.dev ## Rewrite the sources in the project's format
 	@$(BIN)/ruff format .
