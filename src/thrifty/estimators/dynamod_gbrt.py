@@ -25,6 +25,7 @@ from thrifty.objective.distances import check_distance
 from thrifty.objective.losses import excess_loss, logistic_loss
 from thrifty.solvers.solution import Solution
 from thrifty.trees import BinnedTable, Binner
+from thrifty.trees.binning import bin_once
 
 __all__ = ["BoostedClassifier", "DynaModGbrtClassifier"]
 
@@ -69,7 +70,7 @@ class BoostedClassifier(GatedClassifier):
         )
 
     def _binned(self, X: Floats) -> BinnedTable:
-        return Binner(self.max_bins).fit_transform(X)
+        return bin_once(X, self.max_bins)
 
 
 class DynaModGbrtClassifier(BoostedClassifier):

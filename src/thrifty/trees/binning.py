@@ -7,6 +7,7 @@ with few distinct values gets one bin each, with thresholds half-way; otherwise 
 equally many rows. Fit once: every fit of a sweep may share the table, from any thread.
 """
 
+import hashlib
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Self
@@ -18,11 +19,14 @@ from thrifty.exceptions import InvalidInputError
 from thrifty.trees.kernel import Number, kernel
 from thrifty.trees.pairs import Pairs, make_pairs
 
-__all__ = ["BinnedTable", "Binner", "Thresholds", "as_float_matrix"]
+__all__ = ["BinnedTable", "Binner", "Thresholds", "as_float_matrix", "bin_once"]
 
 Floats = NDArray[np.float64]
 MAX_BINS = 255
 WORD = 8  # codes are read eight at a time, so rows are padded to whole words
+
+MOST_KEPT = 64 * 2**20  # bytes of a table that is kept for the next fit
+_last: "tuple[Any, BinnedTable] | None" = None
 
 
 @dataclass(frozen=True)
@@ -250,6 +254,21 @@ def quantile_ends(counts: NDArray[Any], max_bins: int) -> NDArray[Any]:
             ends.append(np.array([stop - 1]))
     every = np.unique(np.concatenate(ends))
     return every[every < len(counts) - 1][: max_bins - 1]
+
+
+def bin_once(X: Floats, max_bins: int) -> BinnedTable:
+    """``Binner(max_bins).fit_transform(X)``, or the last such table again if it was made of the same numbers.
+
+    The fits of a sweep differ in their settings, not in their rows: each process bins these once.
+    """
+    global _last
+    key = max_bins, X.shape, X.dtype.str, hashlib.blake2b(np.ascontiguousarray(X).data).digest()
+    kept = _last
+    if kept is not None and kept[0] == key:
+        return kept[1]
+    table = Binner(max_bins).fit_transform(X)
+    _last = (key, table) if table.n_bytes <= MOST_KEPT else None
+    return table
 
 
 def hash_bytes(values: Floats) -> int:
