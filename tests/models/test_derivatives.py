@@ -30,7 +30,10 @@ def test_for_shares_the_slope_is_zero_at_their_log_odds():
 
 def test_the_slope_is_that_of_the_loss():
     score, q, step = np.linspace(-4.0, 4.0, 301), np.linspace(0.0, 1.0, 301), 1e-6
-    loss = lambda s: q * np.logaddexp(0.0, -s) + (1.0 - q) * np.logaddexp(0.0, s)  # noqa: E731
+
+    def loss(s):
+        return q * np.logaddexp(0.0, -s) + (1.0 - q) * np.logaddexp(0.0, s)
+
     grad, curvature = LogisticLoss(q).derivatives(score)
     above, below = (LogisticLoss(q).derivatives(score + move)[0] for move in (step, -step))
     np.testing.assert_allclose(grad, (loss(score + step) - loss(score - step)) / (2 * step), atol=1e-9)

@@ -2,8 +2,9 @@ r"""Slope and bend of the logistic loss at every row, in one compiled pass.
 
     loss(q, s) = q log(1 + exp(-s)) + (1 - q) log(1 + exp(s)),     d loss / ds = expit(s) - q,     q in [0, 1]
 
-Boosting asks for both at every tree. As array expressions they took as long as growing the tree (three exponentials of
-``scipy`` a row, 0.4 ms for 12,000 rows, against 0.09 ms here), so the exponential is written out, several rows at once:
+Boosting asks for both at every tree, and a tree over 12,000 rows takes half a millisecond (docs/benchmarks.md). As
+array expressions, with three exponentials a row, they would take about as long. So the exponential is written out, for
+several rows at once:
 
     exp(t) = 2^k exp(r),     k = round(t / log 2),     |r| <= log(2) / 2,     exp(r) by its series to r^13
 

@@ -287,12 +287,8 @@ class TreeGrower:
             (row, column) cells added to histograms: the work done.
         """
         n_rows = self.table.n_rows
-        flags = scores.flags
-        if (
-            scores.dtype != np.float64
-            or scores.size != n_rows * grove.n_outputs
-            or not (flags.c_contiguous and flags.writeable)
-        ):
+        n_scores = n_rows * grove.n_outputs
+        if scores.dtype != np.float64 or scores.size != n_scores or not scores.flags.carray:
             raise InvalidInputError(
                 f"scores must be writable, float64, C-contiguous and of shape ({n_rows},) or "
                 f"({n_rows}, {grove.n_outputs}): they are added to in place; got {scores.dtype} of shape "

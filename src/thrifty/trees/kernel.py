@@ -15,8 +15,8 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 # No ``fastmath``: equal means must give a gain of exactly zero, which fused or re-ordered arithmetic would break. No
 # ``parallel``: threads belong to the caller, so that fits running side by side do not fight over one pool.
 ALWAYS = {"nogil": True, "error_model": "numpy", "no_cfunc_wrapper": True}
-# Numba's runtime counts who holds an array whenever one is passed, sliced or taken out of a tuple: of a small tree's
-# time, a tenth. Without it nothing can be allocated, and numba refuses to compile what would.
+# Numba's runtime counts who holds an array whenever one is passed, sliced or taken out of a tuple, which
+# shows in small trees. Without it nothing can be allocated, and numba refuses to compile what would.
 WITHOUT_RUNTIME = {"_nrt": False}
 
 
@@ -52,7 +52,7 @@ def lean(function: Function) -> Function:
 def inlined(function: Function) -> Function:
     """The same for a function that takes a workspace: made part of its callers.
 
-    Passing thirty arrays costs more than most of what is done with them: of a small tree's time, a thirtieth.
+    Passing thirty arrays costs more than most of what is done with them.
     """
     options = {"no_cpython_wrapper": True, "forceinline": True}
     return cast(Function, njit(**options, **ALWAYS, **WITHOUT_RUNTIME)(function))
@@ -61,8 +61,7 @@ def inlined(function: Function) -> Function:
 class Direct:
     """A kernel for a caller whose arguments have the same types in every call: they are looked at in the first only.
 
-    Working out the types of a tuple of thirty arrays takes numba longer (8 microseconds) than reading them, and a
-    hundred times as long where it has to name them.
+    Working out the types of a tuple of thirty arrays takes numba longer than reading them.
     """
 
     _known: ClassVar[dict[Any, Callable[..., Any]]] = {}
