@@ -8,7 +8,6 @@ this tree or in any earlier one.
 """
 
 from concurrent.futures import ThreadPoolExecutor, wait
-from dataclasses import dataclass
 from itertools import pairwise
 from math import isfinite
 from typing import NamedTuple
@@ -20,6 +19,7 @@ from thrifty.exceptions import InvalidInputError
 from thrifty.trees.binning import BinnedTable
 from thrifty.trees.ensemble import TreeEnsemble
 from thrifty.trees.grove import Grove
+from thrifty.trees.grown import GrownTree
 from thrifty.trees.growth import FINISHED, OFTEN, advance
 from thrifty.trees.harvest import Harvest, harvest, make_harvest
 from thrifty.trees.kernel import Direct
@@ -34,7 +34,6 @@ from thrifty.trees.prices import (
 )
 from thrifty.trees.quantise import Lanes, choose_lanes, pack
 from thrifty.trees.screen import has_room
-from thrifty.trees.traversal import add_leaf_values
 from thrifty.trees.workspace import (
     N_LEAVES,
     N_NARROW,
@@ -49,7 +48,7 @@ from thrifty.trees.workspace import (
     with_pairs,
 )
 
-__all__ = ["GrownTree", "TreeGrower"]
+__all__ = ["TreeGrower"]
 
 Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
@@ -57,50 +56,6 @@ MAX_DEPTH = 12
 PAIR_BYTES = 32 * 2**20  # most that coarse codes may add to the table
 REFRESH_TREES = 16  # at least so often it is looked whether more columns should be watched
 SHARED_CELLS = 200_000  # below this, waking a thread costs more than it saves
-
-
-@dataclass(frozen=True)
-class GrownTree:
-    """One tree and how it came about.
-
-    Attributes
-    ----------
-    tree : TreeEnsemble
-        An ensemble of this one tree.
-    raw_gain, charge : ndarray of shape (n_splits,)
-        Per split, in the order they were made (node ``s`` is split ``s``): what it gained and what it paid.
-    leaf_of_row : ndarray of shape (n_rows,), int32
-        Leaf of every training row.
-    bought_groups : ndarray of int
-        Groups that this tree bought.
-    n_cells : int
-        (row, column) cells added to histograms: the work done.
-    """
-
-    tree: TreeEnsemble
-    raw_gain: Floats
-    charge: Floats
-    leaf_of_row: NDArray[np.int32]
-    bought_groups: NDArray[np.intp]
-    n_cells: int
-
-    @property
-    def net_gain(self) -> Floats:
-        """Raw gain minus charge of every split, all positive."""
-        return self.raw_gain - self.charge
-
-    @property
-    def n_leaves(self) -> int:
-        """Number of leaves."""
-        return len(self.tree.values)
-
-    def row_values(self) -> Floats:
-        """What the tree adds to the scores of the training rows, shape (n_rows, n_outputs)."""
-        return self.tree.values[self.leaf_of_row]
-
-    def add_to(self, scores: Floats) -> None:
-        """Add the tree to the training rows' scores, in place; shape (n_rows,) or (n_rows, n_outputs)."""
-        add_leaf_values(self.tree.values, self.leaf_of_row, scores.reshape(len(scores), -1))
 
 
 class Setting(NamedTuple):
