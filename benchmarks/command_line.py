@@ -24,7 +24,7 @@ import numpy as np
 import pandas as pd
 
 from thrifty.cli import main as thrifty
-from thrifty.turnkey.storage import load_table_system as thrifty_load
+from thrifty.tables.storage import load_table_system as thrifty_load
 
 DATA = Path(os.environ.get("THRIFTY_DATA", Path(__file__).resolve().parents[2] / "shared" / "data"))
 TABLES = {

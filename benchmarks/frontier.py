@@ -46,9 +46,9 @@ from thrifty import (
     hold_budget,
     outcomes_of,
 )
-from thrifty.models.calibration import platt
-from thrifty.policy.outcomes import RowOutcomes
+from thrifty.evidence.outcomes import RowOutcomes
 from thrifty.rows import content_folds
+from thrifty.tasks.calibration import platt
 
 DATA = Path(os.environ.get("THRIFTY_DATA", Path(__file__).resolve().parents[2] / "shared" / "data"))
 N_JOBS = 2

@@ -12,9 +12,9 @@ import tracemalloc
 
 import numpy as np
 
-from thrifty.policy.certificate import certify
-from thrifty.policy.frontier import Frontier
-from thrifty.policy.outcomes import RowOutcomes
+from thrifty.evidence.certificate import certify
+from thrifty.evidence.frontier import Frontier
+from thrifty.evidence.outcomes import RowOutcomes
 
 
 def make_system(seed, n_rows, rows=0):

@@ -71,7 +71,7 @@ def make_table():
 @pytest.fixture(scope="session")
 def small_grid():
     """Four settings in place of forty, with few trees: `thrifty fit` in a second."""
-    from thrifty.turnkey import candidates
+    from thrifty.tables import candidates
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(candidates, "_MISER_GAMMAS", np.array([1e-3, 1e-2, 4e-2]))

@@ -4,16 +4,21 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from thrifty.baselines.budget_prune import BudgetPruneClassifier
-    from thrifty.baselines.greedy_l1 import GreedyL1Classifier
-    from thrifty.baselines.greedy_leaf import GreedyLeafClassifier
-    from thrifty.baselines.greedy_miser import GreedyMiserClassifier
-    from thrifty.baselines.routers import ConfidenceRouter, UniformRouter
     from thrifty.bundle.whole import load, save
+    from thrifty.chain.system import GatedSystem, Stage, Tie
     from thrifty.estimators.budgeted import BudgetedClassifier
     from thrifty.estimators.dynamod_gbrt import DynaModGbrtClassifier
     from thrifty.estimators.dynamod_lin import DynaModLinClassifier
     from thrifty.estimators.dynamod_lstsq import DynaModLstsqClassifier
+    from thrifty.estimators.rivals.budget_prune import BudgetPruneClassifier
+    from thrifty.estimators.rivals.greedy_l1 import GreedyL1Classifier
+    from thrifty.estimators.rivals.greedy_leaf import GreedyLeafClassifier
+    from thrifty.estimators.rivals.greedy_miser import GreedyMiserClassifier
+    from thrifty.estimators.rivals.routers import ConfidenceRouter, UniformRouter
+    from thrifty.evidence.certificate import Certificate, certify
+    from thrifty.evidence.frontier import Frontier
+    from thrifty.evidence.holding import hold_budget
+    from thrifty.evidence.observing import outcomes_of, point_of
     from thrifty.exceptions import (
         DataUnavailableError,
         FullModelNotWorthItWarning,
@@ -21,17 +26,12 @@ if TYPE_CHECKING:
         OptimisticFullModelWarning,
         ThriftyError,
     )
-    from thrifty.policy.certificate import Certificate, certify
-    from thrifty.policy.frontier import Frontier
-    from thrifty.policy.holding import hold_budget
-    from thrifty.policy.observing import outcomes_of, point_of
     from thrifty.ranking.curve import ranking_curve
     from thrifty.ranking.measures import average_precision_at, ndcg_at
     from thrifty.ranking.queries import Queries
     from thrifty.report.collect import collect_facts
     from thrifty.report.write import write_report
     from thrifty.sweeping.run import sweep
-    from thrifty.system import GatedSystem, Stage, Tie
 
 __version__ = "0.1.0"
 
@@ -73,35 +73,35 @@ __all__ = [
 
 # Names are looked up when they are first used: the command line answers `--help` without loading scikit-learn.
 _HOME = {
-    "BudgetPruneClassifier": "baselines.budget_prune",
+    "BudgetPruneClassifier": "estimators.rivals.budget_prune",
     "BudgetedClassifier": "estimators.budgeted",
-    "Certificate": "policy.certificate",
-    "ConfidenceRouter": "baselines.routers",
+    "Certificate": "evidence.certificate",
+    "ConfidenceRouter": "estimators.rivals.routers",
     "DataUnavailableError": "exceptions",
     "DynaModGbrtClassifier": "estimators.dynamod_gbrt",
     "DynaModLinClassifier": "estimators.dynamod_lin",
     "DynaModLstsqClassifier": "estimators.dynamod_lstsq",
-    "Frontier": "policy.frontier",
+    "Frontier": "evidence.frontier",
     "FullModelNotWorthItWarning": "exceptions",
-    "GatedSystem": "system",
-    "GreedyL1Classifier": "baselines.greedy_l1",
-    "GreedyLeafClassifier": "baselines.greedy_leaf",
-    "GreedyMiserClassifier": "baselines.greedy_miser",
+    "GatedSystem": "chain.system",
+    "GreedyL1Classifier": "estimators.rivals.greedy_l1",
+    "GreedyLeafClassifier": "estimators.rivals.greedy_leaf",
+    "GreedyMiserClassifier": "estimators.rivals.greedy_miser",
     "InvalidInputError": "exceptions",
     "OptimisticFullModelWarning": "exceptions",
     "Queries": "ranking.queries",
-    "Stage": "system",
+    "Stage": "chain.system",
     "ThriftyError": "exceptions",
-    "Tie": "system",
-    "UniformRouter": "baselines.routers",
+    "Tie": "chain.system",
+    "UniformRouter": "estimators.rivals.routers",
     "average_precision_at": "ranking.measures",
-    "certify": "policy.certificate",
+    "certify": "evidence.certificate",
     "collect_facts": "report.collect",
-    "hold_budget": "policy.holding",
+    "hold_budget": "evidence.holding",
     "load": "bundle.whole",
     "ndcg_at": "ranking.measures",
-    "outcomes_of": "policy.observing",
-    "point_of": "policy.observing",
+    "outcomes_of": "evidence.observing",
+    "point_of": "evidence.observing",
     "ranking_curve": "ranking.curve",
     "save": "bundle.whole",
     "sweep": "sweeping.run",

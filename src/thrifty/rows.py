@@ -13,11 +13,11 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from thrifty.arrays import Words
 from thrifty.exceptions import InvalidInputError
 
 __all__ = ["content_folds", "fingerprints", "uniforms"]
 
-Words = NDArray[np.uint64]
 
 # Odd multipliers of the splitmix64 generator (Steele, Lea and Flood, 2014): they spread one changed
 # input bit over all 64 output bits.

@@ -7,7 +7,7 @@ import pytest
 
 from thrifty import BudgetedClassifier, InvalidInputError
 from thrifty.bundle import from_bytes, to_bytes
-from thrifty.cascade_system import CascadeStep, CascadeSystem
+from thrifty.chain.cascade_system import CascadeStep, CascadeSystem
 
 
 @pytest.fixture(scope="module")

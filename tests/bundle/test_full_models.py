@@ -29,8 +29,8 @@ from sklearn.tree._tree import Tree
 from thrifty import ConfidenceRouter, DynaModLinClassifier, GatedSystem, InvalidInputError, Stage
 from thrifty.bundle import from_bytes, to_bytes
 from thrifty.bundle.fingerprint import content_digest, probe_table
-from thrifty.full import AbsentFull, CallableFull, EstimatorFull, PrecomputedFull
-from thrifty.models.linear import LinearScorer
+from thrifty.full.model import AbsentFull, CallableFull, EstimatorFull, PrecomputedFull
+from thrifty.learning.pairs.linear import LinearScorer
 from thrifty.objective.costs import PriceList
 
 TREE = "sklearn.tree._tree.Tree"

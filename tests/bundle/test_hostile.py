@@ -20,8 +20,8 @@ from thrifty.bundle import from_bytes, to_bytes
 from thrifty.bundle.archive import check_archive, dump_model, load_model
 from thrifty.bundle.reviewed import why_not_plain
 from thrifty.bundle.soundness import check_sound
-from thrifty.full import AbsentFull, PrecomputedFull
-from thrifty.models.linear import LinearScorer
+from thrifty.full.model import AbsentFull, PrecomputedFull
+from thrifty.learning.pairs.linear import LinearScorer
 from thrifty.objective.costs import PriceList
 
 

@@ -8,9 +8,9 @@ import pytest
 
 from thrifty import GatedSystem, InvalidInputError, Stage
 from thrifty.bundle import from_bytes, to_bytes
-from thrifty.full import EstimatorFull, PrecomputedFull
-from thrifty.models.boosted import BoostedScorer
-from thrifty.models.linear import LinearScorer
+from thrifty.full.model import EstimatorFull, PrecomputedFull
+from thrifty.learning.pairs.boosted import BoostedScorer
+from thrifty.learning.pairs.linear import LinearScorer
 
 N_DAMAGED, N_SEALED, N_SEALED_WITH_MODEL = 6_700, 3_000, 300
 

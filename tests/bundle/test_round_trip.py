@@ -9,11 +9,11 @@ from sklearn.utils import get_tags
 
 import thrifty
 from thrifty import ConfidenceRouter, DynaModLinClassifier, GatedSystem, InvalidInputError, Stage, Tie
-from thrifty.baselines.foreign import ConfidenceGate, ForeignScorer
 from thrifty.bundle import Codec, from_bytes, register_scorer, to_bytes
 from thrifty.bundle.scorers import _CODECS
-from thrifty.full import AbsentFull, PrecomputedFull
-from thrifty.models.linear import LinearScorer
+from thrifty.estimators.rivals.foreign import ConfidenceGate, ForeignScorer
+from thrifty.full.model import AbsentFull, PrecomputedFull
+from thrifty.learning.pairs.linear import LinearScorer
 from thrifty.objective.costs import PriceList
 
 NAMES = (

@@ -49,7 +49,7 @@ def test_wishes(refused, fit):
 def test_a_budget_that_no_route_can_meet(refused, fit, monkeypatch):
     import numpy as np
 
-    from thrifty.turnkey import candidates
+    from thrifty.tables import candidates
 
     # Prices so low, compared with gains, that every system buys something.
     monkeypatch.setattr(candidates, "_MISER_GAMMAS", np.array([1e-4]))
@@ -104,7 +104,7 @@ def test_full_models(refused, fit, tmp_path, files):
 def test_outputs_that_cannot_be_written_are_refused_before_anything_is_fitted(
     refused, fit, tmp_path, files, monkeypatch
 ):
-    monkeypatch.setattr("thrifty.turnkey.fitting.fit_table", lambda *_, **__: pytest.fail("fitted"))
+    monkeypatch.setattr("thrifty.tables.fit.fit_table", lambda *_, **__: pytest.fail("fitted"))
     assert "there is no folder" in refused(*fit(out=tmp_path / "none" / "s.thrifty"))
     assert "it is a folder" in refused(*fit(out=tmp_path))
     monkeypatch.setattr(os, "access", lambda _, mode: mode != os.W_OK)
@@ -124,7 +124,7 @@ def test_an_error_of_the_system_that_nobody_foresaw_is_a_sentence_too(refused, f
     def fail(*_, **__):
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), "some file")
 
-    monkeypatch.setattr("thrifty.turnkey.storage.load_table_system", fail)
+    monkeypatch.setattr("thrifty.tables.storage.load_table_system", fail)
     assert refused("frontier", files.system) == f"thrifty: some file: {os.strerror(errno.EACCES)}."
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from thrifty.turnkey.storage import load_table_system
+from thrifty.tables.storage import load_table_system
 
 FIT = ["fit", "--target", "label", "--full", "svm", "--jobs", "1"]
 

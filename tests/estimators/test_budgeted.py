@@ -10,7 +10,7 @@ from sklearn.preprocessing import PolynomialFeatures
 
 import thrifty
 from thrifty import BudgetedClassifier, FullModelNotWorthItWarning, InvalidInputError
-from thrifty.policy.observing import point_of
+from thrifty.evidence.observing import point_of
 
 
 def make(n_rows, seed=0, n_features=6):

@@ -14,8 +14,8 @@ from thrifty import (
     GreedyMiserClassifier,
     InvalidInputError,
 )
-from thrifty.models.leaf import LeafPair
-from thrifty.models.linear import LinearPair
+from thrifty.learning.pairs.leaf import LeafPair
+from thrifty.learning.pairs.linear import LinearPair
 from thrifty.objective.costs import PriceList
 from thrifty.solvers.group_lasso import LinearScores
 from thrifty.solvers.leaf_design import LeafDesign

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from thrifty import Frontier, collect_facts, write_report
-from thrifty.policy.outcomes import PointOutcomes
+from thrifty.evidence.outcomes import PointOutcomes
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 DRIVER = shutil.which("chromedriver")

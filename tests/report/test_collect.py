@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from thrifty import Frontier, InvalidInputError, collect_facts, outcomes_of, point_of
+from thrifty.evidence.outcomes import PointOutcomes, RowOutcomes
 from thrifty.objective.costs import PriceList, check_price_list
-from thrifty.policy.outcomes import PointOutcomes, RowOutcomes
 from thrifty.report.groups import MOST_LABELS, partition_of
 
 

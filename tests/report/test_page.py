@@ -15,8 +15,8 @@ import pytest
 
 import thrifty.report
 from thrifty import Frontier, InvalidInputError, collect_facts, write_report
+from thrifty.evidence.outcomes import RowOutcomes
 from thrifty.objective.costs import PriceList
-from thrifty.policy.outcomes import RowOutcomes
 from thrifty.report.facts import Facts, Rival
 from thrifty.report.page import page_of
 

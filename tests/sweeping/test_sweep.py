@@ -21,7 +21,7 @@ from thrifty import (
     sweep,
 )
 from thrifty.bundle import from_bytes
-from thrifty.policy.threshold import threshold_curve
+from thrifty.evidence.threshold import threshold_curve
 
 GRID = {"gamma": [1.0, 10.0], "p_full": [0.2, 0.6]}
 

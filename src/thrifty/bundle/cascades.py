@@ -15,7 +15,7 @@ from thrifty.bundle.fulls import pack_full, unpack_full
 from thrifty.bundle.scorers import pack_columns, pack_ensemble
 from thrifty.bundle.systems import MOST_STAGES, pack_table, unpack_table
 from thrifty.bundle.values import Packer
-from thrifty.cascade_system import CascadeStep, CascadeSystem, Operating
+from thrifty.chain.cascade_system import CascadeStep, CascadeSystem, Operating
 from thrifty.estimators.budgeted import BudgetedClassifier
 from thrifty.estimators.cascade_outcomes import JudgedRows
 

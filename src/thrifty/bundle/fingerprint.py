@@ -13,17 +13,16 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
+from thrifty.arrays import Floats
 from thrifty.bundle.archive import dump_model
 from thrifty.bundle.context import Columns
+from thrifty.chain.sources import table_like
 from thrifty.exceptions import InvalidInputError
-from thrifty.full import EstimatorFull, FullModel, PrecomputedFull
-from thrifty.reading import table_like
+from thrifty.full.model import EstimatorFull, FullModel, PrecomputedFull
 
 __all__ = ["Fingerprint", "fingerprint_of", "name_of", "probe_table"]
 
-Floats = NDArray[np.float64]
 How = Literal["content", "values", "answers"]
 
 N_PROBES = 64

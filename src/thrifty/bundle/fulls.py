@@ -9,10 +9,10 @@ from thrifty.bundle.archive import dump_model, load_model
 from thrifty.bundle.context import Reading, Writing
 from thrifty.bundle.fields import Fields
 from thrifty.bundle.fingerprint import N_PROBES, Fingerprint, How, fingerprint_of, name_of
+from thrifty.chain.system import GatedSystem
 from thrifty.estimators.base import GatedClassifier
 from thrifty.exceptions import InvalidInputError
-from thrifty.full import AbsentFull, EstimatorFull, FullModel, PrecomputedFull, as_full_model
-from thrifty.system import GatedSystem
+from thrifty.full.model import AbsentFull, EstimatorFull, FullModel, PrecomputedFull, as_full_model
 
 __all__ = ["pack_full", "unpack_full"]
 

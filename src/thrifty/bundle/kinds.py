@@ -14,7 +14,7 @@ from thrifty.bundle.fields import Fields
 
 __all__ = ["Kind", "kind_named", "kind_of", "register_kind"]
 
-_HOMES = {"table": "thrifty.turnkey.storage"}
+_HOMES = {"table": "thrifty.tables.storage"}
 """Kinds of our own, and the modules that register them."""
 
 _KINDS: dict[str, "Kind"] = {}

@@ -9,24 +9,24 @@ from typing import Any
 
 import numpy as np
 
-from thrifty.baselines.greedy_l1 import GreedyL1Classifier
-from thrifty.baselines.greedy_leaf import GreedyLeafClassifier
-from thrifty.baselines.greedy_miser import GreedyMiserClassifier
-from thrifty.baselines.routers import ConfidenceRouter, UniformRouter
 from thrifty.bundle.absentee import NotStored
 from thrifty.bundle.cascades import pack_cascade, pack_memory, restore_memory, unpack_cascade
 from thrifty.bundle.context import Reading, Writing
 from thrifty.bundle.fields import Fields
 from thrifty.bundle.systems import pack_system, unpack_system
 from thrifty.bundle.values import NotPlainError
-from thrifty.cascade_system import CascadeSystem
+from thrifty.chain.cascade_system import CascadeSystem
+from thrifty.chain.system import GatedSystem
 from thrifty.estimators.budgeted import BudgetedClassifier
 from thrifty.estimators.dynamod_gbrt import DynaModGbrtClassifier
 from thrifty.estimators.dynamod_lin import DynaModLinClassifier
 from thrifty.estimators.dynamod_lstsq import DynaModLstsqClassifier
+from thrifty.estimators.rivals.greedy_l1 import GreedyL1Classifier
+from thrifty.estimators.rivals.greedy_leaf import GreedyLeafClassifier
+from thrifty.estimators.rivals.greedy_miser import GreedyMiserClassifier
+from thrifty.estimators.rivals.routers import ConfidenceRouter, UniformRouter
 from thrifty.estimators.serving import SystemClassifier
 from thrifty.exceptions import InvalidInputError
-from thrifty.system import GatedSystem
 
 __all__ = ["pack_object", "register_estimator", "unpack_object"]
 

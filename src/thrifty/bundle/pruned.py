@@ -5,13 +5,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from thrifty.baselines.budget_prune import BudgetPruneClassifier
 from thrifty.bundle.context import Reading, Writing
 from thrifty.bundle.fields import Fields
 from thrifty.bundle.kinds import Kind, register_kind
 from thrifty.bundle.objects import _pack_parameters, _unpack_parameters
 from thrifty.bundle.scorers import pack_ensemble
 from thrifty.bundle.systems import _names, _price_list, pack_table
+from thrifty.estimators.rivals.budget_prune import BudgetPruneClassifier
 from thrifty.exceptions import InvalidInputError
 from thrifty.pruning.pruned import PrunedForest
 from thrifty.pruning.pruning import Pruning

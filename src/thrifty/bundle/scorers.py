@@ -10,16 +10,16 @@ from typing import Any, Generic, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from thrifty.baselines.foreign import ConfidenceGate, ForeignScorer, UniformGate
 from thrifty.bundle.context import Reading, Writing
 from thrifty.bundle.fields import ENSEMBLE, Fields
 from thrifty.bundle.fulls import pack_full, unpack_full
 from thrifty.bundle.values import Packer
+from thrifty.chain.system import Scorer
+from thrifty.estimators.rivals.foreign import ConfidenceGate, ForeignScorer, UniformGate
 from thrifty.exceptions import InvalidInputError
-from thrifty.models.boosted import BoostedScorer, ConfidentTrees
-from thrifty.models.leaf import LeafScorer
-from thrifty.models.linear import LinearScorer
-from thrifty.system import Scorer
+from thrifty.learning.pairs.boosted import BoostedScorer, ConfidentTrees
+from thrifty.learning.pairs.leaf import LeafScorer
+from thrifty.learning.pairs.linear import LinearScorer
 from thrifty.trees import TreeEnsemble
 
 __all__ = ["Codec", "pack_columns", "pack_ensemble", "pack_scorer", "register_scorer", "unpack_scorer"]

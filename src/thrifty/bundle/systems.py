@@ -11,9 +11,9 @@ from thrifty.bundle.fields import Fields
 from thrifty.bundle.fulls import pack_full, unpack_full
 from thrifty.bundle.scorers import pack_columns, pack_scorer, unpack_scorer
 from thrifty.bundle.values import Packer
+from thrifty.chain.system import GatedSystem, Stage, Tie
 from thrifty.estimators.base import _chain_of
 from thrifty.objective.costs import PriceList
-from thrifty.system import GatedSystem, Stage, Tie
 
 __all__ = [
     "MOST_STAGES",

@@ -10,9 +10,9 @@ import numpy as np
 from thrifty.exceptions import InvalidInputError
 from thrifty.report.collect import collect_facts
 from thrifty.report.facts import Facts
-from thrifty.tabular.files import listed
-from thrifty.turnkey.full_models import KINDS
-from thrifty.turnkey.table_system import TableSystem
+from thrifty.tables.files import listed
+from thrifty.tables.full_models import KINDS
+from thrifty.tables.system import TableSystem
 
 __all__ = ["facts_of", "report_numbers"]
 

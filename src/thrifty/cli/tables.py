@@ -62,9 +62,9 @@ def fit(
 ) -> None:
     """Fit many systems on a table, choose one, and write it to a file."""
     from thrifty.cli.words import fit_in_words, fit_numbers
-    from thrifty.tabular.files import read_table
-    from thrifty.turnkey.fitting import Wish, fit_table
-    from thrifty.turnkey.storage import table_system_to_bytes
+    from thrifty.tables.files import read_table
+    from thrifty.tables.fit import Wish, fit_table
+    from thrifty.tables.storage import table_system_to_bytes
 
     wish = Wish(budget, max_loss, confidence)
     check_output(out)
@@ -116,8 +116,8 @@ def predict(
     import pandas as pd
 
     from thrifty.cli.words import answers_in_words, answers_numbers
-    from thrifty.tabular.files import listed, read_table, table_bytes
-    from thrifty.turnkey.storage import load_table_system
+    from thrifty.tables.files import listed, read_table, table_bytes
+    from thrifty.tables.storage import load_table_system
 
     on_screen = str(out) == "-"
     if on_screen and json:
@@ -161,7 +161,7 @@ def frontier(
 ) -> None:
     """Show what other budgets would buy: the efficient points on the rows the system was chosen on."""
     from thrifty.cli.words import frontier_in_words, frontier_numbers, frontier_picture
-    from thrifty.turnkey.storage import load_table_system
+    from thrifty.tables.storage import load_table_system
 
     if plot is not None:
         check_output(plot)
@@ -196,8 +196,8 @@ def report(
     from thrifty.cli.reporting import facts_of, report_numbers
     from thrifty.cli.words import report_in_words
     from thrifty.report.write import write_report
-    from thrifty.tabular.files import read_table
-    from thrifty.turnkey.storage import load_table_system
+    from thrifty.tables.files import read_table
+    from thrifty.tables.storage import load_table_system
 
     check_output(out)
     with notes_of_warnings(), progress() as show:

@@ -9,10 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from thrifty.cli.output import quantity, say, size_of
-from thrifty.tabular.files import listed
-from thrifty.turnkey.fitting import Fitted
-from thrifty.turnkey.full_models import KINDS
-from thrifty.turnkey.table_system import TableSystem
+from thrifty.tables.files import listed
+from thrifty.tables.fit import Fitted
+from thrifty.tables.full_models import KINDS
+from thrifty.tables.system import TableSystem
 
 __all__ = [
     "answers_in_words",

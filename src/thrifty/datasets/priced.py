@@ -6,12 +6,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from thrifty.arrays import Floats
 from thrifty.datasets.files import DataFile, Folder, read_arrays
 from thrifty.exceptions import InvalidInputError
 
 __all__ = ["PRICED_NAMES", "PricedTable", "load_priced"]
 
-Floats = NDArray[np.float64]
 
 _PRICES = (
     "with the test prices of Turney (1995), as arrays X, y, cost, cost_discount, group and feature_names"

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from thrifty.arrays import Floats, Ints
 from thrifty.datasets.files import DataFile, Folder, read_arrays, read_checked
 from thrifty.datasets.splits import Split
 from thrifty.datasets.svmlight import RankingTable, load_svmlight_ranking
@@ -30,8 +31,6 @@ __all__ = [
     "load_yahoo_prices",
 ]
 
-Floats = NDArray[np.float64]
-Ints = NDArray[np.intp]
 Part = tuple[Floats, Ints, Ints]
 
 _ARRAYS = "as arrays X, y, qid, split (0 train, 1 validation, 2 test) and feature_names"

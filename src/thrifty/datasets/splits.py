@@ -5,9 +5,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Split", "in_order"]
+from thrifty.arrays import Floats
 
-Floats = NDArray[np.float64]
+__all__ = ["Split", "in_order"]
 
 
 @dataclass(frozen=True)

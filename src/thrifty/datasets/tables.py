@@ -4,6 +4,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.datasets import load_digits
 
+from thrifty.arrays import Floats
 from thrifty.datasets.fetching import OpenmlSet
 from thrifty.datasets.files import DataFile, Folder, read_arrays
 from thrifty.datasets.splits import Split, in_order
@@ -18,7 +19,6 @@ __all__ = [
     "make_synthetic",
 ]
 
-Floats = NDArray[np.float64]
 
 _LETTERS = DataFile(
     "letter.npz",

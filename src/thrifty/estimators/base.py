@@ -16,20 +16,19 @@ from sklearn.utils import column_or_1d
 from sklearn.utils.validation import check_is_fitted
 from threadpoolctl import threadpool_limits
 
+from thrifty.arrays import Floats
+from thrifty.chain.sources import TableReader, kind_of_table
+from thrifty.chain.system import GatedSystem, Scorer, Stage
 from thrifty.estimators.checks import check_seed, check_share, check_threshold, check_training_rows
 from thrifty.estimators.serving import SystemClassifier, all_or_nothing
+from thrifty.evidence.row_checks import known_labels
+from thrifty.evidence.threshold import ThresholdCurve, threshold_curve
 from thrifty.exceptions import InvalidInputError
-from thrifty.full import FullModel, as_full_model
-from thrifty.judging import JudgedFull, TrainingRows, judge_full
+from thrifty.full.crossfit import JudgedFull, TrainingRows, judge_full
+from thrifty.full.model import FullModel, as_full_model
 from thrifty.objective.costs import PriceList, check_amount, check_price_list
-from thrifty.policy.row_checks import known_labels
-from thrifty.policy.threshold import ThresholdCurve, threshold_curve
-from thrifty.reading import TableReader, kind_of_table
-from thrifty.system import GatedSystem, Scorer, Stage
 
 __all__ = ["GatedClassifier", "Task"]
-
-Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True)

@@ -6,33 +6,30 @@ from typing import Any, Self
 
 import numpy as np
 from joblib import effective_n_jobs
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from sklearn.utils.validation import check_is_fitted
 from threadpoolctl import threadpool_limits
 
-from thrifty.cascade_system import CascadeSystem, Operating
-from thrifty.cascading.learning import learn_cascade
-from thrifty.cascading.problem import CascadeProblem, Progress, silent
+from thrifty.chain.cascade_system import CascadeSystem, Operating
+from thrifty.chain.sources import kind_of_table
 from thrifty.estimators.cascade_assembly import hold_out, system_of, warn_if_full_is_worse
 from thrifty.estimators.cascade_outcomes import JudgedRows, held_out_rows_of, judge_rows
 from thrifty.estimators.checks import check_count, check_seed, check_training_rows
 from thrifty.estimators.explanation import Explanation, explain_rows
 from thrifty.estimators.serving import SystemClassifier, all_or_nothing
 from thrifty.estimators.wishes import check_sizes, check_wish, refuse_nothing_to_save
+from thrifty.evidence.certificate import Certificate, certify
+from thrifty.evidence.frontier import Frontier
+from thrifty.evidence.policies import Policies
 from thrifty.exceptions import InvalidInputError
-from thrifty.full import as_full_model
-from thrifty.judging import held_out_rows, judge_full
+from thrifty.full.crossfit import held_out_rows, judge_full
+from thrifty.full.model import as_full_model
+from thrifty.learning.cascade.learn import learn_cascade
+from thrifty.learning.cascade.problem import CascadeProblem, Progress, silent
 from thrifty.objective.costs import check_price_list
-from thrifty.policy.cascade import Policies
-from thrifty.policy.certificate import Certificate, certify
-from thrifty.policy.frontier import Frontier
-from thrifty.reading import kind_of_table
 from thrifty.trees import Binner
 
 __all__ = ["BudgetedClassifier"]
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.intp]
 
 
 class BudgetedClassifier(SystemClassifier):

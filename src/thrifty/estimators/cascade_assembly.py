@@ -5,19 +5,18 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.utils import _safe_indexing
 
-from thrifty.cascade_system import CascadeStep, CascadeSystem, Operating
-from thrifty.cascading.learning import CLEARLY, LearnedCascade, lead
+from thrifty.arrays import Ints
+from thrifty.chain.cascade_system import CascadeStep, CascadeSystem, Operating
 from thrifty.exceptions import FullModelNotWorthItWarning, InvalidInputError
-from thrifty.judging import JudgedFull, TrainingRows
+from thrifty.full.crossfit import JudgedFull, TrainingRows
+from thrifty.learning.cascade.learn import CLEARLY, LearnedCascade, lead
 from thrifty.objective.costs import PriceList
 from thrifty.rows import content_folds
 
 __all__ = ["hold_out", "system_of", "warn_if_full_is_worse"]
 
-Ints = NDArray[np.intp]
 
 CERTIFYING_SHARE = 4
 """One row in so many is held out for the certificate."""

@@ -6,17 +6,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from thrifty.cascade_system import CascadeSystem
-from thrifty.cascading.learning import LearnedCascade
+from thrifty.arrays import Bools, Floats
+from thrifty.chain.cascade_system import CascadeSystem
+from thrifty.evidence.outcomes import PointOutcomes
+from thrifty.evidence.stopping import route_by
 from thrifty.exceptions import InvalidInputError
-from thrifty.full import clip_probability
-from thrifty.policy.outcomes import PointOutcomes
-from thrifty.policy.stopping import route_by
+from thrifty.full.model import clip_probability
+from thrifty.learning.cascade.learn import LearnedCascade
 
 __all__ = ["JudgedRows", "held_out_rows_of", "judge_rows"]
-
-Floats = NDArray[np.float64]
-Bools = NDArray[np.bool_]
 
 
 @dataclass(frozen=True, eq=False)

@@ -10,9 +10,10 @@ from sklearn.utils import _safe_indexing, check_random_state, get_tags
 from sklearn.utils.multiclass import check_classification_targets, type_of_target
 from sklearn.utils.validation import _check_sample_weight, validate_data
 
+from thrifty.arrays import Floats
+from thrifty.chain.sources import describe_bad_column, kind_of_table
 from thrifty.exceptions import InvalidInputError
-from thrifty.judging import TrainingRows, assign_folds
-from thrifty.reading import describe_bad_column, kind_of_table
+from thrifty.full.crossfit import TrainingRows, assign_folds
 
 __all__ = [
     "check_columns",
@@ -23,8 +24,6 @@ __all__ = [
     "check_training_rows",
     "validated",
 ]
-
-Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True)

@@ -4,16 +4,16 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import expit
 
-from thrifty.alternating import Q_STEPS, Alternation, alternate
+from thrifty.arrays import Floats
 from thrifty.estimators.base import GatedClassifier, Task
 from thrifty.estimators.checks import check_count, check_share
 from thrifty.estimators.convergence import warn_unless_converged
 from thrifty.exceptions import InvalidInputError
-from thrifty.judging import held_out_rows
-from thrifty.models.boosted import (
+from thrifty.full.crossfit import held_out_rows
+from thrifty.learning.pairs.alternating import Q_STEPS, Alternation, alternate
+from thrifty.learning.pairs.boosted import (
     BoostedPair,
     BoostedScorer,
     Boosting,
@@ -28,8 +28,6 @@ from thrifty.trees import BinnedTable, Binner
 from thrifty.trees.binning import bin_once
 
 __all__ = ["BoostedClassifier", "DynaModGbrtClassifier"]
-
-Floats = NDArray[np.float64]
 
 
 class BoostedClassifier(GatedClassifier):

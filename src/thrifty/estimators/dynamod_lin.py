@@ -4,22 +4,29 @@ from dataclasses import replace
 from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from thrifty.alternating import Alternation, AnyPair, alternate
+from thrifty.arrays import Floats
 from thrifty.estimators.base import GatedClassifier, Task
 from thrifty.estimators.checks import check_count, check_share
 from thrifty.estimators.convergence import warn_unless_converged
 from thrifty.exceptions import InvalidInputError
-from thrifty.models.linear import CHEAP, GATE, LinearPair, LinearScorer, MarginGate, fit_logistic, scaled
+from thrifty.learning.pairs.alternating import Alternation, AnyPair, alternate
+from thrifty.learning.pairs.linear import (
+    CHEAP,
+    GATE,
+    LinearPair,
+    LinearScorer,
+    MarginGate,
+    fit_logistic,
+    scaled,
+)
 from thrifty.objective.costs import PriceList, check_amount
 from thrifty.objective.distances import check_distance
 from thrifty.solvers.group_lasso import LinearScores
 from thrifty.solvers.solution import Solution
 
 __all__ = ["DynaModLinClassifier"]
-
-Floats = NDArray[np.float64]
 
 
 class DynaModLinClassifier(GatedClassifier):

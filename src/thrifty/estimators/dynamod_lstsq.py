@@ -3,23 +3,21 @@
 from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
-from thrifty.alternating import alternate
+from thrifty.arrays import Floats
 from thrifty.estimators.base import GatedClassifier, Task
 from thrifty.estimators.checks import check_count, check_share
 from thrifty.estimators.convergence import warn_unless_converged
 from thrifty.estimators.local import LocalTrees, as_local, bare, given_trees, grow_local
-from thrifty.models.boosted import Boosting
-from thrifty.models.leaf import LeafPair, LeafScorer
+from thrifty.evidence.threshold import threshold_curve
+from thrifty.learning.pairs.alternating import alternate
+from thrifty.learning.pairs.boosted import Boosting
+from thrifty.learning.pairs.leaf import LeafPair, LeafScorer
 from thrifty.objective.costs import check_amount
 from thrifty.objective.distances import check_distance
 from thrifty.objective.losses import soft_logistic_loss
-from thrifty.policy.threshold import threshold_curve
 
 __all__ = ["DynaModLstsqClassifier"]
-
-Floats = NDArray[np.float64]
 
 
 class DynaModLstsqClassifier(GatedClassifier):

@@ -5,15 +5,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import expit
 
-from thrifty.cascade_system import CascadeSystem
-from thrifty.reading import TableReader
+from thrifty.chain.cascade_system import CascadeSystem
+from thrifty.chain.sources import TableReader
 
 __all__ = ["Explanation", "StageView", "explain_rows"]
-
-Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True)

@@ -4,20 +4,18 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import logit
 from sklearn.frozen import FrozenEstimator
 
-from thrifty.full import EstimatorFull, is_estimator
-from thrifty.judging import TrainingRows, judge_full
-from thrifty.models.boosted import Boosting, ConfidentTrees, boost_jointly, boost_labels
-from thrifty.system import GatedSystem
+from thrifty.arrays import Floats
+from thrifty.chain.system import GatedSystem
+from thrifty.full.crossfit import TrainingRows, judge_full
+from thrifty.full.model import EstimatorFull, is_estimator
+from thrifty.learning.pairs.boosted import Boosting, ConfidentTrees, boost_jointly, boost_labels
 from thrifty.trees import Binner
 from thrifty.trees.foreign import AdditiveTrees, additive_trees
 
 __all__ = ["LocalTrees", "as_local", "bare", "given_trees", "grow_local"]
-
-Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True)

@@ -12,13 +12,12 @@ from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.utils import get_tags
 from sklearn.utils.validation import check_is_fitted
 
+from thrifty.arrays import Floats
+from thrifty.chain.serving import Walk
+from thrifty.chain.sources import FeatureSource, Reader, TableReader, kind_of_table
 from thrifty.estimators.checks import validated
-from thrifty.reading import FeatureSource, Reader, TableReader, kind_of_table
-from thrifty.serving import Walk
 
 __all__ = ["ServingSystem", "SystemClassifier", "all_or_nothing"]
-
-Floats = NDArray[np.float64]
 
 
 class ServingSystem(Protocol):

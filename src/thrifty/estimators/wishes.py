@@ -2,10 +2,10 @@
 
 from typing import Any
 
-from thrifty.cascading.problem import CAPACITIES
 from thrifty.estimators.checks import check_count
 from thrifty.exceptions import InvalidInputError
-from thrifty.models.boosted import Boosting
+from thrifty.learning.cascade.problem import CAPACITIES
+from thrifty.learning.pairs.boosted import Boosting
 from thrifty.objective.costs import PriceList, check_amount
 
 __all__ = ["check_sizes", "check_wish", "refuse_nothing_to_save"]

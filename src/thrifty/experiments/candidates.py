@@ -13,14 +13,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from thrifty.arrays import Bools, Floats
 from thrifty.bundle.container import Contents, pack, unpack
+from thrifty.evidence.outcomes import PointOutcomes, RowOutcomes
 from thrifty.exceptions import InvalidInputError
-from thrifty.policy.outcomes import PointOutcomes, RowOutcomes
 
 __all__ = ["AnyCandidate", "Candidate", "FullAnswers", "PointCandidate", "from_record", "to_record"]
 
-Floats = NDArray[np.float64]
-Bools = NDArray[np.bool_]
 OnTest = tuple[Bools, Floats, Bools]
 
 

@@ -10,18 +10,17 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.exceptions import ConvergenceWarning
 
+from thrifty.arrays import Floats
 from thrifty.bundle.container import Contents, pack, unpack
 from thrifty.datasets import Split
 from thrifty.exceptions import FullModelNotWorthItWarning, OptimisticFullModelWarning
 from thrifty.experiments.candidates import AnyCandidate, Candidate, FullAnswers, from_record, to_record
 from thrifty.experiments.kept import Codec, Job, Kept, key_of
 from thrifty.experiments.outcome import Progress, silent
-from thrifty.judging import TrainingRows, assign_folds, judge_full
+from thrifty.full.crossfit import TrainingRows, assign_folds, judge_full
 from thrifty.sweeping.identity import digest
 
 __all__ = ["Fit", "FullScores", "fit_all", "fit_gated", "judge_on_split", "kept_in", "thinned_rows"]
-
-Floats = NDArray[np.float64]
 
 
 # -- f0 ----------------------------------------------------------------------------------------

@@ -11,27 +11,26 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.ensemble import RandomForestClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC
 
-from thrifty.baselines.greedy_l1 import GreedyL1Classifier
+from thrifty.arrays import Floats
 from thrifty.datasets import Split, load_letters
 from thrifty.estimators.dynamod_lin import DynaModLinClassifier
+from thrifty.estimators.rivals.greedy_l1 import GreedyL1Classifier
 from thrifty.experiments.candidates import AnyCandidate, Candidate
 from thrifty.experiments.fitting import Fit, fit_all, judge_on_split, kept_in, thinned_rows
 from thrifty.experiments.kept import Kept
 from thrifty.experiments.outcome import Outcome, Run
 from thrifty.experiments.selection import FullAnswers, by_budget, choose, curve_of, numbers_of, sentences_of
 from thrifty.experiments.settings import read_settings
-from thrifty.models.linear import fit_logistic, scaled
+from thrifty.learning.pairs.linear import fit_logistic, scaled
 from thrifty.report.tradeoff import draw_tradeoff, new_figure, save_figure
 
 __all__ = ["NAME", "PAPER_ACCURACY", "full_models", "run"]
 
-Floats = NDArray[np.float64]
 
 NAME = "letters_linear"
 

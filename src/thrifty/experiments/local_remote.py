@@ -7,23 +7,22 @@ from time import process_time
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.frozen import FrozenEstimator
 from threadpoolctl import threadpool_limits
 
-from thrifty.baselines.greedy_leaf import GreedyLeafClassifier
-from thrifty.baselines.routers import ConfidenceRouter, UniformRouter
+from thrifty.arrays import Floats
 from thrifty.datasets import Split, load_forest, load_miniboone
 from thrifty.estimators.base import GatedClassifier
 from thrifty.estimators.dynamod_lstsq import DynaModLstsqClassifier
+from thrifty.estimators.rivals.greedy_leaf import GreedyLeafClassifier
+from thrifty.estimators.rivals.routers import ConfidenceRouter, UniformRouter
 from thrifty.exceptions import OptimisticFullModelWarning
 from thrifty.experiments.cifar import load_cifar
-from thrifty.judging import assign_folds
+from thrifty.full.crossfit import assign_folds
 
 __all__ = ["METHODS", "TASKS", "RemoteSettings", "Task", "measure_split"]
 
-Floats = NDArray[np.float64]
 
 METHODS = (
     "uniform",

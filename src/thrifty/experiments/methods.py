@@ -12,21 +12,21 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import logit
 
-from thrifty.baselines.budget_prune import BudgetPruneClassifier
-from thrifty.baselines.greedy_miser import GreedyMiserClassifier
+from thrifty.arrays import Floats
 from thrifty.datasets import Split
 from thrifty.estimators.budgeted import BudgetedClassifier
 from thrifty.estimators.dynamod_gbrt import DynaModGbrtClassifier
+from thrifty.estimators.rivals.budget_prune import BudgetPruneClassifier
+from thrifty.estimators.rivals.greedy_miser import GreedyMiserClassifier
+from thrifty.evidence.stopping import route_by
 from thrifty.experiments.candidates import AnyCandidate, Candidate, PointCandidate
 from thrifty.experiments.fitting import Fit, FullScores
 from thrifty.experiments.priced import Priced, SweepSettings
-from thrifty.full import clip_probability
+from thrifty.full.model import clip_probability
 from thrifty.objective.costs import PriceList
-from thrifty.policy.stopping import route_by
 
 __all__ = ["METHODS", "fit_cascade", "fit_lightgbm", "fit_pruned", "plan_fits"]
 
-Floats = NDArray[np.float64]
 Answers = tuple[Floats, Floats, NDArray[np.bool_]]
 """Log-odds, what each row paid, and which rows reached f0."""
 

@@ -8,13 +8,13 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.ensemble import RandomForestClassifier
 
+from thrifty.arrays import Floats
 from thrifty.datasets import Split
 from thrifty.exceptions import InvalidInputError
 from thrifty.objective.costs import PriceList, check_price_list
 
 __all__ = ["METHOD_NAMES", "Priced", "SweepSettings"]
 
-Floats = NDArray[np.float64]
 Cells = list[dict[str, Any]]
 
 METHOD_NAMES = ("cascade", "prune", "kl", "squared", "reads_score", "miser", "cegb")

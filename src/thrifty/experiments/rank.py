@@ -11,9 +11,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.base import clone
 
+from thrifty.arrays import Floats
 from thrifty.datasets import (
     RankingSplit,
     draw_prices,
@@ -58,7 +58,6 @@ from thrifty.ranking.resampling import band_over_queries
 __all__ = ["NAME", "RankSettings", "run"]
 
 NAME = "rank"
-Floats = NDArray[np.float64]
 
 CLAIMS = (
     *PAPER_CLAIMS,

@@ -13,18 +13,18 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import logit
 
+from thrifty.arrays import Floats
+from thrifty.evidence.frontier import best_within
 from thrifty.experiments.candidates import AnyCandidate, PointCandidate
 from thrifty.experiments.selection import Chosen
-from thrifty.models.calibration import platt
-from thrifty.policy.frontier import best_within
 from thrifty.ranking.curve import ranking_curve
 from thrifty.ranking.measures import PerQuery, average_precision_at, ndcg_at
 from thrifty.ranking.queries import Queries
 from thrifty.ranking.resampling import band_over_queries
+from thrifty.tasks.calibration import platt
 
 __all__ = ["Documents", "RankedChoice", "RankedTask", "choose_ranked", "full_log_odds", "on_one_scale"]
 
-Floats = NDArray[np.float64]
 Points = tuple[Floats, Floats, Floats]
 
 

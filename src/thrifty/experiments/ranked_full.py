@@ -3,19 +3,17 @@
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from thrifty.arrays import Ints
 from thrifty.bundle.container import Contents, pack, unpack
 from thrifty.datasets import Split
 from thrifty.experiments.fitting import FullScores
 from thrifty.experiments.kept import Codec, Job, Kept, key_of
 from thrifty.experiments.outcome import Progress, silent
-from thrifty.judging import TrainingRows, judge_full
+from thrifty.full.crossfit import TrainingRows, judge_full
 from thrifty.ranking.queries import Queries
 
 __all__ = ["judge_by_query", "splits_by_query"]
-
-Ints = NDArray[np.intp]
 
 
 def judge_by_query(

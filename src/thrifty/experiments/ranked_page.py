@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from thrifty.arrays import Floats
 from thrifty.datasets import RankingSplit
 from thrifty.experiments.claims import Verdict
 from thrifty.experiments.curves import CURVES
@@ -26,7 +26,6 @@ __all__ = [
     "table_of",
 ]
 
-Floats = NDArray[np.float64]
 
 PRUNED_FOR_PROBABILITY = "BudgetPrune, probabilities"
 """BudgetPrune that counts a leaf's share of wrong labels in place of its wrong votes."""

@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from thrifty.arrays import Bools
+from thrifty.evidence.frontier import best_within
 from thrifty.experiments.candidates import AnyCandidate, Candidate, FullAnswers, PointCandidate
-from thrifty.policy.frontier import best_within
 from thrifty.report.tradeoff import Curve
 
 __all__ = [
@@ -31,7 +31,6 @@ __all__ = [
 ]
 
 Pairs = Sequence[tuple[str, str]]
-Bools = NDArray[np.bool_]
 
 
 @dataclass(frozen=True)

@@ -12,18 +12,18 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.svm import SVC
 
-from thrifty.baselines.greedy_l1 import GreedyL1Classifier
+from thrifty.arrays import Floats
 from thrifty.datasets import make_synthetic
 from thrifty.estimators.dynamod_lin import DynaModLinClassifier
+from thrifty.estimators.rivals.greedy_l1 import GreedyL1Classifier
+from thrifty.evidence.frontier import efficient
+from thrifty.evidence.threshold import threshold_curve
 from thrifty.experiments.outcome import Outcome, Progress, Run
 from thrifty.experiments.settings import read_settings
-from thrifty.policy.frontier import efficient
-from thrifty.policy.threshold import threshold_curve
 from thrifty.report.tradeoff import Curve, draw_tradeoff, new_figure, save_figure
 
 __all__ = ["NAME", "run"]
 
-Floats = NDArray[np.float64]
 
 NAME = "synthetic"
 

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from thrifty.arrays import Floats
 from thrifty.exceptions import DataUnavailableError, InvalidInputError
 from thrifty.experiments.kept import JSON_CODEC, Job, Kept, key_of
 from thrifty.experiments.local_remote import METHODS, TASKS, RemoteSettings, measure_split
@@ -23,7 +23,6 @@ from thrifty.experiments.settings import read_settings
 
 __all__ = ["NAME", "run"]
 
-Floats = NDArray[np.float64]
 Splits = list[dict[str, Any]]
 Found = dict[str, Splits]
 

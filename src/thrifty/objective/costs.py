@@ -9,15 +9,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from thrifty.arrays import Bools, Floats, Ints
 from thrifty.exceptions import InvalidInputError
 
 __all__ = ["PriceList", "check_amount", "check_price_list"]
 
-Floats = NDArray[np.float64]
-Bools = NDArray[np.bool_]
-Ints = NDArray[np.intp]
 
 FeatureCosts = ArrayLike | Mapping[str, float] | None
 FeatureGroups = Sequence[object] | Mapping[str, object] | None

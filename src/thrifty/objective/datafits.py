@@ -13,15 +13,14 @@ from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import expit
 
+from thrifty.arrays import Floats
 from thrifty.exceptions import InvalidInputError
 from thrifty.objective.distances import NEVER
 
 __all__ = ["FARTHEST_INTERCEPT", "DataFit", "LogisticFit", "SquaredFit"]
 
-Floats = NDArray[np.float64]
 
 # Log-odds at which the logistic loss of a certain target, exp(-40) = 4e-18, no longer registers
 # beside 1 in double precision. A fit whose best constant lies farther out is stopped here.

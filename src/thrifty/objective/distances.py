@@ -11,9 +11,9 @@ floating point, and the squared distance would be infinite if it were computed f
 from typing import Literal, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import expit
 
+from thrifty.arrays import Floats
 from thrifty.exceptions import InvalidInputError
 from thrifty.objective.losses import soft_logistic_loss, softplus
 
@@ -22,7 +22,6 @@ __all__ = ["DISTANCES", "KL", "NEVER", "Distance", "Squared", "check_distance", 
 NEVER = -40.0
 """Log-odds that stand for "never": expit(-40) = 4e-18 is invisible next to 1, and still finite."""
 
-Floats = NDArray[np.float64]
 DistanceName = Literal["kl", "squared"]
 
 

@@ -6,8 +6,10 @@ A *soft* label ``target`` in [0, 1] mixes the two: it is what the gate is fitted
 """
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy.special import expit
+
+from thrifty.arrays import Floats
 
 __all__ = [
     "excess_loss",
@@ -18,8 +20,6 @@ __all__ = [
     "soft_logistic_loss",
     "softplus",
 ]
-
-Floats = NDArray[np.float64]
 
 
 def softplus(score: ArrayLike) -> Floats:

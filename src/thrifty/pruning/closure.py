@@ -33,14 +33,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from thrifty.arrays import Bools, Floats, Int32s, Words
 from thrifty.pruning.worth import best_worth, worthwhile
 
 __all__ = ["Closure"]
 
-Floats = NDArray[np.float64]
-Bools = NDArray[np.bool_]
-Ints = NDArray[np.int32]
-Words = NDArray[np.uint64]
 
 # Prices are summed in the order of rows; with this many bits the sums do not remember it.
 _BITS = 40
@@ -76,7 +73,7 @@ class Closure:
 
     loss: float
     splits: NDArray[np.intp]
-    parent: Ints
+    parent: Int32s
     benefit: Floats
     own: Floats
     start: NDArray[np.int64]
@@ -95,7 +92,7 @@ class Closure:
         return len(self.need)
 
     @cached_property
-    def tail(self) -> Ints:
+    def tail(self) -> Int32s:
         """The split at the beginning of each arc."""
         return np.repeat(np.arange(self.n_splits, dtype=np.int32), np.diff(self.start))
 
@@ -176,7 +173,7 @@ def joined(closure: Closure) -> Closure:
     )
 
 
-def _sorted_within(tail: Ints, need: NDArray[np.int64], n_purchases: int) -> Ints:
+def _sorted_within(tail: Int32s, need: NDArray[np.int64], n_purchases: int) -> Int32s:
     """Each split's purchases in their order, which does not depend on the order of the rows."""
     key = tail.astype(np.int64) * n_purchases + need
     key.sort()
@@ -192,7 +189,7 @@ def _starts(counts: NDArray[np.intp]) -> NDArray[np.int64]:
     return np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
 
 
-def _mixed(numbers: Ints) -> Words:
+def _mixed(numbers: Int32s) -> Words:
     """Spread over 64 bits (splitmix64), so that sums over different sets of splits differ."""
     word = (numbers.astype(np.uint64) + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15)
     word = (word ^ (word >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)

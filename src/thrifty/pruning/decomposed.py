@@ -23,8 +23,8 @@ capacities are whole numbers, misses the optimum by up to 7e-6.
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from thrifty.arrays import Bools, Floats
 from thrifty.pruning.closure import Closure
 from thrifty.pruning.pruning import Pruning, certified
 from thrifty.pruning.worth import choose_worthwhile, collect_worth
@@ -33,8 +33,6 @@ from thrifty.trees.kernel import kernel
 
 __all__ = ["solve_decomposed"]
 
-Floats = NDArray[np.float64]
-Bools = NDArray[np.bool_]
 
 _FIRST_STEP = 3.0
 _LEVELS = 256

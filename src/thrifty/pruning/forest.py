@@ -14,14 +14,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from thrifty.arrays import Bools, Floats, Int32s
 from thrifty.exceptions import InvalidInputError
 from thrifty.trees import TreeEnsemble
 
 __all__ = ["PrunableForest", "flatten_forest", "split_arrays"]
-
-Floats = NDArray[np.float64]
-Bools = NDArray[np.bool_]
-Ints = NDArray[np.int32]
 
 
 @dataclass(frozen=True)
@@ -45,7 +42,7 @@ class PrunableForest:
         return len(self.inner)
 
     @cached_property
-    def parents(self) -> Ints:
+    def parents(self) -> Int32s:
         """The split above each split, -1 for a root; parents come before their children."""
         return parents_of(self.trees.children, self.n_splits)
 
@@ -82,7 +79,7 @@ class PrunableForest:
             leaf_offsets,
         )
 
-    def _answers(self, nodes: Ints) -> Floats:
+    def _answers(self, nodes: Int32s) -> Floats:
         """What splits (>= 0) and leaves (``~leaf``) answer."""
         # A leaf is a negative number: counted from the end, leaves stand in reverse behind the splits.
         return np.concatenate([self.inner, self.trees.values[::-1]])[nodes]
@@ -129,7 +126,7 @@ def split_arrays(tree: Any, n_features: int) -> PrunableForest:
     )
 
 
-def parents_of(children: Ints, n_splits: int) -> Ints:
+def parents_of(children: Int32s, n_splits: int) -> Int32s:
     """The split above each split, -1 for a root."""
     parents = np.full(n_splits, -1, dtype=np.int32)
     for side in (0, 1):
@@ -148,7 +145,7 @@ def _on_doubles(threshold: Floats) -> Floats:
     return np.where(middle.astype(np.float32) == single, middle, np.nextafter(middle, -np.inf))
 
 
-def _above(kept: Bools, parents: Ints) -> Bools:
+def _above(kept: Bools, parents: Int32s) -> Bools:
     """Whether the split above each split is kept; there is nothing above a root that could be missing."""
     return (parents < 0) | kept[np.maximum(parents, 0)] if len(kept) else kept
 
@@ -157,7 +154,9 @@ def _has_splits(trees: TreeEnsemble) -> Bools:
     return np.diff(trees.node_offsets) > 0
 
 
-def _slots(node_offsets: Ints, leaf_offsets: Ints, leaves_per_split: NDArray[np.intp]) -> NDArray[np.int64]:
+def _slots(
+    node_offsets: Int32s, leaf_offsets: Int32s, leaves_per_split: NDArray[np.intp]
+) -> NDArray[np.int64]:
     """First leaf number below each kept split, counted within its tree."""
     before = np.concatenate([[0], np.cumsum(leaves_per_split)])
     tree = np.repeat(np.arange(len(node_offsets) - 1), np.diff(node_offsets))

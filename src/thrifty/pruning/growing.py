@@ -14,11 +14,11 @@ from numpy.typing import NDArray
 from scipy.stats import poisson
 from sklearn.tree import DecisionTreeClassifier
 
+from thrifty.arrays import Floats
 from thrifty.rows import uniforms
 
 __all__ = ["GrownForest", "grow_forest"]
 
-Floats = NDArray[np.float64]
 
 _CUMULATIVE = poisson.cdf(np.arange(20), 1.0)
 

@@ -3,14 +3,12 @@
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from thrifty.arrays import Floats
 from thrifty.trees.kernel import kernel
 from thrifty.trees.traversal import Walk
 
 __all__ = ["node_losses", "visit_first_uses"]
-
-Floats = NDArray[np.float64]
 
 
 @kernel

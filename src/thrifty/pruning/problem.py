@@ -6,6 +6,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from thrifty.arrays import Floats
 from thrifty.objective.costs import PriceList
 from thrifty.pruning.closure import Closure
 from thrifty.pruning.forest import PrunableForest
@@ -15,7 +16,6 @@ from thrifty.trees.traversal import Walk
 
 __all__ = ["Error", "PruningRows", "closure_of"]
 
-Floats = NDArray[np.float64]
 Error = Literal["vote", "probability"]
 
 # Sums of the same numbers in another order differ in their last digits; on this grid they are equal again,

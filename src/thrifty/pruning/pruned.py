@@ -6,13 +6,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from thrifty.arrays import Bools, Floats
 from thrifty.objective.costs import PriceList
 from thrifty.trees import TreeEnsemble
 
 __all__ = ["PrunedForest"]
-
-Floats = NDArray[np.float64]
-Bools = NDArray[np.bool_]
 
 
 @dataclass(frozen=True)

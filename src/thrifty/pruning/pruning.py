@@ -2,14 +2,10 @@
 
 from dataclasses import dataclass
 
-import numpy as np
-from numpy.typing import NDArray
-
+from thrifty.arrays import Bools
 from thrifty.pruning.closure import Closure
 
 __all__ = ["Pruning", "certified"]
-
-Bools = NDArray[np.bool_]
 
 
 @dataclass(frozen=True)

@@ -3,14 +3,11 @@
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from thrifty.arrays import Bools, Floats
 from thrifty.trees.kernel import inner, kernel
 
 __all__ = ["best_worth", "worthwhile"]
-
-Floats = NDArray[np.float64]
-Bools = NDArray[np.bool_]
 
 
 @inner

@@ -10,16 +10,16 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from thrifty.arrays import Floats
+from thrifty.evidence.threshold import cuts_of
 from thrifty.exceptions import InvalidInputError
-from thrifty.policy.threshold import cuts_of
 from thrifty.ranking.measures import PerQuery, average_precision_at, check_grades, check_scores
 from thrifty.ranking.queries import Queries, as_queries
 
 __all__ = ["Measure", "RankingCurve", "ranking_curve", "thresholds_of"]
 
-Floats = NDArray[np.float64]
 Measure = Callable[[Floats, Floats, Queries, int], PerQuery]
 
 

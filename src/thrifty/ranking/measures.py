@@ -25,13 +25,12 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from thrifty.arrays import Floats, Ints
 from thrifty.exceptions import InvalidInputError
 from thrifty.ranking.queries import Queries, as_queries
 
 __all__ = ["PerQuery", "Ties", "average_precision_at", "check_grades", "check_scores", "ndcg_at"]
 
-Floats = NDArray[np.float64]
-Ints = NDArray[np.intp]
 Ties = Literal["average", "worst"]
 
 

@@ -5,12 +5,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from thrifty.arrays import Floats, Ints
 from thrifty.exceptions import InvalidInputError
 
 __all__ = ["Queries", "as_queries"]
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.intp]
 
 
 class Queries:

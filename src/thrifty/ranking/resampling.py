@@ -5,14 +5,12 @@ and a band over documents would be far too narrow.
 """
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from thrifty.evidence.bootstrap import check_bootstrap, tails
 from thrifty.exceptions import InvalidInputError
-from thrifty.policy.bootstrap import check_bootstrap, tails
 
 __all__ = ["band_over_queries"]
-
-Floats = NDArray[np.float64]
 
 
 def band_over_queries(

@@ -4,14 +4,15 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 import thrifty
+from thrifty.arrays import Bools, Floats
+from thrifty.evidence.certificate import Certificate
+from thrifty.evidence.frontier import Frontier
+from thrifty.evidence.outcomes import RowOutcomes
 from thrifty.exceptions import InvalidInputError
 from thrifty.objective.costs import PriceList
-from thrifty.policy.certificate import Certificate
-from thrifty.policy.frontier import Frontier
-from thrifty.policy.outcomes import RowOutcomes
 from thrifty.report.facts import Certified, Facts, FullPoint, Measured, Points, Purchase, Rival, System
 from thrifty.report.groups import groupings_of
 from thrifty.report.purchases import arrange, names_of, unpriced
@@ -20,8 +21,6 @@ from thrifty.report.shown import Intervals, Shown, evenly, intervals_of, shown_p
 
 __all__ = ["collect_facts"]
 
-Floats = NDArray[np.float64]
-Bools = NDArray[np.bool_]
 
 _RIVAL_POINTS = 60
 

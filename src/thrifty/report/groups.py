@@ -4,16 +4,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from thrifty.arrays import Bools, Ints
 from thrifty.exceptions import InvalidInputError
 from thrifty.report.facts import Grouping
 from thrifty.report.routes import Routes
 
 __all__ = ["MOST_LABELS", "Partition", "groupings_of", "partition_of"]
 
-Ints = NDArray[np.intp]
-Bools = NDArray[np.bool_]
 
 MOST_LABELS = 20
 """Labels of one slice that get a line of their own; the rarest of more are shown together."""

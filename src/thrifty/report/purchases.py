@@ -3,15 +3,14 @@
 from collections.abc import Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
+from thrifty.arrays import Ints
 from thrifty.exceptions import InvalidInputError
 from thrifty.objective.costs import PriceList
 from thrifty.report.facts import Purchase
 
 __all__ = ["MOST_UNBOUGHT", "arrange", "names_of", "unpriced"]
 
-Ints = NDArray[np.intp]
 
 MOST_UNBOUGHT = 30
 """Purchases that only the full model makes and that get a line of their own; more are shown together."""

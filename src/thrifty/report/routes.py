@@ -11,18 +11,14 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from thrifty.arrays import Bools, Floats, Ints
+from thrifty.evidence.outcomes import Outcomes, PointOutcomes, RowOutcomes
+from thrifty.evidence.row_checks import yes_or_no
 from thrifty.exceptions import InvalidInputError
 from thrifty.objective.costs import PriceList
-from thrifty.policy.outcomes import Outcomes, PointOutcomes, RowOutcomes
-from thrifty.policy.row_checks import yes_or_no
 
 __all__ = ["Routes", "check_prices_explain", "routes_of"]
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.intp]
-Bools = NDArray[np.bool_]
 
 
 @dataclass(frozen=True)

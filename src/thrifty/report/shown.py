@@ -5,16 +5,15 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from thrifty.arrays import Floats, Ints
+from thrifty.evidence.bootstrap import check_bootstrap, resampled, tails
+from thrifty.evidence.certificate import Certificate
+from thrifty.evidence.frontier import Frontier
+from thrifty.evidence.outcomes import RowOutcomes
 from thrifty.exceptions import InvalidInputError
-from thrifty.policy.bootstrap import check_bootstrap, resampled, tails
-from thrifty.policy.certificate import Certificate
-from thrifty.policy.frontier import Frontier
-from thrifty.policy.outcomes import RowOutcomes
 
 __all__ = ["Intervals", "Shown", "evenly", "intervals_of", "shown_points"]
 
-Floats = NDArray[np.float64]
-Ints = NDArray[np.intp]
 
 _NEARLY = 0.005
 """The point shown first may be this much less accurate than the best: most of the saving lies just below the top."""

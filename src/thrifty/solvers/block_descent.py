@@ -9,14 +9,12 @@ slow, because columns are nearly collinear, Newton steps on several groups at on
 
 import numpy as np
 from numba import njit
-from numpy.typing import NDArray
 
+from thrifty.arrays import Floats, Ints
 from thrifty.solvers.group_newton import GroupModel, apply, group_norms
 
 __all__ = ["group_residuals", "minimise_model"]
 
-Floats = NDArray[np.float64]
-Ints = NDArray[np.intp]
 
 SWEEPS_PER_ROUND = 20
 MOST_ROUNDS = 50

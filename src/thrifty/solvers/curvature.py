@@ -10,14 +10,12 @@ from typing import Any
 
 import numpy as np
 from numba import njit
-from numpy.typing import NDArray
 from scipy import sparse
+
+from thrifty.arrays import Bools, Floats, Ints
 
 __all__ = ["Hessian", "Table"]
 
-Floats = NDArray[np.float64]
-Ints = NDArray[np.intp]
-Bools = NDArray[np.bool_]
 Table = Any  # a float64 ndarray or a scipy CSR matrix, (n_samples, n_columns)
 
 ROWS_AT_ONCE = 4096

@@ -15,9 +15,10 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy import sparse
 
+from thrifty.arrays import Bools, Floats
 from thrifty.exceptions import InvalidInputError
 from thrifty.objective.costs import check_amount
 from thrifty.objective.datafits import DataFit
@@ -28,9 +29,6 @@ from thrifty.solvers.working_set import Descent, WorkingSet, descend, descend_on
 
 __all__ = ["LinearScores", "gamma_max", "group_lasso", "group_lasso_path", "kkt_residual", "objective"]
 
-Floats = NDArray[np.float64]
-Ints = NDArray[np.intp]
-Bools = NDArray[np.bool_]
 
 # The model without purchases is found to the same accuracy by all who need it, so that they agree
 # on which gamma is just enough to buy nothing.

@@ -8,14 +8,12 @@ smoothed first, as in an interior point method, and the smoothing is taken back 
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.linalg import LinAlgError, cho_factor, cho_solve
+
+from thrifty.arrays import Bools, Floats, Ints
 
 __all__ = ["GroupModel", "apply", "group_norms"]
 
-Floats = NDArray[np.float64]
-Ints = NDArray[np.intp]
-Bools = NDArray[np.bool_]
 
 LARGEST_SYSTEM = 3000  # unknowns; beyond, factoring costs more than it saves
 STEP_LENGTHS = 0.5 ** np.arange(12)

@@ -8,13 +8,11 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import sparse
 
-__all__ = ["LeafDesign"]
+from thrifty.arrays import Floats, Int32s
 
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int32]
+__all__ = ["LeafDesign"]
 
 
 @dataclass(frozen=True)
@@ -29,7 +27,7 @@ class LeafDesign:
         Leaves of all trees.
     """
 
-    leaves: Ints
+    leaves: Int32s
     n_leaves: int
 
     @cached_property

@@ -9,19 +9,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import sparse
 
+from thrifty.arrays import Bools, Floats, Ints
 from thrifty.objective.datafits import DataFit
 from thrifty.solvers.block_descent import group_residuals
 from thrifty.solvers.curvature import Hessian, Table
 from thrifty.solvers.group_newton import group_norms
 
 __all__ = ["LinearHeads", "Point", "Slope"]
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.intp]
-Bools = NDArray[np.bool_]
 
 
 @dataclass(frozen=True)

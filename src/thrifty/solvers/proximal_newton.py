@@ -8,15 +8,14 @@ tables a Hessian costs several times everything else.
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from thrifty.arrays import Floats
 from thrifty.solvers.block_descent import minimise_model
 from thrifty.solvers.curvature import Hessian
 from thrifty.solvers.linear_heads import LinearHeads, Point, Slope
 
 __all__ = ["Progress", "proximal_newton"]
 
-Floats = NDArray[np.float64]
 
 SUFFICIENT = 1e-4  # share of the decrease promised by the slope that a step must deliver
 STEP_LENGTHS = tuple(0.5**halvings for halvings in range(13))

@@ -14,7 +14,7 @@ import math
 import numpy as np
 from numpy.typing import ArrayLike
 
-from thrifty.objective.losses import Floats
+from thrifty.arrays import Floats
 from thrifty.solvers.multiplier import smallest_multiplier
 from thrifty.solvers.solution import Solution
 from thrifty.solvers.spending import SpendingProblem, check_spending

@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import expit
 
+from thrifty.arrays import Floats
 from thrifty.exceptions import InvalidInputError
-from thrifty.objective.losses import Floats
 from thrifty.solvers.qstep import q_step_kl
 from thrifty.solvers.solution import Solution
 from thrifty.solvers.spending import SpendingProblem, check_spending

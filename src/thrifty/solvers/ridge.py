@@ -10,17 +10,16 @@ alternation runs, and only ``t`` and ``d`` move: the large block is factored onc
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.linalg import LinAlgError, cho_factor, cho_solve
 from scipy.special import expit
 
+from thrifty.arrays import Floats
 from thrifty.objective.losses import logistic_curvature, soft_logistic_loss
 from thrifty.solvers.leaf_design import LeafDesign
 from thrifty.solvers.solution import Solution
 
 __all__ = ["LeafLeastSquares", "LeafWeights", "ridge_logistic"]
 
-Floats = NDArray[np.float64]
 
 _SMALLEST = (
     1e-12  # of the mean diagonal: leaves of one tree sum to a constant, so without a ridge nothing is unique

@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import expit
 
+from thrifty.arrays import Floats
 from thrifty.exceptions import InvalidInputError
-from thrifty.objective.losses import Floats
 
 __all__ = ["SpendingProblem", "check_spending"]
 

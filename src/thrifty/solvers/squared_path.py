@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit, logit
 
-from thrifty.objective.losses import Floats
+from thrifty.arrays import Floats
 from thrifty.solvers.multiplier import EPS, ROUNDING, smallest_multiplier
 from thrifty.solvers.spending import SpendingProblem
 from thrifty.solvers.squared_rows import Sides, minimise_tilted, minimise_tilted_between

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit
 
-from thrifty.objective.losses import Floats
+from thrifty.arrays import Floats
 
 __all__ = ["minimise_tilted", "minimise_tilted_between"]
 

@@ -7,8 +7,8 @@ through its gradient. Newton steps, and their Hessians, are taken on the others 
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
+from thrifty.arrays import Bools
 from thrifty.solvers.curvature import Hessian
 from thrifty.solvers.group_newton import group_norms
 from thrifty.solvers.linear_heads import LinearHeads, Point, Slope
@@ -16,7 +16,6 @@ from thrifty.solvers.proximal_newton import proximal_newton
 
 __all__ = ["Descent", "WorkingSet", "descend", "descend_on"]
 
-Bools = NDArray[np.bool_]
 
 FEWEST_NEWCOMERS = 10
 LOOSE = 0.1  # accuracy of a working set that may still grow, relative to the residual of all groups

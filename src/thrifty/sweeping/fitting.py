@@ -15,16 +15,16 @@ from numpy.typing import NDArray
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 
+from thrifty.arrays import Floats
 from thrifty.bundle import from_bytes, to_bytes
+from thrifty.evidence.observing import outcomes_of
 from thrifty.exceptions import OptimisticFullModelWarning
-from thrifty.policy.observing import outcomes_of
 from thrifty.sweeping.fulls import known_full
 from thrifty.sweeping.grid import PlannedCell
 from thrifty.sweeping.records import Cell
 
 __all__ = ["FailedCell", "Start", "fit_cell", "quiet", "start_from"]
 
-Floats = NDArray[np.float64]
 Start = tuple[Floats, Floats]
 
 

@@ -12,18 +12,25 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.frozen import FrozenEstimator
 from sklearn.utils import _safe_indexing
 
+from thrifty.arrays import Floats
 from thrifty.bundle import from_bytes, to_bytes
+from thrifty.chain.system import GatedSystem
 from thrifty.exceptions import InvalidInputError
-from thrifty.full import AbsentFull, EstimatorFull, FullModel, PrecomputedFull, as_full_model, is_estimator
-from thrifty.judging import fit_copy, judge_full
+from thrifty.full.crossfit import fit_copy, judge_full
+from thrifty.full.model import (
+    AbsentFull,
+    EstimatorFull,
+    FullModel,
+    PrecomputedFull,
+    as_full_model,
+    is_estimator,
+)
 from thrifty.sweeping import identity
 from thrifty.sweeping.problem import Problem
 from thrifty.sweeping.records import Answers
-from thrifty.system import GatedSystem
 
 __all__ = ["KnownChain", "identity_of_full", "innermost", "judge_once", "known_full", "remake_full"]
 
-Floats = NDArray[np.float64]
 
 _PROBES = 50
 _SAME = 1e-9

@@ -16,8 +16,8 @@ from sklearn.base import clone
 from sklearn.model_selection import ParameterGrid
 
 from thrifty.estimators.dynamod_lin import DynaModLinClassifier
+from thrifty.evidence.row_checks import plain_settings
 from thrifty.exceptions import InvalidInputError
-from thrifty.policy.row_checks import plain_settings
 from thrifty.sweeping.identity import digest
 
 __all__ = ["PlannedCell", "make_plan", "waves"]

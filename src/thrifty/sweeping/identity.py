@@ -19,10 +19,10 @@ from scipy import sparse
 from sklearn.frozen import FrozenEstimator
 
 import thrifty
+from thrifty.chain.sources import as_numbers
 from thrifty.exceptions import InvalidInputError
-from thrifty.full import is_estimator
+from thrifty.full.model import is_estimator
 from thrifty.objective.costs import PriceList
-from thrifty.reading import as_numbers
 
 __all__ = ["code", "costs", "describe", "differences", "digest", "libraries", "table"]
 

@@ -8,14 +8,14 @@ from numpy.typing import NDArray
 from sklearn.base import clone
 from sklearn.frozen import FrozenEstimator
 
+from thrifty.chain.sources import kind_of_table
 from thrifty.estimators.base import GatedClassifier
 from thrifty.estimators.checks import check_seed, check_training_rows, validated
+from thrifty.evidence.row_checks import known_labels
 from thrifty.exceptions import InvalidInputError
-from thrifty.full import is_estimator
-from thrifty.judging import TrainingRows
+from thrifty.full.crossfit import TrainingRows
+from thrifty.full.model import is_estimator
 from thrifty.objective.costs import PriceList, check_price_list
-from thrifty.policy.row_checks import known_labels
-from thrifty.reading import kind_of_table
 from thrifty.sweeping import identity
 
 __all__ = ["Problem", "make_problem", "with_fixed_seeds"]

@@ -8,13 +8,13 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from thrifty.arrays import Floats
 from thrifty.bundle.container import Contents, pack, unpack
+from thrifty.evidence.outcomes import RowOutcomes
 from thrifty.exceptions import InvalidInputError
-from thrifty.policy.outcomes import RowOutcomes
 
 __all__ = ["Answers", "Cell"]
 
-Floats = NDArray[np.float64]
 
 _OUTCOMES = ("g", "stop_cost", "go_cost", "stop_right", "go_right", "full_right")
 

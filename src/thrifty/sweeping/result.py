@@ -8,11 +8,11 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from thrifty.bundle import from_bytes
+from thrifty.evidence.frontier import Frontier
+from thrifty.evidence.observing import outcomes_of
+from thrifty.evidence.operating_point import OperatingPoint
 from thrifty.exceptions import InvalidInputError
-from thrifty.full import FullModel
-from thrifty.policy.frontier import Frontier
-from thrifty.policy.observing import outcomes_of
-from thrifty.policy.operating_point import OperatingPoint
+from thrifty.full.model import FullModel
 from thrifty.sweeping.fulls import innermost, remake_full
 from thrifty.sweeping.problem import Problem
 from thrifty.sweeping.records import Answers, Cell

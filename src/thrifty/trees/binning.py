@@ -15,13 +15,13 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from thrifty.arrays import Floats
 from thrifty.exceptions import InvalidInputError
 from thrifty.trees.kernel import Number, kernel
 from thrifty.trees.pairs import Pairs, make_pairs
 
 __all__ = ["BinnedTable", "Binner", "Thresholds", "as_float_matrix", "bin_once"]
 
-Floats = NDArray[np.float64]
 MAX_BINS = 255
 WORD = 8  # codes are read eight at a time, so rows are padded to whole words
 

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from thrifty.arrays import Bools, Floats, Int32s
 from thrifty.exceptions import InvalidInputError
 from thrifty.trees.binning import BinnedTable
 from thrifty.trees.traversal import (
@@ -25,10 +26,6 @@ from thrifty.trees.traversal import (
 )
 
 __all__ = ["TreeEnsemble"]
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int32]
-Bools = NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
@@ -56,17 +53,17 @@ class TreeEnsemble:
     """
 
     n_features: int
-    feature: Ints
+    feature: Int32s
     threshold: Floats
     last_left: NDArray[np.uint8]
     missing_left: Bools
-    children: Ints
+    children: Int32s
     values: Floats
-    node_offsets: Ints
-    leaf_offsets: Ints
+    node_offsets: Int32s
+    leaf_offsets: Int32s
 
     @cached_property
-    def roots(self) -> Ints:
+    def roots(self) -> Int32s:
         """First node of each tree, or ``~leaf`` of a tree without splits, shape (n_trees,)."""
         nodes, leaves = self.node_offsets, self.leaf_offsets
         return np.where(nodes[1:] > nodes[:-1], nodes[:-1], ~leaves[:-1])
@@ -135,7 +132,7 @@ class TreeEnsemble:
         add_from_codes(table.padded, self._walk, self.last_left, table.thresholds.n_bins, self.values, out)
         return out
 
-    def apply(self, X: Any) -> Ints:
+    def apply(self, X: Any) -> Int32s:
         """Leaf of every row in every tree, shape (n_rows, n_trees), numbered over all trees."""
         X = self._check(X)
         leaves = np.empty((len(X), self.n_trees), np.int32)
@@ -226,7 +223,7 @@ class TreeEnsemble:
         return np.ascontiguousarray(X)
 
 
-def join_offsets(parts: Sequence[Ints]) -> Ints:
+def join_offsets(parts: Sequence[Int32s]) -> Int32s:
     """Offsets of sequences laid one after the other."""
     return np.concatenate([[0], np.cumsum(np.concatenate([np.diff(part) for part in parts]))]).astype(
         np.int32

@@ -12,14 +12,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from thrifty.arrays import Floats
 from thrifty.exceptions import InvalidInputError
 from thrifty.trees.ensemble import TreeEnsemble
 
 __all__ = ["AdditiveTrees", "additive_trees", "largest_rounding_to"]
-
-Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from thrifty.arrays import Bools, Floats
 from thrifty.exceptions import InvalidInputError
 from thrifty.trees.binning import BinnedTable
 from thrifty.trees.ensemble import TreeEnsemble
@@ -50,8 +51,6 @@ from thrifty.trees.workspace import (
 
 __all__ = ["TreeGrower"]
 
-Floats = NDArray[np.float64]
-Bools = NDArray[np.bool_]
 MAX_DEPTH = 12
 PAIR_BYTES = 32 * 2**20  # most that coarse codes may add to the table
 REFRESH_TREES = 16  # at least so often it is looked whether more columns should be watched

@@ -5,12 +5,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from thrifty.arrays import Floats
 from thrifty.trees.ensemble import TreeEnsemble
 from thrifty.trees.traversal import add_leaf_values
 
 __all__ = ["GrownTree"]
-
-Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True)

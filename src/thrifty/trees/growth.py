@@ -20,6 +20,7 @@ from typing import Any
 
 import numpy as np
 
+from thrifty.arrays import Floats
 from thrifty.trees.histogram import CARRIED_FROM, MOST_CARRIED
 from thrifty.trees.kernel import Number, inlined, lean, lean_kernel
 from thrifty.trees.leaf_job import (
@@ -75,7 +76,6 @@ from thrifty.trees.workspace import (
     STOP,
     SURVIVED,
     WORK,
-    Floats,
     Workspace,
 )
 

@@ -5,6 +5,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from thrifty.arrays import Floats, Int32s
 from thrifty.trees.histogram import ROW
 from thrifty.trees.kernel import Number, lean, lean_kernel
 from thrifty.trees.quantise import Lanes
@@ -26,9 +27,6 @@ from thrifty.trees.workspace import (
 
 __all__ = ["Harvest", "harvest", "make_harvest"]
 
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int32]
-
 
 class Harvest(NamedTuple):
     """Arrays that finished trees are copied to, one after the other: returning them would cost more than passing them.
@@ -43,16 +41,16 @@ class Harvest(NamedTuple):
         Where the splits and leaves of each tree begin.
     """
 
-    feature: Ints
+    feature: Int32s
     threshold: Floats
     last_left: NDArray[np.uint8]
     missing_left: NDArray[np.bool_]
-    children: Ints
+    children: Int32s
     raw: Floats
     charge: Floats
     values: Floats
-    node_offsets: Ints
-    leaf_offsets: Ints
+    node_offsets: Int32s
+    leaf_offsets: Int32s
 
 
 def make_harvest(n_trees: int, n_splits: int, n_outputs: int) -> Harvest:
@@ -122,7 +120,7 @@ def harvest(
 
 
 @lean
-def add_values(values: Floats, leaf_of: Ints, scores: Floats) -> None:
+def add_values(values: Floats, leaf_of: Int32s, scores: Floats) -> None:
     """Add to the scores of each of their rows the values of its leaf."""
     n_rows, n_outputs = scores.shape
     if n_outputs == 1:  # arrays of one dimension, so that no place is multiplied out

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from thrifty.arrays import Int64s
 from thrifty.trees.kernel import Number, inner, lean
 
 __all__ = [
@@ -31,7 +32,6 @@ __all__ = [
     "subtract",
 ]
 
-Ints = NDArray[np.int64]
 TILE = 512
 BYTE = np.uint64(255)
 # A row is a number of 64 bits: which row of the table, and the codes of up to four columns.
@@ -84,7 +84,7 @@ def gather(
 
 
 @lean
-def add_eight(codes: NDArray[np.uint64], packed: Ints, n_rows: Number, hist: Ints, cells: Ints) -> None:
+def add_eight(codes: NDArray[np.uint64], packed: Int64s, n_rows: Number, hist: Int64s, cells: Int64s) -> None:
     """Add rows to the cells of eight columns; ``cells`` says where each column's histogram starts."""
     h0, h1, h2, h3 = hist[cells[0] :], hist[cells[1] :], hist[cells[2] :], hist[cells[3] :]
     h4, h5, h6, h7 = hist[cells[4] :], hist[cells[5] :], hist[cells[6] :], hist[cells[7] :]
@@ -103,10 +103,10 @@ def add_eight(codes: NDArray[np.uint64], packed: Ints, n_rows: Number, hist: Int
 @lean
 def add_some(
     codes: NDArray[np.uint64],
-    packed: Ints,
+    packed: Int64s,
     n_rows: Number,
-    hist: Ints,
-    cells: Ints,
+    hist: Int64s,
+    cells: Int64s,
     n_columns: Number,
     first_byte: Number,
 ) -> None:
@@ -127,7 +127,7 @@ def add_some(
 
 @lean
 def add_four(
-    codes: NDArray[np.uint64], packed: Ints, n_rows: Number, hist: Ints, cells: Ints, shift: Number
+    codes: NDArray[np.uint64], packed: Int64s, n_rows: Number, hist: Int64s, cells: Int64s, shift: Number
 ) -> None:
     """Add rows to the cells of four columns, whose codes begin ``shift`` bits up."""
     h0, h1, h2, h3 = hist[cells[0] :], hist[cells[1] :], hist[cells[2] :], hist[cells[3] :]
@@ -141,7 +141,7 @@ def add_four(
 
 @lean
 def add_three(
-    codes: NDArray[np.uint64], packed: Ints, n_rows: Number, hist: Ints, cells: Ints, shift: Number
+    codes: NDArray[np.uint64], packed: Int64s, n_rows: Number, hist: Int64s, cells: Int64s, shift: Number
 ) -> None:
     """The same for three."""
     h0, h1, h2 = hist[cells[0] :], hist[cells[1] :], hist[cells[2] :]
@@ -154,7 +154,7 @@ def add_three(
 
 @lean
 def add_two(
-    codes: NDArray[np.uint64], packed: Ints, n_rows: Number, hist: Ints, cells: Ints, shift: Number
+    codes: NDArray[np.uint64], packed: Int64s, n_rows: Number, hist: Int64s, cells: Int64s, shift: Number
 ) -> None:
     """The same for two."""
     h0, h1 = hist[cells[0] :], hist[cells[1] :]
@@ -166,7 +166,7 @@ def add_two(
 
 @lean
 def add_one(
-    codes: NDArray[np.uint64], packed: Ints, n_rows: Number, hist: Ints, cells: Ints, shift: Number
+    codes: NDArray[np.uint64], packed: Int64s, n_rows: Number, hist: Int64s, cells: Int64s, shift: Number
 ) -> None:
     """The same for one."""
     h0 = hist[cells[0] :]
@@ -177,10 +177,10 @@ def add_one(
 @lean
 def add_lanes(
     codes: NDArray[np.uint64],
-    packed: Ints,
+    packed: Int64s,
     n_rows: Number,
     n_lanes: Number,
-    hist: Ints,
+    hist: Int64s,
     cell: Number,
     shift: Number,
 ) -> None:
@@ -194,17 +194,17 @@ def add_lanes(
 @inner
 def fill(
     words: NDArray[np.uint64],
-    columns: Ints,
+    columns: Int64s,
     first: Number,
     last: Number,
     rows: NDArray[np.uint64],
-    packed: Ints,
+    packed: Int64s,
     start: Number,
     stop: Number,
     n_lanes: Number,
     width: Number,
     n_carried: Number,
-    hist: Ints,
+    hist: Int64s,
 ) -> None:
     """Histogram of rows ``start .. stop`` over the columns at places ``first .. last`` of ``words``.
 
@@ -250,10 +250,10 @@ def fill_column(
     words: NDArray[np.uint64],
     f: Number,
     rows: NDArray[np.uint64],
-    packed: Ints,
+    packed: Int64s,
     start: Number,
     stop: Number,
-    hist: Ints,
+    hist: Int64s,
 ) -> None:
     """Histogram of rows ``start .. stop`` over one column, one lane."""
     hist[:] = 0
@@ -265,7 +265,7 @@ def fill_column(
 
 
 @lean
-def subtract(parent: Ints, child: Ints, cell: Number, n_cells: Number) -> None:
+def subtract(parent: Int64s, child: Int64s, cell: Number, n_cells: Number) -> None:
     """Turn the parent's histogram of one column into the other child's: exact, since sums are integers."""
     for i in range(cell, cell + n_cells):
         parent[i] -= child[i]

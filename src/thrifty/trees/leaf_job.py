@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from thrifty.arrays import Floats, Int64s
 from thrifty.trees.histogram import fill
 from thrifty.trees.kernel import Number, inlined, lean
 from thrifty.trees.partition import gain_can_reach
@@ -49,8 +50,6 @@ from thrifty.trees.workspace import (
     STOP,
     WHOLE,
     WORK,
-    Floats,
-    Ints,
     Workspace,
 )
 
@@ -92,13 +91,13 @@ class Limits(NamedTuple):
 
 
 @lean
-def n_rows(leaves: Ints, leaf: Number) -> Number:
+def n_rows(leaves: Int64s, leaf: Number) -> Number:
     """Rows of a leaf."""
     return leaves[leaf, STOP] - leaves[leaf, START]
 
 
 @lean
-def may_split(leaves: Ints, leaf: Number, limits: Limits) -> Number:
+def may_split(leaves: Int64s, leaf: Number, limits: Limits) -> Number:
     """Whether depth and number of rows allow a split."""
     n = n_rows(leaves, leaf)
     return leaves[leaf, DEPTH] < limits.max_depth and n >= 2 * limits.min_child_samples and n > 1

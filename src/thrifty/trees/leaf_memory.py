@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from thrifty.arrays import Floats
 from thrifty.trees.kernel import Number, inlined, lean
 from thrifty.trees.memory import (
     DISTANCE,
@@ -26,7 +27,6 @@ from thrifty.trees.workspace import (
     START,
     STEPS,
     STOP,
-    Floats,
     Workspace,
 )
 

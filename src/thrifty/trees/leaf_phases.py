@@ -8,6 +8,7 @@ column is examined instead.
 
 import numpy as np
 
+from thrifty.arrays import Floats, Int64s
 from thrifty.trees.histogram import fill_column, subtract
 from thrifty.trees.kernel import Number, inlined, inner
 from thrifty.trees.leaf_job import (
@@ -53,8 +54,6 @@ from thrifty.trees.workspace import (
     SURVIVED,
     WHOLE,
     WORK,
-    Floats,
-    Ints,
     Workspace,
 )
 
@@ -163,9 +162,9 @@ def screen_leaf(
     lanes: Lanes,
     units: Floats,
     limits: Limits,
-    sums: Ints,
+    sums: Int64s,
     room: Floats,
-    survivors: Ints,
+    survivors: Int64s,
 ) -> None:
     """Examine in one leaf the priced columns that its coarse sums do not rule out; the last three are room to work."""
     hist, charges, n_coarse, hides = ws.pair_hist[slot], ws.charges, ws.features[N_COARSE], ws.features[HIDES]

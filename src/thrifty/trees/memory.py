@@ -21,6 +21,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from thrifty.arrays import Floats, Int64s
 from thrifty.trees.kernel import Number, lean
 
 __all__ = [
@@ -38,8 +39,6 @@ __all__ = [
     "place_of",
 ]
 
-Ints = NDArray[np.int64]
-Floats = NDArray[np.float64]
 Past = NDArray[np.int16]
 
 N_ROOTS = 2
@@ -66,14 +65,14 @@ class Gradients(NamedTuple):
         Bits to drop so that any gradient of this tree fits into two bytes.
     """
 
-    packed: Ints
+    packed: Int64s
     shift: Number
     unit: Number
     bits: Number
 
 
 @lean
-def moves(then: Past, packed: Ints, shift: Number) -> tuple[Number, Number]:
+def moves(then: Past, packed: Int64s, shift: Number) -> tuple[Number, Number]:
     """Sums of differences and of their squares, in steps of what was remembered: whole numbers, several at once."""
     total, squares = np.int64(0), np.int64(0)
     for i in range(len(then)):
@@ -115,7 +114,7 @@ def coarsen(largest: Number) -> Number:
 
 
 @lean
-def find_root(entries: Ints, past: Past, known: Floats, last: Number, now: Gradients) -> Number:
+def find_root(entries: Int64s, past: Past, known: Floats, last: Number, now: Gradients) -> Number:
     """The remembered root with the nearest gradients, -1 if there is none.
 
     ``last`` is what the tree before found: scores take turns, so the other is tried first and is near.
@@ -145,7 +144,7 @@ def find_root(entries: Ints, past: Past, known: Floats, last: Number, now: Gradi
 
 
 @lean
-def choose_root(entries: Ints, past: Past, known: Floats, nearest: Number, n_rows: Number) -> Number:
+def choose_root(entries: Int64s, past: Past, known: Floats, nearest: Number, n_rows: Number) -> Number:
     """Which root to forget for a new one: the nearest or, if that is far, an empty one."""
     if nearest < 0:
         return np.int64(0)
@@ -165,7 +164,7 @@ def set_distance(known: Floats, distance: Number, n_rows: Number) -> None:
 
 
 @lean
-def place_of(path: Ints, depth: Number, n_entries: Number) -> Number:
+def place_of(path: Int64s, depth: Number, n_entries: Number) -> Number:
     """The only entry, after those of the roots, where a path may be."""
     mixed = np.uint64(depth)
     for i in range(depth + 1):
@@ -175,7 +174,7 @@ def place_of(path: Ints, depth: Number, n_entries: Number) -> Number:
 
 
 @lean
-def find_entry(entries: Ints, path: Ints, depth: Number, head: Number, room: Number) -> Number:
+def find_entry(entries: Int64s, path: Int64s, depth: Number, head: Number, room: Number) -> Number:
     """Entry of the leaf with this path, -1 if it is not remembered; ``head`` and ``room`` are the ring's."""
     entry = place_of(path, depth, len(entries))
     if entries[entry, LENGTH] == 0 or entries[entry, ENTRY_DEPTH] != depth:
@@ -190,7 +189,7 @@ def find_entry(entries: Ints, path: Ints, depth: Number, head: Number, room: Num
 
 @lean
 def measure(
-    entries: Ints,
+    entries: Int64s,
     past: Past,
     known: Floats,
     entry: Number,
@@ -211,13 +210,13 @@ def measure(
 
 @lean
 def begin_entry(
-    entries: Ints,
+    entries: Int64s,
     past: Past,
     known: Floats,
     entry: Number,
     begin: Number,
     position: Number,
-    path: Ints,
+    path: Int64s,
     depth: Number,
     now: Gradients,
 ) -> None:

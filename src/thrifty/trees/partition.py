@@ -8,14 +8,12 @@ from one to the other, left rows in order and right rows in reverse, which is as
 import numpy as np
 from numpy.typing import NDArray
 
+from thrifty.arrays import Floats, Int64s
 from thrifty.trees.histogram import ROW
 from thrifty.trees.kernel import Number, lean
 from thrifty.trees.quantise import Lanes
 
 __all__ = ["gain_can_reach", "send_rows", "split_rows"]
-
-Ints = NDArray[np.int64]
-Floats = NDArray[np.float64]
 
 
 @lean
@@ -42,12 +40,12 @@ def split_rows(
     missing_code: Number,
     missing_left: Number,
     rows: NDArray[np.uint64],
-    packed: Ints,
+    packed: Int64s,
     n_lanes: Number,
     start: Number,
     stop: Number,
     new_rows: NDArray[np.uint64],
-    new_packed: Ints,
+    new_packed: Int64s,
 ) -> Number:
     """Copy the rows that go left to the front of the stretch, the others to its back; returns where right begins.
 
@@ -89,10 +87,10 @@ def send_rows(
 @lean
 def gain_can_reach(
     amount: Number,
-    packed: Ints,
+    packed: Int64s,
     start: Number,
     stop: Number,
-    total: Ints,
+    total: Int64s,
     lanes: Lanes,
     units: Floats,
     l2: Number,

@@ -5,13 +5,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from thrifty.arrays import Bools, Floats
 from thrifty.exceptions import InvalidInputError
 from thrifty.trees.binning import BinnedTable
 
 __all__ = ["check_amount", "check_bought", "check_groups", "check_prices", "check_whole", "choice_order"]
-
-Floats = NDArray[np.float64]
-Bools = NDArray[np.bool_]
 
 
 def choice_order(table: BinnedTable, group_of: NDArray[np.int64], prices: Floats) -> NDArray[np.int64]:

@@ -19,6 +19,7 @@ With ``l2`` a leaf gains at most ``G^2 l2 / (2 n (n + l2))`` more than without.
 import numpy as np
 from numpy.typing import NDArray
 
+from thrifty.arrays import Floats, Int64s
 from thrifty.trees.histogram import TILE, add_eight, add_some, gather
 from thrifty.trees.kernel import Number, inner, lean
 from thrifty.trees.memory import coarsen
@@ -34,8 +35,6 @@ __all__ = [
     "set_scale",
 ]
 
-Ints = NDArray[np.int64]
-Floats = NDArray[np.float64]
 LEAST_SPARE_BITS = 7
 # Places in ``scale``: what the three fields of a summed word mean; bits that the memory drops.
 COUNT_BITS, GRADIENT_BITS, FACTOR, SQUARE, MEAN_SQUARE, DROPPED_BITS = range(6)
@@ -47,7 +46,7 @@ def has_room(n_rows: int) -> bool:
 
 
 @lean
-def set_scale(packed: Ints, shift: Number, largest: Number, scale: Floats, values: Ints) -> None:
+def set_scale(packed: Int64s, shift: Number, largest: Number, scale: Floats, values: Int64s) -> None:
     """Choose the fields for one tree and tabulate the word of every rounded gradient, at most ``largest``."""
     spare = 64 - 3 * shift
     square_bits = min(6, max(2, spare - 7))
@@ -74,12 +73,12 @@ def fill_pairs(
     first: Number,
     last: Number,
     rows: NDArray[np.uint64],
-    packed: Ints,
+    packed: Int64s,
     start: Number,
     stop: Number,
     scale: Floats,
-    values: Ints,
-    hist: Ints,
+    values: Int64s,
+    hist: Int64s,
 ) -> None:
     """Sums over rows ``start .. stop`` in the 256 cells of each of the pairs ``first .. last``."""
     hist[256 * first : 256 * last] = 0
@@ -108,7 +107,7 @@ def fill_pairs(
 
 
 @lean
-def marginals(hist: Ints, pair: Number, sums: Ints) -> None:
+def marginals(hist: Int64s, pair: Number, sums: Int64s) -> None:
     """Coarse sums of both columns of a pair, into ``sums[:16]`` and ``sums[16:]``."""
     cells = hist[256 * pair : 256 * pair + 256]
     low, high = sums[:16], sums[16:]
@@ -124,7 +123,7 @@ def marginals(hist: Ints, pair: Number, sums: Ints) -> None:
 
 @lean
 def bound_column(
-    sums: Ints, n_coarse: Number, hides: Number, scale: Floats, limit: Number, room: Floats
+    sums: Int64s, n_coarse: Number, hides: Number, scale: Floats, limit: Number, room: Floats
 ) -> Number:
     """What ``s`` is at most (in rounded units) over the splits of the column; infinite if that may be ``limit``.
 

@@ -18,19 +18,16 @@ right, then left. Where the leaf has no missing value, later ones follow the hea
 """
 
 import numpy as np
-from numpy.typing import NDArray
 
+from thrifty.arrays import Floats, Int64s
 from thrifty.trees.kernel import Number, inner, lean
 from thrifty.trees.quantise import Lanes
 
 __all__ = ["leaf_offset", "search", "search_lanes"]
 
-Ints = NDArray[np.int64]
-Floats = NDArray[np.float64]
-
 
 @lean
-def leaf_offset(total: Ints, lanes: Lanes, units: Floats, l2: Number) -> Number:
+def leaf_offset(total: Int64s, lanes: Lanes, units: Floats, l2: Number) -> Number:
     """Sum over outputs of ``l2 G^2 / ((H + 2 l2) (H + l2))``."""
     offset = 0.0
     if l2 == 0.0:
@@ -45,7 +42,7 @@ def leaf_offset(total: Ints, lanes: Lanes, units: Floats, l2: Number) -> Number:
 
 @lean
 def search(
-    hist: Ints,
+    hist: Int64s,
     cell: Number,
     n_bins: Number,
     total: Number,
@@ -92,7 +89,13 @@ def search(
 
 @lean
 def lanes_score(
-    left: Ints, total: Ints, lanes: Lanes, units: Floats, l2: Number, least_weight: Number, least_rows: Number
+    left: Int64s,
+    total: Int64s,
+    lanes: Lanes,
+    units: Floats,
+    l2: Number,
+    least_weight: Number,
+    least_rows: Number,
 ) -> Number:
     """Sum over outputs of ``(GL b - GR a)^2 / (a b (H + 2 l2))``; negative if a child is too small."""
     score, left_sum, right_sum = 0.0, 0.0, 0.0
@@ -121,15 +124,15 @@ def lanes_score(
 
 @inner
 def search_lanes(
-    hist: Ints,
+    hist: Int64s,
     n_bins: Number,
-    total: Ints,
+    total: Int64s,
     lanes: Lanes,
     units: Floats,
     l2: Number,
     least_weight: Number,
     least_rows: Number,
-    sums: Ints,
+    sums: Int64s,
 ) -> tuple[Number, Number, Number]:
     """Best split of one column, for any number of outputs and any layout of lanes; ``sums`` takes the left child's."""
     n_lanes = lanes.n_lanes

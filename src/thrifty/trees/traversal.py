@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from thrifty.arrays import Floats, Int32s
 from thrifty.trees.kernel import Number, kernel, lean, lean_kernel
 
 __all__ = [
@@ -21,9 +22,6 @@ __all__ = [
     "score_row",
 ]
 
-Ints = NDArray[np.int32]
-Floats = NDArray[np.float64]
-
 
 class Walk(NamedTuple):
     """What a row needs on its way down: roots per tree; the other arrays per node.
@@ -31,11 +29,11 @@ class Walk(NamedTuple):
     Compiled code takes it apart at once: passing it on would count references at every step.
     """
 
-    roots: Ints
-    feature: Ints
+    roots: Int32s
+    feature: Int32s
     threshold: Floats
     missing_left: NDArray[np.bool_]
-    children: Ints
+    children: Int32s
 
 
 SIDE_BY_SIDE = 256  # rows that go down a tree together
@@ -44,7 +42,7 @@ BLOCK = 64  # rows whose numbers stay in the nearest cache while every tree look
 
 @lean
 def descend(
-    X: Any, i: Number, node: Number, feature: Ints, threshold: Floats, missing_left: Any, children: Ints
+    X: Any, i: Number, node: Number, feature: Int32s, threshold: Floats, missing_left: Any, children: Int32s
 ) -> Number:
     """Leaf that row ``i`` of raw numbers reaches from ``node``."""
     while node >= 0:
@@ -121,7 +119,7 @@ def score_row(X: Any, walk: Walk, values: Floats) -> Floats:
 
 
 @lean_kernel
-def find_leaves(X: Any, walk: Walk, out: Ints) -> None:
+def find_leaves(X: Any, walk: Walk, out: Int32s) -> None:
     """Leaf of every row in every tree."""
     roots, feature, threshold, missing_left, children = walk
     for i in range(len(X)):
@@ -145,7 +143,7 @@ def mark_touched(X: Any, walk: Walk, out: NDArray[np.bool_]) -> None:
 
 
 @lean_kernel
-def add_leaf_values(values: Floats, leaf_of_row: Ints, scores: Any) -> None:
+def add_leaf_values(values: Floats, leaf_of_row: Int32s, scores: Any) -> None:
     """Add to every row's scores the values of its leaf."""
     if values.shape[1] == 1:
         only, score = values[:, 0], scores[:, 0]

@@ -9,14 +9,13 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from thrifty.arrays import Floats, Int64s
 from thrifty.trees.binning import WORD, BinnedTable
 from thrifty.trees.memory import N_ROOTS, PATH
 from thrifty.trees.pairs import Pairs
 
 __all__ = ["Workspace", "make_workspace", "narrow_copy", "with_pairs"]
 
-Ints = NDArray[np.int64]
-Floats = NDArray[np.float64]
 
 # Rows of ``features``. WHOLE and NARROW name the feature at each place of the table and of its narrow copy,
 # PLACE is where a feature sits in the narrow copy (-1: not there), ORDER is the choice between equal gains, N_COARSE
@@ -104,33 +103,33 @@ class Workspace(NamedTuple):
     narrow: NDArray[np.uint64]
     pairs: NDArray[np.uint64]
     columns: NDArray[np.uint8]
-    features: Ints
+    features: Int64s
     charges: Floats
     bought: NDArray[np.bool_]
     rows: NDArray[np.uint64]
-    packed: Ints
+    packed: Int64s
     leaf_of: NDArray[np.int32]
-    hist: Ints
-    pair_hist: Ints
+    hist: Int64s
+    pair_hist: Int64s
     scale: Floats
-    pair_values: Ints
-    entries: Ints
+    pair_values: Int64s
+    entries: Int64s
     known: Floats
     past: NDArray[np.int16]
-    leaf: Ints
-    totals: Ints
+    leaf: Int64s
+    totals: Int64s
     raw: Floats
     choice: NDArray[np.int32]
-    left_totals: Ints
-    node_int: Ints
+    left_totals: Int64s
+    node_int: Int64s
     node_float: Floats
-    state: Ints
+    state: Int64s
 
 
 def make_workspace(
     table: BinnedTable,
-    group_of: Ints,
-    order: Ints,
+    group_of: Int64s,
+    order: Int64s,
     n_groups: int,
     max_depth: int,
     max_leaves: int,

@@ -1,0 +1,210 @@
+"""The one place where features are read: from a table at hand, or bought from a source.
+
+A system asks its reader for blocks, rows x columns. A ``TableReader`` slices a table that is there anyway.
+A ``PurchaseReader`` asks a *source*, and keeps what it got, so that no cell is ever asked for
+twice and no cell is asked for before a row's route needs it.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol, runtime_checkable
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy import sparse
+from sklearn.utils import _safe_indexing
+
+from thrifty.arrays import Ints
+from thrifty.exceptions import InvalidInputError
+from thrifty.objective.costs import PriceList
+
+__all__ = [
+    "FeatureSource",
+    "PurchaseReader",
+    "Reader",
+    "TableReader",
+    "as_numbers",
+    "describe_bad_column",
+    "kind_of_table",
+    "table_like",
+]
+
+
+@runtime_checkable
+class FeatureSource(Protocol):
+    """Something that can be asked for features: a database, a lab, a paid service."""
+
+    def __len__(self) -> int:
+        """Return the number of rows that can be asked about."""
+
+    def fetch(self, rows: Ints, columns: Ints) -> ArrayLike:
+        """Values of ``columns`` for ``rows``, shape ``(len(rows), len(columns))``."""
+
+
+class Reader(Protocol):
+    """Where a system reads its features from."""
+
+    @property
+    def n_samples(self) -> int:
+        """Rows in the batch."""
+
+    def block(self, rows: Ints, columns: Ints) -> Any:
+        """Numbers, ``(len(rows), len(columns))``, dense or CSR."""
+
+    def table(self, rows: Ints) -> Any:
+        """Whole rows, in the form f0 was fitted on."""
+
+    def identity(self, rows: Ints) -> Any:
+        """Numbers that tell rows apart and that cost nothing, ``(len(rows), any)``: what chance is drawn from."""
+
+
+class TableReader:
+    """Reads from a table that is at hand; ``numbers`` is its numeric form, ``raw`` what f0 reads."""
+
+    def __init__(self, numbers: Any, raw: Any) -> None:
+        self._numbers = numbers
+        self._raw = raw
+
+    @property
+    def n_samples(self) -> int:
+        """Rows in the table."""
+        return int(self._numbers.shape[0])
+
+    def block(self, rows: Ints, columns: Ints) -> Any:
+        """Slice of the numeric table."""
+        if len(rows) == self.n_samples:
+            return self._numbers[:, columns]
+        if isinstance(self._numbers, np.ndarray):
+            return self._numbers[np.ix_(rows, columns)]
+        return self._numbers[rows][:, columns]
+
+    def table(self, rows: Ints) -> Any:
+        """Slice of the raw table."""
+        return self._raw if len(rows) == self.n_samples else _safe_indexing(self._raw, rows)
+
+    def identity(self, rows: Ints) -> Any:
+        """The whole rows: they are at hand."""
+        return self._numbers if len(rows) == self.n_samples else self._numbers[rows]
+
+
+class PurchaseReader:
+    """Buys from a source what a route needs, when it needs it, once.
+
+    A purchase delivers all columns of its group, so the source is asked for all of them together.
+
+    Parameters
+    ----------
+    source : FeatureSource
+        What is asked.
+    price_list : PriceList
+        Which columns come in one purchase.
+    wrap : callable
+        Turns an array of whole rows into the kind of table f0 was fitted on.
+    """
+
+    def __init__(self, source: FeatureSource, price_list: PriceList, wrap: Callable[[Any], Any]) -> None:
+        if not isinstance(source, FeatureSource):
+            raise InvalidInputError(
+                f"a source must have __len__ and fetch(rows, columns); got {type(source).__name__}. "
+                f"For a table that is at hand use predict."
+            )
+        self._source = source
+        self._group_of = price_list.group_of
+        self._wrap = wrap
+        shape = (len(source), price_list.n_features)
+        self._values = np.full(shape, np.nan)
+        self.bought = np.zeros(shape, dtype=bool)
+
+    @property
+    def n_samples(self) -> int:
+        """Rows the source knows about."""
+        return len(self._values)
+
+    def block(self, rows: Ints, columns: Ints) -> Any:
+        """Buy what is lacking of these cells, then return them."""
+        if len(rows) and len(columns):
+            self._buy(rows, np.flatnonzero(np.isin(self._group_of, self._group_of[columns])))
+        return self._values[np.ix_(rows, columns)]
+
+    def table(self, rows: Ints) -> Any:
+        """Buy the rest of these rows and return them whole."""
+        return self._wrap(self.block(rows, np.arange(self._values.shape[1])))
+
+    def identity(self, rows: Ints) -> Any:
+        """The row's number in the source, and what was bought of it so far."""
+        return np.column_stack([rows, self._values[rows]])
+
+    def _buy(self, rows: Ints, columns: Ints) -> None:
+        lacking = ~self.bought[np.ix_(rows, columns)]
+        # Rows that hold the same purchases are asked about together; in a chain that is all of them.
+        patterns, pattern_of = np.unique(lacking, axis=0, return_inverse=True)
+        for number, pattern in enumerate(patterns):
+            if pattern.any():
+                self._fetch(rows[pattern_of.reshape(-1) == number], columns[pattern])
+
+    def _fetch(self, rows: Ints, columns: Ints) -> None:
+        try:
+            answer = np.asarray(self._source.fetch(rows, columns), dtype=np.float64)
+        except (TypeError, ValueError) as error:
+            raise InvalidInputError(f"the source must answer with numbers: {error}.") from error
+        if answer.shape != (len(rows), len(columns)):
+            raise InvalidInputError(
+                f"the source was asked for {len(rows)} rows of {len(columns)} features and must answer with an array "
+                f"of that shape; got {answer.shape}."
+            )
+        cells = np.ix_(rows, columns)
+        self._values[cells] = answer
+        self.bought[cells] = True
+
+
+def table_like(template: str | None, names: Sequence[str] | None) -> Callable[[Any], Any]:
+    """Return how to turn an array of whole rows back into the kind of table f0 was fitted on."""
+    if template is None or names is None:
+        return lambda rows: rows
+    if template == "polars":
+        import polars as pl
+
+        return lambda rows: pl.DataFrame(rows, schema=list(names))
+    import pandas as pd
+
+    return lambda rows: pd.DataFrame(rows, columns=list(names))
+
+
+def as_numbers(X: Any) -> Any:
+    """The table as float64 numbers, dense or CSR, or a refusal that names the column."""
+    if sparse.issparse(X):
+        return sparse.csr_array(X, dtype=np.float64)
+    try:
+        numbers = np.asarray(X, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise InvalidInputError(f"X must hold numbers: {error}.{describe_bad_column(X)}") from error
+    if numbers.ndim != 2:
+        raise InvalidInputError(f"X must be a table of rows and columns; got shape {numbers.shape}.")
+    return numbers
+
+
+def describe_bad_column(X: Any, *, allow_missing: bool = True) -> str:
+    """A sentence that names the first column that is not made of (finite) numbers; empty if there is none."""
+    if sparse.issparse(X) or np.ndim(X) != 2:
+        return ""
+    names = list(getattr(X, "columns", range(np.shape(X)[1])))
+    for number, name in enumerate(names):
+        column = np.asarray(X[name] if kind_of_table(X) else [row[number] for row in X])
+        if column.dtype.kind == "c":
+            return f" Column {name!r} holds complex numbers."
+        try:
+            values = column.astype(np.float64)
+        except (TypeError, ValueError):
+            return f" Column {name!r} holds {column.dtype.name} values; encode it as numbers or leave it out."
+        if np.isinf(values).any():
+            return f" Column {name!r} holds an infinite value in row {int(np.isinf(values).argmax())}."
+        if not allow_missing and np.isnan(values).any():
+            return (
+                f" Column {name!r} is missing (NaN) in row {int(np.isnan(values).argmax())}; impute it first."
+            )
+    return ""
+
+
+def kind_of_table(table: Any) -> str | None:
+    """``"pandas"``, ``"polars"`` or None for what has no column names."""
+    package = type(table).__module__.split(".")[0]
+    return package if package in ("pandas", "polars") else None

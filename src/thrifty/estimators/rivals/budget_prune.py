@@ -1,0 +1,247 @@
+"""BudgetPrune: a random forest pruned to minimise error plus the price of the features that rows use."""
+
+import warnings
+from collections.abc import Sequence
+from typing import Any, Literal, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator, ClassifierMixin, clone
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils import get_tags
+from sklearn.utils.validation import check_is_fitted
+
+from thrifty.arrays import Bools, Floats
+from thrifty.estimators.checks import check_count, check_seed, validated
+from thrifty.estimators.rivals.forests import ForestRecipe, PruningTask, pruning_task
+from thrifty.estimators.serving import all_or_nothing
+from thrifty.exceptions import InvalidInputError
+from thrifty.objective.costs import check_amount
+from thrifty.pruning.problem import closure_of
+from thrifty.pruning.pruned import PrunedForest
+from thrifty.pruning.pruning import Pruning
+from thrifty.pruning.solving import SOLVERS, prune_along
+from thrifty.solvers.solution import Solution
+
+__all__ = ["BudgetPruneClassifier"]
+
+
+class BudgetPruneClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn is untyped
+    """A random forest, pruned for prediction on a budget (Nan, Wang and Saligrama, NIPS 2016).
+
+    Of all ways to prune the trees, the one that minimises, over some rows, the mean error of the trees plus ``gamma``
+    times the mean price of what a row needs: a purchase is paid once per row, however many trees look at it. The
+    optimum is found, not approached: ``solution_`` holds the gap to a lower bound. The pruned forest answers alone.
+
+    Parameters
+    ----------
+    forest : RandomForestClassifier or ExtraTreesClassifier, default=None
+        What to prune. An estimator is a recipe, cloned and fitted; a fitted one in a ``FrozenEstimator`` is pruned
+        as it stands, on all rows that ``fit`` is given. None grows ``n_trees`` trees here.
+    gamma : float, default=0.01
+        Weight of the prices: error that one unit of mean price must save. The paper's lambda.
+    holdout : float or "oob", default=0.0
+        Rows that decide what is pruned. 0 takes those that the trees were grown on; a larger share
+        is kept from growing; "oob" grows on all rows and judges each tree on those that it did not draw. The last two
+        prune harder, which tends to be worse at large budgets, since a forest is better than its trees.
+    error : {"vote", "probability"}, default="vote"
+        What a tree loses on a row: 1 if the most frequent class of its leaf is wrong, or the share of
+        the wrong classes in the leaf.
+    feature_costs, feature_groups
+        As in ``DynaModLinClassifier``.
+    n_trees : int, default=40
+        Trees to grow.
+    max_depth : int, default=None
+        Most levels of splits; None grows until leaves are pure.
+    min_samples_leaf : int, default=1
+        Fewest rows in a leaf.
+    solver : {"auto", "lp", "decomposed"}, default="auto"
+        The linear program by HiGHS; prices shared among trees that prune themselves, which is faster; or the latter,
+        and the former where that should fail.
+    tol : float, default=1e-6
+        Gap at which a pruning counts as optimal.
+    max_iter : int, default=1000
+        Most rounds of sharing prices.
+    n_jobs : int, default=None
+        Threads that grow trees.
+    random_state : int or RandomState, default=None
+        For growing and for the rows held out.
+
+    Attributes
+    ----------
+    system_ : PrunedForest
+        What serves: trees as plain arrays, prices, labels.
+    solution_ : Solution of Pruning
+        ``value`` has ``loss``, ``spend``, ``objective`` and ``bound`` on the rows that decided; ``residual`` is
+        the gap between the last two.
+    n_iter_ : int
+        Rounds or steps that the solver took.
+    n_nodes_ : int
+        Splits and leaves that are left.
+    features_ : ndarray
+        Columns that some row may be asked for.
+    classes_ : ndarray
+        Labels.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_breast_cancer
+    >>> from thrifty import BudgetPruneClassifier
+    >>> X, y = load_breast_cancer(return_X_y=True)
+    >>> clf = BudgetPruneClassifier(gamma=0.01, random_state=0).fit(X, y)
+    >>> bool(clf.cost(X).mean() < 30 and clf.solution_.residual <= 1e-6)
+    True
+    """
+
+    def __init__(
+        self,
+        forest: Any = None,
+        *,
+        gamma: float = 0.01,
+        holdout: float | Literal["oob"] = 0.0,
+        error: Literal["vote", "probability"] = "vote",
+        feature_costs: Any = None,
+        feature_groups: Any = None,
+        n_trees: int = 40,
+        max_depth: int | None = None,
+        min_samples_leaf: int = 1,
+        solver: Literal["auto", "lp", "decomposed"] = "auto",
+        tol: float = 1e-6,
+        max_iter: int = 1000,
+        n_jobs: int | None = None,
+        random_state: Any = None,
+    ) -> None:
+        self.forest = forest
+        self.gamma = gamma
+        self.holdout = holdout
+        self.error = error
+        self.feature_costs = feature_costs
+        self.feature_groups = feature_groups
+        self.n_trees = n_trees
+        self.max_depth = max_depth
+        self.min_samples_leaf = min_samples_leaf
+        self.solver = solver
+        self.tol = tol
+        self.max_iter = max_iter
+        self.n_jobs = n_jobs
+        self.random_state = random_state
+
+    # -- learning ------------------------------------------------------------------------------
+
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
+        """Grow the forest, or take it as it stands, and prune it.
+
+        Parameters
+        ----------
+        X : table of shape (n_samples, n_features)
+            Every feature: training pays for everything. Missing values are NaN.
+        y : array-like of shape (n_samples,)
+            Labels of two or more classes.
+        sample_weight : array-like of shape (n_samples,), optional
+            Weights; a row of weight zero is left out.
+        """
+        with all_or_nothing(self):
+            task = self._prepare(X, y, sample_weight)
+            (solution,) = self._solve(task, [check_amount("gamma", self.gamma)])
+            self._take(task, solution)
+        return self
+
+    def fit_path(self, X: Any, y: Any, gammas: Sequence[float], sample_weight: Any = None) -> list[Self]:
+        """Fit once, prune at every gamma; returns one fitted estimator per gamma, in the order given.
+
+        One forest is grown, its rows are walked once, and larger gammas are solved inside what smaller ones kept.
+        This estimator itself stays as it is.
+        """
+        checked = [check_amount("gamma", gamma) for gamma in gammas]
+        estimators = [clone(self).set_params(gamma=gamma) for gamma in gammas]
+        task: PruningTask | None = None
+        for estimator in estimators:
+            if task is None:
+                task = estimator._prepare(X, y, sample_weight)
+                solutions = iter(estimator._solve(task, checked))
+            estimator._take(task, next(solutions))
+        return estimators
+
+    def _prepare(self, X: Any, y: Any, sample_weight: Any) -> PruningTask:
+        self._check_parameters()
+        recipe = ForestRecipe(self.forest, self.n_trees, self.max_depth, self.min_samples_leaf, self.n_jobs)
+        return pruning_task(self, recipe, X, y, sample_weight, self.holdout, check_seed(self.random_state))
+
+    def _check_parameters(self) -> None:
+        check_count("n_trees", self.n_trees)
+        check_count("min_samples_leaf", self.min_samples_leaf)
+        check_count("max_iter", self.max_iter)
+        if self.max_depth is not None:
+            check_count("max_depth", self.max_depth)
+        check_amount("tol", self.tol)
+        for name, allowed in (("solver", SOLVERS), ("error", ("vote", "probability"))):
+            if getattr(self, name) not in allowed:
+                shown = ", ".join(map(repr, allowed))
+                raise InvalidInputError(f"{name} must be one of {shown}; got {getattr(self, name)!r}.")
+
+    def _solve(self, task: PruningTask, gammas: list[float]) -> list[Solution[Pruning]]:
+        closure = closure_of(task.forest, task.rows, task.prices, self.error)
+        n_splits = task.forest.n_splits
+        found = prune_along(closure, gammas, n_splits, self.solver, tol=self.tol, max_iter=self.max_iter)
+        for solution in found:
+            if not solution.converged:
+                warnings.warn(
+                    f"the gap between pruning and bound is {solution.residual:.1g} after {solution.n_iter} rounds, "
+                    f"above tol={self.tol:g}. Raise `max_iter` or `tol`.",
+                    ConvergenceWarning,
+                    stacklevel=3,
+                )
+        return found
+
+    def _take(self, task: PruningTask, solution: Solution[Pruning]) -> None:
+        """Become the pruned forest."""
+        trees = task.forest.pruned(solution.value.kept)
+        self._serve(PrunedForest(trees, task.prices, task.classes, task.names), solution)
+
+    def _serve(self, system: PrunedForest, solution: Solution[Pruning]) -> None:
+        """Everything that is known once there is a pruned forest."""
+        self.system_ = system
+        self.solution_ = solution
+        self.n_iter_ = max(1, solution.n_iter)
+        self.classes_ = system.classes
+        self.n_features_in_ = system.price_list.n_features
+        if system.names is not None:
+            self.feature_names_in_ = np.array(system.names, dtype=object)
+        self.features_ = np.flatnonzero(system.trees.features_used)
+        self.n_nodes_ = len(system.trees.feature) + len(system.trees.values)
+
+    # -- answers -------------------------------------------------------------------------------
+
+    def predict_proba(self, X: Any) -> Floats:
+        """Probability of every class: the mean over trees of the class shares in the leaf reached."""
+        numbers = self._numbers(X)
+        return self.system_.probability(numbers)
+
+    def predict(self, X: Any) -> NDArray[Any]:
+        """Label of each row."""
+        probability = self.predict_proba(X)
+        return np.asarray(self.classes_[probability.argmax(axis=1)])
+
+    def bought(self, X: Any) -> Bools:
+        """Columns that each row is asked for on its ways through the trees, shape (n_samples, n_features)."""
+        numbers = self._numbers(X)
+        return self.system_.bought(numbers)
+
+    def cost(self, X: Any) -> Floats:
+        """What each row spends: the price of the distinct purchases that it needs."""
+        numbers = self._numbers(X)
+        return self.system_.cost(numbers)
+
+    def route(self, X: Any) -> NDArray[np.intp]:
+        """Stage that answers each row: there is one, 0."""
+        return np.zeros(len(self._numbers(X)), dtype=np.intp)
+
+    def _numbers(self, X: Any) -> Any:
+        check_is_fitted(self)
+        return validated(self, X, reset=False)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        others = [get_tags(self.forest).input_tags] if hasattr(self.forest, "fit") else []
+        tags.input_tags.allow_nan = all(other.allow_nan for other in others)
+        return tags

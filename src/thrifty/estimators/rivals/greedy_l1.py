@@ -1,0 +1,124 @@
+"""The paper's greedy rival: choose features first, then the model, then the gate."""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from thrifty.arrays import Floats
+from thrifty.estimators.base import GatedClassifier, Task
+from thrifty.estimators.checks import check_columns, check_count, check_share
+from thrifty.exceptions import InvalidInputError
+from thrifty.learning.pairs.linear import LinearScorer, fit_logistic, scaled
+from thrifty.objective.costs import check_amount
+from thrifty.objective.distances import NEVER
+from thrifty.solvers.group_lasso import LinearScores
+
+__all__ = ["GreedyL1Classifier"]
+
+
+class GreedyL1Classifier(GatedClassifier):
+    """L1 picks the features, L2 refits f1 on them, and the gate learns where that f1 errs.
+
+    The three steps of the paper's appendix (Letters), one after the other and none looking ahead, which is
+    what DynaMod-Lin is compared with: (1) an L1-regularised logistic regression; its largest weights name
+    the features; (2) f1, an L2-regularised logistic regression on those features alone, C = 1; (3) the
+    gate, another one, C = 1, on the pseudo-label "f1 is wrong here", with class weights.
+
+    Parameters
+    ----------
+    full, feature_costs, feature_groups, full_cost, budget, cv, n_jobs, random_state
+        As in ``DynaModLinClassifier``.
+    C : float, default=0.1
+        Inverse strength of the L1 penalty; each weight is penalised in proportion to its column's price.
+    n_features : int, default=None
+        Keep only this many of the columns, those with the largest weights; None keeps all that are not zero.
+    features : array-like of column numbers, default=None
+        The features themselves, in place of step 1.
+    send_weight : float, default=0.5
+        Weight of the rows f1 gets wrong when the gate is learned, against ``1 - send_weight`` for the
+        others; larger sends more rows on.
+    standardize : bool, default=True
+        Divide each column by its standard deviation while learning.
+
+    Attributes
+    ----------
+    system_, features_, threshold_
+        As in ``DynaModLinClassifier``.
+    """
+
+    def __init__(
+        self,
+        full: Any = None,
+        *,
+        C: float = 0.1,
+        n_features: int | None = None,
+        features: Any = None,
+        send_weight: float = 0.5,
+        feature_costs: Any = None,
+        feature_groups: Any = None,
+        full_cost: float = 0.0,
+        budget: float | None = None,
+        standardize: bool = True,
+        cv: Any = 5,
+        n_jobs: int | None = None,
+        random_state: Any = None,
+    ) -> None:
+        self.full = full
+        self.C = C
+        self.n_features = n_features
+        self.features = features
+        self.send_weight = send_weight
+        self.feature_costs = feature_costs
+        self.feature_groups = feature_groups
+        self.full_cost = full_cost
+        self.budget = budget
+        self.standardize = standardize
+        self.cv = cv
+        self.n_jobs = n_jobs
+        self.random_state = random_state
+
+    def _check_parameters(self) -> None:
+        if check_amount("C", self.C, rule="a finite number > 0") == 0.0:
+            raise InvalidInputError(
+                f"C must be a finite number > 0; got {self.C!r}. Small values buy few features."
+            )
+        if self.n_features is not None:
+            check_count("n_features", self.n_features, least=0)
+        check_share("send_weight", self.send_weight, meaning="the weight of rows that f1 gets wrong")
+
+    def _check_against(self, n_features: int, names: Any) -> None:
+        check_columns(self.features, n_features, names)
+
+    def _learn(self, task: Task) -> LinearScorer:
+        X, scale = scaled(task.rows.X, task.rows.weight, self.standardize)
+        support = self._support(X, task)
+        cheap, cheap_intercept = fit_logistic(
+            X[:, support], (task.rows.y + 1.0) / 2.0, task.rows.weight, l2=1.0
+        )
+        f1 = np.asarray(X[:, support] @ cheap) + cheap_intercept
+        wrong = (np.where(f1 > 0, 1.0, -1.0) != task.rows.y).astype(np.float64)
+        emphasis = np.where(wrong > 0, self.send_weight, 1.0 - self.send_weight) * task.rows.weight
+        gate, gate_intercept = _fit_gate(X[:, support], wrong, emphasis)
+        coef = np.zeros((X.shape[1], 2))
+        coef[support] = np.column_stack([gate, cheap])
+        return LinearScorer.from_scores(
+            LinearScores(coef, np.array([gate_intercept, cheap_intercept])), scale
+        )
+
+    def _support(self, X: Any, task: Task) -> NDArray[np.intp]:
+        if self.features is not None:
+            return check_columns(self.features, X.shape[1], getattr(self, "feature_names_in_", None))
+        prices = task.price_list.prices[task.price_list.group_of]
+        target = (task.rows.y + 1.0) / 2.0
+        weights = np.abs(fit_logistic(X, target, task.rows.weight, l1=1.0 / self.C, prices=prices)[0])
+        order = np.argsort(-weights, kind="stable")
+        most = len(weights) if self.n_features is None else self.n_features
+        return np.sort(order[: min(np.count_nonzero(weights), most)])
+
+
+def _fit_gate(X: Any, wrong: Floats, emphasis: Floats) -> tuple[Floats, float]:
+    """The gate; with no weight on any row it has nothing to learn and sends nobody."""
+    if not emphasis.any():
+        return np.zeros(X.shape[1]), NEVER
+    return fit_logistic(X, wrong, emphasis, l2=1.0)

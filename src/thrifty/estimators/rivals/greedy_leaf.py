@@ -1,0 +1,86 @@
+"""The paper's greedy rival on a device: f1 stands, and the gate learns over its leaves where it errs."""
+
+from typing import Any
+
+from sklearn.ensemble import GradientBoostingClassifier
+
+from thrifty.estimators.base import GatedClassifier, Task
+from thrifty.estimators.local import as_local, bare, given_trees
+from thrifty.learning.pairs.leaf import LeafScorer, greedy_leaf_gate, leaf_scorer
+from thrifty.objective.costs import check_amount
+
+__all__ = ["GreedyLeafClassifier"]
+
+
+class GreedyLeafClassifier(GatedClassifier):
+    """A given small ensemble, and a gate over its leaves that learns "f1 is wrong here".
+
+    What DynaMod-Lstsq is compared with: the same trees, and again two values a leaf, but f1 is left as it is, f0 is
+    not looked at, and the gate does not read ``|f1|``. A logistic regression, C = 1.
+
+    Parameters
+    ----------
+    full : as in ``DynaModLinClassifier``
+        f0.
+    local : boosted trees, default=None
+        As in ``DynaModLstsqClassifier``; None is scikit-learn's ``GradientBoostingClassifier``, ten trees of depth 5.
+    ridge : float, default=1.0
+        Strength of the ridge on the gate's leaves, ``1 / C``.
+    feature_costs, feature_groups, full_cost, budget, cv, n_jobs, random_state
+        As in ``DynaModLstsqClassifier``.
+
+    Attributes
+    ----------
+    system_, local_, n_bytes_, features_, threshold_
+        As in ``DynaModLstsqClassifier``.
+    """
+
+    _accepts_missing = True
+    _accepts_sparse = False
+
+    def __init__(
+        self,
+        full: Any = None,
+        local: Any = None,
+        *,
+        ridge: float = 1.0,
+        feature_costs: Any = 0.0,
+        feature_groups: Any = None,
+        full_cost: float = 1.0,
+        budget: float | None = None,
+        cv: Any = 5,
+        n_jobs: int | None = None,
+        random_state: Any = None,
+    ) -> None:
+        self.full = full
+        self.local = local
+        self.ridge = ridge
+        self.feature_costs = feature_costs
+        self.feature_groups = feature_groups
+        self.full_cost = full_cost
+        self.budget = budget
+        self.cv = cv
+        self.n_jobs = n_jobs
+        self.random_state = random_state
+
+    def _check_parameters(self) -> None:
+        check_amount("ridge", self.ridge)
+
+    def _check_against(self, n_features: int, names: Any) -> None:  # noqa: ARG002
+        given_trees(self._local(), n_features)
+
+    def _other_models(self) -> list[Any]:
+        return [*super()._other_models(), bare(self._local())]
+
+    def _local(self) -> Any:
+        if self.local is not None:
+            return self.local
+        return GradientBoostingClassifier(n_estimators=10, max_depth=5, random_state=self.random_state)
+
+    def _learn(self, task: Task) -> LeafScorer:
+        rows = task.rows
+        self.local_ = as_local(self._local(), rows, n_jobs=self.n_jobs).model
+        gate = greedy_leaf_gate(self.local_, rows.X, rows.y, rows.weight, float(self.ridge)).value
+        scorer = leaf_scorer(self.local_, gate, self.local_.trees.values[:, 0])
+        self.n_bytes_ = scorer.n_bytes
+        return scorer

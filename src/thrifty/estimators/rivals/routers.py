@@ -1,0 +1,120 @@
+"""Gates that learn nothing: the margin of the cheap model, and chance."""
+
+from dataclasses import replace
+from typing import Any
+
+from scipy.special import logit
+from sklearn.linear_model import LogisticRegression
+
+from thrifty.estimators.base import GatedClassifier, Task
+from thrifty.estimators.checks import check_columns, check_share
+from thrifty.estimators.rivals.foreign import ConfidenceGate, ForeignScorer, Gate, UniformGate
+from thrifty.evidence.threshold import threshold_curve
+from thrifty.full.crossfit import JudgedFull, judge_full
+
+__all__ = ["ConfidenceRouter", "UniformRouter"]
+
+
+class _Router(GatedClassifier):
+    """A classifier the user chose, in front of f0, with a gate that needs no fitting."""
+
+    _accepts_missing = True
+
+    cheap: Any
+    features: Any
+    p_full: float
+
+    def __init__(
+        self,
+        full: Any = None,
+        cheap: Any = None,
+        *,
+        features: Any = None,
+        p_full: float = 0.3,
+        feature_costs: Any = None,
+        feature_groups: Any = None,
+        full_cost: float = 0.0,
+        budget: float | None = None,
+        cv: Any = 5,
+        n_jobs: int | None = None,
+        random_state: Any = None,
+    ) -> None:
+        self.full = full
+        self.cheap = cheap
+        self.features = features
+        self.p_full = p_full
+        self.feature_costs = feature_costs
+        self.feature_groups = feature_groups
+        self.full_cost = full_cost
+        self.budget = budget
+        self.cv = cv
+        self.n_jobs = n_jobs
+        self.random_state = random_state
+
+    def _gate(self, task: Task) -> Gate:
+        raise NotImplementedError
+
+    def _check_parameters(self) -> None:
+        check_share("p_full", self.p_full, meaning="the share of samples allowed to reach f0")
+
+    def _check_against(self, n_features: int, names: Any) -> None:
+        check_columns(self.features, n_features, names)
+
+    def _other_models(self) -> list[Any]:
+        return [*super()._other_models(), self._cheap()]
+
+    def _cheap(self) -> Any:
+        return LogisticRegression(max_iter=1000) if self.cheap is None else self.cheap
+
+    def _learn(self, task: Task) -> ForeignScorer:
+        rows = task.rows
+        columns = check_columns(self.features, rows.X.shape[1], getattr(self, "feature_names_in_", None))
+        block = rows.X[:, columns]
+        seen = replace(rows, table=block, X=block)
+        self._held_out = judge_full(self._cheap(), seen, n_jobs=self.n_jobs, name="the cheap model")
+        return ForeignScorer(columns, self._held_out.model, self._gate(task))
+
+    def _default_threshold(self, task: Task, budget: float | None) -> float:
+        """Cut at the wanted share or budget, on margins of rows the cheap model was not fitted on."""
+        judged: JudgedFull = self.__dict__.pop("_held_out")
+        g = self._gate(task)(task.rows.X[:, self.features_], logit(judged.probability))
+        if budget is None:
+            curve = threshold_curve(g, 0.0, 1.0, weight=task.rows.weight)
+            return float(curve.threshold[curve.within(self.p_full)])
+        curve = self._curve(task.rows.X, g=g, weight=task.rows.weight)
+        return float(curve.threshold[curve.within(budget)])
+
+
+class ConfidenceRouter(_Router):
+    """Rows on which the cheap model is least sure go to f0: ``g = -|f1|``.
+
+    The hardest baseline there is: it learns no gate, and often beats one that was learned.
+
+    Parameters
+    ----------
+    full : as in ``DynaModLinClassifier``
+        f0.
+    cheap : classifier, default=None
+        f1, in any form f0 may take; None is a logistic regression.
+    features : array-like of column numbers or names, or a mask, default=None
+        Columns the cheap model reads and pays for; None is all of them, which saves something only
+        where f0 itself costs (``full_cost``).
+    p_full : float, default=0.3
+        Share of rows sent to f0: the threshold is the matching quantile of out-of-fold margins.
+    feature_costs, feature_groups, full_cost, budget, cv, n_jobs, random_state
+        As in ``DynaModLinClassifier``; a ``budget`` takes the place of ``p_full``.
+    """
+
+    def _gate(self, task: Task) -> Gate:  # noqa: ARG002
+        return ConfidenceGate()
+
+
+class UniformRouter(_Router):
+    """Rows go to f0 at random: what any gate must beat.
+
+    "At random" is fixed by the content of the row, so that a row is always treated alike; ``random_state``
+    gives another draw. Parameters as in ``ConfidenceRouter``.
+    """
+
+    def _gate(self, task: Task) -> Gate:
+        return UniformGate(task.seed)

@@ -1,0 +1,109 @@
+"""How sure the numbers of operating points are: resample the rows, and average again.
+
+Rows are drawn with replacement, and every point is averaged over the same draws: two points that are right on
+mostly the same rows differ by far less than each of them varies, and a *paired* bootstrap sees that. A draw is
+how often each row was taken, so all points of one gate are averaged with one sparse product. Draws come in
+blocks, always the same for the same seed and number of rows; memory is bounded by a block of draws and one of points.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from thrifty.arrays import Floats, Ints
+from thrifty.evidence.outcomes import Outcomes
+from thrifty.exceptions import InvalidInputError
+
+__all__ = ["Band", "bands_of", "check_bootstrap", "resampled", "tails"]
+
+
+_CELLS = 2**18
+"""Rows x draws in one block: 2 MB of counts, which stay in a processor's cache."""
+
+_POINTS = 1024
+"""Points whose resampled means are held at once."""
+
+
+@dataclass(frozen=True)
+class Band:
+    """Percentile intervals of each point of a frontier, point by point.
+
+    Attributes
+    ----------
+    level : float
+        Share of the resamples that an interval holds.
+    score_low, score_high, cost_low, cost_high : ndarray of shape (n_points,)
+        Ends of the intervals.
+    """
+
+    level: float
+    score_low: Floats
+    score_high: Floats
+    cost_low: Floats
+    cost_high: Floats
+
+
+def check_bootstrap(level: float, n_boot: int) -> None:
+    """Refuse a level outside (0, 1), and draws too few to show the tails that the level asks for."""
+    if not 0 < level < 1:
+        raise InvalidInputError(
+            f"level must lie between 0 and 1; got {level!r}. It is the share a band holds."
+        )
+    fewest = int(np.ceil(2 / (1 - level)))
+    if n_boot < fewest:
+        raise InvalidInputError(
+            f"n_boot must be at least {fewest} for a band of level {level:g}: with fewer draws none falls outside it; "
+            f"got {n_boot!r}."
+        )
+
+
+def tails(draws: Floats, level: float) -> tuple[Floats, Floats]:
+    """Both ends of the middle ``level`` of the draws, along the last axis; the draws are left in another order."""
+    low, high = np.quantile(draws, [(1 - level) / 2, (1 + level) / 2], axis=-1, overwrite_input=True)
+    return low, high
+
+
+def bands_of(
+    outcomes: Sequence[Outcomes], source: Ints, threshold: Floats, *, level: float, n_boot: int, seed: int
+) -> Band:
+    """Percentile intervals of the cost and the score of some operating points."""
+    check_bootstrap(level, n_boot)
+    ends = np.empty((4, len(source)))
+    # Points of one system stay together: each block of them pays for a pass over the system's rows.
+    order = np.argsort(source, kind="stable")
+    for start in range(0, len(order), _POINTS):
+        block = order[start : start + _POINTS]
+        cost, score = resampled(outcomes, source[block], threshold[block], n_boot=n_boot, seed=seed)
+        ends[:2, block] = tails(score, level)
+        ends[2:, block] = tails(cost, level)
+    return Band(level, *ends)
+
+
+def resampled(
+    outcomes: Sequence[Outcomes], source: Ints, threshold: Floats, *, n_boot: int, seed: int
+) -> tuple[Floats, Floats]:
+    """Mean cost and mean score of each point under each draw, each of shape (n_points, n_boot)."""
+    averages = [
+        (at, outcomes[place].averages(threshold[at]))
+        for place, at in ((place, np.flatnonzero(source == place)) for place in np.unique(source))
+    ]
+    cost, score = np.empty((2, len(source), n_boot))
+    for draws, counts in _draws(outcomes[0].n_rows, n_boot, seed):
+        for at, average in averages:
+            means = average.under(counts)
+            cost[at, draws], score[at, draws] = means.cost, means.score
+    return cost, score
+
+
+def _draws(n_rows: int, n_boot: int, seed: int) -> Iterator[tuple[slice, Floats]]:
+    """How often each draw took each row, of shape (n_rows, draws in the block); the block's place among all draws."""
+    rng = np.random.default_rng(seed)
+    size = max(1, _CELLS // n_rows)
+    for start in range(0, n_boot, size):
+        width = min(size, n_boot - start)
+        taken = rng.integers(0, n_rows, size=(n_rows, width))
+        taken *= width
+        taken += np.arange(width)
+        counts = np.bincount(taken.reshape(-1), minlength=n_rows * width)
+        yield slice(start, start + width), counts.reshape(n_rows, width).astype(np.float64)

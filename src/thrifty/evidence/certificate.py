@@ -1,0 +1,216 @@
+"""How much a system may lose against f0, proved on held-out rows.
+
+The loss of a system against f0 is ``P(f0 is right and the system is wrong)`` for a new row. It is at least
+``accuracy(f0) - accuracy(system)``, so whoever bounds it bounds the lost accuracy too.
+
+Candidates are the points of a frontier, fixed on other rows. On ``n`` held-out rows, drawn independently from where
+the system will be used, the number ``k`` of rows that are worse is binomial, with the true loss as its probability.
+The exact (Clopper-Pearson) upper bound is the probability at which ``k`` or fewer would be seen in a share
+``1 - confidence`` of all draws. A point passes if its bound is at most ``max_loss``.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.special import betaincinv
+
+from thrifty.arrays import Floats
+from thrifty.evidence.frontier import Frontier
+from thrifty.evidence.operating_point import OperatingPoint
+from thrifty.evidence.outcomes import RowOutcomes
+from thrifty.exceptions import InvalidInputError
+
+__all__ = ["Certificate", "certify", "rows_needed", "upper_bound"]
+
+
+# Bound and limit may be the same number and differ in the last digits of an incomplete beta function.
+_SLACK = 1e-12
+
+
+@dataclass(frozen=True)
+class Certificate:
+    """The cheapest point that was shown to lose at most ``max_loss`` against f0, and everything that showed it.
+
+    Attributes
+    ----------
+    max_loss, confidence : float
+        What was to be shown, and how surely: in at most ``1 - confidence`` of all draws of held-out rows does a
+        certified point lose more than ``max_loss``.
+    n_rows : int
+        Held-out rows.
+    n_losses, bound : int, float
+        On how many of them f0 was right and the point wrong, and the exact upper bound from that. What is
+        certified is ``max_loss``; the bound of the point at which the search ended is not a sharper certificate.
+    n_candidates, n_tested : int
+        Points that were fixed in advance, and how many were tested before the first failure (included).
+    failed_losses, failed_bound : int, float or None
+        The same for the first point that failed; None if none did.
+    point : OperatingPoint or None
+        The certified point. None: send every row to f0, and no system at hand has a gate that can be told to.
+    is_fallback : bool
+        Whether no candidate passed, so that every row goes to f0: that loses nothing, and needs no test.
+    """
+
+    max_loss: float
+    confidence: float
+    n_rows: int
+    n_losses: int
+    bound: float
+    n_candidates: int
+    n_tested: int
+    failed_losses: int | None
+    failed_bound: float | None
+    point: OperatingPoint | None
+    is_fallback: bool
+
+    def __str__(self) -> str:
+        limit, surely = _percent(self.max_loss), f"with {_percent(self.confidence)} confidence"
+        if self.is_fallback:
+            worse = _worse(self.failed_losses or 0, self.failed_bound or 0.0)
+            return (
+                f"sends every row to f0, and so loses nothing against it: the safest of {self.n_candidates:,} points "
+                f"could not be shown, {surely}, to lose at most {limit} of answers, "
+                f"on {self.n_rows:,} held-out rows: {worse}"
+            )
+        return (
+            f"loses at most {limit} of answers against f0, {surely}, on {self.n_rows:,} held-out rows: "
+            f"{_worse(self.n_losses, self.bound)}"
+        )
+
+    def as_dict(self) -> dict[str, Any]:
+        """Everything, ready for a JSON file."""
+        entries = {entry.name: getattr(self, entry.name) for entry in fields(self)}
+        return entries | {"point": None if self.point is None else self.point.as_dict()}
+
+    @classmethod
+    def from_dict(cls, entries: Mapping[str, Any]) -> Self:
+        """The certificate that ``as_dict`` described."""
+        wanted = {entry.name for entry in fields(cls)}
+        if set(entries) != wanted:
+            differing = sorted(wanted ^ set(entries))
+            raise InvalidInputError(
+                f"a certificate has the entries {sorted(wanted)}; missing or unknown: {differing}."
+            )
+        point = None if entries["point"] is None else OperatingPoint.from_dict(entries["point"])
+        return cls(**{**entries, "point": point})
+
+
+def certify(frontier: Frontier, *, max_loss: float, confidence: float = 0.95) -> Certificate:
+    """The cheapest point of a frontier that loses at most ``max_loss`` against f0, by exact tests on held-out rows.
+
+    Parameters
+    ----------
+    frontier : Frontier
+        Points chosen on some rows and scored on others: ``Frontier.from_outcomes(chosen_on, against_full=True)
+        .on(held_out)``. Nothing may have been fitted, tuned or chosen on the held-out rows. Every row counts
+        once; there are no sample weights, with which the number of losses would not be binomial.
+    max_loss : float
+        Share of answers, between 0 and 1, on which the system may be wrong where f0 is right.
+    confidence : float, default=0.95
+        Probability with which the certificate must hold.
+
+    Returns
+    -------
+    Certificate
+        Of the cheapest point that passed, or of "every row to f0", which always does.
+
+    Notes
+    -----
+    Points are tested one after the other, from the dearest (which sends on the most) to the cheapest, each at the
+    full level ``alpha = 1 - confidence``; the search ends at the first failure, and the last point that passed is
+    certified. No correction for the number of tests is needed:
+
+    Points and order do not depend on the held-out rows. If no point loses more than ``max_loss`` there is nothing
+    to get wrong. Otherwise let j be the first point in the order that does, with true loss p > max_loss. To certify j
+    or any point behind it the search must get past j, so *every* wrong certificate requires that j passes. It passes if
+    ``k <= c``, with c the largest number for which ``P(Bin(n, max_loss) <= c) <= alpha`` (which is what "the
+    bound is at most max_loss" says). Since the binomial distribution grows with its probability,
+    ``P(Bin(n, p) <= c) <= P(Bin(n, max_loss) <= c) <= alpha``. So a wrong certificate has probability at most alpha,
+    whatever the other points are and however the tests depend on each other.
+    """
+    _check_wish(max_loss, confidence)
+    if not frontier.held_out:
+        raise InvalidInputError(
+            "a certificate needs rows on which nothing was chosen; this frontier is scored on the rows that it was "
+            "chosen on. Give frontier.on(outcomes of held-out rows)."
+        )
+    n_rows = frontier.n_rows
+    if not _passes(upper_bound(0, n_rows, confidence), max_loss):
+        raise InvalidInputError(
+            f"{n_rows:,} held-out rows cannot show a loss of at most {_percent(max_loss)} with {_percent(confidence)} "
+            f"confidence, not even without a single loss: it takes {rows_needed(max_loss, confidence):,} rows. "
+            f"Hold out more rows, or ask for less."
+        )
+    order = np.argsort(-frontier.chosen.cost, kind="stable")
+    losses = frontier.losses_against_full()[order]
+    bounds = upper_bound(losses, n_rows, confidence)
+    failed = np.flatnonzero(~_passes(bounds, max_loss))
+    n_passed = int(failed[0]) if failed.size else len(order)
+    last = n_passed - 1
+    return Certificate(
+        max_loss=float(max_loss),
+        confidence=float(confidence),
+        n_rows=n_rows,
+        n_losses=int(losses[last]) if n_passed else 0,
+        bound=float(bounds[last]) if n_passed else 0.0,
+        n_candidates=len(order),
+        n_tested=min(n_passed + 1, len(order)),
+        failed_losses=int(losses[n_passed]) if failed.size else None,
+        failed_bound=float(bounds[n_passed]) if failed.size else None,
+        point=frontier[int(order[last])] if n_passed else _everything_to_full(frontier),
+        is_fallback=n_passed == 0,
+    )
+
+
+def upper_bound(n_losses: ArrayLike, n_rows: int, confidence: float) -> Floats:
+    """Exact one-sided upper bound: the p for which ``P(Bin(n_rows, p) <= n_losses) = 1 - confidence``."""
+    losses = np.asarray(n_losses, dtype=np.float64)
+    bound: Floats = np.where(
+        losses >= n_rows, 1.0, betaincinv(losses + 1.0, np.maximum(n_rows - losses, 1.0), confidence)
+    )
+    return bound
+
+
+def rows_needed(max_loss: float, confidence: float = 0.95) -> int:
+    """Fewest rows that can show ``max_loss`` at all: the smallest n with ``(1 - max_loss)^n <= 1 - confidence``."""
+    _check_wish(max_loss, confidence)
+    n_rows = max(1, int(np.ceil(np.log1p(-confidence) / np.log1p(-max_loss) * (1 - 1e-9))))
+    while not _passes(upper_bound(0, n_rows, confidence), max_loss):
+        n_rows += 1
+    return n_rows
+
+
+def _check_wish(max_loss: float, confidence: float) -> None:
+    for name, value, meaning in (
+        ("max_loss", max_loss, "It is the share of answers that may get worse; none at all cannot be shown."),
+        ("confidence", confidence, "It is the probability with which the certificate must hold."),
+    ):
+        if not (isinstance(value, float | int | np.number) and 0 < value < 1):
+            raise InvalidInputError(f"{name} must lie strictly between 0 and 1; got {value!r}. {meaning}")
+
+
+def _passes(bound: Floats, max_loss: float) -> NDArray[np.bool_]:
+    return np.asarray(bound <= max_loss * (1 + _SLACK))
+
+
+def _everything_to_full(frontier: Frontier) -> OperatingPoint | None:
+    """Any gate, wide open, if f0 stands right behind it."""
+    for place, one in enumerate(frontier.outcomes):
+        if isinstance(one, RowOutcomes) and one.sends_to_full and one.threshold is None:
+            means = one.averages(np.array([-np.inf])).under()
+            cost, score = float(means.cost[0]), float(means.score[0])
+            return OperatingPoint(
+                cost, score, 1.0, float("-inf"), place, one.features, dict(one.settings), cost, score
+            )
+    return None
+
+
+def _worse(n_losses: int, bound: float) -> str:
+    return f"{n_losses:,} of them {'was' if n_losses == 1 else 'were'} worse (bound {_percent(bound)})"
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.3g} %"

@@ -1,0 +1,1 @@
+"""How the parts of a chain are learned."""

@@ -1,0 +1,213 @@
+"""A learned gate for every stage: from what is bought and the stage's own log-odds, what a row loses by stopping.
+
+    gate_k(x) = E[ stop - go | columns of stage k, log-odds of stage k ]      by boosted least squares
+
+"Go" is what the rules of the later stages make of a row, at a price in the middle of the frontier. First come trees
+that look at the log-odds alone: what the margin says by itself. Then small trees with little say each look at
+everything, and correct it. Every row's gate is predicted by trees that were grown without the row's fold.
+
+At a stage that can tell rows apart in a few lumps only, the copies of the model that judge the folds would each give a
+lump another score, and a threshold between those scores would part the lump. The model that serves cannot: for it a
+lump goes on or stops. So gates of such stages are taken from that model itself, which many rows a lump cannot flatter.
+
+The plain margin is a hard rival: a learned gate is used only if, with thresholds cut on some rows and counted on
+others, it is clearly ahead of it.
+"""
+
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from thrifty.arrays import Bools, Floats, Ints
+from thrifty.evidence.policies import price_grid, sweep_prices
+from thrifty.evidence.stopping import Evidence, StoppingRules, route_by
+from thrifty.learning.cascade.problem import CascadeProblem
+from thrifty.learning.cascade.staged import StagedTrees, narrow_table
+from thrifty.learning.pairs.boosted import Boosting
+from thrifty.rows import uniforms
+from thrifty.trees import BinnedTable, Binner, TreeEnsemble
+from thrifty.trees.binning import WORD, Thresholds
+
+__all__ = ["LearnedGates", "choose_gates", "learn_gates", "n_coarse_stages", "settled_log_odds"]
+
+
+OF_MARGIN = Boosting(n_trees=20, max_depth=4, learning_rate=0.3, step="gradient", min_child_samples=20)
+OF_EVERYTHING = Boosting(n_trees=30, max_depth=3, learning_rate=0.05, step="gradient", min_child_samples=40)
+
+MOST_ROWS = 6_000
+"""Rows that gates are learned from: they are small, and every stage of every fold has one."""
+
+N_BUDGETS = 25
+
+MOST_LUMPS = 64
+"""With more distinct rows among what is held, a stage tells rows apart finely enough."""
+
+ROWS_PER_LUMP = 20
+"""With fewer rows a lump on average, a model would be too sure of lumps that it has seen."""
+
+AHEAD = 2.0
+"""Standard errors by which learned gates must lead."""
+
+
+@dataclass(frozen=True, eq=False)
+class LearnedGates:
+    """Trees of each stage over its columns and, behind them, its log-odds; and every row's held-out gate scores."""
+
+    trees: tuple[TreeEnsemble, ...]
+    held_out: Floats
+
+
+def n_coarse_stages(problem: CascadeProblem, sets: Sequence[Ints]) -> int:
+    """How many stages, from the first on, tell rows apart in a few large lumps only."""
+    most = min(MOST_LUMPS, len(problem.y) // ROWS_PER_LUMP)
+    for stage, columns in enumerate(sets):
+        if len(np.unique(uniforms(problem.table.codes[:, columns]))) > most:
+            return stage
+    return len(sets)
+
+
+def settled_log_odds(
+    staged: StagedTrees, table: BinnedTable, sigmoids: Floats, log_odds: Floats, n_coarse: int
+) -> Floats:
+    """Held-out log-odds, those of coarse stages replaced by the log-odds of the model that serves."""
+    settled = log_odds.copy()
+    first = StagedTrees(staged.base, staged.sets[:n_coarse], staged.parts[:n_coarse])
+    settled[:, :n_coarse] = first.scores(table) * sigmoids[:n_coarse, 0] + sigmoids[:n_coarse, 1]
+    return settled
+
+
+def choose_gates(
+    problem: CascadeProblem,
+    sets: Sequence[Ints],
+    evidence: Evidence,
+    log_odds: Floats,
+    right: Bools,
+    n_coarse: int = 0,
+) -> LearnedGates | None:
+    """Learned gates, or None where the plain margin does as well."""
+    learned = learn_gates(problem, sets, evidence, log_odds, middle_price(evidence), n_coarse)
+    return learned if _lead(problem, evidence, learned.held_out, right) > AHEAD else None
+
+
+def learn_gates(
+    problem: CascadeProblem,
+    sets: Sequence[Ints],
+    evidence: Evidence,
+    log_odds: Floats,
+    price: float,
+    n_coarse: int = 0,
+) -> LearnedGates:
+    """Grow a gate per stage on all rows, and one per fold and stage for the rows of the fold."""
+    target = StoppingRules(evidence).stop_minus_go(price)
+    # By content, so that equal rows are all used or not at all.
+    used = uniforms(problem.table.codes, 1) < MOST_ROWS / len(problem.y)
+    held_out = np.empty_like(log_odds)
+
+    def of_stage(stage: int) -> TreeEnsemble:
+        columns = np.sort(sets[stage])
+        table = _with_column(narrow_table(problem.table, columns), log_odds[:, stage])
+        wanted, weight = target[:, stage], problem.weight
+        whole = _regress(table, wanted, weight, np.flatnonzero(used))
+        if stage < n_coarse:
+            held_out[:, stage] = whole.predict_binned(table)[:, 0]
+        for fold in problem.folds if stage >= n_coarse else ():
+            rest = used.copy()
+            rest[fold] = False
+            trees = _regress(table, wanted, weight, np.flatnonzero(rest))
+            held_out[fold, stage] = trees.predict_binned(table.take(fold))[:, 0]
+        return whole.over_columns(np.r_[np.searchsorted(columns, sets[stage]), len(columns)])
+
+    with ThreadPoolExecutor(problem.n_threads) as pool:
+        trees = tuple(pool.map(of_stage, range(len(sets))))
+    return LearnedGates(trees, held_out)
+
+
+def middle_price(evidence: Evidence, n_prices: int = 30) -> float:
+    """The price whose rules spend the geometric mean of the least and the most that any rules spend."""
+    rules = StoppingRules(evidence)
+    prices = price_grid(evidence, n_prices)
+    spent = np.array([_spent(evidence, rules.at(float(price))) for price in prices])
+    positive = spent[spent > 0]
+    if not len(positive):
+        return float(prices[0])
+    middle = np.sqrt(positive.min() * positive.max())
+    return float(prices[int(np.argmin(np.abs(spent - middle)))])
+
+
+def _spent(evidence: Evidence, thresholds: Floats) -> float:
+    return float(np.average(evidence.cost[route_by(evidence.gate, thresholds)], weights=evidence.weight))
+
+
+def _regress(table: BinnedTable, target: Floats, weight: Floats, rows: Ints) -> TreeEnsemble:
+    """Boosted least squares: the last column alone, then all of them."""
+    part, wanted, counts = table.take(rows), target[rows], weight[rows]
+    margin = np.array([table.n_features - 1])
+    score = np.zeros(len(rows))
+    trees = []
+    for boosting, columns in ((OF_MARGIN, margin), (OF_EVERYTHING, np.arange(table.n_features))):
+        grower = boosting.grower(narrow_table(part, columns))
+        for _ in range(boosting.n_trees):
+            grown = boosting.grow_tree(grower, score - wanted, np.ones(len(rows)), counts)
+            grown.add_to(score)
+            feature = columns[grown.tree.feature].astype(np.int32)
+            trees.append(replace(grown.tree, n_features=table.n_features, feature=feature))
+    return TreeEnsemble.concatenate(trees)
+
+
+def _with_column(table: BinnedTable, values: Floats) -> BinnedTable:
+    """The same table with one more column of numbers."""
+    last = Binner().fit_transform(values[:, None])
+    n_columns = table.n_features + 1
+    padded = np.zeros((table.n_rows, -(-n_columns // WORD) * WORD), dtype=np.uint8)
+    padded[:, : n_columns - 1] = table.codes
+    padded[:, n_columns - 1] = last.codes[:, 0]
+    ends, offsets = table.thresholds.values, table.thresholds.offsets
+    added = last.thresholds.values
+    thresholds = Thresholds(np.concatenate([ends, added]), np.r_[offsets, offsets[-1] + len(added)])
+    return BinnedTable(padded, thresholds, (*table.names, "log-odds"))
+
+
+def _lead(problem: CascadeProblem, evidence: Evidence, gate: Floats, right: Bools) -> float:
+    """By how many standard errors the second gates lead: thresholds cut on half of the folds, answers of the others."""
+    total = evidence.cost[-1]
+    steps = evidence.cost[evidence.cost > 0]
+    budgets = np.geomspace(float(steps.min()), float(total), N_BUDGETS)
+    gains = np.zeros(len(problem.y))
+    halves = [np.concatenate(problem.folds[half::2]) for half in (0, 1)]
+    for cut_on, counted_on in (halves, halves[::-1]):
+        scores = [
+            _score_of_rows(replace(evidence, gate=one), right, cut_on, counted_on, budgets)
+            for one in (evidence.gate, gate)
+        ]
+        gains[counted_on] = scores[1] - scores[0]
+    mean = float(np.average(gains, weights=problem.weight))
+    spread = np.sqrt(np.average(np.square(gains - mean), weights=problem.weight) / problem.weight.sum())
+    return mean / max(float(spread), 1e-12)
+
+
+def _score_of_rows(
+    evidence: Evidence, right: Bools, cut_on: Ints, counted_on: Ints, budgets: Floats
+) -> Floats:
+    """Mean over budgets of how surely each row is answered rightly, at the mixes that these budgets afford."""
+    policies = sweep_prices(_rows(evidence, cut_on), 1.0 - evidence.loss[cut_on], n_prices=30)
+    there = _rows(evidence, counted_on)
+    routes = [route_by(there.gate, one) for one in policies.thresholds]
+    answers = right[counted_on]
+    rows = np.arange(len(counted_on))
+    row_scores = np.array([answers[rows, route] for route in routes], dtype=np.float64)
+    cost = np.array([np.average(there.cost[route], weights=there.weight) for route in routes])
+    # What is counted there must be what is paid there.
+    cost = np.maximum.accumulate(cost)
+    place = np.interp(budgets, cost, np.arange(len(cost)))
+    share = np.zeros(len(cost))
+    lower = np.floor(place).astype(int)
+    np.add.at(share, lower, 1 - (place - lower))
+    np.add.at(share, np.minimum(lower + 1, len(cost) - 1), place - lower)
+    mean: Floats = share @ row_scores / len(budgets)
+    return mean
+
+
+def _rows(evidence: Evidence, rows: Ints) -> Evidence:
+    return replace(evidence, gate=evidence.gate[rows], loss=evidence.loss[rows], weight=evidence.weight[rows])

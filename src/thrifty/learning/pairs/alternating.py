@@ -1,0 +1,153 @@
+"""The outer loop of the paper's Algorithms 1 to 3: shares, then the pair, until nothing moves.
+
+    min_{f1, g, q}  mean[(1 - q) l(f1) + q l(f0) + D(q, g)] + Omega(f1, g)
+    subject to      mean(w q) <= limit                                      (OPT2; OPT1 with prices w)
+
+Each half-step minimises the same objective over some of its variables, so the objective never
+rises as long as the pair's own fit does not raise it: exact for linear pairs, approximate for trees.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+import numpy as np
+from scipy.special import expit
+
+from thrifty.arrays import Floats
+from thrifty.learning.pairs.pair import Pair
+from thrifty.objective.distances import DISTANCES, NEVER, DistanceName
+from thrifty.objective.losses import excess_loss, soft_logistic_loss
+from thrifty.solvers.qstep import q_step_kl, q_step_squared
+from thrifty.solvers.solution import Solution
+
+__all__ = ["Alternation", "AnyPair", "Round", "alternate"]
+
+AnyPair = TypeVar("AnyPair", bound=Pair)
+
+Q_STEPS: dict[DistanceName, Callable[..., Solution[Floats]]] = {"kl": q_step_kl, "squared": q_step_squared}
+
+
+@dataclass(frozen=True)
+class Round:
+    """One round of the alternation: the objective after each of its half-steps, and the mean share sent."""
+
+    after_shares: float
+    after_pair: float
+    share: float
+
+
+@dataclass(frozen=True)
+class Alternation(Generic[AnyPair]):
+    """Where the loop ended and how it got there."""
+
+    pair: AnyPair
+    log_odds: Floats
+    rounds: tuple[Round, ...]
+
+    @property
+    def objective(self) -> float:
+        """The last objective."""
+        return self.rounds[-1].after_pair
+
+
+@dataclass(frozen=True)
+class Problem:
+    """Everything of the objective that stays fixed while the loop runs."""
+
+    y: Floats
+    full_loss: Floats
+    weight: Floats
+    distance: DistanceName
+    limit: float
+    extra_cost: Floats | None
+
+    @property
+    def target(self) -> Floats:
+        """Labels as probabilities of class +1."""
+        return (self.y + 1.0) / 2.0
+
+    def objective(self, pair: Pair, X: Any, log_odds: Floats) -> float:
+        """The objective of OPT2 at the given pair and shares."""
+        g, f1 = pair.scores(X)
+        cheap = expit(-log_odds) * soft_logistic_loss(self.target, f1)
+        full = expit(log_odds) * self.full_loss
+        gating = DISTANCES[self.distance].value(log_odds, g)
+        return float(self.weight @ (cheap + full + gating)) + pair.penalty()
+
+    def best_shares(self, pair: Pair, X: Any) -> Floats:
+        """Log-odds of the shares that are best for the pair as it is."""
+        g, f1 = pair.scores(X)
+        excess = excess_loss(soft_logistic_loss(self.target, f1), self.full_loss)
+        step = Q_STEPS[self.distance](
+            excess, g, self.limit, extra_cost=self.extra_cost, sample_weight=self.weight
+        )
+        return np.maximum(step.value, NEVER) if self.limit == 0.0 else step.value
+
+
+def alternate(
+    pair: AnyPair,
+    X: Any,
+    y: Floats,
+    full_loss: Floats,
+    *,
+    limit: float,
+    distance: DistanceName = "kl",
+    extra_cost: Floats | None = None,
+    weight: Floats | None = None,
+    max_iter: int = 50,
+    tol: float = 1e-6,
+) -> Solution[Alternation[AnyPair]]:
+    """Alternate between the shares sent on and the pair, starting from the pair as given.
+
+    Parameters
+    ----------
+    pair : Pair
+        Fitted in place, starting from its state.
+    X, y : arrays
+        Rows, and labels in {-1, +1}, or between them where they are soft.
+    full_loss : ndarray of shape (n_samples,)
+        f0's loss on those rows, out of fold.
+    limit : float
+        Cap on the mean of ``extra_cost * q``; with no ``extra_cost`` the paper's P_full.
+    weight : ndarray of shape (n_samples,), optional
+        Sample weights; normalised to sum to 1.
+    max_iter, tol
+        Stop after so many rounds, or when a round lowers the objective by less than
+        ``tol * max(1, |objective|)``.
+
+    Returns
+    -------
+    Solution
+        ``residual`` is the last round's decrease of the objective.
+    """
+    weight = np.full(len(y), 1.0 / len(y)) if weight is None else weight / weight.sum()
+    problem = Problem(y, full_loss, weight, distance, limit, extra_cost)
+    rounds: list[Round] = []
+    log_odds: Floats | None = None
+    last = change = np.inf
+    for _ in range(max_iter):
+        log_odds = _improved_shares(problem, pair, X, log_odds)
+        after_shares = problem.objective(pair, X, log_odds)
+        pair.fit(X, y, log_odds, weight)
+        after_pair = problem.objective(pair, X, log_odds)
+        rounds.append(Round(after_shares, after_pair, float(weight @ expit(log_odds))))
+        change = abs(last - after_pair)
+        last = after_pair
+        if change <= tol * max(1.0, abs(after_pair)):
+            break
+    converged = change <= tol * max(1.0, abs(last))
+    assert log_odds is not None  # max_iter >= 1 is checked by whoever takes it from a user
+    return Solution(Alternation(pair, log_odds, tuple(rounds)), float(change), len(rounds), bool(converged))
+
+
+def _improved_shares(problem: Problem, pair: Pair, X: Any, previous: Floats | None) -> Floats:
+    """The best shares; the previous ones if they are better still.
+
+    Under the squared distance the shares solve a non-convex problem whose exact answer may leave a
+    duality gap of one row, which could raise the objective by as much.
+    """
+    shares = problem.best_shares(pair, X)
+    if previous is None or problem.objective(pair, X, shares) <= problem.objective(pair, X, previous):
+        return shares
+    return previous

@@ -1,0 +1,348 @@
+"""The boosted pair: trees of f1 and of g in turn, over one set of bought features (Algorithm 2).
+
+Given the shares q sent on, each round adds one tree to f1 and one to g. A tree fits the negative
+gradient of
+
+    sum_i [(1 - q_i) loss(y_i, f1(x_i)) + D(q_i, g(x_i))]
+
+and pays ``gamma * price`` for every feature that neither model has used before. The sum is over rows,
+not their mean: with a mean, the gains of the paper's impurity would shrink with the square of the number of rows,
+and no value of gamma in the range it sweeps would buy anything.
+"""
+
+from dataclasses import dataclass
+from typing import Any, Literal, Self
+
+import numpy as np
+from scipy.special import expit, logit
+
+from thrifty.arrays import Floats, Ints
+from thrifty.objective.costs import PriceList
+from thrifty.objective.distances import DISTANCES, NEVER, DistanceName
+from thrifty.tasks.derivatives import LogisticLoss, round_to
+from thrifty.trees import BinnedTable, Grove, GrownTree, TreeEnsemble, TreeGrower
+from thrifty.trees.quantise import WIDE_ROWS
+
+__all__ = [
+    "BoostedPair",
+    "BoostedScorer",
+    "Boosting",
+    "ConfidentTrees",
+    "boost_gate",
+    "boost_jointly",
+    "boost_labels",
+    "counts_of",
+]
+
+
+GRADIENT_BITS, CURVATURE_BITS = 33, 29
+"""Bits in which the grower sums derivatives of up to ``WIDE_ROWS`` rows; it has more for larger tables."""
+
+Step = Literal["gradient", "newton"]
+
+
+@dataclass(frozen=True)
+class Boosting:
+    """How trees are grown.
+
+    Attributes
+    ----------
+    n_trees : int
+        Trees of each model.
+    max_depth, learning_rate, l2, min_child_weight, min_child_samples, max_leaves
+        Of each tree; without ``max_leaves`` only the depth limits it.
+    step : {"gradient", "newton"}
+        Least squares on the gradient, as in the paper, or leaves that divide by the curvature.
+    """
+
+    n_trees: int = 100
+    max_depth: int = 4
+    learning_rate: float = 0.1
+    step: Step = "newton"
+    l2: float = 1.0
+    min_child_weight: float = 0.0
+    min_child_samples: int = 1
+    max_leaves: int | None = None
+
+    def grower(
+        self, table: BinnedTable, price_list: PriceList | None = None, gamma: float = 0.0
+    ) -> TreeGrower:
+        """A grower with these limits; without a price list everything is free."""
+        return TreeGrower(
+            table,
+            max_depth=self.max_depth,
+            max_leaves=self.max_leaves,
+            # Least squares on the gradient has unit weights, so a ridge of l2 would count rows, not curvature.
+            l2=self.l2 if self.step == "newton" else 0.0,
+            min_child_weight=self.min_child_weight,
+            min_child_samples=self.min_child_samples,
+            gamma=gamma,
+            prices=None if price_list is None else price_list.prices,
+            group_of=None if price_list is None else price_list.group_of,
+        )
+
+    def add_tree(
+        self,
+        grower: TreeGrower,
+        grove: Grove,
+        derivatives: tuple[Floats, Floats],
+        counts: Floats,
+        score: Floats,
+    ) -> None:
+        """Grow one tree, keep it in ``grove`` and add it to the scores in place."""
+        weighted = self._weighted(*derivatives, counts)
+        grower.add_tree(grove, score, *weighted, learning_rate=self.learning_rate)
+
+    def grow_tree(self, grower: TreeGrower, grad: Floats, curvature: Floats, counts: Floats) -> GrownTree:
+        """Grow one tree.
+
+        ``grad`` and ``curvature`` are derivatives of the unweighted loss by the score.
+        """
+        return grower.grow(*self._weighted(grad, curvature, counts), learning_rate=self.learning_rate)
+
+    def _weighted(self, grad: Floats, curvature: Floats, counts: Floats) -> tuple[Floats, Floats | None]:
+        grad = counts * on_grid(grad, counts, GRADIENT_BITS)
+        if self.step == "newton":
+            return grad, counts * on_grid(curvature, counts, CURVATURE_BITS)
+        return grad, None if np.all(counts == 1.0) else counts
+
+
+@dataclass(frozen=True)
+class BoostedScorer:
+    """What serves: two ensembles over the bought columns.
+
+    Attributes
+    ----------
+    columns : ndarray of shape (n_columns,)
+        Columns that g or f1 looks at.
+    gate, cheap : TreeEnsemble
+        Over those columns; the gate has f1's score as one more column if ``gate_reads_score``.
+    base : ndarray of shape (2,)
+        Scores of g and f1 before any tree.
+    gate_reads_score : bool
+        Whether the gate reads f1's score, which costs nothing.
+    """
+
+    columns: Ints
+    gate: TreeEnsemble
+    cheap: TreeEnsemble
+    base: Floats
+    gate_reads_score: bool = False
+
+    def __call__(self, block: Any) -> tuple[Floats, Floats]:
+        """Scores of a block that holds ``columns``; NaN means missing."""
+        f1 = self.base[1] + self.cheap.predict(block)[:, 0]
+        table = np.column_stack([block, f1]) if self.gate_reads_score else block
+        return self.base[0] + self.gate.predict(table)[:, 0], f1
+
+
+@dataclass(frozen=True)
+class ConfidentTrees:
+    """One ensemble, gated by its own margin: ``g = -|f1|``."""
+
+    columns: Ints
+    cheap: TreeEnsemble
+    base: float
+
+    def __call__(self, block: Any) -> tuple[Floats, Floats]:
+        """Scores of a block that holds ``columns``; NaN means missing."""
+        f1 = self.base + self.cheap.predict(block)[:, 0]
+        return -np.abs(f1), f1
+
+
+class BoostedPair:
+    """Regrows both ensembles from nothing for the given shares; starts with g = 0 and f1 = GreedyMiser.
+
+    Parameters
+    ----------
+    table : BinnedTable
+        Training rows; ``fit`` and ``scores`` expect this very table.
+    price_list : PriceList
+        Prices of the purchases.
+    gamma : float
+        Gain that one unit of price must bring.
+    boosting : Boosting
+        How trees are grown.
+    distance : {"kl", "squared"}
+        How the gate is compared with q.
+    total : float, optional
+        What the weights sum to on the user's scale, which is that of gamma and l2; default the number of rows.
+    """
+
+    def __init__(
+        self,
+        table: BinnedTable,
+        price_list: PriceList,
+        gamma: float,
+        boosting: Boosting,
+        distance: DistanceName = "kl",
+        *,
+        total: float | None = None,
+    ) -> None:
+        self._total = float(table.n_rows if total is None else total)
+        self._boosting = boosting
+        self._distance = distance
+        self._prices = price_list
+        self._grower = boosting.grower(table, price_list, gamma)
+        self._g = self._f1 = np.zeros(table.n_rows)
+        self.base = np.zeros(2)
+        self.gate = self.cheap = TreeEnsemble.empty(table.n_features)
+
+    @property
+    def columns(self) -> Ints:
+        """Columns that g or f1 looks at."""
+        return np.flatnonzero(self.gate.features_used | self.cheap.features_used)
+
+    def start(self, y: Floats, weight: Floats) -> Self:
+        """Set f1 to GreedyMiser's and g to 0: where the paper's alternation begins."""
+        self.fit(None, y, np.full(len(y), NEVER), weight)
+        self.gate = TreeEnsemble.empty(self.gate.n_features)
+        self.base = np.array([0.0, self.base[1]])
+        self._g = np.zeros(len(y))
+        return self
+
+    def fit(self, X: Any, y: Floats, log_odds: Floats, weight: Floats) -> Self:  # noqa: ARG002 - the table is known
+        """Grow f1 and g in turn, from nothing, for the shares with these log-odds."""
+        self._grower.reset(bought=())
+        counts = counts_of(weight, self._total)
+        stays = expit(-log_odds)
+        of_label, of_gate = _label_loss(y), _gate_loss(self._distance, log_odds)
+        is_shut = bool(np.all(log_odds <= NEVER))
+        self.base = np.array([_gate_base(self._distance, log_odds, counts), _label_base(y, counts * stays)])
+        self._g, self._f1 = np.full(len(y), self.base[0]), np.full(len(y), self.base[1])
+        gate, cheap, add_tree = (
+            Grove(self.gate.n_features),
+            Grove(self.gate.n_features),
+            self._boosting.add_tree,
+        )
+        for _ in range(self._boosting.n_trees):
+            grad, curvature = of_label.derivatives(self._f1)
+            add_tree(self._grower, cheap, (stays * grad, stays * curvature), counts, self._f1)
+            if not is_shut:
+                add_tree(self._grower, gate, of_gate.derivatives(self._g), counts, self._g)
+        self.cheap, self.gate = cheap.ensemble(), gate.ensemble()
+        return self
+
+    def scores(self, X: Any) -> tuple[Floats, Floats]:  # noqa: ARG002 - the table is known
+        """``(g, f1)`` of the training rows."""
+        return self._g, self._f1
+
+    def penalty(self) -> float:
+        """``gamma`` times the price of what was bought, on the scale of a mean over rows."""
+        spent = float(self._prices.prices[self._grower.bought].sum())
+        return self._grower.gamma * spent / self._total
+
+    def scorer(self) -> BoostedScorer:
+        """What serves."""
+        columns = self.columns
+        return BoostedScorer(
+            columns, self.gate.over_columns(columns), self.cheap.over_columns(columns), self.base
+        )
+
+
+def on_grid(values: Floats, counts: Floats, bits: int) -> Floats:
+    """Values rounded to a power of two so coarse that the grower can sum them, weighted, without further rounding.
+
+    The grower rounds each row's weighted derivative. Two splits that tie would be told apart by those roundings, and
+    a row of weight two would round otherwise than two rows of weight one; rounded before they are
+    weighted, they do not.
+    """
+    if len(values) > WIDE_ROWS:
+        return values
+    rounded = np.empty(len(values))
+    round_to(values, counts, bits - 2, rounded)
+    return rounded
+
+
+def counts_of(weight: Floats, total: float) -> Floats:
+    """Weights that sum to ``total``; exactly one each where they are all alike and as many as that."""
+    if total == len(weight) and np.all(weight == weight[0]):
+        return np.ones(len(weight))
+    counts: Floats = weight * (total / weight.sum())
+    return counts
+
+
+def boost_labels(
+    boosting: Boosting, grower: TreeGrower, y: Floats, counts: Floats, stays: Floats
+) -> tuple[TreeEnsemble, float]:
+    """Grow f1 alone, each row weighted by the share of it that stays."""
+    base = _label_base(y, counts * stays)
+    score, loss, grove = np.full(len(y), base), _label_loss(y), Grove(grower.table.n_features)
+    for _ in range(boosting.n_trees):
+        grad, curvature = loss.derivatives(score)
+        boosting.add_tree(grower, grove, (stays * grad, stays * curvature), counts, score)
+    return grove.ensemble(), base
+
+
+def boost_gate(
+    boosting: Boosting, grower: TreeGrower, distance: DistanceName, log_odds: Floats, counts: Floats
+) -> tuple[TreeEnsemble, float]:
+    """Grow the gate alone for the given shares."""
+    base = _gate_base(distance, log_odds, counts)
+    score, loss = np.full(len(log_odds), base), _gate_loss(distance, log_odds)
+    grove = Grove(grower.table.n_features)
+    for _ in range(boosting.n_trees):
+        boosting.add_tree(grower, grove, loss.derivatives(score), counts, score)
+    return grove.ensemble(), base
+
+
+def boost_jointly(
+    boosting: Boosting, grower: TreeGrower, y: Floats, gain: Floats, gate_weight: float, counts: Floats
+) -> tuple[TreeEnsemble, Floats]:
+    """Grow one ensemble for two questions: the label, and what sending a row on would gain.
+
+        min over trees with two values a leaf   sum_i [ loss(y_i, f1(x_i)) + gate_weight / 2 (gain_i - h(x_i))^2 ]
+
+    A split is worth the sum of what it gains for both, so that f1 and a gate can share every node. Newton steps.
+
+    Returns
+    -------
+    trees : TreeEnsemble
+        Outputs h and f1.
+    base : ndarray of shape (2,)
+        Their scores before any tree.
+    """
+    base = np.array([np.average(gain, weights=counts), _label_base(y, counts)])
+    score = np.tile(base, (len(y), 1))
+    flat, loss = on_grid(np.full(len(y), gate_weight), counts, CURVATURE_BITS), _label_loss(y)
+    grove = Grove(grower.table.n_features, 2)
+    for _ in range(boosting.n_trees):
+        h, f1 = score.T
+        slope, bend = loss.derivatives(f1)
+        grad = [on_grid(part, counts, GRADIENT_BITS) for part in (gate_weight * (h - gain), slope)]
+        curvature = np.column_stack([flat, on_grid(bend, counts, CURVATURE_BITS)])
+        weighted = counts[:, None]
+        derivatives = weighted * np.column_stack(grad), weighted * curvature
+        grower.add_tree(grove, score, *derivatives, learning_rate=boosting.learning_rate)
+    return grove.ensemble(), base
+
+
+@dataclass(frozen=True)
+class _SquaredLoss:
+    """The squared distance of log-odds."""
+
+    log_odds: Floats
+
+    def derivatives(self, score: Floats) -> tuple[Floats, Floats]:
+        return DISTANCES["squared"].grad_gate(self.log_odds, score), np.full(len(score), 2.0)
+
+
+def _label_loss(y: Floats) -> LogisticLoss:
+    return LogisticLoss(y > 0)
+
+
+def _gate_loss(distance: DistanceName, log_odds: Floats) -> LogisticLoss | _SquaredLoss:
+    return LogisticLoss(expit(log_odds)) if distance == "kl" else _SquaredLoss(log_odds)
+
+
+def _label_base(y: Floats, weight: Floats) -> float:
+    """Log-odds of class +1 among the rows that stay."""
+    positive, negative = weight[y > 0].sum(), weight[y < 0].sum()
+    return float(np.log(max(positive, 1e-12)) - np.log(max(negative, 1e-12)))
+
+
+def _gate_base(distance: DistanceName, log_odds: Floats, counts: Floats) -> float:
+    """The best constant gate."""
+    if distance == "squared":
+        return float(np.average(log_odds, weights=counts))
+    return float(np.clip(logit(np.average(expit(log_odds), weights=counts)), NEVER, -NEVER))

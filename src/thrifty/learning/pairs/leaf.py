@@ -1,0 +1,184 @@
+"""The leaf pair: a given small ensemble as a linear model over its leaves, for f1 and for the gate (DynaMod-Lstsq).
+
+The trees stand on a device and are walked once per row; only what the leaves hold is learned. With ``phi(x)`` the
+leaves a row reaches,
+
+    f1(x) = b1 + phi(x) v         g(x) = b0 + phi(x) u + m |f1(x)|
+
+and the start ``v = the trees' own values, u = 0, m = -1`` is the gate by confidence, exactly.
+"""
+
+from dataclasses import dataclass, replace
+from typing import Any, Self
+
+import numpy as np
+from scipy.special import expit
+
+from thrifty.arrays import Floats, Ints
+from thrifty.objective.distances import DistanceName
+from thrifty.solvers.leaf_design import LeafDesign
+from thrifty.solvers.ridge import LeafLeastSquares, LeafWeights, ridge_logistic
+from thrifty.solvers.solution import Solution
+from thrifty.trees import TreeEnsemble
+from thrifty.trees.foreign import AdditiveTrees
+
+__all__ = ["LeafPair", "LeafScorer", "greedy_leaf_gate"]
+
+
+GATE, CHEAP = 0, 1
+"""Outputs of the served trees."""
+
+_PULLED = np.array([1.0, 0.0])  # the margin's weight towards its start; the constant is free
+
+
+@dataclass(frozen=True)
+class LeafScorer:
+    """What serves: one ensemble whose leaves hold two values, walked once per row.
+
+    Attributes
+    ----------
+    columns : ndarray of shape (n_columns,)
+        Columns the trees look at.
+    trees : TreeEnsemble
+        Over those columns; outputs are the gate's leaf weights and f1's.
+    base : ndarray of shape (2,)
+        Scores of g and f1 before any tree.
+    margin : float
+        Weight of ``|f1|`` in g.
+    """
+
+    columns: Ints
+    trees: TreeEnsemble
+    base: Floats
+    margin: float
+
+    def __call__(self, block: Any) -> tuple[Floats, Floats]:
+        """Scores of a block that holds ``columns``; NaN means missing."""
+        both = self.trees.predict(block)
+        f1 = self.base[CHEAP] + both[:, CHEAP]
+        return self.base[GATE] + both[:, GATE] + self.margin * np.abs(f1), f1
+
+    @property
+    def n_bytes(self) -> int:
+        """What a device stores: trees, two values a leaf, and three numbers."""
+        return self.trees.n_bytes + self.base.nbytes + 8
+
+
+class LeafPair:
+    """Fits what the leaves hold, given the shares sent on: (OPT7) for f1, then (OPT6) for g.
+
+    Parameters
+    ----------
+    local : AdditiveTrees
+        The given ensemble.
+    X : ndarray of shape (n_samples, n_features)
+        Training rows; ``fit`` and ``scores`` are about these very rows.
+    distance : {"squared", "kl"}
+        How the gate is compared with q; "kl" is DynaMod-Lin over leaves, a logistic regression in place of (OPT6).
+    ridge : float
+        Pull of f1's leaves towards the trees' own values, of the gate's towards zero and of the margin's weight
+        towards -1, for weights that sum to 1.
+    threshold : float
+        Where confidence is cut at the start: rows with ``-|f1| > threshold`` are sent on.
+    """
+
+    def __init__(
+        self, local: AdditiveTrees, X: Floats, distance: DistanceName, ridge: float, threshold: float
+    ) -> None:
+        self._local = local
+        self._distance = distance
+        self._ridge = ridge
+        self._design = LeafDesign(local.trees.apply(X), len(local.trees.values))
+        self._own = local.trees.values[:, 0]
+        self._start = LeafWeights(np.zeros(self._design.n_leaves), np.array([-1.0, -threshold]))
+        self.cheap = self._own
+        self.gate = self._start
+        self._f1 = local.margin(X)
+        self._squares: LeafLeastSquares | None = None
+        self.solutions: tuple[Solution[LeafWeights], ...] = ()
+
+    def fit(self, X: Any, y: Floats, log_odds: Floats, weight: Floats) -> Self:  # noqa: ARG002 - the rows are known
+        """Solve (OPT7) and (OPT6); ``y`` in [-1, 1], between the labels where they are soft."""
+        none = np.empty(0)
+        cheap = ridge_logistic(
+            self._design,
+            (y + 1.0) / 2.0,
+            # expit(-t), not 1 - q: exact where q rounds to 1.
+            weight * expit(-log_odds),
+            self._ridge,
+            offset=self._local.base,
+            centre=LeafWeights(self._own, none),
+            start=LeafWeights(self.cheap, none),
+        )
+        self.cheap = cheap.value.leaf
+        self._f1 = self._local.base + self._design.dot(self.cheap)
+        gate = self._fit_gate(log_odds, weight)
+        self.gate = gate.value
+        self.solutions = (gate, cheap)
+        return self
+
+    def _fit_gate(self, log_odds: Floats, weight: Floats) -> Solution[LeafWeights]:
+        dense = _margin_columns(self._f1)
+        if self._distance == "squared":
+            if self._squares is None:
+                self._squares = LeafLeastSquares(self._design, weight, self._ridge)
+            return self._squares.solve(log_odds, dense, self._start.dense, _PULLED)
+        return ridge_logistic(
+            self._design,
+            expit(log_odds),
+            weight,
+            self._ridge,
+            dense=dense,
+            pulled=_PULLED,
+            centre=self._start,
+            start=self.gate,
+        )
+
+    def scores(self, X: Any) -> tuple[Floats, Floats]:  # noqa: ARG002 - the rows are known
+        """``(g, f1)`` of the training rows."""
+        return self.gate.scores(self._design, _margin_columns(self._f1)), self._f1
+
+    def penalty(self) -> float:
+        """``ridge / 2`` times the squared distance of every pulled weight from its centre."""
+        away = np.r_[self.cheap - self._own, self.gate.leaf, (self.gate.dense - self._start.dense) * _PULLED]
+        return 0.5 * self._ridge * float(away @ away)
+
+    def scorer(self) -> LeafScorer:
+        """What serves."""
+        return leaf_scorer(self._local, self.gate, self.cheap)
+
+
+def leaf_scorer(local: AdditiveTrees, gate: LeafWeights, cheap: Floats) -> LeafScorer:
+    """The given trees with new values in their leaves, over the columns they look at."""
+    trees = replace(local.trees, values=np.column_stack([gate.leaf, cheap]))
+    columns = np.flatnonzero(trees.features_used)
+    margin, constant = gate.dense
+    return LeafScorer(columns, trees.over_columns(columns), np.array([constant, local.base]), float(margin))
+
+
+def greedy_leaf_gate(
+    local: AdditiveTrees, X: Floats, y: Floats, weight: Floats, ridge: float
+) -> Solution[LeafWeights]:
+    """The paper's greedy gate over leaves: a logistic regression on "f1 is wrong here", f1 left as it is.
+
+    It does not see ``|f1|``: its dense weights are a zero and the constant.
+    """
+    design = LeafDesign(local.trees.apply(X), len(local.trees.values))
+    wrong = (np.where(local.margin(X) > 0, 1.0, -1.0) != y).astype(np.float64)
+    zero = LeafWeights(np.zeros(design.n_leaves), np.zeros(1))
+    solution = ridge_logistic(
+        design,
+        wrong,
+        weight,
+        ridge,
+        dense=np.ones((len(y), 1)),
+        pulled=np.zeros(1),
+        centre=zero,
+        start=zero,
+    )
+    gate = solution.value
+    return replace(solution, value=LeafWeights(gate.leaf, np.r_[0.0, gate.dense]))
+
+
+def _margin_columns(f1: Floats) -> Floats:
+    return np.column_stack([np.abs(f1), np.ones(len(f1))])

@@ -1,0 +1,234 @@
+"""The linear pair: two weight vectors that share a sparse set of bought features (OPT4)."""
+
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+from scipy import sparse
+from scipy.special import expit
+
+from thrifty.arrays import Floats, Ints
+from thrifty.objective.costs import PriceList
+from thrifty.objective.datafits import LogisticFit, SquaredFit
+from thrifty.objective.distances import DistanceName
+from thrifty.solvers.group_lasso import LinearScores, group_lasso
+from thrifty.solvers.solution import Solution
+
+__all__ = ["CHEAP", "GATE", "LinearPair", "LinearScorer", "MarginGate", "fit_logistic", "scaled"]
+
+
+GATE, CHEAP = 0, 1
+"""Columns of the coefficient matrix."""
+
+
+@dataclass(frozen=True)
+class LinearScorer:
+    """What serves: ``(g, f1) = block @ coef + intercept`` over the bought columns alone.
+
+    Attributes
+    ----------
+    columns : ndarray of shape (n_columns,)
+        Columns with a non-zero weight in g or in f1.
+    coef : ndarray of shape (n_columns, 2)
+        Weights of g and of f1.
+    intercept : ndarray of shape (2,)
+        Their offsets.
+    margin : float
+        Weight of ``|f1|`` in g, which costs nothing once f1 is known; 0 is the paper's linear gate.
+    """
+
+    columns: Ints
+    coef: Floats
+    intercept: Floats
+    margin: float = 0.0
+
+    @classmethod
+    def from_scores(cls, linear: LinearScores, scale: Floats) -> "LinearScorer":
+        """Drop the zero rows and undo the division of each column by its ``scale``."""
+        columns = np.flatnonzero(np.any(linear.coef != 0.0, axis=1))
+        return cls(columns, linear.coef[columns] / scale[columns, None], linear.intercept.copy())
+
+    def __call__(self, block: Any) -> tuple[Floats, Floats]:
+        """Scores of a block that holds ``columns``, dense or CSR."""
+        both = np.asarray(block @ self.coef) + self.intercept
+        return both[:, GATE] + self.margin * np.abs(both[:, CHEAP]), both[:, CHEAP]
+
+
+class LinearPair:
+    """Fits g and f1 given the shares sent on: paper (OPT4), each group weighted by its price.
+
+        min_{g, f1}  mean[(1 - q) loss(y, f1(x)) + D(q, g(x))]  +  gamma sum_G c_G ||(g_G, f1_G)||
+
+    For the KL distance the gate is a logistic regression on soft labels q; for the squared
+    distance a least-squares fit to the log-odds of q. Intercepts are not penalised.
+
+    Parameters
+    ----------
+    gamma : float
+        Weight of the prices.
+    price_list : PriceList
+        Prices of the purchases; free ones are not penalised.
+    distance : {"kl", "squared"}
+        How the gate is compared with q.
+    l2 : float
+        Ridge on the slopes, which keeps free or separable directions bounded.
+    start : LinearScores
+        Where to begin.
+    tol, max_iter
+        Of the group-lasso solver; ``solution`` holds its certificate.
+    """
+
+    def __init__(
+        self,
+        gamma: float,
+        price_list: PriceList,
+        *,
+        distance: DistanceName = "kl",
+        l2: float = 0.0,
+        start: LinearScores,
+        tol: float = 1e-8,
+        max_iter: int = 100,
+    ) -> None:
+        self._gamma = gamma
+        self._prices = price_list
+        self._distance = distance
+        self._l2 = l2
+        self._tol = tol
+        self._max_iter = max_iter
+        self.solution: Solution[LinearScores] = Solution(start, np.inf, 0, False)
+
+    @property
+    def linear(self) -> LinearScores:
+        """The current weights."""
+        return self.solution.value
+
+    def fit(self, X: Any, y: Floats, log_odds: Floats, weight: Floats) -> Self:
+        """Solve OPT4 for the given shares, starting from the current weights."""
+        q = expit(log_odds)
+        gate = LogisticFit(q, weight) if self._distance == "kl" else SquaredFit(log_odds, weight)
+        # expit(-t), not 1 - q: exact where q rounds to 1.
+        cheap = LogisticFit((y + 1.0) / 2.0, weight * expit(-log_odds))
+        self.solution = group_lasso(
+            X,
+            [gate, cheap],
+            self._prices.group_of,
+            self._prices.prices,
+            self._gamma,
+            l2=self._l2,
+            start=self.linear,
+            tol=self._tol,
+            max_iter=self._max_iter,
+        )
+        return self
+
+    def scores(self, X: Any) -> tuple[Floats, Floats]:
+        """``(g, f1)`` for every row."""
+        both = np.asarray(X @ self.linear.coef) + self.linear.intercept
+        return both[:, GATE], both[:, CHEAP]
+
+    def penalty(self) -> float:
+        """``gamma sum_G c_G ||.|| + l2 / 2 ||.||^2`` at the current weights."""
+        squares = np.sum(np.square(self.linear.coef), axis=1)
+        per_group = np.bincount(self._prices.group_of, weights=squares, minlength=len(self._prices.prices))
+        lasso = self._gamma * float(self._prices.prices @ np.sqrt(per_group))
+        return lasso + 0.5 * self._l2 * float(squares.sum())
+
+
+def scaled(X: Any, weight: Floats, standardize: bool) -> tuple[Any, Floats]:
+    """The table with every column divided by its standard deviation, and those deviations.
+
+    Columns are not centred: the intercepts are free and absorb it, and a sparse table stays sparse.
+    """
+    if not standardize:
+        return X, np.ones(X.shape[1])
+    weight = weight / weight.sum()
+    if sparse.issparse(X):
+        mean = np.asarray(weight @ X).reshape(-1)
+        square = np.asarray(weight @ X.multiply(X)).reshape(-1) - mean**2
+    else:
+        mean = weight @ X
+        square = weight @ np.square(X - mean)
+    deviation = np.sqrt(np.maximum(square, 0.0))
+    # A constant column has no scale; rounding may leave it one of the order of its own last digit.
+    scale = np.where(deviation > 1e-12 * np.maximum(np.abs(mean), 1e-300), deviation, 1.0)
+    return (sparse.csr_array(X @ sparse.diags_array(1.0 / scale)) if sparse.issparse(X) else X / scale), scale
+
+
+class MarginGate:
+    """A gate that also reads ``|f1|``, for an f1 that stands: a pair of which only g is fitted.
+
+    A linear gate cannot say "f1 is unsure here": that is a band around f1 = 0, and a linear function of the features
+    is high on one side of it. One more column, ``|f1|``, lets it; the gate by confidence is the special case
+    in which the other weights are zero.
+
+    Parameters
+    ----------
+    f1 : ndarray of shape (n_samples,)
+        Scores of the cheap model on the rows to be fitted.
+    distance : {"kl", "squared"}
+        How the gate is compared with q.
+    l2 : float
+        Ridge on the weights.
+    """
+
+    def __init__(self, f1: Floats, distance: DistanceName, l2: float) -> None:
+        self._f1 = f1
+        self._distance = distance
+        self._l2 = l2
+        self._scale = float(np.std(np.abs(f1))) or 1.0
+        self.linear = LinearScores(np.zeros((0, 1)), np.zeros(1))
+
+    @property
+    def margin(self) -> float:
+        """Weight of ``|f1|``."""
+        return float(self.linear.coef[-1, 0]) / self._scale
+
+    def with_margin(self, X: Any) -> Any:
+        """The table with ``|f1|`` as its last column, on a scale like theirs."""
+        column = (np.abs(self._f1) / self._scale)[:, None]
+        return sparse.csr_array(sparse.hstack([X, column])) if sparse.issparse(X) else np.hstack([X, column])
+
+    def start(self, n_columns: int) -> Self:
+        """Begin with the gate by confidence: ``g = -|f1|``."""
+        coef = np.zeros((n_columns + 1, 1))
+        coef[-1] = -self._scale
+        self.linear = LinearScores(coef, np.zeros(1))
+        return self
+
+    def fit(self, X: Any, y: Floats, log_odds: Floats, weight: Floats) -> Self:  # noqa: ARG002 - f1 stands
+        """Fit g to the shares on a table that ends in ``|f1|``."""
+        fit = LogisticFit(expit(log_odds), weight) if self._distance == "kl" else SquaredFit(log_odds, weight)
+        alone = np.arange(X.shape[1])
+        free = np.zeros(X.shape[1])
+        self.linear = group_lasso(X, [fit], alone, free, 0.0, l2=self._l2, start=self.linear).value
+        return self
+
+    def scores(self, X: Any) -> tuple[Floats, Floats]:
+        """``(g, f1)`` for every row."""
+        return self.linear.scores(X)[:, 0], self._f1
+
+    def penalty(self) -> float:
+        """``l2 / 2 ||.||^2`` at the current weights."""
+        return 0.5 * self._l2 * float(np.sum(np.square(self.linear.coef)))
+
+
+def fit_logistic(
+    X: Any, target: Floats, weight: Floats, *, l1: float = 0.0, l2: float = 0.0, prices: Floats | None = None
+) -> tuple[Floats, float]:
+    """One logistic regression on soft labels, scaled as scikit-learn scales it with C = 1 / l1 or 1 / l2.
+
+        min_f  sum_i weight_i loss(target_i, f(x_i)) + l1 sum_a c_a |f_a| + (l2 / 2) ||f||^2
+
+    It is the pair's problem with a single head, so the pair's solver serves.
+    """
+    total = weight.sum()
+    n_features = X.shape[1]
+    solution = group_lasso(
+        X,
+        [LogisticFit(target, weight / total)],
+        np.arange(n_features),
+        np.ones(n_features) if prices is None else prices,
+        l1 / total,
+        l2=l2 / total,
+    )
+    return solution.value.coef[:, 0], float(solution.value.intercept[0])

@@ -1,1 +1,0 @@
-"""Pairs (g, f1) of one family each: how they are fitted, how they score."""

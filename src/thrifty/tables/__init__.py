@@ -1,0 +1,1 @@
+"""Tables as people keep them, and what the command line makes of them."""

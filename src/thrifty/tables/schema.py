@@ -1,0 +1,233 @@
+"""What the columns of a table mean: their order, the text they may hold, the label.
+
+Models read numbers. A column of text becomes the number of its category, counted in sorted order among those seen when
+the schema was learned. The schema is kept with the system: whatever comes later is read in the same way, or refused by
+the name of the column and the value.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from thrifty.arrays import Floats
+from thrifty.exceptions import InvalidInputError
+from thrifty.tables.files import listed
+
+__all__ = ["MOST_CATEGORIES", "Schema", "labels_of", "learn_schema"]
+
+
+MOST_CATEGORIES = 255
+"""Text columns with more distinct values than this are names or notes, not categories."""
+
+
+@dataclass(frozen=True)
+class Schema:
+    """The columns a system reads, and the one it answers for.
+
+    Attributes
+    ----------
+    names : tuple of str
+        Features, in the order the models know them.
+    categories : dict of str to tuple of str
+        The text that each text column may hold, sorted; its code is its place.
+    target : str
+        Name of the column with the label.
+    classes : ndarray of shape (2,)
+        The two labels, as the table writes them.
+    """
+
+    names: tuple[str, ...]
+    categories: Mapping[str, tuple[str, ...]]
+    target: str
+    classes: NDArray[Any] = field(compare=False)
+
+    @property
+    def text_columns(self) -> tuple[str, ...]:
+        """Columns that must be read as text, the label's included if it is text."""
+        return (*self.categories, *((self.target,) if self.classes.dtype.kind == "U" else ()))
+
+    def extra_columns(self, frame: Any) -> list[str]:
+        """Columns of a table that nobody reads."""
+        return [name for name in frame.columns if name not in set(self.names) | {self.target}]
+
+    def numbers(self, frame: Any, *, unseen_is_missing: bool = False) -> Any:
+        """The features as a data frame of float64, in the order the models know.
+
+        Parameters
+        ----------
+        frame : pandas data frame
+            With at least the columns of the schema, in any order.
+        unseen_is_missing : bool, default=False
+            Whether text that was not there when the schema was learned counts as missing in place of a refusal.
+        """
+        import pandas as pd
+
+        absent = [name for name in self.names if name not in frame.columns]
+        if absent:
+            raise InvalidInputError(
+                f"the table lacks {_columns(absent)} {listed(absent)}, which the system reads. Its columns are "
+                f"{listed(frame.columns)}."
+            )
+        columns = {
+            name: _codes(frame[name], self.categories[name], unseen_is_missing)
+            if name in self.categories
+            else _as_numbers(frame[name])
+            for name in self.names
+        }
+        return pd.DataFrame(columns, columns=list(self.names))
+
+    def labels(self, frame: Any) -> NDArray[Any]:
+        """The labels of a table, each one of the two classes."""
+        labels = labels_of(frame, self.target)
+        strange = np.flatnonzero(~np.isin(labels, self.classes))
+        if strange.size:
+            row = int(strange[0])
+            raise InvalidInputError(
+                f"column {self.target!r} must hold the labels the system was fitted on, {self.classes.tolist()}; "
+                f"got {_plain(labels[row])!r} in row {row + 1}."
+            )
+        return labels.astype(self.classes.dtype)
+
+
+def learn_schema(frame: Any, target: str, ignore: Sequence[str] = ()) -> Schema:
+    """The schema of a training table: every column is a feature but the target and those to be ignored."""
+    _check_known(frame, target, ignore)
+    names = tuple(name for name in frame.columns if name not in {target, *ignore})
+    if not names:
+        raise InvalidInputError(f"the table has no column besides {target!r}: there is nothing to buy.")
+    classes = _two_classes(labels_of(frame, target), target)
+    categories = {name: _learn_categories(frame[name]) for name in names if _is_text(frame[name])}
+    empty = [name for name in names if frame[name].isna().all()]
+    if empty:
+        raise InvalidInputError(
+            f"{_columns(empty)} {listed(empty)} hold no value at all. Leave them out with --ignore."
+        )
+    return Schema(names, categories, target, classes)
+
+
+def labels_of(frame: Any, target: str) -> NDArray[Any]:
+    """The label of each row as numbers, truth values or text."""
+    if target not in frame.columns:
+        raise InvalidInputError(
+            f"the table has no column {target!r}, which should hold the label. Its columns are {listed(frame.columns)}."
+        )
+    column = frame[target]
+    missing = np.flatnonzero(column.isna())
+    if missing.size:
+        raise InvalidInputError(
+            f"column {target!r}, the label, is missing in {missing.size:,} rows, the first of them row "
+            f"{missing[0] + 1}. Leave those rows out."
+        )
+    if _is_text(column):
+        return np.array([str(label) for label in column], dtype=object)
+    labels: NDArray[Any] = column.to_numpy()
+    return labels.astype(np.float64) if labels.dtype.kind == "O" else labels
+
+
+def _check_known(frame: Any, target: str, ignore: Sequence[str]) -> None:
+    if target in ignore:
+        raise InvalidInputError(f"{target!r} is the target and cannot be ignored.")
+    unknown = [name for name in ignore if name not in frame.columns]
+    if unknown:
+        raise InvalidInputError(
+            f"--ignore names {listed(unknown)}, not a column of the table, which has {listed(frame.columns)}."
+        )
+
+
+def _two_classes(labels: NDArray[Any], target: str) -> NDArray[Any]:
+    classes = np.unique(labels)
+    if len(classes) != 2:
+        told = f"only {_plain(classes[0])!r}" if len(classes) == 1 else f"{len(classes):,} different ones"
+        raise InvalidInputError(
+            f"column {target!r} must hold two different labels; it holds {told}. "
+            f"{'Give rows of both classes.' if len(classes) == 1 else 'Make it one class against the rest.'}"
+        )
+    return classes.astype(str) if classes.dtype == object else classes
+
+
+def _learn_categories(column: Any) -> tuple[str, ...]:
+    found = sorted({str(value) for value in column.dropna()})
+    numbers = [value for value in found if _is_number(value)]
+    if len(numbers) > len(found) / 2:
+        odd = next(value for value in found if not _is_number(value))
+        row = int(np.flatnonzero(column.astype("object").map(str) == odd)[0])
+        raise InvalidInputError(
+            f"column {column.name!r} holds numbers, but {odd!r} in row {row + 1}. Correct it, or leave the cell empty."
+        )
+    if len(found) > MOST_CATEGORIES:
+        raise InvalidInputError(
+            f"column {column.name!r} holds text with {len(found):,} different values; a category may have "
+            f"{MOST_CATEGORIES}. Leave it out with --ignore, or group its values."
+        )
+    return tuple(found)
+
+
+def _codes(column: Any, categories: Sequence[str], unseen_is_missing: bool) -> Floats:
+    place = {category: float(code) for code, category in enumerate(categories)}
+    absent = column.isna().to_numpy()
+    text = [str(value) for value in column]
+    codes = np.array([place.get(value, np.nan) for value in text])
+    codes[absent] = np.nan
+    unseen = np.flatnonzero(np.isnan(codes) & ~absent)
+    if unseen.size and not unseen_is_missing:
+        row = int(unseen[0])
+        raise InvalidInputError(
+            f"column {column.name!r} holds {text[row]!r} in row {row + 1}, which was not there when the system was "
+            f"fitted; known are {listed(categories)}. Correct it, or have it read as missing with --unseen missing."
+        )
+    return codes
+
+
+def _as_numbers(column: Any) -> Floats:
+    if _is_text(column):
+        odd = [
+            (row, value)
+            for row, value in enumerate(column)
+            if isinstance(value, str) and not _is_number(value)
+        ]
+        if odd:
+            row, value = odd[0]
+            raise InvalidInputError(
+                f"column {column.name!r} must hold numbers; got {value!r} in row {row + 1}. "
+                f"Correct it, or leave the cell empty."
+            )
+    try:
+        numbers = column.astype("object").where(column.notna(), np.nan).to_numpy(dtype=np.float64)
+    except (TypeError, ValueError):
+        raise InvalidInputError(
+            f"column {column.name!r} must hold numbers or text; it holds {column.dtype} values. Leave it out with "
+            f"--ignore, or write it as numbers."
+        ) from None
+    infinite = np.flatnonzero(np.isinf(numbers))
+    if infinite.size:
+        raise InvalidInputError(
+            f"column {column.name!r} must hold finite numbers; got {numbers[infinite[0]]} in row {infinite[0] + 1}."
+        )
+    return np.asarray(numbers, dtype=np.float64)
+
+
+def _is_text(column: Any) -> bool:
+    if str(column.dtype) == "category":
+        return True
+    if column.dtype.kind in "biuf":
+        return False
+    return bool(column.dropna().map(lambda value: isinstance(value, str)).any())
+
+
+def _is_number(value: str) -> bool:
+    try:
+        float(value)
+    except ValueError:
+        return False
+    return True
+
+
+def _plain(value: Any) -> Any:
+    return value.item() if isinstance(value, np.generic) else value
+
+
+def _columns(names: Sequence[str]) -> str:
+    return "columns" if len(names) > 1 else "column"

@@ -1,0 +1,1 @@
+"""What an answer is: targets, losses, scores, and how good an answer is."""

@@ -1,0 +1,278 @@
+import builtins
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from thrifty.evidence.frontier import Frontier, best_within, efficient
+from thrifty.evidence.operating_point import OperatingPoint
+from thrifty.evidence.outcomes import PointOutcomes, RowOutcomes
+from thrifty.exceptions import InvalidInputError
+
+POINTS = st.lists(st.tuples(st.integers(0, 8), st.integers(0, 8)), min_size=1, max_size=40)
+
+
+@given(POINTS)
+def test_a_point_is_efficient_iff_no_other_is_as_cheap_and_as_good(points):
+    cost, score = np.array(points, dtype=float).T
+    kept = {(cost[i], score[i]) for i in efficient(cost, score)}
+    undominated = {
+        (c, s)
+        for c, s in zip(cost, score, strict=True)
+        if not np.any((cost <= c) & (score >= s) & ((cost < c) | (score > s)))
+    }
+    assert kept == undominated
+
+
+@given(POINTS, st.integers(0, 8))
+def test_the_best_within_a_budget_is_the_brute_force_best(points, budget):
+    cost, score = np.array(points, dtype=float).T
+    best = best_within(cost, score, budget)
+    affordable = [(-s, c) for c, s in zip(cost, score, strict=True) if c <= budget]
+    if best is None:
+        assert not affordable
+    else:
+        assert (-score[best], cost[best]) == min(affordable)
+
+
+# -- the frontier of outcomes ----------------------------------------------------------------------
+
+
+def system(seed, n=60, stop_cost=1.0, skill=0.7, **more):
+    """A gate that knows something about where its cheap side errs, in front of an f0 that is right on most rows."""
+    rng = np.random.default_rng(seed)
+    right = rng.random(n) < skill
+    g = rng.normal(size=n) - 1.5 * right
+    return RowOutcomes(np.round(g, 1), stop_cost, 5.0, right, rng.random(n) < 0.9, **more)
+
+
+def systems(seed, n=60):
+    """Two gates and one point; f0 is the same behind both gates."""
+    rng = np.random.default_rng(seed)
+    full = rng.random(n) < 0.9
+    gates = [
+        replace(system(seed + place, n, 1.0 + place, skill, settings={"gamma": place}), go_right=full)
+        for place, skill in enumerate((0.6, 0.75))
+    ]
+    point = PointOutcomes(
+        rng.uniform(1, 3, n), rng.random(n) < 0.8, rng.random(n) < 0.2, full_right=full, settings={"price": 1}
+    )
+    return [*gates, point]
+
+
+def points_by_hand(outcomes):
+    for place, one in enumerate(outcomes):
+        if isinstance(one, PointOutcomes):
+            yield place, None, np.mean(one.cost), np.mean(one.right)
+            continue
+        for threshold in [np.inf, *sorted(set(one.g.tolist()))[::-1], -np.inf]:
+            sent = one.g > threshold
+            cost = np.where(sent, one.go_cost, one.stop_cost).mean()
+            yield place, threshold, cost, np.where(sent, one.go_right, one.stop_right).mean()
+
+
+@given(st.integers(0, 10_000))
+def test_a_frontier_holds_exactly_the_undominated_points_of_all_its_systems(seed):
+    outcomes = systems(seed, n=20)
+    every = {(round(cost, 9), round(score, 9)) for _, _, cost, score in points_by_hand(outcomes)}
+    undominated = {
+        (c, s) for c, s in every if not any(d <= c and t >= s and (d, t) != (c, s) for d, t in every)
+    }
+    frontier = Frontier.from_outcomes(outcomes)
+    assert {(round(point.cost, 9), round(point.score, 9)) for point in frontier} == undominated
+    assert len(frontier) == len(undominated)
+    assert np.all(np.diff(frontier.cost) > 0)
+    assert np.all(np.diff(frontier.score) > 0)
+
+
+@given(st.integers(0, 10_000))
+def test_the_same_points_on_the_same_rows_have_the_same_numbers(seed):
+    outcomes = systems(seed)
+    frontier = Frontier.from_outcomes(outcomes)
+    again = frontier.on(outcomes)
+    np.testing.assert_allclose(again.cost, frontier.cost, rtol=1e-12)
+    np.testing.assert_allclose(again.score, frontier.score, rtol=1e-12)
+    np.testing.assert_allclose(again.share, frontier.share, rtol=1e-12)
+    assert not again.held_out
+
+
+def test_on_other_rows_the_points_stay_as_chosen_and_so_does_the_choice():
+    chosen_on, other = systems(0), systems(100, n=45)
+    frontier = Frontier.from_outcomes(chosen_on)
+    there = frontier.on(other)
+    assert there.held_out
+    assert (there.n_rows, len(there)) == (45, len(frontier))
+    for here, point in zip(frontier, there, strict=True):
+        assert (here.source, here.threshold) == (point.source, point.threshold)
+        assert (here.cost, here.score) == (point.chosen_cost, point.chosen_score)
+        one = other[point.source]
+        if point.threshold is None:
+            assert point.score == pytest.approx(one.right.mean())
+        else:
+            sent = one.g > point.threshold
+            assert point.score == pytest.approx(np.where(sent, one.go_right, one.stop_right).mean())
+            assert point.share == pytest.approx(sent.mean())
+    for budget in (2.0, 3.0, 4.5):
+        here, point = frontier.best(budget=budget), there.best(budget=budget)
+        assert (here.source, here.threshold) == (point.source, point.threshold)
+    assert np.any(np.diff(there.score) < 0), "the example must show that chosen points need not be efficient"
+
+
+@given(st.integers(0, 10_000), st.floats(1.0, 6.0))
+def test_the_best_point_for_a_budget_is_the_brute_force_best(seed, budget):
+    outcomes = systems(seed, n=20)
+    affordable = [
+        (-score, cost) for _, _, cost, score in points_by_hand(outcomes) if cost <= budget * (1 + 1e-12)
+    ]
+    frontier = Frontier.from_outcomes(outcomes)
+    point = frontier.best(budget=budget)
+    assert (-point.score, point.cost) == pytest.approx(min(affordable))
+    assert frontier.cheapest(score=point.score).cost == pytest.approx(point.cost)
+
+
+def test_a_wish_out_of_reach_is_refused_with_the_nearest_that_is_not():
+    frontier = Frontier.from_outcomes([RowOutcomes([1.0, 2.0], 2.0, 4.0, [True, False], [True, True])])
+    with pytest.raises(
+        InvalidInputError, match=r"budget must be at least 2, .* \(its score is 0.5\); got 1.5"
+    ):
+        frontier.best(budget=1.5)
+    with pytest.raises(
+        InvalidInputError, match=r"no point reaches a score of 1.1: the best point scores 1, .* cost of 3"
+    ):
+        frontier.cheapest(score=1.1)
+    with pytest.raises(InvalidInputError, match="budget must be a finite number"):
+        frontier.best(budget=np.nan)
+    with pytest.raises(InvalidInputError, match="no point reaches a score of nan"):
+        frontier.cheapest(score=np.nan)
+
+
+def test_a_budget_that_misses_a_cost_by_its_last_digit_still_affords_the_point():
+    one = PointOutcomes(np.full(10, 0.1), np.ones(10, bool), np.zeros(10, bool))
+    assert Frontier.from_outcomes([one]).best(budget=0.1).cost == pytest.approx(0.1)
+
+
+def test_systems_that_end_in_the_same_f0_leave_one_point_for_it():
+    full = np.random.default_rng(0).random(90) < 0.9
+    gates = [
+        replace(system(seed, 90, 1 / 3 + seed / 7, skill=0.3), go_right=full, go_cost=np.pi)
+        for seed in range(20)
+    ]
+    frontier = Frontier.from_outcomes(gates, against_full=True)
+    assert np.sum(frontier.score == 1.0) == 1
+
+
+@given(st.integers(0, 10_000), st.floats(0.5, 6), st.floats(0.5, 6))
+def test_the_area_is_the_mean_score_over_a_fine_grid_of_budgets(seed, one, other):
+    low, high = sorted((one, other))
+    assume(high - low > 0.01)
+    there = Frontier.from_outcomes(systems(seed)).on(systems(seed + 1))
+    budgets = low + (np.arange(4000) + 0.5) / 4000 * (high - low)
+    n_affordable = np.sum(there.chosen.cost[:, None] <= budgets, axis=0)
+    by_hand = np.mean(np.r_[0.25, there.score][n_affordable])
+    # One step of at most 1 may be misplaced by one cell of the grid for each point in the range.
+    assert there.area(low, high, below=0.25) == pytest.approx(by_hand, abs=(len(there) + 1) / 4000)
+
+
+def test_the_area_outside_the_points_is_the_last_score_above_and_refused_or_given_below():
+    rows = RowOutcomes([1.0, 2.0], 2.0, 4.0, [True, False], [True, True])
+    frontier = Frontier.from_outcomes([rows])  # 0.5 at cost 2, 1.0 at cost 3
+    assert frontier.area() == pytest.approx(0.5)
+    assert frontier.area(2, 4) == pytest.approx(0.75)
+    assert frontier.area(10, 20) == pytest.approx(1.0)
+    assert frontier.area(3, 3) == pytest.approx(1.0)
+    assert frontier.area(0, 2, below=0.1) == pytest.approx(0.1)
+    assert frontier.area(1, 3, below=0.1) == pytest.approx(0.3)
+    with pytest.raises(InvalidInputError, match=r"low must be at least 2, .*got 1.0. .*`below`"):
+        frontier.area(1, 3)
+    with pytest.raises(InvalidInputError, match="high must be at least low"):
+        frontier.area(3, 2)
+
+
+def test_outcomes_of_other_systems_are_refused():
+    frontier = Frontier.from_outcomes(systems(0))
+    with pytest.raises(InvalidInputError, match="made from 3 systems; got the outcomes of 2"):
+        frontier.on(systems(1)[:2])
+    with pytest.raises(InvalidInputError, match=r"outcomes\[0\] must be of the same system"):
+        frontier.on([systems(1)[place] for place in (1, 0, 2)])
+    with pytest.raises(InvalidInputError, match=r"same rows; got outcomes of \[45, 60\] rows"):
+        Frontier.from_outcomes([system(0), system(1, n=45)])
+    with pytest.raises(InvalidInputError, match="at least one system; got none"):
+        Frontier.from_outcomes([])
+
+
+def test_a_frontier_against_f0_scores_the_rows_that_are_not_worse():
+    outcomes = systems(3, n=200)
+    frontier = Frontier.from_outcomes(outcomes, against_full=True).on(systems(4, n=150))
+    assert frontier.compares_with_full
+    np.testing.assert_array_equal(frontier.losses_against_full(), np.rint(150 * (1 - frontier.score)))
+    plain = Frontier.from_outcomes(outcomes).on(systems(4, n=150))
+    rows = systems(4, n=150)
+    for place, point in enumerate(plain):
+        one = rows[point.source]
+        right = (
+            one.right
+            if point.threshold is None
+            else np.where(one.g > point.threshold, one.go_right, one.stop_right)
+        )
+        full = one.full_right if point.threshold is None else one.go_right
+        assert plain.losses_against_full()[place] == np.sum(full & ~right)
+
+
+def test_a_point_comes_back_from_its_dict():
+    frontier = Frontier.from_outcomes(systems(0))
+    for point in frontier:
+        assert OperatingPoint.from_dict(point.as_dict()) == point
+    nobody = replace(frontier[0], threshold=-np.inf)
+    assert nobody.as_dict()["threshold"] == "-inf"
+    assert OperatingPoint.from_dict(nobody.as_dict()) == nobody
+    with pytest.raises(InvalidInputError, match=r"missing or unknown: \['cost'\]"):
+        OperatingPoint.from_dict({name: value for name, value in nobody.as_dict().items() if name != "cost"})
+
+
+def test_a_frontier_says_what_it_is():
+    frontier = Frontier.from_outcomes([RowOutcomes([1.0, 2.0], 2.0, 4.0, [True, False], [True, True])])
+    assert repr(frontier) == (
+        "Frontier(2 points of 1 system on 2 rows: score 0.5000 at cost 2 to 1.0000 at 3)"
+    )
+    assert [point.share for point in frontier] == [0.0, 0.5]
+
+
+def test_a_frame_has_one_line_per_point_and_no_unexplained_gap():
+    pd = pytest.importorskip("pandas")
+    frontier = Frontier.from_outcomes(systems(2))
+    frame = frontier.to_frame()
+    assert len(frame) == len(frontier)
+    assert frame["setting.gamma"].tolist()[0] == frontier[0].settings["gamma"]
+    assert {"cost", "score", "share", "n_features", "source", "chosen_cost", "chosen_score"} <= set(frame)
+    assert not frame[["cost", "score", "share"]].isna().any().any()
+    for line, point in zip(frame.itertuples(), frontier, strict=True):
+        assert line.threshold is None if point.threshold is None else line.threshold == point.threshold
+    gates = Frontier.from_outcomes(systems(2)[:2]).to_frame()
+    assert pd.api.types.is_float_dtype(gates["threshold"])
+
+
+def test_a_plot_shows_every_point_on_the_axes_given():
+    figure_module = pytest.importorskip("matplotlib.figure")
+    frontier = Frontier.from_outcomes(systems(2))
+    ax = figure_module.Figure().add_subplot()
+    assert frontier.plot(ax, label="chosen") is ax
+    frontier.on(systems(3)).plot(ax)
+    np.testing.assert_allclose(ax.lines[0].get_xdata(), frontier.cost)
+    np.testing.assert_allclose(ax.lines[0].get_ydata(), frontier.score)
+    assert (len(ax.lines), ax.lines[0].get_label()) == (2, "chosen")
+
+
+@pytest.mark.parametrize(("method", "package"), [("to_frame", "pandas"), ("plot", "matplotlib")])
+def test_a_missing_library_is_named_with_the_way_to_get_it(monkeypatch, method, package):
+    real = builtins.__import__
+
+    def without(name, *rest):
+        if name.split(".")[0] == package:
+            raise ModuleNotFoundError(name)
+        return real(name, *rest)
+
+    monkeypatch.setattr(builtins, "__import__", without)
+    with pytest.raises(InvalidInputError, match=f"need.? {package}; install it with"):
+        getattr(Frontier.from_outcomes(systems(0)), method)()

@@ -1,0 +1,132 @@
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sklearn.datasets import load_breast_cancer
+from sklearn.ensemble import ExtraTreesClassifier
+
+from thrifty import BudgetedClassifier, GatedSystem, InvalidInputError, Stage, Tie, hold_budget
+from thrifty.full.model import CallableFull
+from thrifty.learning.pairs.linear import LinearScorer
+from thrifty.objective.costs import PriceList
+
+PRICES = PriceList(np.ones(4), np.arange(4), 6.0)
+
+
+def full(table):
+    return 1 / (1 + np.exp(-np.asarray(table).sum(axis=1)))
+
+
+def system(n_stages=1):
+    """Gates read one column each: whole numbers tie."""
+    stages = [
+        Stage(LinearScorer(np.array([place]), np.array([[1.0, 1.0]]), np.zeros(2)), 0.0)
+        for place in range(n_stages)
+    ]
+    return GatedSystem(tuple(stages), CallableFull(full), PRICES, np.arange(2))
+
+
+def batch(seed, n=60, *, values=3):
+    chance = np.random.default_rng(seed)
+    return np.column_stack(
+        [chance.integers(0, values, n), chance.integers(-2, 3, n), chance.normal(size=(n, 2))]
+    )
+
+
+@given(st.integers(0, 10_000), st.floats(1.0, 12.0), st.integers(1, 2), st.integers(1, 60))
+@settings(deadline=None)
+def test_a_batch_spends_at_most_its_budget_and_one_more_row_would_be_too_much(seed, budget, n_stages, n):
+    X = batch(seed, n)
+    held = hold_budget(system(n_stages), X, budget)
+    spent = held.cost(X).mean()
+    assert spent <= budget * (1 + 1e-9)
+    if (held.route(X) == 0).any():
+        assert spent > budget - 9.0 / n - 1e-9  # f0 and everything costs 10, the first column 1
+
+
+def test_rows_with_higher_scores_are_sent_before_those_with_lower_ones():
+    X = batch(3)
+    held = hold_budget(system(), X, 4.2)
+    sent = held.route(X) == 1
+    assert held.stages[0].tie is not None
+    assert X[sent, 0].min() >= X[~sent, 0].max()
+
+
+def test_the_order_of_the_rows_does_not_matter():
+    X = batch(4)
+    order = np.random.default_rng(0).permutation(len(X))
+    route = hold_budget(system(), X, 4.2).route(X)
+    np.testing.assert_array_equal(hold_budget(system(), X[order], 4.2).route(X[order]), route[order])
+
+
+def test_rows_that_are_equal_in_every_column_share_their_fate_and_nothing_is_overspent():
+    X = np.repeat(batch(5, 10), 6, axis=0)
+    held = hold_budget(system(), X, 4.0)
+    routes = held.route(X).reshape(10, 6)
+    assert (routes == routes[:, :1]).all()
+    assert 4.0 - 6 * 9.0 / 60 < held.cost(X).mean() <= 4.0
+
+
+def test_budgets_for_everybody_and_for_nobody_need_no_tie():
+    X = batch(6)
+    nobody = hold_budget(system(), X, 1.0).stages[0]
+    assert (nobody.threshold, nobody.tie) == (np.inf, None)
+    assert (hold_budget(system(), X, 10.0).route(X) == 1).all()
+    assert (hold_budget(system(), X, 99.0).route(X) == 1).all()
+
+
+def test_a_batch_of_no_rows_has_nothing_to_hold():
+    assert hold_budget(system(), np.empty((0, 4)), 4.0).route(np.empty((0, 4))).shape == (0,)
+
+
+def test_f0_is_not_asked():
+    def never(table):
+        raise AssertionError
+
+    there = GatedSystem(system().stages, CallableFull(never), PRICES, np.arange(2))
+    hold_budget(there, batch(7), 4.0)
+
+
+def test_what_cannot_be_held_is_refused():
+    with pytest.raises(InvalidInputError, match=r"budget must be at least 1, the mean cost of the cheapest"):
+        hold_budget(system(), batch(8), 0.5)
+    with pytest.raises(InvalidInputError, match="got GatedSystem without a stage"):
+        hold_budget(system(0), batch(8), 5.0)
+    with pytest.raises(InvalidInputError, match="takes a system with a gate .* got str"):
+        hold_budget("system", batch(8), 5.0)
+    with pytest.raises(InvalidInputError, match=r"share of a tie must lie in \[0, 1\]; got 1.5"):
+        Tie(0.0, 1.5)
+
+
+@pytest.fixture(scope="module")
+def cascade():
+    X, y = load_breast_cancer(return_X_y=True)
+    full = ExtraTreesClassifier(10, random_state=0)
+    return BudgetedClassifier(full, sizes=[(10, 3)], cv=3, random_state=0).fit(X[::2], y[::2]), X[1::2]
+
+
+@pytest.mark.parametrize("budget", [1.3, 2.0, 3.1, 5.0])
+def test_a_cascade_spends_what_its_batch_may_and_not_more(cascade, budget):
+    clf, batch = cascade
+    paid = hold_budget(clf.system_, batch, budget).cost(batch)
+    dearest = clf.cascade_.at(-1, -1).cost(batch).mean()
+    assert paid.mean() <= budget * (1 + 1e-9)
+    assert paid.mean() > min(budget, dearest) - 0.15  # one lump of equal rows, no more
+
+
+def test_a_cascade_takes_its_dearest_point_where_the_budget_is_large(cascade):
+    clf, batch = cascade
+    held = hold_budget(clf.system_, batch, 1e6)
+    last = len(clf.cascade_.operating.cost) - 1
+    np.testing.assert_array_equal(held.route(batch), clf.cascade_.at(last, last).route(batch))
+
+
+def test_a_batch_too_poor_for_the_cheapest_point_is_refused_with_what_it_costs(cascade):
+    clf, batch = cascade
+    with pytest.raises(InvalidInputError, match=r"budget must be at least 1"):
+        hold_budget(clf.system_, batch, 0.5)
+
+
+def test_a_cascade_has_nothing_to_hold_for_no_rows(cascade):
+    clf, batch = cascade
+    assert hold_budget(clf.system_, batch[:0], 2.0).route(batch[:0]).shape == (0,)

@@ -1,0 +1,62 @@
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from thrifty.evidence.threshold import threshold_curve
+from thrifty.exceptions import InvalidInputError
+
+SCORES = st.lists(
+    st.one_of(st.floats(-1e300, 1e300), st.sampled_from([0.0, 1.0, -1.0, 1e-300])), min_size=1, max_size=30
+)
+
+
+@given(SCORES, st.integers(0, 2**32 - 1))
+def test_every_point_of_the_curve_is_what_its_threshold_does(scores, seed):
+    g = np.array(scores)
+    rng = np.random.default_rng(seed)
+    stop_cost, go_cost = rng.uniform(0, 1, len(g)), rng.uniform(1, 2, len(g))
+    stop_score, go_score = rng.integers(0, 2, (2, len(g))).astype(float)
+    weight = rng.uniform(0.1, 1, len(g))
+    curve = threshold_curve(g, stop_cost, go_cost, stop_score, go_score, weight)
+    for point, threshold in enumerate(curve.threshold):
+        sent = g > threshold
+        assert curve.cost[point] == pytest.approx(
+            np.average(np.where(sent, go_cost, stop_cost), weights=weight)
+        )
+        assert curve.score[point] == pytest.approx(
+            np.average(np.where(sent, go_score, stop_score), weights=weight)
+        )
+        assert curve.share[point] == pytest.approx(np.average(sent, weights=weight))
+    assert len(curve.threshold) == len(np.unique(g)) + 1
+
+
+def test_rows_with_equal_scores_are_never_separated():
+    curve = threshold_curve(np.array([1.0, 1.0, 0.0]), 0.0, 1.0)
+    np.testing.assert_allclose(curve.share, [0.0, 2 / 3, 1.0])
+
+
+def test_the_point_within_a_budget_sends_on_as_many_as_it_affords():
+    curve = threshold_curve(np.array([3.0, 2.0, 1.0, 0.0]), 1.0, 5.0)
+    assert curve.cost[curve.within(3.0)] == pytest.approx(3.0)
+    assert curve.cost[curve.within(2.99)] == pytest.approx(2.0)
+    assert curve.cost[curve.within(100.0)] == pytest.approx(5.0)
+
+
+def test_a_budget_below_the_cheapest_route_is_refused_with_that_cost():
+    with pytest.raises(InvalidInputError, match=r"budget must be at least 1, .*got 0.5"):
+        threshold_curve(np.array([1.0, 0.0]), 1.0, 5.0).within(0.5)
+
+
+@given(SCORES, st.floats(1.0, 5.0))
+def test_a_mix_of_two_neighbouring_cuts_spends_all_of_a_budget(scores, budget):
+    curve = threshold_curve(np.array(scores), 1.0, 5.0)
+    place, share = curve.mixing(budget)
+    following = min(place + 1, len(curve.cost) - 1)
+    assert 0.0 <= share <= 1.0
+    assert (1 - share) * curve.cost[place] + share * curve.cost[following] == pytest.approx(budget)
+
+
+def test_a_budget_for_more_than_everything_is_not_mixed():
+    assert threshold_curve(np.array([1.0, 0.0]), 1.0, 5.0).mixing(99.0) == (2, 0.0)
+    assert threshold_curve(np.array([1.0, 0.0]), 1.0, 1.0).mixing(1.0)[1] == 0.0

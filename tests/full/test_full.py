@@ -1,0 +1,173 @@
+import warnings
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.datasets import make_classification
+from sklearn.ensemble import RandomForestClassifier
+from sklearn.frozen import FrozenEstimator
+from sklearn.linear_model import LinearRegression, LogisticRegression
+from sklearn.model_selection import KFold
+from sklearn.svm import LinearSVC
+from sklearn.tree import DecisionTreeClassifier
+
+from thrifty import DynaModLinClassifier
+from thrifty.exceptions import InvalidInputError, OptimisticFullModelWarning
+from thrifty.full.crossfit import TrainingRows, assign_folds, judge_full
+from thrifty.full.model import CLIP, EstimatorFull, PrecomputedFull
+
+
+@pytest.fixture(scope="module")
+def rows():
+    X, code = make_classification(400, 6, flip_y=0.2, random_state=0)
+    y = np.where(code == 1, 1.0, -1.0)
+    return TrainingRows(
+        X, X, y, np.array(["no", "yes"]), np.ones(400), assign_folds(5, X, y, 0), np.arange(400), 400
+    )
+
+
+def test_an_unfitted_model_is_judged_out_of_fold(rows):
+    tree = DecisionTreeClassifier(random_state=0)
+    judged = judge_full(tree, rows)
+    # A full tree is perfect on rows it has seen and cannot be on noisy rows it has not.
+    in_sample = judged.model.probability(rows.table, np.arange(400), 400)
+    assert np.all((in_sample > 0.5) == (rows.y > 0))
+    assert 0.6 < np.mean((judged.probability > 0.5) == (rows.y > 0)) < 0.95
+    assert not hasattr(tree, "tree_")
+
+
+def test_out_of_fold_probabilities_come_from_models_that_have_not_seen_the_row(rows):
+    judged = judge_full(LogisticRegression(), rows)
+    for fold in range(5):
+        out = rows.folds == fold
+        fitted = LogisticRegression().fit(rows.X[~out], rows.labels[~out])
+        np.testing.assert_allclose(judged.probability[out], fitted.predict_proba(rows.X[out])[:, 1])
+
+
+def test_a_model_with_only_a_decision_function_is_calibrated_on_out_of_fold_scores(rows):
+    judged = judge_full(LinearSVC(random_state=0), rows)
+    mean_by_third = [
+        (judged.probability[part].mean(), (rows.y[part] > 0).mean())
+        for part in np.array_split(np.argsort(judged.probability), 3)
+    ]
+    for predicted, observed in mean_by_third:
+        assert predicted == pytest.approx(observed, abs=0.08)
+
+
+def test_a_frozen_model_is_used_as_it_is(rows):
+    fitted = LogisticRegression().fit(rows.X, rows.labels)
+    judged = judge_full(FrozenEstimator(fitted), rows)
+    np.testing.assert_allclose(judged.probability, fitted.predict_proba(rows.X)[:, 1])
+    assert judged.model == EstimatorFull(fitted)
+
+
+def test_a_frozen_model_that_was_trained_on_the_rows_raises_a_warning(rows):
+    forest = RandomForestClassifier(50, bootstrap=False, random_state=0).fit(rows.X, rows.labels)
+    with pytest.warns(OptimisticFullModelWarning, match="probably trained on them"):
+        judge_full(FrozenEstimator(forest), rows)
+
+
+def test_a_function_and_precomputed_probabilities_give_the_same(rows):
+    fitted = LogisticRegression().fit(rows.X, rows.labels)
+    by_function = judge_full(fitted.predict_proba, rows)
+    by_values = judge_full(fitted.predict_proba(rows.X)[:, 1], rows)
+    np.testing.assert_array_equal(by_function.probability, by_values.probability)
+
+
+def test_probabilities_are_never_zero_or_one(rows):
+    certain = (rows.y > 0).astype(float)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", OptimisticFullModelWarning)
+        judged = judge_full(certain, rows)
+    assert judged.probability.min() == CLIP
+    assert judged.probability.max() == 1 - CLIP
+    assert np.isfinite(judged.loss(-rows.y)).all()
+
+
+def test_precomputed_probabilities_refuse_a_batch_of_another_size():
+    known = PrecomputedFull(np.full(5, 0.5))
+    with pytest.raises(InvalidInputError, match=r"for 5 rows, but 7 rows .*with_full"):
+        known.probability(None, np.array([0]), 7)
+
+
+class _Mute(ClassifierMixin, BaseEstimator):
+    def fit(self, X, y):
+        self.classes_, self.n_features_in_ = np.unique(y), X.shape[1]
+        return self
+
+
+@pytest.mark.parametrize(
+    ("full", "says"),
+    [
+        (LinearRegression(), "must be a classifier; got LinearRegression"),
+        (_Mute(), "neither"),
+        (lambda table: np.full(len(table), 2.0), r"in \[0, 1\]; got .*2"),
+        (lambda table: np.zeros((len(table), 3)), r"got shape \(400, 3\)"),
+        (np.full(399, 0.5), "for 399 rows, but 400 rows"),
+        (np.full((400, 3), 0.5), r"got shape \(400, 3\)"),
+        ("a word", "got str"),
+        (
+            RandomForestClassifier,
+            r"not a class; got RandomForestClassifier. Write RandomForestClassifier\(\)",
+        ),
+        (FrozenEstimator(LogisticRegression()), "not fitted"),
+    ],
+)
+def test_what_cannot_be_a_full_model_is_refused(rows, full, says):
+    with pytest.raises(InvalidInputError, match=says):
+        judge_full(full, rows)
+
+
+def test_a_frozen_model_for_other_classes_or_features_is_refused(rows):
+    other_classes = LogisticRegression().fit(rows.X, rows.y)
+    with pytest.raises(InvalidInputError, match=r"classes \[-1.0, 1.0\], but y holds \['no', 'yes'\]"):
+        judge_full(FrozenEstimator(other_classes), rows)
+    narrower = LogisticRegression().fit(rows.X[:, :4], rows.labels)
+    with pytest.raises(InvalidInputError, match="4 features, but X has 6"):
+        judge_full(FrozenEstimator(narrower), rows)
+    with pytest.raises(InvalidInputError, match="neither"):
+        judge_full(FrozenEstimator(_Mute().fit(rows.X, rows.labels)), rows)
+
+
+def test_folds_may_be_a_number_a_splitter_or_an_iterable(rows):
+    splitter = KFold(4)
+    by_splitter = assign_folds(splitter, rows.X, rows.y, 0)
+    by_iterable = assign_folds(list(splitter.split(rows.X)), rows.X, rows.y, 0)
+    np.testing.assert_array_equal(by_splitter, by_iterable)
+    assert set(assign_folds(3, rows.X, rows.y, 0)) == {0, 1, 2}
+
+
+@pytest.mark.parametrize("cv", [1, 0, "five", [([0], [1])], [([0], [10_000])]])
+def test_folds_that_do_not_hold_every_row_out_are_refused(rows, cv):
+    with pytest.raises(InvalidInputError, match="cv must"):
+        assign_folds(cv, rows.X, rows.y, 0)
+
+
+def test_a_class_with_one_distinct_row_cannot_be_cross_fitted():
+    X = np.array([[0.0], [1.0], [2.0], [3.0]])
+    y = np.array([1.0, -1.0, -1.0, -1.0])
+    folds = assign_folds(5, X, y, 0)
+    with pytest.raises(InvalidInputError, match="fewer than two distinct rows"):
+        judge_full(
+            LogisticRegression(), TrainingRows(X, X, y, np.array([0, 1]), np.ones(4), folds, np.arange(4), 4)
+        )
+
+
+def test_a_frozen_model_with_columns_in_another_order_is_refused():
+    frame = pd.DataFrame(np.random.default_rng(0).normal(size=(60, 2)), columns=["a", "b"])
+    y = np.where(frame["a"] > 0, 1.0, -1.0)
+    fitted = FrozenEstimator(LogisticRegression().fit(frame[["b", "a"]], y))
+    folds = assign_folds(2, frame.to_numpy(), y, 0)
+    rows = TrainingRows(
+        frame, frame.to_numpy(), y, np.array([-1.0, 1.0]), np.ones(60), folds, np.arange(60), 60
+    )
+    with pytest.raises(InvalidInputError, match="'b' where X has 'a'"):
+        judge_full(fitted, rows)
+
+
+def test_the_warning_points_at_the_line_that_called_fit(rows):
+    forest = RandomForestClassifier(20, bootstrap=False, random_state=0).fit(rows.X, rows.labels)
+    with pytest.warns(OptimisticFullModelWarning) as seen:
+        DynaModLinClassifier(FrozenEstimator(forest), tol=1.0).fit(rows.X, rows.labels)
+    assert seen[0].filename == __file__

@@ -1,0 +1,65 @@
+"""Which size and order a cascade takes."""
+
+import numpy as np
+import pytest
+
+from thrifty.learning.cascade.orders import ORDERS
+from thrifty.learning.cascade.plan import ENOUGH, _lead, choose_plan
+from thrifty.learning.cascade.problem import CAPACITIES, CascadeProblem
+from thrifty.learning.pairs.boosted import Boosting
+from thrifty.objective.costs import PriceList
+from thrifty.rows import content_folds
+from thrifty.trees import Binner
+
+
+def problem(X, y, sizes, report=None):
+    y = np.where(y, 1.0, -1.0)
+    folds = content_folds(X, y, 3)
+    return CascadeProblem(
+        Binner().fit_transform(X),
+        y,
+        np.ones(len(y)),
+        [np.flatnonzero(folds == fold) for fold in range(3)],
+        2 * y,
+        PriceList(np.ones(X.shape[1]), np.arange(X.shape[1])),
+        sizes,
+        progress=(lambda *_: None) if report is None else report,
+    )
+
+
+SMALL, LARGE = Boosting(n_trees=5, max_depth=2), Boosting(n_trees=60, max_depth=8)
+
+
+def test_labels_that_are_chance_take_the_smallest_size():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(300, 4))
+    assert choose_plan(problem(X, rng.random(300) < 0.5, (SMALL, LARGE))).boosting is SMALL
+
+
+def test_labels_that_need_many_splits_take_the_large_size():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(1500, 3))
+    y = (np.sin(4 * X[:, 0]) + np.sin(3 * X[:, 1]) > 0) ^ (rng.random(1500) < 0.02)
+    assert choose_plan(problem(X, y, (SMALL, LARGE))).boosting is LARGE
+
+
+def test_every_order_is_found_and_told():
+    rng = np.random.default_rng(0)
+    X, told = rng.normal(size=(200, 3)), []
+    plan = choose_plan(problem(X, X[:, 1] > 0, (SMALL,), lambda *what: told.append(what)))
+    assert plan.order[0] == 1
+    assert [done for what, done, _ in told if what == "finding orders"] == list(range(1, len(ORDERS) + 1))
+    assert set(ORDERS) == {"elimination", "gain", "falling price"}
+
+
+def test_a_lead_counts_a_row_of_weight_two_as_two_rows():
+    gains = np.random.default_rng(0).normal(0.1, 1.0, size=200)
+    twice = np.repeat(gains, 2)
+    assert _lead(gains, np.full(200, 2.0)) == pytest.approx(_lead(twice, np.ones(400)))
+    assert _lead(np.zeros(5), np.ones(5)) == 0.0
+    assert ENOUGH > 0
+
+
+def test_sizes_grow():
+    work = [size.n_trees * 2**size.max_depth for size in CAPACITIES]
+    assert work == sorted(work)

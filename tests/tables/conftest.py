@@ -1,0 +1,15 @@
+"""Systems fitted on small tables; nothing here changes them."""
+
+import pytest
+
+from thrifty.tables.fit import Wish, fit_table
+
+
+@pytest.fixture(scope="session")
+def fitted(small_grid, make_table):
+    return fit_table(make_table(), "label", Wish(budget=4.0), full="svm")
+
+
+@pytest.fixture(scope="session")
+def certified(small_grid, make_table):
+    return fit_table(make_table(1500), "label", Wish(max_loss=0.1), full="svm")

@@ -1,0 +1,54 @@
+import pytest
+
+from thrifty import InvalidInputError
+from thrifty.tables.prices import read_prices
+
+
+@pytest.fixture
+def costs(tmp_path):
+    def write(text):
+        (tmp_path / "costs.csv").write_text(text)
+        return tmp_path / "costs.csv"
+
+    return write
+
+
+def test_prices_are_read_with_and_without_a_line_of_names(costs):
+    for text in ("feature,cost\nb,2\na,1.5\n", "b,2\na,1.5\n"):
+        prices = read_prices(costs(text), ["a", "b"], full_cost=3)
+        assert prices.prices[prices.group_of].tolist() == [1.5, 2.0]
+        assert prices.full_cost == 3
+
+
+def test_columns_of_one_group_are_one_purchase(costs):
+    prices = read_prices(costs("feature,cost,group\na,5,blood\nb,5,blood\nc,1,\n"), ["a", "b", "c"])
+    assert prices.cost_of([0, 1]) == 5
+    assert prices.cost_of_everything == 6
+
+
+def test_without_a_file_every_column_costs_one():
+    assert read_prices(None, ["a", "b"]).cost_of_everything == 2
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("a,1\n", "gives no price for 'b'"),
+        ("a,1\nb,1\nc,1\n", "gives a price for 'c', not a feature of the table"),
+        ("a,1\nb,cheap\n", "must give a number as the cost of 'b'; got 'cheap'"),
+        ("a,1\nb,-1\n", "must give a finite cost of at least 0 to 'b'; got -1"),
+        ("a,1\nb,nan\n", "finite cost of at least 0 to 'b'; got nan"),
+        ("a,1\na,2\nb,1\n", "gives two prices for 'a'"),
+        ("a,1,g\nb,2,g\n", "must be the same for all columns of one group"),
+        ("a\nb\n", "must have two columns"),
+        ("feature,cost\n", "gives no prices"),
+        ("", "gives no prices"),
+    ],
+)
+def test_prices_that_cannot_be_meant_are_refused_by_name(costs, text, told):
+    with pytest.raises(InvalidInputError, match=told):
+        read_prices(costs(text), ["a", "b"])
+
+
+def test_a_column_that_is_left_out_may_have_a_price(costs):
+    assert read_prices(costs("a,1\nid,9\n"), ["a"], known=["id"]).cost_of_everything == 1

@@ -1,0 +1,128 @@
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from thrifty import InvalidInputError
+from thrifty.tables.schema import MOST_CATEGORIES, learn_schema
+
+
+def table(**columns):
+    return pd.DataFrame({"x": [1.0, 2.0, np.nan, 4.0], "colour": ["red", "blue", None, "red"], **columns})
+
+
+@pytest.fixture
+def schema():
+    return learn_schema(table(y=["no", "yes", "no", "yes"]), "y")
+
+
+def test_text_becomes_the_place_of_its_category_in_order(schema):
+    assert schema.names == ("x", "colour")
+    assert schema.categories == {"colour": ("blue", "red")}
+    numbers = schema.numbers(table())
+    np.testing.assert_array_equal(numbers["colour"], [1.0, 0.0, np.nan, 1.0])
+    np.testing.assert_array_equal(numbers["x"], [1.0, 2.0, np.nan, 4.0])
+    assert set(numbers.dtypes.astype(str)) == {"float64"}
+
+
+def test_the_order_of_columns_does_not_matter_and_further_ones_are_named(schema):
+    other = table(more=1, y="no")[["more", "colour", "y", "x"]]
+    pd.testing.assert_frame_equal(schema.numbers(other), schema.numbers(table()))
+    assert schema.extra_columns(other) == ["more"]
+
+
+def test_a_column_that_lacks_is_refused_by_name(schema):
+    with pytest.raises(InvalidInputError, match="lacks column 'colour'"):
+        schema.numbers(table().drop(columns="colour"))
+    with pytest.raises(InvalidInputError, match="lacks columns 'x', 'colour'"):
+        schema.numbers(pd.DataFrame({"z": [1]}))
+
+
+def test_text_that_is_new_is_refused_by_column_and_value_or_read_as_missing(schema):
+    new = pd.DataFrame({"x": [1.0, 2.0], "colour": ["red", "green"]})
+    with pytest.raises(InvalidInputError, match="column 'colour' holds 'green' in row 2"):
+        schema.numbers(new)
+    np.testing.assert_array_equal(schema.numbers(new, unseen_is_missing=True)["colour"], [1.0, np.nan])
+
+
+def test_text_among_numbers_is_refused_by_column_row_and_value(schema):
+    new = pd.DataFrame({"x": ["1", "two"], "colour": ["red", "red"]})
+    with pytest.raises(InvalidInputError, match="column 'x' must hold numbers; got 'two' in row 2"):
+        schema.numbers(new)
+    mistyped = pd.DataFrame({"x": [*map(str, range(20)), "l2"], "y": [0, 1, *[0] * 19]})
+    with pytest.raises(InvalidInputError, match="column 'x' holds numbers, but 'l2' in row 21"):
+        learn_schema(mistyped, "y")
+
+
+def test_an_infinite_number_is_refused(schema):
+    with pytest.raises(InvalidInputError, match="'x' must hold finite numbers; got -inf in row 1"):
+        schema.numbers(pd.DataFrame({"x": [-np.inf], "colour": ["red"]}))
+
+
+def test_text_with_too_many_values_is_no_category():
+    n = MOST_CATEGORIES + 1
+    names = pd.DataFrame({"name": [f"row {i}" for i in range(n)], "y": np.arange(n) % 2})
+    with pytest.raises(InvalidInputError, match="'name' holds text with 256 different values"):
+        learn_schema(names, "y")
+
+
+def test_dates_are_neither_numbers_nor_text():
+    frame = pd.DataFrame({"day": pd.to_datetime(["2020-01-01", "2020-01-02"]), "y": [0, 1]})
+    with pytest.raises(InvalidInputError, match="'day' must hold numbers or text; it holds datetime64"):
+        learn_schema(frame, "y").numbers(frame)
+
+
+@pytest.mark.parametrize(
+    ("labels", "told"),
+    [
+        (["a", "a", "a", "a"], "must hold two different labels; it holds only 'a'"),
+        ([1, 2, 3, 1], "it holds 3 different ones"),
+        ([0, 1, np.nan, 1], "is missing in 1 rows, the first of them row 3"),
+    ],
+)
+def test_a_target_without_two_classes_is_refused(labels, told):
+    with pytest.raises(InvalidInputError, match=told):
+        learn_schema(table(y=labels), "y")
+
+
+def test_a_target_that_is_not_there_and_columns_to_ignore_that_are_not_there_are_refused():
+    frame = table(y=[0, 1, 0, 1])
+    with pytest.raises(InvalidInputError, match="no column 'z', which should hold the label"):
+        learn_schema(frame, "z")
+    with pytest.raises(InvalidInputError, match="--ignore names 'z'"):
+        learn_schema(frame, "y", ["z"])
+    with pytest.raises(InvalidInputError, match="'y' is the target and cannot be ignored"):
+        learn_schema(frame, "y", ["y"])
+    with pytest.raises(InvalidInputError, match="nothing to buy"):
+        learn_schema(frame, "y", ["x", "colour"])
+    assert learn_schema(frame, "y", ["colour"]).names == ("x",)
+
+
+def test_a_column_without_a_value_is_refused():
+    with pytest.raises(InvalidInputError, match="'void' hold no value"):
+        learn_schema(table(y=[0, 1, 0, 1], void=np.nan), "y")
+
+
+@pytest.mark.parametrize(
+    ("labels", "kind"), [([3, 7, 3, 7], "i"), (["b", "a", "a", "b"], "U"), ([True, False, True, True], "b")]
+)
+def test_labels_are_numbers_text_or_truth_values_and_others_are_refused(labels, kind):
+    frame = table(y=labels)
+    schema = learn_schema(frame, "y")
+    assert schema.classes.dtype.kind == kind
+    assert schema.labels(frame).tolist() == labels
+    assert ("y" in schema.text_columns) == (kind == "U")
+    with pytest.raises(InvalidInputError, match="must hold the labels the system was fitted on"):
+        schema.labels(table(y=["other"] * 4 if kind == "U" else [9] * 4))
+
+
+@given(st.lists(st.sampled_from(["a", "b", "ä", "z z"]), min_size=2, max_size=20), st.randoms())
+def test_codes_do_not_depend_on_the_order_of_the_rows(values, chance):
+    frame = pd.DataFrame({"t": values, "y": [0, 1] + [0] * (len(values) - 2)})
+    order = list(range(len(values)))
+    chance.shuffle(order)
+    schema = learn_schema(frame, "y")
+    assert learn_schema(frame.iloc[order].reset_index(drop=True), "y").categories == schema.categories
+    codes = schema.numbers(frame)["t"].astype(int)
+    assert [schema.categories["t"][code] for code in codes] == values

@@ -1,0 +1,66 @@
+"""Slope and bend of the logistic loss, against scipy and against exact rounding."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.special import expit
+
+from thrifty.learning.pairs.boosted import on_grid
+from thrifty.tasks.derivatives import LogisticLoss
+
+LAST_PLACES = 4 * np.finfo(np.float64).eps
+LINE = np.concatenate(
+    [np.linspace(-700.0, 700.0, 20_011), np.linspace(-3.0, 3.0, 20_011), [0.0, -0.0, 1e-300]]
+)
+
+
+@pytest.mark.parametrize("target", [0.0, 1.0])
+def test_for_labels_both_derivatives_keep_their_last_places_however_extreme_the_score(target):
+    grad, curvature = LogisticLoss(np.full(len(LINE), target)).derivatives(LINE)
+    np.testing.assert_allclose(grad, -expit(-LINE) if target else expit(LINE), rtol=LAST_PLACES)
+    np.testing.assert_allclose(curvature, expit(LINE) * expit(-LINE), rtol=LAST_PLACES)
+
+
+def test_for_shares_the_slope_is_zero_at_their_log_odds():
+    log_odds = np.linspace(-30.0, 30.0, 999)
+    grad, _ = LogisticLoss(expit(log_odds)).derivatives(log_odds)
+    np.testing.assert_allclose(grad, 0.0, atol=LAST_PLACES)
+
+
+def test_the_slope_is_that_of_the_loss():
+    score, q, step = np.linspace(-4.0, 4.0, 301), np.linspace(0.0, 1.0, 301), 1e-6
+
+    def loss(s):
+        return q * np.logaddexp(0.0, -s) + (1.0 - q) * np.logaddexp(0.0, s)
+
+    grad, curvature = LogisticLoss(q).derivatives(score)
+    above, below = (LogisticLoss(q).derivatives(score + move)[0] for move in (step, -step))
+    np.testing.assert_allclose(grad, (loss(score + step) - loss(score - step)) / (2 * step), atol=1e-9)
+    np.testing.assert_allclose(curvature, (above - below) / (2 * step), atol=1e-9)
+
+
+def test_scores_beyond_all_bounds_have_derivatives_and_missing_ones_have_none():
+    score = np.array([np.inf, -np.inf, 1e308, -1e308, np.nan])
+    grad, curvature = LogisticLoss(np.zeros(5)).derivatives(score)
+    np.testing.assert_allclose(grad, [1.0, 0.0, 1.0, 0.0, np.nan], atol=1e-300)
+    np.testing.assert_allclose(curvature, [0.0, 0.0, 0.0, 0.0, np.nan], atol=1e-300)
+
+
+def test_no_row_depends_on_which_others_are_there():
+    whole = LogisticLoss(LINE > 0).derivatives(LINE)
+    for part in (slice(1, 2), slice(3, 300), slice(7, None)):
+        for all_rows, some in zip(whole, LogisticLoss(LINE[part] > 0).derivatives(LINE[part]), strict=True):
+            np.testing.assert_array_equal(all_rows[part], some)
+
+
+@given(st.integers(0, 10_000), st.sampled_from([1.0, 1e-250, 1e200]))
+def test_on_the_grid_weighted_values_add_up_without_rounding(seed, size):
+    rng = np.random.default_rng(seed)
+    values, counts = rng.normal(size=50) * size, rng.integers(1, 5, size=50).astype(float)
+    rounded = on_grid(values, counts, 33)
+    unit = 2.0 ** (np.ceil(np.log2(counts @ np.abs(values))) - 31)
+    np.testing.assert_allclose(rounded, values, atol=unit / 2, rtol=0)
+    assert np.all(rounded / unit == np.rint(rounded / unit))
+    assert np.sum(counts * np.abs(rounded / unit)) < 2.0**33
+    assert np.all(on_grid(np.zeros(3), np.ones(3), 33) == 0.0)
