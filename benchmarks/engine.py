@@ -19,7 +19,7 @@ import lightgbm as lgb
 import numpy as np
 from numba import njit
 
-from thrifty.tasks.derivatives import logistic_derivatives
+from thrifty.tasks.logistic import logistic_derivatives
 from thrifty.trees import Binner, Grove, TreeGrower
 from thrifty.trees.histogram import add_eight, fill
 from thrifty.trees.quantise import choose_lanes, pack

@@ -48,7 +48,7 @@ from thrifty import (
 )
 from thrifty.evidence.outcomes import RowOutcomes
 from thrifty.rows import content_folds
-from thrifty.tasks.calibration import platt
+from thrifty.tasks.logistic import platt
 
 DATA = Path(os.environ.get("THRIFTY_DATA", Path(__file__).resolve().parents[2] / "shared" / "data"))
 N_JOBS = 2

@@ -5,7 +5,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from thrifty.bundle.whole import load, save
-    from thrifty.chain.system import GatedSystem, Stage, Tie
+    from thrifty.chain.chain import Chain
+    from thrifty.chain.policy import Policy
     from thrifty.estimators.budgeted import BudgetedClassifier
     from thrifty.estimators.dynamod_gbrt import DynaModGbrtClassifier
     from thrifty.estimators.dynamod_lin import DynaModLinClassifier
@@ -16,9 +17,10 @@ if TYPE_CHECKING:
     from thrifty.estimators.rivals.greedy_miser import GreedyMiserClassifier
     from thrifty.estimators.rivals.routers import ConfidenceRouter, UniformRouter
     from thrifty.evidence.certificate import Certificate, certify
+    from thrifty.evidence.evidence import Evidence
     from thrifty.evidence.frontier import Frontier
-    from thrifty.evidence.holding import hold_budget
-    from thrifty.evidence.observing import outcomes_of, point_of
+    from thrifty.evidence.hold import hold_budget
+    from thrifty.evidence.observe import evidence_of, point_of
     from thrifty.exceptions import (
         DataUnavailableError,
         FullModelNotWorthItWarning,
@@ -39,31 +41,31 @@ __all__ = [
     "BudgetPruneClassifier",
     "BudgetedClassifier",
     "Certificate",
+    "Chain",
     "ConfidenceRouter",
     "DataUnavailableError",
     "DynaModGbrtClassifier",
     "DynaModLinClassifier",
     "DynaModLstsqClassifier",
+    "Evidence",
     "Frontier",
     "FullModelNotWorthItWarning",
-    "GatedSystem",
     "GreedyL1Classifier",
     "GreedyLeafClassifier",
     "GreedyMiserClassifier",
     "InvalidInputError",
     "OptimisticFullModelWarning",
+    "Policy",
     "Queries",
-    "Stage",
     "ThriftyError",
-    "Tie",
     "UniformRouter",
     "average_precision_at",
     "certify",
     "collect_facts",
+    "evidence_of",
     "hold_budget",
     "load",
     "ndcg_at",
-    "outcomes_of",
     "point_of",
     "ranking_curve",
     "save",
@@ -76,32 +78,32 @@ _HOME = {
     "BudgetPruneClassifier": "estimators.rivals.budget_prune",
     "BudgetedClassifier": "estimators.budgeted",
     "Certificate": "evidence.certificate",
+    "Chain": "chain.chain",
     "ConfidenceRouter": "estimators.rivals.routers",
     "DataUnavailableError": "exceptions",
     "DynaModGbrtClassifier": "estimators.dynamod_gbrt",
     "DynaModLinClassifier": "estimators.dynamod_lin",
     "DynaModLstsqClassifier": "estimators.dynamod_lstsq",
+    "Evidence": "evidence.evidence",
     "Frontier": "evidence.frontier",
     "FullModelNotWorthItWarning": "exceptions",
-    "GatedSystem": "chain.system",
     "GreedyL1Classifier": "estimators.rivals.greedy_l1",
     "GreedyLeafClassifier": "estimators.rivals.greedy_leaf",
     "GreedyMiserClassifier": "estimators.rivals.greedy_miser",
     "InvalidInputError": "exceptions",
     "OptimisticFullModelWarning": "exceptions",
+    "Policy": "chain.policy",
     "Queries": "ranking.queries",
-    "Stage": "chain.system",
     "ThriftyError": "exceptions",
-    "Tie": "chain.system",
     "UniformRouter": "estimators.rivals.routers",
     "average_precision_at": "ranking.measures",
     "certify": "evidence.certificate",
     "collect_facts": "report.collect",
-    "hold_budget": "evidence.holding",
+    "evidence_of": "evidence.observe",
+    "hold_budget": "evidence.hold",
     "load": "bundle.whole",
     "ndcg_at": "ranking.measures",
-    "outcomes_of": "evidence.observing",
-    "point_of": "evidence.observing",
+    "point_of": "evidence.observe",
     "ranking_curve": "ranking.curve",
     "save": "bundle.whole",
     "sweep": "sweeping.run",

@@ -12,7 +12,7 @@ from thrifty.learning.cascade.staged import ROWS_PER_TREE, _Drawn, grow_stages, 
 from thrifty.learning.pairs.boosted import Boosting
 from thrifty.objective.costs import PriceList
 from thrifty.rows import uniforms
-from thrifty.tasks.calibration import logistic_weights, platt
+from thrifty.tasks.logistic import logistic_weights, platt
 from thrifty.trees import Binner
 
 SMALL = Boosting(n_trees=8, max_depth=3)

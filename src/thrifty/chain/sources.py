@@ -50,8 +50,8 @@ class Reader(Protocol):
     def block(self, rows: Ints, columns: Ints) -> Any:
         """Numbers, ``(len(rows), len(columns))``, dense or CSR."""
 
-    def table(self, rows: Ints) -> Any:
-        """Whole rows, in the form f0 was fitted on."""
+    def table(self, rows: Ints, columns: Ints | None = None) -> Any:
+        """Rows in the form the full model was fitted on; None is every column."""
 
     def identity(self, rows: Ints) -> Any:
         """Numbers that tell rows apart and that cost nothing, ``(len(rows), any)``: what chance is drawn from."""
@@ -77,9 +77,10 @@ class TableReader:
             return self._numbers[np.ix_(rows, columns)]
         return self._numbers[rows][:, columns]
 
-    def table(self, rows: Ints) -> Any:
+    def table(self, rows: Ints, columns: Ints | None = None) -> Any:
         """Slice of the raw table."""
-        return self._raw if len(rows) == self.n_samples else _safe_indexing(self._raw, rows)
+        whole = self._raw if len(rows) == self.n_samples else _safe_indexing(self._raw, rows)
+        return whole if columns is None else _safe_indexing(whole, columns, axis=1)
 
     def identity(self, rows: Ints) -> Any:
         """The whole rows: they are at hand."""
@@ -98,10 +99,12 @@ class PurchaseReader:
     price_list : PriceList
         Which columns come in one purchase.
     wrap : callable
-        Turns an array of whole rows into the kind of table f0 was fitted on.
+        Turns an array and the numbers of its columns into the kind of table the full model was fitted on.
     """
 
-    def __init__(self, source: FeatureSource, price_list: PriceList, wrap: Callable[[Any], Any]) -> None:
+    def __init__(
+        self, source: FeatureSource, price_list: PriceList, wrap: Callable[[Any, Ints], Any]
+    ) -> None:
         if not isinstance(source, FeatureSource):
             raise InvalidInputError(
                 f"a source must have __len__ and fetch(rows, columns); got {type(source).__name__}. "
@@ -125,9 +128,10 @@ class PurchaseReader:
             self._buy(rows, np.flatnonzero(np.isin(self._group_of, self._group_of[columns])))
         return self._values[np.ix_(rows, columns)]
 
-    def table(self, rows: Ints) -> Any:
-        """Buy the rest of these rows and return them whole."""
-        return self._wrap(self.block(rows, np.arange(self._values.shape[1])))
+    def table(self, rows: Ints, columns: Ints | None = None) -> Any:
+        """Buy what is lacking of these columns and return them as the kind of table the full model reads."""
+        columns = np.arange(self._values.shape[1]) if columns is None else columns
+        return self._wrap(self.block(rows, columns), columns)
 
     def identity(self, rows: Ints) -> Any:
         """The row's number in the source, and what was bought of it so far."""
@@ -156,17 +160,17 @@ class PurchaseReader:
         self.bought[cells] = True
 
 
-def table_like(template: str | None, names: Sequence[str] | None) -> Callable[[Any], Any]:
-    """Return how to turn an array of whole rows back into the kind of table f0 was fitted on."""
+def table_like(template: str | None, names: Sequence[str] | None) -> Callable[[Any, Ints], Any]:
+    """Return how to turn an array and the numbers of its columns back into the kind of table of a fit."""
     if template is None or names is None:
-        return lambda rows: rows
+        return lambda rows, columns: rows  # noqa: ARG005
     if template == "polars":
         import polars as pl
 
-        return lambda rows: pl.DataFrame(rows, schema=list(names))
+        return lambda rows, columns: pl.DataFrame(rows, schema=[names[column] for column in columns])
     import pandas as pd
 
-    return lambda rows: pd.DataFrame(rows, columns=list(names))
+    return lambda rows, columns: pd.DataFrame(rows, columns=[names[column] for column in columns])
 
 
 def as_numbers(X: Any) -> Any:

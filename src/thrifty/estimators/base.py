@@ -1,264 +1,272 @@
-"""What every single-stage estimator shares: the fit template and operating points.
-
-A subclass says how its scorer (g, f1) is learned; everything else is here or, once it is fitted, in
-``serving``. ``fit`` is all or nothing: after a refusal the estimator is exactly as it was before.
-"""
+"""What every estimator with a chain shares, once it is fitted: answers, routes, costs and operating points."""
 
 import copy
-from dataclasses import dataclass, replace
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import NDArray
-from scipy.special import expit
-from sklearn.frozen import FrozenEstimator
-from sklearn.utils import column_or_1d
+from numpy.typing import ArrayLike
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.ensemble import HistGradientBoostingClassifier
+from sklearn.utils import get_tags
 from sklearn.utils.validation import check_is_fitted
-from threadpoolctl import threadpool_limits
 
-from thrifty.arrays import Floats
-from thrifty.chain.sources import TableReader, kind_of_table
-from thrifty.chain.system import GatedSystem, Scorer, Stage
-from thrifty.estimators.checks import check_seed, check_share, check_threshold, check_training_rows
-from thrifty.estimators.serving import SystemClassifier, all_or_nothing
-from thrifty.evidence.row_checks import known_labels
-from thrifty.evidence.threshold import ThresholdCurve, threshold_curve
+from thrifty.arrays import Floats, Ints, Labels
+from thrifty.chain.chain import Chain
+from thrifty.chain.explain import Explanation, explain_rows
+from thrifty.chain.policy import Policy
+from thrifty.chain.sources import FeatureSource, TableReader, kind_of_table
+from thrifty.estimators.checks import check_wish, validated
+from thrifty.evidence.certificate import Certificate, certify
+from thrifty.evidence.evidence import Evidence
+from thrifty.evidence.frontier import Frontier
+from thrifty.evidence.observe import evidence_of
 from thrifty.exceptions import InvalidInputError
-from thrifty.full.crossfit import JudgedFull, TrainingRows, judge_full
 from thrifty.full.model import FullModel, as_full_model
-from thrifty.objective.costs import PriceList, check_amount, check_price_list
+from thrifty.objective.costs import PriceList
+from thrifty.tasks.task import Task
 
-__all__ = ["GatedClassifier", "Task"]
+__all__ = ["ChainClassifier", "all_or_nothing", "link_of"]
 
 
-@dataclass(frozen=True)
-class Task:
-    """All that a subclass needs to learn its scorer.
+class ChainClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn is untyped
+    """A classifier whose answers are those of its ``chain_``; subclasses say how that is learned.
 
-    Attributes
-    ----------
-    rows : TrainingRows
-        Rows to learn from.
-    full : JudgedFull
-        f0 and its probabilities on those rows.
-    price_list : PriceList
-        What purchases cost.
-    extra_cost : ndarray of shape (n_samples,) or None
-        Price of sending each row on, scaled to a mean of 1; None where it is the same for all of them.
-    seed : int
-        For whatever needs chance.
+    A fit stores ``chain_``, and ``evidence_``: what the chain did with rows that its operating points are judged on.
     """
 
-    rows: TrainingRows
-    full: JudgedFull
-    price_list: PriceList
-    extra_cost: Floats | None
-    seed: int
+    _accepts_missing = False
+    _accepts_sparse = True
 
+    full: Any
+    random_state: Any
+    chain_: Chain
+    evidence_: Evidence
+    certificate_: Certificate | None
 
-class GatedClassifier(SystemClassifier):
-    """Base of the estimators with one cheap stage in front of f0; see the subclasses.
+    # -- answers -------------------------------------------------------------------------------
 
-    Subclasses store at least ``full, feature_costs, feature_groups, full_cost, budget, cv,
-    n_jobs`` and ``random_state``, and implement ``_learn``.
-    """
+    def predict_proba(self, X: Any) -> Floats:
+        """Probability of every class: the answering stage's for rows it keeps, the full model's for the others."""
+        reader = self._reader(X)
+        return self.chain_.answer(reader)
 
-    feature_costs: Any
-    feature_groups: Any
-    full_cost: float
-    budget: float | None
-    cv: Any
-    n_jobs: int | None
-    system_: GatedSystem
+    def predict(self, X: Any) -> Labels:
+        """Label of each row."""
+        outputs = self.predict_proba(X)
+        return self.chain_.task.answers(outputs)
 
-    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
-        """Learn the cheap model and the gate, and judge f0 on these rows.
+    def decision_function(self, X: Any) -> Floats:
+        """Log-odds of the second class: the answering stage's own score for rows it keeps."""
+        reader = self._reader(X)
+        chain = self.chain_
+        walk = chain.walk(reader)
+        return chain.task.decision(chain.scores_of(walk, chain.answer(reader, walk)))
+
+    def route(self, X: Any) -> Ints:
+        """Stage that answers each row: 0 is the cheapest one; the last is the full model, which is not asked."""
+        reader = self._reader(X)
+        return self.chain_.walk(reader).route
+
+    def cost(self, X: Any) -> Floats:
+        """What each row spends. The full model is not asked."""
+        reader = self._reader(X)
+        return self.chain_.spent(reader, self.chain_.walk(reader))
+
+    def predict_from(self, source: FeatureSource) -> Labels:
+        """Label every row of a source, asking it only for the features each row really buys.
 
         Parameters
         ----------
-        X : array, CSR matrix, pandas or polars data frame of shape (n_samples, n_features)
-            Every feature f0 reads, bought or not: training pays for everything.
-        y : array-like of shape (n_samples,)
-            Two distinct labels.
-        sample_weight : array-like of shape (n_samples,), optional
-            Weights; a row of weight zero is left out.
+        source : FeatureSource
+            Has ``__len__`` and ``fetch(rows, columns)``; it is asked once per stage, for the rows
+            that get there and the purchases they do not hold yet.
         """
-        self._check_parameters()
-        budget = None if self.budget is None else check_amount("budget", self.budget)
-        with all_or_nothing(self):
-            seed = check_seed(self.random_state)
-            rows = check_training_rows(self, X, y, sample_weight, self.cv, seed)
-            names = getattr(self, "feature_names_in_", None)
-            prices = check_price_list(
-                self.feature_costs, self.feature_groups, self.full_cost, rows.X.shape[1], names
+        check_is_fitted(self)
+        return self.chain_.predict_from(source)
+
+    def explain(self, X: Any) -> list[Explanation]:
+        """What was bought for each row in which order, what each stage would have answered, and why it stopped.
+
+        The full model is asked about the rows that reach it. ``print(clf.explain(X)[0])`` is made to be read.
+        """
+        reader = self._reader(X)
+        names = getattr(self, "feature_names_in_", [f"x{column}" for column in range(self.n_features_in_)])
+        return explain_rows(self.chain_, reader, names)
+
+    # -- operating points ----------------------------------------------------------------------
+
+    @property
+    def frontier_(self) -> Frontier:
+        """Every operating point, on the rows of ``evidence_``; every row counts once, whatever its weight."""
+        check_is_fitted(self)
+        return Frontier.from_evidence([self._evidence()])
+
+    @property
+    def expected_cost_(self) -> float:
+        """Mean cost of the operating point in force, on the rows of ``evidence_``."""
+        return self._expected()[0]
+
+    @property
+    def expected_score_(self) -> float:
+        """Accuracy of the operating point in force, on the rows of ``evidence_``."""
+        return self._expected()[1]
+
+    def at(
+        self, *, budget: float | None = None, max_loss: float | None = None, threshold: float | None = None
+    ) -> Self:
+        """Return the same fit at another operating point; nothing is refitted.
+
+        Parameters
+        ----------
+        budget : float, optional
+            Mean spend per row.
+        max_loss : float, optional
+            Share of answers that may be worse than the full model's.
+        threshold : float, optional
+            Threshold of the gate, for an estimator with a single one: rows with ``g > threshold`` are sent on.
+        """
+        check_is_fitted(self)
+        other = copy.copy(self)
+        other._move(**check_wish(budget=budget, max_loss=max_loss, threshold=threshold))
+        return other
+
+    def certified(self, X: Any, y: ArrayLike, *, max_loss: float, confidence: float = 0.95) -> Self:
+        """Return the same fit at the cheapest point that new rows prove to lose at most ``max_loss``.
+
+        Parameters
+        ----------
+        X, y : table and labels
+            Rows that neither this fit nor the full model has seen; the full model is asked about all of them.
+        max_loss, confidence : float
+            What is to be shown against the full model, and how surely; see ``thrifty.certify``.
+        """
+        check_is_fitted(self)
+        evidence, proof = self._evidence(), evidence_of(self, X, y)
+        if evidence.full_quality is None or proof.full_quality is None:
+            raise InvalidInputError(
+                f"this {type(self).__name__} has no full model, so there is nothing to lose against. Give one with "
+                f"`with_full(full)`."
             )
-            self._check_against(rows.X.shape[1], names)
-            behind, judged = self._judge(rows, prices)
-            behind = replace(behind, names=None if names is None else tuple(names), kind=kind_of_table(X))
-            task = Task(rows, judged, prices, _extra_cost(behind, rows), seed)
-            # Sums of a BLAS depend on its number of threads in their last digit, and fits run side by side anyway.
-            with threadpool_limits(1, user_api="blas"):
-                stage = Stage(self._learn(task), 0.0)
-            self.classes_ = rows.classes
-            self.system_ = behind.behind(stage)
-            self.features_ = stage.scorer.columns
-            self._set_threshold(self._default_threshold(task, budget))
-        return self
+        chosen = Frontier.from_evidence([evidence], against_full=True)
+        certificate = certify(chosen.on([proof]), max_loss=max_loss, confidence=confidence)
+        other = copy.copy(self)
+        other._settle(certificate)
+        return other
 
-    def _check_parameters(self) -> None:
-        """Refuse bad constructor arguments before anything is computed."""
+    def with_full(self, full: Any, X: Any = None) -> Self:
+        """Return the same fit in front of another full model, in any fitted form: nothing is refitted.
 
-    def _check_against(self, n_features: int, names: Any) -> None:
-        """Refuse constructor arguments that do not suit the table, before anything is computed."""
+        Parameters
+        ----------
+        full : fitted classifier, FrozenEstimator, callable, probabilities or Chain
+            The new full model, which reads the same columns as the old one.
+        X : table, optional
+            Where ``full`` holds probabilities: the rows that they belong to, in their order.
+        """
+        check_is_fitted(self)
+        prices = self.chain_.price_list
+        names = getattr(self, "feature_names_in_", None)
+        read = prices.read_by_full
+        numbers = None if X is None else self._reader(X).block(np.arange(len(X)), read)
+        model = as_full_model(
+            full, self.chain_.task, len(read), names=None if names is None else names[read], numbers=numbers
+        )
+        other = copy.copy(self)
+        other._change_chain(lambda chain: chain.with_full(link_of(model, prices, chain.task)))
+        return other
 
-    def _judge(self, rows: TrainingRows, prices: PriceList) -> tuple[GatedSystem, JudgedFull]:
-        """What stands behind the new stage, and its loss on the training rows."""
-        full = self._full()
-        tail = getattr(full.estimator, "system_", None) if isinstance(full, FrozenEstimator) else full
-        if isinstance(tail, GatedSystem):
-            # A chain that does not suit is refused before it is asked anything.
-            _chain_of(tail, prices, rows.classes)
-        judged = judge_full(full, rows, n_jobs=self.n_jobs)
-        return _chain_of(judged.model, prices, rows.classes), judged
+    # -- for subclasses --------------------------------------------------------------------------
 
-    def _learn(self, task: Task) -> Scorer:
-        """Learn (g, f1); what else was learned is stored under names that end in ``_``."""
+    def _move(self, **wish: float) -> None:
+        """Go to an operating point; to the one that is natural without a wish."""
         raise NotImplementedError
 
-    def _default_threshold(self, task: Task, budget: float | None) -> float:
-        """Threshold of a fresh fit: the paper's ``g > 0``, or the one that spends the budget on the training rows."""
-        if budget is None:
-            return 0.0
-        curve = self._curve(task.rows.X, weight=task.rows.weight)
-        return float(curve.threshold[curve.within(budget)])
-
-    # -- operating points -------------------------------------------------------------------------
-
-    def scores(self, X: Any) -> tuple[Floats, Floats]:
-        """Gate and cheap-model scores ``(g, f1)`` of the first stage, for every row."""
-        reader = self._reader(X)
-        scorer = self.system_.stages[0].scorer
-        return scorer(reader.block(np.arange(reader.n_samples), scorer.columns))
-
-    def threshold_for(
-        self,
-        X: Any,
-        y: Any = None,
-        *,
-        budget: float | None = None,
-        accuracy: float | None = None,
-        remote_share: float | None = None,
-    ) -> float:
-        """Threshold of the first gate that meets one wish on the rows ``X``, which should be new to the system.
-
-        Parameters
-        ----------
-        X : table
-            Rows to try thresholds on.
-        y : array-like, optional
-            Their labels, for ``accuracy``.
-        budget : float, optional
-            Most that a row may spend on average; sends as many on as that allows.
-        accuracy : float, optional
-            Least accuracy; sends as few on as that allows. Asks f0 about every row.
-        remote_share : float, optional
-            Largest share of the rows to be sent on.
-        """
-        wishes = {"budget": budget, "accuracy": accuracy, "remote_share": remote_share}
-        given = [name for name, value in wishes.items() if value is not None]
-        if len(given) != 1:
-            shown = " and ".join(given) or "none of them"
-            raise InvalidInputError(
-                f"threshold_for takes exactly one of budget, accuracy and remote_share; got {shown}."
+    def _expected(self) -> tuple[float, float]:
+        """Mean cost and mean quality of the point in force on the rows of the evidence."""
+        check_is_fitted(self)
+        policy, evidence = self.chain_.policy, self._evidence()
+        found = []
+        for point in (policy.lower, policy.upper):
+            _, cost, quality = evidence.at_point(policy.thresholds[point])
+            found.append(
+                (np.average(cost, weights=evidence.weights), np.average(quality, weights=evidence.weights))
             )
-        reader = self._reader(X)
-        numbers = reader.block(np.arange(reader.n_samples), np.arange(self.n_features_in_))
-        if budget is not None:
-            curve = self._curve(numbers)
-            return float(curve.threshold[curve.within(check_amount("budget", budget))])
-        if remote_share is not None:
-            curve = self._curve(numbers)
-            wanted = check_share("remote_share", remote_share, meaning="the largest share of rows sent on")
-            return float(curve.threshold[curve.sending(wanted)])
-        curve = self._accuracy_curve(reader, y)
-        wanted = check_share("accuracy", accuracy, meaning="the least share of rows answered rightly")
-        return float(curve.threshold[curve.reaching(wanted)])
+        (low, bad), (high, good) = found
+        share = policy.share
+        return float((1 - share) * low + share * high), float((1 - share) * bad + share * good)
 
-    def at(self, threshold: float) -> Self:
-        """Return the same fit at another threshold of its gate; nothing is refitted."""
+    def _settle(self, certificate: Certificate) -> None:
+        """Go to the point that a certificate names."""
+        self.certificate_ = certificate
+        point = certificate.point
+        thresholds = (-np.inf,) * self.chain_.n_own_stages if point is None else point.thresholds
+        self._change_chain(lambda chain: chain.at(Policy.of(np.array(thresholds), seed=chain.policy.seed)))
+
+    def _change_chain(self, change: Any) -> None:
+        self.chain_ = change(self.chain_)
+
+    def _evidence(self) -> Evidence:
+        evidence: Evidence | None = getattr(self, "evidence_", None)
+        if evidence is None:
+            raise InvalidInputError(
+                "this needs the rows that the operating points were judged on, which files of the first versions do "
+                "not keep. Fit again, or move by a budget or a threshold."
+            )
+        return evidence
+
+    def _reader(self, X: Any) -> TableReader:
         check_is_fitted(self)
-        other = copy.copy(self)
-        other._set_threshold(check_threshold(threshold))
-        return other
+        numbers = validated(self, X, reset=False)
+        return TableReader(numbers, X if kind_of_table(X) else numbers)
 
-    def with_full(self, full: Any) -> Self:
-        """Return the same fit in front of another f0, in any fitted form: nothing is refitted.
-
-        Parameters
-        ----------
-        full : fitted classifier, FrozenEstimator, callable, probabilities or GatedSystem
-            Probabilities belong to the rows that will be asked about, in their order.
-        """
-        check_is_fitted(self)
-        model = as_full_model(full, self.classes_, self.n_features_in_)
-        behind = _chain_of(model, self.system_.price_list, self.classes_)
-        other = copy.copy(self)
-        other.system_ = replace(
-            self.system_, stages=(self.system_.stages[0], *behind.stages), full=behind.full
+    def _full(self) -> Any:
+        """The full model as given, or the default one."""
+        return (
+            HistGradientBoostingClassifier(random_state=self.random_state) if self.full is None else self.full
         )
-        return other
 
-    def _curve(self, X: Any, *, g: Floats | None = None, weight: Floats | None = None) -> ThresholdCurve:
-        """Every threshold of the first gate on these rows; ``g`` if the gate's own scores are too good."""
-        first = self.system_.stages[0].scorer
-        if g is None:
-            g, _ = first(X[:, first.columns])
-        sent_on = self.system_.with_threshold(-np.inf).cost(X)
-        return threshold_curve(g, self.system_.cost_by_route[0], sent_on, weight=weight)
+    def _other_models(self) -> list[Any]:
+        """Models that read the table besides our own, in whatever form the user gave them."""
+        return [self._full()]
 
-    def _accuracy_curve(self, reader: TableReader, y: Any) -> ThresholdCurve:
-        """Accuracy at every threshold of the first gate: the cheap answer if a row stops, the chain's if it goes on."""
-        if y is None:
-            raise InvalidInputError("threshold_for(accuracy=...) needs the labels y of the rows X.")
-        truth = known_labels("y", column_or_1d(y), reader.n_samples, self.classes_)
-        first = self.system_.stages[0].scorer
-        g, f1 = first(reader.block(np.arange(reader.n_samples), first.columns))
-        stopped = self.system_.label(expit(f1)) == truth
-        sent = self.system_.label(self.system_.with_threshold(-np.inf).answer(reader)) == truth
-        return threshold_curve(g, 0.0, 1.0, stopped.astype(np.float64), sent.astype(np.float64))
-
-    def _set_threshold(self, threshold: float) -> None:
-        self.system_ = self.system_.with_threshold(threshold)
-        self.threshold_ = threshold
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.classifier_tags.multi_class = False
+        # What another model cannot read is not welcome here either.
+        others = [get_tags(model).input_tags for model in self._other_models() if hasattr(model, "fit")]
+        tags.input_tags.sparse = self._accepts_sparse and all(other.sparse for other in others)
+        tags.input_tags.allow_nan = self._accepts_missing and all(other.allow_nan for other in others)
+        return tags
 
 
-def _extra_cost(behind: GatedSystem, rows: TrainingRows) -> Floats | None:
-    """Price of sending each row on, scaled to a mean of 1; None where it does not differ or is nothing."""
-    if not behind.stages:
-        return None
-    cost = behind.cost(rows.X)
-    mean = float(np.average(cost, weights=rows.weight))
-    return cost / mean if mean > 0 else None
-
-
-def _chain_of(full: FullModel, prices: PriceList, classes: NDArray[Any]) -> GatedSystem:
-    """What stands behind the new stage: f0 alone, or the chain that f0 already is."""
-    inner = getattr(getattr(full, "estimator", None), "system_", full)
-    if not isinstance(inner, GatedSystem):
-        return GatedSystem((), full, prices, classes)
+def link_of(model: FullModel | Chain, prices: PriceList, task: Task) -> FullModel | Chain:
+    """What stands behind the stages: a full model, or the chain that it already is, which must suit."""
+    inner = getattr(getattr(model, "estimator", model), "chain_", model)
+    if not isinstance(inner, Chain):
+        return model
     theirs = inner.price_list
-    if not np.array_equal(inner.classes, classes) or theirs.n_features != prices.n_features:
+    if inner.task != task or theirs.n_features != prices.n_features:
         raise InvalidInputError(
-            f"full is a gated system for {theirs.n_features} features and the classes {inner.classes.tolist()}; "
-            f"here there are {prices.n_features} features and the classes {classes.tolist()}. Both must agree."
+            f"full is a chain for {theirs.n_features} features and the classes {inner.classes.tolist()}; here there "
+            f"are {prices.n_features} features and the classes {task.classes.tolist()}. Both must agree."
         )
-    if (
-        not np.array_equal(theirs.group_of, prices.group_of)
-        or not np.array_equal(theirs.prices, prices.prices)
-        or theirs.full_cost != prices.full_cost
-    ):
+    if not theirs.is_same(prices):
         raise InvalidInputError(
-            "full is itself a gated system, and its feature_costs, feature_groups or full_cost differ from those "
-            "given here. One route has one price list: give both the same."
+            "full is itself a chain, and its feature_costs, feature_groups, full_cost or full_features differ from "
+            "those given here. One route has one price list: give both the same."
         )
     return inner
+
+
+@contextmanager
+def all_or_nothing(estimator: Any) -> Iterator[None]:
+    """After an error the estimator is exactly as it was before."""
+    before = dict(estimator.__dict__)
+    try:
+        yield
+    except BaseException:
+        estimator.__dict__.clear()
+        estimator.__dict__.update(before)
+        raise

@@ -1,63 +1,71 @@
 """The front door: stages that each earn their price, at any budget."""
 
 import copy
+import warnings
 from dataclasses import replace
 from typing import Any, Self
 
 import numpy as np
 from joblib import effective_n_jobs
-from numpy.typing import ArrayLike
-from sklearn.utils.validation import check_is_fitted
 from threadpoolctl import threadpool_limits
 
-from thrifty.chain.cascade_system import CascadeSystem, Operating
-from thrifty.chain.sources import kind_of_table
-from thrifty.estimators.cascade_assembly import hold_out, system_of, warn_if_full_is_worse
-from thrifty.estimators.cascade_outcomes import JudgedRows, held_out_rows_of, judge_rows
-from thrifty.estimators.checks import check_count, check_seed, check_training_rows
-from thrifty.estimators.explanation import Explanation, explain_rows
-from thrifty.estimators.serving import SystemClassifier, all_or_nothing
-from thrifty.estimators.wishes import check_sizes, check_wish, refuse_nothing_to_save
-from thrifty.evidence.certificate import Certificate, certify
+from thrifty.chain.chain import Chain
+from thrifty.chain.policy import Policy
+from thrifty.chain.sources import TableReader, kind_of_table
+from thrifty.chain.stage import CascadeStage
+from thrifty.estimators.base import ChainClassifier, all_or_nothing, link_of
+from thrifty.estimators.checks import check_columns, check_count, check_seed, check_training_rows, check_wish
+from thrifty.evidence.certificate import certify, check_provable
+from thrifty.evidence.evidence import Evidence
 from thrifty.evidence.frontier import Frontier
-from thrifty.evidence.policies import Policies
-from thrifty.exceptions import InvalidInputError
-from thrifty.full.crossfit import held_out_rows, judge_full
-from thrifty.full.model import as_full_model
-from thrifty.learning.cascade.learn import learn_cascade
-from thrifty.learning.cascade.problem import CascadeProblem, Progress, silent
-from thrifty.objective.costs import check_price_list
+from thrifty.evidence.observe import evidence_of
+from thrifty.exceptions import FullModelNotWorthItWarning, InvalidInputError
+from thrifty.full.crossfit import JudgedFull, TrainingRows, held_out_rows, judge_full
+from thrifty.full.model import FullModel
+from thrifty.learning.cascade.learn import CLEARLY, LearnedCascade, lead, learn_cascade
+from thrifty.learning.cascade.problem import CAPACITIES, Behind, CascadeProblem
+from thrifty.learning.pairs.boosted import Boosting
+from thrifty.objective.costs import PriceList, check_price_list
+from thrifty.progress import Progress, silent
+from thrifty.rows import content_folds
 from thrifty.trees import Binner
 
 __all__ = ["BudgetedClassifier"]
 
+CERTIFYING_SHARE = 4
+"""One row in so many is held out for the certificate."""
 
-class BudgetedClassifier(SystemClassifier):
-    """Buys features one after the other, for each row only until an answer is sure enough; f0 is the last resort.
+
+class BudgetedClassifier(ChainClassifier):
+    """Buys features one after the other, for each row only until an answer is sure enough.
+
+    The full model (f0) is the last resort.
 
     The stages share one ensemble of trees that grows with every purchase. In which order features are bought, how
-    large the stages are, where each row stops and whether f0 earns its price at all is chosen out of fold;
-    the operating point is a mean spend (``budget``), a loss against f0 that is proved (``max_loss``), or, with
+    large the stages are, where each row stops and whether the full model earns its price at all is chosen out of fold;
+    the operating point is a mean spend (``budget``), a loss against it that is proved (``max_loss``), or, with
     neither, the most accurate one. ``at`` switches between operating points without refitting.
 
     Parameters
     ----------
     full : classifier, FrozenEstimator, callable or array of probabilities, default=None
-        f0. An unfitted estimator is cloned, fitted and cross-fitted; None is a
+        The full model (f0). An unfitted estimator is cloned, fitted and cross-fitted; None is a
         ``HistGradientBoostingClassifier``. Anything that was fitted elsewhere should not have seen the rows given.
     feature_costs : array-like of shape (n_features,), number, dict by column name, or None
         Price per column; None is 1 each, 0 is a feature at hand.
     feature_groups : array-like of shape (n_features,), dict by column name, or None
         Columns that one purchase delivers together have the same label and the same price.
     full_cost : float, default=0.0
-        Extra price of one call of f0, on top of every feature.
+        Extra price of one call of the full model, on top of the features it reads.
+    full_features : array-like of column numbers or names, or a mask, default=None
+        Columns that the full model reads, and is given; None is all of them.
     budget : float, optional
         Mean spend per row.
     max_loss : float, optional
-        Share of answers, in (0, 1), that may be worse than f0's. A quarter of the rows is then kept out of
+        Share of answers, in (0, 1), that may be worse than the full model's. A quarter of the rows is then kept out of
         everything and the cheapest point is taken that they prove to lose no more.
     confidence : float, default=0.95
-        Of that proof.
+        Probability with which that proof must hold.
     stages : int, optional
         Places along the order of purchases where a row may stop; None chooses up to 16. Those at which no operating
         point lets a row stop are left out afterwards.
@@ -71,22 +79,27 @@ class BudgetedClassifier(SystemClassifier):
     n_jobs : int, optional
         Folds that are fitted side by side.
     random_state : int, RandomState or None
-        Of folds, f0's default, and of which rows follow which of two mixed operating points.
+        Seed of all random choices: folds, the default full model, and which rows follow which of two mixed operating
+        points.
 
     Attributes
     ----------
-    system_ : CascadeSystem
-        What serves, at the operating point in force; ``cascade_`` is the same at its most accurate one.
+    chain_ : Chain
+        What serves, at the operating point in force.
+    evidence_ : Evidence
+        The rows of the fit at every stage, each answered by models that have not seen it.
     frontier_ : Frontier
-        Every operating point, with out-of-fold answers; every row counts once, whatever its weight.
+        Every operating point, with those answers; every row counts once, whatever its weight.
     certificate_ : Certificate or None
         What ``max_loss`` proved.
     order_ : ndarray
         Purchases (numbers of groups) in the order in which they are made.
     features_ : ndarray
-        Columns that are bought before f0, in that order.
+        Columns that are bought before the full model, in that order.
     n_stages_ : int
-        Stages in front of f0.
+        Stages in front of the full model.
+    size_ : tuple of int
+        Trees of a stage, and their depth.
     expected_cost_, expected_score_ : float
         Mean cost and accuracy of the operating point in force, out of fold.
 
@@ -107,8 +120,6 @@ class BudgetedClassifier(SystemClassifier):
     _accepts_missing = True
     _accepts_sparse = False
 
-    system_: CascadeSystem
-
     def __init__(
         self,
         full: Any = None,
@@ -116,6 +127,7 @@ class BudgetedClassifier(SystemClassifier):
         feature_costs: Any = None,
         feature_groups: Any = None,
         full_cost: float = 0.0,
+        full_features: Any = None,
         budget: float | None = None,
         max_loss: float | None = None,
         confidence: float = 0.95,
@@ -130,6 +142,7 @@ class BudgetedClassifier(SystemClassifier):
         self.feature_costs = feature_costs
         self.feature_groups = feature_groups
         self.full_cost = full_cost
+        self.full_features = full_features
         self.budget = budget
         self.max_loss = max_loss
         self.confidence = confidence
@@ -141,7 +154,7 @@ class BudgetedClassifier(SystemClassifier):
         self.random_state = random_state
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None, *, progress: Progress | None = None) -> Self:
-        """Learn the cascade and its operating points, and judge f0 on these rows.
+        """Learn the cascade and its operating points, and judge the full model on these rows.
 
         Parameters
         ----------
@@ -154,164 +167,230 @@ class BudgetedClassifier(SystemClassifier):
         progress : callable, optional
             Called as ``progress(what, done, total)`` whenever a step of some length ends.
         """
-        wish = check_wish(self.budget, self.max_loss, may_be_none=True)
+        wish = check_wish(may_be_none=True, budget=self.budget, max_loss=self.max_loss)
         sizes = check_sizes(self.sizes)
         if self.stages is not None:
             check_count("stages", self.stages)
+        report = silent if progress is None else progress
         with all_or_nothing(self):
             seed = check_seed(self.random_state)
             given = check_training_rows(self, X, y, sample_weight, self.cv, seed)
-            names = getattr(self, "feature_names_in_", None)
-            prices = check_price_list(
-                self.feature_costs, self.feature_groups, self.full_cost, given.X.shape[1], names
-            )
-            refuse_nothing_to_save(prices)
-            rows, proof = (given, None) if "max_loss" not in wish else hold_out(given, seed)
-            report = silent if progress is None else progress
-            report("judging f0", 0, 1)
-            judged = judge_full(self._full(), rows, n_jobs=self.n_jobs)
-            report("judging f0", 1, 1)
+            prices = self._prices(given.X.shape[1])
+            if "budget" in wish:
+                _check_affordable(wish["budget"], prices)
+            rows, proof = (given, None) if "max_loss" not in wish else self._hold_out(given, seed)
+            full = self._full()
+            link_of(full, prices, rows.task)
+            report("judging the full model", 0, 1)
+            judged = judge_full(full, rows.with_columns(prices.full_columns), n_jobs=self.n_jobs)
+            report("judging the full model", 1, 1)
+            link = link_of(judged.model, prices, rows.task)
             problem = CascadeProblem(
                 Binner(self.max_bins).fit_transform(rows.X),
+                rows.task,
                 rows.y,
                 rows.weight,
                 held_out_rows(rows),
-                judged.log_odds(),
+                judged.scores,
                 prices,
                 sizes,
                 self.stages,
                 effective_n_jobs(self.n_jobs),
                 report,
+                _behind(link, rows),
             )
             # Sums of a BLAS depend on its number of threads in their last digit.
             with threadpool_limits(1, user_api="blas"):
                 learned = learn_cascade(problem)
-            warn_if_full_is_worse(learned, judged, rows)
-            self.classes_ = rows.classes
-            self.cascade_ = system_of(learned, judged, prices, rows, names, kind_of_table(X), seed)
+            _warn_if_full_is_worse(learned, judged, rows)
+            self.classes_ = rows.task.classes
+            self._learned = self._assemble(learned, link, prices, rows, kind_of_table(X), seed)
+            self.chain_ = self._learned
             self.order_ = learned.plan.order
             self.size_ = (learned.plan.boosting.n_trees, learned.plan.boosting.max_depth)
-            self.features_ = self.cascade_.steps[-1].columns
-            self.n_stages_ = self.cascade_.n_stages
-            proved = None if proof is None else judge_rows(self.cascade_, proof.table, proof.labels)
-            self._remember(held_out_rows_of(learned, judged.log_odds(), rows.y), proved)
+            self.features_ = self.chain_.stages[-1].columns
+            self.n_stages_ = self.chain_.n_own_stages
+            features = tuple(int(column) for column in self.features_)
+            self.evidence_ = replace(learned.evidence, features=features)
+            self._proof = None if proof is None else evidence_of(self.chain_, proof.table, proof.labels)
             self._move(**wish)
         return self
 
+    def _prices(self, n_features: int) -> PriceList:
+        names = getattr(self, "feature_names_in_", None)
+        columns = check_columns("full_features", self.full_features, n_features, names)
+        prices = check_price_list(
+            self.feature_costs, self.feature_groups, self.full_cost, n_features, names, columns
+        )
+        if prices.cost_of_everything == 0.0:
+            raise InvalidInputError(
+                "feature_costs and full_cost are all zero, so there is nothing to save: use the full model for every "
+                "row. Give a price to at least one feature, or to the full model."
+            )
+        return prices
+
+    def _hold_out(self, rows: TrainingRows, seed: int) -> tuple[TrainingRows, TrainingRows]:
+        """Rows to learn from, and rows to prove with, which nothing else may see."""
+        if rows.weighted:
+            raise InvalidInputError(
+                "max_loss counts rows and knows no weights; got sample_weight. Leave one of them out, or repeat rows."
+            )
+        is_proof = content_folds(rows.X, rows.y, CERTIFYING_SHARE, seed + 1) == 0
+        check_provable(int(is_proof.sum()), self.max_loss, self.confidence)
+        return rows.take(np.flatnonzero(~is_proof)), rows.take(np.flatnonzero(is_proof))
+
+    def _assemble(
+        self,
+        learned: LearnedCascade,
+        link: FullModel | Chain,
+        prices: PriceList,
+        rows: TrainingRows,
+        kind: str | None,
+        seed: int,
+    ) -> Chain:
+        """What serves, from what was learned: plain arrays, at the most accurate operating point."""
+        staged, names = learned.staged, getattr(self, "feature_names_in_", None)
+        gates = [None] * len(staged.sets) if learned.gates is None else learned.gates
+        stages = tuple(
+            CascadeStage(columns, part.over_columns(columns), calibration, rows.task, gate)
+            for columns, part, calibration, gate in zip(
+                staged.sets, staged.parts, learned.calibrations, gates, strict=True
+            )
+        )
+        last = len(learned.policy) - 1
+        return Chain(
+            stages,
+            link,
+            prices,
+            rows.task,
+            replace(learned.policy, lower=last, upper=last, seed=seed),
+            np.full(rows.task.n_scores, staged.base),
+            learned.blend,
+            None if names is None else tuple(str(name) for name in names),
+            kind,
+        )
+
     # -- operating points ----------------------------------------------------------------------
 
-    def at(self, *, budget: float | None = None, max_loss: float | None = None) -> Self:
-        """Return the same fit at another operating point; nothing is refitted.
+    def _move(self, **wish: float) -> None:
+        """Go to an operating point; the most accurate one without a wish."""
+        if "threshold" in wish:
+            raise InvalidInputError(
+                f"a {type(self).__name__} has several gates, and threshold={wish['threshold']!r} speaks of one. Ask "
+                f"for a budget or a max_loss."
+            )
+        policy = self._learned.policy
+        self.certificate_ = None
+        self._max_loss = wish.get("max_loss")
+        if "max_loss" in wish:
+            self._lose_at_most(wish["max_loss"])
+        else:
+            moved = policy.within(wish["budget"]) if "budget" in wish else policy.at(len(policy) - 1)
+            self.chain_ = self._learned.at(moved)
 
-        Parameters
-        ----------
-        budget : float, optional
-            Mean spend per row, met in expectation by mixing two neighbouring points.
-        max_loss : float, optional
-            Share of answers that may be worse than f0's. Proved on the rows held out by ``fit(max_loss=...)``; without
-            such rows it is only estimated out of fold, and there is no certificate: see ``certified``.
-        """
-        check_is_fitted(self)
-        other = copy.copy(self)
-        other._move(**check_wish(budget, max_loss))
-        return other
-
-    def certified(self, X: Any, y: ArrayLike, *, max_loss: float, confidence: float = 0.95) -> Self:
-        """Return the same fit at the cheapest point that new rows prove to lose at most ``max_loss`` against f0.
+    def certified(self, X: Any, y: Any, *, max_loss: float, confidence: float = 0.95) -> Self:
+        """Return the same fit at the cheapest point that new rows prove to lose at most ``max_loss``.
 
         Parameters
         ----------
         X, y : table and labels
-            Rows that neither this fit nor f0 has seen; f0 is asked about all of them.
+            Rows that neither this fit nor the full model has seen; the full model is asked about all of them.
         max_loss, confidence : float
-            What is to be shown, and how surely; see ``thrifty.certify``.
-        """
-        check_is_fitted(self)
-        other = copy.copy(self)
-        other._proof = judge_rows(self.cascade_, X, np.asarray(y))
-        other.confidence = confidence
-        other._move(max_loss=max_loss)
-        return other
-
-    def with_full(self, full: Any) -> Self:
-        """Return the same fit in front of another f0, in any fitted form: nothing is refitted.
-
-        Parameters
-        ----------
-        full : fitted classifier, FrozenEstimator, callable or probabilities
-            Probabilities belong to the rows that will be asked about, in their order.
-        """
-        check_is_fitted(self)
-        model = as_full_model(full, self.classes_, self.n_features_in_)
-        other = copy.copy(self)
-        other.system_, other.cascade_ = self.system_.with_full(model), self.cascade_.with_full(model)
-        return other
-
-    def explain(self, X: Any) -> list[Explanation]:
-        """What was bought for each row in which order, what each stage would have answered, and why it stopped.
-
-        f0 is asked about the rows that reach it. ``print(clf.explain(X)[0])`` is made to be read.
+            What is to be shown against the full model, and how surely; see ``thrifty.certify``.
         """
         reader = self._reader(X)
-        names = getattr(self, "feature_names_in_", [f"x{column}" for column in range(self.n_features_in_)])
-        return explain_rows(self.system_, reader, names)
+        other = copy.copy(self)
+        other._proof = evidence_of(self._learned, reader.table(np.arange(reader.n_samples)), y)
+        other.confidence = confidence
+        other._move(**check_wish(max_loss=max_loss))
+        return other
 
-    def _remember(self, held_out: JudgedRows, proof: JudgedRows | None) -> None:
-        """Keep what every operating point did with the rows of the fit, and with those kept out for a proof."""
-        self._held_out, self._proof = held_out, proof
-        self.frontier_ = Frontier.from_outcomes(held_out.points(self.cascade_))
-
-    def _move(self, *, budget: float | None = None, max_loss: float | None = None) -> None:
-        """Go to an operating point; the most accurate one without a wish."""
-        operating = self.cascade_.operating
-        self.certificate_: Certificate | None = None
-        self._max_loss = max_loss
-        point = len(operating.cost) - 1
-        lower, upper, share = point, point, 0.0
-        if budget is not None:
-            mix = Policies(operating.thresholds, operating.cost, operating.score).within(budget)
-            lower, upper, share = mix.lower, mix.upper, mix.share
-        elif max_loss is not None:
-            place = self._point_that_loses(max_loss)
-            if place is None:
-                self._send_everything()
-                return
-            lower = upper = place
-        self.system_ = self.cascade_.at(lower, upper, share)
-        cost, score = operating.cost, operating.score
-        self.expected_cost_ = float((1 - share) * cost[lower] + share * cost[upper])
-        self.expected_score_ = float((1 - share) * score[lower] + share * score[upper])
-
-    def _point_that_loses(self, max_loss: float) -> int | None:
-        """Cheapest point that loses at most so much against f0, by proof or by estimate; None is f0 for everybody."""
-        against = Frontier.from_outcomes(self._points(), against_full=True)
-        proof: JudgedRows | None = getattr(self, "_proof", None)
+    def _lose_at_most(self, max_loss: float) -> None:
+        """Go to the cheapest point that loses at most so much against the full model, by proof or by estimate."""
+        against = Frontier.from_evidence([self._evidence()], against_full=True)
+        proof: Evidence | None = getattr(self, "_proof", None)
         if proof is not None:
-            proved = against.on(proof.points(self.cascade_))
-            certificate = certify(proved, max_loss=max_loss, confidence=self.confidence)
+            certificate = certify(against.on([proof]), max_loss=max_loss, confidence=self.confidence)
             self.certificate_ = certificate
-            point = certificate.point
-            return None if certificate.is_fallback or point is None else int(point.settings["point"])
-        share = against.losses_against_full() / against.n_rows
-        allowed = np.flatnonzero(share <= max_loss)
-        if not len(allowed):
-            return None
-        return int(against[int(allowed[np.argmin(against.cost[allowed])])].settings["point"])
+            point = None if certificate.is_fallback else certificate.point
+        else:
+            share = against.losses_against_full() / against.n_rows
+            allowed = np.flatnonzero(share <= max_loss)
+            point = against[int(allowed[np.argmin(against.cost[allowed])])] if len(allowed) else None
+        if point is None:
+            self._send_everything()
+            return
+        policy = self._learned.policy
+        same = (policy.thresholds == np.array(point.thresholds)).all(axis=1)
+        self.chain_ = self._learned.at(policy.at(int(np.argmax(same))))
 
     def _send_everything(self) -> None:
-        """Every row to f0, whose own answer counts."""
-        whole = self.cascade_
-        nobody_stops = np.full((1, whole.n_stages), -np.inf)
-        total = whole.price_list.cost_of_everything
-        score = float(self._held_out.full_right.mean())
-        alone = Operating(nobody_stops, np.array([total]), np.array([score]), seed=whole.operating.seed)
-        self.system_ = replace(whole, operating=alone, blend=np.array([0.0, 0.0, 1.0]))
-        self.expected_cost_, self.expected_score_ = total, score
+        """Send every row to the full model, whose own answer counts."""
+        whole, evidence = self._learned, self._evidence()
+        nobody_stops = np.full((1, whole.n_own_stages), -np.inf)
+        cost = np.mean(evidence.cost_at(-1))
+        score = np.mean(np.asarray(evidence.full_quality))
+        alone = Policy(
+            nobody_stops, np.array([float(cost)]), np.array([float(score)]), seed=whole.policy.seed
+        )
+        self.chain_ = replace(whole, policy=alone, blend=whole.task.full_alone)
 
-    def _points(self) -> Any:
-        if not hasattr(self, "frontier_"):
-            raise InvalidInputError(
-                "max_loss needs the out-of-fold answers of the fit, which files of the first versions do not keep. "
-                "Ask for a budget, or fit again."
-            )
-        return self.frontier_.outcomes
+    def _expected(self) -> tuple[float, float]:
+        policy = self.chain_.policy
+        return policy.expected_cost, policy.expected_score
+
+    def _change_chain(self, change: Any) -> None:
+        self._learned, self.chain_ = change(self._learned), change(self.chain_)
+
+
+def check_sizes(sizes: Any) -> tuple[Boosting, ...]:
+    """Sizes of a stage to choose from, from pairs (n_trees, max_depth)."""
+    if sizes is None:
+        return CAPACITIES
+    try:
+        pairs = [(n_trees, max_depth) for n_trees, max_depth in sizes]
+    except (TypeError, ValueError):
+        pairs = []
+    if not pairs:
+        raise InvalidInputError(f"sizes must be a list of (n_trees, max_depth); got {sizes!r}.")
+    return tuple(
+        Boosting(
+            n_trees=check_count("n_trees in sizes", n_trees),
+            max_depth=check_count("max_depth in sizes", max_depth, most=12),
+            l2=CAPACITIES[-1].l2,
+        )
+        for n_trees, max_depth in pairs
+    )
+
+
+def _check_affordable(budget: float, prices: PriceList) -> None:
+    """Refuse, before anything is learned, a budget that no first purchase fits into."""
+    cheapest = 0.0 if (prices.prices == 0).any() else float(prices.prices.min())
+    if budget < cheapest:
+        raise InvalidInputError(
+            f"budget must be at least {cheapest:.6g}, the price of the cheapest purchase, which every row makes; got "
+            f"{budget!r}. Raise the budget, or make the first purchase cheaper."
+        )
+
+
+def _behind(link: FullModel | Chain, rows: TrainingRows) -> Behind | None:
+    """Where the training rows go in a chain that stands in the place of the full model."""
+    if not isinstance(link, Chain):
+        return None
+    return Behind(link.walk(TableReader(rows.X, rows.table)).route, link.bought_by_route)
+
+
+def _warn_if_full_is_worse(learned: LearnedCascade, judged: JudgedFull, rows: TrainingRows) -> None:
+    """Say so if a cheap stage answers clearly better than the full model, row by row, and asking both gains nothing."""
+    full = rows.task.quality(rows.y, judged.outputs)
+    stages = learned.evidence.quality[:, :-1]
+    best = int(np.argmax(rows.weight @ stages))
+    if not learned.asks_full and lead(stages[:, best], full) > CLEARLY:
+        cost = float(np.mean(learned.evidence.cost_at(best)))
+        warnings.warn(
+            f"the full model (f0) is right on {full.mean():.4g} of the rows and stage {best}, at cost {cost:g}, on "
+            f"{stages[:, best].mean():.4g} of them, both out of fold: it is not worth asking. Every operating "
+            f"point does without it; give a better one, or let the stages answer alone.",
+            FullModelNotWorthItWarning,
+            stacklevel=3,
+        )

@@ -1,35 +1,34 @@
 """What is refused before anything is learned, and in which words."""
 
-from dataclasses import dataclass
+import warnings
 from numbers import Integral
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import _safe_indexing, check_random_state, get_tags
-from sklearn.utils.multiclass import check_classification_targets, type_of_target
 from sklearn.utils.validation import _check_sample_weight, validate_data
 
 from thrifty.arrays import Floats
 from thrifty.chain.sources import describe_bad_column, kind_of_table
+from thrifty.evidence.checks import check_threshold
 from thrifty.exceptions import InvalidInputError
 from thrifty.full.crossfit import TrainingRows, assign_folds
+from thrifty.objective.costs import check_amount
+from thrifty.solvers.solution import Solution
+from thrifty.tasks.binary import one_class, two_classes
 
 __all__ = [
     "check_columns",
     "check_count",
     "check_seed",
     "check_share",
-    "check_threshold",
     "check_training_rows",
+    "check_wish",
     "validated",
+    "warn_unless_converged",
 ]
-
-
-@dataclass(frozen=True)
-class _Labels:
-    classes: NDArray[Any]
-    signs: Floats
 
 
 def check_training_rows(
@@ -41,23 +40,25 @@ def check_training_rows(
             f"{type(estimator).__name__} requires y to be passed, but the target y is None."
         )
     numbers, y = validated(estimator, X, y, reset=True)
-    labels = _check_labels(y)
+    task = two_classes(y)
+    encoded = task.encode("y", y, len(y))
     weight = _check_weights(sample_weight, numbers)
     kept = np.flatnonzero(weight > 0)
     # Folds that the user gave speak of the rows given; folds of our own are dealt among the rows that count.
-    given = None if isinstance(cv, Integral) else assign_folds(cv, numbers, labels.signs, seed)[kept]
+    given = None if isinstance(cv, Integral) else assign_folds(cv, numbers, encoded, seed)[kept]
     table = X if kind_of_table(X) else numbers
     if len(kept) < len(weight):
         table, numbers = _safe_indexing(table, kept), numbers[kept]
-    signs = labels.signs[kept]
-    _refuse_one_class(signs, labels.classes)
+    encoded = encoded[kept]
+    if len(np.unique(encoded)) < 2:
+        raise one_class(task.decode(encoded[:1]))
     return TrainingRows(
         table=table,
         X=numbers,
-        y=signs,
-        classes=labels.classes,
+        y=encoded,
+        task=task,
         weight=weight[kept],
-        folds=assign_folds(cv, numbers, signs, seed) if given is None else given,
+        folds=assign_folds(cv, numbers, encoded, seed) if given is None else given,
         positions=kept,
         n_given=len(weight),
         weighted=sample_weight is not None,
@@ -80,29 +81,6 @@ def validated(estimator: Any, X: Any, *y: Any, reset: bool) -> Any:
     except ValueError as error:
         culprit = describe_bad_column(X, allow_missing=tags.allow_nan)
         raise InvalidInputError(f"{error}{culprit}") from error
-
-
-def _check_labels(y: Any) -> _Labels:
-    try:
-        check_classification_targets(y)
-        classes, code = np.unique(y, return_inverse=True)
-    except (TypeError, ValueError) as error:
-        raise InvalidInputError(f"y must hold two distinct labels of one kind: {error}") from error
-    if len(classes) > 2:
-        raise InvalidInputError(
-            f"Only binary classification is supported. The type of the target is {type_of_target(y)}, "
-            f"with {len(classes)} classes. Make it one class against the rest."
-        )
-    signs = np.where(code == 1, 1.0, -1.0)
-    _refuse_one_class(signs, classes)
-    return _Labels(classes, signs)
-
-
-def _refuse_one_class(signs: Floats, classes: NDArray[Any]) -> None:
-    if len(np.unique(signs)) < 2:
-        raise InvalidInputError(
-            f"y must hold two classes; got 1 class, {classes.tolist()}. A classifier can't train on one class."
-        )
 
 
 def _check_weights(sample_weight: Any, numbers: Any) -> Floats:
@@ -141,20 +119,37 @@ def check_count(name: str, value: Any, *, least: int = 1, most: int | None = Non
     return int(value)
 
 
-def check_threshold(value: Any) -> float:
-    """A threshold of the gate; infinite ones send nobody or everybody."""
-    try:
-        threshold = float(value)
-    except (TypeError, ValueError):
-        threshold = float("nan")
-    if np.isnan(threshold):
+def check_wish(*, may_be_none: bool = False, **wish: Any) -> dict[str, float]:
+    """The one wish that was given, by name: a budget, a loss that may not be exceeded, or a threshold."""
+    given = {name: value for name, value in wish.items() if value is not None}
+    if len(given) > 1 or not (given or may_be_none):
+        shown = " and ".join(f"{name}={value!r}" for name, value in given.items()) or "none"
+        raise InvalidInputError(f"give one of {', '.join(wish)}; got {shown}.")
+    if "max_loss" in given and not 0 < check_amount("max_loss", given["max_loss"]) < 1:
         raise InvalidInputError(
-            f"threshold must be a number, infinite ones included; got {value!r}. Rows with g > threshold go to f0."
+            f"max_loss must lie strictly between 0 and 1; got {given['max_loss']!r}. "
+            f"It is the share of answers that may get worse."
         )
-    return threshold
+    return {
+        name: check_threshold(value) if name == "threshold" else check_amount(name, value)
+        for name, value in given.items()
+    }
 
 
-def check_columns(features: Any, n_features: int, names: Any) -> NDArray[np.intp]:
+def warn_unless_converged(run: Solution[Any], tol: float) -> None:
+    """Tell the caller of ``fit`` that the rounds of an alternation ran out, and how far from done they were."""
+    if run.converged:
+        return
+    warnings.warn(
+        f"alternate did not reach tol={tol:g} in {run.n_iter} rounds (last change {run.residual:.0e}). "
+        f"Raise `max_iter` or `tol`.",
+        ConvergenceWarning,
+        # This function, the method that reports, _learn, fit of the base class, and then the user.
+        stacklevel=5,
+    )
+
+
+def check_columns(name: str, features: Any, n_features: int, names: Any) -> NDArray[np.intp]:
     """Column numbers from numbers, names or a mask; None is every column."""
     if features is None:
         return np.arange(n_features)
@@ -163,12 +158,12 @@ def check_columns(features: Any, n_features: int, names: Any) -> NDArray[np.intp
         position = {name: i for i, name in enumerate(names)} if names is not None else {}
         unknown = [name for name in wanted.tolist() if name not in position]
         if unknown:
-            raise InvalidInputError(f"features names {unknown[0]!r}, which is not a column of X.")
+            raise InvalidInputError(f"{name} names {unknown[0]!r}, which is not a column of X.")
         wanted = np.array([position[name] for name in wanted.tolist()], dtype=np.intp)
     if wanted.dtype == bool and wanted.shape == (n_features,):
         wanted = np.flatnonzero(wanted)
     if wanted.dtype.kind not in "iu" or wanted.ndim != 1 or np.any((wanted < 0) | (wanted >= n_features)):
         raise InvalidInputError(
-            f"features must be column numbers in [0, {n_features}), names, or a mask; got {features!r}."
+            f"{name} must be column numbers in [0, {n_features}), names, or a mask; got {features!r}."
         )
     return np.unique(wanted).astype(np.intp)

@@ -7,22 +7,21 @@ import numpy as np
 from scipy.special import expit
 
 from thrifty.arrays import Floats
-from thrifty.estimators.base import GatedClassifier, Task
-from thrifty.estimators.checks import check_count, check_share
-from thrifty.estimators.convergence import warn_unless_converged
+from thrifty.chain.stage import BoostedStage
+from thrifty.estimators.checks import check_count, check_share, warn_unless_converged
+from thrifty.estimators.gated import GatedClassifier, PairProblem
 from thrifty.exceptions import InvalidInputError
 from thrifty.full.crossfit import held_out_rows
 from thrifty.learning.pairs.alternating import Q_STEPS, Alternation, alternate
 from thrifty.learning.pairs.boosted import (
     BoostedPair,
-    BoostedScorer,
     Boosting,
     boost_gate,
     boost_labels,
 )
 from thrifty.objective.costs import check_amount
 from thrifty.objective.distances import check_distance
-from thrifty.objective.losses import excess_loss, logistic_loss
+from thrifty.objective.losses import excess_loss
 from thrifty.solvers.solution import Solution
 from thrifty.trees import BinnedTable, Binner
 from thrifty.trees.binning import bin_once
@@ -80,7 +79,7 @@ class DynaModGbrtClassifier(BoostedClassifier):
 
     Parameters
     ----------
-    full, feature_costs, feature_groups, full_cost, budget, p_full, distance, cv, n_jobs, random_state
+    full, feature_costs, feature_groups, full_cost, full_features, budget, p_full, distance, cv, n_jobs, random_state
         As in ``DynaModLinClassifier``. Missing values (NaN) are allowed; sparse tables are not.
     n_trees : int, default=100
         Trees of g and of f1 each.
@@ -107,7 +106,7 @@ class DynaModGbrtClassifier(BoostedClassifier):
 
     Attributes
     ----------
-    system_ : GatedSystem
+    chain_ : Chain
         What serves.
     features_ : ndarray
         Columns that the gate and the cheap model buy.
@@ -136,6 +135,7 @@ class DynaModGbrtClassifier(BoostedClassifier):
         feature_costs: Any = None,
         feature_groups: Any = None,
         full_cost: float = 0.0,
+        full_features: Any = None,
         budget: float | None = None,
         max_iter: int = 10,
         tol: float = 1e-3,
@@ -159,6 +159,7 @@ class DynaModGbrtClassifier(BoostedClassifier):
         self.feature_costs = feature_costs
         self.feature_groups = feature_groups
         self.full_cost = full_cost
+        self.full_features = full_features
         self.budget = budget
         self.max_iter = max_iter
         self.tol = tol
@@ -173,19 +174,26 @@ class DynaModGbrtClassifier(BoostedClassifier):
         check_distance(self.distance)
         check_share("p_full", self.p_full, meaning="the share of samples allowed to reach f0")
 
-    def _learn(self, task: Task) -> BoostedScorer:
-        rows, boosting = task.rows, self._boosting()
+    def _learn(self, problem: PairProblem) -> BoostedStage:
+        rows, boosting = problem.rows, self._boosting()
         total = float(rows.weight.sum())
         pair = BoostedPair(
-            self._binned(rows.X), task.price_list, self.gamma, boosting, self.distance, total=total
+            self._binned(rows.X),
+            problem.price_list,
+            self.gamma,
+            boosting,
+            rows.task,
+            self.distance,
+            total=total,
         )
         pair.start(rows.y, rows.weight)
-        extra = task.extra_cost
+        extra = problem.extra_cost
         run = alternate(
             pair,
             None,
             rows.y,
-            task.full.loss(rows.y),
+            problem.full.loss(rows.y),
+            task=rows.task,
             limit=float(self.p_full),
             distance=self.distance,
             extra_cost=extra,
@@ -194,11 +202,11 @@ class DynaModGbrtClassifier(BoostedClassifier):
             tol=self.tol,
         )
         self._report(run)
-        scorer = pair.scorer()
-        if self.gate_reads_score and self.p_full > 0 and len(scorer.columns):
+        stage = pair.stage()
+        if self.gate_reads_score and self.p_full > 0 and len(stage.columns):
             gate = ScoreReadingGate(boosting, self.distance, self.max_bins, float(self.p_full), extra)
-            return gate.regrow(scorer, run.value, task)
-        return scorer
+            return gate.regrow(stage, run.value, problem)
+        return stage
 
     def _report(self, run: Solution[Alternation[BoostedPair]]) -> None:
         self.trace_ = np.array([[step.after_shares, step.after_pair] for step in run.value.rounds])
@@ -222,31 +230,37 @@ class ScoreReadingGate:
     limit: float
     extra_cost: Floats | None
 
-    def regrow(self, scorer: BoostedScorer, last: Alternation[BoostedPair], task: Task) -> BoostedScorer:
-        """Return the scorer with its gate replaced."""
-        rows = task.rows
-        block = rows.X[:, scorer.columns]
+    def regrow(
+        self, stage: BoostedStage, last: Alternation[BoostedPair], problem: PairProblem
+    ) -> BoostedStage:
+        """Return the stage with its gate replaced."""
+        rows = problem.rows
+        block = rows.X[:, stage.columns]
         counts = rows.weight
-        held_out = self._held_out_scores(block, last.log_odds, counts, task)
-        excess = excess_loss(logistic_loss(rows.y, held_out), task.full.loss(rows.y))
+        held_out = self._held_out_scores(block, last.log_odds, counts, problem)
+        excess = excess_loss(rows.task.loss(rows.y).values(held_out), problem.full.loss(rows.y))
         g, _ = last.pair.scores(None)
         shares = Q_STEPS[self.distance](
             excess, g, self.limit, extra_cost=self.extra_cost, sample_weight=rows.weight
         ).value
         table = Binner(self.max_bins).fit_transform(np.column_stack([block, held_out]))
         gate, base = boost_gate(self.boosting, self.boosting.grower(table), self.distance, shares, counts)
-        return BoostedScorer(
-            scorer.columns, gate, scorer.cheap, np.array([base, scorer.base[1]]), gate_reads_score=True
+        return BoostedStage(
+            stage.columns, gate, stage.cheap, np.array([base, stage.base[1]]), gate_reads_score=True
         )
 
-    def _held_out_scores(self, block: Floats, log_odds: Floats, counts: Floats, task: Task) -> Floats:
+    def _held_out_scores(
+        self, block: Floats, log_odds: Floats, counts: Floats, problem: PairProblem
+    ) -> Floats:
         table = Binner(self.max_bins).fit_transform(block)
-        stays = expit(-log_odds)
+        rows, stays = problem.rows, expit(-log_odds)
         scores = np.empty(len(block))
-        for fold in held_out_rows(task.rows):
+        for fold in held_out_rows(rows):
             out = np.zeros(len(block), dtype=bool)
             out[fold] = True
             grower = self.boosting.grower(table.take(~out))
-            trees, base = boost_labels(self.boosting, grower, task.rows.y[~out], counts[~out], stays[~out])
+            trees, base = boost_labels(
+                self.boosting, grower, rows.task.loss(rows.y[~out]), counts[~out], stays[~out]
+            )
             scores[out] = base + trees.predict_binned(table.take(out))[:, 0]
         return scores

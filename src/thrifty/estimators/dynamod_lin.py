@@ -7,18 +7,18 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from thrifty.arrays import Floats
-from thrifty.estimators.base import GatedClassifier, Task
-from thrifty.estimators.checks import check_count, check_share
-from thrifty.estimators.convergence import warn_unless_converged
+from thrifty.chain.stage import LinearStage
+from thrifty.estimators.checks import check_count, check_share, warn_unless_converged
+from thrifty.estimators.gated import GatedClassifier, PairProblem
 from thrifty.exceptions import InvalidInputError
 from thrifty.learning.pairs.alternating import Alternation, AnyPair, alternate
 from thrifty.learning.pairs.linear import (
     CHEAP,
     GATE,
     LinearPair,
-    LinearScorer,
     MarginGate,
     fit_logistic,
+    linear_stage,
     scaled,
 )
 from thrifty.objective.costs import PriceList, check_amount
@@ -40,7 +40,7 @@ class DynaModLinClassifier(GatedClassifier):
 
     Parameters
     ----------
-    full : estimator, FrozenEstimator, callable, array or GatedSystem, default=None
+    full : estimator, FrozenEstimator, callable, array or Chain, default=None
         f0. An unfitted classifier is cloned, fitted and cross-fitted; a fitted one goes into a
         ``FrozenEstimator`` and should not have seen the rows given to ``fit``. A function maps a table
         to probabilities of the second class; an array holds them for the rows given to ``fit``.
@@ -57,7 +57,9 @@ class DynaModLinClassifier(GatedClassifier):
     feature_groups : array-like, dict by column name or None, default=None
         A label per column; columns with the same label are one purchase at one price.
     full_cost : float, default=0.0
-        Price of one call of f0, on top of the features it reads, which are all of them.
+        Price of one call of the full model, on top of the features it reads.
+    full_features : array-like of column numbers or names, or a mask, default=None
+        Columns that the full model reads, and is given; None is all of them.
     budget : float, default=None
         Mean spend per row: sets the gate's threshold so that the training rows spend at most this.
         None keeps the paper's rule, ``g > 0``.
@@ -89,7 +91,7 @@ class DynaModLinClassifier(GatedClassifier):
 
     Attributes
     ----------
-    system_ : GatedSystem
+    chain_ : Chain
         What serves.
     features_ : ndarray
         Columns that the gate and the cheap model buy.
@@ -133,6 +135,7 @@ class DynaModLinClassifier(GatedClassifier):
         feature_costs: Any = None,
         feature_groups: Any = None,
         full_cost: float = 0.0,
+        full_features: Any = None,
         budget: float | None = None,
         init: Literal["logistic", "gaussian"] | tuple[ArrayLike, ArrayLike] = "logistic",
         n_init: int = 1,
@@ -153,6 +156,7 @@ class DynaModLinClassifier(GatedClassifier):
         self.feature_costs = feature_costs
         self.feature_groups = feature_groups
         self.full_cost = full_cost
+        self.full_features = full_features
         self.budget = budget
         self.init = init
         self.n_init = n_init
@@ -183,78 +187,81 @@ class DynaModLinClassifier(GatedClassifier):
         if not isinstance(self.init, str):
             _given_start(self.init, np.ones(n_features))
 
-    def _learn(self, task: Task) -> LinearScorer:
-        X, scale = scaled(task.rows.X, task.rows.weight, self.standardize)
+    def _learn(self, problem: PairProblem) -> LinearStage:
+        X, scale = scaled(problem.rows.X, problem.rows.weight, self.standardize)
         runs = [
-            self._alternate(self._pair(start, task.price_list, self.l2), X, task)
-            for start in self._starts(X, scale, task)
+            self._alternate(self._pair(start, problem.price_list, self.l2), X, problem)
+            for start in self._starts(X, scale, problem)
         ]
         best = min(runs, key=lambda run: run.value.objective)
         self._report(best, runs)
         extra: list[Solution[Any]] = []
         linear, margin = best.value.pair.linear, 0.0
         if self.refit:
-            linear, run = self._refitted(linear, X, task)
+            linear, run = self._refitted(linear, X, problem)
             extra.append(run)
         if self.gate_reads_margin:
-            linear, margin, gate_run = self._margin_gate(linear, X, task)
+            linear, margin, gate_run = self._margin_gate(linear, X, problem)
             extra.append(gate_run)
         self._warn_unless_converged([best, *extra])
         coef = linear.coef / scale[:, None]
         self.gate_coef_, self.cheap_coef_ = coef[:, GATE].copy(), coef[:, CHEAP].copy()
         self.gate_intercept_, self.cheap_intercept_ = (float(value) for value in linear.intercept)
         self.gate_margin_coef_ = margin
-        return replace(LinearScorer.from_scores(linear, scale), margin=margin)
+        return replace(linear_stage(linear, scale), margin=margin)
 
     def _pair(self, start: LinearScores, prices: PriceList, l2: float) -> LinearPair:
         return LinearPair(self.gamma, prices, distance=self.distance, l2=l2, start=start)
 
-    def _alternate(self, pair: AnyPair, X: Any, task: Task) -> Solution[Alternation[AnyPair]]:
+    def _alternate(self, pair: AnyPair, X: Any, problem: PairProblem) -> Solution[Alternation[AnyPair]]:
         return alternate(
             pair,
             X,
-            task.rows.y,
-            task.full.loss(task.rows.y),
+            problem.rows.y,
+            problem.full.loss(problem.rows.y),
+            task=problem.rows.task,
             limit=float(self.p_full),
             distance=self.distance,
-            extra_cost=task.extra_cost,
-            weight=task.rows.weight,
+            extra_cost=problem.extra_cost,
+            weight=problem.rows.weight,
             max_iter=self.max_iter,
             tol=self.tol,
         )
 
     def _refitted(
-        self, chosen: LinearScores, X: Any, task: Task
+        self, chosen: LinearScores, X: Any, problem: PairProblem
     ) -> tuple[LinearScores, Solution[Alternation[LinearPair]]]:
         """The alternation again, on the chosen columns, which are free now."""
         columns = np.flatnonzero(np.any(chosen.coef != 0.0, axis=1))
         free = PriceList(np.zeros(len(columns)), np.arange(len(columns)))
         start = LinearScores(chosen.coef[columns], chosen.intercept)
-        run = self._alternate(self._pair(start, free, 1.0 / task.rows.weight.sum()), X[:, columns], task)
+        run = self._alternate(
+            self._pair(start, free, 1.0 / problem.rows.weight.sum()), X[:, columns], problem
+        )
         coef = np.zeros_like(chosen.coef)
         coef[columns] = run.value.pair.linear.coef
         return LinearScores(coef, run.value.pair.linear.intercept), run
 
     def _margin_gate(
-        self, chosen: LinearScores, X: Any, task: Task
+        self, chosen: LinearScores, X: Any, problem: PairProblem
     ) -> tuple[LinearScores, float, Solution[Alternation[MarginGate]]]:
         """The gate again, on the chosen columns and ``|f1|``, while f1 stands."""
         columns = np.flatnonzero(np.any(chosen.coef != 0.0, axis=1))
-        gate = MarginGate(chosen.scores(X)[:, CHEAP], self.distance, 1.0 / task.rows.weight.sum())
-        run = self._alternate(gate.start(len(columns)), gate.with_margin(X[:, columns]), task)
+        gate = MarginGate(chosen.scores(X)[:, CHEAP], self.distance, 1.0 / problem.rows.weight.sum())
+        run = self._alternate(gate.start(len(columns)), gate.with_margin(X[:, columns]), problem)
         coef = chosen.coef.copy()
         coef[columns, GATE] = gate.linear.coef[:-1, 0]
         intercept = np.array([gate.linear.intercept[0], chosen.intercept[CHEAP]])
         return LinearScores(coef, intercept), gate.margin, run
 
-    def _starts(self, X: Any, scale: Floats, task: Task) -> list[LinearScores]:
+    def _starts(self, X: Any, scale: Floats, problem: PairProblem) -> list[LinearScores]:
         n_features = X.shape[1]
-        noise = np.random.default_rng(task.seed)
+        noise = np.random.default_rng(problem.seed)
         starts = [LinearScores(noise.normal(size=(n_features, 2)), np.zeros(2)) for _ in range(self.n_init)]
         if not isinstance(self.init, str):
             starts[0] = _given_start(self.init, scale)
         elif self.init == "logistic":
-            starts[0] = _logistic_start(X, task)
+            starts[0] = _logistic_start(X, problem)
         return starts
 
     def _report(
@@ -289,9 +296,9 @@ def _given_start(init: Any, scale: Floats) -> LinearScores:
     return LinearScores(slopes[: len(scale)] * scale[:, None], intercept)
 
 
-def _logistic_start(X: Any, task: Task) -> LinearScores:
+def _logistic_start(X: Any, problem: PairProblem) -> LinearScores:
     """``g = 0`` and f1 the L2-regularised logistic regression on all features, C = 1: the paper's start."""
-    rows = task.rows
+    rows = problem.rows
     slopes, intercept = fit_logistic(X, (rows.y + 1.0) / 2.0, rows.weight, l2=1.0)
     coef = np.column_stack([np.zeros(X.shape[1]), slopes])
     return LinearScores(coef, np.array([0.0, intercept]))

@@ -5,17 +5,16 @@ from typing import Any, Literal
 import numpy as np
 
 from thrifty.arrays import Floats
-from thrifty.estimators.base import GatedClassifier, Task
-from thrifty.estimators.checks import check_count, check_share
-from thrifty.estimators.convergence import warn_unless_converged
-from thrifty.estimators.local import LocalTrees, as_local, bare, given_trees, grow_local
-from thrifty.evidence.threshold import threshold_curve
+from thrifty.chain.stage import LeafStage
+from thrifty.estimators.checks import check_count, check_share, warn_unless_converged
+from thrifty.estimators.gated import GatedClassifier, PairProblem
+from thrifty.evidence.cuts import threshold_curve
 from thrifty.learning.pairs.alternating import alternate
 from thrifty.learning.pairs.boosted import Boosting
-from thrifty.learning.pairs.leaf import LeafPair, LeafScorer
+from thrifty.learning.pairs.leaf import LeafPair
+from thrifty.learning.pairs.local import LocalTrees, as_local, bare, given_trees, grow_local
 from thrifty.objective.costs import check_amount
 from thrifty.objective.distances import check_distance
-from thrifty.objective.losses import soft_logistic_loss
 
 __all__ = ["DynaModLstsqClassifier"]
 
@@ -32,7 +31,7 @@ class DynaModLstsqClassifier(GatedClassifier):
 
     Parameters
     ----------
-    full : estimator, FrozenEstimator, callable, array or GatedSystem, default=None
+    full : estimator, FrozenEstimator, callable, array or Chain, default=None
         f0, as in ``DynaModLinClassifier``.
     local : boosted trees or None, default=None
         The small model: an XGBoost, LightGBM or scikit-learn boosting classifier, or trees of thrifty. A bare
@@ -56,13 +55,13 @@ class DynaModLstsqClassifier(GatedClassifier):
     max_iter, tol : int, float, default=50, 1e-4
         Rounds of the alternation, and the change of the objective below which it stops. No rounds are the gate
         by confidence, exactly.
-    feature_costs, feature_groups, full_cost, budget, cv, n_jobs, random_state
+    feature_costs, feature_groups, full_cost, full_features, budget, cv, n_jobs, random_state
         As in ``DynaModLinClassifier``, but here features are at hand (0) and a call costs 1: the mean of ``cost``
         is the share sent.
 
     Attributes
     ----------
-    system_ : GatedSystem
+    chain_ : Chain
         What serves.
     local_ : AdditiveTrees
         The small model as it was before its leaves were learned again.
@@ -99,6 +98,7 @@ class DynaModLstsqClassifier(GatedClassifier):
         feature_costs: Any = 0.0,
         feature_groups: Any = None,
         full_cost: float = 1.0,
+        full_features: Any = None,
         budget: float | None = None,
         cv: Any = 5,
         n_jobs: int | None = None,
@@ -121,6 +121,7 @@ class DynaModLstsqClassifier(GatedClassifier):
         self.feature_costs = feature_costs
         self.feature_groups = feature_groups
         self.full_cost = full_cost
+        self.full_features = full_features
         self.budget = budget
         self.cv = cv
         self.n_jobs = n_jobs
@@ -143,9 +144,9 @@ class DynaModLstsqClassifier(GatedClassifier):
     def _other_models(self) -> list[Any]:
         return [*super()._other_models(), *([] if self.local is None else [bare(self.local)])]
 
-    def _learn(self, task: Task) -> LeafScorer:
-        rows = task.rows
-        local = self._local(task)
+    def _learn(self, problem: PairProblem) -> LeafStage:
+        rows = problem.rows
+        local = self._local(problem)
         pair = LeafPair(
             local.model,
             rows.X,
@@ -155,14 +156,14 @@ class DynaModLstsqClassifier(GatedClassifier):
         )
         self.local_ = local.model
         if self.max_iter:
-            self._alternate(pair, task)
-        scorer = pair.scorer()
-        self.n_bytes_ = scorer.n_bytes
-        return scorer
+            self._alternate(pair, problem)
+        stage = pair.stage()
+        self.n_bytes_ = stage.n_bytes
+        return stage
 
-    def _local(self, task: Task) -> LocalTrees:
+    def _local(self, problem: PairProblem) -> LocalTrees:
         if self.local is not None:
-            return as_local(self.local, task.rows, n_jobs=self.n_jobs)
+            return as_local(self.local, problem.rows, n_jobs=self.n_jobs)
         boosting = Boosting(
             n_trees=self.n_trees,
             max_depth=self.max_depth,
@@ -170,29 +171,33 @@ class DynaModLstsqClassifier(GatedClassifier):
             min_child_weight=self.min_child_weight,
             max_leaves=self.max_leaves,
         )
-        full_answers = np.where(task.full.probability > 0.5, 1.0, -1.0)
-        return grow_local(boosting, task.rows, full_answers, self._labels(task), float(self.gate_weight))
+        full_answers = np.where(problem.full.scores[:, 0] > 0.0, 1.0, -1.0)
+        return grow_local(
+            boosting, problem.rows, full_answers, self._labels(problem), float(self.gate_weight)
+        )
 
-    def _labels(self, task: Task) -> Floats:
+    def _labels(self, problem: PairProblem) -> Floats:
         """Labels in [-1, 1]: the user's, moved towards f0's belief as far as it is trusted."""
         trust = float(self.trust)
         if trust == 0.0:
-            return task.rows.y
-        return (1.0 - trust) * task.rows.y + trust * (2.0 * task.full.belief(task.rows) - 1.0)
+            return problem.rows.y
+        believed = problem.rows.task.outputs(problem.full.believed(problem.rows))
+        return (1.0 - trust) * problem.rows.y + trust * (2.0 * believed[:, 1] - 1.0)
 
-    def _alternate(self, pair: LeafPair, task: Task) -> None:
-        rows = task.rows
-        labels = self._labels(task)
+    def _alternate(self, pair: LeafPair, problem: PairProblem) -> None:
+        rows = problem.rows
+        labels = self._labels(problem)
         # Log-odds of f0 on the labels' own scale: calibrated where f0 is believed, its own where it is not.
-        f0 = task.full.belief_log_odds(rows) if self.trust else task.full.log_odds()
+        f0 = problem.full.believed(rows) if self.trust else problem.full.scores
         run = alternate(
             pair,
             None,
             labels,
-            soft_logistic_loss((labels + 1.0) / 2.0, f0),
+            rows.task.loss(labels).values(f0[:, 0]),
+            task=rows.task,
             limit=float(self.p_full),
             distance=self.distance,
-            extra_cost=task.extra_cost,
+            extra_cost=problem.extra_cost,
             weight=rows.weight,
             max_iter=self.max_iter,
             tol=self.tol,

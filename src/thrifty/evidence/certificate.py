@@ -18,12 +18,10 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import betaincinv
 
 from thrifty.arrays import Floats
-from thrifty.evidence.frontier import Frontier
-from thrifty.evidence.operating_point import OperatingPoint
-from thrifty.evidence.outcomes import RowOutcomes
+from thrifty.evidence.frontier import Frontier, OperatingPoint
 from thrifty.exceptions import InvalidInputError
 
-__all__ = ["Certificate", "certify", "rows_needed", "upper_bound"]
+__all__ = ["Certificate", "certify", "check_provable", "rows_needed", "upper_bound"]
 
 
 # Bound and limit may be the same number and differ in the last digits of an incomplete beta function.
@@ -104,7 +102,7 @@ def certify(frontier: Frontier, *, max_loss: float, confidence: float = 0.95) ->
     Parameters
     ----------
     frontier : Frontier
-        Points chosen on some rows and scored on others: ``Frontier.from_outcomes(chosen_on, against_full=True)
+        Points chosen on some rows and scored on others: ``Frontier.from_evidence(chosen_on, against_full=True)
         .on(held_out)``. Nothing may have been fitted, tuned or chosen on the held-out rows. Every row counts
         once; there are no sample weights, with which the number of losses would not be binomial.
     max_loss : float
@@ -138,12 +136,7 @@ def certify(frontier: Frontier, *, max_loss: float, confidence: float = 0.95) ->
             "chosen on. Give frontier.on(outcomes of held-out rows)."
         )
     n_rows = frontier.n_rows
-    if not _passes(upper_bound(0, n_rows, confidence), max_loss):
-        raise InvalidInputError(
-            f"{n_rows:,} held-out rows cannot show a loss of at most {_percent(max_loss)} with {_percent(confidence)} "
-            f"confidence, not even without a single loss: it takes {rows_needed(max_loss, confidence):,} rows. "
-            f"Hold out more rows, or ask for less."
-        )
+    check_provable(n_rows, max_loss, confidence)
     order = np.argsort(-frontier.chosen.cost, kind="stable")
     losses = frontier.losses_against_full()[order]
     bounds = upper_bound(losses, n_rows, confidence)
@@ -163,6 +156,17 @@ def certify(frontier: Frontier, *, max_loss: float, confidence: float = 0.95) ->
         point=frontier[int(order[last])] if n_passed else _everything_to_full(frontier),
         is_fallback=n_passed == 0,
     )
+
+
+def check_provable(n_rows: int, max_loss: Any, confidence: Any) -> None:
+    """Refuse a loss that so many held-out rows cannot show, not even without a single one that is worse."""
+    _check_wish(max_loss, confidence)
+    if not _passes(upper_bound(0, n_rows, confidence), max_loss):
+        raise InvalidInputError(
+            f"{n_rows:,} held-out rows cannot show a loss of at most {_percent(max_loss)} with {_percent(confidence)} "
+            f"confidence, not even without a single loss: it takes {rows_needed(max_loss, confidence):,} rows. "
+            f"Hold out more rows, or ask for less."
+        )
 
 
 def upper_bound(n_losses: ArrayLike, n_rows: int, confidence: float) -> Floats:
@@ -197,13 +201,14 @@ def _passes(bound: Floats, max_loss: float) -> NDArray[np.bool_]:
 
 
 def _everything_to_full(frontier: Frontier) -> OperatingPoint | None:
-    """Any gate, wide open, if f0 stands right behind it."""
-    for place, one in enumerate(frontier.outcomes):
-        if isinstance(one, RowOutcomes) and one.sends_to_full and one.threshold is None:
-            means = one.averages(np.array([-np.inf])).under()
+    """Any system with its gates wide open, if the full model's own answer stands behind them."""
+    for place, one in enumerate(frontier.evidence):
+        if one.sends_to_full and one.points is None:
+            means = one.averages(np.array([[-np.inf]])).under()
             cost, score = float(means.cost[0]), float(means.score[0])
+            wide = float("-inf")
             return OperatingPoint(
-                cost, score, 1.0, float("-inf"), place, one.features, dict(one.settings), cost, score
+                cost, score, 1.0, wide, place, one.features, dict(one.settings), cost, score, (wide,)
             )
     return None
 

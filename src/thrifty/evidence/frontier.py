@@ -5,109 +5,198 @@ does the answer to "what do I get for this budget": asking by the numbers of the
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import dataclass, field, fields, replace
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from thrifty.arrays import Floats, Ints
-from thrifty.evidence.averages import Means
-from thrifty.evidence.bootstrap import Band, bands_of
-from thrifty.evidence.comparison import Comparison, compare_within
-from thrifty.evidence.efficiency import SLACK, best_within, efficient
-from thrifty.evidence.operating_point import OperatingPoint
-from thrifty.evidence.outcomes import Outcomes
+from thrifty.chain.policy import SLACK
+from thrifty.evidence.compare import Band, Comparison, bands_of, compare_within
+from thrifty.evidence.evidence import Evidence, Means
 from thrifty.evidence.views import draw, frame
 from thrifty.exceptions import InvalidInputError
 from thrifty.objective.costs import check_amount
 
-__all__ = ["Frontier", "best_within", "efficient"]
+__all__ = ["Frontier", "OperatingPoint", "best_within", "efficient"]
+
+
+_MEANS = ("cost", "share", "score")
+
+
+def efficient(cost: ArrayLike, score: ArrayLike) -> Ints:
+    """Indices of the efficient points, by rising cost; each scores higher than every cheaper one.
+
+    One sort and one running maximum: n log n for n points.
+    """
+    cost, score = np.asarray(cost, dtype=np.float64), np.asarray(score, dtype=np.float64)
+    order = np.lexsort((-score, cost))
+    best_before = np.r_[-np.inf, np.maximum.accumulate(score[order])[:-1]]
+    kept: Ints = order[score[order] > best_before]
+    return kept
+
+
+def best_within(cost: ArrayLike, score: ArrayLike, budget: float) -> int | None:
+    """Index of the best-scoring point that costs at most ``budget``; the cheapest of equals; None if there is none."""
+    cost, score = np.asarray(cost, dtype=np.float64), np.asarray(score, dtype=np.float64)
+    affordable = np.flatnonzero(cost <= budget * (1 + SLACK))
+    if affordable.size == 0:
+        return None
+    return int(affordable[np.lexsort((cost[affordable], -score[affordable]))[0]])
+
+
+@dataclass(frozen=True)
+class OperatingPoint:
+    """A fitted system at one threshold per stage, with its numbers on the rows of a frontier.
+
+    Attributes
+    ----------
+    cost, score, share : float
+        Mean spend per row, mean score (accuracy, where answers are right or wrong) and share of rows sent on.
+    threshold : float or None
+        The gate's threshold; None where the point is not a threshold of one gate.
+    source : int
+        Place of its system in the list the frontier was made from.
+    features : tuple of int
+        Columns that its cheap part buys.
+    settings : dict
+        What its system was fitted with.
+    chosen_cost, chosen_score : float
+        Cost and score on the rows the point was chosen on, which may be those of ``cost`` and ``score``.
+    thresholds : tuple of float
+        One threshold per stage; empty where the point is a system as it is.
+    """
+
+    cost: float
+    score: float
+    share: float
+    threshold: float | None
+    source: int
+    features: tuple[int, ...]
+    settings: dict[str, Any] = field(hash=False)
+    chosen_cost: float
+    chosen_score: float
+    thresholds: tuple[float, ...] = ()
+
+    @property
+    def n_features(self) -> int:
+        """How many columns its cheap part buys."""
+        return len(self.features)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Everything, ready for a JSON file, which knows no infinite numbers."""
+        entries = {entry.name: getattr(self, entry.name) for entry in fields(self)}
+        if self.threshold is not None and not np.isfinite(self.threshold):
+            entries["threshold"] = str(self.threshold)
+        thresholds = [one if np.isfinite(one) else str(one) for one in self.thresholds]
+        return entries | {
+            "features": list(self.features),
+            "settings": dict(self.settings),
+            "thresholds": thresholds,
+        }
+
+    @classmethod
+    def from_dict(cls, entries: Mapping[str, Any]) -> Self:
+        """The point that ``as_dict`` described."""
+        wanted = {entry.name for entry in fields(cls)}
+        entries = {"thresholds": (), **entries}  # the first versions knew single gates only
+        if set(entries) != wanted:
+            differing = sorted(wanted ^ set(entries))
+            raise InvalidInputError(
+                f"an operating point has the entries {sorted(wanted)}; missing or unknown: {differing}."
+            )
+        threshold = entries["threshold"]
+        changed = {
+            "threshold": None if threshold is None else float(threshold),
+            "features": tuple(entries["features"]),
+            "thresholds": tuple(float(one) for one in entries["thresholds"]),
+        }
+        return cls(**{**entries, **changed})
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Frontier:
-    """Efficient operating points of many systems, by rising cost; make one with ``from_outcomes``.
+    """Efficient operating points of many systems, by rising cost; make one with ``from_evidence``.
 
     Attributes
     ----------
-    outcomes : tuple of Outcomes
+    evidence : tuple of Evidence
         The systems, on the rows that ``means`` are about.
     source : ndarray of shape (n_points,)
         The system each point belongs to.
-    threshold : ndarray of shape (n_points,)
-        The gate's threshold; NaN marks a point that is not a threshold of one gate.
+    thresholds : ndarray of shape (n_points, n_stages)
+        One threshold per stage of the point's system; systems with fewer stages leave NaN behind theirs.
     means : Means
         Cost, share sent and score of each point on these rows; also as ``cost``, ``share`` and ``score``.
     chosen : Means
-        The same on the rows the points were chosen on: cost and score rise from point to point.
+        Means on the rows the points were chosen on: cost and score rise from point to point.
     held_out : bool
         Whether these rows are others than those the points were chosen on.
     compares_with_full : bool
-        Whether the score is "not worse than f0" in place of "right".
+        Whether the score is "not worse than the full model" in place of "right".
     """
 
-    outcomes: tuple[Outcomes, ...]
+    evidence: tuple[Evidence, ...]
     source: Ints
-    threshold: Floats
+    thresholds: Floats
     means: Means
     chosen: Means
     held_out: bool = False
     compares_with_full: bool = False
 
     @classmethod
-    def from_outcomes(cls, outcomes: Sequence[Outcomes], *, against_full: bool = False) -> "Frontier":
+    def from_evidence(cls, evidence: Sequence[Evidence], *, against_full: bool = False) -> "Frontier":
         """Keep the efficient ones among all operating points of some systems on the same rows.
 
         Parameters
         ----------
-        outcomes : sequence of RowOutcomes or PointOutcomes
-            One per fitted system (or point of a cascade).
+        evidence : sequence of Evidence
+            One per fitted system.
         against_full : bool, default=False
-            Score a row by whether the answer is not worse than f0's, in place of whether it is right: the frontier a
-            certificate of "loses at most so much against f0" walks along.
+            Score a row by whether the answer is not worse than the full model's, in place of whether it is right: the
+            frontier a certificate of "loses at most so much against the full model" walks along.
         """
-        sources = _sources(outcomes, against_full)
+        sources = _sources(evidence, against_full)
         points = [one.every_point() for one in sources]
-        source = np.repeat(np.arange(len(points)), [len(threshold) for threshold, _ in points])
-        threshold = np.concatenate([threshold for threshold, _ in points])
-        means = Means(
-            np.concatenate([one.cost for _, one in points]),
-            np.concatenate([one.share for _, one in points]),
-            np.concatenate([one.score for _, one in points]),
+        source = np.repeat(np.arange(len(points)), [len(thresholds) for thresholds, _ in points])
+        widest = max(one.n_stages for one in sources)
+        thresholds = np.concatenate(
+            [np.pad(one, ((0, 0), (0, widest - one.shape[1])), constant_values=np.nan) for one, _ in points]
         )
+        means = Means(*(np.concatenate([getattr(one, name) for _, one in points]) for name in _MEANS))
         # Costs that differ in their last digits only are equal; counts of right answers are exact as they are.
         scale = float(np.abs(means.cost).max()) or 1.0
         kept = efficient(np.round(means.cost / scale, 12), means.score)
         means = Means(means.cost[kept], means.share[kept], means.score[kept])
-        return cls(sources, source[kept], threshold[kept], means, means, compares_with_full=against_full)
+        return cls(sources, source[kept], thresholds[kept], means, means, compares_with_full=against_full)
 
-    def on(self, outcomes: Sequence[Outcomes]) -> "Frontier":
-        """The very same points, same system and same threshold, on other rows.
+    def on(self, evidence: Sequence[Evidence]) -> "Frontier":
+        """The very same points, same system and same thresholds, on other rows.
 
         They may not be efficient there; they are kept as chosen, in the same order.
 
         Parameters
         ----------
-        outcomes : sequence of RowOutcomes or PointOutcomes
-            The same systems in the same order as this frontier was made from.
+        evidence : sequence of Evidence
+            Of the same systems in the same order as this frontier was made from.
         """
-        sources = _sources(outcomes, self.compares_with_full)
-        if len(sources) != len(self.outcomes):
+        sources = _sources(evidence, self.compares_with_full)
+        if len(sources) != len(self.evidence):
             raise InvalidInputError(
-                f"the frontier was made from {len(self.outcomes)} systems; got the outcomes of {len(sources)}. "
-                f"Give those of the same systems, in the same order."
+                f"the frontier was made from {len(self.evidence)} systems; got the evidence of {len(sources)}. "
+                f"Give that of the same systems, in the same order."
             )
         used = np.unique(self.source)
         for place in used:
-            if sources[place].identity != self.outcomes[place].identity:
+            if sources[place].identity != self.evidence[place].identity:
                 raise InvalidInputError(
-                    f"outcomes[{place}] must be of the same system as the frontier's; expected "
-                    f"{self.outcomes[place].identity}, got {sources[place].identity}. Keep the order of the systems."
+                    f"evidence[{place}] must be of the same system as the frontier's; expected "
+                    f"{self.evidence[place].identity}, got {sources[place].identity}. Keep the order of the systems."
                 )
-        means = _means_at(sources, self.source, self.threshold)
-        held_out = not all(sources[place].is_same_measurement(self.outcomes[place]) for place in used)
-        return replace(self, outcomes=sources, means=means, held_out=held_out)
+        means = _means_at(sources, self.source, self.thresholds)
+        held_out = not all(sources[place].is_same_measurement(self.evidence[place]) for place in used)
+        return replace(self, evidence=sources, means=means, held_out=held_out)
 
     # -- questions -----------------------------------------------------------------------------
 
@@ -154,12 +243,12 @@ class Frontier:
         return _mean_of_steps(self.chosen.cost, self.score, low, high, below)
 
     def band(self, level: float = 0.95, *, n_boot: int = 1000, seed: int = 0) -> Band:
-        """Bootstrap intervals over rows of each point's score and cost; see ``policy.bootstrap``.
+        """Bootstrap intervals over rows of each point's score and cost; see ``thrifty.evidence.compare``.
 
         The points are held as they are. On the rows they were chosen on their scores are too good, and the band
         does not correct that: ask for the band of ``frontier.on(other_rows)``.
         """
-        return bands_of(self.outcomes, self.source, self.threshold, level=level, n_boot=n_boot, seed=seed)
+        return bands_of(self.evidence, self.source, self.thresholds, level=level, n_boot=n_boot, seed=seed)
 
     def compare(
         self,
@@ -184,13 +273,13 @@ class Frontier:
         return compare_within(self, others, budgets, level=level, n_boot=n_boot, seed=seed)
 
     def losses_against_full(self) -> Ints:
-        """On how many of these rows f0 is right and the point is wrong, for each point."""
+        """On how many of these rows the full model is right and the point is wrong, for each point."""
         if self.compares_with_full:
             score = self.score
         else:
             used = set(self.source.tolist())
-            judged = [one.against_full() if place in used else one for place, one in enumerate(self.outcomes)]
-            score = _means_at(judged, self.source, self.threshold).score
+            judged = [one.against_full() if place in used else one for place, one in enumerate(self.evidence)]
+            score = _means_at(judged, self.source, self.thresholds).score
         return np.rint(self.n_rows * (1.0 - score)).astype(np.intp)
 
     def plot(self, ax: Any = None, **line: Any) -> Any:
@@ -232,7 +321,13 @@ class Frontier:
     @property
     def n_rows(self) -> int:
         """Rows that the numbers are means over."""
-        return self.outcomes[0].n_rows
+        return self.evidence[0].n_rows
+
+    @property
+    def threshold(self) -> Floats:
+        """Threshold of each point whose system has a single gate; NaN for the others."""
+        single = np.array([one.n_stages == 1 and not one.is_fixed for one in self.evidence])
+        return np.where(single[self.source], self.thresholds[:, 0], np.nan)
 
     def __len__(self) -> int:
         return len(self.source)
@@ -242,22 +337,25 @@ class Frontier:
 
     def __getitem__(self, place: int) -> OperatingPoint:
         source, threshold = int(self.source[place]), float(self.threshold[place])
+        system = self.evidence[source]
+        stages = 0 if system.is_fixed else system.n_stages
         return OperatingPoint(
             cost=float(self.means.cost[place]),
             score=float(self.means.score[place]),
             share=float(self.means.share[place]),
             threshold=None if np.isnan(threshold) else threshold,
             source=source,
-            features=self.outcomes[source].features,
-            settings=dict(self.outcomes[source].settings),
+            features=system.features,
+            settings=dict(system.settings),
             chosen_cost=float(self.chosen.cost[place]),
             chosen_score=float(self.chosen.score[place]),
+            thresholds=tuple(self.thresholds[place, :stages].tolist()),
         )
 
     def __repr__(self) -> str:
         rows = f"{self.n_rows:,} {'other ' if self.held_out else ''}rows"
         points = f"{len(self):,} point{'' if len(self) == 1 else 's'}"
-        systems = f"{len(self.outcomes):,} system{'' if len(self.outcomes) == 1 else 's'}"
+        systems = f"{len(self.evidence):,} system{'' if len(self.evidence) == 1 else 's'}"
         cheap, dear = self[int(np.argmin(self.cost))], self[int(np.argmax(self.cost))]
         return (
             f"Frontier({points} of {systems} on {rows}: "
@@ -265,23 +363,23 @@ class Frontier:
         )
 
 
-def _sources(outcomes: Sequence[Outcomes], against_full: bool) -> tuple[Outcomes, ...]:
-    sources = tuple(outcomes)
+def _sources(evidence: Sequence[Evidence], against_full: bool) -> tuple[Evidence, ...]:
+    sources = tuple(evidence)
     if not sources:
-        raise InvalidInputError("a frontier needs the outcomes of at least one system; got none.")
+        raise InvalidInputError("a frontier needs the evidence of at least one system; got none.")
     sizes = sorted({one.n_rows for one in sources})
     if len(sizes) > 1:
         raise InvalidInputError(
-            f"the systems of a frontier must be judged on the same rows; got outcomes of {sizes} rows."
+            f"the systems of a frontier must be judged on the same rows; got evidence of {sizes} rows."
         )
     return tuple(one.against_full() for one in sources) if against_full else sources
 
 
-def _means_at(outcomes: Sequence[Outcomes], source: Ints, threshold: Floats) -> Means:
+def _means_at(evidence: Sequence[Evidence], source: Ints, thresholds: Floats) -> Means:
     cost, share, score = np.empty((3, len(source)))
     for place in np.unique(source):
         at = source == place
-        means = outcomes[place].averages(threshold[at]).under()
+        means = evidence[place].averages(thresholds[at, : evidence[place].n_stages]).under()
         cost[at], share[at], score[at] = means.cost, means.share, means.score
     return Means(cost, share, score)
 

@@ -1,4 +1,4 @@
-"""Where to stop: one threshold per stage, by backward induction.
+"""Where to stop: one threshold per stage, by backward induction, and the operating points that a sweep of prices gives.
 
 With a price (loss per unit of cost) fixed, a row that stands at stage k has the choice between
 
@@ -8,53 +8,37 @@ and may only look at the stage's gate score g_k, which is made of what is bought
 g_k > threshold" the one with the least mean on these rows is found exactly: sort the rows by g_k, add up
 ``stop - go`` and cut where the sum is least. The last stage comes first, so V is known row by row, with the costs that
 each row really has later on and not their average.
-"""
 
-from dataclasses import dataclass
+A high price makes rows stop early. Sweeping the price gives points (mean cost, mean quality); a budget between two
+neighbours on their upper convex hull is met, in expectation, by giving some rows the thresholds of the one and some
+those of the other, and no rule of this kind does better on these rows.
+"""
 
 import numpy as np
 
-from thrifty.arrays import Floats, Ints
+from thrifty.arrays import Floats, Ints, Numbers
+from thrifty.chain.policy import Policy
+from thrifty.evidence.evidence import Evidence
 
-__all__ = ["Evidence", "StoppingRules", "route_by"]
-
+__all__ = ["StoppingRules", "convex_hull", "price_grid", "sweep_prices"]
 
 TIE = 1e-10
 """Cuts whose sums differ by less, as a share of all that is summed, are equally good: rows then stop earlier."""
 
 
-@dataclass(frozen=True)
-class Evidence:
-    """What is known of some rows at every stage, each by models that have not seen the row.
+class StoppingRules:
+    """Finds the thresholds for any price; what does not depend on the price is sorted once.
 
-    Attributes
+    Parameters
     ----------
-    gate : ndarray of shape (n_rows, n_stages)
-        Gate scores; large means "go on".
+    evidence : Evidence
+        Held-out gates, costs and weights.
     loss : ndarray of shape (n_rows, n_stages + 1)
-        Loss of stopping at each stage; the last is f0.
-    cost : ndarray of shape (n_stages + 1,)
-        What a row has paid that stops there; never falls.
-    weight : ndarray of shape (n_rows,)
-        Weights of the rows.
+        What an answer at each place loses.
     """
 
-    gate: Floats
-    loss: Floats
-    cost: Floats
-    weight: Floats
-
-    @property
-    def n_stages(self) -> int:
-        """Number of stages in front of f0."""
-        return int(self.gate.shape[1])
-
-
-class StoppingRules:
-    """Finds the thresholds for any price; what does not depend on the price is sorted once."""
-
-    def __init__(self, evidence: Evidence) -> None:
-        self._evidence = evidence
+    def __init__(self, evidence: Evidence, loss: Floats) -> None:
+        self._evidence, self._loss, self._weight = evidence, loss, evidence.weights
         self._order = np.argsort(evidence.gate, axis=0, kind="stable")
         ranked = np.take_along_axis(evidence.gate, self._order, axis=0)
         self._ranked = ranked
@@ -72,12 +56,12 @@ class StoppingRules:
 
     def _induce(self, price: float) -> tuple[Floats, Floats]:
         evidence = self._evidence
-        onward = evidence.loss[:, -1] + price * evidence.cost[-1]
+        onward = self._loss[:, -1] + price * evidence.cost_at(-1)
         thresholds, differences = np.empty(evidence.n_stages), np.empty(evidence.gate.shape)
         for stage in range(evidence.n_stages - 1, -1, -1):
-            stop = evidence.loss[:, stage] + price * evidence.cost[stage]
+            stop = self._loss[:, stage] + price * evidence.cost_at(stage)
             differences[:, stage] = stop - onward
-            thresholds[stage] = self._cut(stage, evidence.weight * differences[:, stage])
+            thresholds[stage] = self._cut(stage, self._weight * differences[:, stage])
             onward = np.where(evidence.gate[:, stage] > thresholds[stage], onward, stop)
         return thresholds, differences
 
@@ -97,8 +81,61 @@ class StoppingRules:
         return middle if low <= middle < high else low
 
 
-def route_by(gate: Floats, thresholds: Floats) -> Ints:
-    """Stage at which each row stops, shape (n_rows,); the number of stages means f0."""
-    stops = gate <= thresholds
-    route: Ints = np.where(stops.any(axis=1), np.argmax(stops, axis=1), gate.shape[1]).astype(np.intp)
-    return route
+def price_grid(evidence: Evidence, n_prices: int) -> Floats:
+    """Prices, rising, from one at which only the loss counts to one at which every purchase is too dear."""
+    cost = evidence.cost if evidence.cost.ndim == 1 else evidence.cost.mean(axis=0)
+    steps = np.diff(cost)
+    steps = steps[steps > 0]
+    if not len(steps):
+        return np.zeros(1)
+    lowest = 0.1 / (len(evidence.gate) * float(cost[-1]))
+    grid: Floats = np.r_[0.0, np.geomspace(lowest, 2.0 / float(steps.min()), n_prices - 1)]
+    return grid
+
+
+def sweep_prices(evidence: Evidence, loss: Floats, score: Numbers, *, n_prices: int = 80) -> Policy:
+    """Thresholds for every price of a grid, reduced to the convex hull of (mean cost, mean ``score``).
+
+    Parameters
+    ----------
+    evidence : Evidence
+        Held-out gates, costs and weights.
+    loss : ndarray of shape (n_rows, n_stages + 1)
+        What rules of stopping minimise, together with the cost.
+    score : ndarray of shape (n_rows, n_stages + 1)
+        What is averaged into the score of a point.
+    n_prices : int, default=80
+        Prices to try.
+    """
+    rules = StoppingRules(evidence, loss)
+    # Those that let everybody stop at once are the cheapest there are.
+    every = [np.full(evidence.n_stages, np.inf)]
+    every += [rules.at(float(price)) for price in price_grid(evidence, n_prices)]
+    thresholds = np.unique(np.array(every), axis=0)
+    means = np.array([_means(evidence, np.asarray(score, dtype=np.float64), one) for one in thresholds])
+    policy = Policy(thresholds, means[:, 0], means[:, 1])
+    return policy[convex_hull(policy.cost, policy.score)]
+
+
+def convex_hull(cost: Floats, score: Floats) -> Ints:
+    """Indices of the upper convex hull by rising cost: each point scores more than any mix of the others."""
+    hull: list[int] = []
+    for place in np.lexsort((-score, cost)):
+        if hull and score[place] <= score[hull[-1]]:
+            continue
+        while len(hull) > 1 and _is_under(cost, score, hull[-2], hull[-1], int(place)):
+            hull.pop()
+        hull.append(int(place))
+    return np.array(hull, dtype=np.intp)
+
+
+def _is_under(cost: Floats, score: Floats, left: int, middle: int, right: int) -> bool:
+    rise = (score[middle] - score[left]) * (cost[right] - cost[left])
+    return bool(rise <= (score[right] - score[left]) * (cost[middle] - cost[left]))
+
+
+def _means(evidence: Evidence, score: Floats, thresholds: Floats) -> tuple[float, float]:
+    route, paid, _ = evidence.at_point(thresholds)
+    weight = evidence.weights
+    cost = float(np.average(paid, weights=weight))
+    return cost, float(np.average(score[np.arange(len(route)), route], weights=weight))

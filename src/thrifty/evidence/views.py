@@ -1,18 +1,42 @@
 """A frontier to look at: as a line on axes, as a data frame. Neither library is loaded before it is asked for."""
 
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import numpy as np
 
+from thrifty.arrays import Floats
+from thrifty.evidence.compare import Scored
+from thrifty.evidence.evidence import Means
 from thrifty.exceptions import InvalidInputError
 
-if TYPE_CHECKING:
-    from thrifty.evidence.frontier import Frontier
-
-__all__ = ["draw", "frame"]
+__all__ = ["Shown", "draw", "frame"]
 
 
-def draw(frontier: "Frontier", ax: Any = None, **line: Any) -> Any:
+class Shown(Scored, Protocol):
+    """Operating points with all that a view of them shows."""
+
+    @property
+    def share(self) -> Floats:
+        """Share of rows that go beyond the stages."""
+
+    @property
+    def threshold(self) -> Floats:
+        """Threshold of single gates."""
+
+    @property
+    def chosen(self) -> Means:
+        """Means on the rows of the choice."""
+
+    @property
+    def held_out(self) -> bool:
+        """Whether the rows are others than those of the choice."""
+
+    @property
+    def compares_with_full(self) -> bool:
+        """Whether the score is "not worse than the full model"."""
+
+
+def draw(frontier: Shown, ax: Any = None, **line: Any) -> Any:
     """Draw score against mean cost per row, and return the axes; new ones if none are given."""
     if ax is None:
         try:
@@ -26,18 +50,20 @@ def draw(frontier: "Frontier", ax: Any = None, **line: Any) -> Any:
     style = {"marker": ".", "linewidth": 1.2} if frontier.held_out else {"drawstyle": "steps-post"}
     ax.plot(frontier.cost, frontier.score, **{**style, **line})
     ax.set_xlabel("mean cost per row")
-    ax.set_ylabel("share of rows not worse than f0" if frontier.compares_with_full else "mean score")
+    ax.set_ylabel(
+        "share of rows not worse than the full model" if frontier.compares_with_full else "mean score"
+    )
     return ax
 
 
-def frame(frontier: "Frontier") -> Any:
+def frame(frontier: Shown) -> Any:
     """One line per point, one column per number and per setting; needs pandas."""
     try:
         import pandas as pd
     except ModuleNotFoundError:
         raise InvalidInputError("to_frame needs pandas; install it with `pip install pandas`.") from None
     source = frontier.source
-    bought = np.array([len(one.features) for one in frontier.outcomes])
+    bought = np.array([len(one.features) for one in frontier.evidence])
     columns: dict[str, Any] = {
         "cost": frontier.cost,
         "score": frontier.score,
@@ -49,14 +75,14 @@ def frame(frontier: "Frontier") -> Any:
         "chosen_score": frontier.chosen.score,
     }
     used = np.unique(source)
-    names = dict.fromkeys(name for place in used for name in frontier.outcomes[place].settings)
+    names = dict.fromkeys(name for place in used for name in frontier.evidence[place].settings)
     for name in names:
-        values = [one.settings.get(name) for one in frontier.outcomes]
+        values = [one.settings.get(name) for one in frontier.evidence]
         columns[f"setting.{name}"] = pd.Series([values[place] for place in source])
     return pd.DataFrame(columns)
 
 
-def _thresholds(frontier: "Frontier") -> Any:
+def _thresholds(frontier: Shown) -> Any:
     """Thresholds as numbers; objects, with None in the place of the missing ones, only where some are missing."""
     missing = np.isnan(frontier.threshold)
     if not missing.any():

@@ -21,7 +21,7 @@ from thrifty.ranking.curve import ranking_curve
 from thrifty.ranking.measures import PerQuery, average_precision_at, ndcg_at
 from thrifty.ranking.queries import Queries
 from thrifty.ranking.resampling import band_over_queries
-from thrifty.tasks.calibration import platt
+from thrifty.tasks.logistic import platt
 
 __all__ = ["Documents", "RankedChoice", "RankedTask", "choose_ranked", "full_log_odds", "on_one_scale"]
 

@@ -1,41 +1,29 @@
-"""f0's honest loss on the training rows, wherever f0 came from.
+"""The full model's honest outputs on the training rows, wherever it came from.
 
 A model that was fitted on a row is too sure about it. So a model that we fit is judged on each training row by a
-copy that has not seen that row; one that was fitted elsewhere is judged as it is, and a warning says when that looks
-too good.
+copy that has not seen that row (cross-fitting); one that was fitted elsewhere is judged as it is, and a warning says
+when that looks too good.
 """
 
 import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from joblib import Parallel, delayed
-from numpy.typing import NDArray
-from scipy.special import expit, logit
 from sklearn.base import clone, is_classifier
 from sklearn.frozen import FrozenEstimator
-from sklearn.linear_model import LogisticRegression
 from sklearn.utils import _safe_indexing
 from sklearn.utils.validation import has_fit_parameter
 from threadpoolctl import threadpool_limits
 
-from thrifty.arrays import Floats
+from thrifty.arrays import Floats, Ints, Labels
 from thrifty.exceptions import InvalidInputError, OptimisticFullModelWarning
-from thrifty.full.model import (
-    EstimatorFull,
-    FullModel,
-    as_full_model,
-    clip_probability,
-    is_estimator,
-    offers_probability,
-    raw_scores,
-)
-from thrifty.objective.losses import log_loss_of_probability
+from thrifty.full.model import EstimatorFull, FullModel, PrecomputedFull, as_full_model, is_estimator
 from thrifty.rows import content_folds, fingerprints
+from thrifty.tasks.task import Task
 
 __all__ = ["JudgedFull", "TrainingRows", "assign_folds", "fit_copy", "held_out_rows", "judge_full"]
-
 
 _SUSPICIOUS_LOSS = 0.01
 _SUSPICIOUS_ROWS = 50
@@ -48,19 +36,19 @@ class TrainingRows:
     Attributes
     ----------
     table : array, sparse matrix or data frame
-        As the user gave it: f0 reads this, with its column names.
+        As the user gave it: the full model reads this, with its column names.
     X : ndarray or CSR of shape (n_samples, n_features)
-        The same as numbers.
+        The table as numbers.
     y : ndarray of shape (n_samples,)
-        -1 / +1.
-    classes : ndarray of shape (2,)
-        The user's labels; ``classes[1]`` is +1.
+        Targets, as the task encodes them.
+    task : Task
+        What is to be answered.
     weight : ndarray of shape (n_samples,)
         Sample weights, all positive: a row of weight zero is a row that is not there.
     weighted : bool
-        Whether the user gave weights; f0 is fitted with them only then.
+        Whether the user gave weights; the full model is fitted with them only then.
     folds : ndarray of shape (n_samples,)
-        Fold in which f0, and any other model we fit, is judged on each row.
+        Fold in which the full model, and any other model we fit, is judged on each row.
     positions : ndarray of shape (n_samples,)
         Where these rows stand among the ``n_given`` that the user gave, those of weight zero included.
     n_given : int
@@ -70,63 +58,99 @@ class TrainingRows:
     table: Any
     X: Any
     y: Floats
-    classes: NDArray[Any]
+    task: Task
     weight: Floats
-    folds: NDArray[np.intp]
-    positions: NDArray[np.intp]
+    folds: Ints
+    positions: Ints
     n_given: int
     weighted: bool = False
 
     @property
-    def labels(self) -> NDArray[Any]:
-        """Labels as the user wrote them."""
-        return self.classes[(self.y > 0).astype(np.intp)]
+    def labels(self) -> Labels:
+        """Targets as the user wrote them."""
+        return self.task.decode(self.y)
+
+    def take(self, rows: Ints) -> "TrainingRows":
+        """Some of the rows."""
+        return replace(
+            self,
+            table=_safe_indexing(self.table, rows),
+            X=self.X[rows],
+            y=self.y[rows],
+            weight=self.weight[rows],
+            folds=self.folds[rows],
+            positions=self.positions[rows],
+        )
+
+    def with_columns(self, columns: Ints | None) -> "TrainingRows":
+        """All rows with some of the columns; None is all of them."""
+        if columns is None:
+            return self
+        return replace(self, table=_safe_indexing(self.table, columns, axis=1), X=self.X[:, columns])
 
 
 @dataclass(frozen=True)
 class JudgedFull:
-    """A full model and its probabilities on the training rows, out of fold wherever we fitted it."""
+    """A full model and its outputs on the training rows, out of fold wherever we fitted it."""
 
     model: FullModel
-    probability: Floats
+    outputs: Floats
+    task: Task
+
+    @property
+    def scores(self) -> Floats:
+        """Scores per training row, shape (n_samples, n_scores)."""
+        return self.task.scores(self.outputs)
 
     def loss(self, y: Floats) -> Floats:
-        """``-log p(y)`` per training row."""
-        return log_loss_of_probability(y, self.probability)
+        """Loss per training row."""
+        return self.task.loss_of_outputs(y, self.outputs)
 
-    def log_odds(self) -> Floats:
-        """Log-odds of class +1 per training row."""
-        return np.asarray(logit(self.probability), dtype=np.float64)
-
-    def belief_log_odds(self, rows: TrainingRows) -> Floats:
-        """The same after Platt's sigmoid: what f0 says, on the scale of how often it is right.
+    def believed(self, rows: TrainingRows) -> Floats:
+        """Scores after calibration: what the full model says, on the scale of how often it is right.
 
         Large boosted models are far too sure of themselves; a probability that stands in for a label must not be.
         """
-        slope, intercept = _sigmoid(self.log_odds(), rows)
-        return slope * self.log_odds() + intercept
-
-    def belief(self, rows: TrainingRows) -> Floats:
-        """Calibrated probability of class +1 per training row."""
-        return np.asarray(expit(self.belief_log_odds(rows)), dtype=np.float64)
+        return self.task.calibrated(self.scores, self.task.calibrate_model(self.scores, rows.y, rows.weight))
 
 
 def judge_full(full: Any, rows: TrainingRows, *, n_jobs: int | None = None, name: str = "f0") -> JudgedFull:
-    """Make a ``FullModel`` of whatever the user gave and find its loss on the training rows.
+    """Make a ``FullModel`` of whatever the user gave and find its outputs on the training rows.
 
-    An unfitted estimator is cloned and fitted on all rows; its training probabilities come from
+    An unfitted estimator is cloned and fitted on all rows; its training outputs come from
     one further fit per fold, each judged on the rows it has not seen. So is one that is fitted but not frozen: as
     everywhere in scikit-learn, a bare estimator is a recipe. Anything else was fitted elsewhere and is judged on
     the rows given: they should be rows it was not trained on, and a loss near zero raises a warning.
     """
+    task = rows.task
     if is_estimator(full) and not isinstance(full, FrozenEstimator):
         return _cross_fit(full, rows, n_jobs)
-    model = as_full_model(full, rows.classes, rows.X.shape[1], names=getattr(rows.table, "columns", None))
-    if isinstance(model, EstimatorFull) and not offers_probability(model.estimator):
-        model = _calibrated(model.estimator, raw_scores(model.estimator, rows.table), rows)
-    judged = JudgedFull(model, model.probability(rows.table, rows.positions, rows.n_given))
+    model = _fitted_elsewhere(full, rows)
+    if isinstance(model, EstimatorFull) and not task.is_calibrated(model.estimator):
+        raw = task.ask(model.estimator, rows.table)
+        model = replace(model, calibration=task.calibrate_model(raw, rows.y, rows.weight))
+    if isinstance(model, PrecomputedFull) and model.keys is None:
+        outputs = model.values[rows.positions]
+        model = PrecomputedFull(outputs, fingerprints(rows.X))
+    else:
+        outputs = model.outputs(rows.table, rows.X)
+    judged = JudgedFull(model, outputs, task)
     _warn_if_optimistic(judged, rows, name)
     return judged
+
+
+def _fitted_elsewhere(full: Any, rows: TrainingRows) -> FullModel:
+    """The model of somebody else; an array of outputs, which speaks of all rows given, waits for its keys."""
+    array_like = not callable(full) and not is_estimator(full) and not hasattr(full, "outputs")
+    if array_like and not isinstance(full, FrozenEstimator):
+        values = rows.task.read_outputs(full, None, "full")
+        if len(values) != rows.n_given:
+            raise InvalidInputError(
+                f"full holds precomputed probabilities for {len(values)} rows, but X has {rows.n_given}. "
+                f"Give one for each row of X."
+            )
+        return PrecomputedFull(values)
+    return as_full_model(full, rows.task, rows.X.shape[1], names=getattr(rows.table, "columns", None))
 
 
 def _cross_fit(full: Any, rows: TrainingRows, n_jobs: int | None) -> JudgedFull:
@@ -135,22 +159,22 @@ def _cross_fit(full: Any, rows: TrainingRows, n_jobs: int | None) -> JudgedFull:
             f"full must be a classifier; got {type(full).__name__}. Wrap a fitted model in FrozenEstimator, "
             f"or pass a function that returns probabilities."
         )
-    everyone = np.arange(len(rows.y))
+    task, everyone = rows.task, np.arange(len(rows.y))
     fitted = fit_copy(full, rows, everyone)
+    task.check_model(fitted, "full")
     held_out = held_out_rows(rows)
     scores = Parallel(n_jobs=n_jobs)(
-        delayed(_score_held_out)(full, rows, np.setdiff1d(everyone, out), out) for out in held_out
+        delayed(_ask_held_out)(full, rows, np.setdiff1d(everyone, out), out) for out in held_out
     )
-    raw = np.empty(len(rows.y))
+    raw = np.empty((len(rows.y), scores[0].shape[1]))
     for out, score in zip(held_out, scores, strict=True):
         raw[out] = score
-    if offers_probability(fitted):
-        return JudgedFull(EstimatorFull(fitted), clip_probability(raw))
-    model = _calibrated(fitted, raw, rows)
-    return JudgedFull(model, clip_probability(expit(model.slope * raw + model.intercept)))
+    calibration = None if task.is_calibrated(fitted) else task.calibrate_model(raw, rows.y, rows.weight)
+    model = EstimatorFull(fitted, task, calibration)
+    return JudgedFull(model, task.outputs_of(raw, calibration), task)
 
 
-def assign_folds(cv: Any, X: Any, y: Floats, seed: int) -> NDArray[np.intp]:
+def assign_folds(cv: Any, X: Any, y: Floats, seed: int) -> Ints:
     """Fold of each row, from a number of folds, a scikit-learn splitter, or an iterable of (train, test).
 
     A number gives folds by content: stratified, with equal rows together, and fewer of them where a class has
@@ -158,7 +182,7 @@ def assign_folds(cv: Any, X: Any, y: Floats, seed: int) -> NDArray[np.intp]:
     """
     if isinstance(cv, int | np.integer) and cv >= 2:
         distinct = min(
-            len(np.unique(fingerprints(X[np.flatnonzero(y == label)], seed))) for label in (-1.0, 1.0)
+            len(np.unique(fingerprints(X[np.flatnonzero(y == label)], seed))) for label in np.unique(y)
         )
         return (
             content_folds(X, y, min(int(cv), distinct), seed)
@@ -181,31 +205,30 @@ def assign_folds(cv: Any, X: Any, y: Floats, seed: int) -> NDArray[np.intp]:
     return folds
 
 
-def held_out_rows(rows: TrainingRows) -> list[NDArray[np.intp]]:
-    """Rows of each fold; what is left of the others must hold both classes, for every fold."""
+def held_out_rows(rows: TrainingRows) -> list[Ints]:
+    """Rows of each fold; what is left of the others must hold every class, for every fold."""
     folds = [np.flatnonzero(rows.folds == fold) for fold in np.unique(rows.folds)]
     if len(folds) < 2:
         raise InvalidInputError(
             "a model cannot be cross-fitted: one class has fewer than two distinct rows. "
             "Give more rows, or the model in fitted form as FrozenEstimator(model)."
         )
+    n_classes = len(np.unique(rows.y))
     for fold in folds:
-        if len(np.unique(np.delete(rows.y, fold))) < 2:
+        if len(np.unique(np.delete(rows.y, fold))) < n_classes:
             raise InvalidInputError(
                 "cv leaves only one class to fit on when a fold is held out. Use fewer folds, or stratified ones."
             )
     return folds
 
 
-def _score_held_out(
-    full: Any, rows: TrainingRows, train: NDArray[np.intp], held_out: NDArray[np.intp]
-) -> Floats:
+def _ask_held_out(full: Any, rows: TrainingRows, train: Ints, held_out: Ints) -> Floats:
     # Workers differ in their number of BLAS threads, and sums of a BLAS depend on it in their last digit.
     with threadpool_limits(1, user_api="blas"):
-        return raw_scores(fit_copy(full, rows, train), _safe_indexing(rows.table, held_out))
+        return rows.task.ask(fit_copy(full, rows, train), _safe_indexing(rows.table, held_out))
 
 
-def fit_copy(full: Any, rows: TrainingRows, chosen: NDArray[np.intp]) -> Any:
+def fit_copy(full: Any, rows: TrainingRows, chosen: Ints) -> Any:
     """A copy of an unfitted estimator, fitted on some of the rows."""
     arguments = {}
     if rows.weighted and has_fit_parameter(full, "sample_weight"):
@@ -213,25 +236,9 @@ def fit_copy(full: Any, rows: TrainingRows, chosen: NDArray[np.intp]) -> Any:
     return clone(full).fit(_safe_indexing(rows.table, chosen), rows.labels[chosen], **arguments)
 
 
-def _calibrated(estimator: Any, decision: Floats, rows: TrainingRows) -> EstimatorFull:
-    """Platt's sigmoid, fitted on decision values of rows the estimator has not been fitted on."""
-    return EstimatorFull(estimator, *_sigmoid(decision, rows))
-
-
-def _sigmoid(decision: Floats, rows: TrainingRows) -> tuple[float, float]:
-    """Slope and intercept of the logistic regression of the labels on one score."""
-    middle = np.average(decision, weights=rows.weight)
-    scale = float(np.sqrt(np.average(np.square(decision - middle), weights=rows.weight))) or 1.0
-    # To the last digits: what follows treats a row of weight two as two rows.
-    sigmoid = LogisticRegression(C=1e4, tol=1e-10, max_iter=1000).fit(
-        (decision / scale)[:, None], rows.y > 0, sample_weight=rows.weight
-    )
-    return float(sigmoid.coef_[0, 0]) / scale, float(sigmoid.intercept_[0])
-
-
 def _warn_if_optimistic(judged: JudgedFull, rows: TrainingRows, name: str) -> None:
     mean_loss = float(np.average(judged.loss(rows.y), weights=rows.weight))
-    right = (judged.probability > 0.5) == (rows.y > 0)
+    right = rows.task.quality(rows.y, judged.outputs)
     if len(rows.y) >= _SUSPICIOUS_ROWS and (mean_loss < _SUSPICIOUS_LOSS or right.all()):
         warnings.warn(
             f"{name} has log-loss {mean_loss:.2g} and accuracy {right.mean():.4g} on the {len(rows.y)} rows given: it "

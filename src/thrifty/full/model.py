@@ -1,128 +1,166 @@
-"""f0 in every form a user has it, once it is fitted.
+"""The full model (f0) in every form a user has it, once it is fitted.
 
-f0 may be a fitted estimator, a function of a table, or probabilities computed elsewhere. All that the rest
-of thrifty sees is a ``FullModel``: the probability of class +1 for the rows it is asked about.
-Probabilities are clipped to ``[CLIP, 1 - CLIP]``: one overconfident mistake must not cost infinitely much.
+It may be a fitted estimator, a function of a table, or outputs computed elsewhere. All that the rest of thrifty sees is
+a ``FullModel``: its outputs for the rows it is asked about. Probabilities are kept away from certainty: one
+overconfident mistake must not cost infinitely much.
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
-from scipy.special import expit
+from numpy.typing import ArrayLike
 from sklearn.exceptions import NotFittedError
 from sklearn.frozen import FrozenEstimator
 from sklearn.utils.validation import check_is_fitted
 
-from thrifty.arrays import Floats
+from thrifty.arrays import Bools, Floats, Words
 from thrifty.exceptions import InvalidInputError
+from thrifty.rows import fingerprints
+from thrifty.tasks.task import Task
 
 __all__ = [
-    "CLIP",
     "AbsentFull",
+    "BuysByRow",
     "CallableFull",
     "EstimatorFull",
     "FullModel",
     "PrecomputedFull",
     "as_full_model",
-    "clip_probability",
     "is_estimator",
-    "offers_probability",
-    "raw_scores",
 ]
-
-
-CLIP = 1e-6
-"""Probabilities of f0 stay this far from 0 and 1; its loss on one row is at most 13.8."""
 
 
 class FullModel(Protocol):
     """The expensive model as the rest of thrifty sees it."""
 
-    def probability(self, table: Any, rows: NDArray[np.intp], n_batch: int) -> Floats:
-        """Probability of class +1 for each row of ``table``.
+    def outputs(self, table: Any, numbers: Any) -> Floats:
+        """Outputs of the task for each row, shape (n_rows, n_outputs).
 
-        ``rows`` are the positions of those rows in the batch of ``n_batch`` rows that is being
-        answered: a model that was computed beforehand looks its answers up by them.
+        Parameters
+        ----------
+        table : array or data frame
+            The rows, as the model was fitted on them.
+        numbers : ndarray or CSR of shape (n_rows, n_columns)
+            The same rows as numbers.
         """
+
+
+@runtime_checkable
+class BuysByRow(Protocol):
+    """A model that does not read the same columns of every row, and says which."""
+
+    def bought(self, X: Any) -> Bools:
+        """Columns that each row is asked for, shape (n_rows, n_columns)."""
 
 
 @dataclass(frozen=True)
 class EstimatorFull:
-    """A fitted scikit-learn classifier; one with only a ``decision_function`` is calibrated.
+    """A fitted scikit-learn estimator.
 
     Attributes
     ----------
-    estimator : fitted classifier
-        With ``predict_proba`` or ``decision_function``.
-    slope, intercept : float
-        Sigmoid calibration ``expit(slope * decision + intercept)``; unused with ``predict_proba``.
+    estimator : fitted estimator
+        A classifier with ``predict_proba`` or ``decision_function``.
+    task : Task
+        What it answers.
+    calibration : ndarray, optional
+        What makes outputs of what it says; None where it says them itself.
     """
 
     estimator: Any
-    slope: float = 1.0
-    intercept: float = 0.0
+    task: Task
+    calibration: Floats | None = None
 
-    def probability(self, table: Any, rows: NDArray[np.intp], n_batch: int) -> Floats:  # noqa: ARG002
-        """Probability of the estimator's second class."""
-        raw = raw_scores(self.estimator, table)
-        if offers_probability(self.estimator):
-            return clip_probability(raw)
-        return clip_probability(expit(self.slope * raw + self.intercept))
+    def outputs(self, table: Any, numbers: Any) -> Floats:  # noqa: ARG002
+        """Outputs of the estimator, calibrated where it needs that."""
+        return self.task.outputs_of(self.task.ask(self.estimator, table), self.calibration)
 
 
 @dataclass(frozen=True)
 class CallableFull:
-    """A function ``table -> probabilities``: of class +1, ``(n,)``, or of both classes, ``(n, 2)``."""
+    """A function of a table that returns outputs: probabilities of the second class, or of all classes."""
 
     function: Callable[[Any], ArrayLike]
+    task: Task
 
-    def probability(self, table: Any, rows: NDArray[np.intp], n_batch: int) -> Floats:  # noqa: ARG002
+    def outputs(self, table: Any, numbers: Any) -> Floats:
         """Ask the function and check what it says."""
-        return clip_probability(
-            _check_probability(self.function(table), len(rows), "the callable given as full")
-        )
+        return self.task.read_outputs(self.function(table), numbers.shape[0], "the callable given as full")
 
 
 @dataclass(frozen=True)
 class PrecomputedFull:
-    """Probabilities of class +1 that were computed elsewhere, one per row of a known batch."""
+    """Outputs that were computed elsewhere, for rows that are known by their content.
+
+    Attributes
+    ----------
+    values : ndarray of shape (n_known, n_outputs)
+        Outputs, one line per known row.
+    keys : ndarray of shape (n_known,), optional
+        Fingerprints of those rows. Without them, as in files of the first format, rows are known by their place in a
+        batch of ``n_known`` rows.
+    """
 
     values: Floats
+    keys: Words | None = None
 
-    def probability(self, table: Any, rows: NDArray[np.intp], n_batch: int) -> Floats:  # noqa: ARG002
-        """Look the rows up by position."""
-        if n_batch != len(self.values):
+    def outputs(self, table: Any, numbers: Any) -> Floats:  # noqa: ARG002
+        """Look the rows up by their content."""
+        if self.keys is None:
+            return self._by_place(numbers.shape[0])
+        asked = fingerprints(numbers)
+        if len(asked) == len(self.keys) and np.array_equal(asked, self.keys):
+            return self.values
+        known, place = np.unique(self.keys, return_index=True)
+        found = np.minimum(np.searchsorted(known, asked), len(known) - 1)
+        strange = known[found] != asked
+        if strange.any():
             raise InvalidInputError(
-                f"full holds precomputed probabilities for {len(self.values)} rows, but {n_batch} rows are to be "
-                f"answered. Give those of these rows with `with_full(probabilities)`, or a model that can compute them."
+                f"full holds probabilities that were computed beforehand, and {int(strange.sum())} of the {len(asked)} "
+                f"rows asked about are not those they belong to. Give those of these rows with "
+                f"`with_full(probabilities, X)`, or a model that can compute them."
             )
-        return clip_probability(self.values[rows])
+        return self.values[place[found]]
+
+    def _by_place(self, n_rows: int) -> Floats:
+        if n_rows != len(self.values):
+            raise InvalidInputError(
+                f"full holds precomputed probabilities for {len(self.values)} rows, but {n_rows} rows are to be "
+                f"answered. Give those of these rows with `with_full(probabilities, X)`, or a model that can compute "
+                f"them."
+            )
+        return self.values
 
 
 @dataclass(frozen=True)
 class AbsentFull:
     """No full model: for systems that answer every row themselves."""
 
-    def probability(self, table: Any, rows: NDArray[np.intp], n_batch: int) -> Floats:  # noqa: ARG002
+    def outputs(self, table: Any, numbers: Any) -> Floats:  # noqa: ARG002
         """Refuse: there is nobody to ask."""
         raise InvalidInputError(
-            f"{len(rows)} rows are sent to a full model, and there is none. Give one with `with_full(full)`, or raise "
-            f"the threshold so that no row is sent."
+            f"{numbers.shape[0]} rows are sent to a full model, and there is none. Give one with `with_full(full)`, or "
+            f"raise the threshold so that no row is sent."
         )
 
 
-def clip_probability(probability: ArrayLike) -> Floats:
-    """Probabilities moved to at least ``CLIP`` from 0 and 1."""
-    return np.clip(np.asarray(probability, dtype=np.float64), CLIP, 1.0 - CLIP)
+def as_full_model(
+    full: Any, task: Task, n_features: int, *, names: Any = None, numbers: Any = None
+) -> FullModel:
+    """A ``FullModel`` of something that was fitted elsewhere, checked against the task and the columns it reads.
 
-
-def as_full_model(full: Any, classes: NDArray[Any], n_features: int, *, names: Any = None) -> FullModel:
-    """A ``FullModel`` of something that was fitted elsewhere, checked against the classes and the columns.
-
-    A classifier with only a ``decision_function`` answers with ``expit`` of it, uncalibrated.
+    Parameters
+    ----------
+    full : fitted estimator, FrozenEstimator, FullModel, callable or array
+        The model. A classifier with only a ``decision_function`` answers with ``expit`` of it, uncalibrated.
+    task : Task
+        What it must answer.
+    n_features, names : int, sequence of str
+        The columns it is given.
+    numbers : ndarray or CSR, optional
+        The rows that an array of outputs belongs to; an array without rows is refused.
     """
     if isinstance(full, type):
         raise InvalidInputError(
@@ -130,14 +168,27 @@ def as_full_model(full: Any, classes: NDArray[Any], n_features: int, *, names: A
         )
     estimator = full.estimator if isinstance(full, FrozenEstimator) else full
     if is_estimator(estimator):
-        _check_suits(estimator, classes, n_features, names)
-        return EstimatorFull(estimator)
-    if callable(getattr(full, "probability", None)):
+        _check_fitted(estimator)
+        task.check_model(estimator, "full")
+        _check_columns(estimator, n_features, names)
+        calibration = None if task.is_calibrated(estimator) else np.array([1.0, 0.0])
+        return EstimatorFull(estimator, task, calibration)
+    if callable(getattr(full, "outputs", None)):
         model: FullModel = full
         return model
     if callable(full):
-        return CallableFull(full)
-    return PrecomputedFull(_check_probability(full, None, "full"))
+        return CallableFull(full, task)
+    values = task.read_outputs(full, None, "full")
+    if numbers is None:
+        raise InvalidInputError(
+            f"probabilities belong to rows, and these {len(values)} came without: write `with_full(probabilities, X)`."
+        )
+    if len(values) != numbers.shape[0]:
+        raise InvalidInputError(
+            f"full holds precomputed probabilities for {len(values)} rows, but X has {numbers.shape[0]}. "
+            f"Give one for each row of X."
+        )
+    return PrecomputedFull(values, fingerprints(numbers))
 
 
 def is_estimator(full: Any) -> bool:
@@ -145,74 +196,25 @@ def is_estimator(full: Any) -> bool:
     return hasattr(full, "fit") and hasattr(full, "get_params") and not isinstance(full, type)
 
 
-def _check_suits(estimator: Any, classes: NDArray[Any], n_features: int, names: Any) -> None:
-    kind = type(estimator).__name__
+def _check_fitted(estimator: Any) -> None:
     try:
         check_is_fitted(estimator)
     except NotFittedError as error:
         raise InvalidInputError(
-            f"full is a {kind} that is not fitted. Fit it first, or pass it unfrozen."
+            f"full is a {type(estimator).__name__} that is not fitted. Fit it first, or pass it unfrozen."
         ) from error
-    if not (offers_probability(estimator) or hasattr(estimator, "decision_function")):
-        raise InvalidInputError(
-            f"full must offer predict_proba or decision_function; {kind} has neither. "
-            f"Pass a function that returns probabilities instead."
-        )
-    theirs = np.asarray(getattr(estimator, "classes_", classes))
-    if not np.array_equal(theirs, classes):
-        raise InvalidInputError(
-            f"full was fitted on the classes {theirs.tolist()}, but y holds {classes.tolist()}. "
-            f"Both must have the same two labels."
-        )
+
+
+def _check_columns(estimator: Any, n_features: int, names: Any) -> None:
     width = getattr(estimator, "n_features_in_", n_features)
     if width != n_features:
         raise InvalidInputError(
-            f"full was fitted on {width} features, but X has {n_features}. Give X with the columns f0 reads."
+            f"full was fitted on {width} features, but X has {n_features}. Give X with the columns it reads, or name "
+            f"them with `full_features`."
         )
     known = getattr(estimator, "feature_names_in_", None)
     if known is not None and names is not None and list(known) != list(names):
         other = next(f"{a!r} where X has {b!r}" for a, b in zip(known, names, strict=True) if a != b)
         raise InvalidInputError(
-            f"full was fitted on other columns, or in another order: {other}. Give X with f0's columns, in its order."
+            f"full was fitted on other columns, or in another order: {other}. Give X with its columns, in its order."
         )
-
-
-def offers_probability(estimator: Any) -> bool:
-    """Whether the estimator has ``predict_proba``, which some have only with certain settings."""
-    return hasattr(estimator, "predict_proba")
-
-
-def raw_scores(estimator: Any, table: Any) -> Floats:
-    """Probability of the second class, or the decision value where there is no probability."""
-    if offers_probability(estimator):
-        return np.asarray(estimator.predict_proba(table), dtype=np.float64)[:, 1]
-    if hasattr(estimator, "decision_function"):
-        return np.asarray(estimator.decision_function(table), dtype=np.float64).reshape(-1)
-    raise InvalidInputError(
-        f"full must offer predict_proba or decision_function; {type(estimator).__name__} has neither."
-    )
-
-
-def _check_probability(answer: ArrayLike, n_rows: int | None, who: str) -> Floats:
-    """Probabilities of class +1, one per row, from those of class +1 or of both classes."""
-    try:
-        probability = np.asarray(answer, dtype=np.float64)
-    except (TypeError, ValueError):
-        raise InvalidInputError(
-            f"full must be a classifier, a FrozenEstimator, a function or an array of probabilities; "
-            f"got {type(answer).__name__}."
-        ) from None
-    if probability.ndim == 2 and probability.shape[1] == 2:
-        probability = probability[:, 1]
-    wanted = "n" if n_rows is None else str(n_rows)
-    if probability.ndim != 1 or n_rows not in (None, len(probability)):
-        raise InvalidInputError(
-            f"{who} must give one probability of the second class per row, shape ({wanted},) or ({wanted}, 2); "
-            f"got shape {np.shape(answer)}."
-        )
-    wrong = ~((probability >= 0) & (probability <= 1))
-    if wrong.any():
-        raise InvalidInputError(
-            f"{who} must give probabilities in [0, 1]; got {float(probability[wrong][0])!r}."
-        )
-    return probability

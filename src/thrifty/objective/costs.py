@@ -32,12 +32,15 @@ class PriceList:
     group_of : ndarray of shape (n_features,)
         The purchase that delivers each column.
     full_cost : float
-        Extra price of one call of f0, on top of the features it reads.
+        Extra price of one call of the full model, on top of the features it reads.
+    full_columns : ndarray of int, optional
+        The columns that the full model reads; None is all of them.
     """
 
     prices: Floats
     group_of: Ints
     full_cost: float = 0.0
+    full_columns: Ints | None = None
 
     @property
     def n_features(self) -> int:
@@ -45,9 +48,29 @@ class PriceList:
         return len(self.group_of)
 
     @property
+    def read_by_full(self) -> Ints:
+        """The columns that the full model reads."""
+        return np.arange(self.n_features) if self.full_columns is None else self.full_columns
+
+    @property
+    def cost_of_full(self) -> float:
+        """What a row pays that is sent straight to the full model: what it reads, and the call."""
+        bought = self.prices if self.full_columns is None else self.prices[self.bought_groups(self.full_columns)]
+        return float(bought.sum()) + self.full_cost
+
+    @property
     def cost_of_everything(self) -> float:
-        """What a row pays that reaches f0: every purchase, and the call."""
+        """What a row pays that makes every purchase and reaches the full model."""
         return float(self.prices.sum()) + self.full_cost
+
+    def is_same(self, other: "PriceList") -> bool:
+        """Whether another list has the same purchases at the same prices."""
+        return (
+            np.array_equal(self.group_of, other.group_of)
+            and np.array_equal(self.prices, other.prices)
+            and self.full_cost == other.full_cost
+            and np.array_equal(self.read_by_full, other.read_by_full)
+        )
 
     def bought_groups(self, columns: ArrayLike) -> Bools:
         """Which purchases deliver ``columns`` (indices, or a mask over the columns)."""
@@ -59,20 +82,29 @@ class PriceList:
         """Price of the distinct purchases that deliver ``columns``."""
         return float(self.prices[self.bought_groups(columns)].sum())
 
+    def cost_of_route(self, columns: Ints) -> float:
+        """What a row pays that holds ``columns`` and then reaches the full model."""
+        if self.full_columns is None:
+            return self.cost_of_everything
+        return self.cost_of(np.union1d(columns, self.full_columns)) + self.full_cost
+
     def cost_of_rows(self, used: Bools, reaches_full: Bools) -> Floats:
-        """What each row pays, given the columns it used and whether it reached f0.
+        """What each row pays, given the columns it used and whether it called the full model.
 
         Parameters
         ----------
         used : ndarray of shape (n_samples, n_features), bool
-            Columns bought by the gate or by the cheap model on the row's route.
+            Columns that the row bought on its route, those that the full model reads included if it got there.
         reaches_full : ndarray of shape (n_samples,), bool
-            Rows answered by f0; they pay for every purchase and for the call.
+            Rows answered by the full model, which pay for the call.
         """
         bought = np.zeros((len(used), len(self.prices)), dtype=bool)
         for column, group in enumerate(self.group_of):
             bought[:, group] |= used[:, column]
-        return np.where(reaches_full, self.cost_of_everything, bought @ self.prices)
+        everything = reaches_full & bought.all(axis=1)
+        called = np.where(reaches_full, self.full_cost, 0.0)
+        # A plain sum for rows that buy everything, so that all places that name their cost agree to the last digit.
+        return np.where(everything, self.cost_of_everything, bought @ self.prices + called)
 
 
 def check_amount(name: str, value: object, *, rule: str = "a finite number >= 0") -> float:
@@ -92,6 +124,7 @@ def check_price_list(
     full_cost: float,
     n_features: int,
     feature_names: Sequence[str] | None = None,
+    full_columns: Ints | None = None,
 ) -> PriceList:
     """Turn what a user writes about prices into a ``PriceList``.
 
@@ -109,6 +142,8 @@ def check_price_list(
         Number of columns.
     feature_names : sequence of str, optional
         Names of the columns, needed to read a dict.
+    full_columns : ndarray of int, optional
+        Columns that the full model reads; None is all of them.
     """
     names = [str(name) for name in feature_names] if feature_names is not None else None
     costs = _costs_per_column(feature_costs, n_features, names)
@@ -124,7 +159,12 @@ def check_price_list(
             f"{_call(column, names)} costs {costs[column]:g} but another column of its group costs "
             f"{prices[group_of[column]]:g}."
         )
-    return PriceList(prices, group_of, check_amount("full_cost", full_cost))
+    return PriceList(prices, group_of, check_amount("full_cost", full_cost), _partial(full_columns, n_features))
+
+
+def _partial(columns: Ints | None, n_features: int) -> Ints | None:
+    """Columns that are not all of them; None if they are."""
+    return None if columns is None or len(columns) == n_features else columns
 
 
 def _costs_per_column(feature_costs: FeatureCosts, n_features: int, names: list[str] | None) -> Floats:

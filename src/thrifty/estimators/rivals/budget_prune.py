@@ -12,9 +12,9 @@ from sklearn.utils import get_tags
 from sklearn.utils.validation import check_is_fitted
 
 from thrifty.arrays import Bools, Floats
+from thrifty.estimators.base import all_or_nothing
 from thrifty.estimators.checks import check_count, check_seed, validated
 from thrifty.estimators.rivals.forests import ForestRecipe, PruningTask, pruning_task
-from thrifty.estimators.serving import all_or_nothing
 from thrifty.exceptions import InvalidInputError
 from thrifty.objective.costs import check_amount
 from thrifty.pruning.problem import closure_of

@@ -6,10 +6,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from thrifty.arrays import Floats
-from thrifty.estimators.base import GatedClassifier, Task
+from thrifty.chain.stage import LinearStage
 from thrifty.estimators.checks import check_columns, check_count, check_share
+from thrifty.estimators.gated import GatedClassifier, PairProblem
 from thrifty.exceptions import InvalidInputError
-from thrifty.learning.pairs.linear import LinearScorer, fit_logistic, scaled
+from thrifty.learning.pairs.linear import fit_logistic, linear_stage, scaled
 from thrifty.objective.costs import check_amount
 from thrifty.objective.distances import NEVER
 from thrifty.solvers.group_lasso import LinearScores
@@ -27,7 +28,7 @@ class GreedyL1Classifier(GatedClassifier):
 
     Parameters
     ----------
-    full, feature_costs, feature_groups, full_cost, budget, cv, n_jobs, random_state
+    full, feature_costs, feature_groups, full_cost, full_features, budget, cv, n_jobs, random_state
         As in ``DynaModLinClassifier``.
     C : float, default=0.1
         Inverse strength of the L1 penalty; each weight is penalised in proportion to its column's price.
@@ -43,7 +44,7 @@ class GreedyL1Classifier(GatedClassifier):
 
     Attributes
     ----------
-    system_, features_, threshold_
+    chain_, features_, threshold_
         As in ``DynaModLinClassifier``.
     """
 
@@ -58,6 +59,7 @@ class GreedyL1Classifier(GatedClassifier):
         feature_costs: Any = None,
         feature_groups: Any = None,
         full_cost: float = 0.0,
+        full_features: Any = None,
         budget: float | None = None,
         standardize: bool = True,
         cv: Any = 5,
@@ -72,6 +74,7 @@ class GreedyL1Classifier(GatedClassifier):
         self.feature_costs = feature_costs
         self.feature_groups = feature_groups
         self.full_cost = full_cost
+        self.full_features = full_features
         self.budget = budget
         self.standardize = standardize
         self.cv = cv
@@ -88,30 +91,30 @@ class GreedyL1Classifier(GatedClassifier):
         check_share("send_weight", self.send_weight, meaning="the weight of rows that f1 gets wrong")
 
     def _check_against(self, n_features: int, names: Any) -> None:
-        check_columns(self.features, n_features, names)
+        check_columns("features", self.features, n_features, names)
 
-    def _learn(self, task: Task) -> LinearScorer:
-        X, scale = scaled(task.rows.X, task.rows.weight, self.standardize)
-        support = self._support(X, task)
+    def _learn(self, problem: PairProblem) -> LinearStage:
+        X, scale = scaled(problem.rows.X, problem.rows.weight, self.standardize)
+        support = self._support(X, problem)
         cheap, cheap_intercept = fit_logistic(
-            X[:, support], (task.rows.y + 1.0) / 2.0, task.rows.weight, l2=1.0
+            X[:, support], (problem.rows.y + 1.0) / 2.0, problem.rows.weight, l2=1.0
         )
         f1 = np.asarray(X[:, support] @ cheap) + cheap_intercept
-        wrong = (np.where(f1 > 0, 1.0, -1.0) != task.rows.y).astype(np.float64)
-        emphasis = np.where(wrong > 0, self.send_weight, 1.0 - self.send_weight) * task.rows.weight
+        wrong = (np.where(f1 > 0, 1.0, -1.0) != problem.rows.y).astype(np.float64)
+        emphasis = np.where(wrong > 0, self.send_weight, 1.0 - self.send_weight) * problem.rows.weight
         gate, gate_intercept = _fit_gate(X[:, support], wrong, emphasis)
         coef = np.zeros((X.shape[1], 2))
         coef[support] = np.column_stack([gate, cheap])
-        return LinearScorer.from_scores(
-            LinearScores(coef, np.array([gate_intercept, cheap_intercept])), scale
-        )
+        return linear_stage(LinearScores(coef, np.array([gate_intercept, cheap_intercept])), scale)
 
-    def _support(self, X: Any, task: Task) -> NDArray[np.intp]:
+    def _support(self, X: Any, problem: PairProblem) -> NDArray[np.intp]:
         if self.features is not None:
-            return check_columns(self.features, X.shape[1], getattr(self, "feature_names_in_", None))
-        prices = task.price_list.prices[task.price_list.group_of]
-        target = (task.rows.y + 1.0) / 2.0
-        weights = np.abs(fit_logistic(X, target, task.rows.weight, l1=1.0 / self.C, prices=prices)[0])
+            return check_columns(
+                "features", self.features, X.shape[1], getattr(self, "feature_names_in_", None)
+            )
+        prices = problem.price_list.prices[problem.price_list.group_of]
+        target = (problem.rows.y + 1.0) / 2.0
+        weights = np.abs(fit_logistic(X, target, problem.rows.weight, l1=1.0 / self.C, prices=prices)[0])
         order = np.argsort(-weights, kind="stable")
         most = len(weights) if self.n_features is None else self.n_features
         return np.sort(order[: min(np.count_nonzero(weights), most)])

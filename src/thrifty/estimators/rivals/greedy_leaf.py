@@ -4,9 +4,10 @@ from typing import Any
 
 from sklearn.ensemble import GradientBoostingClassifier
 
-from thrifty.estimators.base import GatedClassifier, Task
-from thrifty.estimators.local import as_local, bare, given_trees
-from thrifty.learning.pairs.leaf import LeafScorer, greedy_leaf_gate, leaf_scorer
+from thrifty.chain.stage import LeafStage
+from thrifty.estimators.gated import GatedClassifier, PairProblem
+from thrifty.learning.pairs.leaf import greedy_leaf_gate, leaf_stage
+from thrifty.learning.pairs.local import as_local, bare, given_trees
 from thrifty.objective.costs import check_amount
 
 __all__ = ["GreedyLeafClassifier"]
@@ -26,12 +27,12 @@ class GreedyLeafClassifier(GatedClassifier):
         As in ``DynaModLstsqClassifier``; None is scikit-learn's ``GradientBoostingClassifier``, ten trees of depth 5.
     ridge : float, default=1.0
         Strength of the ridge on the gate's leaves, ``1 / C``.
-    feature_costs, feature_groups, full_cost, budget, cv, n_jobs, random_state
+    feature_costs, feature_groups, full_cost, full_features, budget, cv, n_jobs, random_state
         As in ``DynaModLstsqClassifier``.
 
     Attributes
     ----------
-    system_, local_, n_bytes_, features_, threshold_
+    chain_, local_, n_bytes_, features_, threshold_
         As in ``DynaModLstsqClassifier``.
     """
 
@@ -47,6 +48,7 @@ class GreedyLeafClassifier(GatedClassifier):
         feature_costs: Any = 0.0,
         feature_groups: Any = None,
         full_cost: float = 1.0,
+        full_features: Any = None,
         budget: float | None = None,
         cv: Any = 5,
         n_jobs: int | None = None,
@@ -58,6 +60,7 @@ class GreedyLeafClassifier(GatedClassifier):
         self.feature_costs = feature_costs
         self.feature_groups = feature_groups
         self.full_cost = full_cost
+        self.full_features = full_features
         self.budget = budget
         self.cv = cv
         self.n_jobs = n_jobs
@@ -77,10 +80,10 @@ class GreedyLeafClassifier(GatedClassifier):
             return self.local
         return GradientBoostingClassifier(n_estimators=10, max_depth=5, random_state=self.random_state)
 
-    def _learn(self, task: Task) -> LeafScorer:
-        rows = task.rows
+    def _learn(self, problem: PairProblem) -> LeafStage:
+        rows = problem.rows
         self.local_ = as_local(self._local(), rows, n_jobs=self.n_jobs).model
         gate = greedy_leaf_gate(self.local_, rows.X, rows.y, rows.weight, float(self.ridge)).value
-        scorer = leaf_scorer(self.local_, gate, self.local_.trees.values[:, 0])
-        self.n_bytes_ = scorer.n_bytes
-        return scorer
+        stage = leaf_stage(self.local_, gate, self.local_.trees.values[:, 0])
+        self.n_bytes_ = stage.n_bytes
+        return stage

@@ -4,12 +4,15 @@ from typing import Any, Literal
 
 import numpy as np
 
-from thrifty.chain.system import GatedSystem
-from thrifty.estimators.base import Task
+from thrifty.chain.sources import TableReader
+from thrifty.chain.stage import ConfidentStage
 from thrifty.estimators.dynamod_gbrt import BoostedClassifier
+from thrifty.estimators.gated import PairProblem
+from thrifty.evidence.evidence import Evidence
+from thrifty.evidence.observe import evidence_of_known
 from thrifty.full.crossfit import JudgedFull, TrainingRows
 from thrifty.full.model import AbsentFull
-from thrifty.learning.pairs.boosted import ConfidentTrees, boost_labels
+from thrifty.learning.pairs.boosted import boost_labels
 from thrifty.objective.costs import PriceList
 
 __all__ = ["GreedyMiserClassifier"]
@@ -31,12 +34,13 @@ class GreedyMiserClassifier(BoostedClassifier):
 
     Attributes
     ----------
-    system_, features_
+    chain_, features_
         As in ``DynaModGbrtClassifier``.
     """
 
     # The template of the base class asks for these; a GreedyMiser has no f0 to judge or to spend on.
     full = None
+    full_features = None
     budget = None
     cv = 2
     n_jobs = None
@@ -72,19 +76,24 @@ class GreedyMiserClassifier(BoostedClassifier):
         self.full_cost = full_cost
         self.random_state = random_state
 
-    def _judge(self, rows: TrainingRows, prices: PriceList) -> tuple[GatedSystem, JudgedFull]:
-        nobody = AbsentFull()
-        return GatedSystem((), nobody, prices, rows.classes), JudgedFull(nobody, np.full(len(rows.y), 0.5))
+    def _judge(self, rows: TrainingRows, prices: PriceList) -> JudgedFull:  # noqa: ARG002
+        return JudgedFull(AbsentFull(), np.full((len(rows.y), len(rows.task.classes)), 0.5), rows.task)
 
     def _other_models(self) -> list[Any]:
         return []
 
-    def _learn(self, task: Task) -> ConfidentTrees:
-        rows, boosting = task.rows, self._boosting()
-        grower = boosting.grower(self._binned(rows.X), task.price_list, self.gamma)
-        trees, base = boost_labels(boosting, grower, rows.y, rows.weight, np.ones(len(rows.y)))
+    def _learn(self, problem: PairProblem) -> ConfidentStage:
+        rows, boosting = problem.rows, self._boosting()
+        grower = boosting.grower(self._binned(rows.X), problem.price_list, self.gamma)
+        trees, base = boost_labels(
+            boosting, grower, rows.task.loss(rows.y), rows.weight, np.ones(len(rows.y))
+        )
         columns = np.flatnonzero(trees.features_used)
-        return ConfidentTrees(columns, trees.over_columns(columns), base)
+        return ConfidentStage(columns, trees.over_columns(columns), base)
 
-    def _default_threshold(self, task: Task, budget: float | None) -> float:  # noqa: ARG002
+    def _default_threshold(self, problem: PairProblem, budget: float | None) -> float:  # noqa: ARG002
         return float("inf")
+
+    def _judged_rows(self, problem: PairProblem) -> Evidence:
+        reader = TableReader(problem.rows.X, problem.rows.table)
+        return evidence_of_known(self.chain_, reader, problem.rows.y, None, weight=problem.rows.weight)

@@ -3,13 +3,12 @@
 from dataclasses import replace
 from typing import Any
 
-from scipy.special import logit
 from sklearn.linear_model import LogisticRegression
 
-from thrifty.estimators.base import GatedClassifier, Task
+from thrifty.chain.stage import ConfidenceGate, ForeignStage, Gate, UniformGate
 from thrifty.estimators.checks import check_columns, check_share
-from thrifty.estimators.rivals.foreign import ConfidenceGate, ForeignScorer, Gate, UniformGate
-from thrifty.evidence.threshold import threshold_curve
+from thrifty.estimators.gated import GatedClassifier, PairProblem
+from thrifty.evidence.cuts import threshold_curve
 from thrifty.full.crossfit import JudgedFull, judge_full
 
 __all__ = ["ConfidenceRouter", "UniformRouter"]
@@ -34,6 +33,7 @@ class _Router(GatedClassifier):
         feature_costs: Any = None,
         feature_groups: Any = None,
         full_cost: float = 0.0,
+        full_features: Any = None,
         budget: float | None = None,
         cv: Any = 5,
         n_jobs: int | None = None,
@@ -46,19 +46,20 @@ class _Router(GatedClassifier):
         self.feature_costs = feature_costs
         self.feature_groups = feature_groups
         self.full_cost = full_cost
+        self.full_features = full_features
         self.budget = budget
         self.cv = cv
         self.n_jobs = n_jobs
         self.random_state = random_state
 
-    def _gate(self, task: Task) -> Gate:
+    def _gate(self, problem: PairProblem) -> Gate:
         raise NotImplementedError
 
     def _check_parameters(self) -> None:
         check_share("p_full", self.p_full, meaning="the share of samples allowed to reach f0")
 
     def _check_against(self, n_features: int, names: Any) -> None:
-        check_columns(self.features, n_features, names)
+        check_columns("features", self.features, n_features, names)
 
     def _other_models(self) -> list[Any]:
         return [*super()._other_models(), self._cheap()]
@@ -66,22 +67,24 @@ class _Router(GatedClassifier):
     def _cheap(self) -> Any:
         return LogisticRegression(max_iter=1000) if self.cheap is None else self.cheap
 
-    def _learn(self, task: Task) -> ForeignScorer:
-        rows = task.rows
-        columns = check_columns(self.features, rows.X.shape[1], getattr(self, "feature_names_in_", None))
+    def _learn(self, problem: PairProblem) -> ForeignStage:
+        rows = problem.rows
+        columns = check_columns(
+            "features", self.features, rows.X.shape[1], getattr(self, "feature_names_in_", None)
+        )
         block = rows.X[:, columns]
         seen = replace(rows, table=block, X=block)
         self._held_out = judge_full(self._cheap(), seen, n_jobs=self.n_jobs, name="the cheap model")
-        return ForeignScorer(columns, self._held_out.model, self._gate(task))
+        return ForeignStage(columns, self._held_out.model, self._gate(problem), rows.task)
 
-    def _default_threshold(self, task: Task, budget: float | None) -> float:
+    def _default_threshold(self, problem: PairProblem, budget: float | None) -> float:
         """Cut at the wanted share or budget, on margins of rows the cheap model was not fitted on."""
         judged: JudgedFull = self.__dict__.pop("_held_out")
-        g = self._gate(task)(task.rows.X[:, self.features_], logit(judged.probability))
+        g = self._gate(problem)(problem.rows.X[:, self.features_], judged.scores[:, 0])
         if budget is None:
-            curve = threshold_curve(g, 0.0, 1.0, weight=task.rows.weight)
+            curve = threshold_curve(g, 0.0, 1.0, weight=problem.rows.weight)
             return float(curve.threshold[curve.within(self.p_full)])
-        curve = self._curve(task.rows.X, g=g, weight=task.rows.weight)
+        curve = self._curve(problem.rows.X, g=g, weight=problem.rows.weight)
         return float(curve.threshold[curve.within(budget)])
 
 
@@ -101,11 +104,11 @@ class ConfidenceRouter(_Router):
         where f0 itself costs (``full_cost``).
     p_full : float, default=0.3
         Share of rows sent to f0: the threshold is the matching quantile of out-of-fold margins.
-    feature_costs, feature_groups, full_cost, budget, cv, n_jobs, random_state
+    feature_costs, feature_groups, full_cost, full_features, budget, cv, n_jobs, random_state
         As in ``DynaModLinClassifier``; a ``budget`` takes the place of ``p_full``.
     """
 
-    def _gate(self, task: Task) -> Gate:  # noqa: ARG002
+    def _gate(self, problem: PairProblem) -> Gate:  # noqa: ARG002
         return ConfidenceGate()
 
 
@@ -116,5 +119,5 @@ class UniformRouter(_Router):
     gives another draw. Parameters as in ``ConfidenceRouter``.
     """
 
-    def _gate(self, task: Task) -> Gate:
-        return UniformGate(task.seed)
+    def _gate(self, problem: PairProblem) -> Gate:
+        return UniformGate(problem.seed)

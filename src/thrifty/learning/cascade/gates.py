@@ -20,9 +20,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from thrifty.arrays import Bools, Floats, Ints
-from thrifty.evidence.policies import price_grid, sweep_prices
-from thrifty.evidence.stopping import Evidence, StoppingRules, route_by
+from thrifty.arrays import Floats, Ints
+from thrifty.evidence.evidence import Evidence
+from thrifty.evidence.stopping import StoppingRules, price_grid, sweep_prices
 from thrifty.learning.cascade.problem import CascadeProblem
 from thrifty.learning.cascade.staged import StagedTrees, narrow_table
 from thrifty.learning.pairs.boosted import Boosting
@@ -30,7 +30,7 @@ from thrifty.rows import uniforms
 from thrifty.trees import BinnedTable, Binner, TreeEnsemble
 from thrifty.trees.binning import WORD, Thresholds
 
-__all__ = ["LearnedGates", "choose_gates", "learn_gates", "n_coarse_stages", "settled_log_odds"]
+__all__ = ["LearnedGates", "choose_gates", "learn_gates", "n_coarse_stages", "settled_scores"]
 
 
 OF_MARGIN = Boosting(n_trees=20, max_depth=4, learning_rate=0.3, step="gradient", min_child_samples=20)
@@ -68,13 +68,18 @@ def n_coarse_stages(problem: CascadeProblem, sets: Sequence[Ints]) -> int:
     return len(sets)
 
 
-def settled_log_odds(
-    staged: StagedTrees, table: BinnedTable, sigmoids: Floats, log_odds: Floats, n_coarse: int
+def settled_scores(
+    problem: CascadeProblem,
+    staged: StagedTrees,
+    calibrations: Sequence[Floats],
+    scores: Floats,
+    n_coarse: int,
 ) -> Floats:
-    """Held-out log-odds, those of coarse stages replaced by the log-odds of the model that serves."""
-    settled = log_odds.copy()
-    first = StagedTrees(staged.base, staged.sets[:n_coarse], staged.parts[:n_coarse])
-    settled[:, :n_coarse] = first.scores(table) * sigmoids[:n_coarse, 0] + sigmoids[:n_coarse, 1]
+    """Held-out scores, those of coarse stages replaced by the scores of the model that serves."""
+    settled = scores.copy()
+    first = StagedTrees(staged.base, staged.sets[:n_coarse], staged.parts[:n_coarse]).scores(problem.table)
+    for stage in range(n_coarse):
+        settled[:, stage] = problem.task.calibrated(first[:, stage], calibrations[stage])
     return settled
 
 
@@ -82,51 +87,54 @@ def choose_gates(
     problem: CascadeProblem,
     sets: Sequence[Ints],
     evidence: Evidence,
-    log_odds: Floats,
-    right: Bools,
+    loss: Floats,
+    scores: Floats,
     n_coarse: int = 0,
 ) -> LearnedGates | None:
     """Learned gates, or None where the plain margin does as well."""
-    learned = learn_gates(problem, sets, evidence, log_odds, middle_price(evidence), n_coarse)
-    return learned if _lead(problem, evidence, learned.held_out, right) > AHEAD else None
+    learned = learn_gates(problem, sets, evidence, loss, scores, middle_price(evidence, loss), n_coarse)
+    return learned if _lead(problem, evidence, loss, learned.held_out) > AHEAD else None
 
 
 def learn_gates(
     problem: CascadeProblem,
     sets: Sequence[Ints],
     evidence: Evidence,
-    log_odds: Floats,
+    loss: Floats,
+    scores: Floats,
     price: float,
     n_coarse: int = 0,
 ) -> LearnedGates:
     """Grow a gate per stage on all rows, and one per fold and stage for the rows of the fold."""
-    target = StoppingRules(evidence).stop_minus_go(price)
+    target, n_scores = StoppingRules(evidence, loss).stop_minus_go(price), problem.task.n_scores
     # By content, so that equal rows are all used or not at all.
     used = uniforms(problem.table.codes, 1) < MOST_ROWS / len(problem.y)
-    held_out = np.empty_like(log_odds)
+    held_out = np.empty(scores.shape[:2])
 
     def of_stage(stage: int) -> TreeEnsemble:
         columns = np.sort(sets[stage])
-        table = _with_column(narrow_table(problem.table, columns), log_odds[:, stage])
+        table = _with_scores(narrow_table(problem.table, columns), scores[:, stage])
         wanted, weight = target[:, stage], problem.weight
-        whole = _regress(table, wanted, weight, np.flatnonzero(used))
+        whole = _regress(table, n_scores, wanted, weight, np.flatnonzero(used))
         if stage < n_coarse:
             held_out[:, stage] = whole.predict_binned(table)[:, 0]
         for fold in problem.folds if stage >= n_coarse else ():
             rest = used.copy()
             rest[fold] = False
-            trees = _regress(table, wanted, weight, np.flatnonzero(rest))
+            trees = _regress(table, n_scores, wanted, weight, np.flatnonzero(rest))
             held_out[fold, stage] = trees.predict_binned(table.take(fold))[:, 0]
-        return whole.over_columns(np.r_[np.searchsorted(columns, sets[stage]), len(columns)])
+        return whole.over_columns(
+            np.r_[np.searchsorted(columns, sets[stage]), len(columns) + np.arange(n_scores)]
+        )
 
     with ThreadPoolExecutor(problem.n_threads) as pool:
         trees = tuple(pool.map(of_stage, range(len(sets))))
     return LearnedGates(trees, held_out)
 
 
-def middle_price(evidence: Evidence, n_prices: int = 30) -> float:
+def middle_price(evidence: Evidence, loss: Floats, n_prices: int = 30) -> float:
     """The price whose rules spend the geometric mean of the least and the most that any rules spend."""
-    rules = StoppingRules(evidence)
+    rules = StoppingRules(evidence, loss)
     prices = price_grid(evidence, n_prices)
     spent = np.array([_spent(evidence, rules.at(float(price))) for price in prices])
     positive = spent[spent > 0]
@@ -137,13 +145,13 @@ def middle_price(evidence: Evidence, n_prices: int = 30) -> float:
 
 
 def _spent(evidence: Evidence, thresholds: Floats) -> float:
-    return float(np.average(evidence.cost[route_by(evidence.gate, thresholds)], weights=evidence.weight))
+    return float(np.average(evidence.at_point(thresholds)[1], weights=evidence.weights))
 
 
-def _regress(table: BinnedTable, target: Floats, weight: Floats, rows: Ints) -> TreeEnsemble:
-    """Boosted least squares: the last column alone, then all of them."""
+def _regress(table: BinnedTable, n_scores: int, target: Floats, weight: Floats, rows: Ints) -> TreeEnsemble:
+    """Boosted least squares: the scores, which are the last columns, alone, then all columns."""
     part, wanted, counts = table.take(rows), target[rows], weight[rows]
-    margin = np.array([table.n_features - 1])
+    margin = np.arange(table.n_features - n_scores, table.n_features)
     score = np.zeros(len(rows))
     trees = []
     for boosting, columns in ((OF_MARGIN, margin), (OF_EVERYTHING, np.arange(table.n_features))):
@@ -156,29 +164,30 @@ def _regress(table: BinnedTable, target: Floats, weight: Floats, rows: Ints) -> 
     return TreeEnsemble.concatenate(trees)
 
 
-def _with_column(table: BinnedTable, values: Floats) -> BinnedTable:
-    """The same table with one more column of numbers."""
-    last = Binner().fit_transform(values[:, None])
-    n_columns = table.n_features + 1
+def _with_scores(table: BinnedTable, scores: Floats) -> BinnedTable:
+    """The same table with the scores of a stage as further columns."""
+    last = Binner().fit_transform(scores)
+    n_before, n_columns = table.n_features, table.n_features + last.n_features
     padded = np.zeros((table.n_rows, -(-n_columns // WORD) * WORD), dtype=np.uint8)
-    padded[:, : n_columns - 1] = table.codes
-    padded[:, n_columns - 1] = last.codes[:, 0]
+    padded[:, :n_before] = table.codes
+    padded[:, n_before:n_columns] = last.codes
     ends, offsets = table.thresholds.values, table.thresholds.offsets
     added = last.thresholds.values
-    thresholds = Thresholds(np.concatenate([ends, added]), np.r_[offsets, offsets[-1] + len(added)])
-    return BinnedTable(padded, thresholds, (*table.names, "log-odds"))
+    thresholds = Thresholds(
+        np.concatenate([ends, added]), np.r_[offsets, offsets[-1] + last.thresholds.offsets[1:]]
+    )
+    return BinnedTable(padded, thresholds, (*table.names, *(f"score {k}" for k in range(last.n_features))))
 
 
-def _lead(problem: CascadeProblem, evidence: Evidence, gate: Floats, right: Bools) -> float:
+def _lead(problem: CascadeProblem, evidence: Evidence, loss: Floats, gate: Floats) -> float:
     """By how many standard errors the second gates lead: thresholds cut on half of the folds, answers of the others."""
-    total = evidence.cost[-1]
-    steps = evidence.cost[evidence.cost > 0]
-    budgets = np.geomspace(float(steps.min()), float(total), N_BUDGETS)
+    cost = evidence.cost if evidence.cost.ndim == 1 else evidence.cost.mean(axis=0)
+    budgets = np.geomspace(float(cost[cost > 0].min()), float(cost[-1]), N_BUDGETS)
     gains = np.zeros(len(problem.y))
     halves = [np.concatenate(problem.folds[half::2]) for half in (0, 1)]
     for cut_on, counted_on in (halves, halves[::-1]):
         scores = [
-            _score_of_rows(replace(evidence, gate=one), right, cut_on, counted_on, budgets)
+            _score_of_rows(replace(evidence, gate=one), loss, cut_on, counted_on, budgets)
             for one in (evidence.gate, gate)
         ]
         gains[counted_on] = scores[1] - scores[0]
@@ -188,16 +197,14 @@ def _lead(problem: CascadeProblem, evidence: Evidence, gate: Floats, right: Bool
 
 
 def _score_of_rows(
-    evidence: Evidence, right: Bools, cut_on: Ints, counted_on: Ints, budgets: Floats
+    evidence: Evidence, loss: Floats, cut_on: Ints, counted_on: Ints, budgets: Floats
 ) -> Floats:
-    """Mean over budgets of how surely each row is answered rightly, at the mixes that these budgets afford."""
-    policies = sweep_prices(_rows(evidence, cut_on), 1.0 - evidence.loss[cut_on], n_prices=30)
-    there = _rows(evidence, counted_on)
-    routes = [route_by(there.gate, one) for one in policies.thresholds]
-    answers = right[counted_on]
-    rows = np.arange(len(counted_on))
-    row_scores = np.array([answers[rows, route] for route in routes], dtype=np.float64)
-    cost = np.array([np.average(there.cost[route], weights=there.weight) for route in routes])
+    """Mean over budgets of how good each row's answer is, at the mixes that these budgets afford."""
+    policy = sweep_prices(evidence.take(cut_on), loss[cut_on], 1.0 - loss[cut_on], n_prices=30)
+    there = evidence.take(counted_on)
+    seen = [there.at_point(one) for one in policy.thresholds]
+    row_scores = np.array([quality for _, _, quality in seen], dtype=np.float64)
+    cost = np.array([np.average(paid, weights=there.weights) for _, paid, _ in seen])
     # What is counted there must be what is paid there.
     cost = np.maximum.accumulate(cost)
     place = np.interp(budgets, cost, np.arange(len(cost)))
@@ -207,7 +214,3 @@ def _score_of_rows(
     np.add.at(share, np.minimum(lower + 1, len(cost) - 1), place - lower)
     mean: Floats = share @ row_scores / len(budgets)
     return mean
-
-
-def _rows(evidence: Evidence, rows: Ints) -> Evidence:
-    return replace(evidence, gate=evidence.gate[rows], loss=evidence.loss[rows], weight=evidence.weight[rows])

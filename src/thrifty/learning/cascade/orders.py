@@ -20,10 +20,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from thrifty.arrays import Floats, Ints
-from thrifty.learning.cascade.staged import log_odds_of, total_gains
+from thrifty.learning.cascade.staged import total_gains
 from thrifty.learning.pairs.boosted import Boosting
 from thrifty.objective.costs import PriceList
-from thrifty.tasks.derivatives import LogisticLoss
+from thrifty.tasks.task import Loss
 from thrifty.trees import BinnedTable
 
 __all__ = [
@@ -52,7 +52,7 @@ class Learner:
     """The rows that an order is made from, and how trees are grown on them."""
 
     table: BinnedTable
-    y: Floats
+    loss: Loss
     counts: Floats
     price_list: PriceList
     boosting: Boosting
@@ -70,7 +70,7 @@ class Learner:
 
     def gain_per_price(self, purchases: Ints) -> Floats:
         """What each of these purchases gains per unit of price in an ensemble that holds them and what is free."""
-        gains, _ = total_gains(self.table, self.y, self.counts, self.columns_with(purchases), self.boosting)
+        gains = total_gains(self.table, self.loss, self.counts, self.columns_with(purchases), self.boosting)
         n_purchases = len(self.price_list.prices)
         per_purchase = np.bincount(self.price_list.group_of, weights=gains, minlength=n_purchases)
         worth: Floats = per_purchase[purchases] / self.price_list.prices[purchases]
@@ -102,9 +102,9 @@ def by_falling_price(learner: Learner) -> Ints:
     highest = float(start.max()) if len(start) else 0.0
     if highest <= 0.0:
         return by_worth
-    boosting, y = learner.boosting, learner.y
+    boosting, loss = learner.boosting, learner.loss
     grower = boosting.grower(learner.table, learner.price_list)
-    score, loss = np.full(len(y), log_odds_of(y, learner.counts)), LogisticLoss(y > 0)
+    score = np.full(learner.table.n_rows, loss.base(learner.counts))
     bought: list[int] = []
     rank = {int(purchase): place for place, purchase in enumerate(by_worth)}
     for gamma in np.geomspace(highest, highest * GAMMA_RANGE, boosting.n_trees):

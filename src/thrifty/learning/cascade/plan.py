@@ -12,12 +12,11 @@ from dataclasses import replace
 import numpy as np
 
 from thrifty.arrays import Floats, Ints
-from thrifty.evidence.policies import sweep_prices
+from thrifty.evidence.stopping import sweep_prices
 from thrifty.learning.cascade.orders import ORDERS, Learner, nested_sets
 from thrifty.learning.cascade.problem import CascadeProblem, Plan, calibrate, judge_stages
 from thrifty.learning.cascade.staged import score_fold
 from thrifty.learning.pairs.boosted import Boosting
-from thrifty.tasks.calibration import logistic_weights
 
 __all__ = ["choose_plan"]
 
@@ -51,7 +50,9 @@ def choose_plan(problem: CascadeProblem) -> Plan:
 
 def _find_orders(problem: CascadeProblem) -> dict[str, Ints]:
     """Every order by name, found side by side: each is a sequence of ensembles that wait for each other."""
-    learner = Learner(problem.table, problem.y, problem.weight, problem.price_list, ORDERING)
+    learner = Learner(
+        problem.table, problem.task.loss(problem.y), problem.weight, problem.price_list, ORDERING
+    )
     orders = {}
     with ThreadPoolExecutor(problem.n_threads) as pool:
         jobs = {name: pool.submit(find, learner) for name, find in ORDERS.items()}
@@ -105,21 +106,24 @@ def _race(problem: CascadeProblem, plans: Sequence[Plan]) -> tuple[CascadeProble
 
     def judge(job: tuple[Plan, Ints]) -> Floats:
         plan, fold = job
-        return score_fold(problem.table, problem.y, problem.weight, fold, plan.sets, plan.boosting)
+        return score_fold(
+            problem.task, problem.table, problem.y, problem.weight, fold, plan.sets, plan.boosting
+        )
 
     with ThreadPoolExecutor(problem.n_threads) as pool:
         scores = list(pool.map(judge, jobs))
     rows = np.concatenate(list(folds))
-    seen = replace(
-        problem, y=problem.y[rows], weight=problem.weight[rows], full_log_odds=problem.full_log_odds[rows]
-    )
-    return seen, [np.concatenate(scores[n : n + len(folds)]) for n in range(0, len(jobs), len(folds))]
+    return problem.take(rows), [
+        np.concatenate(scores[n : n + len(folds)]) for n in range(0, len(jobs), len(folds))
+    ]
 
 
 def _losses(seen: CascadeProblem, scores: Floats) -> Floats:
-    """Mean log-loss over stages of each row."""
-    _, log_odds = calibrate(scores, seen.y, seen.weight)
-    losses: Floats = np.logaddexp(0.0, -seen.y[:, None] * log_odds).mean(axis=1)
+    """Mean loss over stages of each row."""
+    _, calibrated = calibrate(seen.task, scores, seen.y, seen.weight)
+    loss = seen.task.loss(seen.y)
+    every = [loss.values(calibrated[:, stage, 0]) for stage in range(scores.shape[1])]
+    losses: Floats = np.column_stack(every).mean(axis=1)
     return losses
 
 
@@ -132,14 +136,15 @@ def _lead(gains: Floats, weight: Floats) -> float:
 
 def _worth(seen: CascadeProblem, plan: Plan, scores: Floats) -> float:
     """Mean score over budgets, each a constant factor more than the one before."""
-    _, log_odds = calibrate(scores, seen.y, seen.weight)
-    both = np.column_stack([log_odds[:, -1], seen.full_log_odds])
-    weights = logistic_weights(both, seen.y, seen.weight)
-    belief = weights[0] + both @ weights[1:]
-    evidence, right = judge_stages(seen, plan.sets, log_odds, seen.full_log_odds, belief)
-    policies = sweep_prices(evidence, right, n_prices=30)
+    task = seen.task
+    _, calibrated = calibrate(task, scores, seen.y, seen.weight)
+    last = calibrated[:, -1]
+    weights = task.blend_weights(last, seen.full_scores, seen.y, seen.weight)
+    belief = task.blended(weights, last, seen.full_scores)
+    evidence, loss = judge_stages(seen, plan.sets, calibrated, seen.full_scores, belief)
+    policy = sweep_prices(evidence, loss, evidence.quality, n_prices=30)
     prices, total = seen.price_list.prices, seen.price_list.cost_of_everything
     low = float(prices[prices > 0].min()) if (prices > 0).any() else 0.1 * total
-    positive = float(np.average(seen.y > 0, weights=seen.weight))
     budgets = np.geomspace(low, total, RACE_BUDGETS)
-    return float(policies.score_within(budgets, below=max(positive, 1.0 - positive)).mean())
+    constant = task.constant_quality(seen.y, seen.weight)
+    return float(policy.score_within(budgets, below=constant).mean())

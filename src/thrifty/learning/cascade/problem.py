@@ -1,29 +1,20 @@
 """What a cascade is learned from, and what stages are worth on rows that their models have not seen."""
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
-from scipy.special import expit
 
-from thrifty.arrays import Bools, Floats, Ints
-from thrifty.evidence.stopping import Evidence
+from thrifty.arrays import Bools, Floats, Ints, Numbers
+from thrifty.evidence.evidence import Evidence
 from thrifty.learning.cascade.orders import stopping_places
 from thrifty.learning.pairs.boosted import Boosting
 from thrifty.objective.costs import PriceList
-from thrifty.tasks.calibration import platt
+from thrifty.progress import Progress, silent
+from thrifty.tasks.task import Task
 from thrifty.trees import BinnedTable
 
-__all__ = ["CAPACITIES", "CascadeProblem", "Plan", "Progress", "calibrate", "judge_stages", "silent"]
-
-
-Progress = Callable[[str, int, int], object]
-"""Called as ``progress(what, done, total)``."""
-
-
-def silent(what: str, done: int, total: int) -> None:
-    """Progress that nobody asked for."""
-
+__all__ = ["CAPACITIES", "Behind", "CascadeProblem", "Plan", "calibrate", "judge_stages"]
 
 CAPACITIES = (
     Boosting(n_trees=60, max_depth=4, learning_rate=0.05, l2=5.0, min_child_weight=3.0),
@@ -36,6 +27,29 @@ MOST_STAGES = 16
 
 
 @dataclass(frozen=True, eq=False)
+class Behind:
+    """Where the training rows go in a chain that stands in the place of the full model.
+
+    Attributes
+    ----------
+    route : ndarray of shape (n_rows,)
+        The place in that chain that answers each row.
+    bought : ndarray of shape (n_places, n_features), bool
+        Columns that a row holds there; the last place is the full model.
+    """
+
+    route: Ints
+    bought: Bools
+
+    def cost(self, prices: PriceList, held: Ints) -> Floats:
+        """What each row pays in all that holds some columns and then goes there."""
+        bought = self.bought.copy()
+        bought[:, held] = True
+        asks_full = np.arange(len(bought)) == len(bought) - 1
+        return prices.cost_of_rows(bought, asks_full)[self.route]
+
+
+@dataclass(frozen=True, eq=False)
 class CascadeProblem:
     """What a cascade is learned from.
 
@@ -43,12 +57,16 @@ class CascadeProblem:
     ----------
     table : BinnedTable
         Rows, all columns.
+    task : Task
+        What is to be answered.
     y, weight : ndarray of shape (n_rows,)
-        Labels -1 / +1 and weights.
+        Targets, as the task encodes them, and weights.
     folds : sequence of ndarray
         Rows of each fold.
-    full_log_odds : ndarray of shape (n_rows,)
-        f0's, by copies that have not seen the row.
+    full_scores : ndarray of shape (n_rows, n_scores)
+        Scores of the full model, by copies that have not seen the row.
+    behind : Behind, optional
+        Where rows go that pass every stage, if a chain stands in the place of the full model.
     price_list : PriceList
         Prices.
     capacities : sequence of Boosting
@@ -62,15 +80,17 @@ class CascadeProblem:
     """
 
     table: BinnedTable
+    task: Task
     y: Floats
     weight: Floats
     folds: Sequence[Ints]
-    full_log_odds: Floats
+    full_scores: Floats
     price_list: PriceList
     capacities: Sequence[Boosting] = CAPACITIES
     n_stages: int | None = None
     n_threads: int = 1
     progress: Progress = silent
+    behind: Behind | None = None
 
     @property
     def places(self) -> Ints:
@@ -79,9 +99,23 @@ class CascadeProblem:
         return stopping_places(n_purchases, MOST_STAGES if self.n_stages is None else self.n_stages)
 
     def costs(self, sets: Sequence[Ints]) -> Floats:
-        """What a row has paid at each stage and, last, at f0."""
-        paid = [self.price_list.cost_of(columns) if len(columns) else 0.0 for columns in sets]
-        return np.array([*paid, self.price_list.cost_of_everything])
+        """What a row has paid at each stage and, last, beyond them; per row where that differs."""
+        prices = self.price_list
+        paid = [prices.cost_of(columns) if len(columns) else 0.0 for columns in sets]
+        if self.behind is None:
+            return np.array([*paid, prices.cost_of_route(sets[-1])])
+        beyond = self.behind.cost(prices, sets[-1])
+        return np.column_stack([np.tile(paid, (len(beyond), 1)), beyond])
+
+    def take(self, rows: Ints) -> "CascadeProblem":
+        """The targets and the full model's answers of some rows; the table stays whole."""
+        return replace(
+            self,
+            y=self.y[rows],
+            weight=self.weight[rows],
+            full_scores=self.full_scores[rows],
+            behind=None if self.behind is None else replace(self.behind, route=self.behind.route[rows]),
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,22 +128,35 @@ class Plan:
     boosting: Boosting
 
 
-def calibrate(scores: Floats, y: Floats, weight: Floats) -> tuple[Floats, Floats]:
-    """Slope and intercept of each stage's sigmoid, and the log-odds they make."""
-    sigmoids = np.array([platt(score, y, weight) for score in scores.T])
-    return sigmoids, scores * sigmoids[:, 0] + sigmoids[:, 1]
+def calibrate(task: Task, scores: Floats, y: Floats, weight: Floats) -> tuple[list[Floats], Floats]:
+    """Calibration of each stage, and the calibrated scores, shape (n_rows, n_stages, n_scores)."""
+    stages = range(scores.shape[1])
+    found = [task.calibrate(scores[:, stage], y, weight) for stage in stages]
+    calibrated = np.empty_like(scores)
+    for stage in stages:
+        calibrated[:, stage] = task.calibrated(scores[:, stage], found[stage])
+    return found, calibrated
 
 
 def judge_stages(
-    problem: CascadeProblem, sets: Sequence[Ints], log_odds: Floats, answer: Floats, belief: Floats
-) -> tuple[Evidence, Bools]:
-    """Gates, losses and right answers of every stage and, last, of f0 (blended or not), on held-out rows.
+    problem: CascadeProblem, sets: Sequence[Ints], scores: Floats, answer: Floats, belief: Floats
+) -> tuple[Evidence, Floats]:
+    """Evidence of every stage and, last, of the full model (blended or not), on held-out rows, and expected losses.
 
-    The loss of an answer is not whether the row's label contradicts it but the probability, by the best belief there
-    is, that it does. Both have the same mean; the second varies far less, and thresholds that are cut where a
+    The expected loss of an answer is not whether the row's label contradicts it but the probability, by the best belief
+    there is, that it does. Both have the same mean; the second varies far less, and thresholds that are cut where a
     few lucky labels lie do not last.
+
+    Parameters
+    ----------
+    scores : ndarray of shape (n_rows, n_stages, n_scores)
+        Calibrated scores of the stages.
+    answer, belief : ndarray of shape (n_rows, n_scores)
+        Scores of the answer beyond the stages, and the best there are.
     """
-    every = np.column_stack([log_odds, answer])
-    right = (every > 0) == (problem.y > 0)[:, None]
-    wrong = np.where(every > 0, expit(-belief)[:, None], expit(belief)[:, None])
-    return Evidence(-np.abs(log_odds), wrong, problem.costs(sets), problem.weight), right
+    task = problem.task
+    every = [*(scores[:, stage] for stage in range(scores.shape[1])), answer]
+    quality: Numbers = np.column_stack([task.quality_of_scores(problem.y, one) for one in every])  # type: ignore[assignment]  # numpy widens a union
+    loss = np.column_stack([task.expected_loss(one, belief) for one in every])
+    gate = np.column_stack([task.doubt(one) for one in every[:-1]])
+    return Evidence(gate, quality, problem.costs(sets), weight=problem.weight), loss

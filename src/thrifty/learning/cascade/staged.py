@@ -21,7 +21,7 @@ import numpy as np
 from thrifty.arrays import Floats, Ints
 from thrifty.learning.pairs.boosted import Boosting
 from thrifty.rows import uniforms
-from thrifty.tasks.derivatives import LogisticLoss
+from thrifty.tasks.task import Loss, Task
 from thrifty.trees import BinnedTable, TreeEnsemble
 from thrifty.trees.binning import WORD, Thresholds
 
@@ -57,32 +57,35 @@ class StagedTrees:
     parts: tuple[TreeEnsemble, ...]
 
     def scores(self, table: BinnedTable) -> Floats:
-        """Score of every row after every stage, shape (n_rows, n_stages)."""
+        """Scores of every row after every stage, shape (n_rows, n_stages, n_scores)."""
         running = np.full((table.n_rows, 1), self.base)
-        scores = np.empty((table.n_rows, len(self.parts)))
+        scores = np.empty((table.n_rows, len(self.parts), 1))
         for place, part in enumerate(self.parts):
             part.predict_binned(table, running)
-            scores[:, place] = running[:, 0]
+            scores[:, place] = running
         return scores
 
 
 def grow_stages(
-    table: BinnedTable, y: Floats, counts: Floats, sets: Sequence[Ints], boosting: Boosting
+    task: Task, table: BinnedTable, y: Floats, counts: Floats, sets: Sequence[Ints], boosting: Boosting
 ) -> StagedTrees:
     """Grow the ensemble, ``boosting.n_trees`` trees a stage.
 
     Parameters
     ----------
+    task : Task
+        What the stages answer.
     table : BinnedTable
         Training rows.
     y, counts : ndarray of shape (n_rows,)
-        Labels -1 / +1 and weights.
+        Targets, as the task encodes them, and weights.
     sets : sequence of ndarray of int
         Columns of each stage, nested. A stage without columns adds nothing.
     boosting : Boosting
         How trees are grown; Newton steps.
     """
-    base = log_odds_of(y, counts)
+    loss = task.loss(y)
+    base = loss.base(counts)
     score = np.full(table.n_rows, base)
     chance = uniforms(table.codes)
     parts, scale, n_before = [], 1.0, 0
@@ -93,30 +96,32 @@ def grow_stages(
         trees: list[TreeEnsemble] = []
         if len(columns):
             drawn = _Drawn(chance, n_before)
-            trees = _grow_on(table, y, counts, columns, boosting, score, drawn)[0]
+            trees = _grow_on(table, loss, counts, columns, boosting, score, drawn)[0]
         n_before += len(trees)
         parts.append(_scaled(trees, scale) if trees else TreeEnsemble.empty(table.n_features))
     return StagedTrees(base, tuple(np.asarray(columns, dtype=np.intp) for columns in sets), tuple(parts))
 
 
 def score_fold(
-    table: BinnedTable, y: Floats, counts: Floats, fold: Ints, sets: Sequence[Ints], boosting: Boosting
+    task: Task,
+    table: BinnedTable,
+    y: Floats,
+    counts: Floats,
+    fold: Ints,
+    sets: Sequence[Ints],
+    boosting: Boosting,
 ) -> Floats:
     """Scores of the rows of one fold at every stage, by an ensemble grown on all other rows."""
     rest = np.ones(table.n_rows, dtype=bool)
     rest[fold] = False
-    grown = grow_stages(table.take(rest), y[rest], counts[rest], sets, boosting)
+    grown = grow_stages(task, table.take(rest), y[rest], counts[rest], sets, boosting)
     return grown.scores(table.take(fold))
 
 
-def total_gains(
-    table: BinnedTable, y: Floats, counts: Floats, columns: Ints, boosting: Boosting
-) -> tuple[Floats, float]:
-    """What all splits on each column gained together, shape (n_features,), and the log-loss left at the end."""
-    score = np.full(table.n_rows, log_odds_of(y, counts))
-    _, gains = _grow_on(table, y, counts, columns, boosting, score)
-    loss = float(np.average(np.logaddexp(0.0, -y * score), weights=counts))
-    return gains, loss
+def total_gains(table: BinnedTable, loss: Loss, counts: Floats, columns: Ints, boosting: Boosting) -> Floats:
+    """What all splits on each column gained together, shape (n_features,)."""
+    score = np.full(table.n_rows, loss.base(counts))
+    return _grow_on(table, loss, counts, columns, boosting, score)[1]
 
 
 def narrow_table(table: BinnedTable, columns: Ints) -> BinnedTable:
@@ -127,12 +132,6 @@ def narrow_table(table: BinnedTable, columns: Ints) -> BinnedTable:
     offsets = np.cumsum([0] + [len(values) for values in ends]).astype(np.int64)
     thresholds = Thresholds(np.concatenate([np.empty(0), *ends]), offsets)
     return BinnedTable(padded, thresholds, tuple(table.names[column] for column in columns))
-
-
-def log_odds_of(y: Floats, counts: Floats) -> float:
-    """Log-odds of class +1."""
-    positive, negative = float(counts[y > 0].sum()), float(counts[y < 0].sum())
-    return float(np.log(max(positive, 1e-12)) - np.log(max(negative, 1e-12)))
 
 
 @dataclass(frozen=True)
@@ -154,7 +153,7 @@ def _scaled(trees: list[TreeEnsemble], scale: float) -> TreeEnsemble:
 
 def _grow_on(
     table: BinnedTable,
-    y: Floats,
+    loss: Loss,
     counts: Floats,
     columns: Ints,
     boosting: Boosting,
@@ -165,7 +164,7 @@ def _grow_on(
     # In the order of the table, whatever the order of purchase: trees must not depend on how ties are listed.
     columns = np.sort(columns)
     grower = boosting.grower(narrow_table(table, columns))
-    trees, gains, loss = [], np.zeros(table.n_features), LogisticLoss(y > 0)
+    trees, gains = [], np.zeros(table.n_features)
     for tree in range(boosting.n_trees):
         seen = counts if drawn is None else drawn.counts(counts, tree)
         grown = boosting.grow_tree(grower, *loss.derivatives(score), seen)

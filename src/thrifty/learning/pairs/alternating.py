@@ -9,19 +9,36 @@ rises as long as the pair's own fit does not raise it: exact for linear pairs, a
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Protocol, Self, TypeVar
 
 import numpy as np
 from scipy.special import expit
 
 from thrifty.arrays import Floats
-from thrifty.learning.pairs.pair import Pair
 from thrifty.objective.distances import DISTANCES, NEVER, DistanceName
-from thrifty.objective.losses import excess_loss, soft_logistic_loss
+from thrifty.objective.losses import excess_loss
 from thrifty.solvers.qstep import q_step_kl, q_step_squared
 from thrifty.solvers.solution import Solution
+from thrifty.tasks.task import Loss, Task
 
-__all__ = ["Alternation", "AnyPair", "Round", "alternate"]
+__all__ = ["Alternation", "AnyPair", "Pair", "Round", "alternate"]
+
+
+class Pair(Protocol):
+    """A gate and a cheap model that share what they buy, while they are being fitted."""
+
+    def fit(self, X: Any, y: Floats, log_odds: Floats, weight: Floats) -> Self:
+        """Fit to encoded targets ``y``, soft ones included, and to shares sent on, given by their log-odds.
+
+        ``weight`` sums to 1. May start from its last state.
+        """
+
+    def scores(self, X: Any) -> tuple[Floats, Floats]:
+        """``(g, f1)``, each of shape (n_samples,)."""
+
+    def penalty(self) -> float:
+        """What is paid for complexity, the paper's Omega(f1, g) times gamma."""
+
 
 AnyPair = TypeVar("AnyPair", bound=Pair)
 
@@ -55,22 +72,17 @@ class Alternation(Generic[AnyPair]):
 class Problem:
     """Everything of the objective that stays fixed while the loop runs."""
 
-    y: Floats
+    loss: Loss
     full_loss: Floats
     weight: Floats
     distance: DistanceName
     limit: float
     extra_cost: Floats | None
 
-    @property
-    def target(self) -> Floats:
-        """Labels as probabilities of class +1."""
-        return (self.y + 1.0) / 2.0
-
     def objective(self, pair: Pair, X: Any, log_odds: Floats) -> float:
         """The objective of OPT2 at the given pair and shares."""
         g, f1 = pair.scores(X)
-        cheap = expit(-log_odds) * soft_logistic_loss(self.target, f1)
+        cheap = expit(-log_odds) * self.loss.values(f1)
         full = expit(log_odds) * self.full_loss
         gating = DISTANCES[self.distance].value(log_odds, g)
         return float(self.weight @ (cheap + full + gating)) + pair.penalty()
@@ -78,7 +90,7 @@ class Problem:
     def best_shares(self, pair: Pair, X: Any) -> Floats:
         """Log-odds of the shares that are best for the pair as it is."""
         g, f1 = pair.scores(X)
-        excess = excess_loss(soft_logistic_loss(self.target, f1), self.full_loss)
+        excess = excess_loss(self.loss.values(f1), self.full_loss)
         step = Q_STEPS[self.distance](
             excess, g, self.limit, extra_cost=self.extra_cost, sample_weight=self.weight
         )
@@ -91,6 +103,7 @@ def alternate(
     y: Floats,
     full_loss: Floats,
     *,
+    task: Task,
     limit: float,
     distance: DistanceName = "kl",
     extra_cost: Floats | None = None,
@@ -105,9 +118,11 @@ def alternate(
     pair : Pair
         Fitted in place, starting from its state.
     X, y : arrays
-        Rows, and labels in {-1, +1}, or between them where they are soft.
+        Rows, and targets as the task encodes them, soft ones included.
     full_loss : ndarray of shape (n_samples,)
-        f0's loss on those rows, out of fold.
+        The full model's loss on those rows, out of fold.
+    task : Task
+        What f1 answers.
     limit : float
         Cap on the mean of ``extra_cost * q``; with no ``extra_cost`` the paper's P_full.
     weight : ndarray of shape (n_samples,), optional
@@ -122,7 +137,7 @@ def alternate(
         ``residual`` is the last round's decrease of the objective.
     """
     weight = np.full(len(y), 1.0 / len(y)) if weight is None else weight / weight.sum()
-    problem = Problem(y, full_loss, weight, distance, limit, extra_cost)
+    problem = Problem(task.loss(y), full_loss, weight, distance, limit, extra_cost)
     rounds: list[Round] = []
     log_odds: Floats | None = None
     last = change = np.inf

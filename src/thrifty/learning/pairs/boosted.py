@@ -17,17 +17,17 @@ import numpy as np
 from scipy.special import expit, logit
 
 from thrifty.arrays import Floats, Ints
+from thrifty.chain.stage import BoostedStage
 from thrifty.objective.costs import PriceList
 from thrifty.objective.distances import DISTANCES, NEVER, DistanceName
-from thrifty.tasks.derivatives import LogisticLoss, round_to
+from thrifty.tasks.logistic import LogisticLoss, round_to
+from thrifty.tasks.task import Loss, Task
 from thrifty.trees import BinnedTable, Grove, GrownTree, TreeEnsemble, TreeGrower
 from thrifty.trees.quantise import WIDE_ROWS
 
 __all__ = [
     "BoostedPair",
-    "BoostedScorer",
     "Boosting",
-    "ConfidentTrees",
     "boost_gate",
     "boost_jointly",
     "boost_labels",
@@ -107,49 +107,6 @@ class Boosting:
         return grad, None if np.all(counts == 1.0) else counts
 
 
-@dataclass(frozen=True)
-class BoostedScorer:
-    """What serves: two ensembles over the bought columns.
-
-    Attributes
-    ----------
-    columns : ndarray of shape (n_columns,)
-        Columns that g or f1 looks at.
-    gate, cheap : TreeEnsemble
-        Over those columns; the gate has f1's score as one more column if ``gate_reads_score``.
-    base : ndarray of shape (2,)
-        Scores of g and f1 before any tree.
-    gate_reads_score : bool
-        Whether the gate reads f1's score, which costs nothing.
-    """
-
-    columns: Ints
-    gate: TreeEnsemble
-    cheap: TreeEnsemble
-    base: Floats
-    gate_reads_score: bool = False
-
-    def __call__(self, block: Any) -> tuple[Floats, Floats]:
-        """Scores of a block that holds ``columns``; NaN means missing."""
-        f1 = self.base[1] + self.cheap.predict(block)[:, 0]
-        table = np.column_stack([block, f1]) if self.gate_reads_score else block
-        return self.base[0] + self.gate.predict(table)[:, 0], f1
-
-
-@dataclass(frozen=True)
-class ConfidentTrees:
-    """One ensemble, gated by its own margin: ``g = -|f1|``."""
-
-    columns: Ints
-    cheap: TreeEnsemble
-    base: float
-
-    def __call__(self, block: Any) -> tuple[Floats, Floats]:
-        """Scores of a block that holds ``columns``; NaN means missing."""
-        f1 = self.base + self.cheap.predict(block)[:, 0]
-        return -np.abs(f1), f1
-
-
 class BoostedPair:
     """Regrows both ensembles from nothing for the given shares; starts with g = 0 and f1 = GreedyMiser.
 
@@ -163,6 +120,8 @@ class BoostedPair:
         Gain that one unit of price must bring.
     boosting : Boosting
         How trees are grown.
+    task : Task
+        What f1 answers, with one score.
     distance : {"kl", "squared"}
         How the gate is compared with q.
     total : float, optional
@@ -175,12 +134,14 @@ class BoostedPair:
         price_list: PriceList,
         gamma: float,
         boosting: Boosting,
+        task: Task,
         distance: DistanceName = "kl",
         *,
         total: float | None = None,
     ) -> None:
         self._total = float(table.n_rows if total is None else total)
         self._boosting = boosting
+        self._task = task
         self._distance = distance
         self._prices = price_list
         self._grower = boosting.grower(table, price_list, gamma)
@@ -206,9 +167,9 @@ class BoostedPair:
         self._grower.reset(bought=())
         counts = counts_of(weight, self._total)
         stays = expit(-log_odds)
-        of_label, of_gate = _label_loss(y), _gate_loss(self._distance, log_odds)
+        of_label, of_gate = self._task.loss(y), _gate_loss(self._distance, log_odds)
         is_shut = bool(np.all(log_odds <= NEVER))
-        self.base = np.array([_gate_base(self._distance, log_odds, counts), _label_base(y, counts * stays)])
+        self.base = np.array([_gate_base(self._distance, log_odds, counts), of_label.base(counts * stays)])
         self._g, self._f1 = np.full(len(y), self.base[0]), np.full(len(y), self.base[1])
         gate, cheap, add_tree = (
             Grove(self.gate.n_features),
@@ -232,10 +193,10 @@ class BoostedPair:
         spent = float(self._prices.prices[self._grower.bought].sum())
         return self._grower.gamma * spent / self._total
 
-    def scorer(self) -> BoostedScorer:
+    def stage(self) -> BoostedStage:
         """What serves."""
         columns = self.columns
-        return BoostedScorer(
+        return BoostedStage(
             columns, self.gate.over_columns(columns), self.cheap.over_columns(columns), self.base
         )
 
@@ -263,11 +224,11 @@ def counts_of(weight: Floats, total: float) -> Floats:
 
 
 def boost_labels(
-    boosting: Boosting, grower: TreeGrower, y: Floats, counts: Floats, stays: Floats
+    boosting: Boosting, grower: TreeGrower, loss: Loss, counts: Floats, stays: Floats
 ) -> tuple[TreeEnsemble, float]:
     """Grow f1 alone, each row weighted by the share of it that stays."""
-    base = _label_base(y, counts * stays)
-    score, loss, grove = np.full(len(y), base), _label_loss(y), Grove(grower.table.n_features)
+    base = loss.base(counts * stays)
+    score, grove = np.full(len(counts), base), Grove(grower.table.n_features)
     for _ in range(boosting.n_trees):
         grad, curvature = loss.derivatives(score)
         boosting.add_tree(grower, grove, (stays * grad, stays * curvature), counts, score)
@@ -287,7 +248,7 @@ def boost_gate(
 
 
 def boost_jointly(
-    boosting: Boosting, grower: TreeGrower, y: Floats, gain: Floats, gate_weight: float, counts: Floats
+    boosting: Boosting, grower: TreeGrower, loss: Loss, gain: Floats, gate_weight: float, counts: Floats
 ) -> tuple[TreeEnsemble, Floats]:
     """Grow one ensemble for two questions: the label, and what sending a row on would gain.
 
@@ -302,15 +263,15 @@ def boost_jointly(
     base : ndarray of shape (2,)
         Their scores before any tree.
     """
-    base = np.array([np.average(gain, weights=counts), _label_base(y, counts)])
-    score = np.tile(base, (len(y), 1))
-    flat, loss = on_grid(np.full(len(y), gate_weight), counts, CURVATURE_BITS), _label_loss(y)
+    base = np.array([np.average(gain, weights=counts), loss.base(counts)])
+    score = np.tile(base, (len(gain), 1))
+    flat = on_grid(np.full(len(gain), gate_weight), counts, CURVATURE_BITS)
     grove = Grove(grower.table.n_features, 2)
     for _ in range(boosting.n_trees):
         h, f1 = score.T
-        slope, bend = loss.derivatives(f1)
-        grad = [on_grid(part, counts, GRADIENT_BITS) for part in (gate_weight * (h - gain), slope)]
-        curvature = np.column_stack([flat, on_grid(bend, counts, CURVATURE_BITS)])
+        gradient, hessian = loss.derivatives(f1)
+        grad = [on_grid(part, counts, GRADIENT_BITS) for part in (gate_weight * (h - gain), gradient)]
+        curvature = np.column_stack([flat, on_grid(hessian, counts, CURVATURE_BITS)])
         weighted = counts[:, None]
         derivatives = weighted * np.column_stack(grad), weighted * curvature
         grower.add_tree(grove, score, *derivatives, learning_rate=boosting.learning_rate)
@@ -327,18 +288,8 @@ class _SquaredLoss:
         return DISTANCES["squared"].grad_gate(self.log_odds, score), np.full(len(score), 2.0)
 
 
-def _label_loss(y: Floats) -> LogisticLoss:
-    return LogisticLoss(y > 0)
-
-
 def _gate_loss(distance: DistanceName, log_odds: Floats) -> LogisticLoss | _SquaredLoss:
     return LogisticLoss(expit(log_odds)) if distance == "kl" else _SquaredLoss(log_odds)
-
-
-def _label_base(y: Floats, weight: Floats) -> float:
-    """Log-odds of class +1 among the rows that stay."""
-    positive, negative = weight[y > 0].sum(), weight[y < 0].sum()
-    return float(np.log(max(positive, 1e-12)) - np.log(max(negative, 1e-12)))
 
 
 def _gate_base(distance: DistanceName, log_odds: Floats, counts: Floats) -> float:

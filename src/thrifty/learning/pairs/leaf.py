@@ -8,60 +8,24 @@ leaves a row reaches,
 and the start ``v = the trees' own values, u = 0, m = -1`` is the gate by confidence, exactly.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Self
 
 import numpy as np
 from scipy.special import expit
 
-from thrifty.arrays import Floats, Ints
+from thrifty.arrays import Floats
+from thrifty.chain.stage import LeafStage
 from thrifty.objective.distances import DistanceName
 from thrifty.solvers.leaf_design import LeafDesign
 from thrifty.solvers.ridge import LeafLeastSquares, LeafWeights, ridge_logistic
 from thrifty.solvers.solution import Solution
-from thrifty.trees import TreeEnsemble
 from thrifty.trees.foreign import AdditiveTrees
 
-__all__ = ["LeafPair", "LeafScorer", "greedy_leaf_gate"]
+__all__ = ["LeafPair", "greedy_leaf_gate", "leaf_stage"]
 
-
-GATE, CHEAP = 0, 1
-"""Outputs of the served trees."""
 
 _PULLED = np.array([1.0, 0.0])  # the margin's weight towards its start; the constant is free
-
-
-@dataclass(frozen=True)
-class LeafScorer:
-    """What serves: one ensemble whose leaves hold two values, walked once per row.
-
-    Attributes
-    ----------
-    columns : ndarray of shape (n_columns,)
-        Columns the trees look at.
-    trees : TreeEnsemble
-        Over those columns; outputs are the gate's leaf weights and f1's.
-    base : ndarray of shape (2,)
-        Scores of g and f1 before any tree.
-    margin : float
-        Weight of ``|f1|`` in g.
-    """
-
-    columns: Ints
-    trees: TreeEnsemble
-    base: Floats
-    margin: float
-
-    def __call__(self, block: Any) -> tuple[Floats, Floats]:
-        """Scores of a block that holds ``columns``; NaN means missing."""
-        both = self.trees.predict(block)
-        f1 = self.base[CHEAP] + both[:, CHEAP]
-        return self.base[GATE] + both[:, GATE] + self.margin * np.abs(f1), f1
-
-    @property
-    def n_bytes(self) -> int:
-        """What a device stores: trees, two values a leaf, and three numbers."""
-        return self.trees.n_bytes + self.base.nbytes + 8
 
 
 class LeafPair:
@@ -143,17 +107,17 @@ class LeafPair:
         away = np.r_[self.cheap - self._own, self.gate.leaf, (self.gate.dense - self._start.dense) * _PULLED]
         return 0.5 * self._ridge * float(away @ away)
 
-    def scorer(self) -> LeafScorer:
+    def stage(self) -> LeafStage:
         """What serves."""
-        return leaf_scorer(self._local, self.gate, self.cheap)
+        return leaf_stage(self._local, self.gate, self.cheap)
 
 
-def leaf_scorer(local: AdditiveTrees, gate: LeafWeights, cheap: Floats) -> LeafScorer:
+def leaf_stage(local: AdditiveTrees, gate: LeafWeights, cheap: Floats) -> LeafStage:
     """The given trees with new values in their leaves, over the columns they look at."""
     trees = replace(local.trees, values=np.column_stack([gate.leaf, cheap]))
     columns = np.flatnonzero(trees.features_used)
     margin, constant = gate.dense
-    return LeafScorer(columns, trees.over_columns(columns), np.array([constant, local.base]), float(margin))
+    return LeafStage(columns, trees.over_columns(columns), np.array([constant, local.base]), float(margin))
 
 
 def greedy_leaf_gate(

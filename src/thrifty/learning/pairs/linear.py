@@ -1,57 +1,26 @@
 """The linear pair: two weight vectors that share a sparse set of bought features (OPT4)."""
 
-from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
 from scipy import sparse
 from scipy.special import expit
 
-from thrifty.arrays import Floats, Ints
+from thrifty.arrays import Floats
+from thrifty.chain.stage import CHEAP, GATE, LinearStage
 from thrifty.objective.costs import PriceList
 from thrifty.objective.datafits import LogisticFit, SquaredFit
 from thrifty.objective.distances import DistanceName
 from thrifty.solvers.group_lasso import LinearScores, group_lasso
 from thrifty.solvers.solution import Solution
 
-__all__ = ["CHEAP", "GATE", "LinearPair", "LinearScorer", "MarginGate", "fit_logistic", "scaled"]
+__all__ = ["CHEAP", "GATE", "LinearPair", "MarginGate", "fit_logistic", "linear_stage", "scaled"]
 
 
-GATE, CHEAP = 0, 1
-"""Columns of the coefficient matrix."""
-
-
-@dataclass(frozen=True)
-class LinearScorer:
-    """What serves: ``(g, f1) = block @ coef + intercept`` over the bought columns alone.
-
-    Attributes
-    ----------
-    columns : ndarray of shape (n_columns,)
-        Columns with a non-zero weight in g or in f1.
-    coef : ndarray of shape (n_columns, 2)
-        Weights of g and of f1.
-    intercept : ndarray of shape (2,)
-        Their offsets.
-    margin : float
-        Weight of ``|f1|`` in g, which costs nothing once f1 is known; 0 is the paper's linear gate.
-    """
-
-    columns: Ints
-    coef: Floats
-    intercept: Floats
-    margin: float = 0.0
-
-    @classmethod
-    def from_scores(cls, linear: LinearScores, scale: Floats) -> "LinearScorer":
-        """Drop the zero rows and undo the division of each column by its ``scale``."""
-        columns = np.flatnonzero(np.any(linear.coef != 0.0, axis=1))
-        return cls(columns, linear.coef[columns] / scale[columns, None], linear.intercept.copy())
-
-    def __call__(self, block: Any) -> tuple[Floats, Floats]:
-        """Scores of a block that holds ``columns``, dense or CSR."""
-        both = np.asarray(block @ self.coef) + self.intercept
-        return both[:, GATE] + self.margin * np.abs(both[:, CHEAP]), both[:, CHEAP]
+def linear_stage(linear: LinearScores, scale: Floats) -> LinearStage:
+    """What serves: the columns with a weight, and the division of each column by its ``scale`` undone."""
+    columns = np.flatnonzero(np.any(linear.coef != 0.0, axis=1))
+    return LinearStage(columns, linear.coef[columns] / scale[columns, None], linear.intercept.copy())
 
 
 class LinearPair:

@@ -4,14 +4,14 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from scipy.special import logit
 from sklearn.frozen import FrozenEstimator
 
 from thrifty.arrays import Floats
-from thrifty.chain.system import GatedSystem
+from thrifty.chain.chain import Chain
+from thrifty.chain.stage import ConfidentStage
 from thrifty.full.crossfit import TrainingRows, judge_full
 from thrifty.full.model import EstimatorFull, is_estimator
-from thrifty.learning.pairs.boosted import Boosting, ConfidentTrees, boost_jointly, boost_labels
+from thrifty.learning.pairs.boosted import Boosting, boost_jointly, boost_labels
 from thrifty.trees import Binner
 from thrifty.trees.foreign import AdditiveTrees, additive_trees
 
@@ -45,7 +45,7 @@ def as_local(local: Any, rows: TrainingRows, *, n_jobs: int | None = None) -> Lo
         return LocalTrees(given, given.margin(rows.X))
     judged = judge_full(local, rows, n_jobs=n_jobs, name="the local model")
     assert isinstance(judged.model, EstimatorFull)  # what becomes of a recipe
-    return LocalTrees(_trees_of(judged.model.estimator, n_features), logit(judged.probability))
+    return LocalTrees(_trees_of(judged.model.estimator, n_features), judged.scores[:, 0])
 
 
 def grow_local(
@@ -57,12 +57,12 @@ def grow_local(
     not, as much as the label, soft or hard, speaks for f0. It needs an f1, so trees for f1 alone come first.
     """
     table = Binner().fit_transform(rows.X)
-    alone = np.ones(len(rows.y))
-    trees, base = boost_labels(boosting, boosting.grower(table), rows.y, rows.weight, alone)
+    alone, loss = np.ones(len(rows.y)), rows.task.loss(rows.y)
+    trees, base = boost_labels(boosting, boosting.grower(table), loss, rows.weight, alone)
     if gate_weight > 0.0:
         f1 = base + trees.predict_binned(table)[:, 0]
         gain = 0.5 * (full_answers - np.where(f1 > 0, 1.0, -1.0)) * labels
-        both, bases = boost_jointly(boosting, boosting.grower(table), rows.y, gain, gate_weight, rows.weight)
+        both, bases = boost_jointly(boosting, boosting.grower(table), loss, gain, gate_weight, rows.weight)
         trees, base = replace(both, values=both.values[:, 1:]), float(bases[1])
     model = AdditiveTrees(trees, base)
     return LocalTrees(model, model.margin(rows.X))
@@ -70,10 +70,10 @@ def grow_local(
 
 def _trees_of(model: Any, n_features: int) -> AdditiveTrees:
     """Trees of another library, or of an estimator of ours that answers with trees."""
-    system = getattr(model, "system_", None)
-    if not isinstance(system, GatedSystem) or not isinstance(system.stages[0].scorer, ConfidentTrees):
+    chain = getattr(model, "chain_", None)
+    stage = chain.stages[0] if isinstance(chain, Chain) and chain.stages else None
+    if not isinstance(chain, Chain) or not isinstance(stage, ConfidentStage):
         return additive_trees(model, n_features)
-    scorer = system.stages[0].scorer
-    feature = np.asarray(scorer.columns, dtype=np.int32)[scorer.cheap.feature]
-    trees = replace(scorer.cheap, n_features=system.price_list.n_features, feature=feature)
-    return additive_trees(AdditiveTrees(trees, scorer.base), n_features)
+    feature = np.asarray(stage.columns, dtype=np.int32)[stage.cheap.feature]
+    trees = replace(stage.cheap, n_features=chain.price_list.n_features, feature=feature)
+    return additive_trees(AdditiveTrees(trees, stage.base), n_features)

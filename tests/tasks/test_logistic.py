@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from scipy.special import expit
 
 from thrifty.learning.pairs.boosted import on_grid
-from thrifty.tasks.derivatives import LogisticLoss
+from thrifty.tasks.logistic import LogisticLoss
 
 LAST_PLACES = 4 * np.finfo(np.float64).eps
 LINE = np.concatenate(

@@ -1,0 +1,325 @@
+"""What serves: stages, the cheapest first, then the full model.
+
+A row enters at the first stage. Each stage buys its columns, scores the row, and either answers or, if its gate's score
+exceeds the threshold in force, sends the row on; the end is the full model (f0). A row that got there may be answered
+by a blend of the full model and the last stage. A chain is a model like the full model itself and can stand in its
+place behind a further, cheaper stage, the paper's general framework; a row then pays for what it really buys in it.
+"""
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from thrifty.arrays import Bools, Floats, Ints, Labels
+from thrifty.chain.policy import Policy
+from thrifty.chain.sources import (
+    FeatureSource,
+    PurchaseReader,
+    Reader,
+    TableReader,
+    as_numbers,
+    kind_of_table,
+    table_like,
+)
+from thrifty.chain.stage import Stage
+from thrifty.exceptions import InvalidInputError
+from thrifty.full.model import BuysByRow, EstimatorFull, FullModel
+from thrifty.objective.costs import PriceList
+from thrifty.tasks.task import Task
+
+__all__ = ["Chain", "StagesSeen", "Walk"]
+
+
+@dataclass(frozen=True)
+class Walk:
+    """Where a batch went.
+
+    Attributes
+    ----------
+    rows : ndarray of shape (n_rows,)
+        Positions of the rows in their reader.
+    route : ndarray of shape (n_rows,)
+        The place that answers each row, counted through all chains; the number of stages means the full model.
+    scores : ndarray of shape (n_rows, n_scores)
+        Of the last stage that each row visited in this chain.
+    behind : Walk, optional
+        Where the rows went that were sent on to a chain in the place of the full model.
+    """
+
+    rows: Ints
+    route: Ints
+    scores: Floats
+    behind: "Walk | None" = None
+
+
+@dataclass(frozen=True)
+class StagesSeen:
+    """What every stage of a chain says about every row, as if it got there.
+
+    Attributes
+    ----------
+    gate : ndarray of shape (n_rows, n_stages)
+        Gate scores.
+    scores : ndarray of shape (n_rows, n_stages, n_scores)
+        What each stage would answer.
+    """
+
+    gate: Floats
+    scores: Floats
+
+
+@dataclass(frozen=True, eq=False)
+class Chain:
+    """Stages, then the full model.
+
+    Attributes
+    ----------
+    stages : tuple of Stage
+        The cheapest first.
+    full : FullModel or Chain
+        f0, or a chain that stands in its place.
+    price_list : PriceList
+        What purchases cost, and what the full model reads.
+    task : Task
+        What is answered.
+    policy : Policy
+        Where rows stop.
+    base : ndarray of shape (n_scores,), optional
+        What a row carries into the first stage; None is zero.
+    blend : ndarray, optional
+        How the task blends the last stage's scores with the full model's; None is the full model alone.
+    names : tuple of str, optional
+        Names of the columns.
+    kind : {"pandas", "polars"}, optional
+        The kind of table the full model expects; None is an array.
+    """
+
+    stages: tuple[Stage, ...]
+    full: "FullModel | Chain"
+    price_list: PriceList
+    task: Task
+    policy: Policy
+    base: Floats | None = None
+    blend: Floats | None = None
+    names: tuple[str, ...] | None = None
+    kind: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.policy.n_stages != len(self.stages):
+            raise InvalidInputError(
+                f"a policy must have a threshold for each of the {len(self.stages)} stages; got {self.policy.n_stages}."
+            )
+
+    @property
+    def classes(self) -> Labels:
+        """The user's labels."""
+        return self.task.classes
+
+    @property
+    def behind(self) -> "Chain | None":
+        """The chain that stands in the place of the full model, if there is one."""
+        return self.full if isinstance(self.full, Chain) else None
+
+    @property
+    def innermost(self) -> FullModel:
+        """The model at the end of all chains."""
+        return self.full.innermost if isinstance(self.full, Chain) else self.full
+
+    @property
+    def n_own_stages(self) -> int:
+        """Stages of this chain, without those of a chain behind it."""
+        return len(self.stages)
+
+    @property
+    def n_stages(self) -> int:
+        """Number of stages in front of the full model, which is also its place in a route."""
+        return len(self.stages) + (self.behind.n_stages if self.behind else 0)
+
+    @property
+    def bought_by_route(self) -> Bools:
+        """Columns a row holds that was answered at each place: (n_stages + 1, n_features)."""
+        bought = np.zeros((self.n_stages + 1, self.price_list.n_features), dtype=bool)
+        for place, stage in enumerate(self.stages):
+            bought[place:, stage.columns] = True
+        if self.behind:
+            bought[len(self.stages) :] |= self.behind.bought_by_route
+        else:
+            bought[-1, self.price_list.read_by_full] = True
+        return bought
+
+    @property
+    def cost_by_route(self) -> Floats:
+        """What a row pays that was answered at each place: (n_stages + 1,)."""
+        places = np.arange(self.n_stages + 1)
+        return self.price_list.cost_of_rows(self.bought_by_route, places == self.n_stages)
+
+    # -- the same chain, changed -------------------------------------------------------------------
+
+    def at(self, policy: Policy) -> "Chain":
+        """The chain under another policy."""
+        return replace(self, policy=policy)
+
+    def with_full(self, full: "FullModel | Chain") -> "Chain":
+        """The chain in front of another full model."""
+        return replace(self, full=full)
+
+    # -- walking -----------------------------------------------------------------------------------
+
+    def walk(self, reader: Reader, rows: Ints | None = None) -> Walk:
+        """Send every row as far as the policy says, without asking the full model anything."""
+        everyone = np.arange(reader.n_samples) if rows is None else rows
+        n_own = len(self.stages)
+        route = np.full(len(everyone), n_own, dtype=np.intp)
+        carried, scores = self.start(len(everyone)), np.zeros((len(everyone), self.task.n_scores))
+        follows_upper = np.zeros(len(everyone), dtype=bool)
+        here, parting = np.arange(len(everyone)), self.policy.parting
+        for place, stage in enumerate(self.stages):
+            if here.size == 0:
+                break
+            visit = stage.visit(reader.block(everyone[here], stage.columns), carried[here])
+            gate = self.task.doubt(visit.scores) if visit.gate is None else visit.gate
+            _refuse_nan(gate, visit.scores, place)
+            carried[here], scores[here] = visit.carried, visit.scores
+            if place == parting:
+                follows_upper[here] = self.policy.follows_upper(reader, everyone[here])
+            goes_on = gate > self.policy.thresholds_at(place, follows_upper[here])
+            route[here[~goes_on]] = place
+            here = here[goes_on]
+        inner = None
+        if self.behind and here.size:
+            inner = self.behind.walk(reader, everyone[here])
+            route[here] = n_own + inner.route
+        return Walk(everyone, route, scores, inner)
+
+    def visit_all(self, reader: Reader) -> StagesSeen:
+        """What every stage of this chain says about every row, as if it got there."""
+        rows, carried = np.arange(reader.n_samples), self.start(reader.n_samples)
+        gate = np.empty((len(rows), len(self.stages)))
+        scores = np.empty((len(rows), len(self.stages), self.task.n_scores))
+        for place, stage in enumerate(self.stages):
+            visit = stage.visit(reader.block(rows, stage.columns), carried)
+            carried, scores[:, place] = visit.carried, visit.scores
+            gate[:, place] = self.task.doubt(visit.scores) if visit.gate is None else visit.gate
+        return StagesSeen(gate, scores)
+
+    def answer(self, reader: Reader, walk: Walk | None = None) -> Floats:
+        """Outputs of the task: the answering stage's own, the full model's, or its blend, where a row reached it."""
+        walk = self.walk(reader) if walk is None else walk
+        outputs = self.task.outputs(walk.scores)
+        sent = np.flatnonzero(walk.route >= len(self.stages))
+        if sent.size:
+            if walk.behind is not None and self.behind:
+                full = self.behind.answer(reader, walk.behind)
+            else:
+                full = self.ask_full(reader, walk.rows[sent])
+            outputs[sent] = self.blended(walk.scores[sent], full)
+        return outputs
+
+    def scores_of(self, walk: Walk, outputs: Floats) -> Floats:
+        """Scores behind some outputs: those of the answering stage itself, where one answered."""
+        scores = np.where(
+            (walk.route < len(self.stages))[:, None], walk.scores, self.task.exact_scores(outputs)
+        )
+        if self.behind and walk.behind is not None and self.blend is None:
+            sent = np.flatnonzero(walk.route >= len(self.stages))
+            scores[sent] = self.behind.scores_of(walk.behind, outputs[sent])
+        return scores
+
+    def ask_full(self, reader: Reader, rows: Ints) -> Floats:
+        """Outputs of the full model, or of the chain in its place, for some rows."""
+        if self.behind:
+            return self.behind.answer(reader, self.behind.walk(reader, rows))
+        columns = self.price_list.full_columns
+        numbers = reader.block(rows, self.price_list.read_by_full)
+        return self.full.outputs(reader.table(rows, columns), numbers)
+
+    def blended(self, last: Floats, full: Floats) -> Floats:
+        """Outputs where the full model was asked, from the scores of the last stage and its outputs."""
+        if self.blend is None:
+            return full
+        return self.task.outputs(self.task.blended(self.blend, last, self.task.scores(full)))
+
+    def spent(self, reader: Reader, walk: Walk) -> Floats:
+        """What each row of a walk pays."""
+        cost = self.cost_by_route[walk.route]
+        sent = np.flatnonzero(walk.route == self.n_stages)
+        if sent.size and self.buys_by_row:
+            used = np.zeros((len(sent), self.price_list.n_features), dtype=bool)
+            if self.n_stages:
+                used |= self.bought_by_route[-2]
+            asked = reader.table(walk.rows[sent], self.price_list.full_columns)
+            used[:, self.price_list.read_by_full] |= _asked(self.innermost).bought(asked)
+            cost[sent] = self.price_list.cost_of_rows(used, np.ones(len(sent), dtype=bool))
+        return cost
+
+    @property
+    def buys_by_row(self) -> bool:
+        """Whether the model at the end does not read the same columns of every row."""
+        return isinstance(_asked(self.innermost), BuysByRow)
+
+    @property
+    def columns(self) -> Ints:
+        """Columns that the stages of this chain buy, in the order of purchase."""
+        every = np.concatenate([np.empty(0, dtype=np.intp), *(stage.columns for stage in self.stages)])
+        _, first = np.unique(every, return_index=True)
+        return every[np.sort(first)].astype(np.intp)
+
+    # -- tables and sources ------------------------------------------------------------------------
+
+    def reader(self, X: Any) -> TableReader:
+        """Read from a table of any kind: array, CSR, data frame or list of rows."""
+        numbers = as_numbers(X)
+        if numbers.shape[1] != self.price_list.n_features:
+            raise InvalidInputError(
+                f"X must have the {self.price_list.n_features} columns of the price list; got {numbers.shape[1]}."
+            )
+        return TableReader(numbers, X if kind_of_table(X) else numbers)
+
+    def buyer(self, source: FeatureSource) -> PurchaseReader:
+        """Read from a source, buying only what rows need on their way."""
+        return PurchaseReader(source, self.price_list, table_like(self.kind, self.names))
+
+    def route(self, X: Any) -> Ints:
+        """Place that answers each row; ``n_stages`` means the full model, which is not asked."""
+        return self.walk(self.reader(X)).route
+
+    def cost(self, X: Any) -> Floats:
+        """What each row pays. The full model is not asked."""
+        reader = self.reader(X)
+        return self.spent(reader, self.walk(reader))
+
+    def predict_proba(self, X: Any) -> Floats:
+        """Probabilities of all classes, shape (n_samples, n_classes)."""
+        return self.answer(self.reader(X))
+
+    def predict(self, X: Any) -> Labels:
+        """Labels, as the user wrote them."""
+        return self.task.answers(self.predict_proba(X))
+
+    def predict_from(self, source: FeatureSource) -> Labels:
+        """Label every row of a source, asking it only for the features each row really buys."""
+        return self.task.answers(self.answer(self.buyer(source)))
+
+    def outputs(self, table: Any, numbers: Any) -> Floats:
+        """Answer as a full model would, so that this can stand behind another stage."""
+        return self.task.bounded(self.answer(TableReader(numbers, table)))
+
+    def start(self, n_rows: int) -> Floats:
+        """What rows carry into the first stage."""
+        start = np.zeros(self.task.n_scores) if self.base is None else self.base
+        return np.tile(start, (n_rows, 1))
+
+
+def _asked(model: FullModel) -> Any:
+    """Whoever answers: an estimator, or the model itself."""
+    return model.estimator if isinstance(model, EstimatorFull) else model
+
+
+def _refuse_nan(gate: Floats, scores: Floats, place: int) -> None:
+    bad = int((np.isnan(gate) | np.isnan(scores).any(axis=1)).sum())
+    if bad:
+        raise InvalidInputError(
+            f"stage {place} cannot score {bad} rows: a feature it reads is missing (NaN) or infinite, and this model "
+            f"accepts neither. Impute the feature before it is handed over."
+        )

@@ -1,0 +1,171 @@
+"""Why a row stopped where it did: what was bought in which order, what each stage said, and what was saved."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from thrifty.arrays import Ints
+from thrifty.chain.chain import Chain, Walk
+from thrifty.chain.sources import Reader
+
+__all__ = ["Explanation", "StageView", "explain_rows"]
+
+
+@dataclass(frozen=True)
+class StageView:
+    """One stage as one row met it.
+
+    Attributes
+    ----------
+    bought : tuple of str
+        Columns that were new at this stage, in the order of purchase.
+    cost : float
+        What the row had paid by the end of this stage.
+    answer : object
+        The answer that the stage would have given.
+    probability : float
+        Probability of that answer, by the stage.
+    gate, threshold : float
+        The row went on iff its gate score exceeded the threshold.
+    """
+
+    bought: tuple[str, ...]
+    cost: float
+    answer: Any
+    probability: float
+    gate: float
+    threshold: float
+
+    @property
+    def goes_on(self) -> bool:
+        """Whether the row was sent on from here."""
+        return self.gate > self.threshold
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """The way of one row.
+
+    Attributes
+    ----------
+    stages : tuple of StageView
+        The stages it visited, in order.
+    asked_full : bool
+        Whether it went on to the full model.
+    answer, probability : object, float
+        What was answered, and the probability of that answer.
+    cost, saved : float
+        What the row paid, and how much less that is than the full model for every row.
+    """
+
+    stages: tuple[StageView, ...]
+    asked_full: bool
+    answer: Any
+    probability: float
+    cost: float
+    saved: float
+
+    @property
+    def bought(self) -> tuple[str, ...]:
+        """Columns bought before the full model, in order."""
+        return tuple(name for stage in self.stages for name in stage.bought)
+
+    def __str__(self) -> str:
+        lines = []
+        for number, stage in enumerate(self.stages):
+            names = ", ".join(stage.bought) or "nothing new"
+            verdict = "not sure enough, goes on" if stage.goes_on else "sure enough, stops"
+            lines.append(
+                f"stage {number}: {names} (paid {stage.cost:g}); {stage.answer!r} with probability "
+                f"{stage.probability:.3f}; {verdict}"
+            )
+        if self.asked_full:
+            lines.append(
+                f"full model: all that it reads (paid {self.cost:g}); {self.answer!r} with probability "
+                f"{self.probability:.3f}"
+            )
+        less = "less than" if self.saved >= 0 else "more than"
+        lines.append(f"answered {self.answer!r} for {self.cost:g}, {abs(self.saved):g} {less} the full model")
+        return "\n".join(lines)
+
+
+def explain_rows(chain: Chain, reader: Reader, names: Sequence[str]) -> list[Explanation]:
+    """Every row's way through a chain; the full model is asked about the rows that reach it."""
+    walk = chain.walk(reader)
+    outputs, spent = chain.answer(reader, walk), chain.spent(reader, walk)
+    answers, probability = chain.task.answers(outputs).tolist(), chain.task.confidence(outputs)
+    views: list[list[StageView]] = [[] for _ in range(len(walk.route))]
+    _add_views(views, chain, reader, walk, _new_columns(chain, names), chain.cost_by_route.tolist(), 0)
+    total = chain.price_list.cost_of_full
+    return [
+        Explanation(
+            tuple(views[row]),
+            bool(walk.route[row] == chain.n_stages),
+            answers[row],
+            float(probability[row]),
+            float(spent[row]),
+            total - float(spent[row]),
+        )
+        for row in range(len(walk.route))
+    ]
+
+
+def _add_views(
+    views: list[list[StageView]],
+    chain: Chain,
+    reader: Reader,
+    walk: Walk,
+    new: Sequence[tuple[str, ...]],
+    cost: Sequence[float],
+    first: int,
+) -> None:
+    """The stages of one chain as its rows met them, and those of the chain behind it; stages count from ``first``."""
+    policy, task, rows = chain.policy, chain.task, walk.rows
+    follows = np.zeros(len(rows), dtype=bool)
+    carried = chain.start(len(rows))
+    for place, stage in enumerate(chain.stages):
+        here: Ints = np.flatnonzero(walk.route >= first + place)
+        if place == policy.parting:
+            follows[here] = policy.follows_upper(reader, rows[here])
+        visit = stage.visit(reader.block(rows[here], stage.columns), carried[here])
+        carried[here] = visit.carried
+        outputs = task.outputs(visit.scores)
+        gate = task.doubt(visit.scores) if visit.gate is None else visit.gate
+        answers, sure = task.answers(outputs).tolist(), task.confidence(outputs)
+        thresholds = policy.thresholds_at(place, follows[here])
+        at = first + place
+        for number, row in enumerate(rows[here]):
+            views[row].append(
+                StageView(
+                    new[at],
+                    cost[at],
+                    answers[number],
+                    float(sure[number]),
+                    float(gate[number]),
+                    float(thresholds[number]),
+                )
+            )
+    if chain.behind and walk.behind is not None:
+        inner = Walk(
+            walk.behind.rows,
+            walk.behind.route + first + chain.n_own_stages,
+            walk.behind.scores,
+            walk.behind.behind,
+        )
+        _add_views(views, chain.behind, reader, inner, new, cost, first + chain.n_own_stages)
+
+
+def _new_columns(chain: Chain, names: Sequence[str]) -> list[tuple[str, ...]]:
+    """Names of the columns that are new at each stage of all chains, in the order of purchase."""
+    held: set[int] = set()
+    new = []
+    link: Chain | None = chain
+    while link is not None:
+        for stage in link.stages:
+            columns = [int(column) for column in stage.columns if int(column) not in held]
+            held.update(columns)
+            new.append(tuple(str(names[column]) for column in columns))
+        link = link.behind
+    return new

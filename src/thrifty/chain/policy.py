@@ -1,0 +1,145 @@
+"""Where rows stop: thresholds for every stage, at every operating point, and the point that is in force.
+
+A row goes on from a stage iff its gate score exceeds the stage's threshold. An *operating point* is one threshold per
+stage. Between two points chance decides whose thresholds a row follows, so that any budget between them is met in
+expectation. Where many rows have one score, no threshold comes near a budget: then the two points are the thresholds
+on both sides of that score, and a share of the tied rows is sent on.
+"""
+
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+import numpy as np
+
+from thrifty.arrays import Bools, Floats, Ints
+from thrifty.exceptions import InvalidInputError
+from thrifty.rows import uniforms
+
+__all__ = ["SLACK", "Policy"]
+
+SLACK = 1e-12
+"""Relative: a mean over rows may miss a round number by its last digit."""
+
+
+class Identified(Protocol):
+    """Rows that can be told apart without buying anything."""
+
+    def identity(self, rows: Ints) -> object:
+        """Numbers that tell rows apart, ``(len(rows), any)``."""
+
+
+@dataclass(frozen=True, eq=False)
+class Policy:
+    """Operating points by rising cost, and the one (or two, mixed) in force.
+
+    Attributes
+    ----------
+    thresholds : ndarray of shape (n_points, n_stages)
+        A row goes on from a stage iff its gate score is larger; infinite ones let everybody stop, or nobody.
+    cost, score : ndarray of shape (n_points,)
+        Mean cost and mean quality on the rows that the points were chosen on; NaN where that is not known.
+    lower, upper, share : int, int, float
+        The points in force, and the share of rows that follow the upper one.
+    seed : int
+        Seed of the chance that decides which rows follow the upper one.
+    """
+
+    thresholds: Floats
+    cost: Floats
+    score: Floats
+    lower: int = 0
+    upper: int = 0
+    share: float = 0.0
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if not 0.0 <= self.share <= 1.0:
+            raise InvalidInputError(
+                f"the share of a mix must lie in [0, 1]; got {self.share!r}. "
+                f"It is the share of rows that follow the upper point."
+            )
+
+    @classmethod
+    def of(cls, *points: Floats, share: float = 0.0, seed: int = 0) -> "Policy":
+        """A policy of one point, or of a mix of two, about which nothing is known yet."""
+        thresholds = np.array(points, dtype=np.float64).reshape(len(points), -1)
+        unknown = np.full(len(points), np.nan)
+        return cls(thresholds, unknown, unknown, 0, len(points) - 1, share, seed)
+
+    def __len__(self) -> int:
+        return len(self.thresholds)
+
+    def __getitem__(self, places: Ints) -> "Policy":
+        return Policy(self.thresholds[places], self.cost[places], self.score[places], seed=self.seed)
+
+    @property
+    def n_stages(self) -> int:
+        """Number of stages it has thresholds for."""
+        return int(self.thresholds.shape[1])
+
+    @property
+    def is_measured(self) -> bool:
+        """Whether the points were chosen on rows; otherwise any threshold is as good as those in force."""
+        return not bool(np.isnan(self.cost).any())
+
+    # -- the point in force ----------------------------------------------------------------------
+
+    def at(self, lower: int, upper: int | None = None, share: float = 0.0) -> "Policy":
+        """The policy with another point in force."""
+        return replace(
+            self, lower=int(lower), upper=int(lower if upper is None else upper), share=float(share)
+        )
+
+    def within(self, budget: float) -> "Policy":
+        """The policy at the mix that spends ``budget`` per row; at the dearest point where that costs less."""
+        if budget < self.cost[0] * (1 - SLACK):
+            raise InvalidInputError(
+                f"budget must be at least {self.cost[0]:.6g}, what a row pays on average that stops as early as "
+                f"it can; got {budget!r}. Raise the budget, or make the first purchase cheaper."
+            )
+        upper = int(np.searchsorted(self.cost, budget * (1 + SLACK), side="right"))
+        if upper == len(self):
+            return self.at(upper - 1)
+        lower = max(upper - 1, 0)
+        step = float(self.cost[upper] - self.cost[lower])
+        return self.at(lower, upper, min(max((budget - float(self.cost[lower])) / step, 0.0), 1.0))
+
+    def score_within(self, budgets: Floats, below: float) -> Floats:
+        """Mean quality at some budgets; ``below`` where even the cheapest point is too dear."""
+        is_enough = budgets >= self.cost[0] * (1 - SLACK)
+        score: Floats = np.where(is_enough, np.interp(budgets, self.cost, self.score), below)
+        return score
+
+    @property
+    def expected_cost(self) -> float:
+        """Mean cost of the point in force."""
+        return float((1 - self.share) * self.cost[self.lower] + self.share * self.cost[self.upper])
+
+    @property
+    def expected_score(self) -> float:
+        """Mean quality of the point in force."""
+        return float((1 - self.share) * self.score[self.lower] + self.share * self.score[self.upper])
+
+    @property
+    def is_mixed(self) -> bool:
+        """Whether two points that differ are in force."""
+        return self.parting >= 0 and self.share > 0.0
+
+    # -- rows ------------------------------------------------------------------------------------
+
+    @property
+    def parting(self) -> int:
+        """First stage at which the two points in force differ; -1 if they do not."""
+        differs = self.thresholds[self.lower] != self.thresholds[self.upper]
+        return int(np.argmax(differs)) if differs.any() else -1
+
+    def follows_upper(self, reader: Identified, rows: Ints) -> Bools:
+        """Which rows follow the upper point."""
+        follows: Bools = uniforms(reader.identity(rows), self.seed) < self.share
+        return follows
+
+    def thresholds_at(self, place: int, follows_upper: Bools) -> Floats:
+        """Threshold of a stage for each row."""
+        lower, upper = self.thresholds[[self.lower, self.upper], place]
+        thresholds: Floats = np.where(follows_upper, upper, lower)
+        return thresholds

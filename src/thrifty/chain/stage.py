@@ -1,0 +1,281 @@
+"""Stages of a chain, as plain arrays: what a row holds there, its scores, and the gate that sends it on.
+
+A stage of the paper is a pair (g, f1): it scores a row by itself and ignores what earlier stages computed. A stage of a
+cascade adds its trees to the score that the row carries. Nothing here knows how a stage was learned.
+"""
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+from joblib import cpu_count
+from scipy.special import logit
+
+from thrifty.arrays import Floats, Ints
+from thrifty.full.model import FullModel
+from thrifty.rows import uniforms
+from thrifty.tasks.task import Task
+from thrifty.trees import TreeEnsemble
+
+__all__ = [
+    "BoostedStage",
+    "CascadeStage",
+    "ConfidenceGate",
+    "ConfidentStage",
+    "ForeignStage",
+    "Gate",
+    "LeafStage",
+    "LinearStage",
+    "PairStage",
+    "Stage",
+    "UniformGate",
+    "Visit",
+]
+
+GATE, CHEAP = 0, 1
+"""Columns of the gate and of the cheap model where one array holds both."""
+
+PART_OF_WORK = 300_000
+"""Pairs of a row and a tree that are worth a thread of their own."""
+
+
+@dataclass(frozen=True)
+class Visit:
+    """What a stage made of some rows.
+
+    Attributes
+    ----------
+    scores : ndarray of shape (n_rows, n_scores)
+        What the stage would answer.
+    gate : ndarray of shape (n_rows,) or None
+        Score of "go on"; None leaves it to the doubt of the task.
+    carried : ndarray of shape (n_rows, n_scores)
+        What the next stage continues from.
+    """
+
+    scores: Floats
+    gate: Floats | None
+    carried: Floats
+
+
+class Stage(Protocol):
+    """One place at which a row may be answered."""
+
+    @property
+    def columns(self) -> Ints:
+        """The columns that a row holds here, in the order of the block."""
+
+    def visit(self, block: Any, carried: Floats) -> Visit:
+        """Score the rows of a block that holds just those columns."""
+
+
+class PairStage:
+    """A stage of the paper: a gate g and a cheap model f1 over the same columns."""
+
+    columns: Ints
+
+    def __call__(self, block: Any) -> tuple[Floats, Floats]:
+        """Scores ``(g, f1)``, each of shape (n_rows,)."""
+        raise NotImplementedError
+
+    def visit(self, block: Any, carried: Floats) -> Visit:
+        """Score rows by themselves and hand on what they carry."""
+        g, f1 = self(block)
+        return Visit(f1[:, None], g, carried)
+
+
+@dataclass(frozen=True)
+class LinearStage(PairStage):
+    """``(g, f1) = block @ coef + intercept`` over the bought columns alone.
+
+    Attributes
+    ----------
+    columns : ndarray of shape (n_columns,)
+        Columns with a non-zero weight in g or in f1.
+    coef : ndarray of shape (n_columns, 2)
+        Weights of g and of f1.
+    intercept : ndarray of shape (2,)
+        Their offsets.
+    margin : float
+        Weight of ``|f1|`` in g, which costs nothing once f1 is known; 0 is the paper's linear gate.
+    """
+
+    columns: Ints
+    coef: Floats
+    intercept: Floats
+    margin: float = 0.0
+
+    def __call__(self, block: Any) -> tuple[Floats, Floats]:
+        """Scores of a block, dense or CSR."""
+        both = np.asarray(block @ self.coef) + self.intercept
+        return both[:, GATE] + self.margin * np.abs(both[:, CHEAP]), both[:, CHEAP]
+
+
+@dataclass(frozen=True)
+class BoostedStage(PairStage):
+    """Two ensembles of trees over the bought columns.
+
+    Attributes
+    ----------
+    columns : ndarray of shape (n_columns,)
+        Columns that g or f1 looks at.
+    gate, cheap : TreeEnsemble
+        Over those columns; the gate has f1's score as one more column if ``gate_reads_score``.
+    base : ndarray of shape (2,)
+        Scores of g and f1 before any tree.
+    gate_reads_score : bool
+        Whether the gate reads f1's score, which costs nothing.
+    """
+
+    columns: Ints
+    gate: TreeEnsemble
+    cheap: TreeEnsemble
+    base: Floats
+    gate_reads_score: bool = False
+
+    def __call__(self, block: Any) -> tuple[Floats, Floats]:
+        """Scores of a block; NaN means missing."""
+        f1 = self.base[CHEAP] + self.cheap.predict(block)[:, 0]
+        table = np.column_stack([block, f1]) if self.gate_reads_score else block
+        return self.base[GATE] + self.gate.predict(table)[:, 0], f1
+
+
+@dataclass(frozen=True)
+class ConfidentStage(PairStage):
+    """One ensemble of trees, gated by its own margin: ``g = -|f1|``."""
+
+    columns: Ints
+    cheap: TreeEnsemble
+    base: float
+
+    def __call__(self, block: Any) -> tuple[Floats, Floats]:
+        """Scores of a block; NaN means missing."""
+        f1 = self.base + self.cheap.predict(block)[:, 0]
+        return -np.abs(f1), f1
+
+
+@dataclass(frozen=True)
+class LeafStage(PairStage):
+    """One ensemble whose leaves hold two values, walked once per row.
+
+    Attributes
+    ----------
+    columns : ndarray of shape (n_columns,)
+        Columns the trees look at.
+    trees : TreeEnsemble
+        Over those columns; outputs are the gate's leaf weights and f1's.
+    base : ndarray of shape (2,)
+        Scores of g and f1 before any tree.
+    margin : float
+        Weight of ``|f1|`` in g.
+    """
+
+    columns: Ints
+    trees: TreeEnsemble
+    base: Floats
+    margin: float
+
+    def __call__(self, block: Any) -> tuple[Floats, Floats]:
+        """Scores of a block; NaN means missing."""
+        both = self.trees.predict(block)
+        f1 = self.base[CHEAP] + both[:, CHEAP]
+        return self.base[GATE] + both[:, GATE] + self.margin * np.abs(f1), f1
+
+    @property
+    def n_bytes(self) -> int:
+        """What a device stores: trees, two values a leaf, and three numbers."""
+        return self.trees.n_bytes + self.base.nbytes + 8
+
+
+Gate = Callable[[Any, Floats], Floats]
+"""Score of "go on" from a block and f1's scores."""
+
+
+@dataclass(frozen=True)
+class ConfidenceGate:
+    """Sends on the rows with the smallest margin: ``g = -|f1|``."""
+
+    def __call__(self, block: Any, f1: Floats) -> Floats:  # noqa: ARG002
+        """Score of "go on"."""
+        return -np.abs(f1)
+
+
+@dataclass(frozen=True)
+class UniformGate:
+    """Sends on rows at random, fixed by what they hold: ``g`` is the log-odds of a uniform number."""
+
+    seed: int
+
+    def __call__(self, block: Any, f1: Floats) -> Floats:  # noqa: ARG002
+        """Score of "go on"."""
+        return np.asarray(logit(uniforms(block, self.seed)), dtype=np.float64)
+
+
+@dataclass(frozen=True)
+class ForeignStage(PairStage):
+    """Somebody else's model on some columns, with a gate that needs no learning.
+
+    Attributes
+    ----------
+    columns : ndarray
+        Columns the model reads.
+    cheap : FullModel
+        The model; f1 are its scores.
+    gate : callable
+        ``(block, f1) -> g``.
+    task : Task
+        What the model answers.
+    """
+
+    columns: Ints
+    cheap: FullModel
+    gate: Gate
+    task: Task
+
+    def __call__(self, block: Any) -> tuple[Floats, Floats]:
+        """Scores of a block."""
+        f1 = self.task.scores(self.cheap.outputs(block, block))[:, 0]
+        return self.gate(block, f1), f1
+
+
+@dataclass(frozen=True)
+class CascadeStage:
+    """A stage of one ensemble that grows from stage to stage.
+
+    Attributes
+    ----------
+    columns : ndarray
+        Columns held at this stage, those of the stage before it first.
+    trees : TreeEnsemble
+        What the stage adds to the score that a row carries, over those columns.
+    calibration : ndarray
+        What makes of that score one that means what it says.
+    task : Task
+        Applies the calibration.
+    gate : TreeEnsemble, optional
+        Over the columns and, behind them, the calibrated scores; without one the doubt of the task decides.
+    """
+
+    columns: Ints
+    trees: TreeEnsemble
+    calibration: Floats
+    task: Task
+    gate: TreeEnsemble | None = None
+
+    def visit(self, block: Any, carried: Floats) -> Visit:
+        """Add this stage's trees to what the rows carry."""
+        carried = carried + self._added(block)
+        scores = self.task.calibrated(carried, self.calibration)
+        gate = None if self.gate is None else self.gate.predict(np.column_stack([block, scores]))[:, 0]
+        return Visit(scores, gate, carried)
+
+    def _added(self, block: Any) -> Floats:
+        """What the trees say; many rows are shared among the processors."""
+        n_parts = min(cpu_count(), len(block) * self.trees.n_trees // PART_OF_WORK)
+        if n_parts < 2:
+            return self.trees.predict(block)
+        # Rows do not know of each other, so it makes no difference who computes them.
+        with ThreadPoolExecutor(n_parts) as pool:
+            return np.concatenate(list(pool.map(self.trees.predict, np.array_split(block, n_parts))))

@@ -1,0 +1,243 @@
+"""What the estimators with one cheap stage share: the template of ``fit``, and thresholds of their gate.
+
+A subclass says how its stage (g, f1) is learned; everything else is here or in the base class. ``fit`` is all or
+nothing: after a refusal the estimator is exactly as it was before.
+"""
+
+from dataclasses import dataclass, replace
+from typing import Any, Self
+
+import numpy as np
+from threadpoolctl import threadpool_limits
+
+from thrifty.arrays import Floats
+from thrifty.chain.chain import Chain
+from thrifty.chain.policy import Policy
+from thrifty.chain.sources import TableReader, kind_of_table
+from thrifty.chain.stage import PairStage
+from thrifty.estimators.base import ChainClassifier, all_or_nothing, link_of
+from thrifty.estimators.checks import check_columns, check_seed, check_share, check_training_rows, check_wish
+from thrifty.evidence.cuts import ThresholdCurve, threshold_curve
+from thrifty.evidence.evidence import Evidence
+from thrifty.evidence.observe import evidence_of, evidence_of_known
+from thrifty.exceptions import InvalidInputError
+from thrifty.full.crossfit import JudgedFull, TrainingRows, judge_full
+from thrifty.objective.costs import PriceList, check_amount, check_price_list
+
+__all__ = ["GatedClassifier", "PairProblem"]
+
+
+@dataclass(frozen=True)
+class PairProblem:
+    """All that a subclass needs to learn its stage.
+
+    Attributes
+    ----------
+    rows : TrainingRows
+        Rows to learn from.
+    full : JudgedFull
+        The full model and its outputs on those rows.
+    price_list : PriceList
+        What purchases cost.
+    extra_cost : ndarray of shape (n_samples,) or None
+        Price of sending each row on, scaled to a mean of 1; None where it is the same for all of them.
+    seed : int
+        Seed of all random choices.
+    """
+
+    rows: TrainingRows
+    full: JudgedFull
+    price_list: PriceList
+    extra_cost: Floats | None
+    seed: int
+
+
+class GatedClassifier(ChainClassifier):
+    """Base of the estimators with one cheap stage in front of the full model; see the subclasses.
+
+    Subclasses store at least ``full, feature_costs, feature_groups, full_cost, full_features, budget, cv,
+    n_jobs`` and ``random_state``, and implement ``_learn``.
+    """
+
+    feature_costs: Any
+    feature_groups: Any
+    full_cost: float
+    full_features: Any
+    budget: float | None
+    cv: Any
+    n_jobs: int | None
+
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
+        """Learn the cheap model and the gate, and judge the full model on these rows.
+
+        Parameters
+        ----------
+        X : array, CSR matrix, pandas or polars data frame of shape (n_samples, n_features)
+            Every feature the full model reads, bought or not: training pays for everything.
+        y : array-like of shape (n_samples,)
+            Two distinct labels.
+        sample_weight : array-like of shape (n_samples,), optional
+            Weights; a row of weight zero is left out.
+        """
+        self._check_parameters()
+        budget = None if self.budget is None else check_amount("budget", self.budget)
+        with all_or_nothing(self):
+            seed = check_seed(self.random_state)
+            rows = check_training_rows(self, X, y, sample_weight, self.cv, seed)
+            names = getattr(self, "feature_names_in_", None)
+            n_features = rows.X.shape[1]
+            prices = check_price_list(
+                self.feature_costs,
+                self.feature_groups,
+                self.full_cost,
+                n_features,
+                names,
+                check_columns("full_features", self.full_features, n_features, names),
+            )
+            self._check_against(n_features, names)
+            judged = self._judge(rows, prices)
+            behind = Chain(
+                (),
+                link_of(judged.model, prices, rows.task),
+                prices,
+                rows.task,
+                Policy.of(np.empty(0), seed=seed),
+                names=None if names is None else tuple(str(name) for name in names),
+                kind=kind_of_table(X),
+            )
+            problem = PairProblem(rows, judged, prices, _extra_cost(behind, rows), seed)
+            # Sums of a BLAS depend on its number of threads in their last digit, and fits run side by side anyway.
+            with threadpool_limits(1, user_api="blas"):
+                stage = self._learn(problem)
+            self.classes_ = rows.task.classes
+            self.chain_ = replace(behind, stages=(stage,), policy=Policy.of(np.zeros(1), seed=seed))
+            self.features_ = stage.columns
+            self.certificate_ = None
+            self._set_threshold(self._default_threshold(problem, budget))
+            self.evidence_ = self._judged_rows(problem)
+        return self
+
+    def _check_parameters(self) -> None:
+        """Refuse bad constructor arguments before anything is computed."""
+
+    def _check_against(self, n_features: int, names: Any) -> None:
+        """Refuse constructor arguments that do not suit the table, before anything is computed."""
+
+    def _judge(self, rows: TrainingRows, prices: PriceList) -> JudgedFull:
+        """The full model and its outputs on the training rows; a chain that does not suit is not asked anything."""
+        full = self._full()
+        link_of(full, prices, rows.task)
+        return judge_full(full, rows.with_columns(prices.full_columns), n_jobs=self.n_jobs)
+
+    def _learn(self, problem: PairProblem) -> PairStage:
+        """Learn (g, f1); what else was learned is stored under names that end in ``_``."""
+        raise NotImplementedError
+
+    def _default_threshold(self, problem: PairProblem, budget: float | None) -> float:
+        """Threshold of a fresh fit: the paper's ``g > 0``, or the one that spends the budget on the training rows."""
+        if budget is None:
+            return 0.0
+        curve = self._curve(problem.rows.X, weight=problem.rows.weight)
+        return float(curve.threshold[curve.within(budget)])
+
+    def _judged_rows(self, problem: PairProblem) -> Evidence:
+        """The training rows: the full model's answers are out of fold, those of the stage are not."""
+        rows = problem.rows
+        reader = TableReader(rows.X, rows.table)
+        return evidence_of_known(self.chain_, reader, rows.y, problem.full.outputs, weight=rows.weight)
+
+    # -- operating points -------------------------------------------------------------------------
+
+    def scores(self, X: Any) -> tuple[Floats, Floats]:
+        """Gate and cheap-model scores ``(g, f1)`` of the stage, for every row."""
+        reader = self._reader(X)
+        stage = self._stage()
+        return stage(reader.block(np.arange(reader.n_samples), stage.columns))
+
+    def threshold_for(
+        self,
+        X: Any,
+        y: Any = None,
+        *,
+        budget: float | None = None,
+        accuracy: float | None = None,
+        remote_share: float | None = None,
+    ) -> float:
+        """Threshold of the gate that meets one wish on the rows ``X``, which should be new to the system.
+
+        Parameters
+        ----------
+        X : table
+            Rows to try thresholds on.
+        y : array-like, optional
+            Their labels, for ``accuracy``.
+        budget : float, optional
+            Most that a row may spend on average; sends as many on as that allows.
+        accuracy : float, optional
+            Least accuracy; sends as few on as that allows. Asks the full model about every row.
+        remote_share : float, optional
+            Largest share of the rows to be sent on.
+        """
+        check_wish(budget=budget, accuracy=accuracy, remote_share=remote_share)
+        reader = self._reader(X)
+        if accuracy is not None:
+            if y is None:
+                raise InvalidInputError("threshold_for(accuracy=...) needs the labels y of the rows X.")
+            wanted = check_share("accuracy", accuracy, meaning="the least share of rows answered rightly")
+            seen = evidence_of(self, X, y)
+            right = np.asarray(seen.quality, dtype=np.float64)
+            curve = threshold_curve(seen.gate[:, 0], 0.0, 1.0, right[:, 0], right[:, 1])
+            return float(curve.threshold[curve.reaching(wanted)])
+        curve = self._curve(reader.block(np.arange(reader.n_samples), np.arange(self.n_features_in_)))
+        if budget is not None:
+            return float(curve.threshold[curve.within(check_amount("budget", budget))])
+        share = check_share("remote_share", remote_share, meaning="the largest share of rows sent on")
+        return float(curve.threshold[curve.sending(share)])
+
+    def _move(self, **wish: float) -> None:
+        if "max_loss" in wish:
+            raise InvalidInputError(
+                f"max_loss={wish['max_loss']!r} must be shown on rows that this fit has not seen, and the evidence of "
+                f"a {type(self).__name__} is its training rows. Use certified(X, y, max_loss=...)."
+            )
+        self.certificate_ = None
+        if "threshold" in wish:
+            self._set_threshold(wish["threshold"])
+            return
+        seen = self._evidence()
+        curve = threshold_curve(seen.gate[:, 0], seen.cost_at(0), seen.cost_at(1), weight=seen.weights)
+        self._set_threshold(float(curve.threshold[curve.within(wish["budget"])]))
+
+    def _curve(self, X: Any, *, g: Floats | None = None, weight: Floats | None = None) -> ThresholdCurve:
+        """Every threshold of the gate on these rows; ``g`` if the gate's own scores are too good."""
+        stage = self._stage()
+        if g is None:
+            g, _ = stage(X[:, stage.columns])
+        wide_open = self.chain_.at(Policy.of(np.full(self.chain_.n_own_stages, -np.inf)))
+        return threshold_curve(g, self.chain_.cost_by_route[0], wide_open.cost(X), weight=weight)
+
+    def _stage(self) -> PairStage:
+        stage: PairStage = self.chain_.stages[0]  # type: ignore[assignment]  # what _learn returned
+        return stage
+
+    def _set_threshold(self, threshold: float) -> None:
+        """Cut the first gate; those behind it stay as they are."""
+        policy = self.chain_.policy
+        thresholds = policy.thresholds[policy.lower].copy()
+        thresholds[0] = threshold
+        self.chain_ = self.chain_.at(Policy.of(thresholds, seed=policy.seed))
+
+    @property
+    def threshold_(self) -> float:
+        """Rows with ``g > threshold_`` are sent on."""
+        policy = self.chain_.policy
+        return float(policy.thresholds[policy.lower, 0])
+
+
+def _extra_cost(behind: Chain, rows: TrainingRows) -> Floats | None:
+    """Price of sending each row on, scaled to a mean of 1; None where it does not differ or is nothing."""
+    if behind.behind is None and not behind.buys_by_row:
+        return None
+    cost = behind.cost(rows.X)
+    mean = float(np.average(cost, weights=rows.weight))
+    return cost / mean if mean > 0 else None

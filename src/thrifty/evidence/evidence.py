@@ -1,0 +1,340 @@
+"""What a chain does with rows that it has not learned from, at every stage: all that choosing operating points needs.
+
+For each row and each stage there is the gate's score, what the row has paid that stops there, and how good its answer
+is; last comes what is behind the stages. That is enough to say what any thresholds would have done with the rows, so
+operating points are found, compared and certified on arrays, and no model is asked again.
+"""
+
+from dataclasses import dataclass, field, replace
+from typing import Any, Protocol, Self
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy import sparse
+
+from thrifty.arrays import Floats, Ints, Numbers
+from thrifty.evidence.checks import (
+    as_text,
+    check_cost,
+    check_quality,
+    check_threshold,
+    column_numbers,
+    finite_numbers,
+    plain_settings,
+    yes_or_no,
+)
+from thrifty.evidence.cuts import cuts_of
+from thrifty.exceptions import InvalidInputError
+
+__all__ = ["Averages", "Evidence", "Means", "route_by"]
+
+
+@dataclass(frozen=True)
+class Means:
+    """Mean cost, share of rows that go beyond the stages, and mean quality of some operating points.
+
+    Attributes
+    ----------
+    cost, share, score : ndarray of shape (n_points,) or (n_points, n_weightings)
+        One row per point; one column per weighting where several were given.
+    """
+
+    cost: Floats
+    share: Floats
+    score: Floats
+
+
+class Averages(Protocol):
+    """Means of some operating points as a function of the rows' weights: what a bootstrap asks a thousand times."""
+
+    def under(self, weights: Floats | None = None) -> Means:
+        """Means under weights of shape (n_rows, n_weightings); every row once, and flat answers, if None."""
+
+
+@dataclass(frozen=True, eq=False)
+class Evidence:
+    """Held-out rows at every stage of one system.
+
+    Attributes
+    ----------
+    gate : ndarray of shape (n_rows, n_stages)
+        Gate scores; a row goes on from a stage iff its score is larger than the threshold.
+    quality : ndarray of shape (n_rows, n_stages + 1), bool or float
+        How good the answer of each stage is and, last, the answer behind all of them; bool where it is right or wrong.
+    cost : ndarray of shape (n_stages + 1,) or (n_rows, n_stages + 1)
+        What a row has paid that is answered there; per row where that differs.
+    full_quality : ndarray of shape (n_rows,), optional
+        How good the full model's own answer is; without it nothing can be said against the full model.
+    points : ndarray of shape (n_points, n_stages), optional
+        Thresholds of the operating points there are; None, for a single gate, is every threshold.
+    weight : ndarray of shape (n_rows,), optional
+        Weights, for rules of stopping; frontiers and certificates count every row once.
+    features : tuple of int
+        Columns that the stages buy.
+    settings : dict
+        What the system was fitted with; kept as JSON keeps it.
+    is_fixed : bool
+        Whether this is one operating point as it is, which no threshold describes: see ``of_point``.
+    """
+
+    gate: Floats
+    quality: Numbers
+    cost: Floats
+    full_quality: Numbers | None = None
+    points: Floats | None = None
+    weight: Floats | None = None
+    features: tuple[int, ...] = ()
+    settings: dict[str, Any] = field(default_factory=dict)
+    is_fixed: bool = False
+
+    def __post_init__(self) -> None:
+        gate = finite_numbers("gate", np.asarray(self.gate), (None, None))
+        n_rows, n_stages = gate.shape
+        checked: dict[str, Any] = {
+            "gate": gate,
+            "quality": check_quality("quality", self.quality, (n_rows, n_stages + 1)),
+            "cost": check_cost(self.cost, n_rows, n_stages + 1),
+            "features": column_numbers(self.features),
+            "settings": plain_settings(self.settings),
+        }
+        if self.full_quality is not None:
+            checked["full_quality"] = check_quality("full_quality", self.full_quality, (n_rows,))
+        if self.points is not None:
+            points = np.asarray(self.points, dtype=np.float64)
+            if points.ndim != 2 or points.shape[1] != n_stages or np.isnan(points).any() or not len(points):
+                raise InvalidInputError(
+                    f"points must hold at least one point with a threshold for each of {n_stages} stages; got shape "
+                    f"{points.shape}."
+                )
+            checked["points"] = points
+        for name, value in checked.items():
+            object.__setattr__(self, name, value)
+
+    @classmethod
+    def of_gate(
+        cls,
+        g: ArrayLike,
+        *,
+        stop_cost: ArrayLike,
+        go_cost: ArrayLike,
+        stop_quality: ArrayLike,
+        go_quality: ArrayLike,
+        full_quality: ArrayLike | None = None,
+        threshold: float | None = None,
+        **known: Any,
+    ) -> Self:
+        """One gate and what stands on both sides of it; ``threshold`` is the only one allowed, if given.
+
+        Costs are one number for all rows, or one per row; qualities one per row. Without ``full_quality``, rows are
+        sent straight to the full model, so that it is ``go_quality``.
+        """
+        gate = finite_numbers("g", np.asarray(g), (None,))[:, None]
+        stop, go = np.asarray(stop_quality), np.asarray(go_quality)
+        both = [np.broadcast_to(np.asarray(one, dtype=np.float64), len(gate)) for one in (stop_cost, go_cost)]
+        per_row = np.ndim(stop_cost) > 0 or np.ndim(go_cost) > 0
+        return cls(
+            gate,
+            _columns("stop_quality and go_quality", stop, go, len(gate)),
+            np.column_stack(both) if per_row else np.array([both[0][0], both[1][0]]),
+            full_quality=go if full_quality is None else np.asarray(full_quality),
+            points=None if threshold is None else np.array([[check_threshold(threshold)]]),
+            **known,
+        )
+
+    @classmethod
+    def of_point(cls, cost: ArrayLike, quality: ArrayLike, sent: ArrayLike, **known: Any) -> Self:
+        """One operating point, whatever made it: what each row paid and got, and whether it got to the full model.
+
+        Several points of one system differ in their settings: put there what tells them apart.
+        """
+        answered = np.asarray(quality)
+        # A gate at 1/2 on top of "was sent" is this very point.
+        gate = finite_numbers("sent", np.asarray(sent, dtype=np.float64), answered.shape)[:, None]
+        paid = np.broadcast_to(np.asarray(cost, dtype=np.float64), len(gate))
+        both = _columns("quality", answered, answered, len(gate))
+        return cls(
+            gate, both, np.column_stack([paid, paid]), points=np.array([[0.5]]), is_fixed=True, **known
+        )
+
+    @property
+    def n_rows(self) -> int:
+        """Number of rows."""
+        return len(self.gate)
+
+    @property
+    def n_stages(self) -> int:
+        """Number of stages, which is the place behind them."""
+        return int(self.gate.shape[1])
+
+    @property
+    def weights(self) -> Floats:
+        """Weights of the rows, one each where none were given."""
+        return np.ones(self.n_rows) if self.weight is None else self.weight
+
+    @property
+    def sends_to_full(self) -> bool:
+        """Whether a row that passes every stage gets the full model's own answer."""
+        return self.full_quality is not None and np.array_equal(self.quality[:, -1], self.full_quality)
+
+    @property
+    def identity(self) -> str:
+        """Text that is equal for the same system on other rows."""
+        points = None if self.points is None else self.points.tolist()
+        return as_text([self.is_fixed, str(points), list(self.features), self.settings])
+
+    def is_same_measurement(self, other: "Evidence") -> bool:
+        """Whether both hold the same numbers row by row, as only the same rows give."""
+        return np.array_equal(self.gate, other.gate) and np.array_equal(self.quality, other.quality)
+
+    def cost_at(self, place: int) -> Floats:
+        """What rows pay that are answered at a place: one number, or one per row."""
+        return self.cost[..., place]
+
+    def take(self, rows: Ints) -> "Evidence":
+        """Some of the rows."""
+        return replace(
+            self,
+            gate=self.gate[rows],
+            quality=self.quality[rows],
+            cost=self.cost if self.cost.ndim == 1 else self.cost[rows],
+            full_quality=None if self.full_quality is None else self.full_quality[rows],
+            weight=None if self.weight is None else self.weight[rows],
+        )
+
+    def keep_stages(self, kept: list[int], points: Floats, cost: Floats) -> "Evidence":
+        """Evidence of a chain with some of the stages, other points and other costs."""
+        return replace(
+            self,
+            gate=self.gate[:, kept],
+            quality=self.quality[:, [*kept, self.n_stages]],
+            cost=cost,
+            points=points,
+        )
+
+    # -- operating points --------------------------------------------------------------------------
+
+    def every_point(self) -> tuple[Floats, Means]:
+        """Thresholds of every operating point, shape (n_points, n_stages), and their means.
+
+        Sums are taken before they are divided: counts of right answers are exact, so that points that are equally good
+        compare as equal.
+        """
+        if self.points is None and self.n_stages != 1:
+            raise InvalidInputError(
+                f"every threshold can be tried for a single gate only; here are {self.n_stages} stages. Give `points`."
+            )
+        points = cuts_of(self.gate[:, 0]).threshold[:, None] if self.points is None else self.points
+        return points, self.averages(points).under()
+
+    def averages(self, points: Floats) -> Averages:
+        """Means at some points, shape (n_points, n_stages), for any weights of the rows."""
+        if self.n_stages == 1:
+            return _GateAverages(self, points[:, 0])
+        return _RouteAverages(self, points)
+
+    def against_full(self) -> "Evidence":
+        """The evidence with "not worse than the full model on this row" in the place of quality."""
+        if self.full_quality is None:
+            raise InvalidInputError(
+                f"this evidence (settings {self.settings}) does not say on which rows the full model is right, "
+                f"so it cannot be held against it. Give full_quality."
+            )
+        full = yes_or_no("full_quality", self.full_quality)
+        return replace(self, quality=~full[:, None] | yes_or_no("quality", self.quality))
+
+    def at_point(self, point: Floats) -> tuple[Ints, Floats, Numbers]:
+        """Place, cost and quality of each row at one point."""
+        route = route_by(self.gate, point)
+        rows = np.arange(self.n_rows)
+        cost = self.cost[route] if self.cost.ndim == 1 else self.cost[rows, route]
+        return route, cost, self.quality[rows, route]
+
+
+def route_by(gate: Floats, thresholds: Floats) -> Ints:
+    """Stage at which each row stops, shape (n_rows,); the number of stages means that it goes beyond them."""
+    stops = gate <= thresholds
+    route: Ints = np.where(stops.any(axis=1), np.argmax(stops, axis=1), gate.shape[1]).astype(np.intp)
+    return route
+
+
+class _GateAverages:
+    """Means at thresholds of one gate.
+
+    A lower threshold sends on all rows that a higher one does. So a statistic at the j-th highest threshold is what
+    it is with nobody sent, plus the gains of the rows that are first sent at one of the thresholds 1..j: a sparse
+    product with one entry per row, and a running sum.
+    """
+
+    def __init__(self, evidence: Evidence, thresholds: Floats) -> None:
+        self._n_rows, self._n_points = evidence.n_rows, len(thresholds)
+        falling = np.argsort(-thresholds, kind="stable")
+        self._place_of = np.empty(len(thresholds), dtype=np.intp)
+        self._place_of[falling] = np.arange(len(thresholds))
+        # The place of the highest threshold that sends the row on; the number of thresholds if none does.
+        self._first = np.searchsorted(-thresholds[falling], -evidence.gate[:, 0], side="right")
+        self._flat_cost = evidence.cost if evidence.cost.ndim == 1 else None
+        cost = np.broadcast_to(evidence.cost, (evidence.n_rows, 2))
+        quality = np.asarray(evidence.quality, dtype=np.float64)
+        self._stop = {"share": np.zeros(evidence.n_rows), "cost": cost[:, 0], "score": quality[:, 0]}
+        self._gain = {
+            "share": np.ones(evidence.n_rows),
+            "cost": cost[:, 1] - cost[:, 0],
+            "score": quality[:, 1] - quality[:, 0],
+        }
+        self._steps: dict[str, sparse.csr_array] = {}
+
+    def under(self, weights: Floats | None = None) -> Means:
+        """Means under some weightings of the rows."""
+        total = float(self._n_rows) if weights is None else weights.sum(axis=0)
+        sent = self._sums("share", weights)
+        if self._flat_cost is not None:
+            # Two exact products, so that "everybody" costs the same whatever the rows that stop would have paid.
+            stop, go = self._flat_cost
+            cost = float(stop) * (total - sent) + float(go) * sent
+        else:
+            cost = self._sums("cost", weights)
+        return Means(cost / total, sent / total, self._sums("score", weights) / total)
+
+    def _sums(self, name: str, weights: Floats | None) -> Floats:
+        """The sum with nobody sent, plus the gains of the rows that each threshold is the first to send, summed up."""
+        if weights is None:
+            gains = np.bincount(self._first, self._gain[name], self._n_points + 1)[:-1]
+            sums: Floats = self._stop[name].sum() + np.cumsum(gains)
+        else:
+            sums = self._stop[name] @ weights + np.cumsum(self._steps_of(name) @ weights, axis=0)
+        return sums[self._place_of]
+
+    def _steps_of(self, name: str) -> sparse.csr_array:
+        """Gains, each in the line of the threshold at which its row is first sent on; made once."""
+        if name not in self._steps:
+            gain = self._gain[name]
+            rows = np.flatnonzero((self._first < self._n_points) & (gain != 0))
+            shape = (self._n_points, self._n_rows)
+            self._steps[name] = sparse.csr_array((gain[rows], (self._first[rows], rows)), shape=shape)
+        return self._steps[name]
+
+
+class _RouteAverages:
+    """Means at thresholds of several stages: a line per point of what each row does there."""
+
+    def __init__(self, evidence: Evidence, points: Floats) -> None:
+        seen = [evidence.at_point(point) for point in points]
+        self._cost = np.array([cost for _, cost, _ in seen])
+        self._share = np.array([route == evidence.n_stages for route, _, _ in seen], dtype=np.float64)
+        self._score = np.array([quality for _, _, quality in seen], dtype=np.float64)
+
+    def under(self, weights: Floats | None = None) -> Means:
+        """Means under some weightings of the rows."""
+        if weights is None:
+            return Means(self._cost.mean(axis=1), self._share.mean(axis=1), self._score.mean(axis=1))
+        total = weights.sum(axis=0)
+        return Means(*(one @ weights / total for one in (self._cost, self._share, self._score)))
+
+
+def _columns(name: str, stop: Any, go: Any, n_rows: int) -> Numbers:
+    if stop.shape != (n_rows,) or go.shape != (n_rows,):
+        raise InvalidInputError(
+            f"{name} must hold one number per row, shape ({n_rows},); got shapes {stop.shape} and {go.shape}."
+        )
+    both: Numbers = np.column_stack([stop, go])
+    return both

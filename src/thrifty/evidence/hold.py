@@ -1,0 +1,138 @@
+"""A budget held by the batch at hand: costs need no labels, so a batch can be cut by its own scores.
+
+A policy that was fixed in advance spends its budget on average over batches. In one batch of n rows, of which a
+share s is sent on at a price of D more, the mean cost strays from it by ``D sqrt(s (1 - s) / n)``: a multiple of the
+budget where one row in a hundred is sent and that one is dear. Whoever has all rows of a batch at once can send on
+just as many as the budget pays for. The price: what happens to a row then depends on its batch.
+"""
+
+import copy
+from dataclasses import replace
+from typing import Any, TypeVar
+
+import numpy as np
+
+from thrifty.arrays import Floats
+from thrifty.chain.chain import Chain
+from thrifty.chain.policy import SLACK, Policy
+from thrifty.evidence.cuts import cuts_of
+from thrifty.evidence.observe import chain_of
+from thrifty.exceptions import InvalidInputError
+from thrifty.objective.costs import check_amount
+from thrifty.rows import uniforms
+
+__all__ = ["hold_budget"]
+
+Thing = TypeVar("Thing")
+
+
+def hold_budget(system: Thing, X: Any, budget: float, *, seed: int | None = None) -> Thing:
+    """The same system, cut so that just these rows spend a budget: at most, and as nearly as can be.
+
+        argmax  mean cost   subject to   mean cost <= budget,   over mixes of two neighbouring operating points
+
+    A system with a single gate has an operating point for every threshold; of several gates it is the first that is
+    cut, unless the system was fitted with points of its own, as a cascade is. Which rows follow which of two points is
+    chance, a fixed function of the row. The full model is not asked.
+
+    Parameters
+    ----------
+    system : fitted estimator or Chain
+        With at least one stage.
+    X : table of shape (n_samples, n_features)
+        The batch.
+    budget : float
+        Most that its rows may spend on average.
+    seed : int, optional
+        Seed of the chance that decides among equal scores; None keeps that of the system.
+
+    Returns
+    -------
+    fitted estimator or Chain
+        For this batch: on other rows it spends something else.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sklearn.datasets import load_breast_cancer
+    >>> from sklearn.ensemble import ExtraTreesClassifier
+    >>> from thrifty import DynaModGbrtClassifier, hold_budget
+    >>> X, y = load_breast_cancer(return_X_y=True)
+    >>> clf = DynaModGbrtClassifier(ExtraTreesClassifier(random_state=0), n_trees=5, random_state=0).fit(X[::2], y[::2])
+    >>> batch = X[1::2]
+    >>> held = hold_budget(clf, batch, 15.0)
+    >>> bool(14.9 < held.cost(batch).mean() <= 15.0)
+    True
+    """
+    chain, budget = chain_of(system), check_amount("budget", budget)
+    if not chain.stages:
+        raise InvalidInputError(
+            f"hold_budget takes a system with a gate to cut, such as a fitted classifier of thrifty; the "
+            f"{type(system).__name__} has no stage."
+        )
+    if chain.reader(X).n_samples == 0:
+        return system
+    held = chain.at(_hold(chain, X, budget, chain.policy.seed if seed is None else seed))
+    if isinstance(system, Chain):
+        return held  # type: ignore[return-value]  # the chain is the system
+    other = copy.copy(system)
+    other.chain_ = held  # type: ignore[attr-defined]  # an estimator that has a chain
+    return other
+
+
+def _hold(chain: Chain, X: Any, budget: float, seed: int) -> Policy:
+    """The dearest point that the rows can pay for, mixed with its upper neighbour as far as the rest goes."""
+    reader = chain.reader(X)
+    policy = chain.policy if chain.policy.is_measured else _every_cut(chain, X)
+    policy = replace(policy, seed=seed)
+
+    def paid_at(point: int) -> Floats:
+        return chain.at(policy.at(point)).cost(X)
+
+    lower, upper = 0, len(policy)
+    paid = paid_at(lower)
+    least = float(paid.mean())
+    if least > budget * (1 + SLACK):
+        raise InvalidInputError(
+            f"budget must be at least {least:.6g}, the mean cost of the cheapest route; got {budget!r}. "
+            f"Raise the budget, or let the cheap model buy fewer features."
+        )
+    while upper - lower > 1:
+        middle = (lower + upper) // 2
+        cost = paid_at(middle)
+        if cost.mean() <= budget * (1 + SLACK):
+            lower, paid = middle, cost
+        else:
+            upper = middle
+    if upper == len(policy):
+        return _only(policy.at(lower), chain)
+    extra, purse = paid_at(upper) - paid, budget * len(paid) - paid.sum()
+    chance = uniforms(reader.identity(np.arange(reader.n_samples)), seed)
+    values, lump = np.unique(chance, return_inverse=True)
+    spent = np.r_[0.0, np.cumsum(np.bincount(lump, weights=extra))]
+    n_lumps = int(np.flatnonzero(spent <= purse + SLACK * max(budget * len(paid), 1.0))[-1])
+    edges = np.r_[0.0, (values[1:] + values[:-1]) / 2, 1.0]
+    return _only(policy.at(lower, upper, float(edges[n_lumps])), chain)
+
+
+def _every_cut(chain: Chain, X: Any) -> Policy:
+    """A point for every distinct cut of the first gate on these rows; the other gates stay as they are."""
+    reader, first = chain.reader(X), chain.stages[0]
+    rows = np.arange(reader.n_samples)
+    visit = first.visit(reader.block(rows, first.columns), chain.start(len(rows)))
+    gate = chain.task.doubt(visit.scores) if visit.gate is None else visit.gate
+    cuts = cuts_of(gate).threshold
+    thresholds = np.tile(chain.policy.thresholds[chain.policy.lower], (len(cuts), 1))
+    thresholds[:, 0] = cuts
+    unknown = np.full(len(cuts), np.nan)
+    return Policy(thresholds, unknown, unknown)
+
+
+def _only(policy: Policy, chain: Chain) -> Policy:
+    """The points in force alone, where they are cuts of this batch; all of them where the system came with them."""
+    if chain.policy.is_measured:
+        return policy
+    lower, upper = policy.thresholds[policy.lower], policy.thresholds[policy.upper]
+    if policy.lower == policy.upper or policy.share == 0.0:
+        return Policy.of(lower, seed=policy.seed)
+    return Policy.of(lower, upper, share=policy.share, seed=policy.seed)

@@ -1,0 +1,189 @@
+"""From a fitted system and labelled rows to evidence: who was right, and what it cost.
+
+The full model is asked about the rows at most once, and not at all where its outputs are known: a sweep of two hundred
+fits behind one full model asks it once for all of them.
+"""
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from thrifty.arrays import Floats, Numbers
+from thrifty.chain.chain import Chain, Walk
+from thrifty.chain.sources import TableReader
+from thrifty.evidence.evidence import Evidence
+from thrifty.exceptions import InvalidInputError
+from thrifty.full.model import AbsentFull, PrecomputedFull
+from thrifty.rows import fingerprints
+
+__all__ = ["chain_of", "evidence_of", "evidence_of_known", "point_of"]
+
+
+def chain_of(thing: Any) -> Chain:
+    """The chain of a fitted estimator, or the chain itself; anything else is refused."""
+    found = getattr(thing, "chain_", thing)
+    if not isinstance(found, Chain):
+        fitted = "is not fitted" if hasattr(thing, "fit") else "is none"
+        raise InvalidInputError(
+            f"this needs a chain, or a fitted estimator of thrifty that has one; the {type(thing).__name__} {fitted}, "
+            f"or answers without stages."
+        )
+    return found
+
+
+def evidence_of(
+    thing: Any,
+    X: Any,
+    y: ArrayLike,
+    *,
+    settings: dict[str, Any] | None = None,
+    threshold: float | None = None,
+    full_probability: ArrayLike | None = None,
+) -> Evidence:
+    """Every operating point of a fitted system, on rows with known labels.
+
+    Parameters
+    ----------
+    thing : fitted estimator or Chain
+        Every threshold is a point of a system with a single gate; a cascade has the points it was fitted with. An
+        estimator without stages is one point, as it is.
+    X : table of shape (n_samples, n_features)
+        Rows that neither the system nor its full model was fitted on.
+    y : array-like of shape (n_samples,)
+        Their labels.
+    settings : dict, optional
+        What tells this fit from others.
+    threshold : float, optional
+        The only threshold allowed.
+    full_probability : array-like of shape (n_samples,) or (n_samples, n_classes), optional
+        The full model's probabilities on these rows, if they are known; otherwise it is asked about all of them, once.
+    """
+    known: dict[str, Any] = {"settings": {} if settings is None else settings}
+    if not hasattr(thing, "chain_") and not isinstance(thing, Chain) and hasattr(thing, "cost"):
+        return _without_stages(thing, X, y, **known)
+    chain = chain_of(thing)
+    if not chain.stages:
+        return point_of(thing, X, y, settings=settings, full_probability=full_probability)
+    reader = chain.reader(X)
+    target = chain.task.encode("y", y, reader.n_samples)
+    chain, full_quality = _with_known_full(chain, reader, target, full_probability)
+    outputs = None if full_quality is None else chain.ask_full(reader, np.arange(reader.n_samples))
+    return evidence_of_known(
+        chain, reader, target, outputs, full_quality=full_quality, threshold=threshold, **known
+    )
+
+
+def evidence_of_known(
+    chain: Chain,
+    reader: TableReader,
+    target: Floats,
+    outputs: Floats | None,
+    *,
+    full_quality: Numbers | None = None,
+    threshold: float | None = None,
+    **known: Any,
+) -> Evidence:
+    """Evidence of a chain where the outputs of whatever stands behind its stages are known.
+
+    Parameters
+    ----------
+    outputs : ndarray of shape (n_rows, n_outputs) or None
+        What stands behind the stages says about every row; None where there is nobody to ask.
+    full_quality : ndarray of shape (n_rows,), optional
+        How good the full model's own answers are; by default those of ``outputs``.
+    """
+    task, seen, n_own = chain.task, chain.visit_all(reader), chain.n_own_stages
+    quality = [task.quality(target, task.outputs(seen.scores[:, place])) for place in range(n_own)]
+    points = None if n_own == 1 and not chain.policy.is_measured else chain.policy.thresholds
+    if threshold is not None:
+        points = np.full((1, n_own), threshold)
+    if outputs is None:
+        quality.append(quality[-1])
+        points = np.full((1, n_own), np.inf) if points is None else points
+    else:
+        quality.append(task.quality(target, chain.blended(seen.scores[:, -1], outputs)))
+        if full_quality is None:
+            full_quality = task.quality(target, outputs)
+    every: Numbers = np.column_stack(quality)  # type: ignore[assignment]  # numpy widens a union
+    return Evidence(
+        seen.gate,
+        every,
+        _costs(chain, reader, asked=outputs is not None),
+        full_quality=full_quality,
+        points=points,
+        features=tuple(chain.columns.tolist()),
+        **known,
+    )
+
+
+def point_of(
+    thing: Any,
+    X: Any,
+    y: ArrayLike,
+    *,
+    settings: dict[str, Any] | None = None,
+    full_probability: ArrayLike | None = None,
+) -> Evidence:
+    """A fitted system as it is, its operating point in force included, as one point.
+
+    Parameters as in ``evidence_of``. Without ``full_probability`` the full model is asked only about the rows that
+    reach it, and nothing can be said against it afterwards.
+    """
+    chain = chain_of(thing)
+    reader = chain.reader(X)
+    target = chain.task.encode("y", y, reader.n_samples)
+    full_quality = None
+    if full_probability is not None:
+        chain, full_quality = _with_known_full(chain, reader, target, full_probability)
+    walk = chain.walk(reader)
+    return Evidence.of_point(
+        chain.spent(reader, walk),
+        chain.task.quality(target, chain.answer(reader, walk)),
+        walk.route == chain.n_stages,
+        full_quality=full_quality,
+        features=tuple(chain.columns.tolist()),
+        settings={} if settings is None else settings,
+    )
+
+
+def _with_known_full(
+    chain: Chain, reader: TableReader, target: Floats, given: ArrayLike | None
+) -> tuple[Chain, Numbers | None]:
+    """The chain with the full model's answers on these rows looked up in place of asked, and how good they are."""
+    model, rows = chain.innermost, np.arange(reader.n_samples)
+    numbers = reader.block(rows, chain.price_list.read_by_full)
+    if given is not None:
+        outputs = chain.task.read_outputs(given, reader.n_samples, "full_probability")
+    elif isinstance(model, AbsentFull):
+        return chain, None
+    else:
+        outputs = model.outputs(reader.table(rows, chain.price_list.full_columns), numbers)
+    if not chain.buys_by_row:
+        chain = _replace_innermost(chain, PrecomputedFull(outputs, fingerprints(numbers)))
+    return chain, chain.task.quality(target, outputs)
+
+
+def _replace_innermost(chain: Chain, full: PrecomputedFull) -> Chain:
+    inner = chain.behind
+    return replace(chain, full=full if inner is None else _replace_innermost(inner, full))
+
+
+def _costs(chain: Chain, reader: TableReader, *, asked: bool) -> Floats:
+    """What rows pay at each own stage and beyond; one line for all of them where it is the same."""
+    n_own = chain.n_own_stages
+    if not asked or (chain.behind is None and not chain.buys_by_row):
+        return chain.cost_by_route[: n_own + 1]
+    rows = np.arange(reader.n_samples)
+    inner = None if chain.behind is None else chain.behind.walk(reader, rows)
+    route = np.full(len(rows), n_own) if inner is None else n_own + inner.route
+    beyond = chain.spent(reader, Walk(rows, route, np.empty((len(rows), 0)), inner))
+    return np.column_stack([np.tile(chain.cost_by_route[:n_own], (len(beyond), 1)), beyond])
+
+
+def _without_stages(estimator: Any, X: Any, y: ArrayLike, **known: Any) -> Evidence:
+    cost, labels = estimator.cost(X), np.asarray(y)
+    right = np.asarray(estimator.predict(X) == labels)
+    features = tuple(int(column) for column in getattr(estimator, "features_", ()))
+    return Evidence.of_point(cost, right, np.zeros(len(cost), dtype=bool), features=features, **known)

@@ -1,0 +1,134 @@
+"""What an answer is: the one place that knows how targets, scores and answers hang together.
+
+Inside, every model speaks in *scores*, an array of shape (n_rows, n_scores), on the scale on which its loss is written:
+one log-odds for two classes. Outside, it speaks in *outputs*, an array of shape (n_rows, n_outputs): the
+probabilities of all classes. An *answer* is what the user gets: a label. Whoever needs to turn one into another, to
+know how good an answer is or how doubtful, asks the task.
+"""
+
+from typing import Any, Protocol
+
+from numpy.typing import ArrayLike
+
+from thrifty.arrays import Floats, Labels, Numbers
+
+__all__ = ["Loss", "Task"]
+
+
+class Loss(Protocol):
+    """The loss of scores against the targets of some rows."""
+
+    def values(self, scores: Floats) -> Floats:
+        """Loss of each row, shape (n_rows,)."""
+
+    def derivatives(self, scores: Floats) -> tuple[Floats, Floats]:
+        """Gradient and hessian by the score, each of shape (n_rows,)."""
+
+    def base(self, weight: Floats) -> float:
+        """Constant score with the least weighted loss."""
+
+
+class Task(Protocol):
+    """What an answer is."""
+
+    @property
+    def n_scores(self) -> int:
+        """Scores per row."""
+
+    @property
+    def classes(self) -> Labels:
+        """Labels the user may get, in the order of the outputs."""
+
+    # -- targets -------------------------------------------------------------------------------
+
+    def encode(self, name: str, labels: ArrayLike, n_rows: int) -> Floats:
+        """Targets as losses read them, shape (n_rows,); a label that is not known is refused by its row."""
+
+    def decode(self, y: Floats) -> Labels:
+        """Labels of encoded targets."""
+
+    def constant_quality(self, y: Floats, weight: Floats) -> float:
+        """Mean quality of the best answer that is the same for every row."""
+
+    # -- losses --------------------------------------------------------------------------------
+
+    def loss(self, y: Floats) -> Loss:
+        """The loss of scores against encoded targets."""
+
+    def loss_of_outputs(self, y: Floats, outputs: Floats) -> Floats:
+        """Loss of outputs that a model gave, shape (n_rows,)."""
+
+    # -- scores, outputs, answers ------------------------------------------------------------------
+
+    def outputs(self, scores: Floats) -> Floats:
+        """Outputs of scores, shape (n_rows, n_outputs)."""
+
+    def bounded(self, outputs: Floats) -> Floats:
+        """Outputs, kept away from certainty."""
+
+    def scores(self, outputs: Floats) -> Floats:
+        """Scores of outputs, shape (n_rows, n_scores); finite, because outputs are kept away from certainty."""
+
+    def exact_scores(self, outputs: Floats) -> Floats:
+        """Scores of outputs as they are, infinite where an answer is certain."""
+
+    def decision(self, scores: Floats) -> Floats:
+        """Scores in the form of scikit-learn's ``decision_function``."""
+
+    def answers(self, outputs: Floats) -> Labels:
+        """Label of each row."""
+
+    def doubt(self, scores: Floats) -> Floats:
+        """How doubtful an answer is, shape (n_rows,): the gate of a stage that has learned none."""
+
+    def confidence(self, outputs: Floats) -> Floats:
+        """Probability of the answer that is given, shape (n_rows,)."""
+
+    # -- judging -------------------------------------------------------------------------------
+
+    def quality(self, y: Floats, outputs: Floats) -> Numbers:
+        """How good each answer is, shape (n_rows,): whether it is right."""
+
+    def quality_of_scores(self, y: Floats, scores: Floats) -> Numbers:
+        """How good the answers of some scores are, shape (n_rows,)."""
+
+    def expected_loss(self, scores: Floats, belief: Floats) -> Floats:
+        """What the answers of ``scores`` lose where ``belief`` holds the best scores there are, shape (n_rows,)."""
+
+    # -- calibration and blending ------------------------------------------------------------------
+
+    def calibrate(self, scores: Floats, y: Floats, weight: Floats) -> Floats:
+        """What turns scores into scores that mean what they say; ``calibrated`` applies it."""
+
+    def calibrated(self, scores: Floats, calibration: Floats) -> Floats:
+        """Scores after calibration."""
+
+    def blend_weights(self, last: Floats, full: Floats, y: Floats, weight: Floats) -> Floats:
+        """How to blend the scores of two models; ``blended`` applies it."""
+
+    def blended(self, weights: Floats, last: Floats, full: Floats) -> Floats:
+        """Scores of the blend."""
+
+    @property
+    def full_alone(self) -> Floats:
+        """The blend that is the second model alone."""
+
+    # -- models of others ------------------------------------------------------------------------
+
+    def check_model(self, model: Any, name: str) -> None:
+        """Refuse a fitted model of somebody else that does not answer this task."""
+
+    def ask(self, model: Any, table: Any) -> Floats:
+        """What a fitted model says about the rows of a table, shape (n_rows, any)."""
+
+    def is_calibrated(self, model: Any) -> bool:
+        """Whether what the model says needs no calibration."""
+
+    def calibrate_model(self, raw: Floats, y: Floats, weight: Floats) -> Floats:
+        """What makes outputs of what a model says, from rows the model has not been fitted on."""
+
+    def outputs_of(self, raw: Floats, calibration: Floats | None) -> Floats:
+        """Outputs, kept away from certainty, of what ``ask`` returned; None where no calibration is needed."""
+
+    def read_outputs(self, given: Any, n_rows: int | None, who: str) -> Floats:
+        """Outputs that somebody computed, shape (n_rows, n_outputs), or a refusal."""
