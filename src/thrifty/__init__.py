@@ -27,8 +27,7 @@ if TYPE_CHECKING:
         ThriftyError,
     )
     from thrifty.ranking.curve import ranking_curve
-    from thrifty.ranking.measures import average_precision_at, ndcg_at
-    from thrifty.ranking.queries import Queries
+    from thrifty.ranking.queries import Queries, average_precision_at, ndcg_at
     from thrifty.report.collect import collect_facts
     from thrifty.report.write import write_report
     from thrifty.sweeping.run import sweep
@@ -94,12 +93,12 @@ _HOME = {
     "ThriftyError": "exceptions",
     "Tie": "chain.system",
     "UniformRouter": "estimators.rivals.routers",
-    "average_precision_at": "ranking.measures",
+    "average_precision_at": "ranking.queries",
     "certify": "evidence.certificate",
     "collect_facts": "report.collect",
     "hold_budget": "evidence.holding",
     "load": "bundle.whole",
-    "ndcg_at": "ranking.measures",
+    "ndcg_at": "ranking.queries",
     "outcomes_of": "evidence.observing",
     "point_of": "evidence.observing",
     "ranking_curve": "ranking.curve",
