@@ -82,15 +82,10 @@ def descend_on(work: WorkingSet, heads: LinearHeads, point: Point, tol: float, m
     """``argmin F`` over the groups of a working set; the other groups of ``point`` must be zero."""
     columns = heads.columns_of(work.groups)
     part = replace(point, coef=np.ascontiguousarray(point.coef[:, columns]))
-    progress = proximal_newton(work.heads, part, tol, max_iter, work.hessian)
+    found = proximal_newton(work, part, tol, max_iter)
     coef = np.zeros_like(point.coef)
-    coef[:, columns] = progress.point.coef
-    return Descent(
-        replace(progress.point, coef=coef),
-        progress.residual,
-        progress.n_iter,
-        replace(work, hessian=progress.hessian),
-    )
+    coef[:, columns] = found.point.coef
+    return replace(found, point=replace(found.point, coef=coef))
 
 
 def _worth_solving(heads: LinearHeads, point: Point, gradient: Gradient, tol: float) -> Bools:
@@ -103,24 +98,13 @@ def _worth_solving(heads: LinearHeads, point: Point, gradient: Gradient, tol: fl
     return np.asarray(inside)
 
 
-@dataclass(frozen=True)
-class Progress:
-    """Where the steps ended, how many there were, and the last Hessian used."""
-
-    point: Point
-    residual: float
-    n_iter: int
-    hessian: Hessian | None
-
-
-def proximal_newton(
-    heads: LinearHeads, point: Point, tol: float, max_iter: int, hessian: Hessian | None = None
-) -> Progress:
-    """``argmin F``, from ``point``; the objective never rises.
+def proximal_newton(work: WorkingSet, point: Point, tol: float, max_iter: int) -> Descent:
+    """``argmin F`` of a working set, from a ``point`` that holds its groups alone; the objective never rises.
 
     Stops when no group or intercept is farther than ``tol`` from optimal, when ``max_iter`` steps are
     spent, or when no step helps any more because only rounding is left.
     """
+    heads, hessian = work.heads, work.hessian
     previous, n_iter = np.inf, 0
     while True:
         gradient = heads.gradient(point)
@@ -134,7 +118,7 @@ def proximal_newton(
             break
         previous, n_iter = residual, n_iter + 1
         point, hessian = found
-    return Progress(point, residual, n_iter, hessian)
+    return Descent(point, residual, n_iter, replace(work, hessian=hessian))
 
 
 def _follow(
