@@ -15,7 +15,7 @@ SCORES = np.linspace(-30, 30, 13)
 
 @pytest.mark.parametrize("y", [-1.0, 1.0])
 def test_the_logistic_hessian_matches_finite_differences_of_the_loss(y):
-    # The second difference of a loss of 10 is wrong by 10 times the rounding of 1, divided by the squared step.
+    # A loss of 10 is rounded by 1e-15, and its second difference by that divided by the squared step.
     score = np.linspace(-10, 10, 13)
     ends = logistic_loss(y, score + 1e-3) + logistic_loss(y, score - 1e-3)
     numeric = (ends - 2 * logistic_loss(y, score)) / 1e-6

@@ -2,7 +2,7 @@
 
 A feature belongs to exactly one purchase (its *group*); a group has one price and delivers all its
 columns. Within one route a purchase is paid once, whoever needs it first: the gate, the cheap model
-or f0. A row that reaches f0 pays for everything f0 reads, plus ``full_cost`` for the call.
+or the full model. A row that reaches the full model pays for everything, plus ``full_cost`` for the call.
 """
 
 from collections.abc import Mapping, Sequence
@@ -23,16 +23,16 @@ FeatureGroups = Sequence[object] | Mapping[str, object] | None
 
 @dataclass(frozen=True)
 class PriceList:
-    """Prices of purchases, the purchase each column belongs to, and the price of one call of f0.
+    """Prices of purchases, the purchase each column belongs to, and the price of one call of the full model.
 
     Attributes
     ----------
     prices : ndarray of shape (n_groups,)
-        What one purchase costs.
+        Price of each purchase.
     group_of : ndarray of shape (n_features,)
         The purchase that delivers each column.
     full_cost : float
-        Extra price of one call of f0, on top of the features it reads.
+        Extra price of one call of the full model, on top of the features it reads.
     """
 
     prices: Floats
@@ -46,11 +46,11 @@ class PriceList:
 
     @property
     def cost_of_everything(self) -> float:
-        """What a row pays that reaches f0: every purchase, and the call."""
+        """Price of a row that reaches the full model: every purchase, and the call."""
         return float(self.prices.sum()) + self.full_cost
 
     def bought_groups(self, columns: ArrayLike) -> Bools:
-        """Which purchases deliver ``columns`` (indices, or a mask over the columns)."""
+        """Mask of the purchases that deliver ``columns`` (indices, or a mask over the columns)."""
         bought = np.zeros(len(self.prices), dtype=bool)
         bought[self.group_of[np.asarray(columns)]] = True
         return bought
@@ -60,14 +60,14 @@ class PriceList:
         return float(self.prices[self.bought_groups(columns)].sum())
 
     def cost_of_rows(self, used: Bools, reaches_full: Bools) -> Floats:
-        """What each row pays, given the columns it used and whether it reached f0.
+        """Price of each row, given the columns it used and whether it reached the full model.
 
         Parameters
         ----------
         used : ndarray of shape (n_samples, n_features), bool
             Columns bought by the gate or by the cheap model on the row's route.
         reaches_full : ndarray of shape (n_samples,), bool
-            Rows answered by f0; they pay for every purchase and for the call.
+            Rows answered by the full model; they pay for every purchase and for the call.
         """
         bought = np.zeros((len(used), len(self.prices)), dtype=bool)
         for column, group in enumerate(self.group_of):
@@ -76,7 +76,7 @@ class PriceList:
 
 
 def check_amount(name: str, value: object, *, rule: str = "a finite number >= 0") -> float:
-    """A single price, budget or weight as a float, or a refusal that names it."""
+    """Check a single price, budget or weight and return it as a float; a refusal names it."""
     try:
         amount = float(value)  # type: ignore[arg-type]  # anything may arrive; what cannot convert is refused
     except (TypeError, ValueError):
@@ -104,7 +104,7 @@ def check_price_list(
         A label per column; columns with the same label are one purchase. In a dict, columns that
         are not named are purchases of their own.
     full_cost : float
-        Extra price of one call of f0.
+        Extra price of one call of the full model.
     n_features : int
         Number of columns.
     feature_names : sequence of str, optional

@@ -29,13 +29,13 @@ class Distance(Protocol):
     """A distance between a share, given by its log-odds ``t``, and a gate score ``g``."""
 
     def value(self, t: Floats, g: Floats) -> Floats:
-        """D per row."""
+        """Distance of each row."""
 
     def grad_gate(self, t: Floats, g: Floats) -> Floats:
-        """DD / dg per row."""
+        """Derivative of each row's distance in the gate score ``g``."""
 
     def grad_log_odds(self, t: Floats, g: Floats) -> Floats:
-        """DD / dt per row."""
+        """Derivative of each row's distance in the log-odds ``t``."""
 
 
 def entropy_of_log_odds(t: Floats) -> Floats:
@@ -83,7 +83,7 @@ DISTANCES: dict[DistanceName, Distance] = {"kl": KL(), "squared": Squared()}
 
 
 def check_distance(name: str) -> DistanceName:
-    """Return ``name`` if it is a distance we know, else say which ones there are."""
+    """Return ``name`` if it is that of a distance, else say which ones there are."""
     if name not in DISTANCES:
         known = " or ".join(repr(known) for known in DISTANCES)
         raise InvalidInputError(f"distance must be {known}; got {name!r}.")

@@ -1,4 +1,4 @@
-"""The logistic loss of a score, its derivatives, and the loss added by answering cheaply.
+"""The logistic loss of a score, its second derivative, and the loss added by answering cheaply.
 
 The paper uses one loss throughout: ``loss(y, f) = log(1 + exp(-y f))`` with ``y`` in {-1, +1}.
 A *soft* label ``target`` in [0, 1] mixes the two: it is what the gate is fitted to, whose
