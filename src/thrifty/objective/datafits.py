@@ -57,7 +57,7 @@ class DataFit(Protocol):
 
 @dataclass(frozen=True)
 class LogisticFit:
-    """``sum_i weight_i [target_i log(1 + exp(-s_i)) + (1 - target_i) log(1 + exp(s_i))]``.
+    """Logistic loss: ``sum_i weight_i [target_i log(1 + exp(-s_i)) + (1 - target_i) log(1 + exp(s_i))]``.
 
     Attributes
     ----------
@@ -97,11 +97,11 @@ class LogisticFit:
         return float(self.weight @ loss)
 
     def gradient(self, score: Floats) -> Floats:
-        """``weight (expit(s) - target)``."""
+        """Derivative in the score of each row, ``weight (expit(s) - target)``."""
         return np.asarray(self.weight * (expit(score) - self.target), dtype=np.float64)
 
     def hessian(self, score: Floats) -> Floats:
-        """``weight expit(s) expit(-s)``."""
+        """Second derivative in the score of each row, ``weight expit(s) expit(-s)``."""
         return self.weight * logistic_hessian(score)
 
     def majorant(self, score: Floats) -> Floats:
@@ -130,7 +130,7 @@ class LogisticFit:
 
 @dataclass(frozen=True)
 class SquaredFit:
-    """``sum_i weight_i (target_i - s_i)^2``.
+    """Squared loss: ``sum_i weight_i (target_i - s_i)^2``.
 
     Attributes
     ----------
@@ -156,11 +156,11 @@ class SquaredFit:
         return float(self.weight @ np.square(self.target - score))
 
     def gradient(self, score: Floats) -> Floats:
-        """``2 weight (s - target)``."""
+        """Derivative in the score of each row, ``2 weight (s - target)``."""
         return 2.0 * self.weight * (score - self.target)
 
     def hessian(self, score: Floats) -> Floats:
-        """``2 weight`` everywhere."""
+        """Second derivative in the score of each row, ``2 weight`` everywhere."""
         return 2.0 * self.weight + np.zeros_like(score)
 
     def majorant(self, score: Floats) -> Floats:

@@ -55,11 +55,11 @@ class KL:
         return soft_logistic_loss(expit(t), g) - entropy_of_log_odds(t)
 
     def grad_gate(self, t: Floats, g: Floats) -> Floats:
-        """``expit(g) - q``."""
+        """Derivative in the gate score, ``expit(g) - q``."""
         return np.asarray(expit(g) - expit(t), dtype=np.float64)
 
     def grad_log_odds(self, t: Floats, g: Floats) -> Floats:
-        """``(t - g) q (1 - q)``."""
+        """Derivative in the log-odds, ``(t - g) q (1 - q)``."""
         return np.asarray((t - g) * expit(t) * expit(-t), dtype=np.float64)
 
 
@@ -71,11 +71,11 @@ class Squared:
         return np.square(t - g)
 
     def grad_gate(self, t: Floats, g: Floats) -> Floats:
-        """``2 (g - t)``."""
+        """Derivative in the gate score, ``2 (g - t)``."""
         return 2.0 * (g - t)
 
     def grad_log_odds(self, t: Floats, g: Floats) -> Floats:
-        """``2 (t - g)``."""
+        """Derivative in the log-odds, ``2 (t - g)``."""
         return 2.0 * (t - g)
 
 

@@ -62,7 +62,7 @@ class RankingCurve:
 
     @property
     def n_undefined(self) -> int:
-        """Queries that are left out of the mean."""
+        """Number of queries that are left out of the mean."""
         return int(np.isnan(self.values[0]).sum())
 
 
@@ -80,7 +80,7 @@ def ranking_curve(
     k: int = 5,
     measure: Measure = average_precision_at,
 ) -> RankingCurve:
-    """Measure orders of documents that a gate sends to the full model, at many thresholds of the gate.
+    """Evaluate the order of documents at many thresholds of a gate that sends them to the full model.
 
     A query's documents are ordered by the full model's score where they are sent on, by the cheap one elsewhere.
 

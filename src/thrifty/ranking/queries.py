@@ -83,7 +83,7 @@ class Queries:
 
     @property
     def n_documents(self) -> int:
-        """Number of rows."""
+        """Number of documents."""
         return len(self.number)
 
     def total(self, values: ArrayLike) -> Floats:
@@ -92,7 +92,7 @@ class Queries:
         return np.add.reduceat(spread, self.start)
 
     def folds(self, n_folds: int, seed: int = 0) -> Ints:
-        """Number the fold of each document such that no query is torn apart and folds hold nearly as many queries."""
+        """Deal documents to folds, whole queries at a time, so that folds hold nearly equally many queries."""
         if not 2 <= n_folds <= self.n_queries:
             raise InvalidInputError(
                 f"n_folds must lie between 2 and the number of queries, {self.n_queries}; got {n_folds!r}."
@@ -211,7 +211,7 @@ def ndcg_at(
 
 
 def check_grades(y: ArrayLike) -> Floats:
-    """Grades as floats: finite, at least 0, one per document."""
+    """Check grades, one per document, finite and at least 0, and return them as floats."""
     grades = np.asarray(y, dtype=np.float64)
     if grades.ndim != 1 or not np.all(np.isfinite(grades)) or np.any(grades < 0):
         raise InvalidInputError(
@@ -222,7 +222,7 @@ def check_grades(y: ArrayLike) -> Floats:
 
 
 def check_scores(score: ArrayLike, n_documents: int, name: str = "score") -> Floats:
-    """Scores as floats: one per document, none of them NaN."""
+    """Check scores, one per document and none of them NaN, and return them as floats."""
     scores = np.asarray(score, dtype=np.float64)
     if scores.shape != (n_documents,) or np.isnan(scores).any():
         raise InvalidInputError(

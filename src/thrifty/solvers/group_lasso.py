@@ -65,7 +65,7 @@ def group_lasso(
     tol: float = 1e-8,
     max_iter: int = 200,
 ) -> Solution[LinearScores]:
-    """Linear heads that share what they buy: paper (OPT4).
+    """Fit linear heads that share what they buy: paper (OPT4).
 
         argmin_{B, b0}  sum_k fit_k(X B_k + b0_k) + gamma sum_G price_G ||B_G||_F + (l2 / 2) ||B||_F^2
 
@@ -123,7 +123,7 @@ def group_lasso_path(
     tol: float = 1e-8,
     max_iter: int = 200,
 ) -> list[Solution[LinearScores]]:
-    """The group lasso at each of ``gammas``, in the order given: paper (OPT4).
+    """Fit linear heads at each of ``gammas``, in the order given: paper (OPT4).
 
     Solved from the largest ``gamma`` down, each from the answer before. Other parameters as for one
     ``gamma``; ``max_iter`` counts the steps of each.
@@ -174,7 +174,7 @@ def objective(
     *,
     l2: float = 0.0,
 ) -> float:
-    """``sum_k fit_k(X B_k + b0_k) + gamma sum_G price_G ||B_G||_F + (l2 / 2) ||B||_F^2``: paper (OPT4)."""
+    """Objective that ``group_lasso`` minimises, at ``scores``: paper (OPT4)."""
     heads = _linear_heads(X, fits, group_of, gamma * np.asarray(prices, dtype=np.float64), l2)
     return _point_of(heads, scores).value
 

@@ -38,7 +38,7 @@ NOISE = 4.0 * float(np.finfo(np.float64).eps)
 
 @dataclass(frozen=True)
 class Hessian:
-    """Second derivatives per head.
+    """Second derivatives of the fits in the coefficients of each head.
 
     Attributes
     ----------
