@@ -17,10 +17,9 @@ from scipy.sparse.csgraph import maximum_flow
 
 from thrifty.datasets import load_forest, load_miniboone
 from thrifty.objective.costs import check_price_list
-from thrifty.pruning.decomposed import ascend
-from thrifty.pruning.exact import solve_linear_program
-from thrifty.pruning.forest import flatten_forest
-from thrifty.pruning.growing import grow_forest
+from thrifty.pruning.forest import flatten_forest, grow_forest
+from thrifty.pruning.mirror_ascent import ascend
+from thrifty.pruning.optimum import solve_linear_program
 from thrifty.pruning.problem import PruningRows, closure_of
 
 WIDE = 2**30

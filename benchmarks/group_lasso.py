@@ -89,7 +89,7 @@ def reference_path(X, fits, gammas):
             residual = plain_residual(B, slope, penalties)
             if residual <= TOL:
                 break
-            weights = [fit.curvature(score) for fit, score in zip(fits, scores, strict=True)]
+            weights = [fit.hessian(score) for fit, score in zip(fits, scores, strict=True)]
             hessians = np.array([A.T @ (weight[:, None] * A) for weight in weights])
             move = descend(hessians, slope.copy(), B.copy(), penalties, 0.01 * residual)
             B = shorten(A, fits, B, move, slope, scores, penalties)

@@ -29,8 +29,7 @@ if TYPE_CHECKING:
         ThriftyError,
     )
     from thrifty.ranking.curve import ranking_curve
-    from thrifty.ranking.measures import average_precision_at, ndcg_at
-    from thrifty.ranking.queries import Queries
+    from thrifty.ranking.queries import Queries, average_precision_at, ndcg_at
     from thrifty.report.collect import collect_facts
     from thrifty.report.write import write_report
     from thrifty.sweeping.run import sweep
@@ -96,13 +95,13 @@ _HOME = {
     "Queries": "ranking.queries",
     "ThriftyError": "exceptions",
     "UniformRouter": "estimators.rivals.routers",
-    "average_precision_at": "ranking.measures",
+    "average_precision_at": "ranking.queries",
     "certify": "evidence.certificate",
     "collect_facts": "report.collect",
     "evidence_of": "evidence.observe",
     "hold_budget": "evidence.hold",
     "load": "bundle.whole",
-    "ndcg_at": "ranking.measures",
+    "ndcg_at": "ranking.queries",
     "point_of": "evidence.observe",
     "ranking_curve": "ranking.curve",
     "save": "bundle.whole",

@@ -18,7 +18,7 @@ from thrifty.learning.pairs.leaf import LeafPair
 from thrifty.learning.pairs.linear import LinearPair
 from thrifty.objective.costs import PriceList
 from thrifty.solvers.group_lasso import LinearScores
-from thrifty.solvers.leaf_design import LeafDesign
+from thrifty.solvers.ridge import LeafDesign
 from thrifty.trees.foreign import additive_trees
 
 X, DIGIT = load_digits(return_X_y=True)

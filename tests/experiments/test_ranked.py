@@ -5,8 +5,7 @@ import pytest
 
 from thrifty.experiments.candidates import Candidate, PointCandidate
 from thrifty.experiments.ranked import Documents, RankedTask, choose_ranked, full_log_odds, on_one_scale
-from thrifty.ranking.measures import average_precision_at
-from thrifty.ranking.queries import Queries
+from thrifty.ranking.queries import Queries, average_precision_at
 
 BUDGETS = [0.5, 2.0, 5.0, 10.0]
 

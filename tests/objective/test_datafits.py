@@ -47,9 +47,9 @@ def test_gradient_matches_finite_differences(fit):
 
 
 @pytest.mark.parametrize("fit", [logistic(), squared()], ids=["logistic", "squared"])
-def test_curvature_matches_finite_differences_of_the_gradient(fit):
+def test_hessian_matches_finite_differences_of_the_gradient(fit):
     numeric = (fit.gradient(SCORES + 1e-5) - fit.gradient(SCORES - 1e-5)) / 2e-5
-    np.testing.assert_allclose(fit.curvature(SCORES), numeric, atol=1e-9, rtol=1e-6)
+    np.testing.assert_allclose(fit.hessian(SCORES), numeric, atol=1e-9, rtol=1e-6)
 
 
 @pytest.mark.parametrize("fit", [logistic(), squared()], ids=["logistic", "squared"])
@@ -84,21 +84,21 @@ def test_one_sided_targets_stop_at_the_farthest_intercept(label, sign):
     # The row that differs does not count.
     fit = LogisticFit(np.array([label, label, 1.0 - label]), np.array([0.5, 0.5, 0.0]))
     assert fit.best_intercept() == sign * FARTHEST_INTERCEPT
-    assert fit.needs_no_slopes
+    assert fit.needs_no_coefficients
     assert fit.value(np.full(3, fit.best_intercept())) < 1e-17
 
 
 def test_shares_too_small_to_count_are_one_sided_and_small_ones_are_not():
-    assert LogisticFit(np.full(3, 1e-300), np.ones(3)).needs_no_slopes
+    assert LogisticFit(np.full(3, 1e-300), np.ones(3)).needs_no_coefficients
     fit = LogisticFit(np.full(3, 1e-12), np.ones(3))
-    assert not fit.needs_no_slopes
+    assert not fit.needs_no_coefficients
     assert fit.best_intercept() == pytest.approx(np.log(1e-12), rel=1e-9)
 
 
 @pytest.mark.parametrize("kind", [LogisticFit, SquaredFit])
 def test_a_fit_in_which_no_row_counts_rests_at_zero(kind):
     fit = kind(np.array([0.2, 1.0]), np.zeros(2))
-    assert fit.needs_no_slopes
+    assert fit.needs_no_coefficients
     assert fit.best_intercept() == 0.0
     assert fit.value(SCORES[:2]) == 0.0
 

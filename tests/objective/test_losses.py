@@ -4,8 +4,7 @@ import pytest
 from thrifty.objective.losses import (
     excess_loss,
     log_loss_of_probability,
-    logistic_curvature,
-    logistic_grad,
+    logistic_hessian,
     logistic_loss,
     soft_logistic_loss,
     softplus,
@@ -15,21 +14,18 @@ SCORES = np.linspace(-30, 30, 13)
 
 
 @pytest.mark.parametrize("y", [-1.0, 1.0])
-def test_the_logistic_gradient_matches_finite_differences(y):
-    numeric = (logistic_loss(y, SCORES + 1e-6) - logistic_loss(y, SCORES - 1e-6)) / 2e-6
-    np.testing.assert_allclose(logistic_grad(y, SCORES), numeric, atol=1e-8)
-
-
-@pytest.mark.parametrize("y", [-1.0, 1.0])
-def test_the_logistic_curvature_matches_finite_differences(y):
-    numeric = (logistic_grad(y, SCORES + 1e-5) - logistic_grad(y, SCORES - 1e-5)) / 2e-5
-    np.testing.assert_allclose(logistic_curvature(SCORES), numeric, atol=1e-9)
+def test_the_logistic_hessian_matches_finite_differences_of_the_loss(y):
+    # A loss of 10 is rounded by 1e-15, and its second difference by that divided by the squared step.
+    score = np.linspace(-10, 10, 13)
+    ends = logistic_loss(y, score + 1e-3) + logistic_loss(y, score - 1e-3)
+    numeric = (ends - 2 * logistic_loss(y, score)) / 1e-6
+    np.testing.assert_allclose(logistic_hessian(score), numeric, atol=1e-7)
 
 
 def test_losses_are_finite_and_right_at_scores_of_ten_thousand():
     extreme = np.array([-1e4, 1e4])
     np.testing.assert_array_equal(logistic_loss(1.0, extreme), [1e4, 0.0])
-    np.testing.assert_array_equal(logistic_grad(1.0, extreme), [-1.0, 0.0])
+    np.testing.assert_array_equal(logistic_hessian(extreme), [0.0, 0.0])
     np.testing.assert_array_equal(softplus(extreme), [0.0, 1e4])
     np.testing.assert_array_equal(soft_logistic_loss([0.25, 0.25], extreme), [2500.0, 7500.0])
 

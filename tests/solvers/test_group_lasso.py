@@ -46,12 +46,12 @@ def plain_residual(X, fits, group_of, prices, gamma, found, l2=0.0):
     D = np.column_stack([X.T @ pull for pull in pulls]) + l2 * found.coef
     worst = max(abs(pull.sum()) for pull in pulls)
     for group, price in enumerate(prices):
-        block, slope = found.coef[group_of == group], D[group_of == group]
+        block, gradient = found.coef[group_of == group], D[group_of == group]
         size = np.linalg.norm(block)
         if size > 0:
-            worst = max(worst, np.linalg.norm(slope + gamma * price * block / size))
+            worst = max(worst, np.linalg.norm(gradient + gamma * price * block / size))
         else:
-            worst = max(worst, np.linalg.norm(slope) - gamma * price)
+            worst = max(worst, np.linalg.norm(gradient) - gamma * price)
     return worst
 
 
@@ -74,13 +74,13 @@ def fista(X, fits, group_of, prices, gamma, n_iter=20_000):
     """A second solver that shares nothing with the first: accelerated proximal gradient, with restarts."""
     n_heads = len(fits)
     A = np.column_stack([X, np.ones(len(X))])
-    most = max(fit.curvature(np.zeros(len(X))).max() for fit in fits)
+    most = max(fit.hessian(np.zeros(len(X))).max() for fit in fits)
     step = 1.0 / (most * np.linalg.norm(A, 2) ** 2)
     W = np.zeros((A.shape[1], n_heads))
     V, t = W.copy(), 1.0
     for _ in range(n_iter):
-        slope = np.column_stack([A.T @ fit.gradient(A @ V[:, k]) for k, fit in enumerate(fits)])
-        new = V - step * slope
+        gradient = np.column_stack([A.T @ fit.gradient(A @ V[:, k]) for k, fit in enumerate(fits)])
+        new = V - step * gradient
         size = norms_of_groups(new[:-1], group_of, len(prices))
         shrink = np.maximum(1.0 - step * gamma * prices / np.maximum(size, 1e-300), 0.0)
         new[:-1] *= shrink[group_of][:, None]
@@ -250,7 +250,7 @@ def test_scores_of_ten_thousand_in_the_start_do_not_overflow():
 
 
 def test_a_saturated_start_that_beats_the_empty_model_still_converges():
-    # Certain, and wrong in one row of forty: curvature is 0 everywhere, the slope is not.
+    # Certain, and wrong in one row of forty: the hessian is 0 everywhere, the gradient is not.
     x = np.r_[np.linspace(-2.0, -1.0, 20), np.linspace(1.0, 2.0, 20)]
     y = np.r_[1.0, np.zeros(19), np.ones(20)]
     fit = LogisticFit(y, np.full(40, 1.0 / 40))

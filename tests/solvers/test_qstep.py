@@ -9,10 +9,9 @@ from scipy.special import expit, logit
 
 from thrifty.exceptions import InvalidInputError
 from thrifty.objective.distances import DISTANCES
-from thrifty.solvers.multiplier import smallest_multiplier
-from thrifty.solvers.qstep import q_step_kl, q_step_squared
-from thrifty.solvers.qstep_admm import q_step_squared_admm
-from thrifty.solvers.squared_rows import minimise_tilted, minimise_tilted_between
+from thrifty.solvers.qstep import q_step_kl, q_step_squared, q_step_squared_admm
+from thrifty.solvers.qstep_squared import minimise_tilted, minimise_tilted_between
+from thrifty.solvers.spending_limit import smallest_multiplier
 
 STEPS = {"kl": q_step_kl, "squared": q_step_squared}
 BOTH = pytest.mark.parametrize("distance", ["kl", "squared"])

@@ -3,8 +3,7 @@ import pytest
 from scipy.optimize import minimize
 
 from thrifty.objective.losses import soft_logistic_loss
-from thrifty.solvers.leaf_design import LeafDesign
-from thrifty.solvers.ridge import LeafLeastSquares, LeafWeights, ridge_logistic
+from thrifty.solvers.ridge import LeafDesign, LeafLeastSquares, LeafWeights, ridge_logistic
 
 
 @pytest.fixture

@@ -13,8 +13,8 @@ from thrifty.bundle.scorers import pack_ensemble
 from thrifty.bundle.systems import _names, _price_list, pack_table
 from thrifty.estimators.rivals.budget_prune import BudgetPruneClassifier
 from thrifty.exceptions import InvalidInputError
-from thrifty.pruning.pruned import PrunedForest
-from thrifty.pruning.pruning import Pruning
+from thrifty.pruning.closure import Pruning
+from thrifty.pruning.forest import PrunedForest
 from thrifty.solvers.solution import Solution
 from thrifty.trees import TreeEnsemble
 

@@ -6,8 +6,21 @@ sentence says what to download and where to put it. Whatever the way, the data i
 checksum before it is used, so that numbers from two machines are numbers from the same data.
 """
 
-from thrifty.datasets.priced import PRICED_NAMES, PricedTable, load_priced
-from thrifty.datasets.ranking import (
+from thrifty.datasets.classification import (
+    FOREST_SIZES,
+    PRICED_NAMES,
+    PricedTable,
+    Split,
+    load_cifar_images,
+    load_digits_at_least_five,
+    load_forest,
+    load_letters,
+    load_miniboone,
+    load_priced,
+    load_scene15,
+    make_synthetic,
+)
+from thrifty.datasets.documents import (
     RankingSplit,
     draw_prices,
     load_mq2008,
@@ -15,18 +28,7 @@ from thrifty.datasets.ranking import (
     load_yahoo,
     load_yahoo_prices,
 )
-from thrifty.datasets.scene15 import load_scene15
-from thrifty.datasets.splits import Split
 from thrifty.datasets.svmlight import RankingTable, load_svmlight_ranking
-from thrifty.datasets.tables import (
-    FOREST_SIZES,
-    load_cifar_images,
-    load_digits_at_least_five,
-    load_forest,
-    load_letters,
-    load_miniboone,
-    make_synthetic,
-)
 
 __all__ = [
     "FOREST_SIZES",

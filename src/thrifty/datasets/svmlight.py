@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import IO, Any
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.datasets import load_svmlight_file
 
+from thrifty.arrays import Ints
 from thrifty.exceptions import DataUnavailableError, InvalidInputError
 
 __all__ = ["RankingTable", "load_svmlight_ranking"]
@@ -27,12 +27,12 @@ _HEAD = re.compile(rb"(\S+)\s+qid:(\S+)(?=\s|$)")
 
 @dataclass(frozen=True)
 class RankingTable:
-    """Documents of some queries.
+    """Documents of queries, with their features and grades, as a file lists them.
 
     Attributes
     ----------
     X : CSR array of shape (n_documents, n_features)
-        Features; what a line leaves out is zero, as the format says. Column j is the file's feature j + 1.
+        Features of documents; what a line leaves out is zero, as the format says. Column j is the file's feature j + 1.
     y : ndarray of shape (n_documents,)
         Grades of relevance: 0, 1, 2 and so on.
     qid : ndarray of shape (n_documents,)
@@ -40,8 +40,8 @@ class RankingTable:
     """
 
     X: Any
-    y: NDArray[np.intp]
-    qid: NDArray[np.intp]
+    y: Ints
+    qid: Ints
 
 
 def load_svmlight_ranking(path: str | os.PathLike[str], n_features: int | None = None) -> RankingTable:
@@ -50,8 +50,8 @@ def load_svmlight_ranking(path: str | os.PathLike[str], n_features: int | None =
     Parameters
     ----------
     path : path
-        The file. A line that cannot be read, that has no query or a negative grade, or whose query has been left
-        before, is refused by its number.
+        The file to read. A line that cannot be read, that has no query or a negative grade, or whose query has been
+        left before, is refused by its number.
     n_features : int, optional
         Number of columns; without it, the largest feature that occurs.
     """

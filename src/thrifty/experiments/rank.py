@@ -51,9 +51,8 @@ from thrifty.experiments.ranked_page import (
     table_of,
 )
 from thrifty.experiments.settings import read_settings
-from thrifty.ranking.measures import ndcg_at
-from thrifty.ranking.queries import Queries
-from thrifty.ranking.resampling import band_over_queries
+from thrifty.ranking.curve import band_over_queries
+from thrifty.ranking.queries import Queries, ndcg_at
 
 __all__ = ["NAME", "RankSettings", "run"]
 

@@ -17,10 +17,8 @@ from thrifty.arrays import Floats
 from thrifty.evidence.frontier import best_within
 from thrifty.experiments.candidates import AnyCandidate, PointCandidate
 from thrifty.experiments.selection import Chosen
-from thrifty.ranking.curve import ranking_curve
-from thrifty.ranking.measures import PerQuery, average_precision_at, ndcg_at
-from thrifty.ranking.queries import Queries
-from thrifty.ranking.resampling import band_over_queries
+from thrifty.ranking.curve import band_over_queries, ranking_curve
+from thrifty.ranking.queries import PerQuery, Queries, average_precision_at, ndcg_at
 from thrifty.tasks.logistic import platt
 
 __all__ = ["Documents", "RankedChoice", "RankedTask", "choose_ranked", "full_log_odds", "on_one_scale"]

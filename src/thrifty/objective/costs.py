@@ -2,7 +2,7 @@
 
 A feature belongs to exactly one purchase (its *group*); a group has one price and delivers all its
 columns. Within one route a purchase is paid once, whoever needs it first: the gate, the cheap model
-or f0. A row that reaches f0 pays for everything f0 reads, plus ``full_cost`` for the call.
+or the full model. A row that reaches the full model pays for everything, plus ``full_cost`` for the call.
 """
 
 from collections.abc import Mapping, Sequence
@@ -23,12 +23,12 @@ FeatureGroups = Sequence[object] | Mapping[str, object] | None
 
 @dataclass(frozen=True)
 class PriceList:
-    """Prices of purchases, the purchase each column belongs to, and the price of one call of f0.
+    """Prices of purchases, the purchase each column belongs to, and the price of one call of the full model.
 
     Attributes
     ----------
     prices : ndarray of shape (n_groups,)
-        What one purchase costs.
+        Price of each purchase.
     group_of : ndarray of shape (n_features,)
         The purchase that delivers each column.
     full_cost : float
@@ -73,7 +73,7 @@ class PriceList:
         )
 
     def bought_groups(self, columns: ArrayLike) -> Bools:
-        """Which purchases deliver ``columns`` (indices, or a mask over the columns)."""
+        """Mask of the purchases that deliver ``columns`` (indices, or a mask over the columns)."""
         bought = np.zeros(len(self.prices), dtype=bool)
         bought[self.group_of[np.asarray(columns)]] = True
         return bought
@@ -108,7 +108,7 @@ class PriceList:
 
 
 def check_amount(name: str, value: object, *, rule: str = "a finite number >= 0") -> float:
-    """A single price, budget or weight as a float, or a refusal that names it."""
+    """Check a single price, budget or weight and return it as a float; a refusal names it."""
     try:
         amount = float(value)  # type: ignore[arg-type]  # anything may arrive; what cannot convert is refused
     except (TypeError, ValueError):
@@ -137,7 +137,7 @@ def check_price_list(
         A label per column; columns with the same label are one purchase. In a dict, columns that
         are not named are purchases of their own.
     full_cost : float
-        Extra price of one call of f0.
+        Extra price of one call of the full model.
     n_features : int
         Number of columns.
     feature_names : sequence of str, optional

@@ -18,6 +18,7 @@ from scipy.special import expit
 from thrifty.arrays import Floats
 from thrifty.exceptions import InvalidInputError
 from thrifty.objective.distances import NEVER
+from thrifty.objective.losses import logistic_hessian
 
 __all__ = ["FARTHEST_INTERCEPT", "DataFit", "LogisticFit", "SquaredFit"]
 
@@ -35,8 +36,8 @@ class DataFit(Protocol):
         """What each row counts, ``1 / N`` included; shape (n_samples,)."""
 
     @property
-    def needs_no_slopes(self) -> bool:
-        """Whether the best constant score is already a global optimum, so no slope can earn its price."""
+    def needs_no_coefficients(self) -> bool:
+        """Whether the best constant score is already a global optimum, so no coefficient can earn its price."""
 
     def value(self, score: Floats) -> float:
         """The fit of all rows together."""
@@ -44,7 +45,7 @@ class DataFit(Protocol):
     def gradient(self, score: Floats) -> Floats:
         """Derivative in the score of each row."""
 
-    def curvature(self, score: Floats) -> Floats:
+    def hessian(self, score: Floats) -> Floats:
         """Second derivative in the score of each row."""
 
     def majorant(self, score: Floats) -> Floats:
@@ -56,7 +57,7 @@ class DataFit(Protocol):
 
 @dataclass(frozen=True)
 class LogisticFit:
-    """``sum_i weight_i [target_i log(1 + exp(-s_i)) + (1 - target_i) log(1 + exp(s_i))]``.
+    """Logistic loss: ``sum_i weight_i [target_i log(1 + exp(-s_i)) + (1 - target_i) log(1 + exp(s_i))]``.
 
     Attributes
     ----------
@@ -78,11 +79,11 @@ class LogisticFit:
             )
 
     @property
-    def needs_no_slopes(self) -> bool:
+    def needs_no_coefficients(self) -> bool:
         """Whether every row that counts wants the same certain answer, or no row counts.
 
-        The infimum, 0, is then at an infinite intercept whatever the slopes; at the farthest
-        intercept with slopes of exactly 0 the fit is within 1e-17 of it and pays for nothing.
+        The infimum, 0, is then at an infinite intercept whatever the coefficients; at the farthest
+        intercept with coefficients of exactly 0 the fit is within 1e-17 of it and pays for nothing.
         """
         return self.weight.sum() == 0.0 or abs(self.best_intercept()) == FARTHEST_INTERCEPT
 
@@ -96,17 +97,17 @@ class LogisticFit:
         return float(self.weight @ loss)
 
     def gradient(self, score: Floats) -> Floats:
-        """``weight (expit(s) - target)``."""
+        """Derivative in the score of each row, ``weight (expit(s) - target)``."""
         return np.asarray(self.weight * (expit(score) - self.target), dtype=np.float64)
 
-    def curvature(self, score: Floats) -> Floats:
-        """``weight expit(s) expit(-s)``."""
-        return np.asarray(self.weight * (expit(score) * expit(-score)), dtype=np.float64)
+    def hessian(self, score: Floats) -> Floats:
+        """Second derivative in the score of each row, ``weight expit(s) expit(-s)``."""
+        return self.weight * logistic_hessian(score)
 
     def majorant(self, score: Floats) -> Floats:
         """``weight tanh(s / 2) / (2 s)``: the bound of Jaakkola and Jordan, ``weight / 4`` at s = 0.
 
-        Unlike the curvature it decays only like ``1 / |s|``, so a step from a score of 1e4 on the
+        Unlike the second derivative it decays only like ``1 / |s|``, so a step from a score of 1e4 on the
         wrong side is long enough and never too long.
         """
         size = np.abs(score)
@@ -129,7 +130,7 @@ class LogisticFit:
 
 @dataclass(frozen=True)
 class SquaredFit:
-    """``sum_i weight_i (target_i - s_i)^2``.
+    """Squared loss: ``sum_i weight_i (target_i - s_i)^2``.
 
     Attributes
     ----------
@@ -146,7 +147,7 @@ class SquaredFit:
         _check_rows(self.target, self.weight)
 
     @property
-    def needs_no_slopes(self) -> bool:
+    def needs_no_coefficients(self) -> bool:
         """Whether no row counts."""
         return bool(self.weight.sum() == 0.0)
 
@@ -155,16 +156,16 @@ class SquaredFit:
         return float(self.weight @ np.square(self.target - score))
 
     def gradient(self, score: Floats) -> Floats:
-        """``2 weight (s - target)``."""
+        """Derivative in the score of each row, ``2 weight (s - target)``."""
         return 2.0 * self.weight * (score - self.target)
 
-    def curvature(self, score: Floats) -> Floats:
-        """``2 weight`` everywhere."""
+    def hessian(self, score: Floats) -> Floats:
+        """Second derivative in the score of each row, ``2 weight`` everywhere."""
         return 2.0 * self.weight + np.zeros_like(score)
 
     def majorant(self, score: Floats) -> Floats:
-        """The curvature itself: the fit is a parabola."""
-        return self.curvature(score)
+        """The second derivative itself: the fit is a parabola."""
+        return self.hessian(score)
 
     def best_intercept(self) -> float:
         """The weighted mean target; 0 if no row counts."""

@@ -29,13 +29,13 @@ class Distance(Protocol):
     """A distance between a share, given by its log-odds ``t``, and a gate score ``g``."""
 
     def value(self, t: Floats, g: Floats) -> Floats:
-        """D per row."""
+        """Distance of each row."""
 
     def grad_gate(self, t: Floats, g: Floats) -> Floats:
-        """DD / dg per row."""
+        """Derivative of each row's distance in the gate score ``g``."""
 
     def grad_log_odds(self, t: Floats, g: Floats) -> Floats:
-        """DD / dt per row."""
+        """Derivative of each row's distance in the log-odds ``t``."""
 
 
 def entropy_of_log_odds(t: Floats) -> Floats:
@@ -55,11 +55,11 @@ class KL:
         return soft_logistic_loss(expit(t), g) - entropy_of_log_odds(t)
 
     def grad_gate(self, t: Floats, g: Floats) -> Floats:
-        """``expit(g) - q``."""
+        """Derivative in the gate score, ``expit(g) - q``."""
         return np.asarray(expit(g) - expit(t), dtype=np.float64)
 
     def grad_log_odds(self, t: Floats, g: Floats) -> Floats:
-        """``(t - g) q (1 - q)``."""
+        """Derivative in the log-odds, ``(t - g) q (1 - q)``."""
         return np.asarray((t - g) * expit(t) * expit(-t), dtype=np.float64)
 
 
@@ -71,11 +71,11 @@ class Squared:
         return np.square(t - g)
 
     def grad_gate(self, t: Floats, g: Floats) -> Floats:
-        """``2 (g - t)``."""
+        """Derivative in the gate score, ``2 (g - t)``."""
         return 2.0 * (g - t)
 
     def grad_log_odds(self, t: Floats, g: Floats) -> Floats:
-        """``2 (t - g)``."""
+        """Derivative in the log-odds, ``2 (t - g)``."""
         return 2.0 * (t - g)
 
 
@@ -83,7 +83,7 @@ DISTANCES: dict[DistanceName, Distance] = {"kl": KL(), "squared": Squared()}
 
 
 def check_distance(name: str) -> DistanceName:
-    """Return ``name`` if it is a distance we know, else say which ones there are."""
+    """Return ``name`` if it is that of a distance, else say which ones there are."""
     if name not in DISTANCES:
         known = " or ".join(repr(known) for known in DISTANCES)
         raise InvalidInputError(f"distance must be {known}; got {name!r}.")

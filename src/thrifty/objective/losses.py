@@ -1,4 +1,4 @@
-"""The logistic loss of a score, its derivatives, and the loss added by answering cheaply.
+"""The logistic loss of a score, its second derivative, and the loss added by answering cheaply.
 
 The paper uses one loss throughout: ``loss(y, f) = log(1 + exp(-y f))`` with ``y`` in {-1, +1}.
 A *soft* label ``target`` in [0, 1] mixes the two: it is what the gate is fitted to, whose
@@ -14,8 +14,7 @@ from thrifty.arrays import Floats
 __all__ = [
     "excess_loss",
     "log_loss_of_probability",
-    "logistic_curvature",
-    "logistic_grad",
+    "logistic_hessian",
     "logistic_loss",
     "soft_logistic_loss",
     "softplus",
@@ -32,13 +31,7 @@ def logistic_loss(y: ArrayLike, score: ArrayLike) -> Floats:
     return softplus(-np.multiply(y, score))
 
 
-def logistic_grad(y: ArrayLike, score: ArrayLike) -> Floats:
-    """Derivative of the logistic loss in the score: ``-y / (1 + exp(y score))``."""
-    y = np.asarray(y, dtype=np.float64)
-    return np.asarray(-y * expit(-y * np.asarray(score)), dtype=np.float64)
-
-
-def logistic_curvature(score: ArrayLike) -> Floats:
+def logistic_hessian(score: ArrayLike) -> Floats:
     """Second derivative of the logistic loss in the score; it does not depend on the label."""
     return np.asarray(expit(score) * expit(np.negative(score)), dtype=np.float64)
 

@@ -1,1 +1,1 @@
-"""Pruning a random forest for prediction on a budget: the problem, two exact solvers, a certificate for both."""
+"""Pruning of a random forest on a budget: the problem, two exact solvers, a certificate for both."""

@@ -33,11 +33,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from thrifty.arrays import Bools, Floats, Int32s, Words
-from thrifty.pruning.worth import best_worth, worthwhile
+from thrifty.arrays import Bools, Floats, Int32s, Int64s, Ints, Words
+from thrifty.trees.kernel import inner, kernel
 
-__all__ = ["Closure"]
-
+__all__ = ["Closure", "Pruning"]
 
 # Prices are summed in the order of rows; with this many bits the sums do not remember it.
 _BITS = 40
@@ -45,8 +44,38 @@ _WORTH_CUTTING = 0.9
 
 
 @dataclass(frozen=True)
+class Pruning:
+    """A pruning of a forest and the certificate of how good it is.
+
+    Attributes
+    ----------
+    kept : ndarray of shape (n_splits,), bool
+        The splits that stay.
+    objective : float
+        ``loss + gamma * spend``.
+    bound : float
+        No pruning of this forest has a smaller objective.
+    loss : float
+        Mean loss of the trees' own answers on the rows that decided.
+    spend : float
+        Mean price of the purchases that those rows need.
+    """
+
+    kept: Bools
+    objective: float
+    bound: float
+    loss: float
+    spend: float
+
+    @property
+    def gap(self) -> float:
+        """How far from optimal this pruning can be at most."""
+        return self.objective - self.bound
+
+
+@dataclass(frozen=True)
 class Closure:
-    """Splits, what each takes off the loss, and the purchases each needs; splits come after their parents.
+    """The problem: what each split takes off the loss, and the purchases it needs; splits come after their parents.
 
     Attributes
     ----------
@@ -72,14 +101,14 @@ class Closure:
     """
 
     loss: float
-    splits: NDArray[np.intp]
+    splits: Ints
     parent: Int32s
     benefit: Floats
     own: Floats
-    start: NDArray[np.int64]
+    start: Int64s
     need: NDArray[np.integer[Any]]
     price: Floats
-    group: NDArray[np.int32]
+    group: Int32s
 
     @property
     def n_splits(self) -> int:
@@ -116,11 +145,17 @@ class Closure:
         worth = best_worth(self.parent, self.gain(gamma) - charge)
         return self.loss - float(np.maximum(worth[self.parent < 0], 0.0).sum())
 
+    def certified(self, kept: Bools, bound: float, gamma: float) -> Pruning:
+        """Pruning with its loss, spend and bound; a bound that passes the objective by a rounding is the objective."""
+        loss, spend = self.evaluate(kept)
+        objective = loss + gamma * spend
+        return Pruning(kept, objective, min(bound, objective), loss, spend)
+
     def only(self, kept: Bools) -> "Closure":
-        """The problem in which all splits but these are cut; purchases are joined anew."""
+        """Problem in which all splits but these are cut; purchases are joined anew."""
         number = (np.cumsum(kept) - 1).astype(np.int32)
         parent = self.parent[kept]
-        return joined(
+        return _joined(
             replace(
                 self,
                 splits=self.splits[kept],
@@ -133,7 +168,7 @@ class Closure:
         )
 
     def narrowed(self, gamma: float) -> "Closure":
-        """The same problem, for this gamma and larger ones, without splits that cannot be worth keeping."""
+        """Problem without the splits that cannot be worth keeping at this gamma or a larger one."""
         closure = self
         while True:
             is_open = worthwhile(closure.parent, closure.gain(gamma))
@@ -143,8 +178,8 @@ class Closure:
             closure = closure.only(is_open)
 
 
-def joined(closure: Closure) -> Closure:
-    """Purchases that are needed at the same splits as one; those needed at one split as its own price."""
+def _joined(closure: Closure) -> Closure:
+    """Join purchases that the same splits need, and make those that one split needs its own price."""
     n_needs = np.bincount(closure.need, minlength=len(closure.price))
     signature = np.zeros(len(closure.price), dtype=np.uint64)
     np.add.at(signature, closure.need, _mixed(closure.tail))
@@ -173,7 +208,7 @@ def joined(closure: Closure) -> Closure:
     )
 
 
-def _sorted_within(tail: Int32s, need: NDArray[np.int64], n_purchases: int) -> Int32s:
+def _sorted_within(tail: Int32s, need: Int64s, n_purchases: int) -> Int32s:
     """Each split's purchases in their order, which does not depend on the order of the rows."""
     key = tail.astype(np.int64) * n_purchases + need
     key.sort()
@@ -185,7 +220,7 @@ def _rounded(amount: NDArray[Any]) -> Floats:
     return np.asarray(np.ldexp(np.round(np.ldexp(mantissa, _BITS)), exponent - _BITS), dtype=np.float64)
 
 
-def _starts(counts: NDArray[np.intp]) -> NDArray[np.int64]:
+def _starts(counts: Ints) -> Int64s:
     return np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
 
 
@@ -195,3 +230,36 @@ def _mixed(numbers: Int32s) -> Words:
     word = (word ^ (word >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     word = (word ^ (word >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     return word ^ (word >> np.uint64(31))
+
+
+@inner
+def collect_worth(parent: Any, worth: Floats) -> None:
+    """Add to each split what the best pruning below it is worth; children stand behind their parents."""
+    for h in range(len(parent) - 1, -1, -1):
+        if parent[h] >= 0 and worth[h] > 0.0:
+            worth[parent[h]] += worth[h]
+
+
+@inner
+def choose_worthwhile(parent: Any, worth: Floats, kept: Bools) -> None:
+    """Keep what is worth more than nothing and has everything above it kept."""
+    for h in range(len(parent)):
+        kept[h] = worth[h] > 0.0 and (parent[h] < 0 or kept[parent[h]])
+
+
+@kernel
+def best_worth(parent: Any, gain: Floats) -> Floats:
+    """What each split and the best pruning below it are worth, if the split is kept."""
+    worth = gain.copy()
+    collect_worth(parent, worth)
+    return worth
+
+
+@kernel
+def worthwhile(parent: Any, gain: Floats) -> Bools:
+    """The smallest pruning of largest worth."""
+    worth = gain.copy()
+    collect_worth(parent, worth)
+    kept = np.zeros(len(parent), np.bool_)
+    choose_worthwhile(parent, worth, kept)
+    return kept

@@ -1,9 +1,13 @@
-"""A random forest as flat arrays in which any split may become a leaf.
+"""A random forest in which any split may become a leaf: how it is grown, what is pruned, and what serves.
 
 A forest answers with the mean over its trees of the class shares in the leaf that a row reaches. A *pruning* keeps, in
 every tree, some splits, and with each of them all splits above it; a split that is cut becomes a leaf and answers
 with the class shares of the training rows that came there. So every split needs an answer of its own, which an
 ensemble that only predicts does not store.
+
+A forest draws rows with repetition for every tree. Drawn from a generator, the draw depends on the order and on the
+repetition of rows; drawn from the content of a row it does not: each tree counts a row 0, 1, 2, ... times with the
+probabilities of Poisson(1), which is what drawing many rows with repetition comes to.
 """
 
 from collections.abc import Sequence
@@ -12,13 +16,68 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from joblib import Parallel, delayed
+from scipy.stats import poisson
+from sklearn.tree import DecisionTreeClassifier
 
-from thrifty.arrays import Bools, Floats, Int32s
+from thrifty.arrays import Bools, Floats, Int32s, Int64s, Ints, Labels
 from thrifty.exceptions import InvalidInputError
+from thrifty.objective.costs import PriceList
+from thrifty.rows import uniforms
 from thrifty.trees import TreeEnsemble
 
-__all__ = ["PrunableForest", "flatten_forest", "split_arrays"]
+__all__ = ["GrownForest", "PrunableForest", "PrunedForest", "flatten_forest", "grow_forest"]
+
+_CUMULATIVE = poisson.cdf(np.arange(20), 1.0)
+
+
+@dataclass(frozen=True)
+class GrownForest:
+    """Trees of scikit-learn and the rows that each of them was not fitted on.
+
+    Attributes
+    ----------
+    trees : list of ``sklearn.tree._tree.Tree``
+        The ``tree_`` of each fitted tree.
+    left_out : ndarray of shape (n_trees, n_rows), bool
+        Rows that a tree has not seen.
+    """
+
+    trees: list[Any]
+    left_out: Bools
+
+
+def grow_forest(
+    X: Any,
+    code: Ints,
+    weight: Floats,
+    *,
+    n_trees: int,
+    max_depth: int | None = None,
+    min_samples_leaf: int = 1,
+    seed: int = 0,
+    n_jobs: int | None = None,
+) -> GrownForest:
+    """Grow trees on draws of the rows, each split on the best of sqrt(n_features) columns drawn for it."""
+    seeds = np.random.default_rng(seed).integers(2**31 - 1, size=n_trees)
+    drawn = np.array([_draw(X, weight, int(number)) for number in seeds])
+
+    def grow(number: int, count: Floats) -> Any:
+        tree = DecisionTreeClassifier(
+            max_features="sqrt", max_depth=max_depth, min_samples_leaf=min_samples_leaf, random_state=number
+        )
+        return tree.fit(X, code, sample_weight=count * weight).tree_
+
+    trees = Parallel(n_jobs=n_jobs, prefer="threads")(
+        delayed(grow)(int(number), count) for number, count in zip(seeds, drawn, strict=True)
+    )
+    return GrownForest(trees, drawn == 0)
+
+
+def _draw(X: Any, weight: Floats, seed: int) -> Floats:
+    """How often a tree counts each row; a draw that leaves nothing takes everything."""
+    count = np.searchsorted(_CUMULATIVE, uniforms(X, seed), side="right").astype(np.float64)
+    return count if np.any(count * weight > 0) else np.ones(len(count))
 
 
 @dataclass(frozen=True)
@@ -44,10 +103,14 @@ class PrunableForest:
     @cached_property
     def parents(self) -> Int32s:
         """The split above each split, -1 for a root; parents come before their children."""
-        return parents_of(self.trees.children, self.n_splits)
+        parents = np.full(self.n_splits, -1, dtype=np.int32)
+        for child in self.trees.children.T:
+            inside = np.flatnonzero(child >= 0)
+            parents[child[inside]] = inside
+        return parents
 
     def pruned(self, kept: Bools) -> TreeEnsemble:
-        """The trees with only the splits in ``kept``, which holds every split above one that it holds."""
+        """Trees with only the splits in the mask ``kept``, which holds every split above one that it holds."""
         trees = self.trees
         if kept.shape != (self.n_splits,) or np.any(kept[1:] & ~_above(kept, self.parents)[1:]):
             raise InvalidInputError(
@@ -57,7 +120,8 @@ class PrunableForest:
         number = np.cumsum(kept) - 1
         child = trees.children[splits]
         stays = (child >= 0) & kept[np.maximum(child, 0)]
-        counts = np.add.reduceat(np.append(kept, False), trees.node_offsets[:-1]) * _has_splits(trees)
+        counts = np.add.reduceat(np.append(kept, False), trees.node_offsets[:-1])
+        counts *= np.diff(trees.node_offsets) > 0
         node_offsets = np.concatenate([[0], np.cumsum(counts)]).astype(np.int32)
         leaf_offsets = (node_offsets + np.arange(trees.n_trees + 1)).astype(np.int32)
         # Leaves are numbered in the order of the slots they fill; a tree without splits is one leaf.
@@ -80,13 +144,49 @@ class PrunableForest:
         )
 
     def _answers(self, nodes: Int32s) -> Floats:
-        """What splits (>= 0) and leaves (``~leaf``) answer."""
+        """Class shares that splits (>= 0) and leaves (``~leaf``) answer with."""
         # A leaf is a negative number: counted from the end, leaves stand in reverse behind the splits.
         return np.concatenate([self.inner, self.trees.values[::-1]])[nodes]
 
 
+@dataclass(frozen=True)
+class PrunedForest:
+    """A pruned forest that answers alone; a row pays for what its own ways through the trees ask of it.
+
+    Attributes
+    ----------
+    trees : TreeEnsemble
+        Trees over all columns; leaf values are class shares.
+    price_list : PriceList
+        What purchases cost.
+    classes : ndarray of shape (n_classes,)
+        The user's labels, in the order of the class shares.
+    names : tuple of str, optional
+        Names of the columns.
+    """
+
+    trees: TreeEnsemble
+    price_list: PriceList
+    classes: Labels
+    names: tuple[str, ...] | None = None
+
+    def probability(self, X: Any) -> Floats:
+        """Mean of the trees' class shares, shape (n_rows, n_classes)."""
+        total = self.trees.predict(X)
+        return np.asarray(total / total.sum(axis=1, keepdims=True))
+
+    def bought(self, X: Any) -> Bools:
+        """Columns that each row is asked for, shape (n_rows, n_features)."""
+        return self.trees.touched(X)
+
+    def cost(self, X: Any) -> Floats:
+        """Price of each row's distinct purchases."""
+        bought = self.bought(X)
+        return self.price_list.cost_of_rows(bought, np.zeros(len(bought), bool))
+
+
 def flatten_forest(trees: Sequence[Any], n_features: int) -> PrunableForest:
-    """Fitted classification trees of scikit-learn as one forest.
+    """Turn fitted classification trees of scikit-learn into one forest that can be pruned.
 
     Parameters
     ----------
@@ -97,13 +197,13 @@ def flatten_forest(trees: Sequence[Any], n_features: int) -> PrunableForest:
     """
     if not trees:
         raise InvalidInputError("a forest must have at least one tree; got none.")
-    parts = [split_arrays(tree, n_features) for tree in trees]
+    parts = [_flatten_tree(tree, n_features) for tree in trees]
     whole = TreeEnsemble.concatenate([part.trees for part in parts])
     return PrunableForest(whole.validate(), np.concatenate([part.inner for part in parts]))
 
 
-def split_arrays(tree: Any, n_features: int) -> PrunableForest:
-    """One tree of scikit-learn: splits and leaves apart, every number sent where scikit-learn sends it."""
+def _flatten_tree(tree: Any, n_features: int) -> PrunableForest:
+    """A forest of one tree: splits and leaves apart, every number sent where scikit-learn sends it."""
     left, right = np.asarray(tree.children_left), np.asarray(tree.children_right)
     is_split = left >= 0
     number = np.where(is_split, np.cumsum(is_split) - 1, ~(np.cumsum(~is_split) - 1))
@@ -126,18 +226,8 @@ def split_arrays(tree: Any, n_features: int) -> PrunableForest:
     )
 
 
-def parents_of(children: Int32s, n_splits: int) -> Int32s:
-    """The split above each split, -1 for a root."""
-    parents = np.full(n_splits, -1, dtype=np.int32)
-    for side in (0, 1):
-        child = children[:, side]
-        inside = np.flatnonzero(child >= 0)
-        parents[child[inside]] = inside
-    return parents
-
-
 def _on_doubles(threshold: Floats) -> Floats:
-    """The same question asked of doubles: scikit-learn rounds rows, but not thresholds, to single precision."""
+    """Thresholds that send doubles where scikit-learn does, which rounds rows, but not thresholds, to singles."""
     single = threshold.astype(np.float32)
     too_high = single > threshold
     single[too_high] = np.nextafter(single[too_high], np.float32(-np.inf))
@@ -150,13 +240,7 @@ def _above(kept: Bools, parents: Int32s) -> Bools:
     return (parents < 0) | kept[np.maximum(parents, 0)] if len(kept) else kept
 
 
-def _has_splits(trees: TreeEnsemble) -> Bools:
-    return np.diff(trees.node_offsets) > 0
-
-
-def _slots(
-    node_offsets: Int32s, leaf_offsets: Int32s, leaves_per_split: NDArray[np.intp]
-) -> NDArray[np.int64]:
+def _slots(node_offsets: Int32s, leaf_offsets: Int32s, leaves_per_split: Ints) -> Int64s:
     """First leaf number below each kept split, counted within its tree."""
     before = np.concatenate([[0], np.cumsum(leaves_per_split)])
     tree = np.repeat(np.arange(len(node_offsets) - 1), np.diff(node_offsets))

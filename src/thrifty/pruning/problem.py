@@ -1,17 +1,15 @@
-"""From a forest, rows and prices to the closure problem of pruning it."""
+"""The closure problem of one forest: its rows say what every node gets wrong and which purchases every split needs."""
 
 from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
-from thrifty.arrays import Floats
+from thrifty.arrays import Bools, Floats, Int64s, Ints
 from thrifty.objective.costs import PriceList
-from thrifty.pruning.closure import Closure
+from thrifty.pruning.closure import Closure, worthwhile
 from thrifty.pruning.forest import PrunableForest
-from thrifty.pruning.paths import node_losses, visit_first_uses
-from thrifty.pruning.worth import worthwhile
+from thrifty.trees.kernel import kernel
 from thrifty.trees.traversal import Walk
 
 __all__ = ["Error", "PruningRows", "closure_of"]
@@ -25,12 +23,12 @@ _GRID = 2.0**38
 
 @dataclass(frozen=True)
 class PruningRows:
-    """The rows that decide what is pruned.
+    """Rows that decide what is pruned.
 
     Attributes
     ----------
     X : ndarray of shape (n_rows, n_features)
-        The rows.
+        Features of the rows.
     code : ndarray of shape (n_rows,)
         Number of each row's class.
     weight : ndarray of shape (n_rows,)
@@ -40,7 +38,7 @@ class PruningRows:
     """
 
     X: Any
-    code: NDArray[np.intp]
+    code: Ints
     weight: Floats
     judged: Floats | None = None
 
@@ -48,12 +46,12 @@ class PruningRows:
 def closure_of(
     forest: PrunableForest, rows: PruningRows, prices: PriceList, error: Error = "vote"
 ) -> Closure:
-    """The problem of pruning this forest, with every split that could ever be worth keeping.
+    """State the problem of pruning a forest, with every split that could ever be worth keeping.
 
     Parameters
     ----------
     forest : PrunableForest
-        The trees.
+        The forest to prune.
     rows : PruningRows
         Rows that decide; those that the trees were fitted on flatter them.
     prices : PriceList
@@ -102,9 +100,7 @@ def _shares(rows: PruningRows) -> Floats:
     return np.ascontiguousarray(judged / np.where(total > 0, total, 1.0))
 
 
-def _first_uses(
-    X: Floats, walk: Walk, is_open: NDArray[np.bool_], prices: PriceList
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def _first_uses(X: Floats, walk: Walk, is_open: Bools, prices: PriceList) -> tuple[Int64s, Int64s]:
     """Where each split's arcs begin, and the purchase, ``group * n_rows + row``, at the end of each."""
     paid = prices.prices > 0
     nothing = np.empty(0, np.int64)
@@ -115,3 +111,56 @@ def _first_uses(
     if len(need):
         visit_first_uses(X, walk, is_open, prices.group_of, paid, start[:-1].copy(), need)
     return start, need
+
+
+@kernel
+def node_losses(
+    X: Any, walk: Walk, code: Any, weight: Floats, inner_loss: Floats, leaf_loss: Floats
+) -> tuple[Floats, Floats]:
+    """Weighted loss of the rows at every split and every leaf, were it to answer them.
+
+    ``weight`` has shape (n_trees, n_rows), or (1, n_rows) where all trees share it; losses are per class.
+    """
+    roots, feature, threshold, missing_left, children = walk
+    at_split, at_leaf = np.zeros(len(inner_loss)), np.zeros(len(leaf_loss))
+    for t in range(len(roots)):
+        own = weight[t if len(weight) > 1 else 0]
+        for i in range(len(X)):
+            if own[i] == 0.0:
+                continue
+            node = roots[t]
+            while node >= 0:
+                at_split[node] += own[i] * inner_loss[node, code[i]]
+                value, limit = X[i, feature[node]], threshold[node]
+                goes_left = not value > limit if missing_left[node] else value <= limit
+                node = children[node, 0] if goes_left else children[node, 1]
+            at_leaf[~node] += own[i] * leaf_loss[~node, code[i]]
+    return at_split, at_leaf
+
+
+@kernel
+def visit_first_uses(
+    X: Any, walk: Walk, is_open: Any, group_of: Any, paid: Any, position: Any, need: Any
+) -> None:
+    """Count in ``position`` of a split the rows that first need some purchase there; note which in ``need``.
+
+    A purchase of a row is the number ``group * n_rows + row``. With an empty ``need`` this only counts. Walks end at
+    splits that are not open, and purchases that cost nothing are not noted.
+    """
+    roots, feature, threshold, missing_left, children = walk
+    last = np.full(len(paid), -1, np.int64)
+    stamp = 0
+    for root in roots:
+        for i in range(len(X)):
+            stamp += 1
+            node = root
+            while node >= 0 and is_open[node]:
+                group = group_of[feature[node]]
+                if paid[group] and last[group] != stamp:
+                    last[group] = stamp
+                    if len(need):
+                        need[position[node]] = group * len(X) + i
+                    position[node] += 1
+                value, limit = X[i, feature[node]], threshold[node]
+                goes_left = not value > limit if missing_left[node] else value <= limit
+                node = children[node, 0] if goes_left else children[node, 1]

@@ -1,9 +1,13 @@
 """What a gate per document buys in the order of a query's documents.
 
-A document that stays is scored by the cheap model, one that is sent on by f0, and all documents of a query are ordered
-by these scores together. So the two must be on one scale, log-odds of "relevant": an f0 that is merely more sure of
-itself would put whatever is sent to it on top. Unlike accuracy, the value of a document's score depends on the
-other documents of its query; there is no running sum over thresholds, and each is evaluated as it is.
+A document that stays is scored by the cheap model, one that is sent on by the full model, and all documents of a query
+are ordered by these scores together. So the two must be on one scale, log-odds of "relevant": a full model that is
+merely more sure of itself would put whatever is sent to it on top. Unlike accuracy, the value of a document's score
+depends on the other documents of its query; there is no running sum over thresholds, and each is evaluated as it is.
+
+How sure a mean over queries is, is found by drawing queries, not documents, with replacement. Documents of one query
+share its words, its difficulty and, in normalised data, its scale: they are not independent, and a band over documents
+would be far too narrow.
 """
 
 from collections.abc import Callable
@@ -13,12 +17,19 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from thrifty.arrays import Floats
+from thrifty.evidence.bootstrap import check_bootstrap, tails
 from thrifty.evidence.threshold import cuts_of
 from thrifty.exceptions import InvalidInputError
-from thrifty.ranking.measures import PerQuery, average_precision_at, check_grades, check_scores
-from thrifty.ranking.queries import Queries, as_queries
+from thrifty.ranking.queries import (
+    PerQuery,
+    Queries,
+    as_queries,
+    average_precision_at,
+    check_grades,
+    check_scores,
+)
 
-__all__ = ["Measure", "RankingCurve", "ranking_curve", "thresholds_of"]
+__all__ = ["Measure", "RankingCurve", "band_over_queries", "ranking_curve", "thresholds_of"]
 
 Measure = Callable[[Floats, Floats, Queries, int], PerQuery]
 
@@ -51,7 +62,7 @@ class RankingCurve:
 
     @property
     def n_undefined(self) -> int:
-        """Queries that are left out of the mean."""
+        """Number of queries that are left out of the mean."""
         return int(np.isnan(self.values[0]).sum())
 
 
@@ -69,16 +80,18 @@ def ranking_curve(
     k: int = 5,
     measure: Measure = average_precision_at,
 ) -> RankingCurve:
-    """Order documents by f0's score where the gate sends them on and by the cheap one elsewhere, at many thresholds.
+    """Evaluate the order of documents at many thresholds of a gate that sends them to the full model.
+
+    A query's documents are ordered by the full model's score where they are sent on, by the cheap one elsewhere.
 
     Parameters
     ----------
     gate, cheap, full : array-like of shape (n_documents,)
-        Scores of the gate, of the cheap model and of f0; the last two as log-odds of "relevant".
+        Scores of the gate, of the cheap model and of the full model; the last two as log-odds of "relevant".
     stop_cost, go_cost : float or array-like of shape (n_documents,)
-        What a document pays that stays, and one that is sent on.
+        Price of a document that stays, and of one that is sent on.
     y : array-like of shape (n_documents,)
-        Grades.
+        Grades of relevance.
     queries : Queries, or query ids of shape (n_documents,)
         Which documents belong together.
     thresholds : array-like, optional
@@ -87,9 +100,9 @@ def ranking_curve(
     n_points : int, default=200
         Most thresholds to evaluate, where none are given.
     k : int, default=5
-        Places that count.
+        Number of first places that count.
     measure : callable, default=average_precision_at
-        ``(y, score, queries, k) -> PerQuery``.
+        A function ``(y, score, queries, k) -> PerQuery``.
     """
     grades = check_grades(y)
     n = len(grades)
@@ -106,6 +119,44 @@ def ranking_curve(
         values[place] = measure(grades, np.where(sent, full, cheap), queries, k).value
         cost[place], share[place] = np.where(sent, go, stop).mean(), sent.mean()
     return RankingCurve(cuts, cost, share, values)
+
+
+def band_over_queries(
+    values: ArrayLike,
+    weight: ArrayLike = 1.0,
+    *,
+    level: float = 0.95,
+    n_boot: int = 1000,
+    seed: int = 0,
+) -> tuple[float, float]:
+    """Percentile interval of a weighted mean over queries.
+
+    Parameters
+    ----------
+    values : array-like of shape (n_queries,)
+        A value per query. NaN, a query for which the measure is not defined, is left out.
+    weight : float or array-like of shape (n_queries,), default=1.0
+        Weight of each query in the mean: the number of its documents, where the mean is one over documents.
+    level : float, default=0.95
+        Share of the draws that the interval holds.
+    n_boot : int, default=1000
+        Number of draws.
+    seed : int, default=0
+        Seed of the draws.
+    """
+    check_bootstrap(level, n_boot)
+    given = np.asarray(values, dtype=np.float64)
+    defined = ~np.isnan(given)
+    if given.ndim != 1 or not defined.any():
+        raise InvalidInputError(
+            f"values must hold one number per query, at least one of them not missing; got shape {given.shape}."
+        )
+    kept = given[defined]
+    weights = np.broadcast_to(np.asarray(weight, dtype=np.float64), given.shape)[defined]
+    share = np.full(len(kept), 1.0 / len(kept))
+    counts = np.random.default_rng(seed).multinomial(len(kept), share, size=n_boot)
+    low, high = tails((counts @ (kept * weights)) / (counts @ weights), level)
+    return float(low), float(high)
 
 
 def thresholds_of(gate: Floats, n_points: int) -> Floats:

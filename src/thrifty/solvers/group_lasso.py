@@ -22,10 +22,10 @@ from thrifty.arrays import Bools, Floats
 from thrifty.exceptions import InvalidInputError
 from thrifty.objective.costs import check_amount
 from thrifty.objective.datafits import DataFit
-from thrifty.solvers.group_newton import group_norms
+from thrifty.solvers.group_quadratic import group_norms
 from thrifty.solvers.linear_heads import LinearHeads, Point
+from thrifty.solvers.proximal_newton import Descent, WorkingSet, descend, descend_on
 from thrifty.solvers.solution import Solution
-from thrifty.solvers.working_set import Descent, WorkingSet, descend, descend_on
 
 __all__ = ["LinearScores", "gamma_max", "group_lasso", "group_lasso_path", "kkt_residual", "objective"]
 
@@ -65,17 +65,17 @@ def group_lasso(
     tol: float = 1e-8,
     max_iter: int = 200,
 ) -> Solution[LinearScores]:
-    """Linear heads that share what they buy: paper (OPT4).
+    """Fit linear heads that share what they buy: paper (OPT4).
 
         argmin_{B, b0}  sum_k fit_k(X B_k + b0_k) + gamma sum_G price_G ||B_G||_F + (l2 / 2) ||B||_F^2
 
     Purchases that do not pay are exactly zero in all heads. The objective never rises above that of
     ``start``. Equal input gives equal output, bit by bit.
 
-    A head whose fit needs no slopes is settled beforehand. If all its targets are 0, or all are 1, its
-    infimum is at an infinite intercept, which no finite answer attains and which would drag the slopes
-    along: it gets slopes of exactly 0 and the fit's farthest intercept, where its loss is below 1e-17
-    (whatever ``start`` says). If no row counts, slopes and intercept are 0.
+    A head whose fit needs no coefficients is settled beforehand. If all its targets are 0, or all are 1, its
+    infimum is at an infinite intercept, which no finite answer attains and which would drag the coefficients
+    along: it gets coefficients of exactly 0 and the fit's farthest intercept, where its loss is below 1e-17
+    (whatever ``start`` says). If no row counts, coefficients and intercept are 0.
 
     Parameters
     ----------
@@ -123,14 +123,14 @@ def group_lasso_path(
     tol: float = 1e-8,
     max_iter: int = 200,
 ) -> list[Solution[LinearScores]]:
-    """The group lasso at each of ``gammas``, in the order given: paper (OPT4).
+    """Fit linear heads at each of ``gammas``, in the order given: paper (OPT4).
 
     Solved from the largest ``gamma`` down, each from the answer before. Other parameters as for one
     ``gamma``; ``max_iter`` counts the steps of each.
     """
     gammas = [check_amount("gamma", gamma) for gamma in gammas]
     everything = _linear_heads(X, fits, group_of, prices, l2)
-    live = np.array([not fit.needs_no_slopes for fit in fits], dtype=bool)
+    live = np.array([not fit.needs_no_coefficients for fit in fits], dtype=bool)
     priced = replace(everything, fits=_live(fits))
     nothing = _intercepts_only(priced)
     if start is None:
@@ -160,7 +160,7 @@ def gamma_max(
     heads = _linear_heads(X, _live(fits), group_of, prices, l2)
     point = _null(heads, _intercepts_only(heads), max_iter=200).point
     priced = heads.penalties > 0.0
-    norms = group_norms(heads.slope(point).coef, heads.first)
+    norms = group_norms(heads.gradient(point).coef, heads.first)
     return float((norms[priced] / heads.penalties[priced]).max(initial=0.0))
 
 
@@ -174,7 +174,7 @@ def objective(
     *,
     l2: float = 0.0,
 ) -> float:
-    """``sum_k fit_k(X B_k + b0_k) + gamma sum_G price_G ||B_G||_F + (l2 / 2) ||B||_F^2``: paper (OPT4)."""
+    """Objective that ``group_lasso`` minimises, at ``scores``: paper (OPT4)."""
     heads = _linear_heads(X, fits, group_of, gamma * np.asarray(prices, dtype=np.float64), l2)
     return _point_of(heads, scores).value
 
@@ -189,14 +189,14 @@ def kkt_residual(
     *,
     l2: float = 0.0,
 ) -> float:
-    """How far ``scores`` are from optimal: 0 exactly at an optimum; defined with the group lasso."""
+    """How far ``scores`` are from optimal: the ``residual`` of ``group_lasso``, 0 exactly at an optimum."""
     heads = _linear_heads(X, fits, group_of, gamma * np.asarray(prices, dtype=np.float64), l2)
     point = _point_of(heads, scores)
-    return heads.residual(point, heads.slope(point))
+    return heads.residual(point, heads.gradient(point))
 
 
 def _live(fits: Sequence[DataFit]) -> list[DataFit]:
-    return [fit for fit in fits if not fit.needs_no_slopes]
+    return [fit for fit in fits if not fit.needs_no_coefficients]
 
 
 def _null(heads: LinearHeads, nothing: Point, max_iter: int) -> Descent:

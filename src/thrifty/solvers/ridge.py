@@ -3,33 +3,76 @@
 (OPT6)   min_{b, c}  sum_i w_i (t_i - phi_i b - d_i c)^2 + ridge/2 (||b||^2 + sum_k p_k (c_k - c0_k)^2)
 (OPT7)   min_{b, c}  sum_i w_i loss(target_i, offset_i + phi_i b + d_i c) + ridge/2 (||b - b0||^2 + ...)
 
-``phi`` marks leaves and ``d`` are a few dense columns. In (OPT6) rows, weights and leaves stay the same while an
-alternation runs, and only ``t`` and ``d`` move: the large block is factored once, and each solve borders it.
+``phi`` has a one for the leaf that a row reaches in each tree and zeros elsewhere, so a product with it is a look-up
+and a sum; ``d`` are a few dense columns (the margin, the constant) beside it. In (OPT6) rows, weights and leaves stay
+while an alternation runs, and only ``t`` and ``d`` move: the large block is factored once, and each solve borders it.
 """
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
+from scipy import sparse
 from scipy.linalg import LinAlgError, cho_factor, cho_solve
 from scipy.special import expit
 
-from thrifty.arrays import Floats
-from thrifty.objective.losses import logistic_curvature, soft_logistic_loss
-from thrifty.solvers.leaf_design import LeafDesign
+from thrifty.arrays import Floats, Int32s
+from thrifty.objective.losses import logistic_hessian, soft_logistic_loss
 from thrifty.solvers.solution import Solution
 
-__all__ = ["LeafLeastSquares", "LeafWeights", "ridge_logistic"]
+__all__ = ["LeafDesign", "LeafLeastSquares", "LeafWeights", "ridge_logistic"]
 
 
-_SMALLEST = (
-    1e-12  # of the mean diagonal: leaves of one tree sum to a constant, so without a ridge nothing is unique
-)
+# Least ridge, relative to the mean diagonal: leaves of one tree sum to a constant, so without it nothing is unique.
+_SMALLEST = 1e-12
 _HALVINGS = 30
 
 
 @dataclass(frozen=True)
+class LeafDesign:
+    """Design matrix of a linear model over the leaves of trees, held as the leaf each row reaches.
+
+    Attributes
+    ----------
+    leaves : ndarray of shape (n_rows, n_trees)
+        Leaf of every row in every tree, numbered over all trees.
+    n_leaves : int
+        Leaves of all trees.
+    """
+
+    leaves: Int32s
+    n_leaves: int
+
+    @cached_property
+    def indicators(self) -> sparse.csr_array:
+        """``phi`` of every row, shape (n_rows, n_leaves)."""
+        n_rows, n_trees = self.leaves.shape
+        ones = np.ones(n_rows * n_trees)
+        starts = np.arange(0, n_rows * n_trees + 1, n_trees)
+        return sparse.csr_array((ones, self.leaves.reshape(-1), starts), shape=(n_rows, self.n_leaves))
+
+    def dot(self, values: Floats) -> Floats:
+        """``phi @ values``, tree after tree as prediction adds them."""
+        total = np.zeros(len(self.leaves))
+        for tree in self.leaves.T:
+            total += values[tree]
+        return total
+
+    def totals(self, per_row: Floats) -> Floats:
+        """``phi.T @ per_row``."""
+        n_trees = self.leaves.shape[1]
+        total = np.bincount(self.leaves.reshape(-1), np.repeat(per_row, n_trees), minlength=self.n_leaves)
+        return np.asarray(total, dtype=np.float64)
+
+    def gram(self, weight: Floats) -> Floats:
+        """``phi.T @ diag(weight) @ phi``, dense: a few hundred leaves on a side. Linear in rows, square in trees."""
+        weighted = self.indicators * weight[:, None]
+        return np.asarray((self.indicators.T @ weighted).toarray(), dtype=np.float64)
+
+
+@dataclass(frozen=True)
 class LeafWeights:
-    """``b``, one weight per leaf, and ``c``, one per dense column."""
+    """Weights of a linear model over leaves: ``b``, one per leaf, and ``c``, one per dense column."""
 
     leaf: Floats
     dense: Floats
@@ -45,7 +88,7 @@ class LeafLeastSquares:
     Parameters
     ----------
     design : LeafDesign
-        The rows.
+        The leaf that each row reaches in each tree.
     weight : ndarray of shape (n_rows,)
         Weights of the squares.
     ridge : float
@@ -62,7 +105,7 @@ class LeafLeastSquares:
         self._factor = cho_factor(gram, lower=True)
 
     def solve(self, target: Floats, dense: Floats, centre: Floats, pulled: Floats) -> Solution[LeafWeights]:
-        """The minimiser for this target and these dense columns.
+        """Minimise (OPT6) for this target and these dense columns.
 
         ``pulled`` is 1 for a dense column whose weight is pulled towards ``centre`` and 0 for a free one.
         ``residual`` is the largest entry of the gradient at the answer.
@@ -183,18 +226,18 @@ class _Logistic:
 
     def derivatives(self, at: Floats) -> tuple[Floats, Floats]:
         score = self._score(at)
-        slope = self._weight * (expit(score) - self._target)
-        bend = self._weight * logistic_curvature(score)
-        gradient = np.r_[self._design.totals(slope), self._dense.T @ slope]
-        return gradient + self._ridge * (at - self._centre), self._hessian(bend)
+        pull = self._weight * (expit(score) - self._target)
+        gradient = np.r_[self._design.totals(pull), self._dense.T @ pull]
+        hessian = self._hessian(self._weight * logistic_hessian(score))
+        return gradient + self._ridge * (at - self._centre), hessian
 
-    def _hessian(self, bend: Floats) -> Floats:
+    def _hessian(self, weight: Floats) -> Floats:
         n_leaves, n_all = self._design.n_leaves, len(self._ridge)
         hessian = np.empty((n_all, n_all))
-        hessian[:n_leaves, :n_leaves] = self._design.gram(bend)
-        hessian[n_leaves:, n_leaves:] = self._dense.T @ (bend[:, None] * self._dense)
+        hessian[:n_leaves, :n_leaves] = self._design.gram(weight)
+        hessian[n_leaves:, n_leaves:] = self._dense.T @ (weight[:, None] * self._dense)
         for number, column in enumerate(self._dense.T):
-            border = self._design.totals(bend * column)
+            border = self._design.totals(weight * column)
             hessian[:n_leaves, n_leaves + number] = border
             hessian[n_leaves + number, :n_leaves] = border
         hessian[np.diag_indices_from(hessian)] += self._ridge

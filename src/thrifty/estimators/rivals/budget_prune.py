@@ -17,10 +17,10 @@ from thrifty.estimators.checks import check_count, check_seed, validated
 from thrifty.estimators.rivals.forests import ForestRecipe, PruningTask, pruning_task
 from thrifty.exceptions import InvalidInputError
 from thrifty.objective.costs import check_amount
+from thrifty.pruning.closure import Pruning
+from thrifty.pruning.forest import PrunedForest
+from thrifty.pruning.optimum import SOLVERS, prune_along
 from thrifty.pruning.problem import closure_of
-from thrifty.pruning.pruned import PrunedForest
-from thrifty.pruning.pruning import Pruning
-from thrifty.pruning.solving import SOLVERS, prune_along
 from thrifty.solvers.solution import Solution
 
 __all__ = ["BudgetPruneClassifier"]

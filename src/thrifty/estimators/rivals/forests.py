@@ -16,8 +16,7 @@ from thrifty.arrays import Bools, Floats
 from thrifty.estimators.checks import validated
 from thrifty.exceptions import InvalidInputError
 from thrifty.objective.costs import PriceList, check_price_list
-from thrifty.pruning.forest import PrunableForest, flatten_forest
-from thrifty.pruning.growing import grow_forest
+from thrifty.pruning.forest import PrunableForest, flatten_forest, grow_forest
 from thrifty.pruning.problem import PruningRows
 from thrifty.rows import fingerprints
 

@@ -17,8 +17,7 @@ from scipy.special import expit
 from thrifty.arrays import Floats
 from thrifty.chain.stage import LeafStage
 from thrifty.objective.distances import DistanceName
-from thrifty.solvers.leaf_design import LeafDesign
-from thrifty.solvers.ridge import LeafLeastSquares, LeafWeights, ridge_logistic
+from thrifty.solvers.ridge import LeafDesign, LeafLeastSquares, LeafWeights, ridge_logistic
 from thrifty.solvers.solution import Solution
 from thrifty.trees.foreign import AdditiveTrees
 

@@ -5,10 +5,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from thrifty.pruning.decomposed import solve_decomposed
-from thrifty.pruning.exact import solve_linear_program
+from thrifty.pruning.optimum import prune_along, solve, solve_linear_program
 from thrifty.pruning.problem import PruningRows, closure_of
-from thrifty.pruning.solving import prune_along, solve
 
 GAMMAS = st.sampled_from([0.0, 0.003, 0.01, 0.02, 0.04, 0.08, 0.2, 1.0, 100.0])
 ERRORS = st.sampled_from(["vote", "probability"])
@@ -23,7 +21,7 @@ def test_both_solvers_find_what_trying_every_pruning_finds(tiny_case, seed, gamm
     for found in (
         solve_linear_program(closure, gamma),
         solve_linear_program(closure.narrowed(gamma), gamma),
-        solve_decomposed(closure, gamma, tol=1e-9, max_iter=5000),
+        solve(closure, gamma, "decomposed", tol=1e-9, max_iter=5000),
     ):
         assert found.converged
         assert found.value.objective == pytest.approx(best, abs=1e-9)
@@ -39,7 +37,7 @@ def test_a_solver_that_is_cut_short_still_has_a_valid_bound_and_a_valid_pruning(
     case = tiny_case(seed, n_trees=3, max_leaf_nodes=4)
     best = (case.table(error) @ [1.0, gamma]).min()
     closure = closure_of(case.forest, case.rows, case.prices, error)
-    pruning = solve_decomposed(closure, gamma, tol=0.0, max_iter=max_iter).value
+    pruning = solve(closure, gamma, "decomposed", tol=0.0, max_iter=max_iter).value
     assert pruning.bound <= best + 1e-9
     assert best <= pruning.objective + 1e-9
 
@@ -85,7 +83,7 @@ def test_the_solvers_agree_on_a_forest_too_large_to_try_everything(tiny_case):
     closure = closure_of(case.forest, case.rows, case.prices, "vote")
     for gamma in (0.001, 0.01, 0.03):
         exact = solve_linear_program(closure.narrowed(gamma), gamma)
-        found = solve_decomposed(closure, gamma, tol=1e-8, max_iter=20_000)
+        found = solve(closure, gamma, "decomposed", tol=1e-8, max_iter=20_000)
         assert found.value.objective == pytest.approx(exact.value.objective, abs=1e-7)
 
 

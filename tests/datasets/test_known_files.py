@@ -9,8 +9,8 @@ import pytest
 from sklearn import datasets as sklearn_datasets
 from sklearn.utils import Bunch
 
-from thrifty.datasets import load_forest, load_letters
-from thrifty.datasets.fetching import OpenmlSet, content_digest, fetch_arrays
+from thrifty.datasets import load_forest, load_letters, load_miniboone
+from thrifty.datasets.known_files import OpenmlSet, content_digest, fetch_arrays
 from thrifty.exceptions import DataUnavailableError
 
 X = np.array([[1.0, 0.0], [2.5, 1.0], [0.0, 1.0]])
@@ -116,3 +116,25 @@ def test_the_digest_sees_every_cell_and_every_label():
     )
     assert digest != content_digest(X, [0, 1, 0])
     assert digest != content_digest(X + 1e-9, [0, 1, 1])
+
+
+def test_a_missing_file_is_refused_with_what_to_do(tmp_path):
+    with pytest.raises(DataUnavailableError, match=r"letter.npz does not exist. Put the UCI Letter"):
+        load_letters(tmp_path)
+
+
+def test_a_file_with_another_checksum_is_refused(tmp_path):
+    (tmp_path / "letter.npz").write_bytes(b"something else")
+    with pytest.raises(DataUnavailableError, match="has checksum .* damaged"):
+        load_letters(tmp_path)
+
+
+def test_a_missing_file_that_openml_has_is_refused_with_both_ways_out(tmp_path):
+    with pytest.raises(DataUnavailableError, match="Without a folder it would be fetched from OpenML"):
+        load_letters(tmp_path)
+
+
+def test_without_a_folder_what_openml_does_not_hold_is_refused_with_both_ways_to_name_one(monkeypatch):
+    monkeypatch.delenv("THRIFTY_DATA", raising=False)
+    with pytest.raises(DataUnavailableError, match="Put the balanced .* --data or in THRIFTY_DATA"):
+        load_miniboone()

@@ -2,14 +2,17 @@ import numpy as np
 import pytest
 
 from thrifty.datasets import (
+    PRICED_NAMES,
     load_cifar_images,
     load_digits_at_least_five,
     load_forest,
     load_letters,
     load_miniboone,
+    load_priced,
+    load_scene15,
     make_synthetic,
 )
-from thrifty.exceptions import DataUnavailableError
+from thrifty.exceptions import InvalidInputError
 
 
 def test_letters_come_in_file_order_with_the_sizes_of_the_paper(data_folder):
@@ -17,28 +20,6 @@ def test_letters_come_in_file_order_with_the_sizes_of_the_paper(data_folder):
     assert (len(split.X_train), len(split.X_val), len(split.X_test)) == (12_000, 4_000, 4_000)
     assert split.X_train.shape[1] == len(split.feature_names) == 16
     assert 0.49 < split.y_train.mean() < 0.52
-
-
-def test_a_missing_file_is_refused_with_what_to_do(tmp_path):
-    with pytest.raises(DataUnavailableError, match=r"letter.npz does not exist. Put the UCI Letter"):
-        load_letters(tmp_path)
-
-
-def test_a_file_with_another_checksum_is_refused(tmp_path):
-    (tmp_path / "letter.npz").write_bytes(b"something else")
-    with pytest.raises(DataUnavailableError, match="has checksum .* damaged"):
-        load_letters(tmp_path)
-
-
-def test_a_missing_file_that_openml_has_is_refused_with_both_ways_out(tmp_path):
-    with pytest.raises(DataUnavailableError, match="Without a folder it would be fetched from OpenML"):
-        load_letters(tmp_path)
-
-
-def test_without_a_folder_what_openml_does_not_hold_is_refused_with_both_ways_to_name_one(monkeypatch):
-    monkeypatch.delenv("THRIFTY_DATA", raising=False)
-    with pytest.raises(DataUnavailableError, match="Put the balanced .* --data or in THRIFTY_DATA"):
-        load_miniboone()
 
 
 def test_digits_are_split_without_overlap():
@@ -81,3 +62,46 @@ def test_cifar_images_are_decoded_and_half_of_them_are_of_the_last_five_classes(
     # Wrongly decoded differences look like noise; neighbouring pixels of a photograph are alike.
     step = np.abs(np.diff(images[:500].astype(int), axis=1)).mean()
     assert step < 20 < images[:500].std()
+
+
+@pytest.mark.parametrize(
+    ("name", "shape", "n_positive", "total"),
+    [
+        ("heart", (303, 13), 139, 600.57),
+        ("pima", (768, 8), 268, 46.39),
+        ("hepatitis", (155, 19), 123, 51.38),
+        ("thyroid", (7200, 20), 534, 76.11),
+    ],
+)
+def test_a_priced_table_has_its_published_size_classes_and_prices(
+    data_folder, name, shape, n_positive, total
+):
+    table = load_priced(name, data_folder)
+    assert table.X.shape == shape
+    assert int(table.y.sum()) == n_positive
+    assert table.feature_costs.sum() == pytest.approx(total)
+    assert len(table.groups) == len(table.feature_names) == len(table.later_costs) == shape[1]
+    alone = np.array([group == "" for group in table.groups])
+    np.testing.assert_array_equal(table.later_costs[alone], table.feature_costs[alone])
+    assert np.all(table.later_costs[~alone] < table.feature_costs[~alone])
+
+
+def test_the_thyroid_has_no_column_that_is_computed_from_others(data_folder):
+    assert "FTI" not in load_priced("thyroid", data_folder).feature_names
+
+
+def test_an_unknown_name_is_refused_with_those_that_are_known():
+    with pytest.raises(InvalidInputError, match=f"one of {', '.join(PRICED_NAMES)}; got 'lung'"):
+        load_priced("lung")
+
+
+def test_scene15_is_cut_by_class_code_and_grouped_by_descriptor(data_folder):
+    split, groups = load_scene15(data_folder)
+    assert [len(part) for part in (split.y_train, split.y_val, split.y_test)] == [1500, 300, 2685]
+    assert np.bincount(groups).tolist() == [20, 59, 40]
+    assert {name[:3] for name, group in zip(split.feature_names, groups, strict=True) if group == 2} == {
+        "lbp"
+    }
+    assert 0.35 < split.y_train.mean() < 0.5
+    other, _ = load_scene15(data_folder, seed=1)
+    assert not np.array_equal(split.X_train, other.X_train)

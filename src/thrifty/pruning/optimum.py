@@ -1,18 +1,24 @@
-"""One gamma, or many: which solver, and what one solution says about the next."""
+"""The best pruning at one gamma or at many: which solver, and what one solution says about the next.
+
+The linear program, by HiGHS, is for problems of up to some ten thousand arcs; beyond, minutes pass. Its bound does not
+come from HiGHS but from its multipliers, by way of the trees.
+"""
 
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Literal
 
 import numpy as np
+from scipy.optimize import linprog
+from scipy.sparse import csr_array
 
-from thrifty.pruning.closure import Closure
-from thrifty.pruning.decomposed import ascend
-from thrifty.pruning.exact import solve_linear_program
-from thrifty.pruning.pruning import Pruning
+from thrifty.arrays import Ints
+from thrifty.exceptions import ThriftyError
+from thrifty.pruning.closure import Closure, Pruning
+from thrifty.pruning.mirror_ascent import ascend
 from thrifty.solvers.solution import Solution
 
-__all__ = ["SOLVERS", "Solver", "prune_along", "solve"]
+__all__ = ["SOLVERS", "Solver", "prune_along", "solve", "solve_linear_program"]
 
 Solver = Literal["auto", "lp", "decomposed"]
 SOLVERS = ("auto", "lp", "decomposed")
@@ -63,11 +69,7 @@ def prune_along(
         pruning = replace(found.value, bound=found.value.bound - slack)
         kept = np.zeros(n_splits, bool)
         kept[inside.splits[pruning.kept]] = True
-        solutions[gamma] = replace(
-            found,
-            value=replace(pruning, kept=kept),
-            residual=pruning.gap,
-        )
+        solutions[gamma] = replace(found, value=replace(pruning, kept=kept), residual=pruning.gap)
         # What is off by much would leave the others little to be off by, and small cuts do not repay the joining.
         if pruning.gap <= 0.5 * tol and 2 * np.count_nonzero(pruning.kept) < inside.n_splits:
             inside, slack = inside.only(pruning.kept), pruning.gap
@@ -75,7 +77,43 @@ def prune_along(
 
 
 def _widened(found: Solution[Pruning], small: Closure, closure: Closure) -> Solution[Pruning]:
-    """The solution of a part of the problem as one of the whole."""
+    """Solution of the whole problem from that of a part of it."""
     kept = np.zeros(closure.n_splits, bool)
     kept[np.searchsorted(closure.splits, small.splits[found.value.kept])] = True
     return replace(found, value=replace(found.value, kept=kept))
+
+
+def solve_linear_program(closure: Closure, gamma: float, *, tol: float = 1e-6) -> Solution[Pruning]:
+    """Best pruning by the linear program, as a vertex of the relaxation.
+
+        min_{0 <= x, w <= 1}   gamma price'w - gain'x   such that   x_h <= x_parent(h),   x_h <= w_k for arcs (h, k)
+
+    ``residual`` is the gap between the objective of the rounded vertex and the bound from its multipliers.
+    """
+    n_splits, n_purchases = closure.n_splits, len(closure.price)
+    if not n_splits:
+        return Solution(closure.certified(np.zeros(0, bool), closure.loss, gamma), 0.0, 0, True)
+    child = np.flatnonzero(closure.parent >= 0)
+    lower = np.concatenate([child, closure.tail])
+    upper = np.concatenate([closure.parent[child], n_splits + closure.need])
+    found = linprog(
+        np.concatenate([-closure.gain(gamma), gamma * closure.price]),
+        A_ub=_at_most(lower, upper, n_splits + n_purchases),
+        b_ub=np.zeros(len(lower)),
+        bounds=(0.0, 1.0),
+        method="highs",
+    )
+    if found.x is None:
+        raise ThriftyError(f"HiGHS found no pruning: {found.message} Use solver='decomposed'.")
+    kept = found.x[:n_splits] > 0.5
+    bound = closure.bound(-found.ineqlin.marginals[len(child) :], gamma)
+    pruning = closure.certified(kept, bound, gamma)
+    return Solution(pruning, pruning.gap, int(found.nit), pruning.gap <= tol)
+
+
+def _at_most(lower: Ints, upper: Ints, n_variables: int) -> csr_array:
+    """Matrix of the constraints ``lower <= upper``: one line per pair, the first minus the second."""
+    n_lines = len(lower)
+    values = np.tile([1.0, -1.0], n_lines)
+    columns = np.column_stack([lower, upper]).ravel()
+    return csr_array((values, columns, np.arange(0, 2 * n_lines + 1, 2)), shape=(n_lines, n_variables))

@@ -10,14 +10,12 @@ import io
 import os
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from thrifty.arrays import Floats, Ints
-from thrifty.datasets.files import DataFile, Folder, read_arrays, read_checked
-from thrifty.datasets.splits import Split
+from thrifty.datasets.classification import Split
+from thrifty.datasets.known_files import Arrays, DataFile, Folder, column_names, read_arrays, read_checked
 from thrifty.datasets.svmlight import RankingTable, load_svmlight_ranking
 from thrifty.exceptions import InvalidInputError
 
@@ -88,7 +86,7 @@ class RankingSplit:
     feature_names: tuple[str, ...]
 
     def relevant_or_not(self) -> Split:
-        """The same rows with label 1 where the grade is at least 1, as a binary task."""
+        """Turn grades into classes: label 1 where the grade is at least 1."""
         train, val, test = (
             (grades >= 1).astype(np.intp) for grades in (self.y_train, self.y_val, self.y_test)
         )
@@ -96,13 +94,13 @@ class RankingSplit:
 
 
 def load_mq2008(data: Folder = None) -> RankingSplit:
-    """LETOR 4.0 MQ2008, fold 1: 471 / 157 / 156 queries with 9,630 / 2,707 / 2,874 documents, grades 0 to 2."""
+    """Load LETOR 4.0 MQ2008, fold 1: 471 / 157 / 156 queries, 9,630 / 2,707 / 2,874 documents, grades 0 to 2."""
     arrays = read_arrays(_MQ2008, data)
     return _cut(arrays, arrays["split"])
 
 
 def load_mslr(data: Folder = None, *, seed: int = 0) -> RankingSplit:
-    """A sample of MSLR-WEB, fold 1: 28 / 15 / 43 queries, grades 0 to 4.
+    """Load a sample of MSLR-WEB, fold 1: 28 / 15 / 43 queries, grades 0 to 4.
 
     The sample is the first 5,000 documents of the published training file and of the test file, 43 queries each (the
     last of each may be cut short), and none of the validation file: 15 of the training queries, drawn with the
@@ -115,7 +113,7 @@ def load_mslr(data: Folder = None, *, seed: int = 0) -> RankingSplit:
 
 
 def load_yahoo_prices(data: Folder = None) -> Floats:
-    """Prices of the 519 features that set 1 of the Yahoo! challenge uses, in units of processor time, by feature."""
+    """Load the prices of the 519 features that set 1 of the Yahoo! challenge uses, in units of processor time."""
     lines = csv.DictReader(io.StringIO(read_checked(_PRICES, data).decode()))
     return np.array([float(line["cost"]) for line in lines])
 
@@ -133,7 +131,7 @@ def draw_prices(n_features: int, prices: Floats, seed: int = 0) -> Floats:
     prices : ndarray of shape (n_prices,)
         The list, say of ``load_yahoo_prices``.
     seed : int, default=0
-        Another seed is another assignment.
+        Seed of the draw; another seed is another assignment.
     """
     if not 1 <= n_features <= len(prices):
         raise InvalidInputError(
@@ -143,7 +141,7 @@ def draw_prices(n_features: int, prices: Floats, seed: int = 0) -> Floats:
 
 
 def load_yahoo(folder: str | os.PathLike[str]) -> tuple[RankingSplit, Floats]:
-    """Set 1 of the Yahoo! Learning to Rank Challenge from its original files, and the price of each column.
+    """Load set 1 of the Yahoo! Learning to Rank Challenge from its original files, and the price of each column.
 
     The files number 700 features, of which set 1 uses 519, and the price list numbers those 519 in a row. So columns
     that no line of the training file mentions are dropped, and what remains must be 519 columns: the j-th of them
@@ -152,8 +150,8 @@ def load_yahoo(folder: str | os.PathLike[str]) -> tuple[RankingSplit, Floats]:
     Parameters
     ----------
     folder : path
-        Holds ``set1.train.txt``, ``set1.valid.txt``, ``set1.test.txt`` (lines ``grade qid:query feature:value ...``)
-        and ``yahoo_ltr_set1_feature_costs.csv``.
+        Folder with ``yahoo_ltr_set1_feature_costs.csv``, ``set1.train.txt``, ``set1.valid.txt`` and ``set1.test.txt``
+        (lines ``grade qid:query feature:value ...``).
     """
     prices = load_yahoo_prices(folder)
     tables = [load_svmlight_ranking(Path(folder) / name, _YAHOO_NUMBERED) for name in _YAHOO_FILES]
@@ -171,13 +169,13 @@ def _dense(table: RankingTable, kept: Ints) -> Part:
     return np.asarray(table.X[:, kept].toarray(), dtype=np.float64), table.y, table.qid
 
 
-def _cut(arrays: dict[str, NDArray[Any]], part: NDArray[Any]) -> RankingSplit:
+def _cut(arrays: Arrays, part: Ints) -> RankingSplit:
     pieces: list[Part] = []
     for code in (0, 1, 2):
         rows = np.flatnonzero(part == code)
         X, y, qid = arrays["X"][rows], arrays["y"][rows], arrays["qid"][rows]
         pieces.append((X.astype(np.float64), y.astype(np.intp), qid.astype(np.intp)))
-    return _joined(pieces, tuple(str(name) for name in arrays["feature_names"]))
+    return _joined(pieces, column_names(arrays))
 
 
 def _joined(parts: list[Part], names: tuple[str, ...]) -> RankingSplit:

@@ -1,4 +1,4 @@
-"""The same optimum where the linear program is too large: trees share the prices and prune themselves.
+"""The best pruning where the linear program is too large: trees share the prices and prune themselves.
 
     max_{u >= 0}   E(roots) - sum_trees max(0, V_u(root))      such that   sum_h u_hk = gamma price_k
 
@@ -25,13 +25,11 @@ from typing import Any
 import numpy as np
 
 from thrifty.arrays import Bools, Floats
-from thrifty.pruning.closure import Closure
-from thrifty.pruning.pruning import Pruning, certified
-from thrifty.pruning.worth import choose_worthwhile, collect_worth
+from thrifty.pruning.closure import Closure, Pruning, choose_worthwhile, collect_worth
 from thrifty.solvers.solution import Solution
 from thrifty.trees.kernel import kernel
 
-__all__ = ["solve_decomposed"]
+__all__ = ["ascend"]
 
 
 _FIRST_STEP = 3.0
@@ -41,15 +39,12 @@ _RESCALE_EVERY = 500
 _SAFE = 1e-12
 
 
-def solve_decomposed(
-    closure: Closure, gamma: float, *, tol: float = 1e-6, max_iter: int = 1000
-) -> Solution[Pruning]:
-    """Best pruning by mirror ascent on the shares; ``residual`` is the gap between objective and bound."""
-    return ascend(closure, gamma, tol=tol, max_iter=max_iter)[0]
-
-
 def ascend(closure: Closure, gamma: float, *, tol: float, max_iter: int) -> tuple[Solution[Pruning], Bools]:
-    """The same, and the splits that an optimal pruning may keep: no other one is as good as the one returned."""
+    """Best pruning by mirror ascent on the shares, and a mask of the splits that an optimal pruning may keep.
+
+    ``residual`` is the gap between objective and bound. No pruning that keeps a split outside of the mask is as good as
+    the one returned.
+    """
     ascent = _Ascent(closure, gamma)
     n_iter = 0
     while n_iter < max_iter and ascent.objective - ascent.bound > tol:
@@ -60,7 +55,7 @@ def ascend(closure: Closure, gamma: float, *, tol: float, max_iter: int) -> tupl
         if n_iter % _RESCALE_EVERY == 0:
             ascent.rescale()
         ascent.reshare(float(np.exp(_FIRST_STEP / np.sqrt(n_iter))))
-    pruning = certified(closure, ascent.best, ascent.bound, gamma)
+    pruning = closure.certified(ascent.best, ascent.bound, gamma)
     return Solution(pruning, pruning.gap, n_iter, pruning.gap <= tol), ascent.alive | ascent.best
 
 
@@ -102,7 +97,7 @@ class _Ascent:
         self.mean += (self.kept - self.mean) * newest
 
     def look(self) -> None:
-        """Make a pruning of the mean, and cut for good what no pruning as good as the best one keeps."""
+        """Make a pruning of the mean, and cut for good all splits that no pruning as good as the best one keeps."""
         level = np.ceil(self.mean * _LEVELS).astype(np.int64)
         needed = levels_needed(
             self.closure.start, self.closure.need, self.closure.parent, level, len(self.cost)
@@ -119,7 +114,7 @@ class _Ascent:
             self.rescale()
 
     def rescale(self) -> None:
-        """Shares that sum to one again, over the arcs of splits that may still be kept."""
+        """Scale the shares to sum to one again, over the arcs of splits that may still be kept."""
         self.total = np.zeros(len(self.cost))
         rescale_shares(self.closure.start, self.closure.need, self.alive, self.share, self.total)
 

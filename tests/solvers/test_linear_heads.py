@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 from scipy import sparse
 
-from thrifty.solvers.curvature import Hessian
+from thrifty.solvers.linear_heads import Hessian
 
 
 def rows(n=9000, p=6, seed=0):
