@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from thrifty import Frontier, InvalidInputError, collect_facts, outcomes_of, point_of
 from thrifty.evidence.outcomes import PointOutcomes, RowOutcomes
 from thrifty.objective.costs import PriceList, check_price_list
-from thrifty.report.groups import MOST_LABELS, partition_of
+from thrifty.report.classes import MOST_LABELS, partition_of
 
 
 def explained(facts, place):

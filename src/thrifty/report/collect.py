@@ -13,10 +13,9 @@ from thrifty.evidence.frontier import Frontier
 from thrifty.evidence.outcomes import RowOutcomes
 from thrifty.exceptions import InvalidInputError
 from thrifty.objective.costs import PriceList
+from thrifty.report.classes import groupings_of
 from thrifty.report.facts import Certified, Facts, FullPoint, Measured, Points, Purchase, Rival, System
-from thrifty.report.groups import groupings_of
-from thrifty.report.purchases import arrange, names_of, unpriced
-from thrifty.report.routes import Routes, check_prices_explain, routes_of
+from thrifty.report.routes import Routes, arrange, check_prices_explain, names_of, routes_of, unpriced
 from thrifty.report.shown import Intervals, Shown, evenly, intervals_of, shown_points
 
 __all__ = ["collect_facts"]

@@ -1,4 +1,4 @@
-"""From facts to one HTML page that needs nothing else: no network, no library, no server.
+"""From facts to one HTML page that needs nothing else: no network, no library, no server; a picture lies beside it.
 
 Words that come from outside (names of columns, labels, titles) enter the page in two ways only: escaped, or inside a
 block of JSON that the script reads as data and puts on the page as text. Should either ever fail, the page's own policy
@@ -9,18 +9,49 @@ import base64
 import hashlib
 import json
 import math
+import os
 from collections.abc import Iterator
 from html import escape
 from importlib.resources import files
+from pathlib import Path
 from string import Template
 from typing import Any
 
+from thrifty.files import write_atomically
 from thrifty.report.facts import Facts
+from thrifty.report.tradeoff import picture_of
 
-__all__ = ["page_of"]
+__all__ = ["page_of", "write_report"]
 
 _PRINTED = 24
 """Lines of the table of points that a printed page shows."""
+
+
+def write_report(path: str | os.PathLike[str], facts: Facts, *, picture: bool = True) -> list[Path]:
+    """Write facts as one self-contained HTML page, and its main picture beside it.
+
+    Parameters
+    ----------
+    path : path
+        The page, ``report.html`` say; the picture is ``report.png`` beside it. Old files are replaced in one step each,
+        or left as they are if anything fails.
+    facts : Facts
+        What ``collect_facts`` returned.
+    picture : bool, default=True
+        Whether to draw the picture, which needs matplotlib. The page draws its own.
+
+    Returns
+    -------
+    list of Path
+        What was written.
+    """
+    page = Path(path)
+    contents = {page: page_of(facts).encode()}
+    if picture:
+        contents[page.with_suffix(".png")] = picture_of(facts)
+    for target, content in contents.items():
+        write_atomically(target, content)
+    return list(contents)
 
 
 def page_of(facts: Facts) -> str:
