@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from thrifty.ranking.curve import ranking_curve
     from thrifty.ranking.queries import Queries, average_precision_at, ndcg_at
     from thrifty.report.collect import collect_facts
-    from thrifty.report.write import write_report
+    from thrifty.report.page import write_report
     from thrifty.sweeping.run import sweep
 
 __version__ = "0.1.0"
@@ -106,7 +106,7 @@ _HOME = {
     "ranking_curve": "ranking.curve",
     "save": "bundle.whole",
     "sweep": "sweeping.run",
-    "write_report": "report.write",
+    "write_report": "report.page",
 }
 
 

@@ -11,6 +11,7 @@ from thrifty import Frontier, GreedyMiserClassifier, certify, collect_facts, out
 from thrifty.datasets import load_digits_at_least_five
 
 GAMMAS = (15.0, 6.0, 2.0)
+DEPLOYED_BUDGET = 20.0
 
 
 @pytest.fixture(scope="session")
@@ -31,6 +32,9 @@ def digits():
             for fit, gamma in zip(fits, GAMMAS, strict=True)
         ]
 
+    def scores(source, threshold):
+        return fits[source].at(threshold).predict_proba(X[:half])[:, 1]
+
     X, y, half = split.X_test, split.y_test, len(split.y_test) // 2
     chosen = Frontier.from_outcomes(look(split.X_val, split.y_val))
     safe = Frontier.from_outcomes(look(split.X_val, split.y_val), against_full=True)
@@ -38,6 +42,7 @@ def digits():
         fits=fits,
         full=full,
         look=look,
+        scores=scores,
         chosen=chosen,
         X=X[:half],
         y=y[:half],
@@ -62,6 +67,9 @@ def facts(digits):
             "one fit": Frontier.from_outcomes(digits.chosen.outcomes[2:]).on(digits.frontier.outcomes[2:])
         },
         certificate=digits.certificate,
+        deployed=DEPLOYED_BUDGET,
+        point_scores=digits.scores,
+        full_scores=digits.full.predict_proba(digits.X)[:, 1],
         title="Digits: five or more?",
         date="1 April 2026",
         n_boot=200,

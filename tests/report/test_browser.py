@@ -3,12 +3,14 @@
 import json
 import re
 import shutil
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from thrifty import Frontier, collect_facts, write_report
 from thrifty.evidence.outcomes import PointOutcomes
+from thrifty.report.facts import Majority
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 DRIVER = shutil.which("chromedriver")
@@ -70,12 +72,29 @@ def text(browser, name):
     return browser.execute_script("return document.getElementById(arguments[0]).textContent", name)
 
 
+def texts(browser, selector):
+    return browser.execute_script(
+        "return [...document.querySelectorAll(arguments[0])].map(e => e.textContent)", selector
+    )
+
+
 def value(browser, script):
     return browser.execute_script(f"return {script}")
 
 
 def numbers(browser):
-    names = ("budget-text", "accuracy", "cost", "saving", "sent", "bought", "groups", "purchases", "summary")
+    names = (
+        "budget-text",
+        "accuracy",
+        "auc",
+        "cost",
+        "saving",
+        "sent",
+        "bought",
+        "groups",
+        "purchases",
+        "summary",
+    )
     return {name: text(browser, name) for name in names}
 
 
@@ -148,6 +167,101 @@ def test_the_tables_of_a_point_add_up_to_its_numbers(page, facts):
         assert mean == pytest.approx(float(text(page, "accuracy").rstrip("\u00a0%")), abs=0.11)
 
 
+def test_the_page_opens_at_the_deployed_point_and_says_so_everywhere(page, facts):
+    assert numbers(page).items() >= shown_facts(facts, facts.deployed).items()
+    assert (text(page, "badge"), text(page, "flag")) == ("deployed", "deployed")
+    assert texts(page, "#marks .mark") == ["deployed", "certified"]
+    assert texts(page, "tr.deployed th") == [f"{facts.points.budget[facts.deployed]:.2f} (deployed)"]
+    # The flag's pole and the mark under the slider point at the very place.
+    ring, pole = value(
+        page,
+        "[document.querySelector('#here'), document.querySelector('.pole')].map(e => e.getBoundingClientRect())",
+    )
+    assert pole["x"] == pytest.approx(ring["x"] + ring["width"] / 2, abs=1)
+    slider, mark = value(
+        page, "['#budget', '.mark.deployed'].map(e => document.querySelector(e).getBoundingClientRect())"
+    )
+    low, high = facts.points.budget[0], facts.points.budget[-1]
+    share = (facts.points.budget[facts.deployed] - low) / (high - low)
+    assert mark["x"] == pytest.approx(slider["x"] + 8 + share * (slider["width"] - 16), abs=1)
+    press(page, "home")
+    assert value(page, "document.getElementById('badge').hidden") is True
+    assert text(page, "flag") == "deployed"
+    page.find_element("id", "show-deployed").click()
+    assert numbers(page).items() >= shown_facts(facts, facts.deployed).items()
+    assert text(page, "badge") == "deployed"
+
+
+def test_the_line_of_the_deployed_point_is_in_sight_in_the_table(page):
+    row, box = value(
+        page,
+        "['tr.deployed', '.scroll:has(.points)'].map(e => document.querySelector(e).getBoundingClientRect())",
+    )
+    assert box["top"] < row["top"] < row["bottom"] < box["bottom"]
+
+
+def test_a_point_that_is_deployed_and_certified_is_marked_once_with_both_words(browser, facts, tmp_path):
+    place = facts.certified.point
+    both = replace(facts, deployed=place, start=place)
+    page = opened(browser, write_report(tmp_path / "both.html", both, picture=False)[0].as_uri())
+    assert texts(page, "#marks .mark") == ["deployed, certified"]
+    assert (text(page, "badge"), text(page, "flag")) == ("deployed, certified", "deployed, certified")
+
+
+@pytest.mark.parametrize("width", [360, 1280])
+@pytest.mark.parametrize("place", [0, -1])
+def test_flag_and_mark_of_a_deployed_point_at_either_end_stay_inside(browser, facts, tmp_path, place, width):
+    place %= len(facts.points)
+    end = replace(facts, deployed=place, start=place)
+    address = write_report(tmp_path / "end.html", end, picture=False)[0].as_uri()
+    page = opened(browser, address, width=width)
+    for inner, outer in (("#flag", "#chart"), (".mark.deployed", ".slider")):
+        a, b = value(
+            page, f"['{inner}', '{outer}'].map(e => document.querySelector(e).getBoundingClientRect())"
+        )
+        assert b["left"] <= a["left"]
+        assert a["right"] <= b["right"] + 1
+
+
+def test_recall_by_class_and_auc_stand_beside_those_of_the_full_model(page, facts):
+    classes = facts.groupings[0]
+    heads = texts(page, "#groups table:first-of-type thead th")[:5]
+    assert heads == ["class", "rows", "sent on", "recall", "recall, full model"]
+    for key, place in ((None, facts.deployed), ("home", 0)):
+        if key:
+            press(page, key)
+        recall = [right / n for right, n in zip(classes.right[place], classes.n_rows, strict=True)]
+        full = [right / n for right, n in zip(classes.full_right, classes.n_rows, strict=True)]
+        rows = value(
+            page,
+            "[...document.querySelector('#groups tbody').rows].map(r => [...r.cells].map(c => c.textContent))",
+        )
+        assert [row[3] for row in rows] == [f"{100 * one:.1f}\u00a0%" for one in recall]
+        assert [row[4] for row in rows] == [f"{100 * one:.1f}\u00a0%" for one in full]
+        worst = int(np.argmin(recall))
+        assert text(page, "recall") == f"{100 * recall[worst]:.1f}\u00a0%"
+        assert text(page, "recall-note").startswith(f"class {classes.labels[worst]}; full model: ")
+        assert text(page, "auc") == f"{facts.points.auc[place]:.3f}"
+        assert text(page, "auc-note") == f"full model: {facts.full.auc:.3f}"
+
+
+@pytest.mark.parametrize("level", [0.3, 0.9, 0.995])
+def test_the_majority_class_is_a_dashed_line_with_its_name(browser, facts, tmp_path, level):
+    other = replace(facts, majority=Majority("a", level))
+    page = opened(browser, write_report(tmp_path / "m.html", other, picture=False)[0].as_uri())
+    assert value(page, "getComputedStyle(document.getElementById('majority')).strokeDasharray") != "none"
+    name = f"majority class: {100 * level:.1f}\u00a0%"
+    assert name in texts(page, "#chart text")
+    assert text(page, "majority-note") == name
+    line, *dots = value(
+        page,
+        "[...document.querySelectorAll('#majority, #chart .dot')].map(e => e.getBoundingClientRect().y "
+        "+ e.getBoundingClientRect().height / 2)",
+    )
+    above = sum(accuracy > level for accuracy in facts.points.accuracy)
+    assert sum(dot < line for dot in dots) == pytest.approx(above, abs=1)
+
+
 def test_the_certified_point_can_be_shown(page, facts):
     press(page, "home")
     page.find_element("id", "show-certified").click()
@@ -179,14 +293,14 @@ def test_every_control_and_table_is_reached_by_tab_and_shows_the_focus(page):
     seen = []
     body = page.find_element("tag name", "body")
     body.send_keys(KEYS["tab"])
-    for _ in range(8):
+    for _ in range(9):
         active = page.switch_to.active_element
         seen.append(active.get_attribute("id") or active.get_attribute("class"))
         assert value(page, "getComputedStyle(document.activeElement).outlineStyle") == "solid"
         active.send_keys(KEYS["tab"])
         if value(page, "document.activeElement === document.body"):
             break
-    assert seen[:2] == ["budget", "show-certified"]
+    assert seen[:3] == ["budget", "show-deployed", "show-certified"]
     assert sum("scroll" in name for name in seen) == value(
         page, "document.querySelectorAll('.scroll').length"
     )
@@ -221,7 +335,7 @@ def test_on_paper_there_is_a_table_of_points_in_the_place_of_the_slider(browser,
     page = opened(browser, address, media="print", dark=True)
     shown = "getComputedStyle(document.querySelector('{}')).display"
     assert value(page, shown.format("#budget")) == "none"
-    assert value(page, shown.format("#show-certified")) == "none"
+    assert value(page, shown.format(".buttons")) == "none"
     assert value(page, shown.format(".points")) == "table"
     assert value(page, "getComputedStyle(document.querySelector('.tall')).overflow") == "visible"
     printed = "[...document.querySelectorAll('.points tbody tr')].filter(r => r.offsetHeight > 0).length"
@@ -279,4 +393,7 @@ def test_a_page_of_one_point_of_which_little_is_known_works_as_well(browser, tmp
         "0\u00a0%",
     )
     assert shown["bought"].endswith("feature 1.")
+    for name in ("auc-tile", "badge", "show-deployed", "show-certified"):
+        assert value(page, f"document.getElementById('{name}').offsetHeight") == 0
+    assert value(page, "document.getElementById('flag')") is None
     assert page.get_log("browser") == []

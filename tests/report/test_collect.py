@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from sklearn.metrics import roc_auc_score
 
 from thrifty import Frontier, InvalidInputError, collect_facts, outcomes_of, point_of
 from thrifty.evidence.outcomes import PointOutcomes, RowOutcomes
 from thrifty.objective.costs import PriceList, check_price_list
-from thrifty.report.groups import MOST_LABELS, partition_of
 
 
 def explained(facts, place):
@@ -203,7 +203,6 @@ def test_a_purchase_of_several_columns_is_one_line_with_one_price(digits):
 
 def test_the_certified_point_is_shown_whether_or_not_it_is_efficient(digits, facts):
     point, place = digits.certificate.point, facts.certified.point
-    assert facts.start == place
     assert facts.points.budget[place] == pytest.approx(point.chosen_cost)
     one = digits.frontier.outcomes[point.source]
     sent = one.g > point.threshold
@@ -213,12 +212,109 @@ def test_the_certified_point_is_shown_whether_or_not_it_is_efficient(digits, fac
 
 
 def test_a_certificate_of_other_systems_is_refused(digits):
-    with pytest.raises(InvalidInputError, match="the certificate is for system .* is not the frontier's"):
+    with pytest.raises(InvalidInputError, match="the certified point is of system .* is not the frontier's"):
         collect_facts(
             Frontier.from_outcomes(digits.frontier.outcomes[::-1]),
             digits.y,
             certificate=replace(digits.certificate, point=replace(digits.certificate.point, settings={})),
         )
+
+
+def collected(digits, **options):
+    return collect_facts(digits.frontier, digits.y, prices=digits.prices, n_boot=40, **options)
+
+
+def inefficient_point(digits):
+    """A point that no budget leads to: one of the first system's thresholds that is not on the frontier."""
+    one = digits.chosen.outcomes[0]
+    taken = set(digits.chosen.threshold[digits.chosen.source == 0])
+    threshold = next(float(value) for value in np.sort(one.g)[len(one.g) // 2 :] if value not in taken)
+    sent = one.g > threshold
+    cost = float(np.where(sent, one.go_cost, one.stop_cost).mean())
+    return replace(
+        digits.chosen[0], threshold=threshold, source=0, settings=dict(one.settings), chosen_cost=cost
+    )
+
+
+def test_the_page_opens_at_the_deployed_point_and_still_knows_the_certified_one(digits, facts):
+    point = digits.frontier.best(budget=20.0)
+    assert facts.start == facts.deployed
+    assert facts.points.budget[facts.deployed] == point.chosen_cost <= 20.0
+    assert facts.points.cost[facts.deployed] == pytest.approx(point.cost)
+    assert facts.points.accuracy[facts.deployed] == pytest.approx(point.score)
+    assert facts.certified.point != facts.deployed
+    assert facts.marks(facts.deployed) == ["deployed"]
+    assert facts.marks(facts.certified.point) == ["certified"]
+    assert collected(digits, deployed=point).deployed == collected(digits, deployed=20.0).deployed
+
+
+def test_without_a_deployed_point_the_page_opens_at_the_certified_one(digits):
+    facts = collected(digits, certificate=digits.certificate)
+    assert facts.deployed is None
+    assert facts.start == facts.certified.point
+
+
+def test_a_deployed_point_that_is_not_efficient_is_inserted_in_the_order_of_budgets(digits):
+    point = inefficient_point(digits)
+    facts = collected(digits, deployed=point)
+    assert len(facts.points) == len(digits.frontier) + 1
+    assert [place for place, ok in enumerate(facts.points.efficient) if not ok] == [facts.deployed]
+    assert list(facts.points.budget) == sorted(facts.points.budget)
+    one = digits.frontier.outcomes[0]
+    right = np.where(one.g > point.threshold, one.go_right, one.stop_right)
+    assert facts.points.accuracy[facts.deployed] == pytest.approx(right.mean())
+
+
+def test_a_deployed_point_is_shown_even_where_only_few_points_are(digits):
+    place = len(digits.frontier) // 2 + 1
+    facts = collected(digits, deployed=digits.frontier[place], max_points=2)
+    assert facts.points.budget == tuple(digits.chosen.cost[[0, place, -1]])
+    assert facts.deployed == facts.start == 1
+    assert all(facts.points.efficient)
+
+
+def test_a_point_that_is_deployed_and_certified_is_shown_once(digits):
+    facts = collected(digits, certificate=digits.certificate, deployed=digits.certificate.point)
+    assert facts.deployed == facts.certified.point == facts.start
+    assert facts.marks(facts.start) == ["deployed", "certified"]
+    assert facts.points == collected(digits, certificate=digits.certificate).points
+
+
+def test_a_deployed_point_of_other_systems_or_that_no_budget_affords_is_refused(digits):
+    with pytest.raises(InvalidInputError, match="the deployed point is of system 0 with settings"):
+        collected(digits, deployed=replace(digits.frontier[0], source=0, settings={}))
+    with pytest.raises(InvalidInputError, match="budget must be at least"):
+        collected(digits, deployed=0.5)
+
+
+def test_the_auc_of_every_point_is_that_of_the_scores_it_answers_with(digits, facts):
+    points = [(point.source, point.threshold) for point in digits.frontier]
+    efficient = [auc for auc, ok in zip(facts.points.auc, facts.points.efficient, strict=True) if ok]
+    wanted = [roc_auc_score(digits.y, digits.scores(*point)) for point in points]
+    np.testing.assert_allclose(efficient, wanted)
+    full = digits.full.predict_proba(digits.X)[:, 1]
+    assert facts.full.auc == pytest.approx(roc_auc_score(digits.y, full))
+
+
+def test_auc_is_not_known_without_scores_or_without_two_classes(digits):
+    facts = collected(digits)
+    assert facts.points.auc == ()
+    assert facts.full.auc is None
+    scores = np.zeros(len(digits.y))
+    for y in (np.arange(len(scores)) % 3, np.ones(len(scores))):
+        facts = collect_facts(
+            digits.frontier, y, n_boot=40, point_scores=lambda *_: scores, full_scores=scores
+        )
+        assert facts.points.auc == ()
+        assert facts.full.auc is None
+    with pytest.raises(InvalidInputError, match="scores must be one number per row"):
+        collected(digits, full_scores=[0.5])
+
+
+def test_the_majority_class_is_that_of_the_rows_of_the_report(digits, facts):
+    share = np.mean(digits.y)
+    assert facts.majority.label == str(int(share > 0.5))
+    assert facts.majority.accuracy == pytest.approx(max(share, 1 - share))
 
 
 def test_the_point_shown_first_is_the_cheapest_that_is_nearly_the_best_where_it_was_chosen(digits):
@@ -245,24 +341,6 @@ def test_of_many_points_those_of_evenly_spaced_budgets_are_kept():
         collect_facts(frontier, right, max_points=1)
 
 
-def test_the_rarest_of_many_labels_are_shown_together():
-    labels = np.repeat([f"town {k:02}" for k in range(40)], np.arange(1, 41))
-    partition = partition_of("town", labels, len(labels))
-    assert len(partition.labels) == MOST_LABELS
-    assert partition.labels[-1] == "21 others"
-    assert partition.count() == (*range(22, 41), sum(range(1, 22)))
-
-
-def test_labels_of_mixed_kinds_and_missing_ones_are_told_apart():
-    partition = partition_of("site", np.array([None, "a", float("nan"), 3, "a"], dtype=object), 5)
-    assert dict(zip(partition.labels, partition.count(), strict=True)) == {
-        "None": 1,
-        "a": 2,
-        "nan": 1,
-        "3": 1,
-    }
-
-
 @pytest.mark.parametrize(
     ("change", "message"),
     [
@@ -283,7 +361,9 @@ def test_frontiers_of_other_rows_or_another_score_are_refused(digits):
     with pytest.raises(InvalidInputError, match=r"rivals\['x'\] must be scored on the frontier's 223 rows"):
         collect_facts(digits.frontier, digits.y, rivals={"x": digits.chosen})
     worse = Frontier.from_outcomes(digits.frontier.outcomes, against_full=True)
-    with pytest.raises(InvalidInputError, match="frontier counts answers that are not worse than f0's"):
+    with pytest.raises(
+        InvalidInputError, match="frontier counts answers that are not worse than the full model's"
+    ):
         collect_facts(worse, digits.y)
     graded = PointOutcomes(1.0, np.full(4, 0.5), np.zeros(4, bool))
     with pytest.raises(InvalidInputError, match="right must be right or wrong"):

@@ -17,8 +17,9 @@ import thrifty.report
 from thrifty import Frontier, InvalidInputError, collect_facts, write_report
 from thrifty.evidence.outcomes import RowOutcomes
 from thrifty.objective.costs import PriceList
-from thrifty.report.facts import Facts, Rival
+from thrifty.report.facts import Facts, Majority, Rival
 from thrifty.report.page import page_of
+from thrifty.report.tradeoff import majority_is_in_view, new_figure, picture_of
 
 
 class Reading(HTMLParser):
@@ -42,7 +43,7 @@ class Reading(HTMLParser):
         if self._inside:
             self.raw[self._inside][-1] += data
         else:
-            self.text += data
+            self.text += data.replace("\N{NO-BREAK SPACE}", " ")
 
 
 @pytest.fixture(scope="module")
@@ -85,7 +86,9 @@ def test_without_a_script_every_point_stands_in_a_table(facts, reading):
         f"{100 * facts.points.accuracy[place]:.1f} %",
         f"{facts.points.cost[place]:.2f}",
         f"{100 * facts.points.share(place):.1f} %",
-        f"{facts.points.budget[place]:.2f} (certified)",
+        f"{facts.points.auc[place]:.3f}",
+        f"{facts.points.budget[place]:.2f} (deployed)",
+        f"{facts.points.budget[facts.certified.point]:.2f} (certified)",
     ):
         assert text in reading.text
 
@@ -98,10 +101,46 @@ def test_the_page_says_what_was_measured_and_how(facts, reading):
         "95 % of 200 bootstrap resamples of the rows (seed 0)",
         f"thrifty {thrifty.__version__}",
         "1 April 2026",
-        f"The certified point {facts.certified.sentence}.",
     ):
         assert text in reading.text
     assert "too good" not in reading.text
+
+
+def test_the_page_says_what_the_deployed_point_achieves_and_marks_its_line(facts, reading):
+    place = facts.deployed
+    cost, saved = facts.points.cost[place], 1 - facts.points.cost[place] / facts.full.cost
+    right = f"right on {100 * facts.points.accuracy[place]:.1f} % of rows"
+    assert (
+        f"Deployed: {right} for {cost:.2f} per row, {100 * saved:.0f} % less than the full model."
+        in reading.text
+    )
+    classes = {a["data-point"]: a.get("class", "") for tag, a in reading.tags if "data-point" in a}
+    assert [number for number, kind in classes.items() if "deployed" in kind] == [str(place)]
+    assert "minor" not in classes[str(place)]
+    unsaid = Reading(page_of(replace(facts, deployed=None))).text
+    assert not {"Deployed:", "(deployed)"} & set(unsaid.split())
+
+
+def test_people_read_full_model_and_f0_only_where_it_is_introduced(facts, reading):
+    assert len(re.findall(r"\bf0\b", reading.text)) == 1
+    assert "the full model (f0) is right on" in reading.text
+    assert "f0" in facts.certified.sentence
+    assert f"The certified point {facts.certified.sentence.replace('f0', 'the full model')}." in reading.text
+    named = Reading(page_of(replace(facts, full_name="a forest of 40 trees"))).text
+    assert "the full model (f0), a forest of 40 trees, is right on" in named
+
+
+def test_the_page_says_what_the_majority_class_would_achieve(facts, reading):
+    share = f"{100 * facts.majority.accuracy:.1f} %"
+    assert f"the most frequent class ({facts.majority.label}) would be right on {share}." in reading.text
+
+
+def test_the_picture_reaches_down_to_the_majority_class_if_the_points_keep_half_of_it(facts):
+    low = min(*facts.points.low, facts.full.accuracy)
+    high = max(*facts.points.high, facts.full.accuracy)
+    for below, in_view in ((-0.5, True), (0.5, True), (0.99, True), (1.01, False)):
+        level = low - below * (high - low)
+        assert majority_is_in_view(replace(facts, majority=Majority("a", level))) is in_view
 
 
 def test_numbers_of_the_rows_of_the_choice_are_shown_with_a_warning(digits):
@@ -144,6 +183,30 @@ def test_writing_gives_the_page_and_a_picture_beside_it(facts, tmp_path):
     assert write_report(tmp_path / "other.html", facts, picture=False) == [tmp_path / "other.html"]
 
 
+@pytest.mark.parametrize("level", [0.2, 0.9])
+def test_the_picture_names_the_deployed_point_and_the_majority_class(facts, monkeypatch, level):
+    kept = []
+
+    def keep(**size):
+        kept.append(new_figure(**size))
+        return kept[-1]
+
+    monkeypatch.setattr("thrifty.report.tradeoff.new_figure", keep)
+    picture_of(replace(facts, majority=Majority("a", level)))
+    figure, (ax,) = kept[0]
+    assert {text.get_text() for text in ax.texts} == {"deployed", f"majority class: {100 * level:.1f} %"}
+    legend = {text.get_text() for text in figure.legends[0].get_texts()}
+    assert legend == {"thrifty", "one fit", "full model for every row", "deployed", "certified"}
+    flag = next(text for text in ax.texts if text.get_text() == "deployed")
+    assert flag.xy == (facts.points.cost[facts.deployed], facts.points.accuracy[facts.deployed])
+    # A line below the break stands at the lower edge, under its own number.
+    ticks = dict(zip((t.get_text() for t in ax.get_yticklabels()), ax.get_yticks(), strict=True))
+    dashed = [
+        line.get_ydata()[0] for line in ax.lines if len(set(line.get_ydata())) == 1 and line.is_dashed()
+    ]
+    assert dashed == [pytest.approx(level if level == 0.9 else ticks["0.20"])]
+
+
 def test_a_name_with_dollars_and_underscores_does_not_break_the_picture(facts, tmp_path):
     odd = replace(
         facts, title="$x_$", unit="US$", rivals=(Rival("_hidden $\\frac$", (1.0, 2.0), (0.5, 0.6)),)
@@ -180,6 +243,8 @@ def test_facts_without_points_or_of_uneven_length_are_refused(facts):
         replace(facts, points=replace(facts.points, cost=()))
     with pytest.raises(InvalidInputError, match="start must be the place of one of"):
         replace(facts, start=len(facts.points))
+    with pytest.raises(InvalidInputError, match="deployed must be the place of one of"):
+        replace(facts, deployed=-1)
     assert isinstance(facts, Facts)
 
 

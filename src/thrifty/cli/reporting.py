@@ -40,7 +40,7 @@ def facts_of(
         slices={name: frame[name].astype("object").map(str).to_numpy() for name in by},
         certificate=system.certificate,
         title=title,
-        full_name=f"f0, {KINDS.get(about.full, about.full)}",
+        full_name=KINDS.get(about.full, about.full),
         unit=unit,
         seed=about.seed,
         date=dt.date.today().isoformat(),

@@ -195,7 +195,7 @@ def report(
     """Measure every point on labelled rows and write one page that explains them."""
     from thrifty.cli.reporting import facts_of, report_numbers
     from thrifty.cli.words import report_in_words
-    from thrifty.report.write import write_report
+    from thrifty.report.page import write_report
     from thrifty.tables.files import read_table
     from thrifty.tables.storage import load_table_system
 

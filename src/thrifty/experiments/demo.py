@@ -21,8 +21,8 @@ from thrifty.experiments.selection import Candidate, Chosen, FullAnswers, choose
 from thrifty.objective.costs import PriceList
 from thrifty.report.collect import collect_facts
 from thrifty.report.facts import Facts
+from thrifty.report.page import write_report
 from thrifty.report.tradeoff import draw_tradeoff, new_figure, save_figure
-from thrifty.report.write import write_report
 
 __all__ = ["run"]
 

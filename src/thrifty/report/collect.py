@@ -1,6 +1,6 @@
 """From a frontier and the rows it was scored on to the facts of a report."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -10,14 +10,14 @@ import thrifty
 from thrifty.arrays import Bools, Floats
 from thrifty.evidence.certificate import Certificate
 from thrifty.evidence.frontier import Frontier
+from thrifty.evidence.operating_point import OperatingPoint
 from thrifty.evidence.outcomes import RowOutcomes
 from thrifty.exceptions import InvalidInputError
 from thrifty.objective.costs import PriceList
+from thrifty.report.classes import auc_of, groupings_of, majority_of
 from thrifty.report.facts import Certified, Facts, FullPoint, Measured, Points, Purchase, Rival, System
-from thrifty.report.groups import groupings_of
-from thrifty.report.purchases import arrange, names_of, unpriced
-from thrifty.report.routes import Routes, check_prices_explain, routes_of
-from thrifty.report.shown import Intervals, Shown, evenly, intervals_of, shown_points
+from thrifty.report.routes import Routes, arrange, check_prices_explain, names_of, routes_of, unpriced
+from thrifty.report.shown import Intervals, Shown, evenly, intervals_of, nearly_best, shown_points
 
 __all__ = ["collect_facts"]
 
@@ -38,9 +38,12 @@ def collect_facts(
     slices: Mapping[str, ArrayLike] | None = None,
     rivals: Mapping[str, Frontier] | None = None,
     certificate: Certificate | None = None,
+    deployed: OperatingPoint | float | None = None,
+    point_scores: Callable[[int, float | None], ArrayLike] | None = None,
+    full_scores: ArrayLike | None = None,
     title: str = "What accuracy costs",
     method: str = "thrifty",
-    full_name: str = "the full model",
+    full_name: str = "",
     unit: str = "",
     level: float = 0.95,
     n_boot: int = 1000,
@@ -73,8 +76,18 @@ def collect_facts(
         Other methods on the same rows.
     certificate : Certificate, optional
         Of a point of the same systems.
+    deployed : OperatingPoint or float, optional
+        The point that is in use: one of the same systems, or the budget it was chosen for. The page opens there.
+        Without it, the page opens at the certified point, else at the cheapest that is nearly as good as the best.
+    point_scores : callable, optional
+        ``point_scores(source, threshold)`` gives a score per row, shape (n_samples,), larger for rows that look more
+        like the second of two classes: what the frontier's system ``source`` answers with at that threshold (None for
+        a point that is not a threshold of one gate). It is called once for each point that is shown, for its AUC.
+    full_scores : array-like of shape (n_samples,), optional
+        Such scores of the full model.
     title, method, full_name, unit : str
-        Words: the title, our line, the model behind the gate, and the unit of prices.
+        Words: the title, what our line is called, what the full model is ("a random forest"; said once, after "the full
+        model"), and the unit of prices.
     level, n_boot, seed
         Of the bootstrap intervals.
     max_points : int, default=200
@@ -85,7 +98,7 @@ def collect_facts(
         What else shall be said on how it was measured.
     """
     _check(frontier, rivals or {})
-    shown = shown_points(frontier, max_points, certificate)
+    shown, certified_at, deployed_at = _shown(frontier, max_points, certificate, deployed)
     used = np.unique(shown.source).tolist()
     routes = routes_of(frontier.outcomes, used, estimators, X)
     at = [(routes[s], float(t)) for s, t in zip(shown.source.tolist(), shown.threshold, strict=True)]
@@ -94,16 +107,18 @@ def collect_facts(
     purchases, systems = _purchases(prices, feature_names, purchase_names, routes, at, cost)
     intervals = intervals_of(frontier, shown, level=level, n_boot=n_boot, seed=seed)
     full_right = _full_right(frontier, routes)
+    first = [deployed_at, certified_at, nearly_best(frontier, shown)]
     return Facts(
         title=str(title),
         method=str(method),
         full_name=str(full_name),
         unit=str(unit),
-        points=_points(shown, used, at, cost, accuracy, intervals),
-        start=shown.start,
+        points=_points(shown, used, at, cost, accuracy, intervals, _auc_by_point(y, shown, point_scores)),
+        start=next(place for place in first if place is not None),
         systems=systems,
         purchases=purchases,
         groupings=groupings_of(y, slices, at, full_right),
+        majority=majority_of(y),
         measured=Measured(
             n_rows=frontier.n_rows,
             held_out=frontier.held_out,
@@ -117,9 +132,10 @@ def collect_facts(
             date=None if date is None else str(date),
             notes=tuple((str(name), str(text)) for name, text in (notes or {}).items()),
         ),
-        full=_full(frontier, prices, full_right),
+        full=_full(frontier, prices, full_right, None if full_scores is None else auc_of(y, full_scores)),
         rivals=tuple(_rival(str(name), rival) for name, rival in (rivals or {}).items()),
-        certified=None if certificate is None else Certified(str(certificate), shown.certified),
+        certified=None if certificate is None else Certified(str(certificate), certified_at),
+        deployed=deployed_at,
     )
 
 
@@ -130,13 +146,30 @@ def _check(frontier: Frontier, rivals: Mapping[str, Frontier]) -> None:
     }.items():
         if one.compares_with_full:
             raise InvalidInputError(
-                f"{name} counts answers that are not worse than f0's, and a report shows how many are right. Give a "
-                f"frontier made without against_full."
+                f"{name} counts answers that are not worse than the full model's, and a report shows how many are "
+                f"right. Give a frontier made without against_full."
             )
         if one.n_rows != frontier.n_rows:
             raise InvalidInputError(
                 f"{name} must be scored on the frontier's {frontier.n_rows} rows; it has {one.n_rows}."
             )
+
+
+def _shown(
+    frontier: Frontier,
+    max_points: int,
+    certificate: Certificate | None,
+    deployed: OperatingPoint | float | None,
+) -> tuple[Shown, int | None, int | None]:
+    """The points of the page, and the places of the certified and of the deployed one."""
+    if deployed is not None and not isinstance(deployed, OperatingPoint):
+        deployed = frontier.best(budget=deployed)
+    certified = None if certificate is None else certificate.point
+    shown = shown_points(frontier, max_points, {"certified": certified, "deployed": deployed})
+    certified_at, deployed_at = (
+        None if point is None else shown.place_of(point) for point in (certified, deployed)
+    )
+    return shown, certified_at, deployed_at
 
 
 def _means(at: Sequence[tuple[Routes, float]]) -> tuple[Floats, Floats]:
@@ -196,6 +229,7 @@ def _points(
     cost: Floats,
     accuracy: Floats,
     intervals: Intervals,
+    auc: tuple[float, ...],
 ) -> Points:
     def plain(values: Floats | None) -> tuple[float, ...]:
         return () if values is None else tuple(values.tolist())
@@ -211,7 +245,23 @@ def _points(
         system=tuple(used.index(source) for source in shown.source.tolist()),
         reach=tuple(plain(routes.reach(threshold)) for routes, threshold in at),
         efficient=tuple(shown.efficient.tolist()),
+        auc=auc,
     )
+
+
+def _auc_by_point(
+    y: ArrayLike, shown: Shown, point_scores: Callable[[int, float | None], ArrayLike] | None
+) -> tuple[float, ...]:
+    """AUC of each point, or nothing where there are no scores or not two classes."""
+    if point_scores is None:
+        return ()
+    found = []
+    for source, threshold in zip(shown.source.tolist(), shown.threshold.tolist(), strict=True):
+        auc = auc_of(y, point_scores(source, None if np.isnan(threshold) else threshold))
+        if auc is None:
+            return ()
+        found.append(auc)
+    return tuple(found)
 
 
 def _full_right(frontier: Frontier, routes: Mapping[int, Routes]) -> Bools | None:
@@ -224,15 +274,17 @@ def _full_right(frontier: Frontier, routes: Mapping[int, Routes]) -> Bools | Non
     return next((right for right in known if right is not None), None)
 
 
-def _full(frontier: Frontier, prices: PriceList | None, full_right: Bools | None) -> FullPoint | None:
+def _full(
+    frontier: Frontier, prices: PriceList | None, full_right: Bools | None, auc: float | None
+) -> FullPoint | None:
     """The full model's own point: its accuracy, and what it costs to ask it about every row."""
     if full_right is None:
         return None
     accuracy = float(full_right.mean())
     if prices is not None:
-        return FullPoint(prices.cost_of_everything, accuracy, prices.full_cost)
+        return FullPoint(prices.cost_of_everything, accuracy, prices.full_cost, auc)
     direct = [one for one in frontier.outcomes if isinstance(one, RowOutcomes) and one.sends_to_full]
-    return FullPoint(float(np.mean(direct[0].go_cost)), accuracy) if direct else None
+    return FullPoint(float(np.mean(direct[0].go_cost)), accuracy, auc=auc) if direct else None
 
 
 def _rival(name: str, rival: Frontier) -> Rival:

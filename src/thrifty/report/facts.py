@@ -9,7 +9,18 @@ from typing import Any
 
 from thrifty.exceptions import InvalidInputError
 
-__all__ = ["Certified", "Facts", "FullPoint", "Grouping", "Measured", "Points", "Purchase", "Rival", "System"]
+__all__ = [
+    "Certified",
+    "Facts",
+    "FullPoint",
+    "Grouping",
+    "Majority",
+    "Measured",
+    "Points",
+    "Purchase",
+    "Rival",
+    "System",
+]
 
 Numbers = tuple[float, ...]
 
@@ -33,7 +44,9 @@ class Points:
     reach : tuple of tuple of float
         Share of the rows that get to each place of the system: first 1, last the share sent to the full model.
     efficient : tuple of bool
-        Whether a budget can lead here; a point that is shown only because it is certified need not be efficient.
+        Whether a budget can lead here; a point that is shown because it is deployed or certified need not be efficient.
+    auc : tuple of float, or empty
+        Area under the ROC curve on the rows of the report; empty if it is not known, as with more than two classes.
     """
 
     budget: Numbers
@@ -46,6 +59,7 @@ class Points:
     system: tuple[int, ...]
     reach: tuple[Numbers, ...]
     efficient: tuple[bool, ...]
+    auc: Numbers = ()
 
     def __len__(self) -> int:
         return len(self.budget)
@@ -74,7 +88,10 @@ class Purchase:
 
 @dataclass(frozen=True)
 class Grouping:
-    """Rows by class or by a slice; ``sent`` and ``right`` are counts, one tuple per point, one entry per label."""
+    """Rows by class or by a slice; ``sent`` and ``right`` are counts, one tuple per point, one entry per label.
+
+    By class, the share of a label's rows that are answered right is the recall of that class.
+    """
 
     name: str
     labels: tuple[str, ...]
@@ -95,11 +112,20 @@ class Rival:
 
 @dataclass(frozen=True)
 class FullPoint:
-    """The full model asked about every row."""
+    """The full model asked about every row; ``auc`` is None if it is not known."""
 
     cost: float
     accuracy: float
     call_price: float = 0.0
+    auc: float | None = None
+
+
+@dataclass(frozen=True)
+class Majority:
+    """The most frequent class of the rows, and the accuracy of always answering with it."""
+
+    label: str
+    accuracy: float
 
 
 @dataclass(frozen=True)
@@ -154,7 +180,8 @@ class Facts:
     Attributes
     ----------
     title, method, full_name, unit : str
-        The page's title, what our own line and the full model are called, and the unit of prices (may be empty).
+        The page's title, what our own line is called, what the full model is, and the unit of prices; the last two
+        may be empty.
     points : Points
         Operating points.
     start : int
@@ -165,6 +192,8 @@ class Facts:
         What can be bought, the most bought first.
     groupings : tuple of Grouping
         Classes first, then the slices.
+    majority : Majority
+        What an answer that looks at nothing would achieve.
     measured : Measured
         Where the numbers come from.
     full : FullPoint or None
@@ -173,6 +202,8 @@ class Facts:
         Other methods.
     certified : Certified or None
         The certificate.
+    deployed : int or None
+        The place of the point that is deployed, if that was said.
     """
 
     title: str
@@ -184,25 +215,33 @@ class Facts:
     systems: tuple[System, ...]
     purchases: tuple[Purchase, ...]
     groupings: tuple[Grouping, ...]
+    majority: Majority
     measured: Measured
     full: FullPoint | None = None
     rivals: tuple[Rival, ...] = field(default=())
     certified: Certified | None = None
+    deployed: int | None = None
 
     def __post_init__(self) -> None:
         n_points = len(self.points)
         lengths = {name: len(values) for name, values in vars(self.points).items()}
-        optional = ("lead_low", "lead_high")
+        optional = ("lead_low", "lead_high", "auc")
         uneven = [name for name, n in lengths.items() if n != n_points and not (n == 0 and name in optional)]
         if n_points == 0 or uneven:
             raise InvalidInputError(
                 f"facts need at least one point, and an entry per point in every field; got {n_points} points and "
                 f"other lengths in {uneven}. Make facts with `collect_facts`."
             )
-        if not 0 <= self.start < n_points:
-            raise InvalidInputError(
-                f"start must be the place of one of {n_points} points; got {self.start!r}."
-            )
+        for name, place in (("start", self.start), ("deployed", self.deployed)):
+            if place is not None and not 0 <= place < n_points:
+                raise InvalidInputError(
+                    f"{name} must be the place of one of {n_points} points; got {place!r}."
+                )
+
+    def marks(self, place: int) -> list[str]:
+        """What is special about a point: whether it is deployed, whether it is certified."""
+        certified = None if self.certified is None else self.certified.point
+        return [word for word, at in (("deployed", self.deployed), ("certified", certified)) if at == place]
 
     def as_dict(self) -> dict[str, Any]:
         """Everything, ready for a JSON file."""

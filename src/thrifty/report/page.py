@@ -1,4 +1,4 @@
-"""From facts to one HTML page that needs nothing else: no network, no library, no server.
+"""From facts to one HTML page that needs nothing else: no network, no library, no server; a picture lies beside it.
 
 Words that come from outside (names of columns, labels, titles) enter the page in two ways only: escaped, or inside a
 block of JSON that the script reads as data and puts on the page as text. Should either ever fail, the page's own policy
@@ -9,18 +9,50 @@ import base64
 import hashlib
 import json
 import math
+import os
+import re
 from collections.abc import Iterator
 from html import escape
 from importlib.resources import files
+from pathlib import Path
 from string import Template
 from typing import Any
 
+from thrifty.files import write_atomically
 from thrifty.report.facts import Facts
+from thrifty.report.tradeoff import majority_is_in_view, picture_of
 
-__all__ = ["page_of"]
+__all__ = ["page_of", "write_report"]
 
 _PRINTED = 24
 """Lines of the table of points that a printed page shows."""
+
+
+def write_report(path: str | os.PathLike[str], facts: Facts, *, picture: bool = True) -> list[Path]:
+    """Write facts as one self-contained HTML page, and its main picture beside it.
+
+    Parameters
+    ----------
+    path : path
+        The page, ``report.html`` say; the picture is ``report.png`` beside it. Old files are replaced in one step each,
+        or left as they are if anything fails.
+    facts : Facts
+        What ``collect_facts`` returned.
+    picture : bool, default=True
+        Whether to draw the picture, which needs matplotlib. The page draws its own.
+
+    Returns
+    -------
+    list of Path
+        What was written.
+    """
+    page = Path(path)
+    contents = {page: page_of(facts).encode()}
+    if picture:
+        contents[page.with_suffix(".png")] = picture_of(facts)
+    for target, content in contents.items():
+        write_atomically(target, content)
+    return list(contents)
 
 
 def page_of(facts: Facts) -> str:
@@ -29,6 +61,7 @@ def page_of(facts: Facts) -> str:
     return Template(_asset("template.html")).substitute(
         title=escape(facts.title),
         lead=_lead(facts),
+        deployed=_deployed(facts),
         warning=_warning(facts),
         certificate=_certificate(facts),
         points=_points_table(facts),
@@ -67,7 +100,12 @@ def _checksum(text: str) -> str:
 
 def _as_json(facts: Facts) -> str:
     """Facts as JSON that cannot end the block it stands in, whatever the words."""
-    entries = {**facts.as_dict(), "cost_digits": cost_digits(facts), "percent_digits": percent_digits(facts)}
+    entries = {
+        **facts.as_dict(),
+        "cost_digits": cost_digits(facts),
+        "percent_digits": percent_digits(facts),
+        "majority_is_in_view": majority_is_in_view(facts),
+    }
     text = json.dumps(_rounded(entries), allow_nan=False, separators=(",", ":"))
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 
@@ -87,16 +125,33 @@ def _lead(facts: Facts) -> str:
     low, high = places[0], places[-1]
     words = []
     if full is not None:
+        named = f", {facts.full_name}," if facts.full_name else ""
         words.append(
-            f"Asked about every row, {facts.full_name} is right on {_right(facts, full.accuracy)} of rows and costs "
-            f"{_money(facts, full.cost)} per row."
+            f"Asked about every row, the full model (f0){named} is right on {_right(facts, full.accuracy)} of rows and "
+            f"costs {_money(facts, full.cost)} per row."
         )
     words.append(
         f"{facts.method} answers easy rows from few features and sends only the others on: "
         f"from {_right(facts, points.accuracy[low])} right for {_money(facts, points.cost[low])} "
         f"to {_right(facts, points.accuracy[high])} for {_money(facts, points.cost[high])}."
     )
+    words.append(
+        f"Always answering with the most frequent class ({facts.majority.label}) would be right on "
+        f"{_right(facts, facts.majority.accuracy)}."
+    )
     return escape(" ".join(words))
+
+
+def _deployed(facts: Facts) -> str:
+    place, full = facts.deployed, facts.full
+    if place is None:
+        return ""
+    cost, accuracy = facts.points.cost[place], facts.points.accuracy[place]
+    text = f"right on {_right(facts, accuracy)} of rows for {_money(facts, cost)} per row"
+    if full is not None and full.cost > 0:
+        less = 1 - cost / full.cost
+        text += f", {_percent(abs(less))} {'less' if less >= 0 else 'more'} than the full model"
+    return f'<p class="deployed"><strong>Deployed:</strong> {escape(text)}.</p>'
 
 
 def _warning(facts: Facts) -> str:
@@ -119,34 +174,24 @@ def _certificate(facts: Facts) -> str:
             f"<p>On the rows of this report it is right on {escape(_right(facts, accuracy))} "
             f"for {escape(_money(facts, cost))} per row.</p>"
         )
-    # Certificates say f0; who calls the full model that as well needs no explanation.
-    known = "" if facts.full_name.startswith("f0") else f"f0 is {facts.full_name}. "
+    # Certificates speak of f0, people of the full model.
+    sentence = re.sub(r"\bf0\b", "the full model", certified.sentence)
     return (
         '<section class="certificate" aria-labelledby="certificate-title"><h2 id="certificate-title">Certificate</h2>'
-        f"<p>The certified point {escape(certified.sentence)}.</p>{where}"
-        f'<p class="hint">{escape(known)}The certificate bounds how often a new row is answered wrongly '
-        f"where f0 is right.</p></section>"
+        f"<p>The certified point {escape(sentence)}.</p>{where}"
+        '<p class="hint">The certificate bounds how often a new row is answered wrongly where the full model is right.'
+        "</p></section>"
     )
 
 
 def _points_table(facts: Facts) -> str:
-    heads = [
-        "budget",
-        "mean cost",
-        "right",
-        f"{100 * facts.measured.level:g} % interval",
-        "sent on",
-        "saved",
-        "features",
-    ]
-    if facts.full is None:
-        heads.remove("saved")
-    head = "".join(f'<th scope="col">{escape(text)}</th>' for text in heads)
+    head = "".join(f'<th scope="col">{escape(text)}</th>' for text, _ in _cells(facts, facts.start))
     printed = _printed(facts)
     lines = []
     for place in range(len(facts.points)):
-        cells = list(_cells(facts, place))
-        kind = "" if place in printed else ' class="minor"'
+        cells = [text for _, text in _cells(facts, place)]
+        kinds = [*facts.marks(place), *([] if place in printed else ["minor"])]
+        kind = f' class="{" ".join(kinds)}"' if kinds else ""
         lines.append(
             f'<tr data-point="{place}"{kind}><th scope="row">{escape(cells[0])}</th>'
             + "".join(f"<td>{escape(text)}</td>" for text in cells[1:])
@@ -156,27 +201,32 @@ def _points_table(facts: Facts) -> str:
     return f'<table class="points">\n<thead><tr>{head}</tr></thead>\n<tbody>\n{body}\n</tbody>\n</table>'
 
 
-def _cells(facts: Facts, place: int) -> Iterator[str]:
-    points = facts.points
-    certified = facts.certified is not None and facts.certified.point == place
-    yield _number(facts, points.budget[place]) + (" (certified)" if certified else "")
-    yield _number(facts, points.cost[place])
-    yield _right(facts, points.accuracy[place])
-    yield f"{_right(facts, points.low[place])} – {_right(facts, points.high[place])}"  # noqa: RUF001
-    yield f"{100 * points.share(place):.1f} %"
+def _cells(facts: Facts, place: int) -> Iterator[tuple[str, str]]:
+    """What the table says about a point: head and text of each column."""
+    points, marks = facts.points, ", ".join(facts.marks(place))
+    yield "budget", _number(facts, points.budget[place]) + (f" ({marks})" if marks else "")
+    yield "mean cost", _number(facts, points.cost[place])
+    yield "right", _right(facts, points.accuracy[place])
+    ends = (_right(facts, end[place]) for end in (points.low, points.high))
+    yield f"{100 * facts.measured.level:g} % interval", " – ".join(ends)  # noqa: RUF001
+    if points.auc:
+        yield "AUC", f"{points.auc[place]:.{percent_digits(facts) + 2}f}"
+    yield "sent on", f"{100 * points.share(place):.1f} %"
     if facts.full is not None:
-        yield _percent(1 - points.cost[place] / facts.full.cost) if facts.full.cost > 0 else ""
+        yield "saved", _percent(1 - points.cost[place] / facts.full.cost) if facts.full.cost > 0 else ""
     first, last = facts.systems[points.system[place]].first, len(points.reach[place]) - 1
-    yield f"{sum(one.n_columns for one, at in zip(facts.purchases, first, strict=True) if at < last):,}"
+    n_columns = sum(one.n_columns for one, at in zip(facts.purchases, first, strict=True) if at < last)
+    yield "features", f"{n_columns:,}"
 
 
 def _printed(facts: Facts) -> set[int]:
-    """Places of the points on paper: those nearest to evenly spaced budgets, and the one that is shown first."""
+    """Places of the points on paper: those nearest to evenly spaced budgets, and those that mean something."""
     budget = facts.points.budget
     step = (budget[-1] - budget[0]) / (_PRINTED - 1)
     wanted = [budget[0] + step * k for k in range(_PRINTED)] if len(budget) > _PRINTED else budget
     return {
         facts.start,
+        *(place for place in range(len(budget)) if facts.marks(place)),
         *(min(range(len(budget)), key=lambda place: abs(budget[place] - one)) for one in wanted),
     }
 
@@ -222,12 +272,12 @@ def _number(facts: Facts, value: float) -> str:
 
 
 def _money(facts: Facts, value: float) -> str:
-    return _number(facts, value) + (f" {facts.unit}" if facts.unit else "")
+    return _number(facts, value) + (f"\N{NO-BREAK SPACE}{facts.unit}" if facts.unit else "")
 
 
 def _right(facts: Facts, share: float) -> str:
-    return f"{100 * share:.{percent_digits(facts)}f} %"
+    return f"{100 * share:.{percent_digits(facts)}f}\N{NO-BREAK SPACE}%"
 
 
 def _percent(share: float) -> str:
-    return f"{100 * share:.0f} %"
+    return f"{100 * share:.0f}\N{NO-BREAK SPACE}%"

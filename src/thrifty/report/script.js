@@ -2,7 +2,11 @@
 (() => {
   document.documentElement.classList.add("js");
   const facts = JSON.parse(document.getElementById("facts").textContent);
-  const { points, full, rivals, certified, purchases, groupings } = facts;
+  const { points, full, rivals, certified, deployed, majority, purchases, groupings } = facts;
+  const certifiedAt = certified ? certified.point : null;
+  const marks = (place) => [...(place === deployed ? ["deployed"] : []), ...(place === certifiedAt ? ["certified"] : [])];
+  /* Points with a name, the deployed one first; one that is both deployed and certified is one entry. */
+  const marked = [...new Set([deployed, certifiedAt])].filter((place) => place !== null);
   const efficient = points.budget.map((_, place) => place).filter((place) => points.efficient[place]);
   const byId = (id) => document.getElementById(id);
   let current = facts.start;
@@ -27,6 +31,7 @@
   const percent = (share, digits = 0) => fixed(100 * share, digits) + "\u00a0%";
   const right = (share) => percent(share, facts.percent_digits);
   const signed = (share) => (share < 0 ? "\u2212" : "+") + fixed(Math.abs(100 * share), facts.percent_digits);
+  const area = (auc) => fixed(auc, facts.percent_digits + 2);
   const whole = (count) => count.toLocaleString("en-US");
   /* A few rows out of many are not none, and almost all are not all. */
   const portion = (share) =>
@@ -51,7 +56,7 @@
     (r) => `M0 ${1.3 * r}L${1.2 * r} ${-r}H${-1.2 * r}z`,
     (r) => `M${-r} ${-r}L${r} ${r}M${r} ${-r}L${-r} ${r}`,
   ];
-  const seal = shapes[2](6);
+  const seal = shapes[2];
   const star = Array.from({ length: 10 }, (_, k) => {
     const [angle, radius] = [(Math.PI * k) / 5 - Math.PI / 2, k % 2 ? 4 : 9.5];
     return `${(radius * Math.cos(angle)).toFixed(2)},${(radius * Math.sin(angle)).toFixed(2)}`;
@@ -66,13 +71,14 @@
     return { found, digits };
   };
   const domain = () => {
+    const floor = facts.majority_is_in_view ? [majority.accuracy] : [];
     const costs = [...points.cost, ...rivals.flatMap((rival) => rival.cost), ...(full ? [full.cost] : [])];
     const [own, tops] = [[...points.low, ...points.high], [...points.high, ...(full ? [full.accuracy] : [])]];
-    const all = [...own, ...tops, ...rivals.flatMap((rival) => rival.accuracy)];
+    const all = [...own, ...tops, ...floor, ...rivals.flatMap((rival) => rival.accuracy)];
     const top = Math.max(...all);
     const ownLow = Math.min(...own, ...(full ? [full.accuracy] : []));
     /* A rival that falls far below our cheapest point must not flatten the picture; its line is cut off. */
-    const bottom = Math.max(Math.min(...all), ownLow - 0.5 * (top - ownLow));
+    const bottom = Math.min(...floor, Math.max(Math.min(...all), ownLow - 0.5 * (top - ownLow)));
     const pad = 0.06 * (top - bottom) || 0.01;
     return { x: [0, 1.05 * Math.max(...costs) || 1], y: [bottom - pad, top + pad] };
   };
@@ -81,24 +87,30 @@
   const byCost = [...efficient].sort((a, b) => points.cost[a] - points.cost[b])
     .reduce((kept, p) => (kept.length && points.cost[p] - points.cost[kept[kept.length - 1]] < room ? kept : [...kept, p]), []);
   let moving = null;
+  const sign = (place) => [
+    ...(place === certifiedAt ? [draw("path", { class: "seal", d: seal(place === deployed ? 11 : 6) })] : []),
+    ...(place === deployed ? [draw("circle", { class: "pin", r: 6.5 })] : []),
+  ];
 
   const paint = () => {
     const holder = byId("chart");
     const width = Math.max(260, Math.round(holder.clientWidth || 640));
-    const height = Math.round(Math.min(460, Math.max(270, width * 0.62)));
-    const box = { left: 54, right: width - 14, top: 12, bottom: height - 46 };
+    const height = Math.round(Math.min(500, Math.max(300, width * 0.7)));
+    const box = { left: 54, right: width - 14, top: deployed === null ? 12 : 30, bottom: height - 46 };
+    /* Where the majority class is far below, its line gets a strip of its own under a break of the axis. */
+    box.foot = box.bottom - (facts.majority_is_in_view ? 0 : 44);
     const { x: [x0, x1], y: [y0, y1] } = domain();
     const x = (cost) => box.left + ((cost - x0) / (x1 - x0)) * (box.right - box.left);
-    const y = (accuracy) => box.bottom - ((accuracy - y0) / (y1 - y0)) * (box.bottom - box.top);
+    const y = (accuracy) => box.foot - ((accuracy - y0) / (y1 - y0)) * (box.foot - box.top);
     const at = (cost, accuracy) => `${x(cost).toFixed(1)},${y(accuracy).toFixed(1)}`;
     /* Money between two points that lie apart buys only the cheaper one: a step, not a slope. */
     const line = (pairs) => pairs.flatMap(([cost, accuracy], k) =>
       k > 0 && cost - pairs[k - 1][0] > 0.03 * (x1 - x0) ? [at(cost, pairs[k - 1][1]), at(cost, accuracy)] : [at(cost, accuracy)]);
     const svg = draw("svg", { viewBox: `0 0 ${width} ${height}`, width, height, role: "img", "aria-labelledby": "chart-name" });
     svg.append(draw("title", { id: "chart-name" },
-      `Share of right answers against mean cost per row; ${facts.method}, ${rivals.map((r) => r.name + ", ").join("")}${facts.full_name}.`));
+      `Share of right answers against mean cost per row; ${facts.method}, ${rivals.map((r) => r.name + ", ").join("")}the full model, and the majority class.`));
     const clip = draw("clipPath", { id: "inside" },
-      draw("rect", { x: box.left - 6, y: box.top - 6, width: box.right - box.left + 12, height: box.bottom - box.top + 6 }));
+      draw("rect", { x: box.left - 6, y: box.top - 6, width: box.right - box.left + 12, height: box.foot - box.top + 6 }));
     svg.append(draw("defs", {}, clip));
     const across = ticks(x0, x1, Math.min(8, width / 75));
     const up = ticks(100 * y0, 100 * y1, height / 62);
@@ -115,6 +127,11 @@
     svg.append(draw("text", { x: (box.left + box.right) / 2, y: height - 6, "text-anchor": "middle" },
       "mean cost per row" + (facts.unit ? `, ${facts.unit}` : "")));
     const inside = draw("g", { "clip-path": "url(#inside)" });
+    const level = facts.majority_is_in_view ? y(majority.accuracy) : box.bottom - 11;
+    svg.append(draw("line", { class: "majority", id: "majority", x1: box.left, x2: box.right, y1: level, y2: level }));
+    if (!facts.majority_is_in_view) svg.append(
+      draw("text", { x: box.left - 8, y: level + 4, "text-anchor": "end" }, fixed(100 * majority.accuracy, 0) + "%"),
+      draw("path", { class: "axis", d: `M${box.left - 7} ${box.foot + 12}l14 -6m-14 11l14 -6` }));
     inside.append(draw("polygon", { class: "band",
       points: [...line(byCost.map((p) => [points.cost[p], points.low[p]])),
         ...line(byCost.map((p) => [points.cost[p], points.high[p]])).reverse()].join(" ") }));
@@ -135,13 +152,22 @@
       svg.append(draw("polygon", { class: "star", points: star, transform: `translate(${at(full.cost, full.accuracy)})` }));
       const above = y(full.accuracy) - 26 > 0;
       svg.append(draw("text", { class: "label", "text-anchor": "end", x: Math.min(x(full.cost) + 12, box.right),
-        y: y(full.accuracy) + (above ? -15 : 25) }, facts.full_name.length > 28 ? facts.full_name.slice(0, 27) + "\u2026" : facts.full_name));
+        y: y(full.accuracy) + (above ? -15 : 25) }, "full model"));
     }
     const drop = draw("line", { class: "drop", x1: 0, x2: 0, y1: box.top, y2: box.bottom });
-    const here = draw("g", { class: "here", id: "here" }, draw("circle", { r: 7.5 }));
+    const here = draw("g", { class: "here", id: "here" }, draw("circle", { class: "rim", r: 10.5 }), draw("circle", { r: 10.5 }));
     svg.append(drop, here);
-    if (certified && certified.point !== null) svg.append(draw("path", { class: "seal", d: seal,
-      transform: `translate(${at(points.cost[certified.point], points.accuracy[certified.point])})` }));
+    /* The deployed point flies a flag above the picture, where no line can run into it. */
+    for (const place of marked) {
+      const px = x(points.cost[place]);
+      const words = marks(place).join(", ");
+      const half = 4.2 * words.length;
+      if (place === deployed) svg.append(
+        draw("line", { class: "pole", x1: px, x2: px, y1: box.top - 4, y2: y(points.accuracy[place]) }),
+        draw("text", { class: "label flag", id: "flag", x: Math.min(Math.max(px, half), width - half), y: box.top - 10, "text-anchor": "middle" }, words));
+      svg.append(draw("g", { transform: `translate(${at(points.cost[place], points.accuracy[place])})` }, ...sign(place)));
+    }
+    svg.append(draw("text", { class: "halo", "text-anchor": "end", x: box.right, y: level - 6 }, `majority class: ${right(majority.accuracy)}`));
     svg.addEventListener("click", (event) => {
       const cost = x0 + ((event.clientX - svg.getBoundingClientRect().left - box.left) / (box.right - box.left)) * (x1 - x0);
       show(efficient.reduce((best, p) => (Math.abs(points.cost[p] - cost) < Math.abs(points.cost[best] - cost) ? p : best)));
@@ -162,9 +188,10 @@
     rivals.forEach((rival, k) => entry(rival.name,
       draw("path", { class: `line r${k % 5}`, "stroke-dasharray": dashes[k % 5], d: "M0 8H34" }),
       draw("path", { class: `symbol r${k % 5}`, d: shapes[k % 5](3.6), transform: "translate(17 8)" })));
-    if (full) entry(`${facts.full_name} for every row`, draw("polygon", { class: "star", points: star, transform: "translate(17 8.5) scale(.8)" }));
-    if (certified && certified.point !== null) entry("certified", draw("path", { class: "seal", d: seal, transform: "translate(17 8)" }));
-    entry("your budget", draw("g", { class: "here", transform: "translate(17 8)" }, draw("circle", { r: 5 })));
+    if (full) entry("full model for every row", draw("polygon", { class: "star", points: star, transform: "translate(17 8.5) scale(.8)" }));
+    entry("majority class for every row", draw("path", { class: "majority", d: "M0 8H34" }));
+    for (const place of marked) entry(marks(place).join(", "), draw("g", { transform: "translate(17 8) scale(.8)" }, ...sign(place)));
+    entry("your budget", draw("g", { class: "here", transform: "translate(17 8)" }, draw("circle", { r: 5.5 })));
   };
 
   /* Tables: built once, then only their numbers change. */
@@ -180,9 +207,12 @@
     const [{ box, fill }, text] = [bar(), document.createTextNode("")];
     return { cell: make("td", { class: "nowrap" }, box, text), set: (share) => { fill.style.width = 100 * share + "%"; text.data = portion(share); } };
   };
-  const groupTables = groupings.map((grouping) => {
-    const heads = [grouping.name, "rows", "sent on", "right", ...(grouping.full_right ? [facts.full_name + " alone"] : [])];
-    const { body, holder } = table(`By ${grouping.name}`, heads, grouping.labels.length > 24);
+  const groupTables = groupings.map((grouping, number) => {
+    /* The share of a class that is answered right is its recall. */
+    const measure = number === 0 ? "recall" : "right";
+    const heads = [grouping.name, "rows", "sent on", measure, ...(grouping.full_right ? [`${measure}, full model`] : [])];
+    const caption = number === 0 ? "Recall by class" : `By ${grouping.name}`;
+    const { body, holder } = table(caption, heads, grouping.labels.length > 24);
     const updates = grouping.labels.map((label, k) => {
       const [sent, good] = [barCell(), make("td")];
       const n = grouping.n_rows[k];
@@ -207,7 +237,7 @@
     const updates = purchases.map((item, k) => line(item.name, item.price, item.n_columns, (place) => shareBuying(place, k)));
     const total = make("td");
     if (priced) {
-      if (full && full.call_price > 0) updates.push(line(`asking ${facts.full_name}`, full.call_price, 1, shareSent));
+      if (full && full.call_price > 0) updates.push(line("asking the full model", full.call_price, 1, shareSent));
       grid.append(make("tfoot", {}, make("tr", {}, make("th", { scope: "row" }, "mean cost per row"), make("td"), make("td"), total)));
     }
     byId("purchases").append(holder);
@@ -216,10 +246,17 @@
 
   /* One point, shown everywhere. */
   const slider = byId("budget");
+  const HANDLE = 16;
   const describeBought = (place) => {
     const bought = purchases.filter((_, k) => isCheap(place, k)).map((item) => item.name);
     const names = bought.slice(0, 12).join(", ") + (bought.length > 12 ? ` and ${bought.length - 12} more` : "");
     byId("bought").replaceChildren(make("b", {}, "Bought before anything is sent on: "), bought.length ? names + "." : "nothing.");
+  };
+  const showRecall = (place) => {
+    const { labels, n_rows, right: good, full_right: alone } = groupings[0];
+    const lowest = labels.reduce((worst, _, k) => (good[place][k] / n_rows[k] < good[place][worst] / n_rows[worst] ? k : worst), 0);
+    say("recall", right(good[place][lowest] / n_rows[lowest]));
+    say("recall-note", `class ${labels[lowest]}` + (alone ? `; full model: ${right(alone[lowest] / n_rows[lowest])}` : ""));
   };
   const show = (place, budget = points.budget[place]) => {
     current = place;
@@ -234,14 +271,18 @@
     if (full && points.lead_low.length) {
       const lead = points.accuracy[place] - full.accuracy;
       byId("accuracy-note").append(make("br"),
-        `${signed(lead)} points against ${facts.full_name} (${signed(points.lead_low[place])} to ${signed(points.lead_high[place])})`);
+        `${signed(lead)} points against the full model (${signed(points.lead_low[place])} to ${signed(points.lead_high[place])})`);
     }
     say("cost", money(cost));
     say("cost-note", facts.measured.held_out ? `planned: ${money(points.budget[place])}` : "");
     say("saving", saving === null ? "\u2013" : percent(saving));
-    say("saving-note", saving === null ? "" : `${number(full.cost - cost)} of the ${money(full.cost)} that ${facts.full_name} costs`);
+    say("saving-note", saving === null ? "" : `${number(full.cost - cost)} of the ${money(full.cost)} that the full model costs`);
     say("sent", portion(share));
-    say("sent-note", `of rows go to ${facts.full_name}`);
+    say("sent-note", "of rows go to the full model");
+    say("badge", marks(place).join(", "));
+    byId("badge").hidden = marks(place).length === 0;
+    showRecall(place);
+    if (points.auc.length) say("auc", area(points.auc[place]));
     describeBought(place);
     groupTables.forEach((update) => update(place));
     purchaseTable(place);
@@ -249,7 +290,7 @@
     document.querySelector("tr.current")?.classList.remove("current");
     document.querySelector(`tr[data-point="${place}"]`)?.classList.add("current");
     say("summary", `For at most ${money(budget)} per row, ${right(points.accuracy[place])} of answers are right (${range}) at a mean cost of ` +
-      `${money(cost)}${saving === null ? "" : `, ${percent(saving)} less than ${facts.full_name} for every row`}; ${portion(share)} of rows are sent on.`);
+      `${money(cost)}${saving === null ? "" : `, ${percent(saving)} less than the full model for every row`}; ${portion(share)} of rows are sent on.`);
   };
   const step = (by) => {
     const above = efficient.findIndex((place) => points.budget[place] > points.budget[current]);
@@ -270,14 +311,30 @@
     event.preventDefault();
     step(keys[event.key]);
   });
-  if (certified && certified.point !== null) {
-    const button = byId("show-certified");
+  for (const [name, place] of [["deployed", deployed], ["certified", certifiedAt]]) {
+    if (place === null) continue;
+    const button = byId(`show-${name}`);
     button.hidden = false;
-    button.addEventListener("click", () => show(certified.point));
+    button.addEventListener("click", () => show(place));
   }
+  for (const place of marked) {
+    const share = Math.min(1, Math.max(0, (points.budget[place] - slider.min) / (slider.max - slider.min || 1)));
+    const mark = make("span", { class: `mark ${marks(place)[0]}` }, marks(place).join(", "));
+    /* The middle of the handle travels from half its width to as much before the other end. */
+    mark.style.left = `calc(${HANDLE / 2}px + ${share} * (100% - ${HANDLE}px))`;
+    mark.classList.toggle("late", share > 0.6);
+    byId("marks").append(make("div", {}, mark));
+  }
+  byId("auc-tile").hidden = points.auc.length === 0;
+  byId("tiles").classList.toggle("odd", points.auc.length === 0);
+  say("auc-note", full && full.auc !== null ? `full model: ${area(full.auc)}` : "area under the ROC curve");
+  say("majority-note", `majority class: ${right(majority.accuracy)}`);
   legend();
   paint();
   show(current);
+  const row = document.querySelector("tr.current");
+  const list = row.closest(".scroll");
+  list.scrollTop = row.offsetTop - list.clientHeight / 2;
   let painted = byId("chart").clientWidth;
   new ResizeObserver(() => {
     const width = byId("chart").clientWidth;

@@ -1,18 +1,18 @@
 """Which operating points a page shows, and their numbers with intervals."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
-from thrifty.arrays import Floats, Ints
+from thrifty.arrays import Bools, Floats, Ints
 from thrifty.evidence.bootstrap import check_bootstrap, resampled, tails
-from thrifty.evidence.certificate import Certificate
 from thrifty.evidence.frontier import Frontier
+from thrifty.evidence.operating_point import OperatingPoint
 from thrifty.evidence.outcomes import RowOutcomes
 from thrifty.exceptions import InvalidInputError
 
-__all__ = ["Intervals", "Shown", "evenly", "intervals_of", "shown_points"]
+__all__ = ["Intervals", "Shown", "evenly", "intervals_of", "nearly_best", "shown_points"]
 
 
 _NEARLY = 0.005
@@ -29,19 +29,27 @@ class Shown:
         System, threshold, and mean cost on the rows of the choice.
     efficient : ndarray of shape (n_points,), bool
         Whether the point is one of the frontier.
-    start : int
-        The point to show first: the certified one, else the cheapest that is nearly as good as the best. Decided by
-        the numbers of the rows of the choice.
-    certified : int or None
-        The certified point.
     """
 
     source: Ints
     threshold: Floats
     budget: Floats
-    efficient: NDArray[np.bool_]
-    start: int
-    certified: int | None
+    efficient: Bools
+
+    def place_of(self, point: OperatingPoint) -> int | None:
+        """Where a point is, if it is shown."""
+        same = (self.source == point.source) & _same_threshold(self.threshold, point)
+        return int(same.argmax()) if same.any() else None
+
+    def with_point(self, point: OperatingPoint, efficient: bool) -> "Shown":
+        """Add a point in the order of the budgets."""
+        at = int(np.searchsorted(self.budget, point.chosen_cost))
+        return Shown(
+            np.insert(self.source, at, point.source),
+            np.insert(self.threshold, at, _number(point.threshold)),
+            np.insert(self.budget, at, point.chosen_cost),
+            np.insert(self.efficient, at, efficient),
+        )
 
 
 @dataclass(frozen=True)
@@ -69,30 +77,31 @@ def evenly(frontier: Frontier, most: int) -> Ints:
     return kept
 
 
-def shown_points(frontier: Frontier, most: int, certificate: Certificate | None) -> Shown:
-    """Thin the frontier, and add the certified point if it is not among what is left."""
+def shown_points(frontier: Frontier, most: int, marked: Mapping[str, OperatingPoint | None]) -> Shown:
+    """Thin the frontier, and add the points that are marked (deployed, certified) if they are not left in it."""
     if most < 2:
         raise InvalidInputError(f"max_points must be at least 2, the cheapest and the dearest; got {most!r}.")
     kept = evenly(frontier, most)
-    source, threshold = frontier.source[kept], frontier.threshold[kept]
-    budget, efficient = frontier.chosen.cost[kept], np.ones(len(kept), dtype=bool)
-    score = frontier.chosen.score[kept]
-    start, certified = int(np.argmax(score >= score[-1] - _NEARLY)), None
-    point = None if certificate is None else certificate.point
-    if point is not None:
-        _check_same_system(frontier, certificate)
-        wanted = np.nan if point.threshold is None else point.threshold
-        same = (source == point.source) & ((threshold == wanted) | (np.isnan(threshold) & np.isnan(wanted)))
-        if same.any():
-            certified = int(same.argmax())
-        else:
-            certified = int(np.searchsorted(budget, point.chosen_cost))
-            source = np.insert(source, certified, point.source)
-            threshold = np.insert(threshold, certified, wanted)
-            budget = np.insert(budget, certified, point.chosen_cost)
-            efficient = np.insert(efficient, certified, False)
-        start = certified
-    return Shown(source, threshold, budget, efficient, start, certified)
+    shown = Shown(
+        frontier.source[kept],
+        frontier.threshold[kept],
+        frontier.chosen.cost[kept],
+        np.ones(len(kept), dtype=bool),
+    )
+    for mark, point in marked.items():
+        if point is None:
+            continue
+        _check_same_system(frontier, mark, point)
+        if shown.place_of(point) is None:
+            chosen = (frontier.source == point.source) & _same_threshold(frontier.threshold, point)
+            shown = shown.with_point(point, efficient=bool(chosen.any()))
+    return shown
+
+
+def nearly_best(frontier: Frontier, shown: Shown) -> int:
+    """The cheapest shown point that is nearly as good as the best, by the numbers of the rows of the choice."""
+    good = frontier.chosen.score >= frontier.chosen.score[-1] - _NEARLY
+    return int(np.argmax(shown.budget >= frontier.chosen.cost[good][0]))
 
 
 def intervals_of(frontier: Frontier, shown: Shown, *, level: float, n_boot: int, seed: int) -> Intervals:
@@ -115,13 +124,20 @@ def intervals_of(frontier: Frontier, shown: Shown, *, level: float, n_boot: int,
     return Intervals(low, high, lead_low, lead_high)
 
 
-def _check_same_system(frontier: Frontier, certificate: Certificate | None) -> None:
-    point = None if certificate is None else certificate.point
-    if point is None:
-        return
+def _same_threshold(threshold: Floats, point: OperatingPoint) -> Bools:
+    wanted = _number(point.threshold)
+    same: Bools = np.isnan(threshold) if np.isnan(wanted) else threshold == wanted
+    return same
+
+
+def _number(threshold: float | None) -> float:
+    return np.nan if threshold is None else threshold
+
+
+def _check_same_system(frontier: Frontier, mark: str, point: OperatingPoint) -> None:
     known = 0 <= point.source < len(frontier.outcomes)
     if not known or frontier.outcomes[point.source].settings != point.settings:
         raise InvalidInputError(
-            f"the certificate is for system {point.source} with settings {point.settings}, which is not the "
-            f"frontier's. Certify a frontier made from the outcomes of the same systems in the same order."
+            f"the {mark} point is of system {point.source} with settings {point.settings}, which is not the "
+            f"frontier's. Give a point of the same systems in the same order."
         )

@@ -1,5 +1,6 @@
 """The picture people look at first: accuracy against mean cost, one line per method."""
 
+import io
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import cycle
@@ -10,13 +11,17 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from thrifty.exceptions import InvalidInputError
+from thrifty.report.facts import Facts
 
-__all__ = ["Curve", "draw_tradeoff", "new_figure", "save_figure"]
+__all__ = ["Curve", "draw_tradeoff", "majority_is_in_view", "new_figure", "picture_of", "save_figure"]
 
 # Lines differ in dash and marker, not only in colour: the picture must read in black and white.
 _DASHES: Sequence[Any] = ("-", "--", "-.", ":", (0, (5, 1, 1, 1, 1, 1)), (0, (8, 2)), (0, (1, 1)))
 _MARKERS = "osD^vPX<>"
 _COLOURS = ("#0b5fa5", "#c8501e", "#3f7d20", "#7b3f9e", "#555555", "#b8860b", "#008b8b")
+_DEPLOYED = "#b3261e"
+_ROOM = 0.015
+"""Part of the largest cost that two markers of a report's picture are apart at least."""
 
 
 @dataclass(frozen=True)
@@ -58,15 +63,114 @@ def save_figure(figure: Any, path: Path) -> Path:
 def draw_tradeoff(
     ax: Any, curves: Mapping[str, Curve], *, full: tuple[float, float] | None = None, title: str = ""
 ) -> None:
-    """Draw accuracy against mean cost per row, one line per method, and f0 as a star."""
+    """Draw accuracy against mean cost per row, one line per method, and the full model as a star."""
     styles = zip(cycle(_DASHES), cycle(_MARKERS), cycle(_COLOURS), strict=False)
     for (name, curve), (dash, marker, colour) in zip(curves.items(), styles, strict=False):
         cost, accuracy = np.asarray(curve.cost, dtype=float), np.asarray(curve.accuracy, dtype=float)
         line = {"linestyle": dash, "marker": marker, "color": colour, "markersize": 4, "linewidth": 1.5}
         ax.plot(cost, accuracy, label=name, drawstyle="steps-post" if curve.steps else "default", **line)
     if full is not None:
-        ax.plot(*full, marker="*", color="black", markersize=12, linestyle="none", label="f0 for every row")
+        ax.plot(
+            *full,
+            marker="*",
+            color="black",
+            markersize=12,
+            linestyle="none",
+            label="full model for every row",
+        )
     ax.set_xlabel("mean cost per row")
     ax.set_ylabel("test accuracy")
     ax.set_title(title, loc="left", fontsize=11)
     ax.legend(frameon=False, fontsize=8, loc="lower right")
+
+
+def majority_is_in_view(facts: Facts) -> bool:
+    """Whether a picture can reach down to the majority class and leave half of its height to the points."""
+    points = facts.points
+    known = [*points.low, *points.high, *([] if facts.full is None else [facts.full.accuracy])]
+    return max(known) - min(known) >= (max(known) - facts.majority.accuracy) / 2
+
+
+def picture_of(facts: Facts) -> bytes:
+    """Accuracy over mean cost with band, rivals, the full model and the deployed point, as the bytes of a PNG file."""
+    points = facts.points
+    places = _apart(facts)
+
+    def pick(values: tuple[float, ...]) -> list[float]:
+        return [values[place] for place in places]
+
+    curves = {_plain(facts.method): Curve(pick(points.cost), pick(points.accuracy), steps=True)}
+    for rival in facts.rivals:
+        order = sorted(range(len(rival.cost)), key=lambda place: rival.cost[place])
+        cost, accuracy = ([values[place] for place in order] for values in (rival.cost, rival.accuracy))
+        curves[_plain(rival.name)] = Curve(cost, accuracy, steps=True)
+    figure, (ax,) = new_figure(width=7.2, height=4.6)
+    band = {"color": _COLOURS[0], "alpha": 0.15, "linewidth": 0, "step": "post"}
+    ax.fill_between(pick(points.cost), pick(points.low), pick(points.high), **band)
+    full = None if facts.full is None else (facts.full.cost, facts.full.accuracy)
+    draw_tradeoff(ax, curves, full=full, title=_plain(facts.title))
+    ax.set_title(ax.get_title(loc="left"), loc="left", fontsize=11, pad=6 if facts.deployed is None else 22)
+    _draw_majority(ax, facts)
+    _draw_marks(ax, facts)
+    ax.get_legend().remove()
+    figure.legend(loc="outside lower center", ncols=3, frameon=False, fontsize=8)
+    if facts.unit:
+        ax.set_xlabel(f"mean cost per row, {_plain(facts.unit)}")
+    stream = io.BytesIO()
+    figure.savefig(stream, format="png", metadata={"Software": None})
+    return stream.getvalue()
+
+
+def _apart(facts: Facts) -> list[int]:
+    """Places of efficient points by cost, without those that crowd: their markers would hide the line."""
+    points = facts.points
+    efficient = [place for place in range(len(points)) if points.efficient[place]]
+    by_cost = sorted(efficient, key=lambda place: points.cost[place])
+    room = _ROOM * points.cost[by_cost[-1]]
+    places = by_cost[:1]
+    for place in by_cost:
+        if points.cost[place] - points.cost[places[-1]] >= room:
+            places.append(place)
+    return places
+
+
+def _draw_majority(ax: Any, facts: Facts) -> None:
+    """Draw a dashed line with its name; one that is far below gets a strip of its own under a break of the axis."""
+    line = {"color": "#444444", "linewidth": 1.1, "linestyle": (0, (6, 4)), "zorder": 1.5}
+    level, across = facts.majority.accuracy, ax.get_yaxis_transform()
+    if majority_is_in_view(facts):
+        ax.axhline(level, **line)
+    else:
+        low, high = ax.get_ylim()
+        ticks = [tick for tick in ax.get_yticks() if low <= tick <= high]
+        level = low - 0.09 * (high - low)
+        ax.set_ylim(low - 0.12 * (high - low), high)
+        labels = ax.yaxis.get_major_formatter().format_ticks(ticks)
+        ax.set_yticks([*ticks, level], labels=[*labels, f"{facts.majority.accuracy:.2f}"])
+        ax.axhline(level, **line)
+        slash = {"marker": [(-1, -0.6), (1, 0.6)], "markersize": 9, "linestyle": "none", "color": "black"}
+        ax.plot([0, 0], [low, low - 0.02 * (high - low)], transform=across, clip_on=False, **slash)
+    name = f"majority class: {100 * facts.majority.accuracy:.1f} %"
+    text = {"fontsize": 8, "color": "#444444", "ha": "right", "va": "bottom"}
+    ax.annotate(name, (1, level), (0, 2), xycoords=across, textcoords="offset points", **text)
+
+
+def _draw_marks(ax: Any, facts: Facts) -> None:
+    """Draw the certified point, named in the legend, and the deployed one, whose flag stands above the picture."""
+    points, edge = facts.points, {"markeredgecolor": "white", "linestyle": "none", "zorder": 5}
+    if facts.certified is not None and facts.certified.point is not None:
+        at = points.cost[facts.certified.point], points.accuracy[facts.certified.point]
+        size = 15 if facts.certified.point == facts.deployed else 8
+        ax.plot(*at, marker="D", markersize=size, color="#1e6b37", label="certified", **edge)
+    if facts.deployed is not None:
+        at = points.cost[facts.deployed], points.accuracy[facts.deployed]
+        pole = {"arrowstyle": "-", "color": _DEPLOYED, "linewidth": 1.5, "shrinkA": 0, "shrinkB": 0}
+        top = {"textcoords": ax.get_xaxis_transform(), "ha": "center", "arrowprops": pole}
+        text = {"fontsize": 9, "weight": "bold", "color": _DEPLOYED}
+        ax.annotate(", ".join(facts.marks(facts.deployed)), at, (at[0], 1.03), **top, **text)
+        ax.plot(*at, marker="o", markersize=10, color=_DEPLOYED, label="deployed", **edge)
+
+
+def _plain(text: str) -> str:
+    """Text as it is: matplotlib would read what stands between dollar signs as mathematics, and hide a leading _."""
+    return (text if text[:1] != "_" else " " + text).replace("$", r"\$")

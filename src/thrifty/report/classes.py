@@ -1,4 +1,4 @@
-"""Rows by class and by slice: who is sent on, and how good the answers are there."""
+"""Rows by class and by slice: who is sent on, how good the answers are there, and what accuracy alone does not say."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -6,12 +6,12 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
-from thrifty.arrays import Bools, Ints
+from thrifty.arrays import Bools, Ints, Labels
 from thrifty.exceptions import InvalidInputError
-from thrifty.report.facts import Grouping
+from thrifty.report.facts import Grouping, Majority
 from thrifty.report.routes import Routes
 
-__all__ = ["MOST_LABELS", "Partition", "groupings_of", "partition_of"]
+__all__ = ["MOST_LABELS", "Partition", "auc_of", "groupings_of", "majority_of", "partition_of"]
 
 
 MOST_LABELS = 20
@@ -39,14 +39,7 @@ def partition_of(name: str, labels: ArrayLike, n_rows: int) -> Partition:
         raise InvalidInputError(
             f"{name} must hold one label per row, shape ({n_rows},); got shape {values.shape}."
         )
-    # As text: labels of mixed kinds, None and NaN among them, then compare as they read.
-    if values.dtype.kind in "biuf":
-        found, of_row = np.unique(values, return_inverse=True)
-        words = [str(value) for value in found.tolist()]
-    else:
-        found, of_row = np.unique([str(value) for value in values], return_inverse=True)
-        words = found.tolist()
-    of_row = of_row.reshape(-1)
+    words, of_row = _told_apart(values)
     if len(words) > MOST_LABELS:
         counts = np.bincount(of_row)
         kept = np.sort(np.argsort(-counts, kind="stable")[: MOST_LABELS - 1])
@@ -83,3 +76,51 @@ def groupings_of(
         )
         for number, (found, partition) in enumerate(zip(counts, partitions, strict=True))
     )
+
+
+def majority_of(y: ArrayLike) -> Majority:
+    """The class that most rows have; of several, the first in their order."""
+    words, of_row = _told_apart(np.asarray(y))
+    counts = np.bincount(of_row)
+    most = int(counts.argmax())
+    return Majority(words[most], float(counts[most] / len(of_row)))
+
+
+def auc_of(y: ArrayLike, scores: ArrayLike) -> float | None:
+    """Area under the ROC curve; None unless the rows have two classes.
+
+    It is the probability that a row of the second class scores higher than a row of the first, ties counting half:
+    with the rows ranked by score, ``(sum of the second class's ranks - n1 (n1 + 1) / 2) / (n0 n1)``.
+
+    Parameters
+    ----------
+    y : array-like of shape (n_samples,)
+        Labels; the second class is the last in their order, as in ``classes_``.
+    scores : array-like of shape (n_samples,)
+        Larger for rows that look more like the second class. Infinite scores are allowed.
+    """
+    labels, values = np.asarray(y), np.asarray(scores, dtype=np.float64)
+    if values.shape != labels.shape or np.isnan(values).any():
+        raise InvalidInputError(
+            f"scores must be one number per row, shape {labels.shape}, none of them NaN; got shape {values.shape} with "
+            f"{int(np.isnan(values).sum())} NaN. Give the probability of the second class, or another score for it."
+        )
+    classes = np.unique(labels)
+    if len(classes) != 2:
+        return None
+    _, of_row, counts = np.unique(values, return_inverse=True, return_counts=True)
+    # Rows with one score share the mean of the ranks they take up together.
+    rank = (np.cumsum(counts) - (counts - 1) / 2)[of_row.reshape(-1)]
+    second = labels == classes[1]
+    n_second, n_first = int(second.sum()), int((~second).sum())
+    return float((rank[second].sum() - n_second * (n_second + 1) / 2) / (n_first * n_second))
+
+
+def _told_apart(values: Labels) -> tuple[list[str], Ints]:
+    """Labels as words, in their order, and which of them each row has."""
+    if values.dtype.kind in "biuf":
+        found, of_row = np.unique(values, return_inverse=True)
+        return [str(value) for value in found.tolist()], of_row.reshape(-1)
+    # As text: labels of mixed kinds, None and NaN among them, then compare as they read.
+    found, of_row = np.unique([str(value) for value in values], return_inverse=True)
+    return found.tolist(), of_row.reshape(-1)
