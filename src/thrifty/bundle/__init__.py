@@ -1,10 +1,7 @@
-"""One file per fitted estimator or system, without pickle: see docs/bundle.md for the format and what it promises."""
+"""One file per fitted estimator or chain, without pickle: see docs/bundle.md for the format and what it promises."""
 
-# Imported for what it registers: pruned forests are an estimator of their own kind, not a system.
-from thrifty.bundle import pruned as _registers_pruned_forests  # noqa: F401
-from thrifty.bundle.kinds import Kind, register_kind
-from thrifty.bundle.objects import register_estimator
-from thrifty.bundle.scorers import Codec, register_scorer
+from thrifty.bundle.objects import Kind, register_estimator
+from thrifty.bundle.stages import Codec, register_stage
 from thrifty.bundle.whole import from_bytes, load, save, to_bytes
 
 __all__ = [
@@ -13,8 +10,7 @@ __all__ = [
     "from_bytes",
     "load",
     "register_estimator",
-    "register_kind",
-    "register_scorer",
+    "register_stage",
     "save",
     "to_bytes",
 ]

@@ -15,8 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from thrifty.bundle.reviewed import REVIEWED, why_not_plain
-from thrifty.bundle.soundness import check_sound
+from thrifty.bundle.soundness import REVIEWED, check_sound, why_not_plain
 from thrifty.exceptions import InvalidInputError
 
 __all__ = ["UntrustedTypesError", "check_archive", "dump_model", "load_model", "type_names"]

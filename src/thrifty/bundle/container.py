@@ -25,7 +25,7 @@ __all__ = ["DEFAULT_MAX_BYTES", "FORMAT", "Contents", "is_storable", "pack", "un
 Array = NDArray[Any]
 
 MAGIC = b"thrifty\x00"
-FORMAT = 1
+FORMAT = 2
 """The layout this version writes; it reads all up to it."""
 DEFAULT_MAX_BYTES = 1 << 30
 """Files larger than this are refused unless the caller says otherwise."""

@@ -4,12 +4,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-import numpy as np
-from numpy.typing import NDArray
-
-from thrifty.bundle.fields import Fields
-from thrifty.bundle.values import Packer
+from thrifty.bundle.fields import Fields, Packer
 from thrifty.exceptions import InvalidInputError
+from thrifty.tasks.task import Task
 
 __all__ = ["Columns", "FullMode", "Reading", "Writing"]
 
@@ -43,6 +40,8 @@ class Writing:
         Of the tables f0 reads.
     level : int
         Objects that this one stands in.
+    evidence : bool
+        Whether the rows that operating points were judged on are written too.
     """
 
     packer: Packer
@@ -50,6 +49,7 @@ class Writing:
     pack_object: Callable[[Any, "Writing"], dict[str, Any]]
     columns: Columns = Columns()
     level: int = 0
+    evidence: bool = True
 
     def one_level_in(self) -> "Writing":
         """How an object inside this one is written."""
@@ -77,8 +77,8 @@ class Reading:
         What a foreign model may unpack to.
     columns : Columns
         Of the tables f0 reads.
-    classes : ndarray of shape (2,), optional
-        The user's labels.
+    task : Task, optional
+        What is answered.
     level : int
         Objects that this one stands in.
     """
@@ -88,7 +88,7 @@ class Reading:
     trusted: tuple[str, ...]
     max_bytes: int
     columns: Columns = Columns()
-    classes: NDArray[Any] | None = None
+    task: Task | None = None
     level: int = 0
 
     def one_level_in(self) -> "Reading":
@@ -102,9 +102,11 @@ class Reading:
         return self.columns.n_features
 
     @property
-    def labels(self) -> NDArray[Any]:
-        """The user's labels."""
-        return np.empty(0) if self.classes is None else self.classes
+    def answers(self) -> Task:
+        """What is answered, where that is known."""
+        if self.task is None:
+            raise InvalidInputError("the bundle holds a model in a place where nothing is to be answered.")
+        return self.task
 
     def for_cheap_model(self, n_columns: int) -> "Reading":
         """How a cheap model is read: on its own columns, and never replaced by the caller's f0."""

@@ -1,20 +1,24 @@
-"""Typed access to the parts of a file: each part has the form it must have, or is refused by name.
+"""Plain values as JSON, and typed access to the parts of a file.
+
+What JSON has no word for is tagged, and arrays are referred to by number. Numbers come back bit by bit: finite ones are
+written with as many digits as tell them apart, the others by name. What is not plain, such as a model or a splitter,
+has no form here; whoever asks is told so and decides.
 
 A checksum says that a file is as it was written, not that whoever wrote it meant well. So nothing is taken from a file
-without saying what it must be.
+without saying what it must be: each part has the form it must have, or is refused by name.
 """
 
 import math
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from thrifty.bundle.values import Unpacker
+from thrifty.arrays import Ints, Labels
+from thrifty.bundle.container import is_storable
 from thrifty.exceptions import InvalidInputError
 from thrifty.trees import TreeEnsemble
 
-__all__ = ["ENSEMBLE", "Fields"]
+__all__ = ["ENSEMBLE", "Fields", "NotPlainError", "Packer", "Unpacker"]
 
 ENSEMBLE: dict[str, Any] = {
     "feature": np.int32,
@@ -27,6 +31,132 @@ ENSEMBLE: dict[str, Any] = {
     "leaf_offsets": np.int32,
 }
 """The arrays of an ensemble of trees, and what they are made of."""
+
+_NUMBERS_BY_NAME = {"inf": math.inf, "-inf": -math.inf, "nan": math.nan}
+_MOST_LEVELS = 40
+
+
+class NotPlainError(InvalidInputError):
+    """A value is not made of numbers, text, truth values, None, arrays and collections of them."""
+
+
+class Packer:
+    """Turns values into JSON and collects their arrays."""
+
+    def __init__(self) -> None:
+        self.arrays: list[Labels] = []
+
+    def array(self, array: Labels) -> dict[str, int]:
+        """Refer to an array by its number."""
+        if not is_storable(array):
+            raise NotPlainError(f"arrays of type {array.dtype} with {array.ndim} dimensions are not stored.")
+        self.arrays.append(array)
+        return {"$array": len(self.arrays) - 1}
+
+    def floats(self, array: Any) -> dict[str, int]:
+        """Refer to an array of numbers, which is read back as float64."""
+        return self.array(np.asarray(array, dtype=np.float64))
+
+    def optional(self, array: Any) -> dict[str, int] | None:
+        """Refer to an array of numbers that may be missing."""
+        return None if array is None else self.floats(array)
+
+    def columns(self, columns: Ints) -> dict[str, int]:
+        """Refer to column numbers, in one width on every machine."""
+        return self.array(np.asarray(columns, dtype=np.int64))
+
+    def ensemble(self, trees: TreeEnsemble) -> dict[str, Any]:
+        """Trees as their arrays; how many columns they read is known from where they stand."""
+        return {name: self.array(np.asarray(getattr(trees, name), dtype)) for name, dtype in ENSEMBLE.items()}
+
+    def value(self, value: Any, level: int = 0) -> Any:
+        """The value as JSON; refuses what is not plain."""
+        if level > _MOST_LEVELS:
+            raise NotPlainError(f"values nested more than {_MOST_LEVELS} deep are not stored.")
+        # Exact types: a subclass, numpy's numbers among them, would come back as something else.
+        kind = type(value)
+        if value is None or kind in (bool, int, str):
+            return value
+        if kind is float:
+            return value if math.isfinite(value) else {"$float": str(value)}
+        if kind is list:
+            return [self.value(item, level + 1) for item in value]
+        if kind is tuple:
+            return {"$tuple": [self.value(item, level + 1) for item in value]}
+        if kind is dict:
+            return {"$dict": [[self.value(k, level + 1), self.value(v, level + 1)] for k, v in value.items()]}
+        if isinstance(value, np.generic):
+            return {"$scalar": self.array(np.asarray(value))["$array"]}
+        if kind is np.ndarray and value.dtype == object and value.ndim == 1:
+            return {"$objects": [self.value(item, level + 1) for item in value.tolist()]}
+        if kind is np.ndarray:
+            return self.array(value)
+        raise NotPlainError(f"a {kind.__name__} is not plain data and is not stored.")
+
+
+class Unpacker:
+    """Turns JSON back into values."""
+
+    def __init__(self, arrays: Any) -> None:
+        self._arrays = list(arrays)
+
+    def array(self, number: Any) -> Labels:
+        """The array of that number."""
+        if type(number) is not int or not 0 <= number < len(self._arrays):
+            raise InvalidInputError(
+                f"the bundle refers to array {str(number)[:30]} and holds {len(self._arrays)} of them."
+            )
+        array: Labels = self._arrays[number]
+        return array
+
+    def value(self, value: Any) -> Any:
+        """The value that was packed."""
+        if isinstance(value, list):
+            return [self.value(item) for item in value]
+        if not isinstance(value, dict):
+            return value
+        if len(value) != 1:
+            raise _bad_value(value)
+        (tag, content), *_ = value.items()
+        if tag == "$float" and isinstance(content, str) and content in _NUMBERS_BY_NAME:
+            return _NUMBERS_BY_NAME[content]
+        if tag == "$array":
+            return self.array(content)
+        if tag == "$scalar":
+            return self._scalar(content)
+        if tag == "$tuple" and isinstance(content, list):
+            return tuple(self.value(content))
+        if tag == "$objects" and isinstance(content, list):
+            return _objects(self.value(content))
+        if tag == "$dict" and isinstance(content, list):
+            return self._dict(content)
+        raise _bad_value(value)
+
+    def _scalar(self, number: Any) -> Any:
+        array = self.array(number)
+        if array.ndim:
+            raise InvalidInputError(f"a number of the bundle is an array of shape {array.shape}.")
+        return array[()]
+
+    def _dict(self, pairs: list[Any]) -> dict[Any, Any]:
+        if not all(isinstance(pair, list) and len(pair) == 2 for pair in pairs):
+            raise _bad_value(pairs)
+        try:
+            return {self.value(key): self.value(value) for key, value in pairs}
+        except TypeError:
+            raise _bad_value(pairs) from None
+
+
+def _objects(items: list[Any]) -> Labels:
+    # Filled item by item: numpy would make a table of items that are lists.
+    array = np.empty(len(items), dtype=object)
+    for place, item in enumerate(items):
+        array[place] = item
+    return array
+
+
+def _bad_value(value: Any) -> InvalidInputError:
+    return InvalidInputError(f"the bundle holds a value in a form it must not have: {str(value)[:60]}.")
 
 
 class Fields:
@@ -61,6 +191,10 @@ class Fields:
     def inside(self, name: str) -> "Fields":
         """A part that is an object itself."""
         return Fields(self.raw(name), self.unpacker, f"{name} in {self.where}")
+
+    def with_part(self, name: str, part: Any) -> "Fields":
+        """The object with one more part."""
+        return Fields({**self._facts, name: part}, self.unpacker, self.where)
 
     def items(self, name: str) -> list["Fields"]:
         """A part that is a list of objects."""
@@ -97,9 +231,7 @@ class Fields:
             raise self.refusal(name, f"be a {'finite ' if finite else ''}number", found)
         return found
 
-    def array(
-        self, name: str, dtype: Any, shape: tuple[int | None, ...], *, finite: bool = True
-    ) -> NDArray[Any]:
+    def array(self, name: str, dtype: Any, shape: tuple[int | None, ...], *, finite: bool = True) -> Labels:
         """A part that is an array of this type and shape; None is any length."""
         found = self.value(name)
         if not isinstance(found, np.ndarray):
@@ -114,7 +246,7 @@ class Fields:
             raise self.refusal(name, "be finite", "a number that is not")
         return found
 
-    def columns(self, name: str, n_features: int) -> NDArray[np.intp]:
+    def columns(self, name: str, n_features: int) -> Ints:
         """A part that names distinct columns."""
         found = self.array(name, np.int64, (None,)).astype(np.intp)
         if np.any(found < 0) or np.any(found >= n_features) or len(np.unique(found)) < len(found):
@@ -133,7 +265,7 @@ class Fields:
             part._check_offsets(key, arrays[key], len(arrays["feature" if key[0] == "n" else "values"]))
         return TreeEnsemble(n_features, **arrays).validate()
 
-    def _check_offsets(self, name: str, offsets: NDArray[Any], end: int) -> None:
+    def _check_offsets(self, name: str, offsets: Labels, end: int) -> None:
         # Differences of offsets out of range would wrap around, look harmless and claim any amount of memory.
         inside = len(offsets) > 0 and offsets[0] == 0 and offsets[-1] == end
         if not inside or np.any(offsets[1:] < offsets[:-1]):

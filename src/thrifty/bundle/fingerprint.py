@@ -54,7 +54,7 @@ class Fingerprint:
 def fingerprint_of(model: FullModel, columns: Columns, how: How | None = None) -> Fingerprint:
     """The model's fingerprint, of the given kind or of the surest that it allows."""
     if isinstance(model, PrecomputedFull):
-        raw = np.ascontiguousarray(model.values, "<f8").tobytes()
+        raw = np.ascontiguousarray(model.values[:, -1], "<f8").tobytes()
         return Fingerprint("values", hashlib.sha256(raw).hexdigest())
     if isinstance(model, EstimatorFull) and how in (None, "content"):
         try:
@@ -129,9 +129,10 @@ def probe_table(n_features: int) -> Floats:
 
 
 def _answers(model: FullModel, columns: Columns) -> Floats:
-    table = table_like(columns.kind, columns.names)(probe_table(columns.n_features))
+    numbers = probe_table(columns.n_features)
+    table = table_like(columns.kind, columns.names)(numbers, np.arange(columns.n_features))
     try:
-        answers = model.probability(table, np.arange(N_PROBES), N_PROBES)
+        answers = model.outputs(table, numbers)[:, -1]
     except Exception as error:  # whatever a foreign model raises when it is asked
         raise InvalidInputError(
             f"{name_of(model)} cannot be recognised by its answers: asked about {N_PROBES} made-up rows, it raised "

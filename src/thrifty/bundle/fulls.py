@@ -5,29 +5,31 @@ from typing import Any
 
 import numpy as np
 
+from thrifty.arrays import Floats
 from thrifty.bundle.archive import dump_model, load_model
 from thrifty.bundle.context import Reading, Writing
 from thrifty.bundle.fields import Fields
 from thrifty.bundle.fingerprint import N_PROBES, Fingerprint, How, fingerprint_of, name_of
-from thrifty.chain.system import GatedSystem
-from thrifty.estimators.base import GatedClassifier
+from thrifty.chain.chain import Chain
+from thrifty.estimators.base import ChainClassifier
 from thrifty.exceptions import InvalidInputError
 from thrifty.full.model import AbsentFull, EstimatorFull, FullModel, PrecomputedFull, as_full_model
 
 __all__ = ["pack_full", "unpack_full"]
 
 
-def pack_full(model: FullModel, writing: Writing) -> dict[str, Any]:
-    """f0 as JSON, in the way that was asked for."""
+def pack_full(model: FullModel | Chain, writing: Writing) -> dict[str, Any]:
+    """The full model as JSON, in the way that was asked for."""
     packer = writing.packer
-    if isinstance(model, GatedSystem):
-        return {"type": "system", "object": writing.pack_object(model, writing)}
+    if isinstance(model, Chain):
+        return {"type": "chain", "object": writing.pack_object(model, writing)}
     if writing.full == "absent" or isinstance(model, AbsentFull):
         return {"type": "absent"}
     if writing.full == "reference":
         return _pack_reference(model, writing)
     if isinstance(model, PrecomputedFull):
-        return {"type": "precomputed", "values": packer.floats(model.values)}
+        keys = None if model.keys is None else packer.array(model.keys)
+        return {"type": "precomputed", "values": packer.floats(model.values), "keys": keys}
     if type(model) is EstimatorFull:
         return {
             "type": "estimator",
@@ -35,17 +37,17 @@ def pack_full(model: FullModel, writing: Writing) -> dict[str, Any]:
             **_pack_estimator(model.estimator, writing),
         }
     raise InvalidInputError(
-        f"{name_of(model)} is code, and a bundle holds only data. Save f0 with full='reference', and give it again "
-        f"when loading; a cheap model must be an estimator."
+        f"{name_of(model)} is code, and a bundle holds only data. Save the full model with full='reference', and give "
+        f"it again when loading; a cheap model must be an estimator."
     )
 
 
-def unpack_full(fields: Fields, reading: Reading) -> FullModel:
-    """f0, checked against the columns and the classes; the caller's own where one was given."""
+def unpack_full(fields: Fields, reading: Reading) -> FullModel | Chain:
+    """The full model, checked against the columns and the task; the caller's own where one was given."""
     kind = fields.text("type")
-    if kind == "system":
+    if kind in ("system", "chain"):
         inner = reading.unpack_object(fields.inside("object"), reading)
-        if not isinstance(inner, GatedSystem) or inner.price_list.n_features != reading.n_features:
+        if not isinstance(inner, Chain) or inner.price_list.n_features != reading.n_features:
             raise fields.refusal(
                 "object", f"be a system for {reading.n_features} columns", type(inner).__name__
             )
@@ -57,26 +59,42 @@ def unpack_full(fields: Fields, reading: Reading) -> FullModel:
     if kind == "absent":
         return AbsentFull()
     if kind == "precomputed":
-        values = fields.array("values", np.float64, (None,))
-        if np.any((values < 0) | (values > 1)):
-            raise fields.refusal("values", "be probabilities", "a number outside [0, 1]")
-        return PrecomputedFull(values)
+        return _unpack_precomputed(fields, reading)
     if kind == "estimator":
         estimator = _unpack_estimator(fields, reading)
-        return EstimatorFull(estimator, fields.number("slope"), fields.number("intercept"))
-    raise fields.refusal("type", "be a known form of f0", kind)
+        return EstimatorFull(estimator, reading.answers, _read_calibration(fields, estimator, reading))
+    raise fields.refusal("type", "be a known form of the full model", kind)
+
+
+def _unpack_precomputed(fields: Fields, reading: Reading) -> PrecomputedFull:
+    """Outputs of known rows; those of the first format are probabilities of the second class, known by place."""
+    found = fields.value("values")
+    if not isinstance(found, np.ndarray) or found.ndim not in (1, 2):
+        raise fields.refusal("values", "be probabilities", found)
+    values = reading.answers.read_outputs(
+        fields.array("values", np.float64, found.shape), None, "values in the bundle"
+    )
+    keys = fields.raw("keys") if fields.has("keys") else None
+    if keys is None:
+        return PrecomputedFull(values)
+    return PrecomputedFull(values, fields.array("keys", np.uint64, (len(values),)))
 
 
 def _calibration(model: FullModel, writing: Writing) -> dict[str, Any]:
-    slope, intercept = (getattr(model, "slope", 1.0), getattr(model, "intercept", 0.0))
+    slope, intercept = (1.0, 0.0) if getattr(model, "calibration", None) is None else model.calibration  # type: ignore[attr-defined]
     return {
         "slope": writing.packer.value(float(slope)),
         "intercept": writing.packer.value(float(intercept)),
     }
 
 
+def _read_calibration(fields: Fields, estimator: Any, reading: Reading) -> Floats | None:
+    slope, intercept = fields.number("slope"), fields.number("intercept")
+    return None if reading.answers.is_calibrated(estimator) else np.array([slope, intercept])
+
+
 def _pack_estimator(estimator: Any, writing: Writing) -> dict[str, Any]:
-    if isinstance(estimator, GatedClassifier):
+    if isinstance(estimator, ChainClassifier):
         return {"own": writing.pack_object(estimator, writing)}
     return {"skops": writing.packer.array(dump_model(estimator))}
 
@@ -97,7 +115,7 @@ def _suited(model: Any, reading: Reading) -> FullModel:
     """The model as an f0 for these columns and classes, or a refusal."""
     columns = reading.columns
     try:
-        return as_full_model(model, reading.labels, columns.n_features, names=columns.names)
+        return as_full_model(model, reading.answers, columns.n_features, names=columns.names)
     except InvalidInputError:
         raise
     except Exception as error:  # a model put together from foreign parts may fail at any question
@@ -106,11 +124,23 @@ def _suited(model: Any, reading: Reading) -> FullModel:
         ) from error
 
 
+def _precomputed(fields: Fields, reading: Reading) -> FullModel:
+    """Outputs given again by the caller, for the rows that the file knows them by."""
+    if callable(getattr(reading.full, "outputs", None)):
+        return _suited(reading.full, reading)
+    values = reading.answers.read_outputs(reading.full, None, "full")
+    return PrecomputedFull(
+        values, fields.array("keys", np.uint64, (len(values),)) if fields.has("keys") else None
+    )
+
+
 def _pack_reference(model: FullModel, writing: Writing) -> dict[str, Any]:
     fingerprint = fingerprint_of(model, writing.columns)
     known_by: dict[str, Any] = {"how": fingerprint.how, "digest": fingerprint.digest}
     if fingerprint.answers is not None:
         known_by["answers"] = writing.packer.array(fingerprint.answers)
+    if isinstance(model, PrecomputedFull) and model.keys is not None:
+        known_by["keys"] = writing.packer.array(model.keys)
     return {"type": "reference", "name": name_of(model), **known_by, **_calibration(model, writing)}
 
 
@@ -120,7 +150,7 @@ def _unpack_reference(fields: Fields, reading: Reading) -> FullModel:
         raise InvalidInputError(
             f"the bundle refers to f0, {name}, and does not hold it. Give it: load(path, full=...)."
         )
-    model = _suited(reading.full, reading)
+    model = _precomputed(fields, reading) if how == "values" else _suited(reading.full, reading)
     kinds: dict[str, How] = {"content": "content", "values": "values", "answers": "answers"}
     if how not in kinds:
         raise fields.refusal("how", "be content, values or answers", how)
@@ -133,5 +163,5 @@ def _unpack_reference(fields: Fields, reading: Reading) -> FullModel:
             f"Give the f0 that was there when the bundle was saved, or use with_full on a bundle without f0."
         )
     if isinstance(model, EstimatorFull):
-        return replace(model, slope=fields.number("slope"), intercept=fields.number("intercept"))
+        return replace(model, calibration=_read_calibration(fields, model.estimator, reading))
     return model

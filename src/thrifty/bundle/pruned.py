@@ -3,14 +3,11 @@
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from thrifty.bundle.chains import pack_table, unpack_classes, unpack_names, unpack_prices
 from thrifty.bundle.context import Reading, Writing
 from thrifty.bundle.fields import Fields
-from thrifty.bundle.kinds import Kind, register_kind
-from thrifty.bundle.objects import _pack_parameters, _unpack_parameters
-from thrifty.bundle.scorers import pack_ensemble
-from thrifty.bundle.systems import _names, _price_list, pack_table
+from thrifty.bundle.objects import Kind, pack_parameters, unpack_parameters
 from thrifty.estimators.rivals.budget_prune import BudgetPruneClassifier
 from thrifty.exceptions import InvalidInputError
 from thrifty.pruning.closure import Pruning
@@ -18,7 +15,7 @@ from thrifty.pruning.forest import PrunedForest
 from thrifty.solvers.solution import Solution
 from thrifty.trees import TreeEnsemble
 
-__all__ = ["pack_pruned", "unpack_pruned"]
+__all__ = ["PRUNED_FOREST"]
 
 _NUMBERS = ("objective", "bound", "loss", "spend")
 
@@ -32,9 +29,9 @@ def pack_pruned(clf: BudgetPruneClassifier, writing: Writing) -> dict[str, Any]:
         )
     packer, pruning = writing.packer, clf.solution_.value
     return {
-        "table": pack_table(system.price_list, system.classes, system.names, None, packer),
-        "trees": pack_ensemble(system.trees, packer),
-        "parameters": _pack_parameters(clf, writing),
+        "table": pack_table(system, packer),
+        "trees": packer.ensemble(system.trees),
+        "parameters": pack_parameters(clf, writing),
         "kept": packer.array(pruning.kept),
         **{name: packer.value(float(getattr(pruning, name))) for name in _NUMBERS},
         "n_iter": int(clf.solution_.n_iter),
@@ -45,12 +42,15 @@ def pack_pruned(clf: BudgetPruneClassifier, writing: Writing) -> dict[str, Any]:
 def unpack_pruned(fields: Fields, reading: Reading) -> BudgetPruneClassifier:  # noqa: ARG001
     """The estimator, every part of it checked."""
     table = fields.inside("table")
-    prices, classes = _price_list(table), _classes(table)
+    prices, classes = unpack_prices(table), unpack_classes(table, most=1000)
     system = PrunedForest(
-        _trees(fields, prices.n_features, len(classes)), prices, classes, _names(table, prices.n_features)
+        _trees(fields, prices.n_features, len(classes)),
+        prices,
+        classes,
+        unpack_names(table, prices.n_features),
     )
     clf = BudgetPruneClassifier()
-    for name, value in _unpack_parameters(fields.inside("parameters"), clf).items():
+    for name, value in unpack_parameters(fields.inside("parameters"), clf).items():
         setattr(clf, name, value)
     numbers = {name: fields.number(name) for name in _NUMBERS}
     pruning = Pruning(fields.array("kept", np.bool_, (None,)), **numbers)
@@ -69,14 +69,4 @@ def _trees(fields: Fields, n_features: int, n_classes: int) -> TreeEnsemble:
     return trees
 
 
-def _classes(fields: Fields) -> NDArray[Any]:
-    classes = fields.value("classes")
-    if not isinstance(classes, np.ndarray) or classes.ndim != 1 or len(classes) < 2:
-        raise fields.refusal("classes", "be two labels or more", classes)
-    plain = all(isinstance(label, str | int | float | np.generic) for label in classes.tolist())
-    if not plain or len(set(classes.tolist())) < len(classes):
-        raise fields.refusal("classes", "be distinct labels", classes[:5].tolist())
-    return classes
-
-
-register_kind(Kind("pruned forest", BudgetPruneClassifier, pack_pruned, unpack_pruned))
+PRUNED_FOREST = Kind("pruned forest", BudgetPruneClassifier, pack_pruned, unpack_pruned)

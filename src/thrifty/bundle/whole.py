@@ -1,16 +1,15 @@
 """The four functions: an object to bytes and back, and the same with a file."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import thrifty
 from thrifty.bundle.archive import type_names
 from thrifty.bundle.container import DEFAULT_MAX_BYTES, Contents, pack, unpack
 from thrifty.bundle.context import FullMode, Reading, Writing
-from thrifty.bundle.fields import Fields
-from thrifty.bundle.kinds import kind_named, kind_of
-from thrifty.bundle.objects import pack_object, unpack_object
-from thrifty.bundle.values import Packer, Unpacker
+from thrifty.bundle.fields import Fields, Packer, Unpacker
+from thrifty.bundle.objects import Kind, pack_object, unpack_object
+from thrifty.bundle.pruned import PRUNED_FOREST
 from thrifty.exceptions import InvalidInputError
 from thrifty.files import AnyPath, read_capped, write_atomically
 
@@ -19,19 +18,21 @@ __all__ = ["from_bytes", "load", "save", "to_bytes"]
 _MODES = ("inside", "reference", "absent")
 
 
-def save(thing: Any, path: AnyPath, *, full: FullMode = "inside") -> None:
+def save(thing: Any, path: AnyPath, *, full: FullMode = "inside", kinds: Sequence[Kind] = ()) -> None:
     """Write a fitted estimator or a system into one file, without pickle.
 
     Parameters
     ----------
-    thing : fitted estimator of thrifty, GatedSystem, CascadeSystem, or what `thrifty fit` makes of a table
+    thing : fitted estimator of thrifty, Chain, or what a `kind` is about
         What to save. Constructor arguments and learned attributes that are plain data are kept; models among the
         arguments are not, beyond their place in the system.
     path : path
         The file; an old one is replaced in one step, or left as it is if anything fails.
     full : {"inside", "reference", "absent"}, default="inside"
-        What becomes of f0: written into the file, recognised by its fingerprint and given again when loading, or
-        left out.
+        What becomes of the full model (f0): written into the file, recognised by its fingerprint and given again
+        when loading, or left out.
+    kinds : sequence of Kind
+        Further kinds of objects that may be saved, as layers above bring them.
 
     Examples
     --------
@@ -51,7 +52,7 @@ def save(thing: Any, path: AnyPath, *, full: FullMode = "inside") -> None:
     >>> bool((again.predict(X) == clf.predict(X)).all())
     True
     """
-    write_atomically(path, to_bytes(thing, full=full))
+    write_atomically(path, to_bytes(thing, full=full, kinds=kinds))
 
 
 def load(
@@ -60,6 +61,7 @@ def load(
     full: Any = None,
     trusted: Iterable[str | type] = (),
     max_bytes: int = DEFAULT_MAX_BYTES,
+    kinds: Sequence[Kind] = (),
 ) -> Any:
     """Read what ``save`` or `thrifty fit` wrote: an object that answers exactly as the one that was saved.
 
@@ -67,23 +69,29 @@ def load(
     ----------
     path : path
         The file.
-    full : fitted classifier, FrozenEstimator, callable, probabilities or GatedSystem, optional
+    full : fitted classifier, FrozenEstimator, callable or Chain, optional
         f0. Needed, and checked against its fingerprint, where the file refers to it; otherwise it
         takes the place of whatever f0 the file holds.
     trusted : names of types, or types, default=()
         What a model in the file may be made of, besides what skops trusts by itself.
     max_bytes : int, default=2**30
         Files that are larger, or that hold a model that would unpack to more, are refused.
+    kinds : sequence of Kind
+        Further kinds of objects that the file may hold.
     """
-    return from_bytes(read_capped(path, max_bytes), full=full, trusted=trusted, max_bytes=max_bytes)
+    data = read_capped(path, max_bytes)
+    return from_bytes(data, full=full, trusted=trusted, max_bytes=max_bytes, kinds=kinds)
 
 
-def to_bytes(thing: Any, *, full: FullMode = "inside") -> bytes:
-    """What ``save`` would write."""
+def to_bytes(
+    thing: Any, *, full: FullMode = "inside", evidence: bool = True, kinds: Sequence[Kind] = ()
+) -> bytes:
+    """What ``save`` would write; without ``evidence`` the rows that operating points were judged on are left out."""
     if full not in _MODES:
         raise InvalidInputError(f"full must be one of {', '.join(map(repr, _MODES))}; got {full!r}.")
     packer = Packer()
-    writing, kind = Writing(packer, full, pack_object), kind_of(thing)
+    writing = Writing(packer, full, pack_object, evidence=evidence)
+    kind = next((one for one in (PRUNED_FOREST, *kinds) if type(thing) is one.holds), None)
     own = {} if kind is None else {"kind": kind.name, **kind.pack(thing, writing)}
     packed = own or pack_object(thing, writing)
     return pack(Contents({"thrifty": thrifty.__version__, **packed}, packer.arrays))
@@ -95,13 +103,15 @@ def from_bytes(
     full: Any = None,
     trusted: Iterable[str | type] = (),
     max_bytes: int = DEFAULT_MAX_BYTES,
+    kinds: Sequence[Kind] = (),
 ) -> Any:
     """What ``load`` would read from a file of these bytes."""
     reading = Reading(unpack_object, full, type_names(trusted), max_bytes)
     try:
         contents = unpack(data, max_bytes=max_bytes)
         fields = Fields(contents.facts, Unpacker(contents.arrays), "the content")
-        kind = kind_named(fields.raw("kind"))
+        name = fields.raw("kind")
+        kind = next((one for one in (PRUNED_FOREST, *kinds) if one.name == name), None)
         return unpack_object(fields, reading) if kind is None else kind.unpack(fields, reading)
     except RecursionError:
         raise InvalidInputError("the bundle is nested too deep to be one that `save` wrote.") from None

@@ -17,8 +17,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from thrifty.arrays import Floats
-from thrifty.evidence.bootstrap import check_bootstrap, tails
-from thrifty.evidence.threshold import cuts_of
+from thrifty.evidence.compare import check_bootstrap, tails
+from thrifty.evidence.cuts import cuts_of
 from thrifty.exceptions import InvalidInputError
 from thrifty.ranking.queries import (
     PerQuery,

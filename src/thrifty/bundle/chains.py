@@ -1,0 +1,249 @@
+"""A chain, its policy and the evidence about it, as JSON and arrays."""
+
+from dataclasses import replace
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from thrifty.arrays import Floats, Labels, Numbers
+from thrifty.bundle.context import Columns, Reading, Writing
+from thrifty.bundle.fields import Fields, Packer
+from thrifty.bundle.fulls import pack_full, unpack_full
+from thrifty.bundle.stages import pack_stage, unpack_stage
+from thrifty.chain.chain import Chain
+from thrifty.chain.policy import Policy
+from thrifty.chain.stage import CascadeStage, Stage
+from thrifty.estimators.base import link_of
+from thrifty.evidence.evidence import Evidence
+from thrifty.full.model import FullModel
+from thrifty.objective.costs import PriceList
+from thrifty.tasks.binary import BinaryTask
+from thrifty.tasks.task import Task
+
+__all__ = [
+    "MOST_STAGES",
+    "check_nested",
+    "linked",
+    "pack_chain",
+    "pack_evidence",
+    "pack_policy",
+    "pack_table",
+    "unpack_chain",
+    "unpack_classes",
+    "unpack_evidence",
+    "unpack_kind",
+    "unpack_names",
+    "unpack_policy",
+    "unpack_prices",
+]
+
+MOST_STAGES = 1000
+
+
+def pack_chain(chain: Chain, writing: Writing) -> dict[str, Any]:
+    """The chain as JSON."""
+    packer, prices = writing.packer, chain.price_list
+    writing = replace(writing, columns=Columns(prices.n_features, chain.names, chain.kind))
+    return {
+        **pack_table(chain, packer),
+        "stages": [pack_stage(stage, writing) for stage in chain.stages],
+        "policy": pack_policy(chain.policy, packer),
+        "base": packer.optional(chain.base),
+        "blend": packer.optional(chain.blend),
+        "full": pack_full(chain.full, replace(writing, columns=_read_by_full(writing.columns, prices))),
+    }
+
+
+def unpack_chain(fields: Fields, reading: Reading) -> Chain:
+    """The chain, every part of it checked."""
+    prices = unpack_prices(fields)
+    task = BinaryTask(unpack_classes(fields))
+    columns = Columns(prices.n_features, unpack_names(fields, prices.n_features), unpack_kind(fields))
+    reading = replace(reading, columns=columns, task=task)
+    parts = fields.items("stages")
+    if len(parts) > MOST_STAGES:
+        raise fields.refusal("stages", f"be at most {MOST_STAGES}", len(parts))
+    stages = tuple(unpack_stage(part, reading) for part in parts)
+    check_nested(stages, fields)
+    full = unpack_full(fields.inside("full"), replace(reading, columns=_read_by_full(columns, prices)))
+    return Chain(
+        stages,
+        linked(full, prices, task, reading),
+        prices,
+        task,
+        unpack_policy(fields.inside("policy"), len(stages)),
+        optional_floats(fields, "base", task.n_scores),
+        optional_floats(fields, "blend", len(task.full_alone)),
+        columns.names,
+        columns.kind,
+    )
+
+
+def linked(full: FullModel | Chain, prices: PriceList, task: Task, reading: Reading) -> FullModel | Chain:
+    """The full model, or the chain that the caller gave in its place."""
+    return full if reading.full is None else link_of(full, prices, task)
+
+
+def check_nested(stages: tuple[Stage, ...], fields: Fields) -> None:
+    """Refuse a cascade in which a stage does not hold what the stage before it holds."""
+    for before, stage in pairwise(stages):
+        both = isinstance(before, CascadeStage) and isinstance(stage, CascadeStage)
+        if both and not np.isin(before.columns, stage.columns).all():
+            raise fields.refusal("columns", "include those of the stage before", stage.columns[:5].tolist())
+
+
+def optional_floats(fields: Fields, name: str, length: int) -> Floats | None:
+    """An array of so many numbers, or None."""
+    return None if fields.raw(name) is None else fields.array(name, np.float64, (length,))
+
+
+def _read_by_full(columns: Columns, prices: PriceList) -> Columns:
+    """The columns that the full model reads, in the kind of table it expects."""
+    if prices.full_columns is None:
+        return columns
+    names = None if columns.names is None else tuple(columns.names[one] for one in prices.full_columns)
+    return Columns(len(prices.full_columns), names, columns.kind)
+
+
+# -- policies ------------------------------------------------------------------------------------
+
+
+def pack_policy(policy: Policy, packer: Packer) -> dict[str, Any]:
+    """The policy as JSON."""
+    return {
+        "thresholds": packer.floats(policy.thresholds),
+        "cost": packer.floats(policy.cost),
+        "score": packer.floats(policy.score),
+        "lower": int(policy.lower),
+        "upper": int(policy.upper),
+        "share": packer.value(float(policy.share)),
+        "seed": int(policy.seed),
+    }
+
+
+def unpack_policy(fields: Fields, n_stages: int) -> Policy:
+    """The policy, every part of it checked."""
+    cost = fields.array("cost", np.float64, (None,), finite=False)
+    n_points = len(cost)
+    thresholds = fields.array("thresholds", np.float64, (n_points, n_stages), finite=False)
+    if n_points == 0 or np.isnan(thresholds).any() or np.any(np.diff(cost) < 0):
+        raise fields.refusal("cost", "rise, and thresholds be numbers", "something else")
+    lower, upper = fields.whole("lower"), fields.whole("upper")
+    if not (0 <= lower < n_points and 0 <= upper < n_points):
+        raise fields.refusal("lower", f"and upper lie in [0, {n_points})", (lower, upper))
+    share, seed = fields.number("share"), fields.whole("seed")
+    if not 0 <= share <= 1 or not 0 <= seed < 2**63:
+        raise fields.refusal("share", "lie in [0, 1], and seed in [0, 2^63)", (share, seed))
+    score = fields.array("score", np.float64, (n_points,), finite=False)
+    return Policy(thresholds, cost, score, lower, upper, share, seed)
+
+
+# -- evidence ------------------------------------------------------------------------------------
+
+
+def pack_evidence(evidence: Evidence, packer: Packer) -> dict[str, Any]:
+    """The evidence as JSON; settings are what a file says elsewhere."""
+
+    def quality(values: Numbers) -> dict[str, int]:
+        return packer.array(np.asarray(values, dtype=np.bool_ if values.dtype == bool else np.float64))
+
+    full = evidence.full_quality
+    return {
+        "gate": packer.floats(evidence.gate),
+        "quality": quality(evidence.quality),
+        "cost": packer.floats(evidence.cost),
+        "full_quality": None if full is None else quality(full),
+        "points": packer.optional(evidence.points),
+        "weight": packer.optional(evidence.weight),
+    }
+
+
+def unpack_evidence(fields: Fields, chain: Chain) -> Evidence:
+    """The evidence about a chain, every part of it checked."""
+    n_stages = chain.n_own_stages
+    gate = fields.array("gate", np.float64, (None, n_stages))
+    n_rows = len(gate)
+    if not n_rows:
+        raise fields.refusal("gate", "have a row", "none")
+
+    def quality(name: str, shape: tuple[int, ...]) -> Any:
+        kind = getattr(getattr(fields.value(name), "dtype", None), "kind", "f")
+        return fields.array(name, np.bool_ if kind == "b" else np.float64, shape)
+
+    per_row = getattr(fields.value("cost"), "ndim", 0) == 2
+    points, weight = None, None
+    if fields.raw("points") is not None:
+        points = fields.array("points", np.float64, (None, n_stages), finite=False)
+    if fields.raw("weight") is not None:
+        weight = fields.array("weight", np.float64, (n_rows,))
+    return Evidence(
+        gate,
+        quality("quality", (n_rows, n_stages + 1)),
+        fields.array("cost", np.float64, (n_rows, n_stages + 1) if per_row else (n_stages + 1,)),
+        None if fields.raw("full_quality") is None else quality("full_quality", (n_rows,)),
+        points,
+        weight,
+        tuple(chain.columns.tolist()),
+    )
+
+
+# -- tables --------------------------------------------------------------------------------------
+
+
+def pack_table(system: Any, packer: Packer) -> dict[str, Any]:
+    """What every system knows of its tables: prices, labels and columns."""
+    prices: PriceList = system.price_list
+    return {
+        "prices": packer.floats(prices.prices),
+        "group_of": packer.columns(prices.group_of),
+        "full_cost": packer.value(float(prices.full_cost)),
+        "full_columns": None if prices.full_columns is None else packer.columns(prices.full_columns),
+        "classes": packer.value(np.asarray(system.classes)),
+        "names": None if system.names is None else [str(name) for name in system.names],
+        "kind": getattr(system, "kind", None),
+    }
+
+
+def unpack_prices(fields: Fields) -> PriceList:
+    """The price list, checked."""
+    prices = fields.array("prices", np.float64, (None,))
+    group_of = fields.array("group_of", np.int64, (None,)).astype(np.intp)
+    full_cost = fields.number("full_cost")
+    if full_cost < 0 or np.any(prices < 0):
+        raise fields.refusal("prices", "be at least 0", "a negative one")
+    if not len(group_of) or np.any((group_of < 0) | (group_of >= len(prices))):
+        raise fields.refusal("group_of", f"name purchases in [0, {len(prices)})", group_of[:5].tolist())
+    columns = None
+    if fields.has("full_columns") and fields.raw("full_columns") is not None:
+        columns = fields.columns("full_columns", len(group_of))
+    return PriceList(prices, group_of, full_cost, columns)
+
+
+def unpack_classes(fields: Fields, *, most: int = 2) -> Labels:
+    """Distinct labels, two of them unless more are allowed."""
+    classes = fields.value("classes")
+    if not isinstance(classes, np.ndarray) or classes.ndim != 1 or not 2 <= len(classes) <= most:
+        raise fields.refusal("classes", "be two labels" if most == 2 else "be two labels or more", classes)
+    plain = all(isinstance(label, str | int | float | np.generic) for label in classes.tolist())
+    if not plain or len(set(classes.tolist())) < len(classes):
+        raise fields.refusal("classes", "be distinct labels", classes[:5].tolist())
+    return classes
+
+
+def unpack_names(fields: Fields, n_features: int) -> tuple[str, ...] | None:
+    """Names of the columns, if they have any."""
+    names = fields.raw("names")
+    if names is None:
+        return None
+    if not isinstance(names, list) or len(names) != n_features or not all(isinstance(n, str) for n in names):
+        raise fields.refusal("names", f"name {n_features} columns", names)
+    return tuple(names)
+
+
+def unpack_kind(fields: Fields) -> str | None:
+    """The kind of table."""
+    kind = fields.raw("kind")
+    if kind not in (None, "pandas", "polars"):
+        raise fields.refusal("kind", "be a kind of table", kind)
+    return str(kind) if kind else None

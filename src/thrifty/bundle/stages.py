@@ -1,0 +1,247 @@
+"""How each kind of stage is written as plain arrays and numbers, and checked when it is read.
+
+To add a stage: write its ``Codec`` and give it to ``register_stage``, or put it into the list below. The names that
+stand in files are those of the first format.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+import numpy as np
+
+from thrifty.bundle.context import Reading, Writing
+from thrifty.bundle.fields import Fields
+from thrifty.bundle.fulls import pack_full, unpack_full
+from thrifty.chain.chain import Chain
+from thrifty.chain.stage import (
+    BoostedStage,
+    CascadeStage,
+    ConfidenceGate,
+    ConfidentStage,
+    ForeignStage,
+    LeafStage,
+    LinearStage,
+    Stage,
+    UniformGate,
+)
+from thrifty.exceptions import InvalidInputError
+
+__all__ = ["Codec", "pack_stage", "register_stage", "unpack_stage"]
+
+AnyStage = TypeVar("AnyStage")
+
+
+@dataclass(frozen=True)
+class Codec(Generic[AnyStage]):
+    """How one class of stages is written and read.
+
+    Attributes
+    ----------
+    name : str
+        Stands in the file.
+    stage : type
+        The class.
+    pack : callable
+        ``(stage, writing) -> dict`` of JSON values; ``writing.packer`` takes arrays and numbers.
+    unpack : callable
+        ``(fields, reading) -> stage``; ``fields`` refuses what is not as it must be, and ``reading`` knows the
+        number of columns and the task.
+    """
+
+    name: str
+    stage: type[AnyStage]
+    pack: Callable[[AnyStage, Writing], dict[str, Any]]
+    unpack: Callable[[Fields, Reading], AnyStage]
+
+
+_CODECS: dict[str, Codec[Any]] = {}
+
+
+def register_stage(codec: Codec[Any]) -> None:
+    """Let bundles hold one more class of stages."""
+    _CODECS[codec.name] = codec
+
+
+def pack_stage(stage: Stage, writing: Writing) -> dict[str, Any]:
+    """The stage as JSON."""
+    codec = next((one for one in _CODECS.values() if type(stage) is one.stage), None)
+    if codec is None:
+        known = ", ".join(sorted(one.stage.__name__ for one in _CODECS.values()))
+        raise InvalidInputError(
+            f"a bundle has no form for the stage {type(stage).__name__}; it knows {known}. "
+            f"Give it one with thrifty.bundle.register_stage."
+        )
+    return {"type": codec.name, **codec.pack(stage, writing)}
+
+
+def unpack_stage(fields: Fields, reading: Reading) -> Stage:
+    """The stage, every part of it checked."""
+    name = fields.text("type")
+    if name not in _CODECS:
+        raise fields.refusal("type", f"be one of {', '.join(sorted(_CODECS))}", name)
+    stage: Stage = _CODECS[name].unpack(fields, reading)
+    return stage
+
+
+# -- linear ------------------------------------------------------------------------------------
+
+
+def _pack_linear(stage: LinearStage, writing: Writing) -> dict[str, Any]:
+    packer = writing.packer
+    return {
+        "columns": packer.columns(stage.columns),
+        "coef": packer.floats(stage.coef),
+        "intercept": packer.floats(stage.intercept),
+        "margin": packer.value(float(stage.margin)),
+    }
+
+
+def _unpack_linear(fields: Fields, reading: Reading) -> LinearStage:
+    columns = fields.columns("columns", reading.n_features)
+    return LinearStage(
+        columns,
+        fields.array("coef", np.float64, (len(columns), 2)),
+        fields.array("intercept", np.float64, (2,)),
+        fields.number("margin"),
+    )
+
+
+# -- boosted -----------------------------------------------------------------------------------
+
+
+def _pack_boosted(stage: BoostedStage, writing: Writing) -> dict[str, Any]:
+    packer = writing.packer
+    return {
+        "columns": packer.columns(stage.columns),
+        "gate": packer.ensemble(stage.gate),
+        "cheap": packer.ensemble(stage.cheap),
+        "base": packer.floats(stage.base),
+        "gate_reads_score": bool(stage.gate_reads_score),
+    }
+
+
+def _unpack_boosted(fields: Fields, reading: Reading) -> BoostedStage:
+    columns = fields.columns("columns", reading.n_features)
+    reads_score = fields.flag("gate_reads_score")
+    return BoostedStage(
+        columns,
+        fields.ensemble("gate", len(columns) + reads_score),
+        fields.ensemble("cheap", len(columns)),
+        fields.array("base", np.float64, (2,)),
+        reads_score,
+    )
+
+
+def _pack_confident(stage: ConfidentStage, writing: Writing) -> dict[str, Any]:
+    packer = writing.packer
+    return {
+        "columns": packer.columns(stage.columns),
+        "cheap": packer.ensemble(stage.cheap),
+        "base": packer.value(float(stage.base)),
+    }
+
+
+def _unpack_confident(fields: Fields, reading: Reading) -> ConfidentStage:
+    columns = fields.columns("columns", reading.n_features)
+    return ConfidentStage(columns, fields.ensemble("cheap", len(columns)), fields.number("base"))
+
+
+# -- leaves that hold two values ----------------------------------------------------------------
+
+
+def _pack_leaf(stage: LeafStage, writing: Writing) -> dict[str, Any]:
+    packer = writing.packer
+    return {
+        "columns": packer.columns(stage.columns),
+        "trees": packer.ensemble(stage.trees),
+        "base": packer.floats(stage.base),
+        "margin": packer.value(float(stage.margin)),
+    }
+
+
+def _unpack_leaf(fields: Fields, reading: Reading) -> LeafStage:
+    columns = fields.columns("columns", reading.n_features)
+    return LeafStage(
+        columns,
+        fields.ensemble("trees", len(columns), n_outputs=2),
+        fields.array("base", np.float64, (2,)),
+        fields.number("margin"),
+    )
+
+
+# -- a model of the user's behind a fixed gate -------------------------------------------------
+
+
+def _pack_foreign(stage: ForeignStage, writing: Writing) -> dict[str, Any]:
+    return {
+        "columns": writing.packer.columns(stage.columns),
+        "cheap": pack_full(stage.cheap, writing.for_cheap_model(len(stage.columns))),
+        "gate": _pack_gate(stage.gate),
+    }
+
+
+def _unpack_foreign(fields: Fields, reading: Reading) -> ForeignStage:
+    columns = fields.columns("columns", reading.n_features)
+    cheap = unpack_full(fields.inside("cheap"), reading.for_cheap_model(len(columns)))
+    if isinstance(cheap, Chain):
+        raise fields.refusal("cheap", "be a model", "a chain")
+    return ForeignStage(columns, cheap, _unpack_gate(fields.inside("gate")), reading.answers)
+
+
+def _pack_gate(gate: Any) -> dict[str, Any]:
+    if type(gate) is ConfidenceGate:
+        return {"type": "confidence"}
+    if type(gate) is UniformGate:
+        return {"type": "uniform", "seed": int(gate.seed)}
+    raise InvalidInputError(
+        f"a bundle has no form for the gate {type(gate).__name__}; it knows ConfidenceGate and UniformGate."
+    )
+
+
+def _unpack_gate(fields: Fields) -> ConfidenceGate | UniformGate:
+    kind = fields.text("type")
+    if kind == "confidence":
+        return ConfidenceGate()
+    if kind != "uniform":
+        raise fields.refusal("type", "be confidence or uniform", kind)
+    seed = fields.whole("seed")
+    if not 0 <= seed < 2**64:
+        raise fields.refusal("seed", "lie in [0, 2^64)", seed)
+    return UniformGate(seed)
+
+
+# -- a stage of a cascade ------------------------------------------------------------------------
+
+
+def _pack_cascade(stage: CascadeStage, writing: Writing) -> dict[str, Any]:
+    packer = writing.packer
+    return {
+        "columns": packer.columns(stage.columns),
+        "trees": packer.ensemble(stage.trees),
+        "calibration": packer.floats(stage.calibration),
+        "gate": None if stage.gate is None else packer.ensemble(stage.gate),
+    }
+
+
+def _unpack_cascade(fields: Fields, reading: Reading) -> CascadeStage:
+    columns, task = fields.columns("columns", reading.n_features), reading.answers
+    if fields.has("calibration"):
+        calibration = fields.array("calibration", np.float64, (2 * task.n_scores,))
+    else:  # the first format
+        calibration = np.array([fields.number("slope"), fields.number("intercept")])
+    gate = None
+    if fields.raw("gate") is not None:
+        gate = fields.ensemble("gate", len(columns) + task.n_scores)
+    return CascadeStage(columns, fields.ensemble("trees", len(columns)), calibration, task, gate)
+
+
+for _codec in (
+    Codec("LinearScorer", LinearStage, _pack_linear, _unpack_linear),
+    Codec("BoostedScorer", BoostedStage, _pack_boosted, _unpack_boosted),
+    Codec("ConfidentTrees", ConfidentStage, _pack_confident, _unpack_confident),
+    Codec("LeafScorer", LeafStage, _pack_leaf, _unpack_leaf),
+    Codec("ForeignScorer", ForeignStage, _pack_foreign, _unpack_foreign),
+    Codec("CascadeStep", CascadeStage, _pack_cascade, _unpack_cascade),
+):
+    register_stage(_codec)
