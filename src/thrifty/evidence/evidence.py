@@ -73,6 +73,9 @@ class Evidence:
         Columns that the stages buy.
     settings : dict
         What the system was fitted with; kept as JSON keeps it.
+    target, scores : ndarray of shape (n_rows,) and (n_rows, n_stages + 1), optional
+        Targets as the task encodes them, and scores in the form of a ``decision_function``, for measures such as recall
+        and AUC; they are not kept in files.
     is_fixed : bool
         Whether this is one operating point as it is, which no threshold describes: see ``of_point``.
     """
@@ -86,6 +89,8 @@ class Evidence:
     features: tuple[int, ...] = ()
     settings: dict[str, Any] = field(default_factory=dict)
     is_fixed: bool = False
+    target: Floats | None = None
+    scores: Floats | None = None
 
     def __post_init__(self) -> None:
         gate = finite_numbers("gate", np.asarray(self.gate), (None, None))
@@ -199,6 +204,8 @@ class Evidence:
             cost=self.cost if self.cost.ndim == 1 else self.cost[rows],
             full_quality=None if self.full_quality is None else self.full_quality[rows],
             weight=None if self.weight is None else self.weight[rows],
+            target=None if self.target is None else self.target[rows],
+            scores=None if self.scores is None else self.scores[rows],
         )
 
     def keep_stages(self, kept: list[int], points: Floats, cost: Floats) -> "Evidence":
@@ -209,6 +216,7 @@ class Evidence:
             quality=self.quality[:, [*kept, self.n_stages]],
             cost=cost,
             points=points,
+            scores=None if self.scores is None else self.scores[:, [*kept, self.n_stages]],
         )
 
     # -- operating points --------------------------------------------------------------------------

@@ -99,11 +99,15 @@ def evidence_of_known(
     points = None if n_own == 1 and not chain.policy.is_measured else chain.policy.thresholds
     if threshold is not None:
         points = np.full((1, n_own), threshold)
+    scores = [task.decision(seen.scores[:, place]) for place in range(n_own)]
     if outputs is None:
         quality.append(quality[-1])
+        scores.append(scores[-1])
         points = np.full((1, n_own), np.inf) if points is None else points
     else:
-        quality.append(task.quality(target, chain.blended(seen.scores[:, -1], outputs)))
+        beyond = chain.blended(seen.scores[:, -1], outputs)
+        quality.append(task.quality(target, beyond))
+        scores.append(task.decision(task.scores(beyond)))
         if full_quality is None:
             full_quality = task.quality(target, outputs)
     every: Numbers = np.column_stack(quality)  # type: ignore[assignment]  # numpy widens a union
@@ -114,6 +118,8 @@ def evidence_of_known(
         full_quality=full_quality,
         points=points,
         features=tuple(chain.columns.tolist()),
+        target=target,
+        scores=np.column_stack(scores),
         **known,
     )
 

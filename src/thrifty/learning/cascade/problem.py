@@ -159,4 +159,7 @@ def judge_stages(
     quality: Numbers = np.column_stack([task.quality_of_scores(problem.y, one) for one in every])  # type: ignore[assignment]  # numpy widens a union
     loss = np.column_stack([task.expected_loss(one, belief) for one in every])
     gate = np.column_stack([task.doubt(one) for one in every[:-1]])
-    return Evidence(gate, quality, problem.costs(sets), weight=problem.weight), loss
+    decisions = np.column_stack([task.decision(one) for one in every])
+    return Evidence(
+        gate, quality, problem.costs(sets), weight=problem.weight, target=problem.y, scores=decisions
+    ), loss
