@@ -18,12 +18,10 @@ from thrifty.estimators.dynamod_lin import DynaModLinClassifier
 from thrifty.estimators.rivals.greedy_l1 import GreedyL1Classifier
 from thrifty.evidence.frontier import efficient
 from thrifty.evidence.threshold import threshold_curve
-from thrifty.experiments.outcome import Outcome, Progress, Run
-from thrifty.experiments.settings import read_settings
+from thrifty.experiments.experiment import Outcome, Progress, Run
 from thrifty.report.tradeoff import Curve, draw_tradeoff, new_figure, save_figure
 
-__all__ = ["NAME", "run"]
-
+__all__ = ["run"]
 
 NAME = "synthetic"
 
@@ -38,9 +36,9 @@ class SyntheticSettings:
     Attributes
     ----------
     thinned : str
-        What the appendix has and what is run here; printed on the page.
+        Sentence on what the appendix has and what is run here; printed on the page.
     gamma, p_full : float
-        Of DynaMod-Lin.
+        Parameters of DynaMod-Lin.
     starts, restarts, repeats : int
         Fits from a single Gaussian start; starts of which a fit keeps the best; number of such fits.
     """
@@ -55,7 +53,7 @@ class SyntheticSettings:
 
 def run(how: Run) -> Outcome:
     """Run the experiment, draw the picture and return the numbers."""
-    settings = read_settings(SyntheticSettings, NAME, profile=how.profile, config=how.config)
+    settings = how.settings(SyntheticSettings, NAME)
     starts, restarts, repeats = settings.starts, settings.restarts, settings.repeats
     X, y = make_synthetic()
     ours = _dynamod(settings, PAPER_START).fit(X, y)

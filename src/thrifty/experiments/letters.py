@@ -1,4 +1,4 @@
-"""Letters: a linear gate and a linear model in front of a strong f0, against the greedy way (claim C).
+"""Letters, figure 2: a linear gate and a linear model in front of a strong f0, against the greedy way (claim C).
 
 DynaMod-Lin sweeps gamma and p_full; greedy L1 sweeps C, every support that thresholding its weights gives, and the
 class weight of its gate. What the paper leaves out is run too: every threshold of every gate, the confidence
@@ -20,17 +20,22 @@ from thrifty.arrays import Floats
 from thrifty.datasets import Split, load_letters
 from thrifty.estimators.dynamod_lin import DynaModLinClassifier
 from thrifty.estimators.rivals.greedy_l1 import GreedyL1Classifier
-from thrifty.experiments.candidates import AnyCandidate, Candidate
-from thrifty.experiments.fitting import Fit, fit_all, judge_on_split, kept_in, thinned_rows
-from thrifty.experiments.kept import Kept
-from thrifty.experiments.outcome import Outcome, Run
-from thrifty.experiments.selection import FullAnswers, by_budget, choose, curve_of, numbers_of, sentences_of
-from thrifty.experiments.settings import read_settings
+from thrifty.experiments.drawing import draw_figure
+from thrifty.experiments.experiment import Outcome, Run
+from thrifty.experiments.fits import Fit, Kept, fit_all, judge_on_split, kept_in
+from thrifty.experiments.runner import thinned_rows
+from thrifty.experiments.selection import (
+    AnyCandidate,
+    Candidate,
+    Claim,
+    FullAnswers,
+    by_budget,
+    choose,
+    judge_claims,
+)
 from thrifty.learning.pairs.linear import fit_logistic, scaled
-from thrifty.report.tradeoff import draw_tradeoff, new_figure, save_figure
 
-__all__ = ["NAME", "PAPER_ACCURACY", "full_models", "run"]
-
+__all__ = ["PAPER_ACCURACY", "full_models", "run"]
 
 NAME = "letters_linear"
 
@@ -44,8 +49,8 @@ METHODS = (
 )
 
 # Like with like: the literal cut of one against the literal cut of the other, or both free.
-PAIRS = [
-    (ours, theirs)
+CLAIMS = [
+    Claim("claim C", ours, theirs)
     for ours in METHODS[:3]
     for theirs in METHODS[3:]
     if ours.endswith("> 0") == theirs.endswith("> 0")
@@ -61,17 +66,17 @@ class LinearSettings:
     Attributes
     ----------
     thinned : str
-        What the appendix has and what is run here; printed on the page.
+        Sentence on what the appendix has and what is run here; printed on the page.
     gammas, caps, plus_caps : tuple of float
-        Of DynaMod-Lin; ``plus_caps`` are the values of p_full for DynaMod-Lin+.
+        Weights of the prices and values of p_full for DynaMod-Lin; values of p_full for DynaMod-Lin+.
     strengths, send_weights : tuple of float
-        Of greedy L1: values of C, and class weights of its gate.
+        Values of C of greedy L1, and class weights of its gate.
     rounds, full_trees, seed : int
-        Rounds of the alternation, trees of the forest that is f0, and the seed of everything.
+        Rounds of the alternation, trees of the forest that is f0, and the seed of all random choices.
     budgets : tuple of float
         Mean costs per row that points are chosen for.
     rows : tuple of int
-        At most so many training, validation and test rows; empty for all.
+        Most training, validation and test rows; empty for all.
     """
 
     thinned: str
@@ -97,32 +102,51 @@ def full_models(n_trees: int, seed: int) -> dict[str, Any]:
 
 def run(how: Run) -> Outcome:
     """Run the experiment, draw the picture and return the numbers."""
-    settings = read_settings(LinearSettings, NAME, profile=how.profile, config=how.config)
+    settings = how.settings(LinearSettings, NAME)
     split = thinned_rows(load_letters(how.data), settings.rows, settings.seed)
-    budgets = settings.budgets
-    rows, notes = [], [f"Sweep: {settings.thinned}"]
-    numbers: dict[str, Any] = {"budgets": list(budgets), "paper_accuracy": PAPER_ACCURACY}
-    figure, axes = new_figure(2)
-    models = full_models(settings.full_trees, settings.seed)
+    outcome = Outcome(
+        NAME,
+        "Letters: test accuracy by budget, linear pairs",
+        ["f0", "budget", *METHODS],
+        [],
+        {"budgets": list(settings.budgets), "paper_accuracy": PAPER_ACCURACY},
+        [f"Sweep: {settings.thinned}"],
+    )
     with kept_in(how.out, NAME, split) as kept:
-        for ax, (name, model) in zip(axes, models.items(), strict=True):
-            scores = judge_on_split(model, split, kept=kept, progress=how.progress, what=name)
-            full = scores.answers(split, cost=float(split.X_train.shape[1]))
-            found = _candidates(split, scores.train, settings, kept, how, name)
-            chosen = {method: choose(found[method], full, budgets) for method in METHODS}
-            rows += [[name, *row] for row in by_budget(chosen, budgets, METHODS)]
-            numbers[name] = numbers_of(full, chosen, PAIRS)
-            notes.append(_introduce(name, full))
-            notes += [f"f0 = {name}: {sentence}" for sentence in sentences_of(chosen, PAIRS)]
-            star = (full.cost, float(full.right_test.mean()))
-            curves = {method: curve_of(points) for method, points in chosen.items()}
-            draw_tradeoff(ax, curves, full=star, title=f"f0 = {name}")
-        notes.append(f"Fits took {kept.seconds:.0f} s, added up over processes.")
-    title = "Letters: test accuracy by budget, linear pairs"
-    outcome = Outcome(NAME, title, ["f0", "budget", *METHODS], rows, numbers, notes)
-    outcome.files.append(save_figure(figure, how.out / f"{NAME}.png"))
+        for name, model in full_models(settings.full_trees, settings.seed).items():
+            _add_panel(outcome, name, model, split, settings, kept, how)
+        outcome.notes.append(f"Fits took {kept.seconds:.0f} s, added up over processes.")
+    outcome.files.append(draw_figure(outcome.numbers, how.out / f"{NAME}.png"))
     outcome.write(how.out)
     return outcome
+
+
+def _add_panel(
+    outcome: Outcome, name: str, model: Any, split: Split, settings: LinearSettings, kept: Kept, how: Run
+) -> None:
+    """Run everything with one f0 and add what was found to the outcome."""
+    scores = judge_on_split(model, split, kept=kept, progress=how.progress, what=name)
+    full = scores.answers(split, cost=float(split.X_train.shape[1]))
+    found = _candidates(split, scores.train, settings, kept, how, name)
+    chosen = {method: choose(found[method], full, settings.budgets) for method in METHODS}
+    verdicts = judge_claims(CLAIMS, chosen)
+    outcome.rows += [[name, *row] for row in by_budget(chosen, settings.budgets, METHODS)]
+    outcome.numbers[name] = {
+        "f0_accuracy": float(full.right_test.mean()),
+        "f0_cost": full.cost,
+        "chosen": {method: [point.as_numbers() for point in points] for method, points in chosen.items()},
+        "gaps": [
+            {
+                "ours": one.claim.ours,
+                "theirs": one.claim.theirs,
+                "mean": one.mean,
+                "standard_error": one.error,
+            }
+            for one in verdicts
+        ],
+    }
+    outcome.notes.append(_introduce(name, full))
+    outcome.notes += [f"f0 = {name}: {verdict.difference}." for verdict in verdicts]
 
 
 def _candidates(
@@ -152,7 +176,7 @@ def _gated(candidates: Sequence[AnyCandidate]) -> list[Candidate]:
 
 
 def _dynamod(held_out: Floats, settings: LinearSettings, *, plus: bool = False) -> list[Fit]:
-    """Every (gamma, p_full), cut where the paper cuts: g > 0."""
+    """DynaMod-Lin at every (gamma, p_full), cut where the paper cuts: g > 0."""
     cells: list[dict[str, Any]] = [
         {"gamma": gamma, "p_full": cap}
         for gamma in settings.gammas
@@ -169,7 +193,7 @@ def _dynamod(held_out: Floats, settings: LinearSettings, *, plus: bool = False) 
 
 
 def _greedy(split: Split, settings: LinearSettings) -> list[Fit]:
-    """Every support and class weight."""
+    """Greedy L1 with every support and class weight."""
     cells: list[dict[str, Any]] = [
         {"features": support, "send_weight": weight}
         for support in _supports(split, settings.strengths)

@@ -13,19 +13,30 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import logit
 
-from thrifty.arrays import Floats
+from thrifty.arrays import Bools, Floats
 from thrifty.evidence.frontier import best_within
-from thrifty.experiments.candidates import AnyCandidate, PointCandidate
-from thrifty.experiments.selection import Chosen
+from thrifty.experiments.selection import AnyCandidate, Chosen, PointCandidate
 from thrifty.ranking.curve import ranking_curve
 from thrifty.ranking.measures import PerQuery, average_precision_at, ndcg_at
 from thrifty.ranking.queries import Queries
 from thrifty.ranking.resampling import band_over_queries
 from thrifty.tasks.calibration import platt
 
-__all__ = ["Documents", "RankedChoice", "RankedTask", "choose_ranked", "full_log_odds", "on_one_scale"]
+__all__ = [
+    "Documents",
+    "RankedChoice",
+    "RankedTask",
+    "choose_ranked",
+    "full_alone",
+    "full_log_odds",
+    "on_one_scale",
+]
 
 Points = tuple[Floats, Floats, Floats]
+"""Threshold, mean cost and average precision of operating points."""
+
+Answers = tuple[Floats, Floats, Bools]
+"""Score and cost of every test document, and which of them reached f0."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,22 +48,22 @@ class Documents:
     full: Floats
 
     def average_precision(self, score: Floats, k: int) -> PerQuery:
-        """Of an order by some score."""
+        """Average precision of every query if its documents are ordered by a score."""
         return average_precision_at(self.grades, score, self.queries, k)
 
 
 @dataclass(frozen=True, eq=False)
 class RankedTask:
-    """What orders are chosen with and reported on.
+    """Documents that orders are chosen with and reported on.
 
     Attributes
     ----------
     val, test : Documents
-        To choose with, and to report on.
+        Documents to choose with, and to report on.
     full_cost : float
-        What a document pays that reaches f0.
+        Cost of a document that reaches f0.
     k : int
-        Places that count.
+        Number of places that count.
     n_thresholds : int
         Most thresholds of one gate to look at.
     """
@@ -71,7 +82,7 @@ class RankedChoice(Chosen):
     Attributes
     ----------
     ndcg : float
-        Discounted gain of the same places.
+        Normalised discounted cumulative gain of the places that count.
     band, cost_band : (float, float)
         95 % bootstrap intervals over test queries of average precision and of the mean cost per document.
     query_cost : float
@@ -99,7 +110,7 @@ def full_log_odds(probability: Floats, n_trees: int) -> Floats:
     return np.asarray(logit(np.clip(probability, least, 1 - least)), dtype=np.float64)
 
 
-def on_one_scale(val: Floats, test: Floats, relevant: NDArray[np.bool_]) -> tuple[Floats, Floats]:
+def on_one_scale(val: Floats, test: Floats, relevant: Bools) -> tuple[Floats, Floats]:
     """Scores of validation and test documents as log-odds, by a sigmoid fitted on the validation documents."""
     slope, intercept = platt(val, np.where(relevant, 1.0, -1.0), np.ones(len(val)))
     return slope * val + intercept, slope * test + intercept
@@ -117,9 +128,50 @@ def choose_ranked(
     for budget in budgets:
         best = best_within(cost, precision, budget)
         if best is not None:
-            picked = (float(budget), float(threshold[best]), float(precision[best]), float(cost[best]))
-            chosen.append(_on_test(systems[owner[best]], task, *picked))
+            system, cut = systems[owner[best]], float(threshold[best])
+            answers = system.on_test(task, cut)
+            on_val = float(precision[best]), float(cost[best])
+            chosen.append(_report(task, float(budget), system.settings, cut, on_val, answers))
     return chosen
+
+
+def full_alone(task: RankedTask) -> RankedChoice:
+    """Report what f0 reaches if it answers every document."""
+    n_documents = len(task.test.grades)
+    answers = task.test.full, np.full(n_documents, task.full_cost), np.ones(n_documents, dtype=bool)
+    on_val = task.val.average_precision(task.val.full, task.k).mean, task.full_cost
+    return _report(task, task.full_cost, {}, -np.inf, on_val, answers)
+
+
+def _report(
+    task: RankedTask,
+    budget: float,
+    settings: dict[str, Any],
+    threshold: float,
+    on_val: tuple[float, float],
+    answers: Answers,
+) -> RankedChoice:
+    """Measure answers on test queries; ``on_val`` is average precision and cost on validation queries."""
+    score, cost, sent = answers
+    queries = task.test.queries
+    found = task.test.average_precision(score, task.k)
+    per_query: Any = found.value[found.is_defined]
+    paid = queries.total(cost)
+    return RankedChoice(
+        budget=budget,
+        settings=settings,
+        threshold=threshold,
+        val_accuracy=on_val[0],
+        val_cost=on_val[1],
+        accuracy=found.mean,
+        cost=float(cost.mean()),
+        share=float(sent.mean()),
+        right=per_query,
+        ndcg=ndcg_at(task.test.grades, score, queries, task.k).mean,
+        band=band_over_queries(found.value),
+        cost_band=band_over_queries(paid / queries.size, queries.size),
+        query_cost=float(paid.mean()),
+    )
 
 
 # -- the two kinds of candidates -----------------------------------------------------------------
@@ -153,7 +205,7 @@ class _Gated:
         )
         return curve.threshold, curve.cost, curve.score
 
-    def on_test(self, task: RankedTask, threshold: float) -> tuple[Floats, Floats, NDArray[np.bool_]]:
+    def on_test(self, task: RankedTask, threshold: float) -> Answers:
         sent = self.g_test > threshold
         score = np.where(sent, task.test.full, self.cheap_test)
         return score, np.where(sent, task.full_cost, self.cost), sent
@@ -173,7 +225,7 @@ class _Point:
         precision = task.val.average_precision(self.candidate.score_val, task.k).mean
         return np.array([np.nan]), np.array([self.candidate.cost_val.mean()]), np.array([precision])
 
-    def on_test(self, task: RankedTask, threshold: float) -> tuple[Floats, Floats, NDArray[np.bool_]]:  # noqa: ARG002
+    def on_test(self, task: RankedTask, threshold: float) -> Answers:  # noqa: ARG002
         return self.candidate.score_test, self.candidate.cost_test, self.candidate.sent_test
 
 
@@ -189,34 +241,4 @@ def _scaled(candidate: AnyCandidate, task: RankedTask) -> _Gated | _Point:
         candidate.g_test,
         cheap_test,
         candidate.threshold,
-    )
-
-
-def _on_test(
-    system: _Gated | _Point,
-    task: RankedTask,
-    budget: float,
-    threshold: float,
-    val_precision: float,
-    val_cost: float,
-) -> RankedChoice:
-    score, cost, sent = system.on_test(task, threshold)
-    queries = task.test.queries
-    found = task.test.average_precision(score, task.k)
-    per_query: Any = found.value[found.is_defined]
-    paid = queries.total(cost)
-    return RankedChoice(
-        budget=budget,
-        settings=system.settings,
-        threshold=threshold,
-        val_accuracy=val_precision,
-        val_cost=val_cost,
-        accuracy=found.mean,
-        cost=float(cost.mean()),
-        share=float(sent.mean()),
-        right=per_query,
-        ndcg=ndcg_at(task.test.grades, score, queries, task.k).mean,
-        band=band_over_queries(found.value),
-        cost_band=band_over_queries(paid / queries.size, queries.size),
-        query_cost=float(paid.mean()),
     )
