@@ -9,10 +9,11 @@ import pytest
 from thrifty.exceptions import InvalidInputError
 from thrifty.experiments import experiments
 from thrifty.experiments.experiment import PROFILES, read_settings
-from thrifty.experiments.figures import FIGURES
+from thrifty.experiments.figures import FOREST_FIGURES
+from thrifty.experiments.letters import BOOSTED_LETTERS
 from thrifty.experiments.methods import SweepSettings
 
-NAMES = [figure.name for figure in FIGURES]
+NAMES = [figure.name for figure in (BOOSTED_LETTERS, *FOREST_FIGURES)]
 
 
 @dataclass(frozen=True)
