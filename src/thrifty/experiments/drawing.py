@@ -60,7 +60,7 @@ CURVES = {
 
 
 def curves_from(found: Mapping[str, Sequence[AnyCandidate]]) -> dict[str, list[AnyCandidate]]:
-    """Candidates of every line that has any."""
+    """Collect the candidates of every line that has any."""
     return {
         name: [kind.of(candidate) for candidate in found[kind.method]]
         for name, kind in CURVES.items()
@@ -107,12 +107,12 @@ def draw_figure(numbers: Mapping[str, Any], path: Path) -> Path:
 
 
 def _panels(numbers: Mapping[str, Any]) -> dict[str, Any]:
-    """Everything measured with one f0, or on one collection of documents, by its name."""
+    """Find what was measured with each f0, or on each collection of documents, by its name."""
     return {name: part for name, part in numbers.items() if isinstance(part, dict) and "chosen" in part}
 
 
 def _sides(chosen: Mapping[str, Any], *, two_sides: bool) -> dict[str, list[str]]:
-    """Lines of each panel by the end of its title."""
+    """Deal the lines out to panels, by the end of a panel's title."""
     if not two_sides:
         return {"": list(chosen)}
     shown = [FLAGSHIP] if FLAGSHIP in chosen else []
@@ -157,7 +157,7 @@ def _as_ranking(ax: Any, places: int) -> None:
 
 
 def _share_limits(axes: Sequence[Any]) -> None:
-    """Panels of one f0 are compared with each other: let them have one scale."""
+    """Give panels one scale, so that they can be compared."""
     for limits, set_limits in (("get_xlim", "set_xlim"), ("get_ylim", "set_ylim")):
         ends = [getattr(ax, limits)() for ax in axes]
         for ax in axes:

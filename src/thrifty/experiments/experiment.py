@@ -109,7 +109,7 @@ class Outcome:
 
 
 def _markdown(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """A table that reads as text and renders as Markdown."""
+    """Return a table that reads as text and renders as Markdown."""
     lines = [" | ".join(header), " | ".join("---" for _ in header), *(" | ".join(row) for row in rows)]
     return "\n".join(f"| {line} |" for line in lines)
 
@@ -166,7 +166,7 @@ def _text(experiment: str, config: str | PathLike[str] | None) -> tuple[str, str
 
 
 def _of_profile(table: Mapping[str, Any], profile: str, where: str) -> dict[str, Any]:
-    """The top level, with the profile's values in the place of its own."""
+    """Return the top level, with the profile's values in the place of its own."""
     parts = {name: table.get(name, {}) for name in PROFILES[1:]}
     wrong = [name for name, part in parts.items() if not isinstance(part, dict)]
     if wrong:
@@ -200,7 +200,7 @@ def _build(kind: type[Settings], values: dict[str, Any], where: str) -> Settings
 
 
 def _as(kind: Any, value: Any, name: str) -> Any:
-    """A value of the kind that the annotation says, or a refusal."""
+    """Return a value of the kind that the annotation says, or refuse it."""
     if get_origin(kind) is tuple:
         (inner, *_) = get_args(kind)
         return tuple(_as(inner, one, name) for one in _listed(value, name, whole=inner is int))

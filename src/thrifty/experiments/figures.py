@@ -65,7 +65,7 @@ MARGINAL_CLAIMS = tuple(
 
 @dataclass(frozen=True)
 class Figure:
-    """What one figure is about.
+    """Data, full models and claims of one figure.
 
     Attributes
     ----------
@@ -185,7 +185,7 @@ def _notes(figure: Figure, panel: _Panel) -> list[str]:
 
 
 def _reach(panel: _Panel) -> list[str]:
-    """At what cost each method comes within half a point of f0."""
+    """Say at what cost each method comes within half a point of f0."""
     lines = []
     for method, points in panel.chosen.items():
         near = [point.cost for point in points if point.accuracy >= panel.accuracy - 0.005]

@@ -47,7 +47,7 @@ class Job(Generic[Result]):
 
 
 def key_of(do: Callable[..., Any], described: Mapping[str, Any]) -> str:
-    """Checksum of a function's name and of what it is called with; arrays and estimators count by their content."""
+    """Return a checksum of a function's name and of its arguments; arrays and estimators count by their content."""
     about = identity.describe(dict(described), "described")
     return identity.digest(f"{do.__module__}.{do.__qualname__}", json.dumps(about, sort_keys=True))
 
@@ -122,7 +122,7 @@ def _parts(record: bytes) -> tuple[float, bytes]:
 
 
 def to_record(result: Any) -> bytes:
-    """A result as bytes of which none can change unnoticed."""
+    """Turn a result into bytes of which none can change unnoticed."""
     arrays: list[Any] = []
 
     def plain(value: Any) -> dict[str, Any]:
@@ -136,7 +136,7 @@ def to_record(result: Any) -> bytes:
 
 
 def from_record(record: bytes) -> Any:
-    """The result that ``to_record`` wrote, bit by bit."""
+    """Read back what ``to_record`` wrote, bit by bit."""
     kinds: dict[str, Any] = {kind.__name__: kind for kind in (FullScores, Candidate, PointCandidate)}
 
     def restore(facts: dict[str, Any]) -> Any:
@@ -238,7 +238,7 @@ class Fit:
     do: Callable[..., list[AnyCandidate]] = field(default_factory=lambda: fit_gated)
 
     def job(self, split: Split) -> Job[list[AnyCandidate]]:
-        """The fit as a piece of work that can be kept."""
+        """Make the fit a piece of work that can be kept."""
         key = key_of(self.do, {"settings": self.settings, **self.arguments})
         return Job(key, _fit, (self.do, split, self.settings, self.arguments))
 

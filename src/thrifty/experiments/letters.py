@@ -64,7 +64,7 @@ PAPER_ACCURACY = {"RBF-SVM": 0.978, "forest": 0.961}
 
 @dataclass(frozen=True, kw_only=True)
 class LinearSettings:
-    """What is swept.
+    """Settings of the sweep over linear pairs.
 
     Attributes
     ----------
@@ -96,7 +96,7 @@ class LinearSettings:
 
 
 def _full_models(n_trees: int, seed: int) -> dict[str, Any]:
-    """The two f0 of the paper."""
+    """Return the two full models f0 of the paper, unfitted."""
     return {
         "RBF-SVM": make_pipeline(StandardScaler(), SVC(C=10.0, gamma=0.3)),
         "forest": RandomForestClassifier(n_trees, random_state=seed, n_jobs=2),
@@ -155,7 +155,7 @@ def _add_panel(
 def _candidates(
     split: Split, held_out: Floats, settings: LinearSettings, kept: Kept, how: Run, name: str
 ) -> dict[str, Sequence[AnyCandidate]]:
-    """Candidates of every line of the picture."""
+    """Fit all linear pairs and return the candidates of every line of the picture."""
     fits = {
         "plus": _dynamod(held_out, settings, plus=True),
         "literal": _dynamod(held_out, settings),
@@ -179,7 +179,7 @@ def _gated(candidates: Sequence[AnyCandidate]) -> list[Candidate]:
 
 
 def _dynamod(held_out: Floats, settings: LinearSettings, *, plus: bool = False) -> list[Fit]:
-    """DynaMod-Lin at every (gamma, p_full), cut where the paper cuts: g > 0."""
+    """Plan DynaMod-Lin at every (gamma, p_full), cut where the paper cuts: g > 0."""
     cells: list[dict[str, Any]] = [
         {"gamma": gamma, "p_full": cap}
         for gamma in settings.gammas
@@ -196,7 +196,7 @@ def _dynamod(held_out: Floats, settings: LinearSettings, *, plus: bool = False) 
 
 
 def _greedy(split: Split, settings: LinearSettings) -> list[Fit]:
-    """Greedy L1 with every support and class weight."""
+    """Plan greedy L1 with every support and class weight."""
     cells: list[dict[str, Any]] = [
         {"features": support, "send_weight": weight}
         for support in _supports(split, settings.strengths)
@@ -208,7 +208,7 @@ def _greedy(split: Split, settings: LinearSettings) -> list[Fit]:
 
 
 def _supports(split: Split, strengths: Sequence[float]) -> list[tuple[int, ...]]:
-    """The sets of columns that thresholding each L1 solution's weights gives."""
+    """List the sets of columns that thresholding each L1 solution's weights gives."""
     X, _ = scaled(split.X_train, np.ones(len(split.X_train)), True)
     found: dict[tuple[int, ...], None] = {}
     for strength in strengths:
@@ -220,7 +220,7 @@ def _supports(split: Split, strengths: Sequence[float]) -> list[tuple[int, ...]]
 
 
 def _introduce(name: str, full: FullAnswers) -> str:
-    """One sentence about f0."""
+    """Say how good f0 is and what it costs."""
     accuracy, paper = full.right_test.mean(), PAPER_ACCURACY[name]
     return f"f0 = {name}: test accuracy {accuracy:.4f} (paper: {paper:.3f}) at cost {full.cost:g}."
 
@@ -239,7 +239,7 @@ BOOSTED_CLAIMS = (
 
 
 def _against_linear(out: Path, numbers: dict[str, Any]) -> list[str]:
-    """Claim B needs the linear family's numbers, if they were made in the same folder."""
+    """Judge claim B with the numbers of the linear family, if they are in the folder."""
     path = out / f"{NAME}.json"
     if not path.is_file():
         return [

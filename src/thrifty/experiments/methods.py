@@ -40,7 +40,7 @@ MOST_POINTS = 40
 
 @dataclass(frozen=True, kw_only=True)
 class SweepSettings:
-    """What a figure sweeps, alike for every method.
+    """Settings of the sweep of a figure, alike for every method.
 
     Attributes
     ----------
@@ -98,11 +98,11 @@ class SweepSettings:
             )
 
     def forest(self) -> dict[str, Any]:
-        """The full model f0 of most figures: a random forest whose trees are grown to the end."""
+        """Return the full model f0 of most figures: a random forest whose trees are grown to the end."""
         return {"forest": RandomForestClassifier(self.full_trees, random_state=self.seed, n_jobs=2)}
 
     def cells(self, *names: str) -> list[dict[str, Any]]:
-        """All combinations of some of the sweep's values, by the name of the estimator's parameter."""
+        """List all combinations of some of the sweep's values, by the name of the estimator's parameter."""
         values = {"gamma": self.gammas, "p_full": self.caps, "learning_rate": self.rates}
         return [dict(zip(names, cell, strict=True)) for cell in product(*(values[name] for name in names))]
 
@@ -117,7 +117,7 @@ class Priced:
 
     @classmethod
     def at_one_each(cls, split: Split) -> "Priced":
-        """Every column costs 1."""
+        """Give every column of a split the price 1."""
         return cls(split, np.ones(split.X_train.shape[1]))
 
     @property
@@ -136,7 +136,7 @@ class Priced:
 
 
 def _dynamod(priced: Priced, settings: SweepSettings, full: FullScores, **options: Any) -> list[Fit]:
-    """DynaMod-Gbrt at every (gamma, p_full, learning rate), cut where the paper cuts: g > 0."""
+    """Plan DynaMod-Gbrt at every (gamma, p_full, learning rate), cut where the paper cuts: g > 0."""
     shape = {"n_trees": settings.trees, "max_depth": settings.depth, "max_iter": settings.rounds}
     common = {**shape, **priced.parameters, **options, "random_state": settings.seed}
     return [
@@ -146,7 +146,7 @@ def _dynamod(priced: Priced, settings: SweepSettings, full: FullScores, **option
 
 
 def _miser(priced: Priced, settings: SweepSettings, full: FullScores) -> list[Fit]:  # noqa: ARG001
-    """GreedyMiser answers every row: its gate is shut."""
+    """Plan GreedyMiser, which answers every row: its gate is shut."""
     shape = {"n_trees": 2 * settings.trees, "max_depth": settings.depth, **priced.parameters}
     return [
         Fit(cell, {"estimator": GreedyMiserClassifier(**cell, **shape), "threshold": np.inf})
@@ -155,7 +155,7 @@ def _miser(priced: Priced, settings: SweepSettings, full: FullScores) -> list[Fi
 
 
 def _cegb(priced: Priced, settings: SweepSettings, full: FullScores) -> list[Fit]:  # noqa: ARG001
-    """LightGBM with a price on the first use of a feature; none if it is not installed."""
+    """Plan LightGBM with a price on the first use of a feature; nothing if it is not installed."""
     try:
         import lightgbm  # noqa: F401
     except ModuleNotFoundError:
@@ -234,7 +234,7 @@ def _on_every_route(cascade: Any, X: Floats, full: Floats) -> Callable[[Floats],
 
 
 def _prune(priced: Priced, settings: SweepSettings, full: FullScores) -> list[Fit]:  # noqa: ARG001
-    """The forest that is f0, pruned on the rows that it was grown on, as in the paper, and on those it left out."""
+    """Plan to prune the forest that is f0: on the rows it was grown on, as in the paper, and on those left out."""
     (forest,) = settings.forest().values()
     fits = []
     for holdout in (0.0, "oob"):
@@ -280,7 +280,7 @@ METHODS: dict[str, Planner] = {
     "miser": _miser,
     "cegb": _cegb,
 }
-"""Methods by the name a file of settings calls them, the longest fits first."""
+"""Methods by their name in a file of settings, the longest fits first."""
 
 
 def plan_fits(priced: Priced, settings: SweepSettings, full: FullScores) -> dict[str, list[Fit]]:

@@ -80,7 +80,7 @@ NOTES = (
 
 @dataclass(frozen=True, kw_only=True)
 class RankSettings(SweepSettings):
-    """What is swept, and what only ranking has.
+    """Settings of the sweep, and those that only ranking has.
 
     Attributes
     ----------
@@ -198,7 +198,7 @@ def _run_panel(collection: str, settings: RankSettings, how: Run) -> _Panel:
 
 
 def _task(split: RankingSplit, scores: FullScores, full_cost: float, settings: RankSettings) -> RankedTask:
-    """Documents to choose with and to report on, with the votes of f0 as log-odds."""
+    """Collect documents to choose with and to report on, with the votes of f0 as log-odds."""
     val, test = on_one_scale(
         full_log_odds(scores.val, settings.full_trees),
         full_log_odds(scores.test, settings.full_trees),
@@ -214,13 +214,13 @@ def _task(split: RankingSplit, scores: FullScores, full_cost: float, settings: R
 
 
 def splits_by_query(queries: Queries, n_folds: int) -> list[tuple[Ints, Ints]]:
-    """Training and held-out documents of each fold, as scikit-learn's ``cv`` takes them."""
+    """List training and held-out documents of each fold, as scikit-learn's ``cv`` takes them."""
     folds = queries.folds(min(n_folds, queries.n_queries))
     return [(np.flatnonzero(folds != fold), np.flatnonzero(folds == fold)) for fold in np.unique(folds)]
 
 
 def _for_probability(fit: Fit) -> Fit:
-    """BudgetPrune where a leaf loses its share of wrong labels; by votes alone, bare roots answer "irrelevant"."""
+    """Let a leaf of BudgetPrune lose its share of wrong labels; by votes alone, bare roots answer "irrelevant"."""
     pruner = clone(fit.arguments["estimator"]).set_params(error="probability")
     return replace(
         fit,
@@ -230,7 +230,7 @@ def _for_probability(fit: Fit) -> Fit:
 
 
 def _some_queries(split: RankingSplit, numbers: Sequence[int], seed: int) -> RankingSplit:
-    """At most so many training, validation and test queries, drawn with a seed; all of them if nothing is said."""
+    """Draw at most so many training, validation and test queries with a seed; keep all of them if none are named."""
     if not numbers:
         return split
     parts: dict[str, Any] = {}
@@ -258,7 +258,7 @@ def _lines_from(found: dict[str, list[AnyCandidate]]) -> dict[str, list[AnyCandi
 
 
 def _about(split: RankingSplit, task: RankedTask, n_columns: int) -> str:
-    """How many queries, documents and columns there are."""
+    """Say how many queries, documents and columns there are."""
     parts = (split.qid_train, split.qid_val, split.qid_test)
     queries = " / ".join(f"{len(np.unique(part)):,}" for part in parts)
     documents = " / ".join(f"{len(part):,}" for part in parts)
@@ -270,7 +270,7 @@ def _about(split: RankingSplit, task: RankedTask, n_columns: int) -> str:
 
 
 def _numbers(panel: _Panel) -> dict[str, Any]:
-    """Everything measured on one collection, for the JSON file."""
+    """Collect everything measured on one collection, for the JSON file."""
     return {
         "about": panel.about,
         "f0": panel.full.as_numbers(),
@@ -280,7 +280,7 @@ def _numbers(panel: _Panel) -> dict[str, Any]:
 
 
 def _notes(panel: _Panel) -> list[str]:
-    """Sentences about f0 and about every claim."""
+    """Say what f0 reaches and what became of every claim."""
     full = panel.full
     f0 = (
         f"f0 for every document: AP {full.accuracy:.4f} (95 %: {full.band[0]:.3f} to {full.band[1]:.3f}), NDCG "

@@ -48,7 +48,7 @@ class Documents:
     full: Floats
 
     def average_precision(self, score: Floats, k: int) -> PerQuery:
-        """Average precision of every query if its documents are ordered by a score."""
+        """Measure the average precision of every query if its documents are ordered by a score."""
         return average_precision_at(self.grades, score, self.queries, k)
 
 
@@ -95,23 +95,23 @@ class RankedChoice(Chosen):
     query_cost: float = field(kw_only=True)
 
     def as_numbers(self) -> dict[str, Any]:
-        """Everything but the values per query, under the measure's own name."""
+        """Return everything but the values per query, under the measure's own name."""
         names = {"accuracy": "average_precision", "val_accuracy": "val_average_precision"}
         return {names.get(name, name): value for name, value in super().as_numbers().items()}
 
     def in_words(self) -> str:
-        """Average precision and half the width of its band."""
+        """Show average precision and half the width of its band."""
         return f"{self.accuracy:.3f} ± {(self.band[1] - self.band[0]) / 2:.3f}"
 
 
 def full_log_odds(probability: Floats, n_trees: int) -> Floats:
-    """Log-odds of a forest's votes; a vote of nobody is taken as half a vote."""
+    """Turn a forest's votes into log-odds; a vote of nobody is taken as half a vote."""
     least = 0.5 / (n_trees + 1)
     return np.asarray(logit(np.clip(probability, least, 1 - least)), dtype=np.float64)
 
 
 def on_one_scale(val: Floats, test: Floats, relevant: Bools) -> tuple[Floats, Floats]:
-    """Scores of validation and test documents as log-odds, by a sigmoid fitted on the validation documents."""
+    """Calibrate scores of validation and test documents to log-odds by a sigmoid, fitted on the former."""
     slope, intercept = platt(val, np.where(relevant, 1.0, -1.0), np.ones(len(val)))
     return slope * val + intercept, slope * test + intercept
 
@@ -119,7 +119,7 @@ def on_one_scale(val: Floats, test: Floats, relevant: Bools) -> tuple[Floats, Fl
 def choose_ranked(
     candidates: Sequence[AnyCandidate], task: RankedTask, budgets: Iterable[float]
 ) -> list[RankedChoice]:
-    """Best operating point on validation queries for each budget that any point affords, scored on test queries."""
+    """Choose the best operating point on validation queries for each affordable budget; score it on test queries."""
     systems = [_scaled(candidate, task) for candidate in candidates]
     points = [system.validation_points(task) for system in systems]
     owner = np.repeat(np.arange(len(points)), [len(point[0]) for point in points])
@@ -213,7 +213,7 @@ class _Gated:
 
 @dataclass(frozen=True)
 class _Point:
-    """One operating point, whose scores are all of one make already."""
+    """One operating point, whose scores are on one scale already."""
 
     candidate: PointCandidate
 

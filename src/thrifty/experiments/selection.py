@@ -175,17 +175,17 @@ class Chosen:
     right: Bools
 
     def as_numbers(self) -> dict[str, Any]:
-        """Everything but the per-row answers, ready for a JSON file, which knows no infinite numbers."""
+        """Return everything but the answers per row, ready for a JSON file, which knows no infinite numbers."""
         numbers = {name: value for name, value in self.__dict__.items() if name != "right"}
         return numbers | ({} if np.isfinite(self.threshold) else {"threshold": str(self.threshold)})
 
     def in_words(self) -> str:
-        """Test accuracy as a table shows it."""
+        """Show test accuracy as in a table."""
         return f"{self.accuracy:.3f}"
 
 
 def choose(candidates: Sequence[AnyCandidate], full: FullAnswers, budgets: Iterable[float]) -> list[Chosen]:
-    """Best operating point on validation rows for each budget that any point affords, scored on test rows."""
+    """Choose the best operating point on validation rows for each affordable budget; score it on test rows."""
     found = [candidate.outcomes(full)[0].every_point() for candidate in candidates]
     owner = np.repeat(np.arange(len(found)), [len(threshold) for threshold, _ in found])
     threshold = np.concatenate([cuts for cuts, _ in found])
@@ -216,25 +216,25 @@ def choose(candidates: Sequence[AnyCandidate], full: FullAnswers, budgets: Itera
 def by_budget(
     chosen: Mapping[str, Sequence[Chosen]], budgets: Iterable[float], methods: Sequence[str]
 ) -> list[list[str]]:
-    """A table of test accuracies: one row per budget, one column per method, a dash where there is no point."""
+    """Make a table of test accuracies: one row per budget, one column per method, a dash where there is no point."""
     found = [{point.budget: point.in_words() for point in chosen.get(method, ())} for method in methods]
     return [[f"{budget:g}", *(one.get(budget, "-") for one in found)] for budget in budgets]
 
 
 def curve_of(points: Sequence[Chosen]) -> Curve:
-    """The test points of one method, to be drawn."""
+    """Return the test points of one method, to be drawn."""
     return Curve([point.cost for point in points], [point.accuracy for point in points])
 
 
 # -- claims ------------------------------------------------------------------------------------
 
 MARGINAL = 0.01
-"""A gain below one point of accuracy, mean over budgets, is what we call marginal."""
+"""A gain below one point of accuracy, mean over budgets, is called marginal."""
 
 
 @dataclass(frozen=True)
 class Claim:
-    """What is said, or asked, about two methods.
+    """A claim or a question about two methods.
 
     Attributes
     ----------
@@ -273,7 +273,7 @@ class Verdict:
 
     @property
     def difference(self) -> str:
-        """The difference in words."""
+        """Say the difference in words."""
         return (
             f"{self.claim.ours} minus {self.claim.theirs}, mean over budgets: {self.mean:+.4f} "
             f"(standard error {self.error:.4f})"
@@ -284,7 +284,7 @@ class Verdict:
         return f"{self.claim.name}: {self.difference}{rule}: {self.word}."
 
     def as_numbers(self) -> dict[str, str | float]:
-        """The claim and what was found, ready for a JSON file."""
+        """Return the claim and what was found, ready for a JSON file."""
         return {
             "claim": self.claim.name,
             "ours": self.claim.ours,
@@ -296,7 +296,7 @@ class Verdict:
 
 
 def gap(ours: Sequence[Chosen], theirs: Sequence[Chosen]) -> tuple[float, float]:
-    """Mean difference of test accuracy over the budgets both have, and its standard error over test rows."""
+    """Return the mean difference of test accuracy over common budgets, and its standard error over test rows."""
     pairs = [(a, b) for a in ours for b in theirs if a.budget == b.budget]
     per_row = np.mean([a.right.astype(float) - b.right.astype(float) for a, b in pairs], axis=0)
     return float(per_row.mean()), float(per_row.std(ddof=1) / np.sqrt(len(per_row)))

@@ -30,7 +30,7 @@ NAME = "table1"
 
 @dataclass(frozen=True, kw_only=True)
 class TableSettings:
-    """What is run.
+    """Settings of table 1.
 
     Attributes
     ----------
@@ -66,7 +66,7 @@ class TableSettings:
             )
 
     def of(self, name: str) -> RemoteSettings:
-        """What one data set is fitted with."""
+        """Return the settings of one data set."""
         rates = self.full_rates[self.data_sets.index(name)]
         return RemoteSettings(self.full_trees, rates, self.small_rates, self.grown_rates, self.given_up)
 
@@ -121,7 +121,7 @@ def _measure(settings: TableSettings, kept: Kept, how: Run) -> Found:
 
 
 def _rows(found: Found, n_wishes: int) -> list[list[str]]:
-    """One row a method, one column a data set and wish: mean share sent and its standard deviation over splits."""
+    """Make one row a method, one column a data set and wish: mean share sent and its standard deviation over splits."""
     columns = [(found[name], number) for name in found for number in range(n_wishes)]
 
     def average(values: list[float]) -> str:
@@ -152,7 +152,7 @@ def _shares(splits: Splits, method: str, number: int) -> Floats:
 
 
 def _sentences(name: str, splits: Splits, given_up: Sequence[float]) -> list[str]:
-    """What each method saves against confidence, split by split, and how near the wish its test accuracy came."""
+    """Say what each method saves against confidence, and how near the wish its test accuracy came."""
     lines = []
     for number, part in enumerate(given_up):
         against = _shares(splits, "confidence", number)
@@ -173,7 +173,7 @@ def _sentences(name: str, splits: Splits, given_up: Sequence[float]) -> list[str
 
 
 def _sizes(found: Found) -> list[str]:
-    """Bytes on the device, and XGBoost's own file."""
+    """Say how many bytes the device holds, and how many XGBoost's own file has."""
     splits = [split for part in found.values() for split in part]
 
     def mean(method: str) -> float:

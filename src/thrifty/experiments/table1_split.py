@@ -65,7 +65,7 @@ DATA_SETS = {
 
 @dataclass(frozen=True)
 class RemoteSettings:
-    """What one split is fitted with.
+    """Settings of one split.
 
     Attributes
     ----------
@@ -98,7 +98,7 @@ class Remote:
 
 
 def measure_split(name: str, seed: int, data: str | None, settings: RemoteSettings) -> dict[str, Any]:
-    """Everything about one split, as plain numbers."""
+    """Fit everything on one split and return what it gave as plain numbers."""
     data_set = DATA_SETS[name]
     began = process_time()
     # One thread each: splits run side by side.
@@ -168,7 +168,7 @@ def _remote(data_set: DataSet, split: Split, settings: RemoteSettings) -> Remote
 
 
 def _best_small(data_set: DataSet, split: Split, rates: Sequence[float]) -> tuple[Any, float]:
-    """Ten trees of depth 5, their learning rate chosen on validation rows."""
+    """Fit ten trees of depth 5 and choose their learning rate on validation rows."""
     models = {rate: _boosted(data_set, 10, rate).fit(split.X_train, split.y_train) for rate in rates}
     rate = max(models, key=lambda rate: models[rate].score(split.X_val, split.y_val))
     return models[rate], rate
@@ -177,7 +177,7 @@ def _best_small(data_set: DataSet, split: Split, rates: Sequence[float]) -> tupl
 def _fitted(
     remote: Remote, small: FrozenEstimator, split: Split, rates: Sequence[float]
 ) -> Iterator[tuple[str, GatedClassifier]]:
-    """Every method of the table, fitted on training rows."""
+    """Fit every method of the table on the training rows."""
     prices: dict[str, Any] = {"feature_costs": 0.0, "full_cost": 1.0, "random_state": 0}
     relearn: dict[str, Any] = {"max_iter": 10, "random_state": 0}
     full = remote.train
