@@ -15,8 +15,8 @@ from sklearn.svm import SVC
 from thrifty.datasets import Split, load_digits_at_least_five
 from thrifty.estimators.dynamod_lin import DynaModLinClassifier
 from thrifty.evidence.frontier import Frontier
-from thrifty.experiments.fitting import Fit, fit_all, judge_on_split
-from thrifty.experiments.outcome import Outcome, Progress, silent
+from thrifty.experiments.experiment import Outcome, Progress, silent
+from thrifty.experiments.fits import Fit, fit_all, judge_on_split
 from thrifty.experiments.selection import Candidate, Chosen, FullAnswers, choose, curve_of
 from thrifty.objective.costs import PriceList
 from thrifty.report.collect import collect_facts
