@@ -185,6 +185,7 @@ def unpack_evidence(fields: Fields, chain: Chain) -> Evidence:
         points,
         weight,
         tuple(chain.columns.tolist()),
+        tuple(tuple(stage.columns.tolist()) for stage in chain.stages),
     )
 
 

@@ -69,6 +69,7 @@ def old_evidence(fields: Fields, chain: Chain, points: Any) -> Evidence:
         fields.array("full_right", np.bool_, (len(gate),)),
         points,
         features=tuple(chain.columns.tolist()),
+        stage_columns=tuple(tuple(stage.columns.tolist()) for stage in chain.stages),
     )
 
 

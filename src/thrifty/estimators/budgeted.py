@@ -210,8 +210,11 @@ class BudgetedClassifier(ChainClassifier):
             self.size_ = (learned.plan.boosting.n_trees, learned.plan.boosting.max_depth)
             self.features_ = self.chain_.stages[-1].columns
             self.n_stages_ = self.chain_.n_own_stages
-            features = tuple(int(column) for column in self.features_)
-            self.evidence_ = replace(learned.evidence, features=features)
+            self.evidence_ = replace(
+                learned.evidence,
+                features=tuple(self.features_.tolist()),
+                stage_columns=tuple(tuple(stage.columns.tolist()) for stage in self.chain_.stages),
+            )
             self._proof = None if proof is None else evidence_of(self.chain_, proof.table, proof.labels)
             self._move(**wish)
         return self
