@@ -28,6 +28,7 @@ from thrifty.experiments.selection import AnyCandidate, Candidate, FullAnswers, 
 from thrifty.full.crossfit import TrainingRows, assign_folds, judge_full
 from thrifty.sweeping import identity
 from thrifty.sweeping.store import Store
+from thrifty.tasks.binary import BinaryTask
 
 __all__ = ["Fit", "FullScores", "Job", "Kept", "fit_all", "judge_on_split", "kept_in", "key_of"]
 
@@ -205,15 +206,15 @@ def _judge(model: Any, split: Split, folds: Ints | None) -> FullScores:
         split.X_train,
         split.X_train,
         signs,
-        np.array([0, 1]),
+        BinaryTask(np.array([0, 1])),
         np.ones(len(signs)),
         folds,
         everyone,
         len(signs),
     )
     judged = judge_full(model, rows)
-    val, test = (judged.model.probability(X, np.arange(len(X)), len(X)) for X in (split.X_val, split.X_test))
-    return FullScores(judged.probability, val, test)
+    val, test = (judged.model.outputs(X, X)[:, 1] for X in (split.X_val, split.X_test))
+    return FullScores(judged.outputs[:, 1], val, test)
 
 
 # -- fits --------------------------------------------------------------------------------------
@@ -268,7 +269,7 @@ def fit_gated(
     fitted = estimator.fit(split.X_train, split.y_train)
     g_val, f1_val = fitted.scores(split.X_val)
     g_test, f1_test = fitted.scores(split.X_test)
-    cost = float(fitted.system_.cost_by_route[0])
+    cost = float(fitted.chain_.cost_by_route[0])
     bought = tuple(int(column) for column in fitted.features_)
     return [Candidate(settings, cost, g_val, f1_val, g_test, f1_test, threshold, bought)]
 

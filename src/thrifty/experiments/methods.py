@@ -17,17 +17,18 @@ from scipy.special import logit
 from sklearn.ensemble import RandomForestClassifier
 
 from thrifty.arrays import Bools, Floats
+from thrifty.chain.chain import Chain
 from thrifty.datasets import Split
 from thrifty.estimators.budgeted import BudgetedClassifier
 from thrifty.estimators.dynamod_gbrt import DynaModGbrtClassifier
 from thrifty.estimators.rivals.budget_prune import BudgetPruneClassifier
 from thrifty.estimators.rivals.greedy_miser import GreedyMiserClassifier
-from thrifty.evidence.stopping import route_by
+from thrifty.evidence.evidence import route_by
 from thrifty.exceptions import InvalidInputError
 from thrifty.experiments.fits import Fit, FullScores
 from thrifty.experiments.selection import AnyCandidate, Candidate, PointCandidate
-from thrifty.full.model import clip_probability
 from thrifty.objective.costs import PriceList, check_price_list
+from thrifty.tasks.binary import clip_probability
 
 __all__ = ["METHODS", "Priced", "SweepSettings", "plan_fits"]
 
@@ -208,11 +209,11 @@ def fit_cascade(
     split: Split, settings: dict[str, Any], *, estimator: Any, full_val: Floats, full_test: Floats
 ) -> list[AnyCandidate]:
     """Fit a cascade on the training rows and answer the others at its operating points."""
-    cascade = estimator.fit(split.X_train, split.y_train).cascade_
+    chain = estimator.fit(split.X_train, split.y_train).chain_
     val, test = (
-        _on_every_route(cascade, X, full) for X, full in ((split.X_val, full_val), (split.X_test, full_test))
+        _on_every_route(chain, X, full) for X, full in ((split.X_val, full_val), (split.X_test, full_test))
     )
-    thresholds = cascade.operating.thresholds
+    thresholds = chain.policy.thresholds
     places = np.unique(np.linspace(0, len(thresholds) - 1, MOST_POINTS).astype(np.intp))
     return [
         _point({**settings, "point": int(place)}, val(thresholds[place]), test(thresholds[place]))
@@ -220,15 +221,16 @@ def fit_cascade(
     ]
 
 
-def _on_every_route(cascade: Any, X: Floats, full: Floats) -> Callable[[Floats], Answers]:
+def _on_every_route(chain: Chain, X: Floats, full: Floats) -> Callable[[Floats], Answers]:
     """Walk all rows to the end once; then any operating point is a matter of looking up."""
-    gate, log_odds = cascade.every_stage(cascade.reader(X))
-    answers = np.column_stack([log_odds, cascade.blended(log_odds[:, -1], clip_probability(full))])
-    rows, cost = np.arange(len(X)), cascade.cost_by_route
+    seen = chain.visit_all(chain.reader(X))
+    beyond = chain.task.scores(chain.blended(seen.scores[:, -1], chain.task.read_outputs(full, len(X), "f0")))
+    answers = np.column_stack([seen.scores[:, :, 0], beyond])
+    rows, cost = np.arange(len(X)), chain.cost_by_route
 
     def at(thresholds: Floats) -> Answers:
-        route = route_by(gate, thresholds)
-        return answers[rows, route], cost[route], route == gate.shape[1]
+        route = route_by(seen.gate, thresholds)
+        return answers[rows, route], cost[route], route == chain.n_own_stages
 
     return at
 

@@ -15,8 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from thrifty.arrays import Bools, Floats
+from thrifty.evidence.evidence import Evidence
 from thrifty.evidence.frontier import best_within
-from thrifty.evidence.outcomes import PointOutcomes, RowOutcomes
 from thrifty.report.tradeoff import Curve
 
 __all__ = [
@@ -86,15 +86,15 @@ class Candidate:
         """Let the margin of f1 take the place of its gate."""
         return replace(self, g_val=-np.abs(self.f1_val), g_test=-np.abs(self.f1_test), threshold=None)
 
-    def outcomes(self, full: FullAnswers) -> tuple[RowOutcomes, RowOutcomes]:
+    def evidence(self, full: FullAnswers) -> tuple[Evidence, Evidence]:
         """What every row of the validation and of the test rows pays and gets, at any threshold."""
         val, test = (
-            RowOutcomes(
+            Evidence.of_gate(
                 g,
-                self.cost,
-                full.cost,
-                (f1 > 0) == (y == 1),
-                full_right,
+                stop_cost=self.cost,
+                go_cost=full.cost,
+                stop_quality=(f1 > 0) == (y == 1),
+                go_quality=full_right,
                 features=self.features,
                 settings=self.settings,
                 threshold=self.threshold,
@@ -137,12 +137,12 @@ class PointCandidate:
     sent_val: Bools
     sent_test: Bools
 
-    def outcomes(self, full: FullAnswers) -> tuple[PointOutcomes, PointOutcomes]:
+    def evidence(self, full: FullAnswers) -> tuple[Evidence, Evidence]:
         """What every row of the validation and of the test rows paid and got."""
         right_val, right_test = (self.score_val > 0) == (full.y_val == 1), self._right_test(full)
         return (
-            PointOutcomes(self.cost_val, right_val, self.sent_val, settings=self.settings),
-            PointOutcomes(self.cost_test, right_test, self.sent_test, settings=self.settings),
+            Evidence.of_point(self.cost_val, right_val, self.sent_val, settings=self.settings),
+            Evidence.of_point(self.cost_test, right_test, self.sent_test, settings=self.settings),
         )
 
     def on_test(self, full: FullAnswers, threshold: float) -> OnTest:  # noqa: ARG002
@@ -186,9 +186,10 @@ class Chosen:
 
 def choose(candidates: Sequence[AnyCandidate], full: FullAnswers, budgets: Iterable[float]) -> list[Chosen]:
     """Choose the best operating point on validation rows for each affordable budget; score it on test rows."""
-    found = [candidate.outcomes(full)[0].every_point() for candidate in candidates]
-    owner = np.repeat(np.arange(len(found)), [len(threshold) for threshold, _ in found])
-    threshold = np.concatenate([cuts for cuts, _ in found])
+    found = [candidate.evidence(full)[0].every_point() for candidate in candidates]
+    owner = np.repeat(np.arange(len(found)), [len(points) for points, _ in found])
+    threshold = np.concatenate([points[:, 0] for points, _ in found])
+    threshold[[isinstance(candidates[int(one)], PointCandidate) for one in owner]] = np.nan
     cost = np.concatenate([means.cost for _, means in found])
     accuracy = np.concatenate([means.score for _, means in found])
     chosen = []

@@ -13,8 +13,8 @@ from threadpoolctl import threadpool_limits
 
 from thrifty.arrays import Floats
 from thrifty.datasets import Split, load_forest, load_miniboone
-from thrifty.estimators.base import GatedClassifier
 from thrifty.estimators.dynamod_lstsq import DynaModLstsqClassifier
+from thrifty.estimators.gated import GatedClassifier
 from thrifty.estimators.rivals.greedy_leaf import GreedyLeafClassifier
 from thrifty.estimators.rivals.routers import ConfidenceRouter, UniformRouter
 from thrifty.exceptions import OptimisticFullModelWarning
@@ -219,10 +219,10 @@ def _local_accuracy(fitted: GatedClassifier, split: Split) -> float:
 
 def _measure(fitted: GatedClassifier, remote: Remote, split: Split, wishes: list[float]) -> dict[str, Any]:
     """Cut on validation rows at each wish, look at test rows."""
-    on_val, on_test = fitted.with_full(remote.val), fitted.with_full(remote.test)
+    on_val, on_test = fitted.with_full(remote.val, split.X_val), fitted.with_full(remote.test, split.X_test)
     share, accuracy = [], []
     for wish in wishes:
-        cut = on_test.at(on_val.threshold_for(split.X_val, split.y_val, accuracy=wish))
+        cut = on_test.at(threshold=on_val.threshold_for(split.X_val, split.y_val, accuracy=wish))
         share.append(float(cut.route(split.X_test).mean()))
         accuracy.append(float(cut.score(split.X_test, split.y_test)))
     return {"share": share, "accuracy": accuracy, "bytes": getattr(fitted, "n_bytes_", None)}
