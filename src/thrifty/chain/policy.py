@@ -22,10 +22,10 @@ SLACK = 1e-12
 
 
 class Identified(Protocol):
-    """Rows that can be told apart without buying anything."""
+    """Rows that can be told apart by what they hold and by their place in the batch."""
 
-    def identity(self, rows: Ints) -> object:
-        """Numbers that tell rows apart, ``(len(rows), any)``."""
+    def identity(self, rows: Ints, held: Ints) -> object:
+        """Numbers that tell rows apart, from the columns they hold: ``(len(rows), any)``."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -133,9 +133,14 @@ class Policy:
         differs = self.thresholds[self.lower] != self.thresholds[self.upper]
         return int(np.argmax(differs)) if differs.any() else -1
 
-    def follows_upper(self, reader: Identified, rows: Ints) -> Bools:
-        """Which rows follow the upper point."""
-        follows: Bools = uniforms(reader.identity(rows), self.seed) < self.share
+    def follows_upper(self, reader: Identified, rows: Ints, held: Ints) -> Bools:
+        """Which rows follow the upper point, of rows that hold some columns.
+
+        Chance is a fixed function of what a row holds where the two points part and of its place in the batch. Cells
+        that were not bought have no say, so a table and a source send a row the same way; the place is needed because
+        after one purchase many rows hold the same, and a lump of rows that all go on or all stop cannot spend a budget.
+        """
+        follows: Bools = uniforms(reader.identity(rows, held), self.seed) < self.share
         return follows
 
     def thresholds_at(self, place: int, follows_upper: Bools) -> Floats:

@@ -53,8 +53,8 @@ class Reader(Protocol):
     def table(self, rows: Ints, columns: Ints | None = None) -> Any:
         """Rows in the form the full model was fitted on; None is every column."""
 
-    def identity(self, rows: Ints) -> Any:
-        """Numbers that tell rows apart and that cost nothing, ``(len(rows), any)``: what chance is drawn from."""
+    def identity(self, rows: Ints, held: Ints) -> Any:
+        """What chance is drawn from: the place of each row in the batch, and what it holds, ``(len(rows), any)``."""
 
 
 class TableReader:
@@ -82,9 +82,9 @@ class TableReader:
         whole = self._raw if len(rows) == self.n_samples else _safe_indexing(self._raw, rows)
         return whole if columns is None else _safe_indexing(whole, columns, axis=1)
 
-    def identity(self, rows: Ints) -> Any:
-        """The whole rows: they are at hand."""
-        return self._numbers if len(rows) == self.n_samples else self._numbers[rows]
+    def identity(self, rows: Ints, held: Ints) -> Any:
+        """The place of each row in the table, and what it holds."""
+        return _identity(rows, self.block(rows, held))
 
 
 class PurchaseReader:
@@ -133,9 +133,9 @@ class PurchaseReader:
         columns = np.arange(self._values.shape[1]) if columns is None else columns
         return self._wrap(self.block(rows, columns), columns)
 
-    def identity(self, rows: Ints) -> Any:
-        """The row's number in the source, and what was bought of it so far."""
-        return np.column_stack([rows, self._values[rows]])
+    def identity(self, rows: Ints, held: Ints) -> Any:
+        """The place of each row in the source, and what it holds."""
+        return _identity(rows, self.block(rows, held))
 
     def _buy(self, rows: Ints, columns: Ints) -> None:
         lacking = ~self.bought[np.ix_(rows, columns)]
@@ -158,6 +158,15 @@ class PurchaseReader:
         cells = np.ix_(rows, columns)
         self._values[cells] = answer
         self.bought[cells] = True
+
+
+def _identity(rows: Ints, block: Any) -> Any:
+    place = rows[:, None].astype(np.float64)
+    return (
+        sparse.csr_array(sparse.hstack([place, block]))
+        if sparse.issparse(block)
+        else np.hstack([place, block])
+    )
 
 
 def table_like(template: str | None, names: Sequence[str] | None) -> Callable[[Any, Ints], Any]:

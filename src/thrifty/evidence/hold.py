@@ -107,7 +107,8 @@ def _hold(chain: Chain, X: Any, budget: float, seed: int) -> Policy:
     if upper == len(policy):
         return _only(policy.at(lower), chain)
     extra, purse = paid_at(upper) - paid, budget * len(paid) - paid.sum()
-    chance = uniforms(reader.identity(np.arange(reader.n_samples)), seed)
+    held = chain.held_at(policy.at(lower, upper).parting)
+    chance = uniforms(reader.identity(np.arange(reader.n_samples), held), seed)
     values, lump = np.unique(chance, return_inverse=True)
     spent = np.r_[0.0, np.cumsum(np.bincount(lump, weights=extra))]
     n_lumps = int(np.flatnonzero(spent <= purse + SLACK * max(budget * len(paid), 1.0))[-1])
