@@ -26,6 +26,7 @@ if TYPE_CHECKING:
         FullModelNotWorthItWarning,
         InvalidInputError,
         OptimisticFullModelWarning,
+        RefittedFullModelWarning,
         ThriftyError,
     )
     from thrifty.ranking.curve import ranking_curve
@@ -56,6 +57,7 @@ __all__ = [
     "OptimisticFullModelWarning",
     "Policy",
     "Queries",
+    "RefittedFullModelWarning",
     "ThriftyError",
     "UniformRouter",
     "average_precision_at",
@@ -93,6 +95,7 @@ _HOME = {
     "OptimisticFullModelWarning": "exceptions",
     "Policy": "chain.policy",
     "Queries": "ranking.queries",
+    "RefittedFullModelWarning": "exceptions",
     "ThriftyError": "exceptions",
     "UniformRouter": "estimators.rivals.routers",
     "average_precision_at": "ranking.queries",

@@ -5,6 +5,7 @@ __all__ = [
     "FullModelNotWorthItWarning",
     "InvalidInputError",
     "OptimisticFullModelWarning",
+    "RefittedFullModelWarning",
     "ThriftyError",
 ]
 
@@ -27,3 +28,7 @@ class OptimisticFullModelWarning(UserWarning):
 
 class FullModelNotWorthItWarning(UserWarning):
     """A cheap model answers better than the full one: asking it is money lost."""
+
+
+class RefittedFullModelWarning(UserWarning):
+    """A full model that is fitted already will be fitted again: it was not frozen."""

@@ -204,10 +204,14 @@ def describe_bad_column(X: Any, *, allow_missing: bool = True) -> str:
         column = np.asarray(X[name] if kind_of_table(X) else [row[number] for row in X])
         if column.dtype.kind == "c":
             return f" Column {name!r} holds complex numbers."
+        if column.dtype.kind in "mM":
+            return (
+                f" Column {name!r} holds dates or times; turn them into numbers (days since some day, say)."
+            )
         try:
             values = column.astype(np.float64)
         except (TypeError, ValueError):
-            return f" Column {name!r} holds {column.dtype.name} values; encode it as numbers or leave it out."
+            return f" Column {name!r} holds {_what_it_holds(X, name, column)}; encode it as numbers or leave it out."
         if np.isinf(values).any():
             return f" Column {name!r} holds an infinite value in row {int(np.isinf(values).argmax())}."
         if not allow_missing and np.isnan(values).any():
@@ -215,6 +219,15 @@ def describe_bad_column(X: Any, *, allow_missing: bool = True) -> str:
                 f" Column {name!r} is missing (NaN) in row {int(np.isnan(values).argmax())}; impute it first."
             )
     return ""
+
+
+def _what_it_holds(X: Any, name: Any, column: Any) -> str:
+    """What a column of no numbers holds, in the words of whoever made the table."""
+    declared = str(getattr(X[name], "dtype", "")).lower() if kind_of_table(X) else ""
+    if declared.startswith(("category", "categorical", "enum")):
+        return "categories"
+    texts = [value for value in column.tolist() if isinstance(value, str)]
+    return f"text such as {texts[0]!r}" if texts else f"{column.dtype.name} values"
 
 
 def kind_of_table(table: Any) -> str | None:
