@@ -4,6 +4,7 @@ __all__ = [
     "DataUnavailableError",
     "FullModelNotWorthItWarning",
     "InvalidInputError",
+    "NothingSavedWarning",
     "OptimisticFullModelWarning",
     "RefittedFullModelWarning",
     "ThriftyError",
@@ -32,3 +33,7 @@ class FullModelNotWorthItWarning(UserWarning):
 
 class RefittedFullModelWarning(UserWarning):
     """A full model that is fitted already will be fitted again: it was not frozen."""
+
+
+class NothingSavedWarning(UserWarning):
+    """A loss can be bounded only by sending every row to the full model."""

@@ -95,7 +95,7 @@ def _old_policy(entries: list[Fields]) -> Policy:
         raise entries[found[1][0]].refusal("tie", "stand at one stage only", "another one")
     place, (low, share, seed) = found[0]
     lower[place] = low
-    return Policy.of(upper, lower, share=share, seed=seed)
+    return replace(Policy.of(upper, lower, share=share, seed=seed), whole_rows=True)
 
 
 def _typed(step: Fields) -> Fields:

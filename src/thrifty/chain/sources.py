@@ -53,8 +53,8 @@ class Reader(Protocol):
     def table(self, rows: Ints, columns: Ints | None = None) -> Any:
         """Rows in the form the full model was fitted on; None is every column."""
 
-    def identity(self, rows: Ints, held: Ints) -> Any:
-        """What chance is drawn from: the place of each row in the batch, and what it holds, ``(len(rows), any)``."""
+    def identity(self, rows: Ints, held: Ints | None) -> Any:
+        """What chance is drawn from: the place of each row in the batch, and what it holds; None is the whole row."""
 
 
 class TableReader:
@@ -82,9 +82,9 @@ class TableReader:
         whole = self._raw if len(rows) == self.n_samples else _safe_indexing(self._raw, rows)
         return whole if columns is None else _safe_indexing(whole, columns, axis=1)
 
-    def identity(self, rows: Ints, held: Ints) -> Any:
-        """The place of each row in the table, and what it holds."""
-        return _identity(rows, self.block(rows, held))
+    def identity(self, rows: Ints, held: Ints | None) -> Any:
+        """The place of each row in the table and what it holds, or the whole row."""
+        return self._numbers[rows] if held is None else _identity(rows, self.block(rows, held))
 
 
 class PurchaseReader:
@@ -133,9 +133,9 @@ class PurchaseReader:
         columns = np.arange(self._values.shape[1]) if columns is None else columns
         return self._wrap(self.block(rows, columns), columns)
 
-    def identity(self, rows: Ints, held: Ints) -> Any:
-        """The place of each row in the source, and what it holds."""
-        return _identity(rows, self.block(rows, held))
+    def identity(self, rows: Ints, held: Ints | None) -> Any:
+        """The place of each row in the source and what it holds, or all that was bought of it so far."""
+        return _identity(rows, self._values[rows] if held is None else self.block(rows, held))
 
     def _buy(self, rows: Ints, columns: Ints) -> None:
         lacking = ~self.bought[np.ix_(rows, columns)]
