@@ -183,7 +183,7 @@ def _prices_and_names(
 ) -> tuple[PriceList | None, Sequence[str] | None]:
     first = None if not estimators else estimators[0]
     if prices is None and first is not None:
-        prices = first.chain_.price_list if hasattr(first, "chain_") else first.price_list_
+        prices = (first.chain_ if hasattr(first, "chain_") else first.forest_).price_list
     if names is None and first is not None:
         names = getattr(first, "feature_names_in_", None)
     return prices, names
