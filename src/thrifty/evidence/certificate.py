@@ -69,12 +69,12 @@ class Certificate:
         if self.is_fallback:
             worse = _worse(self.failed_losses or 0, self.failed_bound or 0.0)
             return (
-                f"sends every row to f0, and so loses nothing against it: the safest of {self.n_candidates:,} points "
+                f"sends every row to the full model, and so loses nothing against it: the safest of {self.n_candidates:,} points "
                 f"could not be shown, {surely}, to lose at most {limit} of answers, "
                 f"on {self.n_rows:,} held-out rows: {worse}"
             )
         return (
-            f"loses at most {limit} of answers against f0, {surely}, on {self.n_rows:,} held-out rows: "
+            f"loses at most {limit} of answers against the full model, {surely}, on {self.n_rows:,} held-out rows: "
             f"{_worse(self.n_losses, self.bound)}"
         )
 
