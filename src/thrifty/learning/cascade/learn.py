@@ -189,7 +189,7 @@ def _is_better(problem: CascadeProblem, one: Floats, other: Floats) -> bool:
 
 
 def without_idle_stages(learned: LearnedCascade, problem: CascadeProblem) -> LearnedCascade:
-    """The same cascade without stages at which no operating point lets a row stop.
+    """Leave out the stages at which no operating point lets a row stop.
 
     The trees of such a stage are handed to the next one, which holds its columns anyway. Behind the last stage that
     anybody reaches there is nothing to keep; the full model itself stays, in case it is wanted later.
