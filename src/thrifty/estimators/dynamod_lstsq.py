@@ -38,8 +38,8 @@ class DynaModLstsqClassifier(GatedClassifier):
         classifier is cloned and fitted here, one in a ``FrozenEstimator`` stands as it is. None grows
         ``n_trees`` trees best-first, with at most ``max_leaves`` leaves each.
     p_full : float, default=0.3
-        Share of rows allowed to reach the full model while the weights are learned. ``threshold_for`` sets the share that is
-        really sent.
+        Share of rows allowed to reach the full model while the weights are learned. ``threshold_for`` sets the share
+        that is really sent.
     distance : {"squared", "kl"}, default="squared"
         How the gate is compared with the shares. "kl" is DynaMod-Lin over leaves.
     trust : float, default=0.5

@@ -47,7 +47,7 @@ class Certificate:
     failed_losses, failed_bound : int, float or None
         Losses and bound of the first point that failed; None if none did.
     point : OperatingPoint or None
-        The certified point. None: send every row to the full model, and no system at hand has a gate that can be told to.
+        The certified point. None: send every row to the full model, and no system at hand has a gate for that.
     is_fallback : bool
         Whether no candidate passed, so that every row goes to the full model: that loses nothing, and needs no test.
     """
@@ -69,8 +69,8 @@ class Certificate:
         if self.is_fallback:
             worse = _worse(self.failed_losses or 0, self.failed_bound or 0.0)
             return (
-                f"sends every row to the full model, and so loses nothing against it: the safest of {self.n_candidates:,} points "
-                f"could not be shown, {surely}, to lose at most {limit} of answers, "
+                f"sends every row to the full model, and so loses nothing against it: the safest of "
+                f"{self.n_candidates:,} points could not be shown, {surely}, to lose at most {limit} of answers, "
                 f"on {self.n_rows:,} held-out rows: {worse}"
             )
         return (
