@@ -88,8 +88,9 @@ def learn_cascade(problem: CascadeProblem) -> LearnedCascade:
     policy = sweep_prices(evidence, loss, 1.0 - loss)
     points = policy.thresholds
     if problem.against_full:
-        points = np.vstack([points, _loyal_points(problem, evidence, scores, answer, belief)])
-    evidence = replace(evidence, points=np.unique(points, axis=0))
+        loyal = _loyal_points(problem, evidence, scores, answer, belief)
+        points = np.unique(np.vstack([points, loyal]), axis=0)
+    evidence = replace(evidence, points=points)
     trees = None if gates is None else gates.trees
     learned = LearnedCascade(plan, staged, calibrations, blend, policy, evidence, trees)
     return _scored(without_idle_stages(learned, problem))
