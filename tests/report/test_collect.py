@@ -153,7 +153,7 @@ def test_a_system_as_one_point_is_shown_with_its_stages(digits):
     assert len(facts.points.reach[0]) == 3
     assert facts.full is None
     assert facts.points.lead_low == ()
-    with pytest.raises(InvalidInputError, match="prices explain a mean cost of .* several stages also"):
+    with pytest.raises(InvalidInputError, match="rows do not all buy the same.*Give `estimators` and `X`"):
         collect_facts(frontier, digits.y, prices=digits.prices, n_boot=40)
     with pytest.raises(InvalidInputError, match="does not send the rows X where"):
         collect_facts(frontier, digits.y, estimators=[chain.at(threshold=np.inf)], X=digits.X)
