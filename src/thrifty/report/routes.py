@@ -12,12 +12,10 @@ from typing import Any
 import numpy as np
 
 from thrifty.arrays import Bools, Floats, Ints
-from thrifty.chain.chain import Chain
 from thrifty.evidence.checks import yes_or_no
 from thrifty.evidence.evidence import Evidence
 from thrifty.evidence.observe import chain_of
 from thrifty.exceptions import InvalidInputError
-from thrifty.full.model import BuysByRow
 from thrifty.objective.costs import PriceList
 
 __all__ = ["Routes", "routes_of"]
@@ -126,9 +124,9 @@ def _routes(one: Evidence, estimator: Any, X: Any, place: int) -> Routes:
     if is_known and not one.is_fixed:
         return _in_front(one, chain_of(estimator), X, place)
     chain = getattr(estimator, "chain_", estimator)
-    if is_known and isinstance(chain, Chain):
+    if is_known and hasattr(chain, "stages"):
         return _as_it_is(one, chain, X, place)
-    if is_known and isinstance(estimator, BuysByRow):
+    if is_known and hasattr(estimator, "bought"):
         asked = estimator.bought(X)
         _check_rows(len(asked) == one.n_rows and not one.gate.any(), place)
         return Routes(one, np.ones(one.n_rows, dtype=np.intp), (one.columns_at(0),), asked)
@@ -150,7 +148,7 @@ def _differs_by_row(one: Evidence) -> bool:
     return any(bool(np.ptp(cost) > 1e-9 * max(1.0, cost.max())) for cost in paid if cost.size)
 
 
-def _in_front(one: Evidence, chain: Chain, X: Any, place: int) -> Routes:
+def _in_front(one: Evidence, chain: Any, X: Any, place: int) -> Routes:
     """Stages of the evidence, and where each row stops in a chain behind them, if there is one."""
     n_own, inner = one.n_stages, chain.behind
     route = np.zeros(one.n_rows, dtype=np.intp) if inner is None else inner.route(X)
@@ -158,7 +156,7 @@ def _in_front(one: Evidence, chain: Chain, X: Any, place: int) -> Routes:
     return Routes(one, n_own + route, *_columns(chain, X))
 
 
-def _as_it_is(one: Evidence, chain: Chain, X: Any, place: int) -> Routes:
+def _as_it_is(one: Evidence, chain: Any, X: Any, place: int) -> Routes:
     """A point as it is: its gate says only who got to the full model, so the chain says where the others stopped."""
     route = chain.route(X)
     sent = one.gate[:, 0] > 0.5
@@ -166,7 +164,7 @@ def _as_it_is(one: Evidence, chain: Chain, X: Any, place: int) -> Routes:
     return Routes(replace(one, gate=np.ones((one.n_rows, 1))), route, *_columns(chain, X))
 
 
-def _columns(chain: Chain, X: Any) -> tuple[tuple[Ints, ...], Bools | None, int]:
+def _columns(chain: Any, X: Any) -> tuple[tuple[Ints, ...], Bools | None, int]:
     """Columns held at each place, and those that the full model reads of each row, if that differs."""
     bought, prices = chain.bought_by_route, chain.price_list
     held = tuple(np.flatnonzero(bought[stage]) for stage in range(chain.n_stages))
@@ -174,7 +172,7 @@ def _columns(chain: Chain, X: Any) -> tuple[tuple[Ints, ...], Bools | None, int]
         return held, None, chain.n_stages
     reader = chain.reader(X)
     asked = np.zeros((reader.n_samples, prices.n_features), dtype=bool)
-    model: Any = getattr(chain.innermost, "estimator", chain.innermost)
+    model = getattr(chain.innermost, "estimator", chain.innermost)
     asked[:, prices.read_by_full] = model.bought(
         reader.table(np.arange(reader.n_samples), prices.full_columns)
     )
