@@ -133,7 +133,7 @@ def certify(frontier: Frontier, *, max_loss: float, confidence: float = 0.95) ->
     if not frontier.held_out:
         raise InvalidInputError(
             "a certificate needs rows on which nothing was chosen; this frontier is scored on the rows that it was "
-            "chosen on. Give frontier.on(outcomes of held-out rows)."
+            "chosen on. Give frontier.on(evidence of held-out rows)."
         )
     n_rows = frontier.n_rows
     check_provable(n_rows, max_loss, confidence)
