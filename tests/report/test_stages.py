@@ -158,7 +158,7 @@ def test_a_pruned_forest_is_one_point_whose_rows_each_buy_their_own(pruned, digi
 
 def test_what_a_pruned_forest_buys_is_not_guessed(pruned, digits):
     frontier = Frontier.from_evidence([evidence_of(pruned, digits.X, digits.y)])
-    prices = pruned.system_.price_list
+    prices = pruned.forest_.price_list
     for known in ({}, {"prices": prices}, {"prices": prices, "estimators": [pruned]}):
         with pytest.raises(
             InvalidInputError, match="rows do not all buy the same.*Give `estimators` and `X`"
