@@ -18,7 +18,6 @@ from numpy.typing import NDArray
 from thrifty.arrays import Floats
 from thrifty.exceptions import InvalidInputError
 from thrifty.trees.kernel import Number, kernel
-from thrifty.trees.pairs import Pairs, make_pairs
 
 __all__ = ["BinnedTable", "Binner", "Thresholds", "as_float_matrix", "bin_once"]
 
@@ -123,11 +122,6 @@ class BinnedTable:
     def columns(self) -> NDArray[np.uint8]:
         """The same codes, one column after the other, shape (n_features, n_rows); made when first asked for."""
         return np.ascontiguousarray(self.codes.T)
-
-    @cached_property
-    def pairs(self) -> Pairs:
-        """Coarse codes of the same rows, two columns to a byte; made when first asked for."""
-        return make_pairs(self.codes, self.thresholds.n_bins)
 
     def take(self, rows: NDArray[Any]) -> "BinnedTable":
         """Table of some rows (indices or a mask), with the same bins."""

@@ -21,7 +21,7 @@ from thrifty.trees.binning import BinnedTable
 from thrifty.trees.ensemble import TreeEnsemble
 from thrifty.trees.grove import Grove
 from thrifty.trees.grown import GrownTree
-from thrifty.trees.growth import FINISHED, OFTEN, advance
+from thrifty.trees.growth import FINISHED, advance
 from thrifty.trees.harvest import Harvest, harvest, make_harvest
 from thrifty.trees.kernel import Direct
 from thrifty.trees.leaf_job import Limits
@@ -34,7 +34,6 @@ from thrifty.trees.prices import (
     choice_order,
 )
 from thrifty.trees.quantise import Lanes, choose_lanes, pack
-from thrifty.trees.screen import has_room
 from thrifty.trees.workspace import (
     N_LEAVES,
     N_NARROW,
@@ -42,18 +41,14 @@ from thrifty.trees.workspace import (
     NARROW,
     NARROW_FITS,
     PLACE,
-    SURVIVED,
     Workspace,
     make_workspace,
     narrow_copy,
-    with_pairs,
 )
 
 __all__ = ["TreeGrower"]
 
 MAX_DEPTH = 12
-PAIR_BYTES = 32 * 2**20  # most that coarse codes may add to the table
-REFRESH_TREES = 16  # at least so often it is looked whether more columns should be watched
 SHARED_CELLS = 200_000  # below this, waking a thread costs more than it saves
 
 
@@ -154,7 +149,7 @@ class TreeGrower:
         self._can_split = can_split(table)
         self._workspaces: dict[int, Workspace] = {}  # by the number of lanes
         self._setting: Setting | None = None
-        self._n_left = 0  # trees until the setting is to be made anew
+        self._is_stale = True  # whether the setting is to be made anew
         self._pool = ThreadPoolExecutor(n_threads - 1) if n_threads > 1 else None
         self._n_threads = n_threads
         self._advance, self._harvest = Direct(advance), Direct(harvest)
@@ -182,7 +177,7 @@ class TreeGrower:
             self._gamma = float(gamma)
         if bought is not None:
             self._bought = check_bought(bought, len(self.prices))
-        self._n_left = 0
+        self._is_stale = True
 
     def grow(
         self, grad: ArrayLike, hess: ArrayLike | None = None, *, learning_rate: float = 1.0
@@ -274,12 +269,11 @@ class TreeGrower:
         setting, constant = self._setting, hess is None
         if (
             setting is None
-            or self._n_left == 0
+            or self._is_stale
             or (setting.n_outputs, setting.lanes.constant) != (n_outputs, constant)
         ):
             setting = self._setting = self._prepare(n_outputs, constant)
-            self._n_left = REFRESH_TREES
-        self._n_left -= 1
+            self._is_stale = False
         ws, lanes, units, packed, totals, _ = setting
         pack(gradients, hessians, lanes, packed, units, totals)
         ws.state[N_LEAVES] = 0
@@ -287,15 +281,15 @@ class TreeGrower:
             while (n_columns := self._advance(ws, lanes, units, self._limits, 0, 0)) != FINISHED:
                 self._share_job(n_columns, setting)
         except BaseException:
-            self._n_left = 0  # what an unfinished tree bought is not bought
+            self._is_stale = True  # what an unfinished tree bought is not bought
             raise
         return setting
 
     def _share_job(self, n_columns: int, setting: Setting) -> None:
         """Run the waiting job on all threads, each on its own words of columns."""
         ws, lanes, units, limits = setting.ws, setting.lanes, setting.units, self._limits
-        n_blocks = -(-n_columns // 16)  # a word of pairs covers sixteen columns
-        edges = [min(n_columns, 16 * (n_blocks * t // self._n_threads)) for t in range(self._n_threads)] + [
+        n_blocks = -(-n_columns // 8)
+        edges = [min(n_columns, 8 * (n_blocks * t // self._n_threads)) for t in range(self._n_threads)] + [
             n_columns
         ]
         parts = [(first, last) for first, last in pairwise(edges) if first < last]
@@ -315,7 +309,7 @@ class TreeGrower:
         return Setting(ws, lanes, np.ones((n_outputs, 3)), ws.packed[0], ws.totals[0], n_outputs)
 
     def _refresh(self, ws: Workspace | None, lanes: Lanes) -> Workspace:
-        """Charges and copies of columns anew: something was bought, prices changed, or columns came to be watched."""
+        """Charges and copies of columns anew: something was bought, or prices changed."""
         if ws is None:
             ws = make_workspace(
                 self.table,
@@ -328,16 +322,7 @@ class TreeGrower:
             )
         ws.bought[:] = self._bought
         ws.charges[:] = self._charges()
-        ws = fit_narrow(ws, self._limits.skips)
-        screens = lanes.constant and lanes.n_lanes == 1 and ws.state[NARROW_FITS] and ws.pairs.size == 0
-        if (
-            screens
-            and has_room(self.table.n_rows)
-            and self.table.n_bytes <= 2 * PAIR_BYTES
-            and np.any((ws.charges > 0.0) & (ws.charges < np.inf))
-        ):
-            ws = with_pairs(ws, self.table.pairs)
-        return ws
+        return fit_narrow(ws, self._limits.skips)
 
     def _charges(self) -> Floats:
         """What a split on each column pays today; infinite where no split is possible, so it is never waited for."""
@@ -353,7 +338,7 @@ class TreeGrower:
             ws, ends.values, ends.offsets, lanes, units, l2, rate, before, out, tree, scores
         )
         if n_new:
-            self._bought, self._n_left = ws.bought.copy(), 0
+            self._bought, self._is_stale = ws.bought.copy(), True
         return n_cells
 
     def _columns(self, name: str, values: ArrayLike) -> list[Floats]:
@@ -376,15 +361,13 @@ def fit_narrow(ws: Workspace, skips: bool) -> Workspace:
     n_free = int((ws.charges == 0.0).sum())
     most = max(8, len(ws.charges) // 4)
     state[NARROW_FITS] = skips and n_free <= most
-    n_watched = int(((features[SURVIVED] > OFTEN * ws.rows.shape[1]) & (ws.charges > 0.0)).sum())
-    is_small = 8 * ws.narrow.shape[1] < min(n_free + n_watched + 4, most)
-    held = features[NARROW, : state[N_NARROW]]
-    is_stale = np.any((ws.charges[held] > 0.0) & (features[SURVIVED, held] == 0))
+    is_small = 8 * ws.narrow.shape[1] < min(n_free + 4, most)
+    is_stale = np.any(ws.charges[features[NARROW, : state[N_NARROW]]] > 0.0)
     if not state[NARROW_FITS] or is_small or is_stale:
         state[N_NARROW] = 0
         features[PLACE] = -1
     if state[NARROW_FITS] and is_small:
-        ws = ws._replace(narrow=narrow_copy(ws.rows.shape[1], min(2 * n_free + 2 * n_watched + 8, most)))
+        ws = ws._replace(narrow=narrow_copy(ws.rows.shape[1], min(2 * n_free + 8, most)))
     return ws
 
 

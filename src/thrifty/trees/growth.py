@@ -9,9 +9,7 @@ every leaf is scored again from the raw gains: recomputed, never patched.
 
 Work that cannot pay is skipped. Free features are examined first, from a narrow copy of their columns. What a leaf's
 rows could gain if each had its own value bounds the gain of any split; if that is below the charge of every
-feature still to be bought, none of them can be used in the leaf. Otherwise what an earlier tree found in the same
-leaf, or coarse sums at half the price of a histogram, bound the gain of each: only those that might beat the best free
-feature by their charge are examined.
+feature still to be bought, none of them can be used in the leaf.
 If one that was skipped is bought in another leaf later, it is examined then. The trees are the same, bit for bit, as
 without skipping.
 """
@@ -25,6 +23,7 @@ from thrifty.trees.histogram import CARRIED_FROM, MOST_CARRIED
 from thrifty.trees.kernel import Number, inlined, lean, lean_kernel
 from thrifty.trees.leaf_job import (
     Limits,
+    end_job,
     examine,
     fill_leaf,
     is_large,
@@ -32,22 +31,19 @@ from thrifty.trees.leaf_job import (
     n_places,
     plan_job,
     release_slot,
+    run_job,
     score,
 )
-from thrifty.trees.leaf_memory import gradients_of
-from thrifty.trees.leaf_phases import end_phase, run_phase
-from thrifty.trees.memory import find_root
 from thrifty.trees.partition import send_rows, split_rows
 from thrifty.trees.quantise import Lanes
-from thrifty.trees.screen import set_scale
 from thrifty.trees.workspace import (
     BEST,
     CHARGE,
+    COLUMNS,
     DEPTH,
     FEATURE,
     FREE_SLOTS,
     GROUP,
-    HAS_PAIRS,
     IS_DONE,
     IS_WHOLE,
     LAST_LEFT,
@@ -63,37 +59,29 @@ from thrifty.trees.workspace import (
     NARROW_FITS,
     NO_JOB,
     PARENT,
-    PHASE,
     PLACE,
     RAW,
     RIGHT,
-    ROOT,
-    SCREENS,
     SKIPS,
     SLOT,
     START,
-    STEPS,
     STOP,
-    SURVIVED,
     WORK,
     Workspace,
 )
 
-__all__ = ["FINISHED", "OFTEN", "advance"]
+__all__ = ["FINISHED", "advance"]
 
 FINISHED = 0
-OFTEN = 2  # rows of a priced column examined of late, over rows of the table, from which it is watched
-SPARE_PLACES = 3  # left in the narrow table for what this tree may buy
 
 
 @inlined
-def plant(ws: Workspace, lanes: Lanes, units: Floats, limits: Limits) -> None:
+def plant(ws: Workspace, units: Floats, limits: Limits) -> None:
     """Begin a tree: one leaf with every row."""
     n = ws.rows.shape[1]
     state, leaf = ws.state, ws.leaf[0]
     state[N_LEAVES], state[N_SPLITS] = 1, 0
     state[SKIPS] = limits.skips and are_ordinary(units)
-    state[SCREENS] = state[SKIPS] and state[NARROW_FITS] and lanes.constant and ws.pairs.size > 0
     ws.features[WORK] = 0
     n_kept = ws.hist.shape[0] - 2
     for i in range(n_kept):
@@ -102,14 +90,7 @@ def plant(ws: Workspace, lanes: Lanes, units: Floats, limits: Limits) -> None:
     leaf[START], leaf[STOP], leaf[DEPTH], leaf[PARENT], leaf[SLOT] = 0, n, 0, -1, -1
     ws.raw[0, -1] = -np.inf
     collect_free(ws)
-    if state[SCREENS]:
-        watch(ws)
     number_rows(ws)
-    if state[SCREENS]:
-        set_scale(ws.packed[0], lanes.fields[0, 1], units[0, 2], ws.scale, ws.pair_values)
-        now = gradients_of(ws, np.int64(0), lanes, units)
-        state[ROOT] = find_root(ws.entries, ws.past, ws.known, state[ROOT], now)
-        leaf[STEPS] = max(state[ROOT], 0)
 
 
 @inlined
@@ -149,7 +130,6 @@ def collect_free(ws: Workspace) -> None:
             continue
         if not state[NARROW_FITS] or state[N_NARROW] == 8 * ws.narrow.shape[1]:
             state[NARROW_FITS] = 0
-            ws.features[SURVIVED] = 0
             return
         copy_to_narrow(ws, f)
 
@@ -165,19 +145,6 @@ def copy_to_narrow(ws: Workspace, f: Number) -> None:
         ws.narrow[i, target] = (ws.narrow[i, target] & ~(byte << to_bit)) | (code << to_bit)
     ws.features[NARROW, place], ws.features[PLACE, f] = f, place
     ws.state[N_NARROW] = place + 1
-
-
-@inlined
-def watch(ws: Workspace) -> None:
-    """Copy priced columns that are often examined to the narrow table, while it has room: there, they are cheap."""
-    for f in range(len(ws.charges)):
-        if ws.state[N_NARROW] + SPARE_PLACES > 8 * ws.narrow.shape[1]:
-            return
-        if ws.features[PLACE, f] < 0:
-            if ws.features[SURVIVED, f] > OFTEN * ws.rows.shape[1]:
-                copy_to_narrow(ws, f)
-            else:
-                ws.features[SURVIVED, f] -= ws.features[SURVIVED, f] // 8  # often means often of late
 
 
 @inlined
@@ -270,19 +237,15 @@ def divide(
 @inlined
 def split(
     ws: Workspace, leaf: Number, lanes: Lanes, units: Floats, limits: Limits
-) -> tuple[Number, Number, Number, Number]:
+) -> tuple[Number, Number, Number]:
     """Make the best split of a leaf: the left child takes its number, the right child a new one.
 
-    Returns that, the slot with the leaf's histogram, whether every column is in it, and whether the sums of pairs are.
+    Returns that, the slot with the leaf's histogram, and whether every column is in it.
     """
     state = ws.state
     f, new, node, parent = ws.leaf[leaf, BEST], state[N_LEAVES], state[N_SPLITS], ws.leaf[leaf, PARENT]
     charge, choice = ws.charges[f], np.int64(ws.choice[leaf, f])
-    slot, was_whole, had_pairs = (
-        ws.leaf[leaf, SLOT],
-        ws.leaf[leaf, IS_WHOLE] == 1,
-        ws.leaf[leaf, HAS_PAIRS] == 1,
-    )
+    slot, was_whole = ws.leaf[leaf, SLOT], ws.leaf[leaf, IS_WHOLE] == 1
     if parent >= 0:
         ws.node_int[parent, LEFT if ws.node_int[parent, LEFT] == ~leaf else RIGHT] = node
     ws.node_int[node, FEATURE], ws.node_int[node, LAST_LEFT], ws.node_int[node, MISSING_LEFT] = (
@@ -295,21 +258,15 @@ def split(
     state[N_LEAVES], state[N_SPLITS] = new + 1, node + 1
     ws.leaf[new, DEPTH] = ws.leaf[leaf, DEPTH] = ws.leaf[leaf, DEPTH] + 1
     divide(ws, leaf, new, f, choice, lanes.n_lanes, ws.leaf[leaf, DEPTH] == limits.max_depth)
-    depth = ws.leaf[leaf, DEPTH]
-    for step in range(STEPS, STEPS + depth):
-        ws.leaf[new, step] = ws.leaf[leaf, step]
-    ws.leaf[leaf, STEPS + depth] = 2 * (512 * f + choice)
-    ws.leaf[new, STEPS + depth] = 2 * (512 * f + choice) + 1
     for child in (leaf, new):
         ws.leaf[child, PARENT], ws.leaf[child, SLOT], ws.leaf[child, IS_WHOLE] = node, -1, 1
-        ws.leaf[child, HAS_PAIRS] = 0
         ws.raw[child, -1] = -np.inf
     if charge > 0.0:
         if slot >= 0 and not was_whole:  # the group's other columns are free now, but not in this histogram
             release_slot(ws, slot)
             slot = np.int64(-1)
         buy(ws, f, lanes, units, limits)
-    return new, slot, was_whole, had_pairs
+    return new, slot, was_whole
 
 
 @lean_kernel
@@ -325,23 +282,23 @@ def advance(
     state, is_part = ws.state, last > 0
     # Numbers of one type, so that what they are passed to is compiled once.
     leaf: Number = np.int64(0)
-    other, slot, was_whole, had_pairs = np.int64(-1), np.int64(-1), False, False
+    other, slot, was_whole = np.int64(-1), np.int64(-1), False
     is_new = state[N_LEAVES] == 0 and not is_part
     if is_new:
-        plant(ws, lanes, units, limits)
+        plant(ws, units, limits)
     while True:
         if is_new:
-            plan_job(ws, leaf, other, slot, was_whole, had_pairs, lanes, units, limits)
-        while state[PHASE] != NO_JOB:
+            plan_job(ws, leaf, other, slot, was_whole, lanes, units, limits)
+        if state[COLUMNS] != NO_JOB:
             if is_part or not state[IS_DONE]:
                 if not is_part:
                     state[IS_DONE], last = 1, n_places(ws)
                     if is_large(ws, limits):
                         return last
-                run_phase(ws, first, last, lanes, units, limits)
+                run_job(ws, first, last, lanes, units, limits)
                 if is_part:
                     return FINISHED
-            end_phase(ws, lanes, units, limits)
+            end_job(ws, limits)
         if state[N_LEAVES] == limits.max_leaves:
             return FINISHED
         leaf = np.int64(0)
@@ -350,5 +307,5 @@ def advance(
                 leaf = i
         if not ws.raw[leaf, -1] > 0.0:
             return FINISHED
-        other, slot, was_whole, had_pairs = split(ws, leaf, lanes, units, limits)
+        other, slot, was_whole = split(ws, leaf, lanes, units, limits)
         is_new = True

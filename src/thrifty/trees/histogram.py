@@ -23,12 +23,8 @@ __all__ = [
     "CARRIED_FROM",
     "MOST_CARRIED",
     "ROW",
-    "TILE",
     "add_eight",
-    "add_some",
     "fill",
-    "fill_column",
-    "gather",
     "subtract",
 ]
 
@@ -243,25 +239,6 @@ def fill(
                 continue
             for k in range(n_columns):
                 add_lanes(tile[j], values, end - begin, n_lanes, hist, cells[k], np.uint64(8 * k))
-
-
-@lean
-def fill_column(
-    words: NDArray[np.uint64],
-    f: Number,
-    rows: NDArray[np.uint64],
-    packed: Int64s,
-    start: Number,
-    stop: Number,
-    hist: Int64s,
-) -> None:
-    """Histogram of rows ``start .. stop`` over one column, one lane."""
-    hist[:] = 0
-    flat, n_words = flat_words(words)
-    word, shift = np.uint64(f // 8), np.uint64(8 * (f % 8))
-    taken, values = rows[start:stop], packed[start:stop]
-    for i in range(len(taken)):
-        hist[(flat[(taken[i] & ROW) * n_words + word] >> shift) & BYTE] += values[i]
 
 
 @lean

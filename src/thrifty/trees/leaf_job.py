@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from thrifty.arrays import Floats, Int64s
-from thrifty.trees.histogram import fill
+from thrifty.trees.histogram import fill, subtract
 from thrifty.trees.kernel import Number, inlined, lean
 from thrifty.trees.partition import gain_can_reach
 from thrifty.trees.quantise import Lanes
@@ -20,12 +20,11 @@ from thrifty.trees.workspace import (
     BEST,
     BIG,
     BIG_SLOT,
+    COLUMNS,
     DEPTH,
-    ENTRY,
     FREE_COLUMNS,
     FREE_SLOTS,
     FROM_PARENT,
-    HAS_PAIRS,
     IS_DONE,
     IS_WHOLE,
     N_BINS,
@@ -35,15 +34,10 @@ from thrifty.trees.workspace import (
     N_NARROW,
     NARROW,
     NARROW_FITS,
-    NEEDS_PRICED,
     NO_JOB,
     ORDER,
-    PARENT_HAS_PAIRS,
-    PARENT_IS_WHOLE,
-    PHASE,
-    REMEMBERED_COLUMNS,
-    SCREENS,
     SKIPS,
+    SLOT,
     SMALL,
     SMALL_SLOT,
     START,
@@ -55,6 +49,7 @@ from thrifty.trees.workspace import (
 
 __all__ = [
     "Limits",
+    "end_job",
     "examine",
     "fill_leaf",
     "is_large",
@@ -63,8 +58,12 @@ __all__ = [
     "n_rows",
     "plan_job",
     "release_slot",
+    "run_job",
     "score",
 ]
+
+
+CHUNK = 256  # columns examined together, so that their histograms are still near when they are searched
 
 
 class Limits(NamedTuple):
@@ -142,14 +141,13 @@ def plan_job(
     right: Number,
     slot: Number,
     was_whole: Number,
-    had_pairs: Number,
     lanes: Lanes,
     units: Floats,
     limits: Limits,
 ) -> None:
     """Decide which histograms two new leaves need; ``slot`` holds their parent's, -1 if it was not kept."""
     state = ws.state
-    state[PHASE] = NO_JOB
+    state[COLUMNS] = NO_JOB
     left_open, right_open = may_split(ws.leaf, left, limits), right >= 0 and may_split(ws.leaf, right, limits)
     if state[N_LEAVES] == limits.max_leaves or not (left_open or right_open):
         release_slot(ws, slot)
@@ -163,7 +161,7 @@ def plan_job(
         small, big = right, left
     # A free column's histogram is in every kept slot; a priced one's only in those of leaves examined whole.
     fits = state[SKIPS] == 1 and state[NARROW_FITS] == 1
-    whole_only = not fits or (needs_priced and not state[SCREENS])
+    whole_only = not fits or needs_priced
     from_parent = slot >= 0 and (was_whole or not whole_only)
     if big >= 0 and not may_split(ws.leaf, big, limits):
         big = np.int64(-1)
@@ -172,17 +170,16 @@ def plan_job(
     if big < 0 or not from_parent:
         release_slot(ws, slot)
         from_parent = False
-    state[SMALL], state[BIG], state[IS_DONE], state[NEEDS_PRICED] = small, big, 0, needs_priced
-    state[PHASE] = ALL_COLUMNS if whole_only else FREE_COLUMNS
+    state[SMALL], state[BIG], state[IS_DONE] = small, big, 0
+    state[COLUMNS] = ALL_COLUMNS if whole_only else FREE_COLUMNS
     state[FROM_PARENT] = from_parent
-    state[PARENT_IS_WHOLE], state[PARENT_HAS_PAIRS] = from_parent and was_whole, from_parent and had_pairs
     state[SMALL_SLOT], state[BIG_SLOT] = take_slot(ws, small, 0, limits), -1
     if big >= 0:
         state[BIG_SLOT] = slot if from_parent else take_slot(ws, big, 1, limits)
     for leaf in (small, big):
         if leaf >= 0:
             ws.raw[leaf] = -np.inf
-            ws.leaf[leaf, IS_WHOLE], ws.leaf[leaf, HAS_PAIRS], ws.leaf[leaf, ENTRY] = whole_only, 0, -1
+            ws.leaf[leaf, IS_WHOLE] = whole_only
 
 
 @inlined
@@ -269,14 +266,50 @@ def score(ws: Workspace, leaf: Number) -> None:
 
 @inlined
 def n_places(ws: Workspace) -> Number:
-    """Columns the present phase covers."""
-    return ws.state[N_NARROW] if ws.state[PHASE] == FREE_COLUMNS else len(ws.charges)
+    """Columns the job covers."""
+    return ws.state[N_NARROW] if ws.state[COLUMNS] == FREE_COLUMNS else len(ws.charges)
 
 
 @inlined
 def is_large(ws: Workspace, limits: Limits) -> Number:
-    """Whether the present phase is worth several threads; what a remembered leaf leaves to do is not."""
-    if ws.state[PHASE] == REMEMBERED_COLUMNS:
-        return False
+    """Whether the job is worth several threads."""
     rows = n_rows(ws.leaf, ws.state[SMALL])
     return rows * n_places(ws) >= limits.shared_cells
+
+
+@inlined
+def run_job(ws: Workspace, first: Number, last: Number, lanes: Lanes, units: Floats, limits: Limits) -> None:
+    """Build and search the histograms of the planned job over places ``first .. last``, ``first`` a multiple of 8."""
+    state = ws.state
+    small, big, whole = state[SMALL], state[BIG], state[COLUMNS] == ALL_COLUMNS
+    small_slot, big_slot = state[SMALL_SLOT], state[BIG_SLOT]
+    from_parent = state[FROM_PARENT] == 1
+    n_cells = ws.hist.shape[1] // len(ws.charges)
+    columns = ws.features[WHOLE if whole else NARROW]
+    for begin in range(first, last, CHUNK):
+        end = min(last, begin + CHUNK)
+        for leaf, slot in ((small, small_slot), (big, big_slot)):
+            if leaf >= 0 and (leaf == small or not from_parent):
+                fill_leaf(ws, leaf, slot, whole, begin, end, lanes.n_lanes)
+        if big >= 0 and from_parent:
+            parent, child = ws.hist[big_slot], ws.hist[small_slot]
+            for place in range(begin, end):
+                subtract(parent, child, columns[place] * n_cells, n_cells)
+        for leaf, slot in ((small, small_slot), (big, big_slot)):
+            if leaf >= 0 and may_split(ws.leaf, leaf, limits):
+                examine(ws, leaf, slot, whole, begin, end, lanes, units, limits)
+
+
+@inlined
+def end_job(ws: Workspace, limits: Limits) -> None:
+    """Score the leaves of a finished job, and keep the histograms that their children need."""
+    state = ws.state
+    for leaf, slot in ((state[SMALL], state[SMALL_SLOT]), (state[BIG], state[BIG_SLOT])):
+        if leaf < 0:
+            continue
+        score(ws, leaf)
+        is_kept = may_split(ws.leaf, leaf, limits) and ws.leaf[leaf, DEPTH] + 1 < limits.max_depth
+        ws.leaf[leaf, SLOT] = slot if is_kept and slot < ws.hist.shape[0] - 2 else -1
+        if not is_kept:
+            release_slot(ws, slot)
+    state[COLUMNS] = NO_JOB

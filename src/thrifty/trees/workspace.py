@@ -11,44 +11,29 @@ from numpy.typing import NDArray
 
 from thrifty.arrays import Floats, Int64s
 from thrifty.trees.binning import WORD, BinnedTable
-from thrifty.trees.memory import N_ROOTS, PATH
-from thrifty.trees.pairs import Pairs
 
-__all__ = ["Workspace", "make_workspace", "narrow_copy", "with_pairs"]
+__all__ = ["Workspace", "make_workspace", "narrow_copy"]
 
 
 # Rows of ``features``. WHOLE and NARROW name the feature at each place of the table and of its narrow copy,
-# PLACE is where a feature sits in the narrow copy (-1: not there), ORDER is the choice between equal gains, N_COARSE
-# and HIDES describe its coarse bins, WORK counts the rows added to its histograms (to those of its pair, if even).
-# SURVIVED counts those of a priced feature that could not be ruled out, of late.
-N_BINS, GROUP, ORDER, WHOLE, NARROW, PLACE, N_COARSE, HIDES, WORK, SURVIVED = range(10)
+# PLACE is where a feature sits in the narrow copy (-1: not there), ORDER is the choice between equal gains, WORK counts
+# the rows added to its histograms.
+N_BINS, GROUP, ORDER, WHOLE, NARROW, PLACE, WORK = range(7)
 # Columns of ``leaf``. IS_WHOLE: every feature was examined, not only the free ones. BEST: feature of the best net gain.
-# HAS_PAIRS: the slot also holds the sums of pairs.
-# ENTRY: what is remembered of it, -1 if nothing. STEPS: where its path begins, the root's number and then every split
-# with the side taken.
-START, STOP, DEPTH, PARENT, SLOT, IS_WHOLE, BEST, HAS_PAIRS, ENTRY, STEPS = range(10)
+START, STOP, DEPTH, PARENT, SLOT, IS_WHOLE, BEST = range(7)
 # Columns of ``node_int`` and ``node_float``.
 FEATURE, LAST_LEFT, MISSING_LEFT, LEFT, RIGHT = range(5)
 RAW, CHARGE = range(2)
 # Places in ``state``; the job is the pair of histograms to build next; FREE_SLOTS is where the list of them begins.
-N_LEAVES, N_SPLITS, N_NARROW, NARROW_FITS, N_FREE_SLOTS, SCREENS = range(6)
-SMALL, BIG, PHASE, NEEDS_PRICED, PARENT_IS_WHOLE, PARENT_HAS_PAIRS, FROM_PARENT, SMALL_SLOT, BIG_SLOT = range(
-    6, 15
-)
-# ROOT is the remembered root nearest to this tree's, -1 if there is none; HEAD is how many gradients of other leaves
-# were ever remembered.
+N_LEAVES, N_SPLITS, N_NARROW, NARROW_FITS, N_FREE_SLOTS = range(5)
+SMALL, BIG, COLUMNS, FROM_PARENT, SMALL_SLOT, BIG_SLOT = range(5, 11)
 # SKIPS is whether what cannot pay is left out in this tree; N_CARRIED is how many columns of the narrow table its rows
 # carry.
-IS_DONE, ROOT, HEAD, SKIPS, N_CARRIED, FREE_SLOTS = range(15, 21)
-# What a job examines in a phase: columns free to use; those with a price that may pay, as
-# coarse sums or a remembered leaf tell; every column.
-NO_JOB, FREE_COLUMNS, PROMISING_COLUMNS, REMEMBERED_COLUMNS, ALL_COLUMNS = range(5)
+IS_DONE, SKIPS, N_CARRIED, FREE_SLOTS = range(11, 15)
+# What a job examines: columns free to use, or every column.
+NO_JOB, FREE_COLUMNS, ALL_COLUMNS = range(3)
 
-# Most that growing adds to the table, where that is possible: histograms and what is kept per leaf, then everything.
-HISTOGRAM_BYTES, ALL_BYTES = 24 * 2**20, 50 * 2**20
-# Most that remembered leaves take: gradients of their rows (in bytes, and as a multiple of the table's rows) and
-# what is known of their columns. The rows of one table always fit.
-RING_BYTES, RING_TABLES, KNOWN_BYTES, MOST_ENTRIES = 12 * 2**20, 128, 2 * 2**20, 2**14
+HISTOGRAM_BYTES = 24 * 2**20  # most that histograms and what is kept per leaf take, where that is possible
 COLUMN_BYTES = 8 * 2**20  # a table up to this size is kept by columns too: a split reads one column
 
 
@@ -59,11 +44,9 @@ class Workspace(NamedTuple):
     ----------
     words, narrow : uint64
         The table, eight codes to a word, and a narrow copy of the columns that are free to use.
-    pairs : uint64
-        Coarse codes of the table, if they are used.
     columns : uint8, (n_features, n_rows)
         The table again, one column after the other, if it is small enough.
-    features : int64, (10, n_features)
+    features : int64, (7, n_features)
     charges : float64, (n_features,)
         What a split on each feature would pay now: gamma times price, or zero.
     bought : bool, (n_groups,)
@@ -74,19 +57,7 @@ class Workspace(NamedTuple):
         Leaf of every row whose way ended with a last split.
     hist : int64, (n_slots, n_cells)
         Histograms of open leaves; the last two slots are scratch.
-    pair_hist : int64, (n_slots, n_pairs * 256)
-        Sums of pairs of coarse codes, in the same slots.
-    scale : float64
-        What the fields of those sums mean in this tree.
-    pair_values : int64, (256,)
-        What a row adds to them, by its rounded gradient.
-    entries : int64, (n_entries, 3 + 1 + max_depth)
-        Leaves remembered from earlier trees, roots first.
-    known : float64, (n_entries, n_features + 2)
-        The square root of twice what each feature could gain there, at most; then STEP and DISTANCE of ``memory``.
-    past : int16
-        The gradients of its rows: of the roots, then a ring of others.
-    leaf : int64, (max_leaves, 10 + max_depth)
+    leaf : int64, (max_leaves, 7)
     totals : int64, (max_leaves, n_lanes)
     raw : float64, (max_leaves, n_features + 1)
         Best gain of every feature before any charge; in the last column, the best net gain.
@@ -101,7 +72,6 @@ class Workspace(NamedTuple):
 
     words: NDArray[np.uint64]
     narrow: NDArray[np.uint64]
-    pairs: NDArray[np.uint64]
     columns: NDArray[np.uint8]
     features: Int64s
     charges: Floats
@@ -110,12 +80,6 @@ class Workspace(NamedTuple):
     packed: Int64s
     leaf_of: NDArray[np.int32]
     hist: Int64s
-    pair_hist: Int64s
-    scale: Floats
-    pair_values: Int64s
-    entries: Int64s
-    known: Floats
-    past: NDArray[np.int16]
     leaf: Int64s
     totals: Int64s
     raw: Floats
@@ -147,22 +111,15 @@ def make_workspace(
     return Workspace(
         words=table.words,
         narrow=narrow_copy(n, 0),
-        pairs=np.empty((0, 0), np.uint64),
         columns=table.columns if table.n_bytes <= COLUMN_BYTES else np.empty((0, 0), np.uint8),
-        features=np.stack([table.thresholds.n_bins, group_of, order, places, zeros, zeros - 1, *[zeros] * 4]),
+        features=np.stack([table.thresholds.n_bins, group_of, order, places, zeros, zeros - 1, zeros]),
         charges=np.zeros(p),
         bought=np.zeros(n_groups, bool),
         rows=np.empty((2, n), np.uint64),
         packed=np.empty((2, n * n_lanes), np.int64),
         leaf_of=np.zeros(n, np.int32),
         hist=np.empty((n_slots, n_cells), np.int64),
-        pair_hist=np.empty((n_slots, 0), np.int64),
-        scale=np.zeros(6),
-        pair_values=np.zeros(256, np.int64),
-        entries=np.zeros((0, PATH + 1 + max_depth), np.int64),
-        known=np.empty((0, p + 2)),
-        past=np.empty(0, np.int16),
-        leaf=np.zeros((max_leaves, STEPS + 1 + max_depth), np.int64),
+        leaf=np.zeros((max_leaves, 7), np.int64),
         totals=np.zeros((max_leaves, n_lanes), np.int64),
         raw=np.zeros((max_leaves, p + 1)),
         choice=np.zeros((max_leaves, p), np.int32),
@@ -170,25 +127,6 @@ def make_workspace(
         node_int=np.zeros((max_leaves, 5), np.int64),
         node_float=np.zeros((max_leaves, 2)),
         state=np.zeros(FREE_SLOTS + n_slots, np.int64),
-    )
-
-
-def with_pairs(ws: Workspace, pairs: Pairs) -> Workspace:
-    """The same workspace, with coarse codes, room for their sums and for what leaves are remembered by."""
-    n_features = len(ws.charges)
-    ws.features[N_COARSE], ws.features[HIDES] = pairs.n_coarse, pairs.hides
-    room = np.empty((len(ws.hist), -(-n_features // 2) * 256), np.int64)
-    n_rows, n_known = len(pairs.words), n_features + 2
-    n_entries = N_ROOTS + max(1, min(MOST_ENTRIES, KNOWN_BYTES // (8 * n_known)))
-    taken = sum(part.nbytes for part in ws if part is not ws.words) + pairs.words.nbytes + room.nbytes
-    left = min(RING_BYTES, ALL_BYTES - taken)
-    ring = min(RING_TABLES * n_rows, max(left // 2, n_rows))
-    return ws._replace(
-        pairs=pairs.words,
-        pair_hist=room,
-        entries=np.zeros((n_entries, ws.entries.shape[1]), np.int64),
-        known=np.empty((n_entries, n_known)),
-        past=np.zeros(N_ROOTS * n_rows + ring, np.int16),
     )
 
 
