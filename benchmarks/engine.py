@@ -20,10 +20,10 @@ import numpy as np
 from numba import njit
 
 from thrifty.tasks.derivatives import logistic_derivatives
-from thrifty.trees import Binner, Grove, TreeGrower
+from thrifty.trees import Binner, EnsembleBuilder, TreeGrower
+from thrifty.trees.gradients import choose_lanes, pack
 from thrifty.trees.histogram import add_eight, fill
-from thrifty.trees.quantise import choose_lanes, pack
-from thrifty.trees.split_search import search
+from thrifty.trees.split import search
 
 SIZES = [(12_000, 16), (45_000, 50), (150_000, 200)]
 RATE = 0.1
@@ -50,14 +50,14 @@ class Ours:
         grower = TreeGrower(self.table, gamma=gamma, n_threads=threads, **options)
         scores = [np.zeros(self.table.n_rows) for _ in self.labels]
         grad, hess = np.empty(self.table.n_rows), np.empty(self.table.n_rows)
-        groves, self.n_cells = [Grove(self.table.n_features) for _ in self.labels], 0
+        builders, self.n_cells = [EnsembleBuilder(self.table.n_features) for _ in self.labels], 0
         for _ in range(rounds):
-            for y, score, grove in zip(self.labels, scores, groves, strict=True):
+            for y, score, builder in zip(self.labels, scores, builders, strict=True):
                 logistic_derivatives(y, score, grad, hess)
                 self.n_cells += grower.add_tree(
-                    grove, score, grad, hess if newton else None, learning_rate=RATE
+                    builder, score, grad, hess if newton else None, learning_rate=RATE
                 )
-        self.trees = [grove.ensemble() for grove in groves]
+        self.trees = [builder.ensemble() for builder in builders]
         self.n_bought = int(grower.bought.sum())
         self.scores = scores
         return self.loss()
@@ -219,7 +219,7 @@ def report_profile(data):
         gradient = best_of(lambda: logistic_derivatives(y, score, grad, hess))
         lanes = choose_lanes(n, 1, constant=True, keep_count=False)
         packed = np.empty(n, np.int64)
-        packing = best_of(lambda: pack([grad], None, lanes, packed, np.ones((1, 3)), np.empty(1, np.int64)))
+        packing = best_of(lambda: pack([grad], None, lanes, packed, np.ones((1, 2)), np.empty(1, np.int64)))
         rows, columns = np.arange(n, dtype=np.uint64), np.arange(p)
         hist = np.zeros(p * 256, np.int64)
         root = best_of(lambda: fill_root(table.words, columns, rows, packed, n, p, hist))

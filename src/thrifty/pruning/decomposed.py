@@ -29,7 +29,7 @@ from thrifty.pruning.closure import Closure
 from thrifty.pruning.pruning import Pruning, certified
 from thrifty.pruning.worth import choose_worthwhile, collect_worth
 from thrifty.solvers.solution import Solution
-from thrifty.trees.kernel import kernel
+from thrifty.trees.compiled import kernel
 
 __all__ = ["solve_decomposed"]
 

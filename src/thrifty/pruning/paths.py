@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from thrifty.arrays import Floats
-from thrifty.trees.kernel import kernel
+from thrifty.trees.compiled import kernel
 from thrifty.trees.traversal import Walk
 
 __all__ = ["node_losses", "visit_first_uses"]

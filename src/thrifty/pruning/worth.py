@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from thrifty.arrays import Bools, Floats
-from thrifty.trees.kernel import inner, kernel
+from thrifty.trees.compiled import inner, kernel
 
 __all__ = ["best_worth", "worthwhile"]
 

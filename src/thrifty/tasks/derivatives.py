@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from thrifty.arrays import Floats
-from thrifty.trees.kernel import Number, fused_kernel, lean_kernel
+from thrifty.trees.compiled import Number, fused_kernel, lean_kernel
 
 __all__ = ["LogisticLoss", "logistic_derivatives", "round_to"]
 

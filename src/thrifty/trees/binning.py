@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from thrifty.arrays import Floats
 from thrifty.exceptions import InvalidInputError
-from thrifty.trees.kernel import Number, kernel
+from thrifty.trees.compiled import Number, kernel
 
 __all__ = ["BinnedTable", "Binner", "Thresholds", "as_float_matrix", "bin_once"]
 

@@ -21,7 +21,7 @@ from thrifty.objective.costs import PriceList
 from thrifty.objective.distances import DISTANCES, NEVER, DistanceName
 from thrifty.tasks.derivatives import LogisticLoss, round_to
 from thrifty.trees import BinnedTable, Grove, GrownTree, TreeEnsemble, TreeGrower
-from thrifty.trees.quantise import WIDE_ROWS
+from thrifty.trees.gradients import WIDE_ROWS
 
 __all__ = [
     "BoostedPair",

@@ -50,10 +50,7 @@ def lean(function: Function) -> Function:
 
 
 def inlined(function: Function) -> Function:
-    """The same for a function that takes a workspace: made part of its callers.
-
-    Passing thirty arrays costs more than most of what is done with them.
-    """
+    """Compile a lean function into its callers: passing a workspace costs more than most of what is done with it."""
     options = {"no_cpython_wrapper": True, "forceinline": True}
     return cast(Function, njit(**options, **ALWAYS, **WITHOUT_RUNTIME)(function))
 
@@ -90,7 +87,7 @@ def kind_of(value: Any) -> Any:
     if isinstance(value, np.ndarray):
         flags = value.flags
         return (
-            value.dtype.str,
+            value.dtype,
             value.ndim,
             flags.c_contiguous,
             flags.f_contiguous,

@@ -158,7 +158,7 @@ def test_skipping_saves_work_and_changes_no_tree(priced_problem, newton):
     ],
 )
 def test_skipping_changes_no_tree_at_any_price(priced_problem, newton, gamma, options, monkeypatch):
-    monkeypatch.setattr("thrifty.trees.grower.SHARED_CELLS", 1000)
+    monkeypatch.setattr("thrifty.trees.grow.SHARED_CELLS", 1000)
     X, y = priced_problem
     fast, skipped, _ = boost(X, y, newton=newton, gamma=gamma, **options)
     slow, examined, _ = boost(X, y, newton=newton, gamma=gamma, skip_hopeless=False, **options)
@@ -183,7 +183,7 @@ def test_gradients_of_any_size_grow_the_same_tree_with_and_without_skipping(scal
     "options", [{"gamma": 20.0}, {"max_depth": 8, "newton": True}, {"min_child_samples": 9, "newton": True}]
 )
 def test_two_threads_grow_bit_identical_trees(priced_problem, options, monkeypatch):
-    monkeypatch.setattr("thrifty.trees.grower.SHARED_CELLS", 1000)
+    monkeypatch.setattr("thrifty.trees.grow.SHARED_CELLS", 1000)
     X, y = priced_problem
     same_trees(boost(X, y, 4, **options)[1], boost(X, y, 4, n_threads=2, **options)[1])
 
@@ -199,7 +199,7 @@ def test_a_full_histogram_pool_changes_no_tree(priced_problem, monkeypatch):
 def test_many_rows_take_wide_lanes_and_grow_the_same_tree(priced_problem, monkeypatch):
     X, y = priced_problem
     expected = boost(X, y, 2, newton=True)[1]
-    monkeypatch.setattr("thrifty.trees.quantise.WIDE_ROWS", 10)
+    monkeypatch.setattr("thrifty.trees.gradients.WIDE_ROWS", 10)
     for a, b in zip(expected, boost(X, y, 2, newton=True)[1], strict=True):
         np.testing.assert_array_equal(a.tree.feature, b.tree.feature)
         np.testing.assert_allclose(a.raw_gain, b.raw_gain, rtol=1e-3)
