@@ -6,10 +6,12 @@ from typing import Any, ClassVar, TypeAlias, TypeVar, cast
 import numpy as np
 from numba import njit, typeof
 
-__all__ = ["Direct", "Number", "fused_kernel", "inlined", "inner", "kernel", "lean", "lean_kernel"]
+__all__ = ["Direct", "Number", "Record", "fused_kernel", "inner", "kernel", "lean", "lean_kernel"]
 
 # A number in compiled code: of Python or of numpy, the same once compiled.
 Number: TypeAlias = Any
+# One element of an array of records, by reference; its fields are attributes in compiled code.
+Record: TypeAlias = Any
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 # No ``fastmath``: equal means must give a gain of exactly zero, which fused or re-ordered arithmetic would break. No
@@ -47,12 +49,6 @@ def inner(function: Function) -> Function:
 def lean(function: Function) -> Function:
     """The same for a function that only writes to arrays it is given."""
     return cast(Function, njit(no_cpython_wrapper=True, **ALWAYS, **WITHOUT_RUNTIME)(function))
-
-
-def inlined(function: Function) -> Function:
-    """Compile a lean function into its callers: passing a workspace costs more than most of what is done with it."""
-    options = {"no_cpython_wrapper": True, "forceinline": True}
-    return cast(Function, njit(**options, **ALWAYS, **WITHOUT_RUNTIME)(function))
 
 
 class Direct:

@@ -9,14 +9,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from thrifty.arrays import Int32s, Int64s, Words
-from thrifty.trees.compiled import Number, inlined, lean
+from thrifty.trees.compiled import Number, lean
 from thrifty.trees.histogram import BYTE, CARRIED_FROM, MOST_CARRIED, ROW
 from thrifty.trees.workspace import Workspace
 
 __all__ = ["copy_free_columns", "divide", "number_rows"]
 
 
-@inlined
+@lean
 def copy_free_columns(ws: Workspace) -> None:
     """Copy the columns that became free since the last look beside those that were free before, if they fit."""
     tree, words, copy = ws.tree[0], ws.words, ws.free_words
@@ -36,7 +36,7 @@ def copy_free_columns(ws: Workspace) -> None:
         tree.n_free = place + 1
 
 
-@inlined
+@lean
 def number_rows(ws: Workspace) -> None:
     """Put every row in its place, with the codes of the first free columns."""
     tree, rows, words, n_words = ws.tree[0], ws.rows[0], ws.free_words, ws.free_words.shape[1]
@@ -108,7 +108,7 @@ def send_rows(
         leaf_of[row & ROW] = right ^ (either & left_of(codes[(row & ROW) * step], add, limit))
 
 
-@inlined
+@lean
 def divide(ws: Workspace, leaf: Number, new: Number, is_last: Number) -> None:
     """Send the rows of ``leaf`` to it and to ``new`` by its best split; after a last split, to their leaf at once."""
     leaves, n_lanes, f = ws.leaves, ws.lanes.n_lanes, ws.leaves[leaf].best

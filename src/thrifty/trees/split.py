@@ -17,12 +17,14 @@ add their gains. Thresholds are tried from low to high and the first of equals w
 right, then left. Where the leaf has no missing value, later ones follow the heavier child.
 """
 
+from typing import Any
+
 import numpy as np
 
 from thrifty.arrays import Floats, Int64s
-from thrifty.trees.compiled import Number, inlined, inner, lean
+from thrifty.trees.compiled import Number, Record, inner, lean
 from thrifty.trees.gradients import Lanes
-from thrifty.trees.workspace import Workspace
+from thrifty.trees.workspace import Limits
 
 __all__ = ["choose", "examine", "gain_can_reach", "search"]
 
@@ -169,26 +171,28 @@ def search_lanes(
     return best, best_bin, best_left
 
 
-@inlined
-def examine(ws: Workspace, leaf: Number, slot: Number, is_whole: Number, first: Number, last: Number) -> None:
-    """Best split in one leaf of every feature at places ``first .. last`` of the table or of the free columns."""
-    lanes, units, limits, features = ws.lanes, ws.units, ws.limits, ws.features
-    hist, total, found, left_totals = (
-        ws.hist[slot],
-        ws.totals[leaf],
-        ws.candidates[leaf],
-        ws.left_totals[leaf],
-    )
-    places, l2 = ws.places[0 if is_whole else 1], limits.l2
-    width, offset = len(hist) // len(features), leaf_offset(total, lanes, units, l2)
+@lean
+def examine(
+    columns: Int64s,
+    features: Any,
+    hist: Int64s,
+    total: Int64s,
+    lanes: Lanes,
+    units: Floats,
+    limits: Limits,
+    found: Any,
+    left_totals: Int64s,
+) -> None:
+    """Best split of one leaf, whose histogram and total are given, on each of ``columns``; written to ``found``."""
+    width, l2 = len(hist) // len(features), limits.l2
+    offset = leaf_offset(total, lanes, units, l2)
     if lanes.n_lanes == 1:
         least: Number = max(np.int64(1), np.int64(np.ceil(limits.min_child_weight / units[0, 1])))
         if lanes.constant:
             least = max(least, limits.min_child_samples)
         unit_g, unit_h, shift, only = units[0, 0], units[0, 1], lanes.fields[0, 1], total[0]
         both = (only & lanes.fields[0, 3]) * unit_h + 2 * l2
-        for place in range(first, last):
-            f = places[place]
+        for f in columns:
             score, end, left, left_sum = search(
                 hist, f * width, features[f].n_bins, only, shift, unit_g, unit_h, l2, least
             )
@@ -197,8 +201,7 @@ def examine(ws: Workspace, leaf: Number, slot: Number, is_whole: Number, first: 
                 found[f].last_left, found[f].missing_left = end, left
         return
     weight, n = limits.min_child_weight, limits.min_child_samples
-    for place in range(first, last):
-        f = places[place]
+    for f in columns:
         cells, sums = hist[f * width : (f + 1) * width], left_totals[f]
         score, end, left = search_lanes(cells, features[f].n_bins, total, lanes, units, l2, weight, n, sums)
         if end >= 0:
@@ -206,17 +209,15 @@ def examine(ws: Workspace, leaf: Number, slot: Number, is_whole: Number, first: 
             found[f].last_left, found[f].missing_left = end, left
 
 
-@inlined
-def choose(ws: Workspace, leaf: Number) -> None:
-    """Feature of the best net gain of a leaf, from its candidates and today's charges."""
+@lean
+def choose(leaf: Record, found: Any, charges: Floats, order: Int64s) -> None:
+    """Feature of the best net gain of a leaf, from what was ``found`` and today's charges."""
     net_gain, best = -np.inf, np.int64(-1)
-    found, charges, order = ws.candidates[leaf], ws.charges, ws.order
-    for i in range(len(order)):
-        f = order[i]
+    for f in order:
         net = found[f].gain - charges[f]
         if net > net_gain:
             net_gain, best = net, f
-    ws.leaves[leaf].net_gain, ws.leaves[leaf].best = net_gain, best
+    leaf.net_gain, leaf.best = net_gain, best
 
 
 @lean

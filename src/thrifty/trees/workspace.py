@@ -13,7 +13,7 @@ from thrifty.arrays import Bools, Floats, Int32s, Int64s, Words
 from thrifty.trees.binning import WORD, BinnedTable
 from thrifty.trees.gradients import Lanes
 
-__all__ = ["ALL_COLUMNS", "FREE_COLUMNS", "NO_JOB", "Limits", "Workspace", "fit_free_copy", "make_workspace"]
+__all__ = ["Limits", "Workspace", "fit_free_copy", "make_workspace"]
 
 Records: TypeAlias = Any  # array of records, whose fields are attributes in compiled code
 
@@ -64,8 +64,14 @@ TREE = np.dtype(
         ("copy_is_used", np.int64),  # whether that copy holds every free column
         ("n_carried", np.int64),  # columns of that copy whose codes the rows bring along
         ("n_free_slots", np.int64),
+        (
+            "parent_slot",
+            np.int64,
+        ),  # where the histogram of the leaf that was split last is kept, -1 if it is not
+        ("parent_is_whole", np.int64),  # whether it is of every column
         # The job: leaves whose histograms are to be built next.
-        ("columns", np.int64),  # NO_JOB, FREE_COLUMNS or ALL_COLUMNS
+        ("n_places", np.int64),  # columns it covers; -1: there is no job
+        ("is_whole", np.int64),  # whether these are all columns, not only the free ones
         ("small", np.int64),
         ("big", np.int64),  # -1 if there is only one
         ("small_slot", np.int64),
@@ -74,8 +80,6 @@ TREE = np.dtype(
         ("is_done", np.int64),
     ]
 )
-NO_JOB, FREE_COLUMNS, ALL_COLUMNS = range(3)
-
 HISTOGRAM_BYTES = 24 * 2**20  # most that histograms and what is kept per leaf take, where that is possible
 COLUMN_BYTES = 8 * 2**20  # a table up to this size is kept by columns too: a split reads one column
 
