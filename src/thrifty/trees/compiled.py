@@ -1,12 +1,11 @@
 """Ways to compile: no interpreter lock held, cached on disk, on first call and never at import."""
 
 from collections.abc import Callable
-from typing import Any, ClassVar, TypeAlias, TypeVar, cast
+from typing import Any, TypeAlias, TypeVar, cast
 
-import numpy as np
-from numba import njit, typeof
+from numba import njit
 
-__all__ = ["Direct", "Number", "Record", "fused_kernel", "inner", "kernel", "lean", "lean_kernel"]
+__all__ = ["Number", "Record", "fused_kernel", "inner", "kernel", "lean", "lean_kernel"]
 
 # A number in compiled code: of Python or of numpy, the same once compiled.
 Number: TypeAlias = Any
@@ -28,12 +27,15 @@ def kernel(function: Function) -> Function:
 
 
 def fused_kernel(function: Function) -> Function:
-    """The same, but a product may be added without being rounded first, where the processor can: faster, and closer."""
+    """Compile like ``kernel``, but let a product be added without being rounded first, where the processor can.
+
+    That is faster, and closer to the exact result.
+    """
     return cast(Function, njit(cache=True, fastmath={"contract"}, **ALWAYS)(function))
 
 
 def lean_kernel(function: Function) -> Function:
-    """The same for a function that only writes to arrays it is given, which its caller keeps alive."""
+    """Compile like ``kernel`` a function that only writes to arrays it is given, which its caller keeps alive."""
     return cast(Function, njit(cache=True, **ALWAYS, **WITHOUT_RUNTIME)(function))
 
 
@@ -47,49 +49,5 @@ def inner(function: Function) -> Function:
 
 
 def lean(function: Function) -> Function:
-    """The same for a function that only writes to arrays it is given."""
+    """Compile like ``inner`` a function that only writes to arrays it is given."""
     return cast(Function, njit(no_cpython_wrapper=True, **ALWAYS, **WITHOUT_RUNTIME)(function))
-
-
-class Direct:
-    """A kernel for a caller whose arguments have the same types in every call: they are looked at in the first only.
-
-    Working out the types of a tuple of thirty arrays takes numba longer than reading them.
-    """
-
-    _known: ClassVar[dict[Any, Callable[..., Any]]] = {}
-
-    def __init__(self, function: Callable[..., Any]) -> None:
-        self._kernel: Any = function
-        self._entry: Callable[..., Any] | None = None
-
-    def __call__(self, *arguments: Any) -> Any:
-        """Call the kernel."""
-        if self._entry is None:
-            self._entry = self._find(arguments)
-        return self._entry(*arguments)
-
-    def _find(self, arguments: tuple[Any, ...]) -> Callable[..., Any]:
-        key = self._kernel, kind_of(arguments)
-        if key not in self._known:
-            types = tuple(typeof(argument) for argument in arguments)
-            self._kernel.compile(types)
-            self._known[key] = self._kernel.overloads[types].entry_point
-        return self._known[key]
-
-
-def kind_of(value: Any) -> Any:
-    """All that decides the type of an argument in compiled code."""
-    if isinstance(value, np.ndarray):
-        flags = value.flags
-        return (
-            value.dtype,
-            value.ndim,
-            flags.c_contiguous,
-            flags.f_contiguous,
-            flags.writeable,
-            flags.aligned,
-        )
-    if isinstance(value, tuple):
-        return type(value), *map(kind_of, value)
-    return type(value)

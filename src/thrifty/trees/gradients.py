@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from thrifty.exceptions import InvalidInputError
-from thrifty.trees.compiled import Direct, Number, lean, lean_kernel
+from thrifty.trees.compiled import Number, lean, lean_kernel
 
 __all__ = ["Lanes", "choose_lanes", "pack"]
 
@@ -98,7 +98,7 @@ def pack(
     problem = 0
     for output, g in enumerate(grad):
         h = g if hess is None else hess[output]
-        problem = problem or _pack_output(g, h, lanes, output, out, units[output], totals)
+        problem = problem or pack_output(g, h, lanes, output, out, units[output], totals)
     if problem:
         name = "grad" if problem == 1 else "hess"
         rule = "finite" if problem == 1 else "finite and not negative"
@@ -224,6 +224,3 @@ def pack_output(
         for row in range(n_rows):
             out[row * n_lanes + count] = 1
     return 2 if lowest < 0.0 else 0
-
-
-_pack_output = Direct(pack_output)

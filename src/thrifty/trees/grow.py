@@ -18,7 +18,6 @@ from thrifty.arrays import Bools, Floats
 from thrifty.exceptions import InvalidInputError
 from thrifty.trees.best_first import FINISHED, advance
 from thrifty.trees.binning import WORD, BinnedTable
-from thrifty.trees.compiled import Direct
 from thrifty.trees.gradients import choose_lanes, pack
 from thrifty.trees.output import EnsembleBuilder, GrownTree, TreeArrays, make_arrays, write_tree
 from thrifty.trees.parameters import (
@@ -114,7 +113,6 @@ class TreeGrower:
         self._is_stale = True  # whether charges have changed since the workspace learned of them
         self._pool = ThreadPoolExecutor(n_threads - 1) if n_threads > 1 else None
         self._n_threads = n_threads
-        self._advance, self._write_tree = Direct(advance), Direct(write_tree)
         self.reset(bought=() if bought is None else bought, gamma=gamma)
 
     @property
@@ -226,7 +224,7 @@ class TreeGrower:
         pack(gradients, hessians, ws.lanes, ws.packed[0], ws.units, ws.totals[0])
         ws.tree[0]["n_leaves"] = 0
         try:
-            while (n_columns := self._advance(ws, 0, 0)) != FINISHED:
+            while (n_columns := advance(ws, 0, 0)) != FINISHED:
                 self._share_job(ws, n_columns)
         except BaseException:
             self._is_stale = True  # what an unfinished tree bought is not bought
@@ -240,8 +238,8 @@ class TreeGrower:
         parts = [(first, last) for first, last in pairwise([*edges, n_columns]) if first < last]
         others = []
         if self._pool is not None:
-            others = [self._pool.submit(self._advance, ws, *part) for part in parts[1:]]
-        self._advance(ws, *parts[0])
+            others = [self._pool.submit(advance, ws, *part) for part in parts[1:]]
+        advance(ws, *parts[0])
         wait(others)
         for other in others:
             other.result()
@@ -275,7 +273,7 @@ class TreeGrower:
     ) -> None:
         """Take a finished tree out of its workspace, and note what it bought."""
         ends, rate = self.table.thresholds, float(learning_rate)
-        if self._write_tree(ws, ends.values, ends.offsets, rate, self._bought, out, number, scores):
+        if write_tree(ws, ends.values, ends.offsets, rate, self._bought, out, number, scores):
             self._bought, self._is_stale = ws.bought.copy(), True
 
     def _columns(self, name: str, values: ArrayLike) -> list[Floats]:
