@@ -5,6 +5,6 @@ from thrifty.trees.ensemble import TreeEnsemble
 from thrifty.trees.grow import TreeGrower
 from thrifty.trees.output import EnsembleBuilder, GrownTree
 
-Grove = EnsembleBuilder
+Grove = EnsembleBuilder  # name of earlier versions
 
 __all__ = ["BinnedTable", "Binner", "EnsembleBuilder", "Grove", "GrownTree", "TreeEnsemble", "TreeGrower"]

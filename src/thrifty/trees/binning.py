@@ -96,7 +96,7 @@ class BinnedTable:
 
     @property
     def words(self) -> NDArray[np.uint64]:
-        """The same memory, eight codes to a number, shape (n_rows, n_padded / 8)."""
+        """Codes read eight to a number, a view of ``padded``, shape (n_rows, n_padded / 8)."""
         return self.padded.view(np.uint64)
 
     @property
@@ -120,7 +120,7 @@ class BinnedTable:
 
     @cached_property
     def columns(self) -> NDArray[np.uint8]:
-        """The same codes, one column after the other, shape (n_features, n_rows); made when first asked for."""
+        """Codes kept one column after the other, shape (n_features, n_rows); made when first asked for."""
         return np.ascontiguousarray(self.codes.T)
 
     def take(self, rows: NDArray[Any]) -> "BinnedTable":
