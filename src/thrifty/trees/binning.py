@@ -17,8 +17,7 @@ from numpy.typing import NDArray
 
 from thrifty.arrays import Floats
 from thrifty.exceptions import InvalidInputError
-from thrifty.trees.kernel import Number, kernel
-from thrifty.trees.pairs import Pairs, make_pairs
+from thrifty.trees.compiled import Number, kernel
 
 __all__ = ["BinnedTable", "Binner", "Thresholds", "as_float_matrix", "bin_once"]
 
@@ -97,7 +96,7 @@ class BinnedTable:
 
     @property
     def words(self) -> NDArray[np.uint64]:
-        """The same memory, eight codes to a number, shape (n_rows, n_padded / 8)."""
+        """Codes read eight to a number, a view of ``padded``, shape (n_rows, n_padded / 8)."""
         return self.padded.view(np.uint64)
 
     @property
@@ -121,13 +120,8 @@ class BinnedTable:
 
     @cached_property
     def columns(self) -> NDArray[np.uint8]:
-        """The same codes, one column after the other, shape (n_features, n_rows); made when first asked for."""
+        """Codes kept one column after the other, shape (n_features, n_rows); made when first asked for."""
         return np.ascontiguousarray(self.codes.T)
-
-    @cached_property
-    def pairs(self) -> Pairs:
-        """Coarse codes of the same rows, two columns to a byte; made when first asked for."""
-        return make_pairs(self.codes, self.thresholds.n_bins)
 
     def take(self, rows: NDArray[Any]) -> "BinnedTable":
         """Table of some rows (indices or a mask), with the same bins."""
