@@ -186,7 +186,7 @@ class BudgetedClassifier(ChainClassifier):
             report("judging the full model", 1, 1)
             link = link_of(judged.model, prices, rows.task)
             problem = CascadeProblem(
-                Binner(self.max_bins).fit_transform(rows.X),
+                Binner(self.max_bins).fit_transform(rows.X, rows.weight),
                 rows.task,
                 rows.y,
                 rows.weight,
