@@ -46,7 +46,7 @@ def unpack_full(fields: Fields, reading: Reading) -> FullModel | Chain:
         inner = reading.unpack_object(fields.inside("object"), reading)
         if not isinstance(inner, Chain) or inner.price_list.n_features != reading.n_features:
             raise fields.refusal(
-                "object", f"be a system for {reading.n_features} columns", type(inner).__name__
+                "object", f"be a chain for {reading.n_features} columns", type(inner).__name__
             )
         return inner
     if kind == "reference":
