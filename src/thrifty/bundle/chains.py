@@ -128,27 +128,23 @@ def unpack_policy(fields: Fields, n_stages: int) -> Policy:
     """The policy, every part of it checked."""
     cost = fields.array("cost", np.float64, (None,), finite=False)
     n_points = len(cost)
-    score = fields.array("score", np.float64, (n_points,), finite=False)
-    if n_points == 0 or not _is_known_or_not(cost) or np.any(cost < 0) or np.any(np.diff(cost) < 0):
-        raise fields.refusal(
-            "cost", "rise from point to point, or be unknown at all of them", cost[:5].tolist()
-        )
-    if not _is_known_or_not(score):
-        raise fields.refusal("score", "be finite, or unknown at all points", score[:5].tolist())
     thresholds = fields.array("thresholds", np.float64, (n_points, n_stages), finite=False)
     if np.isnan(thresholds).any():
         raise fields.refusal("thresholds", "be numbers, infinite ones included", "NaN")
+    if n_points == 0 or np.any(cost < 0) or np.any(np.diff(cost) < 0):
+        raise fields.refusal("cost", "rise from point to point", cost[:5].tolist())
+    for name in ("cost", "score"):
+        means = fields.array(name, np.float64, (n_points,), finite=False)
+        if not (np.isfinite(means).all() or np.isnan(means).all()):
+            raise fields.refusal(name, "be finite, or NaN at every point", means[:5].tolist())
     lower, upper = fields.whole("lower"), fields.whole("upper")
     if not (0 <= lower < n_points and 0 <= upper < n_points):
         raise fields.refusal("lower", f"and upper lie in [0, {n_points})", (lower, upper))
     share, seed = fields.number("share"), fields.whole("seed")
     if not 0 <= share <= 1 or not 0 <= seed < 2**63:
         raise fields.refusal("share", "lie in [0, 1], and seed in [0, 2^63)", (share, seed))
+    score = fields.array("score", np.float64, (n_points,), finite=False)
     return Policy(thresholds, cost, score, lower, upper, share, seed)
-
-
-def _is_known_or_not(means: Floats) -> bool:
-    return bool(np.isfinite(means).all() or np.isnan(means).all())
 
 
 # -- evidence ------------------------------------------------------------------------------------
