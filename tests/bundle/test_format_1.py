@@ -61,7 +61,9 @@ def test_a_certificate_is_made_again_from_its_rows(again, old):
 def test_an_estimator_with_one_gate_says_that_its_rows_were_not_kept(again, old):
     clf = old.load("gbrt", again=again)
     for ask in (lambda: clf.frontier_, lambda: clf.at(budget=3.0), lambda: clf.expected_cost_):
-        with pytest.raises(InvalidInputError, match="needs the rows that the operating points were judged on"):
+        with pytest.raises(
+            InvalidInputError, match="needs the rows that the operating points were judged on"
+        ):
             ask()
     assert set(clf.at(threshold=-np.inf).route(old.new)) == {1}
 

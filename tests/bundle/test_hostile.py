@@ -389,7 +389,6 @@ def test_a_chain_behind_a_stage_for_other_columns_is_refused(fitted, linear, for
     ("cost", lambda k: -np.ones(k + 1), "cost .* at least 0"),
     ("cost", lambda k: np.full(k + 1, np.inf), "cost .* finite"),
     ("cost", lambda k: np.ones((4, k + 1)), "cost .* shape"),
-    ("points", lambda k: np.zeros((1, k)), "points .* be operating points of the policy"),
     ("points", lambda k: np.full((1, k), np.nan), "points must hold"),
     ("points", lambda k: np.zeros((0, k)), "points must hold"),
     ("points", lambda k: np.zeros((1, k - 1)), "points .* shape"),

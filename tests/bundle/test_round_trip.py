@@ -92,6 +92,7 @@ def test_a_loaded_estimator_answers_bit_by_bit_as_before(name, fitted, rows, tmp
     assert_same_answers(after.with_full(full), before.with_full(full), X)
 
 
+@pytest.mark.filterwarnings("ignore")  # a small loss may save nothing, which is said
 @pytest.mark.parametrize("name", NAMES)
 def test_a_loaded_estimator_moves_to_the_same_operating_points(name, fitted, rows):
     before, X = fitted[name], table_for(fitted[name], rows)
@@ -201,6 +202,7 @@ def test_a_certificate_comes_back_with_its_point(name, fitted, rows):
         assert_same_answers(after, before, rows[0])
 
 
+@pytest.mark.filterwarnings("ignore")  # it is said that this saves nothing
 def test_a_cascade_that_sends_everybody_on_can_go_back(fitted, rows):
     everybody = fitted["cascade"].at(max_loss=1e-9)
     assert set(everybody.route(rows[0])) == {everybody.n_stages_}

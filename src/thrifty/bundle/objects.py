@@ -193,9 +193,6 @@ def _restore_memory(estimator: ChainClassifier, fields: Fields) -> None:
         proof = old_evidence(fields.inside("proof"), learned, policy.thresholds) if has_proof else None
     else:
         proof = _unpack_rows(fields, "proof", learned)
-    for rows in (getattr(estimator, "evidence_", None), proof):
-        if rows is not None and not _are_points_of(rows, learned):
-            raise fields.refusal("points", "be operating points of the policy", "others")
     estimator._proof = proof
     estimator._max_loss = _max_loss(fields)
     if fields.has("certificate"):
@@ -223,12 +220,6 @@ def _unpack_rows(fields: Fields, name: str, chain: Chain) -> Evidence | None:
     """Evidence, if the file keeps some."""
     kept = fields.has(name) and fields.raw(name) is not None
     return unpack_evidence(fields.inside(name), chain) if kept else None
-
-
-def _are_points_of(evidence: Evidence, learned: Chain) -> bool:
-    """Whether all points that evidence speaks of are points of the policy."""
-    known = {point.tobytes() for point in learned.policy.thresholds}
-    return evidence.points is not None and all(point.tobytes() in known for point in evidence.points)
 
 
 # -- certificates --------------------------------------------------------------------------------
