@@ -211,8 +211,9 @@ class ChainClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # 
         evidence: Evidence | None = getattr(self, "evidence_", None)
         if evidence is None:
             raise InvalidInputError(
-                "this needs the rows that the operating points were judged on, which files of the first versions do "
-                "not keep. Fit again, or move by a budget or a threshold."
+                "this needs the rows that the operating points were judged on, and the file that this estimator comes "
+                "from does not keep them: it was saved without evidence, or by a first version. Fit again, or score "
+                "points on rows of your own with evidence_of."
             )
         return evidence
 
