@@ -16,7 +16,7 @@ def assert_same(one, other):
     assert [cell.settings for cell in one.cells] == [cell.settings for cell in other.cells]
     for a, b in zip(one.cells, other.cells, strict=True):
         assert a.fitted == b.fitted, a.settings
-        np.testing.assert_array_equal(a.outcomes.g, b.outcomes.g)
+        np.testing.assert_array_equal(a.evidence.gate, b.evidence.gate)
     np.testing.assert_array_equal(one.frontier.cost, other.frontier.cost)
     np.testing.assert_array_equal(one.frontier.score, other.frontier.score)
 

@@ -16,13 +16,14 @@ from sklearn.base import clone
 from sklearn.model_selection import ParameterGrid
 
 from thrifty.estimators.dynamod_lin import DynaModLinClassifier
-from thrifty.evidence.row_checks import plain_settings
+from thrifty.evidence.checks import plain_settings
 from thrifty.exceptions import InvalidInputError
 from thrifty.sweeping.identity import digest
 
 __all__ = ["PlannedCell", "make_plan", "waves"]
 
-_FIXED = ("full", "cv", "feature_costs", "feature_groups", "full_cost", "n_jobs")
+_FIXED = ("full", "cv", "feature_costs", "feature_groups", "full_cost", "full_features", "n_jobs")
+_WISHES = ("budget", "max_loss", "confidence")
 
 
 @dataclass(frozen=True)
@@ -97,8 +98,13 @@ def _with_settings(estimator: Any, values: dict[str, Any]) -> Any:
     for name in values:
         if name.split("__")[0] in _FIXED:
             raise InvalidInputError(
-                f"grid must not vary {name!r}: points of one frontier share their data, prices and f0. "
+                f"grid must not vary {name!r}: points of one frontier share their data, prices and full model. "
                 f"Set it on the estimator, and run one sweep for each value."
+            )
+        if name in _WISHES:
+            raise InvalidInputError(
+                f"grid must not vary {name!r}, which chooses among the operating points of one fit: every cell is "
+                f"judged at all of them. Leave it out, and ask the frontier of the sweep."
             )
     try:
         cell = clone(estimator).set_params(**values)

@@ -1,21 +1,23 @@
 """What a sweep found: its cells, their efficient points, and the fitted estimator behind each point."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from thrifty.arrays import Floats
 from thrifty.bundle import from_bytes
-from thrifty.evidence.frontier import Frontier
-from thrifty.evidence.observing import outcomes_of
-from thrifty.evidence.operating_point import OperatingPoint
+from thrifty.estimators.base import ChainClassifier
+from thrifty.evidence.frontier import Frontier, OperatingPoint
+from thrifty.evidence.observe import evidence_of
 from thrifty.exceptions import InvalidInputError
-from thrifty.full.model import FullModel
-from thrifty.sweeping.fulls import innermost, remake_full
-from thrifty.sweeping.problem import Problem
-from thrifty.sweeping.records import Answers, Cell
+from thrifty.full.model import AbsentFull, FullModel
+from thrifty.sweeping.cells import Cell
+from thrifty.sweeping.full_model import Answers, innermost, remake_full
+from thrifty.sweeping.shared import Shared
 
 __all__ = ["Sweep"]
 
@@ -26,23 +28,26 @@ class Sweep:
     Attributes
     ----------
     cells : tuple of Cell
-        Every setting of the grid, in its order: ``settings``, ``seconds`` and validation ``outcomes``.
+        Every setting of the grid, in its order: ``settings``, ``seconds`` and ``evidence`` on the validation rows.
     frontier : Frontier
         The efficient points on the validation rows.
     full : FullModel
-        f0. After a resumed sweep, one that was fitted here is fitted again when it is first needed.
+        The full model. After a resumed sweep, one that was fitted here is fitted again when it is first needed.
+    full_train : ndarray of shape (n_samples, n_classes) or None
+        Its probabilities on the training rows of positive weight, out of fold wherever it was fitted here.
     """
 
     def __init__(
         self,
         cells: Sequence[Cell],
-        problem: Problem,
-        answers: Answers,
+        shared: Shared,
+        answers: Answers | None,
         full: FullModel | None,
         trusted: tuple[str | type, ...] = (),
     ) -> None:
         self.cells = tuple(cells)
-        self._problem = problem
+        self.full_train: Floats | None = None if answers is None else answers.train
+        self._shared = shared
         self._answers = answers
         self._full = full
         self._trusted = trusted
@@ -50,17 +55,14 @@ class Sweep:
     @cached_property
     def frontier(self) -> Frontier:
         """The efficient points on the validation rows."""
-        return Frontier.from_outcomes([cell.outcomes for cell in self.cells])
+        return Frontier.from_evidence([cell.evidence for cell in self.cells])
 
     @cached_property
     def full(self) -> FullModel:
-        """f0, as it was when it was judged."""
-        return remake_full(self._problem, self._answers) if self._full is None else self._full
-
-    @property
-    def full_train(self) -> NDArray[np.float64]:
-        """f0's probabilities of class +1 on the training rows, out of fold wherever f0 was fitted here."""
-        return self._answers.train
+        """The full model, as it was when it was judged."""
+        if self._answers is None:
+            return AbsentFull()
+        return remake_full(self._shared, self._answers) if self._full is None else self._full
 
     def on(self, X: Any, y: Any, *, full_probability: ArrayLike | None = None) -> Frontier:
         """The very same points on other rows, as chosen: no longer chosen by what they do there.
@@ -69,29 +71,23 @@ class Sweep:
         ----------
         X, y : table and labels
             Rows that nothing was fitted or chosen on.
-        full_probability : array-like of shape (n_samples,), optional
-            f0's probabilities on these rows; without them f0 is asked about all of them, once.
+        full_probability : array-like of shape (n_samples,) or (n_samples, n_classes), optional
+            The full model's probabilities on these rows; without them it is asked about all of them, once.
         """
-        probability = full_probability
-        seen = []
-        for place, cell in enumerate(self.cells):
-            fitted = self._fitted(place)
-            if probability is None:
-                probability = self._ask(fitted, X)
-            seen.append(
-                outcomes_of(
-                    fitted,
-                    X,
-                    y,
-                    settings=cell.settings,
-                    threshold=cell.outcomes.threshold,
-                    full_probability=probability,
-                )
-            )
-        return self.frontier.on(seen)
+        known = None
+        if self._answers is not None:
+            known = self._ask(X) if full_probability is None else full_probability
+        return self.frontier.on(
+            [
+                evidence_of(self._fitted(cell), X, y, settings=cell.settings, full_probability=known)
+                for cell in self.cells
+            ]
+        )
 
     def estimator(self, point: OperatingPoint) -> Any:
-        """The fitted estimator behind a point, in front of f0 and cut at the point's threshold.
+        """The fitted estimator behind a point, in front of the full model and at the point's thresholds.
+
+        Its ``evidence_``, and with it ``frontier_`` and ``at``, are about the validation rows.
 
         Parameters
         ----------
@@ -99,15 +95,23 @@ class Sweep:
             Of this sweep's ``frontier``, or of what ``on`` returned.
         """
         known = 0 <= point.source < len(self.cells)
-        if not known or self.cells[point.source].outcomes.settings != point.settings:
+        if not known or self.cells[point.source].settings != point.settings:
             raise InvalidInputError(
                 f"the point with settings {point.settings} is not one of this sweep. Take it from `frontier`."
             )
-        fitted = self._fitted(point.source)
-        if self._problem.full is not None:
-            fitted = fitted.with_full(self.full)
-            fitted.set_params(full=self._problem.full)
-        return fitted if point.threshold is None else fitted.at(point.threshold)
+        cell = self.cells[point.source]
+        fitted = self._fitted(cell, serves=True)
+        if not isinstance(fitted, ChainClassifier):
+            return fitted
+        if self._answers is not None:
+            fitted.set_params(full=self._shared.full)
+        fitted.evidence_ = replace(cell.evidence, settings={})
+        policy = fitted.chain_.policy
+        if not policy.is_measured:
+            return fitted.at(threshold=point.threshold)
+        place = np.flatnonzero((policy.thresholds == np.array(point.thresholds)).all(axis=1))[0]
+        fitted.chain_ = fitted.chain_.at(policy.at(int(place)))
+        return fitted
 
     def to_frame(self) -> Any:
         """A pandas data frame with a row per cell: settings, seconds, what it buys, its points on the frontier."""
@@ -123,9 +127,9 @@ class Sweep:
                 {
                     **cell.settings,
                     "seconds": cell.seconds,
-                    "n_features": len(cell.outcomes.features),
-                    "stop_cost": float(np.mean(cell.outcomes.stop_cost)),
-                    "stop_score": float(np.mean(cell.outcomes.stop_right)),
+                    "n_features": len(cell.evidence.features),
+                    "stop_cost": float(np.mean(cell.evidence.cost_at(0))),
+                    "stop_score": float(np.mean(cell.evidence.quality[:, 0])),
                     "n_points": int(number),
                 }
                 for cell, number in zip(self.cells, points, strict=True)
@@ -133,16 +137,20 @@ class Sweep:
         )
 
     def __repr__(self) -> str:
-        kind = type(self._problem.estimator).__name__
+        kind = type(self._shared.estimator).__name__
         cells = f"{len(self.cells)} cell{'' if len(self.cells) == 1 else 's'}"
         return f"Sweep({cells} of {kind}, {len(self.frontier)} efficient points on {self.frontier.n_rows:,} rows)"
 
-    def _fitted(self, place: int) -> Any:
-        return from_bytes(self.cells[place].fitted, trusted=self._trusted)
+    def _fitted(self, cell: Cell, *, serves: bool = False) -> Any:
+        """The fitted estimator; in front of the full model if it is to serve, or if it pays by what that one reads."""
+        answers = self._answers
+        attached = answers is not None and (serves or answers.bought is not None)
+        return from_bytes(cell.fitted, full=innermost(self.full) if attached else None, trusted=self._trusted)
 
-    def _ask(self, fitted: Any, X: Any) -> Any:
-        reader = fitted.system_.reader(X)
+    def _ask(self, X: Any) -> Floats:
+        """The full model's outputs on the rows of a table."""
+        chain = self._fitted(self.cells[0]).chain_
+        reader, prices = chain.reader(X), chain.price_list
         rows = np.arange(reader.n_samples)
-        if self._problem.full is None:
-            return np.full(len(rows), 0.5)
-        return innermost(self.full).probability(reader.table(rows), rows, len(rows))
+        table, numbers = reader.table(rows, prices.full_columns), reader.block(rows, prices.read_by_full)
+        return innermost(self.full).outputs(table, numbers)

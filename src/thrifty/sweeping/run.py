@@ -1,24 +1,22 @@
-"""The sweep itself: plan, judge f0 once, fit what the store lacks, keep every cell as soon as it is there."""
+"""The sweep itself: plan, judge the full model once, fit what the store lacks, keep each cell as soon as it is done."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from joblib import Parallel, delayed
 from numpy.typing import ArrayLike
 
 from thrifty.exceptions import InvalidInputError
-from thrifty.sweeping.fitting import FailedCell, fit_cell, quiet, start_from
-from thrifty.sweeping.fulls import identity_of_full, judge_once
+from thrifty.full.model import FullModel
+from thrifty.progress import Progress, silent
+from thrifty.sweeping.cells import Cell, FailedCell, fit_cell, quiet, start_from
+from thrifty.sweeping.full_model import Answers, identity_of_full, judge_once
 from thrifty.sweeping.grid import PlannedCell, make_plan, waves
-from thrifty.sweeping.problem import Problem, make_problem
-from thrifty.sweeping.records import Answers, Cell
 from thrifty.sweeping.result import Sweep
+from thrifty.sweeping.shared import Shared, check_shared
 from thrifty.sweeping.store import Store
 
-__all__ = ["Progress", "sweep"]
-
-Progress = Callable[[str, int, int], None]
-"""Called as ``progress(what, done, total)``."""
+__all__ = ["sweep"]
 
 
 def sweep(
@@ -37,30 +35,32 @@ def sweep(
     progress: Progress | None = None,
     trusted: Iterable[str | type] = (),
 ) -> Sweep:
-    """Fit every setting of a grid behind one f0 and find the efficient operating points on validation rows.
+    """Fit every setting of a grid behind one full model and find the efficient operating points on validation rows.
 
-    f0 is judged once, not once per setting. Every result is the same, bit by bit, whatever ``n_jobs``
+    The full model (f0) is judged once, not once per setting. Every result is the same, bit by bit, whatever ``n_jobs``
     and joblib's backend, and however often the sweep was interrupted and taken up again.
 
     Parameters
     ----------
-    estimator : GatedClassifier
-        What is fitted, with its f0, prices and whatever the grid leaves alone. A ``random_state`` of None, here or in
-        an unfitted f0, is read as 0.
+    estimator : estimator of thrifty
+        What is fitted, with its full model, prices and whatever the grid leaves alone: a cascade
+        (``BudgetedClassifier``), any estimator with a single gate, or one that answers alone. A ``random_state`` of
+        None, here or in an unfitted full model, is read as 0.
     grid : dict of lists, or list of dicts
         All combinations of the lists; or the settings themselves, one dict each.
     X, y : table and labels
         Training rows.
     X_val, y_val : table and labels
-        Rows that points are chosen on; neither f0 nor any cell is fitted on them.
+        Rows that points are chosen on; neither the full model nor any cell is fitted on them.
     sample_weight : array-like of shape (n_samples,), optional
         Weights of the training rows.
     full_val : array-like of shape (n_val,), optional
-        f0's probabilities on the validation rows; needed if, and only if, ``estimator.full`` is an array of those on
-        the training rows.
+        The full model's probabilities on the validation rows; needed if, and only if, ``estimator.full`` is an array
+        of those on the training rows.
     store : path, optional
         A file that keeps every finished cell. The same call resumes from it; a call that differs in its data,
-        costs, estimator, f0 or code is refused; a grid with further settings fits only those. None keeps nothing.
+        costs, estimator, full model or code is refused; a grid with further settings fits only those. None keeps
+        nothing.
     n_jobs : int, optional
         Fits side by side, through joblib; ``joblib.parallel_config`` chooses another backend.
     warm_start : bool, default=True
@@ -94,38 +94,37 @@ def sweep(
     >>> found.estimator(point).predict(X[450:]).shape
     (119,)
     """
-    report = _silent if progress is None else progress
-    problem = make_problem(estimator, X, y, sample_weight, X_val, y_val)
-    cells = make_plan(problem.estimator, grid, warm_start=warm_start)
-    about = problem.identity({name for cell in cells for name in cell.settings})
-    with Store(store, {**about, "f0": identity_of_full(problem, full_val)}) as kept:
-        answers, model = _answers(kept, problem, full_val, n_jobs, report)
-        found = _fit_all(cells, kept, problem, answers, tuple(trusted), n_jobs, report)
-    return Sweep(_all_fitted(cells, found, store), problem, answers, model, tuple(trusted))
-
-
-def _silent(what: str, done: int, total: int) -> None:
-    """Show nothing."""
+    report = silent if progress is None else progress
+    shared = check_shared(estimator, X, y, sample_weight, X_val, y_val)
+    cells = make_plan(shared.estimator, grid, warm_start=warm_start)
+    about = shared.identity({name for cell in cells for name in cell.settings})
+    with Store(store, {**about, "the full model": identity_of_full(shared, full_val)}) as kept:
+        answers, model = _answers(kept, shared, full_val, n_jobs, report)
+        found = _fit_all(cells, kept, shared, answers, tuple(trusted), n_jobs, report)
+    return Sweep(_all_fitted(cells, found, store), shared, answers, model, tuple(trusted))
 
 
 def _answers(
-    kept: Store, problem: Problem, full_val: ArrayLike | None, n_jobs: int | None, report: Progress
-) -> tuple[Answers, Any]:
+    kept: Store, shared: Shared, full_val: ArrayLike | None, n_jobs: int | None, report: Progress
+) -> tuple[Answers | None, FullModel | None]:
+    """What the full model says, and the full model itself if it was asked just now; nothing where there is none."""
+    if shared.full is None:
+        return None, None
     record = kept.get(Answers.KEY)
     if record is not None:
         return Answers.from_bytes(record), None
-    report("judging f0", 0, 1)
-    answers, model = judge_once(problem, full_val, n_jobs)
+    report("judging the full model", 0, 1)
+    answers, model = judge_once(shared, full_val, n_jobs)
     kept.put(Answers.KEY, answers.to_bytes())
-    report("judging f0", 1, 1)
+    report("judging the full model", 1, 1)
     return answers, model
 
 
 def _fit_all(
     cells: Sequence[PlannedCell],
     kept: Store,
-    problem: Problem,
-    answers: Answers,
+    shared: Shared,
+    answers: Answers | None,
     trusted: tuple[str | type, ...],
     n_jobs: int | None,
     report: Progress,
@@ -139,13 +138,11 @@ def _fit_all(
     report("fitting", len(found), len(cells))
     if len(found) == len(cells):
         return found
-    train = None if problem.full is None else answers.train
-    rows = (problem.X, problem.y, problem.sample_weight, problem.X_val, problem.y_val)
-    shared = (*rows, train, answers.val, answers.chain, trusted)
+    given = (shared.X, shared.y, shared.sample_weight, shared.X_val, shared.y_val, answers, trusted)
     # One cell per message: a cell that is done must not wait for others before it is kept.
     with quiet(), Parallel(n_jobs=n_jobs, return_as="generator_unordered", batch_size=1) as parallel:
         for wave in waves(cells):
-            jobs = [delayed(fit_cell)(cell, start, *shared) for cell, start in _ready(wave, found)]
+            jobs = [delayed(fit_cell)(cell, start, *given) for cell, start in _ready(wave, found)]
             for fitted in parallel(jobs) if jobs else ():
                 if isinstance(fitted, Cell):
                     kept.put(fitted.key, fitted.to_bytes())
