@@ -3,10 +3,11 @@ from types import SimpleNamespace
 import pytest
 from sklearn.datasets import load_breast_cancer
 from sklearn.linear_model import LogisticRegression
+from sklearn.naive_bayes import GaussianNB
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from thrifty import DynaModGbrtClassifier, DynaModLinClassifier
+from thrifty import BudgetedClassifier, DynaModGbrtClassifier, DynaModLinClassifier
 
 
 @pytest.fixture(scope="session")
@@ -37,3 +38,8 @@ def trees(f0):
 @pytest.fixture
 def linear(f0):
     return DynaModLinClassifier(f0, max_iter=20)
+
+
+@pytest.fixture
+def cascade():
+    return BudgetedClassifier(GaussianNB(), sizes=[(5, 2)], stages=3, cv=3)

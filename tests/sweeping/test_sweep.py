@@ -12,6 +12,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.svm import SVC
 
 from thrifty import (
+    BudgetedClassifier,
     ConfidenceRouter,
     DynaModGbrtClassifier,
     DynaModLinClassifier,
@@ -151,6 +152,25 @@ def test_probabilities_as_f0_need_those_of_the_validation_rows(trees, fitting, r
     assert found.on(rows.X_test, rows.y_test, full_probability=test).score.tolist() == (
         frozen.on(rows.X_test, rows.y_test).score.tolist()
     )
+    dearest = found.frontier[-1]
+    answers = [one.estimator(dearest).predict_proba(rows.X_val) for one in (found, frozen)]
+    np.testing.assert_allclose(*answers, rtol=1e-12)
+    with pytest.raises(
+        InvalidInputError, match="169 of the 169 rows asked about are not those they belong to"
+    ):
+        found.on(rows.X_test, rows.y_test)
+
+
+def test_probabilities_of_rows_of_weight_zero_are_not_read(trees, fitting, rows, f0):
+    model = f0.fit(rows.X_test, rows.y_test)
+    train, val = (model.predict_proba(X)[:, 1] for X in (rows.X, rows.X_val))
+    weight = (np.arange(len(rows.y)) % 4 > 0).astype(float)
+    changed = np.where(weight > 0, train, 0.9)
+    one, two = (
+        sweep(trees.set_params(full=given), {"gamma": [1.0]}, *fitting, sample_weight=weight, full_val=val)
+        for given in (train, changed)
+    )
+    assert [cell.fitted for cell in one.cells] == [cell.fitted for cell in two.cells]
 
 
 def test_an_f0_with_decision_values_is_attached_with_its_calibration(trees, fitting, rows, tmp_path):
@@ -249,6 +269,8 @@ def test_a_frame_lists_the_cells(trees, fitting):
             {"estimator": LogisticRegression()},
             "an estimator of thrifty, such as .*; got LogisticRegression",
         ),
+        ({"estimator": DynaModLinClassifier}, "got the class DynaModLinClassifier"),
+        ({"estimator": BudgetedClassifier(max_loss=0.1)}, "max_loss=0.1 chooses one operating point"),
         ({"y_val": np.zeros(3)}, r"y_val must hold one label per row, shape \(150,\)"),
         ({"y_val": np.full(150, 7)}, "y_val must hold the labels .* got 7 in row 0"),
         ({"X_val": np.zeros((150, 3))}, "X has 3 features"),

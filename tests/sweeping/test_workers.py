@@ -21,8 +21,12 @@ def assert_same(one, other):
     np.testing.assert_array_equal(one.frontier.score, other.frontier.score)
 
 
-def test_two_processes_find_bit_by_bit_what_one_finds(trees, linear, fitting):
-    for estimator, grid in ((trees, TREES), (linear, {"gamma": [0.01, 0.1], "p_full": [0.2, 0.6]})):
+def test_two_processes_find_bit_by_bit_what_one_finds(trees, linear, cascade, fitting):
+    for estimator, grid in (
+        (trees, TREES),
+        (linear, {"gamma": [0.01, 0.1], "p_full": [0.2, 0.6]}),
+        (cascade, {"stages": [2, 3]}),
+    ):
         assert_same(sweep(estimator, grid, *fitting, n_jobs=2), sweep(estimator, grid, *fitting, n_jobs=1))
 
 

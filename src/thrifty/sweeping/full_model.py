@@ -14,11 +14,11 @@ from sklearn.utils import _safe_indexing
 
 from thrifty.arrays import Bools, Floats, Words
 from thrifty.bundle import from_bytes, to_bytes
-from thrifty.chain.chain import Chain
+from thrifty.chain.chain import Chain, Walk
 from thrifty.chain.sources import as_numbers
 from thrifty.estimators.base import link_of
 from thrifty.exceptions import InvalidInputError
-from thrifty.full.crossfit import TrainingRows, fit_copy, judge_full
+from thrifty.full.crossfit import fit_copy, judge_full
 from thrifty.full.model import (
     BuysByRow,
     EstimatorFull,
@@ -105,7 +105,7 @@ def identity_of_full(shared: Shared, full_val: ArrayLike | None) -> Any:
     if _is_recipe(full):
         return {"recipe": identity.describe(full, "full")}
     if _is_array(full):
-        values = _rows(shared).task.read_outputs(full, None, "full")
+        values = shared.rows.task.read_outputs(full, None, "full")
         return {"probabilities": identity.digest(values, _check_full_val(shared, full_val))}
     model = _fitted_elsewhere(shared)
     if callable(full):
@@ -114,14 +114,14 @@ def identity_of_full(shared: Shared, full_val: ArrayLike | None) -> Any:
         chosen = np.unique(np.linspace(0, n_val - 1, min(_PROBES, n_val)).astype(np.intp))
         answers = model.outputs(_safe_indexing(shared.table_val, chosen), shared.numbers_val[chosen])
         return {"function": name, "answers": identity.digest(answers)}
-    tables = (_rows(shared).table, shared.table_val)
+    tables = (shared.rows.table, shared.table_val)
     ways = [part for table in tables for part in _ways(chain_of_full(model), table)]
     return {"answers": identity.digest(_on_validation_rows(model, shared), *ways)}
 
 
 def judge_once(shared: Shared, full_val: ArrayLike | None, n_jobs: int | None) -> tuple[Answers, FullModel]:
     """The full model's honest outputs on the training rows, its outputs on the validation rows, and itself."""
-    rows, prices = _rows(shared), shared.price_list
+    rows, prices = shared.rows, shared.price_list
     link_of(shared.full, prices, rows.task)
     judged = judge_full(shared.full, rows, n_jobs=n_jobs)
     model = judged.model
@@ -130,7 +130,9 @@ def judge_once(shared: Shared, full_val: ArrayLike | None, n_jobs: int | None) -
     if _is_array(shared.full):
         answers = Answers(judged.outputs, _check_full_val(shared, full_val), *keys)
         return answers, answers.everywhere
-    chain, buyer, bought = chain_of_full(model), _asked(innermost(model)), None
+    chain, buyer = chain_of_full(model), _asked(innermost(model))
+    packed = None if chain is None else to_bytes(chain, full="absent", evidence=False)
+    bought = None
     if isinstance(buyer, BuysByRow):
         bought = np.concatenate([buyer.bought(rows.table), buyer.bought(shared.table_val)])
     answers = Answers(
@@ -139,14 +141,14 @@ def judge_once(shared: Shared, full_val: ArrayLike | None, n_jobs: int | None) -
         *keys,
         calibration=getattr(model, "calibration", None),
         bought=bought,
-        chain=None if chain is None else np.frombuffer(_without_full(chain), np.uint8),
+        chain=None if packed is None else np.frombuffer(packed, np.uint8),
     )
     return answers, model
 
 
 def remake_full(shared: Shared, answers: Answers) -> FullModel:
     """The full model as it was when it was judged; a recipe is fitted again and must answer as it did."""
-    rows = _rows(shared)
+    rows = shared.rows
     if _is_recipe(shared.full):
         fitted = fit_copy(shared.full, rows, np.arange(len(rows.y)))
         model: FullModel = EstimatorFull(fitted, rows.task, answers.calibration)
@@ -188,15 +190,7 @@ def known_full(answers: Answers, trusted: tuple[str | type, ...] = ()) -> FullMo
 
 @dataclass(frozen=True)
 class KnownChain:
-    """A chain in the place of the full model, whose answers on the training rows are known.
-
-    Attributes
-    ----------
-    answers : PrecomputedFull
-        Outputs on the training rows.
-    chain_ : Chain
-        The chain, which says what a row pays that is sent on.
-    """
+    """A chain, which says what a row pays that is sent on, and its answers on the training rows."""
 
     answers: PrecomputedFull
     chain_: Chain
@@ -208,15 +202,7 @@ class KnownChain:
 
 @dataclass(frozen=True)
 class KnownBuyer:
-    """A full model that does not read the same columns of every row, on rows of which all is known.
-
-    Attributes
-    ----------
-    answers : PrecomputedFull
-        Outputs on the training rows and on the validation rows.
-    columns : ndarray of shape (n_rows, n_columns), bool
-        What it reads of each.
-    """
+    """Answers of a full model that does not read the same columns of every row, and the columns that it reads."""
 
     answers: PrecomputedFull
     columns: Bools
@@ -234,12 +220,6 @@ class KnownBuyer:
 # -- helpers ---------------------------------------------------------------------------------------
 
 
-def _rows(shared: Shared) -> TrainingRows:
-    if shared.rows is None:
-        raise InvalidInputError(f"a {type(shared.estimator).__name__} has no full model that could be asked.")
-    return shared.rows
-
-
 def _is_recipe(full: Any) -> bool:
     return is_estimator(full) and not isinstance(full, FrozenEstimator)
 
@@ -250,12 +230,8 @@ def _is_array(full: Any) -> bool:
 
 
 def _fitted_elsewhere(shared: Shared) -> FullModel:
-    rows = _rows(shared)
+    rows = shared.rows
     return as_full_model(shared.full, rows.task, rows.X.shape[1], names=getattr(rows.table, "columns", None))
-
-
-def _without_full(chain: Chain) -> bytes:
-    return to_bytes(chain, full="absent", evidence=False)
 
 
 def _asked(model: FullModel) -> Any:
@@ -268,15 +244,14 @@ def _on_validation_rows(model: FullModel, shared: Shared) -> Floats:
 
 
 def _ways(chain: Chain | None, table: Any) -> list[Any]:
-    """The route of each row through a chain, and what the last stage said that it visited."""
+    """The route of each row through a chain, what the last stage said that it visited, and how that is blended."""
     if chain is None:
         return []
-    walk = chain.walk(chain.reader(table))
-    parts: list[Any] = [walk.route.astype(np.int64)]
-    inner: Any = walk
-    while inner is not None:
-        parts.append(inner.scores)
-        inner = inner.behind
+    walk: Walk | None = chain.walk(chain.reader(table))
+    parts: list[Any] = []
+    while chain is not None and walk is not None:
+        parts += [walk.route.astype(np.int64), walk.scores, () if chain.blend is None else chain.blend]
+        chain, walk = chain.behind, walk.behind
     return parts
 
 
@@ -287,5 +262,5 @@ def _check_full_val(shared: Shared, full_val: ArrayLike | None) -> Floats:
             f"full holds probabilities for the training rows only; a sweep also needs the full model's on the {n_val} "
             f"validation rows. Give them as full_val, or a model that can compute them."
         )
-    outputs: Floats = _rows(shared).task.read_outputs(full_val, n_val, "full_val")
+    outputs: Floats = shared.rows.task.read_outputs(full_val, n_val, "full_val")
     return outputs

@@ -33,9 +33,8 @@ class Shared:
         The full model as given, or the default one, with its seeds; None for an estimator that has none.
     X, y, sample_weight, X_val, y_val
         As given.
-    rows : TrainingRows or None
-        The training rows that count, with the columns that the full model reads and the folds it is judged in; None
-        for an estimator without a full model.
+    rows : TrainingRows, or None for an estimator without a full model
+        The training rows that count, with the columns that the full model reads and the folds it is judged in.
     table_val, numbers_val : table and ndarray or CSR
         The validation rows with those columns.
     price_list : PriceList
@@ -49,7 +48,7 @@ class Shared:
     sample_weight: Any
     X_val: Any
     y_val: Labels
-    rows: TrainingRows | None
+    rows: Any
     table_val: Any
     numbers_val: Any
     price_list: PriceList
