@@ -1,9 +1,9 @@
 """The plan of a sweep: which settings are fitted, and which of them starts where another one ended.
 
 Along gamma, with everything else equal, the solutions of the linear family are neighbours: a fit that starts from its
-neighbour's solution needs a fraction of the rounds. So those cells form a chain, by falling gamma: few columns
-first, then more. The problem has many local optima, and a chain may end in another one, better or worse, than a fit
-that starts afresh. A cell's key names its settings and, through the key of its predecessor, the whole chain before
+neighbour's solution needs a fraction of the rounds. So those cells form a series, by falling gamma: few columns
+first, then more. The problem has many local optima, and a series may end in another one, better or worse, than a fit
+that starts afresh. A cell's key names its settings and, through the key of its predecessor, the whole series before
 it: equal keys mean equal results, whoever computed them and when.
 """
 
@@ -59,11 +59,11 @@ def make_plan(estimator: Any, grid: Any, *, warm_start: bool = True) -> list[Pla
     if not found:
         raise InvalidInputError("grid must hold at least one setting; got none.")
     cells = list(found.values())
-    return _chained(cells) if warm_start else cells
+    return _in_series(cells) if warm_start else cells
 
 
 def waves(cells: Sequence[PlannedCell]) -> list[list[PlannedCell]]:
-    """Cells by their place in their chain: those of one wave need nothing of each other."""
+    """Cells by their place in their series: those of one wave need nothing of each other."""
     depth: dict[str, int] = {}
     by_depth: dict[int, list[PlannedCell]] = {}
     pending = list(cells)
@@ -118,16 +118,16 @@ def _key_of(settings: dict[str, Any], follows: str | None) -> str:
     return digest(json.dumps(settings, sort_keys=True), follows or "")
 
 
-def _chained(cells: list[PlannedCell]) -> list[PlannedCell]:
-    chains: dict[str, list[int]] = {}
+def _in_series(cells: list[PlannedCell]) -> list[PlannedCell]:
+    series: dict[str, list[int]] = {}
     for number, cell in enumerate(cells):
         if _can_start_anywhere(cell.estimator):
             others = {name: value for name, value in cell.settings.items() if name != "gamma"}
-            chains.setdefault(json.dumps(others, sort_keys=True), []).append(number)
+            series.setdefault(json.dumps(others, sort_keys=True), []).append(number)
     planned = list(cells)
-    for chain in chains.values():
+    for one in series.values():
         before: str | None = None
-        for number in sorted(chain, key=lambda number: -float(cells[number].estimator.gamma)):
+        for number in sorted(one, key=lambda number: -float(cells[number].estimator.gamma)):
             cell = cells[number]
             planned[number] = replace(cell, key=_key_of(cell.settings, before), follows=before)
             before = planned[number].key
