@@ -1,6 +1,5 @@
 """Cascades, forests without stages, and full models that are more than a table of probabilities."""
 
-import dataclasses
 import warnings
 
 import numpy as np
@@ -17,7 +16,6 @@ from thrifty import (
     ConfidenceRouter,
     DynaModGbrtClassifier,
     DynaModLinClassifier,
-    Evidence,
     Frontier,
     InvalidInputError,
     evidence_of,
@@ -35,12 +33,6 @@ def by_hand(estimator, rows, **settings):
         return estimator.set_params(**settings, random_state=0).fit(rows.X, rows.y)
 
 
-def assert_same_evidence(one, other):
-    for entry in dataclasses.fields(Evidence):
-        if entry.name != "settings":
-            np.testing.assert_array_equal(getattr(one, entry.name), getattr(other, entry.name), entry.name)
-
-
 def assert_points_hold(found, X, y, frontier):
     """The estimator of each point does on the rows what the frontier says."""
     for point in frontier:
@@ -49,7 +41,9 @@ def assert_points_hold(found, X, y, frontier):
         assert chosen.cost(X).mean() == pytest.approx(point.cost)
 
 
-def test_cascades_that_were_interrupted_end_as_fits_by_hand(cascade, fitting, rows, tmp_path, monkeypatch):
+def test_cascades_that_were_interrupted_end_as_fits_by_hand(
+    assert_same_evidence, cascade, fitting, rows, tmp_path, monkeypatch
+):
     class EnoughError(Exception):
         pass
 
@@ -110,13 +104,13 @@ def test_training_rows_are_not_kept_in_the_store(cascade, fitting):
     assert not hasattr(loaded, "evidence_")
 
 
-def test_pruned_forests_are_single_points(fitting, rows, tmp_path, monkeypatch):
+def test_pruned_forests_are_single_points(assert_same_evidence, fitting, rows, tmp_path, monkeypatch):
     forest = BudgetPruneClassifier(n_trees=5)
     found = sweep(forest, GAMMAS, *fitting, store=tmp_path / "s.db")
     for cell in found.cells:
         assert cell.evidence.is_fixed
         hand = by_hand(forest, rows, **cell.settings)
-        assert_same_evidence(cell.evidence, evidence_of(hand, rows.X_val, rows.y_val))
+        assert_same_evidence(cell.evidence, evidence_of(hand, rows.X_val, rows.y_val, settings=cell.settings))
     assert_points_hold(found, rows.X_val, rows.y_val, found.frontier)
     assert_points_hold(found, rows.X_test, rows.y_test, found.on(rows.X_test, rows.y_test))
     assert found.to_frame()["n_points"].sum() == len(found.frontier)
@@ -136,7 +130,9 @@ def test_pruned_forests_answer_with_any_number_of_classes():
         sweep(*given, y[1::2] + 1)
 
 
-def test_the_full_model_is_given_the_columns_it_reads_and_no_others(fitting, rows, tmp_path):
+def test_the_full_model_is_given_the_columns_it_reads_and_no_others(
+    assert_same_evidence, fitting, rows, tmp_path
+):
     names = [f"c{number}" for number in range(30)]
     frames = [pd.DataFrame(X, columns=names) for X in (rows.X, rows.X_val, rows.X_test)]
     asked = set()
@@ -153,14 +149,14 @@ def test_the_full_model_is_given_the_columns_it_reads_and_no_others(fitting, row
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             hand = front.set_params(**cell.settings, random_state=0).fit(frames[0], rows.y)
-        assert_same_evidence(cell.evidence, evidence_of(hand, frames[1], rows.y_val))
+        assert_same_evidence(cell.evidence, evidence_of(hand, frames[1], rows.y_val, settings=cell.settings))
     assert_points_hold(found, frames[2], rows.y_test, found.on(frames[2], rows.y_test))
     assert asked == {("c7", "c20")}
 
 
 @pytest.mark.parametrize("frozen", [False, True])
 @pytest.mark.parametrize("front", ["gate", "cascade", "gate before a gate"])
-def test_a_full_model_that_buys_by_row_is_paid_by_row(fitting, rows, front, frozen):
+def test_a_full_model_that_buys_by_row_is_paid_by_row(assert_same_evidence, fitting, rows, front, frozen):
     full = BudgetPruneClassifier(n_trees=5, random_state=0)
     tail = ConfidenceRouter(full, features=[0, 1], p_full=0.7, random_state=0)
     if frozen:
@@ -180,7 +176,9 @@ def test_a_full_model_that_buys_by_row_is_paid_by_row(fitting, rows, front, froz
 
 
 @pytest.mark.parametrize("frozen", [False, True])
-def test_a_cascade_stands_in_front_of_cells_and_behind_them(cascade, fitting, rows, f0, frozen):
+def test_a_cascade_stands_in_front_of_cells_and_behind_them(
+    assert_same_evidence, cascade, fitting, rows, f0, frozen
+):
     gate = DynaModLinClassifier(f0, gamma=0.02, random_state=0)
     for front, tail in ((cascade, gate), (DynaModGbrtClassifier(n_trees=5, max_depth=2), cascade)):
         tail.set_params(random_state=0)

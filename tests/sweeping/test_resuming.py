@@ -1,5 +1,3 @@
-import dataclasses
-
 import numpy as np
 import pytest
 from sklearn.frozen import FrozenEstimator
@@ -9,7 +7,6 @@ import thrifty.sweeping.run as run
 from thrifty import (
     DynaModGbrtClassifier,
     DynaModLinClassifier,
-    Evidence,
     GreedyMiserClassifier,
     InvalidInputError,
     sweep,
@@ -52,7 +49,7 @@ def test_one_failed_cell_leaves_the_others_in_the_store_and_is_named(linear, fit
 
 
 def test_a_finished_sweep_is_read_from_its_store_without_fitting_anything(
-    trees, fitting, rows, monkeypatch, tmp_path
+    trees, fitting, rows, monkeypatch, tmp_path, assert_same_evidence
 ):
     fresh = sweep(trees, GRID, *fitting, store=tmp_path / "s.db")
     monkeypatch.setattr(run, "fit_cell", None)
@@ -60,10 +57,7 @@ def test_a_finished_sweep_is_read_from_its_store_without_fitting_anything(
     again = sweep(trees, GRID, *fitting, store=tmp_path / "s.db")
     assert [cell.fitted for cell in again.cells] == [cell.fitted for cell in fresh.cells]
     for one, other in zip(again.cells, fresh.cells, strict=True):
-        for entry in dataclasses.fields(Evidence):
-            np.testing.assert_array_equal(
-                getattr(one.evidence, entry.name), getattr(other.evidence, entry.name), entry.name
-            )
+        assert_same_evidence(one.evidence, other.evidence)
     assert (
         again.on(rows.X_test, rows.y_test).score.tolist() == fresh.on(rows.X_test, rows.y_test).score.tolist()
     )

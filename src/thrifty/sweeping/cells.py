@@ -59,23 +59,25 @@ class Cell:
         """The cell as one record."""
         found = {entry.name: getattr(self.evidence, entry.name) for entry in fields(Evidence)}
         arrays = {name: value for name, value in found.items() if isinstance(value, np.ndarray)}
-        arrays["features"] = np.asarray(self.evidence.features, dtype=np.int64)
+        others = json.dumps({name: value for name, value in found.items() if name not in arrays})
         arrays["fitted"] = np.frombuffer(self.fitted, dtype=np.uint8)
-        settings = json.dumps(self.settings)
-        is_fixed = self.evidence.is_fixed
-        return pack_record(self.key, arrays, settings=settings, seconds=self.seconds, is_fixed=is_fixed)
+        return pack_record(self.key, arrays, evidence=others, seconds=self.seconds)
 
     @classmethod
     def from_bytes(cls, record: bytes, key: str) -> Self:
         """The cell that ``to_bytes`` wrote under this key."""
         facts, arrays = unpack_record(key, record)
         try:
-            settings, fitted = json.loads(facts["settings"]), arrays.pop("fitted").tobytes()
-            known: dict[str, Any] = {**arrays, "features": tuple(arrays["features"].tolist())}
-            evidence = Evidence(**known, settings=settings, is_fixed=bool(facts["is_fixed"]))
-            return cls(settings, float(facts["seconds"]), evidence, fitted, key)
+            fitted, others = arrays.pop("fitted").tobytes(), json.loads(facts["evidence"])
+            evidence = Evidence(**arrays, **{name: _tuples(value) for name, value in others.items()})
+            return cls(evidence.settings, float(facts["seconds"]), evidence, fitted, key)
         except (KeyError, TypeError, ValueError) as error:
             raise damaged(key, error) from error
+
+
+def _tuples(value: Any) -> Any:
+    """Lists, in which JSON keeps tuples, as tuples."""
+    return tuple(_tuples(one) for one in value) if isinstance(value, list) else value
 
 
 @dataclass(frozen=True)
