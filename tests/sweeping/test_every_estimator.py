@@ -160,7 +160,7 @@ def test_a_full_model_that_buys_by_row_is_paid_by_row(assert_same_evidence, fitt
     full = BudgetPruneClassifier(n_trees=5, random_state=0)
     tail = ConfidenceRouter(full, features=[0, 1], p_full=0.7, random_state=0)
     if frozen:
-        full, tail = (FrozenEstimator(model.fit(rows.X_test, rows.y_test)) for model in (full, tail))
+        tail, full = (FrozenEstimator(model.fit(rows.X_test, rows.y_test)) for model in (tail, full))
     estimator = {
         "gate": DynaModGbrtClassifier(full, n_trees=5, max_depth=2),
         "cascade": BudgetedClassifier(full, sizes=[(5, 2)], stages=2, cv=3),

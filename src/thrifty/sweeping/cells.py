@@ -69,7 +69,8 @@ class Cell:
         facts, arrays = unpack_record(key, record)
         try:
             fitted, others = arrays.pop("fitted").tobytes(), json.loads(facts["evidence"])
-            evidence = Evidence(**arrays, **{name: _tuples(value) for name, value in others.items()})
+            known: dict[str, Any] = {**arrays, **{name: _tuples(value) for name, value in others.items()}}
+            evidence = Evidence(**known)
             return cls(evidence.settings, float(facts["seconds"]), evidence, fitted, key)
         except (KeyError, TypeError, ValueError) as error:
             raise damaged(key, error) from error
