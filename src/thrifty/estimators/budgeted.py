@@ -167,10 +167,8 @@ class BudgetedClassifier(ChainClassifier):
         progress : callable, optional
             Called as ``progress(what, done, total)`` whenever a step of some length ends.
         """
+        self._check_parameters()
         wish = check_wish(may_be_none=True, budget=self.budget, max_loss=self.max_loss)
-        sizes = check_sizes(self.sizes)
-        if self.stages is not None:
-            check_count("stages", self.stages)
         report = silent if progress is None else progress
         with all_or_nothing(self):
             seed = check_seed(self.random_state)
@@ -193,7 +191,7 @@ class BudgetedClassifier(ChainClassifier):
                 held_out_rows(rows),
                 judged.scores,
                 prices,
-                sizes,
+                check_sizes(self.sizes),
                 self.stages,
                 effective_n_jobs(self.n_jobs),
                 report,
@@ -219,6 +217,13 @@ class BudgetedClassifier(ChainClassifier):
             self._proof = None if proof is None else self._proof_on(proof.table, proof.labels)
             self._move(**wish)
         return self
+
+    def _check_parameters(self) -> None:
+        """Refuse bad constructor arguments before anything is computed."""
+        check_wish(may_be_none=True, budget=self.budget, max_loss=self.max_loss)
+        check_sizes(self.sizes)
+        if self.stages is not None:
+            check_count("stages", self.stages)
 
     def _prices(self, n_features: int) -> PriceList:
         names = getattr(self, "feature_names_in_", None)
