@@ -19,7 +19,6 @@ from thrifty.full.model import AbsentFull, CallableFull, EstimatorFull, Precompu
 from thrifty.rows import fingerprints
 from thrifty.tasks.binary import CLIP, BinaryTask
 
-
 TASK = BinaryTask(np.array(["no", "yes"]))
 
 
@@ -125,7 +124,9 @@ def test_probabilities_of_the_rows_given_are_kept_for_the_rows_that_count(rows):
 
 
 def test_probabilities_without_rows_are_refused(rows):
-    with pytest.raises(InvalidInputError, match=r"these 400 came without: write `with_full\(probabilities, X\)`"):
+    with pytest.raises(
+        InvalidInputError, match=r"these 400 came without: write `with_full\(probabilities, X\)`"
+    ):
         as_full_model(np.full(400, 0.5), TASK, 6)
     with pytest.raises(InvalidInputError, match="for 399 rows, but X has 400"):
         as_full_model(np.full(399, 0.5), TASK, 6, numbers=rows.X)

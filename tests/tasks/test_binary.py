@@ -1,4 +1,4 @@
-"""One of two classes: what the task says about labels, scores and answers, against brute force and generic optimisers."""
+"""The binary task: labels, scores and answers, against brute force and generic optimisers."""
 
 import numpy as np
 import pytest
@@ -62,7 +62,9 @@ def test_labels_of_other_than_two_classes_are_refused(labels, says):
 
 
 def test_a_label_that_is_not_known_is_refused_by_its_row_and_so_are_too_few():
-    with pytest.raises(InvalidInputError, match=r"truth must hold the labels .* \['no', 'yes'\]; got 'maybe' in row 1"):
+    with pytest.raises(
+        InvalidInputError, match=r"truth must hold the labels .* \['no', 'yes'\]; got 'maybe' in row 1"
+    ):
         TASK.encode("truth", ["no", "maybe"], 2)
     with pytest.raises(InvalidInputError, match=r"one label per row, shape \(3,\); got shape \(2,\)"):
         TASK.encode("y", ["no", "yes"], 3)
