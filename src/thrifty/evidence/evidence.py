@@ -240,7 +240,12 @@ class Evidence:
                 f"so it cannot be held against it. Give full_quality."
             )
         full = yes_or_no("full_quality", self.full_quality)
-        return replace(self, quality=~full[:, None] | yes_or_no("quality", self.quality))
+        return replace(
+            self,
+            quality=~full[:, None] | yes_or_no("quality", self.quality),
+            # The full model is never worse than itself; where its answer stands last, that must stay visible.
+            full_quality=np.ones_like(full) if self.sends_to_full else full,
+        )
 
     def at_point(self, point: Floats) -> tuple[Ints, Floats, Numbers]:
         """Place, cost and quality of each row at one point."""
