@@ -55,7 +55,9 @@ class PriceList:
     @property
     def cost_of_full(self) -> float:
         """What a row pays that is sent straight to the full model: what it reads, and the call."""
-        bought = self.prices if self.full_columns is None else self.prices[self.bought_groups(self.full_columns)]
+        bought = (
+            self.prices if self.full_columns is None else self.prices[self.bought_groups(self.full_columns)]
+        )
         return float(bought.sum()) + self.full_cost
 
     @property
@@ -159,7 +161,9 @@ def check_price_list(
             f"{_call(column, names)} costs {costs[column]:g} but another column of its group costs "
             f"{prices[group_of[column]]:g}."
         )
-    return PriceList(prices, group_of, check_amount("full_cost", full_cost), _partial(full_columns, n_features))
+    return PriceList(
+        prices, group_of, check_amount("full_cost", full_cost), _partial(full_columns, n_features)
+    )
 
 
 def _partial(columns: Ints | None, n_features: int) -> Ints | None:
