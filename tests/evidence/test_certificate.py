@@ -51,10 +51,11 @@ def test_the_rows_needed_are_those_of_the_rule_of_three():
 @cache
 def candidates(n_points):
     """A frontier of so many points, the cheapest first, chosen on rows that nobody looks at again."""
+    nobody = np.zeros(n_points, bool)
     chosen_on = [
-        Evidence.of_point(1.0 + place, np.arange(n_points) <= place, np.zeros(n_points, bool), settings={"place": place})
+        Evidence.of_point(1.0 + place, np.arange(n_points) <= place, nobody, settings={"place": place})
         for place in range(n_points)
-    ]  # fmt: skip
+    ]
     return Frontier.from_evidence(chosen_on)
 
 
