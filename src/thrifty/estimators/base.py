@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.ensemble import HistGradientBoostingClassifier
+from sklearn.frozen import FrozenEstimator
 from sklearn.utils import get_tags
 from sklearn.utils.validation import check_is_fitted
 
@@ -23,11 +24,11 @@ from thrifty.evidence.evidence import Evidence
 from thrifty.evidence.frontier import Frontier
 from thrifty.evidence.observe import evidence_of
 from thrifty.exceptions import InvalidInputError
-from thrifty.full.model import FullModel, as_full_model
+from thrifty.full.model import EstimatorFull, FullModel, as_full_model
 from thrifty.objective.costs import PriceList
 from thrifty.tasks.task import Task
 
-__all__ = ["ChainClassifier", "all_or_nothing", "link_of"]
+__all__ = ["ChainClassifier", "all_or_nothing", "columns_of", "link_of"]
 
 
 class ChainClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn is untyped
@@ -168,8 +169,10 @@ class ChainClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # 
         check_is_fitted(self)
         prices = self.chain_.price_list
         names = getattr(self, "feature_names_in_", None)
-        read = prices.read_by_full
-        numbers = None if X is None else self._reader(X).block(np.arange(len(X)), read)
+        read = columns_of(full, prices)
+        read = np.arange(prices.n_features) if read is None else read
+        reader = None if X is None else self._reader(X)
+        numbers = None if reader is None else reader.block(np.arange(reader.n_samples), read)
         model = as_full_model(
             full, self.chain_.task, len(read), names=None if names is None else names[read], numbers=numbers
         )
@@ -243,7 +246,7 @@ class ChainClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # 
 
 def link_of(model: FullModel | Chain, prices: PriceList, task: Task) -> FullModel | Chain:
     """What stands behind the stages: a full model, or the chain that it already is, which must suit."""
-    inner = getattr(getattr(model, "estimator", model), "chain_", model)
+    inner = getattr(_bare(model), "chain_", model)
     if not isinstance(inner, Chain):
         return model
     theirs = inner.price_list
@@ -258,6 +261,16 @@ def link_of(model: FullModel | Chain, prices: PriceList, task: Task) -> FullMode
             "those given here. One route has one price list: give both the same."
         )
     return inner
+
+
+def columns_of(full: Any, prices: PriceList) -> Ints | None:
+    """Columns of the table that is handed to a full model; None, all of them, to a chain, which picks its own."""
+    return None if isinstance(_bare(full), Chain | ChainClassifier) else prices.full_columns
+
+
+def _bare(full: Any) -> Any:
+    """What is inside a frozen estimator, or a fitted one as the chain holds it; any other wrapper is a model itself."""
+    return full.estimator if isinstance(full, EstimatorFull | FrozenEstimator) else full
 
 
 @contextmanager
