@@ -10,7 +10,7 @@ from sklearn.preprocessing import PolynomialFeatures
 
 import thrifty
 from thrifty import BudgetedClassifier, FullModelNotWorthItWarning, InvalidInputError
-from thrifty.evidence.observing import point_of
+from thrifty.evidence.observe import point_of
 
 
 def make(n_rows, seed=0, n_features=6):
@@ -99,12 +99,12 @@ def test_switching_leaves_the_fit_as_it_was(fitted, others):
 
 def test_cost_is_what_the_route_bought(fitted, others):
     route, cost = fitted.route(others[0]), fitted.cost(others[0])
-    paid = fitted.system_.bought_by_route[route].sum(axis=1)
+    paid = fitted.chain_.bought_by_route[route].sum(axis=1)
     np.testing.assert_array_equal(cost, paid)
 
 
 def test_a_source_is_asked_for_exactly_what_is_paid_for_and_once(fitted, others):
-    costs = fitted.cascade_.operating.cost
+    costs = fitted.chain_.policy.cost
     clf = fitted.at(budget=float(costs[len(costs) // 2]))  # a point of its own: nothing is left to chance
     source = Source(others[0][:300])
     np.testing.assert_array_equal(clf.predict_from(source), clf.predict(others[0][:300]))
@@ -115,7 +115,7 @@ def test_a_source_is_asked_for_exactly_what_is_paid_for_and_once(fitted, others)
 def test_between_two_points_a_source_spends_what_a_table_does_on_average_and_still_nothing_twice(
     fitted, others
 ):
-    costs = fitted.cascade_.operating.cost
+    costs = fitted.chain_.policy.cost
     clf = fitted.at(budget=float(costs[0] + costs[1]) / 2)
     source = Source(others[0])
     clf.predict_from(source)
@@ -130,7 +130,7 @@ def test_a_budget_is_met_where_the_first_purchase_has_two_values(rows):
     X[:, 0] = X[:, 0] > 0
     costs = np.r_[0.1, np.full(X.shape[1] - 1, 5.0)]
     clf = budgeted(feature_costs=costs).fit(X, y)
-    low, high = clf.cascade_.operating.cost[:2]
+    low, high = clf.chain_.policy.cost[:2]
     for share in (0.25, 0.5, 0.75):
         wish = float(low + share * (high - low))
         paid = clf.at(budget=wish).cost(X)
@@ -167,17 +167,17 @@ def test_folds_side_by_side_change_nothing(rows):
 def test_what_is_free_is_held_by_every_stage_and_what_is_dear_comes_late(rows):
     costs = [1.0, 1.0, 50.0, 0.0, 1.0, 1.0]
     clf = budgeted(feature_costs=costs).fit(*rows)
-    assert all(3 in step.columns for step in clf.cascade_.steps)
-    assert clf.cascade_.cost_by_route[0] == 0.0
+    assert all(3 in stage.columns for stage in clf.chain_.stages)
+    assert clf.chain_.cost_by_route[0] == 0.0
     assert clf.order_[0] in (0, 1)
 
 
 def test_columns_of_one_purchase_are_bought_together_and_paid_once(rows):
     clf = budgeted(feature_groups=[0, 1, 2, 0, 2, 0], budget=2.0).fit(*rows)
-    held = clf.cascade_.bought_by_route
+    held = clf.chain_.bought_by_route
     np.testing.assert_array_equal(held[:, 0], held[:, 5])
     np.testing.assert_array_equal(held[:, 2], held[:, 4])
-    assert clf.cascade_.cost_by_route[-1] == 3.0
+    assert clf.chain_.cost_by_route[-1] == 3.0
 
 
 def test_a_call_of_the_full_model_that_is_too_dear_is_never_made(rows, others):
@@ -210,20 +210,20 @@ def make_truth(X):
 def test_a_full_model_worse_than_a_cheap_stage_is_reported_and_left_out(rows):
     X, y = rows
     chance = FrozenEstimator(LogisticRegression().fit(np.zeros_like(X), y))
-    with pytest.warns(FullModelNotWorthItWarning, match="f0 is not worth asking"):
+    with pytest.warns(FullModelNotWorthItWarning, match="full model .*it is not worth asking"):
         clf = BudgetedClassifier(chance, sizes=[(15, 4)], cv=3, random_state=0).fit(X, y)
     assert (clf.route(X) < clf.n_stages_).all()
 
 
 def test_stages_of_a_frontier_agree_with_their_system(fitted, others):
     point = point_of(fitted, *others)
-    assert np.mean(point.cost) == pytest.approx(fitted.cost(others[0]).mean())
-    assert np.mean(point.right) == pytest.approx(fitted.score(*others))
+    assert point.every_point()[1].cost[0] == pytest.approx(fitted.cost(others[0]).mean())
+    assert point.every_point()[1].score[0] == pytest.approx(fitted.score(*others))
 
 
 def test_an_explanation_retells_the_route(fitted, others):
     X = others[0][:60]
-    route, cost, labels = fitted.route(X), fitted.cost(X), fitted.predict(X)
+    route, cost, labels = fitted.route(X), fitted.cost(X), fitted.predict(X).tolist()
     for row, told in enumerate(fitted.explain(X)):
         assert told.asked_full == (route[row] == fitted.n_stages_)
         assert told.cost == cost[row]
@@ -232,14 +232,16 @@ def test_an_explanation_retells_the_route(fitted, others):
         assert [stage.goes_on for stage in told.stages[:-1]] == [True] * (len(told.stages) - 1)
         assert told.stages[-1].goes_on == told.asked_full
         assert told.bought[0] == "x2"
-        assert str(told).endswith(f"answered {labels[row]} for {cost[row]:g}, {6 - cost[row]:g} less than f0")
+        assert str(told).endswith(
+            f"answered {labels[row]!r} for {cost[row]:g}, {6 - cost[row]:g} less than the full model"
+        )
 
 
 def test_max_loss_is_proved_on_rows_kept_out_of_everything(rows, others):
     clf = budgeted(max_loss=0.1).fit(*rows)
     assert clf.certificate_.n_rows == pytest.approx(375, abs=3)
     assert clf.certificate_.bound <= 0.1
-    f0 = clf.system_.full.estimator
+    f0 = clf.chain_.full.estimator
     worse = (f0.predict(others[0]) == others[1]) & (clf.predict(others[0]) != others[1])
     assert worse.mean() <= 0.1
     stricter = clf.at(max_loss=0.06)
@@ -251,7 +253,7 @@ def test_a_loss_that_no_point_can_prove_sends_every_row_to_the_full_model(rows, 
     sure = clf.certified(*others, max_loss=0.002)
     if sure.certificate_.is_fallback:
         assert (sure.route(others[0]) == sure.n_stages_).all()
-        np.testing.assert_array_equal(sure.predict(others[0]), sure.system_.full.estimator.predict(others[0]))
+        np.testing.assert_array_equal(sure.predict(others[0]), sure.chain_.full.estimator.predict(others[0]))
     assert sure.certificate_.max_loss == 0.002
     assert sure.at(budget=1.5).expected_cost_ == pytest.approx(1.5)
 
@@ -296,7 +298,7 @@ def test_progress_is_told_from_the_first_step_to_the_last(rows):
     assert all(0 <= done <= total for _, done, total in told)
     last = {what: (done, total) for what, done, total in told}
     assert list(last) == [
-        "judging f0",
+        "judging the full model",
         "finding orders",
         "comparing sizes",
         "comparing orders",
@@ -325,7 +327,7 @@ def test_forced_stages_are_at_most_that_many(rows):
     ("settings", "message"),
     [
         ({"budget": 0.2}, "budget must be at least 1"),
-        ({"budget": 2.0, "max_loss": 0.1}, "give one of budget and max_loss"),
+        ({"budget": 2.0, "max_loss": 0.1}, "give one of budget, max_loss; got budget=2.0 and max_loss=0.1"),
         ({"max_loss": 1.5}, "max_loss must lie strictly between 0 and 1; got 1.5"),
         ({"feature_costs": 0.0}, "all zero, so there is nothing to save"),
         ({"feature_groups": [0, 0, 1, 1, 2, 2], "feature_costs": [1, 2, 1, 1, 1, 1]}, "one group"),
