@@ -9,7 +9,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import PolynomialFeatures
 
 import thrifty
-from thrifty import BudgetedClassifier, FullModelNotWorthItWarning, InvalidInputError
+from thrifty import BudgetedClassifier, Chain, ConfidenceRouter, FullModelNotWorthItWarning, InvalidInputError
 from thrifty.evidence.observe import point_of
 
 
@@ -42,6 +42,18 @@ def others():
 @pytest.fixture(scope="module")
 def fitted(rows):
     return budgeted(budget=2.0).fit(*rows)
+
+
+@pytest.fixture(scope="module")
+def proved(rows):
+    return budgeted(max_loss=0.1).fit(*rows)
+
+
+class Never(LogisticRegression):
+    """A full model that must not be fitted."""
+
+    def fit(self, X, y, sample_weight=None):
+        raise AssertionError("the full model was fitted")
 
 
 class Source:
@@ -145,9 +157,8 @@ def test_equal_rows_are_treated_alike_and_order_does_not_matter(fitted, others):
     np.testing.assert_array_equal(twice[200:], there.route(X))
 
 
-def test_probabilities_are_right_as_often_as_they_say(rows, others):
-    clf = budgeted(budget=2.0).fit(*rows)
-    positive = clf.predict_proba(others[0])[:, 1]
+def test_probabilities_are_right_as_often_as_they_say(fitted, others):
+    positive = fitted.predict_proba(others[0])[:, 1]
     bins = np.digitize(positive, [0.1, 0.3, 0.5, 0.7, 0.9])
     gaps = [
         abs(positive[bins == b].mean() - others[1][bins == b].mean()) * (bins == b).mean() for b in range(6)
@@ -215,6 +226,74 @@ def test_a_full_model_worse_than_a_cheap_stage_is_reported_and_left_out(rows):
     assert (clf.route(X) < clf.n_stages_).all()
 
 
+# -- chains in front of chains -----------------------------------------------------------------------
+
+
+def pays_for_what_it_asks(clf, X):
+    """Cost, explanations and a source agree: every row pays for the distinct columns of its own way."""
+    cost, source = clf.cost(X), Source(X)
+    np.testing.assert_array_equal(clf.predict_from(source), clf.predict(X))
+    assert source.asked.max() == 1
+    np.testing.assert_array_equal(source.asked.sum(axis=1), cost)
+    route, labels = clf.route(X), clf.predict(X).tolist()
+    for row, told in enumerate(clf.explain(X)):
+        assert (told.cost, told.answer) == (cost[row], labels[row])
+        assert told.asked_full == (route[row] == clf.chain_.n_stages)
+        assert told.asked_full or len(told.bought) == cost[row]
+        assert len(told.stages) == min(route[row] + 1, clf.chain_.n_stages)
+    return route
+
+
+def test_a_stage_in_front_of_a_cascade_counts_through_and_pays_for_each_rows_own_way(fitted, others):
+    costs = fitted.chain_.policy.cost
+    inner = fitted.at(budget=float(costs[len(costs) // 2]))
+    X, y = others[0][:300], others[1][:300]
+    outer = ConfidenceRouter(FrozenEstimator(inner), features=[0, 3], p_full=0.6, random_state=0).fit(X, y)
+    assert isinstance(outer.chain_.full, Chain)
+    assert outer.chain_.n_stages == 1 + inner.n_stages_
+    route = pays_for_what_it_asks(outer, X)
+    sent = route > 0
+    np.testing.assert_array_equal(route[sent] - 1, inner.route(X)[sent])
+    np.testing.assert_array_equal(outer.predict_proba(X)[sent], inner.predict_proba(X)[sent])
+    assert len(set(route)) > 2
+
+
+@pytest.fixture(scope="module")
+def behind(rows):
+    """A chain of one stage, to stand in the place of a full model."""
+    f0 = FrozenEstimator(full().fit(*make(500, seed=2)))
+    return ConfidenceRouter(f0, features=[2, 0], p_full=0.5, random_state=0).fit(rows[0][:700], rows[1][:700])
+
+
+def test_a_cascade_in_front_of_a_chain_learns_with_what_each_row_pays_in_it(rows, others, behind):
+    clf = BudgetedClassifier(FrozenEstimator(behind), sizes=[(4, 2)], cv=2, random_state=0)
+    clf.fit(rows[0][700:], rows[1][700:])
+    assert clf.n_stages_ > 2
+    assert clf.evidence_.cost.shape == (800, clf.n_stages_ + 1)
+    everybody = clf.chain_.at(thrifty.Policy.of(np.full(clf.n_stages_, -np.inf)))
+    there = others[0][:300]
+    held = np.zeros((300, 6), dtype=bool)
+    held[:, everybody.columns] = True
+    held |= behind.chain_.bought_by_route[behind.route(there)]
+    np.testing.assert_array_equal(everybody.cost(there), held.sum(axis=1))
+    np.testing.assert_allclose(
+        clf.chain_.policy.cost,
+        [clf.evidence_.at_point(one)[1].mean() for one in clf.chain_.policy.thresholds],
+    )
+    for cost in clf.chain_.policy.cost[::3]:  # points of their own: nothing is left to chance
+        pays_for_what_it_asks(clf.at(budget=float(cost)), there)
+
+
+def test_a_cascade_at_which_no_row_ever_stops_keeps_a_stage(rows, others, behind):
+    # Its only stage buys everything, so that the better answers behind it cost nothing more.
+    clf = BudgetedClassifier(FrozenEstimator(behind), stages=1, sizes=[(2, 1)], cv=2, random_state=0)
+    clf.fit(rows[0][700:], rows[1][700:])
+    assert clf.n_stages_ == 1
+    assert (clf.route(others[0]) > 0).all()
+    np.testing.assert_array_equal(clf.predict(others[0]), behind.predict(others[0]))
+    assert clf.expected_cost_ == 6.0
+
+
 def test_stages_of_a_frontier_agree_with_their_system(fitted, others):
     point = point_of(fitted, *others)
     assert point.every_point()[1].cost[0] == pytest.approx(fitted.cost(others[0]).mean())
@@ -237,8 +316,8 @@ def test_an_explanation_retells_the_route(fitted, others):
         )
 
 
-def test_max_loss_is_proved_on_rows_kept_out_of_everything(rows, others):
-    clf = budgeted(max_loss=0.1).fit(*rows)
+def test_max_loss_is_proved_on_rows_kept_out_of_everything(proved, others):
+    clf = proved
     assert clf.certificate_.n_rows == pytest.approx(375, abs=3)
     assert clf.certificate_.bound <= 0.1
     f0 = clf.chain_.full.estimator
@@ -248,14 +327,28 @@ def test_max_loss_is_proved_on_rows_kept_out_of_everything(rows, others):
     assert stricter.expected_cost_ >= clf.expected_cost_
 
 
-def test_a_loss_that_no_point_can_prove_sends_every_row_to_the_full_model(rows, others):
-    clf = budgeted().fit(*rows)
-    sure = clf.certified(*others, max_loss=0.002)
-    if sure.certificate_.is_fallback:
-        assert (sure.route(others[0]) == sure.n_stages_).all()
-        np.testing.assert_array_equal(sure.predict(others[0]), sure.chain_.full.estimator.predict(others[0]))
+def test_a_loss_that_no_point_can_prove_sends_every_row_to_the_full_model(fitted, others):
+    sure = fitted.certified(*others, max_loss=0.002)
+    assert sure.certificate_.is_fallback, "the example must show what happens then"
+    assert (sure.route(others[0]) == sure.n_stages_).all()
+    np.testing.assert_array_equal(sure.predict(others[0]), sure.chain_.full.estimator.predict(others[0]))
     assert sure.certificate_.max_loss == 0.002
     assert sure.at(budget=1.5).expected_cost_ == pytest.approx(1.5)
+
+
+def test_probabilities_of_all_rows_given_will_do_for_a_proof(rows):
+    X, y = rows
+    known = full().fit(*make(500, seed=2)).predict_proba(X)
+    clf = BudgetedClassifier(known, max_loss=0.1, sizes=[(8, 3)], cv=2, random_state=0).fit(X, y)
+    assert clf.certificate_.n_rows == pytest.approx(375, abs=3)
+    assert clf.predict(X[::-1]).shape == (1500,)
+
+
+def test_a_single_threshold_means_nothing_to_a_cascade(fitted):
+    with pytest.raises(InvalidInputError, match="several gates, and threshold=0.0 speaks of one"):
+        fitted.at(threshold=0.0)
+    with pytest.raises(InvalidInputError, match="give one of budget, max_loss, threshold; got none"):
+        fitted.at()
 
 
 def test_without_rows_to_prove_with_max_loss_is_an_estimate_and_says_so(fitted):
@@ -279,8 +372,8 @@ def test_a_saved_classifier_answers_bit_by_bit_as_before_at_every_budget(fitted,
     assert one.bound == other.bound
 
 
-def test_a_proof_is_made_again_from_a_file(rows, tmp_path):
-    clf = budgeted(max_loss=0.1).fit(*rows)
+def test_a_proof_is_made_again_from_a_file(rows, proved, tmp_path):
+    clf = proved
     for there in (clf, clf.at(max_loss=0.009)):  # the second sends everything to f0
         thrifty.save(there, tmp_path / "proved.thrifty")
         again = thrifty.load(tmp_path / "proved.thrifty")
@@ -314,9 +407,13 @@ def test_columns_by_name(rows):
         full(), feature_costs=dict.fromkeys("abcdef", 2.0), budget=4.0, sizes=[(8, 3)], cv=2
     )
     clf.fit(table, np.where(rows[1], "yes", "no"))
-    told = clf.explain(table[:5])[0]
-    assert told.bought[0] == "c"
-    assert told.answer in ("yes", "no")
+    labels, sure = clf.predict(table[:50]), clf.predict_proba(table[:50]).max(axis=1)
+    for told, label, probability in zip(clf.explain(table[:50]), labels, sure, strict=True):
+        assert told.bought[0] == "c"
+        assert (told.answer, told.probability) == (label, pytest.approx(probability))
+        assert {stage.answer for stage in told.stages} <= {"yes", "no"}
+        assert min(stage.probability for stage in told.stages) >= 0.5
+        assert f"answered '{label}' for" in str(told)
 
 
 def test_forced_stages_are_at_most_that_many(rows):
@@ -342,6 +439,28 @@ def test_what_is_refused_leaves_the_estimator_as_it_was(rows, settings, message)
     with pytest.raises(InvalidInputError, match=message):
         clf.fit(*rows)
     assert vars(clf) == before
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"max_loss": 0.001}, r"37\d held-out rows cannot show a loss of at most 0.1 % .* takes 2,995 rows"),
+        ({"max_loss": 0.01, "confidence": 0.999}, "held-out rows cannot show"),
+        ({"budget": 0.2}, "budget must be at least 1, the price of the cheapest purchase.*got 0.2"),
+        ({"budget": 2.0, "feature_costs": [3, 4, 5, 2.5, 9, 9]}, "budget must be at least 2.5"),
+        ({"full_features": [0, 9]}, "full_features must be column numbers"),
+        ({"feature_costs": 0.0}, "all zero, so there is nothing to save"),
+    ],
+)
+def test_what_cannot_be_kept_is_refused_before_anything_is_fitted(rows, settings, message):
+    with pytest.raises(InvalidInputError, match=message):
+        BudgetedClassifier(Never(), **settings).fit(*rows)
+
+
+def test_a_free_purchase_makes_any_budget_affordable(rows):
+    costs = [1.0, 1.0, 1.0, 0.0, 1.0, 1.0]
+    with pytest.raises(AssertionError, match="was fitted"):  # past the checks
+        BudgetedClassifier(Never(), budget=0.0, feature_costs=costs).fit(*rows)
 
 
 def test_a_class_of_one_row_is_refused_with_a_hint():
