@@ -322,13 +322,14 @@ def test_probabilities_belong_to_their_rows_wherever_these_stand(cancer, frozen)
 READ = [0, 3, 7, 20, 21, 22, 27]
 
 
+SEEN = set()
+
+
 class Watching(LogisticRegression):
     """Notes the names of the columns it is given."""
 
-    seen = set()
-
     def _note(self, X):
-        Watching.seen.add(tuple(X.columns))
+        SEEN.add(tuple(X.columns))
 
     def fit(self, X, y, sample_weight=None):
         self._note(X)
@@ -353,7 +354,7 @@ def partial(cancer):
 def test_a_full_model_is_fitted_asked_and_paid_for_the_columns_it_reads(partial):
     clf, frame = partial
     clf.predict(frame)
-    assert Watching.seen == {tuple(f"f{i}" for i in READ)}
+    assert {tuple(f"f{i}" for i in READ)} == SEEN
     route, cost = clf.route(frame), clf.cost(frame)
     assert 0 < route.mean() < 1
     np.testing.assert_allclose(cost[route == 0], len(clf.features_))
