@@ -145,10 +145,16 @@ class ChainClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # 
         """
         check_is_fitted(self)
         evidence, proof = self._evidence(), evidence_of(self, X, y)
-        if evidence.full_quality is None or proof.full_quality is None:
+        if proof.full_quality is None:
             raise InvalidInputError(
                 f"this {type(self).__name__} has no full model, so there is nothing to lose against. Give one with "
                 f"`with_full(full)`."
+            )
+        if evidence.full_quality is None:
+            raise InvalidInputError(
+                f"this {type(self).__name__} was fitted without a full model, so its evidence cannot tell which points "
+                f"are worth a test. Choose them on other rows, with Frontier.from_evidence([evidence_of(...)], "
+                f"against_full=True), and give frontier.on([evidence_of(...)]) to thrifty.certify."
             )
         chosen = Frontier.from_evidence([evidence], against_full=True)
         certificate = certify(chosen.on([proof]), max_loss=max_loss, confidence=confidence)
