@@ -219,13 +219,13 @@ SHAPES = st.sampled_from(
 
 
 @given(SEEDS, GROUPS, st.integers(0, 3), READ)
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=40)
 def test_routing_is_what_a_row_by_row_walk_does(seed, groups, n_stages, full_columns):
     check_against_the_ways(chain(seed, groups, n_stages, full_columns), rows_of(seed))
 
 
 @given(SEEDS, GROUPS, st.integers(0, 3), READ)
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=40)
 def test_lazy_buying_asks_only_for_what_the_route_bought_once_and_in_one_batch_per_stage(
     seed, groups, n_stages, full_columns
 ):
@@ -253,7 +253,7 @@ def test_a_source_that_is_asked_too_much_would_be_noticed():
 
 
 @given(SEEDS, GROUPS, SHAPES, READ, st.sampled_from([0.0, 0.4]))
-@settings(deadline=None, max_examples=80)
+@settings(deadline=None, max_examples=40)
 def test_nested_chains_bill_each_row_for_the_distinct_purchases_of_its_whole_way(
     seed, groups, shape, full_columns, share
 ):
