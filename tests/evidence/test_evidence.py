@@ -381,6 +381,10 @@ def test_a_system_without_f0_is_a_point_too(routed):
     _, means = point_of(alone, X, y).every_point()
     assert means.share[0] == 0.0
     assert means.score[0] == pytest.approx(alone.score(X, y))
+    # Once it is given a full model, its gate can be opened as far as one likes.
+    points, means = evidence_of(alone.with_full(routed[2].model), X, y).every_point()
+    assert len(points) > 10
+    assert means.share[-1] == 1.0
 
 
 def test_labels_and_probabilities_that_do_not_fit_are_refused(routed):
