@@ -13,7 +13,7 @@ from thrifty.chain.chain import Chain
 from thrifty.chain.policy import Policy
 from thrifty.chain.sources import TableReader, kind_of_table
 from thrifty.chain.stage import CascadeStage
-from thrifty.estimators.base import ChainClassifier, all_or_nothing, link_of
+from thrifty.estimators.base import ChainClassifier, all_or_nothing, columns_of, link_of
 from thrifty.estimators.checks import check_columns, check_count, check_seed, check_training_rows, check_wish
 from thrifty.evidence.certificate import certify, check_provable
 from thrifty.evidence.evidence import Evidence
@@ -180,7 +180,7 @@ class BudgetedClassifier(ChainClassifier):
             full = self._full()
             link_of(full, prices, rows.task)
             report("judging the full model", 0, 1)
-            judged = judge_full(full, rows.with_columns(prices.full_columns), n_jobs=self.n_jobs)
+            judged = judge_full(full, rows.with_columns(columns_of(full, prices)), n_jobs=self.n_jobs)
             report("judging the full model", 1, 1)
             link = link_of(judged.model, prices, rows.task)
             problem = CascadeProblem(
