@@ -1,17 +1,18 @@
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from thrifty.exceptions import InvalidInputError
-from thrifty.objective.costs import check_price_list
+from thrifty.objective.costs import check_amount, check_price_list
 
 NAMES = ["age", "ecg", "bmi"]
 
 
 def test_a_purchase_is_paid_once_however_often_it_is_used():
     prices = check_price_list([1.0, 5.0, 5.0], ["a", "lab", "lab"], 2.0, 3)
-    used = np.array([[True, False, False], [False, True, True], [True, True, False], [False, False, False]])
+    used = np.array([[True, False, False], [False, True, True], [True, True, False], [True, True, True]])
     sent = np.array([False, False, False, True])
     np.testing.assert_array_equal(prices.cost_of_rows(used, sent), [1.0, 5.0, 6.0, 8.0])
     assert prices.cost_of([1, 2]) == 5.0
@@ -66,3 +67,36 @@ def test_what_a_row_pays_is_the_brute_force_sum_over_distinct_groups(data):
     expected = sum(by_group[g] for g in {g for g, u in zip(groups, used, strict=True) if u})
     assert prices.cost_of_rows(used[None], np.array([False]))[0] == pytest.approx(expected)
     assert prices.cost_of(used) == pytest.approx(expected)
+
+
+def test_a_series_of_prices_or_groups_is_read_by_its_index():
+    prices = check_price_list(
+        pd.Series([3.0, 1.0, 2.0], index=["c", "a", "b"]), None, 0.0, 3, ["a", "b", "c"]
+    )
+    np.testing.assert_array_equal(prices.prices, [1.0, 2.0, 3.0])
+    groups = check_price_list(
+        None, pd.Series(["x", "y", "x"], index=["c", "b", "a"]), 0.0, 3, ["a", "b", "c"]
+    )
+    assert groups.group_of.tolist() == [0, 1, 0]
+    plain = check_price_list(pd.Series([3.0, 1.0], index=[1, 0]), None, 0.0, 2)
+    np.testing.assert_array_equal(plain.prices, [1.0, 3.0])
+
+
+@pytest.mark.parametrize("index", [["a", "b"], ["a", "b", "d"], ["a", "b", "b"], [0, 1, 2]])
+def test_a_series_that_names_other_columns_or_lacks_some_is_refused(index):
+    series = pd.Series(np.ones(len(index)), index=index)
+    with pytest.raises(InvalidInputError, match="read by its index"):
+        check_price_list(series, None, 0.0, 3, ["a", "b", "c"])
+
+
+@pytest.mark.parametrize("value", ["5", b"5", True])
+def test_text_that_reads_as_a_number_is_no_amount(value):
+    with pytest.raises(InvalidInputError, match="budget must be a finite number"):
+        check_amount("budget", value)
+
+
+def test_a_full_model_that_reads_some_columns_is_billed_for_those_and_for_what_was_bought_before():
+    prices = check_price_list([1.0, 2.0, 4.0], None, 10.0, 3, None, np.array([0, 1]))
+    assert prices.cost_of_full == 13.0
+    assert prices.cost_of_route(np.array([2])) == 17.0
+    assert prices.cost_of_everything == 17.0

@@ -81,8 +81,10 @@ def validated(estimator: Any, X: Any, *y: Any, reset: bool) -> Any:
         )
     except (TypeError, ValueError) as error:
         culprit = describe_bad_column(X, allow_missing=tags.allow_nan)
+        if isinstance(error, TypeError) and not (culprit and kind_of_table(X)):
+            raise
         # Numpy's own words about types say nothing to somebody who has named columns.
-        told = "X must hold numbers." if isinstance(error, TypeError) and culprit else str(error)
+        told = "X must hold numbers." if isinstance(error, TypeError) else str(error)
         raise InvalidInputError(f"{told}{culprit}") from error
 
 

@@ -1,0 +1,56 @@
+"""What users hand over: labels of every kind, tables with columns that are no numbers, full models that are fitted."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.linear_model import LogisticRegression
+
+from thrifty import BudgetedClassifier, DynaModLinClassifier, InvalidInputError, RefittedFullModelWarning
+
+SMALL = {"sizes": [(5, 2)], "cv": 2, "random_state": 0}
+
+
+@pytest.fixture(scope="module")
+def rows():
+    X = pd.DataFrame(np.random.default_rng(0).normal(size=(200, 3)), columns=list("abc"))
+    return X, (X["a"] + X["b"] > 0).astype(int)
+
+
+def test_nullable_integer_labels_stay_integers(rows):
+    X, y = rows
+    clf = DynaModLinClassifier(LogisticRegression(), random_state=0).fit(X, y.astype("Int64"))
+    assert clf.classes_.dtype.kind == "i"
+    assert clf.predict(X).dtype.kind == "i"
+
+
+@pytest.mark.parametrize(
+    ("column", "told"),
+    [
+        (pd.Timestamp("2020-01-01"), "'d' holds dates or times"),
+        (pd.Categorical(["x"] * 200), "'d' holds categories"),
+        ("word", "'d' holds text such as 'word'"),
+    ],
+)
+def test_a_column_that_is_no_numbers_is_named_with_what_it_holds(rows, column, told):
+    X, y = rows
+    with pytest.raises(InvalidInputError, match=told):
+        BudgetedClassifier(LogisticRegression(), **SMALL).fit(X.assign(d=column), y)
+
+
+def test_a_fitted_full_model_that_will_be_fitted_again_is_mentioned(rows):
+    X, y = rows
+    with pytest.warns(RefittedFullModelWarning, match="FrozenEstimator"):
+        DynaModLinClassifier(LogisticRegression().fit(X, y), random_state=0).fit(X, y)
+
+
+def test_cells_that_a_row_does_not_buy_have_no_say_in_its_route(rows):
+    X, y = rows
+    clf = BudgetedClassifier(LogisticRegression(), **SMALL).fit(X, y)
+    low, high = clf.chain_.policy.cost[[0, -1]]
+    mixed = clf.at(budget=float(low + 0.5 * (high - low)))
+    assert mixed.chain_.policy.is_mixed
+    route = mixed.route(X)
+    bought = mixed.chain_.bought_by_route[route]
+    blanked = X.mask(~bought, 123.0)
+    np.testing.assert_array_equal(mixed.route(blanked), route)
+    np.testing.assert_array_equal(mixed.predict(blanked), mixed.predict(X))
