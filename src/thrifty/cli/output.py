@@ -1,4 +1,6 @@
-"""What commands say and write: one sentence per fact, files whole or not at all, notes on standard error."""
+"""What commands say and write: sentences on standard output, notes and progress on standard error, files whole or not
+at all.
+"""
 
 import json
 import os
@@ -14,6 +16,7 @@ from typing import Any, TextIO
 import typer
 
 from thrifty.exceptions import InvalidInputError
+from thrifty.progress import Progress
 
 __all__ = [
     "check_output",
@@ -21,6 +24,7 @@ __all__ = [
     "note",
     "notes_of_warnings",
     "print_json",
+    "progress",
     "quantity",
     "say",
     "size_of",
@@ -90,6 +94,29 @@ def notes_of_warnings() -> Iterator[None]:
         yield
     for text in dict.fromkeys(" ".join(str(one.message).split()) for one in caught):
         note(text)
+
+
+@contextmanager
+def progress() -> Iterator[Progress]:
+    """A bar per piece of work, with the time remaining; gone when the work is done, silent where nobody watches."""
+    from rich import progress as bars
+    from rich.console import Console
+
+    columns = (
+        bars.TextColumn("{task.description}"),
+        bars.BarColumn(),
+        bars.MofNCompleteColumn(),
+        bars.TimeRemainingColumn(compact=True),
+    )
+    with bars.Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        tasks: dict[str, bars.TaskID] = {}
+
+        def report(what: str, done: int, total: int) -> None:
+            if what not in tasks:
+                tasks[what] = bar.add_task(what, total=total)
+            bar.update(tasks[what], completed=done, total=total)
+
+        yield report
 
 
 def quantity(value: float) -> str:

@@ -120,6 +120,7 @@ def evidence_of_known(
         features=tuple(chain.columns.tolist()),
         target=target,
         scores=np.column_stack(scores),
+        full_scores=None if outputs is None or chain.behind else task.decision(task.scores(outputs)),
         **known,
     )
 

@@ -1,8 +1,7 @@
-"""A table system as one file: the container of bundles, with what a table needs besides.
+"""Files of estimators, chains and table systems: what `thrifty.save` writes and `thrifty.load` reads.
 
-f0 is written once and all systems share it. What follows from other parts is not written: costs follow from the prices,
-the columns a system buys from its trees. Reading trusts nothing: every part has the form it must have and fits the
-others, or is refused by name.
+A table system is written as an estimator is, with what a table needs besides. Reading trusts nothing: every part has
+the form it must have and fits the others, or is refused by name.
 """
 
 from collections.abc import Iterable
@@ -10,48 +9,103 @@ from dataclasses import asdict, fields, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from thrifty import bundle
+from thrifty.arrays import Labels
 from thrifty.bundle.archive import UntrustedTypesError, type_names
 from thrifty.bundle.container import DEFAULT_MAX_BYTES
-from thrifty.bundle.context import Columns, Reading, Writing
-from thrifty.bundle.fields import Fields
-from thrifty.bundle.fulls import pack_full, unpack_full
-from thrifty.bundle.kinds import Kind, register_kind
-from thrifty.bundle.objects import pack_object, unpack_object
-from thrifty.bundle.systems import pack_tie, unpack_tie
-from thrifty.bundle.values import Packer
-from thrifty.bundle.whole import from_bytes, to_bytes
+from thrifty.bundle.context import Columns, FullMode, Reading, Writing
+from thrifty.bundle.fields import Fields, Packer
+from thrifty.bundle.format_1 import old_tie
+from thrifty.bundle.fulls import unpack_full
+from thrifty.bundle.objects import Kind, pack_object, unpack_object
+from thrifty.chain.policy import Policy
+from thrifty.estimators.base import ChainClassifier
 from thrifty.evidence.certificate import Certificate
-from thrifty.evidence.outcomes import RowOutcomes
+from thrifty.evidence.evidence import Evidence
 from thrifty.exceptions import InvalidInputError
-from thrifty.files import AnyPath, read_capped, write_atomically
-from thrifty.tables.candidates import Candidate
+from thrifty.files import AnyPath, read_capped
 from thrifty.tables.full_models import TRUSTED
+from thrifty.tables.promise import Promise
 from thrifty.tables.schema import MOST_CATEGORIES, Schema
-from thrifty.tables.system import About, Promise, TableSystem
+from thrifty.tables.system import About, TableSystem
+from thrifty.tasks.binary import BinaryTask
 
-__all__ = ["load_table_system", "save_table_system", "table_system_from_bytes", "table_system_to_bytes"]
+__all__ = ["TABLE", "load", "load_table_system", "save", "table_system_from_bytes", "table_system_to_bytes"]
 
-_MOST_SYSTEMS = 1000
+_MOST_ROWS = 2**63
 
 
-def save_table_system(system: TableSystem, path: AnyPath) -> None:
-    """Write the system; an old file is replaced in one step, or left as it is if anything fails."""
-    write_atomically(path, table_system_to_bytes(system))
+def save(thing: Any, path: AnyPath, *, full: FullMode = "inside") -> None:
+    """Write a fitted estimator, a chain or a table system into one file, without pickle.
+
+    Parameters
+    ----------
+    thing : fitted estimator of thrifty, Chain or TableSystem
+        What to save. Constructor arguments and learned attributes that are plain data are kept; models among the
+        arguments are not, beyond their place in the chain.
+    path : path
+        The file; an old one is replaced in one step, or left as it is if anything fails.
+    full : {"inside", "reference", "absent"}, default="inside"
+        What becomes of the full model (f0): written into the file, recognised by its fingerprint and given again
+        when loading, or left out.
+
+    Examples
+    --------
+    >>> import tempfile, pathlib
+    >>> from sklearn.datasets import load_breast_cancer
+    >>> from sklearn.linear_model import LogisticRegression
+    >>> from sklearn.pipeline import make_pipeline
+    >>> from sklearn.preprocessing import StandardScaler
+    >>> from thrifty import DynaModLinClassifier, load, save
+    >>> X, y = load_breast_cancer(return_X_y=True)
+    >>> f0 = make_pipeline(StandardScaler(), LogisticRegression())
+    >>> clf = DynaModLinClassifier(f0, gamma=0.02, random_state=0).fit(X, y)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = pathlib.Path(folder) / "cancer.thrifty"
+    ...     save(clf, path)
+    ...     again = load(path)
+    >>> bool((again.predict(X) == clf.predict(X)).all())
+    True
+    """
+    bundle.save(thing, path, full=full, kinds=(TABLE,))
+
+
+def load(
+    path: AnyPath,
+    *,
+    full: Any = None,
+    trusted: Iterable[str | type] = (),
+    max_bytes: int = DEFAULT_MAX_BYTES,
+) -> Any:
+    """Read what ``save`` or `thrifty fit` wrote: an object that answers exactly as the one that was saved.
+
+    Parameters
+    ----------
+    path : path
+        The file.
+    full : fitted classifier, FrozenEstimator, callable or Chain, optional
+        The full model (f0). Needed, and checked against its fingerprint, where the file refers to it; otherwise it
+        takes the place of whatever full model the file holds.
+    trusted : names of types, or types, default=()
+        What a model in the file may be made of, besides what skops trusts by itself.
+    max_bytes : int, default=2**30
+        Files that are larger, or that hold a model that would unpack to more, are refused.
+    """
+    return bundle.load(path, full=full, trusted=trusted, max_bytes=max_bytes, kinds=(TABLE,))
 
 
 def load_table_system(
     path: AnyPath, *, trusted: Iterable[str] = (), max_bytes: int = DEFAULT_MAX_BYTES
 ) -> TableSystem:
-    """Read what `thrifty fit` wrote, as the commands do; ``thrifty.load`` reads the same files.
+    """Read what `thrifty fit` wrote, as the commands do: the kinds of full models that they know are trusted.
 
     Parameters
     ----------
     path : path
         The file.
     trusted : names of types
-        What f0 may be made of, besides what the kinds of ``full_models`` are made of and what skops trusts by itself.
+        What the full model may be made of besides those.
     max_bytes : int, default=2**30
         Larger files are refused.
     """
@@ -59,21 +113,22 @@ def load_table_system(
         return table_system_from_bytes(read_capped(path, max_bytes), trusted=trusted, max_bytes=max_bytes)
     except UntrustedTypesError as error:
         raise InvalidInputError(
-            f"f0 in {path} is made of types that are not trusted by themselves: {', '.join(error.types)}. If you know "
-            f"where the file comes from, add {' '.join(f'--trust {name}' for name in error.types)}."
+            f"the full model in {path} is made of types that are not trusted by themselves: {', '.join(error.types)}. "
+            f"If you know where the file comes from, add {' '.join(f'--trust {name}' for name in error.types)}."
         ) from None
 
 
 def table_system_to_bytes(system: TableSystem) -> bytes:
-    """What ``save_table_system`` would write."""
-    return to_bytes(system)
+    """What ``save`` would write."""
+    return bundle.to_bytes(system, kinds=(TABLE,))
 
 
 def table_system_from_bytes(
     data: bytes, *, trusted: Iterable[str] = (), max_bytes: int = DEFAULT_MAX_BYTES
 ) -> TableSystem:
     """What ``load_table_system`` would read from a file of these bytes."""
-    found = from_bytes(data, trusted=(*TRUSTED, *type_names(trusted)), max_bytes=max_bytes)
+    trusted = (*TRUSTED, *type_names(trusted))
+    found = bundle.from_bytes(data, trusted=trusted, max_bytes=max_bytes, kinds=(TABLE,))
     if not isinstance(found, TableSystem):
         raise InvalidInputError(
             f"the file holds a {type(found).__name__}, not what `thrifty fit` writes. In Python, thrifty.load reads it."
@@ -81,104 +136,159 @@ def table_system_from_bytes(
     return found
 
 
+# -- table systems ---------------------------------------------------------------------------------
+
+
 def _pack(system: TableSystem, writing: Writing) -> dict[str, Any]:
-    """The table system as JSON; f0 once, in the way that was asked for."""
-    packer, first = writing.packer, system.system
-    without_full = replace(writing, full="absent")
-    columns = Columns(first.price_list.n_features, first.names, first.kind)
+    packer = writing.packer
     return {
         "schema": _pack_schema(system.schema, packer),
-        "labels": packer.value(np.asarray(first.classes)),
-        "named": first.kind == "pandas",
-        "full": pack_full(first.full, replace(writing, columns=columns)),
-        "full_right": packer.array(np.asarray(system.outcomes[0].go_right, dtype=np.bool_)),
-        "systems": [
-            {
-                "object": pack_object(one.estimator, without_full),
-                "settings": packer.value(dict(one.settings)),
-                "gate": packer.floats(outcomes.g),
-                "cheap_right": packer.array(np.asarray(outcomes.stop_right, dtype=np.bool_)),
-            }
-            for one, outcomes in zip(system.systems, system.outcomes, strict=True)
-        ],
-        "chosen": system.chosen,
-        "threshold": packer.value(float(system.threshold)),
-        **pack_tie(system.tie, packer),
-        "promise": {name: packer.value(float(value)) for name, value in asdict(system.promise).items()},
+        "estimator": pack_object(system.estimator, writing),
+        "promise": {name: packer.value(value) for name, value in asdict(system.promise).items()},
         "about": {name: packer.value(value) for name, value in asdict(system.about).items()},
-        "certificate": None if system.certificate is None else packer.value(system.certificate.as_dict()),
     }
 
 
 def _unpack(parts: Fields, reading: Reading) -> TableSystem:
     schema = _unpack_schema(parts.inside("schema"))
+    if parts.has("systems"):
+        return _old_system(parts, schema, reading)
+    estimator = unpack_object(parts.inside("estimator"), reading)
+    if not isinstance(estimator, ChainClassifier) or getattr(estimator, "evidence_", None) is None:
+        raise parts.refusal("estimator", "be an estimator with its evidence", type(estimator).__name__)
+    _check_fits(parts, schema, estimator)
+    about = parts.inside("about")
+    return TableSystem(
+        schema,
+        estimator,
+        About(
+            about.text("full")[:200],
+            about.text("method")[:200],
+            _count(about, "seed"),
+            _count(about, "n_rows"),
+            _optional(about, "budget"),
+            _optional(about, "max_loss"),
+        ),
+        _unpack_promise(parts.inside("promise")),
+    )
+
+
+def _check_fits(parts: Fields, schema: Schema, estimator: ChainClassifier) -> None:
+    chain = estimator.chain_
+    if chain.price_list.n_features != len(schema.names) or chain.names not in (None, schema.names):
+        raise parts.refusal("schema", "name the columns of the estimator", schema.names[:5])
+
+
+def _unpack_promise(parts: Fields) -> Promise:
+    values: dict[str, Any] = {}
+    for entry in fields(Promise):
+        if entry.name == "n_rows":
+            values["n_rows"] = max(_count(parts, "n_rows"), 1)
+        elif entry.name.endswith("recall"):
+            found = parts.value(entry.name)
+            sound = isinstance(found, tuple) and len(found) == 2 and all(type(one) is float for one in found)
+            if found is not None and not sound:
+                raise parts.refusal(entry.name, "be two numbers", found)
+            values[entry.name] = found
+        else:
+            optional = entry.default is None
+            values[entry.name] = _optional(parts, entry.name) if optional else parts.number(entry.name)
+    return Promise(**values)
+
+
+def _optional(parts: Fields, name: str) -> float | None:
+    return None if parts.raw(name) is None else parts.number(name)
+
+
+def _count(parts: Fields, name: str) -> int:
+    found = parts.whole(name)
+    if not 0 <= found < _MOST_ROWS:
+        raise parts.refusal(name, "be at least 0 and of 63 bits", found)
+    return found
+
+
+# -- the first format: one of several systems was chosen, all of them in front of one full model ---------------
+
+
+def _old_system(parts: Fields, schema: Schema, reading: Reading) -> TableSystem:
     named = parts.flag("named")
     columns = Columns(len(schema.names), schema.names if named else None, "pandas" if named else None)
-    labels = _two_labels(parts, "labels")
-    full = unpack_full(parts.inside("full"), replace(reading, columns=columns, classes=labels))
-    behind = replace(reading, full=full)
+    task = BinaryTask(_two_labels(parts, "labels"))
+    full = unpack_full(parts.inside("full"), replace(reading, columns=columns, task=task))
+    entries, chosen = parts.items("systems"), parts.whole("chosen")
+    if not 0 <= chosen < len(entries):
+        raise parts.refusal("chosen", f"name one of {len(entries)} systems", chosen)
+    entry = entries[chosen]
+    estimator = unpack_object(entry.inside("object"), replace(reading, full=full))
+    if not isinstance(estimator, ChainClassifier) or estimator.chain_.task != task:
+        raise entry.refusal("object", "be an estimator for the table's labels", type(estimator).__name__)
+    _check_fits(parts, schema, estimator)
+    if estimator.chain_.n_stages != 1:
+        raise entry.refusal("object", "have one stage", estimator.chain_.n_stages)
+    threshold, tie = parts.number("threshold", finite=False), old_tie(parts)
+    policy = Policy.of(np.array([threshold]))
+    if tie is not None:
+        lower, share, seed = tie
+        policy = Policy.of(np.array([threshold]), np.array([lower]), share=share, seed=seed)
+    chain = estimator.chain_ = estimator.chain_.at(policy)
     full_right = parts.array("full_right", np.bool_, (None,))
-    entries = parts.items("systems")
-    if not 1 <= len(entries) <= _MOST_SYSTEMS:
-        raise parts.refusal("systems", f"be 1 to {_MOST_SYSTEMS}", len(entries))
-    systems = [_unpack_candidate(one, behind, labels, columns) for one in entries]
-    _same_prices(parts, systems)
-    outcomes = [_unpack_outcomes(entry, one, full_right) for entry, one in zip(entries, systems, strict=True)]
-    chosen = parts.whole("chosen")
-    if not 0 <= chosen < len(systems):
-        raise parts.refusal("chosen", f"name one of {len(systems)} systems", chosen)
-    return TableSystem(
-        schema=schema,
-        systems=tuple(systems),
-        outcomes=tuple(outcomes),
-        chosen=chosen,
-        threshold=parts.number("threshold", finite=False),
-        tie=unpack_tie(parts),
-        promise=_unpack_promise(parts.inside("promise")),
-        about=_unpack_about(parts.inside("about")),
-        certificate=_unpack_certificate(parts, len(systems)),
+    stop, go = chain.cost_by_route
+    estimator.evidence_ = Evidence.of_gate(
+        entry.array("gate", np.float64, full_right.shape),
+        stop_cost=float(stop),
+        go_cost=float(go),
+        stop_quality=entry.array("cheap_right", np.bool_, full_right.shape),
+        go_quality=full_right,
+        features=tuple(chain.columns.tolist()),
+        settings=_old_settings(entry),
+    )
+    estimator.certificate_ = _old_certificate(parts)
+    return TableSystem(schema, estimator, *_old_words(parts, estimator))
+
+
+def _old_words(parts: Fields, estimator: ChainClassifier) -> tuple[About, Promise]:
+    about, promise = parts.inside("about"), parts.inside("promise")
+    n_learn, n_choose, n_prove = (_count(about, name) for name in ("n_learn", "n_choose", "n_prove"))
+    known = {
+        name: promise.number(name)
+        for name in ("accuracy", "low", "high", "cost", "share", "full_cost", "full_accuracy")
+    }
+    share = min(max(known["share"], 0.0), 1.0)
+    spread = (known["full_cost"] - promise.number("cheap_cost")) * float(np.sqrt(share * (1.0 - share)))
+    return (
+        About(
+            about.text("full")[:200],
+            type(estimator).__name__,
+            _count(about, "seed"),
+            n_learn + n_choose + n_prove,
+            _optional(about, "budget"),
+            _optional(about, "max_loss"),
+        ),
+        Promise(**known, cost_spread=spread, n_rows=max(n_prove or n_choose, 1)),
     )
 
 
-def _unpack_candidate(entry: Fields, reading: Reading, labels: NDArray[Any], columns: Columns) -> Candidate:
-    estimator = unpack_object(entry.inside("object"), reading)
-    system = getattr(estimator, "system_", None)
-    fits = (
-        system is not None
-        and system.n_stages == 1
-        and system.price_list.n_features == columns.n_features
-        and system.names == columns.names
-        and system.kind == columns.kind
-        and np.array_equal(system.classes, labels)
-    )
-    if not fits:
-        raise entry.refusal("object", "be one stage for the table's columns and labels", "another system")
+def _old_settings(entry: Fields) -> dict[str, Any]:
     settings = entry.value("settings")
     if not isinstance(settings, dict) or not all(isinstance(name, str) for name in settings):
         raise entry.refusal("settings", "be named values", settings)
-    return Candidate(estimator, settings)
+    return settings
 
 
-def _same_prices(parts: Fields, systems: list[Candidate]) -> None:
-    first = systems[0].estimator.system_.price_list
-    for one in systems:
-        prices = one.estimator.system_.price_list
-        same = np.array_equal(prices.prices, first.prices) and np.array_equal(prices.group_of, first.group_of)
-        if not same or prices.full_cost != first.full_cost:
-            raise parts.refusal("systems", "have one price list", "several")
+def _old_certificate(parts: Fields) -> Certificate | None:
+    entries = parts.value("certificate")
+    if entries is None:
+        return None
+    try:
+        certificate = Certificate.from_dict(entries)
+        str(certificate)
+    except (TypeError, ValueError, AttributeError) as error:
+        raise parts.refusal("certificate", f"be one ({type(error).__name__})", entries) from None
+    point = certificate.point
+    return certificate if point is None else replace(certificate, point=replace(point, source=0))
 
 
-def _unpack_outcomes(entry: Fields, one: Candidate, full_right: NDArray[np.bool_]) -> RowOutcomes:
-    system = one.estimator.system_
-    return RowOutcomes(
-        g=entry.array("gate", np.float64, full_right.shape),
-        stop_cost=float(system.cost_by_route[0]),
-        go_cost=float(system.cost_by_route[-1]),
-        stop_right=entry.array("cheap_right", np.bool_, full_right.shape),
-        go_right=full_right,
-        features=system.stages[0].scorer.columns,
-        settings=one.settings,
-    )
+# -- schemas ---------------------------------------------------------------------------------------
 
 
 def _pack_schema(schema: Schema, packer: Packer) -> dict[str, Any]:
@@ -216,7 +326,7 @@ def _texts(parts: Fields, name: str, found: Any) -> list[str]:
     return found
 
 
-def _two_labels(parts: Fields, name: str) -> NDArray[Any]:
+def _two_labels(parts: Fields, name: str) -> Labels:
     found = parts.value(name)
     if not isinstance(found, np.ndarray) or found.shape != (2,) or found.dtype.kind not in "biufU":
         raise parts.refusal(name, "be two labels", found)
@@ -225,34 +335,5 @@ def _two_labels(parts: Fields, name: str) -> NDArray[Any]:
     return found
 
 
-def _unpack_promise(parts: Fields) -> Promise:
-    return Promise(**{entry.name: parts.number(entry.name) for entry in fields(Promise)})
-
-
-def _unpack_about(parts: Fields) -> About:
-    def asked(name: str) -> float | None:
-        return None if parts.raw(name) is None else parts.number(name)
-
-    counts = {name: parts.whole(name) for name in ("seed", "n_learn", "n_choose", "n_prove")}
-    if not all(0 <= count < 2**63 for count in counts.values()):
-        raise parts.refusal("counts", "be at least 0 and of 63 bits", counts)
-    return About(full=parts.text("full")[:200], **counts, budget=asked("budget"), max_loss=asked("max_loss"))
-
-
-def _unpack_certificate(parts: Fields, n_systems: int) -> Certificate | None:
-    entries = parts.value("certificate")
-    if entries is None:
-        return None
-    try:
-        certificate = Certificate.from_dict(entries)
-        str(certificate)
-        point = certificate.point
-        sound = point is None or (0 <= int(point.source) < n_systems and float(point.cost) >= 0.0)
-    except (TypeError, ValueError, AttributeError) as error:
-        raise parts.refusal("certificate", f"be one ({type(error).__name__})", entries) from None
-    if not sound:
-        raise parts.refusal("certificate", f"be about one of {n_systems} systems", entries)
-    return certificate
-
-
-register_kind(Kind("table", TableSystem, _pack, _unpack))
+TABLE = Kind("table", TableSystem, _pack, _unpack)
+"""How a file holds a table system."""

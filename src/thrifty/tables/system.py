@@ -1,74 +1,28 @@
-"""A chosen system that reads tables by the names of their columns, and what was promised about it."""
+"""A fitted estimator that reads tables by the names of their columns, and what to expect of it."""
 
-from dataclasses import dataclass, field, replace
-from functools import cached_property
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.utils import get_tags
 
-from thrifty.chain.system import GatedSystem, Tie
+from thrifty.arrays import Labels
+from thrifty.chain.chain import Chain
+from thrifty.chain.explain import Explanation, explain_rows
+from thrifty.estimators.base import ChainClassifier
+from thrifty.estimators.budgeted import BudgetedClassifier
 from thrifty.evidence.certificate import Certificate
-from thrifty.evidence.frontier import Frontier
-from thrifty.evidence.holding import hold_budget
-from thrifty.evidence.outcomes import RowOutcomes
+from thrifty.evidence.evidence import Evidence
+from thrifty.evidence.frontier import Frontier, OperatingPoint
+from thrifty.evidence.hold import hold_budget
+from thrifty.evidence.observe import evidence_of
 from thrifty.exceptions import InvalidInputError
 from thrifty.full.model import EstimatorFull
-from thrifty.objective.costs import PriceList
-from thrifty.tables.candidates import Candidate, Rows, look
+from thrifty.tables.cells import CellReader, Cells
+from thrifty.tables.promise import Promise, promise_of
 from thrifty.tables.schema import Schema
 
-__all__ = ["About", "Promise", "TableSystem"]
-
-
-_Z95 = 1.96
-
-
-@dataclass(frozen=True)
-class Promise:
-    """What to expect of new rows, from rows that nothing was fitted on.
-
-    Attributes
-    ----------
-    accuracy, low, high : float
-        On the rows of the choice (of the proof, where there was one), with a 95 % bootstrap interval for the mean of
-        all rows there are. The mean of a few new ones strays further: see ``interval``.
-    cost, share : float
-        Mean cost per row, and share of rows sent to f0.
-    share_error : float
-        Standard error of that share.
-    cheap_cost, full_cost : float
-        What a row pays that stops, and that reaches f0.
-    full_accuracy : float
-        f0's accuracy on the same rows.
-    """
-
-    accuracy: float
-    low: float
-    high: float
-    cost: float
-    share: float
-    share_error: float
-    cheap_cost: float
-    full_cost: float
-    full_accuracy: float
-
-    def spread(self, n_rows: int) -> float:
-        """Standard deviation of the mean cost of ``n_rows`` new rows: their own chance, and ours when we tuned."""
-        chance = self.share * (1.0 - self.share) / n_rows + self.share_error**2
-        return (self.full_cost - self.cheap_cost) * float(np.sqrt(chance))
-
-    def interval(self, n_rows: int) -> tuple[float, float]:
-        """Where the accuracy of ``n_rows`` new rows lies, 19 times out of 20.
-
-        Two independent errors, that of the rows of the choice and that of the new rows: their squares add up.
-        """
-        chance = _Z95**2 * self.accuracy * (1.0 - self.accuracy) / n_rows
-        low = self.accuracy - float(np.sqrt((self.accuracy - self.low) ** 2 + chance))
-        high = self.accuracy + float(np.sqrt((self.high - self.accuracy) ** 2 + chance))
-        return max(low, 0.0), min(high, 1.0)
-
+__all__ = ["About", "TableSystem"]
 
 @dataclass(frozen=True)
 class About:
@@ -77,126 +31,168 @@ class About:
     Attributes
     ----------
     full : str
-        The kind of f0.
+        The kind of the full model, or the name of its file.
+    method : str
+        What was fitted in front of it.
     seed : int
-        Of everything random.
-    n_learn, n_choose, n_prove : int
-        Rows of each part.
+        Seed of all random choices.
+    n_rows : int
+        Rows of the training table.
     budget, max_loss : float, optional
         What was asked for.
     """
 
     full: str
+    method: str
     seed: int
-    n_learn: int
-    n_choose: int
-    n_prove: int
+    n_rows: int
     budget: float | None = None
     max_loss: float | None = None
 
 
 @dataclass(frozen=True, eq=False)
 class TableSystem:
-    """Everything that answers, explains and reports need.
+    """Everything that answers, explanations and reports need.
 
     Attributes
     ----------
     schema : Schema
         How tables are read.
-    systems : tuple of Candidate
-        The chosen system and the others of the frontier, all in front of one f0.
-    outcomes : tuple of RowOutcomes
-        What each of them did on the rows of the choice.
-    chosen, threshold : int, float
-        The system that answers, and where its gate is cut.
-    tie : Tie, optional
-        Rows at the cut of which a share is sent to f0.
-    promise : Promise
-        What to expect of it.
+    estimator : fitted estimator
+        What answers, at its operating point in force; it may know the two labels by other names than the schema.
     about : About
-        Where it comes from.
-    certificate : Certificate, optional
-        What was proved about it.
+        Where the system comes from.
+    promise : Promise
+        What to expect at the operating point in force.
     """
 
     schema: Schema
-    systems: tuple[Candidate, ...]
-    outcomes: tuple[RowOutcomes, ...] = field(repr=False)
-    chosen: int
-    threshold: float
-    promise: Promise
+    estimator: ChainClassifier
     about: About
-    certificate: Certificate | None = None
-    tie: Tie | None = None
+    promise: Promise
 
     @property
-    def system(self) -> GatedSystem:
-        """The system that answers."""
-        system: GatedSystem = self.systems[self.chosen].estimator.system_
-        return system.with_threshold(self.threshold, tie=self.tie)
+    def chain(self) -> Chain:
+        """What serves."""
+        return self.estimator.chain_
 
     @property
-    def prices(self) -> PriceList:
-        """What purchases cost."""
-        return self.system.price_list
+    def certificate(self) -> Certificate | None:
+        """What was proved about the operating point in force."""
+        return self.estimator.certificate_
 
     @property
     def bought(self) -> list[str]:
-        """Names of the columns that the cheap part buys."""
-        return [self.schema.names[column] for column in self.system.stages[0].scorer.columns]
+        """Names of the columns that the stages buy, in order."""
+        return [self.schema.names[column] for column in self.chain.columns]
 
-    @cached_property
+    @property
     def frontier(self) -> Frontier:
-        """The efficient points on the rows of the choice."""
-        return Frontier.from_outcomes(self.outcomes)
+        """The efficient operating points on the rows that they are judged on."""
+        return self.estimator.frontier_
 
-    def table(self, frame: Any, *, unseen_is_missing: bool = False) -> Any:
-        """A table as the models read it."""
-        numbers = self.schema.numbers(frame, unseen_is_missing=unseen_is_missing)
-        return numbers if self.system.kind == "pandas" else numbers.to_numpy()
+    # -- operating points ------------------------------------------------------------------------
 
-    def for_rows(self, X: Any, budget: float) -> "TableSystem":
-        """The same system, cut so that just these rows spend a budget: at most, and as nearly as can be."""
-        held = hold_budget(self.system, X, budget, seed=self.about.seed).stages[0]
-        return replace(self, threshold=held.threshold, tie=held.tie)
+    def at(self, *, budget: float | None = None, max_loss: float | None = None) -> "TableSystem":
+        """The system at another operating point: a mean cost per row, or a loss against the full model.
 
-    def answers(self, X: Any) -> dict[str, Any]:
-        """Answer, its probability, the stage that gave it and what it cost, for each row of ``table(frame)``."""
-        system = self.system
-        reader = system.reader(X)
-        walk = system.walk(reader)
-        sent = walk.route == system.n_stages
-        self._refuse_missing(X, np.flatnonzero(sent))
-        positive = system.answer(reader, walk)
-        second = positive > 0.5
+        A loss is proved where the fit kept rows for that, and estimated otherwise.
+        """
+        if max_loss is None or isinstance(self.estimator, BudgetedClassifier):
+            moved = self.estimator.at(budget=budget, max_loss=max_loss)
+        else:
+            moved = self.estimator.at(threshold=_losing(self.estimator, max_loss))
+        return replace(self, estimator=moved, promise=promise_of(moved, self.promise))
+
+    def held(self, cells: Cells, budget: float) -> "TableSystem":
+        """The system, cut so that just these rows spend a budget: at most, and as nearly as can be."""
+        table = cells.table(named=self._is_named)
+        return replace(self, estimator=hold_budget(self.estimator, table, budget))
+
+    @property
+    def deployed(self) -> OperatingPoint | None:
+        """The operating point in force, or the one of two that more rows follow; None where all go to the full model."""
+        policy, evidence = self.chain.policy, self.estimator.evidence_
+        thresholds = policy.thresholds[policy.upper if policy.share > 0.5 else policy.lower]
+        if np.isneginf(thresholds).all():
+            return None
+        means = evidence.averages(thresholds[None]).under()
+        cost, share, score = (float(one[0]) for one in (means.cost, means.share, means.score))
+        single = float(thresholds[0]) if len(thresholds) == 1 else None
+        known = (evidence.features, dict(evidence.settings), cost, score, tuple(thresholds.tolist()))
+        return OperatingPoint(cost, score, share, single, 0, *known)
+
+    # -- rows ------------------------------------------------------------------------------------
+
+    def read(self, frame: Any, *, unseen_is_missing: bool = False) -> Cells:
+        """The columns of a table, as the schema reads them."""
+        return self.schema.cells(frame, unseen_is_missing=unseen_is_missing)
+
+    def answers(self, cells: Cells) -> dict[str, Any]:
+        """Answer, its probability, the stage that gave it and what it cost, for each row."""
+        chain, reader = self.chain, self._reader(cells)
+        walk = chain.walk(reader)
+        outputs = chain.answer(reader, walk)
         return {
-            "answer": self.schema.classes[second.astype(np.intp)],
-            "probability": np.where(second, positive, 1.0 - positive),
-            "stage": np.where(sent, "full", walk.route.astype(str)),
-            "cost": system.cost_by_route[walk.route],
+            "answer": self._labels(chain.task.answers(outputs)),
+            "probability": chain.task.confidence(outputs),
+            "stage": np.where(walk.route == chain.n_stages, "full", walk.route.astype(str)),
+            "cost": chain.spent(reader, walk),
         }
 
-    def on(self, X: Any, labels: NDArray[Any]) -> Frontier:
-        """The frontier's points on other labelled rows, f0 asked about all of them once."""
-        self._refuse_missing(X, np.arange(len(labels)))
-        known = self.systems[0].estimator.classes_
-        y = known[(labels == self.schema.classes[1]).astype(np.intp)]
-        system = self.system
-        reader, rows = system.reader(X), np.arange(len(labels))
-        probability = system.full.probability(reader.table(rows), rows, len(rows))
-        return self.frontier.on(look(self.systems, Rows(X, y), probability))
-
-    def _refuse_missing(self, X: Any, rows: NDArray[np.intp]) -> None:
-        """Missing cells matter where they are read: f0 reads whole rows, and may accept no missing ones."""
-        full = self.system.full
-        if not rows.size or not isinstance(full, EstimatorFull):
-            return
-        if get_tags(full.estimator).input_tags.allow_nan:
-            return
-        missing = np.argwhere(np.isnan(np.asarray(X, dtype=np.float64)[rows]))
-        if missing.size:
-            row, column = missing[0]
-            raise InvalidInputError(
-                f"column {self.schema.names[column]!r} is missing in row {rows[row] + 1}, which is sent to f0, and f0 "
-                f"({self.about.full}) reads no missing values. Fill it in, or fit with --full forest or boosting."
+    def explain(self, cells: Cells) -> list[Explanation]:
+        """The way of each row, with the names of the columns and the labels as the table has them."""
+        found = explain_rows(self.chain, self._reader(cells), self.schema.names)
+        named = dict(zip(self.chain.classes.tolist(), self.schema.classes.tolist(), strict=True))
+        return [
+            replace(
+                one,
+                answer=named[one.answer],
+                stages=tuple(replace(stage, answer=named[stage.answer]) for stage in one.stages),
             )
+            for one in found
+        ]
+
+    def starved(self, cells: Cells, stage: Labels) -> int:
+        """How many rows the full model answered although more than half of the cells it reads were missing."""
+        asked = cells.numbers[np.ix_(stage == "full", self.chain.price_list.read_by_full)]
+        return int((np.isnan(asked).mean(axis=1) > 0.5).sum())
+
+    def on(self, cells: Cells, labels: Labels) -> Evidence:
+        """Every operating point on labelled rows; the full model is asked about all of them once."""
+        rows, chain, reader = np.arange(len(cells)), self.chain, self._reader(cells)
+        reader.block(rows, chain.columns)
+        reader.table(rows, chain.price_list.full_columns)
+        known = chain.classes[(labels == self.schema.classes[1]).astype(np.intp)]
+        estimator = self.estimator
+        if isinstance(estimator, BudgetedClassifier):
+            # Where a proof failed, the chain in force is the full model alone and knows no other point.
+            estimator = estimator.at(budget=float(self.frontier.cost[-1]))
+        settings = dict(self.estimator.evidence_.settings)
+        return evidence_of(estimator, cells.table(named=self._is_named), known, settings=settings)
+
+    @property
+    def _is_named(self) -> bool:
+        return self.chain.kind == "pandas"
+
+    def _reader(self, cells: Cells) -> CellReader:
+        chain, model = self.chain, self.chain.innermost
+        if not self.estimator._accepts_missing:
+            columns = chain.stages[0].columns
+            cells.refuse_unreadable(columns=columns)
+            cells.refuse_missing(np.arange(len(cells)), columns, f"the {self.about.method} stage")
+        reads_all = not isinstance(model, EstimatorFull) or get_tags(model.estimator).input_tags.allow_nan
+        needs = None if reads_all else f"the full model ({self.about.full})"
+        return CellReader(cells, named=self._is_named, full_needs=needs)
+
+    def _labels(self, answers: Labels) -> Labels:
+        return self.schema.classes[(answers == self.chain.classes[1]).astype(np.intp)]
+
+
+def _losing(estimator: ChainClassifier, max_loss: float) -> float:
+    """Threshold of the cheapest cut of a gate that loses at most so much on the rows of the evidence."""
+    if not 0 < max_loss < 1:
+        raise InvalidInputError(f"max_loss must lie strictly between 0 and 1; got {max_loss!r}.")
+    against = Frontier.from_evidence([estimator.evidence_], against_full=True)
+    allowed = np.flatnonzero(against.losses_against_full() <= max_loss * against.n_rows)
+    return float(against.threshold[allowed[0]]) if len(allowed) else float("-inf")

@@ -1,0 +1,375 @@
+"""Results of the commands in words for people, as numbers for programs, and as the facts of a report."""
+
+import datetime as dt
+import io
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from thrifty.chain.explain import Explanation
+from thrifty.cli.output import quantity, say, size_of
+from thrifty.exceptions import InvalidInputError
+from thrifty.report.collect import collect_facts
+from thrifty.report.facts import Facts
+from thrifty.report.tradeoff import new_figure
+from thrifty.tables.files import listed
+from thrifty.tables.fit import Fitted
+from thrifty.tables.full_models import KINDS
+from thrifty.tables.system import TableSystem
+
+__all__ = [
+    "answers_in_words",
+    "answers_numbers",
+    "explanation_in_words",
+    "explanation_numbers",
+    "facts_of",
+    "fit_in_words",
+    "fit_numbers",
+    "frontier_in_words",
+    "frontier_numbers",
+    "frontier_picture",
+    "report_in_words",
+    "report_numbers",
+]
+
+_SHOWN = 14
+_NEW_ROWS = 1000
+
+
+# -- fit -------------------------------------------------------------------------------------------
+
+
+def fit_in_words(fitted: Fitted, out: Path) -> None:
+    """What was fitted, what to expect of it, and where it is."""
+    system, promise, competition = fitted.system, fitted.system.promise, fitted.competition
+    kind = KINDS.get(system.about.full, system.about.full)
+    if competition is None:
+        say(f"The full model is {kind}.")
+    else:
+        rivals = ", ".join(f"{name} {score:.3f}" for name, score in competition.accuracy.items())
+        say(f"The full model is {kind}: best of {rivals} (cross-validated on {competition.n_rows:,} rows).")
+    say(_built(system))
+    say(
+        f"Accuracy {promise.accuracy:.4f} ({promise.low:.4f} to {promise.high:.4f}) at a mean cost of "
+        f"{quantity(promise.cost)}, measured on {promise.n_rows:,} rows by models that had not seen them."
+    )
+    _print_promise(system)
+    low, high = promise.interval(_NEW_ROWS)
+    spread = 1.96 * promise.spread(_NEW_ROWS)
+    say(
+        f"19 times out of 20, {_NEW_ROWS:,} new rows have an accuracy of {low:.4f} to {high:.4f} and a mean cost of "
+        f"{quantity(max(promise.cost - spread, 0.0))} to {quantity(promise.cost + spread)}; "
+        f"`thrifty predict --hold-budget` holds a budget on just the rows at hand."
+    )
+    if system.certificate is not None:
+        say(f"The system {_certified(system)}.")
+    say(f"wrote {out} ({size_of(out)})")
+
+
+def fit_numbers(fitted: Fitted, out: Path) -> dict[str, Any]:
+    """All that a fit has to tell, for programs."""
+    competition = fitted.competition
+    return {
+        "file": str(out),
+        "full_candidates": None if competition is None else competition.accuracy,
+        **_numbers_of(fitted.system),
+        "notes": list(fitted.notes),
+    }
+
+
+def _built(system: TableSystem) -> str:
+    bought, stages, promise = system.bought, system.chain.n_own_stages, system.promise
+    buys = f"buys, in this order, {listed(bought, 8)}" if bought else "buys nothing"
+    sends = f"{100 * promise.share:.1f} % of the rows are answered by the full model"
+    return (
+        f"The {system.about.method} in front of it has {stages} stage{'s' if stages > 1 else ''} and {buys} "
+        f"({len(bought)} of {len(system.schema.names)} columns); {sends if promise.share else 'it answers every row'}."
+    )
+
+
+def _print_promise(system: TableSystem) -> None:
+    """A small table: the system, the full model for every row, and the majority class for every row."""
+    promise, classes = system.promise, system.schema.classes.tolist()
+    lines: list[tuple[str, Any, Any, Any]] = [
+        ("accuracy", promise.accuracy, promise.full_accuracy, promise.majority),
+        ("AUC", promise.auc, promise.full_auc, None),
+    ]
+    for place, label in enumerate(classes):
+        ours, theirs = (None if one is None else one[place] for one in (promise.recall, promise.full_recall))
+        lines.append((f"recall of {label!r}", ours, theirs, None))
+    rows = [(name, *map(_share, values)) for name, *values in lines]
+    rows.insert(1, ("mean cost", quantity(promise.cost), quantity(promise.full_cost), "0"))
+    _print_table(("", "this system", "full model", "majority class"), rows)
+
+
+def _print_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table()
+    for number, name in enumerate(header):
+        table.add_column(name, justify="right" if number or name else "left")
+    for row in rows:
+        table.add_row(*row)
+    Console().print(table)
+
+
+def _share(value: float | None) -> str:
+    return "-" if value is None else f"{value:.4f}"
+
+
+def _certified(system: TableSystem) -> str:
+    return str(system.certificate).replace("f0", "the full model")
+
+
+def _numbers_of(system: TableSystem) -> dict[str, Any]:
+    promise, about, classes = system.promise, system.about, system.schema.classes.tolist()
+
+    def by_class(recall: Sequence[float] | None) -> dict[str, float] | None:
+        return None if recall is None else {str(label): one for label, one in zip(classes, recall, strict=True)}
+
+    return {
+        "full": about.full,
+        "method": about.method,
+        "asked": {"budget": about.budget, "max_loss": about.max_loss},
+        "accuracy": promise.accuracy,
+        "accuracy_interval": [promise.low, promise.high],
+        "accuracy_interval_1000_rows": list(promise.interval(_NEW_ROWS)),
+        "mean_cost": promise.cost,
+        "mean_cost_spread_1000_rows": promise.spread(_NEW_ROWS),
+        "share_full": promise.share,
+        "auc": promise.auc,
+        "recall": by_class(promise.recall),
+        "full_accuracy": promise.full_accuracy,
+        "full_cost": promise.full_cost,
+        "full_auc": promise.full_auc,
+        "full_recall": by_class(promise.full_recall),
+        "majority_accuracy": promise.majority,
+        "stages": system.chain.n_own_stages,
+        "bought": system.bought,
+        "settings": dict(system.estimator.evidence_.settings),
+        "rows": {"table": about.n_rows, "measured": promise.n_rows},
+        "seed": about.seed,
+        "certificate": None
+        if system.certificate is None
+        else {"sentence": _certified(system), **_named(system, system.certificate.as_dict())},
+    }
+
+
+def _named(system: TableSystem, entries: dict[str, Any]) -> dict[str, Any]:
+    """Columns by name, and nothing that JSON has no word for."""
+    if "features" in entries:
+        entries = {**entries, "features": [system.schema.names[column] for column in entries["features"]]}
+    if isinstance(entries.get("point"), dict):
+        entries = {**entries, "point": _named(system, entries["point"])}
+    return entries
+
+
+# -- predict and explain ---------------------------------------------------------------------------
+
+
+def answers_in_words(
+    system: TableSystem, answers: Any, out: Path, held: float | None, max_loss: float | None
+) -> None:
+    """How many rows, who answered them, what they cost."""
+    facts = answers_numbers(system, answers, out, held)
+    say(
+        f"wrote {out}: {facts['rows']:,} answers, {100 * facts['share_full']:.1f} % of them by the full model, "
+        f"mean cost {quantity(facts['mean_cost'])}"
+    )
+    if held is not None:
+        say(
+            f"The budget of {quantity(held)} was held on these rows together: in another file a row may be answered "
+            f"by another stage."
+        )
+    if max_loss is not None:
+        proved = f"The system {_certified(system)}." if system.certificate is not None else None
+        say(proved or f"A loss of at most {max_loss:g} is estimated on the rows of the fit, and not proved.")
+
+
+def answers_numbers(system: TableSystem, answers: Any, out: Path, held: float | None) -> dict[str, Any]:
+    """What a table of answers says, for programs."""
+    return {
+        "file": str(out),
+        "rows": len(answers),
+        "share_full": float((answers["stage"] == "full").mean()),
+        "mean_cost": float(answers["cost"].mean()),
+        "mean_cost_error": float(answers["cost"].std(ddof=0) / np.sqrt(len(answers))),
+        "promised_cost": None if held is not None else system.promise.cost,
+        "promised_accuracy": None if held is not None else system.promise.accuracy,
+        "held_budget": held,
+        "routes_depend_on_batch": held is not None,
+        "answers": {str(label): int(number) for label, number in answers["answer"].value_counts().items()},
+    }
+
+
+def explanation_in_words(row: int, found: Explanation) -> list[str]:
+    """The way of one row, a sentence per stage."""
+    lines = [f"Row {row}"]
+    for number, stage in enumerate(found.stages):
+        bought = f"buys {listed(stage.bought, 12)}" if stage.bought else "buys nothing new"
+        verdict = "not sure enough, so the row goes on" if stage.goes_on else "sure enough, so the row stops here"
+        lines.append(
+            f"  Stage {number} {bought} ({quantity(stage.cost)} spent so far) and says {stage.answer!r} with "
+            f"probability {stage.probability:.3f}: {verdict}."
+        )
+    if found.asked_full:
+        lines.append(
+            f"  The full model reads the rest of its columns ({quantity(found.cost)} spent in all) and the answer is "
+            f"{found.answer!r} with probability {found.probability:.3f}."
+        )
+    lines.append(f"  Answer: {found.answer!r} for {quantity(found.cost)}, {_saved(found.saved)}.")
+    return lines
+
+
+def _saved(saved: float) -> str:
+    if saved == 0:
+        return "what the full model costs"
+    return f"{quantity(abs(saved))} {'less' if saved > 0 else 'more'} than the full model alone"
+
+
+def explanation_numbers(row: int, found: Explanation) -> dict[str, Any]:
+    """The way of one row, for programs; an infinite threshold is text."""
+    facts = {"row": row, **asdict(found)}
+    for stage in facts["stages"]:
+        stage["goes_on"] = stage["gate"] > stage["threshold"]
+        if not np.isfinite(stage["threshold"]):
+            stage["threshold"] = str(stage["threshold"])
+    return facts
+
+
+# -- frontier --------------------------------------------------------------------------------------
+
+
+def frontier_in_words(system: TableSystem, path: Path) -> None:
+    """A table of efficient points, then the one in force."""
+    frontier, promise = system.frontier, system.promise
+    budgets = np.linspace(frontier.cost[0], frontier.cost[-1], _SHOWN)
+    points = [frontier[place] for place in np.unique(frontier.within(budgets))]
+    say(f"{path}: {len(frontier):,} efficient points on {frontier.n_rows:,} rows")
+    rows = [
+        (quantity(point.cost), f"{point.score:.4f}", f"{100 * point.share:.1f} %") for point in points
+    ]
+    _print_table(("mean cost", "accuracy", "answered by the full model"), rows)
+    say(
+        f"In force: mean cost {quantity(promise.cost)}, accuracy {promise.accuracy:.4f} ({promise.low:.4f} to "
+        f"{promise.high:.4f}); the full model for every row: {_share(promise.full_accuracy)} at "
+        f"{quantity(promise.full_cost)}. `thrifty predict --budget` moves to any other point."
+    )
+    say(_built(system))
+    if system.certificate is not None:
+        say(f"The system {_certified(system)}.")
+
+
+def frontier_numbers(system: TableSystem) -> dict[str, Any]:
+    """Every efficient point, and the one in force."""
+    return {
+        "rows": system.frontier.n_rows,
+        "chosen": _numbers_of(system),
+        "points": [_named(system, point.as_dict()) for point in system.frontier],
+    }
+
+
+def frontier_picture(system: TableSystem, path: Path) -> bytes:
+    """Accuracy against mean cost, with the point in force and the full model marked."""
+    kind = path.suffix.lower().lstrip(".") or "png"
+    if kind not in ("png", "svg", "pdf"):
+        raise InvalidInputError(f"--plot writes png, svg or pdf; got {path.name!r}.")
+    frontier, promise = system.frontier, system.promise
+    figure, (ax,) = new_figure()
+    ax.step(frontier.cost, frontier.score, where="post", color="#0b5fa5", linewidth=1.5, label="efficient points")
+    ax.plot(promise.cost, promise.accuracy, "o", color="#c8501e", markersize=7, label="in force")
+    if promise.full_accuracy is not None:
+        at = (promise.full_cost, promise.full_accuracy)
+        ax.plot(*at, "*", color="black", markersize=12, label="full model for every row")
+    ax.set_xlabel("mean cost per row")
+    ax.set_ylabel("accuracy")
+    ax.legend(frameon=False, fontsize=8, loc="lower right")
+    sink = io.BytesIO()
+    figure.savefig(sink, format=kind)
+    return sink.getvalue()
+
+
+# -- report ----------------------------------------------------------------------------------------
+
+
+def facts_of(
+    system: TableSystem, frame: Any, by: Sequence[str], title: str, unit: str
+) -> tuple[Facts, dict[str, Any]]:
+    """What the page says, and how the operating point in force did on these rows."""
+    labels = system.schema.labels(frame)
+    unknown = [name for name in by if name not in frame.columns]
+    if unknown:
+        raise InvalidInputError(
+            f"--by names {listed(unknown)}, not a column of the table, which has {listed(frame.columns)}."
+        )
+    cells, about, frontier = system.read(frame), system.about, system.frontier
+    seen = system.on(cells, labels)
+    answers = system.answers(cells)
+    measured = {
+        "rows": len(labels),
+        "accuracy": float(np.mean(answers["answer"] == labels)),
+        "cost": float(answers["cost"].mean()),
+        "share_full": float(np.mean(answers["stage"] == "full")),
+        "full_accuracy": None if seen.full_quality is None else float(seen.full_quality.mean()),
+    }
+    facts = collect_facts(
+        frontier.on([seen]),
+        labels,
+        chosen=frontier,
+        prices=system.chain.price_list,
+        feature_names=system.schema.names,
+        slices={name: frame[name].astype("object").map(str).to_numpy() for name in by},
+        certificate=system.certificate,
+        deployed=system.deployed,
+        full_scores=seen.full_scores,
+        title=title,
+        method=about.method,
+        full_name=KINDS.get(about.full, about.full),
+        unit=unit,
+        seed=about.seed,
+        date=dt.date.today().isoformat(),
+        notes=_notes(system, measured),
+    )
+    return facts, measured
+
+
+def report_in_words(system: TableSystem, measured: dict[str, Any], written: Sequence[Path]) -> None:
+    """How the point in force did on the new rows, and where the page and its picture are."""
+    promise = system.promise
+    low, high = promise.interval(measured["rows"])
+    say(
+        f"On {measured['rows']:,} rows: accuracy {measured['accuracy']:.4f} (promised for so many {low:.4f} to "
+        f"{high:.4f}) at a mean cost of {quantity(measured['cost'])} (promised {quantity(promise.cost)}); "
+        f"the full model for every row: {_share(measured['full_accuracy'])} at {quantity(promise.full_cost)}."
+    )
+    say("wrote " + ", ".join(f"{path} ({size_of(path)})" for path in written))
+
+
+def report_numbers(system: TableSystem, measured: dict[str, Any], written: Sequence[Path]) -> dict[str, Any]:
+    """The point in force on the new rows beside what was promised, for programs."""
+    return {
+        "files": [str(path) for path in written],
+        **measured,
+        "promised": {
+            "accuracy": system.promise.accuracy,
+            "interval": list(system.promise.interval(measured["rows"])),
+            "cost": system.promise.cost,
+        },
+    }
+
+
+def _notes(system: TableSystem, measured: dict[str, Any]) -> dict[str, str]:
+    about, promise = system.about, system.promise
+    low, high = promise.interval(measured["rows"])
+    asked = {"budget": about.budget, "max loss": about.max_loss}
+    return {
+        "asked for": next((f"{name} {value:g}" for name, value in asked.items() if value is not None), "accuracy"),
+        "in force": f"accuracy {measured['accuracy']:.4f} at {measured['cost']:.4g} on these rows; promised "
+        f"{low:.4f} to {high:.4f} at {promise.cost:.4g}",
+        "rows of the fit": f"{about.n_rows:,}",
+        "seed": str(about.seed),
+    }
