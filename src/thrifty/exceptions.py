@@ -4,7 +4,9 @@ __all__ = [
     "DataUnavailableError",
     "FullModelNotWorthItWarning",
     "InvalidInputError",
+    "NothingSavedWarning",
     "OptimisticFullModelWarning",
+    "RefittedFullModelWarning",
     "ThriftyError",
 ]
 
@@ -27,3 +29,11 @@ class OptimisticFullModelWarning(UserWarning):
 
 class FullModelNotWorthItWarning(UserWarning):
     """A cheap model answers better than the full one: asking it is money lost."""
+
+
+class RefittedFullModelWarning(UserWarning):
+    """A full model that is fitted already will be fitted again: it was not frozen."""
+
+
+class NothingSavedWarning(UserWarning):
+    """A loss can be bounded only by sending every row to the full model."""

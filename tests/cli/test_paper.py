@@ -8,8 +8,8 @@ import pytest
 from thrifty import __version__
 from thrifty.cli import main
 from thrifty.cli.paper import Experiment, Family, Profile, names_of
-from thrifty.experiments.catalogue import EXPERIMENTS
-from thrifty.experiments.settings import PROFILES
+from thrifty.experiments import experiments
+from thrifty.experiments.experiment import PROFILES
 
 
 def test_help_names_every_command(capsys):
@@ -42,8 +42,8 @@ def test_an_unknown_word_is_exit_code_two(arguments, capsys):
 
 def test_the_command_knows_every_experiment_and_no_other():
     known = [name for one in Experiment for name in names_of(one, None) if one is not Experiment.all]
-    assert known == list(EXPERIMENTS)
-    assert names_of(Experiment.all, None) == EXPERIMENTS
+    assert known == list(experiments())
+    assert names_of(Experiment.all, None) == tuple(experiments())
     assert [one.value for one in Profile] == list(PROFILES)
 
 
@@ -85,3 +85,13 @@ def test_the_demo_prints_the_trade_off_and_writes_what_it_says(tmp_path):
     assert chosen[50.0]["cost"] < 54
     accuracies = [point["accuracy"] for point in numbers["chosen"]]
     assert accuracies[-1] > accuracies[0] + 0.05
+
+
+def test_help_does_not_wait_for_scikit_learn(tmp_path):
+    script = "import sys; from thrifty.cli import main; main(['--help']); sys.exit('sklearn' in sys.modules)"
+    subprocess.run([sys.executable, "-c", script], capture_output=True, check=True, cwd=tmp_path)
+
+
+def test_nothing_is_drawn_again_where_nothing_was_run(capsys, tmp_path):
+    assert main(["paper", "forest", "--redraw", "--out", str(tmp_path)]) == 2
+    assert "forest.json does not exist" in capsys.readouterr().err

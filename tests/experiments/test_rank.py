@@ -8,9 +8,7 @@ import pytest
 from thrifty.datasets import load_mq2008
 from thrifty.exceptions import InvalidInputError
 from thrifty.experiments import rank
-from thrifty.experiments.outcome import Run
-from thrifty.experiments.ranked_full import splits_by_query
-from thrifty.experiments.settings import read_settings
+from thrifty.experiments.experiment import Run, read_settings
 from thrifty.ranking.queries import Queries
 
 
@@ -55,7 +53,7 @@ def test_a_thinned_split_keeps_whole_queries(data_folder):
 
 def test_folds_for_the_cascade_hold_whole_queries_out():
     queries = Queries(np.repeat(np.arange(9), 4))
-    folds = splits_by_query(queries, 4)
+    folds = rank.splits_by_query(queries, 4)
     assert sorted(np.concatenate([held_out for _, held_out in folds]).tolist()) == list(range(36))
     for train, held_out in folds:
         assert not set(queries.number[train]) & set(queries.number[held_out])

@@ -5,8 +5,8 @@ from importlib.resources import files
 import pytest
 
 from thrifty.exceptions import InvalidInputError
-from thrifty.experiments import miniboone
-from thrifty.experiments.outcome import Run
+from thrifty.experiments import experiments
+from thrifty.experiments.experiment import Run
 from thrifty.sweeping import identity
 
 
@@ -29,7 +29,7 @@ def config(tmp_path_factory):
 def run(config, data_folder):
     def start(out, progress=lambda *args: None):
         how = Run(out, str(data_folder), "smoke", config, n_jobs=1, progress=progress)
-        miniboone.run(how)
+        experiments()["miniboone"](how)
         return (out / "miniboone.json").read_bytes()
 
     return start
@@ -63,8 +63,8 @@ def test_an_interrupted_run_ends_with_the_same_numbers_bit_by_bit(run, uninterru
 
 def test_a_finished_run_can_be_repeated_without_fitting_anything(run, uninterrupted, tmp_path, monkeypatch):
     assert run(tmp_path) == uninterrupted
-    monkeypatch.setattr("thrifty.experiments.fitting._fit", None)
-    monkeypatch.setattr("thrifty.experiments.fitting.judge_full", None)
+    monkeypatch.setattr("thrifty.experiments.fits._fit", None)
+    monkeypatch.setattr("thrifty.experiments.fits.judge_full", None)
     assert run(tmp_path) == uninterrupted
 
 

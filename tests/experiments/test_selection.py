@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from thrifty.experiments.selection import Candidate, FullAnswers, choose, gap
+from thrifty.experiments.selection import Candidate, Claim, FullAnswers, Verdict, choose, gap, judge_claims
 
 
 def everything(n=200, seed=0):
@@ -54,3 +54,29 @@ def test_the_gap_to_oneself_is_zero_and_to_a_worse_one_positive():
         np.mean([a.accuracy - b.accuracy for a, b in zip(ours, theirs, strict=True)])
     )
     assert mean > error > 0
+
+
+@pytest.mark.parametrize(
+    ("kind", "mean", "word"),
+    [
+        ("better", 0.05, "holds"),
+        ("better", -0.05, "does not hold"),
+        ("better", 0.01, "undecided"),
+        ("asked", 0.05, "ahead"),
+        ("asked", -0.05, "behind"),
+        ("marginal", 0.05, "does not hold"),
+    ],
+)
+def test_a_difference_counts_beyond_two_standard_errors(kind, mean, word):
+    verdict = Verdict(Claim("claim", "ours", "theirs", kind), mean, 0.01)
+    assert verdict.word == word
+    assert f"ours minus theirs, mean over budgets: {mean:+.4f} (standard error 0.0100)" in str(verdict)
+
+
+def test_a_claim_is_judged_only_if_both_methods_can_spend_a_budget():
+    full, (weak, strong) = everything()
+    chosen = {"weak": choose([weak], full, [1.0]), "strong": choose([strong], full, [4.0])}
+    assert judge_claims([Claim("a", "strong", "weak"), Claim("b", "strong", "absent")], chosen) == []
+    chosen["weak"] = choose([weak], full, [1.0, 4.0])
+    (verdict,) = judge_claims([Claim("a", "strong", "weak")], chosen)
+    assert verdict.mean == pytest.approx(chosen["strong"][0].accuracy - chosen["weak"][1].accuracy)

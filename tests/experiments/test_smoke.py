@@ -5,12 +5,12 @@ import json
 import numpy as np
 import pytest
 
-from thrifty.experiments.catalogue import EXPERIMENTS, run_experiment
-from thrifty.experiments.outcome import Run
+from thrifty.experiments import experiments
+from thrifty.experiments.experiment import Run
 
 FIGURES = ("miniboone", "forest", "scene15")
 # Unpacking and describing the images of CIFAR-10 takes as long as two other experiments: `make paper-smoke` runs it.
-TESTED = [name for name in EXPERIMENTS if name != "cifar"]
+TESTED = [name for name in experiments() if name != "cifar"]
 
 
 @pytest.fixture(scope="module")
@@ -20,7 +20,7 @@ def outcome_of(data_folder, tmp_path_factory):
 
     def run(name):
         if name not in done:
-            done[name] = run_experiment(name, Run(out, str(data_folder), "smoke", n_jobs=1))
+            done[name] = experiments()[name](Run(out, str(data_folder), "smoke", n_jobs=1))
         return done[name]
 
     return run

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from sklearn.ensemble import ExtraTreesClassifier
 
-from thrifty import Frontier, GreedyMiserClassifier, certify, collect_facts, outcomes_of
+from thrifty import Frontier, GreedyMiserClassifier, certify, collect_facts, evidence_of
 from thrifty.datasets import load_digits_at_least_five
 
 GAMMAS = (15.0, 6.0, 2.0)
@@ -28,27 +28,23 @@ def digits():
     def look(X, y):
         known = full.predict_proba(X)
         return [
-            outcomes_of(fit, X, y, settings={"gamma": gamma}, full_probability=known)
+            evidence_of(fit, X, y, settings={"gamma": gamma}, full_probability=known)
             for fit, gamma in zip(fits, GAMMAS, strict=True)
         ]
 
-    def scores(source, threshold):
-        return fits[source].at(threshold).predict_proba(X[:half])[:, 1]
-
     X, y, half = split.X_test, split.y_test, len(split.y_test) // 2
-    chosen = Frontier.from_outcomes(look(split.X_val, split.y_val))
-    safe = Frontier.from_outcomes(look(split.X_val, split.y_val), against_full=True)
+    chosen = Frontier.from_evidence(look(split.X_val, split.y_val))
+    safe = Frontier.from_evidence(look(split.X_val, split.y_val), against_full=True)
     return SimpleNamespace(
         fits=fits,
         full=full,
         look=look,
-        scores=scores,
         chosen=chosen,
         X=X[:half],
         y=y[:half],
         frontier=chosen.on(look(X[:half], y[:half])),
         certificate=certify(safe.on(look(X[half:], y[half:])), max_loss=0.05),
-        prices=fits[0].system_.price_list,
+        prices=fits[0].chain_.price_list,
         names=split.feature_names,
         slices={"bright": np.where(X[:half].mean(axis=1) > 4.9, "bright", "dark")},
     )
@@ -64,11 +60,10 @@ def facts(digits):
         feature_names=digits.names,
         slices=digits.slices,
         rivals={
-            "one fit": Frontier.from_outcomes(digits.chosen.outcomes[2:]).on(digits.frontier.outcomes[2:])
+            "one fit": Frontier.from_evidence(digits.chosen.evidence[2:]).on(digits.frontier.evidence[2:])
         },
         certificate=digits.certificate,
         deployed=DEPLOYED_BUDGET,
-        point_scores=digits.scores,
         full_scores=digits.full.predict_proba(digits.X)[:, 1],
         title="Digits: five or more?",
         date="1 April 2026",

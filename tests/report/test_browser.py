@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from thrifty import Frontier, collect_facts, write_report
-from thrifty.evidence.outcomes import PointOutcomes
+from thrifty.evidence.evidence import PointOutcomes
 from thrifty.report.facts import Majority
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
@@ -381,7 +381,7 @@ def test_hostile_names_are_shown_and_do_nothing(browser, hostile_facts, hostile_
 def test_a_page_of_one_point_of_which_little_is_known_works_as_well(browser, tmp_path):
     right = np.array([True, False, True, True])
     one = PointOutcomes(3.0, right, np.zeros(4, bool), features=[1])
-    facts = collect_facts(Frontier.from_outcomes([one]), ["no", "yes", "no", "yes"], unit="€", n_boot=40)
+    facts = collect_facts(Frontier.from_evidence([one]), ["no", "yes", "no", "yes"], unit="€", n_boot=40)
     page = opened(browser, write_report(tmp_path / "one.html", facts)[0].as_uri(), width=360)
     for key in ("right", "left", "home", "end"):
         press(page, key)

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.metrics import roc_auc_score
 
-from thrifty import Frontier, InvalidInputError, collect_facts, outcomes_of, point_of
-from thrifty.evidence.outcomes import PointOutcomes, RowOutcomes
+from thrifty import Frontier, InvalidInputError, collect_facts, evidence_of, point_of
+from thrifty.evidence.evidence import PointOutcomes, RowOutcomes
 from thrifty.objective.costs import PriceList, check_price_list
 
 
@@ -23,7 +23,7 @@ def explained(facts, place):
 
 def rows_of(place, shown, frontier):
     """Sent and right, row by row, of a point of a frontier of gates that stand right before f0."""
-    one = frontier.outcomes[shown.source[place]]
+    one = frontier.evidence[shown.source[place]]
     sent = one.g > shown.threshold[place]
     return sent, np.where(sent, one.go_right, one.stop_right)
 
@@ -62,7 +62,7 @@ def worlds(draw):
 @given(worlds())
 def test_whatever_the_world_the_facts_agree_with_each_other(world):
     prices, outcomes, y = world
-    frontier = Frontier.from_outcomes(outcomes)
+    frontier = Frontier.from_evidence(outcomes)
     facts = collect_facts(frontier, y, prices=prices, n_boot=40)
     points, n_rows = facts.points, frontier.n_rows
     assert sum(one.n_columns for one in facts.purchases) == prices.n_features
@@ -100,8 +100,8 @@ def test_the_full_models_own_point_is_its_accuracy_and_the_price_of_everything(d
 
 
 def test_leads_over_the_full_model_are_paired_and_vanish_where_every_row_is_sent(digits):
-    one = digits.frontier.outcomes[0]
-    everything = Frontier.from_outcomes([replace(one, threshold=float("-inf"))])
+    one = digits.frontier.evidence[0]
+    everything = Frontier.from_evidence([replace(one, threshold=float("-inf"))])
     facts = collect_facts(everything, digits.y, prices=digits.prices, n_boot=100)
     assert facts.points.share(0) == 1
     assert facts.points.lead_low == facts.points.lead_high == (0.0,)
@@ -120,8 +120,8 @@ def chain_of(digits):
 def test_a_chain_of_stages_is_told_apart_by_asking_it_where_its_rows_stop(digits):
     chain = chain_of(digits)
     known = digits.full.predict_proba(digits.X)
-    outcomes = outcomes_of(chain, digits.X, digits.y, full_probability=known)
-    frontier = Frontier.from_outcomes([outcomes])
+    outcomes = evidence_of(chain, digits.X, digits.y, full_probability=known)
+    frontier = Frontier.from_evidence([outcomes])
     facts = collect_facts(frontier, digits.y, estimators=[chain], X=digits.X, n_boot=40)
     names = [f"feature {column}" for column in range(64)]
     for place, point in enumerate(frontier):
@@ -144,7 +144,7 @@ def test_a_chain_of_stages_is_told_apart_by_asking_it_where_its_rows_stop(digits
 
 def test_a_system_as_one_point_is_shown_with_its_stages(digits):
     chain = chain_of(digits)
-    frontier = Frontier.from_outcomes([point_of(chain, digits.X, digits.y)])
+    frontier = Frontier.from_evidence([point_of(chain, digits.X, digits.y)])
     facts = collect_facts(frontier, digits.y, estimators=[chain], X=digits.X, n_boot=40)
     assert len(facts.points.reach[0]) == 3
     assert facts.full is None
@@ -169,7 +169,7 @@ def test_without_prices_purchases_are_columns_without_a_price(digits):
     assert facts.full.cost == 69
     bought = {one.name for one, at in zip(facts.purchases, facts.systems[0].first, strict=True) if at == 0}
     used = int(digits.frontier.source[0])
-    assert bought == {digits.names[column] for column in digits.frontier.outcomes[used].features}
+    assert bought == {digits.names[column] for column in digits.frontier.evidence[used].features}
 
 
 def test_what_only_the_full_model_reads_is_shown_in_one_line(facts):
@@ -183,28 +183,28 @@ def test_a_purchase_of_several_columns_is_one_line_with_one_price(digits):
     prices = check_price_list([2.0, 2.0, 3.0], ["a", "a", "b"], 0.0, 3)
     one = RowOutcomes(np.arange(4.0), 2.0, 5.0, np.ones(4, bool), np.ones(4, bool), features=[0])
     facts = collect_facts(
-        Frontier.from_outcomes([one]), [0, 1, 0, 1], prices=prices, feature_names=["x", "y", "z"], n_boot=40
+        Frontier.from_evidence([one]), [0, 1, 0, 1], prices=prices, feature_names=["x", "y", "z"], n_boot=40
     )
     assert [(one.name, one.price, one.n_columns) for one in facts.purchases] == [
         ("x, y", 2.0, 2),
         ("z", 3.0, 1),
     ]
     named = collect_facts(
-        Frontier.from_outcomes([one]), [0, 1, 0, 1], prices=prices, purchase_names=["scan", "test"], n_boot=40
+        Frontier.from_evidence([one]), [0, 1, 0, 1], prices=prices, purchase_names=["scan", "test"], n_boot=40
     )
     assert [one.name for one in named.purchases] == ["scan", "test"]
     with pytest.raises(
         InvalidInputError, match="purchase_names must hold one name per purchase, 2 in all; got 3"
     ):
         collect_facts(
-            Frontier.from_outcomes([one]), [0, 1, 0, 1], prices=prices, purchase_names="abc", n_boot=40
+            Frontier.from_evidence([one]), [0, 1, 0, 1], prices=prices, purchase_names="abc", n_boot=40
         )
 
 
 def test_the_certified_point_is_shown_whether_or_not_it_is_efficient(digits, facts):
     point, place = digits.certificate.point, facts.certified.point
     assert facts.points.budget[place] == pytest.approx(point.chosen_cost)
-    one = digits.frontier.outcomes[point.source]
+    one = digits.frontier.evidence[point.source]
     sent = one.g > point.threshold
     assert facts.points.accuracy[place] == pytest.approx(np.where(sent, one.go_right, one.stop_right).mean())
     assert sum(facts.points.efficient) == len(digits.frontier)
@@ -214,7 +214,7 @@ def test_the_certified_point_is_shown_whether_or_not_it_is_efficient(digits, fac
 def test_a_certificate_of_other_systems_is_refused(digits):
     with pytest.raises(InvalidInputError, match="the certified point is of system .* is not the frontier's"):
         collect_facts(
-            Frontier.from_outcomes(digits.frontier.outcomes[::-1]),
+            Frontier.from_evidence(digits.frontier.evidence[::-1]),
             digits.y,
             certificate=replace(digits.certificate, point=replace(digits.certificate.point, settings={})),
         )
@@ -226,7 +226,7 @@ def collected(digits, **options):
 
 def inefficient_point(digits):
     """A point that no budget leads to: one of the first system's thresholds that is not on the frontier."""
-    one = digits.chosen.outcomes[0]
+    one = digits.chosen.evidence[0]
     taken = set(digits.chosen.threshold[digits.chosen.source == 0])
     threshold = next(float(value) for value in np.sort(one.g)[len(one.g) // 2 :] if value not in taken)
     sent = one.g > threshold
@@ -260,7 +260,7 @@ def test_a_deployed_point_that_is_not_efficient_is_inserted_in_the_order_of_budg
     assert len(facts.points) == len(digits.frontier) + 1
     assert [place for place, ok in enumerate(facts.points.efficient) if not ok] == [facts.deployed]
     assert list(facts.points.budget) == sorted(facts.points.budget)
-    one = digits.frontier.outcomes[0]
+    one = digits.frontier.evidence[0]
     right = np.where(one.g > point.threshold, one.go_right, one.stop_right)
     assert facts.points.accuracy[facts.deployed] == pytest.approx(right.mean())
 
@@ -329,7 +329,7 @@ def test_of_many_points_those_of_evenly_spaced_budgets_are_kept():
     g = rng.normal(size=3000)
     right = rng.random(3000) < np.exp(-np.exp(g)) + 0.5
     one = RowOutcomes(g, 1.0, 10.0, right, np.ones(3000, bool), features=[0])
-    frontier = Frontier.from_outcomes([one])
+    frontier = Frontier.from_evidence([one])
     facts = collect_facts(frontier, right, prices=PriceList(np.array([1.0, 9.0]), np.arange(2)), n_boot=40)
     assert len(frontier) > 400
     assert 100 < len(facts.points) <= 200
@@ -360,11 +360,11 @@ def test_what_does_not_fit_the_frontier_is_refused(digits, change, message):
 def test_frontiers_of_other_rows_or_another_score_are_refused(digits):
     with pytest.raises(InvalidInputError, match=r"rivals\['x'\] must be scored on the frontier's 223 rows"):
         collect_facts(digits.frontier, digits.y, rivals={"x": digits.chosen})
-    worse = Frontier.from_outcomes(digits.frontier.outcomes, against_full=True)
+    worse = Frontier.from_evidence(digits.frontier.evidence, against_full=True)
     with pytest.raises(
         InvalidInputError, match="frontier counts answers that are not worse than the full model's"
     ):
         collect_facts(worse, digits.y)
     graded = PointOutcomes(1.0, np.full(4, 0.5), np.zeros(4, bool))
     with pytest.raises(InvalidInputError, match="right must be right or wrong"):
-        collect_facts(Frontier.from_outcomes([graded]), [0, 1, 0, 1], n_boot=40)
+        collect_facts(Frontier.from_evidence([graded]), [0, 1, 0, 1], n_boot=40)

@@ -15,7 +15,7 @@ import pytest
 
 import thrifty.report
 from thrifty import Frontier, InvalidInputError, collect_facts, write_report
-from thrifty.evidence.outcomes import RowOutcomes
+from thrifty.evidence.evidence import RowOutcomes
 from thrifty.objective.costs import PriceList
 from thrifty.report.facts import Facts, Majority, Rival
 from thrifty.report.page import page_of
@@ -165,7 +165,7 @@ def test_a_page_of_two_hundred_points_stays_below_half_a_megabyte():
         g = rng.normal(size=n_rows)
         right = rng.random(n_rows) < np.clip(1 - np.exp(g - 2) + 0.02 * number, 0, 1)
         outcomes.append(RowOutcomes(g, float(len(features)), 784.0, right, full, features, {"n": number}))
-    frontier = Frontier.from_outcomes(outcomes)
+    frontier = Frontier.from_evidence(outcomes)
     slices = {name: rng.integers(0, 15, n_rows) for name in ("site", "month", "device")}
     facts = collect_facts(
         frontier, full, prices=PriceList(np.ones(784), np.arange(784)), slices=slices, n_boot=40

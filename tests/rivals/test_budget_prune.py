@@ -95,7 +95,7 @@ def test_bought_is_what_stands_on_the_decision_paths_and_cost_is_its_price(rows)
         passed[i, feature[nodes][feature[nodes] >= 0]] = True
     assert bounds[-1] == len(feature)
     assert np.all(bought <= passed)  # pruning only takes away
-    np.testing.assert_array_equal(bought[:50], [_met(clf.system_.trees, row) for row in X[:50]])
+    np.testing.assert_array_equal(bought[:50], [_met(clf.forest_.trees, row) for row in X[:50]])
     price = 1 * bought[:, 0] + 2 * (bought[:, 1] | bought[:, 2]) + 3 * bought[:, 4] + bought[:, 5]
     np.testing.assert_allclose(clf.cost(X), price)
     # A row answers the same when everything that it did not buy is taken from it.
@@ -136,10 +136,10 @@ def test_prices_go_by_the_names_of_the_columns(rows):
 def test_a_recipe_is_cloned_and_fitted_and_may_be_judged_on_what_it_did_not_draw(rows):
     recipe = RandomForestClassifier(8, random_state=1)
     clf = fitted(rows, forest=recipe, gamma=0.01, holdout="oob")
-    assert clf.system_.trees.n_trees == 8
+    assert clf.forest_.trees.n_trees == 8
     assert not hasattr(recipe, "estimators_")
     assert (
-        fitted(rows, forest=ExtraTreesClassifier(8, random_state=1), holdout=0.3).system_.trees.n_trees == 8
+        fitted(rows, forest=ExtraTreesClassifier(8, random_state=1), holdout=0.3).forest_.trees.n_trees == 8
     )
 
 
@@ -228,7 +228,7 @@ def test_one_that_is_not_fitted_cannot_be_saved(tmp_path):
 
 def test_a_file_whose_leaves_hold_no_shares_is_refused(rows):
     clf = fitted(rows, gamma=0.01)
-    trees = replace(clf.system_.trees, values=-clf.system_.trees.values)
-    clf.system_ = replace(clf.system_, trees=trees)
+    trees = replace(clf.forest_.trees, values=-clf.forest_.trees.values)
+    clf.forest_ = replace(clf.forest_, trees=trees)
     with pytest.raises(InvalidInputError, match="shares of the classes"):
         from_bytes(to_bytes(clf))

@@ -69,6 +69,7 @@ def old_evidence(fields: Fields, chain: Chain, points: Any) -> Evidence:
         fields.array("full_right", np.bool_, (len(gate),)),
         points,
         features=tuple(chain.columns.tolist()),
+        stage_columns=tuple(tuple(stage.columns.tolist()) for stage in chain.stages),
     )
 
 
@@ -94,7 +95,7 @@ def _old_policy(entries: list[Fields]) -> Policy:
         raise entries[found[1][0]].refusal("tie", "stand at one stage only", "another one")
     place, (low, share, seed) = found[0]
     lower[place] = low
-    return Policy.of(upper, lower, share=share, seed=seed)
+    return replace(Policy.of(upper, lower, share=share, seed=seed), whole_rows=True)
 
 
 def _typed(step: Fields) -> Fields:

@@ -5,6 +5,7 @@ attributes that are plain data. What follows from the chain (labels, columns, th
 two copies could disagree.
 """
 
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
@@ -34,7 +35,7 @@ from thrifty.estimators.rivals.greedy_leaf import GreedyLeafClassifier
 from thrifty.estimators.rivals.greedy_miser import GreedyMiserClassifier
 from thrifty.estimators.rivals.routers import ConfidenceRouter, UniformRouter
 from thrifty.evidence.certificate import Certificate
-from thrifty.exceptions import InvalidInputError
+from thrifty.exceptions import InvalidInputError, NothingSavedWarning
 
 __all__ = [
     "Kind",
@@ -221,7 +222,10 @@ def _restore_memory(estimator: ChainClassifier, fields: Fields) -> None:
         max_loss = fields.number("max_loss")
         if not 0 < max_loss < 1:
             raise fields.refusal("max_loss", "lie strictly between 0 and 1", max_loss)
-        estimator._move(max_loss=max_loss)
+        with warnings.catch_warnings():
+            # Whoever fitted it was told.
+            warnings.simplefilter("ignore", NothingSavedWarning)
+            estimator._move(max_loss=max_loss)
 
 
 def _certificate(fields: Fields) -> Certificate:

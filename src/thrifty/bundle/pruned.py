@@ -9,6 +9,7 @@ from thrifty.bundle.context import Reading, Writing
 from thrifty.bundle.fields import Fields
 from thrifty.bundle.objects import Kind, pack_parameters, unpack_parameters
 from thrifty.estimators.rivals.budget_prune import BudgetPruneClassifier
+from thrifty.evidence.evidence import Evidence
 from thrifty.exceptions import InvalidInputError
 from thrifty.pruning.closure import Pruning
 from thrifty.pruning.forest import PrunedForest
@@ -22,7 +23,7 @@ _NUMBERS = ("objective", "bound", "loss", "spend")
 
 def pack_pruned(clf: BudgetPruneClassifier, writing: Writing) -> dict[str, Any]:
     """The estimator as JSON."""
-    system = getattr(clf, "system_", None)
+    system = getattr(clf, "forest_", None)
     if not isinstance(system, PrunedForest):
         raise InvalidInputError(
             "a BudgetPruneClassifier must be fitted before it is saved; this one is not. Call fit first."
@@ -36,6 +37,8 @@ def pack_pruned(clf: BudgetPruneClassifier, writing: Writing) -> dict[str, Any]:
         **{name: packer.value(float(getattr(pruning, name))) for name in _NUMBERS},
         "n_iter": int(clf.solution_.n_iter),
         "converged": bool(clf.solution_.converged),
+        "paid": packer.floats(clf.evidence_.cost[:, 0]) if writing.evidence else None,
+        "right": packer.array(clf.evidence_.quality[:, 0]) if writing.evidence else None,
     }
 
 
@@ -56,6 +59,11 @@ def unpack_pruned(fields: Fields, reading: Reading) -> BudgetPruneClassifier:  #
     pruning = Pruning(fields.array("kept", np.bool_, (None,)), **numbers)
     solution = Solution(pruning, pruning.gap, fields.whole("n_iter"), fields.flag("converged"))
     clf._serve(system, solution)
+    if fields.has("paid") and fields.raw("paid") is not None:
+        paid = fields.array("paid", np.float64, (None,))
+        right = fields.array("right", np.bool_, (len(paid),))
+        features = tuple(clf.features_.tolist())
+        clf.evidence_ = Evidence.of_point(paid, right, np.zeros(len(paid), dtype=bool), features=features)
     return clf
 
 

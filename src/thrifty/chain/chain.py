@@ -182,7 +182,8 @@ class Chain:
             _refuse_nan(gate, visit.scores, place)
             carried[here], scores[here] = visit.carried, visit.scores
             if place == parting:
-                follows_upper[here] = self.policy.follows_upper(reader, everyone[here])
+                held = self.held_at(place)
+                follows_upper[here] = self.policy.follows_upper(reader, everyone[here], held)
             goes_on = gate > self.policy.thresholds_at(place, follows_upper[here])
             route[here[~goes_on]] = place
             here = here[goes_on]
@@ -261,7 +262,13 @@ class Chain:
     @property
     def columns(self) -> Ints:
         """Columns that the stages of this chain buy, in the order of purchase."""
-        every = np.concatenate([np.empty(0, dtype=np.intp), *(stage.columns for stage in self.stages)])
+        return self.held_at(len(self.stages))
+
+    def held_at(self, place: int) -> Ints:
+        """Columns that a row has bought in this chain once it is at a place, in the order of purchase."""
+        every = np.concatenate(
+            [np.empty(0, dtype=np.intp), *(stage.columns for stage in self.stages[: place + 1])]
+        )
         _, first = np.unique(every, return_index=True)
         return every[np.sort(first)].astype(np.intp)
 

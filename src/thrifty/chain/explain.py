@@ -128,7 +128,7 @@ def _add_views(
     for place, stage in enumerate(chain.stages):
         here: Ints = np.flatnonzero(walk.route >= first + place)
         if place == policy.parting:
-            follows[here] = policy.follows_upper(reader, rows[here])
+            follows[here] = policy.follows_upper(reader, rows[here], chain.held_at(place))
         visit = stage.visit(reader.block(rows[here], stage.columns), carried[here])
         carried[here] = visit.carried
         outputs = task.outputs(visit.scores)

@@ -22,10 +22,10 @@ SLACK = 1e-12
 
 
 class Identified(Protocol):
-    """Rows that can be told apart without buying anything."""
+    """Rows that can be told apart by what they hold and by their place in the batch."""
 
-    def identity(self, rows: Ints) -> object:
-        """Numbers that tell rows apart, ``(len(rows), any)``."""
+    def identity(self, rows: Ints, held: Ints | None) -> object:
+        """Numbers that tell rows apart, from the columns they hold; None is from the whole row."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,6 +42,8 @@ class Policy:
         The points in force, and the share of rows that follow the upper one.
     seed : int
         Seed of the chance that decides which rows follow the upper one.
+    whole_rows : bool
+        Whether that chance is drawn from whole rows, as it was for files of the first format.
     """
 
     thresholds: Floats
@@ -51,6 +53,7 @@ class Policy:
     upper: int = 0
     share: float = 0.0
     seed: int = 0
+    whole_rows: bool = False
 
     def __post_init__(self) -> None:
         if not 0.0 <= self.share <= 1.0:
@@ -70,7 +73,13 @@ class Policy:
         return len(self.thresholds)
 
     def __getitem__(self, places: Ints) -> "Policy":
-        return Policy(self.thresholds[places], self.cost[places], self.score[places], seed=self.seed)
+        return Policy(
+            self.thresholds[places],
+            self.cost[places],
+            self.score[places],
+            seed=self.seed,
+            whole_rows=self.whole_rows,
+        )
 
     @property
     def n_stages(self) -> int:
@@ -133,10 +142,19 @@ class Policy:
         differs = self.thresholds[self.lower] != self.thresholds[self.upper]
         return int(np.argmax(differs)) if differs.any() else -1
 
-    def follows_upper(self, reader: Identified, rows: Ints) -> Bools:
-        """Which rows follow the upper point."""
-        follows: Bools = uniforms(reader.identity(rows), self.seed) < self.share
+    def follows_upper(self, reader: Identified, rows: Ints, held: Ints) -> Bools:
+        """Which rows follow the upper point, of rows that hold some columns.
+
+        Chance is a fixed function of what a row holds where the two points part and of its place in the batch. Cells
+        that were not bought have no say, so a table and a source send a row the same way; the place is needed because
+        after one purchase many rows hold the same, and a lump of rows that all go on or all stop cannot spend a budget.
+        """
+        follows: Bools = self.chance(reader, rows, held) < self.share
         return follows
+
+    def chance(self, reader: Identified, rows: Ints, held: Ints) -> Floats:
+        """A number in (0, 1) for each of some rows that hold some columns."""
+        return uniforms(reader.identity(rows, None if self.whole_rows else held), self.seed)
 
     def thresholds_at(self, place: int, follows_upper: Bools) -> Floats:
         """Threshold of a stage for each row."""

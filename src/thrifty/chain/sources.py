@@ -53,8 +53,8 @@ class Reader(Protocol):
     def table(self, rows: Ints, columns: Ints | None = None) -> Any:
         """Rows in the form the full model was fitted on; None is every column."""
 
-    def identity(self, rows: Ints) -> Any:
-        """Numbers that tell rows apart and that cost nothing, ``(len(rows), any)``: what chance is drawn from."""
+    def identity(self, rows: Ints, held: Ints | None) -> Any:
+        """What chance is drawn from: the place of each row in the batch, and what it holds; None is the whole row."""
 
 
 class TableReader:
@@ -82,9 +82,9 @@ class TableReader:
         whole = self._raw if len(rows) == self.n_samples else _safe_indexing(self._raw, rows)
         return whole if columns is None else _safe_indexing(whole, columns, axis=1)
 
-    def identity(self, rows: Ints) -> Any:
-        """The whole rows: they are at hand."""
-        return self._numbers if len(rows) == self.n_samples else self._numbers[rows]
+    def identity(self, rows: Ints, held: Ints | None) -> Any:
+        """The place of each row in the table and what it holds, or the whole row."""
+        return self._numbers[rows] if held is None else _identity(rows, self.block(rows, held))
 
 
 class PurchaseReader:
@@ -133,9 +133,9 @@ class PurchaseReader:
         columns = np.arange(self._values.shape[1]) if columns is None else columns
         return self._wrap(self.block(rows, columns), columns)
 
-    def identity(self, rows: Ints) -> Any:
-        """The row's number in the source, and what was bought of it so far."""
-        return np.column_stack([rows, self._values[rows]])
+    def identity(self, rows: Ints, held: Ints | None) -> Any:
+        """The place of each row in the source and what it holds, or all that was bought of it so far."""
+        return _identity(rows, self._values[rows] if held is None else self.block(rows, held))
 
     def _buy(self, rows: Ints, columns: Ints) -> None:
         lacking = ~self.bought[np.ix_(rows, columns)]
@@ -158,6 +158,15 @@ class PurchaseReader:
         cells = np.ix_(rows, columns)
         self._values[cells] = answer
         self.bought[cells] = True
+
+
+def _identity(rows: Ints, block: Any) -> Any:
+    place = rows[:, None].astype(np.float64)
+    return (
+        sparse.csr_array(sparse.hstack([place, block]))
+        if sparse.issparse(block)
+        else np.hstack([place, block])
+    )
 
 
 def table_like(template: str | None, names: Sequence[str] | None) -> Callable[[Any, Ints], Any]:
@@ -195,10 +204,14 @@ def describe_bad_column(X: Any, *, allow_missing: bool = True) -> str:
         column = np.asarray(X[name] if kind_of_table(X) else [row[number] for row in X])
         if column.dtype.kind == "c":
             return f" Column {name!r} holds complex numbers."
+        if column.dtype.kind in "mM":
+            return (
+                f" Column {name!r} holds dates or times; turn them into numbers (days since some day, say)."
+            )
         try:
             values = column.astype(np.float64)
         except (TypeError, ValueError):
-            return f" Column {name!r} holds {column.dtype.name} values; encode it as numbers or leave it out."
+            return f" Column {name!r} holds {_what_it_holds(X, name, column)}; encode it as numbers or leave it out."
         if np.isinf(values).any():
             return f" Column {name!r} holds an infinite value in row {int(np.isinf(values).argmax())}."
         if not allow_missing and np.isnan(values).any():
@@ -206,6 +219,15 @@ def describe_bad_column(X: Any, *, allow_missing: bool = True) -> str:
                 f" Column {name!r} is missing (NaN) in row {int(np.isnan(values).argmax())}; impute it first."
             )
     return ""
+
+
+def _what_it_holds(X: Any, name: Any, column: Any) -> str:
+    """What a column of no numbers holds, in the words of whoever made the table."""
+    declared = str(getattr(X[name], "dtype", "")).lower() if kind_of_table(X) else ""
+    if declared.startswith(("category", "categorical", "enum")):
+        return "categories"
+    texts = [value for value in column.tolist() if isinstance(value, str)]
+    return f"text such as {texts[0]!r}" if texts else f"{column.dtype.name} values"
 
 
 def kind_of_table(table: Any) -> str | None:

@@ -1,4 +1,4 @@
-"""``thrifty demo`` and ``thrifty paper``: experiments that need no table of the user's."""
+"""The commands ``thrifty demo`` and ``thrifty paper``, which need no table of the user's."""
 
 from enum import StrEnum
 from pathlib import Path
@@ -10,13 +10,13 @@ from thrifty.cli.output import progress
 from thrifty.exceptions import InvalidInputError
 
 if TYPE_CHECKING:
-    from thrifty.experiments.outcome import Outcome
+    from thrifty.experiments.experiment import Outcome
 
 __all__ = ["Experiment", "Family", "Profile", "demo", "names_of", "paper"]
 
 
 class Experiment(StrEnum):
-    """Experiments of the paper that can be re-run; ``all`` of them one after the other."""
+    """Experiments of the paper; ``all`` runs them one after the other."""
 
     synthetic = "synthetic"
     letters = "letters"
@@ -56,23 +56,39 @@ def demo(
 
 
 def paper(
-    experiment: Annotated[Experiment, typer.Argument(help="Which experiment.")],
-    data: Annotated[Path | None, typer.Option(help="Folder with the data; else THRIFTY_DATA.")] = None,
-    out: Annotated[Path, typer.Option(help="Folder for pictures, tables and numbers.")] = Path("paper-out"),
+    experiment: Annotated[
+        Experiment, typer.Argument(help="The experiment to run, or all of them one after the other.")
+    ],
+    data: Annotated[
+        Path | None,
+        typer.Option(help="Folder with the data. Without it, the variable THRIFTY_DATA names the folder."),
+    ] = None,
+    out: Annotated[Path, typer.Option(help="Folder for pictures, tables, numbers and finished fits.")] = Path(
+        "paper-out"
+    ),
     family: Annotated[
-        Family | None, typer.Option(help="Family of cheap models (letters); else both.")
+        Family | None,
+        typer.Option(help="Family of cheap models, for letters only. Without it, both families are run."),
     ] = None,
     profile: Annotated[
-        Profile, typer.Option(help="As in docs/paper.md, thinned to minutes, or to seconds.")
+        Profile,
+        typer.Option(help="Size of the experiment: as in docs/paper.md, thinned to minutes, or to seconds."),
     ] = Profile.full,
     config: Annotated[
-        Path | None, typer.Option(help="A TOML file of settings in place of the one that ships.")
+        Path | None, typer.Option(help="A TOML file of settings to read in place of the one that ships.")
     ] = None,
-    jobs: Annotated[int, typer.Option(min=1, help="Processes.")] = 2,
+    jobs: Annotated[int, typer.Option(min=1, help="Number of processes that fit side by side.")] = 2,
+    redraw: Annotated[
+        bool,
+        typer.Option("--redraw", help="Fit nothing: draw the picture again from the numbers in the folder."),
+    ] = False,
 ) -> None:
-    """Re-run an experiment of the paper: picture, table and numbers. Interrupted, it goes on where it was."""
-    from thrifty.experiments.catalogue import run_experiment
-    from thrifty.experiments.outcome import Run
+    """Run an experiment of the paper again and write its picture, table and numbers.
+
+    A run that was interrupted continues with the fits that it lacks.
+    """
+    from thrifty.experiments import drawing, experiments
+    from thrifty.experiments.experiment import Run
 
     names = names_of(experiment, family)
     if len(names) > 1 and config is not None:
@@ -80,23 +96,26 @@ def paper(
             f"config holds the settings of one experiment, not of {len(names)}. Name the experiment, and for letters "
             f"the family."
         )
+    if redraw:
+        typer.echo("wrote " + ", ".join(str(drawing.redraw(name, out)) for name in names))
+        return
     folder = None if data is None else str(data)
     for name in names:
         with progress() as report:
-            outcome = run_experiment(name, Run(out, folder, profile.value, config, jobs, report))
+            outcome = experiments()[name](Run(out, folder, profile.value, config, jobs, report))
         _show(outcome)
 
 
 def names_of(experiment: Experiment, family: Family | None) -> tuple[str, ...]:
-    """Modules that run what was asked for, in the order of the catalogue."""
-    from thrifty.experiments.catalogue import EXPERIMENTS
+    """Names of the experiments that were asked for, in the order in which they are run."""
+    from thrifty.experiments import experiments
 
     if family is not None and experiment is not Experiment.letters:
         raise InvalidInputError(
             f"family is a choice for letters only; got {family.value!r} for {experiment.value}."
         )
     if experiment is Experiment.all:
-        return EXPERIMENTS
+        return tuple(experiments())
     if experiment is Experiment.letters:
         return tuple(f"letters_{one.value}" for one in Family if family in (None, one))
     return (experiment.value,)

@@ -19,7 +19,7 @@ from thrifty.evidence.certificate import certify, check_provable
 from thrifty.evidence.evidence import Evidence
 from thrifty.evidence.frontier import Frontier
 from thrifty.evidence.observe import evidence_of
-from thrifty.exceptions import FullModelNotWorthItWarning, InvalidInputError
+from thrifty.exceptions import FullModelNotWorthItWarning, InvalidInputError, NothingSavedWarning
 from thrifty.full.crossfit import JudgedFull, TrainingRows, held_out_rows, judge_full
 from thrifty.full.model import FullModel
 from thrifty.learning.cascade.learn import CLEARLY, LearnedCascade, lead, learn_cascade
@@ -198,6 +198,7 @@ class BudgetedClassifier(ChainClassifier):
                 effective_n_jobs(self.n_jobs),
                 report,
                 _behind(link, rows),
+                "max_loss" in wish,
             )
             # Sums of a BLAS depend on its number of threads in their last digit.
             with threadpool_limits(1, user_api="blas"):
@@ -210,9 +211,12 @@ class BudgetedClassifier(ChainClassifier):
             self.size_ = (learned.plan.boosting.n_trees, learned.plan.boosting.max_depth)
             self.features_ = self.chain_.stages[-1].columns
             self.n_stages_ = self.chain_.n_own_stages
-            features = tuple(int(column) for column in self.features_)
-            self.evidence_ = replace(learned.evidence, features=features)
-            self._proof = None if proof is None else evidence_of(self.chain_, proof.table, proof.labels)
+            self.evidence_ = replace(
+                learned.evidence,
+                features=tuple(self.features_.tolist()),
+                stage_columns=tuple(tuple(stage.columns.tolist()) for stage in self.chain_.stages),
+            )
+            self._proof = None if proof is None else self._proof_on(proof.table, proof.labels)
             self._move(**wish)
         return self
 
@@ -300,10 +304,14 @@ class BudgetedClassifier(ChainClassifier):
         """
         reader = self._reader(X)
         other = copy.copy(self)
-        other._proof = evidence_of(self._learned, reader.table(np.arange(reader.n_samples)), y)
+        other._proof = self._proof_on(reader.table(np.arange(reader.n_samples)), y)
         other.confidence = confidence
         other._move(**check_wish(max_loss=max_loss))
         return other
+
+    def _proof_on(self, X: Any, y: Any) -> Evidence:
+        """What every candidate of a proof does with rows that nothing was learned from."""
+        return replace(evidence_of(self._learned, X, y), points=self._evidence().points)
 
     def _lose_at_most(self, max_loss: float) -> None:
         """Go to the cheapest point that loses at most so much against the full model, by proof or by estimate."""
@@ -319,9 +327,19 @@ class BudgetedClassifier(ChainClassifier):
             point = against[int(allowed[np.argmin(against.cost[allowed])])] if len(allowed) else None
         if point is None:
             self._send_everything()
+            warnings.warn(
+                f"max_loss={max_loss:g} can be met only by sending every row to the full model, which saves nothing. "
+                f"Allow a larger loss, give more rows, or let the stages buy more.",
+                NothingSavedWarning,
+                stacklevel=4,
+            )
             return
-        policy = self._learned.policy
-        same = (policy.thresholds == np.array(point.thresholds)).all(axis=1)
+        policy, thresholds = self._learned.policy, np.array(point.thresholds)
+        same = (policy.thresholds == thresholds).all(axis=1)
+        if not same.any():
+            _, cost, quality = self._evidence().at_point(thresholds)
+            means = np.array([cost.mean()]), np.array([quality.mean()])
+            policy, same = Policy(thresholds[None, :], *means, seed=policy.seed), np.ones(1, dtype=bool)
         self.chain_ = self._learned.at(policy.at(int(np.argmax(same))))
 
     def _send_everything(self) -> None:

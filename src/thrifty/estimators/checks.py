@@ -39,7 +39,7 @@ def check_training_rows(
         raise InvalidInputError(
             f"{type(estimator).__name__} requires y to be passed, but the target y is None."
         )
-    numbers, y = validated(estimator, X, y, reset=True)
+    numbers, y = validated(estimator, X, _plain_labels(y), reset=True)
     task = two_classes(y)
     encoded = task.encode("y", y, len(y))
     weight = _check_weights(sample_weight, numbers)
@@ -78,9 +78,19 @@ def validated(estimator: Any, X: Any, *y: Any, reset: bool) -> Any:
             ensure_all_finite="allow-nan" if tags.allow_nan else True,
             dtype=np.float64,
         )
-    except ValueError as error:
+    except (TypeError, ValueError) as error:
         culprit = describe_bad_column(X, allow_missing=tags.allow_nan)
-        raise InvalidInputError(f"{error}{culprit}") from error
+        # Numpy's own words about types say nothing to somebody who has named columns.
+        told = "X must hold numbers." if isinstance(error, TypeError) and culprit else str(error)
+        raise InvalidInputError(f"{told}{culprit}") from error
+
+
+def _plain_labels(y: Any) -> Any:
+    """Labels of pandas' nullable types as plain arrays, which keep whole numbers whole."""
+    plain = getattr(getattr(y, "dtype", None), "numpy_dtype", None)
+    if plain is None or not hasattr(y, "isna") or y.isna().any():
+        return y
+    return y.to_numpy(dtype=plain)
 
 
 def _check_weights(sample_weight: Any, numbers: Any) -> Floats:

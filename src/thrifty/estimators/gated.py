@@ -137,7 +137,8 @@ class GatedClassifier(ChainClassifier):
         """Threshold of a fresh fit: the paper's ``g > 0``, or the one that spends the budget on the training rows."""
         if budget is None:
             return 0.0
-        curve = self._curve(problem.rows.X, weight=problem.rows.weight)
+        rows = problem.rows
+        curve = self._curve(TableReader(rows.X, rows.table), weight=rows.weight)
         return float(curve.threshold[curve.within(budget)])
 
     def _judged_rows(self, problem: PairProblem) -> Evidence:
@@ -188,7 +189,7 @@ class GatedClassifier(ChainClassifier):
             right = np.asarray(seen.quality, dtype=np.float64)
             curve = threshold_curve(seen.gate[:, 0], 0.0, 1.0, right[:, 0], right[:, 1])
             return float(curve.threshold[curve.reaching(wanted)])
-        curve = self._curve(reader.block(np.arange(reader.n_samples), np.arange(self.n_features_in_)))
+        curve = self._curve(reader)
         if budget is not None:
             return float(curve.threshold[curve.within(check_amount("budget", budget))])
         share = check_share("remote_share", remote_share, meaning="the largest share of rows sent on")
@@ -208,13 +209,16 @@ class GatedClassifier(ChainClassifier):
         curve = threshold_curve(seen.gate[:, 0], seen.cost_at(0), seen.cost_at(1), weight=seen.weights)
         self._set_threshold(float(curve.threshold[curve.within(wish["budget"])]))
 
-    def _curve(self, X: Any, *, g: Floats | None = None, weight: Floats | None = None) -> ThresholdCurve:
+    def _curve(
+        self, reader: TableReader, *, g: Floats | None = None, weight: Floats | None = None
+    ) -> ThresholdCurve:
         """Every threshold of the gate on these rows; ``g`` if the gate's own scores are too good."""
         stage = self._stage()
         if g is None:
-            g, _ = stage(X[:, stage.columns])
+            g, _ = stage(reader.block(np.arange(reader.n_samples), stage.columns))
         wide_open = self.chain_.at(Policy.of(np.full(self.chain_.n_own_stages, -np.inf)))
-        return threshold_curve(g, self.chain_.cost_by_route[0], wide_open.cost(X), weight=weight)
+        sent_on = wide_open.spent(reader, wide_open.walk(reader))
+        return threshold_curve(g, self.chain_.cost_by_route[0], sent_on, weight=weight)
 
     def _stage(self) -> PairStage:
         stage: PairStage = self.chain_.stages[0]  # type: ignore[assignment]  # what _learn returned
@@ -238,6 +242,7 @@ def _extra_cost(behind: Chain, rows: TrainingRows) -> Floats | None:
     """Price of sending each row on, scaled to a mean of 1; None where it does not differ or is nothing."""
     if behind.behind is None and not behind.buys_by_row:
         return None
-    cost = behind.cost(rows.X)
+    reader = TableReader(rows.X, rows.table)
+    cost = behind.spent(reader, behind.walk(reader))
     mean = float(np.average(cost, weights=rows.weight))
     return cost / mean if mean > 0 else None

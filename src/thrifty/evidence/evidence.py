@@ -71,6 +71,8 @@ class Evidence:
         Weights, for rules of stopping; frontiers and certificates count every row once.
     features : tuple of int
         Columns that the stages buy.
+    stage_columns : tuple of tuple of int
+        Columns that a row holds at each stage; empty where there is one stage, which holds ``features``.
     settings : dict
         What the system was fitted with; kept as JSON keeps it.
     target, scores : ndarray of shape (n_rows,) and (n_rows, n_stages + 1), optional
@@ -89,6 +91,7 @@ class Evidence:
     points: Floats | None = None
     weight: Floats | None = None
     features: tuple[int, ...] = ()
+    stage_columns: tuple[tuple[int, ...], ...] = ()
     settings: dict[str, Any] = field(default_factory=dict)
     is_fixed: bool = False
     target: Floats | None = None
@@ -221,7 +224,13 @@ class Evidence:
             cost=cost,
             points=points,
             scores=None if self.scores is None else self.scores[:, [*kept, self.n_stages]],
+            stage_columns=tuple(self.stage_columns[place] for place in kept) if self.stage_columns else (),
         )
+
+    def columns_at(self, place: int) -> Ints:
+        """Columns that a row holds at a stage."""
+        held = self.stage_columns[place] if self.stage_columns else self.features
+        return np.asarray(held, dtype=np.intp)
 
     # -- operating points --------------------------------------------------------------------------
 

@@ -19,7 +19,6 @@ from thrifty.evidence.cuts import cuts_of
 from thrifty.evidence.observe import chain_of
 from thrifty.exceptions import InvalidInputError
 from thrifty.objective.costs import check_amount
-from thrifty.rows import uniforms
 
 __all__ = ["hold_budget"]
 
@@ -107,7 +106,8 @@ def _hold(chain: Chain, X: Any, budget: float, seed: int) -> Policy:
     if upper == len(policy):
         return _only(policy.at(lower), chain)
     extra, purse = paid_at(upper) - paid, budget * len(paid) - paid.sum()
-    chance = uniforms(reader.identity(np.arange(reader.n_samples)), seed)
+    held = chain.held_at(policy.at(lower, upper).parting)
+    chance = policy.chance(reader, np.arange(reader.n_samples), held)
     values, lump = np.unique(chance, return_inverse=True)
     spent = np.r_[0.0, np.cumsum(np.bincount(lump, weights=extra))]
     n_lumps = int(np.flatnonzero(spent <= purse + SLACK * max(budget * len(paid), 1.0))[-1])
@@ -125,7 +125,7 @@ def _every_cut(chain: Chain, X: Any) -> Policy:
     thresholds = np.tile(chain.policy.thresholds[chain.policy.lower], (len(cuts), 1))
     thresholds[:, 0] = cuts
     unknown = np.full(len(cuts), np.nan)
-    return Policy(thresholds, unknown, unknown)
+    return Policy(thresholds, unknown, unknown, whole_rows=chain.policy.whole_rows)
 
 
 def _only(policy: Policy, chain: Chain) -> Policy:
@@ -135,4 +135,5 @@ def _only(policy: Policy, chain: Chain) -> Policy:
     lower, upper = policy.thresholds[policy.lower], policy.thresholds[policy.upper]
     if policy.lower == policy.upper or policy.share == 0.0:
         return Policy.of(lower, seed=policy.seed)
-    return Policy.of(lower, upper, share=policy.share, seed=policy.seed)
+    mixed = Policy.of(lower, upper, share=policy.share, seed=policy.seed)
+    return replace(mixed, whole_rows=policy.whole_rows)

@@ -118,6 +118,7 @@ def evidence_of_known(
         full_quality=full_quality,
         points=points,
         features=tuple(chain.columns.tolist()),
+        stage_columns=tuple(tuple(stage.columns.tolist()) for stage in chain.stages),
         target=target,
         scores=np.column_stack(scores),
         full_scores=None if outputs is None or chain.behind else task.decision(task.scores(outputs)),

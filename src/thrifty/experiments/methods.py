@@ -1,4 +1,4 @@
-"""The methods of an "accuracy against cost" figure, each as the fits of one sweep.
+"""The methods of an "accuracy against cost" figure, each as the fits of one sweep over a problem with prices.
 
 Every method gets the same gammas and learning rates and the same number of trees: what DynaMod-Gbrt spreads over a
 gate and a model, GreedyMiser and LightGBM have in one ensemble. Beside the paper's methods stand those it left
@@ -6,51 +6,138 @@ out: gates that are nothing but the model's own margin, LightGBM's price-aware t
 """
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from itertools import product
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import logit
+from sklearn.ensemble import RandomForestClassifier
 
-from thrifty.arrays import Floats
+from thrifty.arrays import Bools, Floats
+from thrifty.chain.chain import Chain
 from thrifty.datasets import Split
 from thrifty.estimators.budgeted import BudgetedClassifier
 from thrifty.estimators.dynamod_gbrt import DynaModGbrtClassifier
 from thrifty.estimators.rivals.budget_prune import BudgetPruneClassifier
 from thrifty.estimators.rivals.greedy_miser import GreedyMiserClassifier
-from thrifty.evidence.stopping import route_by
-from thrifty.experiments.candidates import AnyCandidate, Candidate, PointCandidate
-from thrifty.experiments.fitting import Fit, FullScores
-from thrifty.experiments.priced import Priced, SweepSettings
-from thrifty.full.model import clip_probability
-from thrifty.objective.costs import PriceList
+from thrifty.evidence.evidence import route_by
+from thrifty.exceptions import InvalidInputError
+from thrifty.experiments.fits import Fit, FullScores
+from thrifty.experiments.selection import AnyCandidate, Candidate, PointCandidate
+from thrifty.objective.costs import PriceList, check_price_list
+from thrifty.tasks.binary import clip_probability
 
-__all__ = ["METHODS", "fit_cascade", "fit_lightgbm", "fit_pruned", "plan_fits"]
+__all__ = ["METHODS", "Priced", "SweepSettings", "plan_fits"]
 
-Answers = tuple[Floats, Floats, NDArray[np.bool_]]
+Answers = tuple[Floats, Floats, Bools]
 """Log-odds, what each row paid, and which rows reached f0."""
 
 MOST_POINTS = 40
 """Operating points of a cascade that are looked at; neighbours differ by less than any budget."""
 
 
+@dataclass(frozen=True, kw_only=True)
+class SweepSettings:
+    """Settings of the sweep of a figure, alike for every method.
+
+    Attributes
+    ----------
+    thinned : str
+        Sentence on what the appendix has and what is run here; printed on the page.
+    methods : tuple of str
+        Names of the methods to run; see ``METHODS``.
+    trees, depth, rounds : int
+        Trees of g and of f1 each, their levels, rounds of the alternation.
+    gammas, caps, rates : tuple of float
+        Weights of the prices, values of p_full, learning rates.
+    prune_gammas : tuple of float
+        Weights of the prices for BudgetPrune, whose loss is a mean over rows.
+    full_trees : int
+        Trees of f0 where it is a random forest.
+    budgets : tuple of float
+        Mean costs per row that points are chosen for.
+    seed : int
+        Seed of all random choices.
+    rows : tuple of int
+        Most training, validation and test rows; empty for all.
+    cascade_sizes : tuple of (n_trees, max_depth)
+        Sizes of a stage of the cascade; empty for the default.
+    """
+
+    thinned: str
+    methods: tuple[str, ...]
+    trees: int
+    depth: int
+    rounds: int
+    gammas: tuple[float, ...]
+    caps: tuple[float, ...]
+    rates: tuple[float, ...]
+    prune_gammas: tuple[float, ...]
+    full_trees: int
+    budgets: tuple[float, ...]
+    seed: int
+    rows: tuple[int, ...] = ()
+    cascade_sizes: tuple[tuple[int, ...], ...] = ()
+
+    def __post_init__(self) -> None:
+        for name in ("methods", "gammas", "caps", "rates", "budgets"):
+            if not getattr(self, name):
+                raise InvalidInputError(f"{name} must not be empty.")
+        unknown = [method for method in self.methods if method not in METHODS]
+        if unknown:
+            raise InvalidInputError(f"methods must be among {', '.join(METHODS)}; got {unknown[0]!r}.")
+        for name in ("trees", "depth", "rounds", "full_trees"):
+            if getattr(self, name) < 1:
+                raise InvalidInputError(f"{name} must be at least 1; got {getattr(self, name)}.")
+        if self.rows and (len(self.rows) != 3 or min(self.rows) < 1):
+            raise InvalidInputError(
+                f"rows must be three numbers of rows, to learn from, to choose with and to report on; "
+                f"got {list(self.rows)}."
+            )
+
+    def forest(self) -> dict[str, Any]:
+        """Return the full model f0 of most figures: a random forest whose trees are grown to the end."""
+        return {"forest": RandomForestClassifier(self.full_trees, random_state=self.seed, n_jobs=2)}
+
+    def cells(self, *names: str) -> list[dict[str, Any]]:
+        """List all combinations of some of the sweep's values, by the name of the estimator's parameter."""
+        values = {"gamma": self.gammas, "p_full": self.caps, "learning_rate": self.rates}
+        return [dict(zip(names, cell, strict=True)) for cell in product(*(values[name] for name in names))]
+
+
+@dataclass(frozen=True)
+class Priced:
+    """A split and what its columns cost: a price each, or one price for all columns of a group."""
+
+    split: Split
+    feature_costs: Floats
+    feature_groups: NDArray[np.intp] | None = None
+
+    @classmethod
+    def at_one_each(cls, split: Split) -> "Priced":
+        """Give every column of a split the price 1."""
+        return cls(split, np.ones(split.X_train.shape[1]))
+
+    @property
+    def price_list(self) -> PriceList:
+        """The prices, ready to be added up."""
+        groups = None if self.feature_groups is None else self.feature_groups.tolist()
+        return check_price_list(self.feature_costs, groups, 0.0, len(self.feature_costs))
+
+    @property
+    def parameters(self) -> dict[str, Any]:
+        """The prices as estimators take them."""
+        return {"feature_costs": self.feature_costs, "feature_groups": self.feature_groups}
+
+
 # -- the fits ----------------------------------------------------------------------------------
 
 
-def _kl(priced: Priced, settings: SweepSettings, full: FullScores) -> list[Fit]:
-    return _dynamod(priced, settings, full)
-
-
-def _squared(priced: Priced, settings: SweepSettings, full: FullScores) -> list[Fit]:
-    return _dynamod(priced, settings, full, distance="squared")
-
-
-def _reads_score(priced: Priced, settings: SweepSettings, full: FullScores) -> list[Fit]:
-    return _dynamod(priced, settings, full, gate_reads_score=True)
-
-
 def _dynamod(priced: Priced, settings: SweepSettings, full: FullScores, **options: Any) -> list[Fit]:
-    """Every (gamma, p_full, learning rate), cut where the paper cuts: g > 0."""
+    """Plan DynaMod-Gbrt at every (gamma, p_full, learning rate), cut where the paper cuts: g > 0."""
     shape = {"n_trees": settings.trees, "max_depth": settings.depth, "max_iter": settings.rounds}
     common = {**shape, **priced.parameters, **options, "random_state": settings.seed}
     return [
@@ -60,19 +147,16 @@ def _dynamod(priced: Priced, settings: SweepSettings, full: FullScores, **option
 
 
 def _miser(priced: Priced, settings: SweepSettings, full: FullScores) -> list[Fit]:  # noqa: ARG001
-    """GreedyMiser answers every row: its gate is shut."""
-    shape: dict[str, Any] = {"n_trees": 2 * settings.trees, "max_depth": settings.depth}
+    """Plan GreedyMiser, which answers every row: its gate is shut."""
+    shape = {"n_trees": 2 * settings.trees, "max_depth": settings.depth, **priced.parameters}
     return [
-        Fit(
-            cell,
-            {"estimator": GreedyMiserClassifier(**cell, **shape, **priced.parameters), "threshold": np.inf},
-        )
+        Fit(cell, {"estimator": GreedyMiserClassifier(**cell, **shape), "threshold": np.inf})
         for cell in settings.cells("gamma", "learning_rate")
     ]
 
 
 def _cegb(priced: Priced, settings: SweepSettings, full: FullScores) -> list[Fit]:  # noqa: ARG001
-    """LightGBM with a price on the first use of a feature; none if it is not installed."""
+    """Plan LightGBM with a price on the first use of a feature; nothing if it is not installed."""
     try:
         import lightgbm  # noqa: F401
     except ModuleNotFoundError:
@@ -84,7 +168,7 @@ def _cegb(priced: Priced, settings: SweepSettings, full: FullScores) -> list[Fit
 def fit_lightgbm(
     split: Split, settings: dict[str, Any], *, prices: PriceList, trees: int, depth: int
 ) -> list[AnyCandidate]:
-    """LightGBM's cost-effective boosting, gated by its margin."""
+    """Fit LightGBM's cost-effective boosting; its gate is its margin."""
     import lightgbm
 
     # LightGBM knows no groups: each column is charged its part of what the group costs.
@@ -124,12 +208,12 @@ def _cascade(priced: Priced, settings: SweepSettings, full: FullScores) -> list[
 def fit_cascade(
     split: Split, settings: dict[str, Any], *, estimator: Any, full_val: Floats, full_test: Floats
 ) -> list[AnyCandidate]:
-    """A cascade, fitted on the training rows; its operating points on the others."""
-    cascade = estimator.fit(split.X_train, split.y_train).cascade_
+    """Fit a cascade on the training rows and answer the others at its operating points."""
+    chain = estimator.fit(split.X_train, split.y_train).chain_
     val, test = (
-        _on_every_route(cascade, X, full) for X, full in ((split.X_val, full_val), (split.X_test, full_test))
+        _on_every_route(chain, X, full) for X, full in ((split.X_val, full_val), (split.X_test, full_test))
     )
-    thresholds = cascade.operating.thresholds
+    thresholds = chain.policy.thresholds
     places = np.unique(np.linspace(0, len(thresholds) - 1, MOST_POINTS).astype(np.intp))
     return [
         _point({**settings, "point": int(place)}, val(thresholds[place]), test(thresholds[place]))
@@ -137,41 +221,37 @@ def fit_cascade(
     ]
 
 
-def _on_every_route(cascade: Any, X: Floats, full: Floats) -> Callable[[Floats], Answers]:
+def _on_every_route(chain: Chain, X: Floats, full: Floats) -> Callable[[Floats], Answers]:
     """Walk all rows to the end once; then any operating point is a matter of looking up."""
-    gate, log_odds = cascade.every_stage(cascade.reader(X))
-    answers = np.column_stack([log_odds, cascade.blended(log_odds[:, -1], clip_probability(full))])
-    rows, cost = np.arange(len(X)), cascade.cost_by_route
+    seen = chain.visit_all(chain.reader(X))
+    beyond = chain.task.scores(chain.blended(seen.scores[:, -1], chain.task.read_outputs(full, len(X), "f0")))
+    answers = np.column_stack([seen.scores[:, :, 0], beyond])
+    rows, cost = np.arange(len(X)), chain.cost_by_route
 
     def at(thresholds: Floats) -> Answers:
-        route = route_by(gate, thresholds)
-        return answers[rows, route], cost[route], route == gate.shape[1]
+        route = route_by(seen.gate, thresholds)
+        return answers[rows, route], cost[route], route == chain.n_own_stages
 
     return at
 
 
 def _prune(priced: Priced, settings: SweepSettings, full: FullScores) -> list[Fit]:  # noqa: ARG001
-    """The forest that is f0, pruned on the rows that it was grown on, as in the paper, and on those it left out."""
+    """Plan to prune the forest that is f0: on the rows it was grown on, as in the paper, and on those left out."""
     (forest,) = settings.forest().values()
-    return [
-        Fit(
-            {"holdout": holdout},
-            {
-                "estimator": BudgetPruneClassifier(
-                    forest, holdout=holdout, **priced.parameters, random_state=settings.seed
-                ),
-                "gammas": settings.prune_gammas,
-            },
-            fit_pruned,
+    fits = []
+    for holdout in (0.0, "oob"):
+        pruner = BudgetPruneClassifier(
+            forest, holdout=holdout, **priced.parameters, random_state=settings.seed
         )
-        for holdout in (0.0, "oob")
-    ]
+        arguments = {"estimator": pruner, "gammas": settings.prune_gammas}
+        fits.append(Fit({"holdout": holdout}, arguments, fit_pruned))
+    return fits
 
 
 def fit_pruned(
     split: Split, settings: dict[str, Any], *, estimator: BudgetPruneClassifier, gammas: Sequence[float]
 ) -> list[AnyCandidate]:
-    """One forest, pruned at every gamma; nothing stands behind it."""
+    """Prune one forest at every gamma; no full model stands behind it."""
 
     def answer(fitted: BudgetPruneClassifier, X: Floats) -> Answers:
         log_odds: Floats = logit(clip_probability(fitted.predict_proba(X)[:, 1]))
@@ -185,11 +265,7 @@ def fit_pruned(
     ]
 
 
-def _point(
-    settings: dict[str, Any],
-    val: Answers,
-    test: Answers,
-) -> AnyCandidate:
+def _point(settings: dict[str, Any], val: Answers, test: Answers) -> AnyCandidate:
     """A candidate of scores, costs and rows sent, on validation and on test rows."""
     (score_val, cost_val, sent_val), (score_test, cost_test, sent_test) = val, test
     return PointCandidate(settings, score_val, score_test, cost_val, cost_test, sent_val, sent_test)
@@ -200,17 +276,17 @@ Planner = Callable[[Priced, SweepSettings, FullScores], list[Fit]]
 METHODS: dict[str, Planner] = {
     "cascade": _cascade,
     "prune": _prune,
-    "kl": _kl,
-    "squared": _squared,
-    "reads_score": _reads_score,
+    "kl": _dynamod,
+    "squared": partial(_dynamod, distance="squared"),
+    "reads_score": partial(_dynamod, gate_reads_score=True),
     "miser": _miser,
     "cegb": _cegb,
 }
-"""Methods by the name a file of settings calls them, the longest fits first."""
+"""Methods by their name in a file of settings, the longest fits first."""
 
 
 def plan_fits(priced: Priced, settings: SweepSettings, full: FullScores) -> dict[str, list[Fit]]:
-    """The fits of every method that the settings name."""
+    """Plan the fits of every method that the settings name."""
     return {
         name: planner(priced, settings, full) for name, planner in METHODS.items() if name in settings.methods
     }

@@ -3,7 +3,7 @@
 The paper's data, set 1 of the Yahoo! challenge, may not be passed on; its prices may. So prices of that list are dealt
 out to the columns of MQ2008 and of a sample of MSLR-WEB, and the question is the paper's: documents are
 relevant or not, f0 is a random forest of 140 trees grown to the end, the measure is average precision of the first
-five. Whatever is judged out of fold is judged on whole queries: documents of one query are alike.
+five. Whatever is cross-fitted holds out whole queries: documents of one query are alike.
 """
 
 from collections.abc import Callable, Sequence
@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from sklearn.base import clone
 
-from thrifty.arrays import Floats
+from thrifty.arrays import Floats, Ints
 from thrifty.datasets import (
     RankingSplit,
     draw_prices,
@@ -23,40 +23,39 @@ from thrifty.datasets import (
     load_yahoo_prices,
 )
 from thrifty.exceptions import InvalidInputError
-from thrifty.experiments.candidates import AnyCandidate, Candidate
-from thrifty.experiments.claims import Claim, judge_claims
-from thrifty.experiments.curves import CURVES, curves_from
-from thrifty.experiments.figure import PAPER_CLAIMS
-from thrifty.experiments.fitting import Fit, fit_all, kept_in
-from thrifty.experiments.methods import plan_fits
-from thrifty.experiments.outcome import Outcome, Run
-from thrifty.experiments.priced import Priced, SweepSettings
-from thrifty.experiments.ranked import (
+from thrifty.experiments.drawing import CURVES, curves_from, draw_figure
+from thrifty.experiments.experiment import Outcome, Run
+from thrifty.experiments.figures import PAPER_CLAIMS
+from thrifty.experiments.fits import Fit, FullScores, fit_all, judge_on_split, kept_in
+from thrifty.experiments.methods import Priced, SweepSettings, plan_fits
+from thrifty.experiments.rank_choice import (
     Documents,
     RankedChoice,
     RankedTask,
     choose_ranked,
+    full_alone,
     full_log_odds,
     on_one_scale,
 )
-from thrifty.experiments.ranked_full import judge_by_query, splits_by_query
-from thrifty.experiments.ranked_page import (
-    PRUNED_FOR_PROBABILITY,
-    TOP_FIRST,
-    RankedPanel,
-    about_of,
-    draw_panels,
-    notes_of,
-    numbers_of,
-    table_of,
+from thrifty.experiments.selection import (
+    AnyCandidate,
+    Candidate,
+    Claim,
+    Verdict,
+    by_budget,
+    judge_claims,
 )
-from thrifty.experiments.settings import read_settings
-from thrifty.ranking.curve import band_over_queries
-from thrifty.ranking.queries import Queries, ndcg_at
+from thrifty.ranking.queries import Queries
 
-__all__ = ["NAME", "RankSettings", "run"]
+__all__ = ["RankSettings", "run", "splits_by_query"]
 
 NAME = "rank"
+
+PRUNED_FOR_PROBABILITY = "BudgetPrune, probabilities"
+"""BudgetPrune that counts a leaf's share of wrong labels in place of its wrong votes."""
+
+TOP_FIRST = "GreedyMiser + top first"
+"""A gate of ours for ranking: the documents with the best cheap scores go to f0, which orders them anew."""
 
 CLAIMS = (
     *PAPER_CLAIMS,
@@ -81,20 +80,20 @@ NOTES = (
 
 @dataclass(frozen=True, kw_only=True)
 class RankSettings(SweepSettings):
-    """What is swept, and what only ranking has.
+    """Settings of the sweep, and those that only ranking has.
 
     Attributes
     ----------
     data : tuple of str
-        Collections of documents: ``mq2008``, ``mslr``, or ``yahoo`` for those who hold the original files.
+        Names of collections of documents: ``mq2008``, ``mslr``, or ``yahoo`` for those who hold the original files.
     places : int
-        Places of a list that count.
+        Number of places of a list that count.
     thresholds : int
         Most thresholds of one gate that are looked at.
     price_seed : int
-        Of the prices dealt out to columns.
+        Seed of the prices dealt out to columns.
     queries : tuple of int
-        At most so many training, validation and test queries; empty for all. Takes the place of ``rows``.
+        Most training, validation and test queries; empty for all. Takes the place of ``rows``.
     """
 
     data: tuple[str, ...]
@@ -133,9 +132,21 @@ COLLECTIONS = {
 }
 
 
+@dataclass(frozen=True, eq=False)
+class _Panel:
+    """All that was found on one collection."""
+
+    name: str
+    about: str
+    full: RankedChoice
+    chosen: dict[str, list[RankedChoice]]
+    verdicts: list[Verdict]
+    seconds: float
+
+
 def run(how: Run) -> Outcome:
     """Run the experiment, draw the picture and return the numbers."""
-    settings = read_settings(RankSettings, NAME, profile=how.profile, config=how.config)
+    settings = how.settings(RankSettings, NAME)
     panels = [_run_panel(name, settings, how) for name in settings.data]
     lines = [
         name
@@ -146,58 +157,70 @@ def run(how: Run) -> Outcome:
         NAME,
         f"Ranking: AP@{settings.places} on test queries by mean cost per document",
         ["data", "budget", *lines],
-        [row for panel in panels for row in table_of(panel, settings.budgets, lines)],
+        [[panel.name, *row] for panel in panels for row in by_budget(panel.chosen, settings.budgets, lines)],
         {
             "budgets": list(settings.budgets),
             "price_seed": settings.price_seed,
-            **{panel.name: numbers_of(panel) for panel in panels},
+            "places": settings.places,
+            **{panel.name: _numbers(panel) for panel in panels},
         },
-        [*NOTES, f"Sweep: {settings.thinned}", *(note for panel in panels for note in notes_of(panel))],
+        [*NOTES, f"Sweep: {settings.thinned}", *(note for panel in panels for note in _notes(panel))],
     )
-    outcome.files.append(draw_panels(panels, how.out / f"{NAME}.png", settings.places))
+    outcome.files.append(draw_figure(outcome.numbers, how.out / f"{NAME}.png"))
     outcome.write(how.out)
     return outcome
 
 
-def _run_panel(collection: str, settings: RankSettings, how: Run) -> RankedPanel:
+def _run_panel(collection: str, settings: RankSettings, how: Run) -> _Panel:
     name = COLLECTIONS[collection].title
     everything, prices = COLLECTIONS[collection].load(how.data)
     split = _some_queries(everything, settings.queries, settings.seed)
-    binary = split.relevant_or_not()
+    binary, queries = split.relevant_or_not(), Queries(split.qid_train)
     if prices is None:
         prices = draw_prices(binary.X_train.shape[1], load_yahoo_prices(how.data), settings.price_seed)
     priced = Priced(binary, prices)
-    ((_, model),) = settings.forest().items()
+    (model,) = settings.forest().values()
     with kept_in(how.out, f"{NAME}_{collection}", binary) as kept:
-        scores = judge_by_query(
-            model, binary, Queries(split.qid_train), kept=kept, progress=how.progress, what=name
+        folds = queries.folds(min(5, queries.n_queries))
+        scores = judge_on_split(
+            model, binary, folds=folds, kept=kept, progress=how.progress, what=f"f0, {name}"
         )
         fits = plan_fits(priced, settings, scores)
         for fit in fits.get("cascade", ()):
-            fit.arguments["estimator"].set_params(cv=splits_by_query(Queries(split.qid_train), 4))
+            fit.arguments["estimator"].set_params(cv=splits_by_query(queries, 4))
         fits[PRUNED_FOR_PROBABILITY] = [_for_probability(fit) for fit in fits.get("prune", ())]
         found = fit_all(fits, binary, kept=kept, n_jobs=how.n_jobs, progress=how.progress, what=name)
         seconds = kept.seconds
-    full_val, full_test = on_one_scale(
+    task = _task(split, scores, float(prices.sum()), settings)
+    chosen = {line: choose_ranked(some, task, settings.budgets) for line, some in _lines_from(found).items()}
+    about = _about(split, task, len(prices))
+    return _Panel(name, about, full_alone(task), chosen, judge_claims(CLAIMS, chosen), seconds)
+
+
+def _task(split: RankingSplit, scores: FullScores, full_cost: float, settings: RankSettings) -> RankedTask:
+    """Collect documents to choose with and to report on, with the votes of f0 as log-odds."""
+    val, test = on_one_scale(
         full_log_odds(scores.val, settings.full_trees),
         full_log_odds(scores.test, settings.full_trees),
-        binary.y_val == 1,
+        split.relevant_or_not().y_val == 1,
     )
-    task = RankedTask(
-        Documents(split.y_val, Queries(split.qid_val), full_val),
-        Documents(split.y_test, Queries(split.qid_test), full_test),
-        float(prices.sum()),
+    return RankedTask(
+        Documents(split.y_val, Queries(split.qid_val), val),
+        Documents(split.y_test, Queries(split.qid_test), test),
+        full_cost,
         settings.places,
         settings.thresholds,
     )
-    chosen = {line: choose_ranked(some, task, settings.budgets) for line, some in _lines_from(found).items()}
-    return RankedPanel(
-        name, about_of(split, task, prices), _full_alone(task), chosen, judge_claims(CLAIMS, chosen), seconds
-    )
+
+
+def splits_by_query(queries: Queries, n_folds: int) -> list[tuple[Ints, Ints]]:
+    """List training and held-out documents of each fold, as scikit-learn's ``cv`` takes them."""
+    folds = queries.folds(min(n_folds, queries.n_queries))
+    return [(np.flatnonzero(folds != fold), np.flatnonzero(folds == fold)) for fold in np.unique(folds)]
 
 
 def _for_probability(fit: Fit) -> Fit:
-    """BudgetPrune where a leaf loses its share of wrong labels; by votes alone, bare roots answer "irrelevant"."""
+    """Let a leaf of BudgetPrune lose its share of wrong labels; by votes alone, bare roots answer "irrelevant"."""
     pruner = clone(fit.arguments["estimator"]).set_params(error="probability")
     return replace(
         fit,
@@ -207,7 +230,7 @@ def _for_probability(fit: Fit) -> Fit:
 
 
 def _some_queries(split: RankingSplit, numbers: Sequence[int], seed: int) -> RankingSplit:
-    """At most so many training, validation and test queries, drawn with a seed; all of them if nothing is said."""
+    """Draw at most so many training, validation and test queries with a seed; keep all of them if none are named."""
     if not numbers:
         return split
     parts: dict[str, Any] = {}
@@ -231,23 +254,41 @@ def _lines_from(found: dict[str, list[AnyCandidate]]) -> dict[str, list[AnyCandi
     return lines
 
 
-def _full_alone(task: RankedTask) -> RankedChoice:
-    """F0 for every document."""
-    test = task.test
-    found = test.average_precision(test.full, task.k)
-    per_query: Any = found.value[found.is_defined]
-    return RankedChoice(
-        budget=task.full_cost,
-        settings={},
-        threshold=-np.inf,
-        val_accuracy=task.val.average_precision(task.val.full, task.k).mean,
-        val_cost=task.full_cost,
-        accuracy=found.mean,
-        cost=task.full_cost,
-        share=1.0,
-        right=per_query,
-        ndcg=ndcg_at(test.grades, test.full, test.queries, task.k).mean,
-        band=band_over_queries(found.value),
-        cost_band=(task.full_cost, task.full_cost),
-        query_cost=float(test.queries.total(task.full_cost).mean()),
+# -- the page ----------------------------------------------------------------------------------
+
+
+def _about(split: RankingSplit, task: RankedTask, n_columns: int) -> str:
+    """Say how many queries, documents and columns there are."""
+    parts = (split.qid_train, split.qid_val, split.qid_test)
+    queries = " / ".join(f"{len(np.unique(part)):,}" for part in parts)
+    documents = " / ".join(f"{len(part):,}" for part in parts)
+    undefined = task.test.average_precision(task.test.full, task.k).n_undefined
+    return (
+        f"{queries} queries to learn from, to choose with and to report on, with {documents} documents; {undefined} "
+        f"test queries without a relevant document. {n_columns} columns that cost {task.full_cost:g} together."
     )
+
+
+def _numbers(panel: _Panel) -> dict[str, Any]:
+    """Collect everything measured on one collection, for the JSON file."""
+    return {
+        "about": panel.about,
+        "f0": panel.full.as_numbers(),
+        "chosen": {line: [point.as_numbers() for point in points] for line, points in panel.chosen.items()},
+        "claims": [verdict.as_numbers() for verdict in panel.verdicts],
+    }
+
+
+def _notes(panel: _Panel) -> list[str]:
+    """Say what f0 reaches and what became of every claim."""
+    full = panel.full
+    f0 = (
+        f"f0 for every document: AP {full.accuracy:.4f} (95 %: {full.band[0]:.3f} to {full.band[1]:.3f}), NDCG "
+        f"{full.ndcg:.4f}, at cost {full.cost:g} per document."
+    )
+    alone = [point.val_accuracy for points in panel.chosen.values() for point in points if point.share == 0.0]
+    choice = f"On validation queries f0 has AP {full.val_accuracy:.4f}" + (
+        f", the best order without it {max(alone):.4f}." if alone else "."
+    )
+    took = f"Fits took {panel.seconds:.0f} s, added up over processes."
+    return [f"{panel.name}: {note}" for note in (panel.about, f0, choice, *map(str, panel.verdicts), took)]

@@ -1,36 +1,163 @@
-"""Choose on validation rows, report on test rows: the rule every experiment follows.
+"""Choose on validation rows, report on test rows, compare: the rule every experiment follows.
 
-An experiment fits many settings, each reduced to its scores on validation and test rows. Every threshold of every
-candidate is an operating point; for a budget the point with the best validation accuracy among those the budget
-affords *on validation rows* is taken, and only then looked at on the test rows.
+An experiment fits many settings, each reduced to its scores on validation and test rows. There are two kinds. A
+``Candidate`` is a cheap model and a gate in front of f0: every threshold is an operating point. A ``PointCandidate`` is
+one operating point of whatever made it, and what each row paid there: a pruned forest, a cascade at one budget.
+For a budget the point with the best validation accuracy among those that it affords *on validation rows* is taken, and
+only then looked at on the test rows. A difference between two methods counts beyond two standard errors.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
-from thrifty.arrays import Bools
+from thrifty.arrays import Bools, Floats
+from thrifty.evidence.evidence import Evidence
 from thrifty.evidence.frontier import best_within
-from thrifty.experiments.candidates import AnyCandidate, Candidate, FullAnswers, PointCandidate
 from thrifty.report.tradeoff import Curve
 
 __all__ = [
+    "AnyCandidate",
     "Candidate",
     "Chosen",
+    "Claim",
     "FullAnswers",
     "PointCandidate",
+    "Verdict",
     "by_budget",
     "choose",
     "curve_of",
     "gap",
-    "numbers_of",
-    "sentences_of",
-    "share_budgets",
+    "judge_claims",
 ]
 
-Pairs = Sequence[tuple[str, str]]
+OnTest = tuple[Bools, Floats, Bools]
+
+
+# -- candidates --------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class FullAnswers:
+    """Whether the full model f0 is right on each row, the labels, and what a row pays that reaches f0."""
+
+    y_val: NDArray[np.intp]
+    right_val: Bools
+    y_test: NDArray[np.intp]
+    right_test: Bools
+    cost: float
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """One fitted setting, reduced to its scores.
+
+    Attributes
+    ----------
+    settings : dict
+        Parameters it was fitted with.
+    cost : float
+        Cost of a row that the cheap model answers.
+    g_val, f1_val, g_test, f1_test : ndarray
+        Scores of gate and cheap model.
+    threshold : float or None
+        The only threshold allowed; None allows all of them.
+    features : tuple of int
+        Columns it buys, where they are known.
+    """
+
+    settings: dict[str, Any]
+    cost: float
+    g_val: Floats
+    f1_val: Floats
+    g_test: Floats
+    f1_test: Floats
+    threshold: float | None = None
+    features: tuple[int, ...] = ()
+
+    def at_any_threshold(self) -> "Candidate":
+        """Allow every threshold of the gate."""
+        return replace(self, threshold=None)
+
+    def gated_by_confidence(self) -> "Candidate":
+        """Let the margin of f1 take the place of its gate."""
+        return replace(self, g_val=-np.abs(self.f1_val), g_test=-np.abs(self.f1_test), threshold=None)
+
+    def evidence(self, full: FullAnswers) -> tuple[Evidence, Evidence]:
+        """What every row of the validation and of the test rows pays and gets, at any threshold."""
+        val, test = (
+            Evidence.of_gate(
+                g,
+                stop_cost=self.cost,
+                go_cost=full.cost,
+                stop_quality=(f1 > 0) == (y == 1),
+                go_quality=full_right,
+                features=self.features,
+                settings=self.settings,
+                threshold=self.threshold,
+            )
+            for g, f1, y, full_right in (
+                (self.g_val, self.f1_val, full.y_val, full.right_val),
+                (self.g_test, self.f1_test, full.y_test, full.right_test),
+            )
+        )
+        return val, test
+
+    def on_test(self, full: FullAnswers, threshold: float) -> OnTest:
+        """Which test rows are answered right, what each pays, and which reach f0, at a threshold."""
+        sent = self.g_test > threshold
+        right = np.where(sent, full.right_test, (self.f1_test > 0) == (full.y_test == 1))
+        return right, np.where(sent, full.cost, self.cost), sent
+
+
+@dataclass(frozen=True)
+class PointCandidate:
+    """One operating point, reduced to its answers and to what each row paid.
+
+    Attributes
+    ----------
+    settings : dict
+        Parameters it was fitted with, and which of its points this is.
+    score_val, score_test : ndarray
+        Answers as log-odds: class 1 where positive.
+    cost_val, cost_test : ndarray
+        What each row paid.
+    sent_val, sent_test : ndarray of bool
+        Rows that reached f0.
+    """
+
+    settings: dict[str, Any]
+    score_val: Floats
+    score_test: Floats
+    cost_val: Floats
+    cost_test: Floats
+    sent_val: Bools
+    sent_test: Bools
+
+    def evidence(self, full: FullAnswers) -> tuple[Evidence, Evidence]:
+        """What every row of the validation and of the test rows paid and got."""
+        right_val, right_test = (self.score_val > 0) == (full.y_val == 1), self._right_test(full)
+        return (
+            Evidence.of_point(self.cost_val, right_val, self.sent_val, settings=self.settings),
+            Evidence.of_point(self.cost_test, right_test, self.sent_test, settings=self.settings),
+        )
+
+    def on_test(self, full: FullAnswers, threshold: float) -> OnTest:  # noqa: ARG002
+        """Which test rows are answered right, what each pays, and which reach f0; a point has no threshold."""
+        return self._right_test(full), self.cost_test, self.sent_test
+
+    def _right_test(self, full: FullAnswers) -> Bools:
+        right: Bools = (self.score_test > 0) == (full.y_test == 1)
+        return right
+
+
+AnyCandidate = Candidate | PointCandidate
+
+
+# -- the choice --------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -48,16 +175,21 @@ class Chosen:
     right: Bools
 
     def as_numbers(self) -> dict[str, Any]:
-        """Everything but the per-row answers, ready for a JSON file, which knows no infinite numbers."""
+        """Return everything but the answers per row, ready for a JSON file, which knows no infinite numbers."""
         numbers = {name: value for name, value in self.__dict__.items() if name != "right"}
         return numbers | ({} if np.isfinite(self.threshold) else {"threshold": str(self.threshold)})
 
+    def in_words(self) -> str:
+        """Show test accuracy as in a table."""
+        return f"{self.accuracy:.3f}"
+
 
 def choose(candidates: Sequence[AnyCandidate], full: FullAnswers, budgets: Iterable[float]) -> list[Chosen]:
-    """Best operating point on validation rows for each budget that any point affords, scored on test rows."""
-    found = [candidate.outcomes(full)[0].every_point() for candidate in candidates]
-    owner = np.repeat(np.arange(len(found)), [len(threshold) for threshold, _ in found])
-    threshold = np.concatenate([cuts for cuts, _ in found])
+    """Choose the best operating point on validation rows for each affordable budget; score it on test rows."""
+    found = [candidate.evidence(full)[0].every_point() for candidate in candidates]
+    owner = np.repeat(np.arange(len(found)), [len(points) for points, _ in found])
+    threshold = np.concatenate([points[:, 0] for points, _ in found])
+    threshold[[isinstance(candidates[int(one)], PointCandidate) for one in owner]] = np.nan
     cost = np.concatenate([means.cost for _, means in found])
     accuracy = np.concatenate([means.score for _, means in found])
     chosen = []
@@ -82,57 +214,103 @@ def choose(candidates: Sequence[AnyCandidate], full: FullAnswers, budgets: Itera
     return chosen
 
 
+def by_budget(
+    chosen: Mapping[str, Sequence[Chosen]], budgets: Iterable[float], methods: Sequence[str]
+) -> list[list[str]]:
+    """Make a table of test accuracies: one row per budget, one column per method, a dash where there is no point."""
+    found = [{point.budget: point.in_words() for point in chosen.get(method, ())} for method in methods]
+    return [[f"{budget:g}", *(one.get(budget, "-") for one in found)] for budget in budgets]
+
+
+def curve_of(points: Sequence[Chosen]) -> Curve:
+    """Return the test points of one method, to be drawn."""
+    return Curve([point.cost for point in points], [point.accuracy for point in points])
+
+
+# -- claims ------------------------------------------------------------------------------------
+
+MARGINAL = 0.01
+"""A gain below one point of accuracy, mean over budgets, is called marginal."""
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A claim or a question about two methods.
+
+    Attributes
+    ----------
+    name : str
+        Name in the paper's list or in ours.
+    ours, theirs : str
+        Lines of the figure.
+    kind : {"better", "marginal", "asked"}
+        Ours is said to be better; or to gain next to nothing; or nothing is said, and we ask.
+    """
+
+    name: str
+    ours: str
+    theirs: str
+    kind: Literal["better", "marginal", "asked"] = "better"
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """A claim, the mean difference of test accuracy over budgets, its standard error, and what follows."""
+
+    claim: Claim
+    mean: float
+    error: float
+
+    @property
+    def word(self) -> str:
+        """``holds`` or ``does not hold``; ``ahead`` or ``behind`` where nothing is claimed; or ``undecided``."""
+        low, high = self.mean - 2 * self.error, self.mean + 2 * self.error
+        if self.claim.kind == "marginal":
+            holds, fails = low > -MARGINAL and high < MARGINAL, low > MARGINAL or high < -MARGINAL
+        else:
+            holds, fails = low > 0, high < 0
+        yes, no = ("ahead", "behind") if self.claim.kind == "asked" else ("holds", "does not hold")
+        return yes if holds else no if fails else "undecided"
+
+    @property
+    def difference(self) -> str:
+        """Say the difference in words."""
+        return (
+            f"{self.claim.ours} minus {self.claim.theirs}, mean over budgets: {self.mean:+.4f} "
+            f"(standard error {self.error:.4f})"
+        )
+
+    def __str__(self) -> str:
+        rule = f", claimed to be within {MARGINAL:g}" if self.claim.kind == "marginal" else ""
+        return f"{self.claim.name}: {self.difference}{rule}: {self.word}."
+
+    def as_numbers(self) -> dict[str, str | float]:
+        """Return the claim and what was found, ready for a JSON file."""
+        return {
+            "claim": self.claim.name,
+            "ours": self.claim.ours,
+            "theirs": self.claim.theirs,
+            "mean": self.mean,
+            "standard_error": self.error,
+            "verdict": self.word,
+        }
+
+
 def gap(ours: Sequence[Chosen], theirs: Sequence[Chosen]) -> tuple[float, float]:
-    """Mean difference of test accuracy over the budgets both have, and its standard error over test rows."""
+    """Return the mean difference of test accuracy over common budgets, and its standard error over test rows."""
     pairs = [(a, b) for a in ours for b in theirs if a.budget == b.budget]
     per_row = np.mean([a.right.astype(float) - b.right.astype(float) for a, b in pairs], axis=0)
     return float(per_row.mean()), float(per_row.std(ddof=1) / np.sqrt(len(per_row)))
 
 
-def numbers_of(full: FullAnswers, chosen: Mapping[str, Sequence[Chosen]], pairs: Pairs) -> dict[str, Any]:
-    """Everything measured with one f0, for the JSON file."""
-    return {
-        "f0_accuracy": float(full.right_test.mean()),
-        "chosen": {method: [point.as_numbers() for point in points] for method, points in chosen.items()},
-        "gaps": [
-            {"ours": ours, "theirs": theirs, "mean": mean, "standard_error": error}
-            for ours, theirs, (mean, error) in _gaps(chosen, pairs)
-        ],
-    }
+def judge_claims(claims: Sequence[Claim], chosen: Mapping[str, Sequence[Chosen]]) -> list[Verdict]:
+    """Judge every claim of which both methods were run and have a budget in common."""
 
+    def budgets(method: str) -> set[float]:
+        return {point.budget for point in chosen.get(method, ())}
 
-def sentences_of(chosen: Mapping[str, Sequence[Chosen]], pairs: Pairs) -> list[str]:
-    """One sentence per pair of methods."""
     return [
-        f"{ours} minus {theirs}, mean over budgets: {mean:+.4f} (standard error {error:.4f})."
-        for ours, theirs, (mean, error) in _gaps(chosen, pairs)
+        Verdict(claim, *gap(chosen[claim.ours], chosen[claim.theirs]))
+        for claim in claims
+        if budgets(claim.ours) & budgets(claim.theirs)
     ]
-
-
-def share_budgets(ours: Sequence[Chosen], theirs: Sequence[Chosen]) -> bool:
-    """Whether there is a budget that both can spend."""
-    return not {point.budget for point in ours}.isdisjoint(point.budget for point in theirs)
-
-
-def _gaps(chosen: Mapping[str, Sequence[Chosen]], pairs: Pairs) -> list[tuple[str, str, tuple[float, float]]]:
-    return [
-        (a, b, gap(chosen[a], chosen[b]))
-        for a, b in pairs
-        if a in chosen and b in chosen and share_budgets(chosen[a], chosen[b])
-    ]
-
-
-def by_budget(
-    chosen: Mapping[str, Sequence[Chosen]], budgets: Iterable[float], methods: Sequence[str]
-) -> list[list[str]]:
-    """A table of test accuracies: one row per budget, one column per method, a dash where there is none."""
-    found = [{point.budget: point.accuracy for point in chosen.get(method, ())} for method in methods]
-    return [
-        [f"{budget:g}", *(f"{one[budget]:.3f}" if budget in one else "-" for one in found)]
-        for budget in budgets
-    ]
-
-
-def curve_of(points: Sequence[Chosen]) -> Curve:
-    """The test points of one method, to be drawn."""
-    return Curve([point.cost for point in points], [point.accuracy for point in points])

@@ -16,31 +16,34 @@ from thrifty.arrays import Floats
 from thrifty.datasets import make_synthetic
 from thrifty.estimators.dynamod_lin import DynaModLinClassifier
 from thrifty.estimators.rivals.greedy_l1 import GreedyL1Classifier
+from thrifty.evidence.cuts import threshold_curve
 from thrifty.evidence.frontier import efficient
-from thrifty.evidence.threshold import threshold_curve
-from thrifty.experiments.outcome import Outcome, Progress, Run
-from thrifty.experiments.settings import read_settings
+from thrifty.experiments.experiment import Outcome, Progress, Run
 from thrifty.report.tradeoff import Curve, draw_tradeoff, new_figure, save_figure
 
-__all__ = ["NAME", "run"]
-
+__all__ = ["run"]
 
 NAME = "synthetic"
 
 PAPER_START = ([1.0, 1.0], [-1.0, -1.0])
 """The paper's g = f1 = (1, 1); its f1 scores class 0 as positive, ours class 1, hence the sign."""
 
+SEND_WEIGHTS = (0.3, 0.5, 0.7, 0.9)
+"""Class weights of the greedy gate."""
+
+OPTIMUM = 110 / 70
+
 
 @dataclass(frozen=True, kw_only=True)
 class SyntheticSettings:
-    """What is run.
+    """Settings of the experiment.
 
     Attributes
     ----------
     thinned : str
-        What the appendix has and what is run here; printed on the page.
+        Sentence on what the appendix has and what is run here; printed on the page.
     gamma, p_full : float
-        Of DynaMod-Lin.
+        Parameters of DynaMod-Lin.
     starts, restarts, repeats : int
         Fits from a single Gaussian start; starts of which a fit keeps the best; number of such fits.
     """
@@ -55,47 +58,48 @@ class SyntheticSettings:
 
 def run(how: Run) -> Outcome:
     """Run the experiment, draw the picture and return the numbers."""
-    settings = read_settings(SyntheticSettings, NAME, profile=how.profile, config=how.config)
+    settings = how.settings(SyntheticSettings, NAME)
     starts, restarts, repeats = settings.starts, settings.restarts, settings.repeats
     X, y = make_synthetic()
     ours = _dynamod(settings, PAPER_START).fit(X, y)
     greedy = _best_greedy(X, y)
     lucky = _count_lucky(settings, X, y, n_init=1, repeats=starts, progress=how.progress)
     restarted = _count_lucky(settings, X, y, n_init=restarts, repeats=repeats, progress=how.progress)
-    rows = [
-        ["DynaMod-Lin, paper's start", *_describe(ours, X, y)],
-        ["greedy L1", *_describe(greedy, X, y)],
-        ["f0 (RBF-SVM) for every row", "1, 2", "1.000", "2.000"],
-    ]
     outcome = Outcome(
         NAME,
         "Four clusters: DynaMod-Lin against greedy L1",
         ["method", "features of g and f1", "accuracy", "mean cost"],
-        rows,
+        [
+            ["DynaMod-Lin, paper's start", *_describe(ours, X, y)],
+            ["greedy L1", *_describe(greedy, X, y)],
+            ["f0 (RBF-SVM) for every row", "1, 2", "1.000", "2.000"],
+        ],
         {
             "gamma": settings.gamma,
             "p_full": settings.p_full,
-            "dynamod_cost": float(ours.cost(X).mean()),
-            "dynamod_accuracy": float(ours.score(X, y)),
+            **_measured("dynamod", ours, X, y),
             "dynamod_features": (ours.features_ + 1).tolist(),
-            "greedy_cost": float(greedy.cost(X).mean()),
-            "greedy_accuracy": float(greedy.score(X, y)),
-            "optimum": 110 / 70,
+            **_measured("greedy", greedy, X, y),
+            "optimum": OPTIMUM,
             "gaussian_starts": starts,
             "gaussian_starts_at_optimum": lucky,
             "n_init": restarts,
             "fits_with_restarts": repeats,
             "fits_with_restarts_at_optimum": restarted,
         },
-        notes=[
-            f"Of {starts} single Gaussian starts {lucky} end at the optimum, 110/70 = {110 / 70:.3f}.",
+        [
+            f"Of {starts} single Gaussian starts {lucky} end at the optimum, 110/70 = {OPTIMUM:.3f}.",
             f"Of {repeats} fits that keep the best of {restarts} Gaussian starts {restarted} do.",
             f"Sweep: {settings.thinned}",
         ],
+        [_draw(X, y, ours, how.out / f"{NAME}.png")],
     )
-    outcome.files.append(_draw(X, y, ours, how.out / f"{NAME}.png"))
     outcome.write(how.out)
     return outcome
+
+
+def _measured(name: str, fit: Any, X: Floats, y: Any) -> dict[str, float]:
+    return {f"{name}_cost": float(fit.cost(X).mean()), f"{name}_accuracy": float(fit.score(X, y))}
 
 
 def _dynamod(
@@ -113,15 +117,15 @@ def _dynamod(
     )
 
 
+def _greedy(C: float, send_weight: float) -> GreedyL1Classifier:
+    return GreedyL1Classifier(
+        SVC(C=10.0), C=C, n_features=1, send_weight=send_weight, standardize=False, random_state=0
+    )
+
+
 def _best_greedy(X: Floats, y: NDArray[np.intp]) -> GreedyL1Classifier:
-    """The cheapest perfect system of the appendix's sweep over supports and class weights."""
-    fits = [
-        GreedyL1Classifier(
-            SVC(C=10.0), C=C, n_features=1, send_weight=weight, standardize=False, random_state=0
-        ).fit(X, y)
-        for C in (0.1, 1.0, 10.0)
-        for weight in (0.3, 0.5, 0.7, 0.9)
-    ]
+    """Find the cheapest perfect system of the appendix's sweep over supports and class weights."""
+    fits = [_greedy(C, weight).fit(X, y) for C in (0.1, 1.0, 10.0) for weight in SEND_WEIGHTS]
     perfect = [fit for fit in fits if fit.score(X, y) == 1.0]
     return min(perfect or fits, key=lambda fit: float(fit.cost(X).mean()))
 
@@ -129,12 +133,12 @@ def _best_greedy(X: Floats, y: NDArray[np.intp]) -> GreedyL1Classifier:
 def _count_lucky(
     settings: SyntheticSettings, X: Floats, y: Any, *, n_init: int, repeats: int, progress: Progress
 ) -> int:
-    """How many fits from Gaussian starts answer every row right at the optimal cost."""
+    """Count how many fits from Gaussian starts answer every row right at the optimal cost."""
     what = "restarts" if n_init > 1 else "single Gaussian starts"
     lucky = 0
     for seed in range(repeats):
         fit = _dynamod(settings, "gaussian", n_init=n_init, seed=seed).fit(X, y)
-        lucky += bool(fit.score(X, y) == 1.0 and abs(fit.cost(X).mean() - 110 / 70) < 1e-9)
+        lucky += bool(fit.score(X, y) == 1.0 and abs(fit.cost(X).mean() - OPTIMUM) < 1e-9)
         progress(what, seed + 1, repeats)
     return lucky
 
@@ -151,7 +155,7 @@ def _curve_of(fits: list[Any]) -> Curve:
     for fit in fits:
         g, f1 = fit.scores(X)
         right = ((f1 > 0) == (y == 1)).astype(float)
-        curve = threshold_curve(np.round(g, 9), fit.system_.cost_by_route[0], 2.0, right, 1.0)
+        curve = threshold_curve(np.round(g, 9), fit.chain_.cost_by_route[0], 2.0, right, 1.0)
         cost.append(curve.cost)
         accuracy.append(curve.score)
     costs, accuracies = np.concatenate(cost), np.concatenate(accuracy)
@@ -175,12 +179,7 @@ def _draw(X: Floats, y: Any, ours: DynaModLinClassifier, path: Path) -> Path:
     left.set(xlabel="feature 1", ylabel="feature 2", xlim=(-1.8, 2.6), ylim=(-3.6, 1.8))
     left.set_title("four clusters", loc="left", fontsize=11)
     left.legend(frameon=False, fontsize=8, loc="lower right")
-    greedy = [
-        GreedyL1Classifier(
-            SVC(C=10.0), C=1.0, n_features=1, send_weight=w, standardize=False, random_state=0
-        ).fit(X, y)
-        for w in (0.3, 0.5, 0.7, 0.9)
-    ]
+    greedy = [_greedy(1.0, weight).fit(X, y) for weight in SEND_WEIGHTS]
     curves = {
         "DynaMod-Lin (feature 2)": _curve_of([ours]),
         "greedy L1 (feature 1)": _curve_of(greedy),

@@ -2,7 +2,7 @@
 
 f0 is XGBoost with 500 trees of depth 5, the device holds ten trees of depth 5; learning rates are chosen on validation
 rows. Two wishes per data set give up 8 % and 22 % of the gap between f0 and the ten trees, as the paper's wishes do.
-Every gate learns from training rows, on which f0 is judged out of fold; its threshold is the one that sends the
+Every gate learns from training rows, on which f0 is cross-fitted; its threshold is the one that sends the
 fewest *validation* rows while it keeps the wish there; reported are share sent and accuracy of *test* rows, mean
 and spread over random splits. Beyond the paper: trees grown best-first with as many leaves, for f1 alone and for f1
 and the gate at once.
@@ -16,12 +16,11 @@ import numpy as np
 
 from thrifty.arrays import Floats
 from thrifty.exceptions import DataUnavailableError, InvalidInputError
-from thrifty.experiments.kept import JSON_CODEC, Job, Kept, key_of
-from thrifty.experiments.local_remote import METHODS, TASKS, RemoteSettings, measure_split
-from thrifty.experiments.outcome import Outcome, Run
-from thrifty.experiments.settings import read_settings
+from thrifty.experiments.experiment import Outcome, Run
+from thrifty.experiments.fits import Job, Kept, key_of
+from thrifty.experiments.table1_split import DATA_SETS, METHODS, RemoteSettings, measure_split
 
-__all__ = ["NAME", "run"]
+__all__ = ["run"]
 
 Splits = list[dict[str, Any]]
 Found = dict[str, Splits]
@@ -31,16 +30,16 @@ NAME = "table1"
 
 @dataclass(frozen=True, kw_only=True)
 class TableSettings:
-    """What is run.
+    """Settings of table 1.
 
     Attributes
     ----------
     thinned : str
-        What the appendix has and what is run here; printed on the page.
+        Sentence on what the appendix has and what is run here; printed on the page.
     data_sets : tuple of str
-        Which of the three; the next two have an entry for each.
+        Names of the data sets to run; the next two settings have an entry for each.
     splits : tuple of int
-        Random splits; a small set needs more of them for the same standard error.
+        Numbers of random splits; a small set needs more of them for the same standard error.
     full_rates : tuple of tuples of float
         Learning rates tried for f0.
     full_trees, small_rates, grown_rates, given_up
@@ -57,9 +56,9 @@ class TableSettings:
     given_up: tuple[float, ...]
 
     def __post_init__(self) -> None:
-        unknown = [name for name in self.data_sets if name not in TASKS]
+        unknown = [name for name in self.data_sets if name not in DATA_SETS]
         if unknown:
-            raise InvalidInputError(f"data_sets must be among {', '.join(TASKS)}; got {unknown[0]!r}.")
+            raise InvalidInputError(f"data_sets must be among {', '.join(DATA_SETS)}; got {unknown[0]!r}.")
         if not len(self.data_sets) == len(self.splits) == len(self.full_rates):
             raise InvalidInputError(
                 f"splits and full_rates must have one entry for each of the {len(self.data_sets)} data_sets; "
@@ -67,14 +66,14 @@ class TableSettings:
             )
 
     def of(self, name: str) -> RemoteSettings:
-        """What one data set is fitted with."""
+        """Return the settings of one data set."""
         rates = self.full_rates[self.data_sets.index(name)]
         return RemoteSettings(self.full_trees, rates, self.small_rates, self.grown_rates, self.given_up)
 
 
 def run(how: Run) -> Outcome:
     """Run every split of every data set and return the table."""
-    settings = read_settings(TableSettings, NAME, profile=how.profile, config=how.config)
+    settings = how.settings(TableSettings, NAME)
     try:
         import xgboost  # noqa: F401
     except ModuleNotFoundError as error:
@@ -88,7 +87,7 @@ def run(how: Run) -> Outcome:
     outcome = Outcome(
         NAME,
         "Share of rows sent to the remote model, in %, for a wished accuracy",
-        ["", *(f"{TASKS[name].title}, {part:.0%}" for name in found for part in wishes)],
+        ["", *(f"{DATA_SETS[name].title}, {part:.0%}" for name in found for part in wishes)],
         _rows(found, len(wishes)),
         {"given_up": wishes, "methods": METHODS, "splits": found},
         [
@@ -114,7 +113,7 @@ def _measure(settings: TableSettings, kept: Kept, how: Run) -> Found:
         remote = settings.of(name)
         key = key_of(measure_split, {"name": name, "seed": seed, "settings": remote})
         jobs.append(Job(key, measure_split, (name, seed, how.data, remote)))
-    results = kept.run(jobs, JSON_CODEC, n_jobs=how.n_jobs, progress=how.progress, what="table 1: splits")
+    results = kept.run(jobs, n_jobs=how.n_jobs, progress=how.progress, what="table 1: splits")
     found: Found = {name: [] for name in settings.data_sets}
     for result in results:
         found[result["data"]].append(result)
@@ -122,7 +121,7 @@ def _measure(settings: TableSettings, kept: Kept, how: Run) -> Found:
 
 
 def _rows(found: Found, n_wishes: int) -> list[list[str]]:
-    """One row a method, one column a data set and wish: mean share sent and its standard deviation over splits."""
+    """Make one row a method, one column a data set and wish: mean share sent and its standard deviation over splits."""
     columns = [(found[name], number) for name in found for number in range(n_wishes)]
 
     def average(values: list[float]) -> str:
@@ -153,7 +152,7 @@ def _shares(splits: Splits, method: str, number: int) -> Floats:
 
 
 def _sentences(name: str, splits: Splits, given_up: Sequence[float]) -> list[str]:
-    """What each method saves against confidence, split by split, and how near the wish its test accuracy came."""
+    """Say what each method saves against confidence, and how near the wish its test accuracy came."""
     lines = []
     for number, part in enumerate(given_up):
         against = _shares(splits, "confidence", number)
@@ -167,14 +166,14 @@ def _sentences(name: str, splits: Splits, given_up: Sequence[float]) -> list[str
             shown = "" if method == "confidence" else f"{saved.mean():+.1f} ± {error:.1f} points, "
             parts.append(f"{method} {shown}accuracy {off:+.4f}")
         lines.append(
-            f"{TASKS[name].title}, {part:.0%} of the gap given up, {len(splits)} splits; share sent minus that of "
+            f"{DATA_SETS[name].title}, {part:.0%} of the gap given up, {len(splits)} splits; share sent minus that of "
             f"confidence (standard error), and test accuracy minus the wish: {'; '.join(parts)}."
         )
     return lines
 
 
 def _sizes(found: Found) -> list[str]:
-    """Bytes on the device, and XGBoost's own file."""
+    """Say how many bytes the device holds, and how many XGBoost's own file has."""
     splits = [split for part in found.values() for split in part]
 
     def mean(method: str) -> float:
@@ -190,7 +189,7 @@ def _sizes(found: Found) -> list[str]:
 
 def _times(found: Found) -> list[str]:
     parts = [
-        f"{TASKS[name].title} {sum(split['seconds'] for split in splits):.0f} s for {len(splits)} splits"
+        f"{DATA_SETS[name].title} {sum(split['seconds'] for split in splits):.0f} s for {len(splits)} splits"
         for name, splits in found.items()
     ]
     return [f"Processor time: {'; '.join(parts)}."]

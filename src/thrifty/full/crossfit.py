@@ -18,7 +18,7 @@ from sklearn.utils.validation import has_fit_parameter
 from threadpoolctl import threadpool_limits
 
 from thrifty.arrays import Floats, Ints, Labels
-from thrifty.exceptions import InvalidInputError, OptimisticFullModelWarning
+from thrifty.exceptions import InvalidInputError, OptimisticFullModelWarning, RefittedFullModelWarning
 from thrifty.full.model import EstimatorFull, FullModel, PrecomputedFull, as_full_model, is_estimator
 from thrifty.rows import content_folds, fingerprints
 from thrifty.tasks.task import Task
@@ -124,6 +124,7 @@ def judge_full(full: Any, rows: TrainingRows, *, n_jobs: int | None = None, name
     """
     task = rows.task
     if is_estimator(full) and not isinstance(full, FrozenEstimator):
+        _mention_refit(full, name)
         return _cross_fit(full, rows, n_jobs)
     model = _fitted_elsewhere(full, rows)
     if isinstance(model, EstimatorFull) and not task.is_calibrated(model.estimator):
@@ -234,6 +235,17 @@ def fit_copy(full: Any, rows: TrainingRows, chosen: Ints) -> Any:
     if rows.weighted and has_fit_parameter(full, "sample_weight"):
         arguments["sample_weight"] = rows.weight[chosen]
     return clone(full).fit(_safe_indexing(rows.table, chosen), rows.labels[chosen], **arguments)
+
+
+def _mention_refit(full: Any, name: str) -> None:
+    """Say that a fitted estimator is a recipe here: somebody who trained it for a day should know."""
+    if any(key.endswith("_") and not key.startswith("_") for key in vars(full)):
+        warnings.warn(
+            f"{name} is a fitted {type(full).__name__}, and is cloned and fitted again, as everywhere in scikit-learn. "
+            f"Give FrozenEstimator({type(full).__name__.lower()}) to keep it as it is, and rows that it has not seen.",
+            RefittedFullModelWarning,
+            stacklevel=5,
+        )
 
 
 def _warn_if_optimistic(judged: JudgedFull, rows: TrainingRows, name: str) -> None:

@@ -7,6 +7,7 @@ or the full model. A row that reaches the full model pays for everything, plus `
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -55,7 +56,9 @@ class PriceList:
     @property
     def cost_of_full(self) -> float:
         """What a row pays that is sent straight to the full model: what it reads, and the call."""
-        bought = self.prices if self.full_columns is None else self.prices[self.bought_groups(self.full_columns)]
+        bought = (
+            self.prices if self.full_columns is None else self.prices[self.bought_groups(self.full_columns)]
+        )
         return float(bought.sum()) + self.full_cost
 
     @property
@@ -110,7 +113,8 @@ class PriceList:
 def check_amount(name: str, value: object, *, rule: str = "a finite number >= 0") -> float:
     """Check a single price, budget or weight and return it as a float; a refusal names it."""
     try:
-        amount = float(value)  # type: ignore[arg-type]  # anything may arrive; what cannot convert is refused
+        # Text that reads as a number is a slip that would go unnoticed until the text is another one.
+        amount = np.nan if isinstance(value, str | bytes | bool) else float(value)  # type: ignore[arg-type]
     except (TypeError, ValueError):
         raise InvalidInputError(f"{name} must be {rule}; got {value!r}.") from None
     if not np.isfinite(amount) or amount < 0:
@@ -159,7 +163,9 @@ def check_price_list(
             f"{_call(column, names)} costs {costs[column]:g} but another column of its group costs "
             f"{prices[group_of[column]]:g}."
         )
-    return PriceList(prices, group_of, check_amount("full_cost", full_cost), _partial(full_columns, n_features))
+    return PriceList(
+        prices, group_of, check_amount("full_cost", full_cost), _partial(full_columns, n_features)
+    )
 
 
 def _partial(columns: Ints | None, n_features: int) -> Ints | None:
@@ -170,6 +176,7 @@ def _partial(columns: Ints | None, n_features: int) -> Ints | None:
 def _costs_per_column(feature_costs: FeatureCosts, n_features: int, names: list[str] | None) -> Floats:
     if feature_costs is None:
         return np.ones(n_features)
+    feature_costs = _by_index("feature_costs", feature_costs, n_features, names)
     if isinstance(feature_costs, Mapping):
         named = _by_name("feature_costs", feature_costs, n_features, names)
         missing = [names[i] for i in range(n_features) if i not in named] if names else []
@@ -203,6 +210,7 @@ def _costs_per_column(feature_costs: FeatureCosts, n_features: int, names: list[
 def _group_per_column(feature_groups: FeatureGroups, n_features: int, names: list[str] | None) -> Ints:
     if feature_groups is None:
         return np.arange(n_features)
+    feature_groups = _by_index("feature_groups", feature_groups, n_features, names)
     if isinstance(feature_groups, Mapping):
         named = _by_name("feature_groups", feature_groups, n_features, names)
         # A column without a label is alone: its key is a type no user label can equal.
@@ -225,6 +233,31 @@ def _group_per_column(feature_groups: FeatureGroups, n_features: int, names: lis
         raise InvalidInputError(
             "feature_groups must hold hashable labels such as strings or numbers."
         ) from None
+
+
+def _by_index(argument: str, given: Any, n_features: int, names: list[str] | None) -> Any:
+    """The entries of a pandas Series, one per column and in their order, found by its index; anything else as it is."""
+    if not (hasattr(given, "index") and hasattr(given, "to_dict") and hasattr(given, "to_numpy")):
+        return given
+    wanted = list(range(n_features)) if names is None else names
+    found = [label if names is None else str(label) for label in given.index]
+    known = set(wanted)
+    unknown = [str(label) for label in found if label not in known]
+    missing = [str(label) for label in wanted if label not in set(found)]
+    if unknown or missing or len(set(found)) < len(found):
+        problem = (
+            f"names {_some(unknown)}"
+            if unknown
+            else f"lacks {_some(missing)}"
+            if missing
+            else "names one twice"
+        )
+        raise InvalidInputError(
+            f"{argument} is a Series, which is read by its index, and {problem}; the columns are "
+            f"{_some([str(label) for label in wanted])}. Index it by column, or give its values with .to_numpy()."
+        )
+    values = dict(zip(found, given.tolist(), strict=True))
+    return [values[label] for label in wanted]
 
 
 def _by_name(

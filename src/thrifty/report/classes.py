@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
-from thrifty.arrays import Bools, Ints, Labels
+from thrifty.arrays import Bools, Floats, Ints, Labels
 from thrifty.exceptions import InvalidInputError
 from thrifty.report.facts import Grouping, Majority
 from thrifty.report.routes import Routes
@@ -53,16 +53,16 @@ def partition_of(name: str, labels: ArrayLike, n_rows: int) -> Partition:
 def groupings_of(
     y: ArrayLike,
     slices: Mapping[str, ArrayLike] | None,
-    points: Sequence[tuple[Routes, float]],
+    points: Sequence[tuple[Routes, Floats]],
     full_right: Bools | None,
 ) -> tuple[Grouping, ...]:
     """Classes and slices, with counts of rows sent and answered correctly at each point."""
-    n_rows = points[0][0].outcomes.n_rows
+    n_rows = points[0][0].evidence.n_rows
     partitions = [partition_of("y", y, n_rows)]
     partitions += [partition_of(str(name), labels, n_rows) for name, labels in (slices or {}).items()]
     counts: list[list[tuple[tuple[int, ...], tuple[int, ...]]]] = [[] for _ in partitions]
-    for routes, threshold in points:
-        sent, right = routes.place(threshold) == routes.n_stages, routes.right(threshold)
+    for routes, point in points:
+        sent, right = routes.place(point) == routes.n_stages, routes.right(point)
         for found, partition in zip(counts, partitions, strict=True):
             found.append((partition.count(sent), partition.count(right)))
     return tuple(

@@ -1,6 +1,6 @@
 """From a frontier and the rows it was scored on to the facts of a report."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -9,9 +9,8 @@ from numpy.typing import ArrayLike
 import thrifty
 from thrifty.arrays import Bools, Floats
 from thrifty.evidence.certificate import Certificate
-from thrifty.evidence.frontier import Frontier
-from thrifty.evidence.operating_point import OperatingPoint
-from thrifty.evidence.outcomes import RowOutcomes
+from thrifty.evidence.checks import yes_or_no
+from thrifty.evidence.frontier import Frontier, OperatingPoint
 from thrifty.exceptions import InvalidInputError
 from thrifty.objective.costs import PriceList
 from thrifty.report.classes import auc_of, groupings_of, majority_of
@@ -39,7 +38,6 @@ def collect_facts(
     rivals: Mapping[str, Frontier] | None = None,
     certificate: Certificate | None = None,
     deployed: OperatingPoint | float | None = None,
-    point_scores: Callable[[int, float | None], ArrayLike] | None = None,
     full_scores: ArrayLike | None = None,
     title: str = "What accuracy costs",
     method: str = "thrifty",
@@ -57,17 +55,18 @@ def collect_facts(
     Parameters
     ----------
     frontier : Frontier
-        Points that were chosen on some rows and scored on others: ``chosen.on(outcomes of test rows)``. One that is
+        Points that were chosen on some rows and scored on others: ``chosen.on(evidence of test rows)``. One that is
         scored on the rows of the choice is accepted, and the page says that its numbers are too good.
     y : array-like of shape (n_samples,)
         Labels of the rows, in the frontier's order; who is sent on is told by class.
     chosen : Frontier, optional
         The same frontier on the rows of the choice, to say how many they were.
     estimators, X : sequence of fitted estimators and table, optional
-        The frontier's systems, in its order, and its rows. Needed for chains of several stages, whose outcomes
-        do not say where a row stops; also where prices and names of the columns come from if they are not given.
+        The frontier's systems, in its order, and its rows. Needed for a chain in front of another one, whose
+        evidence does not say where a row stops there; also where prices and names of the columns come from if they
+        are not given.
     prices : PriceList, optional
-        What purchases cost, ``estimator.system_.price_list``. Without prices, purchases are columns.
+        What purchases cost, ``estimator.chain_.price_list``. Without prices, purchases are columns.
     feature_names, purchase_names : sequence of str, optional
         Names of the columns, or of the purchases where several columns are one.
     slices : dict of str to array-like of shape (n_samples,), optional
@@ -79,12 +78,9 @@ def collect_facts(
     deployed : OperatingPoint or float, optional
         The point that is in use: one of the same systems, or the budget it was chosen for. The page opens there.
         Without it, the page opens at the certified point, else at the cheapest that is nearly as good as the best.
-    point_scores : callable, optional
-        ``point_scores(source, threshold)`` gives a score per row, shape (n_samples,), larger for rows that look more
-        like the second of two classes: what the frontier's system ``source`` answers with at that threshold (None for
-        a point that is not a threshold of one gate). It is called once for each point that is shown, for its AUC.
     full_scores : array-like of shape (n_samples,), optional
-        Such scores of the full model.
+        Scores of the full model, larger for rows that look more like the second of two classes, for its AUC. Those of
+        the systems come with their evidence.
     title, method, full_name, unit : str
         Words: the title, what our line is called, what the full model is ("a random forest"; said once, after "the full
         model"), and the unit of prices.
@@ -100,8 +96,11 @@ def collect_facts(
     _check(frontier, rivals or {})
     shown, certified_at, deployed_at = _shown(frontier, max_points, certificate, deployed)
     used = np.unique(shown.source).tolist()
-    routes = routes_of(frontier.outcomes, used, estimators, X)
-    at = [(routes[s], float(t)) for s, t in zip(shown.source.tolist(), shown.threshold, strict=True)]
+    routes = routes_of(frontier.evidence, used, estimators, X)
+    at = [
+        (routes[source], thresholds[: frontier.evidence[source].n_stages])
+        for source, thresholds in zip(shown.source.tolist(), shown.thresholds, strict=True)
+    ]
     cost, accuracy = _means(at)
     prices, feature_names = _prices_and_names(prices, feature_names, estimators)
     purchases, systems = _purchases(prices, feature_names, purchase_names, routes, at, cost)
@@ -113,7 +112,7 @@ def collect_facts(
         method=str(method),
         full_name=str(full_name),
         unit=str(unit),
-        points=_points(shown, used, at, cost, accuracy, intervals, _auc_by_point(y, shown, point_scores)),
+        points=_points(shown, used, at, cost, accuracy, intervals, _auc_by_point(y, at)),
         start=next(place for place in first if place is not None),
         systems=systems,
         purchases=purchases,
@@ -124,7 +123,7 @@ def collect_facts(
             held_out=frontier.held_out,
             n_chosen=None if chosen is None else chosen.n_rows,
             n_points=len(frontier),
-            n_systems=len(frontier.outcomes),
+            n_systems=len(frontier.evidence),
             level=float(level),
             n_boot=int(n_boot),
             seed=int(seed),
@@ -172,9 +171,11 @@ def _shown(
     return shown, certified_at, deployed_at
 
 
-def _means(at: Sequence[tuple[Routes, float]]) -> tuple[Floats, Floats]:
-    means = [routes.outcomes.averages(np.array([threshold])).under() for routes, threshold in at]
-    return np.array([one.cost[0] for one in means]), np.array([one.score[0] for one in means])
+def _means(at: Sequence[tuple[Routes, Floats]]) -> tuple[Floats, Floats]:
+    seen = [routes.evidence.at_point(point) for routes, point in at]
+    return np.array([cost.mean() for _, cost, _ in seen]), np.array(
+        [quality.mean() for _, _, quality in seen]
+    )
 
 
 def _prices_and_names(
@@ -182,7 +183,7 @@ def _prices_and_names(
 ) -> tuple[PriceList | None, Sequence[str] | None]:
     first = None if not estimators else estimators[0]
     if prices is None and first is not None:
-        prices = first.system_.price_list
+        prices = (first.chain_ if hasattr(first, "chain_") else first.forest_).price_list
     if names is None and first is not None:
         names = getattr(first, "feature_names_in_", None)
     return prices, names
@@ -193,7 +194,7 @@ def _purchases(
     feature_names: Sequence[str] | None,
     purchase_names: Sequence[str] | None,
     routes: Mapping[int, Routes],
-    at: Sequence[tuple[Routes, float]],
+    at: Sequence[tuple[Routes, Floats]],
     cost: Floats,
 ) -> tuple[tuple[Purchase, ...], tuple[System, ...]]:
     """What is bought and where each system first buys it, checked against what the rows paid."""
@@ -210,14 +211,14 @@ def _purchases(
     first = {place: one.first_bought(listed) for place, one in routes.items()}
     if prices is not None:
         number = {id(one): place for place, one in routes.items()}
-        for (one, threshold), paid in zip(at, cost, strict=True):
+        for (one, point), paid in zip(at, cost, strict=True):
             place = number[id(one)]
-            check_prices_explain(prices, first[place], one.reach(threshold), float(paid), place)
+            check_prices_explain(prices, first[place], one.reach(point), float(paid), place)
     ordered = [first[place] for place in routes]
     stages = [one.n_stages for one in routes.values()]
     purchases, places = arrange(listed, names, ordered, stages, prices is not None)
     return purchases, tuple(
-        System(_in_words(one.outcomes.settings), bought)
+        System(_in_words(one.evidence.settings), bought)
         for one, bought in zip(routes.values(), places, strict=True)
     )
 
@@ -225,7 +226,7 @@ def _purchases(
 def _points(
     shown: Shown,
     used: list[int],
-    at: Sequence[tuple[Routes, float]],
+    at: Sequence[tuple[Routes, Floats]],
     cost: Floats,
     accuracy: Floats,
     intervals: Intervals,
@@ -243,21 +244,18 @@ def _points(
         lead_low=plain(intervals.lead_low),
         lead_high=plain(intervals.lead_high),
         system=tuple(used.index(source) for source in shown.source.tolist()),
-        reach=tuple(plain(routes.reach(threshold)) for routes, threshold in at),
+        reach=tuple(plain(routes.reach(point)) for routes, point in at),
         efficient=tuple(shown.efficient.tolist()),
         auc=auc,
     )
 
 
-def _auc_by_point(
-    y: ArrayLike, shown: Shown, point_scores: Callable[[int, float | None], ArrayLike] | None
-) -> tuple[float, ...]:
+def _auc_by_point(y: ArrayLike, at: Sequence[tuple[Routes, Floats]]) -> tuple[float, ...]:
     """AUC of each point, or nothing where there are no scores or not two classes."""
-    if point_scores is None:
-        return ()
     found = []
-    for source, threshold in zip(shown.source.tolist(), shown.threshold.tolist(), strict=True):
-        auc = auc_of(y, point_scores(source, None if np.isnan(threshold) else threshold))
+    for routes, point in at:
+        scores = routes.scores(point)
+        auc = None if scores is None else auc_of(y, scores)
         if auc is None:
             return ()
         found.append(auc)
@@ -267,9 +265,9 @@ def _auc_by_point(
 def _full_right(frontier: Frontier, routes: Mapping[int, Routes]) -> Bools | None:
     known = [one.full_right for one in routes.values()]
     known += [
-        one.go_right.astype(bool)
-        for one in frontier.outcomes
-        if isinstance(one, RowOutcomes) and one.sends_to_full
+        yes_or_no("full_quality", one.full_quality)
+        for one in frontier.evidence
+        if one.full_quality is not None
     ]
     return next((right for right in known if right is not None), None)
 
@@ -282,9 +280,9 @@ def _full(
         return None
     accuracy = float(full_right.mean())
     if prices is not None:
-        return FullPoint(prices.cost_of_everything, accuracy, prices.full_cost, auc)
-    direct = [one for one in frontier.outcomes if isinstance(one, RowOutcomes) and one.sends_to_full]
-    return FullPoint(float(np.mean(direct[0].go_cost)), accuracy, auc=auc) if direct else None
+        return FullPoint(prices.cost_of_full, accuracy, prices.full_cost, auc)
+    direct = [one for one in frontier.evidence if one.sends_to_full]
+    return FullPoint(float(np.mean(direct[0].cost_at(-1))), accuracy, auc=auc) if direct else None
 
 
 def _rival(name: str, rival: Frontier) -> Rival:

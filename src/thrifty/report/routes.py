@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 
 from thrifty.arrays import Bools, Floats, Ints
-from thrifty.evidence.outcomes import Outcomes, PointOutcomes, RowOutcomes
-from thrifty.evidence.row_checks import yes_or_no
+from thrifty.evidence.checks import yes_or_no
+from thrifty.evidence.evidence import Evidence
 from thrifty.exceptions import InvalidInputError
 from thrifty.objective.costs import PriceList
 from thrifty.report.facts import Purchase
@@ -31,15 +31,15 @@ class Routes:
 
     Attributes
     ----------
-    outcomes : RowOutcomes or PointOutcomes
+    evidence : Evidence
         What the frontier holds about the system.
     behind : ndarray of shape (n_samples,)
-        The place of each row once it is sent on; of a single point, its place.
+        The place of each row once it is beyond the stages of the evidence.
     columns : tuple of ndarray
-        Columns that each stage reads, by stage.
+        Columns that a row holds at each place before the full model.
     """
 
-    outcomes: RowOutcomes | PointOutcomes
+    evidence: Evidence
     behind: Ints
     columns: tuple[Ints, ...]
 
@@ -48,91 +48,100 @@ class Routes:
         """Cheap stages, which is also the place of the full model."""
         return len(self.columns)
 
-    def place(self, threshold: float) -> Ints:
+    def place(self, point: Floats) -> Ints:
         """Where each row stops."""
-        if isinstance(self.outcomes, PointOutcomes):
-            return self.behind
-        return np.where(self.outcomes.g > threshold, self.behind, 0)
+        route, _, _ = self.evidence.at_point(point)
+        return np.where(route == self.evidence.n_stages, self.behind, route)
 
-    def right(self, threshold: float) -> Bools:
+    def right(self, point: Floats) -> Bools:
         """Whether each row is answered correctly."""
-        one = self.outcomes
-        if isinstance(one, PointOutcomes):
-            return yes_or_no("right", one.right)
-        return np.where(
-            one.g > threshold, yes_or_no("go_right", one.go_right), yes_or_no("stop_right", one.stop_right)
-        )
+        return yes_or_no("quality", self.evidence.at_point(point)[2])
+
+    def scores(self, point: Floats) -> Floats | None:
+        """Score of each row's answer, where that is known."""
+        if self.evidence.scores is None:
+            return None
+        route, _, _ = self.evidence.at_point(point)
+        scores: Floats = self.evidence.scores[np.arange(len(route)), route]
+        return scores
 
     @property
     def full_right(self) -> Bools | None:
         """Whether the full model is right on each row, where that is known."""
-        one = self.outcomes
-        if one.full_right is None and isinstance(one, RowOutcomes):
-            return yes_or_no("go_right", one.go_right)
-        return None if one.full_right is None else yes_or_no("full_right", one.full_right)
+        full = self.evidence.full_quality
+        return None if full is None else yes_or_no("full_quality", full)
 
     def first_bought(self, prices: PriceList) -> Ints:
-        """Place at which each purchase is first bought; the full model reads everything."""
-        first = np.full(len(prices.prices), self.n_stages, dtype=np.intp)
+        """Place at which each purchase is first bought; what nobody reads comes behind the full model."""
+        first = np.full(len(prices.prices), self.n_stages + 1, dtype=np.intp)
+        first[prices.bought_groups(prices.read_by_full)] = self.n_stages
         for place, columns in reversed(list(enumerate(self.columns))):
             first[prices.bought_groups(columns)] = place
         return first
 
-    def reach(self, threshold: float) -> Floats:
+    def reach(self, point: Floats) -> Floats:
         """Share of the rows that get to each place."""
-        stopped = np.bincount(self.place(threshold), minlength=self.n_stages + 1)
+        stopped = np.bincount(self.place(point), minlength=self.n_stages + 1)
         return stopped[::-1].cumsum()[::-1] / len(self.behind)
 
 
 def routes_of(
-    outcomes: Sequence[Outcomes], used: Sequence[int], estimators: Sequence[Any] | None, X: Any
+    evidence: Sequence[Evidence], used: Sequence[int], estimators: Sequence[Any] | None, X: Any
 ) -> dict[int, Routes]:
     """Routes of the systems that a frontier uses, by their place in it."""
-    if estimators is not None and len(estimators) != len(outcomes):
+    if estimators is not None and len(estimators) != len(evidence):
         raise InvalidInputError(
-            f"estimators must be those of the frontier's {len(outcomes)} systems, in the same order; "
+            f"estimators must be those of the frontier's {len(evidence)} systems, in the same order; "
             f"got {len(estimators)}."
         )
     return {
-        place: _routes(outcomes[place], None if estimators is None else estimators[place], X, place)
+        place: _routes(evidence[place], None if estimators is None else estimators[place], X, place)
         for place in used
     }
 
 
-def _routes(one: Outcomes, estimator: Any, X: Any, place: int) -> Routes:
-    cheap = np.asarray(one.features, dtype=np.intp)
-    if isinstance(one, RowOutcomes) and one.sends_to_full:
-        return Routes(one, np.ones(one.n_rows, dtype=np.intp), (cheap,))
-    if isinstance(one, PointOutcomes) and (estimator is None or X is None):
-        return Routes(one, one.sent.astype(np.intp), (cheap,))
-    if not isinstance(one, RowOutcomes | PointOutcomes):
-        raise InvalidInputError(
-            f"outcomes[{place}] must be RowOutcomes or PointOutcomes; got {type(one).__name__}."
-        )
-    if estimator is None or X is None:
-        raise InvalidInputError(
-            f"outcomes[{place}] are of a chain of several stages, and do not say where each row stops. "
-            f"Give `estimators` and `X`."
-        )
-    system = estimator.system_
-    columns = tuple(np.asarray(stage.scorer.columns, dtype=np.intp) for stage in system.stages)
-    if isinstance(one, PointOutcomes):
-        behind = np.asarray(system.route(X), dtype=np.intp)
-        fits = len(behind) == one.n_rows and np.array_equal(behind == len(columns), one.sent.astype(bool))
-    else:
-        behind = 1 + np.asarray(replace(system, stages=system.stages[1:]).route(X), dtype=np.intp)
-        fits = len(behind) == one.n_rows
+def _routes(one: Evidence, estimator: Any, X: Any, place: int) -> Routes:
+    chain = getattr(estimator, "chain_", estimator)
+    n_own, n_rows = one.n_stages, one.n_rows
+    columns = tuple(one.columns_at(stage) for stage in range(n_own))
+    inner = getattr(chain, "behind", None)
+    if one.is_fixed and X is not None and hasattr(chain, "stages"):
+        return _as_it_is(one, chain, X, place)
+    if inner is None or X is None or one.is_fixed:
+        if not one.is_fixed and one.cost.ndim == 2 and estimator is None:
+            raise InvalidInputError(
+                f"evidence[{place}] is of a chain in front of another one, and does not say where each row stops "
+                f"there. Give `estimators` and `X`."
+            )
+        return Routes(one, np.full(n_rows, n_own, dtype=np.intp), columns)
+    route = np.asarray(inner.route(X), dtype=np.intp)
+    _check_rows(len(route) == n_rows, place)
+    bought = inner.bought_by_route
+    held = tuple(np.union1d(columns[-1], np.flatnonzero(bought[stage])) for stage in range(inner.n_stages))
+    return Routes(one, n_own + route, (*columns, *held))
+
+
+def _as_it_is(one: Evidence, chain: Any, X: Any, place: int) -> Routes:
+    """A point as it is: its gate says only who got to the full model, so the chain says where the others stopped."""
+    route = np.asarray(chain.route(X), dtype=np.intp)
+    sent = one.gate[:, 0] > 0.5
+    _check_rows(len(route) == one.n_rows and np.array_equal(route == chain.n_stages, sent), place)
+    bought = chain.bought_by_route
+    columns = tuple(np.flatnonzero(bought[stage]) for stage in range(chain.n_stages))
+    return Routes(replace(one, gate=np.ones((one.n_rows, 1))), route, columns)
+
+
+def _check_rows(fits: bool, place: int) -> None:
     if not fits:
         raise InvalidInputError(
-            f"estimators[{place}] does not send the rows X where outcomes[{place}] say they went. Give the rows of the "
-            f"frontier, and the estimators it was made from, in the same order."
+            f"estimators[{place}] does not send the rows X where evidence[{place}] says they went. Give the rows of "
+            f"the frontier, and the estimators it was made from, in the same order."
         )
-    return Routes(one, behind, columns)
 
 
 def check_prices_explain(prices: PriceList, first: Ints, reach: Floats, cost: float, place: int) -> None:
     """Refuse prices that do not add up to what the rows paid."""
-    explained = float(prices.prices @ reach[first]) + prices.full_cost * float(reach[-1])
+    explained = float(prices.prices @ np.r_[reach, 0.0][first]) + prices.full_cost * float(reach[-1])
     if abs(explained - cost) > 1e-6 * max(1.0, abs(cost)):
         raise InvalidInputError(
             f"prices explain a mean cost of {explained:.6g} per row for system {place}, but its rows paid {cost:.6g}. "

@@ -39,7 +39,8 @@
   const say = (id, text) => { byId(id).textContent = text; };
 
   const shareSent = (place) => points.reach[place][points.reach[place].length - 1];
-  const shareBuying = (place, item) => points.reach[place][facts.systems[points.system[place]].first[item]];
+  // A purchase that nobody makes stands behind the last place.
+  const shareBuying = (place, item) => points.reach[place][facts.systems[points.system[place]].first[item]] ?? 0;
   const isCheap = (place, item) => facts.systems[points.system[place]].first[item] < points.reach[place].length - 1;
   const within = (budget) => {
     let best = efficient[0];

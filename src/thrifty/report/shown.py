@@ -6,10 +6,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from thrifty.arrays import Bools, Floats, Ints
-from thrifty.evidence.bootstrap import check_bootstrap, resampled, tails
-from thrifty.evidence.frontier import Frontier
-from thrifty.evidence.operating_point import OperatingPoint
-from thrifty.evidence.outcomes import RowOutcomes
+from thrifty.evidence.compare import check_bootstrap, resampled, tails
+from thrifty.evidence.evidence import Evidence
+from thrifty.evidence.frontier import Frontier, OperatingPoint
 from thrifty.exceptions import InvalidInputError
 
 __all__ = ["Intervals", "Shown", "evenly", "intervals_of", "nearly_best", "shown_points"]
@@ -25,20 +24,22 @@ class Shown:
 
     Attributes
     ----------
-    source, threshold, budget : ndarray of shape (n_points,)
-        System, threshold, and mean cost on the rows of the choice.
+    source, budget : ndarray of shape (n_points,)
+        System, and mean cost on the rows of the choice.
+    thresholds : ndarray of shape (n_points, n_stages)
+        Thresholds, as the frontier has them.
     efficient : ndarray of shape (n_points,), bool
         Whether the point is one of the frontier.
     """
 
     source: Ints
-    threshold: Floats
+    thresholds: Floats
     budget: Floats
     efficient: Bools
 
     def place_of(self, point: OperatingPoint) -> int | None:
         """Where a point is, if it is shown."""
-        same = (self.source == point.source) & _same_threshold(self.threshold, point)
+        same = (self.source == point.source) & _same_thresholds(self.thresholds, point)
         return int(same.argmax()) if same.any() else None
 
     def with_point(self, point: OperatingPoint, efficient: bool) -> "Shown":
@@ -46,7 +47,7 @@ class Shown:
         at = int(np.searchsorted(self.budget, point.chosen_cost))
         return Shown(
             np.insert(self.source, at, point.source),
-            np.insert(self.threshold, at, _number(point.threshold)),
+            np.insert(self.thresholds, at, _padded(point, self.thresholds.shape[1]), axis=0),
             np.insert(self.budget, at, point.chosen_cost),
             np.insert(self.efficient, at, efficient),
         )
@@ -84,7 +85,7 @@ def shown_points(frontier: Frontier, most: int, marked: Mapping[str, OperatingPo
     kept = evenly(frontier, most)
     shown = Shown(
         frontier.source[kept],
-        frontier.threshold[kept],
+        frontier.thresholds[kept],
         frontier.chosen.cost[kept],
         np.ones(len(kept), dtype=bool),
     )
@@ -93,7 +94,7 @@ def shown_points(frontier: Frontier, most: int, marked: Mapping[str, OperatingPo
             continue
         _check_same_system(frontier, mark, point)
         if shown.place_of(point) is None:
-            chosen = (frontier.source == point.source) & _same_threshold(frontier.threshold, point)
+            chosen = (frontier.source == point.source) & _same_thresholds(frontier.thresholds, point)
             shown = shown.with_point(point, efficient=bool(chosen.any()))
     return shown
 
@@ -107,36 +108,41 @@ def nearly_best(frontier: Frontier, shown: Shown) -> int:
 def intervals_of(frontier: Frontier, shown: Shown, *, level: float, n_boot: int, seed: int) -> Intervals:
     """Percentile intervals over the rows; leads are paired, both answers being averaged over the same draws."""
     check_bootstrap(level, n_boot)
-    direct = [
-        place
-        for place, one in enumerate(frontier.outcomes)
-        if isinstance(one, RowOutcomes) and one.sends_to_full
-    ][:1]
-    # A gate that stands right before the full model and is wide open is the full model.
-    source = np.r_[shown.source, np.array(direct, dtype=np.intp)]
-    threshold = np.r_[shown.threshold, np.full(len(direct), -np.inf)]
-    _, score = resampled(frontier.outcomes, source, threshold, n_boot=n_boot, seed=seed)
+    full = next((one.full_quality for one in frontier.evidence if one.full_quality is not None), None)
+    evidence, source, thresholds = frontier.evidence, shown.source, shown.thresholds
+    if full is not None:
+        # The full model by itself is one more system, with a single point.
+        alone = Evidence.of_point(np.zeros(len(full)), full, np.ones(len(full)))
+        source = np.r_[source, len(evidence)]
+        thresholds = np.vstack([thresholds, np.full(thresholds.shape[1], 0.5)])
+        evidence = (*evidence, alone)
+    _, score = resampled(evidence, source, thresholds, n_boot=n_boot, seed=seed)
     lead_low = lead_high = None
-    if direct:
+    if full is not None:
         lead_low, lead_high = tails(score[:-1] - score[-1], level)
         score = score[:-1]
     low, high = tails(score, level)
     return Intervals(low, high, lead_low, lead_high)
 
 
-def _same_threshold(threshold: Floats, point: OperatingPoint) -> Bools:
-    wanted = _number(point.threshold)
-    same: Bools = np.isnan(threshold) if np.isnan(wanted) else threshold == wanted
+def _same_thresholds(thresholds: Floats, point: OperatingPoint) -> Bools:
+    wanted = _padded(point, thresholds.shape[1])
+    same: Bools = ((thresholds == wanted) | (np.isnan(thresholds) & np.isnan(wanted))).all(axis=1)
     return same
 
 
-def _number(threshold: float | None) -> float:
-    return np.nan if threshold is None else threshold
+def _padded(point: OperatingPoint, width: int) -> Floats:
+    """The point's thresholds as a frontier holds them; a system as it is has a gate at 1/2 on top of "was sent"."""
+    own = point.thresholds
+    if not own:
+        own = (0.5,) if point.threshold is None else (point.threshold,)
+    padded: Floats = np.r_[own, np.full(width - len(own), np.nan)]
+    return padded
 
 
 def _check_same_system(frontier: Frontier, mark: str, point: OperatingPoint) -> None:
-    known = 0 <= point.source < len(frontier.outcomes)
-    if not known or frontier.outcomes[point.source].settings != point.settings:
+    known = 0 <= point.source < len(frontier.evidence)
+    if not known or frontier.evidence[point.source].settings != point.settings:
         raise InvalidInputError(
             f"the {mark} point is of system {point.source} with settings {point.settings}, which is not the "
             f"frontier's. Give a point of the same systems in the same order."

@@ -174,6 +174,12 @@ class BinaryTask:
         wrong: Floats = np.where(scores[:, 0] > 0, expit(-belief[:, 0]), expit(belief[:, 0]))
         return wrong
 
+    def expected_regret(self, scores: Floats, full: Floats, belief: Floats) -> Floats:
+        """Probability, by the believed log-odds, that the full model is right and this answer is not."""
+        differs = (scores[:, 0] > 0) != (full[:, 0] > 0)
+        regret: Floats = np.where(differs, 1.0 - self.expected_loss(full, belief), 0.0)
+        return regret
+
     # -- calibration and blending ------------------------------------------------------------------
 
     def calibrate(self, scores: Floats, y: Floats, weight: Floats) -> Floats:

@@ -95,6 +95,9 @@ class Task(Protocol):
     def expected_loss(self, scores: Floats, belief: Floats) -> Floats:
         """What the answers of ``scores`` lose where ``belief`` holds the best scores there are, shape (n_rows,)."""
 
+    def expected_regret(self, scores: Floats, full: Floats, belief: Floats) -> Floats:
+        """How much worse than those of the full model's scores the answers of ``scores`` are believed to be."""
+
     # -- calibration and blending ------------------------------------------------------------------
 
     def calibrate(self, scores: Floats, y: Floats, weight: Floats) -> Floats:

@@ -7,6 +7,7 @@ went before, without exception.
 """
 
 import json
+import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -177,7 +178,10 @@ def _from_gradient_boosting(model: Any) -> AdditiveTrees:
     ]
     ensemble = _joined(parts, n_features)
     probes = np.vstack([np.zeros(n_features), np.ones(n_features), -np.ones(n_features)])
-    bases = model.decision_function(probes) - ensemble.predict(probes)[:, 0]
+    with warnings.catch_warnings():
+        # Probes have no column names, and need none.
+        warnings.filterwarnings("ignore", message="X does not have valid feature names")
+        bases = model.decision_function(probes) - ensemble.predict(probes)[:, 0]
     if np.ptp(bases) > 1e-9 * (1.0 + np.abs(bases).max()):
         raise _unsuitable("GradientBoostingClassifier", "a constant start", "init= that depends on the row")
     return AdditiveTrees(ensemble, float(bases[0]))

@@ -2,7 +2,7 @@
 
 import warnings
 from collections.abc import Sequence
-from typing import Any, Literal, Self
+from typing import Any, Literal, NoReturn, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +15,8 @@ from thrifty.arrays import Bools, Floats
 from thrifty.estimators.base import all_or_nothing
 from thrifty.estimators.checks import check_count, check_seed, validated
 from thrifty.estimators.rivals.forests import ForestRecipe, PruningTask, pruning_task
+from thrifty.evidence.evidence import Evidence
+from thrifty.evidence.frontier import Frontier
 from thrifty.exceptions import InvalidInputError
 from thrifty.objective.costs import check_amount
 from thrifty.pruning.closure import Pruning
@@ -69,7 +71,7 @@ class BudgetPruneClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
 
     Attributes
     ----------
-    system_ : PrunedForest
+    forest_ : PrunedForest
         What serves: trees as plain arrays, prices, labels.
     solution_ : Solution of Pruning
         ``value`` has ``loss``, ``spend``, ``objective`` and ``bound`` on the rows that decided; ``residual`` is
@@ -197,10 +199,15 @@ class BudgetPruneClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
         """Become the pruned forest."""
         trees = task.forest.pruned(solution.value.kept)
         self._serve(PrunedForest(trees, task.prices, task.classes, task.names), solution)
+        rows = task.rows
+        right = self.forest_.probability(rows.X).argmax(axis=1) == rows.code
+        nobody = np.zeros(len(right), dtype=bool)
+        features = tuple(self.features_.tolist())
+        self.evidence_ = Evidence.of_point(self.forest_.cost(rows.X), right, nobody, features=features)
 
     def _serve(self, system: PrunedForest, solution: Solution[Pruning]) -> None:
         """Everything that is known once there is a pruned forest."""
-        self.system_ = system
+        self.forest_ = system
         self.solution_ = solution
         self.n_iter_ = max(1, solution.n_iter)
         self.classes_ = system.classes
@@ -215,7 +222,7 @@ class BudgetPruneClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
     def predict_proba(self, X: Any) -> Floats:
         """Probability of every class: the mean over trees of the class shares in the leaf reached."""
         numbers = self._numbers(X)
-        return self.system_.probability(numbers)
+        return self.forest_.probability(numbers)
 
     def predict(self, X: Any) -> NDArray[Any]:
         """Label of each row."""
@@ -225,16 +232,52 @@ class BudgetPruneClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
     def bought(self, X: Any) -> Bools:
         """Columns that each row is asked for on its ways through the trees, shape (n_samples, n_features)."""
         numbers = self._numbers(X)
-        return self.system_.bought(numbers)
+        return self.forest_.bought(numbers)
 
     def cost(self, X: Any) -> Floats:
         """What each row spends: the price of the distinct purchases that it needs."""
         numbers = self._numbers(X)
-        return self.system_.cost(numbers)
+        return self.forest_.cost(numbers)
 
     def route(self, X: Any) -> NDArray[np.intp]:
         """Stage that answers each row: there is one, 0."""
         return np.zeros(len(self._numbers(X)), dtype=np.intp)
+
+    # -- doors that other estimators have ----------------------------------------------------------
+
+    @property
+    def frontier_(self) -> Frontier:
+        """The one operating point, on the rows that decided what is pruned."""
+        check_is_fitted(self)
+        return Frontier.from_evidence([self.evidence_])
+
+    def predict_from(self, source: Any) -> NoReturn:  # noqa: ARG002
+        """Refuse: every split decides what to buy next."""
+        raise InvalidInputError(
+            "a pruned forest decides node by node what a row needs, and a source is asked stage by stage. Use "
+            "BudgetedClassifier to buy from a source, or predict on a table."
+        )
+
+    def explain(self, X: Any) -> NoReturn:  # noqa: ARG002
+        """Refuse: there are no stages to tell of."""
+        raise InvalidInputError(
+            "a pruned forest has no stages whose verdicts could be told: a row walks many trees at once. `bought(X)` "
+            "says what each row needed."
+        )
+
+    def at(self, **wish: Any) -> NoReturn:  # noqa: ARG002
+        """Refuse: there is one operating point."""
+        raise InvalidInputError(
+            "a pruned forest has one operating point, that of its gamma. Fit several with fit_path, and choose from "
+            "their frontier."
+        )
+
+    def certified(self, X: Any, y: Any, **wish: Any) -> NoReturn:  # noqa: ARG002
+        """Refuse: there is no full model."""
+        raise InvalidInputError(
+            "a pruned forest has no full model behind it, so there is nothing to lose against. Put it behind a stage, "
+            "or compare frontiers."
+        )
 
     def _numbers(self, X: Any) -> Any:
         check_is_fitted(self)

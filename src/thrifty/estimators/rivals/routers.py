@@ -5,6 +5,7 @@ from typing import Any
 
 from sklearn.linear_model import LogisticRegression
 
+from thrifty.chain.sources import TableReader
 from thrifty.chain.stage import ConfidenceGate, ForeignStage, Gate, UniformGate
 from thrifty.estimators.checks import check_columns, check_share
 from thrifty.estimators.gated import GatedClassifier, PairProblem
@@ -84,7 +85,8 @@ class _Router(GatedClassifier):
         if budget is None:
             curve = threshold_curve(g, 0.0, 1.0, weight=problem.rows.weight)
             return float(curve.threshold[curve.within(self.p_full)])
-        curve = self._curve(problem.rows.X, g=g, weight=problem.rows.weight)
+        rows = problem.rows
+        curve = self._curve(TableReader(rows.X, rows.table), g=g, weight=rows.weight)
         return float(curve.threshold[curve.within(budget)])
 
 

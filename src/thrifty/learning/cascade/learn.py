@@ -60,9 +60,8 @@ class LearnedCascade:
     def asks_full(self) -> bool:
         """Whether any operating point asks the full model about any row."""
         evidence = self.evidence
-        return any(
-            (route_by(evidence.gate, one) == evidence.n_stages).any() for one in self.policy.thresholds
-        )
+        points = self.policy.thresholds if evidence.points is None else evidence.points
+        return any((route_by(evidence.gate, one) == evidence.n_stages).any() for one in points)
 
 
 def learn_cascade(problem: CascadeProblem) -> LearnedCascade:
@@ -88,9 +87,24 @@ def learn_cascade(problem: CascadeProblem) -> LearnedCascade:
         evidence = replace(evidence, gate=gates.held_out)
     # Beliefs in place of labels again: among many points on few rows the luckiest would look best.
     policy = sweep_prices(evidence, loss, 1.0 - loss)
+    points = policy.thresholds
+    if problem.against_full:
+        points = np.vstack([points, _loyal_points(problem, evidence, scores, answer, belief)])
+    evidence = replace(evidence, points=np.unique(points, axis=0))
     trees = None if gates is None else gates.trees
     learned = LearnedCascade(plan, staged, calibrations, blend, policy, evidence, trees)
     return _scored(without_idle_stages(learned, problem))
+
+
+def _loyal_points(
+    problem: CascadeProblem, evidence: Evidence, scores: Floats, answer: Floats, belief: Floats
+) -> Floats:
+    """Thresholds that trade cost against answers worse than the full model's: they ask it, however good it is."""
+    every = [*(scores[:, stage] for stage in range(scores.shape[1])), answer]
+    regret = np.column_stack(
+        [problem.task.expected_regret(one, problem.full_scores, belief) for one in every]
+    )
+    return sweep_prices(evidence, regret, 1.0 - regret).thresholds
 
 
 def _scored(learned: LearnedCascade) -> LearnedCascade:
@@ -182,13 +196,16 @@ def without_idle_stages(learned: LearnedCascade, problem: CascadeProblem) -> Lea
     anybody reaches there is nothing to keep; the full model itself stays, in case it is wanted later.
     """
     gate, thresholds = learned.evidence.gate, learned.policy.thresholds
+    points = learned.evidence.points
+    assert points is not None  # the operating points, and those that a proof may want
     n_stages = gate.shape[1]
-    routes = np.unique(np.concatenate([np.unique(route_by(gate, one)) for one in thresholds]))
+    routes = np.unique(np.concatenate([np.unique(route_by(gate, one)) for one in points]))
     asks_full = bool(routes[-1] == n_stages)
     kept = [int(stage) for stage in routes if stage < n_stages]
-    thresholds = thresholds.copy()
+    thresholds, points = thresholds.copy(), points.copy()
     if not asks_full:
-        thresholds[:, kept[-1]] = np.inf  # a new row must not get further than any held-out row did
+        # A new row must not get further than any held-out row did.
+        thresholds[:, kept[-1]] = points[:, kept[-1]] = np.inf
     elif kept[-1:] != [n_stages - 1] and not np.array_equal(learned.blend, problem.task.full_alone):
         kept.append(n_stages - 1)  # nobody stops there, and its score is part of the blend
     thresholds = thresholds[:, kept]
@@ -198,7 +215,7 @@ def without_idle_stages(learned: LearnedCascade, problem: CascadeProblem) -> Lea
         staged=_merged(learned.staged, kept),
         calibrations=[learned.calibrations[stage] for stage in kept],
         policy=replace(learned.policy, thresholds=thresholds),
-        evidence=learned.evidence.keep_stages(kept, thresholds, problem.costs(sets)),
+        evidence=learned.evidence.keep_stages(kept, points[:, kept], problem.costs(sets)),
         gates=None if learned.gates is None else tuple(learned.gates[stage] for stage in kept),
     )
 

@@ -65,6 +65,8 @@ class CascadeProblem:
         Rows of each fold.
     full_scores : ndarray of shape (n_rows, n_scores)
         Scores of the full model, by copies that have not seen the row.
+    against_full : bool
+        Whether operating points are wanted that lose little against the full model, whatever its accuracy.
     behind : Behind, optional
         Where rows go that pass every stage, if a chain stands in the place of the full model.
     price_list : PriceList
@@ -91,6 +93,7 @@ class CascadeProblem:
     n_threads: int = 1
     progress: Progress = silent
     behind: Behind | None = None
+    against_full: bool = False
 
     @property
     def places(self) -> Ints:

@@ -13,17 +13,28 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import logit
 
-from thrifty.arrays import Floats
+from thrifty.arrays import Bools, Floats
 from thrifty.evidence.frontier import best_within
-from thrifty.experiments.candidates import AnyCandidate, PointCandidate
-from thrifty.experiments.selection import Chosen
+from thrifty.experiments.selection import AnyCandidate, Chosen, PointCandidate
 from thrifty.ranking.curve import band_over_queries, ranking_curve
 from thrifty.ranking.queries import PerQuery, Queries, average_precision_at, ndcg_at
 from thrifty.tasks.logistic import platt
 
-__all__ = ["Documents", "RankedChoice", "RankedTask", "choose_ranked", "full_log_odds", "on_one_scale"]
+__all__ = [
+    "Documents",
+    "RankedChoice",
+    "RankedTask",
+    "choose_ranked",
+    "full_alone",
+    "full_log_odds",
+    "on_one_scale",
+]
 
 Points = tuple[Floats, Floats, Floats]
+"""Threshold, mean cost and average precision of operating points."""
+
+Answers = tuple[Floats, Floats, Bools]
+"""Score and cost of every test document, and which of them reached f0."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,22 +46,22 @@ class Documents:
     full: Floats
 
     def average_precision(self, score: Floats, k: int) -> PerQuery:
-        """Of an order by some score."""
+        """Measure the average precision of every query if its documents are ordered by a score."""
         return average_precision_at(self.grades, score, self.queries, k)
 
 
 @dataclass(frozen=True, eq=False)
 class RankedTask:
-    """What orders are chosen with and reported on.
+    """Documents that orders are chosen with and reported on.
 
     Attributes
     ----------
     val, test : Documents
-        To choose with, and to report on.
+        Documents to choose with, and to report on.
     full_cost : float
-        What a document pays that reaches f0.
+        Cost of a document that reaches f0.
     k : int
-        Places that count.
+        Number of places that count.
     n_thresholds : int
         Most thresholds of one gate to look at.
     """
@@ -69,7 +80,7 @@ class RankedChoice(Chosen):
     Attributes
     ----------
     ndcg : float
-        Discounted gain of the same places.
+        Normalised discounted cumulative gain of the places that count.
     band, cost_band : (float, float)
         95 % bootstrap intervals over test queries of average precision and of the mean cost per document.
     query_cost : float
@@ -82,23 +93,23 @@ class RankedChoice(Chosen):
     query_cost: float = field(kw_only=True)
 
     def as_numbers(self) -> dict[str, Any]:
-        """Everything but the values per query, under the measure's own name."""
+        """Return everything but the values per query, under the measure's own name."""
         names = {"accuracy": "average_precision", "val_accuracy": "val_average_precision"}
         return {names.get(name, name): value for name, value in super().as_numbers().items()}
 
     def in_words(self) -> str:
-        """Average precision and half the width of its band."""
+        """Show average precision and half the width of its band."""
         return f"{self.accuracy:.3f} ± {(self.band[1] - self.band[0]) / 2:.3f}"
 
 
 def full_log_odds(probability: Floats, n_trees: int) -> Floats:
-    """Log-odds of a forest's votes; a vote of nobody is taken as half a vote."""
+    """Turn a forest's votes into log-odds; a vote of nobody is taken as half a vote."""
     least = 0.5 / (n_trees + 1)
     return np.asarray(logit(np.clip(probability, least, 1 - least)), dtype=np.float64)
 
 
-def on_one_scale(val: Floats, test: Floats, relevant: NDArray[np.bool_]) -> tuple[Floats, Floats]:
-    """Scores of validation and test documents as log-odds, by a sigmoid fitted on the validation documents."""
+def on_one_scale(val: Floats, test: Floats, relevant: Bools) -> tuple[Floats, Floats]:
+    """Calibrate scores of validation and test documents to log-odds by a sigmoid, fitted on the former."""
     slope, intercept = platt(val, np.where(relevant, 1.0, -1.0), np.ones(len(val)))
     return slope * val + intercept, slope * test + intercept
 
@@ -106,7 +117,7 @@ def on_one_scale(val: Floats, test: Floats, relevant: NDArray[np.bool_]) -> tupl
 def choose_ranked(
     candidates: Sequence[AnyCandidate], task: RankedTask, budgets: Iterable[float]
 ) -> list[RankedChoice]:
-    """Best operating point on validation queries for each budget that any point affords, scored on test queries."""
+    """Choose the best operating point on validation queries for each affordable budget; score it on test queries."""
     systems = [_scaled(candidate, task) for candidate in candidates]
     points = [system.validation_points(task) for system in systems]
     owner = np.repeat(np.arange(len(points)), [len(point[0]) for point in points])
@@ -115,9 +126,50 @@ def choose_ranked(
     for budget in budgets:
         best = best_within(cost, precision, budget)
         if best is not None:
-            picked = (float(budget), float(threshold[best]), float(precision[best]), float(cost[best]))
-            chosen.append(_on_test(systems[owner[best]], task, *picked))
+            system, cut = systems[owner[best]], float(threshold[best])
+            answers = system.on_test(task, cut)
+            on_val = float(precision[best]), float(cost[best])
+            chosen.append(_report(task, float(budget), system.settings, cut, on_val, answers))
     return chosen
+
+
+def full_alone(task: RankedTask) -> RankedChoice:
+    """Report what f0 reaches if it answers every document."""
+    n_documents = len(task.test.grades)
+    answers = task.test.full, np.full(n_documents, task.full_cost), np.ones(n_documents, dtype=bool)
+    on_val = task.val.average_precision(task.val.full, task.k).mean, task.full_cost
+    return _report(task, task.full_cost, {}, -np.inf, on_val, answers)
+
+
+def _report(
+    task: RankedTask,
+    budget: float,
+    settings: dict[str, Any],
+    threshold: float,
+    on_val: tuple[float, float],
+    answers: Answers,
+) -> RankedChoice:
+    """Measure answers on test queries; ``on_val`` is average precision and cost on validation queries."""
+    score, cost, sent = answers
+    queries = task.test.queries
+    found = task.test.average_precision(score, task.k)
+    per_query: Any = found.value[found.is_defined]
+    paid = queries.total(cost)
+    return RankedChoice(
+        budget=budget,
+        settings=settings,
+        threshold=threshold,
+        val_accuracy=on_val[0],
+        val_cost=on_val[1],
+        accuracy=found.mean,
+        cost=float(cost.mean()),
+        share=float(sent.mean()),
+        right=per_query,
+        ndcg=ndcg_at(task.test.grades, score, queries, task.k).mean,
+        band=band_over_queries(found.value),
+        cost_band=band_over_queries(paid / queries.size, queries.size),
+        query_cost=float(paid.mean()),
+    )
 
 
 # -- the two kinds of candidates -----------------------------------------------------------------
@@ -151,7 +203,7 @@ class _Gated:
         )
         return curve.threshold, curve.cost, curve.score
 
-    def on_test(self, task: RankedTask, threshold: float) -> tuple[Floats, Floats, NDArray[np.bool_]]:
+    def on_test(self, task: RankedTask, threshold: float) -> Answers:
         sent = self.g_test > threshold
         score = np.where(sent, task.test.full, self.cheap_test)
         return score, np.where(sent, task.full_cost, self.cost), sent
@@ -159,7 +211,7 @@ class _Gated:
 
 @dataclass(frozen=True)
 class _Point:
-    """One operating point, whose scores are all of one make already."""
+    """One operating point, whose scores are on one scale already."""
 
     candidate: PointCandidate
 
@@ -171,7 +223,7 @@ class _Point:
         precision = task.val.average_precision(self.candidate.score_val, task.k).mean
         return np.array([np.nan]), np.array([self.candidate.cost_val.mean()]), np.array([precision])
 
-    def on_test(self, task: RankedTask, threshold: float) -> tuple[Floats, Floats, NDArray[np.bool_]]:  # noqa: ARG002
+    def on_test(self, task: RankedTask, threshold: float) -> Answers:  # noqa: ARG002
         return self.candidate.score_test, self.candidate.cost_test, self.candidate.sent_test
 
 
@@ -187,34 +239,4 @@ def _scaled(candidate: AnyCandidate, task: RankedTask) -> _Gated | _Point:
         candidate.g_test,
         cheap_test,
         candidate.threshold,
-    )
-
-
-def _on_test(
-    system: _Gated | _Point,
-    task: RankedTask,
-    budget: float,
-    threshold: float,
-    val_precision: float,
-    val_cost: float,
-) -> RankedChoice:
-    score, cost, sent = system.on_test(task, threshold)
-    queries = task.test.queries
-    found = task.test.average_precision(score, task.k)
-    per_query: Any = found.value[found.is_defined]
-    paid = queries.total(cost)
-    return RankedChoice(
-        budget=budget,
-        settings=system.settings,
-        threshold=threshold,
-        val_accuracy=val_precision,
-        val_cost=val_cost,
-        accuracy=found.mean,
-        cost=float(cost.mean()),
-        share=float(sent.mean()),
-        right=per_query,
-        ndcg=ndcg_at(task.test.grades, score, queries, task.k).mean,
-        band=band_over_queries(found.value),
-        cost_band=band_over_queries(paid / queries.size, queries.size),
-        query_cost=float(paid.mean()),
     )

@@ -13,16 +13,15 @@ from threadpoolctl import threadpool_limits
 
 from thrifty.arrays import Floats
 from thrifty.datasets import Split, load_forest, load_miniboone
-from thrifty.estimators.base import GatedClassifier
 from thrifty.estimators.dynamod_lstsq import DynaModLstsqClassifier
+from thrifty.estimators.gated import GatedClassifier
 from thrifty.estimators.rivals.greedy_leaf import GreedyLeafClassifier
 from thrifty.estimators.rivals.routers import ConfidenceRouter, UniformRouter
 from thrifty.exceptions import OptimisticFullModelWarning
 from thrifty.experiments.cifar import load_cifar
 from thrifty.full.crossfit import assign_folds
 
-__all__ = ["METHODS", "TASKS", "RemoteSettings", "Task", "measure_split"]
-
+__all__ = ["DATA_SETS", "METHODS", "RemoteSettings", "measure_split"]
 
 METHODS = (
     "uniform",
@@ -38,15 +37,15 @@ METHODS = (
 
 
 @dataclass(frozen=True)
-class Task:
+class DataSet:
     """One data set of the table.
 
     Attributes
     ----------
     title : str
-        Its name in the table.
+        Name in the table.
     load : callable
-        ``(data, seed) -> Split``.
+        ``load(data, seed)`` gives a random split.
     max_bin : int
         Bins of XGBoost.
     """
@@ -56,17 +55,17 @@ class Task:
     max_bin: int = 256
 
 
-TASKS = {
-    "miniboone": Task("MiniBooNE-5k", lambda data, seed: load_miniboone(data, seed=seed)),
-    "forest": Task("Forest", lambda data, seed: load_forest(data, seed=seed)),
+DATA_SETS = {
+    "miniboone": DataSet("MiniBooNE-5k", lambda data, seed: load_miniboone(data, seed=seed)),
+    "forest": DataSet("Forest", lambda data, seed: load_forest(data, seed=seed)),
     # With 32 bins f0 is three times as fast on 400 columns and no less accurate.
-    "cifar": Task("CIFAR-10", load_cifar, max_bin=32),
+    "cifar": DataSet("CIFAR-10", load_cifar, max_bin=32),
 }
 
 
 @dataclass(frozen=True)
 class RemoteSettings:
-    """What one split is fitted with.
+    """Settings of one split.
 
     Attributes
     ----------
@@ -90,7 +89,7 @@ FOLDS = 3
 
 @dataclass(frozen=True)
 class Remote:
-    """f0 on one split: probabilities of every row, out of fold on training rows, and what it was fitted with."""
+    """f0 on one split: probabilities of every row, cross-fitted on training rows, and its learning rate."""
 
     train: Floats
     val: Floats
@@ -99,17 +98,17 @@ class Remote:
 
 
 def measure_split(name: str, seed: int, data: str | None, settings: RemoteSettings) -> dict[str, Any]:
-    """Everything about one split, as plain numbers."""
-    task = TASKS[name]
+    """Fit everything on one split and return what it gave as plain numbers."""
+    data_set = DATA_SETS[name]
     began = process_time()
     # One thread each: splits run side by side.
     with threadpool_limits(1), warnings.catch_warnings():
-        # f0 is given as probabilities that are out of fold already, and rounds are counted, not awaited.
+        # f0 is given as probabilities that are cross-fitted already, and rounds are counted, not awaited.
         warnings.simplefilter("ignore", ConvergenceWarning)
         warnings.simplefilter("ignore", OptimisticFullModelWarning)
-        split = task.load(data, seed)
-        remote = _remote(task, split, settings)
-        small, rate = _best_small(task, split, settings.small_rates)
+        split = data_set.load(data, seed)
+        remote = _remote(data_set, split, settings)
+        small, rate = _best_small(data_set, split, settings.small_rates)
         accuracy = {
             "f0": _accuracies(remote, split),
             "f1": {
@@ -136,7 +135,7 @@ def measure_split(name: str, seed: int, data: str | None, settings: RemoteSettin
     }
 
 
-def _boosted(task: Task, n_trees: int, rate: float) -> Any:
+def _boosted(data_set: DataSet, n_trees: int, rate: float) -> Any:
     from xgboost import XGBClassifier
 
     return XGBClassifier(
@@ -144,32 +143,33 @@ def _boosted(task: Task, n_trees: int, rate: float) -> Any:
         max_depth=5,
         learning_rate=rate,
         tree_method="hist",
-        max_bin=task.max_bin,
+        max_bin=data_set.max_bin,
         n_jobs=1,
         random_state=0,
     )
 
 
-def _remote(task: Task, split: Split, settings: RemoteSettings) -> Remote:
-    """Choose f0's learning rate on validation rows, then judge it on training rows out of fold."""
+def _remote(data_set: DataSet, split: Split, settings: RemoteSettings) -> Remote:
+    """Choose f0's learning rate on validation rows, then cross-fit it on the training rows."""
     n_trees = settings.full_trees
     models = {
-        rate: _boosted(task, n_trees, rate).fit(split.X_train, split.y_train) for rate in settings.full_rates
+        rate: _boosted(data_set, n_trees, rate).fit(split.X_train, split.y_train)
+        for rate in settings.full_rates
     }
     rate = max(models, key=lambda rate: models[rate].score(split.X_val, split.y_val))
     folds = assign_folds(FOLDS, split.X_train, np.where(split.y_train == 1, 1.0, -1.0), seed=0)
     train = np.empty(len(folds))
     for fold in range(FOLDS):
         out = folds == fold
-        model = _boosted(task, n_trees, rate).fit(split.X_train[~out], split.y_train[~out])
+        model = _boosted(data_set, n_trees, rate).fit(split.X_train[~out], split.y_train[~out])
         train[out] = model.predict_proba(split.X_train[out])[:, 1]
     val, test = (models[rate].predict_proba(X)[:, 1].astype(float) for X in (split.X_val, split.X_test))
     return Remote(train, val, test, rate)
 
 
-def _best_small(task: Task, split: Split, rates: Sequence[float]) -> tuple[Any, float]:
-    """Ten trees of depth 5, their learning rate chosen on validation rows."""
-    models = {rate: _boosted(task, 10, rate).fit(split.X_train, split.y_train) for rate in rates}
+def _best_small(data_set: DataSet, split: Split, rates: Sequence[float]) -> tuple[Any, float]:
+    """Fit ten trees of depth 5 and choose their learning rate on validation rows."""
+    models = {rate: _boosted(data_set, 10, rate).fit(split.X_train, split.y_train) for rate in rates}
     rate = max(models, key=lambda rate: models[rate].score(split.X_val, split.y_val))
     return models[rate], rate
 
@@ -177,7 +177,7 @@ def _best_small(task: Task, split: Split, rates: Sequence[float]) -> tuple[Any, 
 def _fitted(
     remote: Remote, small: FrozenEstimator, split: Split, rates: Sequence[float]
 ) -> Iterator[tuple[str, GatedClassifier]]:
-    """Every method of the table, fitted on training rows."""
+    """Fit every method of the table on the training rows."""
     prices: dict[str, Any] = {"feature_costs": 0.0, "full_cost": 1.0, "random_state": 0}
     relearn: dict[str, Any] = {"max_iter": 10, "random_state": 0}
     full = remote.train
@@ -219,10 +219,10 @@ def _local_accuracy(fitted: GatedClassifier, split: Split) -> float:
 
 def _measure(fitted: GatedClassifier, remote: Remote, split: Split, wishes: list[float]) -> dict[str, Any]:
     """Cut on validation rows at each wish, look at test rows."""
-    on_val, on_test = fitted.with_full(remote.val), fitted.with_full(remote.test)
+    on_val, on_test = fitted.with_full(remote.val, split.X_val), fitted.with_full(remote.test, split.X_test)
     share, accuracy = [], []
     for wish in wishes:
-        cut = on_test.at(on_val.threshold_for(split.X_val, split.y_val, accuracy=wish))
+        cut = on_test.at(threshold=on_val.threshold_for(split.X_val, split.y_val, accuracy=wish))
         share.append(float(cut.route(split.X_test).mean()))
         accuracy.append(float(cut.score(split.X_test, split.y_test)))
     return {"share": share, "accuracy": accuracy, "bytes": getattr(fitted, "n_bytes_", None)}

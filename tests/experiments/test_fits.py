@@ -5,9 +5,9 @@ import pytest
 from joblib import parallel_config
 
 from thrifty.exceptions import InvalidInputError
-from thrifty.experiments.candidates import Candidate, PointCandidate, from_record, to_record
-from thrifty.experiments.kept import JSON_CODEC, Job, Kept, key_of
-from thrifty.experiments.outcome import silent
+from thrifty.experiments.experiment import silent
+from thrifty.experiments.fits import FullScores, Job, Kept, from_record, key_of, to_record
+from thrifty.experiments.selection import Candidate, PointCandidate
 from thrifty.sweeping import identity
 
 CALLS = []
@@ -24,7 +24,7 @@ def jobs(numbers):
 
 def run(path, numbers, *, about=(), n_jobs=1, progress=silent):
     with Kept(path, dict(about)) as kept:
-        return kept.run(jobs(numbers), JSON_CODEC, n_jobs=n_jobs, progress=progress, what="squares")
+        return kept.run(jobs(numbers), n_jobs=n_jobs, progress=progress, what="squares")
 
 
 def test_what_is_kept_is_not_made_again_and_other_settings_add_to_it(tmp_path):
@@ -67,10 +67,10 @@ def test_results_of_other_data_or_other_code_are_refused_and_the_way_out_is_name
 
 def test_seconds_are_those_of_what_was_asked_for_whenever_it_was_made(tmp_path):
     with Kept(tmp_path / "a.cells", {}) as kept:
-        kept.run(jobs([1, 2]), JSON_CODEC, n_jobs=1, progress=silent, what="")
+        kept.run(jobs([1, 2]), n_jobs=1, progress=silent, what="")
         first = kept.seconds
     with Kept(tmp_path / "a.cells", {}) as kept:
-        kept.run(jobs([1, 2]), JSON_CODEC, n_jobs=1, progress=silent, what="")
+        kept.run(jobs([1, 2]), n_jobs=1, progress=silent, what="")
         assert kept.seconds == first
 
 
@@ -83,16 +83,17 @@ def test_a_key_depends_on_everything_it_is_made_from():
     assert known != key_of(jobs, {"a": array, "b": 0.1})
 
 
-def candidates():
+def results():
     rng = np.random.default_rng(0)
     scores = rng.normal(size=(4, 7))
     gated = Candidate({"gamma": 0.1}, 3.0, *scores, threshold=np.inf, features=(4, 1))
     sent = rng.random((2, 7)) < 0.5
-    return [gated, gated.at_any_threshold(), PointCandidate({"point": 2}, *scores, *sent)]
+    point = PointCandidate({"point": 2}, *scores, *sent)
+    return [gated, gated.at_any_threshold(), point, FullScores(*scores[:3])]
 
 
-def test_candidates_come_back_from_their_bytes_bit_by_bit():
-    given = candidates()
+def test_candidates_and_scores_come_back_from_their_bytes_bit_by_bit():
+    given = results()
     found = from_record(to_record(given))
     for one, other in zip(given, found, strict=True):
         assert type(one) is type(other)
@@ -105,7 +106,7 @@ def test_candidates_come_back_from_their_bytes_bit_by_bit():
 
 
 def test_a_record_with_a_changed_byte_is_refused():
-    record = bytearray(to_record(candidates()))
+    record = bytearray(to_record(results()))
     record[len(record) // 2] ^= 1
     with pytest.raises(InvalidInputError, match="damaged.*Delete the file of cells"):
         from_record(bytes(record))

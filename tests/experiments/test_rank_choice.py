@@ -3,8 +3,15 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from thrifty.experiments.candidates import Candidate, PointCandidate
-from thrifty.experiments.ranked import Documents, RankedTask, choose_ranked, full_log_odds, on_one_scale
+from thrifty.experiments.rank_choice import (
+    Documents,
+    RankedTask,
+    choose_ranked,
+    full_alone,
+    full_log_odds,
+    on_one_scale,
+)
+from thrifty.experiments.selection import Candidate, PointCandidate
 from thrifty.ranking.queries import Queries, average_precision_at
 
 BUDGETS = [0.5, 2.0, 5.0, 10.0]
@@ -79,6 +86,16 @@ def test_a_single_point_is_taken_as_it_is(task, cheap):
     numbers = chosen[0].as_numbers()
     assert numbers["average_precision"] == chosen[0].accuracy
     assert "right" not in numbers
+
+
+def test_the_full_model_alone_sends_every_document_and_ranks_by_its_own_score(task):
+    alone = full_alone(task)
+    assert alone.share == 1.0
+    assert alone.cost == alone.val_cost == alone.budget == 10.0
+    assert alone.cost_band == (10.0, 10.0)
+    assert alone.query_cost == 100.0  # ten documents each
+    found = average_precision_at(task.test.grades, task.test.full, task.test.queries)
+    assert alone.accuracy == found.mean
 
 
 def test_calibration_makes_an_overconfident_score_comparable():

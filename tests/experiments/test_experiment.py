@@ -1,17 +1,19 @@
 """Settings of experiments: what ships is complete, what is wrong is refused in one sentence."""
 
 from dataclasses import dataclass
+from importlib.resources import files
 
 import numpy as np
 import pytest
 
 from thrifty.exceptions import InvalidInputError
-from thrifty.experiments.catalogue import EXPERIMENTS
-from thrifty.experiments.methods import METHODS
-from thrifty.experiments.priced import METHOD_NAMES, SweepSettings
-from thrifty.experiments.settings import PROFILES, read_settings
+from thrifty.experiments import experiments
+from thrifty.experiments.experiment import PROFILES, read_settings
+from thrifty.experiments.figures import FOREST_FIGURES
+from thrifty.experiments.letters import BOOSTED_LETTERS
+from thrifty.experiments.methods import SweepSettings
 
-FIGURES = ("letters_boosted", "miniboone", "forest", "scene15", "cifar")
+NAMES = [figure.name for figure in (BOOSTED_LETTERS, *FOREST_FIGURES)]
 
 
 @dataclass(frozen=True)
@@ -30,7 +32,7 @@ def read(tmp_path, text, **options):
 
 
 @pytest.mark.parametrize("profile", PROFILES)
-@pytest.mark.parametrize("name", FIGURES)
+@pytest.mark.parametrize("name", NAMES)
 def test_the_settings_that_ship_can_be_read_in_every_size(name, profile):
     settings = read_settings(SweepSettings, name, profile=profile)
     assert settings.thinned.endswith(".")
@@ -38,7 +40,7 @@ def test_the_settings_that_ship_can_be_read_in_every_size(name, profile):
 
 
 def test_a_smaller_profile_has_no_more_fits_than_a_larger_one():
-    for name in FIGURES:
+    for name in NAMES:
         sizes = [
             len(settings.cells("gamma", "p_full", "learning_rate")) * settings.trees * settings.rounds
             for settings in (read_settings(SweepSettings, name, profile=profile) for profile in PROFILES)
@@ -46,17 +48,9 @@ def test_a_smaller_profile_has_no_more_fits_than_a_larger_one():
         assert sizes == sorted(sizes, reverse=True), name
 
 
-def test_every_method_that_a_file_may_name_is_there():
-    assert set(METHOD_NAMES) == set(METHODS)
-
-
-def test_every_experiment_has_a_module_and_a_file():
-    from importlib import import_module
-    from importlib.resources import files
-
-    for name in EXPERIMENTS:
-        assert name == import_module(f"thrifty.experiments.{name}").NAME
-        assert (files("thrifty.experiments") / "configs" / f"{name}.toml").is_file()
+def test_every_experiment_has_a_file_of_settings_and_every_file_an_experiment():
+    folder = files("thrifty.experiments") / "configs"
+    assert {path.name for path in folder.iterdir()} == {f"{name}.toml" for name in experiments()}
 
 
 def test_grids_are_lists_or_spaced_between_two_ends(tmp_path):

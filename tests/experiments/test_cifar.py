@@ -1,11 +1,11 @@
 import numpy as np
 
-from thrifty.experiments import patches
-from thrifty.experiments.patches import WORDS, learn_patch_words
+from thrifty.experiments import cifar
+from thrifty.experiments.cifar import WORDS, learn_patch_words
 
 
 def test_patch_words_describe_an_image_by_its_quarters(monkeypatch):
-    monkeypatch.setattr(patches, "LEARN_FROM", 5_000)
+    monkeypatch.setattr(cifar, "LEARN_FROM", 5_000)
     rng = np.random.default_rng(0)
     images = rng.integers(256, size=(40, 32, 32, 3), dtype=np.uint8)
     words = learn_patch_words(images, seed=0)

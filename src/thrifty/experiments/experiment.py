@@ -1,15 +1,16 @@
-"""What an experiment sweeps, read from a TOML file: one file per experiment, three sizes of it.
+"""What an experiment is told, and what it hands back: settings, numbers, a table to read, and files.
 
-The top level of a file is what ``make paper`` runs. The tables ``[quick]`` and ``[smoke]`` replace single values of
-it: for a look within minutes, and for the tests. A grid is a list, or ``{ geometric = [least, most, points] }``, or
-``{ linear = [first, last, points] }``. Nothing is guessed: a name that the experiment does not know, a value of
-another kind or a missing one is refused.
+Each experiment has a TOML file of settings, in three sizes. The top level of a file is what ``make paper`` runs. The
+tables ``[quick]`` and ``[smoke]`` replace single values of it: for a look within minutes, and for the tests. A grid is
+a list, or ``{ geometric = [least, most, points] }``, or ``{ linear = [first, last, points] }``. Nothing is guessed: a
+name that the experiment does not know, a value of another kind or a missing one is refused.
 """
 
+import json
 import math
 import tomllib
-from collections.abc import Mapping
-from dataclasses import MISSING, fields
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import MISSING, dataclass, field, fields
 from importlib.resources import files
 from os import PathLike
 from pathlib import Path
@@ -19,7 +20,7 @@ import numpy as np
 
 from thrifty.exceptions import InvalidInputError
 
-__all__ = ["PROFILES", "read_settings"]
+__all__ = ["PROFILES", "Outcome", "Progress", "Run", "read_settings", "silent"]
 
 PROFILES = ("full", "quick", "smoke")
 """Sizes of an experiment; the first is the top level of its file."""
@@ -27,6 +28,97 @@ PROFILES = ("full", "quick", "smoke")
 Settings = TypeVar("Settings")
 
 _SPACINGS = ("geometric", "linear")
+
+Progress = Callable[[str, int, int], None]
+"""Called as ``progress(what, done, total)``."""
+
+
+def silent(what: str, done: int, total: int) -> None:
+    """Show nothing: the library itself never prints."""
+
+
+@dataclass(frozen=True)
+class Run:
+    """How an experiment is run.
+
+    Attributes
+    ----------
+    out : Path
+        Folder for pictures, tables, numbers and finished fits.
+    data : str, optional
+        Folder with the data; None leaves it to ``THRIFTY_DATA``.
+    profile : {"full", "quick", "smoke"}
+        Size of the experiment.
+    config : path, optional
+        File of settings to read in place of the one that ships with thrifty.
+    n_jobs : int
+        Number of processes.
+    progress : callable
+        Told how far the experiment is.
+    """
+
+    out: Path
+    data: str | None = None
+    profile: str = "full"
+    config: Path | None = None
+    n_jobs: int = 2
+    progress: Progress = silent
+
+    def settings(self, kind: type[Settings], experiment: str) -> Settings:
+        """Read the settings of an experiment in this run's size, from this run's file."""
+        return read_settings(kind, experiment, profile=self.profile, config=self.config)
+
+
+@dataclass
+class Outcome:
+    """Result of one experiment.
+
+    Attributes
+    ----------
+    name : str
+        Name of the experiment and stem of its files.
+    title : str
+        One line for people.
+    header, rows : list
+        Table of results.
+    numbers : dict
+        Everything that was measured, for the JSON file.
+    notes : list of str
+        Sentences below the table.
+    files : list of Path
+        Files that were written.
+    """
+
+    name: str
+    title: str
+    header: list[str]
+    rows: list[list[str]]
+    numbers: dict[str, Any]
+    notes: list[str] = field(default_factory=list)
+    files: list[Path] = field(default_factory=list)
+
+    def write(self, out: Path) -> None:
+        """Write the numbers as JSON and the table as Markdown next to the pictures."""
+        out.mkdir(parents=True, exist_ok=True)
+        numbers = out / f"{self.name}.json"
+        numbers.write_text(json.dumps(self.numbers, indent=1, default=_plain, allow_nan=False) + "\n")
+        page = out / f"{self.name}.md"
+        notes = "".join(f"\n{note}\n" for note in self.notes)
+        page.write_text(f"# {self.title}\n\n{_markdown(self.header, self.rows)}\n{notes}")
+        self.files += [page, numbers]
+
+
+def _markdown(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Return a table that reads as text and renders as Markdown."""
+    lines = [" | ".join(header), " | ".join("---" for _ in header), *(" | ".join(row) for row in rows)]
+    return "\n".join(f"| {line} |" for line in lines)
+
+
+def _plain(value: Any) -> Any:
+    return value.tolist() if hasattr(value, "tolist") else str(value)
+
+
+# -- settings ----------------------------------------------------------------------------------
 
 
 def read_settings(
@@ -36,19 +128,19 @@ def read_settings(
     profile: str = PROFILES[0],
     config: str | PathLike[str] | None = None,
 ) -> Settings:
-    """Settings of an experiment, every one of them checked.
+    """Read the settings of an experiment and check every one of them.
 
     Parameters
     ----------
     kind : dataclass
-        Its fields are the names that are known, its annotations what each may hold: ``int``, ``float``, ``bool``,
-        ``str``, or a tuple of one of them, or of tuples.
+        Class whose fields are the known names and whose annotations say what each may hold: ``int``, ``float``,
+        ``bool``, ``str``, or a tuple of one of them, or of tuples.
     experiment : str
-        Name of the file that ships with thrifty.
+        Name of the experiment, whose file ships with thrifty.
     profile : {"full", "quick", "smoke"}
-        Which size.
+        Size of the experiment.
     config : path, optional
-        A file to read in place of the one that ships.
+        File to read in place of the one that ships.
     """
     if profile not in PROFILES:
         raise InvalidInputError(f"profile must be one of {', '.join(PROFILES)}; got {profile!r}.")
@@ -74,7 +166,7 @@ def _text(experiment: str, config: str | PathLike[str] | None) -> tuple[str, str
 
 
 def _of_profile(table: Mapping[str, Any], profile: str, where: str) -> dict[str, Any]:
-    """The top level, with the profile's values in the place of its own."""
+    """Return the top level, with the profile's values in the place of its own."""
     parts = {name: table.get(name, {}) for name in PROFILES[1:]}
     wrong = [name for name, part in parts.items() if not isinstance(part, dict)]
     if wrong:
@@ -108,7 +200,7 @@ def _build(kind: type[Settings], values: dict[str, Any], where: str) -> Settings
 
 
 def _as(kind: Any, value: Any, name: str) -> Any:
-    """A value of the kind that the annotation says, or a refusal."""
+    """Return a value of the kind that the annotation says, or refuse it."""
     if get_origin(kind) is tuple:
         (inner, *_) = get_args(kind)
         return tuple(_as(inner, one, name) for one in _listed(value, name, whole=inner is int))

@@ -1,0 +1,294 @@
+"""Whatever serves, serves everywhere: things that serve x doors. Each pair works, or is refused in words."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.datasets import load_breast_cancer
+from sklearn.frozen import FrozenEstimator
+from sklearn.linear_model import LogisticRegression
+
+import thrifty
+from thrifty import (
+    BudgetedClassifier,
+    BudgetPruneClassifier,
+    ConfidenceRouter,
+    DynaModGbrtClassifier,
+    DynaModLinClassifier,
+    DynaModLstsqClassifier,
+    Frontier,
+    GreedyL1Classifier,
+    GreedyLeafClassifier,
+    GreedyMiserClassifier,
+    InvalidInputError,
+    UniformRouter,
+    certify,
+    collect_facts,
+    evidence_of,
+    hold_budget,
+)
+from thrifty.bundle import from_bytes, to_bytes
+from thrifty.cli import main
+from thrifty.report.page import page_of
+from thrifty.sweeping.run import sweep
+
+COSTS = {"radius": 1.0, "texture": 2.0, "area": 2.0, "shape": 3.0, "points": 1.5}
+TRAIN, VAL, NEW = slice(0, 260), slice(260, 400), slice(400, 520)
+
+
+@pytest.fixture(scope="module")
+def rows():
+    X, y = load_breast_cancer(return_X_y=True)
+    table = pd.DataFrame(np.round(X[:, [0, 1, 3, 6, 7]], 3), columns=list(COSTS))
+    return table, np.where(y == 1, "benign", "malignant")
+
+
+def full():
+    return LogisticRegression(max_iter=2000)
+
+
+def recipes():
+    """Every public estimator, as small as it gets; f0 may be replaced by whatever stands behind."""
+    priced = {"feature_costs": COSTS, "random_state": 0}
+    small = {"sizes": [(6, 2)], "cv": 2, **priced}
+    return {
+        "BudgetedClassifier": lambda f0: BudgetedClassifier(f0, **small),
+        "DynaModLinClassifier": lambda f0: DynaModLinClassifier(f0, gamma=0.02, **priced),
+        "DynaModGbrtClassifier": lambda f0: DynaModGbrtClassifier(f0, n_trees=4, max_iter=2, tol=1, **priced),
+        "DynaModLstsqClassifier": lambda f0: DynaModLstsqClassifier(f0, n_trees=3, max_leaves=4, **priced),
+        "ConfidenceRouter": lambda f0: ConfidenceRouter(f0, full(), features=["radius"], **priced),
+        "UniformRouter": lambda f0: UniformRouter(f0, full(), features=["radius"], **priced),
+        "GreedyL1Classifier": lambda f0: GreedyL1Classifier(f0, n_features=2, **priced),
+        "GreedyLeafClassifier": lambda f0: GreedyLeafClassifier(f0, **{**priced, "full_cost": 0.0}),
+        "GreedyMiserClassifier": lambda f0: GreedyMiserClassifier(n_trees=4, **priced),
+        "BudgetPruneClassifier": lambda f0: BudgetPruneClassifier(n_trees=4, max_depth=3, **priced),
+    }
+
+
+COMPOSED = (
+    "a single gate before a single gate",
+    "a single gate before a cascade",
+    "a cascade before a single gate",
+    "a loaded cascade",
+    "a loaded single gate",
+    "a cascade at a mixed point",
+    "a single gate that parts ties",
+)
+THINGS = (*recipes(), *COMPOSED)
+
+
+@pytest.fixture(scope="module")
+def things(rows):
+    table, y = rows
+    X, labels = table[TRAIN], y[TRAIN]
+    made = {name: make(full()).fit(X, labels) for name, make in recipes().items()}
+    cascade, gate = made["BudgetedClassifier"], made["DynaModGbrtClassifier"]
+    again = recipes()
+    made[COMPOSED[0]] = again["DynaModLinClassifier"](FrozenEstimator(gate)).fit(X, labels)
+    made[COMPOSED[1]] = again["DynaModLinClassifier"](FrozenEstimator(cascade)).fit(X, labels)
+    made[COMPOSED[2]] = again["BudgetedClassifier"](FrozenEstimator(gate)).fit(X, labels)
+    made[COMPOSED[3]], made[COMPOSED[4]] = from_bytes(to_bytes(cascade)), from_bytes(to_bytes(gate))
+    low, high = cascade.chain_.policy.cost[[0, -1]]
+    made[COMPOSED[5]] = cascade.at(budget=float(0.4 * low + 0.6 * high))
+    made[COMPOSED[6]] = hold_budget(gate, table[NEW].round(), 7.0)
+    return made
+
+
+@pytest.fixture(params=THINGS)
+def thing(request, things):
+    return request.param, things[request.param]
+
+
+REFUSED = {
+    ("BudgetPruneClassifier", "source"): "node by node",
+    ("BudgetPruneClassifier", "explain"): "trees",
+    ("BudgetPruneClassifier", "certificate"): "full model",
+    ("BudgetPruneClassifier", "hold_budget"): "stage",
+    ("GreedyMiserClassifier", "certificate"): "full model",
+}
+"""Pairs that make no sense, and a word of the refusal."""
+
+
+def door(name, thing, act):
+    """Walk through a door; a pair that is refused must be refused in words."""
+    word = REFUSED.get((thing[0], name))
+    if word is None:
+        return act(thing[1])
+    with pytest.raises(InvalidInputError, match=word):
+        act(thing[1])
+    return None
+
+
+class Source:
+    def __init__(self, table):
+        self.values = table.to_numpy()
+        self.asked = np.zeros(self.values.shape, dtype=bool)
+
+    def __len__(self):
+        return len(self.values)
+
+    def fetch(self, rows, columns):
+        cells = np.ix_(rows, columns)
+        assert not self.asked[cells].any(), "a cell was asked for twice"
+        self.asked[cells] = True
+        return self.values[cells]
+
+
+def test_it_predicts_labels_and_probabilities_that_agree(thing, rows):
+    table, y = rows
+    predicted, probability = thing[1].predict(table[NEW]), thing[1].predict_proba(table[NEW])
+    assert set(predicted) <= set(y)
+    np.testing.assert_allclose(probability.sum(axis=1), 1.0)
+    sure = np.abs(probability[:, 1] - 0.5) > 1e-9
+    assert np.array_equal(predicted[sure], thing[1].classes_[probability.argmax(axis=1)][sure])
+    assert np.mean(predicted == y[NEW]) > 0.7
+
+
+def test_every_row_has_a_route_and_pays_for_the_distinct_purchases_on_it(thing, rows):
+    table, _ = rows
+    route, cost = thing[1].route(table[NEW]), thing[1].cost(table[NEW])
+    assert route.shape == cost.shape == (120,)
+    assert cost.min() >= 0.0
+    assert cost.max() <= sum(COSTS.values()) + 1.0
+
+
+def test_a_source_is_asked_for_what_is_billed_and_answers_as_the_table_does(thing, rows):
+    table, _ = rows
+    source = Source(table[NEW])
+    labels = door("source", thing, lambda one: one.predict_from(source))
+    if labels is not None:
+        assert np.array_equal(labels, thing[1].predict(table[NEW]))
+        chain = thing[1].chain_
+        paid = source.asked @ np.array(list(COSTS.values()))
+        called = chain.price_list.full_cost * (thing[1].route(table[NEW]) == chain.n_stages)
+        billed = thing[1].cost(table[NEW])
+        free = (
+            thing[0] in ("DynaModLstsqClassifier", "GreedyLeafClassifier")
+            and chain.price_list.prices.sum() == 0
+        )
+        if not free:
+            np.testing.assert_allclose(paid + called, billed)
+
+
+def test_it_explains_each_row_with_the_answer_and_the_cost_that_it_has(thing, rows):
+    table, _ = rows
+    some = table[NEW][:8]
+    told = door("explain", thing, lambda one: one.explain(some))
+    if told is not None:
+        assert [one.answer for one in told] == thing[1].predict(some).tolist()
+        np.testing.assert_allclose([one.cost for one in told], thing[1].cost(some))
+        assert all(str(one).startswith("stage 0") for one in told)
+
+
+def test_its_frontier_stands_on_evidence_and_can_be_scored_on_other_rows(thing, rows):
+    table, y = rows
+    chosen = Frontier.from_evidence([evidence_of(thing[1], table[VAL], y[VAL])])
+    there = chosen.on([evidence_of(thing[1], table[NEW], y[NEW])])
+    assert len(there) == len(chosen) >= 1
+    assert len(thing[1].frontier_) >= 1
+
+
+def test_a_certificate_is_issued_on_rows_it_has_not_seen(thing, rows):
+    table, y = rows
+
+    def act(one):
+        proved = one.certified(table[NEW], y[NEW], max_loss=0.3)
+        candidates = Frontier.from_evidence([evidence_of(one, table[VAL], y[VAL])], against_full=True)
+        return proved, certify(candidates.on([evidence_of(one, table[NEW], y[NEW])]), max_loss=0.3)
+
+    found = door("certificate", thing, act)
+    if found is not None:
+        assert found[0].certificate_.bound <= 0.3
+        assert found[1].n_rows == 120
+
+
+def test_a_batch_holds_a_budget(thing, rows):
+    table, _ = rows
+    batch = table[NEW]
+    wide = thing[1].cost(batch).mean() if thing[0] == "BudgetPruneClassifier" else None
+    if wide is None:
+        chain = thing[1].chain_
+        least = chain.cost_by_route[0]
+        wide = float(least + 0.4 * (chain.cost_by_route[-1] - least))
+    held = door("hold_budget", thing, lambda one: hold_budget(one, batch, wide))
+    if held is not None:
+        assert held.cost(batch).mean() <= wide * (1 + 1e-9)
+        assert type(held) is type(thing[1])
+
+
+def test_it_is_saved_and_answers_as_before(thing, rows):
+    table, _ = rows
+    again = from_bytes(to_bytes(thing[1]))
+    assert np.array_equal(again.predict_proba(table[NEW]), thing[1].predict_proba(table[NEW]))
+    assert np.array_equal(again.cost(table[NEW]), thing[1].cost(table[NEW]))
+    assert len(again.frontier_) == len(thing[1].frontier_)
+
+
+def test_it_has_a_report(thing, rows):
+    table, y = rows
+    chosen = Frontier.from_evidence([evidence_of(thing[1], table[VAL], y[VAL])])
+    facts = collect_facts(
+        chosen.on([evidence_of(thing[1], table[NEW], y[NEW])]),
+        y[NEW],
+        chosen=chosen,
+        estimators=[thing[1]],
+        X=table[NEW],
+        n_boot=50,
+    )
+    page = page_of(facts)
+    assert "majority class" in page
+    assert "radius" in page
+
+
+def test_it_stands_behind_a_cheaper_stage_and_is_billed_for_what_each_row_spends_there(thing, rows):
+    table, y = rows
+    name, inner = thing
+    prices = (inner.chain_ if hasattr(inner, "chain_") else inner.forest_).price_list
+    front = ConfidenceRouter(
+        FrozenEstimator(inner),
+        LogisticRegression(max_iter=2000),
+        features=["texture"],
+        feature_costs=prices.prices[prices.group_of],
+        full_cost=prices.full_cost,
+        random_state=0,
+    ).fit(table[VAL], y[VAL])
+    sent = front.at(threshold=-np.inf)
+    assert np.array_equal(sent.predict(table[NEW]), inner.predict(table[NEW]))
+    own, theirs = prices.prices[prices.group_of[1]], inner.cost(table[NEW])
+    spent = sent.cost(table[NEW])
+    assert np.all(spent >= theirs - 1e-9), name
+    assert np.all(spent <= theirs + own + 1e-9), name
+
+
+@pytest.mark.parametrize("name", list(recipes()))
+def test_a_sweep_fits_it_behind_one_full_model(name, rows):
+    table, y = rows
+    estimator = recipes()[name](full())
+    varied = next(
+        {key: [value]}
+        for key, value in estimator.get_params(deep=False).items()
+        if key in ("gamma", "p_full", "sizes", "C", "ridge")
+    )
+    found = sweep(estimator, varied, table[TRAIN], y[TRAIN], table[VAL], y[VAL])
+    fitted = found.estimator(found.frontier[0])
+    assert fitted.predict(table[NEW]).shape == (120,)
+    assert len(found.on(table[NEW], y[NEW])) == len(found.frontier)
+
+
+def test_the_command_line_answers_from_its_file(thing, rows, tmp_path, capsys):
+    table, _ = rows
+    thrifty.save(thing[1], tmp_path / "system.thrifty")
+    table[NEW].to_csv(tmp_path / "new.csv", index=False)
+    code = main(
+        [
+            "predict",
+            str(tmp_path / "system.thrifty"),
+            str(tmp_path / "new.csv"),
+            "-o",
+            str(tmp_path / "a.csv"),
+        ]
+    )
+    told = capsys.readouterr()
+    assert code == 0, told.err
+    answers = pd.read_csv(tmp_path / "a.csv")
+    assert answers["answer"].tolist() == thing[1].predict(table[NEW]).tolist()
+    np.testing.assert_allclose(answers["cost"], thing[1].cost(table[NEW]))
