@@ -132,3 +132,10 @@ class CellReader(TableReader):
         if self._full_needs is not None:
             self._cells.refuse_missing(rows, wanted, self._full_needs)
         return super().table(rows, columns)
+
+    def identity(self, rows: Ints, held: Ints | None) -> Any:
+        """What chance is drawn from: a row's place in its file, whether or not the rows around it are read too."""
+        if held is None:
+            return super().identity(rows, held)
+        place = self._cells.row_numbers[rows].astype(np.float64) - 1.0
+        return np.column_stack([place, super().block(rows, held)])

@@ -213,7 +213,8 @@ def _fit_cascade(
 def _remarks(promise: Promise, estimator: ChainClassifier, wish: Wish) -> list[str]:
     """What the user should know about how the wish was met."""
     certificate = estimator.certificate_
-    if certificate is not None and certificate.is_fallback:
+    if certificate is not None and certificate.is_fallback and not isinstance(estimator, BudgetedClassifier):
+        # A cascade warns of that by itself.
         return [
             f"a loss of at most {wish.max_loss:g} can only be kept by sending every row to the full model, which saves "
             f"nothing: give more rows, or allow a larger loss"

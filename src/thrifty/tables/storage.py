@@ -229,7 +229,8 @@ def _old_system(parts: Fields, schema: Schema, reading: Reading) -> TableSystem:
     policy = Policy.of(np.array([threshold]))
     if tie is not None:
         lower, share, seed = tie
-        policy = Policy.of(np.array([threshold]), np.array([lower]), share=share, seed=seed)
+        mixed = Policy.of(np.array([threshold]), np.array([lower]), share=share, seed=seed)
+        policy = replace(mixed, whole_rows=True)
     chain = estimator.chain_ = estimator.chain_.at(policy)
     full_right = parts.array("full_right", np.bool_, (None,))
     stop, go = chain.cost_by_route

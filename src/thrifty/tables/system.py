@@ -168,8 +168,9 @@ class TableSystem:
         if isinstance(estimator, BudgetedClassifier):
             # Where a proof failed, the chain in force is the full model alone and knows no other point.
             estimator = estimator.at(budget=float(self.frontier.cost[-1]))
-        settings = dict(self.estimator.evidence_.settings)
-        return evidence_of(estimator, cells.table(named=self._is_named), known, settings=settings)
+        kept = self.estimator.evidence_
+        seen = evidence_of(estimator, cells.table(named=self._is_named), known, settings=kept.settings)
+        return replace(seen, points=kept.points)
 
     @property
     def _is_named(self) -> bool:
