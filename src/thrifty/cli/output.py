@@ -1,6 +1,4 @@
-"""What commands say and write: sentences on standard output, notes and progress on standard error, files whole or not
-at all.
-"""
+"""What commands say and write: sentences on standard output, notes and progress on standard error, whole files."""
 
 import json
 import os
@@ -8,7 +6,7 @@ import shutil
 import sys
 import textwrap
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TextIO
@@ -16,7 +14,6 @@ from typing import Any, TextIO
 import typer
 
 from thrifty.exceptions import InvalidInputError
-from thrifty.progress import Progress
 
 __all__ = [
     "check_output",
@@ -97,7 +94,7 @@ def notes_of_warnings() -> Iterator[None]:
 
 
 @contextmanager
-def progress() -> Iterator[Progress]:
+def progress() -> Iterator[Callable[[str, int, int], None]]:
     """A bar per piece of work, with the time remaining; gone when the work is done, silent where nobody watches."""
     from rich import progress as bars
     from rich.console import Console

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from thrifty.chain.explain import Explanation
+from thrifty.chain.explain import Explanation, StageView
 from thrifty.cli.output import quantity, say, size_of
 from thrifty.exceptions import InvalidInputError
 from thrifty.report.collect import collect_facts
@@ -44,7 +44,7 @@ _NEW_ROWS = 1000
 
 def fit_in_words(fitted: Fitted, out: Path) -> None:
     """What was fitted, what to expect of it, and where it is."""
-    system, promise, competition = fitted.system, fitted.system.promise, fitted.competition
+    system, promise, competition = fitted.system, fitted.system.promised, fitted.competition
     kind = KINDS.get(system.about.full, system.about.full)
     if competition is None:
         say(f"The full model is {kind}.")
@@ -81,18 +81,19 @@ def fit_numbers(fitted: Fitted, out: Path) -> dict[str, Any]:
 
 
 def _built(system: TableSystem) -> str:
-    bought, stages, promise = system.bought, system.chain.n_own_stages, system.promise
+    bought, stages, promise = system.bought, system.chain.n_own_stages, system.promised
     buys = f"buys, in this order, {listed(bought, 8)}" if bought else "buys nothing"
     sends = f"{100 * promise.share:.1f} % of the rows are answered by the full model"
+    many = "s" if stages > 1 else ""
     return (
-        f"The {system.about.method} in front of it has {stages} stage{'s' if stages > 1 else ''} and {buys} "
-        f"({len(bought)} of {len(system.schema.names)} columns); {sends if promise.share else 'it answers every row'}."
+        f"The {system.about.method} in front of the full model has {stages} stage{many} and {buys} ({len(bought)} of "
+        f"{len(system.schema.names)} columns); {sends if promise.share else 'it answers every row'}."
     )
 
 
 def _print_promise(system: TableSystem) -> None:
     """A small table: the system, the full model for every row, and the majority class for every row."""
-    promise, classes = system.promise, system.schema.classes.tolist()
+    promise, classes = system.promised, system.schema.classes.tolist()
     lines: list[tuple[str, Any, Any, Any]] = [
         ("accuracy", promise.accuracy, promise.full_accuracy, promise.majority),
         ("AUC", promise.auc, promise.full_auc, None),
@@ -126,10 +127,12 @@ def _certified(system: TableSystem) -> str:
 
 
 def _numbers_of(system: TableSystem) -> dict[str, Any]:
-    promise, about, classes = system.promise, system.about, system.schema.classes.tolist()
+    promise, about, classes = system.promised, system.about, system.schema.classes.tolist()
 
     def by_class(recall: Sequence[float] | None) -> dict[str, float] | None:
-        return None if recall is None else {str(label): one for label, one in zip(classes, recall, strict=True)}
+        return (
+            None if recall is None else {str(label): one for label, one in zip(classes, recall, strict=True)}
+        )
 
     return {
         "full": about.full,
@@ -172,7 +175,13 @@ def _named(system: TableSystem, entries: dict[str, Any]) -> dict[str, Any]:
 
 
 def answers_in_words(
-    system: TableSystem, answers: Any, out: Path, held: float | None, max_loss: float | None
+    system: TableSystem,
+    answers: Any,
+    out: Path,
+    *,
+    budget: float | None,
+    held: float | None,
+    max_loss: float | None,
 ) -> None:
     """How many rows, who answered them, what they cost."""
     facts = answers_numbers(system, answers, out, held)
@@ -180,6 +189,11 @@ def answers_in_words(
         f"wrote {out}: {facts['rows']:,} answers, {100 * facts['share_full']:.1f} % of them by the full model, "
         f"mean cost {quantity(facts['mean_cost'])}"
     )
+    promise = system.promise
+    if budget is not None and held is None and promise is not None and promise.cost < 0.99 * budget:
+        say(
+            f"More than {quantity(promise.cost)} per row buys nothing more: the budget of {budget:g} is not spent."
+        )
     if held is not None:
         say(
             f"The budget of {quantity(held)} was held on these rows together: in another file a row may be answered "
@@ -192,14 +206,15 @@ def answers_in_words(
 
 def answers_numbers(system: TableSystem, answers: Any, out: Path, held: float | None) -> dict[str, Any]:
     """What a table of answers says, for programs."""
+    promise = system.promise if held is None else None
     return {
         "file": str(out),
         "rows": len(answers),
         "share_full": float((answers["stage"] == "full").mean()),
         "mean_cost": float(answers["cost"].mean()),
         "mean_cost_error": float(answers["cost"].std(ddof=0) / np.sqrt(len(answers))),
-        "promised_cost": None if held is not None else system.promise.cost,
-        "promised_accuracy": None if held is not None else system.promise.accuracy,
+        "promised_cost": None if promise is None else promise.cost,
+        "promised_accuracy": None if promise is None else promise.accuracy,
         "held_budget": held,
         "routes_depend_on_batch": held is not None,
         "answers": {str(label): int(number) for label, number in answers["answer"].value_counts().items()},
@@ -211,10 +226,9 @@ def explanation_in_words(row: int, found: Explanation) -> list[str]:
     lines = [f"Row {row}"]
     for number, stage in enumerate(found.stages):
         bought = f"buys {listed(stage.bought, 12)}" if stage.bought else "buys nothing new"
-        verdict = "not sure enough, so the row goes on" if stage.goes_on else "sure enough, so the row stops here"
         lines.append(
             f"  Stage {number} {bought} ({quantity(stage.cost)} spent so far) and says {stage.answer!r} with "
-            f"probability {stage.probability:.3f}: {verdict}."
+            f"probability {stage.probability:.3f}: {_verdict(stage)}."
         )
     if found.asked_full:
         lines.append(
@@ -223,6 +237,12 @@ def explanation_in_words(row: int, found: Explanation) -> list[str]:
         )
     lines.append(f"  Answer: {found.answer!r} for {quantity(found.cost)}, {_saved(found.saved)}.")
     return lines
+
+
+def _verdict(stage: StageView) -> str:
+    if np.isinf(stage.threshold):
+        return "every row goes on from here" if stage.goes_on else "every row that gets here stops"
+    return "not sure enough, so the row goes on" if stage.goes_on else "sure enough, so the row stops here"
 
 
 def _saved(saved: float) -> str:
@@ -246,13 +266,11 @@ def explanation_numbers(row: int, found: Explanation) -> dict[str, Any]:
 
 def frontier_in_words(system: TableSystem, path: Path) -> None:
     """A table of efficient points, then the one in force."""
-    frontier, promise = system.frontier, system.promise
+    frontier, promise = system.frontier, system.promised
     budgets = np.linspace(frontier.cost[0], frontier.cost[-1], _SHOWN)
     points = [frontier[place] for place in np.unique(frontier.within(budgets))]
     say(f"{path}: {len(frontier):,} efficient points on {frontier.n_rows:,} rows")
-    rows = [
-        (quantity(point.cost), f"{point.score:.4f}", f"{100 * point.share:.1f} %") for point in points
-    ]
+    rows = [(quantity(point.cost), f"{point.score:.4f}", f"{100 * point.share:.1f} %") for point in points]
     _print_table(("mean cost", "accuracy", "answered by the full model"), rows)
     say(
         f"In force: mean cost {quantity(promise.cost)}, accuracy {promise.accuracy:.4f} ({promise.low:.4f} to "
@@ -278,9 +296,11 @@ def frontier_picture(system: TableSystem, path: Path) -> bytes:
     kind = path.suffix.lower().lstrip(".") or "png"
     if kind not in ("png", "svg", "pdf"):
         raise InvalidInputError(f"--plot writes png, svg or pdf; got {path.name!r}.")
-    frontier, promise = system.frontier, system.promise
+    frontier, promise = system.frontier, system.promised
     figure, (ax,) = new_figure()
-    ax.step(frontier.cost, frontier.score, where="post", color="#0b5fa5", linewidth=1.5, label="efficient points")
+    ax.step(
+        frontier.cost, frontier.score, where="post", color="#0b5fa5", linewidth=1.5, label="efficient points"
+    )
     ax.plot(promise.cost, promise.accuracy, "o", color="#c8501e", markersize=7, label="in force")
     if promise.full_accuracy is not None:
         at = (promise.full_cost, promise.full_accuracy)
@@ -339,7 +359,7 @@ def facts_of(
 
 def report_in_words(system: TableSystem, measured: dict[str, Any], written: Sequence[Path]) -> None:
     """How the point in force did on the new rows, and where the page and its picture are."""
-    promise = system.promise
+    promise = system.promised
     low, high = promise.interval(measured["rows"])
     say(
         f"On {measured['rows']:,} rows: accuracy {measured['accuracy']:.4f} (promised for so many {low:.4f} to "
@@ -355,19 +375,21 @@ def report_numbers(system: TableSystem, measured: dict[str, Any], written: Seque
         "files": [str(path) for path in written],
         **measured,
         "promised": {
-            "accuracy": system.promise.accuracy,
-            "interval": list(system.promise.interval(measured["rows"])),
-            "cost": system.promise.cost,
+            "accuracy": system.promised.accuracy,
+            "interval": list(system.promised.interval(measured["rows"])),
+            "cost": system.promised.cost,
         },
     }
 
 
 def _notes(system: TableSystem, measured: dict[str, Any]) -> dict[str, str]:
-    about, promise = system.about, system.promise
+    about, promise = system.about, system.promised
     low, high = promise.interval(measured["rows"])
     asked = {"budget": about.budget, "max loss": about.max_loss}
     return {
-        "asked for": next((f"{name} {value:g}" for name, value in asked.items() if value is not None), "accuracy"),
+        "asked for": next(
+            (f"{name} {value:g}" for name, value in asked.items() if value is not None), "accuracy"
+        ),
         "in force": f"accuracy {measured['accuracy']:.4f} at {measured['cost']:.4g} on these rows; promised "
         f"{low:.4f} to {high:.4f} at {promise.cost:.4g}",
         "rows of the fit": f"{about.n_rows:,}",

@@ -1,4 +1,4 @@
-"""``thrifty fit``, ``predict``, ``explain``, ``frontier`` and ``report``: from the user's table to a system and its answers."""
+"""``thrifty fit``, ``predict``, ``explain``, ``frontier`` and ``report``: from a table to a system and its answers."""
 
 from enum import StrEnum
 from pathlib import Path
@@ -71,7 +71,9 @@ def fit(
     ],
     costs: Annotated[
         Path | None,
-        typer.Option(help="File with lines of feature, cost and, if need be, group. Without it each costs 1."),
+        typer.Option(
+            help="File with lines of feature, cost and, if need be, group. Without it each costs 1."
+        ),
     ] = None,
     full: Annotated[
         str,
@@ -158,7 +160,9 @@ def predict(
     max_loss: MaxLoss = None,
     hold_budget: Annotated[
         bool,
-        typer.Option("--hold-budget", help="Spend the budget on just these rows: at most, and nearly all of it."),
+        typer.Option(
+            "--hold-budget", help="Spend the budget on just these rows: at most, and nearly all of it."
+        ),
     ] = False,
     unseen: UnseenText = Unseen.refuse,
     trust: Trust = None,
@@ -208,7 +212,7 @@ def predict(
     if json:
         print_json(answers_numbers(known, answers, out, held))
     else:
-        answers_in_words(known, answers, out, held, max_loss)
+        answers_in_words(known, answers, out, budget=budget, held=held, max_loss=max_loss)
 
 
 def explain(
@@ -240,7 +244,9 @@ def explain(
         )
         n_rows = len(cells)
         if row is not None and row > n_rows:
-            raise InvalidInputError(f"--row must be at most {n_rows:,}, the number of rows of {table}; got {row:,}.")
+            raise InvalidInputError(
+                f"--row must be at most {n_rows:,}, the number of rows of {table}; got {row:,}."
+            )
         n_shown = n_rows if everything else min(n_rows, _EXPLAINED)
         cells = cells.take(np.arange(n_shown) if row is None else np.array([row - 1]))
         found = known.explain(cells)
@@ -252,7 +258,9 @@ def explain(
             for line in explanation_in_words(number, one):
                 say(line)
     if row is None and n_shown < n_rows:
-        note(f"the first {n_shown} of {n_rows:,} rows are explained; --all explains them all, --row N one of them")
+        note(
+            f"the first {n_shown} of {n_rows:,} rows are explained; --all explains them all, --row N one of them"
+        )
 
 
 def frontier(
@@ -282,7 +290,8 @@ def frontier(
 def report(
     system: SystemFile,
     table: Annotated[
-        Path, typer.Argument(help="Table with labels that was not fitted on, CSV or parquet.", metavar="TABLE")
+        Path,
+        typer.Argument(help="Table with labels that was not fitted on, CSV or parquet.", metavar="TABLE"),
     ],
     out: Annotated[Path, typer.Option("--out", "-o", help="Page to write.")] = Path("report.html"),
     title: Annotated[str | None, typer.Option(help="Title of the page.")] = None,

@@ -67,9 +67,7 @@ class Cells:
             column: replace(one, rows=one.rows[rows], values=one.values[rows])
             for column, one in self.unreadable.items()
         }
-        return replace(
-            self, numbers=self.numbers[rows], row_numbers=self.row_numbers[rows], unreadable=parts
-        )
+        return replace(self, numbers=self.numbers[rows], row_numbers=self.row_numbers[rows], unreadable=parts)
 
     def table(self, *, named: bool) -> Any:
         """All numbers, as a data frame with the names of the columns or as an array."""

@@ -32,7 +32,7 @@ _NEAR = 0.01  # a budget that is met up to this share of it needs no words
 
 @dataclass(frozen=True)
 class Wish:
-    """What a user wants: a mean cost per row, a loss against the full model that is proved, or the most accurate answers.
+    """What a user wants: a mean cost per row, a loss against the full model that is proved, or accuracy alone.
 
     Attributes
     ----------
@@ -152,8 +152,9 @@ def fit_table(
                 progress=progress,
             )
     about = About(kind, method, seed, len(table.y), wish.budget, wish.max_loss)
-    system = TableSystem(table.schema, estimator, about, promise_of(estimator))
-    return Fitted(system, competition, (*table.notes, *_remarks(system.promise, estimator, wish)))
+    promise = promise_of(estimator)
+    system = TableSystem(table.schema, estimator, about, promise)
+    return Fitted(system, competition, (*table.notes, *_remarks(promise, estimator, wish)))
 
 
 def _refuse_early(table: TrainingTable, wish: Wish, method: str, seed: int) -> None:
@@ -215,12 +216,9 @@ def _remarks(promise: Promise, estimator: ChainClassifier, wish: Wish) -> list[s
     certificate = estimator.certificate_
     if certificate is not None and certificate.is_fallback and not isinstance(estimator, BudgetedClassifier):
         # A cascade warns of that by itself.
-        return [
-            f"a loss of at most {wish.max_loss:g} can only be kept by sending every row to the full model, which saves "
-            f"nothing: give more rows, or allow a larger loss"
-        ]
+        told = "can be met only by sending every row to the full model, which saves nothing"
+        return [f"--max-loss {wish.max_loss:g} {told}. Give more rows, or allow a larger loss"]
     if wish.budget is not None and promise.cost < (1 - _NEAR) * wish.budget:
-        return [
-            f"the budget of {wish.budget:g} is not spent: more than {promise.cost:.4g} per row bought nothing that showed"
-        ]
+        told = f"more than {promise.cost:.4g} per row bought nothing that showed"
+        return [f"the budget of {wish.budget:g} is not spent: {told}"]
     return []

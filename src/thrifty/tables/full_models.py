@@ -75,7 +75,12 @@ def recipe(kind: str, seed: int, n_jobs: int) -> Any:
                 f"--full {kind} needs {KINDS[kind]}, which is not installed. Install it with "
                 f"`pip install thrifty[boosters]`, or use --full boosting."
             )
-        known = {"n_estimators": 300, "learning_rate": 0.1, "random_state": seed, "n_jobs": n_jobs}
+        known: dict[str, Any] = {
+            "n_estimators": 300,
+            "learning_rate": 0.1,
+            "random_state": seed,
+            "n_jobs": n_jobs,
+        }
         if kind == "xgboost":
             from xgboost import XGBClassifier
 

@@ -107,8 +107,11 @@ def promise_of(estimator: ChainClassifier, known: Promise | None = None) -> Prom
         full_accuracy=None if full is None else float(full.mean()),
     )
     if evidence.target is None or evidence.scores is None:
-        fixed = {} if known is None else {"majority": known.majority, "full_auc": known.full_auc}
-        return replace(promise, **fixed, full_recall=None if known is None else known.full_recall)
+        if known is None:
+            return promise
+        return replace(
+            promise, majority=known.majority, full_auc=known.full_auc, full_recall=known.full_recall
+        )
     y, full_scores = evidence.target, evidence.full_scores
     return replace(
         promise,

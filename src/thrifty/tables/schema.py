@@ -166,9 +166,7 @@ def _learn_categories(column: Any) -> tuple[str, ...]:
 
 def _absent(name: str, frame: Any) -> Unreadable:
     def why(_: Any, row: int) -> str:
-        return (
-            f"the table lacks column {name!r}, which is read in row {row}. Its columns are {listed(frame.columns)}."
-        )
+        return f"the table lacks column {name!r}, which is read in row {row}. Its columns are {listed(frame.columns)}."
 
     return Unreadable(np.ones(len(frame), dtype=bool), np.full(len(frame), None), why)
 
@@ -198,7 +196,9 @@ def _as_numbers(column: Any) -> tuple[Floats, Unreadable]:
     else:
         bad = np.array(column.notna(), dtype=bool)
         for row in np.flatnonzero(bad):
-            if isinstance(values[row], str | bool | int | float | np.number | np.bool_) and _is_number(values[row]):
+            if isinstance(values[row], str | bool | int | float | np.number | np.bool_) and _is_number(
+                values[row]
+            ):
                 numbers[row], bad[row] = float(values[row]), False
     infinite = np.isinf(numbers)
     numbers[infinite] = np.nan

@@ -28,7 +28,7 @@ from thrifty.files import AnyPath, read_capped
 from thrifty.tables.full_models import TRUSTED
 from thrifty.tables.promise import Promise
 from thrifty.tables.schema import MOST_CATEGORIES, Schema
-from thrifty.tables.system import About, TableSystem
+from thrifty.tables.system import About, TableSystem, as_table_system
 from thrifty.tasks.binary import BinaryTask
 
 __all__ = ["TABLE", "load", "load_table_system", "save", "table_system_from_bytes", "table_system_to_bytes"]
@@ -98,7 +98,9 @@ def load(
 def load_table_system(
     path: AnyPath, *, trusted: Iterable[str] = (), max_bytes: int = DEFAULT_MAX_BYTES
 ) -> TableSystem:
-    """Read what `thrifty fit` wrote, as the commands do: the kinds of full models that they know are trusted.
+    """Read a system as the commands do: the kinds of full models that `thrifty fit` makes are trusted.
+
+    An estimator or a chain that was saved by itself is read too, if it knows its columns by name.
 
     Parameters
     ----------
@@ -129,11 +131,7 @@ def table_system_from_bytes(
     """What ``load_table_system`` would read from a file of these bytes."""
     trusted = (*TRUSTED, *type_names(trusted))
     found = bundle.from_bytes(data, trusted=trusted, max_bytes=max_bytes, kinds=(TABLE,))
-    if not isinstance(found, TableSystem):
-        raise InvalidInputError(
-            f"the file holds a {type(found).__name__}, not what `thrifty fit` writes. In Python, thrifty.load reads it."
-        )
-    return found
+    return found if isinstance(found, TableSystem) else as_table_system(found)
 
 
 # -- table systems ---------------------------------------------------------------------------------
@@ -144,7 +142,7 @@ def _pack(system: TableSystem, writing: Writing) -> dict[str, Any]:
     return {
         "schema": _pack_schema(system.schema, packer),
         "estimator": pack_object(system.estimator, writing),
-        "promise": {name: packer.value(value) for name, value in asdict(system.promise).items()},
+        "promise": {name: packer.value(value) for name, value in asdict(system.promised).items()},
         "about": {name: packer.value(value) for name, value in asdict(system.about).items()},
     }
 
@@ -250,7 +248,7 @@ def _old_system(parts: Fields, schema: Schema, reading: Reading) -> TableSystem:
 def _old_words(parts: Fields, estimator: ChainClassifier) -> tuple[About, Promise]:
     about, promise = parts.inside("about"), parts.inside("promise")
     n_learn, n_choose, n_prove = (_count(about, name) for name in ("n_learn", "n_choose", "n_prove"))
-    known = {
+    known: dict[str, Any] = {
         name: promise.number(name)
         for name in ("accuracy", "low", "high", "cost", "share", "full_cost", "full_accuracy")
     }

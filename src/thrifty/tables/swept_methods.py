@@ -199,7 +199,7 @@ def _greedy_misers(
 
 def _misers(learn: TrainingTable, seed: int, progress: Progress) -> list[GreedyMiserClassifier]:
     gammas = _tree_gammas(learn)
-    fitted = []
+    fitted: list[GreedyMiserClassifier] = []
     for gamma in gammas:
         progress("fitting cheap models", len(fitted), len(gammas))
         miser = GreedyMiserClassifier(n_trees=_TREES, gamma=gamma, random_state=seed, **learn.costs)

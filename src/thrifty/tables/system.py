@@ -9,20 +9,24 @@ from sklearn.utils import get_tags
 from thrifty.arrays import Labels
 from thrifty.chain.chain import Chain
 from thrifty.chain.explain import Explanation, explain_rows
+from thrifty.chain.policy import Policy
 from thrifty.estimators.base import ChainClassifier
 from thrifty.estimators.budgeted import BudgetedClassifier
+from thrifty.estimators.rivals.budget_prune import BudgetPruneClassifier
 from thrifty.evidence.certificate import Certificate
 from thrifty.evidence.evidence import Evidence
 from thrifty.evidence.frontier import Frontier, OperatingPoint
 from thrifty.evidence.hold import hold_budget
-from thrifty.evidence.observe import evidence_of
+from thrifty.evidence.observe import chain_of, evidence_of
 from thrifty.exceptions import InvalidInputError
 from thrifty.full.model import EstimatorFull
 from thrifty.tables.cells import CellReader, Cells
 from thrifty.tables.promise import Promise, promise_of
 from thrifty.tables.schema import Schema
+from thrifty.tasks.binary import BinaryTask
 
-__all__ = ["About", "TableSystem"]
+__all__ = ["About", "TableSystem", "as_table_system"]
+
 
 @dataclass(frozen=True)
 class About:
@@ -62,24 +66,35 @@ class TableSystem:
         What answers, at its operating point in force; it may know the two labels by other names than the schema.
     about : About
         Where the system comes from.
-    promise : Promise
-        What to expect at the operating point in force.
+    promise : Promise, optional
+        What to expect at the operating point in force; None for an estimator that was saved by itself, about which
+        nothing was measured on rows that it has not seen.
     """
 
     schema: Schema
-    estimator: ChainClassifier
+    estimator: Any
     about: About
-    promise: Promise
+    promise: Promise | None
+
+    @property
+    def promised(self) -> Promise:
+        """The promise, or a refusal where there is none."""
+        if self.promise is None:
+            raise InvalidInputError(
+                f"the file holds a {self.about.method} that was saved by itself, about which nothing was measured on "
+                f"new rows. `thrifty fit` writes files that can be asked for this."
+            )
+        return self.promise
 
     @property
     def chain(self) -> Chain:
         """What serves."""
-        return self.estimator.chain_
+        return chain_of(self.estimator)
 
     @property
     def certificate(self) -> Certificate | None:
         """What was proved about the operating point in force."""
-        return self.estimator.certificate_
+        return getattr(self.estimator, "certificate_", None)
 
     @property
     def bought(self) -> list[str]:
@@ -89,7 +104,8 @@ class TableSystem:
     @property
     def frontier(self) -> Frontier:
         """The efficient operating points on the rows that they are judged on."""
-        return self.estimator.frontier_
+        frontier: Frontier = self.estimator.frontier_
+        return frontier
 
     # -- operating points ------------------------------------------------------------------------
 
@@ -98,11 +114,16 @@ class TableSystem:
 
         A loss is proved where the fit kept rows for that, and estimated otherwise.
         """
-        if max_loss is None or isinstance(self.estimator, BudgetedClassifier):
+        if not isinstance(self.estimator, ChainClassifier):
+            raise InvalidInputError(
+                f"the file holds a {self.about.method} without what it takes to move to another operating point."
+            )
+        if self.promise is None or max_loss is None or isinstance(self.estimator, BudgetedClassifier):
             moved = self.estimator.at(budget=budget, max_loss=max_loss)
         else:
             moved = self.estimator.at(threshold=_losing(self.estimator, max_loss))
-        return replace(self, estimator=moved, promise=promise_of(moved, self.promise))
+        promise = None if self.promise is None else promise_of(moved, self.promise)
+        return replace(self, estimator=moved, promise=promise)
 
     def held(self, cells: Cells, budget: float) -> "TableSystem":
         """The system, cut so that just these rows spend a budget: at most, and as nearly as can be."""
@@ -111,7 +132,7 @@ class TableSystem:
 
     @property
     def deployed(self) -> OperatingPoint | None:
-        """The operating point in force, or the one of two that more rows follow; None where all go to the full model."""
+        """The operating point in force, or the one of two that more rows follow; None if all go to the full model."""
         policy, evidence = self.chain.policy, self.estimator.evidence_
         thresholds = policy.thresholds[policy.upper if policy.share > 0.5 else policy.lower]
         if np.isneginf(thresholds).all():
@@ -178,7 +199,7 @@ class TableSystem:
 
     def _reader(self, cells: Cells) -> CellReader:
         chain, model = self.chain, self.chain.innermost
-        if not self.estimator._accepts_missing:
+        if not getattr(self.estimator, "_accepts_missing", True):
             columns = chain.stages[0].columns
             cells.refuse_unreadable(columns=columns)
             cells.refuse_missing(np.arange(len(cells)), columns, f"the {self.about.method} stage")
@@ -187,7 +208,31 @@ class TableSystem:
         return CellReader(cells, named=self._is_named, full_needs=needs)
 
     def _labels(self, answers: Labels) -> Labels:
-        return self.schema.classes[(answers == self.chain.classes[1]).astype(np.intp)]
+        labels: Labels = self.schema.classes[(answers == self.chain.classes[1]).astype(np.intp)]
+        return labels
+
+
+def as_table_system(thing: Any) -> TableSystem:
+    """A fitted estimator or chain that was saved by itself, as what reads tables by the names of its columns."""
+    kind = type(thing).__name__
+    if isinstance(thing, BudgetPruneClassifier):
+        # Its trees buy node by node: it has no stages, and answers as a full model that bills row by row does.
+        forest = thing.forest_
+        task, named = BinaryTask(forest.classes), None if forest.names is None else "pandas"
+        model = EstimatorFull(thing, task)
+        thing = Chain(
+            (), model, forest.price_list, task, Policy.of(np.empty(0)), names=forest.names, kind=named
+        )
+    chain = chain_of(thing)
+    if chain.names is None:
+        raise InvalidInputError(
+            f"the file holds a {kind} that was fitted on a table without names of columns, and the commands know "
+            f"columns by their names. Fit it on a data frame."
+        )
+    full = getattr(chain.innermost, "estimator", chain.innermost)
+    return TableSystem(
+        Schema(chain.names, {}, "", chain.classes), thing, About(type(full).__name__, kind, 0, 0), None
+    )
 
 
 def _losing(estimator: ChainClassifier, max_loss: float) -> float:

@@ -1,4 +1,4 @@
-"""A training table with all that a fit needs: columns, prices, labels and the full model, checked before anything runs."""
+"""A training table with all that a fit needs: columns, prices, labels and the full model, checked beforehand."""
 
 import os
 from collections.abc import Iterable, Sequence
