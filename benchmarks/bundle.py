@@ -90,7 +90,7 @@ def main():
     arguments = parser.parse_args()
     split = load_letters(arguments.data)
     system = fitted(split, arguments.trees)
-    f0 = system.system_.full.estimator
+    f0 = system.chain_.full.estimator
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "letters.thrifty"
         saving = best(lambda: save(system, path))

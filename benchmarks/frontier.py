@@ -43,10 +43,10 @@ from thrifty import (
     DynaModGbrtClassifier,
     Frontier,
     GreedyMiserClassifier,
+    evidence_of,
     hold_budget,
-    outcomes_of,
 )
-from thrifty.evidence.outcomes import RowOutcomes
+from thrifty.evidence.evidence import Evidence
 from thrifty.rows import content_folds
 from thrifty.tasks.logistic import platt
 
@@ -144,8 +144,8 @@ def held(case, budgets):
     clf = FITTED[id(case)]
     found = []
     for budget in budgets:
-        cheapest = clf.cascade_.at(0, 0).cost(case.X_test).mean()
-        system = hold_budget(clf.cascade_, case.X_test, max(budget, cheapest))
+        cheapest = clf.chain_.at(clf.chain_.policy.at(0)).cost(case.X_test).mean()
+        system = hold_budget(clf, case.X_test, max(budget, cheapest))
         found.append((system.predict(case.X_test) == case.y_test, system.cost(case.X_test)))
     return found, "nothing fitted"
 
@@ -155,15 +155,15 @@ def cascade(case, budgets):
     clf = BudgetedClassifier(case.held_out, feature_costs=case.costs, n_jobs=N_JOBS, random_state=0)
     clf.fit(case.X, case.y)
     fitting, processor = time.perf_counter() - start, time.process_time() - processor
-    clf = FITTED[id(case)] = clf.with_full(case.on_test)
+    clf = FITTED[id(case)] = clf.with_full(case.on_test, case.X_test)
     found = []
     for budget in budgets:
-        there = clf.at(budget=max(budget, clf.cascade_.operating.cost[0]))
+        there = clf.at(budget=max(budget, clf.chain_.policy.cost[0]))
         start, used = time.perf_counter(), time.process_time()
         right = there.predict(case.X_test) == case.y_test
         predicting, used = time.perf_counter() - start, time.process_time() - used
         found.append((right, there.cost(case.X_test)))
-    n_trees = sum(step.trees.n_trees for step in clf.cascade_.steps)
+    n_trees = sum(stage.trees.n_trees for stage in clf.chain_.stages)
     SIZE[case.name] = (n_trees, clf.size_[1])
     sizes = f"{n_trees} trees in {clf.n_stages_} stages of {clf.size_[0]} trees of depth {clf.size_[1]}"
     return (
@@ -173,18 +173,15 @@ def cascade(case, budgets):
 
 
 def single_stage(budgets, systems):
-    """Outcomes of many systems on rows held out, reduced to a frontier, and the same points on the test rows."""
+    """Evidence of many systems on rows held out, reduced to a frontier, and the same points on the test rows."""
     chosen, there = zip(*systems, strict=True)
-    frontier = Frontier.from_outcomes(chosen)
+    frontier = Frontier.from_evidence(chosen)
     tested = frontier.on(there)
     found = []
     for budget in budgets:
         point = tested.best(budget=max(budget, frontier.cost[0]))
-        one = there[point.source]
-        sent = one.g > point.threshold
-        found.append(
-            (np.where(sent, one.go_right, one.stop_right), np.where(sent, one.go_cost, one.stop_cost))
-        )
+        _, cost, right = there[point.source].at_point(np.array(point.thresholds))
+        found.append((right, cost))
     return found
 
 
@@ -223,7 +220,7 @@ def miser(case, budgets, n_trees=200, max_depth=4, n_prices=12):
             settings = {"gamma": float(gamma)}
             systems.append(
                 [
-                    outcomes_of(clf, X, y, settings=settings, full_probability=full)
+                    evidence_of(clf, X, y, settings=settings, full_probability=full)
                     for X, y, full in both_kinds_of_rows(case, is_val)
                 ]
             )
@@ -287,7 +284,7 @@ def dynamod(case, budgets):
             if len(clf.features_):
                 systems.append(
                     [
-                        outcomes_of(clf, X, y, settings=settings, full_probability=full)
+                        evidence_of(clf, X, y, settings=settings, full_probability=full)
                         for X, y, full in both_kinds_of_rows(case, is_val)
                     ]
                 )
@@ -312,7 +309,7 @@ def recursion(case, budgets):
                     settings = {"gamma": float(gamma), "p_full": p_full, "stages": depth}
                     systems.append(
                         [
-                            outcomes_of(inner, X, y, settings=settings, full_probability=full)
+                            evidence_of(inner, X, y, settings=settings, full_probability=full)
                             for X, y, full in rows
                         ]
                     )
@@ -323,8 +320,13 @@ def recursion(case, budgets):
 def confident(score, y, full, costs, used, penalty):
     stop, go = float(costs[used].sum()), float(costs.sum())
     right = (score > 0) == y
-    return RowOutcomes(
-        -np.abs(score), stop, go, right, (full > 0.5) == y, settings={"penalty": float(penalty)}
+    return Evidence.of_gate(
+        -np.abs(score),
+        stop_cost=stop,
+        go_cost=go,
+        stop_quality=right,
+        go_quality=(full > 0.5) == y,
+        settings={"penalty": float(penalty)},
     )
 
 
@@ -386,7 +388,7 @@ def print_growth(sizes):
             belief[:n_rows], feature_costs=case.costs, full_cost=1e6, n_jobs=N_JOBS, random_state=0
         ).fit(case.X[:n_rows], case.y[:n_rows])
         wall, processor = time.perf_counter() - start, time.process_time() - processor
-        there = clf.with_full(np.full(len(case.X_test), 0.5)).at(budget=20)
+        there = clf.with_full(np.full(len(case.X_test), 0.5), case.X_test).at(budget=20)
         start, used = time.perf_counter(), time.process_time()
         there.predict(case.X_test)
         predicting, used = time.perf_counter() - start, time.process_time() - used

@@ -13,8 +13,8 @@ import tracemalloc
 import numpy as np
 
 from thrifty.evidence.certificate import certify
+from thrifty.evidence.evidence import Evidence
 from thrifty.evidence.frontier import Frontier
-from thrifty.evidence.outcomes import RowOutcomes
 
 
 def make_system(seed, n_rows, rows=0):
@@ -23,8 +23,13 @@ def make_system(seed, n_rows, rows=0):
     rng = np.random.default_rng([seed, rows])
     cheap = rng.random(n_rows) < skill
     gate = rng.normal(size=n_rows) - cheap
-    return RowOutcomes(
-        gate, 30 * (skill - 0.65), 20.0, cheap, rng.random(n_rows) < 0.95, settings={"seed": seed}
+    return Evidence.of_gate(
+        gate,
+        stop_cost=30 * (skill - 0.65),
+        go_cost=20.0,
+        stop_quality=cheap,
+        go_quality=rng.random(n_rows) < 0.95,
+        settings={"seed": seed},
     )
 
 
@@ -38,7 +43,7 @@ def measure(n_systems, n_rows):
     chosen_on = [make_system(seed, n_rows) for seed in range(n_systems)]
     others = [make_system(seed, n_rows, rows=1) for seed in range(n_systems)]
     frontier, choosing = min(
-        (timed(lambda: Frontier.from_outcomes(chosen_on)) for _ in range(3)), key=lambda one: one[1]
+        (timed(lambda: Frontier.from_evidence(chosen_on)) for _ in range(3)), key=lambda one: one[1]
     )
     there, scoring = timed(lambda: frontier.on(others))
     _, asking = timed(lambda: [frontier.best(budget=budget) for budget in np.linspace(10, 20, 100)])
@@ -46,7 +51,7 @@ def measure(n_systems, n_rows):
     _, banding = timed(lambda: there.band(n_boot=100 if n_rows > 10_000 else 1000))
     peak = tracemalloc.get_traced_memory()[1] / 1e6
     tracemalloc.stop()
-    against = Frontier.from_outcomes(chosen_on, against_full=True).on(others)
+    against = Frontier.from_evidence(chosen_on, against_full=True).on(others)
     _, certifying = timed(lambda: certify(against, max_loss=0.05))
     print(
         f"{n_systems:8d} {n_rows:8d} {n_systems * n_rows:9d} {len(frontier):8d} {choosing:9.3f} {scoring:11.3f} "

@@ -12,6 +12,7 @@ LAYERS = (
     "arrays",
     "rows",
     "files",
+    "progress",
     "objective",
     "solvers",
     "trees",

@@ -7,7 +7,14 @@ import numpy as np
 import pytest
 from sklearn.ensemble import ExtraTreesClassifier
 
-from thrifty import Frontier, GreedyMiserClassifier, certify, collect_facts, evidence_of
+from thrifty import (
+    BudgetedClassifier,
+    Frontier,
+    GreedyMiserClassifier,
+    certify,
+    collect_facts,
+    evidence_of,
+)
 from thrifty.datasets import load_digits_at_least_five
 
 GAMMAS = (15.0, 6.0, 2.0)
@@ -68,6 +75,29 @@ def facts(digits):
         title="Digits: five or more?",
         date="1 April 2026",
         n_boot=200,
+    )
+
+
+@pytest.fixture(scope="session")
+def cascade():
+    """Five stages in front of a forest, all of it small."""
+    split = load_digits_at_least_five()
+    forest = ExtraTreesClassifier(40, random_state=0)
+    return BudgetedClassifier(forest, full_cost=5.0, stages=5, sizes=[(20, 3)], cv=3, random_state=0).fit(
+        split.X_train, split.y_train
+    )
+
+
+@pytest.fixture(scope="session")
+def cascade_facts(cascade, digits):
+    return collect_facts(
+        cascade.frontier_.on([evidence_of(cascade, digits.X, digits.y)]),
+        digits.y,
+        chosen=cascade.frontier_,
+        prices=cascade.chain_.price_list,
+        feature_names=digits.names,
+        deployed=DEPLOYED_BUDGET,
+        n_boot=40,
     )
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from thrifty import Frontier, collect_facts, write_report
-from thrifty.evidence.evidence import PointOutcomes
+from thrifty.evidence.evidence import Evidence
 from thrifty.report.facts import Majority
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
@@ -226,7 +226,7 @@ def test_flag_and_mark_of_a_deployed_point_at_either_end_stay_inside(browser, fa
 def test_recall_by_class_and_auc_stand_beside_those_of_the_full_model(page, facts):
     classes = facts.groupings[0]
     heads = texts(page, "#groups table:first-of-type thead th")[:5]
-    assert heads == ["class", "rows", "sent on", "recall", "recall, full model"]
+    assert heads == ["class", "rows", "to the full model", "recall", "recall, full model"]
     for key, place in ((None, facts.deployed), ("home", 0)):
         if key:
             press(page, key)
@@ -380,7 +380,7 @@ def test_hostile_names_are_shown_and_do_nothing(browser, hostile_facts, hostile_
 
 def test_a_page_of_one_point_of_which_little_is_known_works_as_well(browser, tmp_path):
     right = np.array([True, False, True, True])
-    one = PointOutcomes(3.0, right, np.zeros(4, bool), features=[1])
+    one = Evidence.of_point(3.0, right, np.zeros(4, bool), features=[1])
     facts = collect_facts(Frontier.from_evidence([one]), ["no", "yes", "no", "yes"], unit="€", n_boot=40)
     page = opened(browser, write_report(tmp_path / "one.html", facts)[0].as_uri(), width=360)
     for key in ("right", "left", "home", "end"):
@@ -396,4 +396,29 @@ def test_a_page_of_one_point_of_which_little_is_known_works_as_well(browser, tmp
     for name in ("auc-tile", "badge", "show-deployed", "show-certified"):
         assert value(page, f"document.getElementById('{name}').offsetHeight") == 0
     assert value(page, "document.getElementById('flag')") is None
+    assert page.get_log("browser") == []
+
+
+@pytest.mark.parametrize("width", [360, 1280])
+def test_a_cascade_is_shown_with_the_stages_of_its_purchases(browser, cascade_facts, tmp_path, width):
+    address = write_report(tmp_path / "cascade.html", cascade_facts, picture=False)[0].as_uri()
+    page = opened(browser, address, width=width)
+    assert texts(page, "#purchases thead th") == ["feature", "stage", "price", "bought for", "per row"]
+    place = cascade_facts.deployed
+    first, last = cascade_facts.systems[0].first, len(cascade_facts.points.reach[place]) - 1
+    words = [str(at + 1) if at < last else "full model" for at in first]
+    stages = texts(page, "#purchases tbody td:nth-child(2)")
+    assert stages == [*words, "full model"]
+    total = value(page, "document.querySelector('#purchases tfoot td:last-child').textContent")
+    assert total == text(page, "cost")
+    # Of what not everybody buys the share is said.
+    every, others = text(page, "bought").split("Only where that is not enough: ")
+    for item, one in enumerate(cascade_facts.purchases):
+        assert (f" {one.name}," in every.replace(".", ",")) == (cascade_facts.share_buying(place, item) == 1)
+    shares = [int(share) for share in re.findall(r"\((\d+)\u00a0%\)", others)]
+    assert len(shares) > 3
+    assert shares == sorted(shares, reverse=True)
+    assert value(page, "document.documentElement.scrollWidth") <= width
+    press(page, "home")
+    assert "Only where that is not enough" not in text(page, "bought")
     assert page.get_log("browser") == []

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from sklearn.metrics import roc_auc_score
 
 from thrifty import Frontier, InvalidInputError, collect_facts, evidence_of, point_of
-from thrifty.evidence.evidence import PointOutcomes, RowOutcomes
+from thrifty.evidence.evidence import Evidence
 from thrifty.objective.costs import PriceList, check_price_list
 
 
@@ -24,8 +24,13 @@ def explained(facts, place):
 def rows_of(place, shown, frontier):
     """Sent and right, row by row, of a point of a frontier of gates that stand right before f0."""
     one = frontier.evidence[shown.source[place]]
-    sent = one.g > shown.threshold[place]
-    return sent, np.where(sent, one.go_right, one.stop_right)
+    sent = one.gate[:, 0] > shown.threshold[place]
+    return sent, answered(one, sent)
+
+
+def answered(one, sent):
+    """Whether each row of a single gate is answered correctly."""
+    return np.where(sent, one.quality[:, 1], one.quality[:, 0])
 
 
 def test_prices_times_shares_add_up_to_the_mean_cost_at_every_point(facts):
@@ -42,27 +47,27 @@ def worlds(draw):
     costs = [round(float(group) * 1.7 + 0.3, 3) for group in groups]
     prices = check_price_list(costs, groups, float(rng.integers(0, 4)), n_features)
     full = rng.random(n_rows) < 0.9
-    outcomes = []
+    evidence = []
     for number in range(draw(st.integers(1, 3))):
         features = np.flatnonzero(rng.random(n_features) < 0.4)
-        outcomes.append(
-            RowOutcomes(
-                g=rng.normal(size=n_rows).round(1),
+        evidence.append(
+            Evidence.of_gate(
+                rng.normal(size=n_rows).round(1),
                 stop_cost=prices.cost_of(features),
                 go_cost=prices.cost_of_everything,
-                stop_right=rng.random(n_rows) < 0.7,
-                go_right=full,
+                stop_quality=rng.random(n_rows) < 0.7,
+                go_quality=full,
                 features=features,
                 settings={"number": number},
             )
         )
-    return prices, outcomes, rng.integers(0, 3, n_rows)
+    return prices, evidence, rng.integers(0, 3, n_rows)
 
 
 @given(worlds())
 def test_whatever_the_world_the_facts_agree_with_each_other(world):
-    prices, outcomes, y = world
-    frontier = Frontier.from_evidence(outcomes)
+    prices, evidence, y = world
+    frontier = Frontier.from_evidence(evidence)
     facts = collect_facts(frontier, y, prices=prices, n_boot=40)
     points, n_rows = facts.points, frontier.n_rows
     assert sum(one.n_columns for one in facts.purchases) == prices.n_features
@@ -101,7 +106,7 @@ def test_the_full_models_own_point_is_its_accuracy_and_the_price_of_everything(d
 
 def test_leads_over_the_full_model_are_paired_and_vanish_where_every_row_is_sent(digits):
     one = digits.frontier.evidence[0]
-    everything = Frontier.from_evidence([replace(one, threshold=float("-inf"))])
+    everything = Frontier.from_evidence([replace(one, points=np.array([[-np.inf]]))])
     facts = collect_facts(everything, digits.y, prices=digits.prices, n_boot=100)
     assert facts.points.share(0) == 1
     assert facts.points.lead_low == facts.points.lead_high == (0.0,)
@@ -111,8 +116,8 @@ def test_leads_over_the_full_model_are_paired_and_vanish_where_every_row_is_sent
 def chain_of(digits):
     """Two cheap stages, each of which keeps some of the rows it sees."""
     dearer, cheaper = ({*fit.scores(digits.X)[0].tolist()} for fit in (digits.fits[2], digits.fits[0]))
-    tail = digits.fits[2].at(np.median(sorted(dearer)))
-    chain = digits.fits[0].with_full(tail.system_).at(np.median(sorted(cheaper)))
+    tail = digits.fits[2].at(threshold=np.median(sorted(dearer)))
+    chain = digits.fits[0].with_full(tail.chain_).at(threshold=np.median(sorted(cheaper)))
     assert np.bincount(chain.route(digits.X), minlength=3).min() > 5
     return chain
 
@@ -120,12 +125,11 @@ def chain_of(digits):
 def test_a_chain_of_stages_is_told_apart_by_asking_it_where_its_rows_stop(digits):
     chain = chain_of(digits)
     known = digits.full.predict_proba(digits.X)
-    outcomes = evidence_of(chain, digits.X, digits.y, full_probability=known)
-    frontier = Frontier.from_evidence([outcomes])
+    frontier = Frontier.from_evidence([evidence_of(chain, digits.X, digits.y, full_probability=known)])
     facts = collect_facts(frontier, digits.y, estimators=[chain], X=digits.X, n_boot=40)
     names = [f"feature {column}" for column in range(64)]
     for place, point in enumerate(frontier):
-        system = chain.at(point.threshold).system_
+        system = chain.at(threshold=point.threshold).chain_
         route = system.route(digits.X)
         np.testing.assert_allclose(
             facts.points.reach[place], [(route >= stage).mean() for stage in range(system.n_stages + 1)]
@@ -136,9 +140,9 @@ def test_a_chain_of_stages_is_told_apart_by_asking_it_where_its_rows_stop(digits
             if purchase.name in share:
                 assert facts.points.reach[place][at] == pytest.approx(share[purchase.name])
         assert facts.points.accuracy[place] == pytest.approx(
-            (chain.at(point.threshold).predict(digits.X) == digits.y).mean()
+            (chain.at(threshold=point.threshold).predict(digits.X) == digits.y).mean()
         )
-    with pytest.raises(InvalidInputError, match="a chain of several stages.*Give `estimators` and `X`"):
+    with pytest.raises(InvalidInputError, match="a chain in front of another one.*Give `estimators` and `X`"):
         collect_facts(frontier, digits.y, prices=digits.prices)
 
 
@@ -149,10 +153,10 @@ def test_a_system_as_one_point_is_shown_with_its_stages(digits):
     assert len(facts.points.reach[0]) == 3
     assert facts.full is None
     assert facts.points.lead_low == ()
-    with pytest.raises(InvalidInputError, match="prices explain a mean cost of .* several stages also"):
+    with pytest.raises(InvalidInputError, match="rows do not all buy the same.*Give `estimators` and `X`"):
         collect_facts(frontier, digits.y, prices=digits.prices, n_boot=40)
     with pytest.raises(InvalidInputError, match="does not send the rows X where"):
-        collect_facts(frontier, digits.y, estimators=[chain.at(np.inf)], X=digits.X)
+        collect_facts(frontier, digits.y, estimators=[chain.at(threshold=np.inf)], X=digits.X)
 
 
 def test_prices_of_another_system_are_refused_with_both_numbers(digits):
@@ -181,7 +185,14 @@ def test_what_only_the_full_model_reads_is_shown_in_one_line(facts):
 
 def test_a_purchase_of_several_columns_is_one_line_with_one_price(digits):
     prices = check_price_list([2.0, 2.0, 3.0], ["a", "a", "b"], 0.0, 3)
-    one = RowOutcomes(np.arange(4.0), 2.0, 5.0, np.ones(4, bool), np.ones(4, bool), features=[0])
+    one = Evidence.of_gate(
+        np.arange(4.0),
+        stop_cost=2.0,
+        go_cost=5.0,
+        stop_quality=np.ones(4, bool),
+        go_quality=np.ones(4, bool),
+        features=[0],
+    )
     facts = collect_facts(
         Frontier.from_evidence([one]), [0, 1, 0, 1], prices=prices, feature_names=["x", "y", "z"], n_boot=40
     )
@@ -205,8 +216,8 @@ def test_the_certified_point_is_shown_whether_or_not_it_is_efficient(digits, fac
     point, place = digits.certificate.point, facts.certified.point
     assert facts.points.budget[place] == pytest.approx(point.chosen_cost)
     one = digits.frontier.evidence[point.source]
-    sent = one.g > point.threshold
-    assert facts.points.accuracy[place] == pytest.approx(np.where(sent, one.go_right, one.stop_right).mean())
+    right = answered(one, one.gate[:, 0] > point.threshold)
+    assert facts.points.accuracy[place] == pytest.approx(right.mean())
     assert sum(facts.points.efficient) == len(digits.frontier)
     assert facts.certified.sentence == str(digits.certificate)
 
@@ -228,11 +239,15 @@ def inefficient_point(digits):
     """A point that no budget leads to: one of the first system's thresholds that is not on the frontier."""
     one = digits.chosen.evidence[0]
     taken = set(digits.chosen.threshold[digits.chosen.source == 0])
-    threshold = next(float(value) for value in np.sort(one.g)[len(one.g) // 2 :] if value not in taken)
-    sent = one.g > threshold
-    cost = float(np.where(sent, one.go_cost, one.stop_cost).mean())
+    g = one.gate[:, 0]
+    threshold = next(float(value) for value in np.sort(g)[len(g) // 2 :] if value not in taken)
     return replace(
-        digits.chosen[0], threshold=threshold, source=0, settings=dict(one.settings), chosen_cost=cost
+        digits.chosen[0],
+        threshold=threshold,
+        thresholds=(threshold,),
+        source=0,
+        settings=dict(one.settings),
+        chosen_cost=float(np.where(g > threshold, *one.cost[::-1]).mean()),
     )
 
 
@@ -261,7 +276,7 @@ def test_a_deployed_point_that_is_not_efficient_is_inserted_in_the_order_of_budg
     assert [place for place, ok in enumerate(facts.points.efficient) if not ok] == [facts.deployed]
     assert list(facts.points.budget) == sorted(facts.points.budget)
     one = digits.frontier.evidence[0]
-    right = np.where(one.g > point.threshold, one.go_right, one.stop_right)
+    right = answered(one, one.gate[:, 0] > point.threshold)
     assert facts.points.accuracy[facts.deployed] == pytest.approx(right.mean())
 
 
@@ -288,23 +303,25 @@ def test_a_deployed_point_of_other_systems_or_that_no_budget_affords_is_refused(
 
 
 def test_the_auc_of_every_point_is_that_of_the_scores_it_answers_with(digits, facts):
-    points = [(point.source, point.threshold) for point in digits.frontier]
     efficient = [auc for auc, ok in zip(facts.points.auc, facts.points.efficient, strict=True) if ok]
-    wanted = [roc_auc_score(digits.y, digits.scores(*point)) for point in points]
-    np.testing.assert_allclose(efficient, wanted)
+    scores = [
+        digits.fits[point.source].at(threshold=point.threshold).predict_proba(digits.X)[:, 1]
+        for point in digits.frontier
+    ]
+    np.testing.assert_allclose(efficient, [roc_auc_score(digits.y, one) for one in scores])
     full = digits.full.predict_proba(digits.X)[:, 1]
     assert facts.full.auc == pytest.approx(roc_auc_score(digits.y, full))
 
 
 def test_auc_is_not_known_without_scores_or_without_two_classes(digits):
-    facts = collected(digits)
+    assert len(collected(digits).points.auc) == len(digits.frontier)
+    assert collected(digits).full.auc is None
+    unscored = [replace(one, scores=None) for one in digits.frontier.evidence]
+    facts = collect_facts(digits.chosen.on(unscored), digits.y, n_boot=40)
     assert facts.points.auc == ()
-    assert facts.full.auc is None
     scores = np.zeros(len(digits.y))
     for y in (np.arange(len(scores)) % 3, np.ones(len(scores))):
-        facts = collect_facts(
-            digits.frontier, y, n_boot=40, point_scores=lambda *_: scores, full_scores=scores
-        )
+        facts = collect_facts(digits.frontier, y, n_boot=40, full_scores=scores)
         assert facts.points.auc == ()
         assert facts.full.auc is None
     with pytest.raises(InvalidInputError, match="scores must be one number per row"):
@@ -328,7 +345,9 @@ def test_of_many_points_those_of_evenly_spaced_budgets_are_kept():
     rng = np.random.default_rng(0)
     g = rng.normal(size=3000)
     right = rng.random(3000) < np.exp(-np.exp(g)) + 0.5
-    one = RowOutcomes(g, 1.0, 10.0, right, np.ones(3000, bool), features=[0])
+    one = Evidence.of_gate(
+        g, stop_cost=1.0, go_cost=10.0, stop_quality=right, go_quality=np.ones(3000, bool), features=[0]
+    )
     frontier = Frontier.from_evidence([one])
     facts = collect_facts(frontier, right, prices=PriceList(np.array([1.0, 9.0]), np.arange(2)), n_boot=40)
     assert len(frontier) > 400
@@ -365,6 +384,6 @@ def test_frontiers_of_other_rows_or_another_score_are_refused(digits):
         InvalidInputError, match="frontier counts answers that are not worse than the full model's"
     ):
         collect_facts(worse, digits.y)
-    graded = PointOutcomes(1.0, np.full(4, 0.5), np.zeros(4, bool))
-    with pytest.raises(InvalidInputError, match="right must be right or wrong"):
+    graded = Evidence.of_point(1.0, np.full(4, 0.5), np.zeros(4, bool))
+    with pytest.raises(InvalidInputError, match="quality must be right or wrong"):
         collect_facts(Frontier.from_evidence([graded]), [0, 1, 0, 1], n_boot=40)

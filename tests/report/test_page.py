@@ -15,7 +15,7 @@ import pytest
 
 import thrifty.report
 from thrifty import Frontier, InvalidInputError, collect_facts, write_report
-from thrifty.evidence.evidence import RowOutcomes
+from thrifty.evidence.evidence import Evidence
 from thrifty.objective.costs import PriceList
 from thrifty.report.facts import Facts, Majority, Rival
 from thrifty.report.page import page_of
@@ -159,13 +159,23 @@ def test_the_same_facts_make_the_same_page_and_no_clock_is_asked(facts):
 def test_a_page_of_two_hundred_points_stays_below_half_a_megabyte():
     rng = np.random.default_rng(0)
     n_rows, full = 5000, np.ones(5000, bool)
-    outcomes = []
+    evidence = []
     for number in range(12):
         features = rng.choice(784, 60 + 10 * number, replace=False)
         g = rng.normal(size=n_rows)
         right = rng.random(n_rows) < np.clip(1 - np.exp(g - 2) + 0.02 * number, 0, 1)
-        outcomes.append(RowOutcomes(g, float(len(features)), 784.0, right, full, features, {"n": number}))
-    frontier = Frontier.from_evidence(outcomes)
+        evidence.append(
+            Evidence.of_gate(
+                g,
+                stop_cost=float(len(features)),
+                go_cost=784.0,
+                stop_quality=right,
+                go_quality=full,
+                features=features,
+                settings={"n": number},
+            )
+        )
+    frontier = Frontier.from_evidence(evidence)
     slices = {name: rng.integers(0, 15, n_rows) for name in ("site", "month", "device")}
     facts = collect_facts(
         frontier, full, prices=PriceList(np.ones(784), np.arange(784)), slices=slices, n_boot=40

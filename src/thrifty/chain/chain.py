@@ -42,7 +42,7 @@ class Walk:
     route : ndarray of shape (n_rows,)
         The place that answers each row, counted through all chains; the number of stages means the full model.
     scores : ndarray of shape (n_rows, n_scores)
-        Of the last stage that each row visited in this chain.
+        Scores of the last stage that each row visited in this chain.
     behind : Walk, optional
         Where the rows went that were sent on to a chain in the place of the full model.
     """
@@ -78,7 +78,7 @@ class Chain:
     stages : tuple of Stage
         The cheapest first.
     full : FullModel or Chain
-        f0, or a chain that stands in its place.
+        The full model, or a chain that stands in its place.
     price_list : PriceList
         What purchases cost, and what the full model reads.
     task : Task

@@ -58,7 +58,7 @@ class Reader(Protocol):
 
 
 class TableReader:
-    """Reads from a table that is at hand; ``numbers`` is its numeric form, ``raw`` what f0 reads."""
+    """Reads from a table that is at hand; ``numbers`` is its numeric form, ``raw`` what the full model reads."""
 
     def __init__(self, numbers: Any, raw: Any) -> None:
         self._numbers = numbers

@@ -111,7 +111,7 @@ class DynaModGbrtClassifier(BoostedClassifier):
     features_ : ndarray
         Columns that the gate and the cheap model buy.
     threshold_ : float
-        Rows with ``g > threshold_`` go to f0.
+        Rows with ``g > threshold_`` go to the full model.
     trace_ : ndarray of shape (n_rounds, 2)
         The objective after the q-step and after the pair-step of every round.
     """
@@ -172,7 +172,7 @@ class DynaModGbrtClassifier(BoostedClassifier):
         check_amount("tol", self.tol)
         check_count("max_iter", self.max_iter)
         check_distance(self.distance)
-        check_share("p_full", self.p_full, meaning="the share of samples allowed to reach f0")
+        check_share("p_full", self.p_full, meaning="the share of samples allowed to reach the full model")
 
     def _learn(self, problem: PairProblem) -> BoostedStage:
         rows, boosting = problem.rows, self._boosting()

@@ -41,14 +41,14 @@ class DynaModLinClassifier(GatedClassifier):
     Parameters
     ----------
     full : estimator, FrozenEstimator, callable, array or Chain, default=None
-        f0. An unfitted classifier is cloned, fitted and cross-fitted; a fitted one goes into a
+        The full model (f0). An unfitted classifier is cloned, fitted and cross-fitted; a fitted one goes into a
         ``FrozenEstimator`` and should not have seen the rows given to ``fit``. A function maps a table
         to probabilities of the second class; an array holds them for the rows given to ``fit``.
         None is a ``HistGradientBoostingClassifier``. A fitted system of ours becomes the tail of the chain.
     gamma : float, default=0.01
         Weight of the prices; larger buys fewer features.
     p_full : float, default=0.3
-        Cap on the mean share of rows sent to f0 while learning. Behind a chain, whose cost differs from
+        Cap on the mean share of rows sent to the full model while learning. Behind a chain, whose cost differs from
         row to row, the cap on the share of its spend.
     distance : {"kl", "squared"}, default="kl"
         How the gate is compared with the shares.
@@ -83,7 +83,7 @@ class DynaModLinClassifier(GatedClassifier):
     max_iter, tol : int, float, default=200, 1e-4
         Rounds of the alternation, and the decrease of the objective below which it stops.
     cv : int, splitter or iterable, default=5
-        Folds in which an unfitted f0 is cross-fitted; a number keeps equal rows in one fold.
+        Folds in which an unfitted full model is cross-fitted; a number keeps equal rows in one fold.
     n_jobs : int, default=None
         Processes for the cross-fit.
     random_state : int, RandomState or None, default=None
@@ -102,7 +102,7 @@ class DynaModLinClassifier(GatedClassifier):
     gate_margin_coef_ : float
         Weight of ``|f1|`` in the gate; 0 unless ``gate_reads_margin``.
     threshold_ : float
-        Rows with ``g > threshold_`` go to f0.
+        Rows with ``g > threshold_`` go to the full model.
     trace_ : ndarray of shape (n_rounds, 2)
         The objective after the q-step and after the pair-step of every round of the start that was kept;
         ``refit`` and ``gate_reads_margin`` come after it.
@@ -175,7 +175,7 @@ class DynaModLinClassifier(GatedClassifier):
         check_amount("l2", self.l2)
         check_amount("tol", self.tol)
         check_distance(self.distance)
-        check_share("p_full", self.p_full, meaning="the share of samples allowed to reach f0")
+        check_share("p_full", self.p_full, meaning="the share of samples allowed to reach the full model")
         check_count("n_init", self.n_init)
         check_count("max_iter", self.max_iter)
         if isinstance(self.init, str) and self.init not in ("logistic", "gaussian"):

@@ -20,7 +20,7 @@ __all__ = ["DynaModLstsqClassifier"]
 
 
 class DynaModLstsqClassifier(GatedClassifier):
-    """A few trees on the device, f0 behind a remote call: learns which rows need the call.
+    """A few trees on the device, the full model (f0) behind a remote call: learns which rows need the call.
 
     The trees are given, or grown here; their leaves carry two values, one for f1 and one for the gate, so that the
     device stores and walks one small ensemble. Minimises, by alternation and from the gate by confidence on,
@@ -32,23 +32,23 @@ class DynaModLstsqClassifier(GatedClassifier):
     Parameters
     ----------
     full : estimator, FrozenEstimator, callable, array or Chain, default=None
-        f0, as in ``DynaModLinClassifier``.
+        The full model (f0), as in ``DynaModLinClassifier``.
     local : boosted trees or None, default=None
         The small model: an XGBoost, LightGBM or scikit-learn boosting classifier, or trees of thrifty. A bare
         classifier is cloned and fitted here, one in a ``FrozenEstimator`` stands as it is. None grows
         ``n_trees`` trees best-first, with at most ``max_leaves`` leaves each.
     p_full : float, default=0.3
-        Share of rows allowed to reach f0 while the weights are learned. ``threshold_for`` sets the share that is
-        really sent.
+        Share of rows allowed to reach the full model while the weights are learned. ``threshold_for`` sets the share
+        that is really sent.
     distance : {"squared", "kl"}, default="squared"
         How the gate is compared with the shares. "kl" is DynaMod-Lin over leaves.
     trust : float, default=0.5
-        How far f0's own belief, calibrated and out of fold, replaces the labels: 0 is the paper, 1 learns
-        from f0 alone. One label is a noisy sign of where f0 is worth its price.
+        How far the full model's own belief, calibrated and out of fold, replaces the labels: 0 is the paper, 1 learns
+        from it alone. One label is a noisy sign of where it is worth its price.
     ridge : float, default=20.0
         Rows' worth of pull that keeps leaf values near the start.
     n_trees, max_leaves, max_depth, learning_rate, min_child_weight : default=10, 32, 12, 0.6, 5.0
-        Of the trees grown here; not used with ``local``.
+        Limits of the trees grown here; not used with ``local``.
     gate_weight : float, default=1.0
         Weight of the gate's question in a split's gain while trees are grown here: they are grown for f1 and g at
         once. 0 grows them for f1 alone.
@@ -128,8 +128,8 @@ class DynaModLstsqClassifier(GatedClassifier):
         self.random_state = random_state
 
     def _check_parameters(self) -> None:
-        check_share("p_full", self.p_full, meaning="the share of samples allowed to reach f0")
-        check_share("trust", self.trust, meaning="how far f0's belief replaces the labels")
+        check_share("p_full", self.p_full, meaning="the share of samples allowed to reach the full model")
+        check_share("trust", self.trust, meaning="how far the full model's belief replaces the labels")
         check_distance(self.distance)
         check_count("n_trees", self.n_trees)
         check_count("max_leaves", self.max_leaves, least=2)

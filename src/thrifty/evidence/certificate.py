@@ -1,6 +1,6 @@
-"""How much a system may lose against f0, proved on held-out rows.
+"""How much a system may lose against the full model (f0), proved on held-out rows.
 
-The loss of a system against f0 is ``P(f0 is right and the system is wrong)`` for a new row. It is at least
+The loss of a system against it is ``P(f0 is right and the system is wrong)`` for a new row. It is at least
 ``accuracy(f0) - accuracy(system)``, so whoever bounds it bounds the lost accuracy too.
 
 Candidates are the points of a frontier, fixed on other rows. On ``n`` held-out rows, drawn independently from where
@@ -30,7 +30,7 @@ _SLACK = 1e-12
 
 @dataclass(frozen=True)
 class Certificate:
-    """The cheapest point that was shown to lose at most ``max_loss`` against f0, and everything that showed it.
+    """The cheapest point that was shown to lose at most ``max_loss``, and everything that showed it.
 
     Attributes
     ----------
@@ -40,16 +40,16 @@ class Certificate:
     n_rows : int
         Held-out rows.
     n_losses, bound : int, float
-        On how many of them f0 was right and the point wrong, and the exact upper bound from that. What is
+        On how many of them the full model was right and the point wrong, and the exact upper bound from that. What is
         certified is ``max_loss``; the bound of the point at which the search ended is not a sharper certificate.
     n_candidates, n_tested : int
         Points that were fixed in advance, and how many were tested before the first failure (included).
     failed_losses, failed_bound : int, float or None
-        The same for the first point that failed; None if none did.
+        Losses and bound of the first point that failed; None if none did.
     point : OperatingPoint or None
-        The certified point. None: send every row to f0, and no system at hand has a gate that can be told to.
+        The certified point. None: send every row to the full model, and no system at hand has a gate for that.
     is_fallback : bool
-        Whether no candidate passed, so that every row goes to f0: that loses nothing, and needs no test.
+        Whether no candidate passed, so that every row goes to the full model: that loses nothing, and needs no test.
     """
 
     max_loss: float
@@ -69,12 +69,12 @@ class Certificate:
         if self.is_fallback:
             worse = _worse(self.failed_losses or 0, self.failed_bound or 0.0)
             return (
-                f"sends every row to f0, and so loses nothing against it: the safest of {self.n_candidates:,} points "
-                f"could not be shown, {surely}, to lose at most {limit} of answers, "
+                f"sends every row to the full model, and so loses nothing against it: the safest of "
+                f"{self.n_candidates:,} points could not be shown, {surely}, to lose at most {limit} of answers, "
                 f"on {self.n_rows:,} held-out rows: {worse}"
             )
         return (
-            f"loses at most {limit} of answers against f0, {surely}, on {self.n_rows:,} held-out rows: "
+            f"loses at most {limit} of answers against the full model, {surely}, on {self.n_rows:,} held-out rows: "
             f"{_worse(self.n_losses, self.bound)}"
         )
 
@@ -97,7 +97,7 @@ class Certificate:
 
 
 def certify(frontier: Frontier, *, max_loss: float, confidence: float = 0.95) -> Certificate:
-    """The cheapest point of a frontier that loses at most ``max_loss`` against f0, by exact tests on held-out rows.
+    """The cheapest point of a frontier that loses at most ``max_loss`` against the full model, by exact tests.
 
     Parameters
     ----------
@@ -106,14 +106,14 @@ def certify(frontier: Frontier, *, max_loss: float, confidence: float = 0.95) ->
         .on(held_out)``. Nothing may have been fitted, tuned or chosen on the held-out rows. Every row counts
         once; there are no sample weights, with which the number of losses would not be binomial.
     max_loss : float
-        Share of answers, between 0 and 1, on which the system may be wrong where f0 is right.
+        Share of answers, between 0 and 1, on which the system may be wrong where the full model is right.
     confidence : float, default=0.95
         Probability with which the certificate must hold.
 
     Returns
     -------
     Certificate
-        Of the cheapest point that passed, or of "every row to f0", which always does.
+        About the cheapest point that passed, or about "every row to the full model", which always does.
 
     Notes
     -----
@@ -133,7 +133,7 @@ def certify(frontier: Frontier, *, max_loss: float, confidence: float = 0.95) ->
     if not frontier.held_out:
         raise InvalidInputError(
             "a certificate needs rows on which nothing was chosen; this frontier is scored on the rows that it was "
-            "chosen on. Give frontier.on(outcomes of held-out rows)."
+            "chosen on. Give frontier.on(evidence of held-out rows)."
         )
     n_rows = frontier.n_rows
     check_provable(n_rows, max_loss, confidence)

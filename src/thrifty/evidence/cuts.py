@@ -83,8 +83,8 @@ class ThresholdCurve:
         if enough.size == 0:
             best = int(np.argmax(self.score))
             raise InvalidInputError(
-                f"accuracy {score!r} is out of reach here: f0 alone has {self.score[-1]:.6g}, and the best any "
-                f"threshold reaches is {self.score[best]:.6g}, sending {self.share[best]:.1%}. Ask for no more."
+                f"accuracy {score!r} is out of reach here: the full model alone has {self.score[-1]:.6g}, and the best "
+                f"any threshold reaches is {self.score[best]:.6g}, sending {self.share[best]:.1%}. Ask for no more."
             )
         return int(enough[0])
 

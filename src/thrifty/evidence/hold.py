@@ -26,7 +26,7 @@ Thing = TypeVar("Thing")
 
 
 def hold_budget(system: Thing, X: Any, budget: float, *, seed: int | None = None) -> Thing:
-    """The same system, cut so that just these rows spend a budget: at most, and as nearly as can be.
+    """Cut a system so that just these rows spend a budget: at most, and as nearly as can be.
 
         argmax  mean cost   subject to   mean cost <= budget,   over mixes of two neighbouring operating points
 

@@ -70,9 +70,14 @@ def evidence_of(
     target = chain.task.encode("y", y, reader.n_samples)
     chain, full_quality = _with_known_full(chain, reader, target, full_probability)
     outputs = None if full_quality is None else chain.ask_full(reader, np.arange(reader.n_samples))
-    return evidence_of_known(
+    seen = evidence_of_known(
         chain, reader, target, outputs, full_quality=full_quality, threshold=threshold, **known
     )
+    judged: Evidence | None = getattr(thing, "evidence_", None)
+    if judged is None or judged.points is None or threshold is not None:
+        return seen
+    # An estimator that was fitted with points of its own has all of them, whichever is in force.
+    return replace(seen, points=judged.points)
 
 
 def evidence_of_known(

@@ -145,6 +145,7 @@ def _picture(points: dict[str, list[_Point]], full: FullAnswers, numbers: dict[s
         curves,
         full=(full.cost, numbers["full_accuracy"]),
         title="digits: 5 or more? 64 pixels at 1 each",
+        flagship=CASCADE,
     )
     return figure
 

@@ -19,16 +19,6 @@ __all__ = ["CURVES", "curves_from", "draw_figure", "redraw"]
 
 FLAGSHIP = "BudgetedClassifier"
 
-FLAGSHIP_STYLE = {
-    "color": "#c00020",
-    "linestyle": "-",
-    "linewidth": 3.2,
-    "marker": "o",
-    "markersize": 6,
-    "zorder": 4,
-}
-RIVAL_STYLE = {"linewidth": 1.1, "markersize": 3.5, "alpha": 0.6, "zorder": 2}
-
 
 @dataclass(frozen=True)
 class CurveKind:
@@ -131,14 +121,7 @@ def _draw_side(ax: Any, lines: Iterable[str], panel: Mapping[str, Any], title: s
         line: Curve([point["cost"] for point in some], [_quality(point) for point in some])
         for line, some in points.items()
     }
-    draw_tradeoff(ax, curves, full=(full["cost"], _quality(full)), title=title)
-    for line in ax.get_lines():
-        name = line.get_label()
-        if name not in curves:
-            line.set(label="full model for every row", zorder=5)
-        elif FLAGSHIP in curves:
-            line.set(**(FLAGSHIP_STYLE if name == FLAGSHIP else RIVAL_STYLE))
-    ax.legend(frameon=False, fontsize=8, loc="lower right")
+    draw_tradeoff(ax, curves, full=(full["cost"], _quality(full)), title=title, flagship=FLAGSHIP)
 
 
 def _quality(point: Mapping[str, Any]) -> float:

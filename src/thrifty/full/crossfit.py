@@ -114,7 +114,9 @@ class JudgedFull:
         return self.task.calibrated(self.scores, self.task.calibrate_model(self.scores, rows.y, rows.weight))
 
 
-def judge_full(full: Any, rows: TrainingRows, *, n_jobs: int | None = None, name: str = "f0") -> JudgedFull:
+def judge_full(
+    full: Any, rows: TrainingRows, *, n_jobs: int | None = None, name: str = "the full model"
+) -> JudgedFull:
     """Make a ``FullModel`` of whatever the user gave and find its outputs on the training rows.
 
     An unfitted estimator is cloned and fitted on all rows; its training outputs come from

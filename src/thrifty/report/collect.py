@@ -14,8 +14,9 @@ from thrifty.evidence.frontier import Frontier, OperatingPoint
 from thrifty.exceptions import InvalidInputError
 from thrifty.objective.costs import PriceList
 from thrifty.report.classes import auc_of, groupings_of, majority_of
-from thrifty.report.facts import Certified, Facts, FullPoint, Measured, Points, Purchase, Rival, System
-from thrifty.report.routes import Routes, arrange, check_prices_explain, names_of, routes_of, unpriced
+from thrifty.report.facts import Certified, Facts, FullPoint, Measured, Points, Rival
+from thrifty.report.purchases import purchases_of
+from thrifty.report.routes import Routes, routes_of
 from thrifty.report.shown import Intervals, Shown, evenly, intervals_of, nearly_best, shown_points
 
 __all__ = ["collect_facts"]
@@ -62,9 +63,9 @@ def collect_facts(
     chosen : Frontier, optional
         The same frontier on the rows of the choice, to say how many they were.
     estimators, X : sequence of fitted estimators and table, optional
-        The frontier's systems, in its order, and its rows. Needed for a chain in front of another one, whose
-        evidence does not say where a row stops there; also where prices and names of the columns come from if they
-        are not given.
+        The frontier's systems, in its order, and its rows. Needed for a chain in front of another one and for models
+        that read other columns of other rows, whose evidence does not say what each row buys; also where prices and
+        names of the columns come from if they are not given.
     prices : PriceList, optional
         What purchases cost, ``estimator.chain_.price_list``. Without prices, purchases are columns.
     feature_names, purchase_names : sequence of str, optional
@@ -103,20 +104,21 @@ def collect_facts(
     ]
     cost, accuracy = _means(at)
     prices, feature_names = _prices_and_names(prices, feature_names, estimators)
-    purchases, systems = _purchases(prices, feature_names, purchase_names, routes, at, cost)
-    intervals = intervals_of(frontier, shown, level=level, n_boot=n_boot, seed=seed)
     full_right = _full_right(frontier, routes)
+    groupings = groupings_of(y, slices, at, full_right)
+    purchases, systems, bought = purchases_of(prices, feature_names, purchase_names, routes, at, cost)
+    intervals = intervals_of(frontier, shown, level=level, n_boot=n_boot, seed=seed)
     first = [deployed_at, certified_at, nearly_best(frontier, shown)]
     return Facts(
         title=str(title),
         method=str(method),
         full_name=str(full_name),
         unit=str(unit),
-        points=_points(shown, used, at, cost, accuracy, intervals, _auc_by_point(y, at)),
+        points=_points(shown, used, at, cost, accuracy, intervals, _auc_by_point(y, at), bought),
         start=next(place for place in first if place is not None),
         systems=systems,
         purchases=purchases,
-        groupings=groupings_of(y, slices, at, full_right),
+        groupings=groupings,
         majority=majority_of(y),
         measured=Measured(
             n_rows=frontier.n_rows,
@@ -182,45 +184,12 @@ def _prices_and_names(
     prices: PriceList | None, names: Sequence[str] | None, estimators: Sequence[Any] | None
 ) -> tuple[PriceList | None, Sequence[str] | None]:
     first = None if not estimators else estimators[0]
-    if prices is None and first is not None:
-        prices = (first.chain_ if hasattr(first, "chain_") else first.forest_).price_list
-    if names is None and first is not None:
-        names = getattr(first, "feature_names_in_", None)
+    served = getattr(first, "chain_", getattr(first, "forest_", first))
+    if prices is None:
+        prices = getattr(served, "price_list", None)
+    if names is None:
+        names = getattr(first, "feature_names_in_", getattr(served, "names", None))
     return prices, names
-
-
-def _purchases(
-    prices: PriceList | None,
-    feature_names: Sequence[str] | None,
-    purchase_names: Sequence[str] | None,
-    routes: Mapping[int, Routes],
-    at: Sequence[tuple[Routes, Floats]],
-    cost: Floats,
-) -> tuple[tuple[Purchase, ...], tuple[System, ...]]:
-    """What is bought and where each system first buys it, checked against what the rows paid."""
-    n_read = 1 + max((int(c) for one in routes.values() for stage in one.columns for c in stage), default=-1)
-    n_features = n_read if feature_names is None else len(feature_names)
-    n_features = n_features if prices is None else prices.n_features
-    if n_read > n_features:
-        raise InvalidInputError(
-            f"the frontier's systems read column {n_read - 1}, and there are only {n_features} columns "
-            f"{'with a name' if prices is None else 'in the price list'}. Give those of the frontier's systems."
-        )
-    listed = unpriced(n_features) if prices is None else prices
-    names = names_of(listed, feature_names, purchase_names)
-    first = {place: one.first_bought(listed) for place, one in routes.items()}
-    if prices is not None:
-        number = {id(one): place for place, one in routes.items()}
-        for (one, point), paid in zip(at, cost, strict=True):
-            place = number[id(one)]
-            check_prices_explain(prices, first[place], one.reach(point), float(paid), place)
-    ordered = [first[place] for place in routes]
-    stages = [one.n_stages for one in routes.values()]
-    purchases, places = arrange(listed, names, ordered, stages, prices is not None)
-    return purchases, tuple(
-        System(_in_words(one.evidence.settings), bought)
-        for one, bought in zip(routes.values(), places, strict=True)
-    )
 
 
 def _points(
@@ -231,6 +200,7 @@ def _points(
     accuracy: Floats,
     intervals: Intervals,
     auc: tuple[float, ...],
+    bought: tuple[tuple[float, ...], ...],
 ) -> Points:
     def plain(values: Floats | None) -> tuple[float, ...]:
         return () if values is None else tuple(values.tolist())
@@ -247,6 +217,7 @@ def _points(
         reach=tuple(plain(routes.reach(point)) for routes, point in at),
         efficient=tuple(shown.efficient.tolist()),
         auc=auc,
+        bought=bought,
     )
 
 
@@ -288,10 +259,3 @@ def _full(
 def _rival(name: str, rival: Frontier) -> Rival:
     kept = evenly(rival, _RIVAL_POINTS)
     return Rival(name, tuple(rival.cost[kept].tolist()), tuple(rival.score[kept].tolist()))
-
-
-def _in_words(settings: Mapping[str, object]) -> str:
-    return ", ".join(
-        f"{name} {value:g}" if isinstance(value, float) else f"{name} {value}"
-        for name, value in settings.items()
-    )

@@ -47,6 +47,9 @@ class Points:
         Whether a budget can lead here; a point that is shown because it is deployed or certified need not be efficient.
     auc : tuple of float, or empty
         Area under the ROC curve on the rows of the report; empty if it is not known, as with more than two classes.
+    bought : tuple of tuple of float, or empty
+        Share of the rows that make each purchase, for points of systems that do not buy the same for all rows that get
+        to a place. Empty for the others, where ``reach`` tells it.
     """
 
     budget: Numbers
@@ -60,6 +63,7 @@ class Points:
     reach: tuple[Numbers, ...]
     efficient: tuple[bool, ...]
     auc: Numbers = ()
+    bought: tuple[Numbers, ...] = ()
 
     def __len__(self) -> int:
         return len(self.budget)
@@ -225,7 +229,7 @@ class Facts:
     def __post_init__(self) -> None:
         n_points = len(self.points)
         lengths = {name: len(values) for name, values in vars(self.points).items()}
-        optional = ("lead_low", "lead_high", "auc")
+        optional = ("lead_low", "lead_high", "auc", "bought")
         uneven = [name for name, n in lengths.items() if n != n_points and not (n == 0 and name in optional)]
         if n_points == 0 or uneven:
             raise InvalidInputError(
@@ -237,6 +241,14 @@ class Facts:
                 raise InvalidInputError(
                     f"{name} must be the place of one of {n_points} points; got {place!r}."
                 )
+
+    def share_buying(self, place: int, item: int) -> float:
+        """Share of the rows that make a purchase at a point."""
+        points = self.points
+        if points.bought and points.bought[place]:
+            return points.bought[place][item]
+        reach, at = points.reach[place], self.systems[points.system[place]].first[item]
+        return reach[at] if at < len(reach) else 0.0
 
     def marks(self, place: int) -> list[str]:
         """What is special about a point: whether it is deployed, whether it is certified."""

@@ -130,11 +130,17 @@ def _lead(facts: Facts) -> str:
             f"Asked about every row, the full model (f0){named} is right on {_right(facts, full.accuracy)} of rows and "
             f"costs {_money(facts, full.cost)} per row."
         )
-    words.append(
-        f"{facts.method} answers easy rows from few features and sends only the others on: "
-        f"from {_right(facts, points.accuracy[low])} right for {_money(facts, points.cost[low])} "
-        f"to {_right(facts, points.accuracy[high])} for {_money(facts, points.cost[high])}."
-    )
+    if low == high:
+        words.append(
+            f"{facts.method} is right on {_right(facts, points.accuracy[low])} of rows for "
+            f"{_money(facts, points.cost[low])} per row."
+        )
+    else:
+        words.append(
+            f"{facts.method} answers easy rows from few features and buys more only for the others: "
+            f"from {_right(facts, points.accuracy[low])} right for {_money(facts, points.cost[low])} "
+            f"to {_right(facts, points.accuracy[high])} for {_money(facts, points.cost[high])}."
+        )
     words.append(
         f"Always answering with the most frequent class ({facts.majority.label}) would be right on "
         f"{_right(facts, facts.majority.accuracy)}."
@@ -211,12 +217,11 @@ def _cells(facts: Facts, place: int) -> Iterator[tuple[str, str]]:
     yield f"{100 * facts.measured.level:g} % interval", " – ".join(ends)  # noqa: RUF001
     if points.auc:
         yield "AUC", f"{points.auc[place]:.{percent_digits(facts) + 2}f}"
-    yield "sent on", f"{100 * points.share(place):.1f} %"
+    yield "full model", f"{100 * points.share(place):.1f} %"
     if facts.full is not None:
         yield "saved", _percent(1 - points.cost[place] / facts.full.cost) if facts.full.cost > 0 else ""
-    first, last = facts.systems[points.system[place]].first, len(points.reach[place]) - 1
-    n_columns = sum(one.n_columns for one, at in zip(facts.purchases, first, strict=True) if at < last)
-    yield "features", f"{n_columns:,}"
+    bought = (one.n_columns * facts.share_buying(place, item) for item, one in enumerate(facts.purchases))
+    yield "features per row", f"{sum(bought):,.1f}"
 
 
 def _printed(facts: Facts) -> set[int]:

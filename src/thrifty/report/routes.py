@@ -2,8 +2,7 @@
 
 A row visits the stages of its system in order and stops at its *place*; the last place is the full model. A purchase
 belongs to the first stage that reads it, and every row that gets there pays for it. So the share of rows that buy
-something is the share of rows that get to its stage, and prices times shares add up to the mean cost. They are made
-to: facts about purchases that do not explain what the rows paid are refused.
+something is the share of rows that get to its stage, unless a model reads other columns of other rows and says which.
 """
 
 from collections.abc import Sequence
@@ -15,14 +14,11 @@ import numpy as np
 from thrifty.arrays import Bools, Floats, Ints
 from thrifty.evidence.checks import yes_or_no
 from thrifty.evidence.evidence import Evidence
+from thrifty.evidence.observe import chain_of
 from thrifty.exceptions import InvalidInputError
 from thrifty.objective.costs import PriceList
-from thrifty.report.facts import Purchase
 
-__all__ = ["MOST_UNBOUGHT", "Routes", "arrange", "check_prices_explain", "names_of", "routes_of", "unpriced"]
-
-MOST_UNBOUGHT = 30
-"""Purchases that only the full model makes and that get a line of their own; more are shown together."""
+__all__ = ["Routes", "routes_of"]
 
 
 @dataclass(frozen=True)
@@ -37,11 +33,17 @@ class Routes:
         The place of each row once it is beyond the stages of the evidence.
     columns : tuple of ndarray
         Columns that a row holds at each place before the full model.
+    asked : ndarray of shape (n_samples, n_features), optional
+        Columns that a model reads of each row, where it does not read the same ones of all.
+    asked_at : int
+        The place of that model.
     """
 
     evidence: Evidence
     behind: Ints
     columns: tuple[Ints, ...]
+    asked: Bools | None = None
+    asked_at: int = 0
 
     @property
     def n_stages(self) -> int:
@@ -84,6 +86,23 @@ class Routes:
         stopped = np.bincount(self.place(point), minlength=self.n_stages + 1)
         return stopped[::-1].cumsum()[::-1] / len(self.behind)
 
+    def shares(self, point: Floats, prices: PriceList) -> Floats:
+        """Share of the rows that make each purchase."""
+        shares: Floats
+        if self.asked is None:
+            shares = np.r_[self.reach(point), 0.0][self.first_bought(prices)]
+            return shares
+        place = self.place(point)
+        bought = np.zeros((len(place), len(prices.prices)), dtype=bool)
+        for stage, columns in enumerate(self.columns):
+            if stage != self.asked_at:
+                bought[place >= stage] |= prices.bought_groups(columns)
+        here = np.flatnonzero(place == self.asked_at)
+        for column, group in enumerate(prices.group_of):
+            bought[here, group] |= self.asked[here, column]
+        shares = bought.mean(axis=0)
+        return shares
+
 
 def routes_of(
     evidence: Sequence[Evidence], used: Sequence[int], estimators: Sequence[Any] | None, X: Any
@@ -101,34 +120,63 @@ def routes_of(
 
 
 def _routes(one: Evidence, estimator: Any, X: Any, place: int) -> Routes:
+    is_known = estimator is not None and X is not None
+    if is_known and not one.is_fixed:
+        return _in_front(one, chain_of(estimator), X, place)
     chain = getattr(estimator, "chain_", estimator)
-    n_own, n_rows = one.n_stages, one.n_rows
-    columns = tuple(one.columns_at(stage) for stage in range(n_own))
-    inner = getattr(chain, "behind", None)
-    if one.is_fixed and X is not None and hasattr(chain, "stages"):
+    if is_known and hasattr(chain, "stages"):
         return _as_it_is(one, chain, X, place)
-    if inner is None or X is None or one.is_fixed:
-        if not one.is_fixed and one.cost.ndim == 2 and estimator is None:
-            raise InvalidInputError(
-                f"evidence[{place}] is of a chain in front of another one, and does not say where each row stops "
-                f"there. Give `estimators` and `X`."
-            )
-        return Routes(one, np.full(n_rows, n_own, dtype=np.intp), columns)
-    route = np.asarray(inner.route(X), dtype=np.intp)
-    _check_rows(len(route) == n_rows, place)
-    bought = inner.bought_by_route
-    held = tuple(np.union1d(columns[-1], np.flatnonzero(bought[stage])) for stage in range(inner.n_stages))
-    return Routes(one, n_own + route, (*columns, *held))
+    if is_known and hasattr(estimator, "bought"):
+        asked = estimator.bought(X)
+        _check_rows(len(asked) == one.n_rows and not one.gate.any(), place)
+        return Routes(one, np.ones(one.n_rows, dtype=np.intp), (one.columns_at(0),), asked)
+    if _differs_by_row(one):
+        raise InvalidInputError(
+            f"evidence[{place}] is of a chain in front of another one, or of a system whose rows do not all buy the "
+            f"same, and does not say what each row buys. Give `estimators` and `X`."
+        )
+    columns = tuple(one.columns_at(stage) for stage in range(one.n_stages))
+    return Routes(one, np.full(one.n_rows, one.n_stages, dtype=np.intp), columns)
+
+
+def _differs_by_row(one: Evidence) -> bool:
+    """Whether rows that are answered at the same place paid different prices."""
+    if not one.is_fixed:
+        return one.cost.ndim == 2
+    sent = one.gate[:, 0] > 0.5
+    paid = [one.cost[sent == side, 0] for side in (False, True)]
+    return any(bool(np.ptp(cost) > 1e-9 * max(1.0, cost.max())) for cost in paid if cost.size)
+
+
+def _in_front(one: Evidence, chain: Any, X: Any, place: int) -> Routes:
+    """Stages of the evidence, and where each row stops in a chain behind them, if there is one."""
+    n_own, inner = one.n_stages, chain.behind
+    route = np.zeros(one.n_rows, dtype=np.intp) if inner is None else inner.route(X)
+    _check_rows(len(route) == one.n_rows and set(one.features) == set(chain.columns.tolist()), place)
+    return Routes(one, n_own + route, *_columns(chain, X))
 
 
 def _as_it_is(one: Evidence, chain: Any, X: Any, place: int) -> Routes:
     """A point as it is: its gate says only who got to the full model, so the chain says where the others stopped."""
-    route = np.asarray(chain.route(X), dtype=np.intp)
+    route = chain.route(X)
     sent = one.gate[:, 0] > 0.5
     _check_rows(len(route) == one.n_rows and np.array_equal(route == chain.n_stages, sent), place)
-    bought = chain.bought_by_route
-    columns = tuple(np.flatnonzero(bought[stage]) for stage in range(chain.n_stages))
-    return Routes(replace(one, gate=np.ones((one.n_rows, 1))), route, columns)
+    return Routes(replace(one, gate=np.ones((one.n_rows, 1))), route, *_columns(chain, X))
+
+
+def _columns(chain: Any, X: Any) -> tuple[tuple[Ints, ...], Bools | None, int]:
+    """Columns held at each place, and those that the full model reads of each row, if that differs."""
+    bought, prices = chain.bought_by_route, chain.price_list
+    held = tuple(np.flatnonzero(bought[stage]) for stage in range(chain.n_stages))
+    if not chain.buys_by_row:
+        return held, None, chain.n_stages
+    reader = chain.reader(X)
+    asked = np.zeros((reader.n_samples, prices.n_features), dtype=bool)
+    model = getattr(chain.innermost, "estimator", chain.innermost)
+    asked[:, prices.read_by_full] = model.bought(
+        reader.table(np.arange(reader.n_samples), prices.full_columns)
+    )
+    return held, asked, chain.n_stages
 
 
 def _check_rows(fits: bool, place: int) -> None:
@@ -137,88 +185,3 @@ def _check_rows(fits: bool, place: int) -> None:
             f"estimators[{place}] does not send the rows X where evidence[{place}] says they went. Give the rows of "
             f"the frontier, and the estimators it was made from, in the same order."
         )
-
-
-def check_prices_explain(prices: PriceList, first: Ints, reach: Floats, cost: float, place: int) -> None:
-    """Refuse prices that do not add up to what the rows paid."""
-    explained = float(prices.prices @ np.r_[reach, 0.0][first]) + prices.full_cost * float(reach[-1])
-    if abs(explained - cost) > 1e-6 * max(1.0, abs(cost)):
-        raise InvalidInputError(
-            f"prices explain a mean cost of {explained:.6g} per row for system {place}, but its rows paid {cost:.6g}. "
-            f"Give the price list of the frontier's systems; for a system of several stages also `estimators` and `X`."
-        )
-
-
-def names_of(
-    prices: PriceList, feature_names: Sequence[str] | None, purchase_names: Sequence[str] | None
-) -> list[str]:
-    """A name per purchase: as given, or those of its columns."""
-    n_features, n_purchases = prices.n_features, len(prices.prices)
-    if purchase_names is not None:
-        return _checked("purchase_names", purchase_names, n_purchases, "purchase")
-    columns = [f"feature {column}" for column in range(n_features)]
-    if feature_names is not None:
-        columns = _checked("feature_names", feature_names, n_features, "column")
-    return [
-        _joined([columns[column] for column in np.flatnonzero(prices.group_of == group)])
-        for group in range(n_purchases)
-    ]
-
-
-def unpriced(n_features: int) -> PriceList:
-    """Every column a purchase of its own, for systems whose prices are not known."""
-    return PriceList(np.zeros(n_features), np.arange(n_features))
-
-
-def arrange(
-    prices: PriceList, names: Sequence[str], firsts: Sequence[Ints], n_stages: Sequence[int], priced: bool
-) -> tuple[tuple[Purchase, ...], list[tuple[int, ...]]]:
-    """Purchases in the order of the page, and where each system first makes them.
-
-    Parameters
-    ----------
-    prices, names : PriceList and sequence of str
-        What is bought.
-    firsts : sequence of ndarray of shape (n_purchases,)
-        For each system, the place at which it first buys each purchase.
-    n_stages : sequence of int
-        For each system, the place of the full model.
-    priced : bool
-        Whether the prices mean anything.
-    """
-    cheap = np.array([first < last for first, last in zip(firsts, n_stages, strict=True)])
-    popularity = cheap.sum(axis=0)
-    order = np.lexsort((prices.prices, -popularity))
-    bought = int((popularity > 0).sum())
-    n_columns = np.bincount(prices.group_of, minlength=len(prices.prices))
-
-    def entry(group: int) -> Purchase:
-        return Purchase(names[group], float(prices.prices[group]) if priced else None, int(n_columns[group]))
-
-    alone, together = order, order[:0]
-    if len(order) - bought > MOST_UNBOUGHT:
-        alone, together = order[:bought], order[bought:]
-    purchases = [entry(int(group)) for group in alone]
-    if len(together):
-        price = float(prices.prices[together].sum()) if priced else None
-        name = f"{len(together)} others, read by the full model only"
-        purchases.append(Purchase(name, price, int(n_columns[together].sum())))
-    places = [
-        (*first[alone].tolist(), *([last] if len(together) else []))
-        for first, last in zip(firsts, n_stages, strict=True)
-    ]
-    return tuple(purchases), places
-
-
-def _checked(argument: str, given: Sequence[str], n_wanted: int, thing: str) -> list[str]:
-    names = [str(name) for name in given]
-    if len(names) != n_wanted:
-        raise InvalidInputError(
-            f"{argument} must hold one name per {thing}, {n_wanted} in all; got {len(names)}."
-        )
-    return names
-
-
-def _joined(names: list[str], most: int = 3) -> str:
-    shown = ", ".join(names[:most])
-    return shown if len(names) <= most else f"{shown} and {len(names) - most} more"

@@ -39,9 +39,12 @@
   const say = (id, text) => { byId(id).textContent = text; };
 
   const shareSent = (place) => points.reach[place][points.reach[place].length - 1];
-  // A purchase that nobody makes stands behind the last place.
-  const shareBuying = (place, item) => points.reach[place][facts.systems[points.system[place]].first[item]] ?? 0;
-  const isCheap = (place, item) => facts.systems[points.system[place]].first[item] < points.reach[place].length - 1;
+  const firstBought = (place, item) => facts.systems[points.system[place]].first[item];
+  /* A purchase that nobody makes stands behind the last place. */
+  const shareBuying = (place, item) =>
+    points.bought.length && points.bought[place].length ? points.bought[place][item] : points.reach[place][firstBought(place, item)] ?? 0;
+  const isCheap = (place, item) => firstBought(place, item) < points.reach[place].length - 1;
+  const hasStages = points.reach.some((shares) => shares.length > 2);
   const within = (budget) => {
     let best = efficient[0];
     for (const place of efficient) if (points.budget[place] <= budget * (1 + 1e-9)) best = place;
@@ -205,13 +208,13 @@
     return { body, grid, holder };
   };
   const barCell = () => {
-    const [{ box, fill }, text] = [bar(), document.createTextNode("")];
-    return { cell: make("td", { class: "nowrap" }, box, text), set: (share) => { fill.style.width = 100 * share + "%"; text.data = portion(share); } };
+    const [{ box, fill }, text] = [bar(), make("span", { class: "portion" })];
+    return { cell: make("td", { class: "nowrap" }, box, text), set: (share) => { fill.style.width = 100 * share + "%"; text.textContent = portion(share); } };
   };
   const groupTables = groupings.map((grouping, number) => {
     /* The share of a class that is answered right is its recall. */
     const measure = number === 0 ? "recall" : "right";
-    const heads = [grouping.name, "rows", "sent on", measure, ...(grouping.full_right ? [`${measure}, full model`] : [])];
+    const heads = [grouping.name, "rows", "to the full model", measure, ...(grouping.full_right ? [`${measure}, full model`] : [])];
     const caption = number === 0 ? "Recall by class" : `By ${grouping.name}`;
     const { body, holder } = table(caption, heads, grouping.labels.length > 24);
     const updates = grouping.labels.map((label, k) => {
@@ -226,20 +229,33 @@
   });
   const purchaseTable = (() => {
     const priced = purchases.length > 0 && purchases[0].price !== null;
-    if (!priced) byId("purchases-hint").textContent = "At the budget above.";
-    const heads = ["feature", ...(priced ? ["price"] : []), "bought for", ...(priced ? ["per row"] : [])];
+    const hint = byId("purchases-hint");
+    if (!priced) hint.textContent = "At the budget above.";
+    if (hasStages) hint.append(" A row goes from stage to stage, and pays until one of them answers.");
+    const staged = (...cells) => (hasStages ? cells : []);
+    const heads = ["feature", ...staged("stage"), ...(priced ? ["price"] : []), "bought for", ...(priced ? ["per row"] : [])];
     const { body, grid, holder } = table("Features", heads, purchases.length > 24);
-    const line = (name, price, columns, shareAt) => {
-      const [share, spend] = [barCell(), make("td")];
+    const line = (name, price, columns, shareAt, stageAt) => {
+      const [share, spend, stage] = [barCell(), make("td"), make("td")];
       const label = make("th", { scope: "row" }, name, ...(columns > 1 ? [make("small", {}, ` (${whole(columns)} columns)`)] : []));
-      body.append(make("tr", {}, label, ...(priced ? [make("td", {}, number(price))] : []), share.cell, ...(priced ? [spend] : [])));
-      return (place) => { const s = shareAt(place); share.set(s); if (priced) spend.textContent = number(price * s); };
+      body.append(make("tr", {}, label, ...staged(stage), ...(priced ? [make("td", {}, number(price))] : []), share.cell, ...(priced ? [spend] : [])));
+      return (place) => {
+        const s = shareAt(place);
+        share.set(s);
+        stage.textContent = stageAt(place);
+        if (priced) spend.textContent = number(price * s);
+      };
     };
-    const updates = purchases.map((item, k) => line(item.name, item.price, item.n_columns, (place) => shareBuying(place, k)));
+    const stageOf = (place, k) => {
+      const [at, last] = [firstBought(place, k), points.reach[place].length - 1];
+      return at < last ? whole(at + 1) : at === last ? "full model" : "\u2013";
+    };
+    const updates = purchases.map((item, k) =>
+      line(item.name, item.price, item.n_columns, (place) => shareBuying(place, k), (place) => stageOf(place, k)));
     const total = make("td");
     if (priced) {
-      if (full && full.call_price > 0) updates.push(line("asking the full model", full.call_price, 1, shareSent));
-      grid.append(make("tfoot", {}, make("tr", {}, make("th", { scope: "row" }, "mean cost per row"), make("td"), make("td"), total)));
+      if (full && full.call_price > 0) updates.push(line("asking the full model", full.call_price, 1, shareSent, () => "full model"));
+      grid.append(make("tfoot", {}, make("tr", {}, make("th", { scope: "row" }, "mean cost per row"), ...staged(make("td")), make("td"), make("td"), total)));
     }
     byId("purchases").append(holder);
     return (place) => { updates.forEach((update) => update(place)); total.textContent = number(points.cost[place]); };
@@ -249,9 +265,13 @@
   const slider = byId("budget");
   const HANDLE = 16;
   const describeBought = (place) => {
-    const bought = purchases.filter((_, k) => isCheap(place, k)).map((item) => item.name);
-    const names = bought.slice(0, 12).join(", ") + (bought.length > 12 ? ` and ${bought.length - 12} more` : "");
-    byId("bought").replaceChildren(make("b", {}, "Bought before anything is sent on: "), bought.length ? names + "." : "nothing.");
+    const bought = purchases.map((_, k) => k).filter((k) => isCheap(place, k) && shareBuying(place, k) > 0);
+    const some = (items, word) => items.slice(0, 12).map(word).join(", ") + (items.length > 12 ? ` and ${items.length - 12} more` : "");
+    const name = (k) => purchases[k].name;
+    const always = bought.filter((k) => shareBuying(place, k) === 1);
+    const later = bought.filter((k) => shareBuying(place, k) < 1).sort((a, b) => shareBuying(place, b) - shareBuying(place, a));
+    byId("bought").replaceChildren(make("b", {}, "Bought for every row: "), always.length ? some(always, name) : "nothing",
+      ...(later.length ? [". ", make("b", {}, "Only where that is not enough: "), some(later, (k) => `${name(k)} (${portion(shareBuying(place, k))})`)] : []), ".");
   };
   const showRecall = (place) => {
     const { labels, n_rows, right: good, full_right: alone } = groupings[0];
@@ -279,7 +299,7 @@
     say("saving", saving === null ? "\u2013" : percent(saving));
     say("saving-note", saving === null ? "" : `${number(full.cost - cost)} of the ${money(full.cost)} that the full model costs`);
     say("sent", portion(share));
-    say("sent-note", "of rows go to the full model");
+    say("sent-note", "of rows");
     say("badge", marks(place).join(", "));
     byId("badge").hidden = marks(place).length === 0;
     showRecall(place);
@@ -291,7 +311,7 @@
     document.querySelector("tr.current")?.classList.remove("current");
     document.querySelector(`tr[data-point="${place}"]`)?.classList.add("current");
     say("summary", `For at most ${money(budget)} per row, ${right(points.accuracy[place])} of answers are right (${range}) at a mean cost of ` +
-      `${money(cost)}${saving === null ? "" : `, ${percent(saving)} less than the full model for every row`}; ${portion(share)} of rows are sent on.`);
+      `${money(cost)}${saving === null ? "" : `, ${percent(saving)} less than the full model for every row`}; ${portion(share)} of rows go to the full model.`);
   };
   const step = (by) => {
     const above = efficient.findIndex((place) => points.budget[place] > points.budget[current]);

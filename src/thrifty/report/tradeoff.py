@@ -60,14 +60,35 @@ def save_figure(figure: Any, path: Path) -> Path:
     return path
 
 
+FLAGSHIP_STYLE = {
+    "color": "#c00020",
+    "linestyle": "-",
+    "linewidth": 3.2,
+    "marker": "o",
+    "markersize": 6,
+    "zorder": 4,
+}
+RIVAL_STYLE = {"linewidth": 1.1, "markersize": 3.5, "alpha": 0.6, "zorder": 2}
+
+
 def draw_tradeoff(
-    ax: Any, curves: Mapping[str, Curve], *, full: tuple[float, float] | None = None, title: str = ""
+    ax: Any,
+    curves: Mapping[str, Curve],
+    *,
+    full: tuple[float, float] | None = None,
+    title: str = "",
+    flagship: str | None = None,
 ) -> None:
-    """Draw accuracy against mean cost per row, one line per method, and the full model as a star."""
+    """Draw accuracy against mean cost per row, one line per method, and the full model as a star.
+
+    The line that is the ``flagship`` is drawn strong and on top, the others thin and pale.
+    """
     styles = zip(cycle(_DASHES), cycle(_MARKERS), cycle(_COLOURS), strict=False)
     for (name, curve), (dash, marker, colour) in zip(curves.items(), styles, strict=False):
         cost, accuracy = np.asarray(curve.cost, dtype=float), np.asarray(curve.accuracy, dtype=float)
         line = {"linestyle": dash, "marker": marker, "color": colour, "markersize": 4, "linewidth": 1.5}
+        if flagship in curves:
+            line |= FLAGSHIP_STYLE if name == flagship else RIVAL_STYLE
         ax.plot(cost, accuracy, label=name, drawstyle="steps-post" if curve.steps else "default", **line)
     if full is not None:
         ax.plot(
@@ -77,6 +98,7 @@ def draw_tradeoff(
             markersize=12,
             linestyle="none",
             label="full model for every row",
+            zorder=5,
         )
     ax.set_xlabel("mean cost per row")
     ax.set_ylabel("test accuracy")

@@ -22,7 +22,7 @@ class GreedyLeafClassifier(GatedClassifier):
     Parameters
     ----------
     full : as in ``DynaModLinClassifier``
-        f0.
+        The full model (f0).
     local : boosted trees, default=None
         As in ``DynaModLstsqClassifier``; None is scikit-learn's ``GradientBoostingClassifier``, ten trees of depth 5.
     ridge : float, default=1.0

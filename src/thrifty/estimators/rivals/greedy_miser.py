@@ -23,7 +23,7 @@ class GreedyMiserClassifier(BoostedClassifier):
 
     The special case ``p_full = 0`` of DynaMod-Gbrt: every row is answered here, none is sent on. Tree by tree
     it is the f1 that ``DynaModGbrtClassifier(p_full=0)`` grows. Its gate is its own margin, ``g = -|f1|``, and shut:
-    ``with_full(f0).at(threshold)`` opens it, which is the confidence gate that the paper left out.
+    ``with_full(full).at(threshold=...)`` opens it, which is the confidence gate that the paper left out.
 
     Parameters
     ----------

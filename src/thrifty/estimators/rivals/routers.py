@@ -16,7 +16,7 @@ __all__ = ["ConfidenceRouter", "UniformRouter"]
 
 
 class _Router(GatedClassifier):
-    """A classifier the user chose, in front of f0, with a gate that needs no fitting."""
+    """A classifier the user chose, in front of the full model, with a gate that needs no fitting."""
 
     _accepts_missing = True
 
@@ -57,7 +57,7 @@ class _Router(GatedClassifier):
         raise NotImplementedError
 
     def _check_parameters(self) -> None:
-        check_share("p_full", self.p_full, meaning="the share of samples allowed to reach f0")
+        check_share("p_full", self.p_full, meaning="the share of samples allowed to reach the full model")
 
     def _check_against(self, n_features: int, names: Any) -> None:
         check_columns("features", self.features, n_features, names)
@@ -91,21 +91,21 @@ class _Router(GatedClassifier):
 
 
 class ConfidenceRouter(_Router):
-    """Rows on which the cheap model is least sure go to f0: ``g = -|f1|``.
+    """Rows on which the cheap model is least sure go to the full model: ``g = -|f1|``.
 
     The hardest baseline there is: it learns no gate, and often beats one that was learned.
 
     Parameters
     ----------
     full : as in ``DynaModLinClassifier``
-        f0.
+        The full model (f0).
     cheap : classifier, default=None
-        f1, in any form f0 may take; None is a logistic regression.
+        f1, in any form the full model may take; None is a logistic regression.
     features : array-like of column numbers or names, or a mask, default=None
         Columns the cheap model reads and pays for; None is all of them, which saves something only
-        where f0 itself costs (``full_cost``).
+        where the full model itself costs (``full_cost``).
     p_full : float, default=0.3
-        Share of rows sent to f0: the threshold is the matching quantile of out-of-fold margins.
+        Share of rows sent to the full model: the threshold is the matching quantile of out-of-fold margins.
     feature_costs, feature_groups, full_cost, full_features, budget, cv, n_jobs, random_state
         As in ``DynaModLinClassifier``; a ``budget`` takes the place of ``p_full``.
     """
@@ -115,7 +115,7 @@ class ConfidenceRouter(_Router):
 
 
 class UniformRouter(_Router):
-    """Rows go to f0 at random: what any gate must beat.
+    """Rows go to the full model at random: what any gate must beat.
 
     "At random" is fixed by the content of the row, so that a row is always treated alike; ``random_state``
     gives another draw. Parameters as in ``ConfidenceRouter``.

@@ -165,7 +165,7 @@ def _regress(table: BinnedTable, n_scores: int, target: Floats, weight: Floats, 
 
 
 def _with_scores(table: BinnedTable, scores: Floats) -> BinnedTable:
-    """The same table with the scores of a stage as further columns."""
+    """A table with the scores of a stage as further columns."""
     last = Binner().fit_transform(scores)
     n_before, n_columns = table.n_features, table.n_features + last.n_features
     padded = np.zeros((table.n_rows, -(-n_columns // WORD) * WORD), dtype=np.uint8)

@@ -89,8 +89,9 @@ def learn_cascade(problem: CascadeProblem) -> LearnedCascade:
     policy = sweep_prices(evidence, loss, 1.0 - loss)
     points = policy.thresholds
     if problem.against_full:
-        points = np.vstack([points, _loyal_points(problem, evidence, scores, answer, belief)])
-    evidence = replace(evidence, points=np.unique(points, axis=0))
+        loyal = _loyal_points(problem, evidence, scores, answer, belief)
+        points = np.unique(np.vstack([points, loyal]), axis=0)
+    evidence = replace(evidence, points=points)
     trees = None if gates is None else gates.trees
     learned = LearnedCascade(plan, staged, calibrations, blend, policy, evidence, trees)
     return _scored(without_idle_stages(learned, problem))
@@ -190,7 +191,7 @@ def _is_better(problem: CascadeProblem, one: Floats, other: Floats) -> bool:
 
 
 def without_idle_stages(learned: LearnedCascade, problem: CascadeProblem) -> LearnedCascade:
-    """The same cascade without stages at which no operating point lets a row stop.
+    """Leave out the stages at which no operating point lets a row stop.
 
     The trees of such a stage are handed to the next one, which holds its columns anyway. Behind the last stage that
     anybody reaches there is nothing to keep; the full model itself stays, in case it is wanted later.

@@ -2,7 +2,7 @@
 
 The size is chosen first, with one order, by the mean log-loss of the stages, which tells sizes apart with fewer rows
 than counts of right answers do. Then the order, with that size: an order is worth its mean score over budgets that grow
-by a constant factor, as a cascade with f0 at its end.
+by a constant factor, as a cascade with the full model at its end.
 """
 
 from collections.abc import Sequence

@@ -125,7 +125,7 @@ def total_gains(table: BinnedTable, loss: Loss, counts: Floats, columns: Ints, b
 
 
 def narrow_table(table: BinnedTable, columns: Ints) -> BinnedTable:
-    """The same rows with some of the columns: histograms of the others would be work for nothing."""
+    """All rows with some of the columns: histograms of the others would be work for nothing."""
     padded = np.zeros((table.n_rows, -(-len(columns) // WORD) * WORD), dtype=np.uint8)
     padded[:, : len(columns)] = table.codes[:, columns]
     ends = [table.thresholds.of(int(column)) for column in columns]

@@ -50,7 +50,7 @@ class Boosting:
     n_trees : int
         Trees of each model.
     max_depth, learning_rate, l2, min_child_weight, min_child_samples, max_leaves
-        Of each tree; without ``max_leaves`` only the depth limits it.
+        Limits of each tree; without ``max_leaves`` only the depth limits it.
     step : {"gradient", "newton"}
         Least squares on the gradient, as in the paper, or leaves that divide by the curvature.
     """

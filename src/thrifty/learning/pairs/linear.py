@@ -44,7 +44,7 @@ class LinearPair:
     start : LinearScores
         Where to begin.
     tol, max_iter
-        Of the group-lasso solver; ``solution`` holds its certificate.
+        Tolerance and rounds of the group-lasso solver; ``solution`` holds its certificate.
     """
 
     def __init__(
