@@ -187,11 +187,10 @@ class TableSystem:
         known = chain.classes[(labels == self.schema.classes[1]).astype(np.intp)]
         estimator = self.estimator
         if isinstance(estimator, BudgetedClassifier):
-            # Where a proof failed, the chain in force is the full model alone and knows no other point.
+            # Where a proof failed, the chain in force answers with the full model alone, and not with the blend.
             estimator = estimator.at(budget=float(self.frontier.cost[-1]))
-        kept = self.estimator.evidence_
-        seen = evidence_of(estimator, cells.table(named=self._is_named), known, settings=kept.settings)
-        return replace(seen, points=kept.points)
+        settings = self.estimator.evidence_.settings
+        return evidence_of(estimator, cells.table(named=self._is_named), known, settings=settings)
 
     @property
     def _is_named(self) -> bool:
