@@ -151,10 +151,14 @@ def point_of(
     if full_probability is not None:
         chain, full_quality = _with_known_full(chain, reader, target, full_probability)
     walk = chain.walk(reader)
+    outputs = chain.answer(reader, walk)
+    decision = chain.task.decision(chain.task.scores(outputs))
     return Evidence.of_point(
         chain.spent(reader, walk),
-        chain.task.quality(target, chain.answer(reader, walk)),
+        chain.task.quality(target, outputs),
         walk.route == chain.n_stages,
+        target=target,
+        scores=np.column_stack([decision, decision]),
         full_quality=full_quality,
         features=tuple(chain.columns.tolist()),
         settings={} if settings is None else settings,

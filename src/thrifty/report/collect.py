@@ -1,6 +1,7 @@
 """From a frontier and the rows it was scored on to the facts of a report."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ from thrifty.arrays import Bools, Floats
 from thrifty.evidence.certificate import Certificate
 from thrifty.evidence.checks import yes_or_no
 from thrifty.evidence.frontier import Frontier, OperatingPoint
+from thrifty.evidence.observe import point_of
 from thrifty.exceptions import InvalidInputError
 from thrifty.objective.costs import PriceList
 from thrifty.report.classes import auc_of, groupings_of, majority_of
@@ -38,7 +40,7 @@ def collect_facts(
     slices: Mapping[str, ArrayLike] | None = None,
     rivals: Mapping[str, Frontier] | None = None,
     certificate: Certificate | None = None,
-    deployed: OperatingPoint | float | None = None,
+    deployed: Any = None,
     full_scores: ArrayLike | None = None,
     title: str = "What accuracy costs",
     method: str = "thrifty",
@@ -76,9 +78,10 @@ def collect_facts(
         Other methods on the same rows.
     certificate : Certificate, optional
         Of a point of the same systems.
-    deployed : OperatingPoint or float, optional
-        The point that is in use: one of the same systems, or the budget it was chosen for. The page opens there.
-        Without it, the page opens at the certified point, else at the cheapest that is nearly as good as the best.
+    deployed : fitted estimator, OperatingPoint or float, optional
+        What is in use, where the page opens: an estimator at its operating point, which is measured on ``X``; a point
+        of the same systems; or the budget that one was chosen for. Without it, the page opens at the certified point,
+        else at the cheapest that is nearly as good as the best.
     full_scores : array-like of shape (n_samples,), optional
         Scores of the full model, larger for rows that look more like the second of two classes, for its AUC. Those of
         the systems come with their evidence.
@@ -95,6 +98,9 @@ def collect_facts(
         What else shall be said on how it was measured.
     """
     _check(frontier, rivals or {})
+    n_systems = len(frontier.evidence)
+    if hasattr(deployed, "chain_"):
+        frontier, estimators, deployed = _with_deployed(frontier, y, estimators, X, deployed)
     shown, certified_at, deployed_at = _shown(frontier, max_points, certificate, deployed)
     used = np.unique(shown.source).tolist()
     routes = routes_of(frontier.evidence, used, estimators, X)
@@ -125,7 +131,7 @@ def collect_facts(
             held_out=frontier.held_out,
             n_chosen=None if chosen is None else chosen.n_rows,
             n_points=len(frontier),
-            n_systems=len(frontier.evidence),
+            n_systems=n_systems,
             level=float(level),
             n_boot=int(n_boot),
             seed=int(seed),
@@ -154,6 +160,31 @@ def _check(frontier: Frontier, rivals: Mapping[str, Frontier]) -> None:
             raise InvalidInputError(
                 f"{name} must be scored on the frontier's {frontier.n_rows} rows; it has {one.n_rows}."
             )
+
+
+def _with_deployed(
+    frontier: Frontier, y: ArrayLike, estimators: Sequence[Any] | None, X: Any, deployed: Any
+) -> tuple[Frontier, Sequence[Any], OperatingPoint]:
+    """Add a fitted estimator, at the point in force, as one more system: a mix of two points is none of the others."""
+    if X is None:
+        raise InvalidInputError(
+            "a deployed estimator is measured on the rows of the report. Give them as `X`."
+        )
+    measured = replace(point_of(deployed, X, y), settings={"deployed": True})
+    planned = float(deployed.expected_cost_)
+    point = OperatingPoint(
+        cost=float(measured.cost[:, 0].mean()),
+        score=float(measured.quality[:, 0].mean()),
+        share=float(measured.gate.mean()),
+        threshold=None,
+        source=len(frontier.evidence),
+        features=measured.features,
+        settings=measured.settings,
+        chosen_cost=planned if np.isfinite(planned) else float(measured.cost[:, 0].mean()),
+        chosen_score=float(deployed.expected_score_),
+    )
+    known = [None] * len(frontier.evidence) if estimators is None else list(estimators)
+    return replace(frontier, evidence=(*frontier.evidence, measured)), [*known, deployed], point
 
 
 def _shown(
