@@ -1,5 +1,6 @@
 """A fitted estimator that reads tables by the names of their columns, and what to expect of it."""
 
+import copy
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -15,12 +16,12 @@ from thrifty.estimators.budgeted import BudgetedClassifier
 from thrifty.estimators.rivals.budget_prune import BudgetPruneClassifier
 from thrifty.evidence.certificate import Certificate
 from thrifty.evidence.evidence import Evidence
-from thrifty.evidence.frontier import Frontier, OperatingPoint
+from thrifty.evidence.frontier import Frontier
 from thrifty.evidence.hold import hold_budget
 from thrifty.evidence.observe import chain_of, evidence_of
 from thrifty.exceptions import InvalidInputError
 from thrifty.full.model import EstimatorFull
-from thrifty.tables.cells import CellReader, Cells
+from thrifty.tables.reader import CellReader, Cells
 from thrifty.tables.promise import Promise, promise_of
 from thrifty.tables.schema import Schema
 from thrifty.tasks.binary import BinaryTask
@@ -127,21 +128,15 @@ class TableSystem:
 
     def held(self, cells: Cells, budget: float) -> "TableSystem":
         """The system, cut so that just these rows spend a budget: at most, and as nearly as can be."""
-        table = cells.table(named=self._is_named)
+        table = cells.table(named=self.is_named)
         return replace(self, estimator=hold_budget(self.estimator, table, budget))
 
     @property
-    def deployed(self) -> OperatingPoint | None:
-        """The operating point in force, or the one of two that more rows follow; None if all go to the full model."""
-        policy, evidence = self.chain.policy, self.estimator.evidence_
-        thresholds = policy.thresholds[policy.upper if policy.share > 0.5 else policy.lower]
-        if np.isneginf(thresholds).all():
-            return None
-        means = evidence.averages(thresholds[None]).under()
-        cost, share, score = (float(one[0]) for one in (means.cost, means.share, means.score))
-        single = float(thresholds[0]) if len(thresholds) == 1 else None
-        known = (evidence.features, dict(evidence.settings), cost, score, tuple(thresholds.tolist()))
-        return OperatingPoint(cost, score, share, single, 0, *known)
+    def relabelled(self) -> Any:
+        """The estimator with the labels of the table."""
+        other = copy.copy(self.estimator)
+        other.chain_ = replace(self.chain, task=BinaryTask(self.schema.classes))
+        return other
 
     # -- rows ------------------------------------------------------------------------------------
 
@@ -163,16 +158,7 @@ class TableSystem:
 
     def explain(self, cells: Cells) -> list[Explanation]:
         """The way of each row, with the names of the columns and the labels as the table has them."""
-        found = explain_rows(self.chain, self._reader(cells), self.schema.names)
-        named = dict(zip(self.chain.classes.tolist(), self.schema.classes.tolist(), strict=True))
-        return [
-            replace(
-                one,
-                answer=named[one.answer],
-                stages=tuple(replace(stage, answer=named[stage.answer]) for stage in one.stages),
-            )
-            for one in found
-        ]
+        return explain_rows(self.relabelled.chain_, self._reader(cells), self.schema.names)
 
     def starved(self, cells: Cells, stage: Labels) -> int:
         """How many rows the full model answered although more than half of the cells it reads were missing."""
@@ -184,16 +170,17 @@ class TableSystem:
         rows, chain, reader = np.arange(len(cells)), self.chain, self._reader(cells)
         reader.block(rows, chain.columns)
         reader.table(rows, chain.price_list.full_columns)
-        known = chain.classes[(labels == self.schema.classes[1]).astype(np.intp)]
-        estimator = self.estimator
+        estimator = self.relabelled
         if isinstance(estimator, BudgetedClassifier):
             # Where a proof failed, the chain in force answers with the full model alone, and not with the blend.
-            estimator = estimator.at(budget=float(self.frontier.cost[-1]))
+            whole = estimator.at(budget=float(self.frontier.cost[-1])).chain_
+            estimator.chain_ = replace(whole, task=estimator.chain_.task)
         settings = self.estimator.evidence_.settings
-        return evidence_of(estimator, cells.table(named=self._is_named), known, settings=settings)
+        return evidence_of(estimator, cells.table(named=self.is_named), labels, settings=settings)
 
     @property
-    def _is_named(self) -> bool:
+    def is_named(self) -> bool:
+        """Whether the full model reads data frames with the names of the columns."""
         return self.chain.kind == "pandas"
 
     def _reader(self, cells: Cells) -> CellReader:
@@ -204,7 +191,7 @@ class TableSystem:
             cells.refuse_missing(np.arange(len(cells)), columns, f"the {self.about.method} stage")
         reads_all = not isinstance(model, EstimatorFull) or get_tags(model.estimator).input_tags.allow_nan
         needs = None if reads_all else f"the full model ({self.about.full})"
-        return CellReader(cells, named=self._is_named, full_needs=needs)
+        return CellReader(cells, named=self.is_named, full_needs=needs)
 
     def _labels(self, answers: Labels) -> Labels:
         labels: Labels = self.schema.classes[(answers == self.chain.classes[1]).astype(np.intp)]

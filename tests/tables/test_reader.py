@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 
 from thrifty import InvalidInputError
-from thrifty.tables.cells import CellReader
+from thrifty.tables.reader import CellReader
 from thrifty.tables.schema import learn_schema
 
 
