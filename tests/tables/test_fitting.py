@@ -290,9 +290,7 @@ def test_wishes_that_nobody_can_have_are_refused(wish):
         ({"budget": 3.0}, {"full_features": ["age", "age"]}, "must name every column once"),
     ],
 )
-def test_what_no_fit_can_meet_is_refused_before_anything_is_fitted(
-    make_table, monkeypatch, wish, more, told
-):
+def test_what_no_fit_can_meet_is_refused_before_anything_is_fitted(make_table, monkeypatch, wish, more, told):
     def fail(*_, **__):
         pytest.fail("something was fitted")
 

@@ -20,7 +20,13 @@ def estimator(policy, n_rows=400, seed=0, **known):
     right = (scores > 0) == (y[:, None] > 0)
     gate = -np.abs(scores[:, 0])
     evidence = Evidence(
-        gate[:, None], right, np.array([1.0, 5.0]), right[:, 1], target=y, scores=scores, full_scores=scores[:, 1]
+        gate[:, None],
+        right,
+        np.array([1.0, 5.0]),
+        right[:, 1],
+        target=y,
+        scores=scores,
+        full_scores=scores[:, 1],
     )
     prices = SimpleNamespace(cost_of_full=5.0)
     chain = SimpleNamespace(policy=policy, blend=None, price_list=prices, task=BinaryTask(np.array([0, 1])))

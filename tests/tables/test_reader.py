@@ -50,5 +50,7 @@ def test_a_missing_cell_is_refused_only_where_the_full_model_needs_it():
     needy = CellReader(cells, named=False, full_needs="the full model (svm)")
     assert np.isnan(needy.block(np.array([1]), A)).all()
     assert needy.table(np.array([0])).tolist() == [[1.0]]
-    with pytest.raises(InvalidInputError, match=r"'a' is missing in row 2, and the full model \(svm\) reads no"):
+    with pytest.raises(
+        InvalidInputError, match=r"'a' is missing in row 2, and the full model \(svm\) reads no"
+    ):
         needy.table(np.array([1]))

@@ -221,8 +221,8 @@ def _old_system(parts: Fields, schema: Schema, reading: Reading) -> TableSystem:
     if not isinstance(estimator, ChainClassifier) or estimator.chain_.task != task:
         raise entry.refusal("object", "be an estimator for the table's labels", type(estimator).__name__)
     _check_fits(parts, schema, estimator)
-    if estimator.chain_.n_stages != 1:
-        raise entry.refusal("object", "have one stage", estimator.chain_.n_stages)
+    if estimator.chain_.n_stages != 1 or estimator.chain_.kind != columns.kind:
+        raise entry.refusal("object", "have one stage and read the table's kind", estimator.chain_.n_stages)
     threshold, tie = parts.number("threshold", finite=False), old_tie(parts)
     policy = Policy.of(np.array([threshold]))
     if tie is not None:

@@ -21,8 +21,8 @@ from thrifty.evidence.hold import hold_budget
 from thrifty.evidence.observe import chain_of, evidence_of
 from thrifty.exceptions import InvalidInputError
 from thrifty.full.model import EstimatorFull
-from thrifty.tables.reader import CellReader, Cells
 from thrifty.tables.promise import Promise, promise_of
+from thrifty.tables.reader import CellReader, Cells
 from thrifty.tables.schema import Schema
 from thrifty.tasks.binary import BinaryTask
 
