@@ -348,7 +348,7 @@ def facts_of(
         X=cells.table(named=system.is_named),
         full_scores=seen.full_scores,
         title=title,
-        method=about.method,
+        method=f"thrifty ({about.method})",
         full_name=KINDS.get(about.full, about.full),
         unit=unit,
         seed=about.seed,
