@@ -72,8 +72,8 @@ def test_a_loss_that_only_the_full_model_keeps_is_said(run, files, small_fits, m
     frame.to_csv(tmp_path / "noise.csv", index=False)
     said = run(*FIT, tmp_path / "noise.csv", "--max-loss", 0.03, "-o", tmp_path / "s.thrifty")
     assert said.code == 0
-    if load_table_system(tmp_path / "s.thrifty").certificate.is_fallback:
-        assert "only by sending every row to the full model" in said.err
+    assert load_table_system(tmp_path / "s.thrifty").promise.share == 1.0
+    assert "only by sending every row to the full model" in said.err
 
 
 def test_without_prices_every_column_costs_one_and_that_is_said(run, files, small_fits, tmp_path):
@@ -168,14 +168,14 @@ def test_rows_that_starve_the_full_model_are_counted(run, files, make_table, sma
     assert (
         run("fit", files.train, "--target", "label", "--full", "boosting", "--jobs", 1, "-o", out).code == 0
     )
-    system = load_table_system(out)
     bare = frame.drop(columns="label").assign(age=None, colour=None, noise=None, old=None)[:60]
     bare.to_csv(tmp_path / "bare.csv", index=False)
     said = run("predict", out, tmp_path / "bare.csv", "-o", tmp_path / "a.csv")
     assert said.code == 0, said.err
     n_full = int((pd.read_csv(tmp_path / "a.csv", dtype={"stage": str})["stage"] == "full").sum())
-    assert (f"{n_full:,} row" in said.err and "more than half" in said.err) == (n_full > 0)
-    assert system.promise.n_rows == 900
+    assert n_full > 0
+    assert f"note: {n_full:,} row" in said.err
+    assert "more than half of the cells" in said.err
 
 
 def test_an_explanation_names_columns_and_labels_and_ends_with_the_answer(run, files, tmp_path):
@@ -192,9 +192,7 @@ def test_an_explanation_names_columns_and_labels_and_ends_with_the_answer(run, f
         assert f"Answer: {answers['answer'][row - 1]!r} for " in alone.out
     (told,) = json.loads(run("explain", files.system, files.new, "--row", 37, "--json").out)["rows"]
     assert (told["row"], told["answer"], told["cost"]) == (37, *answers.loc[36, ["answer", "cost"]])
-    assert (
-        len(told["stages"]) == int(answers["stage"][36].replace("full", "-1")) % 99 + 1 or told["asked_full"]
-    )
+    assert answers["stage"][36] == ("full" if told["asked_full"] else str(len(told["stages"]) - 1))
     assert {name for stage in told["stages"] for name in stage["bought"]} <= set(pd.read_csv(files.new))
     cheap = run("explain", files.system, files.new, "--row", 37, "--budget", 0.2).out
     assert cheap.count("Stage") <= len(told["stages"])
@@ -234,7 +232,6 @@ def test_a_report_is_one_page_that_measures_the_chosen_point_on_new_rows(run, fi
     assert told["cost"] == pytest.approx(answers["cost"].mean())
     assert told["accuracy"] == pytest.approx((answers["answer"] == pd.read_csv(files.test)["label"]).mean())
     assert "an RBF support vector machine" in page
-    assert "f0" not in re.sub(r"<(script|style)[^>]*>.*?</\1>", "", page, flags=re.DOTALL)
     facts = json.loads(
         re.search(r'<script[^>]*type="application/json"[^>]*>(.*?)</script>', page, re.DOTALL)[1]
     )

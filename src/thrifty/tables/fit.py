@@ -214,8 +214,11 @@ def _fit_cascade(
 def _remarks(promise: Promise, estimator: ChainClassifier, wish: Wish) -> list[str]:
     """What the user should know about how the wish was met."""
     certificate = estimator.certificate_
-    if certificate is not None and certificate.is_fallback and not isinstance(estimator, BudgetedClassifier):
-        # A cascade warns of that by itself.
+    # A cascade of which no point could be proved warns by itself.
+    is_said = (
+        isinstance(estimator, BudgetedClassifier) and certificate is not None and certificate.is_fallback
+    )
+    if wish.max_loss is not None and promise.share == 1.0 and not is_said:
         told = "can be met only by sending every row to the full model, which saves nothing"
         return [f"--max-loss {wish.max_loss:g} {told}. Give more rows, or allow a larger loss"]
     if wish.budget is not None and promise.cost < (1 - _NEAR) * wish.budget:
