@@ -1,4 +1,4 @@
-"""Saving and loading the Letters system: DynaMod-Gbrt in front of an RBF-SVM, f0 in the file.
+"""Saving and loading the Letters system: DynaMod-Gbrt in front of an RBF-SVM, the full model (f0) in the file.
 
     python benchmarks/bundle.py [--data FOLDER] [--trees 150] [--forest]
 
@@ -55,7 +55,7 @@ def best(run, repeats=10):
 
 
 def sizes(data):
-    """Bytes of the manifest, of f0 and of the cheap part."""
+    """Bytes of the manifest, of f0, and of the cheap part with the evidence."""
     header = struct.calcsize("<8sIQ")
     length = struct.unpack("<8sIQ", data[:header])[2]
     entries = json.loads(data[header : header + length])["entries"]
@@ -98,7 +98,7 @@ def main():
         manifest, model, rest = sizes(path.read_bytes())
         print(f"{len(system.features_)} of 16 columns bought, {arguments.trees} trees each, f0 with "
               f"{len(f0[-1].support_):,} support vectors")  # fmt: skip
-        print(f"file {path.stat().st_size / 1e6:.3f} MB: f0 {model / 1e6:.3f}, trees {rest / 1e6:.3f}, "
+        print(f"file {path.stat().st_size / 1e6:.3f} MB: f0 {model / 1e6:.3f}, trees and evidence {rest / 1e6:.3f}, "
               f"manifest {manifest / 1e6:.3f}")  # fmt: skip
         print(f"save {saving:.1f} ms, load {loading:.1f} ms")
         again = load(path)
@@ -111,7 +111,8 @@ def main():
         )
     for full in ("inside", "reference", "absent"):
         size, took = len(to_bytes(system, full=full)) / 1e6, best(partial(to_bytes, system, full=full), 3)
-        print(f"full={full!r}: {size:.3f} MB, to_bytes in {took:.1f} ms")
+        bare = len(to_bytes(system, full=full, evidence=False)) / 1e6
+        print(f"full={full!r}: {size:.3f} MB, {bare:.3f} without evidence, to_bytes in {took:.1f} ms")
 
 
 if __name__ == "__main__":

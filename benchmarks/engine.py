@@ -1,6 +1,6 @@
 """Growing trees: thrifty's grower against LightGBM, side by side in one run.
 
-    python benchmarks/engine.py [--quick] [--rounds 100] [--parts speed,threads,memory,profile,growth,repeats]
+    python benchmarks/engine.py [--quick] [--tables 3] [--rounds 100] [--parts speed,threads,memory,profile,growth]
 
 Both sides boost two scores (f1 and g) for 100 rounds of two trees of depth 4, 255 bins, the same logistic gradients
 recomputed every round by the same compiled function. Binning is not timed. Runs alternate, the best of each is
@@ -20,10 +20,10 @@ import numpy as np
 from numba import njit
 
 from thrifty.tasks.logistic import logistic_derivatives
-from thrifty.trees import Binner, Grove, TreeGrower
+from thrifty.trees import Binner, EnsembleBuilder, TreeGrower
+from thrifty.trees.gradients import choose_lanes, pack
 from thrifty.trees.histogram import add_eight, fill
-from thrifty.trees.quantise import choose_lanes, pack
-from thrifty.trees.split_search import search
+from thrifty.trees.split import search
 
 SIZES = [(12_000, 16), (45_000, 50), (150_000, 200)]
 RATE = 0.1
@@ -50,14 +50,14 @@ class Ours:
         grower = TreeGrower(self.table, gamma=gamma, n_threads=threads, **options)
         scores = [np.zeros(self.table.n_rows) for _ in self.labels]
         grad, hess = np.empty(self.table.n_rows), np.empty(self.table.n_rows)
-        groves, self.n_cells = [Grove(self.table.n_features) for _ in self.labels], 0
+        builders, self.n_cells = [EnsembleBuilder(self.table.n_features) for _ in self.labels], 0
         for _ in range(rounds):
-            for y, score, grove in zip(self.labels, scores, groves, strict=True):
+            for y, score, builder in zip(self.labels, scores, builders, strict=True):
                 logistic_derivatives(y, score, grad, hess)
                 self.n_cells += grower.add_tree(
-                    grove, score, grad, hess if newton else None, learning_rate=RATE
+                    builder, score, grad, hess if newton else None, learning_rate=RATE
                 )
-        self.trees = [grove.ensemble() for grove in groves]
+        self.trees = [builder.ensemble() for builder in builders]
         self.n_bought = int(grower.bought.sum())
         self.scores = scores
         return self.loss()
@@ -148,7 +148,7 @@ def report_speed(data, rounds, repeats, threads=1):
         fifth = penalty_for(ours, 0.2, max(rounds // 5, 5))
         gammas = ((0.0, "none"), (fifth, "at most a fifth bought"), (8 * fifth, "8 x that"))
         for gamma, name in gammas if threads == 1 else gammas[:2]:
-            for newton in (False, True) if gamma == 0 and threads == 1 else (False,):
+            for newton in (False, True) if threads == 1 else (False,):
                 options = {"threads": threads, "newton": newton}
                 losses = []
                 mine, lights, plain = best_times(
@@ -219,7 +219,7 @@ def report_profile(data):
         gradient = best_of(lambda: logistic_derivatives(y, score, grad, hess))
         lanes = choose_lanes(n, 1, constant=True, keep_count=False)
         packed = np.empty(n, np.int64)
-        packing = best_of(lambda: pack([grad], None, lanes, packed, np.ones((1, 3)), np.empty(1, np.int64)))
+        packing = best_of(lambda: pack([grad], None, lanes, packed, np.ones((1, 2)), np.empty(1, np.int64)))
         rows, columns = np.arange(n, dtype=np.uint64), np.arange(p)
         hist = np.zeros(p * 256, np.int64)
         root = best_of(lambda: fill_root(table.words, columns, rows, packed, n, p, hist))
@@ -308,52 +308,17 @@ def report_growth():
         print(f"- {name}: " + ", ".join(cells), flush=True)
 
 
-def report_repeats(data, rounds):
-    """How many splits an earlier tree of the same score made in the same leaf: their children come back."""
-    print("\n## Splits made before in the same leaf (at most a fifth of the columns bought)")
-    print("| rows x columns | steps | at the root | below | below that |\n|---|---|---|---|---|")
-    for (n, p), (ours, _) in data.items():
-        gamma = penalty_for(ours, 0.2, max(rounds // 5, 5))
-        for newton in (False, True):
-            grower = TreeGrower(ours.table, gamma=gamma)
-            scores, seen = [np.zeros(n) for _ in ours.labels], set()
-            grad, hess, counts = np.empty(n), np.empty(n), np.zeros((3, 2))
-            for _ in range(rounds):
-                for k, (y, score) in enumerate(zip(ours.labels, scores, strict=True)):
-                    logistic_derivatives(y, score, grad, hess)
-                    grown = grower.grow(grad, hess if newton else None, learning_rate=RATE)
-                    grown.add_to(score)
-                    for depth, path in paths_of(grown.tree, k):
-                        counts[depth] += path in seen, 1
-                        seen.add(path)
-            shares = " | ".join(f"{again / made:.2f}" if made else "-" for again, made in counts)
-            print(f"| {n:,} x {p} | {'Newton' if newton else 'gradient'} | {shares} |", flush=True)
-
-
-def paths_of(tree, score):
-    """Depth and path, from the root and with the side of every split, of the splits of the first three levels."""
-    waiting = [(0, (score,))] if len(tree.feature) else []
-    while waiting:
-        node, above = waiting.pop()
-        path = (*above, int(tree.feature[node]), int(tree.last_left[node]))
-        depth = len(above) // 3
-        if depth < 3:
-            yield depth, path
-            waiting += [
-                (child, (*path, side)) for side, child in enumerate(tree.children[node]) if child >= 0
-            ]
-
-
 def main():
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--quick", action="store_true", help="fewer rounds, without the largest table")
+    parser.add_argument("--tables", type=int, default=len(SIZES), help="number of tables, the smallest first")
     parser.add_argument("--rounds", type=int, default=100)
     parser.add_argument("--repeats", type=int, default=2)
-    parser.add_argument("--parts", default="speed,threads,memory,profile,growth,repeats")
+    parser.add_argument("--parts", default="speed,threads,memory,profile,growth")
     arguments = parser.parse_args()
-    sizes = SIZES[:2] if arguments.quick else SIZES
+    sizes = SIZES[: min(arguments.tables, 2 if arguments.quick else len(SIZES))]
     rounds = 10 if arguments.quick else arguments.rounds
     data = {}
     for n, p in sizes:
@@ -372,8 +337,6 @@ def main():
         report_floor()
     if "growth" in parts:
         report_growth()
-    if "repeats" in parts:
-        report_repeats(data, rounds)
 
 
 if __name__ == "__main__":

@@ -34,7 +34,8 @@ def boosted(split, rows, folder):
     found = sweep(trees, TREES, *rows, store=path, progress=note)
     fits = sum(cell.seconds for cell in found.cells)
     print(f"{len(found.cells)} boosted cells of 50 trees, {len(split.y_train):,} rows")
-    print(f"  f0 judged once      {seen['judging f0', 'last'] - seen['judging f0', 'first']:8.2f} s")
+    judged = seen["judging the full model", "last"] - seen["judging the full model", "first"]
+    print(f"  full model, once    {judged:8.2f} s")
     print(f"  fits alone          {fits:8.2f} s")
     print(f"  all of the fitting  {seen['fitting', 'last'] - seen['fitting', 'first']:8.2f} s")
     print(f"  the store           {path.stat().st_size / 1e6:8.2f} MB")

@@ -1,27 +1,37 @@
-"""Small fitted systems that the tests of this folder share; nothing here changes them."""
+"""Small fitted estimators that the tests of this folder share; nothing here changes them."""
 
 import hashlib
 import json
 import struct
 import warnings
+from pathlib import Path
 
 import numpy as np
 import pytest
 from sklearn.datasets import load_breast_cancer
 from sklearn.exceptions import ConvergenceWarning
+from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC
 
+import thrifty
 from thrifty import (
+    BudgetedClassifier,
     ConfidenceRouter,
     DynaModGbrtClassifier,
     DynaModLinClassifier,
+    DynaModLstsqClassifier,
     GreedyL1Classifier,
+    GreedyLeafClassifier,
     GreedyMiserClassifier,
     UniformRouter,
 )
+from thrifty.bundle import from_bytes, to_bytes
+from thrifty.bundle.container import FORMAT
+
+DATA = Path(__file__).parents[1] / "data"
 
 HEADER = struct.Struct("<8sIQ")
 
@@ -49,7 +59,7 @@ class Forge:
         return Forge.sealed_text(json.dumps(manifest).encode(), b"".join(blobs))
 
     @staticmethod
-    def sealed_text(manifest, blobs=b"", version=1):
+    def sealed_text(manifest, blobs=b"", version=FORMAT):
         body = HEADER.pack(b"thrifty\x00", version, len(manifest)) + manifest + blobs
         return body + hashlib.sha256(body).digest()
 
@@ -71,6 +81,43 @@ class Forge:
         return Forge.sealed(manifest, blobs, honest=False)
 
 
+class Kept:
+    """A folder of files that another version wrote, with what they answered then.
+
+    Costs, routes and labels are compared exactly. Probabilities were computed on another machine, whose exponential may
+    differ in the last digit.
+    """
+
+    agree = {"rtol": 1e-12, "atol": 0.0}  # noqa: RUF012
+
+    def __init__(self, folder):
+        self.folder = DATA / folder
+        self.answers = dict(np.load(self.folder / "answers.npz", allow_pickle=False))
+        self.new = self.answers["new"]
+
+    def load(self, name, *, again=False):
+        """The object in a file, or what it becomes when it is saved and loaded once more."""
+        thing = thrifty.load(self.folder / f"{name}.thrifty")
+        return from_bytes(to_bytes(thing)) if again else thing
+
+    def table(self, name):
+        """The rows that a file was asked about."""
+        return np.round(self.new) if name == "tied_system" else self.new
+
+    def differing(self, name, system):
+        """Numbers of the rows that are not answered as they were."""
+        X, was = self.table(name), self.answers
+        same = np.isclose(system.predict_proba(X), was[f"{name}_proba"], **self.agree).all(axis=1)
+        for part, ask in (("cost", system.cost), ("route", system.route), ("labels", system.predict)):
+            same &= ask(X) == was[f"{name}_{part}"]
+        return np.flatnonzero(~same)
+
+
+@pytest.fixture(scope="session")
+def kept():
+    return Kept
+
+
 @pytest.fixture(scope="session")
 def forge():
     return Forge
@@ -84,7 +131,7 @@ def rows():
 
 @pytest.fixture(scope="session")
 def fitted(rows):
-    """One fitted estimator of every class, each with a different kind of f0 or of setting."""
+    """Fitted estimators of every class with a chain, each with another kind of full model or of setting."""
     svm = make_pipeline(StandardScaler(), SVC())
     logistic = make_pipeline(StandardScaler(), LogisticRegression())
     names = [f"column {number}" for number in range(12)]
@@ -109,11 +156,16 @@ def fitted(rows):
             "miser": GreedyMiserClassifier(n_trees=5, gamma=2.0),
             "confidence": ConfidenceRouter(svm, logistic, features=[0, 4, 5], p_full=0.4),
             "uniform": UniformRouter(logistic, p_full=0.4, random_state=3),
+            "lstsq": DynaModLstsqClassifier(logistic, n_trees=4, max_leaves=4, max_iter=3, random_state=0),
+            "leaf": GreedyLeafClassifier(svm, random_state=0),
+            "cascade": BudgetedClassifier(logistic, budget=1.6, sizes=[(6, 3)], cv=3, random_state=0),
+            "proved": BudgetedClassifier(logistic, max_loss=0.2, sizes=[(6, 3)], cv=3, random_state=0),
         }
         estimators = {name: estimator.fit(*rows) for name, estimator in found.items()}
         labels = np.where(rows[1] == 1, "benign", "malignant")
         frame = DynaModLinClassifier(logistic, gamma=0.01, feature_costs=prices, random_state=0)
         estimators["frame"] = frame.fit(table, labels)
-        chained = DynaModLinClassifier(estimators["boosted"].system_, gamma=0.05, random_state=0)
-        estimators["chain"] = chained.fit(*rows)
+        for name, behind in (("chain", "boosted"), ("nested", "cascade")):
+            chained = DynaModLinClassifier(FrozenEstimator(estimators[behind]), gamma=0.05, random_state=0)
+            estimators[name] = chained.fit(*rows)
     return estimators

@@ -6,7 +6,6 @@ import stat
 import subprocess
 import sys
 import time
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -53,7 +52,13 @@ def test_a_writer_that_is_killed_at_any_moment_leaves_one_whole_file(tmp_path):
     path = folder / "system.thrifty"
     files.write_atomically(path, contents[0])
     found = set()
-    for _ in range(12):
+
+    def left_behind():
+        return any(name.endswith(".part") for name in os.listdir(folder))
+
+    for n_killed in range(200):
+        if n_killed >= 12 and left_behind():
+            break
         command = [sys.executable, "-c", KILLED, files.__file__, str(path), *map(str, inputs)]
         with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as writer:
             assert writer.stdout.readline() == "ready\n"
@@ -62,7 +67,7 @@ def test_a_writer_that_is_killed_at_any_moment_leaves_one_whole_file(tmp_path):
         found.add(unpack(path.read_bytes()).facts["which"])
     assert found <= {0, 1}
     # At least one of them died between opening its file and giving it its name.
-    assert any(name.endswith(".part") for name in os.listdir(folder))
+    assert left_behind()
 
 
 @pytest.mark.parametrize("step", ["fsync", "replace"])
@@ -119,29 +124,3 @@ def test_a_large_file_is_refused_by_its_size_alone(tmp_path):
         file.truncate(1 << 40)
     with pytest.raises(InvalidInputError, match="has 1099511627776 bytes, and 1073741824 are allowed"):
         thrifty.load(path)
-
-
-# Written by version 0.1.0: two stages, a purchase of two columns, names, text labels, precomputed probabilities.
-EXPECTED = {
-    "route": [0, 2, 1, 0, 2, 0],
-    "cost": [2.5, 8.0, 4.0, 2.5, 8.0, 2.5],
-    "probability": [
-        0.13296424019782926,
-        0.9,
-        0.8698915256370021,
-        0.13296424019782926,
-        0.2,
-        0.13296424019782926,
-    ],
-    "label": ["no", "yes", "yes", "no", "no", "no"],
-}
-
-
-def test_the_first_format_is_still_read():
-    path = Path(__file__).parents[1] / "data" / "bundle_format_1.thrifty"
-    system = thrifty.load(path)
-    X = np.arange(24.0).reshape(6, 4) % 7 - 3
-    assert system.route(X).tolist() == EXPECTED["route"]
-    assert system.cost(X).tolist() == EXPECTED["cost"]
-    np.testing.assert_allclose(system.predict_proba(X)[:, 1], EXPECTED["probability"], rtol=1e-14)
-    assert system.predict(X).tolist() == EXPECTED["label"]

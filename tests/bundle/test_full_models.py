@@ -1,6 +1,7 @@
 import subprocess
 import sys
 import warnings
+from dataclasses import replace
 from importlib import import_module
 from importlib.util import find_spec
 
@@ -26,21 +27,28 @@ from sklearn.svm import SVC
 from sklearn.tree import DecisionTreeClassifier
 from sklearn.tree._tree import Tree
 
-from thrifty import ConfidenceRouter, DynaModLinClassifier, GatedSystem, InvalidInputError, Stage
+from thrifty import Chain, ConfidenceRouter, DynaModLinClassifier, InvalidInputError, Policy
 from thrifty.bundle import from_bytes, to_bytes
 from thrifty.bundle.fingerprint import content_digest, probe_table
-from thrifty.full.model import AbsentFull, CallableFull, EstimatorFull, PrecomputedFull
-from thrifty.learning.pairs.linear import LinearScorer
+from thrifty.chain.stage import LinearStage
+from thrifty.full.model import AbsentFull, CallableFull, EstimatorFull, PrecomputedFull, as_full_model
 from thrifty.objective.costs import PriceList
+from thrifty.tasks.binary import BinaryTask
 
 TREE = "sklearn.tree._tree.Tree"
+TASK = BinaryTask(np.arange(2))
 
 
-def in_front_of(full, n_features=12):
-    """A system that sends every row to f0."""
-    scorer = LinearScorer(np.array([0]), np.zeros((1, 2)), np.zeros(2))
-    prices = PriceList(np.ones(n_features), np.arange(n_features))
-    return GatedSystem((Stage(scorer, -np.inf),), full, prices, np.arange(2))
+def in_front_of(full, task=TASK):
+    """A chain that sends every row to the full model."""
+    stage = LinearStage(np.array([0]), np.zeros((1, 2)), np.zeros(2))
+    prices = PriceList(np.ones(12), np.arange(12))
+    return Chain((stage,), full, prices, task, Policy.of(np.array([-np.inf])))
+
+
+def asking(model):
+    """A chain that sends every row to a fitted classifier, as the library would wrap it."""
+    return in_front_of(as_full_model(model, TASK, 12))
 
 
 @pytest.fixture(scope="module")
@@ -58,29 +66,29 @@ def models(rows):
 
 
 @pytest.mark.parametrize("name", ["forest", "extra", "tree", "svm", "histogram", "logistic", "scaled"])
-def test_a_plain_f0_of_scikit_learn_goes_inside_and_needs_no_trust(name, models, rows):
-    system = in_front_of(EstimatorFull(models[name]))
-    after = from_bytes(to_bytes(system))
-    np.testing.assert_array_equal(after.predict_proba(rows[0]), system.predict_proba(rows[0]), strict=True)
+def test_a_plain_model_of_scikit_learn_goes_inside_and_needs_no_trust(name, models, rows):
+    chain = asking(models[name])
+    after = from_bytes(to_bytes(chain))
+    np.testing.assert_array_equal(after.predict_proba(rows[0]), chain.predict_proba(rows[0]), strict=True)
 
 
 @pytest.mark.parametrize(
     "model", [GradientBoostingClassifier(n_estimators=2), BaggingClassifier(DecisionTreeClassifier())]
 )
 def test_trees_in_a_model_that_was_not_reviewed_must_be_trusted_by_name(model, rows):
-    system = in_front_of(EstimatorFull(model.fit(*rows)))
-    data = to_bytes(system)
+    chain = asking(model.fit(*rows))
+    data = to_bytes(chain)
     with pytest.raises(InvalidInputError, match=rf"has a \w+ in it, .*: {TREE}.*trusted=\['{TREE}'\]"):
         from_bytes(data)
     after = from_bytes(data, trusted=[TREE])
-    np.testing.assert_array_equal(after.predict_proba(rows[0]), system.predict_proba(rows[0]))
+    np.testing.assert_array_equal(after.predict_proba(rows[0]), chain.predict_proba(rows[0]))
 
 
 @pytest.mark.parametrize(("package", "kind"), [("xgboost", "XGBClassifier"), ("lightgbm", "LGBMClassifier")])
 def test_a_booster_goes_inside_and_is_named_when_it_is_not_trusted(package, kind, rows):
     settings = {"n_estimators": 3, "n_jobs": 1, **({"verbose": -1} if package == "lightgbm" else {})}
     model = getattr(pytest.importorskip(package), kind)(**settings).fit(*rows)
-    data = to_bytes(in_front_of(EstimatorFull(model)))
+    data = to_bytes(asking(model))
     with pytest.raises(InvalidInputError, match=f"{package}.sklearn.{kind}"):
         from_bytes(data)
     types = [f"{package}.sklearn.{kind}", f"{package}.{'core' if package == 'xgboost' else 'basic'}.Booster"]
@@ -89,70 +97,81 @@ def test_a_booster_goes_inside_and_is_named_when_it_is_not_trusted(package, kind
 
 
 def test_types_may_be_trusted_by_name_or_as_themselves(models):
-    data = to_bytes(in_front_of(EstimatorFull(models["forest"])))
+    data = to_bytes(asking(models["forest"]))
     for trusted in (TREE, [TREE], Tree, (Tree,)):
         assert isinstance(from_bytes(data, trusted=trusted).full.estimator, RandomForestClassifier)
     with pytest.raises(InvalidInputError, match="trusted must hold names of types"):
         from_bytes(data, trusted=[7])
 
 
-def test_the_callers_own_f0_takes_the_place_of_the_one_inside_which_is_then_not_even_read(models):
-    system = in_front_of(EstimatorFull(models["forest"]))
+def test_the_callers_own_model_takes_the_place_of_the_one_inside_which_is_then_not_even_read(models):
+    chain = asking(models["forest"])
     other = models["logistic"]
-    after = from_bytes(to_bytes(system), full=other)
+    after = from_bytes(to_bytes(chain), full=other)
     assert after.full.estimator is other
 
 
-def test_calibration_is_kept_with_f0_inside_and_by_reference(fitted, rows):
+def test_calibration_is_kept_with_the_model_inside_and_by_reference(fitted, rows):
     before = fitted["confidence"]
-    assert before.system_.full.slope != 1.0
-    for full, given in (("inside", None), ("reference", before.system_.full.estimator)):
+    assert before.chain_.full.calibration[0] != 1.0
+    for full, given in (("inside", None), ("reference", before.chain_.full.estimator)):
         after = from_bytes(to_bytes(before, full=full), full=given)
         np.testing.assert_array_equal(
             after.predict_proba(rows[0]), before.predict_proba(rows[0]), strict=True
         )
 
 
-def test_without_f0_there_is_nobody_to_ask_until_one_is_given(fitted, rows):
+def test_without_a_full_model_there_is_nobody_to_ask_until_one_is_given(fitted, rows):
     before = fitted["boosted"]
     data = to_bytes(before, full="absent")
     after = from_bytes(data)
-    assert isinstance(after.system_.full, AbsentFull)
+    assert isinstance(after.chain_.full, AbsentFull)
     np.testing.assert_array_equal(after.cost(rows[0]), before.cost(rows[0]))
     with pytest.raises(InvalidInputError, match="there is none"):
         after.predict(rows[0])
-    again = from_bytes(data, full=before.system_.full)
+    again = from_bytes(data, full=before.chain_.full)
     np.testing.assert_array_equal(again.predict_proba(rows[0]), before.predict_proba(rows[0]), strict=True)
-    probabilities = before.system_.full.probability(rows[0], np.arange(len(rows[0])), len(rows[0]))
-    again = from_bytes(data, full=probabilities)
+    probabilities = before.chain_.full.outputs(rows[0], rows[0])
+    again = from_bytes(data).with_full(probabilities, rows[0])
     np.testing.assert_array_equal(again.predict_proba(rows[0]), before.predict_proba(rows[0]), strict=True)
 
 
-def test_a_chain_given_as_f0_becomes_part_of_the_chain(fitted, rows):
-    front, tail = fitted["linear"], fitted["miser"].system_
-    front = from_bytes(to_bytes(front.system_, full="absent"))
-    assert front.n_stages == 1
-    tail = GatedSystem(tail.stages, tail.full, front.price_list, tail.classes)
-    joined = from_bytes(to_bytes(front, full="absent"), full=tail)
-    assert joined.n_stages == 2
-    assert set(joined.route(rows[0])) <= {0, 1}
+def test_a_chain_given_as_the_full_model_becomes_part_of_the_chain(fitted, rows):
+    front, tail = fitted["linear"], fitted["miser"]
+    data = to_bytes(front, full="absent")
+    assert from_bytes(data).chain_.n_stages == 1
+    with pytest.raises(InvalidInputError, match="One route has one price list"):
+        from_bytes(data, full=tail)
+    tail = replace(tail.chain_, price_list=front.chain_.price_list)
+    joined = from_bytes(data, full=tail)
+    assert joined.chain_.behind is tail
+    assert joined.chain_.n_stages == 2
+    assert set(joined.route(rows[0])) == {0, 1}
+    np.testing.assert_array_equal(joined.predict_proba(rows[0]), front.with_full(tail).predict_proba(rows[0]))
 
 
-def test_a_reference_needs_the_very_f0_it_was_saved_with(fitted, rows):
+def test_a_reference_needs_the_very_model_it_was_saved_with(fitted, rows):
     before = fitted["boosted"]
-    f0 = before.system_.full.estimator
+    f0 = before.chain_.full.estimator
     data = to_bytes(before, full="reference")
     assert len(data) < len(to_bytes(before))
     after = from_bytes(data, full=FrozenEstimator(f0))
     np.testing.assert_array_equal(after.predict_proba(rows[0]), before.predict_proba(rows[0]), strict=True)
-    with pytest.raises(InvalidInputError, match="refers to f0, Pipeline, and does not hold it"):
+    with pytest.raises(InvalidInputError, match="refers to its full model, Pipeline, and does not hold it"):
         from_bytes(data)
     flipped = rows[1].copy()
     flipped[:1] = 1 - flipped[:1]
     other = make_pipeline(StandardScaler(), SVC()).fit(rows[0], flipped)
-    for wrong in (other, LogisticRegression().fit(*rows), lambda X: np.full(len(X), 0.5), np.full(4, 0.5)):
-        with pytest.raises(InvalidInputError, match="refers to another f0, Pipeline"):
+    for wrong in (
+        other,
+        LogisticRegression().fit(*rows),
+        lambda X: np.full(len(X), 0.5),
+        fitted["miser"].chain_,
+    ):
+        with pytest.raises(InvalidInputError, match="refers to another full model, Pipeline"):
             from_bytes(data, full=wrong)
+    with pytest.raises(InvalidInputError, match="probabilities belong to rows"):
+        from_bytes(data, full=np.full(4, 0.5))
     with pytest.raises(InvalidInputError, match="fitted on 3 features"):
         from_bytes(data, full=LogisticRegression().fit(rows[0][:, :3], rows[1]))
 
@@ -161,12 +180,12 @@ def test_a_function_goes_by_reference_only_and_is_known_by_its_answers(rows):
     def sigmoid(X):
         return 1.0 / (1.0 + np.exp(-np.clip(X[:, 0], -30, 30)))
 
-    system = in_front_of(CallableFull(sigmoid))
+    chain = in_front_of(CallableFull(sigmoid, TASK))
     with pytest.raises(InvalidInputError, match="sigmoid is code, and a bundle holds only data"):
-        to_bytes(system)
-    data = to_bytes(system, full="reference")
+        to_bytes(chain)
+    data = to_bytes(chain, full="reference")
     after = from_bytes(data, full=lambda X: np.abs(sigmoid(X) - 1e-9))
-    np.testing.assert_allclose(after.predict_proba(rows[0]), system.predict_proba(rows[0]), atol=1e-8)
+    np.testing.assert_allclose(after.predict_proba(rows[0]), chain.predict_proba(rows[0]), atol=1e-8)
     with pytest.raises(InvalidInputError, match="their answers differ"):
         from_bytes(data, full=lambda X: sigmoid(X[:, 1:]))
 
@@ -174,16 +193,16 @@ def test_a_function_goes_by_reference_only_and_is_known_by_its_answers(rows):
         raise ConnectionError("no line")
 
     with pytest.raises(InvalidInputError, match="ConnectionError: no line.*Save with full='absent'"):
-        to_bytes(in_front_of(CallableFull(broken)), full="reference")
+        to_bytes(in_front_of(CallableFull(broken, TASK)), full="reference")
 
 
 def test_an_estimator_that_skops_cannot_write_is_known_by_its_answers_too(rows):
     model = make_pipeline(StandardScaler(), Odd(), LogisticRegression()).fit(*rows)
-    system = in_front_of(EstimatorFull(model))
+    chain = asking(model)
     with pytest.raises(InvalidInputError, match="skops cannot write the Pipeline"):
-        to_bytes(system)
-    after = from_bytes(to_bytes(system, full="reference"), full=model)
-    np.testing.assert_array_equal(after.predict_proba(rows[0]), system.predict_proba(rows[0]), strict=True)
+        to_bytes(chain)
+    after = from_bytes(to_bytes(chain, full="reference"), full=model)
+    np.testing.assert_array_equal(after.predict_proba(rows[0]), chain.predict_proba(rows[0]), strict=True)
 
 
 class Odd(FunctionTransformer):
@@ -192,11 +211,28 @@ class Odd(FunctionTransformer):
 
 
 def test_precomputed_probabilities_go_by_reference_too(rows):
-    values = np.linspace(0, 1, len(rows[0]))
-    data = to_bytes(in_front_of(PrecomputedFull(values)), full="reference")
-    np.testing.assert_array_equal(from_bytes(data, full=values).full.values, values)
+    values = np.linspace(0.1, 0.9, len(rows[0]))
+    chain = in_front_of(as_full_model(values, TASK, 12, numbers=rows[0]))
+    data = to_bytes(chain, full="reference")
+    for given in (values, chain.full):
+        after = from_bytes(data, full=given)
+        np.testing.assert_array_equal(after.predict_proba(rows[0][::-3]), chain.predict_proba(rows[0][::-3]))
     with pytest.raises(InvalidInputError, match="their values differ"):
         from_bytes(data, full=values[::-1])
+    with pytest.raises(InvalidInputError, match=f"probabilities of {len(values)} rows; full holds 4"):
+        from_bytes(data, full=values[:4])
+    by_place = to_bytes(in_front_of(PrecomputedFull(chain.full.values)), full="reference")
+    np.testing.assert_array_equal(from_bytes(by_place, full=values).full.values, chain.full.values)
+
+
+def test_probabilities_inside_are_still_known_by_their_rows(rows):
+    values = np.linspace(0.1, 0.9, len(rows[0]))
+    before = DynaModLinClassifier(values, gamma=0.05, random_state=0).fit(*rows).at(threshold=-np.inf)
+    after = from_bytes(to_bytes(before))
+    some = rows[0][5:60:7]
+    np.testing.assert_array_equal(after.predict_proba(some), before.predict_proba(some), strict=True)
+    with pytest.raises(InvalidInputError, match="are not those they belong to"):
+        after.predict_proba(some + 1.0)
 
 
 IN_ANOTHER_PROCESS = """
@@ -260,16 +296,23 @@ def test_a_function_as_the_cheap_model_of_a_router_is_refused(rows):
             to_bytes(router, full=full)
 
 
-def test_f0_must_suit_the_columns_and_the_classes(rows):
-    system = in_front_of(EstimatorFull(LogisticRegression().fit(*rows)))
-    system = GatedSystem(system.stages, system.full, system.price_list, np.array(["no", "yes"]))
+def test_the_full_model_must_suit_the_columns_and_the_classes(rows):
+    labels = BinaryTask(np.array(["no", "yes"]))
+    chain = in_front_of(EstimatorFull(LogisticRegression().fit(*rows), labels), labels)
     with pytest.raises(InvalidInputError, match="fitted on the classes"):
-        from_bytes(to_bytes(system))
+        from_bytes(to_bytes(chain))
 
 
-def test_f0_reads_the_kind_of_table_it_was_fitted_on(fitted, rows):
+def test_a_calibration_is_kept_as_it_is_whoever_gave_it(rows):
+    for calibration in (None, np.array([1.0, 0.0]), np.array([0.5, -1.0])):
+        chain = in_front_of(EstimatorFull(LogisticRegression().fit(*rows), TASK, calibration))
+        after = from_bytes(to_bytes(chain))
+        np.testing.assert_array_equal(after.predict_proba(rows[0]), chain.predict_proba(rows[0]), strict=True)
+
+
+def test_the_full_model_reads_the_kind_of_table_it_was_fitted_on(fitted, rows):
     before = fitted["frame"]
     after = from_bytes(to_bytes(before))
-    assert after.system_.kind == "pandas"
-    assert list(after.system_.full.estimator.feature_names_in_) == list(before.feature_names_in_)
+    assert after.chain_.kind == "pandas"
+    assert list(after.chain_.full.estimator.feature_names_in_) == list(before.feature_names_in_)
     assert isinstance(after, DynaModLinClassifier)

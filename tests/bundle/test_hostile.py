@@ -1,28 +1,16 @@
-"""Files that are sealed as they should be, by somebody who means harm."""
+"""Files that are sealed as they should be, by somebody who means harm: every part is refused by name."""
 
-import copy
-import io
-import json
-import pickle
-import zipfile
+from dataclasses import replace
 
 import numpy as np
 import pytest
-import skops.io
-from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier
-from sklearn.linear_model import LogisticRegression
-from sklearn.preprocessing import FunctionTransformer
-from sklearn.svm import SVC
-from sklearn.tree import DecisionTreeClassifier
 
-from thrifty import GatedSystem, InvalidInputError, Stage
+from thrifty import Chain, InvalidInputError, Policy
 from thrifty.bundle import from_bytes, to_bytes
-from thrifty.bundle.archive import check_archive, dump_model, load_model
-from thrifty.bundle.reviewed import why_not_plain
-from thrifty.bundle.soundness import check_sound
-from thrifty.full.model import AbsentFull, PrecomputedFull
-from thrifty.learning.pairs.linear import LinearScorer
+from thrifty.chain.stage import LinearStage
+from thrifty.full.model import PrecomputedFull
 from thrifty.objective.costs import PriceList
+from thrifty.tasks.binary import BinaryTask
 
 
 def refused(data, match, **options):
@@ -31,26 +19,71 @@ def refused(data, match, **options):
     assert "\n" not in str(caught.value)
 
 
-@pytest.fixture(scope="module")
-def boosted(fitted):
-    return to_bytes(fitted["boosted"], full="absent")
+def part_of(manifest, path):
+    for step in path:
+        manifest = manifest[step]
+    return manifest
 
 
-@pytest.fixture(scope="module")
-def linear():
-    scorer = LinearScorer(np.array([1, 2]), np.ones((2, 2)), np.zeros(2))
-    prices = PriceList(np.ones(3), np.arange(3))
-    return to_bytes(GatedSystem((Stage(scorer),), PrecomputedFull(np.array([0.5])), prices, np.arange(2)))
+def at(*path):
+    """Where an array is referred to."""
+    return lambda manifest: part_of(manifest, path)
 
 
-def tree_part(name, which="cheap"):
-    return lambda manifest: manifest["system"]["stages"][0]["scorer"][which][name]
+def setting(path, value):
+    """A change of one fact."""
+
+    def change(manifest):
+        part_of(manifest, path[:-1])[path[-1]] = value
+
+    return change
 
 
 def array_of(data, forge, reference, dtype):
     manifest, blobs = forge.taken_apart(data)
     number = reference(manifest)["$array"]
     return np.frombuffer(blobs[number], dtype).reshape(manifest["entries"][number]["shape"]).copy()
+
+
+@pytest.fixture(scope="module")
+def boosted(fitted):
+    return to_bytes(fitted["boosted"], full="absent")
+
+
+@pytest.fixture(scope="module")
+def cascade(fitted):
+    return to_bytes(fitted["cascade"], full="absent")
+
+
+@pytest.fixture(scope="module")
+def proved(fitted):
+    return to_bytes(fitted["proved"], full="absent")
+
+
+@pytest.fixture(scope="module")
+def gated(fitted):
+    """A cascade with gates of its own: the trees of each stage, read as if their output were the gate's."""
+    chain = fitted["cascade"].chain_
+    stages = tuple(
+        replace(stage, gate=replace(stage.trees, n_features=len(stage.columns) + 1)) for stage in chain.stages
+    )
+    return replace(chain, stages=stages)
+
+
+@pytest.fixture(scope="module")
+def linear():
+    stage = LinearStage(np.array([1, 2]), np.ones((2, 2)), np.zeros(2))
+    prices = PriceList(np.ones(3), np.arange(3), 0.5, np.array([0, 2]))
+    full = PrecomputedFull(np.array([[0.5, 0.5]]), np.array([7], dtype=np.uint64))
+    task, blend = BinaryTask(np.arange(2)), np.array([0.0, 0.5, 0.5])
+    return to_bytes(Chain((stage,), full, prices, task, Policy.of(np.zeros(1)), np.zeros(1), blend))
+
+
+# -- trees ---------------------------------------------------------------------------------------
+
+
+def tree_part(name, which="cheap"):
+    return at("chain", "stages", 0, which, name)
 
 
 def test_a_tree_that_leads_back_to_itself_is_refused(boosted, forge):
@@ -85,6 +118,21 @@ def test_offsets_whose_differences_wrap_around_claim_no_memory(boosted, forge):
     refused(forge.with_array(data, tree_part("leaf_offsets"), leaves), "rise from 0")
 
 
+def test_a_learned_gate_is_kept_and_may_read_the_columns_and_the_score_alone(gated, forge, rows):
+    data = to_bytes(gated)
+    np.testing.assert_array_equal(from_bytes(data).route(rows[0]), gated.route(rows[0]))
+    place = next(i for i, stage in enumerate(gated.stages) if len(stage.gate.feature))
+    reads, width = at("chain", "stages", place, "gate", "feature"), len(gated.stages[place].columns)
+    feature = array_of(data, forge, reads, "<i4")
+    feature[0] = width  # the score that the row carries
+    from_bytes(forge.with_array(data, reads, feature))
+    feature[0] = width + 1
+    refused(forge.with_array(data, reads, feature), f"a column outside 0 .. {width}")
+
+
+# -- stages, prices and labels -------------------------------------------------------------------
+
+
 @pytest.mark.parametrize(("name", "array", "match"), [
     ("columns", np.array([1, 3]), "distinct column numbers"),
     ("columns", np.array([-1, 2]), "distinct column numbers"),
@@ -98,10 +146,7 @@ def test_offsets_whose_differences_wrap_around_claim_no_memory(boosted, forge):
     ("intercept", np.array(["a", "b"]), "of type float64"),
 ])  # fmt: skip
 def test_arrays_that_do_not_fit_together_are_refused(name, array, match, linear, forge):
-    refused(
-        forge.with_array(linear, lambda manifest: manifest["system"]["stages"][0]["scorer"][name], array),
-        match,
-    )
+    refused(forge.with_array(linear, at("chain", "stages", 0, name), array), match)
 
 
 @pytest.mark.parametrize(("name", "array", "match"), [
@@ -110,276 +155,312 @@ def test_arrays_that_do_not_fit_together_are_refused(name, array, match, linear,
     ("prices", np.ones(2), "name purchases"),
     ("group_of", np.array([0, 1, -1]), "name purchases"),
     ("group_of", np.empty(0, np.int64), "name purchases"),
-    ("classes", np.array([1, 1]), "two distinct labels"),
+    ("classes", np.array([1, 1]), "distinct labels"),
     ("classes", np.array([1, 2, 3]), "two labels"),
+    ("full_columns", np.array([0, 3]), "distinct column numbers"),
+    ("full_columns", np.array([-1]), "distinct column numbers"),
+    ("full_columns", np.array([1, 1]), "distinct column numbers"),
+    ("full_columns", np.array([0.0]), "of type int64"),
+    ("full_columns", np.array([True, False, True]), "of type int64"),
+    ("base", np.zeros(2), "base .* shape"),
+    ("base", np.array([np.nan]), "base .* finite"),
+    ("base", np.array([[0.0]]), "base .* shape"),
+    ("base", np.array([0]), "base .* of type float64"),
+    ("blend", np.zeros(2), "blend .* shape"),
+    ("blend", np.array([0.0, np.inf, 1.0]), "blend .* finite"),
+    ("blend", np.zeros(3, dtype="<f4"), "blend .* of type float64"),
 ])  # fmt: skip
-def test_price_lists_and_classes_that_make_no_sense_are_refused(name, array, match, linear, forge):
-    refused(forge.with_array(linear, lambda manifest: manifest["system"][name], array), match)
+def test_prices_classes_bases_and_blends_that_make_no_sense_are_refused(name, array, match, linear, forge):
+    refused(forge.with_array(linear, at("chain", name), array), match)
 
 
-def test_probabilities_that_are_none_are_refused(linear, forge):
-    refused(
-        forge.with_array(linear, lambda m: m["system"]["full"]["values"], np.array([1.5])), "be probabilities"
-    )
+@pytest.mark.parametrize(("name", "array", "match"), [
+    ("values", np.array([1.5]), r"probabilities in \[0, 1\]"),
+    ("values", np.array([[0.5, np.nan]]), "finite"),
+    ("values", np.array([[[0.5]]]), "be probabilities"),
+    ("values", np.array([[0.2, 0.3, 0.5]]), "one probability of the second class per row"),
+    ("values", np.array([0.5, 0.5]), "keys .* shape"),
+    ("values", np.empty((0, 2)), "at least one row"),
+    ("values", np.array(["0.5"]), "values .* of type float64"),
+    ("keys", np.array([7]), "keys .* of type uint64"),
+    ("keys", np.array([7.0]), "keys .* of type uint64"),
+    ("keys", np.array([[7]], dtype=np.uint64), "keys .* shape"),
+    ("keys", np.array([7, 8], dtype=np.uint64), "keys .* shape"),
+])  # fmt: skip
+def test_probabilities_and_keys_that_are_none_are_refused(name, array, match, linear, forge):
+    refused(forge.with_array(linear, at("chain", "full", name), array), match)
+
+
+@pytest.mark.parametrize(("array", "match"), [
+    (np.zeros(1), "calibration .* shape"),
+    (np.zeros(3), "calibration .* shape"),
+    (np.array([1.0, np.nan]), "calibration .* finite"),
+    (np.array([1, 0]), "calibration .* of type float64"),
+])  # fmt: skip
+def test_a_calibration_of_another_form_is_refused(array, match, fitted, cascade, forge):
+    refused(forge.with_array(cascade, at("chain", "stages", 0, "calibration"), array), match)
+    refused(forge.with_array(to_bytes(fitted["linear"]), at("chain", "full", "calibration"), array), match)
 
 
 @pytest.mark.parametrize(("path", "value", "match"), [
-    (("kind",), "pickle", "be system or estimator"),
+    (("kind",), "pickle", "be chain or estimator"),
     (("class",), "object", "be one of"),
-    (("system", "stages", 0, "scorer", "type"), "os.system", "be one of BoostedScorer"),
-    (("system", "stages", 0, "threshold"), {"$float": "nan"}, "be a number"),
-    (("system", "stages", 0, "threshold"), "0", "be a number"),
-    (("system", "stages", 0, "threshold"), True, "be a number"),
-    (("system", "stages"), 3, "be a list"),
-    (("system", "stages"), [], "have a stage"),
-    (("system", "stages"), [{}] * 2000, "be at most 1000"),
-    (("system", "stages", 0), 7, "must be an object"),
-    (("system", "names"), ["a"], "name 12 columns"),
-    (("system", "names"), [1] * 12, "name 12 columns"),
-    (("system", "kind"), "dask", "be a kind of table"),
-    (("system", "full_cost"), -1.0, "at least 0"),
-    (("system", "full", "type"), "pickle", "known form of f0"),
-    (("system", "prices"), {"$array": 10**9}, "refers to array"),
-    (("system", "prices"), {"$array": -1}, "refers to array"),
-    (("system", "prices"), {"$array": True}, "refers to array"),
-    (("system", "prices"), {"$pickle": "gASV"}, "in a form it must not have"),
-    (("system", "prices"), {"$float": "1e999"}, "in a form it must not have"),
-    (("system", "prices"), {"$dict": [[[], 1]]}, "in a form it must not have"),
-    (("system", "prices"), {"$scalar": 0}, "is an array of shape"),
+    (("class",), "BudgetedClassifier", "suit the kind of chain"),
+    (("chain", "stages", 0, "type"), "os.system", "be one of BoostedScorer"),
+    (("chain", "stages"), 3, "be a list"),
+    (("chain", "stages"), [], "thresholds .* shape"),
+    (("chain", "stages"), [{}] * 2000, "be at most 1000"),
+    (("chain", "stages", 0), 7, "must be an object"),
+    (("chain", "names"), ["a"], "name 12 columns"),
+    (("chain", "names"), [1] * 12, "name 12 columns"),
+    (("chain", "kind"), "dask", "be a kind of table"),
+    (("chain", "full_cost"), -1.0, "at least 0"),
+    (("chain", "full", "type"), "pickle", "known form of the full model"),
+    (("chain", "full_columns"), [0, 1], "be an array"),
+    (("chain", "base"), 0.0, "be an array"),
+    (("chain", "blend"), "full", "be an array"),
+    (("chain", "prices"), {"$array": 10**9}, "refers to array"),
+    (("chain", "prices"), {"$array": -1}, "refers to array"),
+    (("chain", "prices"), {"$array": True}, "refers to array"),
+    (("chain", "prices"), {"$pickle": "gASV"}, "in a form it must not have"),
+    (("chain", "prices"), {"$float": "1e999"}, "in a form it must not have"),
+    (("chain", "prices"), {"$dict": [[[], 1]]}, "in a form it must not have"),
+    (("chain", "prices"), {"$scalar": 0}, "is an array of shape"),
     (("parameters", "n_trees"), {"value": {"a": 1, "b": 2}}, "in a form it must not have"),
     (("parameters", "__class__"), {"value": 1}, "be a parameter of"),
     (("parameters", "full"), {"not_stored": 3, "sparse": True, "allow_nan": True}, "be text"),
     (("attributes", "predict"), 1, "be a learned attribute"),
     (("attributes", "__dict__"), 1, "be a learned attribute"),
-    (("attributes", "system_"), 1, "be a learned attribute"),
+    (("attributes", "chain_"), 1, "be a learned attribute"),
     (("attributes", "classes_"), 1, "be a learned attribute"),
+    (("attributes", "evidence_"), 1, "be a learned attribute"),
+    (("attributes", "frontier_"), 1, "be a learned attribute"),
+    (("evidence",), [], "must be an object"),
+    (("memory",), 1, "must be an object"),
+    (("memory",), {}, "certificate .* be there"),
 ])  # fmt: skip
 def test_facts_that_are_not_facts_are_refused(path, value, match, boosted, forge):
-    def change(manifest):
-        for step in path[:-1]:
-            manifest = manifest[step]
-        manifest[path[-1]] = value
-
-    refused(forge.with_fact(boosted, change), match)
+    refused(forge.with_fact(boosted, setting(path, value)), match)
 
 
-def test_systems_within_systems_without_end_are_refused(linear, forge):
-    def change(manifest):
-        inner = manifest["system"]
-        for _ in range(30):
-            inner = {
-                **manifest["system"],
-                "full": {"type": "system", "object": {"kind": "system", "system": inner}},
-            }
-        manifest["system"] = inner
-
-    refused(forge.with_fact(linear, change), "at most 8 of them within one another")
+# -- policies ------------------------------------------------------------------------------------
 
 
-# -- models that skops wrote, or should have written --------------------------------------------
-
-
-def archive_of(members, method=zipfile.ZIP_DEFLATED):
-    stream = io.BytesIO()
-    with zipfile.ZipFile(stream, "w", method) as archive:
-        for name, content in members:
-            archive.writestr(name, content)
-    return stream.getvalue()
-
-
-def npy(array, **options):
-    stream = io.BytesIO()
-    np.save(stream, array, **options)
-    return stream.getvalue()
-
-
-@pytest.mark.parametrize(("members", "match"), [
-    ([("../../evil.npy", b"")], "named '../../evil.npy'"),
-    ([("/etc/passwd", b"")], "named '/etc/passwd'"),
-    ([("model.pkl", pickle.dumps(1))], "named 'model.pkl'"),
-    ([("a.npy", npy(np.array([object()], dtype=object), allow_pickle=True))], "not numbers or text"),
-    ([("a.npy", npy(np.zeros(3))[:-1])], "over other bytes"),
-    ([("a.npy", npy(np.zeros(3)).replace(b"(3,)", b"(9,)"))], "over other bytes"),
-    ([("a.npy", b"no array")], "cannot be unpacked"),
-    ([("a.bin", bytes(3_000_000))], "would unpack to more"),
-    ([("a.npz", archive_of([("b.npy", npy(np.zeros(200_000)))]))], "would unpack to more"),
-    ([("a.npz", archive_of([("b.npz", archive_of([]))]))], "named 'b.npz'"),
-    ([("a.npz", archive_of([("b.bin", b"")]))], "named 'b.bin'"),
-    ([("a.json", b"{}")], None),
+@pytest.mark.parametrize("where", [("chain", "policy"), ("memory", "policy")])
+@pytest.mark.parametrize(("name", "value", "match"), [
+    ("lower", 99, r"lower .*\[0, "),
+    ("lower", -1, r"lower .*\[0, "),
+    ("upper", 10**30, r"lower .*\[0, "),
+    ("upper", True, "whole number"),
+    ("upper", 0.0, "whole number"),
+    ("share", 1.5, "share"),
+    ("share", -0.1, "share"),
+    ("share", {"$float": "nan"}, "share"),
+    ("share", "0.5", "share"),
+    ("seed", -1, "seed"),
+    ("seed", 2**63, "seed"),
+    ("thresholds", None, "be an array"),
+    ("thresholds", [[0.0]], "be an array"),
+    ("cost", 3, "be an array"),
 ])  # fmt: skip
-def test_an_archive_that_skops_did_not_write_is_refused_before_it_is_unpacked(members, match):
-    data = archive_of(members)
-    if match is None:
-        check_archive(data, max_bytes=1_000_000)
-        return
-    with pytest.raises(InvalidInputError, match=match):
-        check_archive(data, max_bytes=1_000_000)
+def test_a_policy_whose_numbers_are_none_is_refused(where, name, value, match, cascade, forge):
+    refused(forge.with_fact(cascade, setting((*where, name), value)), match)
 
 
-def test_an_archive_may_not_hold_one_name_twice_or_other_compression():
-    with pytest.warns(UserWarning, match="Duplicate name"):
-        twice = archive_of([("a.bin", b"1"), ("a.bin", b"2")])
-    with pytest.raises(InvalidInputError, match="two members of one name"):
-        check_archive(twice, max_bytes=1000)
-    with pytest.raises(InvalidInputError, match="compressed in a way"):
-        check_archive(archive_of([("a.bin", b"1")], zipfile.ZIP_BZIP2), max_bytes=1000)
-    with pytest.raises(InvalidInputError, match="cannot be unpacked"):
-        check_archive(b"PK no archive", max_bytes=1000)
-
-
-@pytest.mark.parametrize("schema", [
-    b"", b"[]", b"{}", b'{"protocol": 2}', b"[" * 99_999,
-    json.dumps({"protocol": 2, "__class__": "system", "__module__": "os", "__loader__": "FunctionNode",
-                "content": {"module_path": "os", "function": "system"}}).encode(),
-    json.dumps({"protocol": 2, "__class__": "str", "__module__": "builtins", "__loader__": "JsonNode",
-                "content": '"a string"'}).encode(),
+@pytest.mark.parametrize("where", [("chain", "policy"), ("memory", "policy")])
+@pytest.mark.parametrize(("name", "change", "match"), [
+    ("thresholds", lambda old: np.where(old == old[0, 0], np.nan, old), "thresholds .* be numbers"),
+    ("thresholds", lambda old: old[:, :-1], "thresholds .* shape"),
+    ("thresholds", lambda old: np.hstack([old, old]), "thresholds .* shape"),
+    ("thresholds", lambda old: old[:-1], "thresholds .* shape"),
+    ("thresholds", lambda old: old.ravel(), "thresholds .* shape"),
+    ("thresholds", lambda old: old.astype(np.float32), "thresholds .* of type float64"),
+    ("cost", lambda old: old[::-1].copy(), "cost .* rise"),
+    ("cost", lambda old: -old[::-1], "cost .* rise"),
+    ("cost", lambda old: np.r_[old[:-1], np.inf], "cost .* be finite"),
+    ("cost", lambda old: np.r_[np.nan, old[1:]], "cost .* be finite"),
+    ("cost", lambda old: old[:0], "thresholds .* shape"),
+    ("score", lambda old: np.r_[old[:-1], np.inf], "score .* be finite"),
+    ("score", lambda old: old[:2], "score .* shape"),
+    ("score", lambda old: old.astype(str), "score .* of type float64"),
 ])  # fmt: skip
-def test_a_model_that_is_none_is_refused(schema, linear, forge):
-    blob = np.frombuffer(archive_of([("schema.json", schema)]), np.uint8)
-    manifest, blobs = forge.taken_apart(linear)
-    number = manifest["system"]["full"].pop("values")["$array"]
-    manifest["system"]["full"] = {
-        "type": "estimator",
-        "slope": 1.0,
-        "intercept": 0.0,
-        "skops": {"$array": number},
-    }
-    manifest["entries"][number].update(dtype="|u1", shape=[len(blob)])
-    blobs[number] = blob.tobytes()
+def test_a_policy_whose_points_are_none_is_refused(where, name, change, match, cascade, forge):
+    reference = at(*where, name)
+    shown = array_of(cascade, forge, reference, "<f8")
+    refused(forge.with_array(cascade, reference, change(shown)), match)
+
+
+def test_a_policy_of_another_chain_is_refused(cascade, boosted, forge):
+    for change in (
+        lambda manifest: manifest["chain"]["stages"].pop(),
+        lambda manifest: manifest["chain"]["stages"].append(manifest["chain"]["stages"][-1]),
+    ):
+        refused(forge.with_fact(cascade, change), "thresholds .* shape")
+        refused(forge.with_fact(boosted, change), "thresholds .* shape|have a stage")
+
+
+def test_a_cascade_whose_points_have_no_cost_is_refused(cascade, forge):
+    reference = at("memory", "policy", "cost")
+    unknown = np.full_like(array_of(cascade, forge, reference, "<f8"), np.nan)
+    refused(forge.with_array(cascade, reference, unknown), "be known at every point")
+
+
+# -- cascades and chains within one another ------------------------------------------------------
+
+
+def test_stages_that_do_not_build_on_one_another_are_refused(cascade, forge):
+    refused(forge.with_fact(cascade, lambda manifest: manifest["chain"]["stages"].reverse()), "include those")
+
+
+def test_an_estimator_is_not_taken_for_another(cascade, forge):
     refused(
-        forge.sealed(manifest, blobs), "cannot be read|not trusted|fitted classifier|must be a classifier"
+        forge.with_fact(cascade, lambda manifest: manifest.update({"class": "GreedyMiserClassifier"})),
+        "suit the kind of chain",
     )
 
 
-@pytest.mark.parametrize(("attribute", "change"), [
-    ("_n_support", lambda old: old * 1000),
-    ("_n_support", lambda old: -old),
-    ("_n_support", lambda old: old.astype(np.int64)),
-    ("_n_support", lambda old: np.array([old.sum()], np.int32)),
-    ("support_vectors_", lambda old: old[:-1]),
-    ("support_vectors_", lambda old: old[:, :1]),
-    ("support_vectors_", lambda old: old.ravel()),
-    ("_dual_coef_", lambda old: old[:, :3]),
-    ("_intercept_", lambda old: old[:0]),
-    ("_probA", lambda old: np.zeros(9)),
-    ("support_", lambda old: old[:2]),
-    ("n_features_in_", lambda old: 1000),
-    ("_sparse", lambda old: True),
-    ("kernel", lambda old: "precomputed"),
+def test_chains_within_chains_without_end_are_refused(linear, forge):
+    def change(manifest):
+        inner = manifest["chain"]
+        for _ in range(30):
+            inner = {
+                **manifest["chain"],
+                "full": {"type": "chain", "object": {"kind": "chain", "chain": inner}},
+            }
+        manifest["chain"] = inner
+
+    refused(forge.with_fact(linear, change), "at most 8 chains and estimators within one another")
+
+
+def inner(manifest):
+    return manifest["chain"]["full"]["object"]
+
+
+@pytest.mark.parametrize(("change", "match"), [
+    (lambda part: part.update(kind="estimator"), "class .* be there"),
+    (lambda part: part["chain"].update(full_cost=3.0), "One route has one price list"),
+    (lambda part: part["chain"].update(classes={"$objects": ["no", "yes"]}), "Both must agree"),
+    (lambda part: part["chain"].update(full_columns=part["chain"]["group_of"]), None),
+    (lambda part: part["chain"]["policy"].update(lower=50), "lower"),
+    (lambda part: part["chain"]["stages"].pop(), "thresholds .* shape"),
+    (lambda part: part.pop("chain"), "system .* be there"),
+    (lambda part: part["chain"].update(full=3), "must be an object"),
 ])  # fmt: skip
-def test_support_vectors_that_do_not_agree_are_refused_before_compiled_code_reads_them(
-    attribute, change, rows
-):
-    model = SVC().fit(*rows)
-    check_sound(model)
-    setattr(model, attribute, change(getattr(model, attribute)))
-    data = skops.io.dumps(model)
-    with pytest.raises(InvalidInputError, match="a SVC in the bundle"):
-        load_model(data, max_bytes=1 << 20)
+def test_a_chain_behind_a_stage_must_suit_it(change, match, fitted, forge):
+    data = forge.with_fact(to_bytes(fitted["nested"], full="absent"), lambda m: change(inner(m)))
+    if match is None:  # the numbers 0, 1, ..., which name every column: what None says too
+        assert from_bytes(data).chain_.n_stages == fitted["nested"].chain_.n_stages
+        return
+    refused(data, match)
 
 
-def test_a_sparse_svm_that_points_outside_its_columns_is_refused(rows):
-    from scipy import sparse
+def test_a_chain_behind_a_stage_for_other_columns_is_refused(fitted, linear, forge):
+    manifest, blobs = forge.taken_apart(linear)
+    front, front_blobs = forge.taken_apart(to_bytes(fitted["linear"], full="absent"))
 
-    model = SVC().fit(sparse.csr_matrix(rows[0]), rows[1])
-    check_sound(model)
-    model.support_vectors_.indices[0] = 10**6
-    with pytest.raises(InvalidInputError, match="a SVC in the bundle"):
-        check_sound(model)
+    def moved(node):
+        if isinstance(node, dict):
+            return {
+                key: value + len(front_blobs) if key == "$array" else moved(value)
+                for key, value in node.items()
+            }
+        return [moved(item) for item in node] if isinstance(node, list) else node
 
-
-def test_trees_of_scikit_learn_that_point_outside_themselves_are_refused_even_if_trusted(rows):
-    forest = RandomForestClassifier(2, max_depth=2, random_state=0).fit(*rows)
-    check_sound(forest)
-    for name, value in (("left_child", 10**6), ("right_child", 0), ("feature", 99), ("feature", -5)):
-        tree = forest.estimators_[1].tree_
-        state = copy.deepcopy(tree.__getstate__())
-        nodes = state["nodes"].copy()
-        nodes[name][0] = value
-        tree.__setstate__({**state, "nodes": nodes})
-        with pytest.raises(InvalidInputError, match="a Tree in the bundle"):
-            check_sound(forest)
-        tree.__setstate__(state)
-    check_sound(forest)
+    behind = {"kind": "chain", "chain": moved(manifest["chain"])}
+    front["chain"]["full"] = {"type": "chain", "object": behind}
+    front["entries"] += manifest["entries"]
+    refused(forge.sealed(front, front_blobs + blobs), "be a chain for 12 columns")
 
 
-def test_trees_of_histograms_that_point_outside_themselves_are_refused_even_if_trusted(rows):
-    model = HistGradientBoostingClassifier(max_iter=2, max_depth=2).fit(*rows)
-    check_sound(model)
-    for name, value in (("left", 10**6), ("right", 0), ("feature_idx", 99), ("is_categorical", 1)):
-        predictor = model._predictors[1][0]
-        before = predictor.nodes.copy()
-        predictor.nodes[name][0] = value
-        with pytest.raises(InvalidInputError, match="a TreePredictor in the bundle"):
-            check_sound(model)
-        predictor.nodes = before
-    check_sound(model)
+# -- what operating points were judged on --------------------------------------------------------
 
 
-def test_a_tree_that_is_deeper_than_it_claims_is_refused(rows):
-    model = DecisionTreeClassifier(max_depth=3).fit(*rows)
-    state = model.tree_.__getstate__()
-    for claimed in (2, 0, -1):
-        model.tree_.__setstate__({**state, "max_depth": claimed})
-        with pytest.raises(InvalidInputError, match="deeper than"):
-            check_sound(model)
-    model.tree_.__setstate__({**state, "max_depth": 50})
-    check_sound(model)
+@pytest.mark.parametrize("where", [("evidence",), ("memory", "proof")])
+@pytest.mark.parametrize(("name", "made", "match"), [
+    ("gate", lambda k: np.zeros((0, k)), "have a row"),
+    ("gate", lambda k: np.zeros((4, k - 1)), "gate .* shape"),
+    ("gate", lambda k: np.zeros(k), "gate .* shape"),
+    ("gate", lambda k: np.zeros((4, k)), "(quality|weight) .* shape"),
+    ("gate", lambda k: np.full((4, k), np.nan), "gate .* finite"),
+    ("quality", lambda k: np.ones((4, k + 1), dtype=bool), "quality .* shape"),
+    ("quality", lambda k: np.ones((4, k + 1), dtype=np.int64), "quality .* of type float64"),
+    ("full_quality", lambda k: np.ones(4, dtype=bool), "full_quality .* shape"),
+    ("cost", np.ones, "cost .* shape"),
+    ("cost", lambda k: -np.ones(k + 1), "cost .* at least 0"),
+    ("cost", lambda k: np.full(k + 1, np.inf), "cost .* finite"),
+    ("cost", lambda k: np.ones((4, k + 1)), "cost .* shape"),
+    ("points", lambda k: np.full((1, k), np.nan), "points must hold"),
+    ("points", lambda k: np.zeros((0, k)), "points must hold"),
+    ("points", lambda k: np.zeros((1, k - 1)), "points .* shape"),
+    ("points", np.zeros, "points .* shape"),
+])  # fmt: skip
+def test_evidence_of_another_form_is_refused(where, name, made, match, fitted, proved, forge):
+    n_stages = fitted["proved"].n_stages_
+    assert n_stages > 1
+    refused(forge.with_array(proved, at(*where, name), made(n_stages)), match)
 
 
-def no_columns(model):
-    del model.estimators_[1].n_features_in_
+@pytest.mark.parametrize(("weight", "match"), [
+    (np.zeros(1), "weight .* shape"),
+    (np.nan, "weight .* finite"),
+    (-1.0, "weight .* at least 0"),
+    (0.0, "not all 0"),
+])  # fmt: skip
+def test_weights_that_weigh_nothing_are_refused(weight, match, proved, forge):
+    reference = at("evidence", "weight")
+    known = array_of(proved, forge, reference, "<f8")
+    wrong = np.full_like(known, weight) if np.isscalar(weight) else weight
+    refused(forge.with_array(proved, reference, wrong), match)
 
 
-def other_columns(model):
-    model.estimators_[1].n_features_in_ = 13
+@pytest.mark.parametrize(("path", "value", "match"), [
+    (("evidence", "points"), None, "points .* be there"),
+    (("evidence", "gate"), None, "be an array"),
+    (("evidence", "quality"), True, "be an array"),
+    (("evidence", "cost"), [1.0], "be an array"),
+    (("memory", "proof"), 7, "must be an object"),
+    (("memory", "max_loss"), 1.5, "max_loss"),
+    (("memory", "max_loss"), 1, "max_loss"),
+    (("memory", "blend"), 1.0, "blend .* be an array"),
+    (("memory", "certificate"), 3, "certificate .* be one"),
+    (("memory", "certificate"), {"$dict": []}, "certificate .* be one"),
+    (("parameters", "confidence"), {"value": "sure"}, None),
+])  # fmt: skip
+def test_a_memory_of_another_form_is_refused(path, value, match, proved, forge):
+    data = forge.with_fact(proved, setting(path, value))
+    if match is None:  # a constructor argument is checked when it is used
+        with pytest.raises(InvalidInputError, match="confidence must lie"):
+            from_bytes(data).at(max_loss=0.1)
+        return
+    refused(data, match)
 
 
-def a_function_for_a_method(model):
-    model.estimators_[1]._validate_X_predict = np.add
+@pytest.mark.parametrize("part", ["policy", "blend", "proof", "max_loss"])
+def test_a_memory_that_lacks_a_part_is_refused_by_its_name(part, proved, forge):
+    wrong = forge.with_fact(proved, lambda manifest: manifest["memory"].pop(part))
+    if part == "proof":  # rows may be left out
+        assert from_bytes(wrong)._proof is None
+        return
+    refused(wrong, f"{part} .* be there")
 
 
-def a_type_for_a_method(model):
-    model._validate_X_predict = dict
+@pytest.mark.parametrize(("name", "value"), [
+    ("max_loss", "0.2"), ("n_rows", 3.0), ("n_rows", True), ("n_losses", None), ("bound", 1), ("is_fallback", 0),
+    ("failed_losses", "many"), ("failed_bound", 7), ("point", {"$dict": []}), ("point", 3),
+])  # fmt: skip
+def test_a_certificate_that_is_none_is_refused(name, value, proved, forge):
+    def change(manifest):
+        entries = manifest["memory"]["certificate"]["$dict"]
+        entry = next(pair for pair in entries if pair[0] == name)
+        entry[1] = value
+
+    refused(forge.with_fact(proved, change), "certificate")
 
 
-def another_model_for_a_tree(model):
-    model.estimators_[1] = FunctionTransformer()
-
-
-@pytest.mark.parametrize(
-    "change",
-    [no_columns, other_columns, a_function_for_a_method, a_type_for_a_method, another_model_for_a_tree],
-)
-def test_a_forest_that_is_not_plain_is_not_read_without_trust(change, rows):
-    forest = RandomForestClassifier(3, max_depth=2, random_state=0).fit(*rows)
-    assert why_not_plain(forest, set()) is None
-    change(forest)
-    with pytest.raises(InvalidInputError):
-        load_model(dump_model(forest).tobytes(), max_bytes=2**30)
-
-
-def test_boosting_whose_columns_are_changed_on_the_way_is_not_read_without_trust(rows):
-    def model(**attributes):
-        fitted = HistGradientBoostingClassifier(max_iter=2, max_depth=2).fit(*rows)
-        vars(fitted).update(attributes)
-        return fitted
-
-    assert why_not_plain(model(), set()) is None
-    fewer = FunctionTransformer(np.atleast_1d)
-    for changed in (model(_preprocessor=fewer), model(_in_fit=True), model(n_features_in_=np.int64(12))):
-        problem, types = why_not_plain(changed, set())
-        assert "boosting" in problem or "FunctionTransformer" in problem
-        assert types == ["sklearn.ensemble._hist_gradient_boosting.predictor.TreePredictor"]
-        assert why_not_plain(changed, set(types)) is None
-    # Trees that two models share are checked against the columns of both.
-    narrow, wide = model(), model()
-    narrow.n_features_in_ = 1
-    narrow._predictors = wide._predictors
-    assert "columns that it is not given" in why_not_plain([wide, narrow], set())[0]
-
-
-def test_a_model_that_was_never_fitted_is_refused(linear, forge):
-    system = GatedSystem((), AbsentFull(), PriceList(np.ones(3), np.arange(3)), np.arange(2))
-    with pytest.raises(InvalidInputError, match="not fitted"):
-        from_bytes(to_bytes(system), full=LogisticRegression())
+def test_a_file_without_a_memory_answers_and_says_what_it_cannot_do(fitted, forge, rows):
+    before = fitted["cascade"]
+    data = forge.with_fact(to_bytes(before), lambda manifest: manifest.update(memory=None, evidence=None))
+    again = from_bytes(data)
+    np.testing.assert_array_equal(again.predict_proba(rows[0]), before.predict_proba(rows[0]))
+    with pytest.raises(InvalidInputError, match="needs the rows"):
+        again.at(max_loss=0.1)

@@ -1,29 +1,51 @@
 """Ten thousand damaged files: each is refused in words or, if its checksums were made right again, still answers."""
 
+import contextlib
 import copy
 import random
+from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 
-from thrifty import GatedSystem, InvalidInputError, Stage
+from thrifty import BudgetedClassifier, Chain, InvalidInputError, Policy
 from thrifty.bundle import from_bytes, to_bytes
+from thrifty.chain.stage import BoostedStage, LinearStage
 from thrifty.full.model import EstimatorFull, PrecomputedFull
-from thrifty.learning.pairs.boosted import BoostedScorer
-from thrifty.learning.pairs.linear import LinearScorer
+from thrifty.tasks.binary import BinaryTask
 
-N_DAMAGED, N_SEALED, N_SEALED_WITH_MODEL = 6_700, 3_000, 300
+DATA = Path(__file__).parents[1] / "data"
+N_DAMAGED, N_SEALED, N_SEALED_WITH_MODEL, N_SEALED_OLD = 6_700, 3_000, 300, 300
+OLD = (
+    "budgeted",
+    "budgeted_proved",
+    "chain",
+    "confidence",
+    "gbrt_score",
+    "lin",
+    "prune",
+    "tied_system",
+    "uniform",
+)
 
 
 @pytest.fixture(scope="module")
-def system(fitted, rows):
+def chain(fitted):
     """A linear stage, a boosted stage and probabilities, on the columns and labels of a small table."""
-    tail = fitted["boosted"].system_
-    scorer = LinearScorer(np.array([0, 5]), np.array([[0.1, -2.0], [0.3, 0.4]]), np.array([0.1, 0.2]), -0.5)
-    assert isinstance(tail.stages[0].scorer, BoostedScorer)
-    full = PrecomputedFull(np.linspace(0.05, 0.95, 20))
-    chain = (Stage(scorer, -0.2), Stage(tail.stages[0].scorer, -0.5))
-    return GatedSystem(chain, full, tail.price_list, np.array(["no", "yes"]), tuple("abcdefghijkl"))
+    tail = fitted["boosted"].chain_
+    stage = LinearStage(np.array([0, 5]), np.array([[0.1, -2.0], [0.3, 0.4]]), np.array([0.1, 0.2]), -0.5)
+    assert isinstance(tail.stages[0], BoostedStage)
+    positive = np.linspace(0.05, 0.95, 20)
+    policy = Policy.of(np.array([-0.2, -0.5]), np.array([-0.2, -np.inf]), share=0.5, seed=3)
+    return Chain(
+        (stage, tail.stages[0]),
+        PrecomputedFull(np.column_stack([1 - positive, positive])),
+        tail.price_list,
+        BinaryTask(np.array(["no", "yes"])),
+        policy,
+        names=tuple("abcdefghijkl"),
+    )
 
 
 def damaged(data, chance):
@@ -48,10 +70,11 @@ def damaged(data, chance):
     return bytes(data)
 
 
-def test_no_damage_goes_unnoticed(system):
-    chance, data = random.Random(0), to_bytes(system)
-    n_tried = 0
-    while n_tried < N_DAMAGED:
+@pytest.mark.parametrize("version", [1, 2])
+def test_no_damage_goes_unnoticed(version, chain):
+    data = (DATA / "bundle_format_1.thrifty").read_bytes() if version == 1 else to_bytes(chain)
+    chance, n_tried = random.Random(0), 0
+    while n_tried < N_DAMAGED // 2:
         wrong = damaged(data, chance)
         if wrong == data:
             continue
@@ -60,9 +83,8 @@ def test_no_damage_goes_unnoticed(system):
         n_tried += 1
 
 
-def test_every_single_bit_is_covered(system):
-    stage = GatedSystem(system.stages[:1], system.full, system.price_list, system.classes)
-    data = to_bytes(stage)
+def test_every_single_bit_is_covered(chain):
+    data = to_bytes(replace(chain, stages=chain.stages[:1], policy=Policy.of(np.zeros(1)), names=None))
     for place in range(len(data)):
         for bit in range(8):
             wrong = bytearray(data)
@@ -136,9 +158,38 @@ def still_sealed(data, chance, forge):
     if kind == 1:
         changed_array(manifest, blobs, chance)
         return forge.sealed(manifest, blobs)
-    changed_facts(manifest["system"], chance)
+    inner = next(
+        (manifest[name] for name in ("chain", "system", "cascade", "table") if name in manifest), None
+    )
+    changed_facts(manifest if inner is None else inner, chance)
     changed_array(manifest, blobs, chance)
     return forge.sealed(manifest, blobs)
+
+
+def ask_everything(system, X):
+    """Ask whatever there is to be asked; a refusal in words is an answer too, any other error is not."""
+    probability = system.predict_proba(X)
+    assert np.all((probability >= 0) & (probability <= 1))
+    assert system.route(X).shape == (len(X),)
+    assert np.all(system.cost(X) >= 0)
+    system.predict(X)
+
+
+def ask_estimator(estimator, X):
+    """Ask an estimator about its operating points, each question by itself."""
+    questions = [
+        lambda: estimator.explain(X[:3]),
+        lambda: estimator.frontier_,
+        lambda: (estimator.expected_cost_, estimator.expected_score_),
+        lambda: str(estimator.certificate_),
+        lambda: estimator.at(budget=2.5).route(X),
+        lambda: to_bytes(estimator, full="absent"),
+    ]
+    if isinstance(estimator, BudgetedClassifier):
+        questions.append(lambda: estimator.at(max_loss=0.1).route(X))
+    for question in questions:
+        with contextlib.suppress(InvalidInputError):
+            question()
 
 
 def loads_and_answers(data, X):
@@ -148,26 +199,37 @@ def loads_and_answers(data, X):
     except InvalidInputError:
         return False
     with np.errstate(all="ignore"):
-        try:
-            route = system.route(X)
-            assert route.shape == (len(X),)
-            assert np.all(system.cost(X) >= 0)
-            probability = system.predict_proba(X)
-            assert np.all((probability >= 0) & (probability <= 1))
-        except InvalidInputError:
-            pass
+        with contextlib.suppress(InvalidInputError):
+            ask_everything(system, X)
+        if hasattr(system, "chain_"):
+            ask_estimator(system, X)
     return True
 
 
-@pytest.mark.parametrize(("with_model", "n_tried"), [(False, N_SEALED), (True, N_SEALED_WITH_MODEL)])
-def test_damage_under_a_right_checksum_is_refused_or_does_no_harm(
-    with_model, n_tried, system, fitted, rows, forge
-):
+def both_happen(data, n_tried, X, forge):
+    """Damage a file under right checksums so many times; both to load and to be refused must happen often."""
     chance = random.Random(1)
-    if with_model:
-        assert isinstance(fitted["linear"].system_.full, EstimatorFull)
-        system = fitted["linear"].system_
-    data, X = to_bytes(system), rows[0][:20]
     loaded = sum(loads_and_answers(still_sealed(data, chance, forge), X) for _ in range(n_tried))
-    # Both happen often, or the test would say little.
+    # Otherwise the test would say little.
     assert 0.05 * n_tried < loaded < 0.95 * n_tried
+
+
+def test_damage_under_a_right_checksum_is_refused_or_does_no_harm(chain, rows, forge):
+    both_happen(to_bytes(chain), N_SEALED, rows[0][:20], forge)
+
+
+@pytest.mark.filterwarnings("ignore")  # a damaged file may promise a loss that saves nothing
+@pytest.mark.parametrize("name", ["linear", "cascade", "proved", "nested", "lstsq", "uniform"])
+def test_damaged_estimators_of_format_2_are_refused_or_do_no_harm(name, fitted, rows, forge):
+    if name == "linear":
+        assert isinstance(fitted[name].chain_.full, EstimatorFull)
+    full = "inside" if name == "linear" else "absent"
+    both_happen(to_bytes(fitted[name], full=full), N_SEALED_WITH_MODEL, rows[0][:20], forge)
+
+
+@pytest.mark.filterwarnings("ignore")  # a damaged file may promise a loss that saves nothing
+@pytest.mark.parametrize("name", OLD)
+def test_damaged_files_of_format_1_are_refused_or_do_no_harm(name, forge):
+    X = np.load(DATA / "format_1" / "answers.npz")["new"][:20]
+    data = (DATA / "format_1" / f"{name}.thrifty").read_bytes()
+    both_happen(data, N_SEALED_OLD, X, forge)

@@ -9,8 +9,8 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import PolynomialFeatures
 
 import thrifty
-from thrifty import BudgetedClassifier, FullModelNotWorthItWarning, InvalidInputError
-from thrifty.evidence.observing import point_of
+from thrifty import BudgetedClassifier, Chain, ConfidenceRouter, FullModelNotWorthItWarning, InvalidInputError
+from thrifty.evidence.observe import point_of
 
 
 def make(n_rows, seed=0, n_features=6):
@@ -42,6 +42,18 @@ def others():
 @pytest.fixture(scope="module")
 def fitted(rows):
     return budgeted(budget=2.0).fit(*rows)
+
+
+@pytest.fixture(scope="module")
+def proved(rows):
+    return budgeted(max_loss=0.1).fit(*rows)
+
+
+class Never(LogisticRegression):
+    """A full model that must not be fitted."""
+
+    def fit(self, X, y, sample_weight=None):
+        raise AssertionError("the full model was fitted")
 
 
 class Source:
@@ -99,12 +111,12 @@ def test_switching_leaves_the_fit_as_it_was(fitted, others):
 
 def test_cost_is_what_the_route_bought(fitted, others):
     route, cost = fitted.route(others[0]), fitted.cost(others[0])
-    paid = fitted.system_.bought_by_route[route].sum(axis=1)
+    paid = fitted.chain_.bought_by_route[route].sum(axis=1)
     np.testing.assert_array_equal(cost, paid)
 
 
 def test_a_source_is_asked_for_exactly_what_is_paid_for_and_once(fitted, others):
-    costs = fitted.cascade_.operating.cost
+    costs = fitted.chain_.policy.cost
     clf = fitted.at(budget=float(costs[len(costs) // 2]))  # a point of its own: nothing is left to chance
     source = Source(others[0][:300])
     np.testing.assert_array_equal(clf.predict_from(source), clf.predict(others[0][:300]))
@@ -115,7 +127,7 @@ def test_a_source_is_asked_for_exactly_what_is_paid_for_and_once(fitted, others)
 def test_between_two_points_a_source_spends_what_a_table_does_on_average_and_still_nothing_twice(
     fitted, others
 ):
-    costs = fitted.cascade_.operating.cost
+    costs = fitted.chain_.policy.cost
     clf = fitted.at(budget=float(costs[0] + costs[1]) / 2)
     source = Source(others[0])
     clf.predict_from(source)
@@ -130,7 +142,7 @@ def test_a_budget_is_met_where_the_first_purchase_has_two_values(rows):
     X[:, 0] = X[:, 0] > 0
     costs = np.r_[0.1, np.full(X.shape[1] - 1, 5.0)]
     clf = budgeted(feature_costs=costs).fit(X, y)
-    low, high = clf.cascade_.operating.cost[:2]
+    low, high = clf.chain_.policy.cost[:2]
     for share in (0.25, 0.5, 0.75):
         wish = float(low + share * (high - low))
         paid = clf.at(budget=wish).cost(X)
@@ -145,9 +157,8 @@ def test_equal_rows_are_treated_alike_and_order_does_not_matter(fitted, others):
     np.testing.assert_array_equal(twice[200:], there.route(X))
 
 
-def test_probabilities_are_right_as_often_as_they_say(rows, others):
-    clf = budgeted(budget=2.0).fit(*rows)
-    positive = clf.predict_proba(others[0])[:, 1]
+def test_probabilities_are_right_as_often_as_they_say(fitted, others):
+    positive = fitted.predict_proba(others[0])[:, 1]
     bins = np.digitize(positive, [0.1, 0.3, 0.5, 0.7, 0.9])
     gaps = [
         abs(positive[bins == b].mean() - others[1][bins == b].mean()) * (bins == b).mean() for b in range(6)
@@ -167,17 +178,17 @@ def test_folds_side_by_side_change_nothing(rows):
 def test_what_is_free_is_held_by_every_stage_and_what_is_dear_comes_late(rows):
     costs = [1.0, 1.0, 50.0, 0.0, 1.0, 1.0]
     clf = budgeted(feature_costs=costs).fit(*rows)
-    assert all(3 in step.columns for step in clf.cascade_.steps)
-    assert clf.cascade_.cost_by_route[0] == 0.0
+    assert all(3 in stage.columns for stage in clf.chain_.stages)
+    assert clf.chain_.cost_by_route[0] == 0.0
     assert clf.order_[0] in (0, 1)
 
 
 def test_columns_of_one_purchase_are_bought_together_and_paid_once(rows):
     clf = budgeted(feature_groups=[0, 1, 2, 0, 2, 0], budget=2.0).fit(*rows)
-    held = clf.cascade_.bought_by_route
+    held = clf.chain_.bought_by_route
     np.testing.assert_array_equal(held[:, 0], held[:, 5])
     np.testing.assert_array_equal(held[:, 2], held[:, 4])
-    assert clf.cascade_.cost_by_route[-1] == 3.0
+    assert clf.chain_.cost_by_route[-1] == 3.0
 
 
 def test_a_call_of_the_full_model_that_is_too_dear_is_never_made(rows, others):
@@ -210,20 +221,88 @@ def make_truth(X):
 def test_a_full_model_worse_than_a_cheap_stage_is_reported_and_left_out(rows):
     X, y = rows
     chance = FrozenEstimator(LogisticRegression().fit(np.zeros_like(X), y))
-    with pytest.warns(FullModelNotWorthItWarning, match="f0 is not worth asking"):
+    with pytest.warns(FullModelNotWorthItWarning, match="full model .*it is not worth asking"):
         clf = BudgetedClassifier(chance, sizes=[(15, 4)], cv=3, random_state=0).fit(X, y)
     assert (clf.route(X) < clf.n_stages_).all()
 
 
+# -- chains in front of chains -----------------------------------------------------------------------
+
+
+def pays_for_what_it_asks(clf, X):
+    """Cost, explanations and a source agree: every row pays for the distinct columns of its own way."""
+    cost, source = clf.cost(X), Source(X)
+    np.testing.assert_array_equal(clf.predict_from(source), clf.predict(X))
+    assert source.asked.max() == 1
+    np.testing.assert_array_equal(source.asked.sum(axis=1), cost)
+    route, labels = clf.route(X), clf.predict(X).tolist()
+    for row, told in enumerate(clf.explain(X)):
+        assert (told.cost, told.answer) == (cost[row], labels[row])
+        assert told.asked_full == (route[row] == clf.chain_.n_stages)
+        assert told.asked_full or len(told.bought) == cost[row]
+        assert len(told.stages) == min(route[row] + 1, clf.chain_.n_stages)
+    return route
+
+
+def test_a_stage_in_front_of_a_cascade_counts_through_and_pays_for_each_rows_own_way(fitted, others):
+    costs = fitted.chain_.policy.cost
+    inner = fitted.at(budget=float(costs[len(costs) // 2]))
+    X, y = others[0][:300], others[1][:300]
+    outer = ConfidenceRouter(FrozenEstimator(inner), features=[0, 3], p_full=0.6, random_state=0).fit(X, y)
+    assert isinstance(outer.chain_.full, Chain)
+    assert outer.chain_.n_stages == 1 + inner.n_stages_
+    route = pays_for_what_it_asks(outer, X)
+    sent = route > 0
+    np.testing.assert_array_equal(route[sent] - 1, inner.route(X)[sent])
+    np.testing.assert_array_equal(outer.predict_proba(X)[sent], inner.predict_proba(X)[sent])
+    assert len(set(route)) > 2
+
+
+@pytest.fixture(scope="module")
+def behind(rows):
+    """A chain of one stage, to stand in the place of a full model."""
+    f0 = FrozenEstimator(full().fit(*make(500, seed=2)))
+    return ConfidenceRouter(f0, features=[2, 0], p_full=0.5, random_state=0).fit(rows[0][:700], rows[1][:700])
+
+
+def test_a_cascade_in_front_of_a_chain_learns_with_what_each_row_pays_in_it(rows, others, behind):
+    clf = BudgetedClassifier(FrozenEstimator(behind), sizes=[(4, 2)], cv=2, random_state=0)
+    clf.fit(rows[0][700:], rows[1][700:])
+    assert clf.n_stages_ > 2
+    assert clf.evidence_.cost.shape == (800, clf.n_stages_ + 1)
+    everybody = clf.chain_.at(thrifty.Policy.of(np.full(clf.n_stages_, -np.inf)))
+    there = others[0][:300]
+    held = np.zeros((300, 6), dtype=bool)
+    held[:, everybody.columns] = True
+    held |= behind.chain_.bought_by_route[behind.route(there)]
+    np.testing.assert_array_equal(everybody.cost(there), held.sum(axis=1))
+    np.testing.assert_allclose(
+        clf.chain_.policy.cost,
+        [clf.evidence_.at_point(one)[1].mean() for one in clf.chain_.policy.thresholds],
+    )
+    for cost in clf.chain_.policy.cost[::3]:  # points of their own: nothing is left to chance
+        pays_for_what_it_asks(clf.at(budget=float(cost)), there)
+
+
+def test_a_cascade_at_which_no_row_ever_stops_keeps_a_stage(rows, others, behind):
+    # Its only stage buys everything, so that the better answers behind it cost nothing more.
+    clf = BudgetedClassifier(FrozenEstimator(behind), stages=1, sizes=[(2, 1)], cv=2, random_state=0)
+    clf.fit(rows[0][700:], rows[1][700:])
+    assert clf.n_stages_ == 1
+    assert (clf.route(others[0]) > 0).all()
+    np.testing.assert_array_equal(clf.predict(others[0]), behind.predict(others[0]))
+    assert clf.expected_cost_ == 6.0
+
+
 def test_stages_of_a_frontier_agree_with_their_system(fitted, others):
     point = point_of(fitted, *others)
-    assert np.mean(point.cost) == pytest.approx(fitted.cost(others[0]).mean())
-    assert np.mean(point.right) == pytest.approx(fitted.score(*others))
+    assert point.every_point()[1].cost[0] == pytest.approx(fitted.cost(others[0]).mean())
+    assert point.every_point()[1].score[0] == pytest.approx(fitted.score(*others))
 
 
 def test_an_explanation_retells_the_route(fitted, others):
     X = others[0][:60]
-    route, cost, labels = fitted.route(X), fitted.cost(X), fitted.predict(X)
+    route, cost, labels = fitted.route(X), fitted.cost(X), fitted.predict(X).tolist()
     for row, told in enumerate(fitted.explain(X)):
         assert told.asked_full == (route[row] == fitted.n_stages_)
         assert told.cost == cost[row]
@@ -232,28 +311,44 @@ def test_an_explanation_retells_the_route(fitted, others):
         assert [stage.goes_on for stage in told.stages[:-1]] == [True] * (len(told.stages) - 1)
         assert told.stages[-1].goes_on == told.asked_full
         assert told.bought[0] == "x2"
-        assert str(told).endswith(f"answered {labels[row]} for {cost[row]:g}, {6 - cost[row]:g} less than f0")
+        assert str(told).endswith(
+            f"answered {labels[row]!r} for {cost[row]:g}, {6 - cost[row]:g} less than the full model"
+        )
 
 
-def test_max_loss_is_proved_on_rows_kept_out_of_everything(rows, others):
-    clf = budgeted(max_loss=0.1).fit(*rows)
+def test_max_loss_is_proved_on_rows_kept_out_of_everything(proved, others):
+    clf = proved
     assert clf.certificate_.n_rows == pytest.approx(375, abs=3)
     assert clf.certificate_.bound <= 0.1
-    f0 = clf.system_.full.estimator
+    f0 = clf.chain_.full.estimator
     worse = (f0.predict(others[0]) == others[1]) & (clf.predict(others[0]) != others[1])
     assert worse.mean() <= 0.1
     stricter = clf.at(max_loss=0.06)
     assert stricter.expected_cost_ >= clf.expected_cost_
 
 
-def test_a_loss_that_no_point_can_prove_sends_every_row_to_the_full_model(rows, others):
-    clf = budgeted().fit(*rows)
-    sure = clf.certified(*others, max_loss=0.002)
-    if sure.certificate_.is_fallback:
-        assert (sure.route(others[0]) == sure.n_stages_).all()
-        np.testing.assert_array_equal(sure.predict(others[0]), sure.system_.full.estimator.predict(others[0]))
+def test_a_loss_that_no_point_can_prove_sends_every_row_to_the_full_model(fitted, others):
+    sure = fitted.certified(*others, max_loss=0.002)
+    assert sure.certificate_.is_fallback, "the example must show what happens then"
+    assert (sure.route(others[0]) == sure.n_stages_).all()
+    np.testing.assert_array_equal(sure.predict(others[0]), sure.chain_.full.estimator.predict(others[0]))
     assert sure.certificate_.max_loss == 0.002
     assert sure.at(budget=1.5).expected_cost_ == pytest.approx(1.5)
+
+
+def test_probabilities_of_all_rows_given_will_do_for_a_proof(rows):
+    X, y = rows
+    known = full().fit(*make(500, seed=2)).predict_proba(X)
+    clf = BudgetedClassifier(known, max_loss=0.1, sizes=[(8, 3)], cv=2, random_state=0).fit(X, y)
+    assert clf.certificate_.n_rows == pytest.approx(375, abs=3)
+    assert clf.predict(X[::-1]).shape == (1500,)
+
+
+def test_a_single_threshold_means_nothing_to_a_cascade(fitted):
+    with pytest.raises(InvalidInputError, match="several gates, and threshold=0.0 speaks of one"):
+        fitted.at(threshold=0.0)
+    with pytest.raises(InvalidInputError, match="give one of budget, max_loss, threshold; got none"):
+        fitted.at()
 
 
 def test_without_rows_to_prove_with_max_loss_is_an_estimate_and_says_so(fitted):
@@ -277,8 +372,8 @@ def test_a_saved_classifier_answers_bit_by_bit_as_before_at_every_budget(fitted,
     assert one.bound == other.bound
 
 
-def test_a_proof_is_made_again_from_a_file(rows, tmp_path):
-    clf = budgeted(max_loss=0.1).fit(*rows)
+def test_a_proof_is_made_again_from_a_file(rows, proved, tmp_path):
+    clf = proved
     for there in (clf, clf.at(max_loss=0.009)):  # the second sends everything to f0
         thrifty.save(there, tmp_path / "proved.thrifty")
         again = thrifty.load(tmp_path / "proved.thrifty")
@@ -296,7 +391,7 @@ def test_progress_is_told_from_the_first_step_to_the_last(rows):
     assert all(0 <= done <= total for _, done, total in told)
     last = {what: (done, total) for what, done, total in told}
     assert list(last) == [
-        "judging f0",
+        "judging the full model",
         "finding orders",
         "comparing sizes",
         "comparing orders",
@@ -312,9 +407,13 @@ def test_columns_by_name(rows):
         full(), feature_costs=dict.fromkeys("abcdef", 2.0), budget=4.0, sizes=[(8, 3)], cv=2
     )
     clf.fit(table, np.where(rows[1], "yes", "no"))
-    told = clf.explain(table[:5])[0]
-    assert told.bought[0] == "c"
-    assert told.answer in ("yes", "no")
+    labels, sure = clf.predict(table[:50]), clf.predict_proba(table[:50]).max(axis=1)
+    for told, label, probability in zip(clf.explain(table[:50]), labels, sure, strict=True):
+        assert told.bought[0] == "c"
+        assert (told.answer, told.probability) == (label, pytest.approx(probability))
+        assert {stage.answer for stage in told.stages} <= {"yes", "no"}
+        assert min(stage.probability for stage in told.stages) >= 0.5
+        assert f"answered '{label}' for" in str(told)
 
 
 def test_forced_stages_are_at_most_that_many(rows):
@@ -325,7 +424,7 @@ def test_forced_stages_are_at_most_that_many(rows):
     ("settings", "message"),
     [
         ({"budget": 0.2}, "budget must be at least 1"),
-        ({"budget": 2.0, "max_loss": 0.1}, "give one of budget and max_loss"),
+        ({"budget": 2.0, "max_loss": 0.1}, "give one of budget, max_loss; got budget=2.0 and max_loss=0.1"),
         ({"max_loss": 1.5}, "max_loss must lie strictly between 0 and 1; got 1.5"),
         ({"feature_costs": 0.0}, "all zero, so there is nothing to save"),
         ({"feature_groups": [0, 0, 1, 1, 2, 2], "feature_costs": [1, 2, 1, 1, 1, 1]}, "one group"),
@@ -340,6 +439,28 @@ def test_what_is_refused_leaves_the_estimator_as_it_was(rows, settings, message)
     with pytest.raises(InvalidInputError, match=message):
         clf.fit(*rows)
     assert vars(clf) == before
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"max_loss": 0.001}, r"37\d held-out rows cannot show a loss of at most 0.1 % .* takes 2,995 rows"),
+        ({"max_loss": 0.01, "confidence": 0.999}, "held-out rows cannot show"),
+        ({"budget": 0.2}, "budget must be at least 1, the price of the cheapest purchase.*got 0.2"),
+        ({"budget": 2.0, "feature_costs": [3, 4, 5, 2.5, 9, 9]}, "budget must be at least 2.5"),
+        ({"full_features": [0, 9]}, "full_features must be column numbers"),
+        ({"feature_costs": 0.0}, "all zero, so there is nothing to save"),
+    ],
+)
+def test_what_cannot_be_kept_is_refused_before_anything_is_fitted(rows, settings, message):
+    with pytest.raises(InvalidInputError, match=message):
+        BudgetedClassifier(Never(), **settings).fit(*rows)
+
+
+def test_a_free_purchase_makes_any_budget_affordable(rows):
+    costs = [1.0, 1.0, 1.0, 0.0, 1.0, 1.0]
+    with pytest.raises(AssertionError, match="was fitted"):  # past the checks
+        BudgetedClassifier(Never(), budget=0.0, feature_costs=costs).fit(*rows)
 
 
 def test_a_class_of_one_row_is_refused_with_a_hint():

@@ -33,8 +33,8 @@ def fitted(rows):
 @pytest.mark.parametrize("step", ["newton", "gradient"])
 def test_with_p_full_zero_f1_is_greedy_miser_tree_by_tree(rows, distance, step):
     X, y, _ = rows
-    ours = fit(rows, p_full=0.0, distance=distance, step=step).system_.stages[0].scorer
-    miser = GreedyMiserClassifier(**TREES, gamma=3.0, step=step).fit(X, y).system_.stages[0].scorer
+    ours = fit(rows, p_full=0.0, distance=distance, step=step).chain_.stages[0]
+    miser = GreedyMiserClassifier(**TREES, gamma=3.0, step=step).fit(X, y).chain_.stages[0]
     np.testing.assert_array_equal(ours.columns, miser.columns)
     assert ours.base[1] == miser.base
     assert ours.gate.n_trees == 0
@@ -46,15 +46,15 @@ def test_with_p_full_zero_f1_is_greedy_miser_tree_by_tree(rows, distance, step):
 def test_it_beats_its_own_cheap_model_by_sending_hard_rows_on(rows, distance):
     X, y, _ = rows
     clf = fit(rows, distance=distance, gamma=30.0)
-    sent = clf.at(clf.threshold_for(X, budget=4.0))
-    alone = clf.at(np.inf)
+    sent = clf.at(threshold=clf.threshold_for(X, budget=4.0))
+    alone = clf.at(threshold=np.inf)
     assert sent.score(X, y) > alone.score(X, y) + 0.02
     assert alone.cost(X).mean() < sent.cost(X).mean() <= 4.0
 
 
 def test_gate_and_cheap_model_share_what_they_buy(rows, fitted):
-    scorer = fitted.system_.stages[0].scorer
-    used = scorer.gate.features_used | scorer.cheap.features_used
+    stage = fitted.chain_.stages[0]
+    used = stage.gate.features_used | stage.cheap.features_used
     assert used.all()
     np.testing.assert_array_equal(fitted.cost(rows[0])[fitted.route(rows[0]) == 0], len(fitted.features_))
 
@@ -76,7 +76,7 @@ def test_a_purchase_of_several_columns_is_paid_once(rows):
     clf = fit(rows, feature_groups=[0, 0, 0, 1, 2, 3, 4, 5], feature_costs=[2.0] * 3 + [1.0] * 5, gamma=10.0)
     assert {0, 1, 2} <= set(clf.features_)
     others = set(clf.features_) - {0, 1, 2}
-    assert clf.system_.cost_by_route.tolist() == [2.0 + len(others), 7.0]
+    assert clf.chain_.cost_by_route.tolist() == [2.0 + len(others), 7.0]
 
 
 def test_missing_values_are_allowed_and_infinite_ones_are_not(rows):
@@ -102,9 +102,9 @@ def test_a_gate_that_reads_the_score_of_f1_buys_nothing_more(rows, fitted):
     X, _, _ = rows
     reader = fit(rows, gate_reads_score=True)
     np.testing.assert_array_equal(reader.features_, fitted.features_)
-    scorer = reader.system_.stages[0].scorer
-    assert scorer.gate.n_features == len(reader.features_) + 1
-    assert scorer.gate.features_used[-1]
+    stage = reader.chain_.stages[0]
+    assert stage.gate.n_features == len(reader.features_) + 1
+    assert stage.gate.features_used[-1]
     np.testing.assert_array_equal(reader.scores(X)[1], fitted.scores(X)[1])
 
 
@@ -140,10 +140,10 @@ def test_greedy_miser_answers_alone_until_it_is_given_a_full_model(rows):
     miser = GreedyMiserClassifier(**TREES, gamma=10.0).fit(X, y)
     assert np.all(miser.route(X) == 0)
     assert miser.cost(X).mean() == len(miser.features_)
-    opened = miser.at(-0.5)
+    opened = miser.at(threshold=-0.5)
     with pytest.raises(InvalidInputError, match=r"there is none. Give one with `with_full"):
         opened.predict(X)
-    gated = opened.with_full(held_out)
+    gated = opened.with_full(held_out, X)
     assert gated.score(X, y) > miser.score(X, y)
     np.testing.assert_array_equal(gated.scores(X)[0], -np.abs(gated.scores(X)[1]))
 

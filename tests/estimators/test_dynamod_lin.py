@@ -18,10 +18,10 @@ from sklearn.svm import SVC
 from threadpoolctl import threadpool_limits
 
 from thrifty import (
+    Chain,
     ConfidenceRouter,
     DynaModGbrtClassifier,
     DynaModLinClassifier,
-    GatedSystem,
     GreedyL1Classifier,
     InvalidInputError,
 )
@@ -131,7 +131,7 @@ def test_another_operating_point_needs_no_refit(cancer, fitted):
     X, _ = cancer
     val = X[:300]
     threshold = fitted.threshold_for(val, budget=20.0)
-    dearer = fitted.at(threshold)
+    dearer = fitted.at(threshold=threshold)
     assert dearer.cost(val).mean() <= 20.0
     assert dearer.cost(val).mean() > fitted.cost(val).mean()
     assert dearer.threshold_ < fitted.threshold_
@@ -175,7 +175,7 @@ def test_columns_of_one_group_are_bought_together_at_one_price(cancer, frozen):
     # The 30 columns are mean, error and worst of 10 measurements.
     clf = quick(frozen, feature_groups=np.tile(np.arange(10), 3), gamma=0.05).fit(X[150:450], y[150:450])
     bought = len(set(clf.features_ % 10))
-    assert clf.system_.cost_by_route.tolist() == [bought, 10.0]
+    assert clf.chain_.cost_by_route.tolist() == [bought, 10.0]
     assert bought < 10
 
 
@@ -185,7 +185,7 @@ def test_a_free_feature_is_used_and_costs_nothing(cancer, frozen):
     costs[[20, 21]] = 0.0
     clf = quick(frozen, feature_costs=costs, gamma=0.05).fit(X[150:450], y[150:450])
     assert {20, 21} <= set(clf.features_)
-    assert clf.system_.cost_by_route[0] == len(clf.features_) - 2
+    assert clf.chain_.cost_by_route[0] == len(clf.features_) - 2
 
 
 def test_the_price_of_a_call_is_paid_by_rows_that_are_sent(cancer, frozen):
@@ -199,14 +199,14 @@ def test_the_price_of_a_call_is_paid_by_rows_that_are_sent(cancer, frozen):
 def test_a_frozen_system_is_a_valid_full_model_for_a_cheaper_stage(cancer, fitted):
     X, y = cancer
     longer = quick(FrozenEstimator(fitted), gamma=0.08, p_full=0.6).fit(X[150:450], y[150:450])
-    assert isinstance(longer.system_, GatedSystem)
-    assert longer.system_.n_stages == 2
+    assert isinstance(longer.chain_.full, Chain)
+    assert (longer.chain_.n_stages, longer.chain_.n_own_stages) == (2, 1)
     route = longer.route(X)
-    np.testing.assert_array_equal(longer.cost(X), longer.system_.cost_by_route[route])
+    np.testing.assert_array_equal(longer.cost(X), longer.chain_.cost_by_route[route])
     sent = route > 0
     np.testing.assert_array_equal(route[sent] - 1, fitted.route(X)[sent])
     np.testing.assert_allclose(longer.predict_proba(X)[sent], fitted.predict_proba(X)[sent])
-    direct = quick(fitted.system_, gamma=0.08, p_full=0.6).fit(X[150:450], y[150:450])
+    direct = quick(fitted.chain_, gamma=0.08, p_full=0.6).fit(X[150:450], y[150:450])
     np.testing.assert_array_equal(direct.route(X), route)
 
 
@@ -214,7 +214,7 @@ def test_a_chain_given_as_a_recipe_is_cross_fitted_and_a_clone_learns_the_same(c
     X, y = cancer[0][:300], cancer[1][:300]
     inner = quick(make_pipeline(StandardScaler(), LogisticRegression()), budget=12.0, cv=2)
     outer = quick(inner, gamma=0.08, p_full=0.6, cv=2).fit(X, y)
-    assert outer.system_.n_stages == 2
+    assert outer.chain_.n_stages == 2
     again = quick(inner.fit(X, y), gamma=0.08, p_full=0.6, cv=2).fit(X, y)
     np.testing.assert_array_equal(again.gate_coef_, outer.gate_coef_)
     np.testing.assert_array_equal(clone(outer).fit(X, y).gate_coef_, outer.gate_coef_)
@@ -244,7 +244,7 @@ def test_a_wrapper_around_a_system_is_a_model_of_its_own_and_no_chain(cancer, fi
     X, y = cancer[0][150:450], cancer[1][150:450]
     # Bagging keeps the fitted system as its `estimator`; another price list is no contradiction then.
     bagged = quick(BaggingClassifier(fitted, n_estimators=2, random_state=0), full_cost=3.0, cv=2).fit(X, y)
-    assert bagged.system_.n_stages == 1
+    assert bagged.chain_.n_stages == 1
 
 
 def test_trees_may_stand_in_front_of_a_line(cancer, fitted):
@@ -252,7 +252,7 @@ def test_trees_may_stand_in_front_of_a_line(cancer, fitted):
     trees = DynaModGbrtClassifier(FrozenEstimator(fitted), n_trees=5, max_iter=1, gamma=20.0).fit(
         X[150:450], y[150:450]
     )
-    assert trees.system_.n_stages == 2
+    assert trees.chain_.n_stages == 2
     assert trees.score(X, y) > 0.85
 
 
@@ -288,12 +288,135 @@ def test_probabilities_given_for_the_training_rows_need_others_for_other_rows(ca
     assert clf.cost(X[450:]).shape == (119,)
     with pytest.raises(InvalidInputError, match="with_full"):
         clf.predict(X[450:])
-    given = clf.with_full(frozen.predict_proba(X[450:])[:, 1]).predict(X[450:])
+    given = clf.with_full(frozen.predict_proba(X[450:])[:, 1], X[450:]).predict(X[450:])
     np.testing.assert_array_equal(
         given, quick(frozen, budget=15.0).fit(X[150:450], y[150:450]).predict(X[450:])
     )
     by_function = clf.with_full(lambda table: frozen.predict_proba(table)[:, 1])
     np.testing.assert_array_equal(by_function.predict(X[450:]), given)
+
+
+def test_probabilities_belong_to_their_rows_wherever_these_stand(cancer, frozen):
+    X, y = cancer
+    known = frozen.predict_proba(X[150:450])
+    clf = quick(known, budget=15.0).fit(X[150:450], y[150:450])
+    there = clf.predict_proba(X[150:450])
+    assert (clf.route(X[150:450]) == 1).sum() > 50
+    np.testing.assert_array_equal(clf.predict_proba(X[150:450][::-1]), there[::-1])
+    np.testing.assert_array_equal(clf.predict_proba(X[200:210]), there[50:60])
+    with pytest.raises(InvalidInputError, match="not those they belong to"):
+        clf.predict(X[:300])  # as many rows, others
+    csr = clf.with_full(frozen.predict_proba(X[:300]), sparse.csr_array(X[:300]))
+    sent = clf.route(X[:300]) == 1
+    np.testing.assert_allclose(
+        csr.predict_proba(X[:300])[sent], frozen.predict_proba(X[:300])[sent], atol=1e-5
+    )
+    with pytest.raises(
+        InvalidInputError, match=r"these 300 came without: write `with_full\(probabilities, X\)`"
+    ):
+        clf.with_full(known)
+
+
+# -- a full model that reads some of the columns -----------------------------------------------------
+
+READ = [0, 3, 7, 20, 21, 22, 27]
+
+
+SEEN = set()
+
+
+class Watching(LogisticRegression):
+    """Notes the names of the columns it is given."""
+
+    def _note(self, X):
+        SEEN.add(tuple(X.columns))
+
+    def fit(self, X, y, sample_weight=None):
+        self._note(X)
+        return super().fit(X, y, sample_weight)
+
+    def predict_proba(self, X):
+        self._note(X)
+        return super().predict_proba(X)
+
+
+@pytest.fixture(scope="module")
+def partial(cancer):
+    """Fitted with a full model that reads seven of thirty columns, by name."""
+    X, y = cancer
+    frame = pd.DataFrame(X, columns=[f"f{i}" for i in range(30)])
+    full = Watching(C=1e-4, solver="liblinear")
+    clf = quick(full, full_features=[f"f{i}" for i in READ], full_cost=0.5, gamma=0.05, cv=2)
+    clf.fit(frame[:300], y[:300])
+    return clf.at(threshold=clf.threshold_for(frame[:300], remote_share=0.4)), frame
+
+
+def test_a_full_model_is_fitted_asked_and_paid_for_the_columns_it_reads(partial):
+    clf, frame = partial
+    clf.predict(frame)
+    assert {tuple(f"f{i}" for i in READ)} == SEEN
+    route, cost = clf.route(frame), clf.cost(frame)
+    assert 0 < route.mean() < 1
+    np.testing.assert_allclose(cost[route == 0], len(clf.features_))
+    np.testing.assert_allclose(cost[route == 1], len({*clf.features_.tolist(), *READ}) + 0.5)
+    assert clf.explain(frame[:1])[0].saved == pytest.approx(len(READ) + 0.5 - cost[0])
+
+
+def test_a_source_is_asked_for_the_columns_that_the_full_model_reads_and_no_others(partial):
+    clf, frame = partial
+    X = frame.to_numpy()
+    asked = np.zeros(X.shape, dtype=int)
+
+    class Source:
+        def __len__(self):
+            return len(X)
+
+        def fetch(self, rows, columns):
+            asked[np.ix_(rows, columns)] += 1
+            return X[np.ix_(rows, columns)]
+
+    np.testing.assert_array_equal(clf.predict_from(Source()), clf.predict(frame))
+    assert asked.max() == 1
+    np.testing.assert_allclose(asked.sum(axis=1) + 0.5 * clf.route(frame), clf.cost(frame))
+
+
+def test_a_stage_in_front_of_a_chain_whose_full_model_reads_some_columns(partial, cancer):
+    clf, frame = partial
+    y = cancer[1]
+    known = {"full_features": [f"f{i}" for i in READ], "full_cost": 0.5, "gamma": 0.2, "cv": 2}
+    for full in (FrozenEstimator(clf), clf.chain_, clone(clf)):
+        outer = quick(full, **known).fit(frame[300:], y[300:])
+        assert outer.chain_.n_stages == 2
+        route = outer.route(frame)
+        np.testing.assert_array_equal(outer.cost(frame), outer.chain_.cost_by_route[route])
+    swapped = quick(clone(clf.full), **known).fit(frame[300:], y[300:]).with_full(clf)
+    assert swapped.chain_.n_stages == 2
+    np.testing.assert_array_equal(swapped.cost(frame).shape, route.shape)
+
+
+def test_another_full_model_must_read_the_same_columns(partial, cancer):
+    clf, frame = partial
+    other = LogisticRegression(C=1e-4, solver="liblinear").fit(frame.iloc[:300, READ], cancer[1][:300])
+    sent = clf.route(frame) == 1
+    there = clf.with_full(other).predict_proba(frame)[sent]
+    np.testing.assert_allclose(there, other.predict_proba(frame.iloc[:, READ])[sent], atol=1e-5)
+    known = clf.with_full(other.predict_proba(frame.iloc[:, READ]), frame)
+    np.testing.assert_allclose(known.predict_proba(frame)[sent], there, atol=1e-5)
+    wide = LogisticRegression(C=1e-4, solver="liblinear").fit(frame[:300], cancer[1][:300])
+    with pytest.raises(InvalidInputError, match="fitted on 30 features, but X has 7.*`full_features`"):
+        clf.with_full(wide)
+
+
+@pytest.mark.parametrize("features", [[0, 99], ["age"], [True, False]])
+def test_columns_that_are_none_are_refused_before_anything_is_fitted(cancer, features):
+    X, y = cancer
+
+    class Never(LogisticRegression):
+        def fit(self, X, y, sample_weight=None):
+            raise AssertionError("the full model was fitted")
+
+    with pytest.raises(InvalidInputError, match="full_features"):
+        quick(Never(), full_features=features).fit(X, y)
 
 
 def test_refitting_keeps_the_features_and_lowers_the_loss_of_f1(cancer, frozen):
@@ -430,34 +553,38 @@ def test_another_full_model_may_be_given_in_any_fitted_form(cancer, frozen, fitt
         "function": other.predict_proba,
         "both classes": other.predict_proba(X),
         "one class": other.predict_proba(X)[:, 1],
-        "system": quick(FrozenEstimator(other), budget=12.0).fit(X[150:450], y[150:450]).system_,
+        "system": quick(FrozenEstimator(other), budget=12.0).fit(X[150:450], y[150:450]).chain_,
     }
-    swapped = fitted.with_full(forms[form])
+    swapped = fitted.with_full(forms[form], X)
     sent = fitted.route(X) > 0
     np.testing.assert_array_equal(swapped.route(X) > 0, sent)
     if form != "system":
         np.testing.assert_allclose(swapped.predict_proba(X)[sent], other.predict_proba(X)[sent], atol=1e-5)
     else:
-        assert swapped.system_.n_stages == 2
+        assert swapped.chain_.n_stages == 2
 
 
 @pytest.mark.parametrize("values", [np.full(569, 7.0), np.full(569, np.nan), "words"])
 def test_another_full_model_that_is_none_is_refused(fitted, values):
     with pytest.raises(InvalidInputError, match="probabilities"):
-        fitted.with_full(values)
+        fitted.with_full(values, np.zeros((569, 30)))
 
 
-@pytest.mark.parametrize("threshold", ["abc", float("nan"), None])
+@pytest.mark.parametrize("threshold", ["abc", float("nan"), [1.0, 2.0]])
 def test_a_threshold_that_is_no_number_is_refused(fitted, threshold):
     with pytest.raises(InvalidInputError, match="threshold must be a number"):
-        fitted.at(threshold)
+        fitted.at(threshold=threshold)
 
 
 def test_the_decision_is_finite_at_extreme_scores():
     X = np.linspace(-1e4, 1e4, 101)[:, None]
     y = (X[:, 0] > 0).astype(int)
     held_out = np.where((y == 1) != (np.arange(101) % 25 == 0), 0.9, 0.1)
-    clf = quick(held_out, gamma=0.0, l2=1e-12, max_iter=5, tol=1.0, standardize=False).fit(X, y).at(np.inf)
+    clf = (
+        quick(held_out, gamma=0.0, l2=1e-12, max_iter=5, tol=1.0, standardize=False)
+        .fit(X, y)
+        .at(threshold=np.inf)
+    )
     decision = clf.decision_function(X * 100)
     assert np.isfinite(decision).all()
     np.testing.assert_array_equal(decision, clf.scores(X * 100)[1])
@@ -473,7 +600,7 @@ def test_rows_of_weight_zero_are_left_out_of_everything(cancer, frozen, cv):
     left_out = quick(held_out[weight > 0]).fit(X[weight > 0], y[weight > 0])
     np.testing.assert_allclose(weighted.gate_coef_, left_out.gate_coef_, atol=1e-9)
     # The probabilities given still answer for the rows given.
-    assert weighted.at(-np.inf).predict(X).shape == (300,)
+    assert weighted.at(threshold=-np.inf).predict(X).shape == (300,)
 
 
 def test_a_bad_column_is_refused_by_name(cancer, frozen):
@@ -520,7 +647,7 @@ def test_a_grid_search_and_a_pickle_work(cancer, frozen):
 
 def test_a_clone_is_unfitted_and_equal_in_its_parameters(fitted):
     copy = clone(fitted)
-    assert not hasattr(copy, "system_")
+    assert not hasattr(copy, "chain_")
     assert copy.gamma == fitted.gamma
 
 

@@ -122,7 +122,7 @@ def test_the_same_seed_gives_the_same_bits(full):
 
 
 def test_a_device_stores_one_ensemble_with_two_values_a_leaf(fitted):
-    trees = fitted.system_.stages[0].scorer.trees
+    trees = fitted.chain_.stages[0].trees
     assert trees.n_outputs == 2
     assert trees.n_trees == 10
     assert len(trees.values) <= 10 * 32
@@ -148,18 +148,18 @@ def test_missing_values_reach_the_trees_that_are_grown_here(full):
 
 @pytest.mark.parametrize("share", [0.0, 0.2, 0.5, 1.0])
 def test_a_remote_share_is_met_and_not_exceeded(fitted, share):
-    sent = fitted.at(fitted.threshold_for(X_NEW, remote_share=share)).route(X_NEW).mean()
+    sent = fitted.at(threshold=fitted.threshold_for(X_NEW, remote_share=share)).route(X_NEW).mean()
     assert share - 0.02 <= sent <= share
 
 
 def test_a_wished_accuracy_is_met_with_the_fewest_rows_sent(fitted):
     wish = 0.93
-    chosen = fitted.at(fitted.threshold_for(X_NEW, Y_NEW, accuracy=wish))
+    chosen = fitted.at(threshold=fitted.threshold_for(X_NEW, Y_NEW, accuracy=wish))
     assert chosen.score(X_NEW, Y_NEW) >= wish
     g = np.sort(fitted.scores(X_NEW)[0])[::-1]
     fewer = g[g > chosen.threshold_]
     if len(fewer):  # one row less is too few
-        assert fitted.at(fewer[-1]).score(X_NEW, Y_NEW) < wish
+        assert fitted.at(threshold=fewer[-1]).score(X_NEW, Y_NEW) < wish
 
 
 def test_an_accuracy_out_of_reach_is_refused_with_the_best_there_is(fitted):
@@ -172,10 +172,10 @@ def test_an_accuracy_out_of_reach_is_refused_with_the_best_there_is(fitted):
 @pytest.mark.parametrize(
     ("wish", "message"),
     [
-        ({}, "exactly one of budget, accuracy and remote_share; got none"),
-        ({"budget": 1.0, "accuracy": 0.9}, "got budget and accuracy"),
+        ({}, "give one of budget, accuracy, remote_share; got none"),
+        ({"budget": 1.0, "accuracy": 0.9}, "got budget=1.0 and accuracy=0.9"),
         ({"remote_share": 1.5}, r"remote_share must lie in \[0, 1\]; got 1.5"),
-        ({"remote_share": -0.1}, r"remote_share must lie in \[0, 1\]"),
+        ({"remote_share": -0.1}, "remote_share must be a finite number >= 0; got -0.1"),
         ({"accuracy": 0.9}, "needs the labels y"),
     ],
 )

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from scipy.stats import binom, binomtest
 
 from thrifty.evidence.certificate import Certificate, certify, rows_needed, upper_bound
+from thrifty.evidence.evidence import Evidence
 from thrifty.evidence.frontier import Frontier
-from thrifty.evidence.outcomes import PointOutcomes, RowOutcomes
 from thrifty.exceptions import InvalidInputError
 
 # -- the bound -------------------------------------------------------------------------------------
@@ -51,11 +51,12 @@ def test_the_rows_needed_are_those_of_the_rule_of_three():
 @cache
 def candidates(n_points):
     """A frontier of so many points, the cheapest first, chosen on rows that nobody looks at again."""
+    nobody = np.zeros(n_points, bool)
     chosen_on = [
-        PointOutcomes(1.0 + place, np.arange(n_points) <= place, np.zeros(n_points, bool), settings={"place": place})
+        Evidence.of_point(1.0 + place, np.arange(n_points) <= place, nobody, settings={"place": place})
         for place in range(n_points)
-    ]  # fmt: skip
-    return Frontier.from_outcomes(chosen_on)
+    ]
+    return Frontier.from_evidence(chosen_on)
 
 
 def with_losses(lost):
@@ -65,7 +66,7 @@ def with_losses(lost):
     sent = np.zeros(lost.shape[1], bool)
     return frontier.on(
         [
-            PointOutcomes(1.0 + place, ~wrong, sent, settings={"place": place}, full_right=full)
+            Evidence.of_point(1.0 + place, ~wrong, sent, settings={"place": place}, full_quality=full)
             for place, wrong in enumerate(lost)
         ]
     )
@@ -103,8 +104,8 @@ def test_a_cheap_point_behind_a_failure_is_not_certified_however_well_it_does():
 def test_losses_count_only_where_f0_is_right():
     full = np.arange(1000) < 500
     wrong = np.arange(1000) >= 490
-    chosen = Frontier.from_outcomes([PointOutcomes(1.0, [True], [False])])
-    there = chosen.on([PointOutcomes(1.0, ~wrong, np.zeros(1000, bool), full_right=full)])
+    chosen = Frontier.from_evidence([Evidence.of_point(1.0, [True], [False])])
+    there = chosen.on([Evidence.of_point(1.0, ~wrong, np.zeros(1000, bool), full_quality=full)])
     assert certify(there, max_loss=0.05).n_losses == 10
 
 
@@ -172,7 +173,9 @@ def gated(rng, n_rows):
     full = rng.random(n_rows) < 0.9
     lossy = rng.random(n_rows) < 0.2 * g / 0.9
     cheap = np.where(full, ~lossy, rng.random(n_rows) < 0.5)
-    return RowOutcomes(g, 1.0, 11.0, cheap, full, features=(0, 3))
+    return Evidence.of_gate(
+        g, stop_cost=1.0, go_cost=11.0, stop_quality=cheap, go_quality=full, features=(0, 3)
+    )
 
 
 def true_loss(threshold):
@@ -184,7 +187,7 @@ def gated_certificates(against_full, max_loss=0.02, n_rows=1000):
     rng = np.random.default_rng(7)
     found = []
     for _ in range(500):
-        frontier = Frontier.from_outcomes([gated(rng, 500)], against_full=against_full).on(
+        frontier = Frontier.from_evidence([gated(rng, 500)], against_full=against_full).on(
             [gated(rng, n_rows)]
         )
         found.append(certify(frontier, max_loss=max_loss, confidence=CONFIDENCE))
@@ -228,13 +231,13 @@ def test_a_certificate_is_one_sentence():
 def gate_that_fails(n_rows, seed):
     rng = np.random.default_rng(seed)
     rows = gated(rng, n_rows)
-    return replace(rows, stop_right=np.zeros(n_rows, bool))
+    return replace(rows, quality=rows.quality & [False, True])
 
 
 def test_where_nothing_passes_every_row_goes_to_f0_and_the_certificate_says_so():
-    chosen = Frontier.from_outcomes([replace(gated(np.random.default_rng(0), 50), threshold=None)])
+    chosen = Frontier.from_evidence([gated(np.random.default_rng(0), 50)])
     there = chosen.on([gate_that_fails(1000, 1)])
-    only_cheap = replace(there, source=there.source[:1], threshold=there.threshold[:1],
+    only_cheap = replace(there, source=there.source[:1], thresholds=there.thresholds[:1],
                          means=_first(there.means), chosen=_first(there.chosen))  # fmt: skip
     certificate = certify(only_cheap, max_loss=0.01)
     assert certificate.is_fallback
@@ -247,6 +250,17 @@ def test_where_nothing_passes_every_row_goes_to_f0_and_the_certificate_says_so()
     assert str(certificate).startswith(
         "sends every row to f0, and so loses nothing against it: the safest of 1 points could not be shown"
     )
+
+
+@pytest.mark.parametrize("against_full", [False, True])
+def test_the_fallback_of_a_gate_is_that_gate_wide_open_whatever_the_points_were_chosen_by(against_full):
+    chosen = Frontier.from_evidence([gated(np.random.default_rng(0), 50)], against_full=against_full)
+    there = chosen.on([gate_that_fails(1000, 1)])
+    cheapest = replace(there, source=there.source[:1], thresholds=there.thresholds[:1],
+                       means=_first(there.means), chosen=_first(there.chosen))  # fmt: skip
+    certificate = certify(cheapest, max_loss=0.01)
+    assert certificate.is_fallback
+    assert (certificate.point.thresholds, certificate.point.cost) == ((-np.inf,), 11.0)
 
 
 def _first(means):
@@ -268,7 +282,7 @@ def test_a_certificate_comes_back_from_json(n_losses):
 
 
 def test_an_infinite_threshold_comes_back_from_json():
-    there = Frontier.from_outcomes([gated(np.random.default_rng(0), 50)]).on([gate_that_fails(1000, 1)])
+    there = Frontier.from_evidence([gated(np.random.default_rng(0), 50)]).on([gate_that_fails(1000, 1)])
     certificate = certify(there, max_loss=0.01)
     again = Certificate.from_dict(json.loads(json.dumps(certificate.as_dict(), allow_nan=False)))
     assert again == certificate
@@ -277,10 +291,10 @@ def test_an_infinite_threshold_comes_back_from_json():
 
 
 def test_rows_the_points_were_chosen_on_certify_nothing():
-    outcomes, measured_again = ([gated(np.random.default_rng(0), 1000)] for _ in range(2))
-    frontier = Frontier.from_outcomes(outcomes)
-    against = Frontier.from_outcomes(outcomes, against_full=True)
-    for same in (frontier, frontier.on(outcomes), frontier.on(measured_again), against.on(measured_again)):
+    evidence, measured_again = ([gated(np.random.default_rng(0), 1000)] for _ in range(2))
+    frontier = Frontier.from_evidence(evidence)
+    against = Frontier.from_evidence(evidence, against_full=True)
+    for same in (frontier, frontier.on(evidence), frontier.on(measured_again), against.on(measured_again)):
         with pytest.raises(InvalidInputError, match="rows on which nothing was chosen"):
             certify(same, max_loss=0.05)
 

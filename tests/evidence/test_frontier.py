@@ -6,9 +6,8 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from thrifty.evidence.frontier import Frontier, best_within, efficient
-from thrifty.evidence.operating_point import OperatingPoint
-from thrifty.evidence.outcomes import PointOutcomes, RowOutcomes
+from thrifty.evidence.evidence import Evidence
+from thrifty.evidence.frontier import Frontier, OperatingPoint, best_within, efficient
 from thrifty.exceptions import InvalidInputError
 
 POINTS = st.lists(st.tuples(st.integers(0, 8), st.integers(0, 8)), min_size=1, max_size=40)
@@ -37,7 +36,7 @@ def test_the_best_within_a_budget_is_the_brute_force_best(points, budget):
         assert (-score[best], cost[best]) == min(affordable)
 
 
-# -- the frontier of outcomes ----------------------------------------------------------------------
+# -- the frontier of some systems --------------------------------------------------------------------
 
 
 def system(seed, n=60, stop_cost=1.0, skill=0.7, **more):
@@ -45,42 +44,74 @@ def system(seed, n=60, stop_cost=1.0, skill=0.7, **more):
     rng = np.random.default_rng(seed)
     right = rng.random(n) < skill
     g = rng.normal(size=n) - 1.5 * right
-    return RowOutcomes(np.round(g, 1), stop_cost, 5.0, right, rng.random(n) < 0.9, **more)
+    known = {"go_cost": 5.0, "go_quality": rng.random(n) < 0.9} | more
+    return Evidence.of_gate(np.round(g, 1), stop_cost=stop_cost, stop_quality=right, **known)
+
+
+def two_rows():
+    """A score of 0.5 at cost 2, and of 1 at cost 3."""
+    cheap, full = [True, False], [True, True]
+    return Evidence.of_gate([1.0, 2.0], stop_cost=2.0, go_cost=4.0, stop_quality=cheap, go_quality=full)
 
 
 def systems(seed, n=60):
-    """Two gates and one point; f0 is the same behind both gates."""
+    """Two gates, one point, and a cascade of two stages with six points; f0 is the same behind all of them."""
     rng = np.random.default_rng(seed)
     full = rng.random(n) < 0.9
     gates = [
-        replace(system(seed + place, n, 1.0 + place, skill, settings={"gamma": place}), go_right=full)
+        system(seed + place, n, 1.0 + place, skill, settings={"gamma": place}, go_quality=full)
         for place, skill in enumerate((0.6, 0.75))
     ]
-    point = PointOutcomes(
-        rng.uniform(1, 3, n), rng.random(n) < 0.8, rng.random(n) < 0.2, full_right=full, settings={"price": 1}
+    point = Evidence.of_point(
+        rng.uniform(1, 3, n),
+        rng.random(n) < 0.8,
+        rng.random(n) < 0.2,
+        full_quality=full,
+        settings={"price": 1},
     )
-    return [*gates, point]
+    right = np.column_stack([rng.random((n, 2)) < [0.55, 0.8], full])
+    cascade = Evidence(
+        np.round(rng.normal(size=(n, 2)) - right[:, :2], 1),
+        right,
+        np.array([0.8, 2.5, 5.0]),
+        full_quality=full,
+        points=np.array(
+            [[np.inf, np.inf], [0.6, 0.4], [0.2, 0.4], [-0.5, 0.0], [-1.0, -0.7], [-np.inf, -np.inf]]
+        ),
+        settings={"stages": 2},
+    )
+    return [*gates, point, cascade]
 
 
-def points_by_hand(outcomes):
-    for place, one in enumerate(outcomes):
-        if isinstance(one, PointOutcomes):
-            yield place, None, np.mean(one.cost), np.mean(one.right)
-            continue
-        for threshold in [np.inf, *sorted(set(one.g.tolist()))[::-1], -np.inf]:
-            sent = one.g > threshold
-            cost = np.where(sent, one.go_cost, one.stop_cost).mean()
-            yield place, threshold, cost, np.where(sent, one.go_right, one.stop_right).mean()
+def at_hand(one, thresholds):
+    """Whether each row is sent on at a point, what it pays and whether it is right, by a loop over the stages."""
+    place = np.zeros(one.n_rows, dtype=int)
+    for stage in range(one.n_stages):
+        goes_on = (place == stage) & (one.gate[:, stage] > thresholds[stage])
+        place[goes_on] += 1
+    cost = np.broadcast_to(one.cost, one.quality.shape)
+    rows = np.arange(one.n_rows)
+    return place == one.n_stages, cost[rows, place], one.quality[rows, place]
+
+
+def points_by_hand(evidence):
+    for place, one in enumerate(evidence):
+        points = one.points
+        if points is None:
+            points = np.array([np.inf, *sorted(set(one.gate[:, 0].tolist()))[::-1], -np.inf])[:, None]
+        for thresholds in points:
+            _, cost, right = at_hand(one, thresholds)
+            yield place, thresholds, cost.mean(), right.mean()
 
 
 @given(st.integers(0, 10_000))
 def test_a_frontier_holds_exactly_the_undominated_points_of_all_its_systems(seed):
-    outcomes = systems(seed, n=20)
-    every = {(round(cost, 9), round(score, 9)) for _, _, cost, score in points_by_hand(outcomes)}
+    evidence = systems(seed, n=20)
+    every = {(round(cost, 9), round(score, 9)) for _, _, cost, score in points_by_hand(evidence)}
     undominated = {
         (c, s) for c, s in every if not any(d <= c and t >= s and (d, t) != (c, s) for d, t in every)
     }
-    frontier = Frontier.from_outcomes(outcomes)
+    frontier = Frontier.from_evidence(evidence)
     assert {(round(point.cost, 9), round(point.score, 9)) for point in frontier} == undominated
     assert len(frontier) == len(undominated)
     assert np.all(np.diff(frontier.cost) > 0)
@@ -89,9 +120,9 @@ def test_a_frontier_holds_exactly_the_undominated_points_of_all_its_systems(seed
 
 @given(st.integers(0, 10_000))
 def test_the_same_points_on_the_same_rows_have_the_same_numbers(seed):
-    outcomes = systems(seed)
-    frontier = Frontier.from_outcomes(outcomes)
-    again = frontier.on(outcomes)
+    evidence = systems(seed)
+    frontier = Frontier.from_evidence(evidence)
+    again = frontier.on(evidence)
     np.testing.assert_allclose(again.cost, frontier.cost, rtol=1e-12)
     np.testing.assert_allclose(again.score, frontier.score, rtol=1e-12)
     np.testing.assert_allclose(again.share, frontier.share, rtol=1e-12)
@@ -100,40 +131,37 @@ def test_the_same_points_on_the_same_rows_have_the_same_numbers(seed):
 
 def test_on_other_rows_the_points_stay_as_chosen_and_so_does_the_choice():
     chosen_on, other = systems(0), systems(100, n=45)
-    frontier = Frontier.from_outcomes(chosen_on)
+    frontier = Frontier.from_evidence(chosen_on)
     there = frontier.on(other)
     assert there.held_out
     assert (there.n_rows, len(there)) == (45, len(frontier))
     for here, point in zip(frontier, there, strict=True):
-        assert (here.source, here.threshold) == (point.source, point.threshold)
+        assert (here.source, here.thresholds) == (point.source, point.thresholds)
         assert (here.cost, here.score) == (point.chosen_cost, point.chosen_score)
-        one = other[point.source]
-        if point.threshold is None:
-            assert point.score == pytest.approx(one.right.mean())
-        else:
-            sent = one.g > point.threshold
-            assert point.score == pytest.approx(np.where(sent, one.go_right, one.stop_right).mean())
-            assert point.share == pytest.approx(sent.mean())
+        sent, cost, right = at_hand(other[point.source], point.thresholds or (0.5,))
+        assert (point.score, point.share, point.cost) == pytest.approx(
+            (right.mean(), sent.mean(), cost.mean())
+        )
     for budget in (2.0, 3.0, 4.5):
         here, point = frontier.best(budget=budget), there.best(budget=budget)
-        assert (here.source, here.threshold) == (point.source, point.threshold)
+        assert (here.source, here.thresholds) == (point.source, point.thresholds)
     assert np.any(np.diff(there.score) < 0), "the example must show that chosen points need not be efficient"
 
 
 @given(st.integers(0, 10_000), st.floats(1.0, 6.0))
 def test_the_best_point_for_a_budget_is_the_brute_force_best(seed, budget):
-    outcomes = systems(seed, n=20)
+    evidence = systems(seed, n=20)
     affordable = [
-        (-score, cost) for _, _, cost, score in points_by_hand(outcomes) if cost <= budget * (1 + 1e-12)
+        (-score, cost) for _, _, cost, score in points_by_hand(evidence) if cost <= budget * (1 + 1e-12)
     ]
-    frontier = Frontier.from_outcomes(outcomes)
+    frontier = Frontier.from_evidence(evidence)
     point = frontier.best(budget=budget)
     assert (-point.score, point.cost) == pytest.approx(min(affordable))
     assert frontier.cheapest(score=point.score).cost == pytest.approx(point.cost)
 
 
 def test_a_wish_out_of_reach_is_refused_with_the_nearest_that_is_not():
-    frontier = Frontier.from_outcomes([RowOutcomes([1.0, 2.0], 2.0, 4.0, [True, False], [True, True])])
+    frontier = Frontier.from_evidence([two_rows()])
     with pytest.raises(
         InvalidInputError, match=r"budget must be at least 2, .* \(its score is 0.5\); got 1.5"
     ):
@@ -149,17 +177,16 @@ def test_a_wish_out_of_reach_is_refused_with_the_nearest_that_is_not():
 
 
 def test_a_budget_that_misses_a_cost_by_its_last_digit_still_affords_the_point():
-    one = PointOutcomes(np.full(10, 0.1), np.ones(10, bool), np.zeros(10, bool))
-    assert Frontier.from_outcomes([one]).best(budget=0.1).cost == pytest.approx(0.1)
+    one = Evidence.of_point(np.full(10, 0.1), np.ones(10, bool), np.zeros(10, bool))
+    assert Frontier.from_evidence([one]).best(budget=0.1).cost == pytest.approx(0.1)
 
 
 def test_systems_that_end_in_the_same_f0_leave_one_point_for_it():
     full = np.random.default_rng(0).random(90) < 0.9
     gates = [
-        replace(system(seed, 90, 1 / 3 + seed / 7, skill=0.3), go_right=full, go_cost=np.pi)
-        for seed in range(20)
+        system(seed, 90, 1 / 3 + seed / 7, skill=0.3, go_quality=full, go_cost=np.pi) for seed in range(20)
     ]
-    frontier = Frontier.from_outcomes(gates, against_full=True)
+    frontier = Frontier.from_evidence(gates, against_full=True)
     assert np.sum(frontier.score == 1.0) == 1
 
 
@@ -167,7 +194,7 @@ def test_systems_that_end_in_the_same_f0_leave_one_point_for_it():
 def test_the_area_is_the_mean_score_over_a_fine_grid_of_budgets(seed, one, other):
     low, high = sorted((one, other))
     assume(high - low > 0.01)
-    there = Frontier.from_outcomes(systems(seed)).on(systems(seed + 1))
+    there = Frontier.from_evidence(systems(seed)).on(systems(seed + 1))
     budgets = low + (np.arange(4000) + 0.5) / 4000 * (high - low)
     n_affordable = np.sum(there.chosen.cost[:, None] <= budgets, axis=0)
     by_hand = np.mean(np.r_[0.25, there.score][n_affordable])
@@ -176,8 +203,7 @@ def test_the_area_is_the_mean_score_over_a_fine_grid_of_budgets(seed, one, other
 
 
 def test_the_area_outside_the_points_is_the_last_score_above_and_refused_or_given_below():
-    rows = RowOutcomes([1.0, 2.0], 2.0, 4.0, [True, False], [True, True])
-    frontier = Frontier.from_outcomes([rows])  # 0.5 at cost 2, 1.0 at cost 3
+    frontier = Frontier.from_evidence([two_rows()])  # 0.5 at cost 2, 1.0 at cost 3
     assert frontier.area() == pytest.approx(0.5)
     assert frontier.area(2, 4) == pytest.approx(0.75)
     assert frontier.area(10, 20) == pytest.approx(1.0)
@@ -190,49 +216,61 @@ def test_the_area_outside_the_points_is_the_last_score_above_and_refused_or_give
         frontier.area(3, 2)
 
 
-def test_outcomes_of_other_systems_are_refused():
-    frontier = Frontier.from_outcomes(systems(0))
-    with pytest.raises(InvalidInputError, match="made from 3 systems; got the outcomes of 2"):
+def test_evidence_of_other_systems_are_refused():
+    frontier = Frontier.from_evidence(systems(0))
+    with pytest.raises(InvalidInputError, match="made from 4 systems; got the evidence of 2"):
         frontier.on(systems(1)[:2])
-    with pytest.raises(InvalidInputError, match=r"outcomes\[0\] must be of the same system"):
-        frontier.on([systems(1)[place] for place in (1, 0, 2)])
-    with pytest.raises(InvalidInputError, match=r"same rows; got outcomes of \[45, 60\] rows"):
-        Frontier.from_outcomes([system(0), system(1, n=45)])
+    with pytest.raises(InvalidInputError, match=r"evidence\[0\] must be of the same system"):
+        frontier.on([systems(1)[place] for place in (1, 0, 2, 3)])
+    with pytest.raises(InvalidInputError, match=r"same rows; got evidence of \[45, 60\] rows"):
+        Frontier.from_evidence([system(0), system(1, n=45)])
     with pytest.raises(InvalidInputError, match="at least one system; got none"):
-        Frontier.from_outcomes([])
+        Frontier.from_evidence([])
 
 
 def test_a_frontier_against_f0_scores_the_rows_that_are_not_worse():
-    outcomes = systems(3, n=200)
-    frontier = Frontier.from_outcomes(outcomes, against_full=True).on(systems(4, n=150))
+    evidence = systems(3, n=200)
+    frontier = Frontier.from_evidence(evidence, against_full=True).on(systems(4, n=150))
     assert frontier.compares_with_full
     np.testing.assert_array_equal(frontier.losses_against_full(), np.rint(150 * (1 - frontier.score)))
-    plain = Frontier.from_outcomes(outcomes).on(systems(4, n=150))
+    plain = Frontier.from_evidence(evidence).on(systems(4, n=150))
     rows = systems(4, n=150)
     for place, point in enumerate(plain):
         one = rows[point.source]
-        right = (
-            one.right
-            if point.threshold is None
-            else np.where(one.g > point.threshold, one.go_right, one.stop_right)
-        )
-        full = one.full_right if point.threshold is None else one.go_right
-        assert plain.losses_against_full()[place] == np.sum(full & ~right)
+        _, _, right = at_hand(one, point.thresholds or (0.5,))
+        assert plain.losses_against_full()[place] == np.sum(one.full_quality & ~right)
+
+
+def test_a_point_says_its_thresholds_and_a_single_one_where_there_is_one_gate():
+    evidence = systems(3)
+    frontier = Frontier.from_evidence(evidence)
+    assert set(frontier.source) == {0, 1, 2, 3}, "the example must show every kind"
+    for point in frontier:
+        one = evidence[point.source]
+        assert len(point.thresholds) == (0 if one.is_fixed else one.n_stages)
+        assert point.threshold == (point.thresholds[0] if len(point.thresholds) == 1 else None)
+
+
+def test_points_of_the_first_versions_which_knew_single_gates_only_can_be_read():
+    old = Frontier.from_evidence(systems(0))[0].as_dict()
+    del old["thresholds"]
+    assert OperatingPoint.from_dict(old).thresholds == ()
 
 
 def test_a_point_comes_back_from_its_dict():
-    frontier = Frontier.from_outcomes(systems(0))
+    frontier = Frontier.from_evidence(systems(0))
     for point in frontier:
         assert OperatingPoint.from_dict(point.as_dict()) == point
-    nobody = replace(frontier[0], threshold=-np.inf)
+    nobody = replace(frontier[0], threshold=-np.inf, thresholds=(-np.inf, 0.5))
     assert nobody.as_dict()["threshold"] == "-inf"
+    assert nobody.as_dict()["thresholds"] == ["-inf", 0.5]
     assert OperatingPoint.from_dict(nobody.as_dict()) == nobody
     with pytest.raises(InvalidInputError, match=r"missing or unknown: \['cost'\]"):
         OperatingPoint.from_dict({name: value for name, value in nobody.as_dict().items() if name != "cost"})
 
 
 def test_a_frontier_says_what_it_is():
-    frontier = Frontier.from_outcomes([RowOutcomes([1.0, 2.0], 2.0, 4.0, [True, False], [True, True])])
+    frontier = Frontier.from_evidence([two_rows()])
     assert repr(frontier) == (
         "Frontier(2 points of 1 system on 2 rows: score 0.5000 at cost 2 to 1.0000 at 3)"
     )
@@ -241,21 +279,24 @@ def test_a_frontier_says_what_it_is():
 
 def test_a_frame_has_one_line_per_point_and_no_unexplained_gap():
     pd = pytest.importorskip("pandas")
-    frontier = Frontier.from_outcomes(systems(2))
+    frontier = Frontier.from_evidence(systems(2))
     frame = frontier.to_frame()
     assert len(frame) == len(frontier)
-    assert frame["setting.gamma"].tolist()[0] == frontier[0].settings["gamma"]
+    for name, values in frame.filter(like="setting.").items():
+        for value, point in zip(values, frontier, strict=True):
+            told = point.settings.get(name.removeprefix("setting."))
+            assert pd.isna(value) if told is None else value == told
     assert {"cost", "score", "share", "n_features", "source", "chosen_cost", "chosen_score"} <= set(frame)
     assert not frame[["cost", "score", "share"]].isna().any().any()
     for line, point in zip(frame.itertuples(), frontier, strict=True):
         assert line.threshold is None if point.threshold is None else line.threshold == point.threshold
-    gates = Frontier.from_outcomes(systems(2)[:2]).to_frame()
+    gates = Frontier.from_evidence(systems(2)[:2]).to_frame()
     assert pd.api.types.is_float_dtype(gates["threshold"])
 
 
 def test_a_plot_shows_every_point_on_the_axes_given():
     figure_module = pytest.importorskip("matplotlib.figure")
-    frontier = Frontier.from_outcomes(systems(2))
+    frontier = Frontier.from_evidence(systems(2))
     ax = figure_module.Figure().add_subplot()
     assert frontier.plot(ax, label="chosen") is ax
     frontier.on(systems(3)).plot(ax)
@@ -275,4 +316,4 @@ def test_a_missing_library_is_named_with_the_way_to_get_it(monkeypatch, method, 
 
     monkeypatch.setattr(builtins, "__import__", without)
     with pytest.raises(InvalidInputError, match=f"need.? {package}; install it with"):
-        getattr(Frontier.from_outcomes(systems(0)), method)()
+        getattr(Frontier.from_evidence(systems(0)), method)()

@@ -7,58 +7,54 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from thrifty.evidence.policies import (
-    Policies,
-    convex_hull,
-    price_grid,
-    sweep_prices,
-)
-from thrifty.evidence.stopping import Evidence, StoppingRules, route_by
-from thrifty.exceptions import InvalidInputError
+from thrifty.evidence.evidence import Evidence, route_by
+from thrifty.evidence.stopping import StoppingRules, convex_hull, price_grid, sweep_prices
 
 
-def make(seed, n_rows=40, n_stages=3, ties=False):
+def make(seed, n_rows=40, n_stages=3, ties=False, cost_per_row=False):
+    """Evidence, and what an answer at each place loses."""
     rng = np.random.default_rng(seed)
     gate = rng.normal(size=(n_rows, n_stages))
     gate = np.round(gate) if ties else gate
     loss = rng.random((n_rows, n_stages + 1)) * np.linspace(1, 0.3, n_stages + 1)
-    return Evidence(
-        gate, loss, np.array([1.0, 2.0, 4.0, 9.0][: n_stages + 1]), rng.integers(1, 4, n_rows) * 1.0
-    )
+    cost = np.array([1.0, 2.0, 4.0, 9.0][: n_stages + 1])
+    weight = rng.integers(1, 4, n_rows) * 1.0
+    if cost_per_row:
+        cost = cost + np.cumsum(rng.random((n_rows, n_stages + 1)), axis=1)
+    return Evidence(gate, 1.0 - loss, cost, weight=weight), loss
 
 
-def total(evidence, thresholds, price):
+def total(evidence, loss, thresholds, price):
     route = route_by(evidence.gate, thresholds)
-    paid = evidence.loss[np.arange(len(route)), route] + price * evidence.cost[route]
-    return float(evidence.weight @ paid)
+    rows = np.arange(len(route))
+    cost = np.broadcast_to(evidence.cost, loss.shape)
+    return float(evidence.weight @ (loss[rows, route] + price * cost[rows, route]))
 
 
 @pytest.mark.parametrize("ties", [False, True])
+@pytest.mark.parametrize("cost_per_row", [False, True])
 @pytest.mark.parametrize("seed", range(5))
-def test_with_one_stage_no_threshold_is_better(seed, ties):
-    evidence = make(seed, n_stages=1, ties=ties)
+def test_with_one_stage_no_threshold_is_better(seed, ties, cost_per_row):
+    evidence, loss = make(seed, n_stages=1, ties=ties, cost_per_row=cost_per_row)
     for price in (0.0, 0.05, 0.3):
-        found = total(evidence, StoppingRules(evidence).at(price), price)
+        found = total(evidence, loss, StoppingRules(evidence, loss).at(price), price)
         cuts = np.r_[-np.inf, np.unique(evidence.gate), np.inf]
-        best = min(total(evidence, np.array([cut]), price) for cut in cuts)
+        best = min(total(evidence, loss, np.array([cut]), price) for cut in cuts)
         assert found == pytest.approx(best, abs=1e-9)
 
 
-def test_each_threshold_is_the_best_for_all_rows_given_the_later_ones():
-    evidence = make(3, n_stages=2)
+@pytest.mark.parametrize("cost_per_row", [False, True])
+def test_each_threshold_is_the_best_for_all_rows_given_the_later_ones(cost_per_row):
+    evidence, loss = make(3, n_stages=2, cost_per_row=cost_per_row)
     price = 0.05
-    first, second = StoppingRules(evidence).at(price)
+    first, second = StoppingRules(evidence, loss).at(price)
     cuts = np.r_[-np.inf, np.unique(evidence.gate), np.inf]
-    last_only = [
-        total(
-            Evidence(evidence.gate[:, 1:], evidence.loss[:, 1:], evidence.cost[1:], evidence.weight),
-            np.array([c]),
-            price,
-        )
-        for c in (second, *cuts)
-    ]
+    last = Evidence(
+        evidence.gate[:, 1:], evidence.quality[:, 1:], evidence.cost[..., 1:], weight=evidence.weight
+    )
+    last_only = [total(last, loss[:, 1:], np.array([c]), price) for c in (second, *cuts)]
     assert last_only[0] == pytest.approx(min(last_only), abs=1e-9)
-    both = [total(evidence, np.array([c, second]), price) for c in (first, *cuts)]
+    both = [total(evidence, loss, np.array([c, second]), price) for c in (first, *cuts)]
     assert both[0] == pytest.approx(min(both), abs=1e-9)
 
 
@@ -71,17 +67,17 @@ def test_a_route_is_the_first_stage_whose_threshold_is_not_exceeded():
 
 
 def test_a_price_of_zero_minimises_the_loss_and_a_huge_price_stops_everybody_at_once():
-    evidence = make(1)
-    rules = StoppingRules(evidence)
+    evidence, loss = make(1)
+    rules = StoppingRules(evidence, loss)
     assert (route_by(evidence.gate, rules.at(1e6)) == 0).all()
     free = rules.at(0.0)
-    assert total(evidence, free, 0.0) <= min(evidence.weight @ evidence.loss)
+    assert total(evidence, loss, free, 0.0) <= min(evidence.weight @ loss)
 
 
 @given(st.integers(0, 10_000))
 def test_a_higher_price_never_spends_more_with_one_stage(seed):
-    evidence = make(seed, n_rows=15, n_stages=1)
-    rules = StoppingRules(evidence)
+    evidence, loss = make(seed, n_rows=15, n_stages=1)
+    rules = StoppingRules(evidence, loss)
     spent = [
         evidence.weight @ evidence.cost[route_by(evidence.gate, rules.at(price))]
         for price in (0.0, 0.01, 0.03, 0.1, 1.0)
@@ -100,37 +96,33 @@ def test_no_mix_of_two_points_lies_above_the_hull(points):
     assert (score <= top + 1e-9).all()
 
 
-def test_a_mix_spends_exactly_the_budget():
-    policies = Policies(np.zeros((3, 2)), np.array([1.0, 2.0, 5.0]), np.array([0.6, 0.8, 0.9]))
-    for budget in (1.0, 1.3, 2.0, 4.4, 5.0):
-        mix = policies.within(budget)
-        spent = (1 - mix.share) * policies.cost[mix.lower] + mix.share * policies.cost[mix.upper]
-        assert spent == pytest.approx(budget)
-    assert policies.within(9.0).lower == 2
-
-
-def test_a_budget_under_the_cheapest_point_is_refused_with_the_least_that_will_do():
-    policies = Policies(np.zeros((1, 1)), np.array([2.5]), np.array([0.6]))
-    with pytest.raises(InvalidInputError, match="budget must be at least 2.5.*got 2.0"):
-        policies.within(2.0)
-
-
 def test_the_sweep_starts_where_everybody_stops_at_once():
-    evidence = make(2)
-    policies = sweep_prices(evidence, 1.0 - evidence.loss)
-    assert policies.cost[0] == 1.0
-    assert (np.diff(policies.cost) > 0).all()
-    assert (np.diff(policies.score) > 0).all()
+    evidence, loss = make(2)
+    policy = sweep_prices(evidence, loss, 1.0 - loss)
+    assert policy.cost[0] == 1.0
+    assert (np.diff(policy.cost) > 0).all()
+    assert (np.diff(policy.score) > 0).all()
     assert (price_grid(evidence, 5)[1:] > 0).all()
 
 
+@pytest.mark.parametrize("cost_per_row", [False, True])
+def test_the_points_of_a_sweep_have_the_means_of_their_thresholds(cost_per_row):
+    evidence, loss = make(4, cost_per_row=cost_per_row)
+    policy = sweep_prices(evidence, loss, evidence.quality)
+    assert len(policy) > 3
+    for place, thresholds in enumerate(policy.thresholds):
+        _, cost, quality = evidence.at_point(thresholds)
+        assert policy.cost[place] == pytest.approx(np.average(cost, weights=evidence.weight))
+        assert policy.score[place] == pytest.approx(np.average(quality, weights=evidence.weight))
+
+
 def test_stop_minus_go_is_what_stopping_loses_under_the_rules_of_the_later_stages():
-    evidence, price = make(1), 0.05
-    rules = StoppingRules(evidence)
+    (evidence, loss), price = make(1), 0.05
+    rules = StoppingRules(evidence, loss)
     thresholds, loses = rules.at(price), rules.stop_minus_go(price)
     later = np.where(
         evidence.gate[:, 2] > thresholds[2],
-        evidence.loss[:, 3] + price * evidence.cost[3],
-        evidence.loss[:, 2] + price * evidence.cost[2],
+        loss[:, 3] + price * evidence.cost[3],
+        loss[:, 2] + price * evidence.cost[2],
     )
-    np.testing.assert_allclose(loses[:, 1], evidence.loss[:, 1] + price * evidence.cost[1] - later)
+    np.testing.assert_allclose(loses[:, 1], loss[:, 1] + price * evidence.cost[1] - later)

@@ -15,25 +15,32 @@ from sklearn.tree import DecisionTreeClassifier
 from thrifty import DynaModLinClassifier
 from thrifty.exceptions import InvalidInputError, OptimisticFullModelWarning
 from thrifty.full.crossfit import TrainingRows, assign_folds, judge_full
-from thrifty.full.model import CLIP, EstimatorFull, PrecomputedFull
+from thrifty.full.model import AbsentFull, CallableFull, EstimatorFull, PrecomputedFull, as_full_model
+from thrifty.rows import fingerprints
+from thrifty.tasks.binary import CLIP, BinaryTask
+
+TASK = BinaryTask(np.array(["no", "yes"]))
+
+
+def training_rows(table, X, y, classes, n_folds):
+    folds = assign_folds(n_folds, X, y, 0)
+    task = BinaryTask(np.array(classes))
+    return TrainingRows(table, X, y, task, np.ones(len(y)), folds, np.arange(len(y)), len(y))
 
 
 @pytest.fixture(scope="module")
 def rows():
     X, code = make_classification(400, 6, flip_y=0.2, random_state=0)
-    y = np.where(code == 1, 1.0, -1.0)
-    return TrainingRows(
-        X, X, y, np.array(["no", "yes"]), np.ones(400), assign_folds(5, X, y, 0), np.arange(400), 400
-    )
+    return training_rows(X, X, np.where(code == 1, 1.0, -1.0), ["no", "yes"], 5)
 
 
 def test_an_unfitted_model_is_judged_out_of_fold(rows):
     tree = DecisionTreeClassifier(random_state=0)
     judged = judge_full(tree, rows)
     # A full tree is perfect on rows it has seen and cannot be on noisy rows it has not.
-    in_sample = judged.model.probability(rows.table, np.arange(400), 400)
+    in_sample = judged.model.outputs(rows.table, rows.X)[:, 1]
     assert np.all((in_sample > 0.5) == (rows.y > 0))
-    assert 0.6 < np.mean((judged.probability > 0.5) == (rows.y > 0)) < 0.95
+    assert 0.6 < np.mean((judged.outputs[:, 1] > 0.5) == (rows.y > 0)) < 0.95
     assert not hasattr(tree, "tree_")
 
 
@@ -42,14 +49,14 @@ def test_out_of_fold_probabilities_come_from_models_that_have_not_seen_the_row(r
     for fold in range(5):
         out = rows.folds == fold
         fitted = LogisticRegression().fit(rows.X[~out], rows.labels[~out])
-        np.testing.assert_allclose(judged.probability[out], fitted.predict_proba(rows.X[out])[:, 1])
+        np.testing.assert_allclose(judged.outputs[out, 1], fitted.predict_proba(rows.X[out])[:, 1])
 
 
 def test_a_model_with_only_a_decision_function_is_calibrated_on_out_of_fold_scores(rows):
     judged = judge_full(LinearSVC(random_state=0), rows)
     mean_by_third = [
-        (judged.probability[part].mean(), (rows.y[part] > 0).mean())
-        for part in np.array_split(np.argsort(judged.probability), 3)
+        (judged.outputs[part, 1].mean(), (rows.y[part] > 0).mean())
+        for part in np.array_split(np.argsort(judged.outputs[:, 1]), 3)
     ]
     for predicted, observed in mean_by_third:
         assert predicted == pytest.approx(observed, abs=0.08)
@@ -58,8 +65,8 @@ def test_a_model_with_only_a_decision_function_is_calibrated_on_out_of_fold_scor
 def test_a_frozen_model_is_used_as_it_is(rows):
     fitted = LogisticRegression().fit(rows.X, rows.labels)
     judged = judge_full(FrozenEstimator(fitted), rows)
-    np.testing.assert_allclose(judged.probability, fitted.predict_proba(rows.X)[:, 1])
-    assert judged.model == EstimatorFull(fitted)
+    np.testing.assert_allclose(judged.outputs[:, 1], fitted.predict_proba(rows.X)[:, 1])
+    assert judged.model == EstimatorFull(fitted, TASK)
 
 
 def test_a_frozen_model_that_was_trained_on_the_rows_raises_a_warning(rows):
@@ -72,7 +79,7 @@ def test_a_function_and_precomputed_probabilities_give_the_same(rows):
     fitted = LogisticRegression().fit(rows.X, rows.labels)
     by_function = judge_full(fitted.predict_proba, rows)
     by_values = judge_full(fitted.predict_proba(rows.X)[:, 1], rows)
-    np.testing.assert_array_equal(by_function.probability, by_values.probability)
+    np.testing.assert_array_equal(by_function.outputs, by_values.outputs)
 
 
 def test_probabilities_are_never_zero_or_one(rows):
@@ -80,15 +87,71 @@ def test_probabilities_are_never_zero_or_one(rows):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", OptimisticFullModelWarning)
         judged = judge_full(certain, rows)
-    assert judged.probability.min() == CLIP
-    assert judged.probability.max() == 1 - CLIP
+    assert judged.outputs.min() == CLIP
+    assert judged.outputs.max() == 1 - CLIP
     assert np.isfinite(judged.loss(-rows.y)).all()
 
 
-def test_precomputed_probabilities_refuse_a_batch_of_another_size():
-    known = PrecomputedFull(np.full(5, 0.5))
+def test_precomputed_probabilities_are_those_of_their_rows_in_any_order_and_number(rows):
+    values = np.column_stack([np.linspace(1, 0, 400), np.linspace(0, 1, 400)])
+    known = PrecomputedFull(values, fingerprints(rows.X))
+    for asked in (np.arange(400), np.arange(400)[::-1], np.array([7]), np.array([3, 3, 1, 399])):
+        np.testing.assert_array_equal(known.outputs(None, rows.X[asked]), values[asked])
+    assert known.outputs(None, rows.X[:0]).shape == (0, 2)
+
+
+def test_precomputed_probabilities_refuse_rows_they_do_not_belong_to_even_in_a_batch_of_their_size(rows):
+    known = PrecomputedFull(np.full((400, 2), 0.5), fingerprints(rows.X))
+    other = rows.X.copy()
+    other[[5, 8], 2] += 1e-9
+    with pytest.raises(InvalidInputError, match=r"2 of the 400 rows .* not those they belong to.*with_full"):
+        known.outputs(None, other)
+
+
+def test_precomputed_probabilities_of_old_files_refuse_a_batch_of_another_size():
+    known = PrecomputedFull(np.full((5, 2), 0.5))
+    assert known.outputs(None, np.zeros((5, 1))).shape == (5, 2)
     with pytest.raises(InvalidInputError, match=r"for 5 rows, but 7 rows .*with_full"):
-        known.probability(None, np.array([0]), 7)
+        known.outputs(None, np.zeros((7, 1)))
+
+
+def test_probabilities_are_judged_on_the_rows_that_count_and_known_for_all_rows_given(rows):
+    values = np.linspace(0.1, 0.9, 400)
+    kept = np.arange(0, 400, 3)
+    judged = judge_full(values, rows.take(kept))
+    np.testing.assert_allclose(judged.outputs[:, 1], values[kept])
+    # The others were given too, and may be asked about: those of a proof, or of weight zero.
+    np.testing.assert_allclose(judged.model.outputs(None, rows.X[::-1])[:, 1], values[::-1])
+
+
+def test_probabilities_without_rows_are_refused(rows):
+    with pytest.raises(
+        InvalidInputError, match=r"these 400 came without: write `with_full\(probabilities, X\)`"
+    ):
+        as_full_model(np.full(400, 0.5), TASK, 6)
+    with pytest.raises(InvalidInputError, match="for 399 rows, but X has 400"):
+        as_full_model(np.full(399, 0.5), TASK, 6, numbers=rows.X)
+    assert isinstance(as_full_model(np.full(400, 0.5), TASK, 6, numbers=rows.X), PrecomputedFull)
+
+
+def test_a_function_is_checked_on_every_answer(rows):
+    short = CallableFull(lambda table: np.full(len(table) - 1, 0.5), TASK)
+    with pytest.raises(InvalidInputError, match=r"shape \(400,\) or \(400, 2\); got shape \(399,\)"):
+        short.outputs(rows.X, rows.X)
+
+
+def test_where_there_is_no_full_model_nobody_answers(rows):
+    with pytest.raises(InvalidInputError, match=r"400 rows are sent to a full model, and there is none"):
+        AbsentFull().outputs(rows.X, rows.X)
+
+
+def test_a_belief_is_calibrated_and_keeps_the_order_of_the_scores(rows):
+    fitted = LogisticRegression().fit(rows.X, rows.labels)
+    judged = judge_full(lambda table: 1 / (1 + np.exp(-8 * fitted.decision_function(table))), rows)
+    believed = judged.believed(rows)
+    assert believed.shape == judged.scores.shape == (400, 1)
+    assert np.all(np.diff(believed[np.argsort(judged.scores[:, 0]), 0]) >= 0)
+    assert TASK.loss(rows.y).values(believed[:, 0]).mean() < judged.loss(rows.y).mean()
 
 
 class _Mute(ClassifierMixin, BaseEstimator):
@@ -104,7 +167,7 @@ class _Mute(ClassifierMixin, BaseEstimator):
         (_Mute(), "neither"),
         (lambda table: np.full(len(table), 2.0), r"in \[0, 1\]; got .*2"),
         (lambda table: np.zeros((len(table), 3)), r"got shape \(400, 3\)"),
-        (np.full(399, 0.5), "for 399 rows, but 400 rows"),
+        (np.full(399, 0.5), "for 399 rows, but X has 400"),
         (np.full((400, 3), 0.5), r"got shape \(400, 3\)"),
         ("a word", "got str"),
         (
@@ -147,21 +210,15 @@ def test_folds_that_do_not_hold_every_row_out_are_refused(rows, cv):
 def test_a_class_with_one_distinct_row_cannot_be_cross_fitted():
     X = np.array([[0.0], [1.0], [2.0], [3.0]])
     y = np.array([1.0, -1.0, -1.0, -1.0])
-    folds = assign_folds(5, X, y, 0)
     with pytest.raises(InvalidInputError, match="fewer than two distinct rows"):
-        judge_full(
-            LogisticRegression(), TrainingRows(X, X, y, np.array([0, 1]), np.ones(4), folds, np.arange(4), 4)
-        )
+        judge_full(LogisticRegression(), training_rows(X, X, y, [0, 1], 5))
 
 
 def test_a_frozen_model_with_columns_in_another_order_is_refused():
     frame = pd.DataFrame(np.random.default_rng(0).normal(size=(60, 2)), columns=["a", "b"])
     y = np.where(frame["a"] > 0, 1.0, -1.0)
     fitted = FrozenEstimator(LogisticRegression().fit(frame[["b", "a"]], y))
-    folds = assign_folds(2, frame.to_numpy(), y, 0)
-    rows = TrainingRows(
-        frame, frame.to_numpy(), y, np.array([-1.0, 1.0]), np.ones(60), folds, np.arange(60), 60
-    )
+    rows = training_rows(frame, frame.to_numpy(), y, [-1.0, 1.0], 2)
     with pytest.raises(InvalidInputError, match="'b' where X has 'a'"):
         judge_full(fitted, rows)
 

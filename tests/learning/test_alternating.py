@@ -8,6 +8,9 @@ from thrifty.objective.costs import PriceList
 from thrifty.objective.distances import NEVER
 from thrifty.objective.losses import logistic_loss
 from thrifty.solvers.group_lasso import LinearScores
+from thrifty.tasks.binary import BinaryTask
+
+TASK = BinaryTask(np.array([0, 1]))
 
 
 def problem(seed, n=300, p=5):
@@ -31,7 +34,15 @@ def fresh_pair(distance, seed=0, gamma=0.02, p=5):
 def test_the_objective_never_rises_in_any_half_step(distance, limit, seed):
     X, y, full_loss = problem(seed)
     result = alternate(
-        fresh_pair(distance, seed), X, y, full_loss, limit=limit, distance=distance, max_iter=15, tol=0.0
+        fresh_pair(distance, seed),
+        X,
+        y,
+        full_loss,
+        task=TASK,
+        limit=limit,
+        distance=distance,
+        max_iter=15,
+        tol=0.0,
     )
     steps = np.array([[r.after_shares, r.after_pair] for r in result.value.rounds]).ravel()
     assert np.all(np.diff(steps) <= 1e-9 * np.abs(steps[:-1]).max())
@@ -45,7 +56,7 @@ def test_the_objective_never_rises_with_prices_per_row_and_weights(distance):
     extra, weight = rng.uniform(0.1, 3, len(y)), rng.uniform(0.5, 2, len(y))
     result = alternate(
         fresh_pair(distance), X, y, full_loss,
-        limit=0.2, distance=distance, extra_cost=extra, weight=weight, max_iter=15, tol=0.0,
+        task=TASK, limit=0.2, distance=distance, extra_cost=extra, weight=weight, max_iter=15, tol=0.0,
     )  # fmt: skip
     steps = np.array([[r.after_shares, r.after_pair] for r in result.value.rounds]).ravel()
     assert np.all(np.diff(steps) <= 1e-9)
@@ -56,7 +67,9 @@ def test_the_objective_never_rises_with_prices_per_row_and_weights(distance):
 @pytest.mark.parametrize("distance", ["kl", "squared"])
 def test_the_cap_on_the_share_is_met(distance):
     X, y, full_loss = problem(1)
-    result = alternate(fresh_pair(distance), X, y, full_loss, limit=0.1, distance=distance, max_iter=10)
+    result = alternate(
+        fresh_pair(distance), X, y, full_loss, task=TASK, limit=0.1, distance=distance, max_iter=10
+    )
     assert expit(result.value.log_odds).mean() <= 0.1 + 1e-9
     assert result.value.rounds[-1].share == pytest.approx(expit(result.value.log_odds).mean())
 
@@ -64,7 +77,9 @@ def test_the_cap_on_the_share_is_met(distance):
 @pytest.mark.parametrize("distance", ["kl", "squared"])
 def test_with_a_cap_of_zero_the_gate_is_shut_and_the_cheap_model_is_fitted_to_every_row(distance):
     X, y, full_loss = problem(2)
-    result = alternate(fresh_pair(distance), X, y, full_loss, limit=0.0, distance=distance, max_iter=20)
+    result = alternate(
+        fresh_pair(distance), X, y, full_loss, task=TASK, limit=0.0, distance=distance, max_iter=20
+    )
     g, _ = result.value.pair.scores(X)
     assert np.all(g <= NEVER + 1e-6)
     # The GreedyMiser limit: the gate needs no feature, and f1 is an ordinary sparse logistic regression.
@@ -76,14 +91,16 @@ def test_a_row_of_weight_two_is_the_row_given_twice():
     X, y, full_loss = problem(3, n=60)
     weight = np.where(np.arange(60) % 3 == 0, 2.0, 1.0)
     again = np.r_[np.arange(60), np.flatnonzero(weight == 2.0)]
-    weighted = alternate(fresh_pair("kl"), X, y, full_loss, limit=0.3, weight=weight, max_iter=5)
-    repeated = alternate(fresh_pair("kl"), X[again], y[again], full_loss[again], limit=0.3, max_iter=5)
+    weighted = alternate(fresh_pair("kl"), X, y, full_loss, task=TASK, limit=0.3, weight=weight, max_iter=5)
+    repeated = alternate(
+        fresh_pair("kl"), X[again], y[again], full_loss[again], task=TASK, limit=0.3, max_iter=5
+    )
     np.testing.assert_allclose(weighted.value.pair.linear.coef, repeated.value.pair.linear.coef, atol=1e-6)
 
 
 def test_an_alternation_that_is_cut_short_says_so():
     X, y, full_loss = problem(4)
-    result = alternate(fresh_pair("kl"), X, y, full_loss, limit=0.3, max_iter=2, tol=1e-12)
+    result = alternate(fresh_pair("kl"), X, y, full_loss, task=TASK, limit=0.3, max_iter=2, tol=1e-12)
     assert not result.converged
     assert result.n_iter == 2
     assert result.residual > 0

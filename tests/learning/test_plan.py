@@ -9,6 +9,7 @@ from thrifty.learning.cascade.problem import CAPACITIES, CascadeProblem
 from thrifty.learning.pairs.boosted import Boosting
 from thrifty.objective.costs import PriceList
 from thrifty.rows import content_folds
+from thrifty.tasks.binary import BinaryTask
 from thrifty.trees import Binner
 
 
@@ -17,10 +18,11 @@ def problem(X, y, sizes, report=None):
     folds = content_folds(X, y, 3)
     return CascadeProblem(
         Binner().fit_transform(X),
+        BinaryTask(np.array([0, 1])),
         y,
         np.ones(len(y)),
         [np.flatnonzero(folds == fold) for fold in range(3)],
-        2 * y,
+        2 * y[:, None],
         PriceList(np.ones(X.shape[1]), np.arange(X.shape[1])),
         sizes,
         progress=(lambda *_: None) if report is None else report,

@@ -1,20 +1,19 @@
-"""Stages of one ensemble, orders of purchases, and calibration."""
+"""Stages of one ensemble, and orders of purchases."""
 
 from dataclasses import replace
 
 import numpy as np
 import pytest
-from scipy.special import expit
-from sklearn.linear_model import LogisticRegression
 
 from thrifty.learning.cascade.orders import ORDERS, Learner, nested_sets, stopping_places
 from thrifty.learning.cascade.staged import ROWS_PER_TREE, _Drawn, grow_stages, narrow_table, score_fold
 from thrifty.learning.pairs.boosted import Boosting
 from thrifty.objective.costs import PriceList
 from thrifty.rows import uniforms
-from thrifty.tasks.logistic import logistic_weights, platt
+from thrifty.tasks.binary import BinaryTask
 from thrifty.trees import Binner
 
+TASK = BinaryTask(np.array([0, 1]))
 SMALL = Boosting(n_trees=8, max_depth=3)
 
 
@@ -31,7 +30,7 @@ def test_a_stage_reads_only_its_columns_and_keeps_the_score_of_the_stage_before(
     binner = Binner()
     table = binner.fit_transform(X)
     sets = [np.array([3]), np.array([3, 1])]
-    grown = grow_stages(table, y, np.ones(600), sets, SMALL)
+    grown = grow_stages(TASK, table, y, np.ones(600), sets, SMALL)
     scores = grown.scores(table)
     changed = X.copy()
     changed[:, [0, 1, 2, 4]] = 0.0
@@ -40,15 +39,15 @@ def test_a_stage_reads_only_its_columns_and_keeps_the_score_of_the_stage_before(
     changed[:, [0, 2, 4]] = 0.0
     np.testing.assert_array_equal(grown.scores(binner.transform(changed)), scores)
     added = grown.parts[1].predict(X)[:, 0]
-    np.testing.assert_allclose(scores[:, 1], scores[:, 0] + added, rtol=1e-12)
+    np.testing.assert_allclose(scores[:, 1, 0], scores[:, 0, 0] + added, rtol=1e-12)
     assert set(np.flatnonzero(grown.parts[1].features_used)) <= {1, 3}
 
 
 def test_the_first_stages_do_not_depend_on_the_later_ones(rows):
     X, y = rows
     table = Binner().fit_transform(X)
-    short = grow_stages(table, y, np.ones(600), [np.array([3])], SMALL)
-    long = grow_stages(table, y, np.ones(600), [np.array([3]), np.arange(5)], SMALL)
+    short = grow_stages(TASK, table, y, np.ones(600), [np.array([3])], SMALL)
+    long = grow_stages(TASK, table, y, np.ones(600), [np.array([3]), np.arange(5)], SMALL)
     np.testing.assert_array_equal(short.scores(table)[:, 0], long.scores(table)[:, 0])
 
 
@@ -58,8 +57,8 @@ def test_a_row_of_weight_two_is_that_row_given_twice(rows):
     binner = Binner().fit(X)
     sets, counts = [np.array([3]), np.array([3, 1])], np.ones(600)
     counts[:100] = 2.0
-    weighted = grow_stages(binner.transform(X), y, counts, sets, SMALL)
-    repeated = grow_stages(binner.transform(X[twice]), y[twice], np.ones(700), sets, SMALL)
+    weighted = grow_stages(TASK, binner.transform(X), y, counts, sets, SMALL)
+    repeated = grow_stages(TASK, binner.transform(X[twice]), y[twice], np.ones(700), sets, SMALL)
     table = binner.transform(X)
     np.testing.assert_allclose(weighted.scores(table), repeated.scores(table), rtol=1e-9)
 
@@ -75,7 +74,7 @@ def test_trees_see_different_shares_of_the_rows(rows):
 def test_a_hundred_stages_and_more_keep_their_scores_finite(rows):
     table = Binner().fit_transform(rows[0])
     one = replace(SMALL, n_trees=1)
-    grown = grow_stages(table, rows[1], np.ones(600), [np.array([3])] * 130, one)
+    grown = grow_stages(TASK, table, rows[1], np.ones(600), [np.array([3])] * 130, one)
     assert np.isfinite(grown.scores(table)).all()
 
 
@@ -89,11 +88,11 @@ def test_a_narrow_table_holds_the_same_codes(rows):
 def test_held_out_scores_do_not_know_the_labels_of_their_rows(rows):
     X, y = rows
     table, fold = Binner().fit_transform(X), np.arange(200)
-    before = score_fold(table, y, np.ones(600), fold, [np.array([3])], SMALL)
+    before = score_fold(TASK, table, y, np.ones(600), fold, [np.array([3])], SMALL)
     other = y.copy()
     other[fold] *= -1
     np.testing.assert_array_equal(
-        score_fold(table, other, np.ones(600), fold, [np.array([3])], SMALL), before
+        score_fold(TASK, table, other, np.ones(600), fold, [np.array([3])], SMALL), before
     )
 
 
@@ -101,7 +100,7 @@ def test_held_out_scores_do_not_know_the_labels_of_their_rows(rows):
 def test_an_order_names_every_priced_purchase_once_and_the_best_first(name, rows):
     X, y = rows
     prices = PriceList(np.array([1.0, 0.0, 2.0, 1.0]), np.array([0, 0, 1, 3, 2]))
-    order = ORDERS[name](Learner(Binner().fit_transform(X), y, np.ones(600), prices, SMALL))
+    order = ORDERS[name](Learner(Binner().fit_transform(X), TASK.loss(y), np.ones(600), prices, SMALL))
     assert sorted(order.tolist()) == [0, 2, 3]
     assert order[0] == 3
 
@@ -111,7 +110,7 @@ def test_a_price_moves_a_purchase_back(name, rows):
     X, y = rows
     table = Binner().fit_transform(X)
     dear = PriceList(np.array([1.0, 1.0, 1.0, 1e6, 1.0]), np.arange(5))
-    order = ORDERS[name](Learner(table, y, np.ones(600), dear, SMALL))
+    order = ORDERS[name](Learner(table, TASK.loss(y), np.ones(600), dear, SMALL))
     assert order[0] != 3
 
 
@@ -129,27 +128,3 @@ def test_sets_are_nested_and_begin_with_what_is_free():
     prices = PriceList(np.array([0.0, 1.0, 2.0]), np.array([1, 0, 2, 1]))
     sets = nested_sets(np.array([2, 1]), [1, 2], prices)
     assert [columns.tolist() for columns in sets] == [[1], [1, 2], [1, 2, 0, 3]]
-
-
-def test_logistic_weights_agree_with_scikit_learn(rows):
-    X, y = rows
-    weights = logistic_weights(X[:, [3, 1]], y, np.ones(600))
-    theirs = LogisticRegression(C=1e6, tol=1e-10, max_iter=1000).fit(X[:, [3, 1]], y)
-    np.testing.assert_allclose(weights[1:], theirs.coef_[0], rtol=0.02)
-    np.testing.assert_allclose(weights[0], theirs.intercept_[0], atol=0.02)
-
-
-def test_calibrated_log_odds_are_right_as_often_as_they_say():
-    rng = np.random.default_rng(0)
-    score = rng.normal(size=20_000)
-    y = np.where(rng.random(20_000) < expit(2 * score - 1), 1.0, -1.0)
-    slope, intercept = platt(7 * score, y, np.ones(20_000))
-    assert slope == pytest.approx(2 / 7, rel=0.05)
-    assert intercept == pytest.approx(-1, abs=0.1)
-
-
-def test_a_score_that_points_the_wrong_way_is_not_used():
-    y = np.array([1.0, 1.0, 1.0, -1.0])
-    slope, intercept = platt(np.array([-1.0, -2.0, -1.5, 3.0]), y, np.ones(4))
-    assert slope == 0.0
-    assert expit(intercept) == pytest.approx(0.75)

@@ -89,6 +89,16 @@ def test_features_may_be_named_numbered_or_masked(rows, noisy):
     np.testing.assert_array_equal(by_mask.route(X), by_name.route(frame))
 
 
+def test_the_cheap_model_may_be_probabilities_of_its_rows(rows, noisy):
+    X, y = rows
+    cheap = LogisticRegression().fit(X[:, :2], y)
+    by_function = ConfidenceRouter(noisy, cheap.predict_proba, features=[0, 1]).fit(X, y)
+    by_values = ConfidenceRouter(noisy, cheap.predict_proba(X[:, :2]), features=[0, 1]).fit(X, y)
+    np.testing.assert_array_equal(by_values.route(X[::-1]), by_function.route(X[::-1]))
+    with pytest.raises(InvalidInputError, match="not those they belong to"):
+        by_values.route(X + 1e-9)
+
+
 def test_chance_treats_sparse_and_dense_rows_alike(rows, noisy):
     X, y = rows
     clf = UniformRouter(noisy, features=[0, 1], random_state=0).fit(sparse.csr_array(X), y)

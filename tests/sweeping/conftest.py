@@ -1,12 +1,15 @@
+import dataclasses
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 from sklearn.datasets import load_breast_cancer
 from sklearn.linear_model import LogisticRegression
+from sklearn.naive_bayes import GaussianNB
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from thrifty import DynaModGbrtClassifier, DynaModLinClassifier
+from thrifty import BudgetedClassifier, DynaModGbrtClassifier, DynaModLinClassifier, Evidence
 
 
 @pytest.fixture(scope="session")
@@ -37,3 +40,23 @@ def trees(f0):
 @pytest.fixture
 def linear(f0):
     return DynaModLinClassifier(f0, max_iter=20)
+
+
+@pytest.fixture
+def cascade():
+    return BudgetedClassifier(GaussianNB(), sizes=[(5, 2)], stages=3, cv=3)
+
+
+@pytest.fixture
+def assert_same_evidence():
+    """``assert_same_evidence(one, other)``: every array and everything else is equal."""
+
+    def compare(one, other):
+        for entry in dataclasses.fields(Evidence):
+            a, b = getattr(one, entry.name), getattr(other, entry.name)
+            if isinstance(a, np.ndarray):
+                np.testing.assert_array_equal(a, b, entry.name)
+            else:
+                assert a == b, entry.name
+
+    return compare

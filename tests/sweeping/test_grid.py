@@ -2,7 +2,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from thrifty import ConfidenceRouter, DynaModGbrtClassifier, DynaModLinClassifier, InvalidInputError
+from thrifty import (
+    BudgetedClassifier,
+    BudgetPruneClassifier,
+    ConfidenceRouter,
+    DynaModGbrtClassifier,
+    DynaModLinClassifier,
+    InvalidInputError,
+)
 from thrifty.sweeping.grid import make_plan, waves
 
 GAMMAS = st.lists(st.sampled_from([0.001, 0.003, 0.01, 0.03, 0.1]), min_size=1, max_size=5, unique=True)
@@ -90,11 +97,33 @@ def test_an_empty_dict_is_the_estimator_as_it_is():
         ({"full": [None]}, "grid must not vary 'full'"),
         ({"full__C": [1]}, "grid must not vary 'full__C'"),
         ({"full_cost": [1]}, "grid must not vary 'full_cost'"),
+        ({"full_features": [[0]]}, "grid must not vary 'full_features'"),
+        ({"feature_costs": [None]}, "grid must not vary 'feature_costs'"),
+        ({"budget": [1, 2]}, "grid must not vary 'budget', which chooses among the operating points"),
     ],
 )
 def test_a_bad_grid_is_refused_before_anything_is_fitted(grid, sentence):
     with pytest.raises(InvalidInputError, match=sentence):
         make_plan(DynaModGbrtClassifier(), grid)
+
+
+@pytest.mark.parametrize(
+    ("grid", "sentence"),
+    [
+        ({"sizes": [[(5, 2)], [5]]}, "sizes must be a list of"),
+        ({"sizes": [[(5, 99)]]}, r"max_depth in sizes must be a whole number in \[1, 12\]; got 99"),
+        ({"stages": [3, 0]}, "stages must be a whole number >= 1; got 0"),
+        ({"max_loss": [0.1]}, "grid must not vary 'max_loss'"),
+    ],
+)
+def test_a_bad_grid_of_cascades_is_refused_before_anything_is_fitted(grid, sentence):
+    with pytest.raises(InvalidInputError, match=sentence):
+        make_plan(BudgetedClassifier(), grid)
+
+
+def test_a_bad_grid_of_pruned_forests_is_refused_before_anything_is_fitted():
+    with pytest.raises(InvalidInputError, match="n_trees must be a whole number"):
+        make_plan(BudgetPruneClassifier(), {"n_trees": [0]})
 
 
 def test_a_model_in_the_grid_is_refused():

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from thrifty.sweeping.records import Answers
+from thrifty.sweeping.full_model import Answers
 
 SCRIPT = Path(__file__).with_name("interrupted.py")
 
@@ -41,7 +41,7 @@ def test_a_sweep_killed_again_and_again_ends_as_one_that_never_was(script, unint
     assert [cell.settings for cell in resumed.cells] == [cell.settings for cell in uninterrupted.cells]
     for one, other in zip(resumed.cells, uninterrupted.cells, strict=True):
         assert one.fitted == other.fitted
-        np.testing.assert_array_equal(one.outcomes.g, other.outcomes.g)
+        np.testing.assert_array_equal(one.evidence.gate, other.evidence.gate)
     assert set(script.stored(tmp_path / "sweep.db")) == {Answers.KEY, *(cell.key for cell in resumed.cells)}
 
 

@@ -16,7 +16,7 @@ GRID = {"gamma": [1.0, 10.0], "p_full": [0.2, 0.6]}
 
 
 def gates_of(found):
-    return [cell.outcomes.g.tolist() for cell in found.cells]
+    return [cell.evidence.gate.tolist() for cell in found.cells]
 
 
 def test_one_failed_cell_leaves_the_others_in_the_store_and_is_named(linear, fitting, monkeypatch, tmp_path):
@@ -49,16 +49,15 @@ def test_one_failed_cell_leaves_the_others_in_the_store_and_is_named(linear, fit
 
 
 def test_a_finished_sweep_is_read_from_its_store_without_fitting_anything(
-    trees, fitting, rows, monkeypatch, tmp_path
+    trees, fitting, rows, monkeypatch, tmp_path, assert_same_evidence
 ):
     fresh = sweep(trees, GRID, *fitting, store=tmp_path / "s.db")
     monkeypatch.setattr(run, "fit_cell", None)
     monkeypatch.setattr(run, "judge_once", None)
     again = sweep(trees, GRID, *fitting, store=tmp_path / "s.db")
     assert [cell.fitted for cell in again.cells] == [cell.fitted for cell in fresh.cells]
-    for name in ("g", "stop_cost", "go_cost", "stop_right", "go_right", "features", "settings", "threshold"):
-        for one, other in zip(again.cells, fresh.cells, strict=True):
-            np.testing.assert_array_equal(getattr(one.outcomes, name), getattr(other.outcomes, name))
+    for one, other in zip(again.cells, fresh.cells, strict=True):
+        assert_same_evidence(one.evidence, other.evidence)
     assert (
         again.on(rows.X_test, rows.y_test).score.tolist() == fresh.on(rows.X_test, rows.y_test).score.tolist()
     )
@@ -81,12 +80,19 @@ def test_more_settings_fit_only_what_is_new(trees, fitting, monkeypatch, tmp_pat
         (lambda g: g.update(sample_weight=np.full(250, 2.0)), "sample_weight differs"),
         (lambda g: g["estimator"].set_params(full_cost=1.0), "the costs differs"),
         (lambda g: g["estimator"].set_params(feature_costs=np.full(30, 2.0)), "the costs differs"),
+        (lambda g: g["estimator"].set_params(full_features=[0, 1]), "the costs differs"),
         (
             lambda g: g["estimator"].set_params(n_trees=6, l2=2.0),
             r"parameters outside the grid \(l2, n_trees\)",
         ),
-        (lambda g: g["estimator"].set_params(full=LogisticRegression(max_iter=9)), r"f0 \(recipe\) differs"),
-        (lambda g: g["estimator"].set_params(full=lambda t: np.full(len(t), 0.4)), "f0 .* differs"),
+        (
+            lambda g: g["estimator"].set_params(full=LogisticRegression(max_iter=9)),
+            r"the full model \(recipe\) differs",
+        ),
+        (
+            lambda g: g["estimator"].set_params(full=lambda t: np.full(len(t), 0.4)),
+            "the full model .* differs",
+        ),
         (lambda g: g.update(estimator=GreedyMiserClassifier()), "the estimator .* differs"),
     ],
 )
@@ -124,7 +130,7 @@ def test_an_f0_fitted_elsewhere_is_known_by_its_answers(trees, fitting, rows, f0
 
     fresh = swept(**given(1.0))
     assert gates_of(swept(**given(1.0))) == gates_of(fresh)
-    with pytest.raises(InvalidInputError, match="f0 .* differs"):
+    with pytest.raises(InvalidInputError, match="the full model .* differs"):
         swept(**given(0.5))
 
 
@@ -135,9 +141,9 @@ def test_a_chain_as_f0_is_known_by_its_stages_too(fitting, rows, f0, tmp_path):
         front = DynaModGbrtClassifier(FrozenEstimator(chain), n_trees=5)
         return sweep(front, {"gamma": [1.0]}, *fitting, store=tmp_path / "s.db")
 
-    assert gates_of(swept(tail)) == gates_of(swept(tail.at(0.0)))
-    with pytest.raises(InvalidInputError, match="f0 .* differs"):
-        swept(tail.at(-np.inf))
+    assert gates_of(swept(tail)) == gates_of(swept(tail.at(threshold=0.0)))
+    with pytest.raises(InvalidInputError, match="the full model .* differs"):
+        swept(tail.at(threshold=-np.inf))
 
 
 def test_a_recipe_that_is_not_repeatable_is_not_attached_after_a_resume(trees, fitting, tmp_path):

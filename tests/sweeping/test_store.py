@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from thrifty import InvalidInputError
-from thrifty.sweeping.store import Store
+from thrifty.sweeping.store import FORMAT, Store
 
 ME = {"the training rows": "a" * 32, "the code of thrifty": "1.0", "parameters": {"tol": 1.0, "l2": 2.0}}
 
@@ -73,13 +73,14 @@ def test_a_database_of_another_program_is_refused(tmp_path):
         Store(path, ME)
 
 
-def test_a_store_of_a_later_format_is_refused(tmp_path):
+@pytest.mark.parametrize("number", [FORMAT - 1, FORMAT + 1])
+def test_a_store_of_another_format_is_refused(tmp_path, number):
     path = tmp_path / "sweep.db"
     Store(path, ME).__exit__(None, None, None)
     with sqlite3.connect(path) as other:
-        other.execute("UPDATE about SET value = '2' WHERE name = 'format'")
+        other.execute("UPDATE about SET value = ? WHERE name = 'format'", (str(number),))
     other.close()
-    with pytest.raises(InvalidInputError, match="has format 2; this version reads format 1"):
+    with pytest.raises(InvalidInputError, match=f"has format {number}; this version reads format {FORMAT}"):
         Store(path, ME)
 
 

@@ -12,6 +12,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.svm import SVC
 
 from thrifty import (
+    BudgetedClassifier,
     ConfidenceRouter,
     DynaModGbrtClassifier,
     DynaModLinClassifier,
@@ -21,13 +22,13 @@ from thrifty import (
     sweep,
 )
 from thrifty.bundle import from_bytes
-from thrifty.evidence.threshold import threshold_curve
+from thrifty.evidence.cuts import threshold_curve
 
 GRID = {"gamma": [1.0, 10.0], "p_full": [0.2, 0.6]}
 
 
 def gates_of(found):
-    return [cell.outcomes.g.tolist() for cell in found.cells]
+    return [cell.evidence.gate.tolist() for cell in found.cells]
 
 
 def direct(estimator, cell, rows, **fit):
@@ -44,15 +45,15 @@ def test_a_cell_is_the_ordinary_fit_of_its_settings(trees, fitting, rows):
     ]
     for cell in found.cells:
         g, f1 = direct(trees, cell, rows).scores(rows.X_val)
-        np.testing.assert_array_equal(cell.outcomes.g, g)
-        np.testing.assert_array_equal(cell.outcomes.stop_right, (f1 > 0) == (rows.y_val == 1))
+        np.testing.assert_array_equal(cell.evidence.gate[:, 0], g)
+        np.testing.assert_array_equal(cell.evidence.quality[:, 0], (f1 > 0) == (rows.y_val == 1))
 
 
 def test_weights_count_and_a_row_of_weight_zero_is_not_there(trees, fitting, rows):
     weight = np.arange(len(rows.y)) % 3
     (cell,) = sweep(trees, {"gamma": [1.0]}, *fitting, sample_weight=weight).cells
     np.testing.assert_array_equal(
-        cell.outcomes.g, direct(trees, cell, rows, sample_weight=weight).scores(rows.X_val)[0]
+        cell.evidence.gate[:, 0], direct(trees, cell, rows, sample_weight=weight).scores(rows.X_val)[0]
     )
 
 
@@ -65,14 +66,18 @@ def test_a_chain_behind_the_cells_keeps_its_own_costs(f0, fitting, rows, frozen)
     found = sweep(front, {"gamma": [10.0]}, *fitting)
     (cell,) = found.cells
     plain = direct(front, cell, rows)
-    np.testing.assert_array_equal(cell.outcomes.g, plain.scores(rows.X_val)[0])
-    everyone_goes_on = plain.at(-np.inf)
-    np.testing.assert_array_equal(cell.outcomes.go_cost, everyone_goes_on.cost(rows.X_val))
-    np.testing.assert_array_equal(cell.outcomes.go_right, everyone_goes_on.predict(rows.X_val) == rows.y_val)
+    np.testing.assert_array_equal(cell.evidence.gate[:, 0], plain.scores(rows.X_val)[0])
+    everyone_goes_on = plain.at(threshold=-np.inf)
+    np.testing.assert_array_equal(cell.evidence.cost_at(1), everyone_goes_on.cost(rows.X_val))
+    np.testing.assert_array_equal(
+        cell.evidence.quality[:, 1], everyone_goes_on.predict(rows.X_val) == rows.y_val
+    )
     point = found.frontier[-1]
     chosen = found.estimator(point)
-    assert chosen.system_.n_stages == 2
-    np.testing.assert_array_equal(chosen.predict(rows.X_test), plain.at(point.threshold).predict(rows.X_test))
+    assert chosen.chain_.n_stages == 2
+    np.testing.assert_array_equal(
+        chosen.predict(rows.X_test), plain.at(threshold=point.threshold).predict(rows.X_test)
+    )
 
 
 def test_f0_is_fitted_once_per_fold_for_the_whole_sweep(fitting):
@@ -105,10 +110,8 @@ def test_the_frontier_is_made_of_every_threshold_of_every_cell(trees, fitting):
     found = sweep(trees, GRID, *fitting)
     best = -1.0
     for cell in found.cells:
-        seen = cell.outcomes
-        curve = threshold_curve(
-            seen.g, seen.stop_cost, seen.go_cost, seen.stop_right.astype(float), seen.go_right.astype(float)
-        )
+        seen, right = cell.evidence, cell.evidence.quality.astype(float)
+        curve = threshold_curve(seen.gate[:, 0], *seen.cost, right[:, 0], right[:, 1])
         best = max(best, curve.score[curve.cost <= 8.0].max(initial=-1.0))
     assert found.frontier.best(budget=8.0).score == pytest.approx(best, abs=1e-12)
 
@@ -138,7 +141,9 @@ def test_probabilities_as_f0_need_those_of_the_validation_rows(trees, fitting, r
     model = f0.fit(rows.X_test, rows.y_test)
     train, val, test = (model.predict_proba(X)[:, 1] for X in (rows.X, rows.X_val, rows.X_test))
     given = trees.set_params(full=train)
-    with pytest.raises(InvalidInputError, match="f0's on the 150 validation rows. Give them as full_val"):
+    with pytest.raises(
+        InvalidInputError, match="the full model's on the 150 validation rows. Give them as full_val"
+    ):
         sweep(given, GRID, *fitting)
     found = sweep(given, GRID, *fitting, full_val=val)
     frozen = sweep(trees.set_params(full=FrozenEstimator(model)), GRID, *fitting)
@@ -147,17 +152,36 @@ def test_probabilities_as_f0_need_those_of_the_validation_rows(trees, fitting, r
     assert found.on(rows.X_test, rows.y_test, full_probability=test).score.tolist() == (
         frozen.on(rows.X_test, rows.y_test).score.tolist()
     )
+    dearest = found.frontier[-1]
+    answers = [one.estimator(dearest).predict_proba(rows.X_val) for one in (found, frozen)]
+    np.testing.assert_allclose(*answers, rtol=1e-12)
+    with pytest.raises(
+        InvalidInputError, match="169 of the 169 rows asked about are not those they belong to"
+    ):
+        found.on(rows.X_test, rows.y_test)
+
+
+def test_probabilities_of_rows_of_weight_zero_are_not_read(trees, fitting, rows, f0):
+    model = f0.fit(rows.X_test, rows.y_test)
+    train, val = (model.predict_proba(X)[:, 1] for X in (rows.X, rows.X_val))
+    weight = (np.arange(len(rows.y)) % 4 > 0).astype(float)
+    changed = np.where(weight > 0, train, 0.9)
+    one, two = (
+        sweep(trees.set_params(full=given), {"gamma": [1.0]}, *fitting, sample_weight=weight, full_val=val)
+        for given in (train, changed)
+    )
+    assert [cell.fitted for cell in one.cells] == [cell.fitted for cell in two.cells]
 
 
 def test_an_f0_with_decision_values_is_attached_with_its_calibration(trees, fitting, rows, tmp_path):
     given = trees.set_params(full=SVC(gamma="scale"))
     fresh = sweep(given, {"gamma": [1.0]}, *fitting, store=tmp_path / "s.db")
     resumed = sweep(given, {"gamma": [1.0]}, *fitting, store=tmp_path / "s.db")
-    one, two = (found.estimator(found.frontier[-1]).at(-np.inf) for found in (fresh, resumed))
+    one, two = (found.estimator(found.frontier[-1]).at(threshold=-np.inf) for found in (fresh, resumed))
     np.testing.assert_array_equal(one.predict_proba(rows.X_test), two.predict_proba(rows.X_test))
     np.testing.assert_array_equal(
         one.predict_proba(rows.X_test),
-        direct(trees, fresh.cells[0], rows).at(-np.inf).predict_proba(rows.X_test),
+        direct(trees, fresh.cells[0], rows).at(threshold=-np.inf).predict_proba(rows.X_test),
     )
 
 
@@ -195,7 +219,9 @@ def test_frames_with_costs_by_name_and_sparse_tables_are_read(f0, linear, rows):
     thin = sweep(
         plain, {"gamma": [0.01]}, sparse.csr_array(rows.X), rows.y, sparse.csr_array(rows.X_val), rows.y_val
     )
-    np.testing.assert_allclose(thin.cells[0].outcomes.g, dense.cells[0].outcomes.g, rtol=1e-3, atol=1e-3)
+    np.testing.assert_allclose(
+        thin.cells[0].evidence.gate, dense.cells[0].evidence.gate, rtol=1e-3, atol=1e-3
+    )
 
 
 def test_a_neighbours_solution_saves_rounds_and_ends_about_as_low():
@@ -220,7 +246,11 @@ def test_a_neighbours_solution_saves_rounds_and_ends_about_as_low():
 def test_progress_counts_to_the_end(trees, fitting):
     seen = []
     sweep(trees, GRID, *fitting, progress=lambda *step: seen.append(step))
-    assert seen == [("judging f0", 0, 1), ("judging f0", 1, 1), *(("fitting", done, 4) for done in range(5))]
+    assert seen == [
+        ("judging the full model", 0, 1),
+        ("judging the full model", 1, 1),
+        *(("fitting", done, 4) for done in range(5)),
+    ]
 
 
 def test_a_frame_lists_the_cells(trees, fitting):
@@ -237,8 +267,10 @@ def test_a_frame_lists_the_cells(trees, fitting):
     [
         (
             {"estimator": LogisticRegression()},
-            "an estimator of thrifty with one cheap stage; got LogisticRegression",
+            "an estimator of thrifty, such as .*; got LogisticRegression",
         ),
+        ({"estimator": DynaModLinClassifier}, "got the class DynaModLinClassifier"),
+        ({"estimator": BudgetedClassifier(max_loss=0.1)}, "max_loss=0.1 chooses one operating point"),
         ({"y_val": np.zeros(3)}, r"y_val must hold one label per row, shape \(150,\)"),
         ({"y_val": np.full(150, 7)}, "y_val must hold the labels .* got 7 in row 0"),
         ({"X_val": np.zeros((150, 3))}, "X has 3 features"),

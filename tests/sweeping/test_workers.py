@@ -16,13 +16,17 @@ def assert_same(one, other):
     assert [cell.settings for cell in one.cells] == [cell.settings for cell in other.cells]
     for a, b in zip(one.cells, other.cells, strict=True):
         assert a.fitted == b.fitted, a.settings
-        np.testing.assert_array_equal(a.outcomes.g, b.outcomes.g)
+        np.testing.assert_array_equal(a.evidence.gate, b.evidence.gate)
     np.testing.assert_array_equal(one.frontier.cost, other.frontier.cost)
     np.testing.assert_array_equal(one.frontier.score, other.frontier.score)
 
 
-def test_two_processes_find_bit_by_bit_what_one_finds(trees, linear, fitting):
-    for estimator, grid in ((trees, TREES), (linear, {"gamma": [0.01, 0.1], "p_full": [0.2, 0.6]})):
+def test_two_processes_find_bit_by_bit_what_one_finds(trees, linear, cascade, fitting):
+    for estimator, grid in (
+        (trees, TREES),
+        (linear, {"gamma": [0.01, 0.1], "p_full": [0.2, 0.6]}),
+        (cascade, {"stages": [2, 3]}),
+    ):
         assert_same(sweep(estimator, grid, *fitting, n_jobs=2), sweep(estimator, grid, *fitting, n_jobs=1))
 
 

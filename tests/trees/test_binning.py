@@ -122,3 +122,13 @@ def test_fits_of_the_same_numbers_share_one_table_and_others_do_not():
         again = bin_once(other, max_bins)
         assert again is not table
         np.testing.assert_array_equal(again.codes, Binner(max_bins).fit_transform(other).codes)
+
+
+def test_a_row_of_weight_two_is_that_row_given_twice_also_where_values_share_bins():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(900, 2))
+    twice = rng.integers(1, 4, 900)
+    weighted = Binner(16).fit(X, twice.astype(float)).thresholds_
+    repeated = Binner(16).fit(np.repeat(X, twice, axis=0)).thresholds_
+    np.testing.assert_array_equal(weighted.values, repeated.values)
+    assert not np.array_equal(weighted.values, Binner(16).fit(X).thresholds_.values)

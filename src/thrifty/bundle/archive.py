@@ -75,7 +75,7 @@ def load_model(data: bytes, *, trusted: Iterable[str] = (), max_bytes: int) -> A
 def _untrusted(what: str, types: list[str]) -> UntrustedTypesError:
     return UntrustedTypesError(
         f"a model in the bundle {what}: {', '.join(types)}. "
-        f"If you know where the file comes from, load it with trusted={types!r}, or give f0 with full=.",
+        f"If you know where the file comes from, load it with trusted={types!r}, or give the full model with full=.",
         types,
     )
 

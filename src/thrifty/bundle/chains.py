@@ -25,6 +25,7 @@ __all__ = [
     "MOST_STAGES",
     "check_nested",
     "linked",
+    "optional_floats",
     "pack_chain",
     "pack_evidence",
     "pack_policy",
@@ -81,8 +82,9 @@ def unpack_chain(fields: Fields, reading: Reading) -> Chain:
 
 
 def linked(full: FullModel | Chain, prices: PriceList, task: Task, reading: Reading) -> FullModel | Chain:
-    """The full model, or the chain that the caller gave in its place."""
-    return full if reading.full is None else link_of(full, prices, task)
+    """The full model as it stands behind the stages; a chain in its place must suit them."""
+    # What a file holds is kept in its form; what the caller gives is linked as `with_full` would do.
+    return link_of(full, prices, task) if isinstance(full, Chain) or reading.full is not None else full
 
 
 def check_nested(stages: tuple[Stage, ...], fields: Fields) -> None:
@@ -93,9 +95,9 @@ def check_nested(stages: tuple[Stage, ...], fields: Fields) -> None:
             raise fields.refusal("columns", "include those of the stage before", stage.columns[:5].tolist())
 
 
-def optional_floats(fields: Fields, name: str, length: int) -> Floats | None:
-    """An array of so many numbers, or None."""
-    return None if fields.raw(name) is None else fields.array(name, np.float64, (length,))
+def optional_floats(fields: Fields, name: str, *shape: int | None, finite: bool = True) -> Floats | None:
+    """An array of numbers of this shape, or None."""
+    return None if fields.raw(name) is None else fields.array(name, np.float64, shape, finite=finite)
 
 
 def _read_by_full(columns: Columns, prices: PriceList) -> Columns:
@@ -128,8 +130,14 @@ def unpack_policy(fields: Fields, n_stages: int) -> Policy:
     cost = fields.array("cost", np.float64, (None,), finite=False)
     n_points = len(cost)
     thresholds = fields.array("thresholds", np.float64, (n_points, n_stages), finite=False)
-    if n_points == 0 or np.isnan(thresholds).any() or np.any(np.diff(cost) < 0):
-        raise fields.refusal("cost", "rise, and thresholds be numbers", "something else")
+    if np.isnan(thresholds).any():
+        raise fields.refusal("thresholds", "be numbers, infinite ones included", "NaN")
+    if n_points == 0 or np.any(cost < 0) or np.any(np.diff(cost) < 0):
+        raise fields.refusal("cost", "rise from point to point", cost[:5].tolist())
+    for name in ("cost", "score"):
+        means = fields.array(name, np.float64, (n_points,), finite=False)
+        if not (np.isfinite(means).all() or np.isnan(means).all()):
+            raise fields.refusal(name, "be finite, or NaN at every point", means[:5].tolist())
     lower, upper = fields.whole("lower"), fields.whole("upper")
     if not (0 <= lower < n_points and 0 <= upper < n_points):
         raise fields.refusal("lower", f"and upper lie in [0, {n_points})", (lower, upper))
@@ -174,15 +182,19 @@ def unpack_evidence(fields: Fields, chain: Chain) -> Evidence:
         return fields.array(name, np.bool_ if kind == "b" else np.float64, shape)
 
     per_row = getattr(fields.value("cost"), "ndim", 0) == 2
-    points, weight = None, None
-    if fields.raw("points") is not None:
-        points = fields.array("points", np.float64, (None, n_stages), finite=False)
-    if fields.raw("weight") is not None:
-        weight = fields.array("weight", np.float64, (n_rows,))
+    cost = fields.array("cost", np.float64, (n_rows, n_stages + 1) if per_row else (n_stages + 1,))
+    if np.any(cost < 0):
+        raise fields.refusal("cost", "be at least 0", float(cost.min()))
+    points = optional_floats(fields, "points", None, n_stages, finite=False)
+    if points is None and n_stages > 1:
+        raise fields.refusal("points", f"be there for {n_stages} stages", "None")
+    weight = optional_floats(fields, "weight", n_rows)
+    if weight is not None and (np.any(weight < 0) or not np.any(weight > 0)):
+        raise fields.refusal("weight", "be at least 0, and not all 0", float(weight.min()))
     return Evidence(
         gate,
         quality("quality", (n_rows, n_stages + 1)),
-        fields.array("cost", np.float64, (n_rows, n_stages + 1) if per_row else (n_stages + 1,)),
+        cost,
         None if fields.raw("full_quality") is None else quality("full_quality", (n_rows,)),
         points,
         weight,

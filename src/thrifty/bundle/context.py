@@ -1,4 +1,4 @@
-"""What writing and reading know besides the part at hand: the table's columns, the classes, and what to do with f0."""
+"""What writing and reading know besides the part at hand: the table's columns, the task, the full model (f0) to use."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -33,11 +33,11 @@ class Writing:
     packer : Packer
         Collects the arrays.
     full : {"inside", "reference", "absent"}
-        What becomes of f0.
+        What becomes of the full model (f0).
     pack_object : callable
-        Writes a system or an estimator of ours that stands inside another.
+        Writes a chain or an estimator of ours that stands inside another.
     columns : Columns
-        Of the tables f0 reads.
+        Of the tables that the full model reads.
     level : int
         Objects that this one stands in.
     evidence : bool
@@ -68,15 +68,15 @@ class Reading:
     Attributes
     ----------
     unpack_object : callable
-        Reads a system or an estimator of ours that stands inside another.
+        Reads a chain or an estimator of ours that stands inside another.
     full : object, optional
-        f0 as the caller gave it.
+        The full model as the caller gave it.
     trusted : tuple of str
         Types a foreign model may be made of, besides those that skops trusts anyway.
     max_bytes : int
         What a foreign model may unpack to.
     columns : Columns
-        Of the tables f0 reads.
+        Of the tables that the full model reads.
     task : Task, optional
         What is answered.
     level : int
@@ -109,14 +109,14 @@ class Reading:
         return self.task
 
     def for_cheap_model(self, n_columns: int) -> "Reading":
-        """How a cheap model is read: on its own columns, and never replaced by the caller's f0."""
+        """How a cheap model is read: on its own columns, and never replaced by what the caller gave."""
         return replace(self, full=None, columns=Columns(n_columns))
 
 
 def _check_level(level: int) -> None:
-    # Systems that stand in one another answer by recursion, which must not exhaust the interpreter.
+    # Chains that stand in one another answer by recursion, which must not exhaust the interpreter.
     if level >= _MOST_LEVELS:
         raise InvalidInputError(
-            f"a bundle holds systems and estimators at most {_MOST_LEVELS} of them within one another; here are more. "
+            f"a bundle holds at most {_MOST_LEVELS} chains and estimators within one another; here are more. "
             f"Make them one chain of stages."
         )

@@ -1,4 +1,4 @@
-"""Recognising an f0 that a file refers to but does not hold.
+"""Recognising a full model (f0) that a file refers to but does not hold.
 
 A fitted estimator is recognised by its content: what skops would write, without what changes from one process to the
 next. A function, or a model that skops cannot write, is recognised by its answers to a fixed table of questions. Both

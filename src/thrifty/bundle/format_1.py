@@ -47,7 +47,7 @@ def old_chain(fields: Fields, reading: Reading) -> Chain:
         check_nested(stages, part)
         policy = unpack_policy(part.inside("operating"), len(stages))
         if not policy.is_measured:
-            raise part.refusal("cost", "be known", "something else")
+            raise part.refusal("cost", "be known at every point", "NaN")
         base, blend = np.array([part.number("base")]), part.array("blend", np.float64, (3,))
     else:
         stages = tuple(unpack_stage(one.inside("scorer"), reading) for one in entries)

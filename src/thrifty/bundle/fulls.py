@@ -1,4 +1,4 @@
-"""f0 in a file: inside it, referred to by its fingerprint, or not there at all."""
+"""The full model (f0) in a file: inside it, referred to by its fingerprint, or not there at all."""
 
 from dataclasses import replace
 from typing import Any
@@ -31,11 +31,8 @@ def pack_full(model: FullModel | Chain, writing: Writing) -> dict[str, Any]:
         keys = None if model.keys is None else packer.array(model.keys)
         return {"type": "precomputed", "values": packer.floats(model.values), "keys": keys}
     if type(model) is EstimatorFull:
-        return {
-            "type": "estimator",
-            **_calibration(model, writing),
-            **_pack_estimator(model.estimator, writing),
-        }
+        calibration = packer.optional(model.calibration)
+        return {"type": "estimator", "calibration": calibration, **_pack_estimator(model.estimator, writing)}
     raise InvalidInputError(
         f"{name_of(model)} is code, and a bundle holds only data. Save the full model with full='reference', and give "
         f"it again when loading; a cheap model must be an estimator."
@@ -49,7 +46,7 @@ def unpack_full(fields: Fields, reading: Reading) -> FullModel | Chain:
         inner = reading.unpack_object(fields.inside("object"), reading)
         if not isinstance(inner, Chain) or inner.price_list.n_features != reading.n_features:
             raise fields.refusal(
-                "object", f"be a system for {reading.n_features} columns", type(inner).__name__
+                "object", f"be a chain for {reading.n_features} columns", type(inner).__name__
             )
         return inner
     if kind == "reference":
@@ -77,18 +74,16 @@ def _unpack_precomputed(fields: Fields, reading: Reading) -> PrecomputedFull:
     keys = fields.raw("keys") if fields.has("keys") else None
     if keys is None:
         return PrecomputedFull(values)
+    if not len(values):
+        raise fields.refusal("values", "belong to at least one row", "none")
     return PrecomputedFull(values, fields.array("keys", np.uint64, (len(values),)))
 
 
-def _calibration(model: FullModel, writing: Writing) -> dict[str, Any]:
-    slope, intercept = (1.0, 0.0) if getattr(model, "calibration", None) is None else model.calibration  # type: ignore[attr-defined]
-    return {
-        "slope": writing.packer.value(float(slope)),
-        "intercept": writing.packer.value(float(intercept)),
-    }
-
-
 def _read_calibration(fields: Fields, estimator: Any, reading: Reading) -> Floats | None:
+    """What makes outputs of what the estimator says; the first format writes a slope and an intercept for everybody."""
+    if fields.has("calibration"):
+        is_there = fields.raw("calibration") is not None
+        return fields.array("calibration", np.float64, (2 * reading.answers.n_scores,)) if is_there else None
     slope, intercept = fields.number("slope"), fields.number("intercept")
     return None if reading.answers.is_calibrated(estimator) else np.array([slope, intercept])
 
@@ -112,7 +107,7 @@ def _unpack_estimator(fields: Fields, reading: Reading) -> Any:
 
 
 def _suited(model: Any, reading: Reading) -> FullModel:
-    """The model as an f0 for these columns and classes, or a refusal."""
+    """The model as the full model for these columns and classes, or a refusal."""
     columns = reading.columns
     try:
         return as_full_model(model, reading.answers, columns.n_features, names=columns.names)
@@ -120,7 +115,7 @@ def _suited(model: Any, reading: Reading) -> FullModel:
         raise
     except Exception as error:  # a model put together from foreign parts may fail at any question
         raise InvalidInputError(
-            f"the model given as f0 or held in the bundle cannot be used: {type(error).__name__}: {str(error)[:100]}."
+            f"the model given as full or held in the bundle cannot be used: {type(error).__name__}: {str(error)[:100]}."
         ) from error
 
 
@@ -129,9 +124,15 @@ def _precomputed(fields: Fields, reading: Reading) -> FullModel:
     if callable(getattr(reading.full, "outputs", None)):
         return _suited(reading.full, reading)
     values = reading.answers.read_outputs(reading.full, None, "full")
-    return PrecomputedFull(
-        values, fields.array("keys", np.uint64, (len(values),)) if fields.has("keys") else None
-    )
+    if not fields.has("keys"):
+        return PrecomputedFull(values)
+    keys = fields.array("keys", np.uint64, (None,))
+    if not 0 < len(values) == len(keys):
+        raise InvalidInputError(
+            f"the bundle refers to the probabilities of {len(keys)} rows; full holds {len(values)}. Give those that "
+            f"were there when it was saved."
+        )
+    return PrecomputedFull(values, keys)
 
 
 def _pack_reference(model: FullModel, writing: Writing) -> dict[str, Any]:
@@ -141,14 +142,15 @@ def _pack_reference(model: FullModel, writing: Writing) -> dict[str, Any]:
         known_by["answers"] = writing.packer.array(fingerprint.answers)
     if isinstance(model, PrecomputedFull) and model.keys is not None:
         known_by["keys"] = writing.packer.array(model.keys)
-    return {"type": "reference", "name": name_of(model), **known_by, **_calibration(model, writing)}
+    calibration = writing.packer.optional(getattr(model, "calibration", None))
+    return {"type": "reference", "name": name_of(model), **known_by, "calibration": calibration}
 
 
 def _unpack_reference(fields: Fields, reading: Reading) -> FullModel:
     name, how = fields.text("name")[:100], fields.text("how")
     if reading.full is None:
         raise InvalidInputError(
-            f"the bundle refers to f0, {name}, and does not hold it. Give it: load(path, full=...)."
+            f"the bundle refers to its full model, {name}, and does not hold it. Give it: load(path, full=...)."
         )
     model = _precomputed(fields, reading) if how == "values" else _suited(reading.full, reading)
     kinds: dict[str, How] = {"content": "content", "values": "values", "answers": "answers"}
@@ -159,8 +161,8 @@ def _unpack_reference(fields: Fields, reading: Reading) -> FullModel:
     found = fingerprint_of(model, reading.columns, kinds[how])
     if not expected.matches(found):
         raise InvalidInputError(
-            f"the bundle refers to another f0, {name}, than the {name_of(model)} given: their {how} differ. "
-            f"Give the f0 that was there when the bundle was saved, or use with_full on a bundle without f0."
+            f"the bundle refers to another full model, {name}, than the {name_of(model)} given: their {how} differ. "
+            f"Give the one that was there when the bundle was saved, or use with_full on a bundle without one."
         )
     if isinstance(model, EstimatorFull):
         return replace(model, calibration=_read_calibration(fields, model.estimator, reading))

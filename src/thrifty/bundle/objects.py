@@ -1,8 +1,9 @@
 """Estimators and chains, whichever a file holds.
 
-Of an estimator a file keeps the chain that serves, the constructor arguments that are plain data, and the learned
-attributes that are plain data. What follows from the chain (labels, columns, threshold) is not written twice:
-two copies could disagree.
+Of an estimator a file keeps the chain that serves, the constructor arguments and learned attributes that are plain
+data, and what moving to another operating point takes: all points that were learned, the rows they were judged on, and
+the certificate. What follows from the chain (labels, columns, threshold) is not written twice: two copies could
+disagree.
 """
 
 import warnings
@@ -12,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from thrifty.bundle.absentee import NotStored
 from thrifty.bundle.chains import (
+    optional_floats,
     pack_chain,
     pack_evidence,
     pack_policy,
@@ -22,8 +23,9 @@ from thrifty.bundle.chains import (
     unpack_policy,
 )
 from thrifty.bundle.context import Reading, Writing
-from thrifty.bundle.fields import Fields, NotPlainError, Packer
+from thrifty.bundle.fields import Fields
 from thrifty.bundle.format_1 import old_chain, old_evidence
+from thrifty.bundle.parameters import pack_attributes, pack_parameters, unpack_attributes, unpack_parameters
 from thrifty.chain.chain import Chain
 from thrifty.estimators.base import ChainClassifier
 from thrifty.estimators.budgeted import BudgetedClassifier
@@ -35,35 +37,12 @@ from thrifty.estimators.rivals.greedy_leaf import GreedyLeafClassifier
 from thrifty.estimators.rivals.greedy_miser import GreedyMiserClassifier
 from thrifty.estimators.rivals.routers import ConfidenceRouter, UniformRouter
 from thrifty.evidence.certificate import Certificate
+from thrifty.evidence.evidence import Evidence
 from thrifty.exceptions import InvalidInputError, NothingSavedWarning
 
-__all__ = [
-    "Kind",
-    "pack_object",
-    "pack_parameters",
-    "register_estimator",
-    "unpack_object",
-    "unpack_parameters",
-]
+__all__ = ["Kind", "pack_object", "register_estimator", "unpack_object"]
 
 _ESTIMATORS: dict[str, type[ChainClassifier]] = {}
-
-_MODELS = ("full", "cheap", "local")
-"""Parameters that are models: they are part of the system, or not stored at all."""
-
-_FROM_CHAIN = (
-    "classes_",
-    "features_",
-    "threshold_",
-    "n_features_in_",
-    "feature_names_in_",
-    "chain_",
-    "evidence_",
-    "certificate_",
-)
-
-_ONCE_STORED = ("expected_cost_", "expected_score_")
-"""What files of the first format keep, and what follows from the policy now."""
 
 
 @dataclass(frozen=True)
@@ -121,17 +100,14 @@ def pack_object(thing: Any, writing: Writing) -> dict[str, Any]:
         raise InvalidInputError(
             f"a {name} must be fitted before it is saved; this one is not. Call fit first."
         )
-    evidence = getattr(thing, "evidence_", None)
     return {
         "kind": "estimator",
         "class": name,
         "chain": pack_chain(chain, writing),
         "parameters": pack_parameters(thing, writing),
-        "attributes": _pack_attributes(thing, writing),
-        "evidence": None
-        if evidence is None or not writing.evidence
-        else pack_evidence(evidence, writing.packer),
-        "memory": _pack_memory(thing, writing.packer) if writing.evidence else None,
+        "attributes": pack_attributes(thing, writing),
+        "evidence": _pack_rows(getattr(thing, "evidence_", None), writing),
+        "memory": _pack_memory(thing, writing),
     }
 
 
@@ -152,13 +128,14 @@ def unpack_object(fields: Fields, reading: Reading) -> Any:
         raise fields.refusal("chain", "have a stage", "none")
     estimator = _ESTIMATORS[name]()
     if chain.policy.is_measured != isinstance(estimator, BudgetedClassifier):
-        raise fields.refusal("class", "suit the kind of system", name)
+        raise fields.refusal("class", "suit the kind of chain", name)
     known = unpack_parameters(fields.inside("parameters"), estimator)
-    known |= _unpack_attributes(fields.inside("attributes")) | _from_chain(chain)
+    known |= unpack_attributes(fields.inside("attributes"), estimator) | _from_chain(chain)
     for attribute, value in known.items():
         setattr(estimator, attribute, value)
-    if fields.has("evidence") and fields.raw("evidence") is not None:
-        estimator.evidence_ = unpack_evidence(fields.inside("evidence"), chain)
+    evidence = _unpack_rows(fields, "evidence", chain)
+    if evidence is not None:
+        estimator.evidence_ = evidence
     if fields.has("memory") and fields.raw("memory") is not None:
         _restore_memory(estimator, fields.inside("memory"))
     return estimator
@@ -170,7 +147,6 @@ def _from_chain(chain: Chain) -> dict[str, Any]:
         "classes_": chain.classes,
         "n_features_in_": chain.price_list.n_features,
         "features_": chain.columns if chain.policy.is_measured else chain.stages[0].columns,
-        # Where a file keeps the rows of the proof, the certificate is made again from them.
         "certificate_": None,
     }
     if chain.names is not None:
@@ -180,115 +156,109 @@ def _from_chain(chain: Chain) -> dict[str, Any]:
     return known
 
 
-def _pack_memory(estimator: ChainClassifier, packer: Packer) -> dict[str, Any] | None:
-    """What moving to another operating point needs besides the chain: all points of a cascade, proofs, certificates."""
+# -- moving to another operating point -----------------------------------------------------------
+
+
+def _pack_memory(estimator: ChainClassifier, writing: Writing) -> dict[str, Any] | None:
+    """What another operating point takes besides the chain: all points that were learned, proofs, certificates."""
+    packer = writing.packer
     certificate: Certificate | None = getattr(estimator, "certificate_", None)
     told = None if certificate is None else packer.value(certificate.as_dict())
     if not isinstance(estimator, BudgetedClassifier):
         return None if told is None else {"certificate": told}
-    if getattr(estimator, "evidence_", None) is None:
-        return None
-    proof, max_loss = getattr(estimator, "_proof", None), getattr(estimator, "_max_loss", None)
-    learned = estimator._learned
+    learned, max_loss = estimator._learned, getattr(estimator, "_max_loss", None)
     return {
         "policy": pack_policy(learned.policy, packer),
         "blend": packer.optional(learned.blend),
-        "proof": None if proof is None else pack_evidence(proof, packer),
+        "proof": _pack_rows(getattr(estimator, "_proof", None), writing),
         "max_loss": None if max_loss is None else packer.value(float(max_loss)),
+        "certificate": told,
     }
 
 
 def _restore_memory(estimator: ChainClassifier, fields: Fields) -> None:
     """Put that back into an estimator which has its chain already."""
-    chain = estimator.chain_
     if not isinstance(estimator, BudgetedClassifier):
         estimator.certificate_ = _certificate(fields)
         return
+    chain = estimator.chain_
     is_old = fields.has("operating")
     policy = unpack_policy(fields.inside("operating" if is_old else "policy"), chain.n_own_stages)
-    blend = fields.array("blend", np.float64, (len(chain.task.full_alone),))
-    estimator._learned = replace(chain, policy=policy.at(len(policy) - 1), blend=blend)
+    if not policy.is_measured:
+        raise fields.refusal("cost", "be known at every point", "NaN")
+    blend = optional_floats(fields, "blend", len(chain.task.full_alone))
+    learned = estimator._learned = replace(chain, policy=policy.at(len(policy) - 1), blend=blend)
     if is_old:
-        estimator.evidence_ = old_evidence(fields.inside("held_out"), estimator._learned, policy.thresholds)
-    estimator._proof = None
-    if fields.raw("proof") is not None:
-        part = fields.inside("proof")
-        learned = estimator._learned
-        estimator._proof = (
-            old_evidence(part, learned, policy.thresholds) if is_old else unpack_evidence(part, learned)
-        )
-    estimator._max_loss = None
-    if fields.raw("max_loss") is not None:
-        max_loss = fields.number("max_loss")
-        if not 0 < max_loss < 1:
-            raise fields.refusal("max_loss", "lie strictly between 0 and 1", max_loss)
+        estimator.evidence_ = old_evidence(fields.inside("held_out"), learned, policy.thresholds)
+        has_proof = fields.raw("proof") is not None
+        proof = old_evidence(fields.inside("proof"), learned, policy.thresholds) if has_proof else None
+    else:
+        proof = _unpack_rows(fields, "proof", learned)
+    estimator._proof = proof
+    estimator._max_loss = _max_loss(fields)
+    if fields.has("certificate"):
+        estimator.certificate_ = _certificate(fields)
+    elif estimator._max_loss is not None:
+        # Files of the first format keep no certificate, but the rows that it is made from.
         with warnings.catch_warnings():
             # Whoever fitted it was told.
             warnings.simplefilter("ignore", NothingSavedWarning)
-            estimator._move(max_loss=max_loss)
+            estimator._move(max_loss=estimator._max_loss)
 
 
-def _certificate(fields: Fields) -> Certificate:
+def _max_loss(fields: Fields) -> float | None:
+    if fields.raw("max_loss") is None:
+        return None
+    max_loss = fields.number("max_loss")
+    if not 0 < max_loss < 1:
+        raise fields.refusal("max_loss", "lie strictly between 0 and 1", max_loss)
+    return max_loss
+
+
+def _pack_rows(evidence: Evidence | None, writing: Writing) -> dict[str, Any] | None:
+    """Evidence, if there is some and it is to be kept."""
+    return None if evidence is None or not writing.evidence else pack_evidence(evidence, writing.packer)
+
+
+def _unpack_rows(fields: Fields, name: str, chain: Chain) -> Evidence | None:
+    """Evidence, if the file keeps some."""
+    kept = fields.has(name) and fields.raw(name) is not None
+    return unpack_evidence(fields.inside(name), chain) if kept else None
+
+
+# -- certificates --------------------------------------------------------------------------------
+
+_PARTS_OF_CERTIFICATE: dict[str, tuple[type, ...]] = {
+    **dict.fromkeys(("max_loss", "confidence", "bound"), (float,)),
+    **dict.fromkeys(("n_rows", "n_losses", "n_candidates", "n_tested"), (int,)),
+    "failed_losses": (int, type(None)),
+    "failed_bound": (float, type(None)),
+    "is_fallback": (bool,),
+}
+_PARTS_OF_POINT: dict[str, tuple[type, ...]] = {
+    **dict.fromkeys(("cost", "score", "share", "chosen_cost", "chosen_score"), (float,)),
+    "source": (int,),
+    "settings": (dict,),
+}
+
+
+def _certificate(fields: Fields) -> Certificate | None:
+    """The certificate, if there is one, every part of the type it must have."""
     entries = fields.value("certificate")
+    if entries is None:
+        return None
     try:
         certificate = Certificate.from_dict(entries)
-        str(certificate)
-    except (TypeError, ValueError, AttributeError) as error:
+    except (TypeError, ValueError, AttributeError, KeyError) as error:  # InvalidInputError is a ValueError
         raise fields.refusal("certificate", f"be one ({type(error).__name__})", entries) from None
+    point = certificate.point
+    fits = _has_types(certificate, _PARTS_OF_CERTIFICATE)
+    if point is not None:
+        fits = fits and _has_types(point, _PARTS_OF_POINT) and all(type(one) is int for one in point.features)
+    if not fits:
+        raise fields.refusal("certificate", "have parts of the right types", entries)
     return certificate
 
 
-def pack_parameters(estimator: Any, writing: Writing) -> dict[str, Any]:
-    """Constructor arguments; models among them are only named."""
-    return {
-        name: _pack_parameter(name, value, writing)
-        for name, value in estimator.get_params(deep=False).items()
-    }
-
-
-def _pack_parameter(name: str, value: Any, writing: Writing) -> dict[str, Any]:
-    if value is None or name not in _MODELS:
-        try:
-            return {"value": writing.packer.value(value)}
-        except NotPlainError:
-            pass
-    stand_in = value if isinstance(value, NotStored) else NotStored.of(value)
-    return {"not_stored": stand_in.what, "sparse": stand_in.sparse, "allow_nan": stand_in.allow_nan}
-
-
-def unpack_parameters(fields: Fields, estimator: Any) -> dict[str, Any]:
-    """Every constructor argument; those of a version that had fewer keep their defaults."""
-    known = estimator.get_params(deep=False)
-    unknown = sorted(set(fields.names) - set(known))
-    if unknown:
-        raise fields.refusal(unknown[0][:30], f"be a parameter of {type(estimator).__name__}", "another name")
-    return {name: _unpack_parameter(fields.inside(name)) for name in fields.names}
-
-
-def _unpack_parameter(fields: Fields) -> Any:
-    if fields.has("value"):
-        return fields.value("value")
-    return NotStored(fields.text("not_stored")[:100], fields.flag("sparse"), fields.flag("allow_nan"))
-
-
-def _pack_attributes(estimator: ChainClassifier, writing: Writing) -> dict[str, Any]:
-    packed = {}
-    for name, value in vars(estimator).items():
-        if _is_attribute(name):
-            try:
-                packed[name] = writing.packer.value(value)
-            except NotPlainError:
-                continue  # learned objects that are no plain data serve nothing; they are made again by a fit
-    return packed
-
-
-def _unpack_attributes(fields: Fields) -> dict[str, Any]:
-    for name in fields.names:
-        if not _is_attribute(name):
-            raise fields.refusal(name[:30], "be a learned attribute", "another name")
-    return {name: fields.value(name) for name in fields.names if name not in _ONCE_STORED}
-
-
-def _is_attribute(name: str) -> bool:
-    learned = name.isidentifier() and name.endswith("_") and not name.startswith("_")
-    return learned and name not in _FROM_CHAIN
+def _has_types(thing: object, types: dict[str, tuple[type, ...]]) -> bool:
+    return all(type(getattr(thing, name)) in allowed for name, allowed in types.items())

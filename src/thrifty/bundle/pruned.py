@@ -7,7 +7,8 @@ import numpy as np
 from thrifty.bundle.chains import pack_table, unpack_classes, unpack_names, unpack_prices
 from thrifty.bundle.context import Reading, Writing
 from thrifty.bundle.fields import Fields
-from thrifty.bundle.objects import Kind, pack_parameters, unpack_parameters
+from thrifty.bundle.objects import Kind
+from thrifty.bundle.parameters import pack_parameters, unpack_parameters
 from thrifty.estimators.rivals.budget_prune import BudgetPruneClassifier
 from thrifty.evidence.evidence import Evidence
 from thrifty.exceptions import InvalidInputError
@@ -29,6 +30,8 @@ def pack_pruned(clf: BudgetPruneClassifier, writing: Writing) -> dict[str, Any]:
             "a BudgetPruneClassifier must be fitted before it is saved; this one is not. Call fit first."
         )
     packer, pruning = writing.packer, clf.solution_.value
+    # Files of the first format keep no rows.
+    evidence = getattr(clf, "evidence_", None) if writing.evidence else None
     return {
         "table": pack_table(system, packer),
         "trees": packer.ensemble(system.trees),
@@ -37,8 +40,8 @@ def pack_pruned(clf: BudgetPruneClassifier, writing: Writing) -> dict[str, Any]:
         **{name: packer.value(float(getattr(pruning, name))) for name in _NUMBERS},
         "n_iter": int(clf.solution_.n_iter),
         "converged": bool(clf.solution_.converged),
-        "paid": packer.floats(clf.evidence_.cost[:, 0]) if writing.evidence else None,
-        "right": packer.array(clf.evidence_.quality[:, 0]) if writing.evidence else None,
+        "paid": None if evidence is None else packer.floats(evidence.cost[:, 0]),
+        "right": None if evidence is None else packer.array(evidence.quality[:, 0]),
     }
 
 

@@ -233,7 +233,8 @@ def _unpack_cascade(fields: Fields, reading: Reading) -> CascadeStage:
     gate = None
     if fields.raw("gate") is not None:
         gate = fields.ensemble("gate", len(columns) + task.n_scores)
-    return CascadeStage(columns, fields.ensemble("trees", len(columns)), calibration, task, gate)
+    trees = fields.ensemble("trees", len(columns), n_outputs=task.n_scores)
+    return CascadeStage(columns, trees, calibration, task, gate)
 
 
 for _codec in (

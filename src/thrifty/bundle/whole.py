@@ -1,4 +1,4 @@
-"""The four functions: an object to bytes and back, and the same with a file."""
+"""The four functions: an object to bytes or into a file, and back."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -18,19 +18,29 @@ __all__ = ["from_bytes", "load", "save", "to_bytes"]
 _MODES = ("inside", "reference", "absent")
 
 
-def save(thing: Any, path: AnyPath, *, full: FullMode = "inside", kinds: Sequence[Kind] = ()) -> None:
-    """Write a fitted estimator or a system into one file, without pickle.
+def save(
+    thing: Any,
+    path: AnyPath,
+    *,
+    full: FullMode = "inside",
+    evidence: bool = True,
+    kinds: Sequence[Kind] = (),
+) -> None:
+    """Write a fitted estimator or a chain into one file, without pickle.
 
     Parameters
     ----------
     thing : fitted estimator of thrifty, Chain, or what a `kind` is about
         What to save. Constructor arguments and learned attributes that are plain data are kept; models among the
-        arguments are not, beyond their place in the system.
+        arguments are not, beyond their place in the chain.
     path : path
         The file; an old one is replaced in one step, or left as it is if anything fails.
     full : {"inside", "reference", "absent"}, default="inside"
         What becomes of the full model (f0): written into the file, recognised by its fingerprint and given again
         when loading, or left out.
+    evidence : bool, default=True
+        Whether to keep the rows that operating points were judged on: gate scores, costs and who was right, but no
+        features. Without them ``frontier_`` is not to be had from the loaded object.
     kinds : sequence of Kind
         Further kinds of objects that may be saved, as layers above bring them.
 
@@ -52,7 +62,7 @@ def save(thing: Any, path: AnyPath, *, full: FullMode = "inside", kinds: Sequenc
     >>> bool((again.predict(X) == clf.predict(X)).all())
     True
     """
-    write_atomically(path, to_bytes(thing, full=full, kinds=kinds))
+    write_atomically(path, to_bytes(thing, full=full, evidence=evidence, kinds=kinds))
 
 
 def load(
@@ -70,8 +80,8 @@ def load(
     path : path
         The file.
     full : fitted classifier, FrozenEstimator, callable or Chain, optional
-        f0. Needed, and checked against its fingerprint, where the file refers to it; otherwise it
-        takes the place of whatever f0 the file holds.
+        The full model (f0). Needed, and checked against its fingerprint, where the file refers to it; otherwise it
+        takes the place of whatever full model the file holds.
     trusted : names of types, or types, default=()
         What a model in the file may be made of, besides what skops trusts by itself.
     max_bytes : int, default=2**30
@@ -86,14 +96,13 @@ def load(
 def to_bytes(
     thing: Any, *, full: FullMode = "inside", evidence: bool = True, kinds: Sequence[Kind] = ()
 ) -> bytes:
-    """What ``save`` would write; without ``evidence`` the rows that operating points were judged on are left out."""
+    """What ``save`` would write into a file."""
     if full not in _MODES:
         raise InvalidInputError(f"full must be one of {', '.join(map(repr, _MODES))}; got {full!r}.")
     packer = Packer()
     writing = Writing(packer, full, pack_object, evidence=evidence)
     kind = next((one for one in (PRUNED_FOREST, *kinds) if type(thing) is one.holds), None)
-    own = {} if kind is None else {"kind": kind.name, **kind.pack(thing, writing)}
-    packed = own or pack_object(thing, writing)
+    packed = pack_object(thing, writing) if kind is None else {"kind": kind.name, **kind.pack(thing, writing)}
     return pack(Contents({"thrifty": thrifty.__version__, **packed}, packer.arrays))
 
 

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.ensemble import HistGradientBoostingClassifier
+from sklearn.frozen import FrozenEstimator
 from sklearn.utils import get_tags
 from sklearn.utils.validation import check_is_fitted
 
@@ -23,11 +24,11 @@ from thrifty.evidence.evidence import Evidence
 from thrifty.evidence.frontier import Frontier
 from thrifty.evidence.observe import evidence_of
 from thrifty.exceptions import InvalidInputError
-from thrifty.full.model import FullModel, as_full_model
+from thrifty.full.model import EstimatorFull, FullModel, as_full_model
 from thrifty.objective.costs import PriceList
 from thrifty.tasks.task import Task
 
-__all__ = ["ChainClassifier", "all_or_nothing", "link_of"]
+__all__ = ["ChainClassifier", "all_or_nothing", "columns_of", "link_of"]
 
 
 class ChainClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn is untyped
@@ -144,10 +145,16 @@ class ChainClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # 
         """
         check_is_fitted(self)
         evidence, proof = self._evidence(), evidence_of(self, X, y)
-        if evidence.full_quality is None or proof.full_quality is None:
+        if proof.full_quality is None:
             raise InvalidInputError(
                 f"this {type(self).__name__} has no full model, so there is nothing to lose against. Give one with "
                 f"`with_full(full)`."
+            )
+        if evidence.full_quality is None:
+            raise InvalidInputError(
+                f"this {type(self).__name__} was fitted without a full model, so its evidence cannot tell which points "
+                f"are worth a test. Choose them on other rows, with Frontier.from_evidence([evidence_of(...)], "
+                f"against_full=True), and give frontier.on([evidence_of(...)]) to thrifty.certify."
             )
         chosen = Frontier.from_evidence([evidence], against_full=True)
         certificate = certify(chosen.on([proof]), max_loss=max_loss, confidence=confidence)
@@ -168,8 +175,10 @@ class ChainClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # 
         check_is_fitted(self)
         prices = self.chain_.price_list
         names = getattr(self, "feature_names_in_", None)
-        read = prices.read_by_full
-        numbers = None if X is None else self._reader(X).block(np.arange(len(X)), read)
+        read = columns_of(full, prices)
+        read = np.arange(prices.n_features) if read is None else read
+        reader = None if X is None else self._reader(X)
+        numbers = None if reader is None else reader.block(np.arange(reader.n_samples), read)
         model = as_full_model(
             full, self.chain_.task, len(read), names=None if names is None else names[read], numbers=numbers
         )
@@ -211,8 +220,9 @@ class ChainClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # 
         evidence: Evidence | None = getattr(self, "evidence_", None)
         if evidence is None:
             raise InvalidInputError(
-                "this needs the rows that the operating points were judged on, which files of the first versions do "
-                "not keep. Fit again, or move by a budget or a threshold."
+                "this needs the rows that the operating points were judged on, and the file that this estimator comes "
+                "from does not keep them: it was saved without evidence, or by a first version. Fit again, or score "
+                "points on rows of your own with evidence_of."
             )
         return evidence
 
@@ -243,7 +253,7 @@ class ChainClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # 
 
 def link_of(model: FullModel | Chain, prices: PriceList, task: Task) -> FullModel | Chain:
     """What stands behind the stages: a full model, or the chain that it already is, which must suit."""
-    inner = getattr(getattr(model, "estimator", model), "chain_", model)
+    inner = getattr(_bare(model), "chain_", model)
     if not isinstance(inner, Chain):
         return model
     theirs = inner.price_list
@@ -258,6 +268,16 @@ def link_of(model: FullModel | Chain, prices: PriceList, task: Task) -> FullMode
             "those given here. One route has one price list: give both the same."
         )
     return inner
+
+
+def columns_of(full: Any, prices: PriceList) -> Ints | None:
+    """Columns of the table that is handed to a full model; None, all of them, to a chain, which picks its own."""
+    return None if isinstance(_bare(full), Chain | ChainClassifier) else prices.full_columns
+
+
+def _bare(full: Any) -> Any:
+    """What is inside a frozen estimator, or a fitted one as the chain holds it; any other wrapper is a model itself."""
+    return full.estimator if isinstance(full, EstimatorFull | FrozenEstimator) else full
 
 
 @contextmanager

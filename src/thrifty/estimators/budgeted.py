@@ -13,7 +13,7 @@ from thrifty.chain.chain import Chain
 from thrifty.chain.policy import Policy
 from thrifty.chain.sources import TableReader, kind_of_table
 from thrifty.chain.stage import CascadeStage
-from thrifty.estimators.base import ChainClassifier, all_or_nothing, link_of
+from thrifty.estimators.base import ChainClassifier, all_or_nothing, columns_of, link_of
 from thrifty.estimators.checks import check_columns, check_count, check_seed, check_training_rows, check_wish
 from thrifty.evidence.certificate import certify, check_provable
 from thrifty.evidence.evidence import Evidence
@@ -167,10 +167,8 @@ class BudgetedClassifier(ChainClassifier):
         progress : callable, optional
             Called as ``progress(what, done, total)`` whenever a step of some length ends.
         """
+        self._check_parameters()
         wish = check_wish(may_be_none=True, budget=self.budget, max_loss=self.max_loss)
-        sizes = check_sizes(self.sizes)
-        if self.stages is not None:
-            check_count("stages", self.stages)
         report = silent if progress is None else progress
         with all_or_nothing(self):
             seed = check_seed(self.random_state)
@@ -182,18 +180,18 @@ class BudgetedClassifier(ChainClassifier):
             full = self._full()
             link_of(full, prices, rows.task)
             report("judging the full model", 0, 1)
-            judged = judge_full(full, rows.with_columns(prices.full_columns), n_jobs=self.n_jobs)
+            judged = judge_full(full, rows.with_columns(columns_of(full, prices)), n_jobs=self.n_jobs)
             report("judging the full model", 1, 1)
             link = link_of(judged.model, prices, rows.task)
             problem = CascadeProblem(
-                Binner(self.max_bins).fit_transform(rows.X),
+                Binner(self.max_bins).fit_transform(rows.X, rows.weight),
                 rows.task,
                 rows.y,
                 rows.weight,
                 held_out_rows(rows),
                 judged.scores,
                 prices,
-                sizes,
+                check_sizes(self.sizes),
                 self.stages,
                 effective_n_jobs(self.n_jobs),
                 report,
@@ -219,6 +217,13 @@ class BudgetedClassifier(ChainClassifier):
             self._proof = None if proof is None else self._proof_on(proof.table, proof.labels)
             self._move(**wish)
         return self
+
+    def _check_parameters(self) -> None:
+        """Refuse bad constructor arguments before anything is computed."""
+        check_wish(may_be_none=True, budget=self.budget, max_loss=self.max_loss)
+        check_sizes(self.sizes)
+        if self.stages is not None:
+            check_count("stages", self.stages)
 
     def _prices(self, n_features: int) -> PriceList:
         names = getattr(self, "feature_names_in_", None)

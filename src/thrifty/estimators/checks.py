@@ -46,7 +46,7 @@ def check_training_rows(
     kept = np.flatnonzero(weight > 0)
     # Folds that the user gave speak of the rows given; folds of our own are dealt among the rows that count.
     given = None if isinstance(cv, Integral) else assign_folds(cv, numbers, encoded, seed)[kept]
-    table = X if kind_of_table(X) else numbers
+    table, every = X if kind_of_table(X) else numbers, numbers
     if len(kept) < len(weight):
         table, numbers = _safe_indexing(table, kept), numbers[kept]
     encoded = encoded[kept]
@@ -62,6 +62,7 @@ def check_training_rows(
         positions=kept,
         n_given=len(weight),
         weighted=sample_weight is not None,
+        given=every,
     )
 
 

@@ -11,7 +11,7 @@ from thrifty.chain.stage import BoostedStage
 from thrifty.estimators.checks import check_count, check_share, warn_unless_converged
 from thrifty.estimators.gated import GatedClassifier, PairProblem
 from thrifty.exceptions import InvalidInputError
-from thrifty.full.crossfit import held_out_rows
+from thrifty.full.crossfit import TrainingRows, held_out_rows
 from thrifty.learning.pairs.alternating import Q_STEPS, Alternation, alternate
 from thrifty.learning.pairs.boosted import (
     BoostedPair,
@@ -66,8 +66,8 @@ class BoostedClassifier(GatedClassifier):
             min_child_samples=self.min_child_samples,
         )
 
-    def _binned(self, X: Floats) -> BinnedTable:
-        return bin_once(X, self.max_bins)
+    def _binned(self, rows: TrainingRows) -> BinnedTable:
+        return bin_once(rows.X, self.max_bins, rows.weight)
 
 
 class DynaModGbrtClassifier(BoostedClassifier):
@@ -178,7 +178,7 @@ class DynaModGbrtClassifier(BoostedClassifier):
         rows, boosting = problem.rows, self._boosting()
         total = float(rows.weight.sum())
         pair = BoostedPair(
-            self._binned(rows.X),
+            self._binned(rows),
             problem.price_list,
             self.gamma,
             boosting,
@@ -243,7 +243,7 @@ class ScoreReadingGate:
         shares = Q_STEPS[self.distance](
             excess, g, self.limit, extra_cost=self.extra_cost, sample_weight=rows.weight
         ).value
-        table = Binner(self.max_bins).fit_transform(np.column_stack([block, held_out]))
+        table = Binner(self.max_bins).fit_transform(np.column_stack([block, held_out]), counts)
         gate, base = boost_gate(self.boosting, self.boosting.grower(table), self.distance, shares, counts)
         return BoostedStage(
             stage.columns, gate, stage.cheap, np.array([base, stage.base[1]]), gate_reads_score=True
@@ -252,7 +252,7 @@ class ScoreReadingGate:
     def _held_out_scores(
         self, block: Floats, log_odds: Floats, counts: Floats, problem: PairProblem
     ) -> Floats:
-        table = Binner(self.max_bins).fit_transform(block)
+        table = Binner(self.max_bins).fit_transform(block, counts)
         rows, stays = problem.rows, expit(-log_odds)
         scores = np.empty(len(block))
         for fold in held_out_rows(rows):

@@ -15,7 +15,7 @@ from thrifty.chain.chain import Chain
 from thrifty.chain.policy import Policy
 from thrifty.chain.sources import TableReader, kind_of_table
 from thrifty.chain.stage import PairStage
-from thrifty.estimators.base import ChainClassifier, all_or_nothing, link_of
+from thrifty.estimators.base import ChainClassifier, all_or_nothing, columns_of, link_of
 from thrifty.estimators.checks import check_columns, check_seed, check_share, check_training_rows, check_wish
 from thrifty.evidence.cuts import ThresholdCurve, threshold_curve
 from thrifty.evidence.evidence import Evidence
@@ -127,7 +127,7 @@ class GatedClassifier(ChainClassifier):
         """The full model and its outputs on the training rows; a chain that does not suit is not asked anything."""
         full = self._full()
         link_of(full, prices, rows.task)
-        return judge_full(full, rows.with_columns(prices.full_columns), n_jobs=self.n_jobs)
+        return judge_full(full, rows.with_columns(columns_of(full, prices)), n_jobs=self.n_jobs)
 
     def _learn(self, problem: PairProblem) -> PairStage:
         """Learn (g, f1); what else was learned is stored under names that end in ``_``."""

@@ -142,7 +142,7 @@ class Evidence:
         """
         gate = finite_numbers("g", np.asarray(g), (None,))[:, None]
         stop, go = np.asarray(stop_quality), np.asarray(go_quality)
-        both = [np.broadcast_to(np.asarray(one, dtype=np.float64), len(gate)) for one in (stop_cost, go_cost)]
+        both = [_per_row("stop_cost", stop_cost, len(gate)), _per_row("go_cost", go_cost, len(gate))]
         per_row = np.ndim(stop_cost) > 0 or np.ndim(go_cost) > 0
         return cls(
             gate,
@@ -162,7 +162,7 @@ class Evidence:
         answered = np.asarray(quality)
         # A gate at 1/2 on top of "was sent" is this very point.
         gate = finite_numbers("sent", np.asarray(sent, dtype=np.float64), answered.shape)[:, None]
-        paid = np.broadcast_to(np.asarray(cost, dtype=np.float64), len(gate))
+        paid = _per_row("cost", cost, len(gate))
         both = _columns("quality", answered, answered, len(gate))
         return cls(
             gate, both, np.column_stack([paid, paid]), points=np.array([[0.5]]), is_fixed=True, **known
@@ -265,7 +265,12 @@ class Evidence:
                 f"so it cannot be held against it. Give full_quality."
             )
         full = yes_or_no("full_quality", self.full_quality)
-        return replace(self, quality=~full[:, None] | yes_or_no("quality", self.quality))
+        return replace(
+            self,
+            quality=~full[:, None] | yes_or_no("quality", self.quality),
+            # The full model is never worse than itself; where its answer stands last, that must stay visible.
+            full_quality=np.ones_like(full) if self.sends_to_full else full,
+        )
 
     def at_point(self, point: Floats) -> tuple[Ints, Floats, Numbers]:
         """Place, cost and quality of each row at one point."""
@@ -354,6 +359,11 @@ class _RouteAverages:
             return Means(self._cost.mean(axis=1), self._share.mean(axis=1), self._score.mean(axis=1))
         total = weights.sum(axis=0)
         return Means(*(one @ weights / total for one in (self._cost, self._share, self._score)))
+
+
+def _per_row(name: str, cost: ArrayLike, n_rows: int) -> Floats:
+    """One cost per row, from that or from one for all."""
+    return finite_numbers(name, np.broadcast_to(cost, n_rows) if np.ndim(cost) == 0 else cost, (n_rows,))
 
 
 def _columns(name: str, stop: Any, go: Any, n_rows: int) -> Numbers:

@@ -160,9 +160,18 @@ def point_of(
         target=target,
         scores=np.column_stack([decision, decision]),
         full_quality=full_quality,
-        features=tuple(chain.columns.tolist()),
+        features=_all_columns(chain),
         settings={} if settings is None else settings,
     )
+
+
+def _all_columns(chain: Chain | None) -> tuple[int, ...]:
+    """Columns that the stages of a chain and of those behind it buy, in the order of purchase."""
+    bought: list[int] = []
+    while chain is not None:
+        bought += chain.columns.tolist()
+        chain = chain.behind
+    return tuple(dict.fromkeys(bought))
 
 
 def _with_known_full(

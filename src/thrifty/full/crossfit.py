@@ -53,6 +53,8 @@ class TrainingRows:
         Where these rows stand among the ``n_given`` that the user gave, those of weight zero included.
     n_given : int
         Number of rows the user gave.
+    given : ndarray or CSR of shape (n_given, n_features), optional
+        All rows the user gave, as numbers: those that outputs computed beforehand belong to. None where they are ``X``.
     """
 
     table: Any
@@ -64,6 +66,7 @@ class TrainingRows:
     positions: Ints
     n_given: int
     weighted: bool = False
+    given: Any = None
 
     @property
     def labels(self) -> Labels:
@@ -74,6 +77,7 @@ class TrainingRows:
         """Some of the rows."""
         return replace(
             self,
+            given=self.X if self.given is None else self.given,
             table=_safe_indexing(self.table, rows),
             X=self.X[rows],
             y=self.y[rows],
@@ -86,7 +90,12 @@ class TrainingRows:
         """All rows with some of the columns; None is all of them."""
         if columns is None:
             return self
-        return replace(self, table=_safe_indexing(self.table, columns, axis=1), X=self.X[:, columns])
+        return replace(
+            self,
+            table=_safe_indexing(self.table, columns, axis=1),
+            X=self.X[:, columns],
+            given=None if self.given is None else self.given[:, columns],
+        )
 
 
 @dataclass(frozen=True)
@@ -134,7 +143,7 @@ def judge_full(
         model = replace(model, calibration=task.calibrate_model(raw, rows.y, rows.weight))
     if isinstance(model, PrecomputedFull) and model.keys is None:
         outputs = model.values[rows.positions]
-        model = PrecomputedFull(outputs, fingerprints(rows.X))
+        model = PrecomputedFull(model.values, fingerprints(rows.X if rows.given is None else rows.given))
     else:
         outputs = model.outputs(rows.table, rows.X)
     judged = JudgedFull(model, outputs, task)

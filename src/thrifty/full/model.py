@@ -109,7 +109,7 @@ class PrecomputedFull:
     def outputs(self, table: Any, numbers: Any) -> Floats:  # noqa: ARG002
         """Look the rows up by their content."""
         if self.keys is None:
-            return self._by_place(numbers.shape[0])
+            return self.by_place(numbers.shape[0])
         asked = fingerprints(numbers)
         if len(asked) == len(self.keys) and np.array_equal(asked, self.keys):
             return self.values
@@ -124,7 +124,8 @@ class PrecomputedFull:
             )
         return self.values[place[found]]
 
-    def _by_place(self, n_rows: int) -> Floats:
+    def by_place(self, n_rows: int) -> Floats:
+        """Outputs of a whole batch, whose rows are known by their place alone."""
         if n_rows != len(self.values):
             raise InvalidInputError(
                 f"full holds precomputed probabilities for {len(self.values)} rows, but {n_rows} rows are to be "

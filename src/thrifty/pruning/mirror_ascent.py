@@ -27,7 +27,7 @@ import numpy as np
 from thrifty.arrays import Bools, Floats
 from thrifty.pruning.closure import Closure, Pruning, choose_worthwhile, collect_worth
 from thrifty.solvers.solution import Solution
-from thrifty.trees.kernel import kernel
+from thrifty.trees.compiled import kernel
 
 __all__ = ["ascend"]
 

@@ -9,7 +9,7 @@ from thrifty.arrays import Bools, Floats, Int64s, Ints
 from thrifty.objective.costs import PriceList
 from thrifty.pruning.closure import Closure, worthwhile
 from thrifty.pruning.forest import PrunableForest
-from thrifty.trees.kernel import kernel
+from thrifty.trees.compiled import kernel
 from thrifty.trees.traversal import Walk
 
 __all__ = ["Error", "PruningRows", "closure_of"]

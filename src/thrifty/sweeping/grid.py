@@ -1,9 +1,9 @@
 """The plan of a sweep: which settings are fitted, and which of them starts where another one ended.
 
 Along gamma, with everything else equal, the solutions of the linear family are neighbours: a fit that starts from its
-neighbour's solution needs a fraction of the rounds. So those cells form a chain, by falling gamma: few columns
-first, then more. The problem has many local optima, and a chain may end in another one, better or worse, than a fit
-that starts afresh. A cell's key names its settings and, through the key of its predecessor, the whole chain before
+neighbour's solution needs a fraction of the rounds. So those cells form a series, by falling gamma: few columns
+first, then more. The problem has many local optima, and a series may end in another one, better or worse, than a fit
+that starts afresh. A cell's key names its settings and, through the key of its predecessor, the whole series before
 it: equal keys mean equal results, whoever computed them and when.
 """
 
@@ -16,13 +16,14 @@ from sklearn.base import clone
 from sklearn.model_selection import ParameterGrid
 
 from thrifty.estimators.dynamod_lin import DynaModLinClassifier
-from thrifty.evidence.row_checks import plain_settings
+from thrifty.evidence.checks import plain_settings
 from thrifty.exceptions import InvalidInputError
 from thrifty.sweeping.identity import digest
 
 __all__ = ["PlannedCell", "make_plan", "waves"]
 
-_FIXED = ("full", "cv", "feature_costs", "feature_groups", "full_cost", "n_jobs")
+_FIXED = ("full", "cv", "feature_costs", "feature_groups", "full_cost", "full_features", "n_jobs")
+_WISHES = ("budget", "max_loss", "confidence")
 
 
 @dataclass(frozen=True)
@@ -58,11 +59,11 @@ def make_plan(estimator: Any, grid: Any, *, warm_start: bool = True) -> list[Pla
     if not found:
         raise InvalidInputError("grid must hold at least one setting; got none.")
     cells = list(found.values())
-    return _chained(cells) if warm_start else cells
+    return _in_series(cells) if warm_start else cells
 
 
 def waves(cells: Sequence[PlannedCell]) -> list[list[PlannedCell]]:
-    """Cells by their place in their chain: those of one wave need nothing of each other."""
+    """Cells by their place in their series: those of one wave need nothing of each other."""
     depth: dict[str, int] = {}
     by_depth: dict[int, list[PlannedCell]] = {}
     pending = list(cells)
@@ -97,8 +98,13 @@ def _with_settings(estimator: Any, values: dict[str, Any]) -> Any:
     for name in values:
         if name.split("__")[0] in _FIXED:
             raise InvalidInputError(
-                f"grid must not vary {name!r}: points of one frontier share their data, prices and f0. "
+                f"grid must not vary {name!r}: points of one frontier share their data, prices and full model. "
                 f"Set it on the estimator, and run one sweep for each value."
+            )
+        if name in _WISHES:
+            raise InvalidInputError(
+                f"grid must not vary {name!r}, which chooses among the operating points of one fit: every cell is "
+                f"judged at all of them. Leave it out, and ask the frontier of the sweep."
             )
     try:
         cell = clone(estimator).set_params(**values)
@@ -112,16 +118,16 @@ def _key_of(settings: dict[str, Any], follows: str | None) -> str:
     return digest(json.dumps(settings, sort_keys=True), follows or "")
 
 
-def _chained(cells: list[PlannedCell]) -> list[PlannedCell]:
-    chains: dict[str, list[int]] = {}
+def _in_series(cells: list[PlannedCell]) -> list[PlannedCell]:
+    series: dict[str, list[int]] = {}
     for number, cell in enumerate(cells):
         if _can_start_anywhere(cell.estimator):
             others = {name: value for name, value in cell.settings.items() if name != "gamma"}
-            chains.setdefault(json.dumps(others, sort_keys=True), []).append(number)
+            series.setdefault(json.dumps(others, sort_keys=True), []).append(number)
     planned = list(cells)
-    for chain in chains.values():
+    for one in series.values():
         before: str | None = None
-        for number in sorted(chain, key=lambda number: -float(cells[number].estimator.gamma)):
+        for number in sorted(one, key=lambda number: -float(cells[number].estimator.gamma)):
             cell = cells[number]
             planned[number] = replace(cell, key=_key_of(cell.settings, before), follows=before)
             before = planned[number].key

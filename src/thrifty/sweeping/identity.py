@@ -1,6 +1,6 @@
 """What a sweep was made of, as text: two sweeps with equal text may share one store, others must not.
 
-A fitted cell depends on the data, the prices, the estimator's settings, f0 and the code. Each is reduced to
+A fitted cell depends on the data, the prices, the estimator's settings, the full model and the code. Each is reduced to
 something that JSON holds and that is the same in every process: numbers and words as they are, arrays
 and tables as a checksum of their content, objects as their class and parameters.
 """
@@ -65,7 +65,8 @@ def table(X: Any, y: Any = ()) -> str:
 
 def costs(prices: PriceList) -> str:
     """Checksum of a price list."""
-    return digest(prices.prices, prices.group_of.astype(np.int64), repr(float(prices.full_cost)))
+    read = prices.read_by_full.astype(np.int64)
+    return digest(prices.prices, prices.group_of.astype(np.int64), repr(float(prices.full_cost)), read)
 
 
 @functools.cache

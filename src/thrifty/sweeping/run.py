@@ -1,24 +1,164 @@
-"""The sweep itself: plan, judge f0 once, fit what the store lacks, keep every cell as soon as it is there."""
+"""The sweep itself, and what it found.
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+Plan, judge the full model once, fit what the store lacks, keep each cell as soon as it is done; then efficient points,
+and the fitted estimator behind each of them.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from functools import cached_property
 from typing import Any
 
+import numpy as np
 from joblib import Parallel, delayed
 from numpy.typing import ArrayLike
 
+from thrifty.arrays import Floats
+from thrifty.bundle import from_bytes
+from thrifty.estimators.base import ChainClassifier
+from thrifty.evidence.frontier import Frontier, OperatingPoint
+from thrifty.evidence.observe import evidence_of
 from thrifty.exceptions import InvalidInputError
-from thrifty.sweeping.fitting import FailedCell, fit_cell, quiet, start_from
-from thrifty.sweeping.fulls import identity_of_full, judge_once
+from thrifty.full.model import AbsentFull, FullModel
+from thrifty.progress import Progress, silent
+from thrifty.sweeping.cells import Cell, FailedCell, fit_cell, quiet, start_from
+from thrifty.sweeping.full_model import Answers, identity_of_full, innermost, judge_once, remake_full
 from thrifty.sweeping.grid import PlannedCell, make_plan, waves
-from thrifty.sweeping.problem import Problem, make_problem
-from thrifty.sweeping.records import Answers, Cell
-from thrifty.sweeping.result import Sweep
+from thrifty.sweeping.shared import Shared, check_shared
 from thrifty.sweeping.store import Store
 
-__all__ = ["Progress", "sweep"]
+__all__ = ["Sweep", "sweep"]
 
-Progress = Callable[[str, int, int], None]
-"""Called as ``progress(what, done, total)``."""
+
+class Sweep:
+    """Fitted settings and their operating points; made by ``thrifty.sweep``.
+
+    Attributes
+    ----------
+    cells : tuple of Cell
+        Every setting of the grid, in its order: ``settings``, ``seconds`` and ``evidence`` on the validation rows.
+    frontier : Frontier
+        The efficient points on the validation rows.
+    full : FullModel
+        The full model. After a resumed sweep, one that was fitted here is fitted again when it is first needed.
+    """
+
+    def __init__(
+        self,
+        cells: Sequence[Cell],
+        shared: Shared,
+        answers: Answers | None,
+        full: FullModel | None,
+        trusted: tuple[str | type, ...] = (),
+    ) -> None:
+        self.cells = tuple(cells)
+        self._shared = shared
+        self._answers = answers
+        self._full = full
+        self._trusted = trusted
+
+    @cached_property
+    def frontier(self) -> Frontier:
+        """The efficient points on the validation rows."""
+        return Frontier.from_evidence([cell.evidence for cell in self.cells])
+
+    @cached_property
+    def full(self) -> FullModel:
+        """The full model, as it was when it was judged."""
+        if self._answers is None:
+            return AbsentFull()
+        return remake_full(self._shared, self._answers) if self._full is None else self._full
+
+    def on(self, X: Any, y: Any, *, full_probability: ArrayLike | None = None) -> Frontier:
+        """The very same points on other rows, as chosen: no longer chosen by what they do there.
+
+        Parameters
+        ----------
+        X, y : table and labels
+            Rows that nothing was fitted or chosen on.
+        full_probability : array-like of shape (n_samples,) or (n_samples, n_classes), optional
+            The full model's probabilities on these rows; without them it is asked about all of them, once.
+        """
+        known = None
+        if self._answers is not None:
+            known = self._ask(X) if full_probability is None else full_probability
+        return self.frontier.on(
+            [
+                evidence_of(self._fitted(cell), X, y, settings=cell.settings, full_probability=known)
+                for cell in self.cells
+            ]
+        )
+
+    def estimator(self, point: OperatingPoint) -> Any:
+        """The fitted estimator behind a point, in front of the full model and at the point's thresholds.
+
+        Its ``evidence_``, and with it ``frontier_`` and ``at``, are about the validation rows.
+
+        Parameters
+        ----------
+        point : OperatingPoint
+            Of this sweep's ``frontier``, or of what ``on`` returned.
+        """
+        known = 0 <= point.source < len(self.cells)
+        if not known or self.cells[point.source].settings != point.settings:
+            raise InvalidInputError(
+                f"the point with settings {point.settings} is not one of this sweep. Take it from `frontier`."
+            )
+        cell = self.cells[point.source]
+        fitted = self._fitted(cell, serves=True)
+        if not isinstance(fitted, ChainClassifier):
+            return fitted
+        if self._answers is not None:
+            fitted.set_params(full=self._shared.full)
+        fitted.evidence_ = replace(cell.evidence, settings={})
+        policy = fitted.chain_.policy
+        if not policy.is_measured:
+            return fitted.at(threshold=point.threshold)
+        place = np.flatnonzero((policy.thresholds == np.array(point.thresholds)).all(axis=1))[0]
+        fitted.chain_ = fitted.chain_.at(policy.at(int(place)))
+        return fitted
+
+    def to_frame(self) -> Any:
+        """A pandas data frame with a row per cell: settings, seconds, what it buys, its points on the frontier."""
+        try:
+            import pandas as pd
+        except ModuleNotFoundError as error:
+            raise InvalidInputError(
+                "to_frame needs pandas, which is not installed. `cells` holds the same."
+            ) from error
+        points = np.bincount(self.frontier.source, minlength=len(self.cells))
+        return pd.DataFrame(
+            [
+                {
+                    **cell.settings,
+                    "seconds": cell.seconds,
+                    "n_features": len(cell.evidence.features),
+                    "stop_cost": float(np.mean(cell.evidence.cost_at(0))),
+                    "stop_score": float(np.mean(cell.evidence.quality[:, 0])),
+                    "n_points": int(number),
+                }
+                for cell, number in zip(self.cells, points, strict=True)
+            ]
+        )
+
+    def __repr__(self) -> str:
+        kind = type(self._shared.estimator).__name__
+        cells = f"{len(self.cells)} cell{'' if len(self.cells) == 1 else 's'}"
+        return f"Sweep({cells} of {kind}, {len(self.frontier)} efficient points on {self.frontier.n_rows:,} rows)"
+
+    def _fitted(self, cell: Cell, *, serves: bool = False) -> Any:
+        """The fitted estimator; in front of the full model if it is to serve, or if it pays by what that one reads."""
+        answers = self._answers
+        attached = answers is not None and (serves or answers.bought is not None)
+        return from_bytes(cell.fitted, full=innermost(self.full) if attached else None, trusted=self._trusted)
+
+    def _ask(self, X: Any) -> Floats:
+        """The full model's outputs on the rows of a table."""
+        chain = self._fitted(self.cells[0]).chain_
+        reader, prices = chain.reader(X), chain.price_list
+        rows = np.arange(reader.n_samples)
+        table, numbers = reader.table(rows, prices.full_columns), reader.block(rows, prices.read_by_full)
+        return innermost(self.full).outputs(table, numbers)
 
 
 def sweep(
@@ -37,30 +177,32 @@ def sweep(
     progress: Progress | None = None,
     trusted: Iterable[str | type] = (),
 ) -> Sweep:
-    """Fit every setting of a grid behind one f0 and find the efficient operating points on validation rows.
+    """Fit every setting of a grid behind one full model and find the efficient operating points on validation rows.
 
-    f0 is judged once, not once per setting. Every result is the same, bit by bit, whatever ``n_jobs``
+    The full model (f0) is judged once, not once per setting. Every result is the same, bit by bit, whatever ``n_jobs``
     and joblib's backend, and however often the sweep was interrupted and taken up again.
 
     Parameters
     ----------
-    estimator : GatedClassifier
-        What is fitted, with its f0, prices and whatever the grid leaves alone. A ``random_state`` of None, here or in
-        an unfitted f0, is read as 0.
+    estimator : estimator of thrifty
+        What is fitted, with its full model, prices and whatever the grid leaves alone: a cascade
+        (``BudgetedClassifier``), any estimator with a single gate, or one that answers alone. A ``random_state`` of
+        None, here or in an unfitted full model, is read as 0.
     grid : dict of lists, or list of dicts
         All combinations of the lists; or the settings themselves, one dict each.
     X, y : table and labels
         Training rows.
     X_val, y_val : table and labels
-        Rows that points are chosen on; neither f0 nor any cell is fitted on them.
+        Rows that points are chosen on; neither the full model nor any cell is fitted on them.
     sample_weight : array-like of shape (n_samples,), optional
         Weights of the training rows.
     full_val : array-like of shape (n_val,), optional
-        f0's probabilities on the validation rows; needed if, and only if, ``estimator.full`` is an array of those on
-        the training rows.
+        The full model's probabilities on the validation rows; needed if, and only if, ``estimator.full`` is an array
+        of those on the training rows.
     store : path, optional
         A file that keeps every finished cell. The same call resumes from it; a call that differs in its data,
-        costs, estimator, f0 or code is refused; a grid with further settings fits only those. None keeps nothing.
+        costs, estimator, full model or code is refused; a grid with further settings fits only those. None keeps
+        nothing.
     n_jobs : int, optional
         Fits side by side, through joblib; ``joblib.parallel_config`` chooses another backend.
     warm_start : bool, default=True
@@ -94,38 +236,37 @@ def sweep(
     >>> found.estimator(point).predict(X[450:]).shape
     (119,)
     """
-    report = _silent if progress is None else progress
-    problem = make_problem(estimator, X, y, sample_weight, X_val, y_val)
-    cells = make_plan(problem.estimator, grid, warm_start=warm_start)
-    about = problem.identity({name for cell in cells for name in cell.settings})
-    with Store(store, {**about, "f0": identity_of_full(problem, full_val)}) as kept:
-        answers, model = _answers(kept, problem, full_val, n_jobs, report)
-        found = _fit_all(cells, kept, problem, answers, tuple(trusted), n_jobs, report)
-    return Sweep(_all_fitted(cells, found, store), problem, answers, model, tuple(trusted))
-
-
-def _silent(what: str, done: int, total: int) -> None:
-    """Show nothing."""
+    report = silent if progress is None else progress
+    shared = check_shared(estimator, X, y, sample_weight, X_val, y_val)
+    cells = make_plan(shared.estimator, grid, warm_start=warm_start)
+    about = shared.identity({name for cell in cells for name in cell.settings})
+    with Store(store, {**about, "the full model": identity_of_full(shared, full_val)}) as kept:
+        answers, model = _answers(kept, shared, full_val, n_jobs, report)
+        found = _fit_all(cells, kept, shared, answers, tuple(trusted), n_jobs, report)
+    return Sweep(_all_fitted(cells, found, store), shared, answers, model, tuple(trusted))
 
 
 def _answers(
-    kept: Store, problem: Problem, full_val: ArrayLike | None, n_jobs: int | None, report: Progress
-) -> tuple[Answers, Any]:
+    kept: Store, shared: Shared, full_val: ArrayLike | None, n_jobs: int | None, report: Progress
+) -> tuple[Answers | None, FullModel | None]:
+    """What the full model says, and the full model itself if it was asked just now; nothing where there is none."""
+    if shared.full is None:
+        return None, None
     record = kept.get(Answers.KEY)
     if record is not None:
         return Answers.from_bytes(record), None
-    report("judging f0", 0, 1)
-    answers, model = judge_once(problem, full_val, n_jobs)
+    report("judging the full model", 0, 1)
+    answers, model = judge_once(shared, full_val, n_jobs)
     kept.put(Answers.KEY, answers.to_bytes())
-    report("judging f0", 1, 1)
+    report("judging the full model", 1, 1)
     return answers, model
 
 
 def _fit_all(
     cells: Sequence[PlannedCell],
     kept: Store,
-    problem: Problem,
-    answers: Answers,
+    shared: Shared,
+    answers: Answers | None,
     trusted: tuple[str | type, ...],
     n_jobs: int | None,
     report: Progress,
@@ -139,13 +280,11 @@ def _fit_all(
     report("fitting", len(found), len(cells))
     if len(found) == len(cells):
         return found
-    train = None if problem.full is None else answers.train
-    rows = (problem.X, problem.y, problem.sample_weight, problem.X_val, problem.y_val)
-    shared = (*rows, train, answers.val, answers.chain, trusted)
+    given = (shared.X, shared.y, shared.sample_weight, shared.X_val, shared.y_val, answers, trusted)
     # One cell per message: a cell that is done must not wait for others before it is kept.
     with quiet(), Parallel(n_jobs=n_jobs, return_as="generator_unordered", batch_size=1) as parallel:
         for wave in waves(cells):
-            jobs = [delayed(fit_cell)(cell, start, *shared) for cell, start in _ready(wave, found)]
+            jobs = [delayed(fit_cell)(cell, start, *given) for cell, start in _ready(wave, found)]
             for fitted in parallel(jobs) if jobs else ():
                 if isinstance(fitted, Cell):
                     kept.put(fitted.key, fitted.to_bytes())

@@ -13,12 +13,15 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from numpy.typing import NDArray
+
+from thrifty.bundle.container import Contents, pack, unpack
 from thrifty.exceptions import InvalidInputError
 from thrifty.sweeping.identity import differences
 
-__all__ = ["FORMAT", "Store"]
+__all__ = ["FORMAT", "Store", "damaged", "pack_record", "unpack_record"]
 
-FORMAT = 1
+FORMAT = 2
 """The layout this version writes and reads."""
 
 _OURS = 0x74687277  # "thrw": SQLite's header says which program a file belongs to
@@ -148,3 +151,27 @@ class Store:
                 f"store {self._path} is damaged or no file of a sweep ({error}). Give another file name, or delete it "
                 f"to start afresh."
             ) from error
+
+
+def pack_record(key: str, arrays: Mapping[str, NDArray[Any]], **facts: Any) -> bytes:
+    """Arrays by name and facts that JSON holds, as bytes of which none can change unnoticed."""
+    return pack(Contents({**facts, "key": key, "names": list(arrays)}, list(arrays.values())))
+
+
+def unpack_record(key: str, record: bytes) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+    """Facts and arrays of the record that was packed under this key."""
+    try:
+        contents = unpack(record)
+        names = contents.facts["names"]
+        if contents.facts["key"] != key or len(names) != len(contents.arrays):
+            raise InvalidInputError("it is the record of another cell")
+        return contents.facts, dict(zip(names, contents.arrays, strict=True))
+    except (InvalidInputError, KeyError, TypeError) as error:
+        raise damaged(key, error) from error
+
+
+def damaged(key: str, error: Exception) -> InvalidInputError:
+    """The refusal of a record that is not what was written."""
+    return InvalidInputError(
+        f"the record {key!r} of the store is damaged ({error}). Delete the file to start afresh."
+    )

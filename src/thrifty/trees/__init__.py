@@ -2,8 +2,7 @@
 
 from thrifty.trees.binning import BinnedTable, Binner
 from thrifty.trees.ensemble import TreeEnsemble
-from thrifty.trees.grove import Grove
-from thrifty.trees.grower import TreeGrower
-from thrifty.trees.grown import GrownTree
+from thrifty.trees.grow import TreeGrower
+from thrifty.trees.output import EnsembleBuilder, GrownTree
 
-__all__ = ["BinnedTable", "Binner", "Grove", "GrownTree", "TreeEnsemble", "TreeGrower"]
+__all__ = ["BinnedTable", "Binner", "EnsembleBuilder", "GrownTree", "TreeEnsemble", "TreeGrower"]

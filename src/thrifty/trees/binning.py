@@ -17,8 +17,7 @@ from numpy.typing import NDArray
 
 from thrifty.arrays import Floats
 from thrifty.exceptions import InvalidInputError
-from thrifty.trees.kernel import Number, kernel
-from thrifty.trees.pairs import Pairs, make_pairs
+from thrifty.trees.compiled import Number, kernel
 
 __all__ = ["BinnedTable", "Binner", "Thresholds", "as_float_matrix", "bin_once"]
 
@@ -97,7 +96,7 @@ class BinnedTable:
 
     @property
     def words(self) -> NDArray[np.uint64]:
-        """The same memory, eight codes to a number, shape (n_rows, n_padded / 8)."""
+        """Codes read eight to a number, a view of ``padded``, shape (n_rows, n_padded / 8)."""
         return self.padded.view(np.uint64)
 
     @property
@@ -121,13 +120,8 @@ class BinnedTable:
 
     @cached_property
     def columns(self) -> NDArray[np.uint8]:
-        """The same codes, one column after the other, shape (n_features, n_rows); made when first asked for."""
+        """Codes kept one column after the other, shape (n_features, n_rows); made when first asked for."""
         return np.ascontiguousarray(self.codes.T)
-
-    @cached_property
-    def pairs(self) -> Pairs:
-        """Coarse codes of the same rows, two columns to a byte; made when first asked for."""
-        return make_pairs(self.codes, self.thresholds.n_bins)
 
     def take(self, rows: NDArray[Any]) -> "BinnedTable":
         """Table of some rows (indices or a mask), with the same bins."""
@@ -151,10 +145,15 @@ class Binner:
             )
         self.max_bins = max_bins
 
-    def fit(self, X: Any) -> Self:
-        """Choose thresholds from the rows of ``X`` (numpy, pandas or polars; NaN means missing)."""
+    def fit(self, X: Any, weight: Floats | None = None) -> Self:
+        """Choose thresholds from the rows of ``X`` (numpy, pandas or polars; NaN means missing).
+
+        A row of weight 2 counts as that row given twice.
+        """
         values, names = as_float_matrix(X)
-        columns = [find_thresholds(values[:, f], self.max_bins) for f in range(values.shape[1])]
+        if weight is not None and np.all(weight == weight[0]):
+            weight = None  # rows that count alike are counted, which is exact
+        columns = [find_thresholds(values[:, f], self.max_bins, weight) for f in range(values.shape[1])]
         offsets = np.cumsum([0] + [len(column) for column in columns]).astype(np.int64)
         self.thresholds_ = Thresholds(np.concatenate([np.empty(0), *columns]), offsets)
         self.names_ = names
@@ -175,9 +174,9 @@ class Binner:
         encode(values, self.thresholds_.values, self.thresholds_.offsets, padded)
         return BinnedTable(padded, self.thresholds_, self.names_)
 
-    def fit_transform(self, X: Any) -> BinnedTable:
+    def fit_transform(self, X: Any, weight: Floats | None = None) -> BinnedTable:
         """Choose thresholds from ``X`` and code its rows."""
-        return self.fit(X).transform(X)
+        return self.fit(X, weight).transform(X)
 
 
 def as_float_matrix(X: Any) -> tuple[NDArray[Any], tuple[str, ...]]:
@@ -219,14 +218,18 @@ def refuse_infinite(values: NDArray[Any], names: tuple[str, ...]) -> None:
         )
 
 
-def find_thresholds(column: NDArray[Any], max_bins: int) -> Floats:
+def find_thresholds(column: NDArray[Any], max_bins: int, weight: Floats | None = None) -> Floats:
     """Upper ends of the bins of one column, all but the last.
 
     One bin per distinct value when they are few. Otherwise a value frequent enough to fill a bin
     has one of its own and the others share the bins left in about equal numbers of rows.
     """
-    present = column[~np.isnan(column)].astype(np.float64)
-    distinct, counts = np.unique(present, return_counts=True)
+    is_there = ~np.isnan(column)
+    distinct, of_row, counts = np.unique(
+        column[is_there].astype(np.float64), return_inverse=True, return_counts=True
+    )
+    if weight is not None:
+        counts = np.bincount(of_row, weights=weight[is_there], minlength=len(distinct))
     few = len(distinct) <= max_bins
     ends = np.arange(len(distinct) - 1) if few else quantile_ends(counts, max_bins)
     low, high = distinct[ends], distinct[ends + 1]
@@ -256,17 +259,19 @@ def quantile_ends(counts: NDArray[Any], max_bins: int) -> NDArray[Any]:
     return every[every < len(counts) - 1][: max_bins - 1]
 
 
-def bin_once(X: Floats, max_bins: int) -> BinnedTable:
-    """``Binner(max_bins).fit_transform(X)``, or the last such table again if it was made of the same numbers.
+def bin_once(X: Floats, max_bins: int, weight: Floats | None = None) -> BinnedTable:
+    """``Binner(max_bins).fit_transform(X, weight)``, or the last such table again if it was made of the same numbers.
 
     The fits of a sweep differ in their settings, not in their rows: each process bins these once.
     """
     global _last
-    key = max_bins, X.shape, X.dtype.str, hashlib.blake2b(np.ascontiguousarray(X).data).digest()
+    weighed = np.empty(0) if weight is None else weight
+    digests = tuple(hashlib.blake2b(np.ascontiguousarray(part).data).digest() for part in (X, weighed))
+    key = max_bins, X.shape, X.dtype.str, digests
     kept = _last
     if kept is not None and kept[0] == key:
         return kept[1]
-    table = Binner(max_bins).fit_transform(X)
+    table = Binner(max_bins).fit_transform(X, weight)
     _last = (key, table) if table.n_bytes <= MOST_KEPT else None
     return table
 

@@ -41,7 +41,7 @@ class TreeEnsemble:
     threshold : ndarray of shape (n_nodes,)
         A number at most this goes left; infinity lets every number go left.
     last_left : ndarray of shape (n_nodes,), uint8
-        The same question on codes: a code at most this goes left.
+        A code at most this goes left: the question that ``threshold`` asks, on binned tables.
     missing_left : ndarray of shape (n_nodes,), bool
         Whether a missing value goes left.
     children : ndarray of shape (n_nodes, 2), int32
@@ -166,7 +166,7 @@ class TreeEnsemble:
         )
 
     def over_columns(self, columns: NDArray[np.intp]) -> "TreeEnsemble":
-        """The same trees for a table that holds only ``columns``, which include all they look at."""
+        """Renumber the splits for a table that holds only ``columns``, which include all they look at."""
         position = np.full(self.n_features, -1, dtype=np.int32)
         position[columns] = np.arange(len(columns), dtype=np.int32)
         return replace(self, n_features=len(columns), feature=position[self.feature])

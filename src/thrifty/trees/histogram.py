@@ -16,19 +16,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from thrifty.arrays import Int64s
-from thrifty.trees.kernel import Number, inner, lean
+from thrifty.trees.compiled import Number, inner, lean
 
 __all__ = [
     "BYTE",
     "CARRIED_FROM",
     "MOST_CARRIED",
     "ROW",
-    "TILE",
     "add_eight",
-    "add_some",
     "fill",
-    "fill_column",
-    "gather",
     "subtract",
 ]
 
@@ -116,13 +112,13 @@ def add_some(
         shift, left = np.uint64(8 * (first_byte + k)), n_columns - k
         if left >= 4:
             add_four(codes, packed, n_rows, hist, cells[k:], shift)
-        elif left == 3:
-            add_three(codes, packed, n_rows, hist, cells[k:], shift)
-        elif left == 2:
+            k += 4
+        elif left >= 2:
             add_two(codes, packed, n_rows, hist, cells[k:], shift)
+            k += 2
         else:
             add_one(codes, packed, n_rows, hist, cells[k:], shift)
-        k += min(left, 4)
+            k += 1
 
 
 @lean
@@ -140,23 +136,10 @@ def add_four(
 
 
 @lean
-def add_three(
-    codes: NDArray[np.uint64], packed: Int64s, n_rows: Number, hist: Int64s, cells: Int64s, shift: Number
-) -> None:
-    """The same for three."""
-    h0, h1, h2 = hist[cells[0] :], hist[cells[1] :], hist[cells[2] :]
-    for i in range(n_rows):
-        word, value = codes[i] >> shift, packed[i]
-        h0[word & BYTE] += value
-        h1[(word >> np.uint64(8)) & BYTE] += value
-        h2[(word >> np.uint64(16)) & BYTE] += value
-
-
-@lean
 def add_two(
     codes: NDArray[np.uint64], packed: Int64s, n_rows: Number, hist: Int64s, cells: Int64s, shift: Number
 ) -> None:
-    """The same for two."""
+    """Add rows to the cells of two columns."""
     h0, h1 = hist[cells[0] :], hist[cells[1] :]
     for i in range(n_rows):
         word, value = codes[i] >> shift, packed[i]
@@ -168,7 +151,7 @@ def add_two(
 def add_one(
     codes: NDArray[np.uint64], packed: Int64s, n_rows: Number, hist: Int64s, cells: Int64s, shift: Number
 ) -> None:
-    """The same for one."""
+    """Add rows to the cells of one column."""
     h0 = hist[cells[0] :]
     for i in range(n_rows):
         h0[(codes[i] >> shift) & BYTE] += packed[i]
@@ -222,7 +205,9 @@ def fill(
     if n_lanes == 1 and first == 0 and last <= n_carried:  # the rows bring their codes along
         for k in range(last):
             cells[k] = columns[k] * width
-        add_some(rows[start:stop], packed[start:stop], stop - start, hist, cells, last, CARRIED_FROM)
+        add_some(
+            rows[start:stop], packed[start:stop], stop - start, hist, cells, last, np.int64(CARRIED_FROM)
+        )
         return
     # Eight numbers more than a tile: at a stride of a whole page, words of a row would evict each other.
     tile = np.empty((last_word - first_word, TILE + 8), np.uint64)
@@ -239,29 +224,10 @@ def fill(
                 add_eight(tile[j], values, end - begin, hist, cells)
                 continue
             if n_lanes == 1:
-                add_some(tile[j], values, end - begin, hist, cells, n_columns, 0)
+                add_some(tile[j], values, end - begin, hist, cells, n_columns, np.int64(0))
                 continue
             for k in range(n_columns):
                 add_lanes(tile[j], values, end - begin, n_lanes, hist, cells[k], np.uint64(8 * k))
-
-
-@lean
-def fill_column(
-    words: NDArray[np.uint64],
-    f: Number,
-    rows: NDArray[np.uint64],
-    packed: Int64s,
-    start: Number,
-    stop: Number,
-    hist: Int64s,
-) -> None:
-    """Histogram of rows ``start .. stop`` over one column, one lane."""
-    hist[:] = 0
-    flat, n_words = flat_words(words)
-    word, shift = np.uint64(f // 8), np.uint64(8 * (f % 8))
-    taken, values = rows[start:stop], packed[start:stop]
-    for i in range(len(taken)):
-        hist[(flat[(taken[i] & ROW) * n_words + word] >> shift) & BYTE] += values[i]
 
 
 @lean

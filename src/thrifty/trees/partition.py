@@ -1,4 +1,4 @@
-"""Rows of a leaf, kept together: sent left or right, and measured.
+"""Rows of a leaf, kept together and sent left or right.
 
 The rows of a leaf are one stretch of an array of row numbers, with their packed gradients beside them, so that a
 histogram reads gradients in sequence. There are two such arrays, for leaves of even and of odd depth: a split copies
@@ -8,12 +8,49 @@ from one to the other, left rows in order and right rows in reverse, which is as
 import numpy as np
 from numpy.typing import NDArray
 
-from thrifty.arrays import Floats, Int64s
-from thrifty.trees.histogram import ROW
-from thrifty.trees.kernel import Number, lean
-from thrifty.trees.quantise import Lanes
+from thrifty.arrays import Int32s, Int64s, Words
+from thrifty.trees.compiled import Number, lean
+from thrifty.trees.histogram import BYTE, CARRIED_FROM, MOST_CARRIED, ROW
+from thrifty.trees.workspace import Workspace
 
-__all__ = ["gain_can_reach", "send_rows", "split_rows"]
+__all__ = ["copy_free_columns", "divide", "number_rows"]
+
+
+@lean
+def copy_free_columns(ws: Workspace) -> None:
+    """Copy the columns that became free since the last look beside those that were free before, if they fit."""
+    tree, words, copy = ws.tree[0], ws.words, ws.free_words
+    for f in range(len(ws.charges)):
+        if ws.charges[f] > 0.0 or ws.features[f].place >= 0:
+            continue
+        place = tree.n_free
+        if not tree.copy_is_used or place == 8 * copy.shape[1]:
+            tree.copy_is_used = 0
+            return
+        source, from_bit = f // 8, np.uint64(8 * (f % 8))
+        target, to_bit = place // 8, np.uint64(8 * (place % 8))
+        for i in range(words.shape[0]):
+            code = (words[i, source] >> from_bit) & BYTE
+            copy[i, target] = (copy[i, target] & ~(BYTE << to_bit)) | (code << to_bit)
+        ws.places[1, place], ws.features[f].place = f, place
+        tree.n_free = place + 1
+
+
+@lean
+def number_rows(ws: Workspace) -> None:
+    """Put every row in its place, with the codes of the first free columns."""
+    tree, rows, words, n_words = ws.tree[0], ws.rows[0], ws.free_words, ws.free_words.shape[1]
+    tree.n_carried = min(MOST_CARRIED, tree.n_free) if tree.skips and tree.copy_is_used else 0
+    up, flat = np.uint64(8 * CARRIED_FROM), words.reshape(words.size)
+    if tree.n_carried == 0:
+        for i in range(len(rows)):
+            rows[i] = i
+    elif n_words == 1:  # several rows at once
+        for i in range(len(rows)):
+            rows[i] = np.uint64(i) | (flat[i] << up)
+    else:
+        for i in range(len(rows)):
+            rows[i] = np.uint64(i) | (flat[i * n_words] << up)
 
 
 @lean
@@ -23,38 +60,26 @@ def left_of(code: Number, add: Number, limit: Number) -> Number:
 
 
 @lean
-def question(last_left: Number, missing_code: Number, missing_left: Number) -> tuple[Number, Number]:
-    """What a split asks: whether a code plus ``add``, without what exceeds a byte, is below ``limit``.
-
-    The code of missing values comes after all others. Where they go left, codes are turned around the byte until it is
-    zero and the others follow in order.
-    """
-    add = 256 - missing_code if missing_left else np.int64(0)
-    return add, last_left + 1 + add
-
-
-@lean
 def split_rows(
     codes: NDArray[np.uint8],
-    last_left: Number,
-    missing_code: Number,
-    missing_left: Number,
-    rows: NDArray[np.uint64],
+    step: Number,
+    add: Number,
+    limit: Number,
+    rows: Words,
     packed: Int64s,
     n_lanes: Number,
     start: Number,
     stop: Number,
-    new_rows: NDArray[np.uint64],
+    new_rows: Words,
     new_packed: Int64s,
 ) -> Number:
     """Copy the rows that go left to the front of the stretch, the others to its back; returns where right begins.
 
-    ``codes`` are those of all rows of the table.
+    The code of row ``i`` of the table is ``codes[i * step]``.
     """
-    add, limit = question(last_left, missing_code, missing_left)
     left, gap, taken = np.int64(start), np.int64(stop - 1 - start), rows[start:stop]
     for i in range(len(taken)):
-        is_right = ~left_of(codes[taken[i] & ROW], add, limit)
+        is_right = ~left_of(codes[(taken[i] & ROW) * step], add, limit)
         target = np.uint64(left + ((gap - i) & is_right))  # i rows on, the ends are so much nearer
         new_rows[target] = taken[i]
         if n_lanes == 1:
@@ -69,54 +94,54 @@ def split_rows(
 @lean
 def send_rows(
     codes: NDArray[np.uint8],
-    last_left: Number,
-    missing_code: Number,
-    missing_left: Number,
-    rows: NDArray[np.uint64],
+    step: Number,
+    add: Number,
+    limit: Number,
+    rows: Words,
     left: Number,
     right: Number,
-    leaf_of: NDArray[np.int32],
+    leaf_of: Int32s,
 ) -> None:
     """Write the leaf, ``left`` or ``right``, of every row of a leaf whose children will not be split."""
-    add, limit = question(last_left, missing_code, missing_left)
     either = np.int64(left ^ right)
     for row in rows:
-        leaf_of[row & ROW] = right ^ (either & left_of(codes[row & ROW], add, limit))
+        leaf_of[row & ROW] = right ^ (either & left_of(codes[(row & ROW) * step], add, limit))
 
 
 @lean
-def gain_can_reach(
-    amount: Number,
-    packed: Int64s,
-    start: Number,
-    stop: Number,
-    total: Int64s,
-    lanes: Lanes,
-    units: Floats,
-    l2: Number,
-) -> Number:
-    """Whether some split of these rows, on a column yet unseen, might gain ``amount``; False is certain.
-
-    By Cauchy and Schwarz ``GL^2 / (HL + l2) <= GL^2 / HL <= sum over L of g_i^2 / h_i``, so a split gains
-    at most ``1/2 [ sum_i g_i^2 / h_i - G^2 / (H + l2) ]``: what is left once every row has its own value.
-    A thousandth of a millionth is added for rounding. The sum only grows: it stops when it has enough.
-    """
-    n_lanes = lanes.n_lanes
-    bound = -2.0 * amount
-    for k in range(units.shape[0]):
-        g_lane, shift, h_lane, mask = lanes.fields[k]
-        G = (total[g_lane] >> shift) * units[k, 0]
-        H = (total[h_lane] & mask) * units[k, 1]
-        bound -= G * G / (H + l2) if H + l2 > 0.0 else 0.0
-    for begin in range(start, stop, 256):
-        for k in range(units.shape[0]):
-            g_lane, shift, h_lane, mask = lanes.fields[k]
-            squares = 0.0
-            for i in range(begin, min(stop, begin + 256)):
-                g = np.float64(packed[i * n_lanes + g_lane] >> shift)
-                h = 1.0 if lanes.constant else np.float64(packed[i * n_lanes + h_lane] & mask)
-                squares += g * g / h if h > 0.0 else (np.inf if g != 0.0 else 0.0)
-            bound += squares * (units[k, 0] * units[k, 0] / units[k, 1]) * (1 + 1e-9)
-        if bound >= 0.0:
-            return True
-    return False
+def divide(ws: Workspace, leaf: Number, new: Number, is_last: Number) -> None:
+    """Send the rows of ``leaf`` to it and to ``new`` by its best split; after a last split, to their leaf at once."""
+    leaves, n_lanes, f = ws.leaves, ws.lanes.n_lanes, ws.leaves[leaf].best
+    found, start, stop, side = (
+        ws.candidates[leaf, f],
+        leaves[leaf].start,
+        leaves[leaf].stop,
+        leaves[leaf].depth % 2,
+    )
+    # A split asks whether a code plus ``add``, without what exceeds a byte, is below ``limit``. The code of missing
+    # values comes after all others: where they go left, codes are turned around the byte until it is zero.
+    add = 256 - ws.features[f].n_bins if found.missing_left else np.int64(0)
+    limit = np.int64(found.last_left) + 1 + add
+    codes, step, rows, packed = ws.codes[f * ws.column_step :], np.uint64(ws.row_step), ws.rows, ws.packed
+    middle = start
+    if is_last:
+        send_rows(codes, step, add, limit, rows[side][start:stop], leaf, new, ws.leaf_of)
+        stop = start  # no rows are left to look at
+    else:
+        middle = split_rows(
+            codes,
+            step,
+            add,
+            limit,
+            rows[side],
+            packed[side],
+            n_lanes,
+            start,
+            stop,
+            rows[1 - side],
+            packed[1 - side],
+        )
+    leaves[leaf].stop, leaves[new].start, leaves[new].stop = middle, middle, stop
+    for lane in range(n_lanes):
+        ws.totals[new, lane] = ws.totals[leaf, lane] - ws.left_totals[leaf, f, lane]
+        ws.totals[leaf, lane] = ws.left_totals[leaf, f, lane]

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from thrifty.arrays import Floats, Int32s
-from thrifty.trees.kernel import Number, kernel, lean, lean_kernel
+from thrifty.trees.compiled import Number, kernel, lean, lean_kernel
 
 __all__ = [
     "Walk",
@@ -144,12 +144,12 @@ def mark_touched(X: Any, walk: Walk, out: NDArray[np.bool_]) -> None:
 
 @lean_kernel
 def add_leaf_values(values: Floats, leaf_of_row: Int32s, scores: Any) -> None:
-    """Add to every row's scores the values of its leaf."""
+    """Add to the scores of each of their rows the values of its leaf."""
     if values.shape[1] == 1:
         only, score = values[:, 0], scores[:, 0]
-        for i in range(len(leaf_of_row)):
-            score[i] += only[leaf_of_row[i]]
+        for i in range(len(score)):
+            score[i] += only[np.uint64(leaf_of_row[i])]
         return
-    for i in range(len(leaf_of_row)):
+    for i in range(len(scores)):
         for k in range(values.shape[1]):
             scores[i, k] += values[leaf_of_row[i], k]

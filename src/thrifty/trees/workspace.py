@@ -1,55 +1,110 @@
 """Everything a tree needs while it grows, allocated once and reused for every tree.
 
-Compiled code takes it as one tuple. Few arrays, with named places in them, because every array in the tuple
-lengthens the compilation of every function that takes it.
+Compiled code takes it as one tuple. What is known of a leaf, of a split or of the tree is a record, not an array for
+each number: every array in the tuple lengthens the compilation of every function that takes it.
 """
 
-from typing import NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from thrifty.arrays import Floats, Int64s
+from thrifty.arrays import Bools, Floats, Int32s, Int64s, Words
 from thrifty.trees.binning import WORD, BinnedTable
-from thrifty.trees.memory import N_ROOTS, PATH
-from thrifty.trees.pairs import Pairs
+from thrifty.trees.gradients import Lanes
 
-__all__ = ["Workspace", "make_workspace", "narrow_copy", "with_pairs"]
+__all__ = ["Limits", "Workspace", "fit_free_copy", "make_workspace"]
 
+Records: TypeAlias = Any  # array of records, whose fields are attributes in compiled code
 
-# Rows of ``features``. WHOLE and NARROW name the feature at each place of the table and of its narrow copy,
-# PLACE is where a feature sits in the narrow copy (-1: not there), ORDER is the choice between equal gains, N_COARSE
-# and HIDES describe its coarse bins, WORK counts the rows added to its histograms (to those of its pair, if even).
-# SURVIVED counts those of a priced feature that could not be ruled out, of late.
-N_BINS, GROUP, ORDER, WHOLE, NARROW, PLACE, N_COARSE, HIDES, WORK, SURVIVED = range(10)
-# Columns of ``leaf``. IS_WHOLE: every feature was examined, not only the free ones. BEST: feature of the best net gain.
-# HAS_PAIRS: the slot also holds the sums of pairs.
-# ENTRY: what is remembered of it, -1 if nothing. STEPS: where its path begins, the root's number and then every split
-# with the side taken.
-START, STOP, DEPTH, PARENT, SLOT, IS_WHOLE, BEST, HAS_PAIRS, ENTRY, STEPS = range(10)
-# Columns of ``node_int`` and ``node_float``.
-FEATURE, LAST_LEFT, MISSING_LEFT, LEFT, RIGHT = range(5)
-RAW, CHARGE = range(2)
-# Places in ``state``; the job is the pair of histograms to build next; FREE_SLOTS is where the list of them begins.
-N_LEAVES, N_SPLITS, N_NARROW, NARROW_FITS, N_FREE_SLOTS, SCREENS = range(6)
-SMALL, BIG, PHASE, NEEDS_PRICED, PARENT_IS_WHOLE, PARENT_HAS_PAIRS, FROM_PARENT, SMALL_SLOT, BIG_SLOT = range(
-    6, 15
+FEATURE = np.dtype(
+    [
+        ("n_bins", np.int64),
+        ("group", np.int64),
+        ("place", np.int64),  # in the copy of free columns; -1: not there
+    ]
 )
-# ROOT is the remembered root nearest to this tree's, -1 if there is none; HEAD is how many gradients of other leaves
-# were ever remembered.
-# SKIPS is whether what cannot pay is left out in this tree; N_CARRIED is how many columns of the narrow table its rows
-# carry.
-IS_DONE, ROOT, HEAD, SKIPS, N_CARRIED, FREE_SLOTS = range(15, 21)
-# What a job examines in a phase: columns free to use; those with a price that may pay, as
-# coarse sums or a remembered leaf tell; every column.
-NO_JOB, FREE_COLUMNS, PROMISING_COLUMNS, REMEMBERED_COLUMNS, ALL_COLUMNS = range(5)
-
-# Most that growing adds to the table, where that is possible: histograms and what is kept per leaf, then everything.
-HISTOGRAM_BYTES, ALL_BYTES = 24 * 2**20, 50 * 2**20
-# Most that remembered leaves take: gradients of their rows (in bytes, and as a multiple of the table's rows) and
-# what is known of their columns. The rows of one table always fit.
-RING_BYTES, RING_TABLES, KNOWN_BYTES, MOST_ENTRIES = 12 * 2**20, 128, 2 * 2**20, 2**14
+LEAF = np.dtype(
+    [
+        ("start", np.int64),  # its rows are a stretch of ``rows[depth % 2]``
+        ("stop", np.int64),
+        ("depth", np.int64),
+        ("parent", np.int64),  # the split it is a child of, -1 for the root
+        ("slot", np.int64),  # where its histogram is kept, -1 if it is not
+        ("is_whole", np.int64),  # every feature was examined, not only the free ones
+        ("best", np.int64),  # feature of the best net gain
+        ("net_gain", np.float64),  # minus infinity if the leaf is not to be split
+    ]
+)
+CANDIDATE = np.dtype(
+    [
+        ("gain", np.float64),  # of the best split of one feature in one leaf, before any charge
+        ("last_left", np.int32),
+        ("missing_left", np.int32),
+    ]
+)
+SPLIT = np.dtype(
+    [
+        ("feature", np.int64),
+        ("last_left", np.int64),
+        ("missing_left", np.int64),
+        ("left", np.int64),  # a split if >= 0, else leaf ``~left``
+        ("right", np.int64),
+        ("gain", np.float64),
+        ("charge", np.float64),
+    ]
+)
+TREE = np.dtype(
+    [
+        ("n_leaves", np.int64),
+        ("n_splits", np.int64),
+        ("n_cells", np.int64),  # (row, column) cells added to histograms
+        ("skips", np.int64),  # whether what cannot pay is left out in this tree
+        ("n_free", np.int64),  # columns in the copy of free columns
+        ("copy_is_used", np.int64),  # whether that copy holds every free column
+        ("n_carried", np.int64),  # columns of that copy whose codes the rows bring along
+        ("n_free_slots", np.int64),
+        (
+            "parent_slot",
+            np.int64,
+        ),  # where the histogram of the leaf that was split last is kept, -1 if it is not
+        ("parent_is_whole", np.int64),  # whether it is of every column
+        # The job: leaves whose histograms are to be built next.
+        ("n_places", np.int64),  # columns it covers; -1: there is no job
+        ("is_whole", np.int64),  # whether these are all columns, not only the free ones
+        ("small", np.int64),
+        ("big", np.int64),  # -1 if there is only one
+        ("small_slot", np.int64),
+        ("big_slot", np.int64),
+        ("from_parent", np.int64),  # whether the histogram of ``big`` is what remains of their parent's
+        ("is_done", np.int64),
+    ]
+)
+HISTOGRAM_BYTES = 24 * 2**20  # most that histograms and what is kept per leaf take, where that is possible
 COLUMN_BYTES = 8 * 2**20  # a table up to this size is kept by columns too: a split reads one column
+
+
+class Limits(NamedTuple):
+    """What a tree may become.
+
+    Attributes
+    ----------
+    max_depth, max_leaves : int
+    l2, min_child_weight : float
+    min_child_samples : int
+    skips : bool
+        Whether features that cannot pay are left unexamined.
+    shared_cells : int
+        Histograms of at least so many (row, column) cells are left to the caller's threads.
+    """
+
+    max_depth: int
+    max_leaves: int
+    l2: float
+    min_child_weight: float
+    min_child_samples: int
+    skips: bool
+    shared_cells: int
 
 
 class Workspace(NamedTuple):
@@ -57,13 +112,22 @@ class Workspace(NamedTuple):
 
     Attributes
     ----------
-    words, narrow : uint64
-        The table, eight codes to a word, and a narrow copy of the columns that are free to use.
-    pairs : uint64
-        Coarse codes of the table, if they are used.
-    columns : uint8, (n_features, n_rows)
-        The table again, one column after the other, if it is small enough.
-    features : int64, (10, n_features)
+    limits : Limits
+    lanes : Lanes
+        How gradients are packed.
+    units : float64, (n_outputs, 2)
+        Real value of one unit of each output's gradient and hessian.
+    words, free_words : uint64
+        The table, eight codes to a word, and a copy of the columns that are free to use.
+    codes : uint8
+        The table again, flat: by columns if it is small enough, else by rows.
+    column_step, row_step : int
+        How far apart, in ``codes``, neighbouring columns and rows are.
+    features : FEATURE, (n_features,)
+    places : int64, (2, n_features)
+        The feature at each place of the table, and of the copy of free columns.
+    order : int64, (n_features,)
+        Features in the order of choice between equal gains.
     charges : float64, (n_features,)
         What a split on each feature would pay now: gamma times price, or zero.
     bought : bool, (n_groups,)
@@ -74,56 +138,42 @@ class Workspace(NamedTuple):
         Leaf of every row whose way ended with a last split.
     hist : int64, (n_slots, n_cells)
         Histograms of open leaves; the last two slots are scratch.
-    pair_hist : int64, (n_slots, n_pairs * 256)
-        Sums of pairs of coarse codes, in the same slots.
-    scale : float64
-        What the fields of those sums mean in this tree.
-    pair_values : int64, (256,)
-        What a row adds to them, by its rounded gradient.
-    entries : int64, (n_entries, 3 + 1 + max_depth)
-        Leaves remembered from earlier trees, roots first.
-    known : float64, (n_entries, n_features + 2)
-        The square root of twice what each feature could gain there, at most; then STEP and DISTANCE of ``memory``.
-    past : int16
-        The gradients of its rows: of the roots, then a ring of others.
-    leaf : int64, (max_leaves, 10 + max_depth)
+    free_slots : int64, (n_slots,)
+        Slots that are not in use.
+    leaves : LEAF, (max_leaves,)
     totals : int64, (max_leaves, n_lanes)
-    raw : float64, (max_leaves, n_features + 1)
-        Best gain of every feature before any charge; in the last column, the best net gain.
-    choice : int32, (max_leaves, n_features)
-        The split it belongs to: twice the last left bin, plus one if missing values go left.
+    candidates : CANDIDATE, (max_leaves, n_features)
     left_totals : int64, (max_leaves, n_features, n_lanes)
-        Sums of its left child.
-    node_int, node_float : per split
-    state : int64
-        Numbers that change.
+        Sums of the left child of each candidate.
+    splits : SPLIT, (max_leaves,)
+    tree : TREE, (1,)
+        What is known of the tree as a whole.
     """
 
-    words: NDArray[np.uint64]
-    narrow: NDArray[np.uint64]
-    pairs: NDArray[np.uint64]
-    columns: NDArray[np.uint8]
-    features: Int64s
+    limits: Limits
+    lanes: Lanes
+    units: Floats
+    words: Words
+    free_words: Words
+    codes: NDArray[np.uint8]
+    column_step: int
+    row_step: int
+    features: Records
+    places: Int64s
+    order: Int64s
     charges: Floats
-    bought: NDArray[np.bool_]
-    rows: NDArray[np.uint64]
+    bought: Bools
+    rows: Words
     packed: Int64s
-    leaf_of: NDArray[np.int32]
+    leaf_of: Int32s
     hist: Int64s
-    pair_hist: Int64s
-    scale: Floats
-    pair_values: Int64s
-    entries: Int64s
-    known: Floats
-    past: NDArray[np.int16]
-    leaf: Int64s
+    free_slots: Int64s
+    leaves: Records
     totals: Int64s
-    raw: Floats
-    choice: NDArray[np.int32]
+    candidates: Records
     left_totals: Int64s
-    node_int: Int64s
-    node_float: Floats
-    state: Int64s
+    splits: Records
+    tree: Records
 
 
 def make_workspace(
@@ -131,67 +181,62 @@ def make_workspace(
     group_of: Int64s,
     order: Int64s,
     n_groups: int,
-    max_depth: int,
-    max_leaves: int,
-    n_lanes: int,
+    limits: Limits,
+    lanes: Lanes,
 ) -> Workspace:
-    """Allocate for trees of at most ``max_leaves`` leaves over ``table``."""
-    n, p = table.n_rows, table.n_features
+    """Allocate for trees within ``limits`` over ``table``."""
+    n, p, max_leaves, n_lanes = table.n_rows, table.n_features, limits.max_leaves, lanes.n_lanes
     n_cells = p * (int(table.thresholds.n_bins.max()) + 1) * n_lanes
     # Only leaves that may have grandchildren keep their histogram for subtraction.
-    wanted = min(2 ** max(max_depth - 2, 0), max_leaves)
-    leaf_bytes = max_leaves * p * (12 + 8 * n_lanes)
-    n_slots = 2 + max(1, min(wanted, (HISTOGRAM_BYTES - leaf_bytes) // (12 * n_cells)))
-    places = np.arange(p)
-    zeros = np.zeros(p, np.int64)
+    wanted = min(2 ** max(limits.max_depth - 2, 0), max_leaves)
+    leaf_bytes = max_leaves * p * (CANDIDATE.itemsize + 8 * n_lanes)
+    n_slots = 2 + max(1, min(wanted, (HISTOGRAM_BYTES - leaf_bytes) // (8 * n_cells)))
+    features = np.zeros(p, FEATURE)
+    features["n_bins"], features["group"], features["place"] = table.thresholds.n_bins, group_of, -1
+    by_columns = table.n_bytes <= COLUMN_BYTES
     return Workspace(
+        limits=limits,
+        lanes=lanes,
+        units=np.ones((len(lanes.fields) - 1, 2)),
         words=table.words,
-        narrow=narrow_copy(n, 0),
-        pairs=np.empty((0, 0), np.uint64),
-        columns=table.columns if table.n_bytes <= COLUMN_BYTES else np.empty((0, 0), np.uint8),
-        features=np.stack([table.thresholds.n_bins, group_of, order, places, zeros, zeros - 1, *[zeros] * 4]),
+        free_words=free_copy(n, 0),
+        codes=(table.columns if by_columns else table.padded).reshape(-1),
+        column_step=n if by_columns else 1,
+        row_step=1 if by_columns else table.padded.shape[1],
+        features=features,
+        places=np.stack([np.arange(p), np.zeros(p, np.int64)]),
+        order=order,
         charges=np.zeros(p),
         bought=np.zeros(n_groups, bool),
         rows=np.empty((2, n), np.uint64),
         packed=np.empty((2, n * n_lanes), np.int64),
         leaf_of=np.zeros(n, np.int32),
         hist=np.empty((n_slots, n_cells), np.int64),
-        pair_hist=np.empty((n_slots, 0), np.int64),
-        scale=np.zeros(6),
-        pair_values=np.zeros(256, np.int64),
-        entries=np.zeros((0, PATH + 1 + max_depth), np.int64),
-        known=np.empty((0, p + 2)),
-        past=np.empty(0, np.int16),
-        leaf=np.zeros((max_leaves, STEPS + 1 + max_depth), np.int64),
+        free_slots=np.zeros(n_slots, np.int64),
+        leaves=np.zeros(max_leaves, LEAF),
         totals=np.zeros((max_leaves, n_lanes), np.int64),
-        raw=np.zeros((max_leaves, p + 1)),
-        choice=np.zeros((max_leaves, p), np.int32),
+        candidates=np.zeros((max_leaves, p), CANDIDATE),
         left_totals=np.zeros((max_leaves, p, n_lanes), np.int64),
-        node_int=np.zeros((max_leaves, 5), np.int64),
-        node_float=np.zeros((max_leaves, 2)),
-        state=np.zeros(FREE_SLOTS + n_slots, np.int64),
+        splits=np.zeros(max_leaves, SPLIT),
+        tree=np.zeros(1, TREE),
     )
 
 
-def with_pairs(ws: Workspace, pairs: Pairs) -> Workspace:
-    """The same workspace, with coarse codes, room for their sums and for what leaves are remembered by."""
-    n_features = len(ws.charges)
-    ws.features[N_COARSE], ws.features[HIDES] = pairs.n_coarse, pairs.hides
-    room = np.empty((len(ws.hist), -(-n_features // 2) * 256), np.int64)
-    n_rows, n_known = len(pairs.words), n_features + 2
-    n_entries = N_ROOTS + max(1, min(MOST_ENTRIES, KNOWN_BYTES // (8 * n_known)))
-    taken = sum(part.nbytes for part in ws if part is not ws.words) + pairs.words.nbytes + room.nbytes
-    left = min(RING_BYTES, ALL_BYTES - taken)
-    ring = min(RING_TABLES * n_rows, max(left // 2, n_rows))
-    return ws._replace(
-        pairs=pairs.words,
-        pair_hist=room,
-        entries=np.zeros((n_entries, ws.entries.shape[1]), np.int64),
-        known=np.empty((n_entries, n_known)),
-        past=np.zeros(N_ROOTS * n_rows + ring, np.int16),
-    )
+def fit_free_copy(ws: Workspace) -> Workspace:
+    """Empty the copy of free columns if prices changed; enlarge it, up to a quarter of the table, to hold them all."""
+    tree = ws.tree[0]
+    n_free, most = int((ws.charges == 0.0).sum()), max(8, len(ws.charges) // 4)
+    tree["copy_is_used"] = ws.limits.skips and n_free <= most
+    is_small = 8 * ws.free_words.shape[1] < min(n_free + 4, most)
+    is_stale = np.any(ws.charges[ws.places[1, : tree["n_free"]]] > 0.0)
+    if not tree["copy_is_used"] or is_small or is_stale:
+        tree["n_free"] = 0
+        ws.features["place"] = -1
+    if tree["copy_is_used"] and is_small:
+        ws = ws._replace(free_words=free_copy(ws.rows.shape[1], min(2 * n_free + 8, most)))
+    return ws
 
 
-def narrow_copy(n_rows: int, n_columns: int) -> NDArray[np.uint64]:
+def free_copy(n_rows: int, n_columns: int) -> Words:
     """Room for a copy of ``n_columns`` columns."""
     return np.zeros((n_rows, max(1, -(-n_columns // WORD))), np.uint64)

@@ -84,7 +84,7 @@ class GreedyMiserClassifier(BoostedClassifier):
 
     def _learn(self, problem: PairProblem) -> ConfidentStage:
         rows, boosting = problem.rows, self._boosting()
-        grower = boosting.grower(self._binned(rows.X), problem.price_list, self.gamma)
+        grower = boosting.grower(self._binned(rows), problem.price_list, self.gamma)
         trees, base = boost_labels(
             boosting, grower, rows.task.loss(rows.y), rows.weight, np.ones(len(rows.y))
         )

@@ -73,9 +73,10 @@ class _Router(GatedClassifier):
         columns = check_columns(
             "features", self.features, rows.X.shape[1], getattr(self, "feature_names_in_", None)
         )
-        block = rows.X[:, columns]
-        seen = replace(rows, table=block, X=block)
-        self._held_out = judge_full(self._cheap(), seen, n_jobs=self.n_jobs, name="the cheap model")
+        seen = rows.with_columns(columns)
+        self._held_out = judge_full(
+            self._cheap(), replace(seen, table=seen.X), n_jobs=self.n_jobs, name="the cheap model"
+        )
         return ForeignStage(columns, self._held_out.model, self._gate(problem), rows.task)
 
     def _default_threshold(self, problem: PairProblem, budget: float | None) -> float:

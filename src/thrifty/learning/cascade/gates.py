@@ -113,7 +113,7 @@ def learn_gates(
 
     def of_stage(stage: int) -> TreeEnsemble:
         columns = np.sort(sets[stage])
-        table = _with_scores(narrow_table(problem.table, columns), scores[:, stage])
+        table = _with_scores(narrow_table(problem.table, columns), scores[:, stage], problem.weight)
         wanted, weight = target[:, stage], problem.weight
         whole = _regress(table, n_scores, wanted, weight, np.flatnonzero(used))
         if stage < n_coarse:
@@ -164,9 +164,9 @@ def _regress(table: BinnedTable, n_scores: int, target: Floats, weight: Floats, 
     return TreeEnsemble.concatenate(trees)
 
 
-def _with_scores(table: BinnedTable, scores: Floats) -> BinnedTable:
+def _with_scores(table: BinnedTable, scores: Floats, weight: Floats) -> BinnedTable:
     """A table with the scores of a stage as further columns."""
-    last = Binner().fit_transform(scores)
+    last = Binner().fit_transform(scores, weight)
     n_before, n_columns = table.n_features, table.n_features + last.n_features
     padded = np.zeros((table.n_rows, -(-n_columns // WORD) * WORD), dtype=np.uint8)
     padded[:, :n_before] = table.codes

@@ -209,6 +209,8 @@ def without_idle_stages(learned: LearnedCascade, problem: CascadeProblem) -> Lea
         thresholds[:, kept[-1]] = points[:, kept[-1]] = np.inf
     elif kept[-1:] != [n_stages - 1] and not np.array_equal(learned.blend, problem.task.full_alone):
         kept.append(n_stages - 1)  # nobody stops there, and its score is part of the blend
+    if not kept:
+        kept = [0]  # a cascade has a stage, even where no operating point lets a row stop
     thresholds = thresholds[:, kept]
     sets = [learned.staged.sets[stage] for stage in kept]
     return replace(

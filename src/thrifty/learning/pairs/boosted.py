@@ -22,8 +22,8 @@ from thrifty.objective.costs import PriceList
 from thrifty.objective.distances import DISTANCES, NEVER, DistanceName
 from thrifty.tasks.logistic import LogisticLoss, round_to
 from thrifty.tasks.task import Loss, Task
-from thrifty.trees import BinnedTable, Grove, GrownTree, TreeEnsemble, TreeGrower
-from thrifty.trees.quantise import WIDE_ROWS
+from thrifty.trees import BinnedTable, EnsembleBuilder, GrownTree, TreeEnsemble, TreeGrower
+from thrifty.trees.gradients import WIDE_ROWS
 
 __all__ = [
     "BoostedPair",
@@ -84,14 +84,14 @@ class Boosting:
     def add_tree(
         self,
         grower: TreeGrower,
-        grove: Grove,
+        builder: EnsembleBuilder,
         derivatives: tuple[Floats, Floats],
         counts: Floats,
         score: Floats,
     ) -> None:
-        """Grow one tree, keep it in ``grove`` and add it to the scores in place."""
+        """Grow one tree, keep it in ``builder`` and add it to the scores in place."""
         weighted = self._weighted(*derivatives, counts)
-        grower.add_tree(grove, score, *weighted, learning_rate=self.learning_rate)
+        grower.add_tree(builder, score, *weighted, learning_rate=self.learning_rate)
 
     def grow_tree(self, grower: TreeGrower, grad: Floats, curvature: Floats, counts: Floats) -> GrownTree:
         """Grow one tree.
@@ -172,8 +172,8 @@ class BoostedPair:
         self.base = np.array([_gate_base(self._distance, log_odds, counts), of_label.base(counts * stays)])
         self._g, self._f1 = np.full(len(y), self.base[0]), np.full(len(y), self.base[1])
         gate, cheap, add_tree = (
-            Grove(self.gate.n_features),
-            Grove(self.gate.n_features),
+            EnsembleBuilder(self.gate.n_features),
+            EnsembleBuilder(self.gate.n_features),
             self._boosting.add_tree,
         )
         for _ in range(self._boosting.n_trees):
@@ -228,11 +228,11 @@ def boost_labels(
 ) -> tuple[TreeEnsemble, float]:
     """Grow f1 alone, each row weighted by the share of it that stays."""
     base = loss.base(counts * stays)
-    score, grove = np.full(len(counts), base), Grove(grower.table.n_features)
+    score, builder = np.full(len(counts), base), EnsembleBuilder(grower.table.n_features)
     for _ in range(boosting.n_trees):
         grad, curvature = loss.derivatives(score)
-        boosting.add_tree(grower, grove, (stays * grad, stays * curvature), counts, score)
-    return grove.ensemble(), base
+        boosting.add_tree(grower, builder, (stays * grad, stays * curvature), counts, score)
+    return builder.ensemble(), base
 
 
 def boost_gate(
@@ -241,10 +241,10 @@ def boost_gate(
     """Grow the gate alone for the given shares."""
     base = _gate_base(distance, log_odds, counts)
     score, loss = np.full(len(log_odds), base), _gate_loss(distance, log_odds)
-    grove = Grove(grower.table.n_features)
+    builder = EnsembleBuilder(grower.table.n_features)
     for _ in range(boosting.n_trees):
-        boosting.add_tree(grower, grove, loss.derivatives(score), counts, score)
-    return grove.ensemble(), base
+        boosting.add_tree(grower, builder, loss.derivatives(score), counts, score)
+    return builder.ensemble(), base
 
 
 def boost_jointly(
@@ -266,7 +266,7 @@ def boost_jointly(
     base = np.array([np.average(gain, weights=counts), loss.base(counts)])
     score = np.tile(base, (len(gain), 1))
     flat = on_grid(np.full(len(gain), gate_weight), counts, CURVATURE_BITS)
-    grove = Grove(grower.table.n_features, 2)
+    builder = EnsembleBuilder(grower.table.n_features, 2)
     for _ in range(boosting.n_trees):
         h, f1 = score.T
         gradient, hessian = loss.derivatives(f1)
@@ -274,8 +274,8 @@ def boost_jointly(
         curvature = np.column_stack([flat, on_grid(hessian, counts, CURVATURE_BITS)])
         weighted = counts[:, None]
         derivatives = weighted * np.column_stack(grad), weighted * curvature
-        grower.add_tree(grove, score, *derivatives, learning_rate=boosting.learning_rate)
-    return grove.ensemble(), base
+        grower.add_tree(builder, score, *derivatives, learning_rate=boosting.learning_rate)
+    return builder.ensemble(), base
 
 
 @dataclass(frozen=True)

@@ -56,7 +56,7 @@ def grow_local(
     What sending a row on gains is ``P(f0 right) - P(f1 right)``: nothing where both answer alike, and where they do
     not, as much as the label, soft or hard, speaks for f0. It needs an f1, so trees for f1 alone come first.
     """
-    table = Binner().fit_transform(rows.X)
+    table = Binner().fit_transform(rows.X, rows.weight)
     alone, loss = np.ones(len(rows.y)), rows.task.loss(rows.y)
     trees, base = boost_labels(boosting, boosting.grower(table), loss, rows.weight, alone)
     if gate_weight > 0.0:

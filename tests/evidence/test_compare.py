@@ -3,9 +3,9 @@ import tracemalloc
 import numpy as np
 import pytest
 
-from thrifty.evidence import bootstrap
+from thrifty.evidence import compare
+from thrifty.evidence.evidence import Evidence
 from thrifty.evidence.frontier import Frontier
-from thrifty.evidence.outcomes import PointOutcomes, RowOutcomes
 from thrifty.exceptions import InvalidInputError
 
 
@@ -13,18 +13,20 @@ def gate(seed, n=400, skill=0.7, stop_cost=1.0, full=None):
     rng = np.random.default_rng(seed)
     right = rng.random(n) < skill
     full = rng.random(n) < 0.9 if full is None else full
-    return RowOutcomes(rng.normal(size=n) - right, stop_cost, 5.0, right, full)
+    return Evidence.of_gate(
+        rng.normal(size=n) - right, stop_cost=stop_cost, go_cost=5.0, stop_quality=right, go_quality=full
+    )
 
 
 def held_out(seed, n=400):
-    return Frontier.from_outcomes([gate(seed), gate(seed + 1, stop_cost=1.5)]).on(
+    return Frontier.from_evidence([gate(seed), gate(seed + 1, stop_cost=1.5)]).on(
         [gate(seed + 2, n), gate(seed + 3, n, stop_cost=1.5)]
     )
 
 
 def test_every_draw_takes_as_many_rows_as_there_are_and_each_equally_often(monkeypatch):
-    monkeypatch.setattr(bootstrap, "_CELLS", 50 * 30)
-    blocks = list(bootstrap._draws(50, 1000, seed=3))
+    monkeypatch.setattr(compare, "_CELLS", 50 * 30)
+    blocks = list(compare._draws(50, 1000, seed=3))
     assert [places.stop - places.start for places, _ in blocks][:2] == [30, 30]
     counts = np.hstack([block for _, block in blocks])
     assert counts.shape == (50, 1000)
@@ -36,16 +38,16 @@ def test_every_draw_takes_as_many_rows_as_there_are_and_each_equally_often(monke
 
 def test_resampled_means_are_means_over_the_drawn_rows():
     frontier = held_out(0, n=60)
-    costs, scores = bootstrap.resampled(
-        frontier.outcomes, frontier.source, frontier.threshold, n_boot=7, seed=1
+    costs, scores = compare.resampled(
+        frontier.evidence, frontier.source, frontier.thresholds, n_boot=7, seed=1
     )
-    ((_, counts),) = bootstrap._draws(60, 7, seed=1)
+    ((_, counts),) = compare._draws(60, 7, seed=1)
     for draw in range(7):
         rows = np.repeat(np.arange(60), counts[:, draw].astype(int))
         for place, point in enumerate(frontier):
-            one = frontier.outcomes[point.source]
-            right = np.where(one.g > point.threshold, one.go_right, one.stop_right)
-            cost = np.where(one.g > point.threshold, one.go_cost, one.stop_cost)
+            one = frontier.evidence[point.source]
+            sent = (one.gate[:, 0] > point.threshold).astype(int)
+            right, cost = one.quality[np.arange(60), sent], one.cost[sent]
             assert scores[place, draw] == pytest.approx(right[rows].mean())
             assert costs[place, draw] == pytest.approx(cost[rows].mean())
 
@@ -64,12 +66,14 @@ def test_a_band_is_as_wide_as_the_standard_error_of_a_share_says():
 
 
 def test_a_band_covers_the_true_score_about_as_often_as_it_says():
-    chosen = Frontier.from_outcomes([PointOutcomes(1.0, np.ones(200, bool), np.zeros(200, bool))])
+    chosen = Frontier.from_evidence([Evidence.of_point(1.0, np.ones(200, bool), np.zeros(200, bool))])
     rng = np.random.default_rng(0)
     covered = 0
     for repeat in range(300):
         right = rng.random(200) < 0.8
-        band = chosen.on([PointOutcomes(1.0, right, np.zeros(200, bool))]).band(0.9, n_boot=200, seed=repeat)
+        band = chosen.on([Evidence.of_point(1.0, right, np.zeros(200, bool))]).band(
+            0.9, n_boot=200, seed=repeat
+        )
         covered += bool(band.score_low[0] <= 0.8 <= band.score_high[0])
     # Percentile intervals of a share run a little short; three binomial standard errors are 0.05.
     assert 0.82 <= covered / 300 <= 0.96
@@ -78,7 +82,7 @@ def test_a_band_covers_the_true_score_about_as_often_as_it_says():
 def test_a_band_is_the_same_for_the_same_seed_whatever_the_blocks_of_points(monkeypatch):
     frontier = held_out(4)
     band, other = frontier.band(n_boot=100, seed=5), frontier.band(n_boot=100, seed=6)
-    monkeypatch.setattr(bootstrap, "_POINTS", 3)
+    monkeypatch.setattr(compare, "_POINTS", 3)
     again = frontier.band(n_boot=100, seed=5)
     np.testing.assert_allclose(again.score_low, band.score_low, rtol=1e-12)
     np.testing.assert_allclose(again.cost_high, band.cost_high, rtol=1e-12)
@@ -88,8 +92,9 @@ def test_a_band_is_the_same_for_the_same_seed_whatever_the_blocks_of_points(monk
 def test_a_band_of_many_points_on_many_rows_stays_small_in_memory():
     rng = np.random.default_rng(0)
     g, right = rng.normal(size=10_000), rng.random(10_000) < 0.5
-    one = RowOutcomes(g, 1.0, 5.0, right, right | (rng.random(10_000) < 0.6))
-    frontier = Frontier.from_outcomes([one])
+    better = right | (rng.random(10_000) < 0.6)
+    one = Evidence.of_gate(g, stop_cost=1.0, go_cost=5.0, stop_quality=right, go_quality=better)
+    frontier = Frontier.from_evidence([one])
     assert len(frontier) > 1000
     tracemalloc.start()
     frontier.band(n_boot=1000)
@@ -113,7 +118,7 @@ def test_the_band_of_a_difference_follows_the_rows_on_which_two_systems_differ()
     base = rng.random(1000) < 0.7
     better = base | (rng.random(1000) < 0.1)
     frontiers = {
-        name: Frontier.from_outcomes([PointOutcomes(1.0, right, np.zeros(1000, bool))])
+        name: Frontier.from_evidence([Evidence.of_point(1.0, right, np.zeros(1000, bool))])
         for name, right in (("base", base), ("better", better))
     }
     found = frontiers["better"].compare({"base": frontiers["base"]}, [1.0], n_boot=3000)["base"]
@@ -142,7 +147,7 @@ def test_what_cannot_be_compared_is_refused_by_name():
     ours = held_out(1)
     with pytest.raises(InvalidInputError, match=r"same rows; this one has 400, the others \{'short': 300\}"):
         ours.compare({"short": held_out(1, n=300)}, [2.0])
-    dear = Frontier.from_outcomes([gate(0, stop_cost=3.0)])
+    dear = Frontier.from_evidence([gate(0, stop_cost=3.0)])
     with pytest.raises(InvalidInputError, match=r"others\['dear'\]: budget must be at least 3, .*got 2.0"):
         ours.compare({"dear": dear}, [2.0, 4.0])
     with pytest.raises(InvalidInputError, match="at least one budget"):

@@ -10,22 +10,17 @@ this tree or in any earlier one.
 from concurrent.futures import ThreadPoolExecutor, wait
 from itertools import pairwise
 from math import isfinite
-from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from thrifty.arrays import Bools, Floats
 from thrifty.exceptions import InvalidInputError
-from thrifty.trees.binning import BinnedTable
-from thrifty.trees.ensemble import TreeEnsemble
-from thrifty.trees.grove import Grove
-from thrifty.trees.grown import GrownTree
-from thrifty.trees.growth import FINISHED, OFTEN, advance
-from thrifty.trees.harvest import Harvest, harvest, make_harvest
-from thrifty.trees.kernel import Direct
-from thrifty.trees.leaf_job import Limits
-from thrifty.trees.prices import (
+from thrifty.trees.best_first import FINISHED, advance
+from thrifty.trees.binning import WORD, BinnedTable
+from thrifty.trees.gradients import choose_lanes, pack
+from thrifty.trees.output import EnsembleBuilder, GrownTree, TreeArrays, make_arrays, write_tree
+from thrifty.trees.parameters import (
     check_amount,
     check_bought,
     check_groups,
@@ -33,50 +28,12 @@ from thrifty.trees.prices import (
     check_whole,
     choice_order,
 )
-from thrifty.trees.quantise import Lanes, choose_lanes, pack
-from thrifty.trees.screen import has_room
-from thrifty.trees.workspace import (
-    N_LEAVES,
-    N_NARROW,
-    N_SPLITS,
-    NARROW,
-    NARROW_FITS,
-    PLACE,
-    SURVIVED,
-    Workspace,
-    make_workspace,
-    narrow_copy,
-    with_pairs,
-)
+from thrifty.trees.workspace import Limits, Workspace, fit_free_copy, make_workspace
 
 __all__ = ["TreeGrower"]
 
 MAX_DEPTH = 12
-PAIR_BYTES = 32 * 2**20  # most that coarse codes may add to the table
-REFRESH_TREES = 16  # at least so often it is looked whether more columns should be watched
 SHARED_CELLS = 200_000  # below this, waking a thread costs more than it saves
-
-
-class Setting(NamedTuple):
-    """What trees of one kind are grown with.
-
-    Attributes
-    ----------
-    ws : Workspace
-    lanes : Lanes
-        How gradients are packed.
-    units : ndarray of shape (n_outputs, 3)
-    packed, totals : ndarray
-        Places in the workspace that gradients are packed to.
-    n_outputs : int
-    """
-
-    ws: Workspace
-    lanes: Lanes
-    units: Floats
-    packed: NDArray[np.int64]
-    totals: NDArray[np.int64]
-    n_outputs: int
 
 
 class TreeGrower:
@@ -152,12 +109,10 @@ class TreeGrower:
         self._order = choice_order(table, self.group_of, self.prices)
         self._bought = np.zeros(len(self.prices), bool)
         self._can_split = can_split(table)
-        self._workspaces: dict[int, Workspace] = {}  # by the number of lanes
-        self._setting: Setting | None = None
-        self._n_left = 0  # trees until the setting is to be made anew
+        self._ws: Workspace | None = None
+        self._is_stale = True  # whether charges have changed since the workspace learned of them
         self._pool = ThreadPoolExecutor(n_threads - 1) if n_threads > 1 else None
         self._n_threads = n_threads
-        self._advance, self._harvest = Direct(advance), Direct(harvest)
         self.reset(bought=() if bought is None else bought, gamma=gamma)
 
     @property
@@ -182,7 +137,7 @@ class TreeGrower:
             self._gamma = float(gamma)
         if bought is not None:
             self._bought = check_bought(bought, len(self.prices))
-        self._n_left = 0
+        self._is_stale = True
 
     def grow(
         self, grad: ArrayLike, hess: ArrayLike | None = None, *, learning_rate: float = 1.0
@@ -198,40 +153,30 @@ class TreeGrower:
         learning_rate : float, default=1.0
             Factor on the values of the leaves.
         """
-        setting, before = self._grow_in(grad, hess, learning_rate), self._bought
-        got = make_harvest(1, int(setting.ws.state[N_SPLITS]), setting.n_outputs)
-        n_cells = self._take(setting, learning_rate, got, 0, np.empty((0, setting.n_outputs)))
-        tree = TreeEnsemble(
-            self.table.n_features,
-            got.feature,
-            got.threshold,
-            got.last_left,
-            got.missing_left,
-            got.children,
-            got.values,
-            got.node_offsets,
-            got.leaf_offsets,
-        )
+        ws, before = self._grow_in(grad, hess, learning_rate), self._bought
+        got = make_arrays(1, int(ws.tree[0]["n_splits"]), len(ws.units))
+        self._take(ws, learning_rate, got, 0, np.empty((0, len(ws.units))))
         new = (self._bought != before).nonzero()[0]
-        return GrownTree(tree, got.raw, got.charge, setting.ws.leaf_of.copy(), new, n_cells)
+        tree = got.ensemble(self.table.n_features, 1)
+        return GrownTree(tree, got.gain, got.charge, ws.leaf_of.copy(), new, int(ws.tree[0]["n_cells"]))
 
     def add_tree(
         self,
-        grove: Grove,
+        builder: EnsembleBuilder,
         scores: Floats,
         grad: ArrayLike,
         hess: ArrayLike | None = None,
         *,
         learning_rate: float = 1.0,
     ) -> int:
-        """Grow one tree, keep it in ``grove`` and add it to ``scores``, in place: what boosting needs of ``grow``.
+        """Grow one tree, keep it in ``builder`` and add it to ``scores``, in place: what boosting needs of ``grow``.
 
         Parameters
         ----------
-        grove : Grove
-            Of the same columns and as many outputs.
+        builder : EnsembleBuilder
+            Made for as many columns and outputs.
         scores : ndarray of shape (n_rows,) or (n_rows, n_outputs), float64, C-contiguous
-            Of the training rows.
+            Scores of the training rows.
         grad, hess, learning_rate
             As in ``grow``.
 
@@ -241,25 +186,29 @@ class TreeGrower:
             (row, column) cells added to histograms: the work done.
         """
         n_rows = self.table.n_rows
-        n_scores = n_rows * grove.n_outputs
+        n_scores = n_rows * builder.n_outputs
         if scores.dtype != np.float64 or scores.size != n_scores or not scores.flags.carray:
             raise InvalidInputError(
                 f"scores must be writable, float64, C-contiguous and of shape ({n_rows},) or "
-                f"({n_rows}, {grove.n_outputs}): they are added to in place; got {scores.dtype} of shape "
+                f"({n_rows}, {builder.n_outputs}): they are added to in place; got {scores.dtype} of shape "
                 f"{scores.shape}. Pass a copy, then use that."
             )
-        setting = self._grow_in(grad, hess, learning_rate, grove)
-        n_splits = int(setting.ws.state[N_SPLITS])
-        out, table = grove.room_for(n_splits), scores.reshape(n_rows, grove.n_outputs)
-        n_cells = self._take(setting, learning_rate, out, grove.n_trees, table)
-        grove.n_trees += 1
-        grove.n_splits += n_splits
-        return n_cells
+        ws = self._grow_in(grad, hess, learning_rate, builder)
+        n_splits = int(ws.tree[0]["n_splits"])
+        table = scores.reshape(n_rows, builder.n_outputs)
+        self._take(ws, learning_rate, builder.room_for(n_splits), builder.n_trees, table)
+        builder.n_trees += 1
+        builder.n_splits += n_splits
+        return int(ws.tree[0]["n_cells"])
 
     def _grow_in(
-        self, grad: ArrayLike, hess: ArrayLike | None, learning_rate: float, grove: Grove | None = None
-    ) -> Setting:
-        """Grow a tree, one that fits into ``grove``; returns where it is."""
+        self,
+        grad: ArrayLike,
+        hess: ArrayLike | None,
+        learning_rate: float,
+        builder: EnsembleBuilder | None = None,
+    ) -> Workspace:
+        """Grow a tree, one that fits into ``builder``; returns where it is."""
         gradients = self._columns("grad", grad)
         hessians, n_outputs = None if hess is None else self._columns("hess", hess), len(gradients)
         if hessians is not None and len(hessians) != n_outputs:
@@ -269,74 +218,49 @@ class TreeGrower:
             )
         if not isfinite(learning_rate):
             raise InvalidInputError(f"learning_rate must be finite; got {learning_rate!r}. Use 0.1, say.")
-        if grove is not None:
-            grove.check_shape(self.table.n_features, n_outputs)
-        setting, constant = self._setting, hess is None
-        if (
-            setting is None
-            or self._n_left == 0
-            or (setting.n_outputs, setting.lanes.constant) != (n_outputs, constant)
-        ):
-            setting = self._setting = self._prepare(n_outputs, constant)
-            self._n_left = REFRESH_TREES
-        self._n_left -= 1
-        ws, lanes, units, packed, totals, _ = setting
-        pack(gradients, hessians, lanes, packed, units, totals)
-        ws.state[N_LEAVES] = 0
+        if builder is not None:
+            builder.check_shape(self.table.n_features, n_outputs)
+        ws = self._prepare(n_outputs, hess is None)
+        pack(gradients, hessians, ws.lanes, ws.packed[0], ws.units, ws.totals[0])
+        ws.tree[0]["n_leaves"] = 0
         try:
-            while (n_columns := self._advance(ws, lanes, units, self._limits, 0, 0)) != FINISHED:
-                self._share_job(n_columns, setting)
+            while (n_columns := advance(ws, 0, 0)) != FINISHED:
+                self._share_job(ws, n_columns)
         except BaseException:
-            self._n_left = 0  # what an unfinished tree bought is not bought
+            self._is_stale = True  # what an unfinished tree bought is not bought
             raise
-        return setting
+        return ws
 
-    def _share_job(self, n_columns: int, setting: Setting) -> None:
+    def _share_job(self, ws: Workspace, n_columns: int) -> None:
         """Run the waiting job on all threads, each on its own words of columns."""
-        ws, lanes, units, limits = setting.ws, setting.lanes, setting.units, self._limits
-        n_blocks = -(-n_columns // 16)  # a word of pairs covers sixteen columns
-        edges = [min(n_columns, 16 * (n_blocks * t // self._n_threads)) for t in range(self._n_threads)] + [
-            n_columns
-        ]
-        parts = [(first, last) for first, last in pairwise(edges) if first < last]
+        n_words = -(-n_columns // WORD)
+        edges = [min(n_columns, WORD * (n_words * t // self._n_threads)) for t in range(self._n_threads)]
+        parts = [(first, last) for first, last in pairwise([*edges, n_columns]) if first < last]
         others = []
         if self._pool is not None:
-            others = [self._pool.submit(self._advance, ws, lanes, units, limits, *part) for part in parts[1:]]
-        self._advance(ws, lanes, units, limits, *parts[0])
+            others = [self._pool.submit(advance, ws, *part) for part in parts[1:]]
+        advance(ws, *parts[0])
         wait(others)
         for other in others:
             other.result()
 
-    def _prepare(self, n_outputs: int, constant: bool) -> Setting:
-        """Arrays for such trees, with today's charges and a narrow copy that may hold what is free."""
-        keep_count = self._limits.min_child_samples > 1
-        lanes = choose_lanes(self.table.n_rows, n_outputs, constant=constant, keep_count=keep_count)
-        ws = self._workspaces[lanes.n_lanes] = self._refresh(self._workspaces.get(lanes.n_lanes), lanes)
-        return Setting(ws, lanes, np.ones((n_outputs, 3)), ws.packed[0], ws.totals[0], n_outputs)
-
-    def _refresh(self, ws: Workspace | None, lanes: Lanes) -> Workspace:
-        """Charges and copies of columns anew: something was bought, prices changed, or columns came to be watched."""
+    def _prepare(self, n_outputs: int, constant: bool) -> Workspace:
+        """Arrays for trees of one kind, with today's charges."""
+        ws = self._ws
+        if ws is not None and (len(ws.units), ws.lanes.constant) != (n_outputs, constant):
+            ws = None
         if ws is None:
-            ws = make_workspace(
-                self.table,
-                self.group_of,
-                self._order,
-                len(self.prices),
-                self._limits.max_depth,
-                self._limits.max_leaves,
-                lanes.n_lanes,
-            )
-        ws.bought[:] = self._bought
-        ws.charges[:] = self._charges()
-        ws = fit_narrow(ws, self._limits.skips)
-        screens = lanes.constant and lanes.n_lanes == 1 and ws.state[NARROW_FITS] and ws.pairs.size == 0
-        if (
-            screens
-            and has_room(self.table.n_rows)
-            and self.table.n_bytes <= 2 * PAIR_BYTES
-            and np.any((ws.charges > 0.0) & (ws.charges < np.inf))
-        ):
-            ws = with_pairs(ws, self.table.pairs)
+            keep_count = self._limits.min_child_samples > 1
+            lanes = choose_lanes(self.table.n_rows, n_outputs, constant=constant, keep_count=keep_count)
+            n_groups = len(self.prices)
+            ws = make_workspace(self.table, self.group_of, self._order, n_groups, self._limits, lanes)
+            self._is_stale = True
+        if self._is_stale:
+            ws.bought[:] = self._bought
+            ws.charges[:] = self._charges()
+            ws = fit_free_copy(ws)
+            self._is_stale = False
+        self._ws = ws
         return ws
 
     def _charges(self) -> Floats:
@@ -344,17 +268,13 @@ class TreeGrower:
         charges = self._gamma * np.where(self._bought, 0.0, self.prices)[self.group_of]
         return np.where(self._can_split | (charges == 0.0), charges, np.inf)
 
-    def _take(self, setting: Setting, learning_rate: float, out: Harvest, tree: int, scores: Floats) -> int:
+    def _take(
+        self, ws: Workspace, learning_rate: float, out: TreeArrays, number: int, scores: Floats
+    ) -> None:
         """Take a finished tree out of its workspace, and note what it bought."""
-        ws, ends, before, l2 = setting.ws, self.table.thresholds, self._bought, self._limits.l2
-        lanes, units, rate = setting.lanes, setting.units, float(learning_rate)
-        n_cells: int
-        n_cells, n_new = self._harvest(
-            ws, ends.values, ends.offsets, lanes, units, l2, rate, before, out, tree, scores
-        )
-        if n_new:
-            self._bought, self._n_left = ws.bought.copy(), 0
-        return n_cells
+        ends, rate = self.table.thresholds, float(learning_rate)
+        if write_tree(ws, ends.values, ends.offsets, rate, self._bought, out, number, scores):
+            self._bought, self._is_stale = ws.bought.copy(), True
 
     def _columns(self, name: str, values: ArrayLike) -> list[Floats]:
         """One array for each output, in the form that ``pack`` wants."""
@@ -368,24 +288,6 @@ class TreeGrower:
                 f"got {np.shape(values)}."
             )
         return [column if column.flags.carray else column.copy() for column in columns]
-
-
-def fit_narrow(ws: Workspace, skips: bool) -> Workspace:
-    """Forget the narrow copy if prices changed; enlarge it, up to a quarter of the table, to hold what is free."""
-    state, features = ws.state, ws.features
-    n_free = int((ws.charges == 0.0).sum())
-    most = max(8, len(ws.charges) // 4)
-    state[NARROW_FITS] = skips and n_free <= most
-    n_watched = int(((features[SURVIVED] > OFTEN * ws.rows.shape[1]) & (ws.charges > 0.0)).sum())
-    is_small = 8 * ws.narrow.shape[1] < min(n_free + n_watched + 4, most)
-    held = features[NARROW, : state[N_NARROW]]
-    is_stale = np.any((ws.charges[held] > 0.0) & (features[SURVIVED, held] == 0))
-    if not state[NARROW_FITS] or is_small or is_stale:
-        state[N_NARROW] = 0
-        features[PLACE] = -1
-    if state[NARROW_FITS] and is_small:
-        ws = ws._replace(narrow=narrow_copy(ws.rows.shape[1], min(2 * n_free + 2 * n_watched + 8, most)))
-    return ws
 
 
 def can_split(table: BinnedTable) -> Bools:

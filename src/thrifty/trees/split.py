@@ -1,4 +1,4 @@
-r"""The best split of one column of one leaf.
+r"""The best split of a leaf.
 
 For a child with gradient sum ``G`` and hessian sum ``H`` the best value is ``-G / (H + l2)``. A split of a
 leaf into L and R lowers the second-order loss by its raw gain (Xu et al., GreedyMiser; paper, impurity of
@@ -17,13 +17,16 @@ add their gains. Thresholds are tried from low to high and the first of equals w
 right, then left. Where the leaf has no missing value, later ones follow the heavier child.
 """
 
+from typing import Any
+
 import numpy as np
 
 from thrifty.arrays import Floats, Int64s
-from thrifty.trees.kernel import Number, inner, lean
-from thrifty.trees.quantise import Lanes
+from thrifty.trees.compiled import Number, Record, inner, lean
+from thrifty.trees.gradients import Lanes
+from thrifty.trees.workspace import Limits
 
-__all__ = ["leaf_offset", "search", "search_lanes"]
+__all__ = ["choose", "examine", "gain_can_reach", "search"]
 
 
 @lean
@@ -166,3 +169,90 @@ def search_lanes(
             all_sum += (total[lane] & mask) * units[k, 1]
         best_left = 2 * left_sum >= all_sum
     return best, best_bin, best_left
+
+
+@lean
+def examine(
+    columns: Int64s,
+    features: Any,
+    hist: Int64s,
+    total: Int64s,
+    lanes: Lanes,
+    units: Floats,
+    limits: Limits,
+    found: Any,
+    left_totals: Int64s,
+) -> None:
+    """Best split of one leaf, whose histogram and total are given, on each of ``columns``; written to ``found``."""
+    width, l2 = len(hist) // len(features), limits.l2
+    offset = leaf_offset(total, lanes, units, l2)
+    if lanes.n_lanes == 1:
+        least: Number = max(np.int64(1), np.int64(np.ceil(limits.min_child_weight / units[0, 1])))
+        if lanes.constant:
+            least = max(least, limits.min_child_samples)
+        unit_g, unit_h, shift, only = units[0, 0], units[0, 1], lanes.fields[0, 1], total[0]
+        both = (only & lanes.fields[0, 3]) * unit_h + 2 * l2
+        for f in columns:
+            score, end, left, left_sum = search(
+                hist, f * width, features[f].n_bins, only, shift, unit_g, unit_h, l2, least
+            )
+            if end >= 0:
+                found[f].gain, left_totals[f, 0] = 0.5 * (score / both - offset), left_sum
+                found[f].last_left, found[f].missing_left = end, left
+        return
+    weight, n = limits.min_child_weight, limits.min_child_samples
+    for f in columns:
+        cells, sums = hist[f * width : (f + 1) * width], left_totals[f]
+        score, end, left = search_lanes(cells, features[f].n_bins, total, lanes, units, l2, weight, n, sums)
+        if end >= 0:
+            found[f].gain = 0.5 * (score - offset)
+            found[f].last_left, found[f].missing_left = end, left
+
+
+@lean
+def choose(leaf: Record, found: Any, charges: Floats, order: Int64s) -> None:
+    """Feature of the best net gain of a leaf, from what was ``found`` and today's charges."""
+    net_gain, best = -np.inf, np.int64(-1)
+    for f in order:
+        net = found[f].gain - charges[f]
+        if net > net_gain:
+            net_gain, best = net, f
+    leaf.net_gain, leaf.best = net_gain, best
+
+
+@lean
+def gain_can_reach(
+    amount: Number,
+    packed: Int64s,
+    start: Number,
+    stop: Number,
+    total: Int64s,
+    lanes: Lanes,
+    units: Floats,
+    l2: Number,
+) -> Number:
+    """Whether some split of these rows, on a column yet unseen, might gain ``amount``; False is certain.
+
+    By Cauchy and Schwarz ``GL^2 / (HL + l2) <= GL^2 / HL <= sum over L of g_i^2 / h_i``, so a split gains
+    at most ``1/2 [ sum_i g_i^2 / h_i - G^2 / (H + l2) ]``: what is left once every row has its own value.
+    A thousandth of a millionth is added for rounding. The sum only grows: it stops when it has enough.
+    """
+    n_lanes = lanes.n_lanes
+    bound = -2.0 * amount
+    for k in range(units.shape[0]):
+        g_lane, shift, h_lane, mask = lanes.fields[k]
+        G = (total[g_lane] >> shift) * units[k, 0]
+        H = (total[h_lane] & mask) * units[k, 1]
+        bound -= G * G / (H + l2) if H + l2 > 0.0 else 0.0
+    for begin in range(start, stop, 256):
+        for k in range(units.shape[0]):
+            g_lane, shift, h_lane, mask = lanes.fields[k]
+            squares = 0.0
+            for i in range(begin, min(stop, begin + 256)):
+                g = np.float64(packed[i * n_lanes + g_lane] >> shift)
+                h = 1.0 if lanes.constant else np.float64(packed[i * n_lanes + h_lane] & mask)
+                squares += g * g / h if h > 0.0 else (np.inf if g != 0.0 else 0.0)
+            bound += squares * (units[k, 0] * units[k, 0] / units[k, 1]) * (1 + 1e-9)
+        if bound >= 0.0:
+            return True
+    return False

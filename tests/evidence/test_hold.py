@@ -2,14 +2,14 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from sklearn.datasets import load_breast_cancer
-from sklearn.ensemble import ExtraTreesClassifier
 
-from thrifty import BudgetedClassifier, GatedSystem, InvalidInputError, Stage, Tie, hold_budget
+from thrifty import BudgetedClassifier, Chain, InvalidInputError, Policy, hold_budget
+from thrifty.chain.stage import LinearStage
 from thrifty.full.model import CallableFull
-from thrifty.learning.pairs.linear import LinearScorer
 from thrifty.objective.costs import PriceList
+from thrifty.tasks.binary import BinaryTask
 
+TASK = BinaryTask(np.arange(2))
 PRICES = PriceList(np.ones(4), np.arange(4), 6.0)
 
 
@@ -17,13 +17,10 @@ def full(table):
     return 1 / (1 + np.exp(-np.asarray(table).sum(axis=1)))
 
 
-def system(n_stages=1):
+def system(n_stages=1, answer=full):
     """Gates read one column each: whole numbers tie."""
-    stages = [
-        Stage(LinearScorer(np.array([place]), np.array([[1.0, 1.0]]), np.zeros(2)), 0.0)
-        for place in range(n_stages)
-    ]
-    return GatedSystem(tuple(stages), CallableFull(full), PRICES, np.arange(2))
+    stages = [LinearStage(np.array([place]), np.ones((1, 2)), np.zeros(2)) for place in range(n_stages)]
+    return Chain(tuple(stages), CallableFull(answer, TASK), PRICES, TASK, Policy.of(np.zeros(n_stages)))
 
 
 def batch(seed, n=60, *, values=3):
@@ -48,7 +45,7 @@ def test_rows_with_higher_scores_are_sent_before_those_with_lower_ones():
     X = batch(3)
     held = hold_budget(system(), X, 4.2)
     sent = held.route(X) == 1
-    assert held.stages[0].tie is not None
+    assert held.policy.is_mixed
     assert X[sent, 0].min() >= X[~sent, 0].max()
 
 
@@ -69,8 +66,8 @@ def test_rows_that_are_equal_in_every_column_share_their_fate_and_nothing_is_ove
 
 def test_budgets_for_everybody_and_for_nobody_need_no_tie():
     X = batch(6)
-    nobody = hold_budget(system(), X, 1.0).stages[0]
-    assert (nobody.threshold, nobody.tie) == (np.inf, None)
+    nobody = hold_budget(system(), X, 1.0).policy
+    assert (nobody.thresholds.tolist(), nobody.is_mixed) == ([[np.inf]], False)
     assert (hold_budget(system(), X, 10.0).route(X) == 1).all()
     assert (hold_budget(system(), X, 99.0).route(X) == 1).all()
 
@@ -83,50 +80,57 @@ def test_f0_is_not_asked():
     def never(table):
         raise AssertionError
 
-    there = GatedSystem(system().stages, CallableFull(never), PRICES, np.arange(2))
-    hold_budget(there, batch(7), 4.0)
+    hold_budget(system(answer=never), batch(7), 4.0)
 
 
 def test_what_cannot_be_held_is_refused():
     with pytest.raises(InvalidInputError, match=r"budget must be at least 1, the mean cost of the cheapest"):
         hold_budget(system(), batch(8), 0.5)
-    with pytest.raises(InvalidInputError, match="got GatedSystem without a stage"):
+    with pytest.raises(InvalidInputError, match="a gate to cut, .* the Chain has no stage"):
         hold_budget(system(0), batch(8), 5.0)
-    with pytest.raises(InvalidInputError, match="takes a system with a gate .* got str"):
+    with pytest.raises(InvalidInputError, match="needs a chain, or a fitted estimator .* the str is none"):
         hold_budget("system", batch(8), 5.0)
-    with pytest.raises(InvalidInputError, match=r"share of a tie must lie in \[0, 1\]; got 1.5"):
-        Tie(0.0, 1.5)
+    with pytest.raises(InvalidInputError, match="BudgetedClassifier is not fitted"):
+        hold_budget(BudgetedClassifier(), batch(8), 5.0)
 
 
-@pytest.fixture(scope="module")
-def cascade():
-    X, y = load_breast_cancer(return_X_y=True)
-    full = ExtraTreesClassifier(10, random_state=0)
-    return BudgetedClassifier(full, sizes=[(10, 3)], cv=3, random_state=0).fit(X[::2], y[::2]), X[1::2]
+def at_its_dearest(clf):
+    return clf.chain_.at(clf.chain_.policy.at(len(clf.chain_.policy) - 1))
 
 
 @pytest.mark.parametrize("budget", [1.3, 2.0, 3.1, 5.0])
 def test_a_cascade_spends_what_its_batch_may_and_not_more(cascade, budget):
-    clf, batch = cascade
-    paid = hold_budget(clf.system_, batch, budget).cost(batch)
-    dearest = clf.cascade_.at(-1, -1).cost(batch).mean()
+    clf, batch, _ = cascade
+    paid = hold_budget(clf, batch, budget).cost(batch)
+    dearest = at_its_dearest(clf).cost(batch).mean()
     assert paid.mean() <= budget * (1 + 1e-9)
     assert paid.mean() > min(budget, dearest) - 0.15  # one lump of equal rows, no more
 
 
+def test_an_estimator_is_held_as_its_chain_is_and_stays_what_it_was(cascade):
+    clf, batch, _ = cascade
+    before = clf.chain_
+    held = hold_budget(clf, batch, 2.0)
+    assert isinstance(held, BudgetedClassifier)
+    assert clf.chain_ is before
+    by_chain = hold_budget(clf.chain_, batch, 2.0)
+    assert isinstance(by_chain, Chain)
+    np.testing.assert_array_equal(held.route(batch), by_chain.route(batch))
+    assert len(held.chain_.policy) == len(clf.chain_.policy)
+
+
 def test_a_cascade_takes_its_dearest_point_where_the_budget_is_large(cascade):
-    clf, batch = cascade
-    held = hold_budget(clf.system_, batch, 1e6)
-    last = len(clf.cascade_.operating.cost) - 1
-    np.testing.assert_array_equal(held.route(batch), clf.cascade_.at(last, last).route(batch))
+    clf, batch, _ = cascade
+    held = hold_budget(clf, batch, 1e6)
+    np.testing.assert_array_equal(held.route(batch), at_its_dearest(clf).route(batch))
 
 
 def test_a_batch_too_poor_for_the_cheapest_point_is_refused_with_what_it_costs(cascade):
-    clf, batch = cascade
+    clf, batch, _ = cascade
     with pytest.raises(InvalidInputError, match=r"budget must be at least 1"):
-        hold_budget(clf.system_, batch, 0.5)
+        hold_budget(clf, batch, 0.5)
 
 
 def test_a_cascade_has_nothing_to_hold_for_no_rows(cascade):
-    clf, batch = cascade
-    assert hold_budget(clf.system_, batch[:0], 2.0).route(batch[:0]).shape == (0,)
+    clf, batch, _ = cascade
+    assert hold_budget(clf.chain_, batch[:0], 2.0).route(batch[:0]).shape == (0,)

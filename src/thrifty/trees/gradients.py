@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from thrifty.exceptions import InvalidInputError
-from thrifty.trees.kernel import Direct, Number, lean, lean_kernel
+from thrifty.trees.compiled import Number, lean, lean_kernel
 
 __all__ = ["Lanes", "choose_lanes", "pack"]
 
@@ -80,7 +80,7 @@ def pack(
     units: NDArray[np.float64],
     totals: NDArray[np.int64],
 ) -> None:
-    """Quantise gradients and hessians.
+    """Round gradients and hessians to integers and pack them.
 
     Parameters
     ----------
@@ -88,9 +88,8 @@ def pack(
         Per output, float64, contiguous and writable: what compiled code knows them by.
     out : ndarray of shape (n_rows * n_lanes,)
         Takes the lanes of row 0, then of row 1, ...
-    units : ndarray of shape (n_outputs, 3)
-        Takes the real value of one unit of gradient and of hessian, powers of two, and the largest magnitude of a
-        gradient in units; ones to begin with.
+    units : ndarray of shape (n_outputs, 2)
+        Takes the real value of one unit of gradient and of hessian, powers of two; ones to begin with.
     totals : ndarray of shape (n_lanes,)
         Takes the sum of every lane.
     """
@@ -99,7 +98,7 @@ def pack(
     problem = 0
     for output, g in enumerate(grad):
         h = g if hess is None else hess[output]
-        problem = problem or _pack_output(g, h, lanes, output, out, units[output], totals)
+        problem = problem or pack_output(g, h, lanes, output, out, units[output], totals)
     if problem:
         name = "grad" if problem == 1 else "hess"
         rule = "finite" if problem == 1 else "finite and not negative"
@@ -199,7 +198,7 @@ def pack_output(
     if top == np.inf:
         return 1
     scale = 2.0 ** unit_exponent(grad, top, lanes.fields[last, 2])
-    units[0], units[2] = 1.0 / scale, np.floor(top * scale + 0.5)
+    units[0] = 1.0 / scale
     lane, shift = lanes.fields[output, 0], lanes.fields[output, 1]
     counted = np.int64(lanes.constant and output == 0)
     if n_lanes == 1:  # a row after the other: compiled apart, to several at once
@@ -225,6 +224,3 @@ def pack_output(
         for row in range(n_rows):
             out[row * n_lanes + count] = 1
     return 2 if lowest < 0.0 else 0
-
-
-_pack_output = Direct(pack_output)

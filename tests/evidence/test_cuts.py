@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from thrifty.evidence.threshold import threshold_curve
+from thrifty.evidence.cuts import threshold_curve
 from thrifty.exceptions import InvalidInputError
 
 SCORES = st.lists(

@@ -1,10 +1,10 @@
-"""A grove keeps what boosting grows: the same trees and scores as growing them one by one."""
+"""A builder keeps what boosting grows: the same trees and scores as growing them one by one."""
 
 import numpy as np
 import pytest
 
 from thrifty.exceptions import InvalidInputError
-from thrifty.trees import Binner, Grove, TreeEnsemble, TreeGrower
+from thrifty.trees import Binner, EnsembleBuilder, TreeEnsemble, TreeGrower
 
 
 def problem(n=300, n_outputs=1, seed=0):
@@ -22,52 +22,52 @@ def assert_same(one, other):
 
 @pytest.mark.parametrize("n_outputs", [1, 2])
 @pytest.mark.parametrize("newton", [False, True])
-def test_a_grove_holds_the_trees_that_grow_returns_and_adds_them_to_the_scores(n_outputs, newton):
+def test_a_builder_holds_the_trees_that_grow_returns_and_adds_them_to_the_scores(n_outputs, newton):
     table, target = problem(n_outputs=n_outputs)
     one_by_one, at_once = (TreeGrower(table, max_depth=3, gamma=2.0) for _ in range(2))
-    trees, grove = [], Grove(table.n_features, n_outputs)
+    trees, builder = [], EnsembleBuilder(table.n_features, n_outputs)
     scores, expected = np.zeros_like(target), np.zeros_like(target)
     hess = np.full(target.shape, 0.5) if newton else None
-    for _ in range(40):  # more trees and splits than a new grove has room for
+    for _ in range(40):  # more trees and splits than a new builder has room for
         grown = one_by_one.grow(expected - target, hess, learning_rate=0.3)
         grown.add_to(expected)
         trees.append(grown.tree)
-        n_cells = at_once.add_tree(grove, scores, scores - target, hess, learning_rate=0.3)
+        n_cells = at_once.add_tree(builder, scores, scores - target, hess, learning_rate=0.3)
         assert n_cells == grown.n_cells
-    assert_same(grove.ensemble().validate(), TreeEnsemble.concatenate(trees))
+    assert_same(builder.ensemble().validate(), TreeEnsemble.concatenate(trees))
     np.testing.assert_array_equal(scores, expected)
     np.testing.assert_array_equal(at_once.bought, one_by_one.bought)
-    np.testing.assert_allclose(grove.ensemble().predict_binned(table), scores, atol=1e-12)
+    np.testing.assert_allclose(builder.ensemble().predict_binned(table), scores, atol=1e-12)
 
 
-def test_an_ensemble_of_a_grove_stays_as_it_is_when_more_is_grown():
+def test_an_ensemble_of_a_builder_stays_as_it_is_when_more_is_grown():
     table, target = problem()
-    grower, grove, scores = TreeGrower(table), Grove(table.n_features), np.zeros(table.n_rows)
-    grower.add_tree(grove, scores, scores - target[:, 0])
-    first = grove.ensemble()
+    grower, builder, scores = TreeGrower(table), EnsembleBuilder(table.n_features), np.zeros(table.n_rows)
+    grower.add_tree(builder, scores, scores - target[:, 0])
+    first = builder.ensemble()
     for _ in range(3):
-        grower.add_tree(grove, scores, scores - target[:, 0])
-    assert_same(first, grove.ensemble().first(1))
-    assert grove.n_trees == 4
+        grower.add_tree(builder, scores, scores - target[:, 0])
+    assert_same(first, builder.ensemble().first(1))
+    assert builder.n_trees == 4
 
 
 @pytest.mark.parametrize(
-    ("scores", "grove", "message"),
+    ("scores", "builder", "message"),
     [
-        (np.zeros(300, np.float32), Grove(5), "scores must be writable, float64"),
-        (np.zeros(299), Grove(5), "scores must be"),
-        (np.zeros(600)[::2], Grove(5), "C-contiguous"),
-        (np.broadcast_to(0.0, 300), Grove(5), "writable"),
-        (np.zeros((300, 2)), Grove(5, 2), "grove must hold trees of 5 columns and 1 outputs"),
-        (np.zeros(300), Grove(4), "it was made for 4 and 1"),
+        (np.zeros(300, np.float32), EnsembleBuilder(5), "scores must be writable, float64"),
+        (np.zeros(299), EnsembleBuilder(5), "scores must be"),
+        (np.zeros(600)[::2], EnsembleBuilder(5), "C-contiguous"),
+        (np.broadcast_to(0.0, 300), EnsembleBuilder(5), "writable"),
+        (np.zeros((300, 2)), EnsembleBuilder(5, 2), "builder must hold trees of 5 columns and 1 outputs"),
+        (np.zeros(300), EnsembleBuilder(4), "it was made for 4 and 1"),
     ],
 )
-def test_what_does_not_fit_is_refused_before_anything_is_bought(scores, grove, message):
+def test_what_does_not_fit_is_refused_before_anything_is_bought(scores, builder, message):
     table, target = problem()
     grower = TreeGrower(table, gamma=0.1)
     with pytest.raises(InvalidInputError, match=message):
-        grower.add_tree(grove, scores, target[:, 0])
-    assert grove.n_trees == 0
+        grower.add_tree(builder, scores, target[:, 0])
+    assert builder.n_trees == 0
     assert not grower.bought.any()
 
 

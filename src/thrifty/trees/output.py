@@ -1,0 +1,227 @@
+"""Finished trees: out of the workspace they grew in, one by one or as an ensemble."""
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from thrifty.arrays import Bools, Floats, Int32s, Int64s, Ints
+from thrifty.exceptions import InvalidInputError
+from thrifty.trees.compiled import Number, lean, lean_kernel
+from thrifty.trees.ensemble import TreeEnsemble
+from thrifty.trees.gradients import Lanes
+from thrifty.trees.histogram import ROW
+from thrifty.trees.traversal import add_leaf_values
+from thrifty.trees.workspace import Workspace
+
+__all__ = ["EnsembleBuilder", "GrownTree", "TreeArrays", "make_arrays", "write_tree"]
+
+
+@dataclass(frozen=True)
+class GrownTree:
+    """One tree and how it came about: what it gained and paid, and where it sent the training rows.
+
+    Attributes
+    ----------
+    tree : TreeEnsemble
+        An ensemble of this one tree.
+    raw_gain, charge : ndarray of shape (n_splits,)
+        Per split, in the order they were made (node ``s`` is split ``s``): what it gained and what it paid.
+    leaf_of_row : ndarray of shape (n_rows,), int32
+        Leaf of every training row.
+    bought_groups : ndarray of int
+        Groups that this tree bought.
+    n_cells : int
+        (row, column) cells added to histograms: the work done.
+    """
+
+    tree: TreeEnsemble
+    raw_gain: Floats
+    charge: Floats
+    leaf_of_row: Int32s
+    bought_groups: Ints
+    n_cells: int
+
+    @property
+    def net_gain(self) -> Floats:
+        """Raw gain minus charge of every split, all positive."""
+        return self.raw_gain - self.charge
+
+    @property
+    def n_leaves(self) -> int:
+        """Number of leaves."""
+        return len(self.tree.values)
+
+    def row_values(self) -> Floats:
+        """What the tree adds to the scores of the training rows, shape (n_rows, n_outputs)."""
+        return self.tree.values[self.leaf_of_row]
+
+    def add_to(self, scores: Floats) -> None:
+        """Add the tree to the training rows' scores, in place; shape (n_rows,) or (n_rows, n_outputs)."""
+        add_leaf_values(self.tree.values, self.leaf_of_row, scores.reshape(len(scores), -1))
+
+
+class TreeArrays(NamedTuple):
+    """Arrays that finished trees are copied to, one after the other: returning them would cost more than passing them.
+
+    Attributes
+    ----------
+    feature, threshold, last_left, missing_left, children : per split
+    gain, charge : per split
+        What it gained and what it paid.
+    values : ndarray of shape (n_leaves, n_outputs)
+    node_offsets, leaf_offsets : ndarray of shape (n_trees + 1,)
+        Where the splits and leaves of each tree begin.
+    """
+
+    feature: Int32s
+    threshold: Floats
+    last_left: NDArray[np.uint8]
+    missing_left: Bools
+    children: Int32s
+    gain: Floats
+    charge: Floats
+    values: Floats
+    node_offsets: Int32s
+    leaf_offsets: Int32s
+
+    def ensemble(self, n_features: int, n_trees: int) -> TreeEnsemble:
+        """Copy of the first trees."""
+        nodes, leaves = self.node_offsets[n_trees], self.leaf_offsets[n_trees]
+        return TreeEnsemble(
+            n_features,
+            self.feature[:nodes].copy(),
+            self.threshold[:nodes].copy(),
+            self.last_left[:nodes].copy(),
+            self.missing_left[:nodes].copy(),
+            self.children[:nodes].copy(),
+            self.values[:leaves].copy(),
+            self.node_offsets[: n_trees + 1].copy(),
+            self.leaf_offsets[: n_trees + 1].copy(),
+        )
+
+
+def make_arrays(n_trees: int, n_splits: int, n_outputs: int) -> TreeArrays:
+    """Allocate for so many trees with so many splits in all; the first will begin at zero."""
+    node_offsets, leaf_offsets = np.empty(n_trees + 1, np.int32), np.empty(n_trees + 1, np.int32)
+    node_offsets[0] = leaf_offsets[0] = 0
+    return TreeArrays(
+        np.empty(n_splits, np.int32),
+        np.empty(n_splits),
+        np.empty(n_splits, np.uint8),
+        np.empty(n_splits, np.bool_),
+        np.empty((n_splits, 2), np.int32),
+        np.empty(n_splits),
+        np.empty(n_splits),
+        np.empty((n_splits + n_trees, n_outputs)),
+        node_offsets,
+        leaf_offsets,
+    )
+
+
+class EnsembleBuilder:
+    """Collects the trees of ``TreeGrower.add_tree``, one after the other, in arrays that have room for more.
+
+    Parameters
+    ----------
+    n_features : int
+        Columns of the table they are grown on.
+    n_outputs : int, default=1
+        Values of a leaf.
+    """
+
+    def __init__(self, n_features: int, n_outputs: int = 1) -> None:
+        self.n_features = n_features
+        self.n_outputs = n_outputs
+        self.n_trees = self.n_splits = 0
+        self._arrays = make_arrays(16, 256, n_outputs)
+
+    def check_shape(self, n_features: int, n_outputs: int) -> None:
+        """Refuse trees of other columns or outputs."""
+        if (self.n_features, self.n_outputs) != (n_features, n_outputs):
+            raise InvalidInputError(
+                f"builder must hold trees of {n_features} columns and {n_outputs} outputs, as this one is; it was made "
+                f"for {self.n_features} and {self.n_outputs}. Make another EnsembleBuilder."
+            )
+
+    def room_for(self, n_splits: int) -> TreeArrays:
+        """Arrays with room for one more tree of so many splits; twice as long as before if they were full."""
+        kept, wanted = self._arrays, self.n_splits + n_splits
+        most_trees, most_splits = len(kept.node_offsets) - 1, len(kept.feature)
+        if self.n_trees + 1 > most_trees or wanted > most_splits:
+            larger = make_arrays(
+                2 * most_trees if self.n_trees + 1 > most_trees else most_trees,
+                max(2 * most_splits, wanted) if wanted > most_splits else most_splits,
+                self.n_outputs,
+            )
+            for name in kept._fields:
+                old: NDArray[Any] = getattr(kept, name)
+                getattr(larger, name)[: len(old)] = old
+            self._arrays = larger
+        return self._arrays
+
+    def ensemble(self) -> TreeEnsemble:
+        """The trees so far."""
+        return self._arrays.ensemble(self.n_features, self.n_trees)
+
+
+@lean_kernel
+def write_tree(
+    ws: Workspace,
+    ends: Floats,
+    offsets: Int64s,
+    learning_rate: Number,
+    before: Bools,
+    out: TreeArrays,
+    number: Number,
+    scores: Floats,
+) -> Number:
+    """Copy the finished tree to ``out``, as its tree ``number``, and add it to ``scores``, which may be of no rows.
+
+    ``ends`` and ``offsets`` are the thresholds of all columns. Afterwards ``ws.leaf_of`` is the leaf of every row.
+    Returns the number of groups used that were not in use ``before``: a group that is free to use counts as bought
+    once it is used.
+    """
+    n_leaves, n_splits = ws.tree[0].n_leaves, ws.tree[0].n_splits
+    first_node, first_leaf = out.node_offsets[number], out.leaf_offsets[number]
+    out.node_offsets[number + 1], out.leaf_offsets[number + 1] = first_node + n_splits, first_leaf + n_leaves
+    for i in range(n_splits):
+        split, node = ws.splits[i], first_node + i
+        f = split.feature
+        out.feature[node], out.last_left[node], out.missing_left[node] = (
+            f,
+            split.last_left,
+            split.missing_left == 1,
+        )
+        ws.bought[ws.features[f].group] = True
+        position = offsets[f] + split.last_left
+        out.threshold[node] = ends[position] if position < offsets[f + 1] else np.inf
+        for side, child in ((0, split.left), (1, split.right)):
+            out.children[node, side] = child + first_node if child >= 0 else child - first_leaf
+        out.gain[node], out.charge[node] = split.gain, split.charge
+    leaf_of = ws.leaf_of  # the rows of last splits are there already
+    for leaf in range(n_leaves):
+        rows = ws.rows[ws.leaves[leaf].depth % 2]
+        for i in range(ws.leaves[leaf].start, ws.leaves[leaf].stop):
+            leaf_of[rows[i] & ROW] = leaf
+    values = out.values[first_leaf : first_leaf + n_leaves]
+    write_values(ws.totals, ws.lanes, ws.units, ws.limits.l2, learning_rate, values)
+    add_leaf_values(values, leaf_of, scores)
+    n_new = 0
+    for group in range(len(before)):
+        n_new += ws.bought[group] != before[group]
+    return n_new
+
+
+@lean
+def write_values(
+    totals: Int64s, lanes: Lanes, units: Floats, l2: Number, learning_rate: Number, values: Floats
+) -> None:
+    """Best value of every leaf and output, ``-G / (H + l2)``; zero where there is nothing to divide by."""
+    for leaf in range(len(values)):
+        for k in range(len(units)):
+            g_lane, shift, h_lane, mask = lanes.fields[k]
+            G = (totals[leaf, g_lane] >> shift) * units[k, 0]
+            H = (totals[leaf, h_lane] & mask) * units[k, 1] + l2
+            values[leaf, k] = -G / H * learning_rate if H > 0.0 and G != 0.0 else 0.0

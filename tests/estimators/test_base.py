@@ -1,0 +1,214 @@
+"""What every estimator with a chain offers once it is fitted, on all of them."""
+
+import numpy as np
+import pytest
+from scipy.special import expit
+from sklearn.ensemble import GradientBoostingClassifier
+from sklearn.frozen import FrozenEstimator
+from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import PolynomialFeatures
+
+import thrifty
+from thrifty import (
+    BudgetedClassifier,
+    ConfidenceRouter,
+    DynaModGbrtClassifier,
+    DynaModLinClassifier,
+    DynaModLstsqClassifier,
+    Frontier,
+    GreedyL1Classifier,
+    GreedyLeafClassifier,
+    GreedyMiserClassifier,
+    InvalidInputError,
+    UniformRouter,
+    evidence_of,
+)
+from thrifty.estimators.base import ChainClassifier
+
+COSTS = [1.0, 2.0, 1.0, 3.0, 0.5]
+PRICED = {"feature_costs": COSTS, "full_cost": 2.0}
+TOTAL = 9.5
+NAMES = [
+    "BudgetedClassifier",
+    "ConfidenceRouter",
+    "DynaModGbrtClassifier",
+    "DynaModLinClassifier",
+    "DynaModLstsqClassifier",
+    "GreedyL1Classifier",
+    "GreedyLeafClassifier",
+    "GreedyMiserClassifier",
+    "UniformRouter",
+]
+GATED = [name for name in NAMES if name not in ("BudgetedClassifier", "GreedyMiserClassifier")]
+
+
+def make(n_rows, seed):
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(n_rows, 5))
+    y = 1.5 * X[:, 2] + X[:, 0] * X[:, 1] + 0.3 * rng.normal(size=n_rows) > 0
+    return X, np.where(y, "yes", "no")
+
+
+@pytest.fixture(scope="module")
+def learned():
+    """Every estimator with a chain by name, on rows that the full model has not seen."""
+    full = FrozenEstimator(make_pipeline(PolynomialFeatures(2), LogisticRegression()).fit(*make(300, 1)))
+    small = {"n_trees": 5, "max_iter": 2, "tol": 1.0}
+    trees = GradientBoostingClassifier(n_estimators=3, max_depth=2, random_state=0).fit(*make(300, 2))
+    known = PRICED | {"random_state": 0}
+    some = [
+        BudgetedClassifier(full, sizes=[(5, 3)], cv=2, **known),
+        ConfidenceRouter(full, features=[2], cv=2, **known),
+        DynaModGbrtClassifier(full, gamma=1.0, **small, **known),
+        DynaModLinClassifier(full, gamma=0.05, tol=1e-2, **known),
+        DynaModLstsqClassifier(full, **small, **known),
+        GreedyL1Classifier(full, features=[2], send_weight=0.8, **known),
+        GreedyLeafClassifier(full, FrozenEstimator(trees), **known),
+        GreedyMiserClassifier(n_trees=5, gamma=1.0, feature_costs=COSTS),
+        UniformRouter(full, features=[2], cv=2, **known),
+    ]
+    X, y = make(400, 0)
+    return {type(clf).__name__: clf.fit(X, y) for clf in some}, X, y
+
+
+@pytest.fixture(scope="module")
+def new_rows():
+    return make(500, 3)
+
+
+def test_every_estimator_with_a_chain_is_here(learned):
+    public = [getattr(thrifty, name) for name in thrifty.__all__ if name.endswith(("Classifier", "Router"))]
+    with_chain = [thing.__name__ for thing in public if issubclass(thing, ChainClassifier)]
+    assert sorted(learned[0]) == sorted(with_chain) == NAMES
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_what_is_expected_is_the_mean_over_the_evidence_at_the_point_in_force(learned, name):
+    clf = learned[0][name]
+    policy = clf.chain_.policy
+    assert policy.share == 0.0
+    _, cost, quality = clf.evidence_.at_point(policy.thresholds[policy.lower])
+    assert clf.expected_cost_ == pytest.approx(cost.mean())
+    assert clf.expected_score_ == pytest.approx(quality.mean())
+    if name != "BudgetedClassifier":  # whose evidence is out of fold
+        assert clf.expected_cost_ == pytest.approx(clf.cost(learned[1]).mean())
+
+
+@pytest.mark.parametrize("name", GATED)
+def test_the_frontier_holds_what_a_gate_does_on_its_rows_at_every_threshold(learned, name):
+    estimators, X, _ = learned
+    clf = estimators[name]
+    for point in list(clf.frontier_)[:: max(1, len(clf.frontier_) // 4)]:
+        there = clf.at(threshold=point.threshold)
+        assert there.threshold_ == point.threshold
+        assert there.cost(X).mean() == pytest.approx(point.cost)
+        assert (there.route(X) > 0).mean() == pytest.approx(point.share)
+        assert there.expected_score_ == pytest.approx(point.score)
+
+
+@pytest.mark.parametrize("name", GATED)
+def test_a_budget_is_spent_on_the_rows_of_the_evidence_and_the_fit_stays_as_it_was(learned, name):
+    estimators, X, _ = learned
+    clf = estimators[name]
+    before = clf.chain_
+    cheapest = float(clf.chain_.cost_by_route[0])
+    for budget in (cheapest, (cheapest + TOTAL) / 2, 99.0):
+        there = clf.at(budget=budget)
+        assert there.cost(X).mean() <= budget * (1 + 1e-9)
+        assert there.expected_cost_ == pytest.approx(there.cost(X).mean())
+    assert (there.route(X) == 1).all()
+    assert clf.chain_ is before
+    if cheapest > 0:
+        with pytest.raises(InvalidInputError, match="budget must be at least"):
+            clf.at(budget=cheapest / 2)
+
+
+class Source:
+    """A table that notes every cell it is asked for."""
+
+    def __init__(self, X):
+        self.X, self.asked = X, np.zeros(X.shape, dtype=int)
+
+    def __len__(self):
+        return len(self.X)
+
+    def fetch(self, rows, columns):
+        self.asked[np.ix_(rows, columns)] += 1
+        return self.X[np.ix_(rows, columns)]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_cost_route_explanations_and_a_source_tell_one_story(learned, new_rows, name):
+    clf, X = learned[0][name], new_rows[0]
+    cost, route, labels = clf.cost(X), clf.route(X), clf.predict(X)
+    source = Source(X)
+    np.testing.assert_array_equal(clf.predict_from(source), labels)
+    asks_full = route == clf.chain_.n_stages
+    np.testing.assert_allclose(source.asked @ COSTS + 2.0 * asks_full, cost)
+    for row, told in enumerate(clf.explain(X)):
+        assert (told.asked_full, told.answer) == (asks_full[row], labels[row])
+        assert told.cost == pytest.approx(cost[row])
+        assert len(told.stages) == min(route[row] + 1, clf.chain_.n_stages)
+        assert str(told).startswith("stage 0: ")
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_decision_is_the_log_odds_of_the_probabilities(learned, new_rows, name):
+    clf, X = learned[0][name], new_rows[0]
+    np.testing.assert_allclose(expit(clf.decision_function(X)), clf.predict_proba(X)[:, 1], atol=1e-12)
+    np.testing.assert_array_equal(clf.predict(X), clf.classes_[(clf.decision_function(X) > 0).astype(int)])
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if name != "GreedyMiserClassifier"])
+def test_new_rows_prove_what_is_lost_against_the_full_model(learned, new_rows, name):
+    X, y = new_rows
+    sure = learned[0][name].certified(X, y, max_loss=0.05)
+    certificate = sure.certificate_
+    assert (certificate.n_rows, certificate.max_loss) == (500, 0.05)
+    full = sure.chain_.full.estimator.predict(X)
+    if certificate.is_fallback:
+        np.testing.assert_array_equal(sure.predict(X), full)
+    worse = (full == y) & (sure.predict(X) != y)
+    assert worse.sum() == certificate.n_losses
+    chosen = Frontier.from_evidence([learned[0][name].evidence_], against_full=True)
+    assert certificate.n_candidates == len(chosen)
+    assert learned[0][name].certificate_ is None
+
+
+def test_without_a_full_model_there_is_nothing_to_lose_against(learned, new_rows):
+    miser = learned[0]["GreedyMiserClassifier"]
+    with pytest.raises(InvalidInputError, match="GreedyMiserClassifier has no full model.*`with_full"):
+        miser.certified(*new_rows, max_loss=0.05)
+    known = np.where(new_rows[1] == "yes", 0.9, 0.1)
+    with pytest.raises(InvalidInputError, match="was fitted without a full model.*Choose them on other rows"):
+        miser.with_full(known, new_rows[0]).certified(*new_rows, max_loss=0.05)
+    alone = evidence_of(miser, *new_rows)
+    assert alone.full_quality is None
+    assert alone.every_point()[1].score[0] == pytest.approx(miser.score(*new_rows))
+
+
+@pytest.mark.parametrize("name", GATED)
+def test_a_loss_cannot_be_shown_on_the_rows_of_the_fit(learned, name):
+    with pytest.raises(
+        InvalidInputError, match=rf"the evidence of a {name} is its training rows. Use certified"
+    ):
+        learned[0][name].at(max_loss=0.05)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_one_wish_at_a_time(learned, name):
+    with pytest.raises(InvalidInputError, match="give one of budget, max_loss, threshold; got none"):
+        learned[0][name].at()
+    with pytest.raises(InvalidInputError, match="got budget=3.0 and threshold=0.0"):
+        learned[0][name].at(budget=3.0, threshold=0.0)
+
+
+def test_weights_count_where_a_budget_is_spent(learned):
+    _, X, y = learned
+    weight = np.random.default_rng(0).integers(1, 5, len(y)).astype(float)
+    known = np.where(y == "yes", 0.9, 0.1)
+    known[::20] = 0.4
+    clf = ConfidenceRouter(known, features=[2], cv=2, random_state=0).fit(X, y, weight).at(budget=2.0)
+    assert np.average(clf.cost(X), weights=weight) == pytest.approx(clf.expected_cost_)
+    assert 1.9 < clf.expected_cost_ <= 2.0 + 1e-9
