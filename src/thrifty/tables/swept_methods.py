@@ -26,6 +26,7 @@ from thrifty.exceptions import InvalidInputError
 from thrifty.full.crossfit import judge_full
 from thrifty.progress import Progress
 from thrifty.rows import content_folds
+from thrifty.sweeping.run import sweep
 from thrifty.tables.training import TrainingTable
 
 __all__ = ["SWEPT", "check_method", "fit_swept"]
@@ -115,8 +116,6 @@ def _sweep(
     n_jobs: int,
     progress: Progress,
 ) -> _Candidates:
-    from thrifty.sweeping.run import sweep
-
     found = sweep(estimator, grid, learn.X, learn.y, choose.X, choose.y, n_jobs=n_jobs, progress=progress)
     return _Candidates(
         [cell.evidence for cell in found.cells],
