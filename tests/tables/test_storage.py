@@ -113,7 +113,7 @@ def test_the_full_model_may_be_kept_elsewhere_and_is_recognised(fitted, tmp_path
     system = fitted.system
     cells = system.read(make_table(200, seed=5))
     save(system, tmp_path / "table.thrifty", full="reference")
-    with pytest.raises(InvalidInputError, match="refers to f0"):
+    with pytest.raises(InvalidInputError, match="refers to its full model"):
         load(tmp_path / "table.thrifty")
     again = load(tmp_path / "table.thrifty", full=system.chain.full.estimator)
     np.testing.assert_array_equal(again.answers(cells)["probability"], system.answers(cells)["probability"])
