@@ -109,7 +109,9 @@ def test_a_row_follows_one_point_all_the_way_and_chance_says_which(seed, share, 
     policy = Policy.of(*rng.normal(scale=0.5, size=(2, 3)), share=share, seed=chance_seed)
     chain = mixed_chain(policy)
     lower, upper = (chain.at(policy.at(point)).route(X) for point in (0, 1))
-    follows = uniforms(X, chance_seed) < share
+    follows = (
+        uniforms(np.column_stack([np.arange(50), X[:, :1]]), chance_seed) < share
+    )  # they part at stage 0
     np.testing.assert_array_equal(chain.route(X), np.where(follows, upper, lower))
 
 
@@ -131,7 +133,8 @@ def test_exactly_the_tied_rows_whose_chance_is_below_the_share_are_sent_on(seed,
     X = tied(200)
     sent = tie(0.5, 1.5, share, seed).route(X) == 1
     g = X[:, 0]
-    expected = (g > 1.5) | ((g > 0.5) & (g <= 1.5) & (uniforms(X, seed) < share))
+    chance = uniforms(np.column_stack([np.arange(200), g]), seed)  # the place, and what is held
+    expected = (g > 1.5) | ((g > 0.5) & (g <= 1.5) & (chance < share))
     np.testing.assert_array_equal(sent, expected)
 
 
@@ -146,12 +149,14 @@ def test_a_share_of_the_tied_rows_is_sent_on_and_the_cost_is_what_that_share_say
         np.testing.assert_array_equal(chain.cost(X), np.where(sent, 7.5, 1.0))
 
 
-def test_whether_a_tied_row_is_sent_on_depends_on_that_row_alone():
+def test_whether_a_tied_row_is_sent_on_depends_on_its_place_and_what_it_holds_alone():
     X = tied(300)
     chain = tie(0.5, 1.5, 0.4, seed=3)
     route = chain.route(X)
-    for rows in (np.arange(10), np.arange(300)[::-1], np.array([17])):
-        np.testing.assert_array_equal(chain.route(X[rows]), route[rows])
+    np.testing.assert_array_equal(chain.route(X[:10]), route[:10])
+    unbought = X.copy()
+    unbought[:, 1:] = 7.0
+    np.testing.assert_array_equal(chain.route(unbought), route)
     np.testing.assert_array_equal(chain.route(sparse.csr_array(X)), route)
     np.testing.assert_array_equal(chain.route(pd.DataFrame(X)), route)
     other_seed = chain.at(replace(chain.policy, seed=4))
@@ -172,9 +177,18 @@ class Rows:
         return self.X[np.ix_(rows, columns)]
 
 
-def test_a_source_is_asked_for_nothing_to_settle_a_tie_and_the_share_holds_there_too():
+def test_a_source_is_asked_for_nothing_to_settle_a_tie_and_sends_rows_where_a_table_does():
     X = tied()
     chain, source = tie(0.5, 1.5, 0.4), Rows(X)
     walk = chain.walk(chain.buyer(source))
     np.testing.assert_array_equal(source.asked, np.arange(6) == 0)
-    assert (walk.route[X[:, 0] == 1] == 1).mean() == pytest.approx(0.4, abs=0.03)
+    np.testing.assert_array_equal(walk.route, chain.route(X))
+
+
+def test_chance_of_files_of_the_first_format_is_that_of_whole_rows_wherever_they_stand():
+    X = tied(300)
+    chain = tie(0.5, 1.5, 0.4, seed=3)
+    chain = chain.at(replace(chain.policy, whole_rows=True))
+    sent = chain.route(X) == 1
+    np.testing.assert_array_equal(sent, (X[:, 0] > 1.5) | ((X[:, 0] > 0.5) & (uniforms(X, 3) < 0.4)))
+    np.testing.assert_array_equal(chain.route(X[::-1])[::-1] == 1, sent)

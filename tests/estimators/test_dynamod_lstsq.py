@@ -164,7 +164,8 @@ def test_a_wished_accuracy_is_met_with_the_fewest_rows_sent(fitted):
 
 def test_an_accuracy_out_of_reach_is_refused_with_the_best_there_is(fitted):
     with pytest.raises(
-        InvalidInputError, match="out of reach.*f0 alone has 0.9.*best any threshold reaches is 0.9"
+        InvalidInputError,
+        match="out of reach.*the full model alone has 0.9.*best any threshold reaches is 0.9",
     ):
         fitted.threshold_for(X_NEW, Y_NEW, accuracy=1.0)
 

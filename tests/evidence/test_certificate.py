@@ -220,7 +220,7 @@ def test_certificates_are_worth_having_and_more_so_along_a_frontier_against_f0()
 def test_a_certificate_is_one_sentence():
     certificate = certify(with_losses(lost_rows([40, 9], 4000)), max_loss=0.005)
     assert str(certificate) == (
-        "loses at most 0.5 % of answers against f0, with 95 % confidence, on 4,000 held-out rows: "
+        "loses at most 0.5 % of answers against the full model, with 95 % confidence, on 4,000 held-out rows: "
         "9 of them were worse (bound 0.392 %)"
     )
     one = certify(with_losses(lost_rows([1], 1000)), max_loss=0.01)
@@ -248,7 +248,7 @@ def test_where_nothing_passes_every_row_goes_to_f0_and_the_certificate_says_so()
     )
     assert (certificate.n_losses, certificate.bound, certificate.n_tested) == (0, 0.0, 1)
     assert str(certificate).startswith(
-        "sends every row to f0, and so loses nothing against it: the safest of 1 points could not be shown"
+        "sends every row to the full model, and so loses nothing against it: the safest of 1 points could not be shown"
     )
 
 

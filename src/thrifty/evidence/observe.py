@@ -74,7 +74,8 @@ def evidence_of(
         chain, reader, target, outputs, full_quality=full_quality, threshold=threshold, **known
     )
     judged: Evidence | None = getattr(thing, "evidence_", None)
-    if judged is None or judged.points is None or threshold is not None:
+    # One that was fitted without a full model knew a single point: that nobody is sent on.
+    if judged is None or judged.points is None or judged.full_quality is None or threshold is not None:
         return seen
     # An estimator that was fitted with points of its own has all of them, whichever is in force.
     return replace(seen, points=judged.points)

@@ -10,7 +10,6 @@ import hashlib
 import json
 import math
 import os
-import re
 from collections.abc import Iterator
 from html import escape
 from importlib.resources import files
@@ -180,8 +179,7 @@ def _certificate(facts: Facts) -> str:
             f"<p>On the rows of this report it is right on {escape(_right(facts, accuracy))} "
             f"for {escape(_money(facts, cost))} per row.</p>"
         )
-    # Certificates speak of f0, people of the full model.
-    sentence = re.sub(r"\bf0\b", "the full model", certified.sentence)
+    sentence = certified.sentence
     return (
         '<section class="certificate" aria-labelledby="certificate-title"><h2 id="certificate-title">Certificate</h2>'
         f"<p>The certified point {escape(sentence)}.</p>{where}"

@@ -109,11 +109,16 @@ def _loyal_points(
 
 
 def _scored(learned: LearnedCascade) -> LearnedCascade:
-    """The operating points with the mean quality of their held-out answers as score."""
-    evidence = learned.evidence
-    seen = [evidence.at_point(one) for one in learned.policy.thresholds]
+    """The operating points with the mean cost and quality of their held-out answers, as the kept stages serve them."""
+    evidence, policy = learned.evidence, learned.policy
+    seen = [evidence.at_point(one) for one in policy.thresholds]
+    cost = np.array([np.average(paid, weights=evidence.weights) for _, paid, _ in seen])
     score = np.array([np.average(quality, weights=evidence.weights) for _, _, quality in seen])
-    return replace(learned, policy=replace(learned.policy, score=score))
+    # Where the full model reads less than all, it costs less once trailing stages are gone; points stay by rising cost.
+    policy = replace(policy, cost=cost, score=score)
+    return replace(
+        learned, policy=policy if np.all(np.diff(cost) >= 0) else policy[np.argsort(cost, kind="stable")]
+    )
 
 
 def _grow(problem: CascadeProblem, plan: Plan) -> tuple[StagedTrees, Floats]:
