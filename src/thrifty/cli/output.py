@@ -79,8 +79,11 @@ def complain(text: str) -> None:
 def _fitted(text: str, stream: TextIO) -> str:
     if not stream.isatty():
         return text
-    width = shutil.get_terminal_size().columns
-    return textwrap.fill(text, max(width, 40), break_long_words=False, break_on_hyphens=False)
+    width = max(shutil.get_terminal_size().columns, 40)
+    indent = " " * (len(text) - len(text.lstrip()))
+    return textwrap.fill(
+        text, width, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
+    )
 
 
 @contextmanager

@@ -1,6 +1,5 @@
-"""Results of the commands in words for people, as numbers for programs, and as the facts of a report."""
+"""What fits, answers, explanations and frontiers say: in words for people, as numbers for programs."""
 
-import datetime as dt
 import io
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -12,8 +11,6 @@ import numpy as np
 from thrifty.chain.explain import Explanation, StageView
 from thrifty.cli.output import quantity, say, size_of
 from thrifty.exceptions import InvalidInputError
-from thrifty.report.collect import collect_facts
-from thrifty.report.facts import Facts
 from thrifty.report.tradeoff import new_figure
 from thrifty.tables.files import listed
 from thrifty.tables.fit import Fitted
@@ -25,14 +22,11 @@ __all__ = [
     "answers_numbers",
     "explanation_in_words",
     "explanation_numbers",
-    "facts_of",
     "fit_in_words",
     "fit_numbers",
     "frontier_in_words",
     "frontier_numbers",
     "frontier_picture",
-    "report_in_words",
-    "report_numbers",
 ]
 
 _SHOWN = 14
@@ -65,7 +59,7 @@ def fit_in_words(fitted: Fitted, out: Path) -> None:
         f"`thrifty predict --hold-budget` holds a budget on just the rows at hand."
     )
     if system.certificate is not None:
-        say(f"The system {_certified(system)}.")
+        say(f"The system {system.certificate}.")
     say(f"wrote {out} ({size_of(out)})")
 
 
@@ -122,10 +116,6 @@ def _share(value: float | None) -> str:
     return "-" if value is None else f"{value:.4f}"
 
 
-def _certified(system: TableSystem) -> str:
-    return str(system.certificate).replace("f0", "the full model")
-
-
 def _numbers_of(system: TableSystem) -> dict[str, Any]:
     promise, about, classes = system.promised, system.about, system.schema.classes.tolist()
 
@@ -158,7 +148,7 @@ def _numbers_of(system: TableSystem) -> dict[str, Any]:
         "seed": about.seed,
         "certificate": None
         if system.certificate is None
-        else {"sentence": _certified(system), **_named(system, system.certificate.as_dict())},
+        else {"sentence": str(system.certificate), **_named(system, system.certificate.as_dict())},
     }
 
 
@@ -200,7 +190,7 @@ def answers_in_words(
             f"by another stage."
         )
     if max_loss is not None:
-        proved = f"The system {_certified(system)}." if system.certificate is not None else None
+        proved = f"The system {system.certificate}." if system.certificate is not None else None
         say(proved or f"A loss of at most {max_loss:g} is estimated on the rows of the fit, and not proved.")
 
 
@@ -279,7 +269,7 @@ def frontier_in_words(system: TableSystem, path: Path) -> None:
     )
     say(_built(system))
     if system.certificate is not None:
-        say(f"The system {_certified(system)}.")
+        say(f"The system {system.certificate}.")
 
 
 def frontier_numbers(system: TableSystem) -> dict[str, Any]:
@@ -311,88 +301,3 @@ def frontier_picture(system: TableSystem, path: Path) -> bytes:
     sink = io.BytesIO()
     figure.savefig(sink, format=kind)
     return sink.getvalue()
-
-
-# -- report ----------------------------------------------------------------------------------------
-
-
-def facts_of(
-    system: TableSystem, frame: Any, by: Sequence[str], title: str, unit: str
-) -> tuple[Facts, dict[str, Any]]:
-    """What the page says, and how the operating point in force did on these rows."""
-    labels = system.schema.labels(frame)
-    unknown = [name for name in by if name not in frame.columns]
-    if unknown:
-        raise InvalidInputError(
-            f"--by names {listed(unknown)}, not a column of the table, which has {listed(frame.columns)}."
-        )
-    cells, about, frontier = system.read(frame), system.about, system.frontier
-    seen = system.on(cells, labels)
-    answers = system.answers(cells)
-    measured = {
-        "rows": len(labels),
-        "accuracy": float(np.mean(answers["answer"] == labels)),
-        "cost": float(answers["cost"].mean()),
-        "share_full": float(np.mean(answers["stage"] == "full")),
-        "full_accuracy": None if seen.full_quality is None else float(seen.full_quality.mean()),
-    }
-    facts = collect_facts(
-        frontier.on([seen]),
-        labels,
-        chosen=frontier,
-        prices=system.chain.price_list,
-        feature_names=system.schema.names,
-        slices={name: frame[name].astype("object").map(str).to_numpy() for name in by},
-        certificate=system.certificate,
-        deployed=system.relabelled,
-        X=cells.table(named=system.is_named),
-        full_scores=seen.full_scores,
-        title=title,
-        method=f"thrifty ({about.method})",
-        full_name=KINDS.get(about.full, about.full),
-        unit=unit,
-        seed=about.seed,
-        date=dt.date.today().isoformat(),
-        notes=_notes(system, measured),
-    )
-    return facts, measured
-
-
-def report_in_words(system: TableSystem, measured: dict[str, Any], written: Sequence[Path]) -> None:
-    """How the point in force did on the new rows, and where the page and its picture are."""
-    promise = system.promised
-    low, high = promise.interval(measured["rows"])
-    say(
-        f"On {measured['rows']:,} rows: accuracy {measured['accuracy']:.4f} (promised for so many {low:.4f} to "
-        f"{high:.4f}) at a mean cost of {quantity(measured['cost'])} (promised {quantity(promise.cost)}); "
-        f"the full model for every row: {_share(measured['full_accuracy'])} at {quantity(promise.full_cost)}."
-    )
-    say("wrote " + ", ".join(f"{path} ({size_of(path)})" for path in written))
-
-
-def report_numbers(system: TableSystem, measured: dict[str, Any], written: Sequence[Path]) -> dict[str, Any]:
-    """The point in force on the new rows beside what was promised, for programs."""
-    return {
-        "files": [str(path) for path in written],
-        **measured,
-        "promised": {
-            "accuracy": system.promised.accuracy,
-            "interval": list(system.promised.interval(measured["rows"])),
-            "cost": system.promised.cost,
-        },
-    }
-
-
-def _notes(system: TableSystem, measured: dict[str, Any]) -> dict[str, str]:
-    about, promise = system.about, system.promised
-    low, high = promise.interval(measured["rows"])
-    asked = {"budget": about.budget, "max loss": about.max_loss}
-    return {
-        "asked for": next(
-            (f"{name} {value:g}" for name, value in asked.items() if value is not None), "accuracy"
-        ),
-        "in force": f"accuracy {measured['accuracy']:.4f} at {measured['cost']:.4g} on these rows; promised "
-        f"{low:.4f} to {high:.4f} at {promise.cost:.4g}",
-        "rows of the fit": f"{about.n_rows:,}",
-        "seed": str(about.seed),
-    }

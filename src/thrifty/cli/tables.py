@@ -105,7 +105,11 @@ def fit(
     ] = 0.95,
     method: Annotated[
         Method,
-        typer.Option(help="What to fit in front of the full model: the cascade, or a method of the paper."),
+        typer.Option(
+            help="What to fit in front of the full model: cascade, or dynamod-gbrt, dynamod-lin, greedy-miser or "
+            "confidence as in the paper.",
+            metavar="METHOD",
+        ),
     ] = Method.cascade,
     ignore: Annotated[
         list[str] | None,
@@ -306,7 +310,7 @@ def report(
     json: AsJson = False,
 ) -> None:
     """Measure every operating point on labelled rows, and write one page that explains them."""
-    from thrifty.cli.summary import facts_of, report_in_words, report_numbers
+    from thrifty.cli.report import facts_of, report_in_words, report_numbers
     from thrifty.report.page import write_report
     from thrifty.tables.files import read_table
     from thrifty.tables.storage import load_table_system
