@@ -71,8 +71,9 @@ def one_budget(folder, budget, labels):
     held, held_right = answered(folder, labels, "--budget", budget, "--hold-budget")
     promise = load_table_system(folder / "system.thrifty").at(budget=budget).promise
     low, high = promise.interval(len(labels))
-    off, held_off = (one["mean_cost"] / budget - 1 for one in (spent, held))
-    chance = promise.spread(len(labels)) / budget
+    # A budget that buys nothing more is not spent, and that is promised.
+    off, held_off = (one["mean_cost"] / promise.cost - 1 for one in (spent, held))
+    chance = promise.spread(len(labels)) / promise.cost
     print(
         f"{budget:6g} {promise.cost:8.3f} {spent['mean_cost']:8.3f} {100 * off:+7.2f} % {100 * chance:5.2f} % "
         f"{held['mean_cost']:8.3f} {100 * held_off:+6.2f} %   {low:.4f}-{high:.4f} {right:.4f} {held_right:.4f} "

@@ -254,7 +254,7 @@ def test_a_label_that_is_a_number_comes_back_as_a_number(run, small_fits, make_t
 
 def test_help_loads_nothing_heavy():
     code = "import sys; from thrifty.cli import main; main(['fit', '--help']); sys.exit(sum(m in sys.modules for m in"
-    heavy = "('numpy', 'pandas', 'sklearn', 'numba')))"
+    heavy = "('numpy', 'pandas', 'sklearn', 'numba', 'rich')))"
     assert (
         subprocess.run([sys.executable, "-c", f"{code} {heavy}"], capture_output=True, check=False).returncode
         == 0

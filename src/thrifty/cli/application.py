@@ -16,18 +16,14 @@ app = typer.Typer(
     help="Answer most rows with what is cheap, and pay for more only where it matters.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
+    # Plain help: boxes would take longer to draw than everything else that --help does.
+    rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for _command in (
-    tables.fit,
-    tables.predict,
-    tables.explain,
-    tables.frontier,
-    tables.report,
-    paper.demo,
-    paper.paper,
-):
+for _command in (tables.fit, tables.predict, tables.explain, tables.frontier, tables.report):
     app.command()(_command)
+app.command(short_help="Show the trade-off on a small data set.")(paper.demo)
+app.command(short_help="Run an experiment of the paper again.")(paper.paper)
 
 
 def _show_version(wanted: bool) -> None:

@@ -120,7 +120,7 @@ def fit(
     trust: Trust = None,
     json: AsJson = False,
 ) -> None:
-    """Fit a system on a table with labels, and write it to one file that answers at any budget."""
+    """Fit a system on a table with labels. It is written to one file, which answers at any budget."""
     from thrifty.cli.summary import fit_in_words, fit_numbers
     from thrifty.tables.files import read_table
     from thrifty.tables.fit import Wish, fit_table
@@ -172,7 +172,7 @@ def predict(
     trust: Trust = None,
     json: AsJson = False,
 ) -> None:
-    """Answer every row of a table: answer, its probability, the stage that gave it, and its cost."""
+    """Answer every row of a table. Written are the answer, its probability, the stage that gave it, and its cost."""
     import pandas as pd
 
     from thrifty.cli.summary import answers_in_words, answers_numbers
@@ -232,7 +232,7 @@ def explain(
     trust: Trust = None,
     json: AsJson = False,
 ) -> None:
-    """Say for each row what was bought in which order, what each stage would have answered, and where it stopped."""
+    """Explain the answers row by row. Told are what was bought in which order, what each stage said, and the end."""
     import numpy as np
 
     from thrifty.cli.summary import explanation_in_words, explanation_numbers
@@ -273,7 +273,7 @@ def frontier(
     trust: Trust = None,
     json: AsJson = False,
 ) -> None:
-    """Show what other budgets buy: the efficient operating points, on the rows that they are judged on."""
+    """Show what other budgets buy. The efficient operating points are listed, on the rows that they are judged on."""
     from thrifty.cli.summary import frontier_in_words, frontier_numbers, frontier_picture
     from thrifty.tables.storage import load_table_system
 
@@ -309,7 +309,7 @@ def report(
     trust: Trust = None,
     json: AsJson = False,
 ) -> None:
-    """Measure every operating point on labelled rows, and write one page that explains them."""
+    """Measure a system on labelled rows. One page is written that explains every operating point."""
     from thrifty.cli.report import facts_of, report_in_words, report_numbers
     from thrifty.report.page import write_report
     from thrifty.tables.files import read_table
