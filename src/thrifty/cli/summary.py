@@ -52,11 +52,8 @@ def fit_in_words(fitted: Fitted, out: Path) -> None:
     )
     _print_promise(system)
     low, high = promise.interval(_NEW_ROWS)
-    spread = 1.96 * promise.spread(_NEW_ROWS)
     say(
-        f"19 times out of 20, {_NEW_ROWS:,} new rows have an accuracy of {low:.4f} to {high:.4f} and a mean cost of "
-        f"{quantity(max(promise.cost - spread, 0.0))} to {quantity(promise.cost + spread)}; "
-        f"`thrifty predict --hold-budget` holds a budget on just the rows at hand."
+        f"19 times out of 20, {_NEW_ROWS:,} new rows have an accuracy of {low:.4f} to {high:.4f}. {_strays(system)}"
     )
     if system.certificate is not None:
         say(f"The system {system.certificate}.")
@@ -83,6 +80,18 @@ def _built(system: TableSystem) -> str:
         f"The {system.about.method} in front of the full model has {stages} stage{many} and {buys} ({len(bought)} of "
         f"{len(system.schema.names)} columns); {sends if promise.share else 'it answers every row'}."
     )
+
+
+def _strays(system: TableSystem) -> str:
+    """How far the mean cost of new rows may be from the one that was measured."""
+    promise = system.promised
+    spread = 1.96 * promise.spread(_NEW_ROWS)
+    low, high = quantity(max(promise.cost - spread, 0.0)), quantity(promise.cost + spread)
+    told = f"Their mean cost lies between {low} and {high} by the chance of rows alone"
+    if system.about.method == "cascade":
+        # It is measured with copies of the stages, each of which learned from fewer rows than the stages that serve.
+        told += ", and may stray by some per cent more"
+    return f"{told}; `thrifty predict --hold-budget` holds a budget on just the rows at hand."
 
 
 def _print_promise(system: TableSystem) -> None:

@@ -59,7 +59,7 @@ class Promise:
     full_auc: float | None = None
 
     def spread(self, n_rows: int) -> float:
-        """Standard deviation of the mean cost of ``n_rows`` new rows: their own chance, and that of our rows."""
+        """Standard deviation of the mean cost of ``n_rows`` new rows by the chance of rows alone, theirs and ours."""
         return self.cost_spread * float(np.sqrt(1.0 / n_rows + 1.0 / self.n_rows))
 
     def interval(self, n_rows: int) -> tuple[float, float]:
