@@ -69,14 +69,15 @@ def make_table():
 
 
 @pytest.fixture(scope="session")
-def small_grid():
-    """Four settings in place of forty, with few trees: `thrifty fit` in a second."""
-    from thrifty.tables import candidates
+def small_fits():
+    """One small size of stages and two gammas with few trees: `thrifty fit` in a second."""
+    from thrifty.estimators import budgeted
+    from thrifty.learning.pairs.boosted import Boosting
+    from thrifty.tables import swept_methods
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(candidates, "_MISER_GAMMAS", np.array([1e-3, 1e-2, 4e-2]))
-        patch.setattr(candidates, "_MISER_DEPTHS", (3,))
-        patch.setattr(candidates, "_DYNAMOD_GAMMAS", np.array([3e-3]))
-        patch.setattr(candidates, "_MISER_TREES", 30)
-        patch.setattr(candidates, "_DYNAMOD_TREES", 20)
+        patch.setattr(budgeted, "CAPACITIES", (Boosting(n_trees=15, max_depth=3),))
+        patch.setattr(swept_methods, "_TREE_GAMMAS", np.array([1e-3, 2e-2]))
+        patch.setattr(swept_methods, "_LINEAR_GAMMAS", np.array([1e-3, 2e-2]))
+        patch.setattr(swept_methods, "_TREES", 20)
         yield

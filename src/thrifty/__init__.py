@@ -4,7 +4,6 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from thrifty.bundle.whole import load, save
     from thrifty.chain.chain import Chain
     from thrifty.chain.policy import Policy
     from thrifty.estimators.budgeted import BudgetedClassifier
@@ -35,6 +34,7 @@ if TYPE_CHECKING:
     from thrifty.report.collect import collect_facts
     from thrifty.report.page import write_report
     from thrifty.sweeping.run import sweep
+    from thrifty.tables.storage import load, save
 
 __version__ = "0.1.0"
 
@@ -106,11 +106,11 @@ _HOME = {
     "collect_facts": "report.collect",
     "evidence_of": "evidence.observe",
     "hold_budget": "evidence.hold",
-    "load": "bundle.whole",
+    "load": "tables.storage",
     "ndcg_at": "ranking.queries",
     "point_of": "evidence.observe",
     "ranking_curve": "ranking.curve",
-    "save": "bundle.whole",
+    "save": "tables.storage",
     "sweep": "sweeping.run",
     "write_report": "report.page",
 }

@@ -8,8 +8,8 @@ from thrifty.cli import main
 
 
 @pytest.fixture(scope="session")
-def files(tmp_path_factory, small_grid, make_table):
-    """A folder with a training table, new rows, prices, and the systems that two fits made of them."""
+def files(tmp_path_factory, small_fits, make_table):
+    """A folder with a training table, new rows, prices, and the systems that three fits made of them."""
     folder = tmp_path_factory.mktemp("files")
     make_table(900).to_csv(folder / "train.csv", index=False)
     make_table(400, seed=1).to_csv(folder / "test.csv", index=False)
@@ -34,7 +34,12 @@ def files(tmp_path_factory, small_grid, make_table):
         "--full",
         "svm",
     ]
-    for name, wish in (("system", ["--budget", "4"]), ("certified", ["--max-loss", "0.1"])):
+    wishes = {
+        "system": ["--budget", "3"],
+        "certified": ["--max-loss", "0.1"],
+        "swept": ["--budget", "4", "--method", "greedy-miser"],
+    }
+    for name, wish in wishes.items():
         assert main([*map(str, common), *wish, "-o", str(folder / f"{name}.thrifty"), "--jobs", "1"]) == 0
     return SimpleNamespace(
         folder=folder,
@@ -44,6 +49,7 @@ def files(tmp_path_factory, small_grid, make_table):
         costs=folder / "costs.csv",
         system=folder / "system.thrifty",
         certified=folder / "certified.thrifty",
+        swept=folder / "swept.thrifty",
     )
 
 

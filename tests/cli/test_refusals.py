@@ -3,16 +3,18 @@
 import errno
 import os
 
+import numpy as np
 import pandas as pd
 import pytest
 import skops.io
 from sklearn.neighbors import KNeighborsClassifier
 
 import thrifty.cli.output
+from thrifty.tables.storage import load_table_system
 
 
 @pytest.fixture
-def fit(files, small_grid, tmp_path):
+def fit(files, small_fits, tmp_path):
     """Arguments of a good fit; keywords replace the options, None leaves one out."""
 
     def arguments(table=None, **options):
@@ -39,24 +41,19 @@ def changed(files, tmp_path):
 
 
 def test_wishes(refused, fit):
-    assert "got neither" in refused(*fit(budget=None))
     assert "got both" in refused(*fit(max_loss=0.01))
     assert "--budget must be a finite number >= 0; got -1.0" in refused(*fit(budget=-1))
     assert "strictly between 0 and 1; got 5.0" in refused(*fit(budget=None, max_loss=5))
     assert "held-out rows cannot show a loss of at most 0.1 %" in refused(*fit(budget=None, max_loss=0.001))
 
 
-def test_a_budget_that_no_route_can_meet(refused, fit, monkeypatch):
-    import numpy as np
-
-    from thrifty.tables import candidates
-
-    # Prices so low, compared with gains, that every system buys something.
-    monkeypatch.setattr(candidates, "_MISER_GAMMAS", np.array([1e-4]))
-    monkeypatch.setattr(candidates, "_DYNAMOD_GAMMAS", np.array([1e-4]))
-    told = refused(*fit(budget=0.25))
-    assert "budget must be at least" in told
-    assert "the mean cost of the cheapest point" in told
+def test_a_budget_that_no_route_can_meet(refused, fit, tmp_path, files):
+    costs = tmp_path / "costs.csv"
+    costs.write_text(files.costs.read_text().replace("old,0,", "old,1,"))
+    told = refused(*fit(budget=0.25, costs=costs))
+    assert "--budget must be at least 0.5, the price of the cheapest purchase" in told
+    costs.write_text("\n".join(f"{line.split(',')[0]},0" for line in costs.read_text().splitlines()[1:]))
+    assert "all prices are 0, so there is nothing to save" in refused(*fit(costs=costs))
 
 
 def test_targets(refused, fit, changed):
@@ -87,7 +84,7 @@ def test_tables(refused, fit, changed, tmp_path):
     assert "names the column 'a' more than once" in refused(*fit(twice))
     assert "different rows of each class" in refused(*fit(changed(lambda frame: frame[:40])))
     gap = changed(lambda frame: frame.assign(age=frame["age"].where(frame.index != 3)))
-    assert "column 'age' is missing in row 4, and f0 (svm) reads no missing" in refused(*fit(gap))
+    assert "column 'age' is missing in row 4, and the full model (svm) reads no missing" in refused(*fit(gap))
 
 
 def test_full_models(refused, fit, tmp_path, files):
@@ -112,14 +109,6 @@ def test_outputs_that_cannot_be_written_are_refused_before_anything_is_fitted(
     assert "may not be written to" in refused("predict", files.system, files.new, "-o", tmp_path / "a.csv")
 
 
-def test_a_store_that_is_no_folder(refused, fit, tmp_path):
-    (tmp_path / "store").write_text("a file")
-    assert "must be a folder that can be made" in refused(*fit(store=tmp_path / "store"))
-    (tmp_path / "fits").mkdir()
-    (tmp_path / "fits" / "dynamod.sweep").write_text("no database at all, but long enough to be one" * 50)
-    assert "dynamod.sweep" in refused(*fit(store=tmp_path / "fits"))
-
-
 def test_an_error_of_the_system_that_nobody_foresaw_is_a_sentence_too(refused, files, monkeypatch, tmp_path):
     def fail(*_, **__):
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), "some file")
@@ -134,21 +123,30 @@ def test_new_rows_that_do_not_fit(refused, changed, files, tmp_path):
     def predict(change, *more):
         return refused("predict", files.system, changed(change, "new"), "-o", out, *more)
 
-    assert "lacks columns 'age', 'colour'" in predict(lambda frame: frame.drop(columns=["age", "colour"]))
-    told = predict(lambda frame: frame.replace({"colour": {"red": "pink"}}))
+    assert "the table lacks column 'age', which is read in row" in predict(
+        lambda frame: frame.drop(columns=["age", "colour"])
+    )
+    told = predict(lambda frame: frame.replace({"colour": {"red": "pink"}}), "--budget", 6)
     assert "column 'colour' holds 'pink' in row" in told
     assert "column 'age' must hold numbers; got 'old' in row 1" in predict(
         lambda frame: frame.assign(age="old")
     )
     assert "holds no rows" in predict(lambda frame: frame[:0])
-    assert "budget must be at least" in refused("predict", files.system, files.new, "-o", out, "--budget", 0)
-    both = refused("predict", files.system, files.new, "-o", out, "--budget", 5, "--hold-budget")
-    assert "--hold-budget holds the budget of the fit and --budget 5 another one" in both
-    assert "so there is no budget to hold" in refused(
-        "predict", files.certified, files.new, "-o", out, "--hold-budget"
-    )
+
+
+def test_wishes_of_predict_and_explain(refused, files, tmp_path):
+    predict = ["predict", files.system, files.new, "-o", tmp_path / "a.csv"]
+    assert "give one of budget, max_loss" in refused(*predict, "--budget", 5, "--max-loss", 0.1)
+    assert "--max-loss names none" in refused(*predict, "--hold-budget", "--max-loss", 0.1)
+    assert "strictly between 0 and 1" in refused(*predict, "--max-loss", 2)
+    swept = ["predict", files.swept, files.new, "-o", tmp_path / "a.csv"]
+    assert "strictly between 0 and 1" in refused(*swept, "--max-loss", 2)
+    assert "budget must be at least" in refused(*swept, "--budget", 0.01)
+    certified = ["predict", files.certified, files.new, "-o", tmp_path / "a.csv"]
+    assert "so there is none to hold" in refused(*certified, "--hold-budget")
     assert "both want standard output" in refused("predict", files.system, files.new, "-o", "-", "--json")
-    assert not out.exists()
+    assert "--row must be at most 50" in refused("explain", files.system, files.new, "--row", 51)
+    assert not (tmp_path / "a.csv").exists()
 
 
 def test_unseen_text_is_read_as_missing_where_that_is_asked_for(run, changed, files, tmp_path):
@@ -162,7 +160,12 @@ def test_systems(refused, files, tmp_path):
     (tmp_path / "no.thrifty").write_bytes(b"nothing of the kind")
     cut = tmp_path / "cut.thrifty"
     cut.write_bytes(files.system.read_bytes()[:-5])
-    for command in (["predict", files.new, "-o", tmp_path / "a.csv"], ["frontier"], ["report", files.test]):
+    for command in (
+        ["predict", files.new, "-o", tmp_path / "a.csv"],
+        ["frontier"],
+        ["report", files.test],
+        ["explain", files.new],
+    ):
         word, *rest = command
         assert "does not exist" in refused(word, tmp_path / "absent.thrifty", *rest)
         assert "no bundle" in refused(word, tmp_path / "no.thrifty", *rest)
@@ -240,12 +243,10 @@ def test_a_model_of_types_that_nobody_knows_is_used_where_it_is_trusted_and_only
     trust = [word for name in types for word in ("--trust", name)]
     said = run(*fit(full=tmp_path / "knn.skops"), *trust)
     assert said.code == 0, said.err
-    assert "does not read them: 'colour', 'old'" in said.err
-    assert f"add --trust {types[0]}" in refused(
-        "predict", tmp_path / "s.thrifty", files.new, "-o", tmp_path / "a.csv"
-    )
-    more = ["--budget", "5.5", *trust]
-    assert run("predict", tmp_path / "s.thrifty", files.new, "-o", tmp_path / "a.csv", *more).code == 0
-    # Everything that is in the price list of this f0 costs 5.5, so that it answers every row.
-    expected = model.predict(pd.read_csv(files.new)[["age", "lab one", "lab two", "noise"]])
-    assert pd.read_csv(tmp_path / "a.csv")["answer"].tolist() == expected.tolist()
+    assert "does not read 'colour', 'old': only the stages before it may buy them" in said.err
+    predict = ["predict", tmp_path / "s.thrifty", files.new, "-o", tmp_path / "a.csv"]
+    assert f"add --trust {types[0]}" in refused(*predict)
+    assert run(*predict, *trust).code == 0
+    system = load_table_system(tmp_path / "s.thrifty", trusted=types)
+    assert system.promise.full_cost == 5.5
+    np.testing.assert_array_equal(system.chain.innermost.estimator.classes_, model.classes_)

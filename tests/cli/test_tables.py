@@ -1,4 +1,5 @@
 import json
+import re
 import subprocess
 import sys
 
@@ -6,6 +7,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from thrifty.cli.tables import Method
+from thrifty.tables.fit import METHODS
 from thrifty.tables.storage import load_table_system
 
 FIT = ["fit", "--target", "label", "--full", "svm", "--jobs", "1"]
@@ -13,52 +16,72 @@ FIT = ["fit", "--target", "label", "--full", "svm", "--jobs", "1"]
 
 def test_help_names_every_command_and_each_explains_itself(run):
     shown = run("--help").out
-    for command in ("fit", "predict", "frontier", "report", "demo", "paper"):
+    for command in ("fit", "predict", "explain", "frontier", "report", "demo", "paper"):
         assert command in shown
         assert run(command, "--help").code == 0
     assert "--install-completion" in shown
 
 
-def test_a_fit_says_what_it_promises_in_words(run, files, small_grid, tmp_path):
+def test_the_methods_of_the_command_are_those_of_the_library():
+    assert tuple(one.value for one in Method) == METHODS
+
+
+def test_a_fit_says_what_it_promises_in_words(run, files, small_fits, tmp_path):
     out = tmp_path / "s.thrifty"
-    said = run(*FIT, files.train, "--costs", files.costs, "--budget", 4, "-o", out)
+    said = run(*FIT, files.train, "--costs", files.costs, "--budget", 3, "-o", out)
     assert said.code == 0
     promise = load_table_system(out).promise
     for words in (
         f"Accuracy {promise.accuracy:.4f} ({promise.low:.4f} to {promise.high:.4f})",
+        "The full model is an RBF support vector machine",
+        "majority class",
+        "recall of 'yes'",
+        f"{promise.auc:.4f}",
         f"wrote {out}",
     ):
         assert words in said.out
-    assert "f0 for every row" in said.out
+    assert "f0" not in said.out
     assert "note" not in said.err
 
 
-def test_a_fit_says_the_same_as_json_and_nothing_else_on_standard_output(run, files, small_grid, tmp_path):
+def test_a_fit_says_the_same_as_json_and_nothing_else_on_standard_output(run, files, small_fits, tmp_path):
     out = tmp_path / "s.thrifty"
-    told = json.loads(run(*FIT, files.train, "--costs", files.costs, "--budget", 4, "-o", out, "--json").out)
+    told = json.loads(run(*FIT, files.train, "--costs", files.costs, "--budget", 3, "-o", out, "--json").out)
     promise = load_table_system(out).promise
     assert told["accuracy"] == promise.accuracy
     assert told["mean_cost"] == promise.cost
     assert told["full_cost"] == 6.5
-    assert told["asked"] == {"budget": 4.0, "max_loss": None}
+    assert told["majority_accuracy"] == promise.majority
+    assert told["recall"] == {"no": promise.recall[0], "yes": promise.recall[1]}
+    assert (told["auc"], told["full_auc"]) == (promise.auc, promise.full_auc)
+    assert told["asked"] == {"budget": 3.0, "max_loss": None}
     assert told["file"] == str(out)
 
 
 def test_a_fit_with_a_loss_says_what_it_proved(run, files):
-    certificate = load_table_system(files.certified).certificate
-    said = run("frontier", files.certified)
-    assert str(certificate) in said.out.replace("\n", " ")
-    told = json.loads(run("frontier", files.certified, "--json").out)
-    assert told["chosen"]["certificate"]["sentence"] == str(certificate)
-    assert told["chosen"]["certificate"]["max_loss"] == 0.1
+    told = str(load_table_system(files.certified).certificate)
+    assert told in run("frontier", files.certified).out.replace("\n", " ")
+    chosen = json.loads(run("frontier", files.certified, "--json").out)["chosen"]
+    assert chosen["certificate"]["sentence"] == told
+    assert chosen["certificate"]["max_loss"] == 0.1
 
 
-def test_without_prices_every_column_costs_one_and_that_is_said(run, files, small_grid, tmp_path):
+def test_a_loss_that_only_the_full_model_keeps_is_said(run, files, small_fits, make_table, tmp_path):
+    # Nothing in the columns that the stages may stop at tells the classes apart as the full model does.
+    frame = make_table(400).assign(label=np.where(np.arange(400) % 2, "yes", "no"))
+    frame.to_csv(tmp_path / "noise.csv", index=False)
+    said = run(*FIT, tmp_path / "noise.csv", "--max-loss", 0.03, "-o", tmp_path / "s.thrifty")
+    assert said.code == 0
+    assert load_table_system(tmp_path / "s.thrifty").promise.share == 1.0
+    assert "only by sending every row to the full model" in said.err
+
+
+def test_without_prices_every_column_costs_one_and_that_is_said(run, files, small_fits, tmp_path):
     said = run(*FIT, files.train, "--budget", 4, "-o", tmp_path / "s.thrifty", "--ignore", "noise")
     assert said.code == 0
     assert "note: no --costs file: every column costs 1" in said.err
     system = load_table_system(tmp_path / "s.thrifty")
-    assert system.prices.cost_of_everything == 5
+    assert system.chain.price_list.cost_of_everything == 5
     assert "noise" not in system.schema.names
 
 
@@ -70,7 +93,7 @@ def test_answers_are_written_row_by_row_with_four_columns(run, files, tmp_path):
     found = pd.read_csv(out, dtype={"stage": str})
     assert list(found.columns) == ["answer", "probability", "stage", "cost"]
     system = load_table_system(files.system)
-    expected = system.answers(system.table(pd.read_csv(files.test)))
+    expected = system.answers(system.read(pd.read_csv(files.test)))
     for name in found.columns:
         np.testing.assert_array_equal(found[name], expected[name])
     assert (found["probability"] >= 0.5).all()
@@ -102,26 +125,77 @@ def test_answers_can_go_to_the_screen(run, files, tmp_path):
     assert run("predict", files.system, files.new, "-o", "-").out == (tmp_path / "a.csv").read_text()
 
 
-def test_a_budget_for_the_rows_at_hand_is_met(run, files, tmp_path):
-    told = json.loads(
-        run("predict", files.system, files.test, "-o", tmp_path / "a.csv", "--budget", 5, "--json").out
-    )
-    assert 4.8 < told["mean_cost"] <= 5
-    assert told["rows"] == 400
+@pytest.mark.parametrize("kind", ["system", "certified", "swept"])
+def test_one_file_answers_any_budget_and_any_loss(run, files, tmp_path, kind):
+    def told(*wish):
+        arguments = ["predict", getattr(files, kind), files.test, "-o", tmp_path / "a.csv", "--json", *wish]
+        return json.loads(run(*arguments).out)
+
+    few, many = told("--budget", 2.5), told("--budget", 4)
+    assert few["mean_cost"] < many["mean_cost"]
+    assert few["promised_cost"] <= 2.5 + 1e-9
+    strict, loose = told("--max-loss", 0.02), told("--max-loss", 0.2)
+    assert loose["promised_cost"] < strict["promised_cost"]
+    assert told("--budget", 2.5) == few
 
 
-def test_the_budget_of_the_fit_is_held_on_the_rows_at_hand_and_that_is_said(run, files, tmp_path):
+def test_a_loss_that_was_not_proved_is_called_an_estimate(run, files, tmp_path):
+    arguments = ["predict", files.test, "-o", tmp_path / "a.csv", "--max-loss", 0.1]
+    word, *rest = arguments
+    assert "is estimated on the rows of the fit, and not proved" in run(word, files.system, *rest).out
+    assert "loses at most 10 % of answers against the full model" in run(word, files.certified, *rest).out
+
+
+def test_a_budget_is_held_on_the_rows_at_hand_and_that_is_said(run, files, tmp_path):
     arguments = ["predict", files.system, files.test, "-o", tmp_path / "a.csv"]
     told = json.loads(run(*arguments, "--hold-budget", "--json").out)
     one_row = 6.5 / told["rows"]
-    assert 4.0 - one_row <= told["mean_cost"] <= 4.0 + 1e-9
-    assert (told["held_budget"], told["routes_depend_on_batch"]) == (4.0, True)
-    assert told == json.loads(run(*arguments, "--budget", 4, "--json").out)
-    assert "The budget of 4 was held on these rows together" in run(*arguments, "--hold-budget").out
+    assert 3.0 - one_row <= told["mean_cost"] <= 3.0 + 1e-9
+    assert (told["held_budget"], told["routes_depend_on_batch"]) == (3.0, True)
+    assert told == json.loads(run(*arguments, "--hold-budget", "--budget", 3, "--json").out)
+    assert "The budget of 3 was held on these rows together" in run(*arguments, "--hold-budget").out
+    other = json.loads(run(*arguments, "--hold-budget", "--budget", 2, "--json").out)
+    assert 2.0 - one_row <= other["mean_cost"] <= 2.0 + 1e-9
     as_fitted = json.loads(run(*arguments, "--json").out)
     assert (as_fitted["held_budget"], as_fitted["routes_depend_on_batch"]) == (None, False)
     cost = pd.read_csv(tmp_path / "a.csv")["cost"]
     assert as_fitted["mean_cost_error"] == pytest.approx(cost.std(ddof=0) / np.sqrt(len(cost)))
+
+
+def test_rows_that_starve_the_full_model_are_counted(run, files, make_table, small_fits, tmp_path):
+    frame = pd.read_csv(files.train)
+    out = tmp_path / "s.thrifty"
+    assert (
+        run("fit", files.train, "--target", "label", "--full", "boosting", "--jobs", 1, "-o", out).code == 0
+    )
+    bare = frame.drop(columns="label").assign(age=None, colour=None, noise=None, old=None)[:60]
+    bare.to_csv(tmp_path / "bare.csv", index=False)
+    said = run("predict", out, tmp_path / "bare.csv", "-o", tmp_path / "a.csv")
+    assert said.code == 0, said.err
+    n_full = int((pd.read_csv(tmp_path / "a.csv", dtype={"stage": str})["stage"] == "full").sum())
+    assert n_full > 0
+    assert f"note: {n_full:,} row" in said.err
+    assert "more than half of the cells" in said.err
+
+
+def test_an_explanation_names_columns_and_labels_and_ends_with_the_answer(run, files, tmp_path):
+    run("predict", files.system, files.new, "-o", tmp_path / "a.csv")
+    answers = pd.read_csv(tmp_path / "a.csv", dtype={"stage": str})
+    said = run("explain", files.system, files.new)
+    assert said.out.count("\nRow ") + 1 == 20
+    assert "the first 20 of 50 rows are explained; --all explains them all" in said.err
+    assert run("explain", files.system, files.new, "--all").out.count("Answer: ") == 50
+    for row in (1, 37):
+        alone = run("explain", files.system, files.new, "--row", row)
+        assert alone.err == ""
+        assert alone.out.startswith(f"Row {row}\n")
+        assert f"Answer: {answers['answer'][row - 1]!r} for " in alone.out
+    (told,) = json.loads(run("explain", files.system, files.new, "--row", 37, "--json").out)["rows"]
+    assert (told["row"], told["answer"], told["cost"]) == (37, *answers.loc[36, ["answer", "cost"]])
+    assert answers["stage"][36] == ("full" if told["asked_full"] else str(len(told["stages"]) - 1))
+    assert {name for stage in told["stages"] for name in stage["bought"]} <= set(pd.read_csv(files.new))
+    cheap = run("explain", files.system, files.new, "--row", 37, "--budget", 0.2).out
+    assert cheap.count("Stage") <= len(told["stages"])
 
 
 def test_the_frontier_is_shown_as_a_table_as_json_and_as_a_picture(run, files, tmp_path):
@@ -157,18 +231,19 @@ def test_a_report_is_one_page_that_measures_the_chosen_point_on_new_rows(run, fi
     answers = pd.read_csv(tmp_path / "a.csv")
     assert told["cost"] == pytest.approx(answers["cost"].mean())
     assert told["accuracy"] == pytest.approx((answers["answer"] == pd.read_csv(files.test)["label"]).mean())
-    assert f"wrote {out}" in run("report", files.certified, files.test, "-o", out).out
+    assert "an RBF support vector machine" in page
+    facts = json.loads(
+        re.search(r'<script[^>]*type="application/json"[^>]*>(.*?)</script>', page, re.DOTALL)[1]
+    )
+    at = facts["deployed"]
+    assert facts["start"] == at
+    assert facts["points"]["cost"][at] == pytest.approx(told["cost"], abs=1e-3)
+    assert facts["points"]["accuracy"][at] == pytest.approx(told["accuracy"], abs=1e-3)
+    for kind in (files.certified, files.swept):
+        assert f"wrote {out}" in run("report", kind, files.test, "-o", out).out
 
 
-def test_a_store_is_made_and_taken_up_again(run, files, small_grid, tmp_path):
-    arguments = [*FIT, files.train, "--budget", 4, "--store", tmp_path / "fits", "--json"]
-    once = json.loads(run(*arguments, "-o", tmp_path / "a.thrifty").out)
-    again = json.loads(run(*arguments, "-o", tmp_path / "b.thrifty").out)
-    assert {path.name for path in (tmp_path / "fits").iterdir()} == {"dynamod.sweep", "miser.sweep"}
-    assert once | {"file": ""} == again | {"file": ""}
-
-
-def test_a_label_that_is_a_number_comes_back_as_a_number(run, small_grid, make_table, tmp_path):
+def test_a_label_that_is_a_number_comes_back_as_a_number(run, small_fits, make_table, tmp_path):
     frame = make_table(600)
     frame["label"] = np.where(frame["label"] == "yes", 7, -3)
     frame.to_csv(tmp_path / "train.csv", index=False)
@@ -179,7 +254,7 @@ def test_a_label_that_is_a_number_comes_back_as_a_number(run, small_grid, make_t
 
 def test_help_loads_nothing_heavy():
     code = "import sys; from thrifty.cli import main; main(['fit', '--help']); sys.exit(sum(m in sys.modules for m in"
-    heavy = "('numpy', 'pandas', 'sklearn', 'numba')))"
+    heavy = "('numpy', 'pandas', 'sklearn', 'numba', 'rich')))"
     assert (
         subprocess.run([sys.executable, "-c", f"{code} {heavy}"], capture_output=True, check=False).returncode
         == 0

@@ -1,7 +1,4 @@
-from dataclasses import replace
-
 import numpy as np
-import pandas as pd
 import pytest
 import skops.io
 from sklearn.ensemble import RandomForestClassifier
@@ -10,128 +7,180 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.tree import DecisionTreeClassifier
 
-from thrifty import InvalidInputError, Tie
-from thrifty.evidence.outcomes import RowOutcomes
+from thrifty import BudgetedClassifier, InvalidInputError
 from thrifty.tables import fit as fitting
-from thrifty.tables import full_models
-from thrifty.tables.choice import Choice, chance_sent
-from thrifty.tables.fit import Wish, fit_table
-from thrifty.tables.promising import promised
+from thrifty.tables import full_models, training
+from thrifty.tables.fit import METHODS, Wish, fit_table
 from thrifty.tables.schema import learn_schema
 from thrifty.tables.storage import table_system_from_bytes, table_system_to_bytes
-from thrifty.tables.system import Promise
 
 
-def test_the_promise_is_what_the_rows_of_the_choice_say(fitted):
+def numbers(frame):
+    return learn_schema(frame, "label").cells(frame).table(named=True)
+
+
+def test_the_cascade_is_fitted_and_spends_the_budget(fitted, make_table):
     system = fitted.system
-    outcomes = system.outcomes[system.chosen]
-    sent = chance_sent(outcomes.g, system.threshold, system.tie)
-    right = sent * outcomes.go_right + (1 - sent) * outcomes.stop_right
-    assert system.promise.accuracy == pytest.approx(right.mean())
-    assert system.promise.low < system.promise.accuracy < system.promise.high
-    assert system.promise.cost == pytest.approx(4.0, abs=0.01)
-    assert system.promise.full_cost == 6.0
+    assert isinstance(system.estimator, BudgetedClassifier)
+    assert system.promise.cost == pytest.approx(3.0)
     assert fitted.notes == ("no --costs file: every column costs 1",)
-
-
-def test_new_rows_spend_the_budget_up_to_chance_and_are_as_right_as_promised(fitted, make_table):
     new = make_table(4000, seed=1)
-    answers = fitted.system.answers(fitted.system.table(new))
-    promise = fitted.system.promise
-    assert abs(answers["cost"].mean() - 4.0) < 3 * promise.spread(4000) + 1e-9
-    right = np.mean(answers["answer"] == new["label"].to_numpy())
-    assert promise.low - 0.02 < right
+    answers = system.answers(system.read(new))
+    assert abs(answers["cost"].mean() - 3.0) < 3 * system.promise.spread(4000)
+    assert np.mean(answers["answer"] == new["label"]) > system.promise.low - 0.03
 
 
-def test_the_rows_at_hand_hold_a_budget_to_within_one_row(fitted, make_table):
-    X = fitted.system.table(make_table(1000, seed=2))
-    one_row = (6.0 - fitted.system.promise.cheap_cost) / 1000
-    for budget in (4.5, 5.0, 5.123, 6.0):
-        spent = fitted.system.for_rows(X, budget).answers(X)["cost"].mean()
-        assert budget - one_row <= spent <= budget + 1e-9
+def test_answers_are_those_of_the_estimator_with_the_labels_of_the_table(fitted, make_table):
+    system, new = fitted.system, make_table(300, seed=3)
+    cells = system.read(new)
+    answers = system.answers(cells)
+    X, estimator = cells.table(named=False), system.estimator
+    np.testing.assert_array_equal(answers["answer"], np.array(["no", "yes"])[estimator.predict(X)])
+    np.testing.assert_array_equal(answers["probability"], estimator.predict_proba(X).max(axis=1))
+    np.testing.assert_array_equal(answers["cost"], estimator.cost(X))
+    route = estimator.route(X)
+    told = np.where(route == system.chain.n_stages, "full", route.astype(str))
+    np.testing.assert_array_equal(answers["stage"], told)
+
+
+def test_one_fit_answers_any_budget_and_says_what_to_expect_of_it(fitted, make_table):
+    cells = fitted.system.read(make_table(3000, seed=4))
+    costs = []
+    for budget in (1.2, 2.0, 3.0):
+        moved = fitted.system.at(budget=budget)
+        costs.append(moved.answers(cells)["cost"].mean())
+        assert moved.promise.cost <= budget + 1e-9
+        assert abs(costs[-1] - moved.promise.cost) < 4 * moved.promise.spread(3000)
+    assert costs[0] < costs[1] < costs[2]
     with pytest.raises(InvalidInputError, match="budget must be at least"):
-        fitted.system.for_rows(X, 0.0)
+        fitted.system.at(budget=0.1)
 
 
-def test_answers_are_those_of_the_stage_that_gave_them(fitted, make_table):
+def test_the_rows_at_hand_hold_a_budget(fitted, make_table):
+    cells = fitted.system.read(make_table(1000, seed=2))
+    for budget in (1.5, 2.0, 2.123):
+        spent = fitted.system.held(cells, budget).answers(cells)["cost"].mean()
+        assert budget - 6.0 / 1000 <= spent <= budget + 1e-9
+    with pytest.raises(InvalidInputError, match="budget must be at least"):
+        fitted.system.held(cells, 0.0)
+
+
+def test_what_no_row_reads_may_be_absent_unseen_or_nonsense(fitted, make_table):
+    system, new = fitted.system.at(budget=1.2), make_table(300, seed=5)
+    before = system.answers(system.read(new))
+    place_of = {"full": system.chain.n_stages} | {str(place): place for place in range(system.chain.n_stages)}
+    held = system.chain.bought_by_route[[place_of[stage] for stage in before["stage"]]]
+    strange = new.astype(object)
+    never = [name for name, read in zip(system.schema.names, held.any(axis=0), strict=True) if not read]
+    assert never, "some column is never read at this budget"
+    for place, name in enumerate(system.schema.names):
+        strange.loc[~held[:, place], name] = "nonsense"
+    after = system.answers(system.read(strange.drop(columns=never)))
+    for name, column in before.items():
+        np.testing.assert_array_equal(after[name], column)
+    place = int(np.argmax(held.any(axis=0)))
+    row = int(np.argmax(held[:, place]))
+    strange.loc[row, system.schema.names[place]] = "nonsense"
+    with pytest.raises(InvalidInputError, match=f"'nonsense' in row {row + 1}"):
+        system.answers(system.read(strange))
+
+
+def test_an_explanation_has_the_names_and_labels_of_the_table_and_the_answer_of_the_row(fitted, make_table):
     system = fitted.system
-    new = make_table(300, seed=3)
-    X = system.table(new)
-    answers = system.answers(X)
-    sent = answers["stage"] == "full"
-    full = system.system.full.probability(X, np.arange(300), 300)
-    _, cheap = system.systems[system.chosen].estimator.scores(X)
-    positive = np.where(sent, full, 1 / (1 + np.exp(-cheap)))
-    np.testing.assert_array_equal(answers["answer"], np.where(positive > 0.5, "yes", "no"))
-    np.testing.assert_allclose(answers["probability"], np.maximum(positive, 1 - positive))
-    np.testing.assert_array_equal(answers["cost"], np.where(sent, 6.0, system.promise.cheap_cost))
-    assert set(answers["stage"]) <= {"0", "full"}
+    cells = system.read(make_table(30, seed=6))
+    answers = system.answers(cells)
+    for row, one in enumerate(system.explain(cells)):
+        assert one.answer == answers["answer"][row]
+        assert one.cost == answers["cost"][row]
+        assert set(one.bought) <= set(system.schema.names)
+        # A row that is read alone goes the way it goes among the others.
+        (alone,) = system.explain(cells.take(np.array([row])))
+        assert alone == one
 
 
-def test_a_missing_cell_matters_only_where_it_is_read(fitted, make_table):
-    # Among tied rows chance decides, and chance is drawn from the whole row.
-    system = replace(fitted.system, tie=None)
-    new = make_table(300, seed=4)
-    sent = system.answers(system.table(new))["stage"] == "full"
-    unread = next(name for name in system.schema.names if name not in system.bought)
-    before = system.answers(system.table(new))
-    new.loc[~sent, unread] = None
-    after = system.answers(system.table(new))
-    np.testing.assert_array_equal(before["answer"], after["answer"])
-    if sent.any():
-        new.loc[sent, unread] = None
-        with pytest.raises(
-            InvalidInputError, match=f"column '{unread}' is missing in row .* which is sent to f0"
-        ):
-            system.answers(system.table(new))
+def test_a_loss_is_proved_on_rows_of_its_own_or_only_estimated(certified, fitted):
+    certificate = certified.system.certificate
+    assert certificate.max_loss == 0.1
+    assert 300 < certificate.n_rows < 450
+    assert certified.system.at(max_loss=0.2).certificate.max_loss == 0.2
+    assert certified.system.at(budget=2.0).certificate is None
+    assert fitted.system.at(max_loss=0.1).certificate is None
 
 
-def test_a_certificate_is_about_the_system_that_answers(certified):
-    system = certified.system
-    assert system.certificate.point.source == system.chosen
-    assert system.certificate.point.threshold == system.threshold
-    assert system.certificate.n_rows == system.about.n_prove
-    assert system.promise.accuracy == pytest.approx(system.certificate.point.score)
-
-
-def test_the_same_seed_gives_the_same_system_and_a_store_is_taken_up_again(
-    small_grid, fitted, tmp_path, make_table
-):
-    arguments = {"full": "svm", "store": tmp_path / "fits"}
-    once = fit_table(make_table(), "label", Wish(budget=4.0), **arguments)
+def test_the_same_seed_gives_the_same_system(small_fits, fitted, make_table):
     told = []
     again = fit_table(
-        make_table(), "label", Wish(budget=4.0), progress=lambda *what: told.append(what), **arguments
+        make_table(), "label", Wish(budget=3.0), full="svm", progress=lambda *what: told.append(what)
     )
-    X = fitted.system.table(make_table(100, seed=9))
-    for one in (once.system, again.system):
-        assert one.promise == fitted.system.promise
-        assert one.threshold == fitted.system.threshold
-        np.testing.assert_array_equal(one.answers(X)["probability"], fitted.system.answers(X)["probability"])
-    first = {what: done for what, done, _ in reversed(told)}
-    assert first["fitting cheap models"] == 3  # none was fitted again
+    assert again.system.promise == fitted.system.promise
+    assert "judging the full model" in {what for what, _, _ in told}
+
+
+@pytest.mark.parametrize("method", METHODS[1:])
+def test_the_papers_methods_are_chosen_on_rows_that_they_have_not_seen(small_fits, make_table, method):
+    fit = fit_table(make_table(600), "label", Wish(budget=4.0), full="svm", method=method)
+    system = fit.system
+    assert system.about.method == method
+    assert system.promise.n_rows == system.estimator.evidence_.n_rows == pytest.approx(180, abs=4)
+    assert system.promise.cost <= 4.0 + 1e-9
+    assert system.promise.accuracy > system.promise.majority + 0.1
+    new = make_table(2000, seed=1)
+    cells = system.read(new)
+    right = np.mean(system.answers(cells)["answer"] == new["label"])
+    assert abs(right - system.promise.accuracy) < 0.08
+    again = table_system_from_bytes(table_system_to_bytes(system))
+    np.testing.assert_array_equal(again.answers(cells)["probability"], system.answers(cells)["probability"])
+    lossless = again.at(max_loss=0.02)
+    assert lossless.promise.accuracy >= lossless.promise.full_accuracy - 0.02
+    seen = system.on(cells, new["label"].to_numpy())
+    assert len(system.frontier.on([seen])) == len(system.frontier)
+
+
+def test_a_method_of_the_paper_proves_a_loss_on_a_third_part(small_fits, make_table):
+    wish = Wish(max_loss=0.1)
+    fit = fit_table(make_table(1200), "label", wish, full="svm", method="confidence")
+    assert fit.system.certificate.n_rows == pytest.approx(360, abs=6)
+    assert fit.system.estimator.evidence_.n_rows == pytest.approx(240, abs=6)
+
+
+def test_without_a_wish_the_most_accurate_point_is_kept(small_fits, fitted, make_table):
+    best = fit_table(make_table(), "label", Wish(), full="svm").system
+    assert best.promise.accuracy >= fitted.system.promise.accuracy - 1e-9
+    assert (best.about.budget, best.about.max_loss) == (None, None)
+
+
+def test_the_full_model_reads_and_is_billed_for_its_own_columns(small_fits, make_table):
+    fit = fit_table(
+        make_table(600), "label", Wish(), full="svm", full_features=["age", "colour"], full_cost=0.5
+    )
+    assert fit.system.promise.full_cost == 2.5
+    assert fit.system.chain.innermost.estimator.n_features_in_ == 2
 
 
 def test_missing_values_are_fine_for_models_that_read_them_and_refused_by_column_for_others(
-    small_grid, make_table, monkeypatch
+    small_fits, make_table, monkeypatch
 ):
     frame = make_table(600)
     frame.loc[5, "age"] = None
-    with pytest.raises(
-        InvalidInputError, match=r"column 'age' is missing in row 6, and f0 \(svm\) reads no missing"
-    ):
+    told = r"column 'age' is missing in row 6, and the full model \(svm\) reads no missing"
+    with pytest.raises(InvalidInputError, match=told):
         fit_table(frame, "label", Wish(budget=4.0), full="svm")
+    with pytest.raises(InvalidInputError, match="'age' is missing in row 6, and --method dynamod-lin"):
+        fit_table(frame, "label", Wish(budget=4.0), full="boosting", method="dynamod-lin")
     monkeypatch.setattr(fitting, "recipe", lambda *_: RandomForestClassifier(20, random_state=0))
     fit = fit_table(frame, "label", Wish(budget=4.0), full="forest")
-    assert len(fit.system.answers(fit.system.table(frame))["answer"]) == 600
+    cells = fit.system.read(frame.assign(noise=None, old=None, colour=None, age=None))
+    answers = fit.system.answers(cells)
+    assert len(answers["answer"]) == 600
+    assert fit.system.starved(cells, np.full(600, "full")) == 600
+    assert fit.system.starved(fit.system.read(frame), np.full(600, "full")) == 0
 
 
-def test_the_best_kind_wins_and_machines_that_cannot_take_part_do_not(make_table, monkeypatch):
+def test_the_best_kind_wins_and_models_that_cannot_take_part_do_not(make_table, monkeypatch):
     frame = make_table(500)
-    X = learn_schema(frame, "label").numbers(frame).to_numpy()
-    y = (frame["label"] == "yes").to_numpy().astype(int)
+    X, y = numbers(frame).to_numpy(), (frame["label"] == "yes").to_numpy().astype(int)
     depths = {"forest": 1, "svm": 6, "boosting": 2}
-    monkeypatch.setattr(full_models, "_has_xgboost", lambda: False)
+    monkeypatch.setattr(full_models, "_is_installed", lambda _: False)
     monkeypatch.setattr(full_models, "SAMPLE", 300)
     with monkeypatch.context() as patch:
         patch.setattr(full_models, "recipe", lambda kind, *_: DecisionTreeClassifier(max_depth=depths[kind]))
@@ -141,116 +190,120 @@ def test_the_best_kind_wins_and_machines_that_cannot_take_part_do_not(make_table
     assert found.n_rows == 300
     assert full_models._eligible(500, True) == ["forest", "boosting"]
     assert full_models._eligible(10**6, False) == ["forest", "boosting"]
-    with pytest.raises(InvalidInputError, match="--full xgboost needs XGBoost"):
-        full_models.recipe("xgboost", 0, 1)
+    for kind, name in (("xgboost", "XGBoost"), ("lightgbm", "LightGBM")):
+        with pytest.raises(InvalidInputError, match=f"--full {kind} needs {name}"):
+            full_models.recipe(kind, 0, 1)
+
+
+@pytest.mark.filterwarnings("ignore::thrifty.exceptions.FullModelNotWorthItWarning")
+@pytest.mark.parametrize("kind", ["xgboost", "lightgbm"])
+def test_boosters_of_others_are_fitted_kept_in_the_file_and_read_from_a_file(
+    small_fits, make_table, tmp_path, monkeypatch, kind
+):
+    pytest.importorskip(kind)
+    small = full_models.recipe(kind, 0, 1).set_params(n_estimators=10)
+    monkeypatch.setattr(fitting, "recipe", lambda *_: small)
+    frame, new = make_table(600), make_table(50, seed=8)
+    system = fit_table(frame, "label", Wish(), full=kind, full_features=["age", "lab one"]).system
+    again = table_system_from_bytes(table_system_to_bytes(system))
+    cells = system.read(new)
+    np.testing.assert_array_equal(again.answers(cells)["probability"], system.answers(cells)["probability"])
+    skops.io.dump(small.fit(numbers(frame).to_numpy(), frame["label"] == "yes"), tmp_path / "f0.skops")
+    loaded = full_models.load_full(tmp_path / "f0.skops")
+    assert loaded.predict_proba(numbers(new).to_numpy()).shape == (50, 2)
 
 
 def frozen_file(path, model, frame, names):
-    schema = learn_schema(frame, "label")
-    skops.io.dump(model.fit(schema.numbers(frame)[names], frame["label"].to_numpy()), path)
+    skops.io.dump(model.fit(numbers(frame)[names], frame["label"].to_numpy()), path)
     return str(path)
 
 
-def test_a_fitted_model_from_a_file_reads_its_own_columns_in_its_own_order(small_grid, tmp_path, make_table):
+@pytest.mark.filterwarnings("ignore::thrifty.exceptions.FullModelNotWorthItWarning")
+def test_a_fitted_model_from_a_file_reads_its_own_columns_in_its_own_order(small_fits, tmp_path, make_table):
     frame, elsewhere = make_table(600), make_table(600, seed=7)
     names = ["colour", "lab two", "lab one", "age"]
     model = make_pipeline(StandardScaler(), LogisticRegression())
     path = frozen_file(tmp_path / "f0.skops", model, elsewhere, names)
     fit = fit_table(frame, "label", Wish(budget=3.0), full=path)
-    assert list(fit.system.schema.names) == names
-    assert fit.system.prices.cost_of_everything == 4
-    assert any("left out" in note and "'noise', 'old'" in note for note in fit.notes)
+    system = fit.system
+    assert list(system.schema.names) == [*names, "noise", "old"]
+    assert system.promise.full_cost == 4
+    assert any("does not read 'noise', 'old'" in note for note in fit.notes)
     new = make_table(50, seed=8)
-    everything = fit.system.for_rows(fit.system.table(new), 4.0)
-    schema = learn_schema(elsewhere, "label")
-    answers = everything.answers(everything.table(new))
-    np.testing.assert_array_equal(answers["answer"], model.predict(schema.numbers(new)[names]))
-    again = table_system_from_bytes(table_system_to_bytes(everything))
-    np.testing.assert_array_equal(again.answers(again.table(new))["probability"], answers["probability"])
+    cells, chain = system.read(new), system.chain
+    asked = chain.ask_full(system._reader(cells), np.arange(50))
+    expected = model.predict_proba(numbers(new)[names])[:, 1]
+    np.testing.assert_allclose(asked[:, 1], np.clip(expected, 1e-6, 1 - 1e-6))
+    again = table_system_from_bytes(table_system_to_bytes(system))
+    np.testing.assert_array_equal(again.answers(cells)["probability"], system.answers(cells)["probability"])
 
 
-def test_a_model_from_a_file_that_does_not_suit_is_refused(small_grid, tmp_path, make_table):
+def test_a_model_from_a_file_that_does_not_suit_is_refused(tmp_path, make_table):
     frame = make_table(300)
+
+    def refused(path, told, **more):
+        with pytest.raises(InvalidInputError, match=told):
+            fit_table(frame, "label", Wish(budget=3.0), full=str(path), **more)
+
     with_more = frame.assign(more=1.0)
     path = frozen_file(tmp_path / "f0.skops", LogisticRegression(), with_more, ["age", "more"])
-    with pytest.raises(InvalidInputError, match="f0.skops reads 'more', not a feature of the table"):
-        fit_table(frame, "label", Wish(budget=3.0), full=path)
+    refused(path, "f0.skops reads 'more', not a feature of the table")
     nameless = LogisticRegression().fit(frame[["age"]].to_numpy(), frame["label"])
     skops.io.dump(nameless, tmp_path / "nameless.skops")
-    with pytest.raises(InvalidInputError, match="was fitted on 1 columns without names, and the table has 6"):
-        fit_table(frame, "label", Wish(budget=3.0), full=str(tmp_path / "nameless.skops"))
+    refused(tmp_path / "nameless.skops", "was fitted on 1 columns without names, and 6 are given to it")
+    path = frozen_file(tmp_path / "age.skops", LogisticRegression(), frame, ["age"])
+    refused(path, "age.skops reads 'age', and --full-features names 'noise'", full_features=["noise"])
+    other = LogisticRegression().fit(numbers(frame), frame["label"] == "yes")
+    skops.io.dump(other, tmp_path / "other.skops")
+    refused(tmp_path / "other.skops", "other.skops was fitted on the classes")
     forest = RandomForestClassifier(3, random_state=0).fit(frame[["age"]], frame["label"])
     skops.io.dump(forest, tmp_path / "forest.skops")
     assert full_models.load_full(tmp_path / "forest.skops").predict(frame[["age"]]).shape == (300,)
 
 
-@pytest.mark.parametrize("wish", [{}, {"budget": 1.0, "max_loss": 0.1}])
-def test_one_wish_is_needed_and_only_one(wish):
-    with pytest.raises(InvalidInputError, match="give one of --budget"):
-        Wish(**wish)
-
-
-@pytest.mark.parametrize("wish", [{"budget": -1.0}, {"max_loss": 0.0}, {"max_loss": 0.1, "confidence": 1.0}])
+@pytest.mark.parametrize(
+    "wish",
+    [
+        {"budget": 1.0, "max_loss": 0.1},
+        {"budget": -1.0},
+        {"max_loss": 0.0},
+        {"max_loss": 0.1, "confidence": 1.0},
+    ],
+)
 def test_wishes_that_nobody_can_have_are_refused(wish):
-    with pytest.raises(InvalidInputError, match="must"):
+    with pytest.raises(InvalidInputError, match="must|at most one"):
         Wish(**wish)
 
 
-def test_a_budget_that_is_more_than_everything_costs_is_not_spent_and_that_is_said(small_grid, make_table):
+@pytest.mark.parametrize(
+    ("wish", "more", "told"),
+    [
+        ({"budget": 0.5}, {}, "--budget must be at least 1, the price of the cheapest purchase"),
+        ({"max_loss": 0.001}, {}, "held-out rows cannot show a loss of at most 0.1 %"),
+        ({"max_loss": 0.001}, {"method": "confidence"}, "held-out rows cannot show a loss of at most 0.1 %"),
+        ({"budget": 3.0}, {"method": "magic"}, "--method must be one of cascade, dynamod-gbrt"),
+        ({"budget": 3.0}, {"full_features": ["town"]}, "--full-features names 'town', not a feature"),
+        ({"budget": 3.0}, {"full_features": ["age", "age"]}, "must name every column once"),
+    ],
+)
+def test_what_no_fit_can_meet_is_refused_before_anything_is_fitted(make_table, monkeypatch, wish, more, told):
+    def fail(*_, **__):
+        pytest.fail("something was fitted")
+
+    for name in ("best_kind", "BudgetedClassifier", "fit_swept"):
+        monkeypatch.setattr(fitting, name, fail)
+    with pytest.raises(InvalidInputError, match=told):
+        fit_table(make_table(), "label", Wish(**wish), **more)
+
+
+def test_a_table_with_too_few_rows_of_a_class_is_refused(make_table):
+    frame = make_table(600)
+    few = frame[(frame["label"] == "no") | (np.arange(600) < 40)]
+    with pytest.raises(InvalidInputError, match=f"at least {training.FEWEST} different rows of each class"):
+        fit_table(few, "label", Wish(budget=3.0))
+
+
+def test_a_budget_that_is_more_than_anything_costs_is_not_spent_and_that_is_said(small_fits, make_table):
     fit = fit_table(make_table(600), "label", Wish(budget=50.0), full="svm")
     assert fit.system.promise.cost <= 6.0
     assert any("the budget of 50 is not spent" in note for note in fit.notes)
-
-
-def test_a_budget_between_tied_scores_is_met_by_a_share_of_the_tied_rows(small_grid):
-    chance = np.random.default_rng(0)
-
-    def coins(n):
-        tosses = chance.integers(0, 2, (n, 6))
-        frame = pd.DataFrame(tosses, columns=list("abcdef")).assign(x=chance.normal(size=n).round(6))
-        score = tosses[:, 0] + tosses[:, 1] + 0.1 * frame["x"] + chance.normal(size=n)
-        return frame.assign(label=(score > 1).astype(int))
-
-    fit = fit_table(coins(1200), "label", Wish(budget=2.3), full="svm")
-    system, new = fit.system, coins(20_000)
-    assert system.tie is not None
-    assert system.promise.cost == pytest.approx(2.3)
-    X = system.table(new)
-    spent = system.answers(X)["cost"].mean()
-    assert abs(spent - 2.3) < 3 * system.promise.spread(20_000)
-    # No threshold alone comes near.
-    g = system.systems[system.chosen].estimator.scores(X)[0]
-    alone = [system.system.with_threshold(cut).cost(X).mean() for cut in np.unique(g)]
-    assert np.abs(np.array(alone) - 2.3).min() > 2 * abs(spent - 2.3)
-
-
-def test_the_interval_of_new_rows_holds_their_own_chance_too():
-    promise = Promise(0.9, 0.88, 0.915, 4.0, 0.1, 0.01, 2.0, 6.0, 0.95)
-    many, few = promise.interval(10**9), promise.interval(400)
-    assert many == pytest.approx((0.88, 0.915), abs=1e-4)
-    assert few[0] == pytest.approx(0.9 - np.hypot(0.02, 1.96 * np.sqrt(0.09 / 400)))
-    assert promise.interval(1)[1] == 1.0
-
-
-def test_the_interval_of_new_rows_covers_as_often_as_it_says():
-    chance = np.random.default_rng(1)
-    inside, inside_confidence = [], []
-    for _ in range(150):
-        g = chance.normal(size=400)
-        right = chance.random((2, 400)) < 0.85
-        outcomes = RowOutcomes(g=g, stop_cost=1.0, go_cost=5.0, stop_right=right[0], go_right=right[1])
-        promise = promised(outcomes, Choice(0, 0.5, tie=Tie(-0.5, 0.3)))
-        new = (chance.random(600) < 0.85).mean()
-        low, high = promise.interval(600)
-        inside.append(low <= new <= high)
-        inside_confidence.append(promise.low <= new <= promise.high)
-    assert 0.92 <= np.mean(inside) <= 0.99
-    assert np.mean(inside_confidence) < 0.9
-
-
-def test_why_a_budget_is_not_met_is_said_and_only_then():
-    promise = Promise(0.9, 0.88, 0.92, 2.6, 0.01, 0.01, 2.0, 50.0, 0.95)
-    spending = Choice(0, 1.0, spends_all=True)
-    assert fitting._unspent(spending, promise, 2.61, 100) == []
-    assert "one of them sent to f0 is worth 0.48" in fitting._unspent(spending, promise, 2.5, 100)[0]
-    assert "bought nothing that showed" in fitting._unspent(Choice(0, 1.0), promise, 4.0, 100)[0]

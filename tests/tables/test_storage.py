@@ -5,19 +5,20 @@ import random
 import struct
 import subprocess
 import sys
-from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 
-from thrifty import InvalidInputError, ThriftyError, Tie, load, save
+from thrifty import InvalidInputError, ThriftyError, load, save
 from thrifty.tables.storage import (
     load_table_system,
-    save_table_system,
     table_system_from_bytes,
     table_system_to_bytes,
 )
 
+FORMAT_1 = Path(__file__).parents[1] / "data" / "format_1"
 HEADER = struct.Struct("<8sIQ")
 
 
@@ -32,37 +33,68 @@ def changed(data, change):
     manifest = json.loads(data[HEADER.size : HEADER.size + length])
     change(manifest)
     text = json.dumps(manifest).encode()
-    body = HEADER.pack(b"thrifty\x00", 1, len(text)) + text + data[HEADER.size + length : -32]
+    version = HEADER.unpack(data[: HEADER.size])[1]
+    body = HEADER.pack(b"thrifty\x00", version, len(text)) + text + data[HEADER.size + length : -32]
     return body + hashlib.sha256(body).digest()
 
 
 def test_a_system_comes_back_and_answers_to_the_last_bit_as_before(fitted, certified, tmp_path, make_table):
     for system in (fitted.system, certified.system):
-        save_table_system(system, tmp_path / "system.thrifty")
-        again = load_table_system(tmp_path / "system.thrifty")
-        X = system.table(make_table(200, seed=5))
-        for name, column in system.answers(X).items():
-            np.testing.assert_array_equal(again.answers(X)[name], column)
-        assert again.promise == system.promise
-        assert again.about == system.about
-        assert again.certificate == system.certificate
-        assert again.schema == system.schema
-        assert again.schema.classes.tolist() == ["no", "yes"]
-        np.testing.assert_array_equal(again.frontier.cost, system.frontier.cost)
-        np.testing.assert_array_equal(again.frontier.score, system.frontier.score)
+        save(system, tmp_path / "system.thrifty")
+        for again in (load(tmp_path / "system.thrifty"), load_table_system(tmp_path / "system.thrifty")):
+            cells = system.read(make_table(200, seed=5))
+            for name, column in system.answers(cells).items():
+                np.testing.assert_array_equal(again.answers(cells)[name], column)
+            assert again.promise == system.promise
+            assert again.about == system.about
+            assert again.certificate == system.certificate
+            assert again.schema == system.schema
+            assert again.schema.classes.tolist() == ["no", "yes"]
+            np.testing.assert_array_equal(again.frontier.cost, system.frontier.cost)
+            np.testing.assert_array_equal(again.frontier.score, system.frontier.score)
+            assert again.at(budget=2.0).promise.accuracy == system.at(budget=2.0).promise.accuracy
 
 
-def test_a_bundle_of_another_kind_is_refused_by_the_commands(fitted, tmp_path):
-    save(fitted.system.systems[0].estimator, tmp_path / "estimator.thrifty")
-    with pytest.raises(InvalidInputError, match="not what `thrifty fit` writes"):
-        load_table_system(tmp_path / "estimator.thrifty")
+@pytest.mark.parametrize("name", ["table_budget", "table_loss"])
+def test_a_file_of_the_first_format_answers_exactly_as_before(name):
+    system = load(FORMAT_1 / f"{name}.thrifty")
+    frame = pd.read_csv(FORMAT_1 / "table.csv")
+    with np.load(FORMAT_1 / "answers.npz") as expected:
+        answers = system.answers(system.read(frame))
+        for ours, theirs in (
+            ("answer", "answer"),
+            ("probability", "prob"),
+            ("stage", "stage"),
+            ("cost", "cost"),
+        ):
+            np.testing.assert_array_equal(answers[ours], expected[f"{name}_{theirs}"])
+        points = np.array([system.frontier.cost, system.frontier.score])
+        np.testing.assert_allclose(points, expected[f"{name}_frontier"])
+    assert system.chain.policy.is_mixed == (name == "table_budget")
+    assert (system.certificate is not None) == (name == "table_loss")
+    assert system.about.n_rows == 400
+    assert system.promise.full_cost == 4.0
+    again = table_system_from_bytes(table_system_to_bytes(system))
+    np.testing.assert_array_equal(again.answers(again.read(frame))["probability"], answers["probability"])
+    assert system.at(budget=3.0).promise.cost <= 3.0
 
 
-def test_save_and_load_of_thrifty_take_table_systems_too(fitted, tmp_path, make_table):
-    save(fitted.system, tmp_path / "table.thrifty")
-    again = load(tmp_path / "table.thrifty")
-    X = again.table(make_table(200, seed=5))
-    np.testing.assert_array_equal(again.answers(X)["probability"], fitted.system.answers(X)["probability"])
+def test_an_estimator_that_was_saved_by_itself_is_read_if_it_knows_its_columns(fitted, tmp_path, make_table):
+    save(fitted.system.estimator, tmp_path / "nameless.thrifty")
+    with pytest.raises(InvalidInputError, match="without names of columns"):
+        load_table_system(tmp_path / "nameless.thrifty")
+    from sklearn.naive_bayes import GaussianNB
+
+    from thrifty import GreedyL1Classifier
+
+    frame = make_table(200)[["age", "lab one", "label"]]
+    clf = GreedyL1Classifier(GaussianNB(), n_features=1).fit(frame[["age", "lab one"]], frame["label"])
+    save(clf, tmp_path / "named.thrifty")
+    system = load_table_system(tmp_path / "named.thrifty")
+    answers = system.answers(system.read(frame))
+    np.testing.assert_array_equal(answers["answer"], clf.predict(frame[["age", "lab one"]]))
+    with pytest.raises(InvalidInputError, match="GreedyL1Classifier that was saved by itself"):
+        _ = system.promised
 
 
 def test_a_fresh_process_reads_what_fit_wrote_with_thrifty_load_alone(data, tmp_path):
@@ -77,25 +109,18 @@ def test_a_fresh_process_reads_what_fit_wrote_with_thrifty_load_alone(data, tmp_
     assert told.stdout == "TableSystem\n"
 
 
-def test_f0_of_a_table_system_may_be_kept_elsewhere_and_is_recognised(fitted, tmp_path, make_table):
+def test_the_full_model_may_be_kept_elsewhere_and_is_recognised(fitted, tmp_path, make_table):
     system = fitted.system
-    X = system.table(make_table(200, seed=5))
+    cells = system.read(make_table(200, seed=5))
     save(system, tmp_path / "table.thrifty", full="reference")
-    with pytest.raises(InvalidInputError, match="refers to f0"):
+    with pytest.raises(InvalidInputError, match="refers to its full model"):
         load(tmp_path / "table.thrifty")
-    again = load(tmp_path / "table.thrifty", full=system.system.full.estimator)
-    np.testing.assert_array_equal(again.answers(X)["probability"], system.answers(X)["probability"])
+    again = load(tmp_path / "table.thrifty", full=system.chain.full.estimator)
+    np.testing.assert_array_equal(again.answers(cells)["probability"], system.answers(cells)["probability"])
     save(system, tmp_path / "table.thrifty", full="absent")
     alone = load(tmp_path / "table.thrifty")
-    np.testing.assert_array_equal(alone.system.route(X), system.system.route(X))
-
-
-def test_a_tie_is_kept_in_the_file(fitted):
-    tied = replace(fitted.system, threshold=0.5, tie=Tie(-np.inf, 0.25, seed=3))
-    again = table_system_from_bytes(table_system_to_bytes(tied))
-    assert (again.threshold, again.tie) == (0.5, tied.tie)
-    cut = replace(fitted.system, tie=None)
-    assert table_system_from_bytes(table_system_to_bytes(cut)).tie is None
+    X = cells.table(named=False)
+    np.testing.assert_array_equal(alone.chain.route(X), system.chain.route(X))
 
 
 def test_types_that_nobody_trusts_are_refused_with_the_words_to_add(fitted, data, tmp_path, monkeypatch):
@@ -111,19 +136,15 @@ def test_types_that_nobody_trusts_are_refused_with_the_words_to_add(fitted, data
 
 
 HOSTILE = {
-    "chosen out of range": lambda m: m.update(chosen=99),
-    "chosen negative": lambda m: m.update(chosen=-1),
-    "chosen no number": lambda m: m.update(chosen=True),
-    "no systems": lambda m: m.update(systems=[]),
-    "threshold not a number": lambda m: m.update(threshold={"$float": "nan"}),
     "promise lacks a part": lambda m: m["promise"].pop("low"),
     "promise in words": lambda m: m["promise"].update(cost="cheap"),
-    "tie with a share of two": lambda m: m.update(tie={"lower": 0.0, "share": 2.0, "seed": 0}),
-    "tie without a share": lambda m: m.update(tie={"lower": 0.0, "seed": 0}),
-    "tie with a wild seed": lambda m: m.update(tie={"lower": 0.0, "share": 0.5, "seed": -1}),
+    "promise with one recall": lambda m: m["promise"].update(recall={"$tuple": [0.5]}),
+    "promise with recall in words": lambda m: m["promise"].update(recall={"$tuple": ["a", "b"]}),
+    "promise on less than no rows": lambda m: m["promise"].update(n_rows=-1),
     "about with a wild seed": lambda m: m["about"].update(seed=2**70),
     "about lacks the seed": lambda m: m["about"].pop("seed"),
     "about with a list": lambda m: m["about"].update(full=["svm"]),
+    "about without a method": lambda m: m["about"].update(method=None),
     "names twice": lambda m: m["schema"].update(names=["a"] * 6),
     "names too few": lambda m: m["schema"].update(names=m["schema"]["names"][:5]),
     "names no text": lambda m: m["schema"].update(names=[1, 2, 3, 4, 5, 6]),
@@ -132,9 +153,21 @@ HOSTILE = {
     "categories out of order": lambda m: m["schema"].update(categories=[["colour", ["red", "blue"]]]),
     "categories no pairs": lambda m: m["schema"].update(categories=[["colour"]]),
     "categories with a list as name": lambda m: m["schema"].update(categories=[[["colour"], ["a"]]]),
-    "classes equal": lambda m: (
-        m["schema"].update(classes=m["labels"] | {}) or m.update(labels={"$tuple": [0, 0]})
-    ),
+    "classes in the wrong form": lambda m: m["schema"].update(classes={"$tuple": [0, 0]}),
+    "no estimator": lambda m: m.pop("estimator"),
+    "a chain for an estimator": lambda m: m["estimator"].update(kind="chain"),
+    "an estimator without evidence": lambda m: m["estimator"].update(evidence=None),
+    "an estimator without stages": lambda m: m["estimator"]["chain"].update(stages=[]),
+    "kind a list": lambda m: m.update(kind=["table"]),
+}
+OLD_HOSTILE = {
+    "chosen out of range": lambda m: m.update(chosen=99),
+    "chosen negative": lambda m: m.update(chosen=-1),
+    "chosen no number": lambda m: m.update(chosen=True),
+    "no systems": lambda m: m.update(systems=[]),
+    "threshold not a number": lambda m: m.update(threshold={"$float": "nan"}),
+    "tie with a share of two": lambda m: m.update(tie={"lower": 0.0, "share": 2.0, "seed": 0}),
+    "tie without a share": lambda m: m.update(tie={"lower": 0.0, "seed": 0}),
     "labels missing": lambda m: m.pop("labels"),
     "named though it is not": lambda m: m.update(named=True),
     "full_right another array": lambda m: m.update(full_right=m["systems"][0]["gate"]),
@@ -142,40 +175,28 @@ HOSTILE = {
     "settings no dict": lambda m: m["systems"][0].update(settings=[1]),
     "settings with numbers as names": lambda m: m["systems"][0].update(settings={"$dict": [[1, 2]]}),
     "system without stage": lambda m: m["systems"][0]["object"]["system"].update(stages=[]),
-    "system with other prices": lambda m: m["systems"][0]["object"]["system"].update(full_cost=7.0),
     "a certificate of nothing": lambda m: m.update(certificate={"$dict": []}),
     "a certificate in words": lambda m: m.update(certificate="sure"),
-    "f0 absent": lambda m: m.update(full={"type": "nonsense"}),
-    "kind a list": lambda m: m.update(kind=["table"]),
+    "a full model of no kind": lambda m: m.update(full={"type": "nonsense"}),
+    "promise lacks a part": lambda m: m["promise"].pop("cheap_cost"),
 }
+
+
+def refused_in_one_sentence(data):
+    with pytest.raises(InvalidInputError) as refusal:
+        table_system_from_bytes(data)
+    assert "\n" not in str(refusal.value)
 
 
 @pytest.mark.parametrize("name", HOSTILE)
 def test_a_sealed_file_that_is_wrong_is_refused_with_one_sentence(data, name):
-    with pytest.raises(InvalidInputError) as refusal:
-        table_system_from_bytes(changed(data, HOSTILE[name]))
-    assert "\n" not in str(refusal.value)
+    refused_in_one_sentence(changed(data, HOSTILE[name]))
 
 
-@pytest.mark.parametrize(
-    "change",
-    [
-        lambda point: point.update(source=99),
-        lambda point: point.update(threshold="high"),
-        lambda point: point.pop("cost"),
-        lambda point: point.update(cost="cheap"),
-    ],
-)
-def test_a_certificate_about_a_point_that_cannot_be_is_refused(certified, change):
-    def forge(manifest):
-        entries = dict(manifest["certificate"]["$dict"])
-        point = dict(entries["point"]["$dict"])
-        change(point)
-        entries["point"] = {"$dict": [[key, value] for key, value in point.items()]}
-        manifest["certificate"] = {"$dict": [[key, value] for key, value in entries.items()]}
-
-    with pytest.raises(InvalidInputError):
-        table_system_from_bytes(changed(table_system_to_bytes(certified.system), forge))
+@pytest.mark.parametrize("name", OLD_HOSTILE)
+def test_a_sealed_file_of_the_first_format_that_is_wrong_is_refused(name):
+    data = (FORMAT_1 / "table_budget.thrifty").read_bytes()
+    refused_in_one_sentence(changed(data, OLD_HOSTILE[name]))
 
 
 def test_a_file_that_is_cut_off_or_changed_anywhere_is_refused(data):

@@ -13,13 +13,17 @@ from thrifty.exceptions import ThriftyError
 __all__ = ["app", "main"]
 
 app = typer.Typer(
-    help="Answer most inputs with a cheap model; pay for the expensive one only where it matters.",
+    help="Answer most rows with what is cheap, and pay for more only where it matters.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
+    # Plain help: boxes would take longer to draw than everything else that --help does.
+    rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for _command in (tables.fit, tables.predict, tables.frontier, tables.report, paper.demo, paper.paper):
+for _command in (tables.fit, tables.predict, tables.explain, tables.frontier, tables.report):
     app.command()(_command)
+app.command(short_help="Show the trade-off on a small data set.")(paper.demo)
+app.command(short_help="Run an experiment of the paper again.")(paper.paper)
 
 
 def _show_version(wanted: bool) -> None:
@@ -35,7 +39,7 @@ def _root(
         typer.Option("--version", callback=_show_version, is_eager=True, help="Print the version and stop."),
     ] = False,
 ) -> None:
-    """Answer most inputs with a cheap model; pay for the expensive one only where it matters."""
+    """Answer most rows with what is cheap, and pay for more only where it matters."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -1,4 +1,4 @@
-"""What commands say and write: one sentence per fact, files whole or not at all, notes on standard error."""
+"""What commands say and write: sentences on standard output, notes and progress on standard error, whole files."""
 
 import json
 import os
@@ -6,7 +6,7 @@ import shutil
 import sys
 import textwrap
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TextIO
@@ -21,6 +21,7 @@ __all__ = [
     "note",
     "notes_of_warnings",
     "print_json",
+    "progress",
     "quantity",
     "say",
     "size_of",
@@ -78,8 +79,11 @@ def complain(text: str) -> None:
 def _fitted(text: str, stream: TextIO) -> str:
     if not stream.isatty():
         return text
-    width = shutil.get_terminal_size().columns
-    return textwrap.fill(text, max(width, 40), break_long_words=False, break_on_hyphens=False)
+    width = max(shutil.get_terminal_size().columns, 40)
+    indent = " " * (len(text) - len(text.lstrip()))
+    return textwrap.fill(
+        text, width, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
+    )
 
 
 @contextmanager
@@ -90,6 +94,29 @@ def notes_of_warnings() -> Iterator[None]:
         yield
     for text in dict.fromkeys(" ".join(str(one.message).split()) for one in caught):
         note(text)
+
+
+@contextmanager
+def progress() -> Iterator[Callable[[str, int, int], None]]:
+    """A bar per piece of work, with the time remaining; gone when the work is done, silent where nobody watches."""
+    from rich import progress as bars
+    from rich.console import Console
+
+    columns = (
+        bars.TextColumn("{task.description}"),
+        bars.BarColumn(),
+        bars.MofNCompleteColumn(),
+        bars.TimeRemainingColumn(compact=True),
+    )
+    with bars.Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        tasks: dict[str, bars.TaskID] = {}
+
+        def report(what: str, done: int, total: int) -> None:
+            if what not in tasks:
+                tasks[what] = bar.add_task(what, total=total)
+            bar.update(tasks[what], completed=done, total=total)
+
+        yield report
 
 
 def quantity(value: float) -> str:

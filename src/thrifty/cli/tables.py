@@ -1,4 +1,4 @@
-"""``thrifty fit``, ``predict``, ``frontier`` and ``report``: from the user's table to a system, and what it does."""
+"""``thrifty fit``, ``predict``, ``explain``, ``frontier`` and ``report``: from a table to a system and its answers."""
 
 from enum import StrEnum
 from pathlib import Path
@@ -6,20 +6,21 @@ from typing import Annotated
 
 import typer
 
-from thrifty.cli.output import check_output, note, notes_of_warnings, print_json, say, write_file
-from thrifty.cli.progress import progress
+from thrifty.cli.output import (
+    check_output,
+    note,
+    notes_of_warnings,
+    print_json,
+    progress,
+    say,
+    write_file,
+)
 from thrifty.exceptions import InvalidInputError
 
-__all__ = ["fit", "frontier", "predict", "report"]
+__all__ = ["Method", "explain", "fit", "frontier", "predict", "report"]
 
-SystemFile = Annotated[Path, typer.Argument(help="File that `thrifty fit` wrote.", metavar="SYSTEM")]
-Trust = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--trust", help="Type that f0 may be made of, by its full name; may be repeated.", metavar="TYPE"
-    ),
-]
-AsJson = Annotated[bool, typer.Option("--json", help="Print numbers for programs, on standard output.")]
+_EXPLAINED = 20
+"""Rows that are explained unless all are asked for."""
 
 
 class Unseen(StrEnum):
@@ -29,39 +30,98 @@ class Unseen(StrEnum):
     missing = "missing"
 
 
+class Method(StrEnum):
+    """What is fitted in front of the full model."""
+
+    cascade = "cascade"
+    dynamod_gbrt = "dynamod-gbrt"
+    dynamod_lin = "dynamod-lin"
+    greedy_miser = "greedy-miser"
+    confidence = "confidence"
+
+
+SystemFile = Annotated[Path, typer.Argument(help="File that `thrifty fit` wrote.", metavar="SYSTEM")]
+NewRows = Annotated[Path, typer.Argument(help="Table of new rows, CSV or parquet.", metavar="TABLE")]
+Trust = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--trust",
+        help="Full name of a type that the full model may be made of. May be repeated.",
+        metavar="TYPE",
+    ),
+]
+AsJson = Annotated[bool, typer.Option("--json", help="Print numbers for programs on standard output.")]
+UnseenText = Annotated[
+    Unseen, typer.Option(help="What to do with text, in a cell that is read, that the fit has not seen.")
+]
+Budget = Annotated[
+    float | None, typer.Option(help="Mean cost per row to spend, in place of the one that was fitted for.")
+]
+MaxLoss = Annotated[
+    float | None,
+    typer.Option(help="Share of answers that may be worse than the full model's, in place of a budget."),
+]
+
+
 def fit(
     table: Annotated[Path, typer.Argument(help="Training table, CSV or parquet.", metavar="TABLE")],
-    target: Annotated[str, typer.Option(help="Column with the label.")],
-    out: Annotated[Path, typer.Option("--out", "-o", help="File to write, system.thrifty for example.")],
+    target: Annotated[str, typer.Option(help="Name of the column with the label.")],
+    out: Annotated[
+        Path, typer.Option("--out", "-o", help="File to write the system to, for example system.thrifty.")
+    ],
     costs: Annotated[
-        Path | None, typer.Option(help="File with feature, cost and, if need be, group; default 1 each.")
+        Path | None,
+        typer.Option(
+            help="File with lines of feature, cost and, if need be, group. Without it each costs 1."
+        ),
     ] = None,
     full: Annotated[
         str,
         typer.Option(
-            help="f0: auto, forest, svm, boosting, xgboost, or a .skops file with a fitted classifier.",
+            help="The full model: auto, forest, svm, boosting, xgboost, lightgbm, or a .skops file with a fitted one.",
             metavar="KIND|FILE",
         ),
     ] = "auto",
-    budget: Annotated[float | None, typer.Option(help="Mean cost per row to spend.")] = None,
+    full_features: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Column that the full model reads. May be repeated; without it, all of them.",
+            metavar="COLUMN",
+        ),
+    ] = None,
+    full_cost: Annotated[
+        float, typer.Option(help="Price of one call of the full model, on top of the columns it reads.")
+    ] = 0.0,
+    budget: Annotated[
+        float | None,
+        typer.Option(help="Mean cost per row to spend. Without a wish, the most accurate point is kept."),
+    ] = None,
     max_loss: Annotated[
-        float | None, typer.Option(help="Share of answers that may become worse than f0's, proved.")
+        float | None,
+        typer.Option(help="Share of answers that may become worse than the full model's, to be proved."),
     ] = None,
-    confidence: Annotated[float, typer.Option(help="How surely --max-loss is proved.")] = 0.95,
-    full_cost: Annotated[float, typer.Option(help="Price of one call of f0, on top of what it reads.")] = 0.0,
+    confidence: Annotated[
+        float, typer.Option(help="Probability with which --max-loss is to be proved.")
+    ] = 0.95,
+    method: Annotated[
+        Method,
+        typer.Option(
+            help="What to fit in front of the full model: cascade, or dynamod-gbrt, dynamod-lin, greedy-miser or "
+            "confidence as in the paper.",
+            metavar="METHOD",
+        ),
+    ] = Method.cascade,
     ignore: Annotated[
-        list[str] | None, typer.Option(help="Column that is no feature; may be repeated.", metavar="COLUMN")
+        list[str] | None,
+        typer.Option(help="Column that is not a feature. May be repeated.", metavar="COLUMN"),
     ] = None,
-    seed: Annotated[int, typer.Option(min=0, help="Of everything random.")] = 0,
-    jobs: Annotated[int, typer.Option(min=1, help="Fits side by side.")] = 2,
-    store: Annotated[
-        Path | None, typer.Option(help="Folder that keeps finished fits; the same command goes on from it.")
-    ] = None,
+    seed: Annotated[int, typer.Option(min=0, max=2**32 - 1, help="Seed of all random choices.")] = 0,
+    jobs: Annotated[int, typer.Option(min=1, help="Number of fits that run side by side.")] = 2,
     trust: Trust = None,
     json: AsJson = False,
 ) -> None:
-    """Fit many systems on a table, choose one, and write it to a file."""
-    from thrifty.cli.words import fit_in_words, fit_numbers
+    """Fit a system on a table with labels. It is written to one file, which answers at any budget."""
+    from thrifty.cli.summary import fit_in_words, fit_numbers
     from thrifty.tables.files import read_table
     from thrifty.tables.fit import Wish, fit_table
     from thrifty.tables.storage import table_system_to_bytes
@@ -73,13 +133,14 @@ def fit(
             read_table(table),
             target,
             wish,
+            method=method.value,
             costs=costs,
             full=full,
             full_cost=full_cost,
+            full_features=full_features or (),
             ignore=ignore or (),
             seed=seed,
             n_jobs=jobs,
-            store=store,
             trusted=trust or (),
             progress=show,
         )
@@ -95,62 +156,115 @@ def fit(
 
 def predict(
     system: SystemFile,
-    table: Annotated[Path, typer.Argument(help="New rows, CSV or parquet.", metavar="TABLE")],
+    table: NewRows,
     out: Annotated[
-        Path, typer.Option("--out", "-o", help="File of answers, CSV or parquet; - is the screen.")
+        Path, typer.Option("--out", "-o", help="File of answers, CSV or parquet; - is standard output.")
     ],
-    unseen: Annotated[
-        Unseen, typer.Option(help="Text that was not there when the system was fitted.")
-    ] = Unseen.refuse,
-    budget: Annotated[
-        float | None, typer.Option(help="Send on as many of just these rows as this mean cost pays for.")
-    ] = None,
+    budget: Budget = None,
+    max_loss: MaxLoss = None,
     hold_budget: Annotated[
         bool,
-        typer.Option("--hold-budget", help="The same, with the budget that the system was fitted for."),
+        typer.Option(
+            "--hold-budget", help="Spend the budget on just these rows: at most, and nearly all of it."
+        ),
     ] = False,
+    unseen: UnseenText = Unseen.refuse,
     trust: Trust = None,
     json: AsJson = False,
 ) -> None:
-    """Answer every row of a table: answer, probability, stage and cost."""
+    """Answer every row of a table. Written are the answer, its probability, the stage that gave it, and its cost."""
     import pandas as pd
 
-    from thrifty.cli.words import answers_in_words, answers_numbers
+    from thrifty.cli.summary import answers_in_words, answers_numbers
     from thrifty.tables.files import listed, read_table, table_bytes
     from thrifty.tables.storage import load_table_system
 
     on_screen = str(out) == "-"
     if on_screen and json:
         raise InvalidInputError("-o - and --json both want standard output. Name a file for the answers.")
-    if hold_budget and budget is not None:
-        raise InvalidInputError(
-            f"--hold-budget holds the budget of the fit and --budget {budget:g} another one. Give one of them."
-        )
+    if hold_budget and max_loss is not None:
+        raise InvalidInputError("--hold-budget holds a budget, and --max-loss names none. Give one of them.")
     if not on_screen:
         check_output(out)
     with notes_of_warnings():
         known = load_table_system(system, trusted=trust or ())
-        held = known.about.budget if hold_budget else budget
+        held = (known.about.budget if budget is None else budget) if hold_budget else None
         if hold_budget and held is None:
             raise InvalidInputError(
-                f"{system} was fitted with --max-loss, so there is no budget to hold. Name one with --budget."
+                f"{system} was fitted without a budget, so there is none to hold. Name one with --budget."
             )
         frame = read_table(table, as_text=known.schema.text_columns)
-        X = known.table(frame, unseen_is_missing=unseen is Unseen.missing)
+        cells = known.read(frame, unseen_is_missing=unseen is Unseen.missing)
         if held is not None:
-            known = known.for_rows(X, held)
-        answers = pd.DataFrame(known.answers(X))
+            known = known.held(cells, held)
+        elif budget is not None or max_loss is not None:
+            known = known.at(budget=budget, max_loss=max_loss)
+        answers = pd.DataFrame(known.answers(cells))
     extra = known.schema.extra_columns(frame)
     if extra:
         note(f"columns of {table} that the system does not read: {listed(extra)}")
+    starved = known.starved(cells, answers["stage"].to_numpy())
+    if starved:
+        note(
+            f"{starved:,} row{'s were' if starved > 1 else ' was'} answered by the full model although more than half "
+            f"of the cells that it reads were missing"
+        )
     if on_screen:
         typer.echo(table_bytes(answers, "answers.csv"), nl=False)
         return
     write_file(out, table_bytes(answers, out))
     if json:
-        print_json(answers_numbers(answers, out, held))
+        print_json(answers_numbers(known, answers, out, held))
     else:
-        answers_in_words(answers, out, held)
+        answers_in_words(known, answers, out, budget=budget, held=held, max_loss=max_loss)
+
+
+def explain(
+    system: SystemFile,
+    table: NewRows,
+    row: Annotated[int | None, typer.Option(min=1, help="Number of the only row to explain, from 1.")] = None,
+    budget: Budget = None,
+    max_loss: MaxLoss = None,
+    everything: Annotated[
+        bool, typer.Option("--all", help=f"Explain every row, and not only the first {_EXPLAINED}.")
+    ] = False,
+    unseen: UnseenText = Unseen.refuse,
+    trust: Trust = None,
+    json: AsJson = False,
+) -> None:
+    """Explain the answers row by row. Told are what was bought in which order, what each stage said, and the end."""
+    import numpy as np
+
+    from thrifty.cli.summary import explanation_in_words, explanation_numbers
+    from thrifty.tables.files import read_table
+    from thrifty.tables.storage import load_table_system
+
+    with notes_of_warnings():
+        known = load_table_system(system, trusted=trust or ())
+        if budget is not None or max_loss is not None:
+            known = known.at(budget=budget, max_loss=max_loss)
+        cells = known.read(
+            read_table(table, as_text=known.schema.text_columns), unseen_is_missing=unseen is Unseen.missing
+        )
+        n_rows = len(cells)
+        if row is not None and row > n_rows:
+            raise InvalidInputError(
+                f"--row must be at most {n_rows:,}, the number of rows of {table}; got {row:,}."
+            )
+        n_shown = n_rows if everything else min(n_rows, _EXPLAINED)
+        cells = cells.take(np.arange(n_shown) if row is None else np.array([row - 1]))
+        found = known.explain(cells)
+    numbers = cells.row_numbers.tolist()
+    if json:
+        print_json({"rows": [explanation_numbers(*one) for one in zip(numbers, found, strict=True)]})
+    else:
+        for number, one in zip(numbers, found, strict=True):
+            for line in explanation_in_words(number, one):
+                say(line)
+    if row is None and n_shown < n_rows:
+        note(
+            f"the first {n_shown} of {n_rows:,} rows are explained; --all explains them all, --row N one of them"
+        )
 
 
 def frontier(
@@ -159,8 +273,8 @@ def frontier(
     trust: Trust = None,
     json: AsJson = False,
 ) -> None:
-    """Show what other budgets would buy: the efficient points on the rows the system was chosen on."""
-    from thrifty.cli.words import frontier_in_words, frontier_numbers, frontier_picture
+    """Show what other budgets buy. The efficient operating points are listed, on the rows that they are judged on."""
+    from thrifty.cli.summary import frontier_in_words, frontier_numbers, frontier_picture
     from thrifty.tables.storage import load_table_system
 
     if plot is not None:
@@ -179,22 +293,24 @@ def frontier(
 
 def report(
     system: SystemFile,
-    table: Annotated[Path, typer.Argument(help="Labelled rows that were not fitted on.", metavar="TABLE")],
+    table: Annotated[
+        Path,
+        typer.Argument(help="Table with labels that was not fitted on, CSV or parquet.", metavar="TABLE"),
+    ],
     out: Annotated[Path, typer.Option("--out", "-o", help="Page to write.")] = Path("report.html"),
     title: Annotated[str | None, typer.Option(help="Title of the page.")] = None,
     unit: Annotated[str, typer.Option(help="Unit of the prices, for the page.")] = "",
     by: Annotated[
         list[str] | None,
         typer.Option(
-            help="Column of the table to tell the rows apart by; may be repeated.", metavar="COLUMN"
+            help="Column of the table to tell the rows apart by. May be repeated.", metavar="COLUMN"
         ),
     ] = None,
     trust: Trust = None,
     json: AsJson = False,
 ) -> None:
-    """Measure every point on labelled rows and write one page that explains them."""
-    from thrifty.cli.reporting import facts_of, report_numbers
-    from thrifty.cli.words import report_in_words
+    """Measure a system on labelled rows. One page is written that explains every operating point."""
+    from thrifty.cli.report import facts_of, report_in_words, report_numbers
     from thrifty.report.page import write_report
     from thrifty.tables.files import read_table
     from thrifty.tables.storage import load_table_system
@@ -204,9 +320,8 @@ def report(
         show("measuring", 0, 1)
         known = load_table_system(system, trusted=trust or ())
         frame = read_table(table, as_text=known.schema.text_columns)
-        facts, measured = facts_of(
-            known, frame, by or (), title or f"What {system.stem} does on {table.name}", unit
-        )
+        words = title or f"What {system.stem} does on {table.name}"
+        facts, measured = facts_of(known, frame, by or (), words, unit)
         show("measuring", 1, 1)
     try:
         written = write_report(out, facts)

@@ -79,6 +79,8 @@ class Evidence:
     target, scores : ndarray of shape (n_rows,) and (n_rows, n_stages + 1), optional
         Targets as the task encodes them, and scores in the form of a ``decision_function``, for measures such as recall
         and AUC; they are not kept in files.
+    full_scores : ndarray of shape (n_rows,), optional
+        Such scores of the full model's own answers.
     is_fixed : bool
         Whether this is one operating point as it is, which no threshold describes: see ``of_point``.
     """
@@ -95,6 +97,7 @@ class Evidence:
     is_fixed: bool = False
     target: Floats | None = None
     scores: Floats | None = None
+    full_scores: Floats | None = None
 
     def __post_init__(self) -> None:
         gate = finite_numbers("gate", np.asarray(self.gate), (None, None))
@@ -213,6 +216,7 @@ class Evidence:
             weight=None if self.weight is None else self.weight[rows],
             target=None if self.target is None else self.target[rows],
             scores=None if self.scores is None else self.scores[rows],
+            full_scores=None if self.full_scores is None else self.full_scores[rows],
         )
 
     def keep_stages(self, kept: list[int], points: Floats, cost: Floats) -> "Evidence":

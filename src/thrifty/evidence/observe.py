@@ -127,6 +127,7 @@ def evidence_of_known(
         stage_columns=tuple(tuple(stage.columns.tolist()) for stage in chain.stages),
         target=target,
         scores=np.column_stack(scores),
+        full_scores=None if outputs is None or chain.behind else task.decision(task.scores(outputs)),
         **known,
     )
 

@@ -1,4 +1,4 @@
-"""f0 for somebody who has a table and no model: by name, by competition, or from a skops file.
+"""A full model for somebody who has a table: by name, by competition, or from a skops file.
 
 A competition is decided by cross-validated accuracy on at most ``SAMPLE`` rows, which is enough to tell kinds of
 models apart; the winner is then fitted on all rows there are to learn from.
@@ -6,7 +6,7 @@ models apart; the winner is then fitted on all rows there are to learn from.
 
 import importlib.util
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,18 +23,23 @@ from thrifty.bundle.archive import UntrustedTypesError, load_model
 from thrifty.bundle.container import DEFAULT_MAX_BYTES
 from thrifty.exceptions import InvalidInputError
 from thrifty.files import read_capped
+from thrifty.progress import Progress
 from thrifty.rows import content_folds, fingerprints
 
 __all__ = ["KINDS", "SAMPLE", "TRUSTED", "Competition", "best_kind", "load_full", "recipe"]
-
-Progress = Callable[[str, int, int], None]
 
 SAMPLE = 5_000
 """Rows that a competition of kinds looks at."""
 _FOLDS = 3
 _MOST_FOR_SVM = 20_000  # the time of a kernel machine grows with the square of the rows
 
-TRUSTED = ("xgboost.core.Booster", "xgboost.sklearn.XGBClassifier")
+TRUSTED = (
+    "collections.OrderedDict",
+    "lightgbm.basic.Booster",
+    "lightgbm.sklearn.LGBMClassifier",
+    "xgboost.core.Booster",
+    "xgboost.sklearn.XGBClassifier",
+)
 """What the kinds below are made of, besides what skops trusts by itself and what bundles have reviewed."""
 
 KINDS = {
@@ -42,7 +47,9 @@ KINDS = {
     "svm": "an RBF support vector machine on standardised columns",
     "boosting": "histogram gradient boosting",
     "xgboost": "XGBoost",
+    "lightgbm": "LightGBM",
 }
+_BOOSTERS = ("xgboost", "lightgbm")
 
 
 @dataclass(frozen=True)
@@ -62,15 +69,25 @@ def recipe(kind: str, seed: int, n_jobs: int) -> Any:
         return make_pipeline(StandardScaler(), SVC(C=10.0, random_state=seed))
     if kind == "boosting":
         return HistGradientBoostingClassifier(random_state=seed)
-    if kind == "xgboost":
-        if not _has_xgboost():
+    if kind in _BOOSTERS:
+        if not _is_installed(kind):
             raise InvalidInputError(
-                "--full xgboost needs XGBoost, which is not installed. Install it with "
-                "`pip install thrifty[boosters]`, or use --full boosting."
+                f"--full {kind} needs {KINDS[kind]}, which is not installed. Install it with "
+                f"`pip install thrifty[boosters]`, or use --full boosting."
             )
-        from xgboost import XGBClassifier
+        known: dict[str, Any] = {
+            "n_estimators": 300,
+            "learning_rate": 0.1,
+            "random_state": seed,
+            "n_jobs": n_jobs,
+        }
+        if kind == "xgboost":
+            from xgboost import XGBClassifier
 
-        return XGBClassifier(n_estimators=300, learning_rate=0.1, random_state=seed, n_jobs=n_jobs)
+            return XGBClassifier(**known)
+        from lightgbm import LGBMClassifier
+
+        return LGBMClassifier(verbosity=-1, **known)
     raise InvalidInputError(
         f"--full must be auto, one of {', '.join(KINDS)}, or a .skops file; got {kind!r}."
     )
@@ -85,7 +102,7 @@ def best_kind(
     numbers, labels = np.asarray(X)[chosen], y[chosen]
     folds = content_folds(numbers, labels, _FOLDS, seed)
     accuracy: dict[str, float] = {}
-    progress("comparing kinds of f0", 0, len(kinds))
+    progress("comparing full models", 0, len(kinds))
     for kind in kinds:
         model = recipe(kind, seed, n_jobs)
         right = np.zeros(len(labels), dtype=bool)
@@ -94,7 +111,7 @@ def best_kind(
             fitted = clone(model).fit(numbers[~out], _codes(labels)[~out])
             right[out] = fitted.predict(numbers[out]) == _codes(labels)[out]
         accuracy[kind] = float(right.mean())
-        progress("comparing kinds of f0", len(accuracy), len(kinds))
+        progress("comparing full models", len(accuracy), len(kinds))
     # The first of equals: a dict keeps its order.
     return Competition(max(accuracy, key=lambda kind: accuracy[kind]), accuracy, len(labels))
 
@@ -122,7 +139,7 @@ def _eligible(n_rows: int, has_missing: bool) -> Sequence[str]:
     if n_rows <= _MOST_FOR_SVM and not has_missing:
         kinds.append("svm")
     kinds.append("boosting")
-    return [*kinds, "xgboost"] if _has_xgboost() else kinds
+    return [*kinds, *(kind for kind in _BOOSTERS if _is_installed(kind))]
 
 
 def _sample(X: Any, seed: int) -> NDArray[np.intp]:
@@ -136,5 +153,5 @@ def _codes(labels: NDArray[Any]) -> NDArray[np.intp]:
     return np.unique(labels, return_inverse=True)[1]
 
 
-def _has_xgboost() -> bool:
-    return importlib.util.find_spec("xgboost") is not None
+def _is_installed(kind: str) -> bool:
+    return importlib.util.find_spec(kind) is not None

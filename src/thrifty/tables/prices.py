@@ -4,6 +4,7 @@ import math
 import os
 from collections.abc import Sequence
 
+from thrifty.arrays import Ints
 from thrifty.exceptions import InvalidInputError
 from thrifty.objective.costs import PriceList, check_price_list
 from thrifty.tables.files import listed, read_rows
@@ -17,6 +18,7 @@ def read_prices(
     *,
     known: Sequence[str] = (),
     full_cost: float = 0.0,
+    full_columns: Ints | None = None,
 ) -> PriceList:
     """The price list of some columns; every one of them must be priced.
 
@@ -29,10 +31,12 @@ def read_prices(
     known : sequence of str
         Columns that may have a price though they are no features here.
     full_cost : float
-        Price of one call of f0, on top of what it reads.
+        Price of one call of the full model, on top of what it reads.
+    full_columns : ndarray of int, optional
+        Numbers of the columns that the full model reads; None is all of them.
     """
     if path is None:
-        return check_price_list(None, None, full_cost, len(names), names)
+        return check_price_list(None, None, full_cost, len(names), names, full_columns)
     costs, groups = _lines_of(path)
     unknown = [name for name in costs if name not in {*names, *known}]
     if unknown:
@@ -51,6 +55,7 @@ def read_prices(
             full_cost,
             len(names),
             names,
+            full_columns,
         )
     except InvalidInputError as error:
         raise InvalidInputError(f"{path}: {error}") from None

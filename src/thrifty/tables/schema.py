@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from thrifty.arrays import Floats
 from thrifty.exceptions import InvalidInputError
 from thrifty.tables.files import listed
+from thrifty.tables.reader import Cells, Unreadable
 
 __all__ = ["MOST_CATEGORIES", "Schema", "labels_of", "learn_schema"]
 
@@ -53,31 +54,29 @@ class Schema:
         """Columns of a table that nobody reads."""
         return [name for name in frame.columns if name not in set(self.names) | {self.target}]
 
-    def numbers(self, frame: Any, *, unseen_is_missing: bool = False) -> Any:
-        """The features as a data frame of float64, in the order the models know.
+    def cells(self, frame: Any, *, unseen_is_missing: bool = False) -> Cells:
+        """The features in the order the models know; cells that cannot be read are kept as such.
 
         Parameters
         ----------
         frame : pandas data frame
-            With at least the columns of the schema, in any order.
+            Its columns may come in any order; one that lacks is one that cannot be read.
         unseen_is_missing : bool, default=False
-            Whether text that was not there when the schema was learned counts as missing in place of a refusal.
+            Whether text that was not there when the schema was learned counts as missing.
         """
-        import pandas as pd
-
-        absent = [name for name in self.names if name not in frame.columns]
-        if absent:
-            raise InvalidInputError(
-                f"the table lacks {_columns(absent)} {listed(absent)}, which the system reads. Its columns are "
-                f"{listed(frame.columns)}."
-            )
-        columns = {
-            name: _codes(frame[name], self.categories[name], unseen_is_missing)
-            if name in self.categories
-            else _as_numbers(frame[name])
-            for name in self.names
-        }
-        return pd.DataFrame(columns, columns=list(self.names))
+        numbers = np.full((len(frame), len(self.names)), np.nan)
+        unreadable = {}
+        for place, name in enumerate(self.names):
+            if name not in frame.columns:
+                found: Unreadable | None = _absent(name, frame)
+            elif name in self.categories:
+                numbers[:, place], found = _codes(frame[name], self.categories[name])
+                found = None if unseen_is_missing else found
+            else:
+                numbers[:, place], found = _as_numbers(frame[name])
+            if found is not None and found.rows.any():
+                unreadable[place] = found
+        return Cells(self.names, numbers, np.arange(1, len(frame) + 1), unreadable)
 
     def labels(self, frame: Any) -> NDArray[Any]:
         """The labels of a table, each one of the two classes."""
@@ -165,48 +164,58 @@ def _learn_categories(column: Any) -> tuple[str, ...]:
     return tuple(found)
 
 
-def _codes(column: Any, categories: Sequence[str], unseen_is_missing: bool) -> Floats:
+def _absent(name: str, frame: Any) -> Unreadable:
+    def why(_: Any, row: int) -> str:
+        return f"the table lacks column {name!r}, which is read in row {row}. Its columns are {listed(frame.columns)}."
+
+    return Unreadable(np.ones(len(frame), dtype=bool), np.full(len(frame), None), why)
+
+
+def _codes(column: Any, categories: Sequence[str]) -> tuple[Floats, Unreadable]:
     place = {category: float(code) for code, category in enumerate(categories)}
-    absent = column.isna().to_numpy()
-    text = [str(value) for value in column]
+    text = np.array([str(value) for value in column], dtype=object)
+    absent = np.array(column.isna(), dtype=bool)
     codes = np.array([place.get(value, np.nan) for value in text])
     codes[absent] = np.nan
-    unseen = np.flatnonzero(np.isnan(codes) & ~absent)
-    if unseen.size and not unseen_is_missing:
-        row = int(unseen[0])
-        raise InvalidInputError(
-            f"column {column.name!r} holds {text[row]!r} in row {row + 1}, which was not there when the system was "
+
+    def why(value: Any, row: int) -> str:
+        return (
+            f"column {column.name!r} holds {value!r} in row {row}, which was not there when the system was "
             f"fitted; known are {listed(categories)}. Correct it, or have it read as missing with --unseen missing."
         )
-    return codes
+
+    return codes, Unreadable(np.isnan(codes) & ~absent, text, why)
 
 
-def _as_numbers(column: Any) -> Floats:
-    if _is_text(column):
-        odd = [
-            (row, value)
-            for row, value in enumerate(column)
-            if isinstance(value, str) and not _is_number(value)
-        ]
-        if odd:
-            row, value = odd[0]
-            raise InvalidInputError(
-                f"column {column.name!r} must hold numbers; got {value!r} in row {row + 1}. "
+def _as_numbers(column: Any) -> tuple[Floats, Unreadable]:
+    values = column.to_numpy(dtype=object)
+    numbers = np.full(len(values), np.nan)
+    if column.dtype.kind in "biuf":
+        numbers = column.to_numpy(dtype=np.float64, na_value=np.nan, copy=True)
+        bad = np.zeros(len(values), dtype=bool)
+    else:
+        bad = np.array(column.notna(), dtype=bool)
+        for row in np.flatnonzero(bad):
+            if isinstance(values[row], str | bool | int | float | np.number | np.bool_) and _is_number(
+                values[row]
+            ):
+                numbers[row], bad[row] = float(values[row]), False
+    infinite = np.isinf(numbers)
+    numbers[infinite] = np.nan
+
+    def why(value: Any, row: int) -> str:
+        if isinstance(value, str) or np.isscalar(value):
+            rule = "finite numbers" if _is_number(value) else "numbers"
+            return (
+                f"column {column.name!r} must hold {rule}; got {value!r} in row {row}. "
                 f"Correct it, or leave the cell empty."
             )
-    try:
-        numbers = column.astype("object").where(column.notna(), np.nan).to_numpy(dtype=np.float64)
-    except (TypeError, ValueError):
-        raise InvalidInputError(
+        return (
             f"column {column.name!r} must hold numbers or text; it holds {column.dtype} values. Leave it out with "
             f"--ignore, or write it as numbers."
-        ) from None
-    infinite = np.flatnonzero(np.isinf(numbers))
-    if infinite.size:
-        raise InvalidInputError(
-            f"column {column.name!r} must hold finite numbers; got {numbers[infinite[0]]} in row {infinite[0] + 1}."
         )
-    return np.asarray(numbers, dtype=np.float64)
+
+    return numbers, Unreadable(bad | infinite, values, why)
 
 
 def _is_text(column: Any) -> bool:
@@ -217,7 +226,7 @@ def _is_text(column: Any) -> bool:
     return bool(column.dropna().map(lambda value: isinstance(value, str)).any())
 
 
-def _is_number(value: str) -> bool:
+def _is_number(value: Any) -> bool:
     try:
         float(value)
     except ValueError:

@@ -1,73 +1,32 @@
-"""A chosen system that reads tables by the names of their columns, and what was promised about it."""
+"""A fitted estimator that reads tables by the names of their columns, and what to expect of it."""
 
-from dataclasses import dataclass, field, replace
-from functools import cached_property
+import copy
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.utils import get_tags
 
-from thrifty.chain.system import GatedSystem, Tie
+from thrifty.arrays import Labels
+from thrifty.chain.chain import Chain
+from thrifty.chain.explain import Explanation, explain_rows
+from thrifty.chain.policy import Policy
+from thrifty.estimators.base import ChainClassifier
+from thrifty.estimators.budgeted import BudgetedClassifier
+from thrifty.estimators.rivals.budget_prune import BudgetPruneClassifier
 from thrifty.evidence.certificate import Certificate
+from thrifty.evidence.evidence import Evidence
 from thrifty.evidence.frontier import Frontier
-from thrifty.evidence.holding import hold_budget
-from thrifty.evidence.outcomes import RowOutcomes
+from thrifty.evidence.hold import hold_budget
+from thrifty.evidence.observe import chain_of, evidence_of
 from thrifty.exceptions import InvalidInputError
 from thrifty.full.model import EstimatorFull
-from thrifty.objective.costs import PriceList
-from thrifty.tables.candidates import Candidate, Rows, look
+from thrifty.tables.promise import Promise, promise_of
+from thrifty.tables.reader import CellReader, Cells
 from thrifty.tables.schema import Schema
+from thrifty.tasks.binary import BinaryTask
 
-__all__ = ["About", "Promise", "TableSystem"]
-
-
-_Z95 = 1.96
-
-
-@dataclass(frozen=True)
-class Promise:
-    """What to expect of new rows, from rows that nothing was fitted on.
-
-    Attributes
-    ----------
-    accuracy, low, high : float
-        On the rows of the choice (of the proof, where there was one), with a 95 % bootstrap interval for the mean of
-        all rows there are. The mean of a few new ones strays further: see ``interval``.
-    cost, share : float
-        Mean cost per row, and share of rows sent to f0.
-    share_error : float
-        Standard error of that share.
-    cheap_cost, full_cost : float
-        What a row pays that stops, and that reaches f0.
-    full_accuracy : float
-        f0's accuracy on the same rows.
-    """
-
-    accuracy: float
-    low: float
-    high: float
-    cost: float
-    share: float
-    share_error: float
-    cheap_cost: float
-    full_cost: float
-    full_accuracy: float
-
-    def spread(self, n_rows: int) -> float:
-        """Standard deviation of the mean cost of ``n_rows`` new rows: their own chance, and ours when we tuned."""
-        chance = self.share * (1.0 - self.share) / n_rows + self.share_error**2
-        return (self.full_cost - self.cheap_cost) * float(np.sqrt(chance))
-
-    def interval(self, n_rows: int) -> tuple[float, float]:
-        """Where the accuracy of ``n_rows`` new rows lies, 19 times out of 20.
-
-        Two independent errors, that of the rows of the choice and that of the new rows: their squares add up.
-        """
-        chance = _Z95**2 * self.accuracy * (1.0 - self.accuracy) / n_rows
-        low = self.accuracy - float(np.sqrt((self.accuracy - self.low) ** 2 + chance))
-        high = self.accuracy + float(np.sqrt((self.high - self.accuracy) ** 2 + chance))
-        return max(low, 0.0), min(high, 1.0)
+__all__ = ["About", "TableSystem", "as_table_system"]
 
 
 @dataclass(frozen=True)
@@ -77,126 +36,195 @@ class About:
     Attributes
     ----------
     full : str
-        The kind of f0.
+        The kind of the full model, or the name of its file.
+    method : str
+        What was fitted in front of it.
     seed : int
-        Of everything random.
-    n_learn, n_choose, n_prove : int
-        Rows of each part.
+        Seed of all random choices.
+    n_rows : int
+        Rows of the training table.
     budget, max_loss : float, optional
         What was asked for.
     """
 
     full: str
+    method: str
     seed: int
-    n_learn: int
-    n_choose: int
-    n_prove: int
+    n_rows: int
     budget: float | None = None
     max_loss: float | None = None
 
 
 @dataclass(frozen=True, eq=False)
 class TableSystem:
-    """Everything that answers, explains and reports need.
+    """Everything that answers, explanations and reports need.
 
     Attributes
     ----------
     schema : Schema
         How tables are read.
-    systems : tuple of Candidate
-        The chosen system and the others of the frontier, all in front of one f0.
-    outcomes : tuple of RowOutcomes
-        What each of them did on the rows of the choice.
-    chosen, threshold : int, float
-        The system that answers, and where its gate is cut.
-    tie : Tie, optional
-        Rows at the cut of which a share is sent to f0.
-    promise : Promise
-        What to expect of it.
+    estimator : fitted estimator
+        What answers, at its operating point in force; it may know the two labels by other names than the schema.
     about : About
-        Where it comes from.
-    certificate : Certificate, optional
-        What was proved about it.
+        Where the system comes from.
+    promise : Promise, optional
+        What to expect at the operating point in force; None for an estimator that was saved by itself, about which
+        nothing was measured on rows that it has not seen.
     """
 
     schema: Schema
-    systems: tuple[Candidate, ...]
-    outcomes: tuple[RowOutcomes, ...] = field(repr=False)
-    chosen: int
-    threshold: float
-    promise: Promise
+    estimator: Any
     about: About
-    certificate: Certificate | None = None
-    tie: Tie | None = None
+    promise: Promise | None
 
     @property
-    def system(self) -> GatedSystem:
-        """The system that answers."""
-        system: GatedSystem = self.systems[self.chosen].estimator.system_
-        return system.with_threshold(self.threshold, tie=self.tie)
+    def promised(self) -> Promise:
+        """The promise, or a refusal where there is none."""
+        if self.promise is None:
+            raise InvalidInputError(
+                f"the file holds a {self.about.method} that was saved by itself, about which nothing was measured on "
+                f"new rows. `thrifty fit` writes files that can be asked for this."
+            )
+        return self.promise
 
     @property
-    def prices(self) -> PriceList:
-        """What purchases cost."""
-        return self.system.price_list
+    def chain(self) -> Chain:
+        """What serves."""
+        return chain_of(self.estimator)
+
+    @property
+    def certificate(self) -> Certificate | None:
+        """What was proved about the operating point in force."""
+        return getattr(self.estimator, "certificate_", None)
 
     @property
     def bought(self) -> list[str]:
-        """Names of the columns that the cheap part buys."""
-        return [self.schema.names[column] for column in self.system.stages[0].scorer.columns]
+        """Names of the columns that the stages buy, in order."""
+        return [self.schema.names[column] for column in self.chain.columns]
 
-    @cached_property
+    @property
     def frontier(self) -> Frontier:
-        """The efficient points on the rows of the choice."""
-        return Frontier.from_outcomes(self.outcomes)
+        """The efficient operating points on the rows that they are judged on."""
+        frontier: Frontier = self.estimator.frontier_
+        return frontier
 
-    def table(self, frame: Any, *, unseen_is_missing: bool = False) -> Any:
-        """A table as the models read it."""
-        numbers = self.schema.numbers(frame, unseen_is_missing=unseen_is_missing)
-        return numbers if self.system.kind == "pandas" else numbers.to_numpy()
+    # -- operating points ------------------------------------------------------------------------
 
-    def for_rows(self, X: Any, budget: float) -> "TableSystem":
-        """The same system, cut so that just these rows spend a budget: at most, and as nearly as can be."""
-        held = hold_budget(self.system, X, budget, seed=self.about.seed).stages[0]
-        return replace(self, threshold=held.threshold, tie=held.tie)
+    def at(self, *, budget: float | None = None, max_loss: float | None = None) -> "TableSystem":
+        """The system at another operating point: a mean cost per row, or a loss against the full model.
 
-    def answers(self, X: Any) -> dict[str, Any]:
-        """Answer, its probability, the stage that gave it and what it cost, for each row of ``table(frame)``."""
-        system = self.system
-        reader = system.reader(X)
-        walk = system.walk(reader)
-        sent = walk.route == system.n_stages
-        self._refuse_missing(X, np.flatnonzero(sent))
-        positive = system.answer(reader, walk)
-        second = positive > 0.5
+        A loss is proved where the fit kept rows for that, and estimated otherwise.
+        """
+        if not isinstance(self.estimator, ChainClassifier):
+            raise InvalidInputError(
+                f"the file holds a {self.about.method} without what it takes to move to another operating point."
+            )
+        if self.promise is None or max_loss is None or isinstance(self.estimator, BudgetedClassifier):
+            moved = self.estimator.at(budget=budget, max_loss=max_loss)
+        else:
+            moved = self.estimator.at(threshold=_losing(self.estimator, max_loss))
+        promise = None if self.promise is None else promise_of(moved, self.promise)
+        return replace(self, estimator=moved, promise=promise)
+
+    def held(self, cells: Cells, budget: float) -> "TableSystem":
+        """The system, cut so that just these rows spend a budget: at most, and as nearly as can be."""
+        table = cells.table(named=self.is_named)
+        return replace(self, estimator=hold_budget(self.estimator, table, budget))
+
+    @property
+    def relabelled(self) -> Any:
+        """The estimator with the labels of the table."""
+        other = copy.copy(self.estimator)
+        other.chain_ = replace(self.chain, task=BinaryTask(self.schema.classes))
+        return other
+
+    # -- rows ------------------------------------------------------------------------------------
+
+    def read(self, frame: Any, *, unseen_is_missing: bool = False) -> Cells:
+        """The columns of a table, as the schema reads them."""
+        return self.schema.cells(frame, unseen_is_missing=unseen_is_missing)
+
+    def answers(self, cells: Cells) -> dict[str, Any]:
+        """Answer, its probability, the stage that gave it and what it cost, for each row."""
+        chain, reader = self.chain, self._reader(cells)
+        walk = chain.walk(reader)
+        outputs = chain.answer(reader, walk)
         return {
-            "answer": self.schema.classes[second.astype(np.intp)],
-            "probability": np.where(second, positive, 1.0 - positive),
-            "stage": np.where(sent, "full", walk.route.astype(str)),
-            "cost": system.cost_by_route[walk.route],
+            "answer": self._labels(chain.task.answers(outputs)),
+            "probability": chain.task.confidence(outputs),
+            "stage": np.where(walk.route == chain.n_stages, "full", walk.route.astype(str)),
+            "cost": chain.spent(reader, walk),
         }
 
-    def on(self, X: Any, labels: NDArray[Any]) -> Frontier:
-        """The frontier's points on other labelled rows, f0 asked about all of them once."""
-        self._refuse_missing(X, np.arange(len(labels)))
-        known = self.systems[0].estimator.classes_
-        y = known[(labels == self.schema.classes[1]).astype(np.intp)]
-        system = self.system
-        reader, rows = system.reader(X), np.arange(len(labels))
-        probability = system.full.probability(reader.table(rows), rows, len(rows))
-        return self.frontier.on(look(self.systems, Rows(X, y), probability))
+    def explain(self, cells: Cells) -> list[Explanation]:
+        """The way of each row, with the names of the columns and the labels as the table has them."""
+        return explain_rows(self.relabelled.chain_, self._reader(cells), self.schema.names)
 
-    def _refuse_missing(self, X: Any, rows: NDArray[np.intp]) -> None:
-        """Missing cells matter where they are read: f0 reads whole rows, and may accept no missing ones."""
-        full = self.system.full
-        if not rows.size or not isinstance(full, EstimatorFull):
-            return
-        if get_tags(full.estimator).input_tags.allow_nan:
-            return
-        missing = np.argwhere(np.isnan(np.asarray(X, dtype=np.float64)[rows]))
-        if missing.size:
-            row, column = missing[0]
-            raise InvalidInputError(
-                f"column {self.schema.names[column]!r} is missing in row {rows[row] + 1}, which is sent to f0, and f0 "
-                f"({self.about.full}) reads no missing values. Fill it in, or fit with --full forest or boosting."
-            )
+    def starved(self, cells: Cells, stage: Labels) -> int:
+        """How many rows the full model answered although more than half of the cells it reads were missing."""
+        asked = cells.numbers[np.ix_(stage == "full", self.chain.price_list.read_by_full)]
+        return int((np.isnan(asked).mean(axis=1) > 0.5).sum())
+
+    def on(self, cells: Cells, labels: Labels) -> Evidence:
+        """Every operating point on labelled rows; the full model is asked about all of them once."""
+        rows, chain, reader = np.arange(len(cells)), self.chain, self._reader(cells)
+        reader.block(rows, chain.columns)
+        reader.table(rows, chain.price_list.full_columns)
+        estimator = self.relabelled
+        if isinstance(estimator, BudgetedClassifier):
+            # Where a proof failed, the chain in force answers with the full model alone, and not with the blend.
+            whole = estimator.at(budget=float(self.frontier.cost[-1])).chain_
+            estimator.chain_ = replace(whole, task=estimator.chain_.task)
+        settings = self.estimator.evidence_.settings
+        return evidence_of(estimator, cells.table(named=self.is_named), labels, settings=settings)
+
+    @property
+    def is_named(self) -> bool:
+        """Whether the full model reads data frames with the names of the columns."""
+        return self.chain.kind == "pandas"
+
+    def _reader(self, cells: Cells) -> CellReader:
+        chain, model = self.chain, self.chain.innermost
+        if not getattr(self.estimator, "_accepts_missing", True):
+            columns = chain.stages[0].columns
+            cells.refuse_unreadable(columns=columns)
+            cells.refuse_missing(np.arange(len(cells)), columns, f"the {self.about.method} stage")
+        reads_all = not isinstance(model, EstimatorFull) or get_tags(model.estimator).input_tags.allow_nan
+        needs = None if reads_all else f"the full model ({self.about.full})"
+        return CellReader(cells, named=self.is_named, full_needs=needs)
+
+    def _labels(self, answers: Labels) -> Labels:
+        labels: Labels = self.schema.classes[(answers == self.chain.classes[1]).astype(np.intp)]
+        return labels
+
+
+def as_table_system(thing: Any) -> TableSystem:
+    """A fitted estimator or chain that was saved by itself, as what reads tables by the names of its columns."""
+    kind = type(thing).__name__
+    if isinstance(thing, BudgetPruneClassifier):
+        # Its trees buy node by node: it has no stages, and answers as a full model that bills row by row does.
+        forest = thing.forest_
+        task, named = BinaryTask(forest.classes), None if forest.names is None else "pandas"
+        model = EstimatorFull(thing, task)
+        thing = Chain(
+            (), model, forest.price_list, task, Policy.of(np.empty(0)), names=forest.names, kind=named
+        )
+    chain = chain_of(thing)
+    if chain.names is None:
+        raise InvalidInputError(
+            f"the file holds a {kind} that was fitted on a table without names of columns, and the commands know "
+            f"columns by their names. Fit it on a data frame."
+        )
+    full = getattr(chain.innermost, "estimator", chain.innermost)
+    return TableSystem(
+        Schema(chain.names, {}, "", chain.classes), thing, About(type(full).__name__, kind, 0, 0), None
+    )
+
+
+def _losing(estimator: ChainClassifier, max_loss: float) -> float:
+    """Threshold of the cheapest cut of a gate that loses at most so much on the rows of the evidence."""
+    if not 0 < max_loss < 1:
+        raise InvalidInputError(f"max_loss must lie strictly between 0 and 1; got {max_loss!r}.")
+    against = Frontier.from_evidence([estimator.evidence_], against_full=True)
+    allowed = np.flatnonzero(against.losses_against_full() <= max_loss * against.n_rows)
+    return float(against.threshold[allowed[0]]) if len(allowed) else float("-inf")

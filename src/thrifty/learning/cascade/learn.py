@@ -72,7 +72,8 @@ def learn_cascade(problem: CascadeProblem) -> LearnedCascade:
     blend, answer, belief = choose_blend(problem, scores[:, -1])
     evidence, loss = judge_stages(problem, plan.sets, scores, answer, belief)
     full_quality = task.quality_of_scores(problem.y, problem.full_scores)
-    evidence = replace(evidence, full_quality=full_quality)
+    full_scores = task.decision(problem.full_scores)
+    evidence = replace(evidence, full_quality=full_quality, full_scores=full_scores)
     if not is_worth_asking(evidence.quality, full_quality):
         loss[:, -1] = 1.0
     problem.progress("learning gates", 0, 1)

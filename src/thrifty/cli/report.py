@@ -1,0 +1,100 @@
+"""From a system and labelled rows to the facts of a report, and what the command says about them."""
+
+import datetime as dt
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from thrifty.cli.output import quantity, say, size_of
+from thrifty.exceptions import InvalidInputError
+from thrifty.report.collect import collect_facts
+from thrifty.report.facts import Facts
+from thrifty.tables.files import listed
+from thrifty.tables.full_models import KINDS
+from thrifty.tables.system import TableSystem
+
+__all__ = ["facts_of", "report_in_words", "report_numbers"]
+
+
+def facts_of(
+    system: TableSystem, frame: Any, by: Sequence[str], title: str, unit: str
+) -> tuple[Facts, dict[str, Any]]:
+    """What the page says, and how the operating point in force did on these rows."""
+    labels = system.schema.labels(frame)
+    unknown = [name for name in by if name not in frame.columns]
+    if unknown:
+        raise InvalidInputError(
+            f"--by names {listed(unknown)}, not a column of the table, which has {listed(frame.columns)}."
+        )
+    cells, about, frontier = system.read(frame), system.about, system.frontier
+    seen = system.on(cells, labels)
+    answers = system.answers(cells)
+    measured = {
+        "rows": len(labels),
+        "accuracy": float(np.mean(answers["answer"] == labels)),
+        "cost": float(answers["cost"].mean()),
+        "share_full": float(np.mean(answers["stage"] == "full")),
+        "full_accuracy": float(np.mean(np.asarray(seen.full_quality))),
+    }
+    facts = collect_facts(
+        frontier.on([seen]),
+        labels,
+        chosen=frontier,
+        prices=system.chain.price_list,
+        feature_names=system.schema.names,
+        slices={name: frame[name].astype("object").map(str).to_numpy() for name in by},
+        certificate=system.certificate,
+        deployed=system.relabelled,
+        X=cells.table(named=system.is_named),
+        full_scores=seen.full_scores,
+        title=title,
+        method=f"thrifty ({about.method})",
+        full_name=KINDS.get(about.full, about.full),
+        unit=unit,
+        seed=about.seed,
+        date=dt.date.today().isoformat(),
+        notes=_notes(system, measured),
+    )
+    return facts, measured
+
+
+def report_in_words(system: TableSystem, measured: dict[str, Any], written: Sequence[Path]) -> None:
+    """How the point in force did on the new rows, and where the page and its picture are."""
+    promise = system.promised
+    low, high = promise.interval(measured["rows"])
+    say(
+        f"On {measured['rows']:,} rows: accuracy {measured['accuracy']:.4f} (promised for so many {low:.4f} to "
+        f"{high:.4f}) at a mean cost of {quantity(measured['cost'])} (promised {quantity(promise.cost)}); "
+        f"the full model for every row: {measured['full_accuracy']:.4f} at {quantity(promise.full_cost)}."
+    )
+    say("wrote " + ", ".join(f"{path} ({size_of(path)})" for path in written))
+
+
+def report_numbers(system: TableSystem, measured: dict[str, Any], written: Sequence[Path]) -> dict[str, Any]:
+    """The point in force on the new rows beside what was promised, for programs."""
+    return {
+        "files": [str(path) for path in written],
+        **measured,
+        "promised": {
+            "accuracy": system.promised.accuracy,
+            "interval": list(system.promised.interval(measured["rows"])),
+            "cost": system.promised.cost,
+        },
+    }
+
+
+def _notes(system: TableSystem, measured: dict[str, Any]) -> dict[str, str]:
+    about, promise = system.about, system.promised
+    low, high = promise.interval(measured["rows"])
+    asked = {"budget": about.budget, "max loss": about.max_loss}
+    return {
+        "asked for": next(
+            (f"{name} {value:g}" for name, value in asked.items() if value is not None), "accuracy"
+        ),
+        "in force": f"accuracy {measured['accuracy']:.4f} at {measured['cost']:.4g} on these rows; promised "
+        f"{low:.4f} to {high:.4f} at {promise.cost:.4g}",
+        "rows of the fit": f"{about.n_rows:,}",
+        "seed": str(about.seed),
+    }

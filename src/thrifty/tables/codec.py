@@ -1,0 +1,229 @@
+"""A table system as the parts of a file, and back: an estimator, with what a table needs besides.
+
+Reading trusts nothing: every part has the form it must have and fits the others, or is refused by name.
+"""
+
+from dataclasses import asdict, fields, replace
+from typing import Any
+
+import numpy as np
+
+from thrifty.arrays import Labels
+from thrifty.bundle.context import Columns, Reading, Writing
+from thrifty.bundle.fields import Fields, Packer
+from thrifty.bundle.format_1 import old_tie
+from thrifty.bundle.fulls import unpack_full
+from thrifty.bundle.objects import Kind, pack_object, unpack_object
+from thrifty.chain.policy import Policy
+from thrifty.estimators.base import ChainClassifier
+from thrifty.evidence.certificate import Certificate
+from thrifty.evidence.evidence import Evidence
+from thrifty.tables.promise import Promise
+from thrifty.tables.schema import MOST_CATEGORIES, Schema
+from thrifty.tables.system import About, TableSystem
+from thrifty.tasks.binary import BinaryTask
+
+__all__ = ["TABLE"]
+
+_MOST_ROWS = 2**63
+
+
+def _pack(system: TableSystem, writing: Writing) -> dict[str, Any]:
+    packer = writing.packer
+    return {
+        "schema": _pack_schema(system.schema, packer),
+        "estimator": pack_object(system.estimator, writing),
+        "promise": {name: packer.value(value) for name, value in asdict(system.promised).items()},
+        "about": {name: packer.value(value) for name, value in asdict(system.about).items()},
+    }
+
+
+def _unpack(parts: Fields, reading: Reading) -> TableSystem:
+    schema = _unpack_schema(parts.inside("schema"))
+    if parts.has("systems"):
+        return _old_system(parts, schema, reading)
+    estimator = unpack_object(parts.inside("estimator"), reading)
+    if not isinstance(estimator, ChainClassifier) or getattr(estimator, "evidence_", None) is None:
+        raise parts.refusal("estimator", "be an estimator with its evidence", type(estimator).__name__)
+    _check_fits(parts, schema, estimator)
+    about = parts.inside("about")
+    return TableSystem(
+        schema,
+        estimator,
+        About(
+            about.text("full")[:200],
+            about.text("method")[:200],
+            _count(about, "seed"),
+            _count(about, "n_rows"),
+            _optional(about, "budget"),
+            _optional(about, "max_loss"),
+        ),
+        _unpack_promise(parts.inside("promise")),
+    )
+
+
+def _check_fits(parts: Fields, schema: Schema, estimator: ChainClassifier) -> None:
+    chain = estimator.chain_
+    if chain.price_list.n_features != len(schema.names) or chain.names not in (None, schema.names):
+        raise parts.refusal("schema", "name the columns of the estimator", schema.names[:5])
+
+
+def _unpack_promise(parts: Fields) -> Promise:
+    values: dict[str, Any] = {}
+    for entry in fields(Promise):
+        if entry.name == "n_rows":
+            values["n_rows"] = max(_count(parts, "n_rows"), 1)
+        elif entry.name.endswith("recall"):
+            found = parts.value(entry.name)
+            sound = isinstance(found, tuple) and len(found) == 2 and all(type(one) is float for one in found)
+            if found is not None and not sound:
+                raise parts.refusal(entry.name, "be two numbers", found)
+            values[entry.name] = found
+        else:
+            optional = entry.default is None
+            values[entry.name] = _optional(parts, entry.name) if optional else parts.number(entry.name)
+    return Promise(**values)
+
+
+def _optional(parts: Fields, name: str) -> float | None:
+    return None if parts.raw(name) is None else parts.number(name)
+
+
+def _count(parts: Fields, name: str) -> int:
+    found = parts.whole(name)
+    if not 0 <= found < _MOST_ROWS:
+        raise parts.refusal(name, "be at least 0 and of 63 bits", found)
+    return found
+
+
+# -- the first format: one of several systems was chosen, all of them in front of one full model ---------------
+
+
+def _old_system(parts: Fields, schema: Schema, reading: Reading) -> TableSystem:
+    named = parts.flag("named")
+    columns = Columns(len(schema.names), schema.names if named else None, "pandas" if named else None)
+    task = BinaryTask(_two_labels(parts, "labels"))
+    full = unpack_full(parts.inside("full"), replace(reading, columns=columns, task=task))
+    entries, chosen = parts.items("systems"), parts.whole("chosen")
+    if not 0 <= chosen < len(entries):
+        raise parts.refusal("chosen", f"name one of {len(entries)} systems", chosen)
+    entry = entries[chosen]
+    estimator = unpack_object(entry.inside("object"), replace(reading, full=full))
+    if not isinstance(estimator, ChainClassifier) or estimator.chain_.task != task:
+        raise entry.refusal("object", "be an estimator for the table's labels", type(estimator).__name__)
+    _check_fits(parts, schema, estimator)
+    if estimator.chain_.n_stages != 1 or estimator.chain_.kind != columns.kind:
+        raise entry.refusal("object", "have one stage and read the table's kind", estimator.chain_.n_stages)
+    threshold, tie = parts.number("threshold", finite=False), old_tie(parts)
+    policy = Policy.of(np.array([threshold]))
+    if tie is not None:
+        lower, share, seed = tie
+        mixed = Policy.of(np.array([threshold]), np.array([lower]), share=share, seed=seed)
+        policy = replace(mixed, whole_rows=True)
+    chain = estimator.chain_ = estimator.chain_.at(policy)
+    full_right = parts.array("full_right", np.bool_, (None,))
+    stop, go = chain.cost_by_route
+    estimator.evidence_ = Evidence.of_gate(
+        entry.array("gate", np.float64, full_right.shape),
+        stop_cost=float(stop),
+        go_cost=float(go),
+        stop_quality=entry.array("cheap_right", np.bool_, full_right.shape),
+        go_quality=full_right,
+        features=tuple(chain.columns.tolist()),
+        settings=_old_settings(entry),
+    )
+    estimator.certificate_ = _old_certificate(parts)
+    return TableSystem(schema, estimator, *_old_words(parts, estimator))
+
+
+def _old_words(parts: Fields, estimator: ChainClassifier) -> tuple[About, Promise]:
+    about, promise = parts.inside("about"), parts.inside("promise")
+    n_learn, n_choose, n_prove = (_count(about, name) for name in ("n_learn", "n_choose", "n_prove"))
+    known: dict[str, Any] = {
+        name: promise.number(name)
+        for name in ("accuracy", "low", "high", "cost", "share", "full_cost", "full_accuracy")
+    }
+    share = min(max(known["share"], 0.0), 1.0)
+    spread = (known["full_cost"] - promise.number("cheap_cost")) * float(np.sqrt(share * (1.0 - share)))
+    return (
+        About(
+            about.text("full")[:200],
+            type(estimator).__name__,
+            _count(about, "seed"),
+            n_learn + n_choose + n_prove,
+            _optional(about, "budget"),
+            _optional(about, "max_loss"),
+        ),
+        Promise(**known, cost_spread=spread, n_rows=max(n_prove or n_choose, 1)),
+    )
+
+
+def _old_settings(entry: Fields) -> dict[str, Any]:
+    settings = entry.value("settings")
+    if not isinstance(settings, dict) or not all(isinstance(name, str) for name in settings):
+        raise entry.refusal("settings", "be named values", settings)
+    return settings
+
+
+def _old_certificate(parts: Fields) -> Certificate | None:
+    entries = parts.value("certificate")
+    if entries is None:
+        return None
+    try:
+        certificate = Certificate.from_dict(entries)
+        str(certificate)
+    except (TypeError, ValueError, AttributeError) as error:
+        raise parts.refusal("certificate", f"be one ({type(error).__name__})", entries) from None
+    point = certificate.point
+    return certificate if point is None else replace(certificate, point=replace(point, source=0))
+
+
+# -- schemas ---------------------------------------------------------------------------------------
+
+
+def _pack_schema(schema: Schema, packer: Packer) -> dict[str, Any]:
+    return {
+        "names": list(schema.names),
+        "categories": [[name, list(found)] for name, found in schema.categories.items()],
+        "target": schema.target,
+        "classes": packer.value(np.asarray(schema.classes)),
+    }
+
+
+def _unpack_schema(parts: Fields) -> Schema:
+    names = _texts(parts, "names", parts.raw("names"))
+    categories = {}
+    found = parts.raw("categories")
+    if not isinstance(found, list) or not all(isinstance(pair, list) and len(pair) == 2 for pair in found):
+        raise parts.refusal("categories", "be a list of pairs", found)
+    for name, values in found:
+        if name not in names or name in categories:
+            raise parts.refusal("categories", "name columns of the table, each once", name)
+        categories[name] = tuple(_texts(parts, "categories", values))
+        if len(values) > MOST_CATEGORIES or list(values) != sorted(values):
+            raise parts.refusal("categories", f"be at most {MOST_CATEGORIES}, in order", len(values))
+    target = parts.text("target")
+    if target in names:
+        raise parts.refusal("target", "be no feature", target)
+    return Schema(tuple(names), categories, target, _two_labels(parts, "classes"))
+
+
+def _texts(parts: Fields, name: str, found: Any) -> list[str]:
+    if not isinstance(found, list) or not found or not all(isinstance(one, str) for one in found):
+        raise parts.refusal(name, "be a list of text", found)
+    if len(set(found)) < len(found):
+        raise parts.refusal(name, "be distinct", found)
+    return found
+
+
+def _two_labels(parts: Fields, name: str) -> Labels:
+    found = parts.value(name)
+    if not isinstance(found, np.ndarray) or found.shape != (2,) or found.dtype.kind not in "biufU":
+        raise parts.refusal(name, "be two labels", found)
+    if not found[0] < found[1]:
+        raise parts.refusal(name, "be two distinct labels in order", found.tolist())
+    return found
+
+
+TABLE = Kind("table", TableSystem, _pack, _unpack)
+"""How a file holds a table system."""

@@ -1,0 +1,156 @@
+"""What to expect of new rows at the operating point in force, from rows whose answering models had not seen them."""
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from sklearn.metrics import roc_auc_score
+
+from thrifty.arrays import Floats
+from thrifty.estimators.base import ChainClassifier
+from thrifty.evidence.evidence import Evidence
+from thrifty.evidence.frontier import Frontier
+
+__all__ = ["Promise", "promise_of"]
+
+_Z95 = 1.96
+
+
+@dataclass(frozen=True)
+class Promise:
+    """What to expect of new rows at an operating point, measured on rows whose answering models had not seen them.
+
+    Attributes
+    ----------
+    accuracy, low, high : float
+        Accuracy, with a 95 % bootstrap interval for the mean of all rows there are. The mean of a few new ones strays
+        further: see ``interval``.
+    cost, cost_spread : float
+        Mean cost per row, and the standard deviation of the cost of one row.
+    share : float
+        Share of rows that the full model answers.
+    n_rows : int
+        Rows it was measured on.
+    full_cost : float
+        What the full model costs for every row.
+    full_accuracy : float, optional
+        Accuracy of the full model for every row.
+    majority : float, optional
+        Accuracy of the more frequent class as the answer to every row.
+    recall, full_recall : tuple of float, optional
+        Share of the rows of each class that are answered rightly, by the system and by the full model.
+    auc, full_auc : float, optional
+        Area under the ROC curve.
+    """
+
+    accuracy: float
+    low: float
+    high: float
+    cost: float
+    cost_spread: float
+    share: float
+    n_rows: int
+    full_cost: float
+    full_accuracy: float | None = None
+    majority: float | None = None
+    recall: tuple[float, ...] | None = None
+    full_recall: tuple[float, ...] | None = None
+    auc: float | None = None
+    full_auc: float | None = None
+
+    def spread(self, n_rows: int) -> float:
+        """Standard deviation of the mean cost of ``n_rows`` new rows by the chance of rows alone, theirs and ours."""
+        return self.cost_spread * float(np.sqrt(1.0 / n_rows + 1.0 / self.n_rows))
+
+    def interval(self, n_rows: int) -> tuple[float, float]:
+        """Where the accuracy of ``n_rows`` new rows lies, 19 times out of 20.
+
+        Two independent errors, that of our rows and that of the new ones: their squares add up.
+        """
+        chance = _Z95**2 * self.accuracy * (1.0 - self.accuracy) / n_rows
+        low = self.accuracy - float(np.sqrt((self.accuracy - self.low) ** 2 + chance))
+        high = self.accuracy + float(np.sqrt((self.high - self.accuracy) ** 2 + chance))
+        return max(low, 0.0), min(high, 1.0)
+
+
+def promise_of(estimator: ChainClassifier, known: Promise | None = None) -> Promise:
+    """What the evidence of an estimator says about its operating point in force.
+
+    Parameters
+    ----------
+    estimator : fitted estimator
+        With its evidence.
+    known : Promise, optional
+        Of another operating point on the same rows: what does not depend on the point is taken from there where the
+        evidence, read from a file, does not tell any more.
+    """
+    chain, evidence = estimator.chain_, _as_served(estimator)
+    policy = chain.policy
+    # With the probability that a row follows it: nothing is drawn here.
+    points = [(1.0 - policy.share, policy.lower), (policy.share, policy.upper)]
+    seen = [(weight, *evidence.at_point(policy.thresholds[point])) for weight, point in points if weight]
+    quality = np.sum([weight * right for weight, _, _, right in seen], axis=0)
+    cost = float(sum(weight * paid.mean() for weight, _, paid, _ in seen))
+    squared = sum(weight * np.square(paid - cost).mean() for weight, _, paid, _ in seen)
+    sent = np.sum([weight * (route == evidence.n_stages) for weight, route, _, _ in seen], axis=0)
+    band = Frontier.from_evidence([Evidence.of_point(0.0, quality, sent > 0)]).band(0.95)
+    full = evidence.full_quality
+    promise = Promise(
+        accuracy=float(quality.mean()),
+        low=float(band.score_low[0]),
+        high=float(band.score_high[0]),
+        cost=cost,
+        cost_spread=float(np.sqrt(squared)),
+        share=float(sent.mean()),
+        n_rows=evidence.n_rows,
+        full_cost=chain.price_list.cost_of_full,
+        full_accuracy=None if full is None else float(full.mean()),
+    )
+    if evidence.target is None or evidence.scores is None:
+        if known is None:
+            return promise
+        return replace(
+            promise, majority=known.majority, full_auc=known.full_auc, full_recall=known.full_recall
+        )
+    y, full_scores = evidence.target, evidence.full_scores
+    return replace(
+        promise,
+        majority=chain.task.constant_quality(y, np.ones(len(y))),
+        recall=_recall(y, quality),
+        full_recall=None if full is None else _recall(y, np.asarray(full, dtype=np.float64)),
+        auc=_auc(y, _drawn_scores(evidence, [(weight, route) for weight, route, _, _ in seen], policy.seed)),
+        full_auc=None if full_scores is None else _auc(y, full_scores),
+    )
+
+
+def _as_served(estimator: ChainClassifier) -> Evidence:
+    """The evidence, with the full model's own answers where the chain in force gives those and not a blend."""
+    chain, evidence = estimator.chain_, estimator.evidence_
+    alone = chain.blend is not None and np.array_equal(chain.blend, chain.task.full_alone)
+    if not alone or evidence.full_quality is None:
+        return evidence
+    quality, scores = evidence.quality.copy(), evidence.scores
+    quality[:, -1] = evidence.full_quality
+    if scores is not None and evidence.full_scores is not None:
+        scores = np.column_stack([scores[:, :-1], evidence.full_scores])
+    return replace(evidence, quality=quality, scores=scores)
+
+
+def _drawn_scores(evidence: Evidence, routes: list[tuple[float, Any]], seed: int) -> Floats:
+    """Scores that rows are answered with; of two routes of a row, one is drawn."""
+    scores, rows = evidence.scores, np.arange(evidence.n_rows)
+    assert scores is not None  # whoever calls has looked
+    route = routes[0][1]
+    if len(routes) > 1:
+        follows = np.random.default_rng(seed).random(evidence.n_rows) < routes[1][0]
+        route = np.where(follows, routes[1][1], route)
+    drawn: Floats = scores[rows, route]
+    return drawn
+
+
+def _recall(y: Floats, quality: Floats) -> tuple[float, ...]:
+    return tuple(float(quality[y == label].mean()) for label in np.unique(y))
+
+
+def _auc(y: Floats, scores: Floats) -> float:
+    return float(roc_auc_score(y > 0, scores))

@@ -1,0 +1,139 @@
+"""The cells of a table as models read them: numbers, missing ones, and those that cannot be read.
+
+A row is judged by what it reads. Whether a cell is there, holds known text or a number matters only on the routes that
+ask for it: cells that cannot be read are kept with the reason, and refused by column, row and value when a stage or the
+full model asks for them.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from thrifty.arrays import Bools, Floats, Ints, Labels
+from thrifty.chain.sources import TableReader, table_like
+from thrifty.exceptions import InvalidInputError
+
+__all__ = ["CellReader", "Cells", "Unreadable"]
+
+
+@dataclass(frozen=True)
+class Unreadable:
+    """Cells of one column that cannot be read.
+
+    Attributes
+    ----------
+    rows : ndarray of shape (n_rows,), bool
+        Where they are.
+    values : ndarray of shape (n_rows,)
+        What stands in the column.
+    why : callable
+        ``why(value, row)`` is the sentence that refuses the cell; rows of a file count from 1.
+    """
+
+    rows: Bools
+    values: Labels
+    why: Callable[[Any, int], str]
+
+
+@dataclass(frozen=True, eq=False)
+class Cells:
+    """The columns of a schema in some rows.
+
+    Attributes
+    ----------
+    names : tuple of str
+        Names of the columns.
+    numbers : ndarray of shape (n_rows, n_columns)
+        Values; NaN where a cell is missing or cannot be read.
+    row_numbers : ndarray of shape (n_rows,)
+        Number of each row in its file, from 1.
+    unreadable : dict of int to Unreadable
+        Columns with cells that cannot be read.
+    """
+
+    names: tuple[str, ...]
+    numbers: Floats
+    row_numbers: Ints
+    unreadable: dict[int, Unreadable] = field(default_factory=dict)
+
+    def __len__(self) -> int:
+        return len(self.numbers)
+
+    def take(self, rows: Ints) -> "Cells":
+        """Some of the rows, which keep their numbers."""
+        parts = {
+            column: replace(one, rows=one.rows[rows], values=one.values[rows])
+            for column, one in self.unreadable.items()
+        }
+        return replace(self, numbers=self.numbers[rows], row_numbers=self.row_numbers[rows], unreadable=parts)
+
+    def table(self, *, named: bool) -> Any:
+        """All numbers, as a data frame with the names of the columns or as an array."""
+        wrap = table_like("pandas" if named else None, self.names)
+        return wrap(self.numbers, np.arange(len(self.names)))
+
+    def refuse_unreadable(self, rows: Ints | None = None, columns: Ints | None = None) -> None:
+        """Refuse the first of these cells that cannot be read; None is all of them."""
+        found: tuple[int, int] | None = None
+        for column in self.unreadable if columns is None else columns:
+            one = self.unreadable.get(int(column))
+            if one is None:
+                continue
+            bad = np.flatnonzero(one.rows) if rows is None else rows[one.rows[rows]]
+            if len(bad) and (found is None or bad[0] < found[0]):
+                found = int(bad[0]), int(column)
+        if found is not None:
+            row, column = found
+            one = self.unreadable[column]
+            raise InvalidInputError(one.why(one.values[row], int(self.row_numbers[row])))
+
+    def refuse_missing(self, rows: Ints, columns: Ints, who: str) -> None:
+        """Refuse the first of these cells that is missing: ``who`` cannot do without it."""
+        missing = np.argwhere(np.isnan(self.numbers[np.ix_(rows, columns)]))
+        if len(missing):
+            row, column = missing[0]
+            raise InvalidInputError(
+                f"column {self.names[columns[column]]!r} is missing in row {self.row_numbers[rows[row]]}, and {who} "
+                f"reads no missing values. Fill it in, or fit with --full forest or --full boosting."
+            )
+
+
+class CellReader(TableReader):
+    """Reads cells for a chain, and refuses those that cannot be read when they are asked for.
+
+    Parameters
+    ----------
+    cells : Cells
+        The table.
+    named : bool
+        Whether the full model reads a data frame.
+    full_needs : str, optional
+        What the full model is called, where it reads no missing values.
+    """
+
+    def __init__(self, cells: Cells, *, named: bool, full_needs: str | None = None) -> None:
+        super().__init__(cells.numbers, cells.table(named=named))
+        self._cells = cells
+        self._full_needs = full_needs
+
+    def block(self, rows: Ints, columns: Ints) -> Any:
+        """Numbers of these cells, if they can be read."""
+        self._cells.refuse_unreadable(rows, columns)
+        return super().block(rows, columns)
+
+    def table(self, rows: Ints, columns: Ints | None = None) -> Any:
+        """Rows for the full model, if they can be read and none is missing that it needs."""
+        wanted = np.arange(len(self._cells.names)) if columns is None else columns
+        self._cells.refuse_unreadable(rows, wanted)
+        if self._full_needs is not None:
+            self._cells.refuse_missing(rows, wanted, self._full_needs)
+        return super().table(rows, columns)
+
+    def identity(self, rows: Ints, held: Ints | None) -> Any:
+        """What chance is drawn from: a row's place in its file, whether or not the rows around it are read too."""
+        if held is None:
+            return super().identity(rows, held)
+        place = self._cells.row_numbers[rows].astype(np.float64) - 1.0
+        return np.column_stack([place, super().block(rows, held)])

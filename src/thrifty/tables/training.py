@@ -1,0 +1,187 @@
+"""A training table with all that a fit needs: columns, prices, labels and the full model, checked beforehand."""
+
+import os
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from sklearn.frozen import FrozenEstimator
+from sklearn.utils import get_tags
+
+from thrifty.arrays import Ints, Labels
+from thrifty.exceptions import InvalidInputError
+from thrifty.objective.costs import PriceList
+from thrifty.rows import fingerprints
+from thrifty.tables.files import listed
+from thrifty.tables.full_models import KINDS, load_full, recipe
+from thrifty.tables.prices import read_prices
+from thrifty.tables.reader import Cells
+from thrifty.tables.schema import Schema, learn_schema
+from thrifty.tasks.binary import BinaryTask
+
+__all__ = ["TrainingTable", "prepare"]
+
+FEWEST = 30
+"""Distinct rows of each class that a fit needs: three in every tenth part."""
+
+
+@dataclass(frozen=True, eq=False)
+class TrainingTable:
+    """A checked table to fit on.
+
+    Attributes
+    ----------
+    schema : Schema
+        How the table is read.
+    prices : PriceList
+        What its columns cost, and which of them the full model reads.
+    cells : Cells
+        Its columns.
+    y : ndarray of shape (n_rows,)
+        Labels as the models know them: 0 and 1, unless the full model comes from a file and knows others.
+    frozen : FrozenEstimator, optional
+        The full model, where it comes from a file.
+    notes : tuple of str
+        What the user should know.
+    """
+
+    schema: Schema
+    prices: PriceList
+    cells: Cells
+    y: Labels
+    frozen: FrozenEstimator | None
+    notes: tuple[str, ...]
+
+    @property
+    def X(self) -> Any:  # noqa: N802
+        """The table as the models read it: with names only if the full model knows its columns by name."""
+        return self.cells.table(named=hasattr(getattr(self.frozen, "estimator", None), "feature_names_in_"))
+
+    @property
+    def has_missing(self) -> bool:
+        """Whether a cell is missing that the full model reads."""
+        return bool(np.isnan(self.cells.numbers[:, self.prices.read_by_full]).any())
+
+    @property
+    def costs(self) -> dict[str, Any]:
+        """Prices as arguments of an estimator."""
+        prices = self.prices
+        return {
+            "feature_costs": prices.prices[prices.group_of],
+            "feature_groups": prices.group_of.tolist(),
+            "full_cost": prices.full_cost,
+        }
+
+    @property
+    def full_features(self) -> list[int] | None:
+        """Columns that the full model reads, as an argument of an estimator."""
+        columns = self.prices.full_columns
+        return None if columns is None else columns.tolist()
+
+    def take(self, rows: Ints) -> "TrainingTable":
+        """Some of the rows."""
+        return replace(self, cells=self.cells.take(rows), y=self.y[rows])
+
+
+def prepare(
+    frame: Any,
+    target: str,
+    *,
+    costs: str | os.PathLike[str] | None,
+    full: str,
+    full_cost: float,
+    full_features: Sequence[str],
+    ignore: Sequence[str],
+    trusted: Iterable[str],
+) -> TrainingTable:
+    """Check all that can be refused about a table, its prices and its full model; arguments as in ``fit_table``."""
+    frozen = load_full(full, trusted) if _is_file(full) else None
+    schema = learn_schema(frame, target, ignore)
+    _check_features(schema, full_features)
+    notes = []
+    if frozen is not None:
+        schema, read = _as_model_reads(schema, frozen.estimator, full_features, Path(full).name)
+        if len(read) < len(schema.names):
+            unread = [name for name in schema.names if name not in read]
+            notes.append(f"{full} does not read {listed(unread)}: only the stages before it may buy them")
+    else:
+        read = list(full_features) or list(schema.names)
+    columns = np.array([place for place, name in enumerate(schema.names) if name in read], dtype=np.intp)
+    prices = read_prices(costs, schema.names, known=ignore, full_cost=full_cost, full_columns=columns)
+    if costs is None:
+        notes.append("no --costs file: every column costs 1")
+    cells = schema.cells(frame)
+    cells.refuse_unreadable()
+    labels = schema.labels(frame)
+    if frozen is not None:
+        BinaryTask(schema.classes).check_model(frozen.estimator, Path(full).name)
+    y = labels if frozen is not None else (labels == schema.classes[1]).astype(np.intp)
+    table = TrainingTable(schema, prices, cells, y, frozen, tuple(notes))
+    _refuse_few(table)
+    if frozen is not None or full != "auto":
+        refuse_missing(table, recipe(full, 0, 1) if frozen is None else frozen, full)
+    return table
+
+
+def refuse_missing(table: TrainingTable, full: Any, kind: str) -> None:
+    """Refuse missing cells where the full model cannot read them."""
+    if table.has_missing and not get_tags(full).input_tags.allow_nan:
+        rows, columns = np.arange(len(table.cells)), table.prices.read_by_full
+        table.cells.refuse_missing(rows, columns, f"the full model ({kind})")
+
+
+def _refuse_few(table: TrainingTable) -> None:
+    for label, name in zip(np.unique(table.y), table.schema.classes.tolist(), strict=True):
+        distinct = len(np.unique(fingerprints(table.cells.numbers[table.y == label])))
+        if distinct < FEWEST:
+            raise InvalidInputError(
+                f"the table must have at least {FEWEST} different rows of each class, to learn from some and to be "
+                f"judged on others; {name!r} has {distinct}. Give more rows."
+            )
+
+
+def _is_file(full: str) -> bool:
+    if full == "auto" or full in KINDS:
+        return False
+    if not full.endswith(".skops"):
+        raise InvalidInputError(
+            f"--full must be auto, one of {', '.join(KINDS)}, or a .skops file; got {full!r}."
+        )
+    return True
+
+
+def _check_features(schema: Schema, full_features: Sequence[str]) -> None:
+    unknown = [name for name in full_features if name not in schema.names]
+    if unknown:
+        raise InvalidInputError(
+            f"--full-features names {listed(unknown)}, not a feature of the table, which has {listed(schema.names)}."
+        )
+    if len(set(full_features)) < len(full_features):
+        raise InvalidInputError(f"--full-features must name every column once; got {listed(full_features)}.")
+
+
+def _as_model_reads(
+    schema: Schema, model: Any, full_features: Sequence[str], name: str
+) -> tuple[Schema, Sequence[str]]:
+    """The schema with the columns of a fitted model first, in its order, and the names of those columns."""
+    known = getattr(model, "feature_names_in_", None)
+    read = [str(one) for one in known] if known is not None else list(full_features or schema.names)
+    if known is None:
+        width = getattr(model, "n_features_in_", len(read))
+        if width != len(read):
+            raise InvalidInputError(
+                f"{name} was fitted on {width} columns without names, and {len(read)} are given to it. Name those that "
+                f"it reads, in its order, with --full-features."
+            )
+    absent = [one for one in read if one not in schema.names]
+    if absent:
+        raise InvalidInputError(
+            f"{name} reads {listed(absent)}, not a feature of the table, which has {listed(schema.names)}."
+        )
+    if full_features and set(full_features) != set(read):
+        raise InvalidInputError(
+            f"{name} reads {listed(read)}, and --full-features names {listed(full_features)}. Leave the option out."
+        )
+    return replace(schema, names=(*read, *(one for one in schema.names if one not in read))), read
