@@ -19,8 +19,8 @@ from thrifty.datasets import load_forest, load_miniboone
 from thrifty.objective.costs import check_price_list
 from thrifty.pruning.forest import flatten_forest, grow_forest
 from thrifty.pruning.mirror_ascent import ascend
+from thrifty.pruning.node_costs import PruningRows, closure_of
 from thrifty.pruning.optimum import solve_linear_program
-from thrifty.pruning.problem import PruningRows, closure_of
 
 WIDE = 2**30
 

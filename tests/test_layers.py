@@ -74,3 +74,36 @@ def test_a_module_imports_only_from_the_layers_below(path):
     layer = path.relative_to(SRC).parts[0].removesuffix(".py")
     for other in imported(path):
         assert other in allowed(layer), f"{path.relative_to(SRC)} imports thrifty.{other}"
+
+
+def name_of(path):
+    return ".".join(("thrifty", *path.relative_to(SRC).with_suffix("").parts)).removesuffix(".__init__")
+
+
+def test_no_two_modules_import_each_other_in_a_circle_typing_included():
+    known = {name_of(path): path for path in modules()}
+    # The package itself looks its public names up when they are asked for.
+    waiting = {
+        name: set(imported_modules(path, known)) - {name, "thrifty"}
+        for name, path in known.items()
+        if name != "thrifty"
+    }
+    while waiting:
+        free = [name for name, needs in waiting.items() if not needs & waiting.keys()]
+        assert free, f"a circle among {sorted(waiting)}"
+        for name in free:
+            del waiting[name]
+
+
+def imported_modules(path, known):
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.ImportFrom) and node.module and node.module.split(".")[0] == "thrifty":
+            inside = [f"{node.module}.{alias.name}" for alias in node.names]
+            yield from (name for name in (node.module, *inside) if name in known)
+        elif isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names if alias.name in known)
+
+
+def test_no_two_modules_have_one_name_in_different_roles():
+    names = [path.stem for path in modules() if path.stem != "__init__"]
+    assert len(set(names)) == len(names), sorted({name for name in names if names.count(name) > 1})

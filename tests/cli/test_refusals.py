@@ -9,7 +9,7 @@ import pytest
 import skops.io
 from sklearn.neighbors import KNeighborsClassifier
 
-import thrifty.cli.output
+import thrifty.cli.console
 from thrifty.tables.storage import load_table_system
 
 
@@ -229,7 +229,7 @@ def test_words_that_lack_are_exit_code_two(run, arguments):
 
 
 def test_a_quantity_has_no_digits_that_say_nothing():
-    shown = [thrifty.cli.output.quantity(value) for value in (6.0, 0.5, 5.9949, 12345.6, 0.0004)]
+    shown = [thrifty.cli.console.quantity(value) for value in (6.0, 0.5, 5.9949, 12345.6, 0.0004)]
     assert shown == ["6", "0.5", "5.995", "12,346", "0"]
 
 

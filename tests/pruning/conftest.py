@@ -8,7 +8,7 @@ from sklearn.ensemble import RandomForestClassifier
 
 from thrifty.objective.costs import check_price_list
 from thrifty.pruning.forest import flatten_forest
-from thrifty.pruning.problem import PruningRows
+from thrifty.pruning.node_costs import PruningRows
 
 
 class TinyCase:

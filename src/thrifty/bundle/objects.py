@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from thrifty.bundle.arguments import pack_attributes, pack_parameters, unpack_attributes, unpack_parameters
 from thrifty.bundle.chains import (
     optional_floats,
     pack_chain,
@@ -25,7 +26,6 @@ from thrifty.bundle.chains import (
 from thrifty.bundle.context import Reading, Writing
 from thrifty.bundle.fields import Fields
 from thrifty.bundle.format_1 import old_chain, old_evidence
-from thrifty.bundle.parameters import pack_attributes, pack_parameters, unpack_attributes, unpack_parameters
 from thrifty.chain.chain import Chain
 from thrifty.estimators.base import ChainClassifier
 from thrifty.estimators.budgeted import BudgetedClassifier

@@ -6,8 +6,9 @@ from typing import Annotated
 import typer
 
 import thrifty
-from thrifty.cli import paper, tables
-from thrifty.cli.output import complain
+from thrifty.cli.console import complain
+from thrifty.cli.paper import paper
+from thrifty.cli.tables import explain, fit, frontier, predict, report
 from thrifty.exceptions import ThriftyError
 
 __all__ = ["app", "main"]
@@ -20,7 +21,7 @@ app = typer.Typer(
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for _command in (tables.fit, tables.predict, tables.explain, tables.frontier, tables.report):
+for _command in (fit, predict, explain, frontier, report):
     app.command()(_command)
 app.command(short_help="Show the trade-off on a small data set.")(paper.demo)
 app.command(short_help="Run an experiment of the paper again.")(paper.paper)

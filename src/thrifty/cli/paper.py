@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from thrifty.cli.output import progress
+from thrifty.cli.console import progress
 from thrifty.exceptions import InvalidInputError
 
 if TYPE_CHECKING:

@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from thrifty.cli.output import quantity, say, size_of
+from thrifty.cli.console import quantity, say, size_of
 from thrifty.exceptions import InvalidInputError
 from thrifty.report.collect import collect_facts
 from thrifty.report.facts import Facts
-from thrifty.tables.files import listed
+from thrifty.tables.formats import listed
 from thrifty.tables.full_models import KINDS
 from thrifty.tables.system import TableSystem
 

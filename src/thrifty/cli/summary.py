@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 
 from thrifty.chain.explain import Explanation, StageView
-from thrifty.cli.output import quantity, say, size_of
+from thrifty.cli.console import quantity, say, size_of
 from thrifty.exceptions import InvalidInputError
 from thrifty.report.tradeoff import new_figure
-from thrifty.tables.files import listed
 from thrifty.tables.fit import Fitted
+from thrifty.tables.formats import listed
 from thrifty.tables.full_models import KINDS
 from thrifty.tables.system import TableSystem
 

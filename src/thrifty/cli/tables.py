@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from thrifty.cli.output import (
+from thrifty.cli.console import (
     check_output,
     note,
     notes_of_warnings,
@@ -122,8 +122,8 @@ def fit(
 ) -> None:
     """Fit a system on a table with labels. It is written to one file, which answers at any budget."""
     from thrifty.cli.summary import fit_in_words, fit_numbers
-    from thrifty.tables.files import read_table
     from thrifty.tables.fit import Wish, fit_table
+    from thrifty.tables.formats import read_table
     from thrifty.tables.storage import table_system_to_bytes
 
     wish = Wish(budget, max_loss, confidence)
@@ -176,7 +176,7 @@ def predict(
     import pandas as pd
 
     from thrifty.cli.summary import answers_in_words, answers_numbers
-    from thrifty.tables.files import listed, read_table, table_bytes
+    from thrifty.tables.formats import listed, read_table, table_bytes
     from thrifty.tables.storage import load_table_system
 
     on_screen = str(out) == "-"
@@ -236,7 +236,7 @@ def explain(
     import numpy as np
 
     from thrifty.cli.summary import explanation_in_words, explanation_numbers
-    from thrifty.tables.files import read_table
+    from thrifty.tables.formats import read_table
     from thrifty.tables.storage import load_table_system
 
     with notes_of_warnings():
@@ -312,7 +312,7 @@ def report(
     """Measure a system on labelled rows. One page is written that explains every operating point."""
     from thrifty.cli.report import facts_of, report_in_words, report_numbers
     from thrifty.report.page import write_report
-    from thrifty.tables.files import read_table
+    from thrifty.tables.formats import read_table
     from thrifty.tables.storage import load_table_system
 
     check_output(out)

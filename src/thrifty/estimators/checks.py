@@ -12,7 +12,7 @@ from sklearn.utils.validation import _check_sample_weight, validate_data
 
 from thrifty.arrays import Floats
 from thrifty.chain.sources import describe_bad_column, kind_of_table
-from thrifty.evidence.checks import check_threshold
+from thrifty.evidence.inputs import check_threshold
 from thrifty.exceptions import InvalidInputError
 from thrifty.full.crossfit import TrainingRows, assign_folds
 from thrifty.objective.costs import check_amount

@@ -14,7 +14,8 @@ from numpy.typing import ArrayLike
 from scipy import sparse
 
 from thrifty.arrays import Floats, Ints, Numbers
-from thrifty.evidence.checks import (
+from thrifty.evidence.cuts import cuts_of
+from thrifty.evidence.inputs import (
     as_text,
     check_cost,
     check_quality,
@@ -24,7 +25,6 @@ from thrifty.evidence.checks import (
     plain_settings,
     yes_or_no,
 )
-from thrifty.evidence.cuts import cuts_of
 from thrifty.exceptions import InvalidInputError
 
 __all__ = ["Averages", "Evidence", "Means", "route_by"]

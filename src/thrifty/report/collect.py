@@ -10,8 +10,8 @@ from numpy.typing import ArrayLike
 import thrifty
 from thrifty.arrays import Bools, Floats
 from thrifty.evidence.certificate import Certificate
-from thrifty.evidence.checks import yes_or_no
 from thrifty.evidence.frontier import Frontier, OperatingPoint
+from thrifty.evidence.inputs import yes_or_no
 from thrifty.evidence.observe import point_of
 from thrifty.exceptions import InvalidInputError
 from thrifty.objective.costs import PriceList

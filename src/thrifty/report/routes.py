@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 
 from thrifty.arrays import Bools, Floats, Ints
-from thrifty.evidence.checks import yes_or_no
 from thrifty.evidence.evidence import Evidence
+from thrifty.evidence.inputs import yes_or_no
 from thrifty.evidence.observe import chain_of
 from thrifty.exceptions import InvalidInputError
 from thrifty.objective.costs import PriceList

@@ -16,7 +16,7 @@ from sklearn.base import clone
 from sklearn.model_selection import ParameterGrid
 
 from thrifty.estimators.dynamod_lin import DynaModLinClassifier
-from thrifty.evidence.checks import plain_settings
+from thrifty.evidence.inputs import plain_settings
 from thrifty.exceptions import InvalidInputError
 from thrifty.sweeping.identity import digest
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from thrifty.arrays import Ints
 from thrifty.exceptions import InvalidInputError
 from thrifty.objective.costs import PriceList, check_price_list
-from thrifty.tables.files import listed, read_rows
+from thrifty.tables.formats import listed, read_rows
 
 __all__ = ["read_prices"]
 

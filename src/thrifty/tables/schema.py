@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from thrifty.arrays import Floats
 from thrifty.exceptions import InvalidInputError
-from thrifty.tables.files import listed
+from thrifty.tables.formats import listed
 from thrifty.tables.reader import Cells, Unreadable
 
 __all__ = ["MOST_CATEGORIES", "Schema", "labels_of", "learn_schema"]

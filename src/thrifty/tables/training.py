@@ -14,7 +14,7 @@ from thrifty.arrays import Ints, Labels
 from thrifty.exceptions import InvalidInputError
 from thrifty.objective.costs import PriceList
 from thrifty.rows import fingerprints
-from thrifty.tables.files import listed
+from thrifty.tables.formats import listed
 from thrifty.tables.full_models import KINDS, load_full, recipe
 from thrifty.tables.prices import read_prices
 from thrifty.tables.reader import Cells

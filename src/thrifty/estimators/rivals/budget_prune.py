@@ -21,8 +21,8 @@ from thrifty.exceptions import InvalidInputError
 from thrifty.objective.costs import check_amount
 from thrifty.pruning.closure import Pruning
 from thrifty.pruning.forest import PrunedForest
+from thrifty.pruning.node_costs import closure_of
 from thrifty.pruning.optimum import SOLVERS, prune_along
-from thrifty.pruning.problem import closure_of
 from thrifty.solvers.solution import Solution
 
 __all__ = ["BudgetPruneClassifier"]

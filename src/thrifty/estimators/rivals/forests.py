@@ -17,7 +17,7 @@ from thrifty.estimators.checks import validated
 from thrifty.exceptions import InvalidInputError
 from thrifty.objective.costs import PriceList, check_price_list
 from thrifty.pruning.forest import PrunableForest, flatten_forest, grow_forest
-from thrifty.pruning.problem import PruningRows
+from thrifty.pruning.node_costs import PruningRows
 from thrifty.rows import fingerprints
 
 __all__ = ["ForestRecipe", "PruningTask", "pruning_task"]

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from thrifty import DataUnavailableError, InvalidInputError
-from thrifty.tables.files import listed, read_rows, read_table, table_bytes
+from thrifty.tables.formats import listed, read_rows, read_table, table_bytes
 
 
 def written(path, text):
