@@ -23,8 +23,8 @@ app = typer.Typer(
 )
 for _command in (fit, predict, explain, frontier, report):
     app.command()(_command)
-app.command(short_help="Show the trade-off on a small data set.")(paper.demo)
-app.command(short_help="Run an experiment of the paper again.")(paper.paper)
+app.command(short_help="Show the trade-off on a small data set.")(demo)
+app.command(short_help="Run an experiment of the paper again.")(paper)
 
 
 def _show_version(wanted: bool) -> None:
