@@ -7,7 +7,7 @@ import typer
 
 import thrifty
 from thrifty.cli.console import complain
-from thrifty.cli.paper import paper
+from thrifty.cli.paper import demo, paper
 from thrifty.cli.tables import explain, fit, frontier, predict, report
 from thrifty.exceptions import ThriftyError
 
