@@ -278,6 +278,13 @@ class Chain:
 
     def reader(self, X: Any) -> TableReader:
         """Read from a table of any kind: array, CSR, data frame or list of rows."""
+        columns = [str(name) for name in getattr(X, "columns", ())] if kind_of_table(X) else []
+        differs = [pair for pair in zip(columns, self.names or (), strict=False) if pair[0] != pair[1]]
+        if differs:
+            raise InvalidInputError(
+                f"X must have the columns of the fit, in their order; it has {differs[0][0]!r} where {differs[0][1]!r} "
+                f"is expected. Give X with those columns, in that order."
+            )
         numbers = as_numbers(X)
         if numbers.shape[1] != self.price_list.n_features:
             raise InvalidInputError(

@@ -71,7 +71,7 @@ class TableReader:
 
     def block(self, rows: Ints, columns: Ints) -> Any:
         """Slice of the numeric table."""
-        if len(rows) == self.n_samples:
+        if self._is_everyone(rows):
             return self._numbers[:, columns]
         if isinstance(self._numbers, np.ndarray):
             return self._numbers[np.ix_(rows, columns)]
@@ -79,8 +79,11 @@ class TableReader:
 
     def table(self, rows: Ints, columns: Ints | None = None) -> Any:
         """Slice of the raw table."""
-        whole = self._raw if len(rows) == self.n_samples else _safe_indexing(self._raw, rows)
+        whole = self._raw if self._is_everyone(rows) else _safe_indexing(self._raw, rows)
         return whole if columns is None else _safe_indexing(whole, columns, axis=1)
+
+    def _is_everyone(self, rows: Ints) -> bool:
+        return len(rows) == self.n_samples and np.array_equal(rows, np.arange(self.n_samples))
 
     def identity(self, rows: Ints, held: Ints | None) -> Any:
         """The place of each row in the table and what it holds, or the whole row."""
@@ -187,7 +190,10 @@ def as_numbers(X: Any) -> Any:
     if sparse.issparse(X):
         return sparse.csr_array(X, dtype=np.float64)
     try:
-        numbers = np.asarray(X, dtype=np.float64)
+        if kind_of_table(X) == "pandas":
+            numbers = X.to_numpy(dtype=np.float64, na_value=np.nan)
+        else:
+            numbers = np.asarray(X, dtype=np.float64)
     except (TypeError, ValueError) as error:
         raise InvalidInputError(f"X must hold numbers: {error}.{describe_bad_column(X)}") from error
     if numbers.ndim != 2:

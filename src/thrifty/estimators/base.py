@@ -3,6 +3,7 @@
 import copy
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any, Self
 
 import numpy as np
@@ -165,6 +166,8 @@ class ChainClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # 
     def with_full(self, full: Any, X: Any = None) -> Self:
         """Return the same fit in front of another full model, in any fitted form: nothing is refitted.
 
+        Operating points stay as they were judged with the old one; what was proved against it is forgotten.
+
         Parameters
         ----------
         full : fitted classifier, FrozenEstimator, callable, probabilities or Chain
@@ -183,6 +186,7 @@ class ChainClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # 
             full, self.chain_.task, len(read), names=None if names is None else names[read], numbers=numbers
         )
         other = copy.copy(self)
+        other._forget_full()
         other._change_chain(lambda chain: chain.with_full(link_of(model, prices, chain.task)))
         return other
 
@@ -209,12 +213,23 @@ class ChainClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # 
     def _settle(self, certificate: Certificate) -> None:
         """Go to the point that a certificate names."""
         self.certificate_ = certificate
-        point = certificate.point
-        thresholds = (-np.inf,) * self.chain_.n_own_stages if point is None else point.thresholds
-        self._change_chain(lambda chain: chain.at(Policy.of(np.array(thresholds), seed=chain.policy.seed)))
+        point, seed = certificate.point, self.chain_.policy.seed
+        if point is None or certificate.is_fallback:
+            # Past every gate, those of a chain behind this one included.
+            wide_open = Policy.of(np.full(self.chain_.n_own_stages, -np.inf), seed=seed)
+            self.chain_ = replace(self.chain_, full=self.chain_.innermost, policy=wide_open, blend=None)
+        else:
+            self.chain_ = self.chain_.at(Policy.of(np.array(point.thresholds), seed=seed))
 
     def _change_chain(self, change: Any) -> None:
         self.chain_ = change(self.chain_)
+
+    def _forget_full(self) -> None:
+        """Forget what was measured against the full model: it speaks of the old one."""
+        self.certificate_ = None
+        evidence: Evidence | None = getattr(self, "evidence_", None)
+        if evidence is not None:
+            self.evidence_ = replace(evidence, full_quality=None, full_scores=None)
 
     def _evidence(self) -> Evidence:
         evidence: Evidence | None = getattr(self, "evidence_", None)

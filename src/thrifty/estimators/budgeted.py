@@ -348,19 +348,20 @@ class BudgetedClassifier(ChainClassifier):
         self.chain_ = self._learned.at(policy.at(int(np.argmax(same))))
 
     def _send_everything(self) -> None:
-        """Send every row to the full model, whose own answer counts."""
-        whole, evidence = self._learned, self._evidence()
+        """Send every row to the full model, past a chain in its place too; its own answer counts."""
+        whole = replace(self._learned, full=self._learned.innermost, blend=self._learned.task.full_alone)
         nobody_stops = np.full((1, whole.n_own_stages), -np.inf)
-        cost = np.mean(evidence.cost_at(-1))
-        score = np.mean(np.asarray(evidence.full_quality))
-        alone = Policy(
-            nobody_stops, np.array([float(cost)]), np.array([float(score)]), seed=whole.policy.seed
-        )
-        self.chain_ = replace(whole, policy=alone, blend=whole.task.full_alone)
+        score = float(np.mean(np.asarray(self._evidence().full_quality)))
+        policy = Policy(nobody_stops, whole.cost_by_route[-1:], np.array([score]), seed=whole.policy.seed)
+        self.chain_ = replace(whole, policy=policy)
 
     def _expected(self) -> tuple[float, float]:
         policy = self.chain_.policy
         return policy.expected_cost, policy.expected_score
+
+    def _forget_full(self) -> None:
+        super()._forget_full()
+        self._proof, self._max_loss = None, None
 
     def _change_chain(self, change: Any) -> None:
         self._learned, self.chain_ = change(self._learned), change(self.chain_)

@@ -163,20 +163,22 @@ def warn_unless_converged(run: Solution[Any], tol: float) -> None:
 
 
 def check_columns(name: str, features: Any, n_features: int, names: Any) -> NDArray[np.intp]:
-    """Column numbers from numbers, names or a mask; None is every column."""
+    """Column numbers, in the order given, from numbers, names or a mask; None is every column."""
     if features is None:
         return np.arange(n_features)
     wanted = np.asarray(features)
     if wanted.dtype.kind in "OUT":
-        position = {name: i for i, name in enumerate(names)} if names is not None else {}
-        unknown = [name for name in wanted.tolist() if name not in position]
+        position = {column: i for i, column in enumerate(names)} if names is not None else {}
+        unknown = [column for column in wanted.tolist() if column not in position]
         if unknown:
             raise InvalidInputError(f"{name} names {unknown[0]!r}, which is not a column of X.")
-        wanted = np.array([position[name] for name in wanted.tolist()], dtype=np.intp)
+        wanted = np.array([position[column] for column in wanted.tolist()], dtype=np.intp)
     if wanted.dtype == bool and wanted.shape == (n_features,):
         wanted = np.flatnonzero(wanted)
     if wanted.dtype.kind not in "iu" or wanted.ndim != 1 or np.any((wanted < 0) | (wanted >= n_features)):
         raise InvalidInputError(
             f"{name} must be column numbers in [0, {n_features}), names, or a mask; got {features!r}."
         )
-    return np.unique(wanted).astype(np.intp)
+    if len(np.unique(wanted)) < len(wanted):
+        raise InvalidInputError(f"{name} must name each column once; got {features!r}.")
+    return wanted.astype(np.intp)

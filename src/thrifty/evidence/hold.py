@@ -76,6 +76,7 @@ def hold_budget(system: Thing, X: Any, budget: float, *, seed: int | None = None
         return held  # type: ignore[return-value]  # the chain is the system
     other = copy.copy(system)
     other.chain_ = held  # type: ignore[attr-defined]  # an estimator that has a chain
+    other.certificate_ = None  # type: ignore[attr-defined]  # what was proved was about another point
     return other
 
 

@@ -211,6 +211,11 @@ def _costs(chain: Chain, reader: TableReader, *, asked: bool) -> Floats:
 
 def _without_stages(estimator: Any, X: Any, y: ArrayLike, **known: Any) -> Evidence:
     cost, labels = estimator.cost(X), np.asarray(y)
+    if labels.shape != cost.shape or not np.isin(labels, estimator.classes_).all():
+        raise InvalidInputError(
+            f"y must hold one of the labels {estimator.classes_.tolist()} for each of the {len(cost)} rows; got shape "
+            f"{labels.shape} with {np.unique(labels)[:5].tolist()}."
+        )
     right = np.asarray(estimator.predict(X) == labels)
     features = tuple(int(column) for column in getattr(estimator, "features_", ()))
     return Evidence.of_point(cost, right, np.zeros(len(cost), dtype=bool), features=features, **known)

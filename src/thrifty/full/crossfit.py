@@ -12,9 +12,10 @@ from typing import Any
 import numpy as np
 from joblib import Parallel, delayed
 from sklearn.base import clone, is_classifier
+from sklearn.exceptions import NotFittedError
 from sklearn.frozen import FrozenEstimator
-from sklearn.utils import _safe_indexing
-from sklearn.utils.validation import has_fit_parameter
+from sklearn.utils import _safe_indexing, get_tags
+from sklearn.utils.validation import check_is_fitted, has_fit_parameter
 from threadpoolctl import threadpool_limits
 
 from thrifty.arrays import Floats, Ints, Labels
@@ -250,7 +251,12 @@ def fit_copy(full: Any, rows: TrainingRows, chosen: Ints) -> Any:
 
 def _mention_refit(full: Any, name: str) -> None:
     """Say that a fitted estimator is a recipe here: somebody who trained it for a day should know."""
-    if any(key.endswith("_") and not key.startswith("_") for key in vars(full)):
+    try:
+        check_is_fitted(full)
+        is_fitted = bool(get_tags(full).requires_fit)
+    except NotFittedError:
+        is_fitted = False
+    if is_fitted:
         warnings.warn(
             f"{name} is a fitted {type(full).__name__}, and is cloned and fitted again, as everywhere in scikit-learn. "
             f"Give FrozenEstimator({type(full).__name__.lower()}) to keep it as it is, and rows that it has not seen.",

@@ -170,7 +170,7 @@ def check_price_list(
 
 def _partial(columns: Ints | None, n_features: int) -> Ints | None:
     """Columns that are not all of them; None if they are."""
-    return None if columns is None or len(columns) == n_features else columns
+    return None if columns is None or np.array_equal(columns, np.arange(n_features)) else columns
 
 
 def _costs_per_column(feature_costs: FeatureCosts, n_features: int, names: list[str] | None) -> Floats:
@@ -201,7 +201,7 @@ def _costs_per_column(feature_costs: FeatureCosts, n_features: int, names: list[
     if bad.size:
         column = int(bad[0])
         raise InvalidInputError(
-            f"feature_costs must be finite and >= 0; {_call(column, names)} has {costs[column]!r}. "
+            f"feature_costs must be finite and >= 0; {_call(column, names)} has {costs[column]:g}. "
             f"Use 0 for a feature that is already at hand."
         )
     return costs

@@ -170,7 +170,7 @@ def _with_deployed(
         raise InvalidInputError(
             "a deployed estimator is measured on the rows of the report. Give them as `X`."
         )
-    measured = replace(point_of(deployed, X, y), settings={"deployed": True})
+    measured = point_of(deployed, X, y, settings={"deployed": True})
     planned = float(deployed.expected_cost_)
     point = OperatingPoint(
         cost=float(measured.cost[:, 0].mean()),
@@ -214,7 +214,7 @@ def _means(at: Sequence[tuple[Routes, Floats]]) -> tuple[Floats, Floats]:
 def _prices_and_names(
     prices: PriceList | None, names: Sequence[str] | None, estimators: Sequence[Any] | None
 ) -> tuple[PriceList | None, Sequence[str] | None]:
-    first = None if not estimators else estimators[0]
+    first = next((one for one in estimators or () if one is not None), None)
     served = getattr(first, "chain_", getattr(first, "forest_", first))
     if prices is None:
         prices = getattr(served, "price_list", None)

@@ -53,7 +53,7 @@ class Wish:
                 "worse than the full model's); got both."
             )
         if self.budget is not None:
-            check_amount("--budget", self.budget)
+            object.__setattr__(self, "budget", check_amount("--budget", self.budget))
         for name, value in (("--max-loss", self.max_loss), ("--confidence", self.confidence)):
             if value is not None and not 0 < value < 1:
                 raise InvalidInputError(f"{name} must lie strictly between 0 and 1; got {value!r}.")

@@ -13,6 +13,7 @@ from thrifty.chain.explain import Explanation, explain_rows
 from thrifty.chain.policy import Policy
 from thrifty.estimators.base import ChainClassifier
 from thrifty.estimators.budgeted import BudgetedClassifier
+from thrifty.estimators.checks import check_wish
 from thrifty.estimators.rivals.budget_prune import BudgetPruneClassifier
 from thrifty.evidence.certificate import Certificate
 from thrifty.evidence.evidence import Evidence
@@ -105,6 +106,11 @@ class TableSystem:
     @property
     def frontier(self) -> Frontier:
         """The efficient operating points on the rows that they are judged on."""
+        if not hasattr(self.estimator, "frontier_"):
+            raise InvalidInputError(
+                f"the file holds a {self.about.method} without the rows that its operating points were judged on, so "
+                f"there is no frontier to show. Save the estimator that it is part of."
+            )
         frontier: Frontier = self.estimator.frontier_
         return frontier
 
@@ -119,6 +125,7 @@ class TableSystem:
             raise InvalidInputError(
                 f"the file holds a {self.about.method} without what it takes to move to another operating point."
             )
+        check_wish(budget=budget, max_loss=max_loss)
         if self.promise is None or max_loss is None or isinstance(self.estimator, BudgetedClassifier):
             moved = self.estimator.at(budget=budget, max_loss=max_loss)
         else:
@@ -133,7 +140,9 @@ class TableSystem:
 
     @property
     def relabelled(self) -> Any:
-        """The estimator with the labels of the table."""
+        """The estimator, or the chain, with the labels of the table."""
+        if isinstance(self.estimator, Chain):
+            return replace(self.estimator, task=BinaryTask(self.schema.classes))
         other = copy.copy(self.estimator)
         other.chain_ = replace(self.chain, task=BinaryTask(self.schema.classes))
         return other
@@ -158,7 +167,7 @@ class TableSystem:
 
     def explain(self, cells: Cells) -> list[Explanation]:
         """The way of each row, with the names of the columns and the labels as the table has them."""
-        return explain_rows(self.relabelled.chain_, self._reader(cells), self.schema.names)
+        return explain_rows(chain_of(self.relabelled), self._reader(cells), self.schema.names)
 
     def starved(self, cells: Cells, stage: Labels) -> int:
         """How many rows the full model answered although more than half of the cells it reads were missing."""

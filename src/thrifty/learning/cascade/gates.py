@@ -182,6 +182,8 @@ def _with_scores(table: BinnedTable, scores: Floats, weight: Floats) -> BinnedTa
 def _lead(problem: CascadeProblem, evidence: Evidence, loss: Floats, gate: Floats) -> float:
     """By how many standard errors the second gates lead: thresholds cut on half of the folds, answers of the others."""
     cost = evidence.cost if evidence.cost.ndim == 1 else evidence.cost.mean(axis=0)
+    if not (cost > 0).any():
+        return 0.0
     budgets = np.geomspace(float(cost[cost > 0].min()), float(cost[-1]), N_BUDGETS)
     gains = np.zeros(len(problem.y))
     halves = [np.concatenate(problem.folds[half::2]) for half in (0, 1)]

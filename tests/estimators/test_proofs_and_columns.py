@@ -1,0 +1,81 @@
+"""What was proved stays about what it was proved for; columns are read in the order in which they were named."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.frozen import FrozenEstimator
+from sklearn.linear_model import LogisticRegression
+
+from thrifty import BudgetedClassifier, ConfidenceRouter, InvalidInputError, evidence_of, hold_budget
+
+SMALL = {"sizes": [(6, 2)], "cv": 2, "random_state": 0}
+
+
+@pytest.fixture(scope="module")
+def rows():
+    X = np.random.default_rng(0).normal(size=(500, 5)) * [1, 10, 100, 1, 1]
+    return X, (X[:, 0] + X[:, 3] * X[:, 4] > 0).astype(int)
+
+
+@pytest.fixture(scope="module")
+def cascade(rows):
+    X, y = rows
+    return BudgetedClassifier(LogisticRegression(), **SMALL).fit(X[:300], y[:300])
+
+
+@pytest.fixture(scope="module")
+def certified(cascade, rows):
+    X, y = rows
+    return cascade.certified(X[300:], y[300:], max_loss=0.2)
+
+
+def test_a_full_model_reads_its_columns_in_the_order_in_which_they_were_named(rows):
+    X, y = rows
+    order = [4, 0, 3]
+    model = LogisticRegression().fit(X[:250, order], y[:250])
+    router = ConfidenceRouter(
+        FrozenEstimator(model), LogisticRegression(), features=[1], full_features=order, random_state=0
+    ).fit(X[250:], y[250:])
+    asked = router.at(threshold=-np.inf)
+    np.testing.assert_array_equal(asked.predict(X[:50]), model.predict(X[:50, order]))
+    with pytest.raises(InvalidInputError, match="each column once"):
+        router.set_params(full_features=[0, 0, 3]).fit(X[250:], y[250:])
+
+
+def test_another_full_model_ends_what_was_proved_against_the_old_one(certified):
+    assert certified.certificate_ is not None
+    other = certified.with_full(lambda table: np.full(len(table), 0.5))
+    assert other.certificate_ is None
+    with pytest.raises(InvalidInputError, match="full model"):
+        other.at(max_loss=0.2)
+
+
+def test_a_batch_that_holds_a_budget_is_not_what_was_proved(certified, rows):
+    assert hold_budget(certified, rows[0][:50], 2.0).certificate_ is None
+
+
+def test_every_row_to_the_full_model_goes_past_a_chain_in_its_place(cascade, rows):
+    X, y = rows
+    outer = ConfidenceRouter(
+        FrozenEstimator(cascade.at(budget=1.5)), LogisticRegression(), features=[1], random_state=0
+    ).fit(X[:300], y[:300])
+    proved = outer.certified(X[300:], y[300:], max_loss=0.016)
+    assert proved.certificate_.is_fallback
+    full = cascade.chain_.innermost
+    np.testing.assert_array_equal(proved.predict(X[300:]), full.outputs(X[300:], X[300:]).argmax(axis=1))
+    np.testing.assert_array_equal(proved.route(X), np.full(len(X), proved.chain_.n_stages))
+
+
+def test_columns_in_another_order_are_refused_at_every_door(rows):
+    X, y = rows
+    table = pd.DataFrame(X, columns=list("abcde"))
+    clf = BudgetedClassifier(LogisticRegression(), **SMALL).fit(table[:300], y[:300])
+    turned = table[list("edcba")][300:]
+    for door in (
+        clf.predict,
+        lambda frame: evidence_of(clf, frame, y[300:]),
+        lambda frame: hold_budget(clf, frame, 2.0),
+        lambda frame: clf.certified(frame, y[300:], max_loss=0.3),
+    ):
+        with pytest.raises(ValueError, match="order"):
+            door(turned)
