@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from thrifty.sweeping.run import sweep
     from thrifty.tables.storage import load, save
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 __all__ = [
     "BudgetPruneClassifier",

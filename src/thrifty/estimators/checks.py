@@ -84,7 +84,8 @@ def validated(estimator: Any, X: Any, *y: Any, reset: bool) -> Any:
         if isinstance(error, TypeError) and not (culprit and kind_of_table(X)):
             raise
         # Numpy's own words about types say nothing to somebody who has named columns.
-        told = "X must hold numbers." if isinstance(error, TypeError) else str(error)
+        told = "X must hold numbers." if isinstance(error, TypeError) else str(error).rstrip()
+        told = told if told.endswith((".", "\n")) or not culprit else f"{told}."
         raise InvalidInputError(f"{told}{culprit}") from error
 
 

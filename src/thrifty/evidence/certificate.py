@@ -161,11 +161,12 @@ def certify(frontier: Frontier, *, max_loss: float, confidence: float = 0.95) ->
 def check_provable(n_rows: int, max_loss: Any, confidence: Any) -> None:
     """Refuse a loss that so many held-out rows cannot show, not even without a single one that is worse."""
     _check_wish(max_loss, confidence)
-    if not _passes(upper_bound(0, n_rows, confidence), max_loss):
+    least = upper_bound(0, n_rows, confidence)
+    if not _passes(least, max_loss):
         raise InvalidInputError(
             f"{n_rows:,} held-out rows cannot show a loss of at most {_percent(max_loss)} with {_percent(confidence)} "
             f"confidence, not even without a single loss: it takes {rows_needed(max_loss, confidence):,} rows. "
-            f"Hold out more rows, or ask for less."
+            f"Give more rows to prove with, or allow a loss of at least {_percent(float(least))}."
         )
 
 

@@ -64,7 +64,7 @@ def run(out: Path, *, progress: Progress = silent) -> Outcome:
         name: [_Point(one.accuracy, one.cost) for one in choose(found, full, BUDGETS)]
         for name, found in rivals.items()
     }
-    outcome = _outcome(points, clf, split, full)
+    outcome = _outcome(points, clf, split)
     outcome.files.append(save_figure(_picture(points, full, outcome.numbers), out / "tradeoff.png"))
     outcome.write(out)
     page = _facts(clf, split, X, rivals, full)
@@ -99,11 +99,10 @@ def _on_budgets(clf: BudgetedClassifier, split: Split) -> list[_Point]:
     return found
 
 
-def _outcome(
-    points: dict[str, list[_Point]], clf: BudgetedClassifier, split: Split, full: FullAnswers
-) -> Outcome:
+def _outcome(points: dict[str, list[_Point]], clf: BudgetedClassifier, split: Split) -> Outcome:
     majority = float(max(np.mean(split.y_test), 1 - np.mean(split.y_test)))
-    accuracy = float(full.right_test.mean())
+    outputs = clf.chain_.innermost.outputs(split.X_test, split.X_test)
+    accuracy = float(np.mean(clf.chain_.task.answers(outputs) == split.y_test))
     rows = [
         [f"{budget:g}", *(str(some[place]) if place < len(some) else "-" for some in points.values())]
         for place, budget in enumerate(BUDGETS)

@@ -248,7 +248,7 @@
     };
     const stageOf = (place, k) => {
       const [at, last] = [firstBought(place, k), points.reach[place].length - 1];
-      return at < last ? whole(at + 1) : at === last ? "full model" : "\u2013";
+      return at < last ? whole(at) : at === last ? "full model" : "\u2013";
     };
     const updates = purchases.map((item, k) =>
       line(item.name, item.price, item.n_columns, (place) => shareBuying(place, k), (place) => stageOf(place, k)));
