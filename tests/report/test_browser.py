@@ -406,7 +406,7 @@ def test_a_cascade_is_shown_with_the_stages_of_its_purchases(browser, cascade_fa
     assert texts(page, "#purchases thead th") == ["feature", "stage", "price", "bought for", "per row"]
     place = cascade_facts.deployed
     first, last = cascade_facts.systems[0].first, len(cascade_facts.points.reach[place]) - 1
-    words = [str(at + 1) if at < last else "full model" for at in first]
+    words = [str(at) if at < last else "full model" for at in first]
     stages = texts(page, "#purchases tbody td:nth-child(2)")
     assert stages == [*words, "full model"]
     total = value(page, "document.querySelector('#purchases tfoot td:last-child').textContent")

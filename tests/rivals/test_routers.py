@@ -85,7 +85,8 @@ def test_features_may_be_named_numbered_or_masked(rows, noisy):
     frame = pd.DataFrame(X, columns=["a", "b", "c", "d"])
     by_name = ConfidenceRouter(noisy, features=["b", "a"], random_state=0).fit(frame, y)
     by_mask = ConfidenceRouter(noisy, features=np.array([True, True, False, False]), random_state=0).fit(X, y)
-    np.testing.assert_array_equal(by_name.features_, [0, 1])
+    np.testing.assert_array_equal(by_name.features_, [1, 0])
+    np.testing.assert_array_equal(by_mask.features_, [0, 1])
     np.testing.assert_array_equal(by_mask.route(X), by_name.route(frame))
 
 

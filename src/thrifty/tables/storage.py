@@ -16,7 +16,7 @@ from thrifty.tables.system import TableSystem, as_table_system
 __all__ = ["load", "load_table_system", "save", "table_system_from_bytes", "table_system_to_bytes"]
 
 
-def save(thing: Any, path: AnyPath, *, full: FullMode = "inside") -> None:
+def save(thing: Any, path: AnyPath, *, full: FullMode = "inside", evidence: bool = True) -> None:
     """Write a fitted estimator, a chain or a table system into one file, without pickle.
 
     Parameters
@@ -29,6 +29,9 @@ def save(thing: Any, path: AnyPath, *, full: FullMode = "inside") -> None:
     full : {"inside", "reference", "absent"}, default="inside"
         What becomes of the full model (f0): written into the file, recognised by its fingerprint and given again
         when loading, or left out.
+    evidence : bool, default=True
+        Whether to keep the rows that operating points were judged on; a file without them is smaller, answers alike,
+        and has no ``frontier_``.
 
     Examples
     --------
@@ -48,7 +51,7 @@ def save(thing: Any, path: AnyPath, *, full: FullMode = "inside") -> None:
     >>> bool((again.predict(X) == clf.predict(X)).all())
     True
     """
-    bundle.save(thing, path, full=full, kinds=(TABLE,))
+    bundle.save(thing, path, full=full, evidence=evidence, kinds=(TABLE,))
 
 
 def load(
