@@ -68,9 +68,8 @@ def make_table():
     return _table
 
 
-@pytest.fixture(scope="session")
-def small_fits():
-    """One small size of stages and two gammas with few trees: `thrifty fit` in a second."""
+@contextmanager
+def _small_fits():
     from thrifty.estimators import budgeted
     from thrifty.learning.pairs.boosted import Boosting
     from thrifty.tables import swept_methods
@@ -81,3 +80,16 @@ def small_fits():
         patch.setattr(swept_methods, "_LINEAR_GAMMAS", np.array([1e-3, 2e-2]))
         patch.setattr(swept_methods, "_TREES", 20)
         yield
+
+
+@pytest.fixture
+def small_fits():
+    """One small size of stages and two gammas with few trees, for one test: `thrifty fit` in a second."""
+    with _small_fits():
+        yield
+
+
+@pytest.fixture(scope="session")
+def while_fits_are_small():
+    """``with while_fits_are_small():`` for what is fitted once for many tests; others must not see it."""
+    return _small_fits

@@ -6,10 +6,12 @@ from thrifty.tables.fit import Wish, fit_table
 
 
 @pytest.fixture(scope="session")
-def fitted(small_fits, make_table):
-    return fit_table(make_table(), "label", Wish(budget=3.0), full="svm")
+def fitted(while_fits_are_small, make_table):
+    with while_fits_are_small():
+        return fit_table(make_table(), "label", Wish(budget=3.0), full="svm")
 
 
 @pytest.fixture(scope="session")
-def certified(small_fits, make_table):
-    return fit_table(make_table(1500), "label", Wish(max_loss=0.1), full="svm")
+def certified(while_fits_are_small, make_table):
+    with while_fits_are_small():
+        return fit_table(make_table(1500), "label", Wish(max_loss=0.1), full="svm")
