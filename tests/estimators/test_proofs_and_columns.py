@@ -3,10 +3,19 @@
 import numpy as np
 import pandas as pd
 import pytest
+from sklearn.exceptions import NotFittedError
 from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression
 
-from thrifty import BudgetedClassifier, ConfidenceRouter, InvalidInputError, evidence_of, hold_budget
+from thrifty import (
+    BudgetedClassifier,
+    BudgetPruneClassifier,
+    ConfidenceRouter,
+    InvalidInputError,
+    NothingSavedWarning,
+    evidence_of,
+    hold_budget,
+)
 
 SMALL = {"sizes": [(6, 2)], "cv": 2, "random_state": 0}
 
@@ -64,6 +73,33 @@ def test_every_row_to_the_full_model_goes_past_a_chain_in_its_place(cascade, row
     full = cascade.chain_.innermost
     np.testing.assert_array_equal(proved.predict(X[300:]), full.outputs(X[300:], X[300:]).argmax(axis=1))
     np.testing.assert_array_equal(proved.route(X), np.full(len(X), proved.chain_.n_stages))
+
+
+def test_after_a_proof_that_failed_evidence_and_held_budgets_see_every_point_that_was_learned(cascade, rows):
+    X, y = rows
+    with pytest.warns(NothingSavedWarning):
+        everything = cascade.certified(X[300:], y[300:], max_loss=0.016)
+    np.testing.assert_array_equal(
+        evidence_of(everything, X[:99], y[:99]).quality, evidence_of(cascade, X[:99], y[:99]).quality
+    )
+    assert hold_budget(everything, X[:99], 2.0).cost(X[:99]).mean() <= 2.0
+
+
+def test_a_source_is_not_asked_for_more_than_rows_are_billed_for(rows):
+    X, y = rows
+    forest = BudgetPruneClassifier(n_trees=4, max_depth=3, random_state=0).fit(X[:250], y[:250])
+    router = ConfidenceRouter(
+        FrozenEstimator(forest), LogisticRegression(), features=[1], random_state=0
+    ).fit(X[250:], y[250:])
+    with pytest.raises(InvalidInputError, match="node by node"):
+        router.predict_from(object())
+
+
+def test_numbers_of_an_estimator_that_is_not_fitted_are_refused_as_scikit_learn_does():
+    with pytest.raises(NotFittedError):
+        _ = BudgetedClassifier().expected_cost_
+    with pytest.raises(NotFittedError):
+        _ = ConfidenceRouter().threshold_
 
 
 def test_columns_in_another_order_are_refused_at_every_door(rows):

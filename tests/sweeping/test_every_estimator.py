@@ -186,3 +186,12 @@ def test_a_cascade_stands_in_front_of_cells_and_behind_them(assert_same_evidence
         chosen = found.estimator(found.frontier[-1])
         assert chosen.chain_.n_stages > chosen.chain_.n_own_stages
         assert_points_hold(found, rows.X_val, rows.y_val, found.frontier)
+
+
+def test_the_points_of_a_cascade_are_told_by_the_validation_rows(cascade, fitting, rows, f0):
+    found = sweep(cascade.set_params(full=f0), [{}], *fitting)
+    point = found.frontier[-1]
+    chosen = found.estimator(point)
+    assert chosen.expected_score_ == pytest.approx(point.score)
+    assert chosen.expected_cost_ == pytest.approx(point.cost)
+    assert chosen.at(budget=float(point.cost)).expected_cost_ == pytest.approx(point.cost)

@@ -315,6 +315,11 @@ class Chain:
 
     def predict_from(self, source: FeatureSource) -> Labels:
         """Label every row of a source, asking it only for the features each row really buys."""
+        if self.buys_by_row:
+            raise InvalidInputError(
+                "the full model here decides node by node what a row needs, and a source is asked stage by stage: it "
+                "would be asked for more than rows are billed for. Predict on a table, or give another full model."
+            )
         return self.task.answers(self.answer(self.buyer(source)))
 
     def outputs(self, table: Any, numbers: Any) -> Floats:

@@ -11,6 +11,7 @@ from typing import Any, Protocol
 
 import numpy as np
 from joblib import cpu_count
+from scipy import sparse
 from scipy.special import logit
 
 from thrifty.arrays import Floats, Ints
@@ -266,6 +267,7 @@ class CascadeStage:
 
     def visit(self, block: Any, carried: Floats) -> Visit:
         """Add this stage's trees to what the rows carry."""
+        block = block.toarray() if sparse.issparse(block) else block
         carried = carried + self._added(block)
         scores = self.task.calibrated(carried, self.calibration)
         gate = None if self.gate is None else self.gate.predict(np.column_stack([block, scores]))[:, 0]

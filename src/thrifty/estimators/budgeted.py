@@ -7,6 +7,7 @@ from typing import Any, Self
 
 import numpy as np
 from joblib import effective_n_jobs
+from sklearn.utils.validation import check_is_fitted
 from threadpoolctl import threadpool_limits
 
 from thrifty.chain.chain import Chain
@@ -222,6 +223,7 @@ class BudgetedClassifier(ChainClassifier):
         """Refuse bad constructor arguments before anything is computed."""
         check_wish(may_be_none=True, budget=self.budget, max_loss=self.max_loss)
         check_sizes(self.sizes)
+        check_count("max_bins", self.max_bins, least=2, most=255)
         if self.stages is not None:
             check_count("stages", self.stages)
 
@@ -356,6 +358,7 @@ class BudgetedClassifier(ChainClassifier):
         self.chain_ = replace(whole, policy=policy)
 
     def _expected(self) -> tuple[float, float]:
+        check_is_fitted(self)
         policy = self.chain_.policy
         return policy.expected_cost, policy.expected_score
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Self
 
 import numpy as np
+from sklearn.utils.validation import check_is_fitted
 from threadpoolctl import threadpool_limits
 
 from thrifty.arrays import Floats
@@ -234,6 +235,7 @@ class GatedClassifier(ChainClassifier):
     @property
     def threshold_(self) -> float:
         """Rows with ``g > threshold_`` are sent on."""
+        check_is_fitted(self)
         policy = self.chain_.policy
         return float(policy.thresholds[policy.lower, 0])
 

@@ -16,7 +16,7 @@ from thrifty.arrays import Floats
 from thrifty.chain.chain import Chain
 from thrifty.chain.policy import SLACK, Policy
 from thrifty.evidence.cuts import cuts_of
-from thrifty.evidence.observe import chain_of
+from thrifty.evidence.observe import whole_chain_of
 from thrifty.exceptions import InvalidInputError
 from thrifty.objective.costs import check_amount
 
@@ -63,7 +63,7 @@ def hold_budget(system: Thing, X: Any, budget: float, *, seed: int | None = None
     >>> bool(14.9 < held.cost(batch).mean() <= 15.0)
     True
     """
-    chain, budget = chain_of(system), check_amount("budget", budget)
+    chain, budget = whole_chain_of(system), check_amount("budget", budget)
     if not chain.stages:
         raise InvalidInputError(
             f"hold_budget takes a system with a gate to cut, such as a fitted classifier of thrifty; the "

@@ -14,11 +14,12 @@ from thrifty.arrays import Floats, Numbers
 from thrifty.chain.chain import Chain, Walk
 from thrifty.chain.sources import TableReader
 from thrifty.evidence.evidence import Evidence
+from thrifty.evidence.inputs import check_threshold
 from thrifty.exceptions import InvalidInputError
 from thrifty.full.model import AbsentFull, PrecomputedFull
 from thrifty.rows import fingerprints
 
-__all__ = ["chain_of", "evidence_of", "evidence_of_known", "point_of"]
+__all__ = ["chain_of", "evidence_of", "evidence_of_known", "point_of", "whole_chain_of"]
 
 
 def chain_of(thing: Any) -> Chain:
@@ -31,6 +32,12 @@ def chain_of(thing: Any) -> Chain:
             f"or answers without stages."
         )
     return found
+
+
+def whole_chain_of(thing: Any) -> Chain:
+    """The chain with all that was learned: after a proof that failed, the one in force sends everything on."""
+    learned = getattr(thing, "_learned", None)
+    return learned if isinstance(learned, Chain) else chain_of(thing)
 
 
 def evidence_of(
@@ -63,7 +70,7 @@ def evidence_of(
     known: dict[str, Any] = {"settings": {} if settings is None else settings}
     if not hasattr(thing, "chain_") and not isinstance(thing, Chain) and hasattr(thing, "cost"):
         return _without_stages(thing, X, y, **known)
-    chain = chain_of(thing)
+    chain = whole_chain_of(thing)
     if not chain.stages:
         return point_of(thing, X, y, settings=settings, full_probability=full_probability)
     reader = chain.reader(X)
@@ -104,7 +111,7 @@ def evidence_of_known(
     quality = [task.quality(target, task.outputs(seen.scores[:, place])) for place in range(n_own)]
     points = None if n_own == 1 and not chain.policy.is_measured else chain.policy.thresholds
     if threshold is not None:
-        points = np.full((1, n_own), threshold)
+        points = np.full((1, n_own), check_threshold(threshold))
     scores = [task.decision(seen.scores[:, place]) for place in range(n_own)]
     if outputs is None:
         quality.append(quality[-1])

@@ -14,13 +14,15 @@ neighbours on their upper convex hull is met, in expectation, by giving some row
 those of the other, and no rule of this kind does better on these rows.
 """
 
+from dataclasses import replace
+
 import numpy as np
 
 from thrifty.arrays import Floats, Ints, Numbers
 from thrifty.chain.policy import Policy
 from thrifty.evidence.evidence import Evidence
 
-__all__ = ["StoppingRules", "convex_hull", "price_grid", "sweep_prices"]
+__all__ = ["StoppingRules", "convex_hull", "measured", "price_grid", "sweep_prices"]
 
 TIE = 1e-10
 """Cuts whose sums differ by less, as a share of all that is summed, are equally good: rows then stop earlier."""
@@ -115,6 +117,14 @@ def sweep_prices(evidence: Evidence, loss: Floats, score: Numbers, *, n_prices: 
     means = np.array([_means(evidence, np.asarray(score, dtype=np.float64), one) for one in thresholds])
     policy = Policy(thresholds, means[:, 0], means[:, 1])
     return policy[convex_hull(policy.cost, policy.score)]
+
+
+def measured(policy: Policy, evidence: Evidence) -> Policy:
+    """The operating points, by rising cost, with their mean cost and quality on some rows."""
+    quality = np.asarray(evidence.quality, dtype=np.float64)
+    means = np.array([_means(evidence, quality, one) for one in policy.thresholds])
+    policy = replace(policy, cost=means[:, 0], score=means[:, 1])
+    return policy if np.all(np.diff(policy.cost) >= 0) else policy[np.argsort(policy.cost, kind="stable")]
 
 
 def convex_hull(cost: Floats, score: Floats) -> Ints:

@@ -18,6 +18,7 @@ from thrifty.bundle import from_bytes
 from thrifty.estimators.base import ChainClassifier
 from thrifty.evidence.frontier import Frontier, OperatingPoint
 from thrifty.evidence.observe import evidence_of
+from thrifty.evidence.stopping import measured
 from thrifty.exceptions import InvalidInputError
 from thrifty.full.model import AbsentFull, FullModel
 from thrifty.progress import Progress, silent
@@ -114,8 +115,9 @@ class Sweep:
         policy = fitted.chain_.policy
         if not policy.is_measured:
             return fitted.at(threshold=point.threshold)
+        policy = measured(policy, cell.evidence)
         place = np.flatnonzero((policy.thresholds == np.array(point.thresholds)).all(axis=1))[0]
-        fitted.chain_ = fitted.chain_.at(policy.at(int(place)))
+        fitted._change_chain(lambda chain: chain.at(policy.at(int(place))))
         return fitted
 
     def to_frame(self) -> Any:

@@ -9,7 +9,7 @@ from sklearn.frozen import FrozenEstimator
 
 from thrifty.arrays import Labels
 from thrifty.chain.sources import TableReader, kind_of_table
-from thrifty.estimators.base import ChainClassifier
+from thrifty.estimators.base import ChainClassifier, columns_of
 from thrifty.estimators.checks import check_columns, check_seed, check_training_rows, validated
 from thrifty.estimators.rivals.budget_prune import BudgetPruneClassifier
 from thrifty.exceptions import InvalidInputError
@@ -94,6 +94,11 @@ def check_shared(estimator: Any, X: Any, y: Any, sample_weight: Any, X_val: Any,
     full = None
     if "full" in given:
         full = with_fixed_seeds(light._full() if given["full"] is None else given["full"])
+    if full is not None and prices.full_columns is not None and columns_of(full, prices) is None:
+        raise InvalidInputError(
+            "a sweep in front of a chain takes no full_features: the chain reads its own columns. Fit the estimator by "
+            "itself, or leave full_features out."
+        )
     return Shared(
         estimator=light,
         full=full,

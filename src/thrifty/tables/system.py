@@ -144,7 +144,7 @@ class TableSystem:
         if isinstance(self.estimator, Chain):
             return replace(self.estimator, task=BinaryTask(self.schema.classes))
         other = copy.copy(self.estimator)
-        other.chain_ = replace(self.chain, task=BinaryTask(self.schema.classes))
+        other._change_chain(lambda chain: replace(chain, task=BinaryTask(self.schema.classes)))
         return other
 
     # -- rows ------------------------------------------------------------------------------------
@@ -180,10 +180,6 @@ class TableSystem:
         reader.block(rows, chain.columns)
         reader.table(rows, chain.price_list.full_columns)
         estimator = self.relabelled
-        if isinstance(estimator, BudgetedClassifier):
-            # Where a proof failed, the chain in force answers with the full model alone, and not with the blend.
-            whole = estimator.at(budget=float(self.frontier.cost[-1])).chain_
-            estimator.chain_ = replace(whole, task=estimator.chain_.task)
         settings = self.estimator.evidence_.settings
         return evidence_of(estimator, cells.table(named=self.is_named), labels, settings=settings)
 

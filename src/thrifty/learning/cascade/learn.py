@@ -13,7 +13,7 @@ import numpy as np
 from thrifty.arrays import Floats, Numbers
 from thrifty.chain.policy import Policy
 from thrifty.evidence.evidence import Evidence, route_by
-from thrifty.evidence.stopping import sweep_prices
+from thrifty.evidence.stopping import measured, sweep_prices
 from thrifty.learning.cascade.gates import choose_gates, n_coarse_stages, settled_scores
 from thrifty.learning.cascade.plan import choose_plan
 from thrifty.learning.cascade.problem import CascadeProblem, Plan, calibrate, judge_stages
@@ -94,7 +94,8 @@ def learn_cascade(problem: CascadeProblem) -> LearnedCascade:
     evidence = replace(evidence, points=points)
     trees = None if gates is None else gates.trees
     learned = LearnedCascade(plan, staged, calibrations, blend, policy, evidence, trees)
-    return _scored(without_idle_stages(learned, problem))
+    served = without_idle_stages(learned, problem)
+    return replace(served, policy=measured(served.policy, served.evidence))
 
 
 def _loyal_points(
@@ -106,19 +107,6 @@ def _loyal_points(
         [problem.task.expected_regret(one, problem.full_scores, belief) for one in every]
     )
     return sweep_prices(evidence, regret, 1.0 - regret).thresholds
-
-
-def _scored(learned: LearnedCascade) -> LearnedCascade:
-    """The operating points with the mean cost and quality of their held-out answers, as the kept stages serve them."""
-    evidence, policy = learned.evidence, learned.policy
-    seen = [evidence.at_point(one) for one in policy.thresholds]
-    cost = np.array([np.average(paid, weights=evidence.weights) for _, paid, _ in seen])
-    score = np.array([np.average(quality, weights=evidence.weights) for _, _, quality in seen])
-    # Where the full model reads less than all, it costs less once trailing stages are gone; points stay by rising cost.
-    policy = replace(policy, cost=cost, score=score)
-    return replace(
-        learned, policy=policy if np.all(np.diff(cost) >= 0) else policy[np.argsort(cost, kind="stable")]
-    )
 
 
 def _grow(problem: CascadeProblem, plan: Plan) -> tuple[StagedTrees, Floats]:
