@@ -46,17 +46,3 @@ def test_the_point_within_a_budget_sends_on_as_many_as_it_affords():
 def test_a_budget_below_the_cheapest_route_is_refused_with_that_cost():
     with pytest.raises(InvalidInputError, match=r"budget must be at least 1, .*got 0.5"):
         threshold_curve(np.array([1.0, 0.0]), 1.0, 5.0).within(0.5)
-
-
-@given(SCORES, st.floats(1.0, 5.0))
-def test_a_mix_of_two_neighbouring_cuts_spends_all_of_a_budget(scores, budget):
-    curve = threshold_curve(np.array(scores), 1.0, 5.0)
-    place, share = curve.mixing(budget)
-    following = min(place + 1, len(curve.cost) - 1)
-    assert 0.0 <= share <= 1.0
-    assert (1 - share) * curve.cost[place] + share * curve.cost[following] == pytest.approx(budget)
-
-
-def test_a_budget_for_more_than_everything_is_not_mixed():
-    assert threshold_curve(np.array([1.0, 0.0]), 1.0, 5.0).mixing(99.0) == (2, 0.0)
-    assert threshold_curve(np.array([1.0, 0.0]), 1.0, 1.0).mixing(1.0)[1] == 0.0

@@ -22,7 +22,7 @@ from thrifty.chain.sources import (
     kind_of_table,
     table_like,
 )
-from thrifty.chain.stage import Stage
+from thrifty.chain.stage import Stage, Visit
 from thrifty.exceptions import InvalidInputError
 from thrifty.full.model import BuysByRow, EstimatorFull, FullModel, PrecomputedFull
 from thrifty.objective.costs import PriceList
@@ -178,7 +178,7 @@ class Chain:
             if here.size == 0:
                 break
             visit = stage.visit(reader.block(everyone[here], stage.columns), carried[here])
-            gate = self.task.doubt(visit.scores) if visit.gate is None else visit.gate
+            gate = self.gate_of(visit)
             _refuse_nan(gate, visit.scores, place)
             carried[here], scores[here] = visit.carried, visit.scores
             if place == parting:
@@ -193,6 +193,10 @@ class Chain:
             route[here] = n_own + inner.route
         return Walk(everyone, route, scores, inner)
 
+    def gate_of(self, visit: Visit) -> Floats:
+        """Score of "go on" after a visit: the stage's own, or the doubt of the task."""
+        return self.task.doubt(visit.scores) if visit.gate is None else visit.gate
+
     def visit_all(self, reader: Reader) -> StagesSeen:
         """What every stage of this chain says about every row, as if it got there."""
         rows, carried = np.arange(reader.n_samples), self.start(reader.n_samples)
@@ -201,7 +205,7 @@ class Chain:
         for place, stage in enumerate(self.stages):
             visit = stage.visit(reader.block(rows, stage.columns), carried)
             carried, scores[:, place] = visit.carried, visit.scores
-            gate[:, place] = self.task.doubt(visit.scores) if visit.gate is None else visit.gate
+            gate[:, place] = self.gate_of(visit)
         return StagesSeen(gate, scores)
 
     def answer(self, reader: Reader, walk: Walk | None = None) -> Floats:

@@ -132,7 +132,7 @@ def _add_views(
         visit = stage.visit(reader.block(rows[here], stage.columns), carried[here])
         carried[here] = visit.carried
         outputs = task.outputs(visit.scores)
-        gate = task.doubt(visit.scores) if visit.gate is None else visit.gate
+        gate = chain.gate_of(visit)
         answers, sure = task.answers(outputs).tolist(), task.confidence(outputs)
         thresholds = policy.thresholds_at(place, follows[here])
         at = first + place

@@ -1,5 +1,59 @@
-"""The command line: every command parses, calls the library and prints."""
+"""The command line: commands parse, call the library and print; a refusal becomes one sentence and an exit code."""
 
-from thrifty.cli.application import app, main
+from collections.abc import Sequence
+from typing import Annotated
+
+import typer
+
+import thrifty
+from thrifty.cli.console import complain
+from thrifty.cli.paper import demo, paper
+from thrifty.cli.tables import explain, fit, frontier, predict, report
+from thrifty.exceptions import ThriftyError
 
 __all__ = ["app", "main"]
+
+app = typer.Typer(
+    help="Answer most rows with what is cheap, and pay for more only where it matters.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    # Plain help: boxes would take longer to draw than everything else that --help does.
+    rich_markup_mode=None,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+for _command in (fit, predict, explain, frontier, report):
+    app.command()(_command)
+app.command(short_help="Show the trade-off on a small data set.")(demo)
+app.command(short_help="Run an experiment of the paper again.")(paper)
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"thrifty {thrifty.__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    version: Annotated[
+        bool,
+        typer.Option("--version", callback=_show_version, is_eager=True, help="Print the version and stop."),
+    ] = False,
+) -> None:
+    """Answer most rows with what is cheap, and pay for more only where it matters."""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run a command; 0 on success, 2 and one sentence on bad input."""
+    try:
+        app(args=list(argv) if argv is not None else None, prog_name="thrifty", standalone_mode=True)
+    except ThriftyError as error:
+        complain(str(error))
+        return 2
+    except OSError as error:
+        named = "" if error.filename is None else f"{error.filename}: "
+        complain(f"{named}{error.strerror or error}.")
+        return 2
+    except SystemExit as stop:
+        return stop.code if isinstance(stop.code, int) else 1
+    return 0

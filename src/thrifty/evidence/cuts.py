@@ -64,15 +64,6 @@ class ThresholdCurve:
             )
         return int(affordable[-1])
 
-    def mixing(self, budget: float) -> tuple[int, float]:
-        """The point within a budget, and the share of the way to the next one that spends all of it."""
-        place = self.within(budget)
-        if place + 1 == len(self.cost) or self.cost[place + 1] <= self.cost[place]:
-            return place, 0.0
-        share = (budget - self.cost[place]) / (self.cost[place + 1] - self.cost[place])
-        # What a mean over rows misses by its last digit is no reason to toss coins.
-        return place, float(share) if share > 1e-9 else 0.0
-
     def sending(self, share: float) -> int:
         """The point that sends on the most rows, at most this share of them."""
         return int(np.flatnonzero(self.share <= share + 1e-12)[-1])

@@ -121,8 +121,7 @@ def _every_cut(chain: Chain, X: Any) -> Policy:
     reader, first = chain.reader(X), chain.stages[0]
     rows = np.arange(reader.n_samples)
     visit = first.visit(reader.block(rows, first.columns), chain.start(len(rows)))
-    gate = chain.task.doubt(visit.scores) if visit.gate is None else visit.gate
-    cuts = cuts_of(gate).threshold
+    cuts = cuts_of(chain.gate_of(visit)).threshold
     thresholds = np.tile(chain.policy.thresholds[chain.policy.lower], (len(cuts), 1))
     thresholds[:, 0] = cuts
     unknown = np.full(len(cuts), np.nan)

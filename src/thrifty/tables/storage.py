@@ -3,12 +3,12 @@
 from collections.abc import Iterable
 from typing import Any
 
-from thrifty import bundle
+from thrifty.bundle import from_bytes, to_bytes
 from thrifty.bundle.archive import UntrustedTypesError, type_names
 from thrifty.bundle.container import DEFAULT_MAX_BYTES
 from thrifty.bundle.context import FullMode
 from thrifty.exceptions import InvalidInputError
-from thrifty.files import AnyPath, read_capped
+from thrifty.files import AnyPath, read_capped, write_atomically
 from thrifty.tables.codec import TABLE
 from thrifty.tables.full_models import TRUSTED
 from thrifty.tables.system import TableSystem, as_table_system
@@ -51,7 +51,7 @@ def save(thing: Any, path: AnyPath, *, full: FullMode = "inside", evidence: bool
     >>> bool((again.predict(X) == clf.predict(X)).all())
     True
     """
-    bundle.save(thing, path, full=full, evidence=evidence, kinds=(TABLE,))
+    write_atomically(path, to_bytes(thing, full=full, evidence=evidence, kinds=(TABLE,)))
 
 
 def load(
@@ -75,7 +75,8 @@ def load(
     max_bytes : int, default=2**30
         Files that are larger, or that hold a model that would unpack to more, are refused.
     """
-    return bundle.load(path, full=full, trusted=trusted, max_bytes=max_bytes, kinds=(TABLE,))
+    data = read_capped(path, max_bytes)
+    return from_bytes(data, full=full, trusted=trusted, max_bytes=max_bytes, kinds=(TABLE,))
 
 
 def load_table_system(
@@ -105,7 +106,7 @@ def load_table_system(
 
 def table_system_to_bytes(system: TableSystem) -> bytes:
     """What ``save`` would write."""
-    return bundle.to_bytes(system, kinds=(TABLE,))
+    return to_bytes(system, kinds=(TABLE,))
 
 
 def table_system_from_bytes(
@@ -113,5 +114,5 @@ def table_system_from_bytes(
 ) -> TableSystem:
     """What ``load_table_system`` would read from a file of these bytes."""
     trusted = (*TRUSTED, *type_names(trusted))
-    found = bundle.from_bytes(data, trusted=trusted, max_bytes=max_bytes, kinds=(TABLE,))
+    found = from_bytes(data, trusted=trusted, max_bytes=max_bytes, kinds=(TABLE,))
     return found if isinstance(found, TableSystem) else as_table_system(found)
