@@ -40,7 +40,7 @@ KNOWS_ONLY = {
     "tasks": {"exceptions", "arrays", "objective", "trees"},
     "chain": {"exceptions", "arrays", "rows", "objective", "trees", "tasks", "full"},
     "datasets": {"exceptions", "arrays"},
-    "report": {"exceptions", "arrays", "files", "objective", "evidence"},
+    "report": {"exceptions", "arrays", "files", "objective", "tasks", "evidence"},
 }
 """Layers that do without some of those below: serving knows nothing of learning, pictures nothing of estimators."""
 

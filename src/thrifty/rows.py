@@ -51,17 +51,17 @@ def uniforms(X: object, seed: int = 0) -> NDArray[np.float64]:
     return (top + 0.5) / 2.0**53
 
 
-def content_folds(X: object, y: NDArray[np.float64], n_folds: int, seed: int = 0) -> NDArray[np.intp]:
-    """Fold of each row: stratified by label, equal rows together, whatever their order or number.
+def content_folds(X: object, strata: NDArray[Any], n_folds: int, seed: int = 0) -> NDArray[np.intp]:
+    """Fold of each row: stratified, equal rows together, whatever their order or number.
 
-    Distinct rows of each class are ordered by fingerprint and dealt to the folds in turn.
+    Distinct rows of each stratum are ordered by fingerprint and dealt to the folds in turn.
     """
     if n_folds < 2:
         raise InvalidInputError(f"cv must be at least 2 folds; got {n_folds!r}.")
     keys = fingerprints(X, seed)
     fold = np.zeros(len(keys), dtype=np.intp)
-    for label in np.unique(y):
-        members = np.flatnonzero(y == label)
+    for stratum in np.unique(strata):
+        members = np.flatnonzero(strata == stratum)
         _, rank = np.unique(keys[members], return_inverse=True)
         fold[members] = rank % n_folds
     return fold

@@ -12,7 +12,7 @@ from thrifty import Chain, ConfidenceRouter, DynaModLinClassifier, InvalidInputE
 from thrifty.bundle import Codec, from_bytes, register_stage, to_bytes
 from thrifty.bundle.objects import _ESTIMATORS
 from thrifty.bundle.stages import _CODECS
-from thrifty.chain.stage import ConfidenceGate, ForeignStage, LinearStage, PairStage
+from thrifty.chain.stage import ForeignStage, LinearStage, Visit
 from thrifty.full.model import AbsentFull, PrecomputedFull
 from thrifty.objective.costs import PriceList
 from thrifty.tasks.binary import BinaryTask
@@ -377,7 +377,7 @@ def test_what_has_no_form_in_a_bundle_is_refused_when_saving(fitted, rows):
         InvalidInputError, match="full must be one of 'inside', 'reference', 'absent'; got 'outside'"
     ):
         to_bytes(fitted["linear"], full="outside")
-    stage = ForeignStage(np.arange(2), AbsentFull(), lambda block, f1: f1, TASK)
+    stage = ForeignStage(np.arange(2), AbsentFull(), TASK, lambda block: block[:, 0])
     with pytest.raises(InvalidInputError, match="no form for the gate function"):
         to_bytes(chain_of(stage))
 
@@ -385,12 +385,12 @@ def test_what_has_no_form_in_a_bundle_is_refused_when_saving(fitted, rows):
 def test_a_stage_of_somebody_else_can_be_made_known(rows, fitted, monkeypatch):
     monkeypatch.setattr("thrifty.bundle.stages._CODECS", dict(_CODECS))
 
-    class Constant(PairStage):
+    class Constant:
         def __init__(self, g):
             self.columns, self.g = np.array([0]), g
 
-        def __call__(self, block):
-            return np.full(block.shape[0], self.g), np.ones(block.shape[0])
+        def visit(self, block, carried):
+            return Visit(np.ones((block.shape[0], 1)), np.full(block.shape[0], self.g), carried)
 
     inner = fitted["linear"].chain_
     chain = chain_of(Constant(0.25), full=inner, prices=inner.price_list)
@@ -418,7 +418,7 @@ def test_the_layout_of_an_array_comes_back():
 
 
 def test_a_gate_by_confidence_needs_nothing_but_its_name(fitted):
-    assert isinstance(from_bytes(to_bytes(fitted["confidence"])).chain_.stages[0].gate, ConfidenceGate)
+    assert from_bytes(to_bytes(fitted["confidence"])).chain_.stages[0].gate is None
 
 
 def test_whole_numbers_where_others_belong_are_written_as_such_numbers():

@@ -23,7 +23,8 @@ from thrifty.exceptions import InvalidInputError
 from thrifty.full.model import CallableFull, PrecomputedFull
 from thrifty.objective.costs import PriceList, check_price_list
 from thrifty.rows import fingerprints, uniforms
-from thrifty.tasks.binary import CLIP, BinaryTask
+from thrifty.tasks.binary import BinaryTask
+from thrifty.tasks.labels import CLIP
 
 N_FEATURES = 6
 NAMES = list("abcdef")
@@ -143,7 +144,7 @@ def way_of(system, x, number):
         held |= set(stage.columns.tolist())
         visit = stage.visit(x[None, stage.columns], carried)
         carried, score = visit.carried, float(visit.scores[0, 0])
-        gate = -abs(score) if visit.gate is None else float(visit.gate[0])
+        gate = -abs(score) if visit.gate is None else float(visit.gate[0]) + visit.margin * abs(score)
         met.append((frozenset(held), float(expit(score))))
         if not gate > policy.thresholds[point, place]:
             return Way(place, held, met, float(expit(score)))

@@ -166,7 +166,7 @@ def test_a_gate_that_reads_the_score_needs_something_bought_and_two_classes_per_
     X, y, held_out = rows
     assert len(fit(rows, gate_reads_score=True, gamma=1e9).features_) == 0
     by_class = [(np.flatnonzero(y == label), np.flatnonzero(y != label)) for label in (0, 1)]
-    with pytest.raises(InvalidInputError, match="only one class to fit on"):
+    with pytest.raises(InvalidInputError, match="only 1 of the 2 classes to fit on"):
         fit(rows, gate_reads_score=True, cv=by_class)
     lonely = np.zeros(len(y), dtype=int)
     lonely[0] = 1
@@ -210,5 +210,5 @@ def test_folds_that_leave_one_class_are_refused(rows):
 
     X, y, _ = rows
     by_class = [(np.flatnonzero(y == label), np.flatnonzero(y != label)) for label in (0, 1)]
-    with pytest.raises(InvalidInputError, match="only one class to fit on"):
+    with pytest.raises(InvalidInputError, match="only 1 of the 2 classes to fit on"):
         DynaModGbrtClassifier(LogisticRegression(), **TREES, cv=by_class).fit(X, y)

@@ -19,6 +19,7 @@ from thrifty.learning.pairs.linear import LinearPair
 from thrifty.objective.costs import PriceList
 from thrifty.solvers.group_lasso import LinearScores
 from thrifty.solvers.ridge import LeafDesign
+from thrifty.tasks.binary import BinaryTask
 from thrifty.trees.foreign import additive_trees
 
 X, DIGIT = load_digits(return_X_y=True)
@@ -91,7 +92,7 @@ def test_the_gate_over_leaves_agrees_with_the_group_lasso_solver():
     )
     rng = np.random.default_rng(0)
     log_odds, weight, signs = rng.normal(size=1000), np.full(1000, 1e-3), 2.0 * Y_LEARN - 1.0
-    pair = LeafPair(local, X_LEARN, "kl", 0.01, 0.0)
+    pair = LeafPair(local, X_LEARN, "kl", 0.01, 0.0, BinaryTask(np.array([0, 1])))
     # A margin of zero everywhere takes the column away that only ours has.
     pair._f1 = np.zeros(1000)
     gate = pair._fit_gate(log_odds, weight).value

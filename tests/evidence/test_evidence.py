@@ -232,9 +232,11 @@ def test_f0_behind_a_chain_is_not_what_the_gate_sends_to():
     assert not against.sends_to_full
 
 
-def test_soft_scores_cannot_be_held_against_f0():
-    with pytest.raises(InvalidInputError, match="quality must be right or wrong"):
-        two_sided([1.0, 2.0], [0.5, 0.2], [True, True]).against_full()
+def test_against_the_full_model_a_quality_of_any_kind_is_worse_where_it_is_smaller():
+    evidence = two_sided([1.0, 2.0, 3.0], [0.5, 0.2, -1.0], [0.5, 0.3, -2.0])
+    against = evidence.against_full()
+    assert against.quality.tolist() == [[True, True], [False, True], [True, True]]
+    assert against.sends_to_full
 
 
 def test_a_point_that_does_not_know_f0_cannot_be_held_against_it():

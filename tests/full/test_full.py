@@ -17,13 +17,14 @@ from thrifty.exceptions import InvalidInputError, OptimisticFullModelWarning
 from thrifty.full.crossfit import TrainingRows, assign_folds, judge_full
 from thrifty.full.model import AbsentFull, CallableFull, EstimatorFull, PrecomputedFull, as_full_model
 from thrifty.rows import fingerprints
-from thrifty.tasks.binary import CLIP, BinaryTask
+from thrifty.tasks.binary import BinaryTask
+from thrifty.tasks.labels import CLIP
 
 TASK = BinaryTask(np.array(["no", "yes"]))
 
 
 def training_rows(table, X, y, classes, n_folds):
-    folds = assign_folds(n_folds, X, y, 0)
+    folds = assign_folds(n_folds, X, y, y, 0)
     task = BinaryTask(np.array(classes))
     return TrainingRows(table, X, y, task, np.ones(len(y)), folds, np.arange(len(y)), len(y))
 
@@ -151,7 +152,7 @@ def test_a_belief_is_calibrated_and_keeps_the_order_of_the_scores(rows):
     believed = judged.believed(rows)
     assert believed.shape == judged.scores.shape == (400, 1)
     assert np.all(np.diff(believed[np.argsort(judged.scores[:, 0]), 0]) >= 0)
-    assert TASK.loss(rows.y).values(believed[:, 0]).mean() < judged.loss(rows.y).mean()
+    assert TASK.loss(rows.y).values(believed).mean() < judged.loss(rows.y).mean()
 
 
 class _Mute(ClassifierMixin, BaseEstimator):
@@ -195,16 +196,16 @@ def test_a_frozen_model_for_other_classes_or_features_is_refused(rows):
 
 def test_folds_may_be_a_number_a_splitter_or_an_iterable(rows):
     splitter = KFold(4)
-    by_splitter = assign_folds(splitter, rows.X, rows.y, 0)
-    by_iterable = assign_folds(list(splitter.split(rows.X)), rows.X, rows.y, 0)
+    by_splitter = assign_folds(splitter, rows.X, rows.y, rows.y, 0)
+    by_iterable = assign_folds(list(splitter.split(rows.X)), rows.X, rows.y, rows.y, 0)
     np.testing.assert_array_equal(by_splitter, by_iterable)
-    assert set(assign_folds(3, rows.X, rows.y, 0)) == {0, 1, 2}
+    assert set(assign_folds(3, rows.X, rows.y, rows.y, 0)) == {0, 1, 2}
 
 
 @pytest.mark.parametrize("cv", [1, 0, "five", [([0], [1])], [([0], [10_000])]])
 def test_folds_that_do_not_hold_every_row_out_are_refused(rows, cv):
     with pytest.raises(InvalidInputError, match="cv must"):
-        assign_folds(cv, rows.X, rows.y, 0)
+        assign_folds(cv, rows.X, rows.y, rows.y, 0)
 
 
 def test_a_class_with_one_distinct_row_cannot_be_cross_fitted():

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy.special import softmax
 from sklearn.metrics import roc_auc_score
 
 from thrifty import InvalidInputError
@@ -36,14 +37,25 @@ def test_auc_is_that_of_scikit_learn_whatever_the_ties(rows):
         assert auc_of(y, scores) is None
 
 
-def test_auc_needs_two_classes():
+def test_auc_needs_a_score_for_each_class_that_is_there():
     assert auc_of([1, 1, 1], [0.1, 0.2, 0.3]) is None
     assert auc_of([0, 1, 2], [0.1, 0.2, 0.3]) is None
+    assert auc_of([0, 1, 1], np.zeros((3, 3))) is None
 
 
-@pytest.mark.parametrize("scores", [[0.1], [[0.1], [0.2]], [0.1, np.nan]])
-def test_scores_that_are_not_one_number_per_row_are_refused(scores):
-    with pytest.raises(InvalidInputError, match=r"scores must be one number per row, shape \(2,\)"):
+def test_auc_of_several_classes_is_the_mean_of_each_against_the_rest():
+    rng = np.random.default_rng(0)
+    y, scores = rng.integers(0, 3, 90), rng.normal(size=(90, 3))
+    scores[np.arange(90), y] += 1.0
+    expected = roc_auc_score(y, softmax(scores, axis=1), multi_class="ovr")
+    assert auc_of(y, scores) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("scores", [[0.1], [[[0.1], [0.2]]], [0.1, np.nan]])
+def test_scores_that_are_not_numbers_per_row_are_refused(scores):
+    with pytest.raises(
+        InvalidInputError, match="scores must be one number per row, or one per row and class"
+    ):
         auc_of([0, 1], scores)
 
 

@@ -25,8 +25,8 @@ def estimator(policy, n_rows=400, seed=0, **known):
         np.array([1.0, 5.0]),
         right[:, 1],
         target=y,
-        scores=scores,
-        full_scores=scores[:, 1],
+        scores=scores[:, :, None],
+        full_scores=scores[:, 1:],
     )
     prices = SimpleNamespace(cost_of_full=5.0)
     chain = SimpleNamespace(policy=policy, blend=None, price_list=prices, task=BinaryTask(np.array([0, 1])))
@@ -37,7 +37,7 @@ def test_a_promise_is_what_the_rows_of_the_evidence_say():
     system = estimator(Policy.of(np.array([-0.7])))
     evidence, promise = system.evidence_, promise_of(system)
     sent = evidence.gate[:, 0] > -0.7
-    scores = np.where(sent, evidence.scores[:, 1], evidence.scores[:, 0])
+    scores = np.where(sent, evidence.scores[:, 1, 0], evidence.scores[:, 0, 0])
     y = evidence.target > 0
     assert promise.accuracy == pytest.approx(np.mean((scores > 0) == y))
     assert promise.low < promise.accuracy < promise.high
@@ -47,8 +47,8 @@ def test_a_promise_is_what_the_rows_of_the_evidence_say():
     assert promise.recall == pytest.approx(recall_score(y, scores > 0, average=None))
     assert promise.auc == pytest.approx(roc_auc_score(y, scores))
     assert promise.full_accuracy == pytest.approx(np.mean(evidence.quality[:, 1]))
-    assert promise.full_recall == pytest.approx(recall_score(y, evidence.scores[:, 1] > 0, average=None))
-    assert promise.full_auc == pytest.approx(roc_auc_score(y, evidence.scores[:, 1]))
+    assert promise.full_recall == pytest.approx(recall_score(y, evidence.full_scores[:, 0] > 0, average=None))
+    assert promise.full_auc == pytest.approx(roc_auc_score(y, evidence.full_scores[:, 0]))
     assert promise.majority == pytest.approx(max(y.mean(), 1 - y.mean()))
 
 

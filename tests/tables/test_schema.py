@@ -78,14 +78,22 @@ def test_dates_are_neither_numbers_nor_text():
 @pytest.mark.parametrize(
     ("labels", "told"),
     [
-        (["a", "a", "a", "a"], "must hold two different labels; it holds only 'a'"),
-        ([1, 2, 3, 1], "it holds 3 different ones"),
+        (["a", "a", "a", "a"], "must hold two different labels or more; it holds only 'a'"),
         ([0, 1, np.nan, 1], "is missing in 1 rows, the first of them row 3"),
     ],
 )
 def test_a_target_without_two_classes_is_refused(labels, told):
     with pytest.raises(InvalidInputError, match=told):
         learn_schema(table(y=labels), "y")
+
+
+def test_a_target_of_several_classes_is_read_and_one_of_a_thousand_refused():
+    assert learn_schema(table(y=["c", "a", "b", "a"]), "y").classes.tolist() == ["a", "b", "c"]
+    numbers = pd.DataFrame({"x": np.zeros(1001), "y": np.arange(1001)})
+    with pytest.raises(
+        InvalidInputError, match="it holds 1,001 different ones, and more than 1000 look like numbers"
+    ):
+        learn_schema(numbers, "y")
 
 
 def test_a_target_that_is_not_there_and_columns_to_ignore_that_are_not_there_are_refused():

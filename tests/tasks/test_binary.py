@@ -10,7 +10,9 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.tree import DecisionTreeClassifier
 
 from thrifty.exceptions import InvalidInputError
-from thrifty.tasks.binary import CLIP, BinaryTask, two_classes
+from thrifty.tasks.binary import BinaryTask, two_classes
+from thrifty.tasks.choose import classification_of
+from thrifty.tasks.labels import CLIP
 from thrifty.tasks.logistic import RIDGE
 
 TASK = BinaryTask(np.array(["no", "yes"]))
@@ -37,28 +39,34 @@ def rows():
 @pytest.mark.parametrize("labels", [("no", "yes"), (3, 7), (False, True), (-1.0, 2.0)])
 def test_labels_come_back_from_their_code_and_the_second_is_plus_one(labels):
     y = np.array(labels)[[0, 1, 1, 0]]
-    task = two_classes(y)
+    task = classification_of(y)
     code = task.encode("y", y.tolist(), 4)
     np.testing.assert_array_equal(code, [-1.0, 1.0, 1.0, -1.0])
     np.testing.assert_array_equal(task.decode(code), y)
-    assert task == two_classes(y[::-1])
-    assert hash(task) == hash(two_classes(y[::-1]))
+    assert task == classification_of(y[::-1])
+    assert hash(task) == hash(classification_of(y[::-1]))
     assert task != BinaryTask(np.array(["other", "words"]))
 
 
 @pytest.mark.parametrize(
     ("labels", "says"),
     [
-        ([0, 1, 2], "Only binary classification is supported.*with 3 classes"),
-        (["a", "a"], r"two classes; got 1 class, \['a'\]"),
-        ([0.5, 1.5, 0.2], "two distinct labels of one kind: Unknown label type"),
-        ([0, "yes", None], "two distinct labels of one kind"),
+        ([0, 1, 2], "Only binary classification is supported.*with 3 classes.*use BudgetedClassifier"),
+        (["a", "a"], r"two classes or more; got 1 class, \['a'\]"),
+        ([0.5, 1.5, 0.2], "distinct labels of one kind: Unknown label type"),
+        ([0, "yes", None], "distinct labels of one kind"),
     ],
 )
 def test_labels_of_other_than_two_classes_are_refused(labels, says):
     y = np.array(labels, dtype=object) if None in labels else np.array(labels)
     with pytest.raises(InvalidInputError, match=says):
-        two_classes(y)
+        classification_of(y, several=False)
+
+
+def test_a_model_of_one_score_refuses_a_task_of_several():
+    assert two_classes(TASK) is TASK
+    with pytest.raises(InvalidInputError, match="one of two classes; here are 3"):
+        two_classes(classification_of(np.array([0, 1, 2])))
 
 
 def test_a_label_that_is_not_known_is_refused_by_its_row_and_so_are_too_few():
@@ -84,22 +92,22 @@ def test_no_constant_answer_is_right_more_often_than_the_constant_quality(seed):
 def test_the_base_is_the_constant_with_the_least_loss(rows):
     y, _, _, weight = rows
     loss = TASK.loss(y)
-    found = minimize(lambda at: weight @ loss.values(np.full(len(y), at[0])), [0.0], tol=1e-12).x[0]
+    found = minimize(lambda at: weight @ loss.values(np.full((len(y), 1), at[0])), [0.0], tol=1e-12).x[0]
     assert loss.base(weight) == pytest.approx(found, abs=1e-5)
 
 
 def test_the_loss_of_outputs_is_that_of_their_scores(rows):
     y, last, _, _ = rows
     np.testing.assert_allclose(
-        TASK.loss_of_outputs(y, TASK.outputs(last)), TASK.loss(y).values(last[:, 0]), rtol=1e-9
+        TASK.loss_of_outputs(y, TASK.outputs(last)), TASK.loss(y).values(last), rtol=1e-9
     )
 
 
 def test_the_gradient_is_that_of_the_loss_for_soft_labels_too():
-    y, score, step = np.linspace(-1, 1, 41), np.linspace(-4, 4, 41), 1e-6
+    y, score, step = np.linspace(-1, 1, 41), np.linspace(-4, 4, 41)[:, None], 1e-6
     loss = TASK.loss(y)
     numeric = (loss.values(score + step) - loss.values(score - step)) / (2 * step)
-    np.testing.assert_allclose(loss.derivatives(score)[0], numeric, atol=1e-8)
+    np.testing.assert_allclose(loss.derivatives(score)[0][:, 0], numeric, atol=1e-8)
 
 
 # -- scores, outputs, answers ------------------------------------------------------------------------
@@ -195,10 +203,10 @@ def test_the_blend_is_what_a_generic_optimiser_finds_and_better_than_either_mode
     blend = TASK.blend_weights(last, full, y, weight)
     np.testing.assert_allclose(blend, penalised(y, weight, np.hstack([last, full])), atol=1e-4)
     losses = [
-        weight @ TASK.loss(y).values(TASK.calibrated(one, TASK.calibrate(one, y, weight))[:, 0])
+        weight @ TASK.loss(y).values(TASK.calibrated(one, TASK.calibrate(one, y, weight)))
         for one in (last, full)
     ]
-    assert weight @ TASK.loss(y).values(TASK.blended(blend, last, full)[:, 0]) < min(losses)
+    assert weight @ TASK.loss(y).values(TASK.blended(blend, last, full)) < min(losses)
 
 
 def test_the_full_model_alone_is_a_blend(rows):

@@ -18,10 +18,11 @@ from thrifty.estimators.base import link_of
 from thrifty.evidence.evidence import Evidence
 from thrifty.full.model import FullModel
 from thrifty.objective.costs import PriceList
-from thrifty.tasks.binary import BinaryTask
+from thrifty.tasks.choose import classification
 from thrifty.tasks.task import Task
 
 __all__ = [
+    "MOST_CLASSES",
     "MOST_STAGES",
     "check_nested",
     "linked",
@@ -39,7 +40,7 @@ __all__ = [
     "unpack_prices",
 ]
 
-MOST_STAGES = 1000
+MOST_STAGES, MOST_CLASSES = 1000, 100_000
 
 
 def pack_chain(chain: Chain, writing: Writing) -> dict[str, Any]:
@@ -59,7 +60,7 @@ def pack_chain(chain: Chain, writing: Writing) -> dict[str, Any]:
 def unpack_chain(fields: Fields, reading: Reading) -> Chain:
     """The chain, every part of it checked."""
     prices = unpack_prices(fields)
-    task = BinaryTask(unpack_classes(fields))
+    task = classification(unpack_classes(fields))
     columns = Columns(prices.n_features, unpack_names(fields, prices.n_features), unpack_kind(fields))
     reading = replace(reading, columns=columns, task=task)
     parts = fields.items("stages")
@@ -235,11 +236,11 @@ def unpack_prices(fields: Fields) -> PriceList:
     return PriceList(prices, group_of, full_cost, columns)
 
 
-def unpack_classes(fields: Fields, *, most: int = 2) -> Labels:
-    """Distinct labels, two of them unless more are allowed."""
+def unpack_classes(fields: Fields) -> Labels:
+    """Distinct labels, two of them or more."""
     classes = fields.value("classes")
-    if not isinstance(classes, np.ndarray) or classes.ndim != 1 or not 2 <= len(classes) <= most:
-        raise fields.refusal("classes", "be two labels" if most == 2 else "be two labels or more", classes)
+    if not isinstance(classes, np.ndarray) or classes.ndim != 1 or not 2 <= len(classes) <= MOST_CLASSES:
+        raise fields.refusal("classes", f"be from two to {MOST_CLASSES} labels", classes)
     plain = all(isinstance(label, str | int | float | np.generic) for label in classes.tolist())
     if not plain or len(set(classes.tolist())) < len(classes):
         raise fields.refusal("classes", "be distinct labels", classes[:5].tolist())

@@ -26,7 +26,7 @@ from thrifty.bundle.stages import unpack_stage
 from thrifty.chain.chain import Chain
 from thrifty.chain.policy import Policy
 from thrifty.evidence.evidence import Evidence
-from thrifty.tasks.binary import BinaryTask
+from thrifty.tasks.choose import classification
 
 __all__ = ["old_chain", "old_evidence", "old_tie"]
 
@@ -36,7 +36,7 @@ def old_chain(fields: Fields, reading: Reading) -> Chain:
     is_cascade = fields.has("cascade")
     part = fields.inside("cascade" if is_cascade else "system")
     prices = unpack_prices(part)
-    task = BinaryTask(unpack_classes(part))
+    task = classification(unpack_classes(part))
     columns = Columns(prices.n_features, unpack_names(part, prices.n_features), unpack_kind(part))
     reading = replace(reading, columns=columns, task=task)
     entries = part.items("steps" if is_cascade else "stages")

@@ -48,7 +48,7 @@ def pack_pruned(clf: BudgetPruneClassifier, writing: Writing) -> dict[str, Any]:
 def unpack_pruned(fields: Fields, reading: Reading) -> BudgetPruneClassifier:  # noqa: ARG001
     """The estimator, every part of it checked."""
     table = fields.inside("table")
-    prices, classes = unpack_prices(table), unpack_classes(table, most=1000)
+    prices, classes = unpack_prices(table), unpack_classes(table)
     system = PrunedForest(
         _trees(fields, prices.n_features, len(classes)),
         prices,

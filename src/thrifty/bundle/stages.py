@@ -17,7 +17,6 @@ from thrifty.chain.chain import Chain
 from thrifty.chain.stage import (
     BoostedStage,
     CascadeStage,
-    ConfidenceGate,
     ConfidentStage,
     ForeignStage,
     LeafStage,
@@ -101,8 +100,8 @@ def _unpack_linear(fields: Fields, reading: Reading) -> LinearStage:
     columns = fields.columns("columns", reading.n_features)
     return LinearStage(
         columns,
-        fields.array("coef", np.float64, (len(columns), 2)),
-        fields.array("intercept", np.float64, (2,)),
+        fields.array("coef", np.float64, (len(columns), 1 + reading.answers.n_scores)),
+        fields.array("intercept", np.float64, (1 + reading.answers.n_scores,)),
         fields.number("margin"),
     )
 
@@ -122,13 +121,13 @@ def _pack_boosted(stage: BoostedStage, writing: Writing) -> dict[str, Any]:
 
 
 def _unpack_boosted(fields: Fields, reading: Reading) -> BoostedStage:
-    columns = fields.columns("columns", reading.n_features)
+    columns, n_scores = fields.columns("columns", reading.n_features), reading.answers.n_scores
     reads_score = fields.flag("gate_reads_score")
     return BoostedStage(
         columns,
-        fields.ensemble("gate", len(columns) + reads_score),
-        fields.ensemble("cheap", len(columns)),
-        fields.array("base", np.float64, (2,)),
+        fields.ensemble("gate", len(columns) + reads_score * n_scores),
+        fields.ensemble("cheap", len(columns), n_outputs=n_scores),
+        fields.array("base", np.float64, (1 + n_scores,)),
         reads_score,
     )
 
@@ -138,16 +137,20 @@ def _pack_confident(stage: ConfidentStage, writing: Writing) -> dict[str, Any]:
     return {
         "columns": packer.columns(stage.columns),
         "cheap": packer.ensemble(stage.cheap),
-        "base": packer.value(float(stage.base)),
+        "base": packer.floats(stage.base),
     }
 
 
 def _unpack_confident(fields: Fields, reading: Reading) -> ConfidentStage:
-    columns = fields.columns("columns", reading.n_features)
-    return ConfidentStage(columns, fields.ensemble("cheap", len(columns)), fields.number("base"))
+    columns, n_scores = fields.columns("columns", reading.n_features), reading.answers.n_scores
+    cheap = fields.ensemble("cheap", len(columns), n_outputs=n_scores)
+    # The first version wrote the one score of two classes as a number.
+    is_number = isinstance(fields.raw("base"), int | float)
+    base = np.array([fields.number("base")]) if is_number else fields.array("base", np.float64, (n_scores,))
+    return ConfidentStage(columns, cheap, base)
 
 
-# -- leaves that hold two values ----------------------------------------------------------------
+# -- leaves that hold a gate and scores ----------------------------------------------------------------
 
 
 def _pack_leaf(stage: LeafStage, writing: Writing) -> dict[str, Any]:
@@ -161,11 +164,11 @@ def _pack_leaf(stage: LeafStage, writing: Writing) -> dict[str, Any]:
 
 
 def _unpack_leaf(fields: Fields, reading: Reading) -> LeafStage:
-    columns = fields.columns("columns", reading.n_features)
+    columns, n_scores = fields.columns("columns", reading.n_features), reading.answers.n_scores
     return LeafStage(
         columns,
-        fields.ensemble("trees", len(columns), n_outputs=2),
-        fields.array("base", np.float64, (2,)),
+        fields.ensemble("trees", len(columns), n_outputs=1 + n_scores),
+        fields.array("base", np.float64, (1 + n_scores,)),
         fields.number("margin"),
     )
 
@@ -186,23 +189,24 @@ def _unpack_foreign(fields: Fields, reading: Reading) -> ForeignStage:
     cheap = unpack_full(fields.inside("cheap"), reading.for_cheap_model(len(columns)))
     if isinstance(cheap, Chain):
         raise fields.refusal("cheap", "be a model", "a chain")
-    return ForeignStage(columns, cheap, _unpack_gate(fields.inside("gate")), reading.answers)
+    return ForeignStage(columns, cheap, reading.answers, _unpack_gate(fields.inside("gate")))
 
 
 def _pack_gate(gate: Any) -> dict[str, Any]:
-    if type(gate) is ConfidenceGate:
+    if gate is None:
         return {"type": "confidence"}
     if type(gate) is UniformGate:
         return {"type": "uniform", "seed": int(gate.seed)}
     raise InvalidInputError(
-        f"a bundle has no form for the gate {type(gate).__name__}; it knows ConfidenceGate and UniformGate."
+        f"a bundle has no form for the gate {type(gate).__name__}; it knows UniformGate, and None for the doubt of "
+        f"the task."
     )
 
 
-def _unpack_gate(fields: Fields) -> ConfidenceGate | UniformGate:
+def _unpack_gate(fields: Fields) -> UniformGate | None:
     kind = fields.text("type")
     if kind == "confidence":
-        return ConfidenceGate()
+        return None
     if kind != "uniform":
         raise fields.refusal("type", "be confidence or uniform", kind)
     seed = fields.whole("seed")
@@ -227,7 +231,7 @@ def _pack_cascade(stage: CascadeStage, writing: Writing) -> dict[str, Any]:
 def _unpack_cascade(fields: Fields, reading: Reading) -> CascadeStage:
     columns, task = fields.columns("columns", reading.n_features), reading.answers
     if fields.has("calibration"):
-        calibration = fields.array("calibration", np.float64, (2 * task.n_scores,))
+        calibration = fields.array("calibration", np.float64, task.no_calibration.shape)
     else:  # the first format
         calibration = np.array([fields.number("slope"), fields.number("intercept")])
     gate = None

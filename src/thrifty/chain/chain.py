@@ -195,7 +195,12 @@ class Chain:
 
     def gate_of(self, visit: Visit) -> Floats:
         """Score of "go on" after a visit: the stage's own, or the doubt of the task."""
-        return self.task.doubt(visit.scores) if visit.gate is None else visit.gate
+        if visit.gate is None:
+            return self.task.doubt(visit.scores)
+        if visit.margin == 0.0:
+            return visit.gate
+        gate: Floats = visit.gate - visit.margin * self.task.doubt(visit.scores)
+        return gate
 
     def visit_all(self, reader: Reader) -> StagesSeen:
         """What every stage of this chain says about every row, as if it got there."""

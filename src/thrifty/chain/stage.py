@@ -4,7 +4,6 @@ A stage of the paper is a pair (g, f1): it scores a row by itself and ignores wh
 cascade adds its trees to the score that the row carries. Nothing here knows how a stage was learned.
 """
 
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -23,20 +22,17 @@ from thrifty.trees import TreeEnsemble
 __all__ = [
     "BoostedStage",
     "CascadeStage",
-    "ConfidenceGate",
     "ConfidentStage",
     "ForeignStage",
-    "Gate",
     "LeafStage",
     "LinearStage",
-    "PairStage",
     "Stage",
     "UniformGate",
     "Visit",
 ]
 
-GATE, CHEAP = 0, 1
-"""Columns of the gate and of the cheap model where one array holds both."""
+GATE, CHEAP = 0, slice(1, None)
+"""Columns of the gate, and of the scores of the cheap model, where one array holds both."""
 
 PART_OF_WORK = 300_000
 """Pairs of a row and a tree that are worth a thread of their own."""
@@ -54,11 +50,14 @@ class Visit:
         Score of "go on"; None leaves it to the doubt of the task.
     carried : ndarray of shape (n_rows, n_scores)
         What the next stage continues from.
+    margin : float
+        Weight in the gate of how little the task doubts these scores, which costs nothing once they are known.
     """
 
     scores: Floats
     gate: Floats | None
     carried: Floats
+    margin: float = 0.0
 
 
 class Stage(Protocol):
@@ -72,35 +71,20 @@ class Stage(Protocol):
         """Score the rows of a block that holds just those columns."""
 
 
-class PairStage:
-    """A stage of the paper: a gate g and a cheap model f1 over the same columns."""
-
-    columns: Ints
-
-    def __call__(self, block: Any) -> tuple[Floats, Floats]:
-        """Scores ``(g, f1)``, each of shape (n_rows,)."""
-        raise NotImplementedError
-
-    def visit(self, block: Any, carried: Floats) -> Visit:
-        """Score rows by themselves and hand on what they carry."""
-        g, f1 = self(block)
-        return Visit(f1[:, None], g, carried)
-
-
 @dataclass(frozen=True)
-class LinearStage(PairStage):
+class LinearStage:
     """``(g, f1) = block @ coef + intercept`` over the bought columns alone.
 
     Attributes
     ----------
     columns : ndarray of shape (n_columns,)
         Columns with a non-zero weight in g or in f1.
-    coef : ndarray of shape (n_columns, 2)
+    coef : ndarray of shape (n_columns, 1 + n_scores)
         Weights of g and of f1.
-    intercept : ndarray of shape (2,)
+    intercept : ndarray of shape (1 + n_scores,)
         Their offsets.
     margin : float
-        Weight of ``|f1|`` in g, which costs nothing once f1 is known; 0 is the paper's linear gate.
+        Weight of f1's margin in g; 0 is the paper's linear gate.
     """
 
     columns: Ints
@@ -108,14 +92,14 @@ class LinearStage(PairStage):
     intercept: Floats
     margin: float = 0.0
 
-    def __call__(self, block: Any) -> tuple[Floats, Floats]:
-        """Scores of a block, dense or CSR."""
+    def visit(self, block: Any, carried: Floats) -> Visit:
+        """Score a block, dense or CSR."""
         both = np.asarray(block @ self.coef) + self.intercept
-        return both[:, GATE] + self.margin * np.abs(both[:, CHEAP]), both[:, CHEAP]
+        return Visit(both[:, CHEAP], both[:, GATE], carried, self.margin)
 
 
 @dataclass(frozen=True)
-class BoostedStage(PairStage):
+class BoostedStage:
     """Two ensembles of trees over the bought columns.
 
     Attributes
@@ -123,11 +107,11 @@ class BoostedStage(PairStage):
     columns : ndarray of shape (n_columns,)
         Columns that g or f1 looks at.
     gate, cheap : TreeEnsemble
-        Over those columns; the gate has f1's score as one more column if ``gate_reads_score``.
-    base : ndarray of shape (2,)
+        Over those columns; the gate has f1's scores as further columns if ``gate_reads_score``.
+    base : ndarray of shape (1 + n_scores,)
         Scores of g and f1 before any tree.
     gate_reads_score : bool
-        Whether the gate reads f1's score, which costs nothing.
+        Whether the gate reads f1's scores, which costs nothing.
     """
 
     columns: Ints
@@ -136,30 +120,39 @@ class BoostedStage(PairStage):
     base: Floats
     gate_reads_score: bool = False
 
-    def __call__(self, block: Any) -> tuple[Floats, Floats]:
-        """Scores of a block; NaN means missing."""
-        f1 = self.base[CHEAP] + self.cheap.predict(block)[:, 0]
+    def visit(self, block: Any, carried: Floats) -> Visit:
+        """Score a block; NaN means missing."""
+        f1 = self.base[CHEAP] + self.cheap.predict(block)
         table = np.column_stack([block, f1]) if self.gate_reads_score else block
-        return self.base[GATE] + self.gate.predict(table)[:, 0], f1
+        return Visit(f1, self.base[GATE] + self.gate.predict(table)[:, 0], carried)
 
 
 @dataclass(frozen=True)
-class ConfidentStage(PairStage):
-    """One ensemble of trees, gated by its own margin: ``g = -|f1|``."""
+class ConfidentStage:
+    """One ensemble of trees, gated by how much the task doubts its scores.
+
+    Attributes
+    ----------
+    columns : ndarray of shape (n_columns,)
+        Columns the trees look at.
+    cheap : TreeEnsemble
+        Over those columns.
+    base : ndarray of shape (n_scores,)
+        Scores before any tree.
+    """
 
     columns: Ints
     cheap: TreeEnsemble
-    base: float
+    base: Floats
 
-    def __call__(self, block: Any) -> tuple[Floats, Floats]:
-        """Scores of a block; NaN means missing."""
-        f1 = self.base + self.cheap.predict(block)[:, 0]
-        return -np.abs(f1), f1
+    def visit(self, block: Any, carried: Floats) -> Visit:
+        """Score a block; NaN means missing."""
+        return Visit(self.base + self.cheap.predict(block), None, carried)
 
 
 @dataclass(frozen=True)
-class LeafStage(PairStage):
-    """One ensemble whose leaves hold two values, walked once per row.
+class LeafStage:
+    """One ensemble whose leaves hold values of g and of f1, walked once per row.
 
     Attributes
     ----------
@@ -167,10 +160,10 @@ class LeafStage(PairStage):
         Columns the trees look at.
     trees : TreeEnsemble
         Over those columns; outputs are the gate's leaf weights and f1's.
-    base : ndarray of shape (2,)
+    base : ndarray of shape (1 + n_scores,)
         Scores of g and f1 before any tree.
     margin : float
-        Weight of ``|f1|`` in g.
+        Weight of f1's margin in g.
     """
 
     columns: Ints
@@ -178,29 +171,15 @@ class LeafStage(PairStage):
     base: Floats
     margin: float
 
-    def __call__(self, block: Any) -> tuple[Floats, Floats]:
-        """Scores of a block; NaN means missing."""
-        both = self.trees.predict(block)
-        f1 = self.base[CHEAP] + both[:, CHEAP]
-        return self.base[GATE] + both[:, GATE] + self.margin * np.abs(f1), f1
+    def visit(self, block: Any, carried: Floats) -> Visit:
+        """Score a block; NaN means missing."""
+        both = self.base + self.trees.predict(block)
+        return Visit(both[:, CHEAP], both[:, GATE], carried, self.margin)
 
     @property
     def n_bytes(self) -> int:
-        """What a device stores: trees, two values a leaf, and three numbers."""
+        """What a device stores: trees, the values of their leaves, and a few numbers."""
         return self.trees.n_bytes + self.base.nbytes + 8
-
-
-Gate = Callable[[Any, Floats], Floats]
-"""Score of "go on" from a block and f1's scores."""
-
-
-@dataclass(frozen=True)
-class ConfidenceGate:
-    """Sends on the rows with the smallest margin: ``g = -|f1|``."""
-
-    def __call__(self, block: Any, f1: Floats) -> Floats:  # noqa: ARG002
-        """Score of "go on"."""
-        return -np.abs(f1)
 
 
 @dataclass(frozen=True)
@@ -209,13 +188,13 @@ class UniformGate:
 
     seed: int
 
-    def __call__(self, block: Any, f1: Floats) -> Floats:  # noqa: ARG002
+    def __call__(self, block: Any) -> Floats:
         """Score of "go on"."""
         return np.asarray(logit(uniforms(block, self.seed)), dtype=np.float64)
 
 
 @dataclass(frozen=True)
-class ForeignStage(PairStage):
+class ForeignStage:
     """Somebody else's model on some columns, with a gate that needs no learning.
 
     Attributes
@@ -224,21 +203,21 @@ class ForeignStage(PairStage):
         Columns the model reads.
     cheap : FullModel
         The model; f1 are its scores.
-    gate : callable
-        ``(block, f1) -> g``.
     task : Task
         What the model answers.
+    gate : UniformGate, optional
+        Score of "go on" from a block; None is the doubt of the task.
     """
 
     columns: Ints
     cheap: FullModel
-    gate: Gate
     task: Task
+    gate: UniformGate | None = None
 
-    def __call__(self, block: Any) -> tuple[Floats, Floats]:
-        """Scores of a block."""
-        f1 = self.task.scores(self.cheap.outputs(block, block))[:, 0]
-        return self.gate(block, f1), f1
+    def visit(self, block: Any, carried: Floats) -> Visit:
+        """Score a block."""
+        f1 = self.task.scores(self.cheap.outputs(block, block))
+        return Visit(f1, None if self.gate is None else self.gate(block), carried)
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,6 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, ClassifierMixin
-from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.frozen import FrozenEstimator
 from sklearn.utils import get_tags
 from sklearn.utils.validation import check_is_fitted
@@ -27,6 +26,7 @@ from thrifty.evidence.observe import evidence_of
 from thrifty.exceptions import InvalidInputError
 from thrifty.full.model import EstimatorFull, FullModel, as_full_model
 from thrifty.objective.costs import PriceList
+from thrifty.tasks.labels import ClassTask
 from thrifty.tasks.task import Task
 
 __all__ = ["ChainClassifier", "all_or_nothing", "columns_of", "link_of"]
@@ -40,6 +40,7 @@ class ChainClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # 
 
     _accepts_missing = False
     _accepts_sparse = True
+    _accepts_several = False
 
     full: Any
     random_state: Any
@@ -60,7 +61,7 @@ class ChainClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # 
         return self.chain_.task.answers(outputs)
 
     def decision_function(self, X: Any) -> Floats:
-        """Log-odds of the second class: the answering stage's own score for rows it keeps."""
+        """Log-odds of the second class, or a score for each of several: the answering stage's own for rows it keeps."""
         reader = self._reader(X)
         chain = self.chain_
         walk = chain.walk(reader)
@@ -248,9 +249,7 @@ class ChainClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # 
 
     def _full(self) -> Any:
         """The full model as given, or the default one."""
-        return (
-            HistGradientBoostingClassifier(random_state=self.random_state) if self.full is None else self.full
-        )
+        return ClassTask.default_model(self.random_state) if self.full is None else self.full
 
     def _other_models(self) -> list[Any]:
         """Models that read the table besides our own, in whatever form the user gave them."""
@@ -258,7 +257,7 @@ class ChainClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # 
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        tags.classifier_tags.multi_class = False
+        tags.classifier_tags.multi_class = self._accepts_several
         # What another model cannot read is not welcome here either.
         others = [get_tags(model).input_tags for model in self._other_models() if hasattr(model, "fit")]
         tags.input_tags.sparse = self._accepts_sparse and all(other.sparse for other in others)

@@ -120,6 +120,7 @@ class BudgetedClassifier(ChainClassifier):
 
     _accepts_missing = True
     _accepts_sparse = False
+    _accepts_several = True
 
     def __init__(
         self,
@@ -162,7 +163,7 @@ class BudgetedClassifier(ChainClassifier):
         X : array, pandas or polars data frame of shape (n_samples, n_features)
             Every feature, bought or not: training pays for everything. NaN is missing.
         y : array-like of shape (n_samples,)
-            Two distinct labels.
+            Labels, of two classes or more.
         sample_weight : array-like of shape (n_samples,), optional
             Weights; a row of weight zero is left out. Not with ``max_loss``, which counts rows.
         progress : callable, optional
@@ -246,7 +247,7 @@ class BudgetedClassifier(ChainClassifier):
             raise InvalidInputError(
                 "max_loss counts rows and knows no weights; got sample_weight. Leave one of them out, or repeat rows."
             )
-        is_proof = content_folds(rows.X, rows.y, CERTIFYING_SHARE, seed + 1) == 0
+        is_proof = content_folds(rows.X, rows.task.strata(rows.y), CERTIFYING_SHARE, seed + 1) == 0
         check_provable(int(is_proof.sum()), self.max_loss, self.confidence)
         return rows.take(np.flatnonzero(~is_proof)), rows.take(np.flatnonzero(is_proof))
 
@@ -275,7 +276,7 @@ class BudgetedClassifier(ChainClassifier):
             prices,
             rows.task,
             replace(learned.policy, lower=last, upper=last, seed=seed),
-            np.full(rows.task.n_scores, staged.base),
+            staged.base,
             learned.blend,
             None if names is None else tuple(str(name) for name in names),
             kind,

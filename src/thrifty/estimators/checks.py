@@ -17,7 +17,7 @@ from thrifty.exceptions import InvalidInputError
 from thrifty.full.crossfit import TrainingRows, assign_folds
 from thrifty.objective.costs import check_amount
 from thrifty.solvers.solution import Solution
-from thrifty.tasks.binary import one_class, two_classes
+from thrifty.tasks.choose import classification_of, one_class
 
 __all__ = [
     "check_columns",
@@ -40,17 +40,22 @@ def check_training_rows(
             f"{type(estimator).__name__} requires y to be passed, but the target y is None."
         )
     numbers, y = validated(estimator, X, _plain_labels(y), reset=True)
-    task = two_classes(y)
+    task = classification_of(y, several=get_tags(estimator).classifier_tags.multi_class)
     encoded = task.encode("y", y, len(y))
     weight = _check_weights(sample_weight, numbers)
     kept = np.flatnonzero(weight > 0)
     # Folds that the user gave speak of the rows given; folds of our own are dealt among the rows that count.
-    given = None if isinstance(cv, Integral) else assign_folds(cv, numbers, encoded, seed)[kept]
+    given = (
+        None
+        if isinstance(cv, Integral)
+        else assign_folds(cv, numbers, encoded, task.strata(encoded), seed)[kept]
+    )
     table, every = X if kind_of_table(X) else numbers, numbers
     if len(kept) < len(weight):
         table, numbers = _safe_indexing(table, kept), numbers[kept]
     encoded = encoded[kept]
-    if len(np.unique(encoded)) < 2:
+    strata = task.strata(encoded)
+    if len(np.unique(strata)) < 2:
         raise one_class(task.decode(encoded[:1]))
     return TrainingRows(
         table=table,
@@ -58,7 +63,7 @@ def check_training_rows(
         y=encoded,
         task=task,
         weight=weight[kept],
-        folds=assign_folds(cv, numbers, encoded, seed) if given is None else given,
+        folds=assign_folds(cv, numbers, encoded, strata, seed) if given is None else given,
         positions=kept,
         n_given=len(weight),
         weighted=sample_weight is not None,

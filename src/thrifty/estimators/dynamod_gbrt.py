@@ -7,7 +7,7 @@ import numpy as np
 from scipy.special import expit
 
 from thrifty.arrays import Floats
-from thrifty.chain.stage import BoostedStage
+from thrifty.chain.stage import CHEAP, BoostedStage
 from thrifty.estimators.checks import check_count, check_share, warn_unless_converged
 from thrifty.estimators.gated import GatedClassifier, PairProblem
 from thrifty.exceptions import InvalidInputError
@@ -217,7 +217,7 @@ class DynaModGbrtClassifier(BoostedClassifier):
 
 @dataclass(frozen=True)
 class ScoreReadingGate:
-    """Grows a gate that reads f1's score besides the bought features.
+    """Grows a gate that reads f1's scores besides the bought features.
 
     f1's scores on its own training rows are too good: a gate that learned from them would trust f1 too much on
     new rows. So f1 is regrown on the bought features once per fold, each row is scored by an f1 that has not seen it,
@@ -246,7 +246,7 @@ class ScoreReadingGate:
         table = Binner(self.max_bins).fit_transform(np.column_stack([block, held_out]), counts)
         gate, base = boost_gate(self.boosting, self.boosting.grower(table), self.distance, shares, counts)
         return BoostedStage(
-            stage.columns, gate, stage.cheap, np.array([base, stage.base[1]]), gate_reads_score=True
+            stage.columns, gate, stage.cheap, np.r_[base, stage.base[CHEAP]], gate_reads_score=True
         )
 
     def _held_out_scores(
@@ -254,7 +254,7 @@ class ScoreReadingGate:
     ) -> Floats:
         table = Binner(self.max_bins).fit_transform(block, counts)
         rows, stays = problem.rows, expit(-log_odds)
-        scores = np.empty(len(block))
+        scores = np.empty((len(block), rows.task.n_scores))
         for fold in held_out_rows(rows):
             out = np.zeros(len(block), dtype=bool)
             out[fold] = True
@@ -262,5 +262,5 @@ class ScoreReadingGate:
             trees, base = boost_labels(
                 self.boosting, grower, rows.task.loss(rows.y[~out]), counts[~out], stays[~out]
             )
-            scores[out] = base + trees.predict_binned(table.take(out))[:, 0]
+            scores[out] = base + trees.predict_binned(table.take(out))
         return scores

@@ -25,6 +25,7 @@ from thrifty.objective.costs import PriceList, check_amount
 from thrifty.objective.distances import check_distance
 from thrifty.solvers.group_lasso import LinearScores
 from thrifty.solvers.solution import Solution
+from thrifty.tasks.binary import soft_labels
 
 __all__ = ["DynaModLinClassifier"]
 
@@ -205,7 +206,7 @@ class DynaModLinClassifier(GatedClassifier):
             extra.append(gate_run)
         self._warn_unless_converged([best, *extra])
         coef = linear.coef / scale[:, None]
-        self.gate_coef_, self.cheap_coef_ = coef[:, GATE].copy(), coef[:, CHEAP].copy()
+        self.gate_coef_, self.cheap_coef_ = coef.T.copy()
         self.gate_intercept_, self.cheap_intercept_ = (float(value) for value in linear.intercept)
         self.gate_margin_coef_ = margin
         return replace(linear_stage(linear, scale), margin=margin)
@@ -251,7 +252,7 @@ class DynaModLinClassifier(GatedClassifier):
         run = self._alternate(gate.start(len(columns)), gate.with_margin(X[:, columns]), problem)
         coef = chosen.coef.copy()
         coef[columns, GATE] = gate.linear.coef[:-1, 0]
-        intercept = np.array([gate.linear.intercept[0], chosen.intercept[CHEAP]])
+        intercept = np.r_[gate.linear.intercept, chosen.intercept[CHEAP]]
         return LinearScores(coef, intercept), gate.margin, run
 
     def _starts(self, X: Any, scale: Floats, problem: PairProblem) -> list[LinearScores]:
@@ -299,6 +300,6 @@ def _given_start(init: Any, scale: Floats) -> LinearScores:
 def _logistic_start(X: Any, problem: PairProblem) -> LinearScores:
     """``g = 0`` and f1 the L2-regularised logistic regression on all features, C = 1: the paper's start."""
     rows = problem.rows
-    slopes, intercept = fit_logistic(X, (rows.y + 1.0) / 2.0, rows.weight, l2=1.0)
+    slopes, intercept = fit_logistic(X, soft_labels(rows.y), rows.weight, l2=1.0)
     coef = np.column_stack([np.zeros(X.shape[1]), slopes])
     return LinearScores(coef, np.array([0.0, intercept]))

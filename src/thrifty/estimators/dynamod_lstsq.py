@@ -15,6 +15,7 @@ from thrifty.learning.pairs.leaf import LeafPair
 from thrifty.learning.pairs.local import LocalTrees, as_local, bare, given_trees, grow_local
 from thrifty.objective.costs import check_amount
 from thrifty.objective.distances import check_distance
+from thrifty.tasks.binary import two_classes
 
 __all__ = ["DynaModLstsqClassifier"]
 
@@ -152,7 +153,8 @@ class DynaModLstsqClassifier(GatedClassifier):
             rows.X,
             self.distance,
             self.ridge / float(rows.weight.sum()),
-            _confidence_threshold(local.held_out, float(self.p_full), rows.weight),
+            _confidence_threshold(rows.task.doubt(local.held_out), float(self.p_full), rows.weight),
+            two_classes(rows.task),
         )
         self.local_ = local.model
         if self.max_iter:
@@ -171,18 +173,17 @@ class DynaModLstsqClassifier(GatedClassifier):
             min_child_weight=self.min_child_weight,
             max_leaves=self.max_leaves,
         )
-        full_answers = np.where(problem.full.scores[:, 0] > 0.0, 1.0, -1.0)
-        return grow_local(
-            boosting, problem.rows, full_answers, self._labels(problem), float(self.gate_weight)
-        )
+        full, labels = problem.full.scores, self._labels(problem)
+        return grow_local(boosting, problem.rows, full, labels, float(self.gate_weight))
 
     def _labels(self, problem: PairProblem) -> Floats:
         """Labels in [-1, 1]: the user's, moved towards f0's belief as far as it is trusted."""
-        trust = float(self.trust)
+        rows, trust = problem.rows, float(self.trust)
         if trust == 0.0:
-            return problem.rows.y
-        believed = problem.rows.task.outputs(problem.full.believed(problem.rows))
-        return (1.0 - trust) * problem.rows.y + trust * (2.0 * believed[:, 1] - 1.0)
+            return rows.y
+        return two_classes(rows.task).soft_targets(
+            rows.y, rows.task.outputs(problem.full.believed(rows)), trust
+        )
 
     def _alternate(self, pair: LeafPair, problem: PairProblem) -> None:
         rows = problem.rows
@@ -193,7 +194,7 @@ class DynaModLstsqClassifier(GatedClassifier):
             pair,
             None,
             labels,
-            rows.task.loss(labels).values(f0[:, 0]),
+            rows.task.loss(labels).values(f0),
             task=rows.task,
             limit=float(self.p_full),
             distance=self.distance,
@@ -209,9 +210,9 @@ class DynaModLstsqClassifier(GatedClassifier):
             warn_unless_converged(run, self.tol)
 
 
-def _confidence_threshold(margin: Floats, share: float, weight: Floats) -> float:
+def _confidence_threshold(doubt: Floats, share: float, weight: Floats) -> float:
     """Cut of the gate by confidence that sends this share of the rows: where ``ConfidenceRouter`` cuts."""
-    curve = threshold_curve(-np.abs(margin), 0.0, 1.0, weight=weight)
+    curve = threshold_curve(doubt, 0.0, 1.0, weight=weight)
     threshold = float(curve.threshold[curve.within(share)])
     # "Nobody" and "everybody" as numbers that a gate can hold.
     return float(np.clip(threshold, -1e6, 1e6))

@@ -15,7 +15,7 @@ from thrifty.arrays import Floats
 from thrifty.chain.chain import Chain
 from thrifty.chain.policy import Policy
 from thrifty.chain.sources import TableReader, kind_of_table
-from thrifty.chain.stage import PairStage
+from thrifty.chain.stage import Stage
 from thrifty.estimators.base import ChainClassifier, all_or_nothing, columns_of, link_of
 from thrifty.estimators.checks import check_columns, check_seed, check_share, check_training_rows, check_wish
 from thrifty.evidence.cuts import ThresholdCurve, threshold_curve
@@ -130,7 +130,7 @@ class GatedClassifier(ChainClassifier):
         link_of(full, prices, rows.task)
         return judge_full(full, rows.with_columns(columns_of(full, prices)), n_jobs=self.n_jobs)
 
-    def _learn(self, problem: PairProblem) -> PairStage:
+    def _learn(self, problem: PairProblem) -> Stage:
         """Learn (g, f1); what else was learned is stored under names that end in ``_``."""
         raise NotImplementedError
 
@@ -152,9 +152,8 @@ class GatedClassifier(ChainClassifier):
 
     def scores(self, X: Any) -> tuple[Floats, Floats]:
         """Gate and cheap-model scores ``(g, f1)`` of the stage, for every row."""
-        reader = self._reader(X)
-        stage = self._stage()
-        return stage(reader.block(np.arange(reader.n_samples), stage.columns))
+        seen = self.chain_.visit_all(self._reader(X))
+        return seen.gate[:, 0], self.chain_.task.decision(seen.scores[:, 0])
 
     def threshold_for(
         self,
@@ -214,16 +213,11 @@ class GatedClassifier(ChainClassifier):
         self, reader: TableReader, *, g: Floats | None = None, weight: Floats | None = None
     ) -> ThresholdCurve:
         """Every threshold of the gate on these rows; ``g`` if the gate's own scores are too good."""
-        stage = self._stage()
         if g is None:
-            g, _ = stage(reader.block(np.arange(reader.n_samples), stage.columns))
+            g = self.chain_.visit_all(reader).gate[:, 0]
         wide_open = self.chain_.at(Policy.of(np.full(self.chain_.n_own_stages, -np.inf)))
         sent_on = wide_open.spent(reader, wide_open.walk(reader))
         return threshold_curve(g, self.chain_.cost_by_route[0], sent_on, weight=weight)
-
-    def _stage(self) -> PairStage:
-        stage: PairStage = self.chain_.stages[0]  # type: ignore[assignment]  # what _learn returned
-        return stage
 
     def _set_threshold(self, threshold: float) -> None:
         """Cut the first gate; those behind it stay as they are."""

@@ -23,7 +23,6 @@ from thrifty.evidence.inputs import (
     column_numbers,
     finite_numbers,
     plain_settings,
-    yes_or_no,
 )
 from thrifty.exceptions import InvalidInputError
 
@@ -76,11 +75,11 @@ class Evidence:
         Columns that a row holds at each stage; empty where there is one stage, which holds ``features``.
     settings : dict
         What the system was fitted with; kept as JSON keeps it.
-    target, scores : ndarray of shape (n_rows,) and (n_rows, n_stages + 1), optional
-        Targets as the task encodes them, and scores in the form of a ``decision_function``, for measures such as recall
-        and AUC; they are not kept in files.
-    full_scores : ndarray of shape (n_rows,), optional
-        Such scores of the full model's own answers.
+    target, scores : ndarray of shape (n_rows,) and (n_rows, n_stages + 1, n_scores), optional
+        Targets as the task encodes them, and scores of the answer at each place, for measures such as recall and AUC;
+        they are not kept in files.
+    full_scores : ndarray of shape (n_rows, n_scores), optional
+        Scores of the full model's own answers.
     is_fixed : bool
         Whether this is one operating point as it is, which no threshold describes: see ``of_point``.
     """
@@ -261,15 +260,15 @@ class Evidence:
         """The evidence with "not worse than the full model on this row" in the place of quality."""
         if self.full_quality is None:
             raise InvalidInputError(
-                f"this evidence (settings {self.settings}) does not say on which rows the full model is right, "
+                f"this evidence (settings {self.settings}) does not say how good the full model's answers are, "
                 f"so it cannot be held against it. Give full_quality."
             )
-        full = yes_or_no("full_quality", self.full_quality)
+        full = self.full_quality
         return replace(
             self,
-            quality=~full[:, None] | yes_or_no("quality", self.quality),
+            quality=self.quality >= full[:, None],
             # The full model is never worse than itself; where its answer stands last, that must stay visible.
-            full_quality=np.ones_like(full) if self.sends_to_full else full,
+            full_quality=np.ones(len(full), dtype=bool) if self.sends_to_full else full,
         )
 
     def at_point(self, point: Floats) -> tuple[Ints, Floats, Numbers]:

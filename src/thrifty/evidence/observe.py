@@ -112,7 +112,7 @@ def evidence_of_known(
     points = None if n_own == 1 and not chain.policy.is_measured else chain.policy.thresholds
     if threshold is not None:
         points = np.full((1, n_own), check_threshold(threshold))
-    scores = [task.decision(seen.scores[:, place]) for place in range(n_own)]
+    scores = [seen.scores[:, place] for place in range(n_own)]
     if outputs is None:
         quality.append(quality[-1])
         scores.append(scores[-1])
@@ -120,7 +120,7 @@ def evidence_of_known(
     else:
         beyond = chain.blended(seen.scores[:, -1], outputs)
         quality.append(task.quality(target, beyond))
-        scores.append(task.decision(task.scores(beyond)))
+        scores.append(task.scores(beyond))
         if full_quality is None:
             full_quality = task.quality(target, outputs)
     every: Numbers = np.column_stack(quality)  # type: ignore[assignment]  # numpy widens a union
@@ -133,8 +133,8 @@ def evidence_of_known(
         features=tuple(chain.columns.tolist()),
         stage_columns=tuple(tuple(stage.columns.tolist()) for stage in chain.stages),
         target=target,
-        scores=np.column_stack(scores),
-        full_scores=None if outputs is None or chain.behind else task.decision(task.scores(outputs)),
+        scores=np.stack(scores, axis=1),
+        full_scores=None if outputs is None or chain.behind else task.scores(outputs),
         **known,
     )
 
@@ -160,13 +160,13 @@ def point_of(
         chain, full_quality = _with_known_full(chain, reader, target, full_probability)
     walk = chain.walk(reader)
     outputs = chain.answer(reader, walk)
-    decision = chain.task.decision(chain.task.scores(outputs))
+    scores = chain.task.scores(outputs)
     return Evidence.of_point(
         chain.spent(reader, walk),
         chain.task.quality(target, outputs),
         walk.route == chain.n_stages,
         target=target,
-        scores=np.column_stack([decision, decision]),
+        scores=np.stack([scores, scores], axis=1),
         full_quality=full_quality,
         features=_all_columns(chain),
         settings={} if settings is None else settings,

@@ -200,7 +200,7 @@ def judge_on_split(
 def _judge(model: Any, split: Split, folds: Ints | None) -> FullScores:
     signs = np.where(split.y_train == 1, 1.0, -1.0)
     if folds is None:
-        folds = assign_folds(5, split.X_train, signs, seed=0)
+        folds = assign_folds(5, split.X_train, signs, signs > 0, seed=0)
     everyone = np.arange(len(signs))
     rows = TrainingRows(
         split.X_train,

@@ -28,7 +28,7 @@ from thrifty.exceptions import InvalidInputError
 from thrifty.experiments.fits import Fit, FullScores
 from thrifty.experiments.selection import AnyCandidate, Candidate, PointCandidate
 from thrifty.objective.costs import PriceList, check_price_list
-from thrifty.tasks.binary import clip_probability
+from thrifty.tasks.labels import clip_probability
 
 __all__ = ["METHODS", "Priced", "SweepSettings", "plan_fits"]
 
@@ -225,7 +225,8 @@ def _on_every_route(chain: Chain, X: Floats, full: Floats) -> Callable[[Floats],
     """Walk all rows to the end once; then any operating point is a matter of looking up."""
     seen = chain.visit_all(chain.reader(X))
     beyond = chain.task.scores(chain.blended(seen.scores[:, -1], chain.task.read_outputs(full, len(X), "f0")))
-    answers = np.column_stack([seen.scores[:, :, 0], beyond])
+    every = np.concatenate([seen.scores, beyond[:, None]], axis=1)
+    answers = np.column_stack([chain.task.decision(every[:, place]) for place in range(every.shape[1])])
     rows, cost = np.arange(len(X)), chain.cost_by_route
 
     def at(thresholds: Floats) -> Answers:

@@ -157,7 +157,7 @@ def _remote(data_set: DataSet, split: Split, settings: RemoteSettings) -> Remote
         for rate in settings.full_rates
     }
     rate = max(models, key=lambda rate: models[rate].score(split.X_val, split.y_val))
-    folds = assign_folds(FOLDS, split.X_train, np.where(split.y_train == 1, 1.0, -1.0), seed=0)
+    folds = assign_folds(FOLDS, split.X_train, split.y_train, split.y_train == 1, seed=0)
     train = np.empty(len(folds))
     for fold in range(FOLDS):
         out = folds == fold

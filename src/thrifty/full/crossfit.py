@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 from joblib import Parallel, delayed
-from sklearn.base import clone, is_classifier
+from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 from sklearn.frozen import FrozenEstimator
 from sklearn.utils import _safe_indexing, get_tags
@@ -167,12 +167,8 @@ def _fitted_elsewhere(full: Any, rows: TrainingRows) -> FullModel:
 
 
 def _cross_fit(full: Any, rows: TrainingRows, n_jobs: int | None) -> JudgedFull:
-    if not is_classifier(full):
-        raise InvalidInputError(
-            f"full must be a classifier; got {type(full).__name__}. Wrap a fitted model in FrozenEstimator, "
-            f"or pass a function that returns probabilities."
-        )
     task, everyone = rows.task, np.arange(len(rows.y))
+    task.check_recipe(full, "full")
     fitted = fit_copy(full, rows, everyone)
     task.check_model(fitted, "full")
     held_out = held_out_rows(rows)
@@ -187,18 +183,18 @@ def _cross_fit(full: Any, rows: TrainingRows, n_jobs: int | None) -> JudgedFull:
     return JudgedFull(model, task.outputs_of(raw, calibration), task)
 
 
-def assign_folds(cv: Any, X: Any, y: Floats, seed: int) -> Ints:
+def assign_folds(cv: Any, X: Any, y: Labels, strata: Labels, seed: int) -> Ints:
     """Fold of each row, from a number of folds, a scikit-learn splitter, or an iterable of (train, test).
 
-    A number gives folds by content: stratified, with equal rows together, and fewer of them where a class has
-    too few distinct rows.
+    A number gives folds by content: each with its share of every stratum, with equal rows together, and fewer of them
+    where a stratum has too few distinct rows.
     """
     if isinstance(cv, int | np.integer) and cv >= 2:
         distinct = min(
-            len(np.unique(fingerprints(X[np.flatnonzero(y == label)], seed))) for label in np.unique(y)
+            len(np.unique(fingerprints(X[np.flatnonzero(strata == one)], seed))) for one in np.unique(strata)
         )
         return (
-            content_folds(X, y, min(int(cv), distinct), seed)
+            content_folds(X, strata, min(int(cv), distinct), seed)
             if distinct >= 2
             else np.zeros(len(y), dtype=np.intp)
         )
@@ -219,18 +215,21 @@ def assign_folds(cv: Any, X: Any, y: Floats, seed: int) -> Ints:
 
 
 def held_out_rows(rows: TrainingRows) -> list[Ints]:
-    """Rows of each fold; what is left of the others must hold every class, for every fold."""
+    """Rows of each fold; what is left of the others must hold every stratum of the targets, for every fold."""
     folds = [np.flatnonzero(rows.folds == fold) for fold in np.unique(rows.folds)]
     if len(folds) < 2:
         raise InvalidInputError(
             "a model cannot be cross-fitted: one class has fewer than two distinct rows. "
             "Give more rows, or the model in fitted form as FrozenEstimator(model)."
         )
-    n_classes = len(np.unique(rows.y))
+    strata = rows.task.strata(rows.y)
+    n_strata = len(np.unique(strata))
     for fold in folds:
-        if len(np.unique(np.delete(rows.y, fold))) < n_classes:
+        left = len(np.unique(np.delete(strata, fold)))
+        if left < n_strata:
             raise InvalidInputError(
-                "cv leaves only one class to fit on when a fold is held out. Use fewer folds, or stratified ones."
+                f"cv leaves only {left} of the {n_strata} classes to fit on when a fold is held out. Use fewer folds, "
+                f"or stratified ones."
             )
     return folds
 
@@ -267,12 +266,12 @@ def _mention_refit(full: Any, name: str) -> None:
 
 def _warn_if_optimistic(judged: JudgedFull, rows: TrainingRows, name: str) -> None:
     mean_loss = float(np.average(judged.loss(rows.y), weights=rows.weight))
-    right = rows.task.quality(rows.y, judged.outputs)
-    if len(rows.y) >= _SUSPICIOUS_ROWS and (mean_loss < _SUSPICIOUS_LOSS or right.all()):
+    task, quality = rows.task, rows.task.quality(rows.y, judged.outputs)
+    if len(rows.y) >= _SUSPICIOUS_ROWS and (mean_loss < _SUSPICIOUS_LOSS or quality.all()):
         warnings.warn(
-            f"{name} has log-loss {mean_loss:.2g} and accuracy {right.mean():.4g} on the {len(rows.y)} rows given: it "
-            f"was probably trained on them, and the gate will learn to trust it too much. Fit on rows that {name} has "
-            f"not seen, or pass it unfrozen so that it is cross-fitted.",
+            f"{name} has {task.loss_name} {mean_loss:.2g} and {task.quality_name} {quality.mean():.4g} on the "
+            f"{len(rows.y)} rows given: it was probably trained on them, and the gate will learn to trust it too much. "
+            f"Fit on rows that {name} has not seen, or pass it unfrozen so that it is cross-fitted.",
             OptimisticFullModelWarning,
             stacklevel=5,
         )

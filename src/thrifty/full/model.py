@@ -155,7 +155,7 @@ def as_full_model(
     Parameters
     ----------
     full : fitted estimator, FrozenEstimator, FullModel, callable or array
-        The model. A classifier with only a ``decision_function`` answers with ``expit`` of it, uncalibrated.
+        The model. A classifier with only a ``decision_function`` is taken at its word, uncalibrated.
     task : Task
         What it must answer.
     n_features, names : int, sequence of str
@@ -172,7 +172,7 @@ def as_full_model(
         _check_fitted(estimator)
         task.check_model(estimator, "full")
         _check_columns(estimator, n_features, names)
-        calibration = None if task.is_calibrated(estimator) else np.array([1.0, 0.0])
+        calibration = None if task.is_calibrated(estimator) else task.no_calibration
         return EstimatorFull(estimator, task, calibration)
     if callable(getattr(full, "outputs", None)):
         model: FullModel = full

@@ -10,6 +10,7 @@ from thrifty.arrays import Bools, Floats, Ints, Labels
 from thrifty.exceptions import InvalidInputError
 from thrifty.report.facts import Grouping, Majority
 from thrifty.report.routes import Routes
+from thrifty.tasks.choose import classification
 
 __all__ = ["MOST_LABELS", "Partition", "auc_of", "groupings_of", "majority_of", "partition_of"]
 
@@ -87,33 +88,30 @@ def majority_of(y: ArrayLike) -> Majority:
 
 
 def auc_of(y: ArrayLike, scores: ArrayLike) -> float | None:
-    """Area under the ROC curve; None unless the rows have two classes.
-
-    It is the probability that a row of the second class scores higher than a row of the first, ties counting half:
-    with the rows ranked by score, ``(sum of the second class's ranks - n1 (n1 + 1) / 2) / (n0 n1)``.
+    """Area under the ROC curve; of several classes the mean, each against the rest. None where it is not known.
 
     Parameters
     ----------
     y : array-like of shape (n_samples,)
-        Labels; the second class is the last in their order, as in ``classes_``.
-    scores : array-like of shape (n_samples,)
-        Larger for rows that look more like the second class. Infinite scores are allowed.
+        Labels.
+    scores : array-like of shape (n_samples,), (n_samples, 1) or (n_samples, n_classes)
+        Larger for rows that look more like the second class, which is the last in their order, as in ``classes_``; or
+        a score for each of several classes. Infinite scores are allowed.
     """
     labels, values = np.asarray(y), np.asarray(scores, dtype=np.float64)
-    if values.shape != labels.shape or np.isnan(values).any():
+    values = values[:, None] if values.ndim == 1 else values
+    if values.ndim != 2 or len(values) != len(labels) or np.isnan(values).any():
         raise InvalidInputError(
-            f"scores must be one number per row, shape {labels.shape}, none of them NaN; got shape {values.shape} with "
-            f"{int(np.isnan(values).sum())} NaN. Give the probability of the second class, or another score for it."
+            f"scores must be one number per row, or one per row and class, none of them NaN; got shape {values.shape} "
+            f"with {int(np.isnan(values).sum())} NaN for {len(labels)} rows. Give the probability of the second class, "
+            f"or another score for it."
         )
     classes = np.unique(labels)
-    if len(classes) != 2:
+    # Where a class is not among the rows, nobody can tell whose scores are missing.
+    if len(classes) != max(values.shape[1], 2):
         return None
-    _, of_row, counts = np.unique(values, return_inverse=True, return_counts=True)
-    # Rows with one score share the mean of the ranks they take up together.
-    rank = (np.cumsum(counts) - (counts - 1) / 2)[of_row.reshape(-1)]
-    second = labels == classes[1]
-    n_second, n_first = int(second.sum()), int((~second).sum())
-    return float((rank[second].sum() - n_second * (n_second + 1) / 2) / (n_first * n_second))
+    task = classification(classes)
+    return task.auc(task.encode("y", labels, len(labels)), values)
 
 
 def _told_apart(values: Labels) -> tuple[list[str], Ints]:

@@ -82,7 +82,7 @@ def collect_facts(
         What is in use, where the page opens: an estimator at its operating point, which is measured on ``X``; a point
         of the same systems; or the budget that one was chosen for. Without it, the page opens at the certified point,
         else at the cheapest that is nearly as good as the best.
-    full_scores : array-like of shape (n_samples,), optional
+    full_scores : array-like of shape (n_samples,) or (n_samples, n_classes), optional
         Scores of the full model, larger for rows that look more like the second of two classes, for its AUC. Those of
         the systems come with their evidence.
     title, method, full_name, unit : str

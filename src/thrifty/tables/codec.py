@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from thrifty.arrays import Labels
+from thrifty.bundle.chains import MOST_CLASSES
 from thrifty.bundle.context import Columns, Reading, Writing
 from thrifty.bundle.fields import Fields, Packer
 from thrifty.bundle.format_1 import old_tie
@@ -21,7 +22,7 @@ from thrifty.evidence.evidence import Evidence
 from thrifty.tables.promise import Promise
 from thrifty.tables.schema import MOST_CATEGORIES, Schema
 from thrifty.tables.system import About, TableSystem
-from thrifty.tasks.binary import BinaryTask
+from thrifty.tasks.choose import classification
 
 __all__ = ["TABLE"]
 
@@ -102,7 +103,7 @@ def _count(parts: Fields, name: str) -> int:
 def _old_system(parts: Fields, schema: Schema, reading: Reading) -> TableSystem:
     named = parts.flag("named")
     columns = Columns(len(schema.names), schema.names if named else None, "pandas" if named else None)
-    task = BinaryTask(_two_labels(parts, "labels"))
+    task = classification(_label_list(parts, "labels"))
     full = unpack_full(parts.inside("full"), replace(reading, columns=columns, task=task))
     entries, chosen = parts.items("systems"), parts.whole("chosen")
     if not 0 <= chosen < len(entries):
@@ -205,7 +206,7 @@ def _unpack_schema(parts: Fields) -> Schema:
     target = parts.text("target")
     if target in names:
         raise parts.refusal("target", "be no feature", target)
-    return Schema(tuple(names), categories, target, _two_labels(parts, "classes"))
+    return Schema(tuple(names), categories, target, _label_list(parts, "classes"))
 
 
 def _texts(parts: Fields, name: str, found: Any) -> list[str]:
@@ -216,12 +217,14 @@ def _texts(parts: Fields, name: str, found: Any) -> list[str]:
     return found
 
 
-def _two_labels(parts: Fields, name: str) -> Labels:
+def _label_list(parts: Fields, name: str) -> Labels:
     found = parts.value(name)
-    if not isinstance(found, np.ndarray) or found.shape != (2,) or found.dtype.kind not in "biufU":
-        raise parts.refusal(name, "be two labels", found)
-    if not found[0] < found[1]:
-        raise parts.refusal(name, "be two distinct labels in order", found.tolist())
+    if not isinstance(found, np.ndarray) or found.ndim != 1 or found.dtype.kind not in "biufU":
+        raise parts.refusal(name, "be a list of labels", found)
+    if not 2 <= len(found) <= MOST_CLASSES or not np.all(found[:-1] < found[1:]):
+        raise parts.refusal(
+            name, f"be from two to {MOST_CLASSES} distinct labels in order", found[:5].tolist()
+        )
     return found
 
 

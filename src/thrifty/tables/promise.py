@@ -4,9 +4,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from sklearn.metrics import roc_auc_score
 
-from thrifty.arrays import Floats
+from thrifty.arrays import Floats, Ints
 from thrifty.estimators.base import ChainClassifier
 from thrifty.evidence.evidence import Evidence
 from thrifty.evidence.frontier import Frontier
@@ -116,10 +115,14 @@ def promise_of(estimator: ChainClassifier, known: Promise | None = None) -> Prom
     return replace(
         promise,
         majority=chain.task.constant_quality(y, np.ones(len(y))),
-        recall=_recall(y, quality),
-        full_recall=None if full is None else _recall(y, np.asarray(full, dtype=np.float64)),
-        auc=_auc(y, _drawn_scores(evidence, [(weight, route) for weight, route, _, _ in seen], policy.seed)),
-        full_auc=None if full_scores is None else _auc(y, full_scores),
+        recall=_recall(chain.task.strata(y), quality),
+        full_recall=None
+        if full is None
+        else _recall(chain.task.strata(y), np.asarray(full, dtype=np.float64)),
+        auc=chain.task.auc(
+            y, _drawn_scores(evidence, [(weight, route) for weight, route, _, _ in seen], policy.seed)
+        ),
+        full_auc=None if full_scores is None else chain.task.auc(y, full_scores),
     )
 
 
@@ -132,7 +135,7 @@ def _as_served(estimator: ChainClassifier) -> Evidence:
     quality, scores = evidence.quality.copy(), evidence.scores
     quality[:, -1] = evidence.full_quality
     if scores is not None and evidence.full_scores is not None:
-        scores = np.column_stack([scores[:, :-1], evidence.full_scores])
+        scores = np.concatenate([scores[:, :-1], evidence.full_scores[:, None]], axis=1)
     return replace(evidence, quality=quality, scores=scores)
 
 
@@ -148,9 +151,5 @@ def _drawn_scores(evidence: Evidence, routes: list[tuple[float, Any]], seed: int
     return drawn
 
 
-def _recall(y: Floats, quality: Floats) -> tuple[float, ...]:
-    return tuple(float(quality[y == label].mean()) for label in np.unique(y))
-
-
-def _auc(y: Floats, scores: Floats) -> float:
-    return float(roc_auc_score(y > 0, scores))
+def _recall(strata: Ints, quality: Floats) -> tuple[float, ...]:
+    return tuple(float(quality[strata == one].mean()) for one in np.unique(strata))

@@ -23,6 +23,9 @@ __all__ = ["MOST_CATEGORIES", "Schema", "labels_of", "learn_schema"]
 MOST_CATEGORIES = 255
 """Text columns with more distinct values than this are names or notes, not categories."""
 
+MOST_LABELS = 1000
+"""A target with more distinct values than this holds numbers or names, not classes."""
+
 
 @dataclass(frozen=True)
 class Schema:
@@ -37,7 +40,7 @@ class Schema:
     target : str
         Name of the column with the label.
     classes : ndarray of shape (2,)
-        The two labels, as the table writes them.
+        The labels, as the table writes them, in order.
     """
 
     names: tuple[str, ...]
@@ -79,7 +82,7 @@ class Schema:
         return Cells(self.names, numbers, np.arange(1, len(frame) + 1), unreadable)
 
     def labels(self, frame: Any) -> NDArray[Any]:
-        """The labels of a table, each one of the two classes."""
+        """The labels of a table, each one of the classes."""
         labels = labels_of(frame, self.target)
         strange = np.flatnonzero(~np.isin(labels, self.classes))
         if strange.size:
@@ -97,7 +100,7 @@ def learn_schema(frame: Any, target: str, ignore: Sequence[str] = ()) -> Schema:
     names = tuple(name for name in frame.columns if name not in {target, *ignore})
     if not names:
         raise InvalidInputError(f"the table has no column besides {target!r}: there is nothing to buy.")
-    classes = _two_classes(labels_of(frame, target), target)
+    classes = _classes_of(labels_of(frame, target), target)
     categories = {name: _learn_categories(frame[name]) for name in names if _is_text(frame[name])}
     empty = [name for name in names if frame[name].isna().all()]
     if empty:
@@ -136,13 +139,17 @@ def _check_known(frame: Any, target: str, ignore: Sequence[str]) -> None:
         )
 
 
-def _two_classes(labels: NDArray[Any], target: str) -> NDArray[Any]:
+def _classes_of(labels: NDArray[Any], target: str) -> NDArray[Any]:
     classes = np.unique(labels)
-    if len(classes) != 2:
-        told = f"only {_plain(classes[0])!r}" if len(classes) == 1 else f"{len(classes):,} different ones"
+    if len(classes) < 2:
         raise InvalidInputError(
-            f"column {target!r} must hold two different labels; it holds {told}. "
-            f"{'Give rows of both classes.' if len(classes) == 1 else 'Make it one class against the rest.'}"
+            f"column {target!r} must hold two different labels or more; it holds only {_plain(classes[0])!r}. "
+            f"Give rows of other classes."
+        )
+    if len(classes) > MOST_LABELS:
+        raise InvalidInputError(
+            f"column {target!r} must hold labels; it holds {len(classes):,} different ones, and more than "
+            f"{MOST_LABELS} look like numbers or names of rows. Put them into fewer classes."
         )
     return classes.astype(str) if classes.dtype == object else classes
 

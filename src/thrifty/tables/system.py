@@ -25,7 +25,7 @@ from thrifty.full.model import EstimatorFull
 from thrifty.tables.promise import Promise, promise_of
 from thrifty.tables.reader import CellReader, Cells
 from thrifty.tables.schema import Schema
-from thrifty.tasks.binary import BinaryTask
+from thrifty.tasks.choose import classification
 
 __all__ = ["About", "TableSystem", "as_table_system"]
 
@@ -65,7 +65,7 @@ class TableSystem:
     schema : Schema
         How tables are read.
     estimator : fitted estimator
-        What answers, at its operating point in force; it may know the two labels by other names than the schema.
+        What answers, at its operating point in force; it may know the labels by other names than the schema.
     about : About
         Where the system comes from.
     promise : Promise, optional
@@ -142,9 +142,9 @@ class TableSystem:
     def relabelled(self) -> Any:
         """The estimator, or the chain, with the labels of the table."""
         if isinstance(self.estimator, Chain):
-            return replace(self.estimator, task=BinaryTask(self.schema.classes))
+            return replace(self.estimator, task=classification(self.schema.classes))
         other = copy.copy(self.estimator)
-        other._change_chain(lambda chain: replace(chain, task=BinaryTask(self.schema.classes)))
+        other._change_chain(lambda chain: replace(chain, task=classification(self.schema.classes)))
         return other
 
     # -- rows ------------------------------------------------------------------------------------
@@ -199,7 +199,8 @@ class TableSystem:
         return CellReader(cells, named=self.is_named, full_needs=needs)
 
     def _labels(self, answers: Labels) -> Labels:
-        labels: Labels = self.schema.classes[(answers == self.chain.classes[1]).astype(np.intp)]
+        task = self.chain.task
+        labels: Labels = self.schema.classes[task.strata(task.encode("answers", answers, len(answers)))]
         return labels
 
 
@@ -209,7 +210,7 @@ def as_table_system(thing: Any) -> TableSystem:
     if isinstance(thing, BudgetPruneClassifier):
         # Its trees buy node by node: it has no stages, and answers as a full model that bills row by row does.
         forest = thing.forest_
-        task, named = BinaryTask(forest.classes), None if forest.names is None else "pandas"
+        task, named = classification(forest.classes), None if forest.names is None else "pandas"
         model = EstimatorFull(thing, task)
         thing = Chain(
             (), model, forest.price_list, task, Policy.of(np.empty(0)), names=forest.names, kind=named

@@ -19,7 +19,7 @@ from thrifty.tables.full_models import KINDS, load_full, recipe
 from thrifty.tables.prices import read_prices
 from thrifty.tables.reader import Cells
 from thrifty.tables.schema import Schema, learn_schema
-from thrifty.tasks.binary import BinaryTask
+from thrifty.tasks.choose import classification
 
 __all__ = ["TrainingTable", "prepare"]
 
@@ -116,8 +116,8 @@ def prepare(
     cells.refuse_unreadable()
     labels = schema.labels(frame)
     if frozen is not None:
-        BinaryTask(schema.classes).check_model(frozen.estimator, Path(full).name)
-    y = labels if frozen is not None else (labels == schema.classes[1]).astype(np.intp)
+        classification(schema.classes).check_model(frozen.estimator, Path(full).name)
+    y = labels if frozen is not None else np.searchsorted(schema.classes, labels)
     table = TrainingTable(schema, prices, cells, y, frozen, tuple(notes))
     _refuse_few(table)
     if frozen is not None or full != "auto":

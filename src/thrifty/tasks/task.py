@@ -1,31 +1,31 @@
 """What an answer is: the one place that knows how targets, scores and answers hang together.
 
 Inside, every model speaks in *scores*, an array of shape (n_rows, n_scores), on the scale on which its loss is written:
-one log-odds for two classes. Outside, it speaks in *outputs*, an array of shape (n_rows, n_outputs): the
-probabilities of all classes. An *answer* is what the user gets: a label. Whoever needs to turn one into another, to
-know how good an answer is or how doubtful, asks the task.
+one log-odds for two classes, a log-probability for each of several. Outside, it speaks in *outputs*, an array of shape
+(n_rows, n_outputs): the probabilities of all classes. An *answer* is what the user gets: a label. Whoever needs to turn
+one into another, to know how good an answer is or how doubtful, asks the task.
 """
 
 from typing import Any, Protocol
 
 from numpy.typing import ArrayLike
 
-from thrifty.arrays import Floats, Labels, Numbers
+from thrifty.arrays import Floats, Ints, Labels, Numbers
 
 __all__ = ["Loss", "Task"]
 
 
 class Loss(Protocol):
-    """The loss of scores against the targets of some rows."""
+    """The loss of scores, shape (n_rows, n_scores), against the targets of some rows."""
 
     def values(self, scores: Floats) -> Floats:
         """Loss of each row, shape (n_rows,)."""
 
     def derivatives(self, scores: Floats) -> tuple[Floats, Floats]:
-        """Gradient and hessian by the score, each of shape (n_rows,)."""
+        """Gradient and diagonal of the hessian by the scores, each of shape (n_rows, n_scores)."""
 
-    def base(self, weight: Floats) -> float:
-        """Constant score with the least weighted loss."""
+    def base(self, weight: Floats) -> Floats:
+        """Constant scores with the least weighted loss, shape (n_scores,)."""
 
 
 class Task(Protocol):
@@ -39,6 +39,14 @@ class Task(Protocol):
     def classes(self) -> Labels:
         """Labels the user may get, in the order of the outputs."""
 
+    @property
+    def loss_name(self) -> str:
+        """What people call the loss."""
+
+    @property
+    def quality_name(self) -> str:
+        """What people call the mean quality."""
+
     # -- targets -------------------------------------------------------------------------------
 
     def encode(self, name: str, labels: ArrayLike, n_rows: int) -> Floats:
@@ -46,6 +54,9 @@ class Task(Protocol):
 
     def decode(self, y: Floats) -> Labels:
         """Labels of encoded targets."""
+
+    def strata(self, y: Floats) -> Ints:
+        """Group of each row, by its target, of which every fold should hold its share; shape (n_rows,)."""
 
     def constant_quality(self, y: Floats, weight: Floats) -> float:
         """Mean quality of the best answer that is the same for every row."""
@@ -92,8 +103,14 @@ class Task(Protocol):
     def quality_of_scores(self, y: Floats, scores: Floats) -> Numbers:
         """How good the answers of some scores are, shape (n_rows,)."""
 
+    def auc(self, y: Floats, scores: Floats) -> float | None:
+        """Area under the ROC curve of some scores; None where there is no such thing."""
+
     def expected_loss(self, scores: Floats, belief: Floats) -> Floats:
         """What the answers of ``scores`` lose where ``belief`` holds the best scores there are, shape (n_rows,)."""
+
+    def expected_quality(self, loss: Floats) -> Floats:
+        """How good answers are that are expected to lose so much, on the scale of ``quality``."""
 
     def expected_regret(self, scores: Floats, full: Floats, belief: Floats) -> Floats:
         """How much worse than those of the full model's scores the answers of ``scores`` are believed to be."""
@@ -118,6 +135,12 @@ class Task(Protocol):
 
     # -- models of others ------------------------------------------------------------------------
 
+    def default_model(self, random_state: Any) -> Any:
+        """An unfitted model for whoever has none."""
+
+    def check_recipe(self, model: Any, name: str) -> None:
+        """Refuse an unfitted model of the wrong kind."""
+
     def check_model(self, model: Any, name: str) -> None:
         """Refuse a fitted model of somebody else that does not answer this task."""
 
@@ -129,6 +152,10 @@ class Task(Protocol):
 
     def calibrate_model(self, raw: Floats, y: Floats, weight: Floats) -> Floats:
         """What makes outputs of what a model says, from rows the model has not been fitted on."""
+
+    @property
+    def no_calibration(self) -> Floats:
+        """The calibration that takes what a model says as it is."""
 
     def outputs_of(self, raw: Floats, calibration: Floats | None) -> Floats:
         """Outputs, kept away from certainty, of what ``ask`` returned; None where no calibration is needed."""

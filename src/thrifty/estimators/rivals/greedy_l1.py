@@ -14,6 +14,7 @@ from thrifty.learning.pairs.linear import fit_logistic, linear_stage, scaled
 from thrifty.objective.costs import check_amount
 from thrifty.objective.distances import NEVER
 from thrifty.solvers.group_lasso import LinearScores
+from thrifty.tasks.binary import soft_labels, two_classes
 
 __all__ = ["GreedyL1Classifier"]
 
@@ -94,14 +95,14 @@ class GreedyL1Classifier(GatedClassifier):
         check_columns("features", self.features, n_features, names)
 
     def _learn(self, problem: PairProblem) -> LinearStage:
-        X, scale = scaled(problem.rows.X, problem.rows.weight, self.standardize)
+        rows = problem.rows
+        X, scale = scaled(rows.X, rows.weight, self.standardize)
         support = self._support(X, problem)
-        cheap, cheap_intercept = fit_logistic(
-            X[:, support], (problem.rows.y + 1.0) / 2.0, problem.rows.weight, l2=1.0
-        )
+        cheap, cheap_intercept = fit_logistic(X[:, support], soft_labels(rows.y), rows.weight, l2=1.0)
         f1 = np.asarray(X[:, support] @ cheap) + cheap_intercept
-        wrong = (np.where(f1 > 0, 1.0, -1.0) != problem.rows.y).astype(np.float64)
-        emphasis = np.where(wrong > 0, self.send_weight, 1.0 - self.send_weight) * problem.rows.weight
+        right = two_classes(rows.task).quality_of_scores(rows.y, f1[:, None])
+        wrong = (~right).astype(np.float64)
+        emphasis = np.where(wrong > 0, self.send_weight, 1.0 - self.send_weight) * rows.weight
         gate, gate_intercept = _fit_gate(X[:, support], wrong, emphasis)
         coef = np.zeros((X.shape[1], 2))
         coef[support] = np.column_stack([gate, cheap])
@@ -113,7 +114,7 @@ class GreedyL1Classifier(GatedClassifier):
                 "features", self.features, X.shape[1], getattr(self, "feature_names_in_", None)
             )
         prices = problem.price_list.prices[problem.price_list.group_of]
-        target = (problem.rows.y + 1.0) / 2.0
+        target = soft_labels(problem.rows.y)
         weights = np.abs(fit_logistic(X, target, problem.rows.weight, l1=1.0 / self.C, prices=prices)[0])
         order = np.argsort(-weights, kind="stable")
         most = len(weights) if self.n_features is None else self.n_features

@@ -9,6 +9,7 @@ from thrifty.estimators.gated import GatedClassifier, PairProblem
 from thrifty.learning.pairs.leaf import greedy_leaf_gate, leaf_stage
 from thrifty.learning.pairs.local import as_local, bare, given_trees
 from thrifty.objective.costs import check_amount
+from thrifty.tasks.binary import two_classes
 
 __all__ = ["GreedyLeafClassifier"]
 
@@ -83,7 +84,8 @@ class GreedyLeafClassifier(GatedClassifier):
     def _learn(self, problem: PairProblem) -> LeafStage:
         rows = problem.rows
         self.local_ = as_local(self._local(), rows, n_jobs=self.n_jobs).model
-        gate = greedy_leaf_gate(self.local_, rows.X, rows.y, rows.weight, float(self.ridge)).value
+        wrong = ~two_classes(rows.task).quality_of_scores(rows.y, self.local_.margin(rows.X)[:, None])
+        gate = greedy_leaf_gate(self.local_, rows.X, wrong, rows.weight, float(self.ridge)).value
         stage = leaf_stage(self.local_, gate, self.local_.trees.values[:, 0])
         self.n_bytes_ = stage.n_bytes
         return stage

@@ -77,7 +77,8 @@ class GreedyMiserClassifier(BoostedClassifier):
         self.random_state = random_state
 
     def _judge(self, rows: TrainingRows, prices: PriceList) -> JudgedFull:  # noqa: ARG002
-        return JudgedFull(AbsentFull(), np.full((len(rows.y), len(rows.task.classes)), 0.5), rows.task)
+        n_classes = len(rows.task.classes)
+        return JudgedFull(AbsentFull(), np.full((len(rows.y), n_classes), 1.0 / n_classes), rows.task)
 
     def _other_models(self) -> list[Any]:
         return []

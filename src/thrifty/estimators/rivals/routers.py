@@ -6,7 +6,7 @@ from typing import Any
 from sklearn.linear_model import LogisticRegression
 
 from thrifty.chain.sources import TableReader
-from thrifty.chain.stage import ConfidenceGate, ForeignStage, Gate, UniformGate
+from thrifty.chain.stage import ForeignStage, UniformGate
 from thrifty.estimators.checks import check_columns, check_share
 from thrifty.estimators.gated import GatedClassifier, PairProblem
 from thrifty.evidence.cuts import threshold_curve
@@ -53,7 +53,7 @@ class _Router(GatedClassifier):
         self.n_jobs = n_jobs
         self.random_state = random_state
 
-    def _gate(self, problem: PairProblem) -> Gate:
+    def _gate(self, problem: PairProblem) -> UniformGate | None:
         raise NotImplementedError
 
     def _check_parameters(self) -> None:
@@ -77,16 +77,16 @@ class _Router(GatedClassifier):
         self._held_out = judge_full(
             self._cheap(), replace(seen, table=seen.X), n_jobs=self.n_jobs, name="the cheap model"
         )
-        return ForeignStage(columns, self._held_out.model, self._gate(problem), rows.task)
+        return ForeignStage(columns, self._held_out.model, rows.task, self._gate(problem))
 
     def _default_threshold(self, problem: PairProblem, budget: float | None) -> float:
         """Cut at the wanted share or budget, on margins of rows the cheap model was not fitted on."""
         judged: JudgedFull = self.__dict__.pop("_held_out")
-        g = self._gate(problem)(problem.rows.X[:, self.features_], judged.scores[:, 0])
+        gate, rows = self._gate(problem), problem.rows
+        g = rows.task.doubt(judged.scores) if gate is None else gate(rows.X[:, self.features_])
         if budget is None:
-            curve = threshold_curve(g, 0.0, 1.0, weight=problem.rows.weight)
+            curve = threshold_curve(g, 0.0, 1.0, weight=rows.weight)
             return float(curve.threshold[curve.within(self.p_full)])
-        rows = problem.rows
         curve = self._curve(TableReader(rows.X, rows.table), g=g, weight=rows.weight)
         return float(curve.threshold[curve.within(budget)])
 
@@ -111,8 +111,8 @@ class ConfidenceRouter(_Router):
         As in ``DynaModLinClassifier``; a ``budget`` takes the place of ``p_full``.
     """
 
-    def _gate(self, problem: PairProblem) -> Gate:  # noqa: ARG002
-        return ConfidenceGate()
+    def _gate(self, problem: PairProblem) -> None:  # noqa: ARG002
+        return None
 
 
 class UniformRouter(_Router):
@@ -122,5 +122,5 @@ class UniformRouter(_Router):
     gives another draw. Parameters as in ``ConfidenceRouter``.
     """
 
-    def _gate(self, problem: PairProblem) -> Gate:
+    def _gate(self, problem: PairProblem) -> UniformGate:
         return UniformGate(problem.seed)

@@ -1,9 +1,9 @@
-"""A learned gate for every stage: from what is bought and the stage's own log-odds, what a row loses by stopping.
+"""A learned gate for every stage: from what is bought and the stage's own scores, what a row loses by stopping.
 
-    gate_k(x) = E[ stop - go | columns of stage k, log-odds of stage k ]      by boosted least squares
+    gate_k(x) = E[ stop - go | columns of stage k, scores of stage k ]      by boosted least squares
 
 "Go" is what the rules of the later stages make of a row, at a price in the middle of the frontier. First come trees
-that look at the log-odds alone: what the margin says by itself. Then small trees with little say each look at
+that look at the scores alone: what the margin says by itself. Then small trees with little say each look at
 everything, and correct it. Every row's gate is predicted by trees that were grown without the row's fold.
 
 At a stage that can tell rows apart in a few lumps only, the copies of the model that judge the folds would each give a
@@ -53,7 +53,7 @@ AHEAD = 2.0
 
 @dataclass(frozen=True, eq=False)
 class LearnedGates:
-    """Trees of each stage over its columns and, behind them, its log-odds; and every row's held-out gate scores."""
+    """Trees of each stage over its columns and, behind them, its scores; and every row's held-out gate scores."""
 
     trees: tuple[TreeEnsemble, ...]
     held_out: Floats
@@ -185,11 +185,11 @@ def _lead(problem: CascadeProblem, evidence: Evidence, loss: Floats, gate: Float
     if not (cost > 0).any():
         return 0.0
     budgets = np.geomspace(float(cost[cost > 0].min()), float(cost[-1]), N_BUDGETS)
-    gains = np.zeros(len(problem.y))
+    gains, expected = np.zeros(len(problem.y)), problem.task.expected_quality(loss)
     halves = [np.concatenate(problem.folds[half::2]) for half in (0, 1)]
     for cut_on, counted_on in (halves, halves[::-1]):
         scores = [
-            _score_of_rows(replace(evidence, gate=one), loss, cut_on, counted_on, budgets)
+            _score_of_rows(replace(evidence, gate=one), loss, expected, cut_on, counted_on, budgets)
             for one in (evidence.gate, gate)
         ]
         gains[counted_on] = scores[1] - scores[0]
@@ -199,10 +199,10 @@ def _lead(problem: CascadeProblem, evidence: Evidence, loss: Floats, gate: Float
 
 
 def _score_of_rows(
-    evidence: Evidence, loss: Floats, cut_on: Ints, counted_on: Ints, budgets: Floats
+    evidence: Evidence, loss: Floats, score: Floats, cut_on: Ints, counted_on: Ints, budgets: Floats
 ) -> Floats:
     """Mean over budgets of how good each row's answer is, at the mixes that these budgets afford."""
-    policy = sweep_prices(evidence.take(cut_on), loss[cut_on], 1.0 - loss[cut_on], n_prices=30)
+    policy = sweep_prices(evidence.take(cut_on), loss[cut_on], score[cut_on], n_prices=30)
     there = evidence.take(counted_on)
     seen = [there.at_point(one) for one in policy.thresholds]
     row_scores = np.array([quality for _, _, quality in seen], dtype=np.float64)

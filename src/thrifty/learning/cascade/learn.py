@@ -72,10 +72,9 @@ def learn_cascade(problem: CascadeProblem) -> LearnedCascade:
     blend, answer, belief = choose_blend(problem, scores[:, -1])
     evidence, loss = judge_stages(problem, plan.sets, scores, answer, belief)
     full_quality = task.quality_of_scores(problem.y, problem.full_scores)
-    full_scores = task.decision(problem.full_scores)
-    evidence = replace(evidence, full_quality=full_quality, full_scores=full_scores)
+    evidence = replace(evidence, full_quality=full_quality, full_scores=problem.full_scores)
     if not is_worth_asking(evidence.quality, full_quality):
-        loss[:, -1] = 1.0
+        loss[:, -1] = 1.0 + loss.max()
     problem.progress("learning gates", 0, 1)
     n_coarse = n_coarse_stages(problem, plan.sets)
     settled = settled_scores(problem, staged, calibrations, scores, n_coarse)
@@ -86,7 +85,7 @@ def learn_cascade(problem: CascadeProblem) -> LearnedCascade:
     if gates is not None:
         evidence = replace(evidence, gate=gates.held_out)
     # Beliefs in place of labels again: among many points on few rows the luckiest would look best.
-    policy = sweep_prices(evidence, loss, 1.0 - loss)
+    policy = sweep_prices(evidence, loss, task.expected_quality(loss))
     points = policy.thresholds
     if problem.against_full:
         loyal = _loyal_points(problem, evidence, scores, answer, belief)
@@ -103,10 +102,9 @@ def _loyal_points(
 ) -> Floats:
     """Thresholds that trade cost against answers worse than the full model's: they ask it, however good it is."""
     every = [*(scores[:, stage] for stage in range(scores.shape[1])), answer]
-    regret = np.column_stack(
-        [problem.task.expected_regret(one, problem.full_scores, belief) for one in every]
-    )
-    return sweep_prices(evidence, regret, 1.0 - regret).thresholds
+    task = problem.task
+    regret = np.column_stack([task.expected_regret(one, problem.full_scores, belief) for one in every])
+    return sweep_prices(evidence, regret, task.expected_quality(regret)).thresholds
 
 
 def _grow(problem: CascadeProblem, plan: Plan) -> tuple[StagedTrees, Floats]:
@@ -175,7 +173,7 @@ def lead(one: Numbers, other: Numbers) -> float:
 
 def _is_better(problem: CascadeProblem, one: Floats, other: Floats) -> bool:
     task, loss, weight = problem.task, problem.task.loss(problem.y), problem.weight
-    losses = [float(np.average(loss.values(scores[:, 0]), weights=weight)) for scores in (one, other)]
+    losses = [float(np.average(loss.values(scores), weights=weight)) for scores in (one, other)]
     quality = [
         float(np.average(task.quality_of_scores(problem.y, scores), weights=weight))
         for scores in (one, other)

@@ -104,7 +104,7 @@ def by_falling_price(learner: Learner) -> Ints:
         return by_worth
     boosting, loss = learner.boosting, learner.loss
     grower = boosting.grower(learner.table, learner.price_list)
-    score = np.full(learner.table.n_rows, loss.base(learner.counts))
+    score = np.tile(loss.base(learner.counts), (learner.table.n_rows, 1))
     bought: list[int] = []
     rank = {int(purchase): place for place, purchase in enumerate(by_worth)}
     for gamma in np.geomspace(highest, highest * GAMMA_RANGE, boosting.n_trees):

@@ -122,7 +122,7 @@ def _losses(seen: CascadeProblem, scores: Floats) -> Floats:
     """Mean loss over stages of each row."""
     _, calibrated = calibrate(seen.task, scores, seen.y, seen.weight)
     loss = seen.task.loss(seen.y)
-    every = [loss.values(calibrated[:, stage, 0]) for stage in range(scores.shape[1])]
+    every = [loss.values(calibrated[:, stage]) for stage in range(scores.shape[1])]
     losses: Floats = np.column_stack(every).mean(axis=1)
     return losses
 

@@ -162,7 +162,12 @@ def judge_stages(
     quality: Numbers = np.column_stack([task.quality_of_scores(problem.y, one) for one in every])  # type: ignore[assignment]  # numpy widens a union
     loss = np.column_stack([task.expected_loss(one, belief) for one in every])
     gate = np.column_stack([task.doubt(one) for one in every[:-1]])
-    decisions = np.column_stack([task.decision(one) for one in every])
-    return Evidence(
-        gate, quality, problem.costs(sets), weight=problem.weight, target=problem.y, scores=decisions
-    ), loss
+    evidence = Evidence(
+        gate,
+        quality,
+        problem.costs(sets),
+        weight=problem.weight,
+        target=problem.y,
+        scores=np.stack(every, axis=1),
+    )
+    return evidence, loss

@@ -44,22 +44,22 @@ class StagedTrees:
 
     Attributes
     ----------
-    base : float
-        Score before any tree.
+    base : ndarray of shape (n_scores,)
+        Scores before any tree.
     sets : tuple of ndarray
         Columns of each stage, those of the stage before it first.
     parts : tuple of TreeEnsemble
         Trees that each stage adds, over all columns of the table.
     """
 
-    base: float
+    base: Floats
     sets: tuple[Ints, ...]
     parts: tuple[TreeEnsemble, ...]
 
     def scores(self, table: BinnedTable) -> Floats:
         """Scores of every row after every stage, shape (n_rows, n_stages, n_scores)."""
-        running = np.full((table.n_rows, 1), self.base)
-        scores = np.empty((table.n_rows, len(self.parts), 1))
+        running = np.tile(self.base, (table.n_rows, 1))
+        scores = np.empty((table.n_rows, len(self.parts), len(self.base)))
         for place, part in enumerate(self.parts):
             part.predict_binned(table, running)
             scores[:, place] = running
@@ -86,7 +86,7 @@ def grow_stages(
     """
     loss = task.loss(y)
     base = loss.base(counts)
-    score = np.full(table.n_rows, base)
+    score = np.tile(base, (table.n_rows, 1))
     chance = uniforms(table.codes)
     parts, scale, n_before = [], 1.0, 0
     for place, columns in enumerate(sets):
@@ -98,7 +98,7 @@ def grow_stages(
             drawn = _Drawn(chance, n_before)
             trees = _grow_on(table, loss, counts, columns, boosting, score, drawn)[0]
         n_before += len(trees)
-        parts.append(_scaled(trees, scale) if trees else TreeEnsemble.empty(table.n_features))
+        parts.append(_scaled(trees, scale) if trees else TreeEnsemble.empty(table.n_features, task.n_scores))
     return StagedTrees(base, tuple(np.asarray(columns, dtype=np.intp) for columns in sets), tuple(parts))
 
 
@@ -120,7 +120,7 @@ def score_fold(
 
 def total_gains(table: BinnedTable, loss: Loss, counts: Floats, columns: Ints, boosting: Boosting) -> Floats:
     """What all splits on each column gained together, shape (n_features,)."""
-    score = np.full(table.n_rows, loss.base(counts))
+    score = np.tile(loss.base(counts), (table.n_rows, 1))
     return _grow_on(table, loss, counts, columns, boosting, score)[1]
 
 

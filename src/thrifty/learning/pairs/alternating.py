@@ -34,7 +34,7 @@ class Pair(Protocol):
         """
 
     def scores(self, X: Any) -> tuple[Floats, Floats]:
-        """``(g, f1)``, each of shape (n_samples,)."""
+        """``(g, f1)``, of shapes (n_samples,) and (n_samples, n_scores)."""
 
     def penalty(self) -> float:
         """What is paid for complexity, the paper's Omega(f1, g) times gamma."""

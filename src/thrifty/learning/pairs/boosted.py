@@ -17,7 +17,7 @@ import numpy as np
 from scipy.special import expit, logit
 
 from thrifty.arrays import Floats, Ints
-from thrifty.chain.stage import BoostedStage
+from thrifty.chain.stage import CHEAP, GATE, BoostedStage
 from thrifty.objective.costs import PriceList
 from thrifty.objective.distances import DISTANCES, NEVER, DistanceName
 from thrifty.tasks.logistic import LogisticLoss, round_to
@@ -89,22 +89,24 @@ class Boosting:
         counts: Floats,
         score: Floats,
     ) -> None:
-        """Grow one tree, keep it in ``builder`` and add it to the scores in place."""
+        """Grow one tree, keep it in ``builder`` and add it to the scores in place; parameters as in ``grow_tree``."""
         weighted = self._weighted(*derivatives, counts)
         grower.add_tree(builder, score, *weighted, learning_rate=self.learning_rate)
 
     def grow_tree(self, grower: TreeGrower, grad: Floats, curvature: Floats, counts: Floats) -> GrownTree:
         """Grow one tree.
 
-        ``grad`` and ``curvature`` are derivatives of the unweighted loss by the score.
+        ``grad`` and ``curvature`` are derivatives of the unweighted loss, shape (n_rows,) or (n_rows, n_outputs).
         """
         return grower.grow(*self._weighted(grad, curvature, counts), learning_rate=self.learning_rate)
 
     def _weighted(self, grad: Floats, curvature: Floats, counts: Floats) -> tuple[Floats, Floats | None]:
-        grad = counts * on_grid(grad, counts, GRADIENT_BITS)
+        grad = weighted_on_grid(grad, counts, GRADIENT_BITS)
         if self.step == "newton":
-            return grad, counts * on_grid(curvature, counts, CURVATURE_BITS)
-        return grad, None if np.all(counts == 1.0) else counts
+            return grad, weighted_on_grid(curvature, counts, CURVATURE_BITS)
+        if np.all(counts == 1.0):
+            return grad, None
+        return grad, np.broadcast_to(counts.reshape(-1, *([1] * (grad.ndim - 1))), grad.shape)
 
 
 class BoostedPair:
@@ -121,7 +123,7 @@ class BoostedPair:
     boosting : Boosting
         How trees are grown.
     task : Task
-        What f1 answers, with one score.
+        What f1 answers.
     distance : {"kl", "squared"}
         How the gate is compared with q.
     total : float, optional
@@ -145,9 +147,11 @@ class BoostedPair:
         self._distance = distance
         self._prices = price_list
         self._grower = boosting.grower(table, price_list, gamma)
-        self._g = self._f1 = np.zeros(table.n_rows)
-        self.base = np.zeros(2)
-        self.gate = self.cheap = TreeEnsemble.empty(table.n_features)
+        n_scores = task.n_scores
+        self._g, self._f1 = np.zeros(table.n_rows), np.zeros((table.n_rows, n_scores))
+        self.base = np.zeros(1 + n_scores)
+        self.gate = TreeEnsemble.empty(table.n_features)
+        self.cheap = TreeEnsemble.empty(table.n_features, n_scores)
 
     @property
     def columns(self) -> Ints:
@@ -158,7 +162,7 @@ class BoostedPair:
         """Set f1 to GreedyMiser's and g to 0: where the paper's alternation begins."""
         self.fit(None, y, np.full(len(y), NEVER), weight)
         self.gate = TreeEnsemble.empty(self.gate.n_features)
-        self.base = np.array([0.0, self.base[1]])
+        self.base = np.r_[0.0, self.base[CHEAP]]
         self._g = np.zeros(len(y))
         return self
 
@@ -169,23 +173,21 @@ class BoostedPair:
         stays = expit(-log_odds)
         of_label, of_gate = self._task.loss(y), _gate_loss(self._distance, log_odds)
         is_shut = bool(np.all(log_odds <= NEVER))
-        self.base = np.array([_gate_base(self._distance, log_odds, counts), of_label.base(counts * stays)])
-        self._g, self._f1 = np.full(len(y), self.base[0]), np.full(len(y), self.base[1])
-        gate, cheap, add_tree = (
-            EnsembleBuilder(self.gate.n_features),
-            EnsembleBuilder(self.gate.n_features),
-            self._boosting.add_tree,
-        )
+        self.base = np.r_[_gate_base(self._distance, log_odds, counts), of_label.base(counts * stays)]
+        self._g, self._f1 = np.full(len(y), self.base[GATE]), np.tile(self.base[CHEAP], (len(y), 1))
+        gate = EnsembleBuilder(self.gate.n_features)
+        cheap = EnsembleBuilder(self.gate.n_features, self._task.n_scores)
+        add_tree, each = self._boosting.add_tree, stays[:, None]
         for _ in range(self._boosting.n_trees):
             grad, curvature = of_label.derivatives(self._f1)
-            add_tree(self._grower, cheap, (stays * grad, stays * curvature), counts, self._f1)
+            add_tree(self._grower, cheap, (each * grad, each * curvature), counts, self._f1)
             if not is_shut:
                 add_tree(self._grower, gate, of_gate.derivatives(self._g), counts, self._g)
         self.cheap, self.gate = cheap.ensemble(), gate.ensemble()
         return self
 
     def scores(self, X: Any) -> tuple[Floats, Floats]:  # noqa: ARG002 - the table is known
-        """``(g, f1)`` of the training rows."""
+        """``(g, f1)`` of the training rows, of shapes (n_rows,) and (n_rows, n_scores)."""
         return self._g, self._f1
 
     def penalty(self) -> float:
@@ -215,6 +217,18 @@ def on_grid(values: Floats, counts: Floats, bits: int) -> Floats:
     return rounded
 
 
+def weighted_on_grid(values: Floats, counts: Floats, bits: int) -> Floats:
+    """Derivatives of every output, rounded and then weighted, in the shape they came in."""
+    if values.ndim == 1:
+        return counts * on_grid(values, counts, bits)
+    # By output, each in one piece: so the grower takes them as they are.
+    weighted = np.empty(values.shape, order="F")
+    for output in range(values.shape[1]):
+        column = np.ascontiguousarray(values[:, output])
+        np.multiply(counts, on_grid(column, counts, bits), out=weighted[:, output])
+    return weighted
+
+
 def counts_of(weight: Floats, total: float) -> Floats:
     """Weights that sum to ``total``; exactly one each where they are all alike and as many as that."""
     if total == len(weight) and np.all(weight == weight[0]):
@@ -225,13 +239,14 @@ def counts_of(weight: Floats, total: float) -> Floats:
 
 def boost_labels(
     boosting: Boosting, grower: TreeGrower, loss: Loss, counts: Floats, stays: Floats
-) -> tuple[TreeEnsemble, float]:
+) -> tuple[TreeEnsemble, Floats]:
     """Grow f1 alone, each row weighted by the share of it that stays."""
     base = loss.base(counts * stays)
-    score, builder = np.full(len(counts), base), EnsembleBuilder(grower.table.n_features)
+    score, builder = np.tile(base, (len(counts), 1)), EnsembleBuilder(grower.table.n_features, len(base))
+    each = stays[:, None]
     for _ in range(boosting.n_trees):
         grad, curvature = loss.derivatives(score)
-        boosting.add_tree(grower, builder, (stays * grad, stays * curvature), counts, score)
+        boosting.add_tree(grower, builder, (each * grad, each * curvature), counts, score)
     return builder.ensemble(), base
 
 
@@ -259,22 +274,19 @@ def boost_jointly(
     Returns
     -------
     trees : TreeEnsemble
-        Outputs h and f1.
-    base : ndarray of shape (2,)
+        Outputs h, then those of f1.
+    base : ndarray of shape (1 + n_scores,)
         Their scores before any tree.
     """
-    base = np.array([np.average(gain, weights=counts), loss.base(counts)])
+    base = np.r_[np.average(gain, weights=counts), loss.base(counts)]
     score = np.tile(base, (len(gain), 1))
-    flat = on_grid(np.full(len(gain), gate_weight), counts, CURVATURE_BITS)
-    builder = EnsembleBuilder(grower.table.n_features, 2)
+    flat = np.full(len(gain), gate_weight)
+    builder = EnsembleBuilder(grower.table.n_features, len(base))
     for _ in range(boosting.n_trees):
-        h, f1 = score.T
+        h, f1 = score[:, GATE], score[:, CHEAP]
         gradient, hessian = loss.derivatives(f1)
-        grad = [on_grid(part, counts, GRADIENT_BITS) for part in (gate_weight * (h - gain), gradient)]
-        curvature = np.column_stack([flat, on_grid(hessian, counts, CURVATURE_BITS)])
-        weighted = counts[:, None]
-        derivatives = weighted * np.column_stack(grad), weighted * curvature
-        grower.add_tree(builder, score, *derivatives, learning_rate=boosting.learning_rate)
+        derivatives = np.column_stack([gate_weight * (h - gain), gradient]), np.column_stack([flat, hessian])
+        boosting.add_tree(grower, builder, derivatives, counts, score)
     return builder.ensemble(), base
 
 

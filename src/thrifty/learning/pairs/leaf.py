@@ -14,11 +14,12 @@ from typing import Any, Self
 import numpy as np
 from scipy.special import expit
 
-from thrifty.arrays import Floats
+from thrifty.arrays import Bools, Floats
 from thrifty.chain.stage import LeafStage
 from thrifty.objective.distances import DistanceName
 from thrifty.solvers.ridge import LeafDesign, LeafLeastSquares, LeafWeights, ridge_logistic
 from thrifty.solvers.solution import Solution
+from thrifty.tasks.binary import BinaryTask, soft_labels
 from thrifty.trees.foreign import AdditiveTrees
 
 __all__ = ["LeafPair", "greedy_leaf_gate", "leaf_stage"]
@@ -43,12 +44,20 @@ class LeafPair:
         towards -1, for weights that sum to 1.
     threshold : float
         Where confidence is cut at the start: rows with ``-|f1| > threshold`` are sent on.
+    task : BinaryTask
+        What f1 answers.
     """
 
     def __init__(
-        self, local: AdditiveTrees, X: Floats, distance: DistanceName, ridge: float, threshold: float
+        self,
+        local: AdditiveTrees,
+        X: Floats,
+        distance: DistanceName,
+        ridge: float,
+        threshold: float,
+        task: BinaryTask,
     ) -> None:
-        self._local = local
+        self._local, self._task = local, task
         self._distance = distance
         self._ridge = ridge
         self._design = LeafDesign(local.trees.apply(X), len(local.trees.values))
@@ -65,7 +74,7 @@ class LeafPair:
         none = np.empty(0)
         cheap = ridge_logistic(
             self._design,
-            (y + 1.0) / 2.0,
+            soft_labels(y),
             # expit(-t), not 1 - q: exact where q rounds to 1.
             weight * expit(-log_odds),
             self._ridge,
@@ -81,7 +90,7 @@ class LeafPair:
         return self
 
     def _fit_gate(self, log_odds: Floats, weight: Floats) -> Solution[LeafWeights]:
-        dense = _margin_columns(self._f1)
+        dense = self._margin_columns()
         if self._distance == "squared":
             if self._squares is None:
                 self._squares = LeafLeastSquares(self._design, weight, self._ridge)
@@ -99,7 +108,10 @@ class LeafPair:
 
     def scores(self, X: Any) -> tuple[Floats, Floats]:  # noqa: ARG002 - the rows are known
         """``(g, f1)`` of the training rows."""
-        return self.gate.scores(self._design, _margin_columns(self._f1)), self._f1
+        return self.gate.scores(self._design, self._margin_columns()), self._f1[:, None]
+
+    def _margin_columns(self) -> Floats:
+        return np.column_stack([-self._task.doubt(self._f1[:, None]), np.ones(len(self._f1))])
 
     def penalty(self) -> float:
         """``ridge / 2`` times the squared distance of every pulled weight from its centre."""
@@ -120,28 +132,23 @@ def leaf_stage(local: AdditiveTrees, gate: LeafWeights, cheap: Floats) -> LeafSt
 
 
 def greedy_leaf_gate(
-    local: AdditiveTrees, X: Floats, y: Floats, weight: Floats, ridge: float
+    local: AdditiveTrees, X: Floats, wrong: Bools, weight: Floats, ridge: float
 ) -> Solution[LeafWeights]:
     """The paper's greedy gate over leaves: a logistic regression on "f1 is wrong here", f1 left as it is.
 
     It does not see ``|f1|``: its dense weights are a zero and the constant.
     """
     design = LeafDesign(local.trees.apply(X), len(local.trees.values))
-    wrong = (np.where(local.margin(X) > 0, 1.0, -1.0) != y).astype(np.float64)
     zero = LeafWeights(np.zeros(design.n_leaves), np.zeros(1))
     solution = ridge_logistic(
         design,
-        wrong,
+        wrong.astype(np.float64),
         weight,
         ridge,
-        dense=np.ones((len(y), 1)),
+        dense=np.ones((len(wrong), 1)),
         pulled=np.zeros(1),
         centre=zero,
         start=zero,
     )
     gate = solution.value
     return replace(solution, value=LeafWeights(gate.leaf, np.r_[0.0, gate.dense]))
-
-
-def _margin_columns(f1: Floats) -> Floats:
-    return np.column_stack([np.abs(f1), np.ones(len(f1))])

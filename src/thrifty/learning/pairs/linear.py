@@ -13,6 +13,7 @@ from thrifty.objective.datafits import LogisticFit, SquaredFit
 from thrifty.objective.distances import DistanceName
 from thrifty.solvers.group_lasso import LinearScores, group_lasso
 from thrifty.solvers.solution import Solution
+from thrifty.tasks.binary import soft_labels
 
 __all__ = ["CHEAP", "GATE", "LinearPair", "MarginGate", "fit_logistic", "linear_stage", "scaled"]
 
@@ -76,7 +77,7 @@ class LinearPair:
         q = expit(log_odds)
         gate = LogisticFit(q, weight) if self._distance == "kl" else SquaredFit(log_odds, weight)
         # expit(-t), not 1 - q: exact where q rounds to 1.
-        cheap = LogisticFit((y + 1.0) / 2.0, weight * expit(-log_odds))
+        cheap = LogisticFit(soft_labels(y), weight * expit(-log_odds))
         self.solution = group_lasso(
             X,
             [gate, cheap],
@@ -132,7 +133,7 @@ class MarginGate:
 
     Parameters
     ----------
-    f1 : ndarray of shape (n_samples,)
+    f1 : ndarray of shape (n_samples, 1)
         Scores of the cheap model on the rows to be fitted.
     distance : {"kl", "squared"}
         How the gate is compared with q.
@@ -154,7 +155,7 @@ class MarginGate:
 
     def with_margin(self, X: Any) -> Any:
         """The table with ``|f1|`` as its last column, on a scale like theirs."""
-        column = (np.abs(self._f1) / self._scale)[:, None]
+        column = np.abs(self._f1) / self._scale
         return sparse.csr_array(sparse.hstack([X, column])) if sparse.issparse(X) else np.hstack([X, column])
 
     def start(self, n_columns: int) -> Self:

@@ -8,10 +8,11 @@ from sklearn.frozen import FrozenEstimator
 
 from thrifty.arrays import Floats
 from thrifty.chain.chain import Chain
-from thrifty.chain.stage import ConfidentStage
+from thrifty.chain.stage import CHEAP, ConfidentStage
 from thrifty.full.crossfit import TrainingRows, judge_full
 from thrifty.full.model import EstimatorFull, is_estimator
 from thrifty.learning.pairs.boosted import Boosting, boost_jointly, boost_labels
+from thrifty.tasks.binary import two_classes
 from thrifty.trees import Binner
 from thrifty.trees.foreign import AdditiveTrees, additive_trees
 
@@ -20,7 +21,7 @@ __all__ = ["LocalTrees", "as_local", "bare", "given_trees", "grow_local"]
 
 @dataclass(frozen=True)
 class LocalTrees:
-    """A small model and its log-odds on the training rows, out of fold wherever we fitted a copy for that."""
+    """A small model and its scores on the training rows, out of fold wherever we fitted a copy for that."""
 
     model: AdditiveTrees
     held_out: Floats
@@ -42,14 +43,14 @@ def as_local(local: Any, rows: TrainingRows, *, n_jobs: int | None = None) -> Lo
     n_features = rows.X.shape[1]
     given = given_trees(local, n_features)
     if given is not None:
-        return LocalTrees(given, given.margin(rows.X))
+        return LocalTrees(given, given.margin(rows.X)[:, None])
     judged = judge_full(local, rows, n_jobs=n_jobs, name="the local model")
     assert isinstance(judged.model, EstimatorFull)  # what becomes of a recipe
-    return LocalTrees(_trees_of(judged.model.estimator, n_features), judged.scores[:, 0])
+    return LocalTrees(_trees_of(judged.model.estimator, n_features), judged.scores)
 
 
 def grow_local(
-    boosting: Boosting, rows: TrainingRows, full_answers: Floats, labels: Floats, gate_weight: float
+    boosting: Boosting, rows: TrainingRows, full: Floats, labels: Floats, gate_weight: float
 ) -> LocalTrees:
     """Grow the small model for f1 and the gate at once.
 
@@ -60,12 +61,12 @@ def grow_local(
     alone, loss = np.ones(len(rows.y)), rows.task.loss(rows.y)
     trees, base = boost_labels(boosting, boosting.grower(table), loss, rows.weight, alone)
     if gate_weight > 0.0:
-        f1 = base + trees.predict_binned(table)[:, 0]
-        gain = 0.5 * (full_answers - np.where(f1 > 0, 1.0, -1.0)) * labels
+        f1 = base + trees.predict_binned(table)
+        gain = two_classes(rows.task).gain_of(full, f1, labels)
         both, bases = boost_jointly(boosting, boosting.grower(table), loss, gain, gate_weight, rows.weight)
-        trees, base = replace(both, values=both.values[:, 1:]), float(bases[1])
-    model = AdditiveTrees(trees, base)
-    return LocalTrees(model, model.margin(rows.X))
+        trees, base = replace(both, values=both.values[:, CHEAP]), bases[CHEAP]
+    model = AdditiveTrees(trees, float(base[0]))
+    return LocalTrees(model, model.margin(rows.X)[:, None])
 
 
 def _trees_of(model: Any, n_features: int) -> AdditiveTrees:
@@ -76,4 +77,4 @@ def _trees_of(model: Any, n_features: int) -> AdditiveTrees:
         return additive_trees(model, n_features)
     feature = np.asarray(stage.columns, dtype=np.int32)[stage.cheap.feature]
     trees = replace(stage.cheap, n_features=chain.price_list.n_features, feature=feature)
-    return additive_trees(AdditiveTrees(trees, stage.base), n_features)
+    return additive_trees(AdditiveTrees(trees, float(stage.base[0])), n_features)

@@ -1,0 +1,205 @@
+"""What every choice between classes shares, whether they are two or twenty: labels, answers and how good they are."""
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import ArrayLike
+from sklearn.base import is_classifier
+
+from thrifty.arrays import Bools, Floats, Ints, Labels
+from thrifty.exceptions import InvalidInputError
+
+__all__ = ["CLIP", "ClassTask", "area_under_curve", "clip_probability"]
+
+CLIP = 1e-6
+"""Probabilities of other models stay this far from 0 and 1; the loss on one row is at most 13.8."""
+
+
+@dataclass(frozen=True, eq=False)
+class ClassTask:
+    """Answers with one of several labels, and with their probabilities.
+
+    Attributes
+    ----------
+    classes : ndarray of shape (n_classes,)
+        The user's labels.
+    """
+
+    classes: Labels
+
+    loss_name: ClassVar[str] = "log-loss"
+    quality_name: ClassVar[str] = "accuracy"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, ClassTask) and np.array_equal(self.classes, other.classes)
+
+    def __hash__(self) -> int:
+        return hash(tuple(self.classes.tolist()))
+
+    # -- targets -------------------------------------------------------------------------------
+
+    def encode(self, name: str, labels: ArrayLike, n_rows: int) -> Floats:
+        """Targets of labels; a label that is not known is refused by its row."""
+        found = np.asarray(labels)
+        if found.shape != (n_rows,):
+            raise InvalidInputError(
+                f"{name} must hold one label per row, shape ({n_rows},); got shape {found.shape}."
+            )
+        strange = ~np.isin(found, self.classes)
+        if strange.any():
+            row = int(strange.argmax())
+            raise InvalidInputError(
+                f"{name} must hold the labels the system was fitted on, {self.classes.tolist()}; "
+                f"got {found[row].item()!r} in row {row}."
+            )
+        place = np.zeros(n_rows, dtype=np.intp)
+        for number, label in enumerate(self.classes):
+            place[found == label] = number
+        return self.targets(place)
+
+    def targets(self, place: Ints) -> Floats:
+        """Targets of rows whose labels are these of the classes."""
+        raise NotImplementedError
+
+    def strata(self, y: Floats) -> Ints:
+        """Which of the classes each target is."""
+        raise NotImplementedError
+
+    def decode(self, y: Floats) -> Labels:
+        """Labels as the user wrote them."""
+        return self.classes[self.strata(y)]
+
+    def constant_quality(self, y: Floats, weight: Floats) -> float:
+        """Share of the most frequent class."""
+        counts = np.bincount(self.strata(y), weights=weight)
+        return float(counts.max() / weight.sum())
+
+    # -- answers, and how good they are ------------------------------------------------------------
+
+    def best(self, scores: Floats) -> Ints:
+        """Which of the classes some scores speak for."""
+        raise NotImplementedError
+
+    def answers(self, outputs: Floats) -> Labels:
+        """The most probable label; the first of equals."""
+        labels: Labels = self.classes[outputs.argmax(axis=1)]
+        return labels
+
+    def confidence(self, outputs: Floats) -> Floats:
+        """Probability of the label that is given."""
+        confidence: Floats = outputs.max(axis=1)
+        return confidence
+
+    def quality(self, y: Floats, outputs: Floats) -> Bools:
+        """Whether each answer is right."""
+        right: Bools = outputs.argmax(axis=1) == self.strata(y)
+        return right
+
+    def quality_of_scores(self, y: Floats, scores: Floats) -> Bools:
+        """Whether the answers of some scores are right."""
+        right: Bools = self.best(scores) == self.strata(y)
+        return right
+
+    def expected_loss(self, scores: Floats, belief: Floats) -> Floats:
+        """Probability, by the believed scores, that the answer is wrong."""
+        raise NotImplementedError
+
+    def expected_quality(self, loss: Floats) -> Floats:
+        """Probability that the answer is right."""
+        quality: Floats = 1.0 - loss
+        return quality
+
+    def expected_regret(self, scores: Floats, full: Floats, belief: Floats) -> Floats:
+        """Probability, by the believed scores, that the full model is right and this answer is not."""
+        differs = self.best(scores) != self.best(full)
+        regret: Floats = np.where(differs, 1.0 - self.expected_loss(full, belief), 0.0)
+        return regret
+
+    def auc(self, y: Floats, scores: Floats) -> float | None:
+        """Area under the ROC curve; the mean over classes, each against the rest, where they are several."""
+        place = self.strata(y)
+        if scores.shape[1] == 1:
+            return area_under_curve(place == 1, scores[:, 0])
+        outputs = self.outputs(scores)
+        areas = [area_under_curve(place == one, outputs[:, one]) for one in np.unique(place)]
+        known = [area for area in areas if area is not None]
+        return float(np.mean(known)) if known else None
+
+    def outputs(self, scores: Floats) -> Floats:
+        """Probabilities of all classes."""
+        raise NotImplementedError
+
+    # -- models of others ------------------------------------------------------------------------
+
+    @staticmethod
+    def default_model(random_state: Any) -> Any:
+        """Histogram boosting with scikit-learn's settings."""
+        from sklearn.ensemble import HistGradientBoostingClassifier  # takes a while to import
+
+        return HistGradientBoostingClassifier(random_state=random_state)
+
+    def check_recipe(self, model: Any, name: str) -> None:
+        """Refuse an unfitted model that is no classifier."""
+        if not is_classifier(model):
+            raise InvalidInputError(
+                f"{name} must be a classifier; got {type(model).__name__}. Wrap a fitted model in FrozenEstimator, "
+                f"or pass a function that returns probabilities."
+            )
+
+    def check_model(self, model: Any, name: str) -> None:
+        """Refuse a classifier of other labels, or one that cannot say how sure it is."""
+        kind = type(model).__name__
+        if not (hasattr(model, "predict_proba") or hasattr(model, "decision_function")):
+            raise InvalidInputError(
+                f"{name} must offer predict_proba or decision_function; {kind} has neither. "
+                f"Pass a function that returns probabilities instead."
+            )
+        theirs = np.asarray(getattr(model, "classes_", self.classes))
+        if not np.array_equal(theirs, self.classes):
+            raise InvalidInputError(
+                f"{name} was fitted on the classes {theirs.tolist()}, but y holds {self.classes.tolist()}. "
+                f"Both must have the same labels."
+            )
+
+    def is_calibrated(self, model: Any) -> bool:
+        """Whether the model has ``predict_proba``, which some have only with certain settings."""
+        return hasattr(model, "predict_proba")
+
+    def read_numbers(self, given: Any) -> Floats:
+        """What somebody says are probabilities, as numbers."""
+        try:
+            return np.asarray(given, dtype=np.float64)
+        except (TypeError, ValueError):
+            raise InvalidInputError(
+                f"full must be a classifier, a FrozenEstimator, a function or an array of probabilities; "
+                f"got {type(given).__name__}."
+            ) from None
+
+    def refuse_outside(self, probability: Floats, who: str) -> None:
+        """Refuse numbers that are no probabilities."""
+        wrong = ~((probability >= 0) & (probability <= 1))
+        if wrong.any():
+            raise InvalidInputError(
+                f"{who} must give probabilities in [0, 1]; got {float(probability[wrong][0])!r}."
+            )
+
+
+def clip_probability(probability: ArrayLike) -> Floats:
+    """Probabilities moved to at least ``CLIP`` from 0 and 1."""
+    return np.clip(np.asarray(probability, dtype=np.float64), CLIP, 1.0 - CLIP)
+
+
+def area_under_curve(is_second: Bools, scores: Floats) -> float | None:
+    """Area under the ROC curve of scores that are larger for rows of the second class; None if there is one class.
+
+    It is the probability that a row of the second class scores higher than a row of the first, ties counting half:
+    with the rows ranked by score, ``(sum of the second class's ranks - n1 (n1 + 1) / 2) / (n0 n1)``.
+    """
+    n_second, n_first = int(is_second.sum()), int((~is_second).sum())
+    if n_first == 0 or n_second == 0:
+        return None
+    _, of_row, counts = np.unique(scores, return_inverse=True, return_counts=True)
+    # Rows with one score share the mean of the ranks they take up together.
+    rank = (np.cumsum(counts) - (counts - 1) / 2)[of_row.reshape(-1)]
+    return float((rank[is_second].sum() - n_second * (n_second + 1) / 2) / (n_first * n_second))
