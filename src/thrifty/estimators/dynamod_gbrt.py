@@ -34,6 +34,7 @@ class BoostedClassifier(GatedClassifier):
 
     _accepts_missing = True
     _accepts_sparse = False
+    _accepts_several = True
 
     n_trees: int
     max_depth: int

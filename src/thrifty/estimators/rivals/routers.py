@@ -19,6 +19,7 @@ class _Router(GatedClassifier):
     """A classifier the user chose, in front of the full model, with a gate that needs no fitting."""
 
     _accepts_missing = True
+    _accepts_several = True
 
     cheap: Any
     features: Any
