@@ -58,6 +58,30 @@ def test_a_fit_says_the_same_as_json_and_nothing_else_on_standard_output(run, fi
     assert told["file"] == str(out)
 
 
+def test_a_target_of_three_classes_goes_through_every_command(run, small_fits, make_table, tmp_path):
+    frame = make_table(600)
+    frame["label"] = np.where(frame["age"] > frame["age"].median(), "old", frame["label"])
+    frame[:450].to_csv(tmp_path / "train.csv", index=False)
+    frame[450:].to_csv(tmp_path / "new.csv", index=False)
+    system, new = tmp_path / "s.thrifty", tmp_path / "new.csv"
+    said = run(*FIT, tmp_path / "train.csv", "--budget", 2, "-o", system)
+    assert said.code == 0, said.err
+    for label in ("no", "old", "yes"):
+        assert f"recall of '{label}'" in said.out
+    assert run("predict", system, new, "-o", tmp_path / "a.csv", "--budget", 1.5).code == 0
+    answers = pd.read_csv(tmp_path / "a.csv")
+    assert set(answers["answer"]) <= {"no", "old", "yes"}
+    assert np.mean(answers["answer"].to_numpy() == frame["label"][450:].to_numpy()) > 0.6
+    assert "Stage 0 buys" in run("explain", system, new).out
+    assert "mean cost" in run("frontier", system).out
+    assert run("report", system, new, "-o", tmp_path / "r.html").code == 0
+    refused = run(
+        *FIT, tmp_path / "train.csv", "--budget", 2, "--method", "dynamod-lin", "-o", tmp_path / "x"
+    )
+    assert refused.code != 0
+    assert "with 3 classes" in refused.err
+
+
 def test_a_fit_with_a_loss_says_what_it_proved(run, files):
     told = str(load_table_system(files.certified).certificate)
     assert told in run("frontier", files.certified).out.replace("\n", " ")

@@ -83,7 +83,11 @@ def _read_calibration(fields: Fields, estimator: Any, reading: Reading) -> Float
     """What makes outputs of what the estimator says; the first format writes a slope and an intercept for everybody."""
     if fields.has("calibration"):
         is_there = fields.raw("calibration") is not None
-        return fields.array("calibration", np.float64, (2 * reading.answers.n_scores,)) if is_there else None
+        return (
+            fields.array("calibration", np.float64, reading.answers.no_calibration.shape)
+            if is_there
+            else None
+        )
     slope, intercept = fields.number("slope"), fields.number("intercept")
     return None if reading.answers.is_calibrated(estimator) else np.array([slope, intercept])
 

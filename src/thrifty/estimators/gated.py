@@ -76,7 +76,7 @@ class GatedClassifier(ChainClassifier):
         X : array, CSR matrix, pandas or polars data frame of shape (n_samples, n_features)
             Every feature the full model reads, bought or not: training pays for everything.
         y : array-like of shape (n_samples,)
-            Two distinct labels.
+            Labels of two classes; of more for the estimators whose tag ``multi_class`` says so.
         sample_weight : array-like of shape (n_samples,), optional
             Weights; a row of weight zero is left out.
         """

@@ -83,7 +83,7 @@ def collect_facts(
         of the same systems; or the budget that one was chosen for. Without it, the page opens at the certified point,
         else at the cheapest that is nearly as good as the best.
     full_scores : array-like of shape (n_samples,) or (n_samples, n_classes), optional
-        Scores of the full model, larger for rows that look more like the second of two classes, for its AUC. Those of
+        Scores of the full model, as ``decision_function`` gives them, for its AUC. Those of
         the systems come with their evidence.
     title, method, full_name, unit : str
         Words: the title, what our line is called, what the full model is ("a random forest"; said once, after "the full
@@ -253,7 +253,7 @@ def _points(
 
 
 def _auc_by_point(y: ArrayLike, at: Sequence[tuple[Routes, Floats]]) -> tuple[float, ...]:
-    """AUC of each point, or nothing where there are no scores or not two classes."""
+    """AUC of each point, or nothing where there are no scores."""
     found = []
     for routes, point in at:
         scores = routes.scores(point)

@@ -46,7 +46,8 @@ class Points:
     efficient : tuple of bool
         Whether a budget can lead here; a point that is shown because it is deployed or certified need not be efficient.
     auc : tuple of float, or empty
-        Area under the ROC curve on the rows of the report; empty if it is not known, as with more than two classes.
+        Area under the ROC curve on the rows of the report; of several classes the mean, each against the rest. Empty if
+        it is not known.
     bought : tuple of tuple of float, or empty
         Share of the rows that make each purchase, for points of systems that do not buy the same for all rows that get
         to a place. Empty for the others, where ``reach`` tells it.

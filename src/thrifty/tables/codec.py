@@ -59,7 +59,7 @@ def _unpack(parts: Fields, reading: Reading) -> TableSystem:
             _optional(about, "budget"),
             _optional(about, "max_loss"),
         ),
-        _unpack_promise(parts.inside("promise")),
+        _unpack_promise(parts.inside("promise"), len(schema.classes)),
     )
 
 
@@ -69,16 +69,16 @@ def _check_fits(parts: Fields, schema: Schema, estimator: ChainClassifier) -> No
         raise parts.refusal("schema", "name the columns of the estimator", schema.names[:5])
 
 
-def _unpack_promise(parts: Fields) -> Promise:
+def _unpack_promise(parts: Fields, n_classes: int) -> Promise:
     values: dict[str, Any] = {}
     for entry in fields(Promise):
         if entry.name == "n_rows":
             values["n_rows"] = max(_count(parts, "n_rows"), 1)
         elif entry.name.endswith("recall"):
             found = parts.value(entry.name)
-            sound = isinstance(found, tuple) and len(found) == 2 and all(type(one) is float for one in found)
-            if found is not None and not sound:
-                raise parts.refusal(entry.name, "be two numbers", found)
+            right = isinstance(found, tuple) and len(found) == n_classes
+            if found is not None and not (right and all(type(one) is float for one in found)):
+                raise parts.refusal(entry.name, f"be {n_classes} numbers", found)
             values[entry.name] = found
         else:
             optional = entry.default is None
