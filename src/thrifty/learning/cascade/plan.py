@@ -24,8 +24,8 @@ __all__ = ["choose_plan"]
 ORDERING = Boosting(n_trees=60, max_depth=6)
 """Trees that an order is made from."""
 
-RACE_ROWS = 5_000
-"""With more rows than that, candidates are compared on one fold in place of all."""
+RACE_ROWS = 1_250
+"""Held-out rows that candidates are compared on, at least: so many folds are grown for that, and no more."""
 
 RACE_BUDGETS = 25
 
@@ -35,15 +35,15 @@ ENOUGH = 1.0
 
 def choose_plan(problem: CascadeProblem) -> Plan:
     """The size of a stage, then the order, that give the best held-out scores over all budgets."""
-    orders = _find_orders(problem)
+    orders, race = _find_orders(problem), _Race(problem)
     (name, order), *others = orders.items()
     first = _plan(problem, name, order, problem.capacities[0])
-    boosting = _best_size(problem, _coarse(first))
+    boosting = _best_size(race, _coarse(first))
     plans = [replace(first, boosting=boosting)]
     for name, order in others:
         if not any(np.array_equal(order, plan.order) for plan in plans):
             plans.append(_plan(problem, name, order, boosting))
-    winner = _best(problem, [_coarse(plan) for plan in plans])
+    winner = _best(race, [_coarse(plan) for plan in plans])
     problem.progress("comparing orders", 1, 1)
     return next(plan for plan in plans if plan.name == winner.name)
 
@@ -62,13 +62,13 @@ def _find_orders(problem: CascadeProblem) -> dict[str, Ints]:
     return orders
 
 
-def _best_size(problem: CascadeProblem, plan: Plan) -> Boosting:
+def _best_size(race: "_Race", plan: Plan) -> Boosting:
     """Sizes from small to large, until one is worse than the one before: large ones cost most and overfit first."""
-    sizes = list(problem.capacities)
+    sizes, problem, seen = list(race.problem.capacities), race.problem, race.seen
     best, best_losses = sizes[0], None
     # The first two always run, so they may run side by side.
     for batch in (sizes[:2], *([size] for size in sizes[2:])) if len(sizes) > 1 else ():
-        seen, scores = _race(problem, [replace(plan, boosting=size) for size in batch])
+        scores = race.scores([replace(plan, boosting=size) for size in batch])
         for size, one in zip(batch, scores, strict=True):
             losses = _losses(seen, one)
             if best_losses is not None and _lead(best_losses - losses, seen.weight) <= ENOUGH:
@@ -89,33 +89,46 @@ def _coarse(plan: Plan) -> Plan:
     return replace(plan, sets=tuple(plan.sets[place] for place in range((n_sets - 1) % 2, n_sets, 2)))
 
 
-def _best(problem: CascadeProblem, plans: Sequence[Plan]) -> Plan:
+def _best(race: "_Race", plans: Sequence[Plan]) -> Plan:
     """The plan with the best mean held-out score over budgets; the first of equals."""
     if len(plans) == 1:
         return plans[0]
-    seen, scores = _race(problem, plans)
     # Means of the same answers may differ in their last digits: plans that are equally good must stay equal.
-    worths = [round(_worth(seen, plan, one), 9) for plan, one in zip(plans, scores, strict=True)]
+    worths = [
+        round(_worth(race.seen, plan, one), 9) for plan, one in zip(plans, race.scores(plans), strict=True)
+    ]
     return plans[int(np.argmax(worths))]
 
 
-def _race(problem: CascadeProblem, plans: Sequence[Plan]) -> tuple[CascadeProblem, list[Floats]]:
-    """Rows that were held out, and the scores of every plan's stages on them."""
-    folds = problem.folds if len(problem.y) <= RACE_ROWS else problem.folds[:1]
-    jobs = [(plan, fold) for plan in plans for fold in folds]
+class _Race:
+    """Candidates and what their stages say about rows that they were not grown on; no candidate is grown twice.
 
-    def judge(job: tuple[Plan, Ints]) -> Floats:
-        plan, fold = job
-        return score_fold(
-            problem.task, problem.table, problem.y, problem.weight, fold, plan.sets, plan.boosting
-        )
+    Attributes
+    ----------
+    seen : CascadeProblem
+        The held-out rows.
+    """
 
-    with ThreadPoolExecutor(problem.n_threads) as pool:
-        scores = list(pool.map(judge, jobs))
-    rows = np.concatenate(list(folds))
-    return problem.take(rows), [
-        np.concatenate(scores[n : n + len(folds)]) for n in range(0, len(jobs), len(folds))
-    ]
+    def __init__(self, problem: CascadeProblem) -> None:
+        n_held_out = np.cumsum([len(fold) for fold in problem.folds])
+        n_folds = int(np.searchsorted(n_held_out, min(RACE_ROWS, n_held_out[-1]))) + 1
+        self.problem, self._folds = problem, list(problem.folds[:n_folds])
+        self.seen = problem.take(np.concatenate(self._folds))
+        self._known: dict[tuple[str, Boosting], Floats] = {}
+
+    def scores(self, plans: Sequence[Plan]) -> list[Floats]:
+        """Scores of every plan's stages on the held-out rows, shape (n_rows, n_stages, n_scores)."""
+        new = [plan for plan in plans if (plan.name, plan.boosting) not in self._known]
+        with ThreadPoolExecutor(self.problem.n_threads) as pool:
+            jobs = [[pool.submit(self._judge, plan, fold) for fold in self._folds] for plan in new]
+            for plan, of_plan in zip(new, jobs, strict=True):
+                scores = np.concatenate([job.result() for job in of_plan])
+                self._known[plan.name, plan.boosting] = scores
+        return [self._known[plan.name, plan.boosting] for plan in plans]
+
+    def _judge(self, plan: Plan, fold: Ints) -> Floats:
+        known = self.problem
+        return score_fold(known.task, known.table, known.y, known.weight, fold, plan.sets, plan.boosting)
 
 
 def _losses(seen: CascadeProblem, scores: Floats) -> Floats:
