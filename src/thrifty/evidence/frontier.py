@@ -15,6 +15,7 @@ from thrifty.arrays import Floats, Ints
 from thrifty.chain.policy import SLACK
 from thrifty.evidence.compare import Band, Comparison, bands_of, compare_within
 from thrifty.evidence.evidence import Evidence, Means
+from thrifty.evidence.inputs import finite_numbers
 from thrifty.evidence.views import draw, frame
 from thrifty.exceptions import InvalidInputError
 from thrifty.objective.costs import check_amount
@@ -206,7 +207,8 @@ class Frontier:
 
     def cheapest(self, *, score: float) -> OperatingPoint:
         """The cheapest point whose score, on the rows it was chosen on, is at least ``score``."""
-        place = int(np.searchsorted(self.chosen.score, float(score) - SLACK * abs(score)))
+        wanted = float(finite_numbers("score", [score], (1,))[0])
+        place = int(np.searchsorted(self.chosen.score, wanted - SLACK * abs(wanted)))
         if place < len(self):
             return self[place]
         dearest = (

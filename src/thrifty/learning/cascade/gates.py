@@ -23,7 +23,7 @@ import numpy as np
 from thrifty.arrays import Floats, Ints
 from thrifty.evidence.evidence import Evidence
 from thrifty.evidence.stopping import StoppingRules, price_grid, sweep_prices
-from thrifty.learning.cascade.problem import CascadeProblem
+from thrifty.learning.cascade.problem import CascadeProblem, mean_in_errors
 from thrifty.learning.cascade.staged import StagedTrees, narrow_table
 from thrifty.learning.pairs.boosted import Boosting
 from thrifty.rows import uniforms
@@ -193,9 +193,7 @@ def _lead(problem: CascadeProblem, evidence: Evidence, loss: Floats, gate: Float
             for one in (evidence.gate, gate)
         ]
         gains[counted_on] = scores[1] - scores[0]
-    mean = float(np.average(gains, weights=problem.weight))
-    spread = np.sqrt(np.average(np.square(gains - mean), weights=problem.weight) / problem.weight.sum())
-    return mean / max(float(spread), 1e-12)
+    return mean_in_errors(gains, problem.weight)
 
 
 def _score_of_rows(

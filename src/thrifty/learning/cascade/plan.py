@@ -14,7 +14,7 @@ import numpy as np
 from thrifty.arrays import Floats, Ints
 from thrifty.evidence.stopping import sweep_prices
 from thrifty.learning.cascade.orders import ORDERS, Learner, nested_sets
-from thrifty.learning.cascade.problem import CascadeProblem, Plan, calibrate, judge_stages
+from thrifty.learning.cascade.problem import CascadeProblem, Plan, calibrate, judge_stages, mean_in_errors
 from thrifty.learning.cascade.staged import score_fold
 from thrifty.learning.pairs.boosted import Boosting
 
@@ -71,7 +71,7 @@ def _best_size(race: "_Race", plan: Plan) -> Boosting:
         scores = race.scores([replace(plan, boosting=size) for size in batch])
         for size, one in zip(batch, scores, strict=True):
             losses = _losses(seen, one)
-            if best_losses is not None and _lead(best_losses - losses, seen.weight) <= ENOUGH:
+            if best_losses is not None and mean_in_errors(best_losses - losses, seen.weight) <= ENOUGH:
                 problem.progress("comparing sizes", len(sizes), len(sizes))
                 return best
             best, best_losses = size, losses
@@ -138,13 +138,6 @@ def _losses(seen: CascadeProblem, scores: Floats) -> Floats:
     every = [loss.values(calibrated[:, stage]) for stage in range(scores.shape[1])]
     losses: Floats = np.column_stack(every).mean(axis=1)
     return losses
-
-
-def _lead(gains: Floats, weight: Floats) -> float:
-    """Mean gain in standard errors; a row of weight two counts as two rows."""
-    mean = float(np.average(gains, weights=weight))
-    spread = float(np.sqrt(np.average(np.square(gains - mean), weights=weight) / weight.sum()))
-    return mean / max(spread, 1e-12)
 
 
 def _worth(seen: CascadeProblem, plan: Plan, scores: Floats) -> float:

@@ -14,7 +14,7 @@ from thrifty.progress import Progress, silent
 from thrifty.tasks.task import Task
 from thrifty.trees import BinnedTable
 
-__all__ = ["CAPACITIES", "Behind", "CascadeProblem", "Plan", "calibrate", "judge_stages"]
+__all__ = ["CAPACITIES", "Behind", "CascadeProblem", "Plan", "calibrate", "judge_stages", "mean_in_errors"]
 
 CAPACITIES = (
     Boosting(n_trees=60, max_depth=4, learning_rate=0.05, l2=5.0, min_child_weight=3.0),
@@ -139,6 +139,13 @@ def calibrate(task: Task, scores: Floats, y: Floats, weight: Floats) -> tuple[li
     for stage in stages:
         calibrated[:, stage] = task.calibrated(scores[:, stage], found[stage])
     return found, calibrated
+
+
+def mean_in_errors(gains: Floats, weight: Floats) -> float:
+    """Mean gain in standard errors; a row of weight two counts as two rows."""
+    mean = float(np.average(gains, weights=weight))
+    spread = float(np.sqrt(np.average(np.square(gains - mean), weights=weight) / weight.sum()))
+    return mean / max(spread, 1e-12)
 
 
 def judge_stages(
