@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from thrifty.learning.cascade.orders import ORDERS
-from thrifty.learning.cascade.plan import ENOUGH, _lead, choose_plan
-from thrifty.learning.cascade.problem import CAPACITIES, CascadeProblem
+from thrifty.learning.cascade.plan import ENOUGH, choose_plan
+from thrifty.learning.cascade.problem import CAPACITIES, CascadeProblem, mean_in_errors
 from thrifty.learning.pairs.boosted import Boosting
 from thrifty.objective.costs import PriceList
 from thrifty.rows import content_folds
@@ -57,8 +57,8 @@ def test_every_order_is_found_and_told():
 def test_a_lead_counts_a_row_of_weight_two_as_two_rows():
     gains = np.random.default_rng(0).normal(0.1, 1.0, size=200)
     twice = np.repeat(gains, 2)
-    assert _lead(gains, np.full(200, 2.0)) == pytest.approx(_lead(twice, np.ones(400)))
-    assert _lead(np.zeros(5), np.ones(5)) == 0.0
+    assert mean_in_errors(gains, np.full(200, 2.0)) == pytest.approx(mean_in_errors(twice, np.ones(400)))
+    assert mean_in_errors(np.zeros(5), np.ones(5)) == 0.0
     assert ENOUGH > 0
 
 

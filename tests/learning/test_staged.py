@@ -6,7 +6,16 @@ import numpy as np
 import pytest
 
 from thrifty.learning.cascade.orders import ORDERS, Learner, nested_sets, stopping_places
-from thrifty.learning.cascade.staged import ROWS_PER_TREE, _Drawn, grow_stages, narrow_table, score_fold
+from thrifty.learning.cascade.staged import (
+    LEAST_DROP,
+    LOOKS,
+    PATIENCE,
+    ROWS_PER_TREE,
+    _Drawn,
+    grow_stages,
+    narrow_table,
+    score_fold,
+)
 from thrifty.learning.pairs.boosted import Boosting
 from thrifty.objective.costs import PriceList
 from thrifty.rows import uniforms
@@ -88,12 +97,52 @@ def test_a_narrow_table_holds_the_same_codes(rows):
 def test_held_out_scores_do_not_know_the_labels_of_their_rows(rows):
     X, y = rows
     table, fold = Binner().fit_transform(X), np.arange(200)
-    before = score_fold(TASK, table, y, np.ones(600), fold, [np.array([3])], SMALL)
     other = y.copy()
     other[fold] *= -1
-    np.testing.assert_array_equal(
-        score_fold(TASK, table, other, np.ones(600), fold, [np.array([3])], SMALL), before
+    before, after = (
+        score_fold(TASK, table, labels, np.ones(600), fold, [np.array([3])], SMALL, [8])[0]
+        for labels in (y, other)
     )
+    np.testing.assert_array_equal(after, before)
+
+
+def looks_of(table, y, held_out, truth, columns, boosting):
+    """Mean loss of held-out rows after every tenth of the trees of one stage, each ensemble grown from nothing."""
+    found = []
+    for n_trees in range(0, boosting.n_trees + 1, boosting.n_trees // LOOKS):
+        grown = grow_stages(TASK, table, y, np.ones(len(y)), [columns], boosting, n_trees=[n_trees])
+        found.append(TASK.loss(truth).values(grown.scores(held_out)[:, 0]).mean())
+    return np.array(found)
+
+
+@pytest.mark.parametrize("columns", [np.array([2]), np.array([3]), np.arange(5)])
+def test_a_stage_ends_where_the_loss_of_rows_that_watch_was_lowest(columns, rows):
+    X, y = rows
+    table, fold = Binner().fit_transform(X), np.arange(0, 600, 3)
+    rest = np.setdiff1d(np.arange(600), fold)
+    boosting = Boosting(n_trees=100, max_depth=4)
+    scores, n_trees = score_fold(TASK, table, y, np.ones(600), fold, [columns], boosting)
+    losses = looks_of(table.take(rest), y[rest], table.take(fold), y[fold], columns, boosting)
+    best, worse = 0, 0
+    for look, loss in enumerate(losses):
+        better = loss < losses[best] * (1 - LEAST_DROP) or look == 0
+        best, worse = (look, 0) if better else (best, worse + 1)
+        if worse == PATIENCE:
+            break
+    assert n_trees == [10 * best]
+    assert n_trees[0] < 100 or len(columns) == 5  # who reads everything is not done yet
+    assert TASK.loss(y[fold]).values(scores[:, 0]).mean() == pytest.approx(losses[best])
+
+
+def test_stages_behind_one_that_ended_early_begin_where_it_ended(rows):
+    X, y = rows
+    table, fold = Binner().fit_transform(X), np.arange(0, 600, 3)
+    boosting, sets = Boosting(n_trees=40, max_depth=3), [np.array([2]), np.array([2, 3]), np.arange(5)]
+    watched, n_trees = score_fold(TASK, table, y, np.ones(600), fold, sets, boosting)
+    again, same = score_fold(TASK, table, y, np.ones(600), fold, sets, boosting, n_trees)
+    assert n_trees == same
+    assert min(n_trees) < 40
+    np.testing.assert_array_equal(again, watched)
 
 
 @pytest.mark.parametrize("name", ORDERS)

@@ -113,13 +113,17 @@ def _grow(problem: CascadeProblem, plan: Plan) -> tuple[StagedTrees, Floats]:
     scores = np.empty((len(problem.y), len(plan.sets), problem.task.n_scores))
     # The kernels release the interpreter's lock, so threads share one table of codes.
     with ThreadPoolExecutor(problem.n_threads) as pool:
-        whole = pool.submit(grow_stages, *known, plan.sets, plan.boosting)
-        judged = [pool.submit(score_fold, *known, fold, plan.sets, plan.boosting) for fold in problem.folds]
-        for number, (fold, job) in enumerate(zip(problem.folds, judged, strict=True)):
-            scores[fold] = job.result()
-            problem.progress("growing stages", number + 1, len(judged) + 1)
+        first, *others = problem.folds
+        # The rows of one fold tell how many trees a stage needs; the other copies have as many.
+        scores[first], n_trees = pool.submit(score_fold, *known, first, plan.sets, plan.boosting).result()
+        problem.progress("growing stages", 1, len(others) + 2)
+        whole = pool.submit(grow_stages, *known, plan.sets, plan.boosting, n_trees=n_trees)
+        judged = [pool.submit(score_fold, *known, fold, plan.sets, plan.boosting, n_trees) for fold in others]
+        for number, (fold, job) in enumerate(zip(others, judged, strict=True)):
+            scores[fold] = job.result()[0]
+            problem.progress("growing stages", number + 2, len(others) + 2)
         staged = whole.result()
-        problem.progress("growing stages", len(judged) + 1, len(judged) + 1)
+        problem.progress("growing stages", len(others) + 2, len(others) + 2)
         return staged, scores
 
 

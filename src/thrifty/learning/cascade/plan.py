@@ -128,7 +128,7 @@ class _Race:
 
     def _judge(self, plan: Plan, fold: Ints) -> Floats:
         known = self.problem
-        return score_fold(known.task, known.table, known.y, known.weight, fold, plan.sets, plan.boosting)
+        return score_fold(known.task, known.table, known.y, known.weight, fold, plan.sets, plan.boosting)[0]
 
 
 def _losses(seen: CascadeProblem, scores: Floats) -> Floats:

@@ -11,6 +11,9 @@ stage before is a plain summand; calibration undoes the scale.
 
 Each tree is grown on a share of the rows. Which ones is a function of what a row holds and of the number of the tree,
 so equal rows share their fate and a row of weight two is that row given twice.
+
+A stage ends when its trees no longer lower the loss of rows that they are not grown on: the first stages, which hold
+little, learn what there is to learn in a few trees, and more of them would only learn the rows by heart.
 """
 
 from collections.abc import Sequence
@@ -36,6 +39,15 @@ ROWS_PER_TREE = 0.6
 
 MOST_SCALED = 100
 """Stages after which the whole score is kept: the stored scale must stay a number."""
+
+LOOKS = 10
+"""How often the loss of the rows that watch is looked at, in a stage that is grown in full."""
+
+PATIENCE = 2
+"""Looks without a lower loss that end a stage."""
+
+LEAST_DROP = 5e-4
+"""A loss is lower if it fell by this share."""
 
 
 @dataclass(frozen=True)
@@ -66,10 +78,35 @@ class StagedTrees:
         return scores
 
 
+@dataclass(frozen=True)
+class Watch:
+    """Rows that no tree is grown on, which tell when a stage has learned what there is to learn.
+
+    Attributes
+    ----------
+    table : BinnedTable
+        The rows.
+    y, counts : ndarray of shape (n_rows,)
+        Targets and weights.
+    """
+
+    table: BinnedTable
+    y: Floats
+    counts: Floats
+
+
 def grow_stages(
-    task: Task, table: BinnedTable, y: Floats, counts: Floats, sets: Sequence[Ints], boosting: Boosting
+    task: Task,
+    table: BinnedTable,
+    y: Floats,
+    counts: Floats,
+    sets: Sequence[Ints],
+    boosting: Boosting,
+    *,
+    n_trees: Sequence[int] | None = None,
+    watch: Watch | None = None,
 ) -> StagedTrees:
-    """Grow the ensemble, ``boosting.n_trees`` trees a stage.
+    """Grow the ensemble.
 
     Parameters
     ----------
@@ -83,21 +120,29 @@ def grow_stages(
         Columns of each stage, nested. A stage without columns adds nothing.
     boosting : Boosting
         How trees are grown; Newton steps.
+    n_trees : sequence of int, optional
+        Trees of each stage; by default ``boosting.n_trees``.
+    watch : Watch, optional
+        Rows that end a stage earlier.
     """
     loss = task.loss(y)
     base = loss.base(counts)
     score = np.tile(base, (table.n_rows, 1))
+    seen = None if watch is None else _Watching(watch, task.loss(watch.y), base)
     chance = uniforms(table.codes)
     parts, scale, n_before = [], 1.0, 0
     for place, columns in enumerate(sets):
         if 0 < place < MOST_SCALED:
             score *= KEPT
             scale /= KEPT
+            if seen is not None:
+                seen.score *= KEPT
         trees: list[TreeEnsemble] = []
         if len(columns):
+            stage = boosting if n_trees is None else replace(boosting, n_trees=n_trees[place])
             drawn = _Drawn(chance, n_before)
-            trees = _grow_on(table, loss, counts, columns, boosting, score, drawn)[0]
-        n_before += len(trees)
+            trees = _grow_on(table, loss, counts, columns, stage, score, drawn, seen)[0]
+        n_before += boosting.n_trees
         parts.append(_scaled(trees, scale) if trees else TreeEnsemble.empty(table.n_features, task.n_scores))
     return StagedTrees(base, tuple(np.asarray(columns, dtype=np.intp) for columns in sets), tuple(parts))
 
@@ -110,12 +155,19 @@ def score_fold(
     fold: Ints,
     sets: Sequence[Ints],
     boosting: Boosting,
-) -> Floats:
-    """Scores of the rows of one fold at every stage, by an ensemble grown on all other rows."""
+    n_trees: Sequence[int] | None = None,
+) -> tuple[Floats, list[int]]:
+    """Scores of the rows of one fold at every stage, by an ensemble grown on all others, and its trees per stage.
+
+    Without ``n_trees`` the rows of the fold tell when a stage ends.
+    """
     rest = np.ones(table.n_rows, dtype=bool)
     rest[fold] = False
-    grown = grow_stages(task, table.take(rest), y[rest], counts[rest], sets, boosting)
-    return grown.scores(table.take(fold))
+    held_out = table.take(fold)
+    watch = Watch(held_out, y[fold], counts[fold]) if n_trees is None else None
+    known = (table.take(rest), y[rest], counts[rest])
+    grown = grow_stages(task, *known, sets, boosting, n_trees=n_trees, watch=watch)
+    return grown.scores(held_out), [part.n_trees for part in grown.parts]
 
 
 def total_gains(table: BinnedTable, loss: Loss, counts: Floats, columns: Ints, boosting: Boosting) -> Floats:
@@ -132,6 +184,20 @@ def narrow_table(table: BinnedTable, columns: Ints) -> BinnedTable:
     offsets = np.cumsum([0] + [len(values) for values in ends]).astype(np.int64)
     thresholds = Thresholds(np.concatenate([np.empty(0), *ends]), offsets)
     return BinnedTable(padded, thresholds, tuple(table.names[column] for column in columns))
+
+
+class _Watching:
+    """The loss of rows that watch, while trees are added to their score."""
+
+    def __init__(self, watch: Watch, loss: Loss, base: Floats) -> None:
+        self._watch, self._loss = watch, loss
+        self.score = np.tile(base, (watch.table.n_rows, 1))
+
+    def loss_after(self, trees: Sequence[TreeEnsemble]) -> float:
+        """The mean loss once these trees are added."""
+        if trees:
+            TreeEnsemble.concatenate(trees).predict_binned(self._watch.table, self.score)
+        return float(np.average(self._loss.values(self.score), weights=self._watch.counts))
 
 
 @dataclass(frozen=True)
@@ -159,17 +225,50 @@ def _grow_on(
     boosting: Boosting,
     score: Floats,
     drawn: _Drawn | None = None,
+    watching: _Watching | None = None,
 ) -> tuple[list[TreeEnsemble], Floats]:
     """Trees on some columns, added to the scores in place, and the gain of each column."""
     # In the order of the table, whatever the order of purchase: trees must not depend on how ties are listed.
     columns = np.sort(columns)
     grower = boosting.grower(narrow_table(table, columns))
-    trees, gains = [], np.zeros(table.n_features)
+    trees: list[TreeEnsemble] = []
+    gains, every = np.zeros(table.n_features), max(boosting.n_trees // LOOKS, 1)
+    best = None if watching is None else _Best(watching, score)
     for tree in range(boosting.n_trees):
+        if best is not None and tree % every == 0 and best.is_long_ago(trees):
+            break
         seen = counts if drawn is None else drawn.counts(counts, tree)
         grown = boosting.grow_tree(grower, *loss.derivatives(score), seen)
         grown.add_to(score)
         feature = columns[grown.tree.feature].astype(np.int32)
         np.add.at(gains, feature, grown.raw_gain)
         trees.append(replace(grown.tree, n_features=table.n_features, feature=feature))
+    if best is not None:
+        best.is_long_ago(trees)
+        del trees[best.restore() :]
     return trees, gains
+
+
+class _Best:
+    """Where the loss of the rows that watch was lowest, and how to get back there."""
+
+    def __init__(self, watching: _Watching, score: Floats) -> None:
+        self._watching, self._score = watching, score
+        self._lowest, self._n_seen, self._n_worse = np.inf, 0, 0
+        self._n_best, self._kept = 0, (score.copy(), watching.score.copy())
+
+    def is_long_ago(self, trees: Sequence[TreeEnsemble]) -> bool:
+        """Look at the trees so far: whether there were enough looks since the lowest loss."""
+        loss = self._watching.loss_after(trees[self._n_seen :])
+        self._n_seen = len(trees)
+        if loss < self._lowest * (1.0 - LEAST_DROP):
+            self._lowest, self._n_best, self._n_worse = loss, len(trees), 0
+            self._kept = self._score.copy(), self._watching.score.copy()
+        else:
+            self._n_worse += 1
+        return self._n_worse >= PATIENCE
+
+    def restore(self) -> int:
+        """Go back to the lowest loss; returns the number of trees there."""
+        self._score[:], self._watching.score[:] = self._kept
+        return self._n_best
