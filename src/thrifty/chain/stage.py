@@ -275,7 +275,8 @@ class CascadeStage:
 
     def _added(self, block: Any) -> Floats:
         """What the trees say; many rows are shared among the processors."""
-        n_parts = min(cpu_count(), len(block) * self.trees.n_trees // PART_OF_WORK)
+        n_parts = len(block) * self.trees.n_trees // PART_OF_WORK
+        n_parts = n_parts if n_parts < 2 else min(n_parts, cpu_count())
         if n_parts < 2:
             return self.trees.predict(block)
         # Rows do not know of each other, so it makes no difference who computes them.
