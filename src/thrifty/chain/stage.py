@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
-from joblib import cpu_count
 from scipy import sparse
 from scipy.special import logit
 
@@ -18,6 +17,7 @@ from thrifty.arrays import Floats, Ints
 from thrifty.full.model import FullModel
 from thrifty.rows import uniforms
 from thrifty.tasks.task import Task
+from thrifty.threads import usable_threads
 from thrifty.trees import TreeEnsemble
 
 __all__ = [
@@ -276,7 +276,7 @@ class CascadeStage:
     def _added(self, block: Any) -> Floats:
         """What the trees say; many rows are shared among the processors."""
         n_parts = len(block) * self.trees.n_trees // PART_OF_WORK
-        n_parts = n_parts if n_parts < 2 else min(n_parts, cpu_count())
+        n_parts = n_parts if n_parts < 2 else min(n_parts, usable_threads())
         if n_parts < 2:
             return self.trees.predict(block)
         # Rows do not know of each other, so it makes no difference who computes them.
