@@ -6,13 +6,13 @@ UV := $(shell command -v uv 2>/dev/null)
 THRIFTY_DATA ?= ../shared/data
 export THRIFTY_DATA
 
+# Both installers write bytecode: without it, and where Python may not write it later, every start compiles scikit-learn.
 ifdef UV
   MAKE_VENV = $(UV) venv --quiet --allow-existing --python $(PYTHON) $(VENV)
-  INSTALL = $(UV) pip install --quiet --python $(BIN)/python -c constraints.txt
+  INSTALL = $(UV) pip install --quiet --compile-bytecode --python $(BIN)/python -c constraints.txt
 else
   MAKE_VENV = $(PYTHON) -m venv $(VENV)
-  # Modules are compiled when they are first imported, which most of what is installed never is.
-  INSTALL = $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile -c constraints.txt
+  INSTALL = $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 endif
 
 .PHONY: help demo test check format bench paper paper-quick paper-smoke clean

@@ -13,6 +13,7 @@ LAYERS = (
     "rows",
     "files",
     "progress",
+    "threads",
     "objective",
     "solvers",
     "trees",
@@ -38,7 +39,7 @@ KNOWS_ONLY = {
     "solvers": {"exceptions", "arrays", "objective"},
     "trees": {"exceptions", "arrays"},
     "tasks": {"exceptions", "arrays", "objective", "trees"},
-    "chain": {"exceptions", "arrays", "rows", "objective", "trees", "tasks", "full"},
+    "chain": {"exceptions", "arrays", "rows", "threads", "objective", "trees", "tasks", "full"},
     "datasets": {"exceptions", "arrays"},
     "report": {"exceptions", "arrays", "files", "objective", "tasks", "evidence"},
 }

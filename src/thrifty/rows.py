@@ -7,7 +7,7 @@ weight 2 is the same as that row given twice, no exact duplicate leaks from a fo
 model that is judged on it, and ``route(X)`` agrees with ``predict(X)``.
 """
 
-from typing import Any
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,23 +24,30 @@ __all__ = ["content_folds", "fingerprints", "uniforms"]
 _FIRST = np.uint64(0xBF58476D1CE4E5B9)
 _SECOND = np.uint64(0x94D049BB133111EB)
 
+BLOCK = 16_384
+"""Cells that are mixed together: enough that calls do not count, few enough that they stay in the cache."""
+
 
 def fingerprints(X: object, seed: int = 0) -> Words:
     """A 64-bit fingerprint per row of a dense or CSR table; equal rows and seeds give equal ones."""
     # A sum over the cells that are not zero, so that dense, sparse and explicitly stored zeros agree.
-    state = np.full(X.shape[0], _mix(np.array([seed], dtype=np.uint64))[0])  # type: ignore[attr-defined]
+    state = np.full(X.shape[0], _mixed(seed, seed + 1)[0])  # type: ignore[attr-defined]
     if sparse.issparse(X):
         coo = sparse.coo_array(X)
-        np.add.at(state, coo.row, _cells(coo.data, coo.col.astype(np.uint64)))
+        np.add.at(state, coo.row, _cells(coo.data, _mix(coo.col.astype(np.uint64) + np.uint64(1))))
         return _mix(state)
-    for number, column in enumerate(np.asarray(X, dtype=np.float64).T):
-        state += _cells(column, np.uint64(number))
+    table = np.asarray(X)
+    columns = _mixed(1, table.shape[1] + 1)
+    step = max(BLOCK // max(len(columns), 1), 1)
+    for begin in range(0, len(table), step):
+        block = slice(begin, begin + step)
+        state[block] += _cells(table[block], columns).sum(axis=1, dtype=np.uint64)
     return _mix(state)
 
 
-def _cells(values: NDArray[np.float64], columns: Any) -> Words:
-    """A word per cell that depends on its value and its column; nothing for a zero."""
-    mixed = _mix(_words(values) ^ _mix(np.atleast_1d(columns) + np.uint64(1)))
+def _cells(values: NDArray[np.float64], columns: Words) -> Words:
+    """A word per cell that depends on its value and on the word of its column; nothing for a zero."""
+    mixed = _mix(_words(values) ^ columns)
     mixed[values == 0] = 0
     return mixed
 
@@ -70,6 +77,12 @@ def content_folds(X: object, strata: NDArray[Any], n_folds: int, seed: int = 0) 
 def _words(values: NDArray[np.float64]) -> Words:
     # Adding 0.0 turns -0.0 into 0.0: numbers that compare equal must hash equal.
     return (np.ascontiguousarray(values, dtype=np.float64) + 0.0).view(np.uint64)
+
+
+@lru_cache(maxsize=8)
+def _mixed(first: int, end: int) -> Words:
+    """Words of the numbers from ``first`` to before ``end``, which are the same from call to call."""
+    return _mix(np.arange(first, end, dtype=np.uint64))
 
 
 def _mix(word: Words) -> Words:

@@ -7,6 +7,7 @@ place behind a further, cheaper stage, the paper's general framework; a row then
 """
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -22,6 +23,7 @@ from thrifty.chain.sources import (
     kind_of_table,
     table_like,
 )
+from thrifty.chain.stacked import StackedStages, stacked_stages
 from thrifty.chain.stage import Stage, Visit
 from thrifty.exceptions import InvalidInputError
 from thrifty.full.model import BuysByRow, EstimatorFull, FullModel, PrecomputedFull
@@ -111,6 +113,10 @@ class Chain:
                 f"a policy must have a threshold for each of the {len(self.stages)} stages; got {self.policy.n_stages}."
             )
 
+    def __getstate__(self) -> dict[str, Any]:
+        # Stacked stages are a second copy of the trees.
+        return {name: value for name, value in vars(self).items() if name != "_legs"}
+
     @property
     def classes(self) -> Labels:
         """The user's labels."""
@@ -136,7 +142,7 @@ class Chain:
         """Number of stages in front of the full model, which is also its place in a route."""
         return len(self.stages) + (self.behind.n_stages if self.behind else 0)
 
-    @property
+    @cached_property
     def bought_by_route(self) -> Bools:
         """Columns a row holds that was answered at each place: (n_stages + 1, n_features)."""
         bought = np.zeros((self.n_stages + 1, self.price_list.n_features), dtype=bool)
@@ -148,7 +154,7 @@ class Chain:
             bought[-1, self.price_list.read_by_full] = True
         return bought
 
-    @property
+    @cached_property
     def cost_by_route(self) -> Floats:
         """What a row pays that was answered at each place: (n_stages + 1,)."""
         places = np.arange(self.n_stages + 1)
@@ -169,29 +175,62 @@ class Chain:
     def walk(self, reader: Reader, rows: Ints | None = None) -> Walk:
         """Send every row as far as the policy says, without asking the full model anything."""
         everyone = np.arange(reader.n_samples) if rows is None else rows
+        if len(everyone) == 1 and reader.is_at_hand and self._legs:
+            return self._walk_of_one(reader, everyone)
         n_own = len(self.stages)
-        route = np.full(len(everyone), n_own, dtype=np.intp)
-        carried, scores = self.start(len(everyone)), np.zeros((len(everyone), self.task.n_scores))
-        follows_upper = np.zeros(len(everyone), dtype=bool)
-        here, parting = np.arange(len(everyone)), self.policy.parting
+        n_rows, policy = len(everyone), self.policy
+        route, scores = np.full(n_rows, n_own, dtype=np.intp), np.zeros((n_rows, self.task.n_scores))
+        # Of the rows that are under way: their places in the batch and in the reader, and what is known of them.
+        here, asked, carried, latest = np.arange(n_rows), everyone, self.start(n_rows), scores
+        follows_upper = np.zeros(n_rows, dtype=bool)
         for place, stage in enumerate(self.stages):
-            if here.size == 0:
+            if len(here) == 0:
                 break
-            visit = stage.visit(reader.block(everyone[here], stage.columns), carried[here])
-            gate = self.gate_of(visit)
-            _refuse_nan(gate, visit.scores, place)
-            carried[here], scores[here] = visit.carried, visit.scores
-            if place == parting:
-                held = self.held_at(place)
-                follows_upper[here] = self.policy.follows_upper(reader, everyone[here], held)
-            goes_on = gate > self.policy.thresholds_at(place, follows_upper[here])
-            route[here[~goes_on]] = place
-            here = here[goes_on]
+            visit = stage.visit(reader.block(asked, stage.columns), carried)
+            carried, latest, gate = visit.carried, visit.scores, self.gate_of(visit)
+            _refuse_nan(gate, latest, place)
+            if place == policy.parting:
+                follows_upper = self._follows_upper(reader, asked)
+            goes_on = gate > policy.thresholds_at(place, follows_upper)
+            if np.count_nonzero(goes_on) < len(here):
+                stops = here[~goes_on]
+                route[stops], scores[stops] = place, latest[~goes_on]
+                here, asked, follows_upper = here[goes_on], asked[goes_on], follows_upper[goes_on]
+                carried, latest = carried[goes_on], latest[goes_on]
+        scores[here] = latest
         inner = None
-        if self.behind and here.size:
-            inner = self.behind.walk(reader, everyone[here])
+        if self.behind and len(here):
+            inner = self.behind.walk(reader, asked)
             route[here] = n_own + inner.route
         return Walk(everyone, route, scores, inner)
+
+    @cached_property
+    def _legs(self) -> tuple[StackedStages, ...]:
+        return stacked_stages(self.stages, self.price_list.n_features, self.task)
+
+    def _walk_of_one(self, reader: Reader, row: Ints) -> Walk:
+        """Send one row as far as the policy says, several stages at a time."""
+        policy, n_own, first, carried = self.policy, len(self.stages), 0, self.start(1)
+        numbers, thresholds = reader.block(row, np.arange(self.price_list.n_features)), policy.thresholds
+        point = policy.lower
+        for leg in self._legs:
+            end = first + leg.n_stages
+            gate, scores, carried = leg.visit(numbers, carried)
+            place = first + _first_stop(gate, thresholds[point, first:end])
+            if first <= policy.parting <= min(place, end - 1) and self._follows_upper(reader, row)[0]:
+                point = policy.upper
+                place = first + _first_stop(gate, thresholds[point, first:end])
+            if place < end:
+                break
+            first = end
+        last = slice(place - first, place - first + 1) if place < n_own else slice(-1, None)
+        _refuse_nan(gate[last], scores[last], min(place, n_own - 1))
+        inner = self.behind.walk(reader, row) if self.behind and place == n_own else None
+        route = np.array([place]) if inner is None else n_own + inner.route
+        return Walk(row, route, scores[last], inner)
+
+    def _follows_upper(self, reader: Reader, rows: Ints) -> Bools:
+        return self.policy.follows_upper(reader, rows, self._held_at_parting)
 
     def gate_of(self, visit: Visit) -> Floats:
         """Score of "go on" after a visit: the stage's own, or the doubt of the task."""
@@ -277,11 +316,12 @@ class Chain:
 
     def held_at(self, place: int) -> Ints:
         """Columns that a row has bought in this chain once it is at a place, in the order of purchase."""
-        every = np.concatenate(
-            [np.empty(0, dtype=np.intp), *(stage.columns for stage in self.stages[: place + 1])]
-        )
-        _, first = np.unique(every, return_index=True)
-        return every[np.sort(first)].astype(np.intp)
+        columns = (column for stage in self.stages[: place + 1] for column in stage.columns.tolist())
+        return np.array(list(dict.fromkeys(columns)), dtype=np.intp)
+
+    @cached_property
+    def _held_at_parting(self) -> Ints:
+        return self.held_at(self.policy.parting)
 
     # -- tables and sources ------------------------------------------------------------------------
 
@@ -346,9 +386,17 @@ def _asked(model: FullModel) -> Any:
     return model.estimator if isinstance(model, EstimatorFull) else model
 
 
+def _first_stop(gate: Floats, thresholds: Floats) -> int:
+    """First of some stages that a row does not go on from; their number if it goes on from all."""
+    goes_on = gate > thresholds
+    place = int(goes_on.argmin())
+    return len(gate) if goes_on[place] else place
+
+
 def _refuse_nan(gate: Floats, scores: Floats, place: int) -> None:
-    bad = int((np.isnan(gate) | np.isnan(scores).any(axis=1)).sum())
-    if bad:
+    gate_lost, score_lost = np.isnan(gate), np.isnan(scores)
+    if np.count_nonzero(gate_lost) or np.count_nonzero(score_lost):
+        bad = int((gate_lost | score_lost.any(axis=1)).sum())
         raise InvalidInputError(
             f"stage {place} cannot score {bad} rows: a feature it reads is missing (NaN) or infinite, and this model "
             f"accepts neither. Impute the feature before it is handed over."

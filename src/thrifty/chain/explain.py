@@ -134,7 +134,7 @@ def _add_views(
         outputs = task.outputs(visit.scores)
         gate = chain.gate_of(visit)
         answers, sure = task.answers(outputs).tolist(), task.confidence(outputs)
-        thresholds = policy.thresholds_at(place, follows[here])
+        thresholds = np.broadcast_to(policy.thresholds_at(place, follows[here]), len(here))
         at = first + place
         for number, row in enumerate(rows[here]):
             views[row].append(

@@ -7,6 +7,7 @@ on both sides of that score, and a share of the tied rows is sent on.
 """
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Protocol
 
 import numpy as np
@@ -136,7 +137,7 @@ class Policy:
 
     # -- rows ------------------------------------------------------------------------------------
 
-    @property
+    @cached_property
     def parting(self) -> int:
         """First stage at which the two points in force differ; -1 if they do not."""
         differs = self.thresholds[self.lower] != self.thresholds[self.upper]
@@ -156,8 +157,11 @@ class Policy:
         """A number in (0, 1) for each of some rows that hold some columns."""
         return uniforms(reader.identity(rows, None if self.whole_rows else held), self.seed)
 
-    def thresholds_at(self, place: int, follows_upper: Bools) -> Floats:
-        """Threshold of a stage for each row."""
-        lower, upper = self.thresholds[[self.lower, self.upper], place]
+    def thresholds_at(self, place: int, follows_upper: Bools) -> Floats | np.float64:
+        """Threshold of a stage for each row, or one for all of them where both points agree."""
+        lower: np.float64 = self.thresholds[self.lower, place]
+        upper: np.float64 = self.thresholds[self.upper, place]
+        if lower == upper:
+            return lower
         thresholds: Floats = np.where(follows_upper, upper, lower)
         return thresholds

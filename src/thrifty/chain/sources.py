@@ -43,6 +43,9 @@ class FeatureSource(Protocol):
 class Reader(Protocol):
     """Where a system reads its features from."""
 
+    is_at_hand: bool
+    """Whether any cell may be read, at no price."""
+
     @property
     def n_samples(self) -> int:
         """Rows in the batch."""
@@ -60,22 +63,19 @@ class Reader(Protocol):
 class TableReader:
     """Reads from a table that is at hand; ``numbers`` is its numeric form, ``raw`` what the full model reads."""
 
+    is_at_hand = True
+
     def __init__(self, numbers: Any, raw: Any) -> None:
         self._numbers = numbers
         self._raw = raw
-
-    @property
-    def n_samples(self) -> int:
-        """Rows in the table."""
-        return int(self._numbers.shape[0])
+        self.n_samples = int(numbers.shape[0])
 
     def block(self, rows: Ints, columns: Ints) -> Any:
         """Slice of the numeric table."""
-        if self._is_everyone(rows):
-            return self._numbers[:, columns]
-        if isinstance(self._numbers, np.ndarray):
-            return self._numbers[np.ix_(rows, columns)]
-        return self._numbers[rows][:, columns]
+        numbers, everyone = self._numbers, self._is_everyone(rows)
+        if isinstance(numbers, np.ndarray):
+            return numbers.take(columns, axis=1) if everyone else numbers[np.ix_(rows, columns)]
+        return (numbers if everyone else numbers[rows])[:, columns]
 
     def table(self, rows: Ints, columns: Ints | None = None) -> Any:
         """Slice of the raw table."""
@@ -83,7 +83,8 @@ class TableReader:
         return whole if columns is None else _safe_indexing(whole, columns, axis=1)
 
     def _is_everyone(self, rows: Ints) -> bool:
-        return len(rows) == self.n_samples and np.array_equal(rows, np.arange(self.n_samples))
+        n_samples = self.n_samples
+        return len(rows) == n_samples and (n_samples == 1 or np.array_equal(rows, np.arange(n_samples)))
 
     def identity(self, rows: Ints, held: Ints | None) -> Any:
         """The place of each row in the table and what it holds, or the whole row."""
@@ -104,6 +105,8 @@ class PurchaseReader:
     wrap : callable
         Turns an array and the numbers of its columns into the kind of table the full model was fitted on.
     """
+
+    is_at_hand = False
 
     def __init__(
         self, source: FeatureSource, price_list: PriceList, wrap: Callable[[Any, Ints], Any]

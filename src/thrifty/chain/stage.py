@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
-from joblib import cpu_count
 from scipy import sparse
 from scipy.special import logit
 
@@ -17,6 +16,7 @@ from thrifty.arrays import Floats, Ints
 from thrifty.full.model import FullModel
 from thrifty.rows import uniforms
 from thrifty.tasks.task import Task
+from thrifty.threads import usable_threads
 from thrifty.trees import TreeEnsemble
 
 __all__ = [
@@ -254,7 +254,8 @@ class CascadeStage:
 
     def _added(self, block: Any) -> Floats:
         """What the trees say; many rows are shared among the processors."""
-        n_parts = min(cpu_count(), len(block) * self.trees.n_trees // PART_OF_WORK)
+        n_parts = len(block) * self.trees.n_trees // PART_OF_WORK
+        n_parts = n_parts if n_parts < 2 else min(n_parts, usable_threads())
         if n_parts < 2:
             return self.trees.predict(block)
         # Rows do not know of each other, so it makes no difference who computes them.

@@ -243,7 +243,8 @@ class ChainClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # 
         return evidence
 
     def _reader(self, X: Any) -> TableReader:
-        check_is_fitted(self)
+        if "chain_" not in vars(self):
+            check_is_fitted(self)
         numbers = validated(self, X, reset=False)
         return TableReader(numbers, X if kind_of_table(X) else numbers)
 

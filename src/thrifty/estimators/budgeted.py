@@ -6,9 +6,7 @@ from dataclasses import replace
 from typing import Any, Self
 
 import numpy as np
-from joblib import effective_n_jobs
 from sklearn.utils.validation import check_is_fitted
-from threadpoolctl import threadpool_limits
 
 from thrifty.chain.chain import Chain
 from thrifty.chain.policy import Policy
@@ -29,6 +27,7 @@ from thrifty.learning.pairs.boosted import Boosting
 from thrifty.objective.costs import PriceList, check_price_list
 from thrifty.progress import Progress, silent
 from thrifty.rows import content_folds
+from thrifty.threads import limited_threads, threads_of
 from thrifty.trees import Binner
 
 __all__ = ["BudgetedClassifier"]
@@ -78,7 +77,8 @@ class BudgetedClassifier(ChainClassifier):
     cv : int, splitter or iterable, default=4
         Folds in which everything is judged.
     n_jobs : int, optional
-        Folds that are fitted side by side.
+        Folds that are fitted side by side, and threads of each library that the full model calls; None is 1, unless
+        joblib is configured otherwise, and -1 is all cores that the process may use. Results do not depend on it.
     random_state : int, RandomState or None
         Seed of all random choices: folds, the default full model, and which rows follow which of two mixed operating
         points.
@@ -172,7 +172,7 @@ class BudgetedClassifier(ChainClassifier):
         self._check_parameters()
         wish = check_wish(may_be_none=True, budget=self.budget, max_loss=self.max_loss)
         report = silent if progress is None else progress
-        with all_or_nothing(self):
+        with all_or_nothing(self), limited_threads(openmp=threads_of(self.n_jobs), blas=1):
             seed = check_seed(self.random_state)
             given = check_training_rows(self, X, y, sample_weight, self.cv, seed)
             prices = self._prices(given.X.shape[1])
@@ -195,14 +195,12 @@ class BudgetedClassifier(ChainClassifier):
                 prices,
                 check_sizes(self.sizes),
                 self.stages,
-                effective_n_jobs(self.n_jobs),
+                threads_of(self.n_jobs),
                 report,
                 _behind(link, rows),
                 "max_loss" in wish,
             )
-            # Sums of a BLAS depend on its number of threads in their last digit.
-            with threadpool_limits(1, user_api="blas"):
-                learned = learn_cascade(problem)
+            learned = learn_cascade(problem)
             _warn_if_full_is_worse(learned, judged, rows)
             self.classes_ = rows.task.classes
             self._learned = self._assemble(learned, link, prices, rows, kind_of_table(X), seed)

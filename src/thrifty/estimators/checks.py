@@ -31,6 +31,12 @@ __all__ = [
 ]
 
 
+_PLAIN_TYPES = frozenset(
+    map(np.dtype, ("float64", "float32", "int64", "int32", "int16", "int8", "uint8", "bool"))
+)
+"""Types of columns that become float64 without a question."""
+
+
 def check_training_rows(
     estimator: Any, X: Any, y: Any, sample_weight: Any, cv: Any, seed: int
 ) -> TrainingRows:
@@ -73,6 +79,10 @@ def check_training_rows(
 
 def validated(estimator: Any, X: Any, *y: Any, reset: bool) -> Any:
     """X (and y) as numbers, or a refusal that names the column."""
+    if not reset and not y:
+        plain = _plain_numbers(estimator, X)
+        if plain is not None:
+            return plain
     tags = get_tags(estimator).input_tags
     try:
         return validate_data(
@@ -92,6 +102,30 @@ def validated(estimator: Any, X: Any, *y: Any, reset: bool) -> Any:
         told = "X must hold numbers." if isinstance(error, TypeError) else str(error).rstrip()
         told = told if told.endswith((".", "\n")) or not culprit else f"{told}."
         raise InvalidInputError(f"{told}{culprit}") from error
+
+
+def _plain_numbers(estimator: Any, X: Any) -> Floats | None:
+    """X as numbers where a look suffices to see that nothing is wrong with it, else None.
+
+    For one row scikit-learn's checks take longer than the answer. Whatever is unusual is left to them.
+    """
+    names = getattr(estimator, "feature_names_in_", None)
+    if type(X) is np.ndarray:
+        if names is not None or X.dtype != np.float64:
+            return None
+        numbers = X
+    elif names is not None and type(X).__name__ == "DataFrame" and kind_of_table(X) == "pandas":
+        if X.columns.tolist() != names.tolist() or not _PLAIN_TYPES.issuperset(X.dtypes):
+            return None
+        numbers = X.to_numpy(dtype=np.float64)
+    else:
+        return None
+    if numbers.ndim != 2 or len(numbers) == 0 or numbers.shape[1] != estimator.n_features_in_:
+        return None
+    if np.isfinite(numbers).all():
+        return numbers
+    allows_missing = get_tags(estimator).input_tags.allow_nan and not np.isinf(numbers).any()
+    return numbers if allows_missing else None
 
 
 def _plain_labels(y: Any) -> Any:

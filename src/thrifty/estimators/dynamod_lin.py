@@ -86,7 +86,8 @@ class DynaModLinClassifier(GatedClassifier):
     cv : int, splitter or iterable, default=5
         Folds in which an unfitted full model is cross-fitted; a number keeps equal rows in one fold.
     n_jobs : int, default=None
-        Processes for the cross-fit.
+        Folds of the cross-fit that are fitted side by side, and threads of each library that the full model calls;
+        None is 1, unless joblib is configured otherwise, and -1 is all cores that the process may use.
     random_state : int, RandomState or None, default=None
         Seeds folds and Gaussian starts.
 

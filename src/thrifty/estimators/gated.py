@@ -9,7 +9,6 @@ from typing import Any, Self
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
-from threadpoolctl import threadpool_limits
 
 from thrifty.arrays import Floats
 from thrifty.chain.chain import Chain
@@ -24,6 +23,7 @@ from thrifty.evidence.observe import evidence_of, evidence_of_known
 from thrifty.exceptions import InvalidInputError
 from thrifty.full.crossfit import JudgedFull, TrainingRows, judge_full
 from thrifty.objective.costs import PriceList, check_amount, check_price_list
+from thrifty.threads import limited_threads, threads_of
 
 __all__ = ["GatedClassifier", "PairProblem"]
 
@@ -82,7 +82,7 @@ class GatedClassifier(ChainClassifier):
         """
         self._check_parameters()
         budget = None if self.budget is None else check_amount("budget", self.budget)
-        with all_or_nothing(self):
+        with all_or_nothing(self), limited_threads(openmp=threads_of(self.n_jobs), blas=1):
             seed = check_seed(self.random_state)
             rows = check_training_rows(self, X, y, sample_weight, self.cv, seed)
             names = getattr(self, "feature_names_in_", None)
@@ -107,9 +107,7 @@ class GatedClassifier(ChainClassifier):
                 kind=kind_of_table(X),
             )
             problem = PairProblem(rows, judged, prices, _extra_cost(behind, rows), seed)
-            # Sums of a BLAS depend on its number of threads in their last digit, and fits run side by side anyway.
-            with threadpool_limits(1, user_api="blas"):
-                stage = self._learn(problem)
+            stage = self._learn(problem)
             self.classes_ = rows.task.classes
             self.chain_ = replace(behind, stages=(stage,), policy=Policy.of(np.zeros(1), seed=seed))
             self.features_ = stage.columns

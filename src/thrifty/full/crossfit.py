@@ -16,13 +16,13 @@ from sklearn.exceptions import NotFittedError
 from sklearn.frozen import FrozenEstimator
 from sklearn.utils import _safe_indexing, get_tags
 from sklearn.utils.validation import check_is_fitted, has_fit_parameter
-from threadpoolctl import threadpool_limits
 
 from thrifty.arrays import Floats, Ints, Labels
 from thrifty.exceptions import InvalidInputError, OptimisticFullModelWarning, RefittedFullModelWarning
 from thrifty.full.model import EstimatorFull, FullModel, PrecomputedFull, as_full_model, is_estimator
 from thrifty.rows import content_folds, fingerprints
 from thrifty.tasks.task import Task
+from thrifty.threads import limited_threads
 
 __all__ = ["JudgedFull", "TrainingRows", "assign_folds", "fit_copy", "held_out_rows", "judge_full"]
 
@@ -235,8 +235,8 @@ def held_out_rows(rows: TrainingRows) -> list[Ints]:
 
 
 def _ask_held_out(full: Any, rows: TrainingRows, train: Ints, held_out: Ints) -> Floats:
-    # Workers differ in their number of BLAS threads, and sums of a BLAS depend on it in their last digit.
-    with threadpool_limits(1, user_api="blas"):
+    # Folds run side by side, and workers of other processes know nothing of the limits in this one.
+    with limited_threads(openmp=1, blas=1):
         return rows.task.ask(fit_copy(full, rows, train), _safe_indexing(rows.table, held_out))
 
 

@@ -19,6 +19,7 @@ from thrifty.arrays import Bools, Floats, Words
 from thrifty.exceptions import InvalidInputError
 from thrifty.rows import fingerprints
 from thrifty.tasks.task import Task
+from thrifty.threads import limited_threads, threads_for, usable_threads
 
 __all__ = [
     "AbsentFull",
@@ -73,9 +74,12 @@ class EstimatorFull:
     task: Task
     calibration: Floats | None = None
 
-    def outputs(self, table: Any, numbers: Any) -> Floats:  # noqa: ARG002
+    def outputs(self, table: Any, numbers: Any) -> Floats:
         """Outputs of the estimator, calibrated where it needs that."""
-        return self.task.outputs_of(self.task.ask(self.estimator, table), self.calibration)
+        n_rows = numbers.shape[0]
+        with limited_threads(openmp=threads_for(n_rows), blas=usable_threads()):
+            said = self.task.ask(self.estimator, table)
+        return self.task.outputs_of(said, self.calibration)
 
 
 @dataclass(frozen=True)

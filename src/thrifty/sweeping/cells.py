@@ -14,7 +14,6 @@ from typing import Any, Self
 import numpy as np
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
-from threadpoolctl import threadpool_limits
 
 from thrifty.arrays import Floats, Labels
 from thrifty.bundle import from_bytes, to_bytes
@@ -24,6 +23,7 @@ from thrifty.exceptions import FullModelNotWorthItWarning, OptimisticFullModelWa
 from thrifty.sweeping.full_model import Answers, known_full
 from thrifty.sweeping.grid import PlannedCell
 from thrifty.sweeping.store import damaged, pack_record, unpack_record
+from thrifty.threads import limited_threads
 
 __all__ = ["Cell", "FailedCell", "fit_cell", "quiet", "start_from"]
 
@@ -112,8 +112,7 @@ def fit_cell(
         fitted = _fit(planned, start, X, y, sample_weight, full)
         seconds = time.perf_counter() - began
         known = None if answers is None else answers.val
-        # Sums of a BLAS depend on its number of threads in their last digit.
-        with threadpool_limits(1, user_api="blas"):
+        with limited_threads(openmp=1, blas=1):
             evidence = evidence_of(fitted, X_val, y_val, settings=planned.settings, full_probability=known)
         packed = to_bytes(fitted, full="absent", evidence=False)
         return Cell(planned.settings, seconds, evidence, packed, planned.key)

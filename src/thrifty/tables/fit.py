@@ -6,8 +6,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from threadpoolctl import threadpool_limits
-
 from thrifty.estimators.base import ChainClassifier
 from thrifty.estimators.budgeted import CERTIFYING_SHARE, BudgetedClassifier
 from thrifty.estimators.checks import check_seed
@@ -21,6 +19,7 @@ from thrifty.tables.promise import Promise, promise_of
 from thrifty.tables.swept_methods import SWEPT, check_method, fit_swept
 from thrifty.tables.system import About, TableSystem
 from thrifty.tables.training import TrainingTable, prepare, refuse_missing
+from thrifty.threads import limited_threads, threads_of
 
 __all__ = ["METHODS", "Fitted", "Wish", "fit_table"]
 
@@ -134,8 +133,7 @@ def fit_table(
         trusted=trusted,
     )
     _refuse_early(table, wish, method, seed)
-    # Libraries that start a thread per core, whoever else is at work, are slower by far than those that do not.
-    with threadpool_limits(n_jobs):
+    with limited_threads(openmp=threads_of(n_jobs), blas=threads_of(n_jobs)):
         kind, model, competition = _full(table, full, seed, n_jobs, progress)
         if method == "cascade":
             estimator: ChainClassifier = _fit_cascade(table, model, wish, seed, n_jobs, progress)

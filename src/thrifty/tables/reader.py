@@ -113,6 +113,9 @@ class CellReader(TableReader):
         What the full model is called, where it reads no missing values.
     """
 
+    # Only cells that a row needs must be readable.
+    is_at_hand = False
+
     def __init__(self, cells: Cells, *, named: bool, full_needs: str | None = None) -> None:
         super().__init__(cells.numbers, cells.table(named=named))
         self._cells = cells

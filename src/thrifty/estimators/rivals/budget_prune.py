@@ -24,6 +24,7 @@ from thrifty.pruning.forest import PrunedForest
 from thrifty.pruning.node_costs import closure_of
 from thrifty.pruning.optimum import SOLVERS, prune_along
 from thrifty.solvers.solution import Solution
+from thrifty.threads import limited_threads, threads_of
 
 __all__ = ["BudgetPruneClassifier"]
 
@@ -65,7 +66,8 @@ class BudgetPruneClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
     max_iter : int, default=1000
         Most rounds of sharing prices.
     n_jobs : int, default=None
-        Threads that grow trees.
+        Threads that grow trees; None is 1, unless joblib is configured otherwise, and -1 is all cores that the process
+        may use.
     random_state : int or RandomState, default=None
         For growing and for the rows held out.
 
@@ -167,7 +169,10 @@ class BudgetPruneClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
     def _prepare(self, X: Any, y: Any, sample_weight: Any) -> PruningTask:
         self._check_parameters()
         recipe = ForestRecipe(self.forest, self.n_trees, self.max_depth, self.min_samples_leaf, self.n_jobs)
-        return pruning_task(self, recipe, X, y, sample_weight, self.holdout, check_seed(self.random_state))
+        with limited_threads(openmp=threads_of(self.n_jobs), blas=1):
+            return pruning_task(
+                self, recipe, X, y, sample_weight, self.holdout, check_seed(self.random_state)
+            )
 
     def _check_parameters(self) -> None:
         check_count("n_trees", self.n_trees)

@@ -1,0 +1,66 @@
+"""How many threads run at once: those started here, and those of the libraries that are called.
+
+Libraries with OpenMP start a thread for each core and let it spin while it waits. Where cores are shared, with other
+fits or other programs, all of them then wait for the one that was interrupted: a fit took seven times as long as with
+one thread. And sums of a BLAS depend in their last digit on the number of its threads.
+"""
+
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from contextvars import ContextVar
+from typing import Any
+
+from joblib import cpu_count, effective_n_jobs
+from threadpoolctl import ThreadpoolController
+
+__all__ = ["limited_threads", "threads_for", "threads_of", "usable_threads"]
+
+FEW_ROWS = 1_000
+"""Rows that a model answers sooner than threads can share them."""
+
+_allowed: ContextVar[int | None] = ContextVar("allowed", default=None)
+_seen: tuple[int, Any] = (0, None)
+
+
+def threads_of(n_jobs: int | None) -> int:
+    """Threads that ``n_jobs`` stands for: at most the cores that this process may use, by affinity and quota."""
+    return min(int(effective_n_jobs(n_jobs)), int(cpu_count()))
+
+
+def usable_threads() -> int:
+    """Threads that may be started here: the cores that this process may use, or what a limit in force leaves."""
+    allowed, n_cores = _allowed.get(), int(cpu_count())
+    return n_cores if allowed is None else min(allowed, n_cores)
+
+
+def threads_for(n_rows: int) -> int:
+    """Threads worth having to answer so many rows."""
+    return 1 if n_rows < FEW_ROWS else usable_threads()
+
+
+@contextmanager
+def limited_threads(*, openmp: int, blas: int) -> Iterator[None]:
+    """Limit the threads of every library that is loaded; a library that has no more than that is left alone."""
+    controller = _libraries()
+    allowed = _allowed.set(min(openmp, usable_threads()))
+    try:
+        with ExitStack() as limits:
+            for api, limit in (("openmp", openmp), ("blas", blas)):
+                libraries = (library for library in controller.lib_controllers if library.user_api == api)
+                above = [library.filepath for library in libraries if (library.num_threads or 0) > limit]
+                if above:
+                    limits.enter_context(controller.select(filepath=above).limit(limits=limit))
+            yield
+    finally:
+        _allowed.reset(allowed)
+
+
+def _libraries() -> Any:
+    """Libraries that are loaded; they are looked for again, which takes milliseconds, where modules were imported."""
+    global _seen
+    n_modules, controller = _seen
+    if controller is None or n_modules != len(sys.modules):
+        controller = ThreadpoolController()
+        _seen = len(sys.modules), controller
+    return controller

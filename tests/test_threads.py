@@ -1,0 +1,175 @@
+"""Threads of every library that is called stay within bounds, and everything is as before afterwards."""
+
+import subprocess
+import sys
+import threading
+
+import numpy as np
+import pytest
+import sklearn.ensemble  # noqa: F401  # loads a library with OpenMP
+from joblib import cpu_count
+from threadpoolctl import threadpool_info, threadpool_limits
+
+from thrifty import threads
+from thrifty.threads import limited_threads, threads_for, threads_of, usable_threads
+
+
+def by_library():
+    return {info["filepath"]: (info["user_api"], info["num_threads"]) for info in threadpool_info()}
+
+
+def number_of(api):
+    return {number for kind, number in by_library().values() if kind == api}
+
+
+@pytest.fixture(autouse=True)
+def four_threads():
+    with threadpool_limits(4):
+        yield
+
+
+def test_limits_hold_inside_and_nothing_is_left_of_them_afterwards():
+    before = by_library()
+    assert {api for api, _ in before.values()} == {"openmp", "blas"}
+    with limited_threads(openmp=2, blas=1):
+        assert (number_of("openmp"), number_of("blas")) == ({2}, {1})
+    assert by_library() == before
+    with pytest.raises(ZeroDivisionError), limited_threads(openmp=2, blas=1):
+        _ = 1 // 0
+    assert by_library() == before
+
+
+def test_a_limit_raises_nothing():
+    with threadpool_limits(1), limited_threads(openmp=3, blas=3):
+        assert (number_of("openmp"), number_of("blas")) == ({1}, {1})
+    with limited_threads(openmp=1, blas=1), limited_threads(openmp=3, blas=3):
+        assert (number_of("openmp"), number_of("blas")) == ({1}, {1})
+
+
+def test_a_thread_that_serves_leaves_the_limits_of_others_alone():
+    found = []
+
+    def serve():
+        with limited_threads(openmp=1, blas=4):
+            found.append(number_of("openmp"))
+
+    with limited_threads(openmp=3, blas=3):
+        worker = threading.Thread(target=serve)
+        worker.start()
+        worker.join()
+        # OpenMP keeps a number for each thread that calls it, a BLAS may have one for all of them.
+        assert (number_of("openmp"), number_of("blas")) == ({3}, {3})
+    assert found == [{1}]
+    assert (number_of("openmp"), number_of("blas")) == ({4}, {4})
+
+
+def test_libraries_are_looked_for_again_only_after_an_import(monkeypatch):
+    looks = []
+    look = threads.ThreadpoolController
+    monkeypatch.setattr(threads, "ThreadpoolController", lambda: looks.append(1) or look())
+    monkeypatch.setattr(threads, "_seen", (0, None))
+    for _ in range(3):
+        with limited_threads(openmp=1, blas=1):
+            pass
+    assert len(looks) == 1
+    monkeypatch.setitem(sys.modules, "a module that is new", threads)
+    with limited_threads(openmp=1, blas=1):
+        pass
+    assert len(looks) == 2
+
+
+def test_no_more_threads_than_cores_that_the_process_may_use(monkeypatch):
+    monkeypatch.setattr(threads, "cpu_count", lambda: 2)
+    assert [threads_of(n_jobs) for n_jobs in (None, 1, 2, 50)] == [1, 1, 2, 2]
+    assert (usable_threads(), threads_for(10), threads_for(100_000)) == (2, 1, 2)
+    with limited_threads(openmp=1, blas=1):
+        assert (usable_threads(), threads_for(100_000)) == (1, 1)
+    assert usable_threads() == 2
+
+
+def test_the_affinity_of_a_process_counts():
+    code = "import os; os.sched_setaffinity(0, {min(os.sched_getaffinity(0))}); from thrifty.threads import threads_of"
+    if not hasattr(__import__("os"), "sched_setaffinity"):
+        pytest.skip("processes have no affinity here")
+    run = subprocess.run(
+        [sys.executable, "-c", f"{code}; print(threads_of(-1))"], capture_output=True, text=True, check=True
+    )
+    assert run.stdout.split() == ["1"]
+    assert threads_of(-1) == cpu_count()
+
+
+SPY = """
+import numpy as np
+from sklearn.ensemble import HistGradientBoostingClassifier
+from threadpoolctl import threadpool_info, threadpool_limits
+from thrifty import BudgetedClassifier, DynaModLinClassifier
+
+def record(what):
+    for info in threadpool_info():
+        print(what, info["user_api"], info["num_threads"], flush=True)
+
+class Spy(HistGradientBoostingClassifier):
+    def fit(self, X, y, **arguments):
+        record("fit")
+        return super().fit(X, y, **arguments)
+
+    def predict_proba(self, X):
+        record("ask")
+        return super().predict_proba(X)
+
+def main(X, y):
+    threadpool_limits(4)
+    for kind, settings in (
+        (BudgetedClassifier, dict(sizes=[(2, 2)], stages=2)),
+        (BudgetedClassifier, dict(sizes=[(2, 2)], stages=2, n_jobs=2)),
+        (DynaModLinClassifier, dict(max_iter=2)),
+    ):
+        print("fitting", kind.__name__, settings.get("n_jobs", 1), flush=True)
+        fit = kind(Spy(max_iter=2), cv=2, random_state=0, **settings).fit(X, y)
+        print("serving", kind.__name__, 1, flush=True)
+        fit.chain_.ask_full(fit._reader(X[:5]), np.arange(5))
+        record("afterwards")
+
+if __name__ == "__main__":
+    chance = np.random.default_rng(0)
+    X = chance.normal(size=(120, 3))
+    main(X, (X[:, 0] + 0.3 * chance.normal(size=120) > 0).astype(int))
+"""
+
+
+def test_the_full_model_gets_no_more_threads_than_were_asked_for(tmp_path):
+    script = tmp_path / "spy.py"
+    script.write_text(SPY)
+    command = [sys.executable, "-W", "ignore", str(script)]
+    run = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert run.returncode == 0, run.stderr
+    fitting, seen = False, []
+    for what, name, number in map(str.split, run.stdout.splitlines()):
+        if what in ("fitting", "serving"):
+            fitting, most = what == "fitting", min(int(number), cpu_count())
+        elif what == "afterwards":
+            assert number == "4"
+        elif name == "openmp":
+            assert int(number) <= most
+        elif fitting:
+            assert (name, number) == ("blas", "1")
+        seen.append((fitting, what, name))
+    assert {(True, "fit", "openmp"), (True, "ask", "openmp"), (False, "ask", "openmp")} <= set(seen)
+
+
+def test_one_row_that_a_stage_answers_does_not_touch_threads(monkeypatch):
+    from sklearn.linear_model import LogisticRegression
+
+    from thrifty import DynaModLinClassifier
+    from thrifty.full import model
+
+    X = np.random.default_rng(0).normal(size=(60, 3))
+    fit = DynaModLinClassifier(LogisticRegression(), random_state=0).fit(X, (X[:, 0] > 0).astype(int))
+
+    def refuse(**_):
+        raise AssertionError("threads were limited")
+
+    monkeypatch.setattr(model, "limited_threads", refuse)
+    fit.at(threshold=np.inf).predict(X[:1])
+    with pytest.raises(AssertionError, match="threads were limited"):
+        fit.at(threshold=-np.inf).predict(X[:1])
