@@ -8,6 +8,7 @@ model that is judged on it, and ``route(X)`` agrees with ``predict(X)``.
 """
 
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
