@@ -13,6 +13,7 @@ LAYERS = (
     "rows",
     "files",
     "progress",
+    "compiled",
     "objective",
     "solvers",
     "trees",
@@ -35,9 +36,9 @@ LAYERS = (
 """From the ground up: a module imports from its own layer and from those before it, and from no other."""
 
 KNOWS_ONLY = {
-    "solvers": {"exceptions", "arrays", "objective"},
-    "trees": {"exceptions", "arrays"},
-    "tasks": {"exceptions", "arrays", "objective", "trees"},
+    "solvers": {"exceptions", "arrays", "compiled", "objective"},
+    "trees": {"exceptions", "arrays", "compiled"},
+    "tasks": {"exceptions", "arrays", "compiled", "objective", "trees"},
     "chain": {"exceptions", "arrays", "rows", "objective", "trees", "tasks", "full"},
     "datasets": {"exceptions", "arrays"},
     "report": {"exceptions", "arrays", "files", "objective", "evidence"},

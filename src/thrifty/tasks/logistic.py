@@ -26,7 +26,7 @@ from numpy.typing import ArrayLike
 from scipy.special import expit
 
 from thrifty.arrays import Floats
-from thrifty.trees.compiled import Number, fused_kernel, lean_kernel
+from thrifty.compiled import Number, fused_kernel, lean_kernel
 
 __all__ = ["LogisticLoss", "logistic_derivatives", "logistic_weights", "platt", "round_to"]
 

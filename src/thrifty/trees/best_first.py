@@ -20,7 +20,7 @@ bit for bit, as without skipping.
 import numpy as np
 
 from thrifty.arrays import Floats, Int64s
-from thrifty.trees.compiled import Number, Record, lean, lean_kernel
+from thrifty.compiled import Number, Record, lean, lean_kernel
 from thrifty.trees.histogram import fill, subtract
 from thrifty.trees.partition import copy_free_columns, divide, number_rows
 from thrifty.trees.split import choose, examine, gain_can_reach

@@ -16,8 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from thrifty.arrays import Floats
+from thrifty.compiled import Number, kernel
 from thrifty.exceptions import InvalidInputError
-from thrifty.trees.compiled import Number, kernel
 
 __all__ = ["BinnedTable", "Binner", "Thresholds", "as_float_matrix", "bin_once"]
 

@@ -19,8 +19,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from thrifty.compiled import Number, lean, lean_kernel
 from thrifty.exceptions import InvalidInputError
-from thrifty.trees.compiled import Number, lean, lean_kernel
 
 __all__ = ["Lanes", "choose_lanes", "pack"]
 

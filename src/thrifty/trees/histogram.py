@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from thrifty.arrays import Int64s
-from thrifty.trees.compiled import Number, inner, lean
+from thrifty.compiled import Number, inner, lean
 
 __all__ = [
     "BYTE",

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from thrifty.arrays import Int32s, Int64s, Words
-from thrifty.trees.compiled import Number, lean
+from thrifty.compiled import Number, lean
 from thrifty.trees.histogram import BYTE, CARRIED_FROM, MOST_CARRIED, ROW
 from thrifty.trees.workspace import Workspace
 

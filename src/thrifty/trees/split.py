@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 
 from thrifty.arrays import Floats, Int64s
-from thrifty.trees.compiled import Number, Record, inner, lean
+from thrifty.compiled import Number, Record, inner, lean
 from thrifty.trees.gradients import Lanes
 from thrifty.trees.workspace import Limits
 
