@@ -21,7 +21,7 @@ import numpy as np
 
 from thrifty.arrays import Floats, Int64s
 from thrifty.compiled import Number, Record, lean, lean_kernel
-from thrifty.trees.histogram import fill, subtract
+from thrifty.trees.histogram import CHUNK, fill, subtract
 from thrifty.trees.partition import copy_free_columns, divide, number_rows
 from thrifty.trees.split import choose, examine, gain_can_reach
 from thrifty.trees.workspace import Limits, Workspace
@@ -29,44 +29,49 @@ from thrifty.trees.workspace import Limits, Workspace
 __all__ = ["FINISHED", "advance"]
 
 FINISHED = 0
-CHUNK = 256  # columns examined together, so that their histograms are still near when they are searched
 
 
 @lean_kernel
 def advance(ws: Workspace, first: Number, last: Number) -> Number:
-    """Grow until the tree is finished (0) or a large histogram over so many places waits for the caller's threads.
+    """Grow until the tree is finished (0) or a job over places up to a positive number is left to the caller.
 
-    For that, each of them calls again with places ``first .. last``: its part of the waiting job, and nothing more.
-    Parts are independent, and all are done before the tree is grown on, with ``last`` zero. (One function for both, so
-    that it is compiled once.)
+    Large jobs are left to its threads: each calls again with places ``first .. last``, its part of the job, and nothing
+    more. Parts are independent, and all are done before the tree is grown on, with ``last`` zero. (One function for
+    both, so that it is compiled once.)
     """
-    tree, leaves, limits = ws.tree[0], ws.leaves, ws.limits
-    if last > 0:
+    tree, is_part = ws.tree[0], last > 0
+    while is_part or next_job(ws):
+        if not is_part:
+            first, last = tree.first, tree.last
+            if last > first and (last - first) * n_rows(ws.leaves[tree.small]) >= ws.limits.shared_cells:
+                return last
         run_job(ws, first, last)
-        return FINISHED
+        if is_part:
+            break
+    return FINISHED
+
+
+@lean
+def next_job(ws: Workspace) -> Number:
+    """End the last job and split leaves until there is another; False if the tree is finished."""
+    tree, leaves = ws.tree[0], ws.leaves
     if tree.n_leaves == 0:
         begin(ws)
-        plan_job(ws, np.int64(0), np.int64(-1))
+    elif tree.small >= 0:
+        end_job(ws)
     while True:
-        if tree.n_places >= 0:
-            if not tree.is_done:
-                tree.is_done = 1
-                if tree.n_places * n_rows(leaves[tree.small]) >= limits.shared_cells:
-                    return tree.n_places
-                run_job(ws, np.int64(0), tree.n_places)
-            end_job(ws)
+        if review(ws) or plan_job(ws):
+            return True
         leaf: Number = np.int64(0)
         for i in range(1, tree.n_leaves):
             if leaves[i].net_gain > leaves[leaf].net_gain:
                 leaf = i
-        if tree.n_leaves == limits.max_leaves or not leaves[leaf].net_gain > 0.0:
-            return FINISHED
-        new, f = tree.n_leaves, leaves[leaf].best
-        charge = ws.charges[f]
-        split(ws, leaf, new)
+        if tree.n_leaves == ws.limits.max_leaves or not leaves[leaf].net_gain > 0.0:
+            return False
+        charge = ws.charges[leaves[leaf].best]
+        split(ws, leaf, tree.n_leaves)
         if charge > 0.0:
-            buy(ws, f)
-        plan_job(ws, leaf, new)
+            buy(ws, leaves[leaf].best)
 
 
 @lean
@@ -80,6 +85,7 @@ def begin(ws: Workspace) -> None:
     tree.n_free_slots = n_kept
     leaf.start, leaf.stop, leaf.depth, leaf.parent, leaf.slot = 0, ws.rows.shape[1], 0, -1, -1
     leaf.net_gain = -np.inf
+    tree.left, tree.right, tree.review = 0, -1, 1
     copy_free_columns(ws)
     number_rows(ws)
 
@@ -111,14 +117,17 @@ def may_split(leaf: Record, limits: Limits) -> Number:
 
 
 @lean
-def plan_job(ws: Workspace, left: Number, right: Number) -> None:
-    """Decide which histograms two new leaves need, or one if ``right`` is -1; none if they will not be split."""
+def plan_job(ws: Workspace) -> Number:
+    """Decide which histograms the children of the last split need, or the root; False if they will not be split."""
     tree, leaves, limits, free_slots = ws.tree[0], ws.leaves, ws.limits, ws.free_slots
-    tree.n_places, parent_slot = -1, tree.parent_slot
+    left, right, parent_slot = tree.left, tree.right, tree.parent_slot
+    tree.left = -1
+    if left < 0:
+        return False
     left_open, right_open = may_split(leaves[left], limits), right >= 0 and may_split(leaves[right], limits)
     if tree.n_leaves == limits.max_leaves or not (left_open or right_open):
         release_slot(tree, free_slots, parent_slot)
-        return
+        return False
     is_whole = (left_open and not can_skip(ws, left)) or (right_open and not can_skip(ws, right))
     # A free column's histogram is in every kept slot; a priced one's only in those of leaves examined whole.
     from_parent = parent_slot >= 0 and (tree.parent_is_whole or not is_whole)
@@ -132,20 +141,21 @@ def plan_job(ws: Workspace, left: Number, right: Number) -> None:
     if big < 0 or not from_parent:
         release_slot(tree, free_slots, parent_slot)
         from_parent = False
-    tree.small, tree.big, tree.from_parent, tree.is_done, tree.is_whole = small, big, from_parent, 0, is_whole
-    tree.n_places = len(ws.charges) if is_whole else tree.n_free
+    tree.small, tree.big, tree.from_parent, tree.is_whole = small, big, from_parent, is_whole
+    tree.first, tree.last = 0, len(ws.charges) if is_whole else tree.n_free
     tree.small_slot, tree.big_slot = take_slot(tree, free_slots, leaves[small], limits, np.int64(0)), -1
-    tree.n_cells += tree.n_places * n_rows(leaves[small])
+    tree.n_cells += tree.last * n_rows(leaves[small])
     if from_parent:
         tree.big_slot = parent_slot
     elif big >= 0:
         tree.big_slot = take_slot(tree, free_slots, leaves[big], limits, np.int64(1))
-        tree.n_cells += tree.n_places * n_rows(leaves[big])
+        tree.n_cells += tree.last * n_rows(leaves[big])
     for leaf in (small, big):
         if leaf >= 0:
             leaves[leaf].net_gain, leaves[leaf].is_whole = -np.inf, is_whole
             for f in range(len(ws.charges)):
                 ws.candidates[leaf, f].gain = -np.inf
+    return True
 
 
 @lean
@@ -155,8 +165,8 @@ def can_skip(ws: Workspace, leaf: Number) -> Number:
         return False
     cheapest, at = np.inf, ws.leaves[leaf]
     for charge in ws.charges:
-        if charge > 0.0:
-            cheapest = min(cheapest, charge)
+        if 0.0 < charge < cheapest:
+            cheapest = charge
     packed, total = ws.packed[at.depth % 2], ws.totals[leaf]
     return not gain_can_reach(cheapest, packed, at.start, at.stop, total, ws.lanes, ws.units, ws.limits.l2)
 
@@ -181,13 +191,12 @@ def release_slot(tree: Record, free_slots: Int64s, slot: Number) -> None:
 @lean
 def run_job(ws: Workspace, first: Number, last: Number) -> None:
     """Build and search the histograms of the job over places ``first .. last``, ``first`` a multiple of eight."""
-    tree, n_lanes = ws.tree[0], ws.lanes.n_lanes
-    words, places, n_carried = ws.free_words, ws.places[1], tree.n_carried
+    tree, words, places, n_carried = ws.tree[0], ws.free_words, ws.places[1], ws.tree[0].n_carried
     if tree.is_whole:
         words, places, n_carried = ws.words, ws.places[0], np.int64(0)
-    width = ws.hist.shape[1] // len(ws.charges)
+    width, n_words = ws.hist.shape[1] // len(ws.charges), len(words) // ws.rows.shape[1]
     for start in range(first, last, CHUNK):
-        stop = min(last, start + CHUNK)
+        stop = start + CHUNK if start + CHUNK < last else last
         for leaf, slot in ((tree.small, tree.small_slot), (tree.big, tree.big_slot)):
             if leaf < 0:
                 continue
@@ -197,21 +206,9 @@ def run_job(ws: Workspace, first: Number, last: Number) -> None:
                     subtract(hist, ws.hist[tree.small_slot], places[place] * width, width)
             else:
                 rows, packed = ws.rows[at.depth % 2], ws.packed[at.depth % 2]
-                cells = width // n_lanes
                 fill(
-                    words,
-                    places,
-                    start,
-                    stop,
-                    rows,
-                    packed,
-                    at.start,
-                    at.stop,
-                    n_lanes,
-                    cells,
-                    n_carried,
-                    hist,
-                )
+                    words, n_words, places, start, stop, rows, packed, at.start, at.stop, width, n_carried, ws.tile, hist
+                )  # fmt: skip
             if may_split(at, ws.limits):
                 examine(
                     places[start:stop],
@@ -239,7 +236,7 @@ def end_job(ws: Workspace) -> None:
         at.slot = slot if is_kept and slot < ws.hist.shape[0] - 2 else -1
         if not is_kept:
             release_slot(tree, ws.free_slots, slot)
-    tree.n_places = -1
+    tree.small = -1
 
 
 # -- a split -----------------------------------------------------------------------------------
@@ -260,6 +257,7 @@ def split(ws: Workspace, leaf: Number, new: Number) -> None:
     made.gain, made.charge = found.gain, ws.charges[f]
     tree.n_leaves, tree.n_splits = new + 1, node + 1
     tree.parent_slot, tree.parent_is_whole = leaves[leaf].slot, leaves[leaf].is_whole
+    tree.left, tree.right = leaf, new
     divide(ws, leaf, new, depth == ws.limits.max_depth)
     for child in (leaf, new):
         at = leaves[child]
@@ -268,8 +266,8 @@ def split(ws: Workspace, leaf: Number, new: Number) -> None:
 
 @lean
 def buy(ws: Workspace, f: Number) -> None:
-    """Pay for the group of ``f``; examine its columns where they were skipped; let every leaf choose again."""
-    tree, features, leaves, n_before = ws.tree[0], ws.features, ws.leaves, ws.tree[0].n_free
+    """Pay for the group of ``f``: its columns are free from now on, and every leaf is to be reviewed."""
+    tree, features = ws.tree[0], ws.features
     ws.bought[features[f].group] = True
     for other in range(len(features)):
         if features[other].group == features[f].group:
@@ -277,18 +275,25 @@ def buy(ws: Workspace, f: Number) -> None:
     if not tree.parent_is_whole:  # the group's other columns are free now, but not in this histogram
         release_slot(tree, ws.free_slots, tree.parent_slot)
         tree.parent_slot = -1
+    tree.fresh, tree.review = tree.n_free // 8 * 8, 0
     copy_free_columns(ws)
-    first, last, is_whole = n_before // 8 * 8, tree.n_free, tree.copy_is_used == 0
-    if is_whole:
-        first, last = np.int64(0), np.int64(len(features))
-    tree.big, tree.is_whole, tree.from_parent = -1, is_whole, 0
-    for leaf in range(tree.n_leaves):
+
+
+@lean
+def review(ws: Workspace) -> Number:
+    """After a purchase, let every leaf choose again; True if its columns must be examined first, where they were skipped."""
+    tree, leaves, is_whole = ws.tree[0], ws.leaves, ws.tree[0].copy_is_used == 0
+    while tree.review < tree.n_leaves:
+        leaf = tree.review
         at = leaves[leaf]
-        must_choose = at.net_gain > -np.inf
+        tree.review += 1
         if not at.is_whole and may_split(at, ws.limits):
-            tree.small, tree.small_slot = leaf, at.slot if at.slot >= 0 else np.int64(len(ws.hist) - 1)
-            tree.n_cells += (last - first) * n_rows(at)
-            run_job(ws, first, last)
-            at.is_whole, must_choose = is_whole, True
-        if must_choose:
+            tree.small, tree.big, tree.from_parent, tree.is_whole = leaf, -1, 0, is_whole
+            tree.small_slot = at.slot if at.slot >= 0 else len(ws.hist) - 1
+            tree.first, tree.last = (0, len(ws.charges)) if is_whole else (tree.fresh, tree.n_free)
+            tree.n_cells += (tree.last - tree.first) * n_rows(at)
+            at.is_whole = is_whole
+            return True
+        if at.net_gain > -np.inf:
             choose(at, ws.candidates[leaf], ws.charges, ws.order)
+    return False

@@ -17,16 +17,17 @@ add their gains. Thresholds are tried from low to high and the first of equals w
 right, then left. Where the leaf has no missing value, later ones follow the heavier child.
 """
 
+import math
 from typing import Any
 
 import numpy as np
 
 from thrifty.arrays import Floats, Int64s
-from thrifty.compiled import Number, Record, inner, lean
+from thrifty.compiled import Number, Record, lean
 from thrifty.trees.gradients import Lanes
 from thrifty.trees.workspace import Limits
 
-__all__ = ["choose", "examine", "gain_can_reach", "search"]
+__all__ = ["choose", "examine", "gain_can_reach", "leaf_offset", "search"]
 
 
 @lean
@@ -36,9 +37,8 @@ def leaf_offset(total: Int64s, lanes: Lanes, units: Floats, l2: Number) -> Numbe
     if l2 == 0.0:
         return offset
     for k in range(units.shape[0]):
-        g_lane, shift, h_lane, mask = lanes.fields[k]
-        G = (total[g_lane] >> shift) * units[k, 0]
-        H = (total[h_lane] & mask) * units[k, 1]
+        G = (total[lanes.fields[k, 0]] >> lanes.fields[k, 1]) * units[k, 0]
+        H = (total[lanes.fields[k, 2]] & lanes.fields[k, 3]) * units[k, 1]
         offset += l2 * G * G / ((H + 2 * l2) * (H + l2))
     return offset
 
@@ -91,87 +91,6 @@ def search(
 
 
 @lean
-def lanes_score(
-    left: Int64s,
-    total: Int64s,
-    lanes: Lanes,
-    units: Floats,
-    l2: Number,
-    least_weight: Number,
-    least_rows: Number,
-) -> Number:
-    """Sum over outputs of ``(GL b - GR a)^2 / (a b (H + 2 l2))``; negative if a child is too small."""
-    score, left_sum, right_sum = 0.0, 0.0, 0.0
-    n_outputs = units.shape[0]
-    for k in range(n_outputs):
-        lane, shift, h_lane, mask = lanes.fields[k]
-        HL = (left[h_lane] & mask) * units[k, 1]
-        HR = ((total[h_lane] - left[h_lane]) & mask) * units[k, 1]
-        left_sum += HL
-        right_sum += HR
-        GL = (left[lane] >> shift) * units[k, 0]
-        GR = ((total[lane] - left[lane]) >> shift) * units[k, 0]
-        a, b = HL + l2, HR + l2
-        if a > 0.0 and b > 0.0:
-            cross = GL * b - GR * a
-            score += cross * cross / (a * b * (a + b))
-    if not (min(left_sum, right_sum) > 0.0 and min(left_sum, right_sum) >= least_weight * n_outputs):
-        return -1.0
-    lane, mask = lanes.fields[n_outputs, 0], lanes.fields[n_outputs, 1]
-    if lane >= 0:
-        n_left, n_right = left[lane] & mask, (total[lane] - left[lane]) & mask
-        if min(n_left, n_right) < least_rows:
-            return -1.0
-    return score
-
-
-@inner
-def search_lanes(
-    hist: Int64s,
-    n_bins: Number,
-    total: Int64s,
-    lanes: Lanes,
-    units: Floats,
-    l2: Number,
-    least_weight: Number,
-    least_rows: Number,
-    sums: Int64s,
-) -> tuple[Number, Number, Number]:
-    """Best split of one column, for any number of outputs and any layout of lanes; ``sums`` takes the left child's."""
-    n_lanes = lanes.n_lanes
-    missing = hist[n_bins * n_lanes : (n_bins + 1) * n_lanes]
-    any_missing = False
-    for lane in range(n_lanes):
-        any_missing |= missing[lane] != 0
-    best, best_bin, best_left = 0.0, -1, False
-    left = np.zeros(n_lanes, np.int64)
-    for side in range(2 if any_missing else 1):
-        for lane in range(n_lanes):
-            left[lane] = missing[lane] if side == 1 else 0
-        for b in range(n_bins):
-            occupied = False
-            for lane in range(n_lanes):
-                cell = hist[b * n_lanes + lane]
-                occupied |= cell != 0
-                left[lane] += cell
-            if not occupied:
-                continue
-            score = lanes_score(left, total, lanes, units, l2, least_weight, least_rows)
-            if score > best:
-                best, best_bin, best_left = score, b, side == 1
-                for lane in range(n_lanes):
-                    sums[lane] = left[lane]
-    if not any_missing and best_bin >= 0:
-        left_sum, all_sum = 0.0, 0.0
-        for k in range(units.shape[0]):
-            lane, mask = lanes.fields[k, 2], lanes.fields[k, 3]
-            left_sum += (sums[lane] & mask) * units[k, 1]
-            all_sum += (total[lane] & mask) * units[k, 1]
-        best_left = 2 * left_sum >= all_sum
-    return best, best_bin, best_left
-
-
-@lean
 def examine(
     columns: Int64s,
     features: Any,
@@ -184,28 +103,24 @@ def examine(
     left_totals: Int64s,
 ) -> None:
     """Best split of one leaf, whose histogram and total are given, on each of ``columns``; written to ``found``."""
-    width, l2 = len(hist) // len(features), limits.l2
-    offset = leaf_offset(total, lanes, units, l2)
-    if lanes.n_lanes == 1:
-        least: Number = max(np.int64(1), np.int64(np.ceil(limits.min_child_weight / units[0, 1])))
-        if lanes.constant:
-            least = max(least, limits.min_child_samples)
-        unit_g, unit_h, shift, only = units[0, 0], units[0, 1], lanes.fields[0, 1], total[0]
-        both = (only & lanes.fields[0, 3]) * unit_h + 2 * l2
-        for f in columns:
-            score, end, left, left_sum = search(
-                hist, f * width, features[f].n_bins, only, shift, unit_g, unit_h, l2, least
-            )
-            if end >= 0:
-                found[f].gain, left_totals[f, 0] = 0.5 * (score / both - offset), left_sum
-                found[f].last_left, found[f].missing_left = end, left
-        return
-    weight, n = limits.min_child_weight, limits.min_child_samples
+    width, l2, only, least = len(hist) // len(features), limits.l2, total[0], np.int64(1)
+    offset, unit_g, unit_h, shift = (
+        leaf_offset(total, lanes, units, l2),
+        units[0, 0],
+        units[0, 1],
+        lanes.fields[0, 1],
+    )
+    if limits.min_child_weight > unit_h:
+        least = np.int64(math.ceil(limits.min_child_weight / unit_h))
+    if lanes.constant and limits.min_child_samples > least:
+        least = limits.min_child_samples
+    both = (only & lanes.fields[0, 3]) * unit_h + 2 * l2
     for f in columns:
-        cells, sums = hist[f * width : (f + 1) * width], left_totals[f]
-        score, end, left = search_lanes(cells, features[f].n_bins, total, lanes, units, l2, weight, n, sums)
+        score, end, left, left_sum = search(
+            hist, f * width, features[f].n_bins, only, shift, unit_g, unit_h, l2, least
+        )
         if end >= 0:
-            found[f].gain = 0.5 * (score - offset)
+            found[f].gain, left_totals[f, 0] = 0.5 * (score / both - offset), left_sum
             found[f].last_left, found[f].missing_left = end, left
 
 
@@ -240,15 +155,15 @@ def gain_can_reach(
     n_lanes = lanes.n_lanes
     bound = -2.0 * amount
     for k in range(units.shape[0]):
-        g_lane, shift, h_lane, mask = lanes.fields[k]
-        G = (total[g_lane] >> shift) * units[k, 0]
-        H = (total[h_lane] & mask) * units[k, 1]
+        G = (total[lanes.fields[k, 0]] >> lanes.fields[k, 1]) * units[k, 0]
+        H = (total[lanes.fields[k, 2]] & lanes.fields[k, 3]) * units[k, 1]
         bound -= G * G / (H + l2) if H + l2 > 0.0 else 0.0
     for begin in range(start, stop, 256):
         for k in range(units.shape[0]):
-            g_lane, shift, h_lane, mask = lanes.fields[k]
+            g_lane, shift = lanes.fields[k, 0], lanes.fields[k, 1]
+            h_lane, mask = lanes.fields[k, 2], lanes.fields[k, 3]
             squares = 0.0
-            for i in range(begin, min(stop, begin + 256)):
+            for i in range(begin, begin + 256 if begin + 256 < stop else stop):
                 g = np.float64(packed[i * n_lanes + g_lane] >> shift)
                 h = 1.0 if lanes.constant else np.float64(packed[i * n_lanes + h_lane] & mask)
                 squares += g * g / h if h > 0.0 else (np.inf if g != 0.0 else 0.0)
