@@ -38,11 +38,11 @@ def kernel(function: Function) -> Function:
 
 
 def fused_kernel(function: Function) -> Function:
-    """Compile like ``kernel``, but let a product be added without being rounded first, where the processor can.
+    """Compile like ``lean_kernel``, but let a product be added without being rounded first, where the processor can.
 
     That is faster, and closer to the exact result.
     """
-    return compiled(function, is_cached=True, fastmath={"contract"})
+    return compiled(function, is_cached=True, fastmath={"contract"}, **WITHOUT_RUNTIME)
 
 
 def lean_kernel(function: Function) -> Function:

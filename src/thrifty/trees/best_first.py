@@ -19,16 +19,17 @@ bit for bit, as without skipping.
 
 import numpy as np
 
-from thrifty.arrays import Floats, Int64s
+from thrifty.arrays import Int64s
 from thrifty.compiled import Number, Record, lean, lean_kernel
 from thrifty.trees.histogram import CHUNK, fill, subtract
 from thrifty.trees.partition import copy_free_columns, divide, number_rows
-from thrifty.trees.split import choose, examine, gain_can_reach
+from thrifty.trees.split import can_pay, choose, examine
 from thrifty.trees.workspace import Limits, Workspace
 
 __all__ = ["FINISHED", "advance"]
 
 FINISHED = 0
+TINY, HUGE = 2.0**-400, 2.0**400  # units of gradients between these have squares that are numbers
 
 
 @lean_kernel
@@ -40,38 +41,39 @@ def advance(ws: Workspace, first: Number, last: Number) -> Number:
     both, so that it is compiled once.)
     """
     tree, is_part = ws.tree[0], last > 0
-    while is_part or next_job(ws):
+    while True:
         if not is_part:
+            if tree.n_leaves == 0:
+                begin(ws)
+            elif tree.small >= 0:
+                end_job(ws)
+            while not (review(ws) or plan_job(ws)):
+                if not split(ws):
+                    return FINISHED
             first, last = tree.first, tree.last
             if last > first and (last - first) * n_rows(ws.leaves[tree.small]) >= ws.limits.shared_cells:
                 return last
-        run_job(ws, first, last)
+        words, places, n_carried = ws.free_words, ws.places[1], tree.n_carried
+        if tree.is_whole:
+            words, places, n_carried = ws.words, ws.places[0], np.int64(0)
+        for start in range(first, last, CHUNK):
+            stop = start + CHUNK if start + CHUNK < last else last
+            for leaf, slot in ((tree.small, tree.small_slot), (tree.big, tree.big_slot)):
+                if leaf < 0:
+                    continue
+                at, hist = ws.leaves[leaf], ws.hist[slot]
+                if leaf == tree.big and tree.from_parent:
+                    for place in range(start, stop):
+                        subtract(hist[places[place]], ws.hist[tree.small_slot, places[place]])
+                else:
+                    rows, packed = ws.rows[at.depth % 2], ws.packed[at.depth % 2]
+                    fill(
+                        words, places, start, stop, rows, packed, at.start, at.stop, n_carried, ws.tile, hist
+                    )
+                if may_split(at, ws.limits):
+                    examine(ws, leaf, places, start, stop, hist)
         if is_part:
-            break
-    return FINISHED
-
-
-@lean
-def next_job(ws: Workspace) -> Number:
-    """End the last job and split leaves until there is another; False if the tree is finished."""
-    tree, leaves = ws.tree[0], ws.leaves
-    if tree.n_leaves == 0:
-        begin(ws)
-    elif tree.small >= 0:
-        end_job(ws)
-    while True:
-        if review(ws) or plan_job(ws):
-            return True
-        leaf: Number = np.int64(0)
-        for i in range(1, tree.n_leaves):
-            if leaves[i].net_gain > leaves[leaf].net_gain:
-                leaf = i
-        if tree.n_leaves == ws.limits.max_leaves or not leaves[leaf].net_gain > 0.0:
-            return False
-        charge = ws.charges[leaves[leaf].best]
-        split(ws, leaf, tree.n_leaves)
-        if charge > 0.0:
-            buy(ws, leaves[leaf].best)
+            return FINISHED
 
 
 @lean
@@ -79,7 +81,11 @@ def begin(ws: Workspace) -> None:
     """Begin a tree: one leaf with every row."""
     tree, leaf, n_kept = ws.tree[0], ws.leaves[0], ws.hist.shape[0] - 2
     tree.n_leaves, tree.n_splits, tree.n_cells, tree.parent_slot = 1, 0, 0, -1
-    tree.skips = ws.limits.skips and are_ordinary(ws.units)
+    tree.skips = ws.limits.skips
+    for output in range(len(ws.units)):
+        for k in range(2):  # bounds that overflow, or come to nothing, prove nothing
+            if not TINY < ws.units[output, k] < HUGE:
+                tree.skips = 0
     for i in range(n_kept):
         ws.free_slots[i] = i
     tree.n_free_slots = n_kept
@@ -88,16 +94,6 @@ def begin(ws: Workspace) -> None:
     tree.left, tree.right, tree.review = 0, -1, 1
     copy_free_columns(ws)
     number_rows(ws)
-
-
-@lean
-def are_ordinary(units: Floats) -> Number:
-    """Whether squares of gradients are numbers: bounds that overflow, or come to nothing, prove nothing."""
-    for output in range(len(units)):
-        for unit in units[output]:
-            if not 2.0**-400 < unit < 2.0**400:
-                return False
-    return True
 
 
 @lean
@@ -128,7 +124,7 @@ def plan_job(ws: Workspace) -> Number:
     if tree.n_leaves == limits.max_leaves or not (left_open or right_open):
         release_slot(tree, free_slots, parent_slot)
         return False
-    is_whole = (left_open and not can_skip(ws, left)) or (right_open and not can_skip(ws, right))
+    is_whole = (left_open and can_pay(ws, left)) or (right_open and can_pay(ws, right))
     # A free column's histogram is in every kept slot; a priced one's only in those of leaves examined whole.
     from_parent = parent_slot >= 0 and (tree.parent_is_whole or not is_whole)
     small, big, big_open = left, right, right_open
@@ -159,19 +155,6 @@ def plan_job(ws: Workspace) -> Number:
 
 
 @lean
-def can_skip(ws: Workspace, leaf: Number) -> Number:
-    """Whether no feature with a price can return it in this leaf."""
-    if not ws.tree[0].skips or not ws.tree[0].copy_is_used:
-        return False
-    cheapest, at = np.inf, ws.leaves[leaf]
-    for charge in ws.charges:
-        if 0.0 < charge < cheapest:
-            cheapest = charge
-    packed, total = ws.packed[at.depth % 2], ws.totals[leaf]
-    return not gain_can_reach(cheapest, packed, at.start, at.stop, total, ws.lanes, ws.units, ws.limits.l2)
-
-
-@lean
 def take_slot(tree: Record, free_slots: Int64s, leaf: Record, limits: Limits, scratch: Number) -> Number:
     """Slot for the histogram of a leaf: kept if its children will be examined, else scratch."""
     if leaf.depth + 1 >= limits.max_depth or tree.n_free_slots == 0:
@@ -186,41 +169,6 @@ def release_slot(tree: Record, free_slots: Int64s, slot: Number) -> None:
     if 0 <= slot < len(free_slots) - 2:
         free_slots[tree.n_free_slots] = slot
         tree.n_free_slots += 1
-
-
-@lean
-def run_job(ws: Workspace, first: Number, last: Number) -> None:
-    """Build and search the histograms of the job over places ``first .. last``, ``first`` a multiple of eight."""
-    tree, words, places, n_carried = ws.tree[0], ws.free_words, ws.places[1], ws.tree[0].n_carried
-    if tree.is_whole:
-        words, places, n_carried = ws.words, ws.places[0], np.int64(0)
-    width, n_words = ws.hist.shape[1] // len(ws.charges), len(words) // ws.rows.shape[1]
-    for start in range(first, last, CHUNK):
-        stop = start + CHUNK if start + CHUNK < last else last
-        for leaf, slot in ((tree.small, tree.small_slot), (tree.big, tree.big_slot)):
-            if leaf < 0:
-                continue
-            at, hist = ws.leaves[leaf], ws.hist[slot]
-            if leaf == tree.big and tree.from_parent:
-                for place in range(start, stop):
-                    subtract(hist, ws.hist[tree.small_slot], places[place] * width, width)
-            else:
-                rows, packed = ws.rows[at.depth % 2], ws.packed[at.depth % 2]
-                fill(
-                    words, n_words, places, start, stop, rows, packed, at.start, at.stop, width, n_carried, ws.tile, hist
-                )  # fmt: skip
-            if may_split(at, ws.limits):
-                examine(
-                    places[start:stop],
-                    ws.features,
-                    hist,
-                    ws.totals[leaf],
-                    ws.lanes,
-                    ws.units,
-                    ws.limits,
-                    ws.candidates[leaf],
-                    ws.left_totals[leaf],
-                )
 
 
 @lean
@@ -243,9 +191,19 @@ def end_job(ws: Workspace) -> None:
 
 
 @lean
-def split(ws: Workspace, leaf: Number, new: Number) -> None:
-    """Make the best split of a leaf: the left child takes its number, the right child is ``new``."""
+def split(ws: Workspace) -> Number:
+    """Split the leaf that gains most, paying for what that uses; False if none should be split.
+
+    The left child takes its number, the right child is a new leaf.
+    """
     tree, leaves, splits = ws.tree[0], ws.leaves, ws.splits
+    leaf: Number = np.int64(0)
+    new = tree.n_leaves
+    for i in range(1, new):
+        if leaves[i].net_gain > leaves[leaf].net_gain:
+            leaf = i
+    if new == ws.limits.max_leaves or not leaves[leaf].net_gain > 0.0:
+        return False
     f, node, parent, depth = leaves[leaf].best, tree.n_splits, leaves[leaf].parent, leaves[leaf].depth + 1
     if parent >= 0 and splits[parent].left == ~leaf:
         splits[parent].left = node
@@ -262,6 +220,9 @@ def split(ws: Workspace, leaf: Number, new: Number) -> None:
     for child in (leaf, new):
         at = leaves[child]
         at.depth, at.parent, at.slot, at.is_whole, at.net_gain = depth, node, -1, 1, -np.inf
+    if made.charge > 0.0:
+        buy(ws, f)
+    return True
 
 
 @lean
@@ -281,7 +242,7 @@ def buy(ws: Workspace, f: Number) -> None:
 
 @lean
 def review(ws: Workspace) -> Number:
-    """After a purchase, let every leaf choose again; True if its columns must be examined first, where they were skipped."""
+    """After a purchase let every leaf choose again; True if one that skipped its columns must examine them first."""
     tree, leaves, is_whole = ws.tree[0], ws.leaves, ws.tree[0].copy_is_used == 0
     while tree.review < tree.n_leaves:
         leaf = tree.review

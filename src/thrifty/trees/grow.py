@@ -7,9 +7,11 @@ the paper's ``1/2 sum_i (-g_i - v(x_i))^2``. A group is paid once: by the first 
 this tree or in any earlier one.
 """
 
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor, wait
 from itertools import pairwise
 from math import isfinite
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -234,14 +236,15 @@ class TreeGrower:
 
     def _run_job(self, ws: Workspace) -> None:
         """Run the waiting job on all threads, each on its own words of columns."""
-        run = advance if ws.lanes.n_lanes == 1 else run_lanes
-        start, stop = int(ws.tree[0]["first"]), int(ws.tree[0]["last"])
+        run: Callable[..., Any] = advance if ws.lanes.n_lanes == 1 else run_lanes
+        start, stop = int(ws.tree["first"][0]), int(ws.tree["last"][0])
+        if self._pool is None:
+            run(ws, start, stop)
+            return
         n_words = -(-(stop - start) // WORD)
         edges = [min(stop, start + WORD * (n_words * t // self._n_threads)) for t in range(self._n_threads)]
         parts = [(first, last) for first, last in pairwise([*edges, stop]) if first < last]
-        others = []
-        if self._pool is not None:
-            others = [self._pool.submit(run, ws, *part) for part in parts[1:]]
+        others = [self._pool.submit(run, ws, *part) for part in parts[1:]]
         run(ws, *parts[0])
         wait(others)
         for other in others:

@@ -38,21 +38,14 @@ LINE = 8  # words in a cache line
 
 @lean
 def gather(
-    words: Words,
-    n_words: Number,
-    rows: Words,
-    start: Number,
-    stop: Number,
-    first: Number,
-    last: Number,
-    tile: Words,
+    words: Words, rows: Words, start: Number, stop: Number, first: Number, last: Number, tile: Words
 ) -> None:
     """Copy words ``first .. last`` of some rows to those of ``tile``, word by word instead of row by row.
 
-    There are ``n_words`` a row: unsigned, so that no sign is tested, and known to fit into 32 bits, as rows are: their
-    products are cheaper.
+    ``step``, the words of a row, is unsigned, so that no sign is tested, and known to fit into 32 bits, as rows are:
+    their products are cheaper.
     """
-    taken, step = rows[start:stop], np.uint64(np.uint32(n_words))
+    taken, step = rows[start:stop], np.uint64(np.uint32(len(words) // len(rows)))
     if last - first > LINE:
         for i in range(len(taken)):
             at = (taken[i] & ROW) * step
@@ -76,19 +69,14 @@ def gather(
 
 
 @lean
-def add_eight(codes: Words, packed: Int64s, hist: Int64s, columns: Int64s, width: Number) -> None:
-    """Add rows to the cells of eight columns, ``width`` for each feature."""
-    h0, h1, h2, h3 = (
-        hist[columns[0] * width :],
-        hist[columns[1] * width :],
-        hist[columns[2] * width :],
-        hist[columns[3] * width :],
-    )
+def add_eight(codes: Words, packed: Int64s, hist: Int64s, columns: Int64s, at: Number) -> None:
+    """Add rows to the cells of the eight columns from place ``at`` on."""
+    h0, h1, h2, h3 = hist[columns[at]], hist[columns[at + 1]], hist[columns[at + 2]], hist[columns[at + 3]]
     h4, h5, h6, h7 = (
-        hist[columns[4] * width :],
-        hist[columns[5] * width :],
-        hist[columns[6] * width :],
-        hist[columns[7] * width :],
+        hist[columns[at + 4]],
+        hist[columns[at + 5]],
+        hist[columns[at + 6]],
+        hist[columns[at + 7]],
     )
     for i in range(len(packed)):
         word, value = codes[i], packed[i]
@@ -104,52 +92,39 @@ def add_eight(codes: Words, packed: Int64s, hist: Int64s, columns: Int64s, width
 
 @lean
 def add_some(
-    codes: Words,
-    packed: Int64s,
-    hist: Int64s,
-    columns: Int64s,
-    n_columns: Number,
-    width: Number,
-    first_byte: Number,
+    codes: Words, packed: Int64s, hist: Int64s, columns: Int64s, at: Number, last: Number, shift: Number
 ) -> None:
-    """Add rows to the cells of fewer than eight columns, those of the bytes of a word from ``first_byte`` on."""
-    k = 0
-    while k + 4 <= n_columns:
-        add_four(codes, packed, hist, columns[k:], width, np.uint64(8 * (first_byte + k)))
-        k += 4
-    while k < n_columns:
-        shift, h0 = np.uint64(8 * (first_byte + k)), hist[columns[k] * width :]
-        if k + 2 <= n_columns:
-            h1 = hist[columns[k + 1] * width :]
-            for i in range(len(packed)):
-                word, value = codes[i] >> shift, packed[i]
-                h0[word & BYTE] += value
-                h1[(word >> np.uint64(8)) & BYTE] += value
-        else:
-            for i in range(len(packed)):
-                h0[(codes[i] >> shift) & BYTE] += packed[i]
-        k += 2
-
-
-@lean
-def add_four(
-    codes: Words, packed: Int64s, hist: Int64s, columns: Int64s, width: Number, shift: Number
-) -> None:
-    """Add rows to the cells of four columns, whose codes begin ``shift`` bits up."""
-    h0, h1 = hist[columns[0] * width :], hist[columns[1] * width :]
-    h2, h3 = hist[columns[2] * width :], hist[columns[3] * width :]
-    for i in range(len(packed)):
-        word, value = codes[i] >> shift, packed[i]
-        h0[word & BYTE] += value
-        h1[(word >> np.uint64(8)) & BYTE] += value
-        h2[(word >> np.uint64(16)) & BYTE] += value
-        h3[(word >> np.uint64(24)) & BYTE] += value
+    """Add rows to the cells of some columns, at places ``at .. last``, whose codes begin ``shift`` bits up."""
+    while at + 4 <= last:
+        h0, h1, h2, h3 = (
+            hist[columns[at]],
+            hist[columns[at + 1]],
+            hist[columns[at + 2]],
+            hist[columns[at + 3]],
+        )
+        for i in range(len(packed)):
+            word, value = codes[i] >> shift, packed[i]
+            h0[word & BYTE] += value
+            h1[(word >> np.uint64(8)) & BYTE] += value
+            h2[(word >> np.uint64(16)) & BYTE] += value
+            h3[(word >> np.uint64(24)) & BYTE] += value
+        at, shift = at + 4, shift + np.uint64(32)
+    if at + 2 <= last:
+        h0, h1 = hist[columns[at]], hist[columns[at + 1]]
+        for i in range(len(packed)):
+            word, value = codes[i] >> shift, packed[i]
+            h0[word & BYTE] += value
+            h1[(word >> np.uint64(8)) & BYTE] += value
+        at, shift = at + 2, shift + np.uint64(16)
+    if at < last:
+        h0 = hist[columns[at]]
+        for i in range(len(packed)):
+            h0[(codes[i] >> shift) & BYTE] += packed[i]
 
 
 @lean
 def fill(
     words: Words,
-    n_words: Number,
     columns: Int64s,
     first: Number,
     last: Number,
@@ -157,7 +132,6 @@ def fill(
     packed: Int64s,
     start: Number,
     stop: Number,
-    width: Number,
     n_carried: Number,
     tile: Words,
     hist: Int64s,
@@ -169,27 +143,25 @@ def fill(
     places are in the rows themselves.
     """
     for place in range(first, last):
-        cells = hist[columns[place] * width :]
-        for i in range(width):
+        cells = hist[columns[place]]
+        for i in range(len(cells)):
             cells[i] = 0
     if first == 0 and last <= n_carried:  # the rows bring their codes along
-        add_some(rows[start:stop], packed[start:stop], hist, columns, last, width, CARRIED_FROM)
+        add_some(rows[start:stop], packed[start:stop], hist, columns, 0, last, np.uint64(8 * CARRIED_FROM))
         return
-    first_word, last_word = first // 8, (last + 7) // 8
     for begin in range(start, stop, TILE):
         end = begin + TILE if begin + TILE < stop else stop
-        gather(words, n_words, rows, begin, end, first_word, last_word, tile)
+        gather(words, rows, begin, end, first // 8, (last + 7) // 8, tile)
         values = packed[begin:end]
-        for j in range(first_word, last_word):
-            place = 8 * j
-            if last - place >= 8:
-                add_eight(tile[j], values, hist, columns[place:], width)
+        for place in range(first, last, 8):
+            if place + 8 <= last:
+                add_eight(tile[place // 8], values, hist, columns, place)
             else:
-                add_some(tile[j], values, hist, columns[place:], last - place, width, 0)
+                add_some(tile[place // 8], values, hist, columns, place, last, np.uint64(0))
 
 
 @lean
-def subtract(parent: Int64s, child: Int64s, cell: Number, n_cells: Number) -> None:
+def subtract(parent: Int64s, child: Int64s) -> None:
     """Turn the parent's histogram of one column into the other child's: exact, since sums are integers."""
-    for i in range(cell, cell + n_cells):
+    for i in range(len(parent)):
         parent[i] -= child[i]

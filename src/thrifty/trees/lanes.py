@@ -6,7 +6,7 @@ Compiled apart from the growth of a tree, which leaves this work to its caller: 
 import numpy as np
 
 from thrifty.arrays import Floats, Int64s
-from thrifty.compiled import Number, Record, inner, kernel
+from thrifty.compiled import Number, Record, inner, lean, lean_kernel
 from thrifty.trees.gradients import Lanes
 from thrifty.trees.histogram import BYTE, CHUNK, TILE, gather, subtract
 from thrifty.trees.split import leaf_offset
@@ -15,12 +15,11 @@ from thrifty.trees.workspace import Limits, Workspace
 __all__ = ["run_lanes"]
 
 
-@kernel
+@lean_kernel
 def run_lanes(ws: Workspace, first: Number, last: Number) -> None:
-    """Build and search the histograms of the waiting job over places ``first .. last``, ``first`` a multiple of eight."""
+    """Build and search the histograms of the job over places ``first .. last``, ``first`` a multiple of eight."""
     tree, limits = ws.tree[0], ws.limits
     places = ws.places[0] if tree.is_whole else ws.places[1]
-    width = ws.hist.shape[1] // len(ws.charges)
     for start in range(first, last, CHUNK):
         stop = min(last, start + CHUNK)
         for leaf, slot in ((tree.small, tree.small_slot), (tree.big, tree.big_slot)):
@@ -29,52 +28,51 @@ def run_lanes(ws: Workspace, first: Number, last: Number) -> None:
             at, hist = ws.leaves[leaf], ws.hist[slot]
             if leaf == tree.big and tree.from_parent:
                 for place in range(start, stop):
-                    subtract(hist, ws.hist[tree.small_slot], places[place] * width, width)
+                    subtract(hist[places[place]], ws.hist[tree.small_slot, places[place]])
             else:
-                fill_lanes(ws, at, places, start, stop, width, hist)
+                fill_lanes(ws, at, places, start, stop, hist)
             n_rows = at.stop - at.start
             if at.depth < limits.max_depth and n_rows >= 2 * limits.min_child_samples and n_rows > 1:
-                examine_lanes(ws, leaf, places[start:stop], width, hist)
+                examine_lanes(ws, leaf, places[start:stop], hist)
 
 
-@inner
+@lean
 def fill_lanes(
-    ws: Workspace, leaf: Record, places: Int64s, first: Number, last: Number, width: Number, hist: Int64s
+    ws: Workspace, leaf: Record, places: Int64s, first: Number, last: Number, hist: Int64s
 ) -> None:
     """Histogram of the rows of a leaf over the columns at places ``first .. last``."""
     for place in range(first, last):
-        hist[places[place] * width : (places[place] + 1) * width] = 0
+        cells = hist[places[place]]
+        for i in range(len(cells)):
+            cells[i] = 0
     words = ws.words if ws.tree[0].is_whole else ws.free_words
-    n_lanes, n_words = ws.lanes.n_lanes, len(words) // ws.rows.shape[1]
-    rows, packed = ws.rows[leaf.depth % 2], ws.packed[leaf.depth % 2]
+    n_lanes, rows, packed = ws.lanes.n_lanes, ws.rows[leaf.depth % 2], ws.packed[leaf.depth % 2]
     for begin in range(leaf.start, leaf.stop, TILE):
         end = min(leaf.stop, begin + TILE)
-        gather(words, n_words, rows, begin, end, first // 8, (last + 7) // 8, ws.tile)
+        gather(words, rows, begin, end, first // 8, (last + 7) // 8, ws.tile)
         for place in range(first, last):
-            codes, shift, cell = ws.tile[place // 8], np.uint64(8 * (place % 8)), places[place] * width
+            codes, shift, cells = ws.tile[place // 8], np.uint64(8 * (place % 8)), hist[places[place]]
             for i in range(begin, end):
-                base = cell + np.int64((codes[i - begin] >> shift) & BYTE) * n_lanes
+                base = np.int64((codes[i - begin] >> shift) & BYTE) * n_lanes
                 for lane in range(n_lanes):
-                    hist[base + lane] += packed[i * n_lanes + lane]
+                    cells[base + lane] += packed[i * n_lanes + lane]
 
 
-@inner
-def examine_lanes(ws: Workspace, leaf: Number, columns: Int64s, width: Number, hist: Int64s) -> None:
+@lean
+def examine_lanes(ws: Workspace, leaf: Number, columns: Int64s, hist: Int64s) -> None:
     """Best split of one leaf, whose histogram is given, on each of ``columns``; written to the candidates."""
     total, limits = ws.totals[leaf], ws.limits
     offset = leaf_offset(total, ws.lanes, ws.units, limits.l2)
     for f in columns:
-        cells, sums, found = (
-            hist[f * width : (f + 1) * width],
-            ws.left_totals[leaf, f],
-            ws.candidates[leaf, f],
+        sums, found = ws.left_totals[leaf, f], ws.candidates[leaf, f]
+        score, end, left = search_lanes(
+            hist[f], ws.features[f].n_bins, total, ws.lanes, ws.units, limits, sums
         )
-        score, end, left = search_lanes(cells, ws.features[f].n_bins, total, ws.lanes, ws.units, limits, sums)
         if end >= 0:
             found.gain, found.last_left, found.missing_left = 0.5 * (score - offset), end, left
 
 
-@inner
+@lean
 def lanes_score(
     left: Int64s,
     total: Int64s,

@@ -141,7 +141,7 @@ class Workspace(NamedTuple):
         of odd.
     leaf_of : int32, (n_rows,)
         Leaf of every row whose way ended with a last split.
-    hist : int64, (n_slots, n_cells)
+    hist : int64, (n_slots, n_features, n_cells)
         Histograms of open leaves; the last two slots are scratch.
     free_slots : int64, (n_slots,)
         Slots that are not in use.
@@ -192,11 +192,11 @@ def make_workspace(
 ) -> Workspace:
     """Allocate for trees within ``limits`` over ``table``."""
     n, p, max_leaves, n_lanes = table.n_rows, table.n_features, limits.max_leaves, lanes.n_lanes
-    n_cells = p * (int(table.thresholds.n_bins.max()) + 1) * n_lanes
+    width = (int(table.thresholds.n_bins.max()) + 1) * n_lanes
     # Only leaves that may have grandchildren keep their histogram for subtraction.
     wanted = min(2 ** max(limits.max_depth - 2, 0), max_leaves)
     leaf_bytes = max_leaves * p * (CANDIDATE.itemsize + 8 * n_lanes)
-    n_slots = 2 + max(1, min(wanted, (HISTOGRAM_BYTES - leaf_bytes) // (8 * n_cells)))
+    n_slots = 2 + max(1, min(wanted, (HISTOGRAM_BYTES - leaf_bytes) // (8 * p * width)))
     features = np.zeros(p, FEATURE)
     features["n_bins"], features["group"], features["place"] = table.thresholds.n_bins, group_of, -1
     by_columns = table.n_bytes <= COLUMN_BYTES
@@ -219,7 +219,7 @@ def make_workspace(
         rows=np.empty((2, n), np.uint64),
         packed=np.empty((2, n * n_lanes), np.int64),
         leaf_of=np.zeros(n, np.int32),
-        hist=np.empty((n_slots, n_cells), np.int64),
+        hist=np.empty((n_slots, p, width), np.int64),
         free_slots=np.zeros(n_slots, np.int64),
         leaves=np.zeros(max_leaves, LEAF),
         totals=np.zeros((max_leaves, n_lanes), np.int64),
