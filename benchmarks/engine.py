@@ -17,8 +17,8 @@ import tracemalloc
 
 import lightgbm as lgb
 import numpy as np
-from numba import njit
 
+from thrifty.compiled import kernel
 from thrifty.tasks.logistic import logistic_derivatives
 from thrifty.trees import Binner, EnsembleBuilder, TreeGrower
 from thrifty.trees.gradients import choose_lanes, pack
@@ -256,7 +256,7 @@ def report_floor():
     print("A histogram is bound by the load, add and store of a cell, not by memory.")
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def stream(words):
     total = np.uint64(0)
     for i in range(len(words)):
@@ -264,19 +264,19 @@ def stream(words):
     return total
 
 
-@njit(nogil=True)
+@kernel
 def add_near(codes, packed, hist, repeats):
     cells = np.arange(8) * 256
     for _ in range(repeats):
         add_eight(codes, packed, len(codes), hist, cells)
 
 
-@njit(nogil=True)
+@kernel
 def fill_root(words, columns, rows, packed, n, p, hist):
     fill(words, columns, 0, p, rows, packed, 0, n, 1, 256, 0, hist)
 
 
-@njit(nogil=True)
+@kernel
 def search_all(hist, p, total, shift):
     best = 0.0
     for f in range(p):

@@ -14,6 +14,7 @@ LAYERS = (
     "files",
     "progress",
     "threads",
+    "compiled",
     "objective",
     "solvers",
     "trees",
@@ -36,10 +37,10 @@ LAYERS = (
 """From the ground up: a module imports from its own layer and from those before it, and from no other."""
 
 KNOWS_ONLY = {
-    "solvers": {"exceptions", "arrays", "objective"},
-    "trees": {"exceptions", "arrays"},
-    "tasks": {"exceptions", "arrays", "objective", "trees"},
-    "chain": {"exceptions", "arrays", "rows", "threads", "objective", "trees", "tasks", "full"},
+    "solvers": {"exceptions", "arrays", "compiled", "objective"},
+    "trees": {"exceptions", "arrays", "compiled"},
+    "tasks": {"exceptions", "arrays", "compiled", "objective", "trees"},
+    "chain": {"exceptions", "arrays", "rows", "threads", "compiled", "objective", "trees", "tasks", "full"},
     "datasets": {"exceptions", "arrays"},
     "report": {"exceptions", "arrays", "files", "objective", "tasks", "evidence"},
 }

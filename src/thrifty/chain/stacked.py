@@ -15,9 +15,9 @@ from scipy import sparse
 
 from thrifty.arrays import Floats, Ints
 from thrifty.chain.stage import CascadeStage, Stage
+from thrifty.compiled import kernel
 from thrifty.tasks.task import Task
 from thrifty.trees import TreeEnsemble
-from thrifty.trees.compiled import kernel
 
 __all__ = ["StackedStages", "stacked_stages"]
 

@@ -12,10 +12,10 @@ the smoothing is taken back by degrees.
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numba import njit
 from scipy.linalg import LinAlgError, cho_factor, cho_solve
 
 from thrifty.arrays import Bools, Floats, Ints
+from thrifty.compiled import kernel
 
 __all__ = ["GroupModel", "apply", "group_norms", "group_residuals", "minimise_model"]
 
@@ -260,7 +260,7 @@ def _solve_damped(system: Floats, target: Floats) -> Floats:
     return np.zeros_like(target)
 
 
-@njit(nogil=True, cache=True)  # type: ignore[untyped-decorator]  # numba has no stubs
+@kernel
 def _block_norm(curvature: Floats, linear: Floats, penalty: float, guess: float) -> float:
     """Norm of ``argmin_b  b' diag(curvature) b / 2 - linear . b + penalty ||b||`` given it is not zero.
 
@@ -290,7 +290,7 @@ def _block_norm(curvature: Floats, linear: Floats, penalty: float, guess: float)
     return r
 
 
-@njit(nogil=True, cache=True)  # type: ignore[untyped-decorator]  # numba has no stubs
+@kernel
 def _minimise_block(curvature: Floats, linear: Floats, penalty: float, b: Floats) -> None:
     """Overwrite ``b`` with ``argmin_b  b' diag(curvature) b / 2 - linear . b + penalty ||b||``.
 
@@ -311,7 +311,7 @@ def _minimise_block(curvature: Floats, linear: Floats, penalty: float, b: Floats
         b[i] = r * linear[i] / (r * curvature[i] + penalty)
 
 
-@njit(nogil=True, cache=True)  # type: ignore[untyped-decorator]  # numba has no stubs
+@kernel
 def _sweep_blocks(
     hessian: Floats, gradient: Floats, b: Floats, first: Ints, penalties: Floats, tol: float, most: int
 ) -> None:

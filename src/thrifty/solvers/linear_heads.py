@@ -13,10 +13,10 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from numba import njit
 from scipy import sparse
 
 from thrifty.arrays import Bools, Floats, Ints
+from thrifty.compiled import kernel
 from thrifty.objective.datafits import DataFit
 from thrifty.solvers.group_quadratic import group_norms, group_residuals
 
@@ -251,7 +251,7 @@ def _weighted_product(X: Table, weight: Floats, columns: Ints) -> Floats:
     return product
 
 
-@njit(nogil=True, cache=True)  # type: ignore[untyped-decorator]  # numba has no stubs
+@kernel
 def _gram_of_rows(indptr: Ints, indices: Ints, data: Floats, weight: Floats, n_columns: int) -> Floats:
     """``X' diag(weight) X`` of a CSR matrix without duplicates, in the order of its rows."""
     square = np.zeros((n_columns, n_columns))

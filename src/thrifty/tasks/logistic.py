@@ -25,8 +25,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import expit
 
-from thrifty.arrays import Floats
-from thrifty.trees.compiled import Number, fused_kernel, lean_kernel
+from thrifty.arrays import Floats, Int64s
+from thrifty.compiled import Number, fused_kernel, lean_kernel
 
 __all__ = ["LogisticLoss", "logistic_derivatives", "logistic_weights", "platt", "round_to"]
 
@@ -60,16 +60,20 @@ class LogisticLoss:
         return grad, curvature
 
 
-@fused_kernel
 def logistic_derivatives(target: Floats, score: Floats, grad: Floats, curvature: Floats) -> None:
     """Write ``expit(score) - target`` and ``expit(score) expit(-score)``."""
-    bits = np.empty(BLOCK, np.int64)
-    power = bits.view(np.float64)
+    write_derivatives(target, score, grad.view(np.int64), grad, curvature)
+
+
+@fused_kernel
+def write_derivatives(target: Floats, score: Floats, bits: Int64s, grad: Floats, curvature: Floats) -> None:
+    """Write both derivatives; ``bits`` are those of ``grad``, where numbers 2^k are put together on the way."""
     for begin in range(0, len(score), BLOCK):
-        s, q = score[begin : begin + BLOCK], target[begin : begin + BLOCK]
+        s, q, power = score[begin : begin + BLOCK], target[begin : begin + BLOCK], bits[begin : begin + BLOCK]
         gradient, hessian = grad[begin : begin + BLOCK], curvature[begin : begin + BLOCK]
         for i in range(len(s)):
-            t = max(-abs(s[i]), LOWEST)
+            t = -abs(s[i])
+            t = LOWEST if t < LOWEST else t
             k = (t * PER_LOG_2 + ROUNDS) - ROUNDS
             r = (t - k * LOG_2_HIGH) - k * LOG_2_LOW
             r2 = r * r
@@ -77,9 +81,9 @@ def logistic_derivatives(target: Floats, score: Floats, grad: Floats, curvature:
             low = ((1.0 + r) + (C2 + r * C3) * r2) + ((C4 + r * C5) + (C6 + r * C7) * r2) * r4
             high = ((C8 + r * C9) + (C10 + r * C11) * r2) + (C12 + r * C13) * r4
             hessian[i] = low + high * (r4 * r4)
-            bits[i] = (np.int64(k) + 1023) << 52  # of the number 2^k
+            power[i] = (np.int64(k) + 1023) << 52  # the number 2^k, read as ``gradient[i]``
         for i in range(len(s)):
-            e = hessian[i] * power[i]
+            e = hessian[i] * gradient[i]
             large = 1.0 / (1.0 + e)
             small = e * large
             hessian[i] = small * large

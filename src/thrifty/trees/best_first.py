@@ -19,54 +19,61 @@ bit for bit, as without skipping.
 
 import numpy as np
 
-from thrifty.arrays import Floats, Int64s
-from thrifty.trees.compiled import Number, Record, lean, lean_kernel
-from thrifty.trees.histogram import fill, subtract
+from thrifty.arrays import Int64s
+from thrifty.compiled import Number, Record, lean, lean_kernel
+from thrifty.trees.histogram import CHUNK, fill, subtract
 from thrifty.trees.partition import copy_free_columns, divide, number_rows
-from thrifty.trees.split import choose, examine, gain_can_reach
+from thrifty.trees.split import can_pay, choose, examine
 from thrifty.trees.workspace import Limits, Workspace
 
 __all__ = ["FINISHED", "advance"]
 
 FINISHED = 0
-CHUNK = 256  # columns examined together, so that their histograms are still near when they are searched
+TINY, HUGE = 2.0**-400, 2.0**400  # units of gradients between these have squares that are numbers
 
 
 @lean_kernel
 def advance(ws: Workspace, first: Number, last: Number) -> Number:
-    """Grow until the tree is finished (0) or a large histogram over so many places waits for the caller's threads.
+    """Grow until the tree is finished (0) or a job over places up to a positive number is left to the caller.
 
-    For that, each of them calls again with places ``first .. last``: its part of the waiting job, and nothing more.
-    Parts are independent, and all are done before the tree is grown on, with ``last`` zero. (One function for both, so
-    that it is compiled once.)
+    Large jobs are left to its threads: each calls again with places ``first .. last``, its part of the job, and nothing
+    more. Parts are independent, and all are done before the tree is grown on, with ``last`` zero. (One function for
+    both, so that it is compiled once.)
     """
-    tree, leaves, limits = ws.tree[0], ws.leaves, ws.limits
-    if last > 0:
-        run_job(ws, first, last)
-        return FINISHED
-    if tree.n_leaves == 0:
-        begin(ws)
-        plan_job(ws, np.int64(0), np.int64(-1))
+    tree, is_part = ws.tree[0], last > 0
     while True:
-        if tree.n_places >= 0:
-            if not tree.is_done:
-                tree.is_done = 1
-                if tree.n_places * n_rows(leaves[tree.small]) >= limits.shared_cells:
-                    return tree.n_places
-                run_job(ws, np.int64(0), tree.n_places)
-            end_job(ws)
-        leaf: Number = np.int64(0)
-        for i in range(1, tree.n_leaves):
-            if leaves[i].net_gain > leaves[leaf].net_gain:
-                leaf = i
-        if tree.n_leaves == limits.max_leaves or not leaves[leaf].net_gain > 0.0:
+        if not is_part:
+            if tree.n_leaves == 0:
+                begin(ws)
+            elif tree.small >= 0:
+                end_job(ws)
+            while not (review(ws) or plan_job(ws)):
+                if not split(ws):
+                    return FINISHED
+            first, last = tree.first, tree.last
+            if last > first and (last - first) * n_rows(ws.leaves[tree.small]) >= ws.limits.shared_cells:
+                return last
+        words, places, n_carried = ws.free_words, ws.places[1], tree.n_carried
+        if tree.is_whole:
+            words, places, n_carried = ws.words, ws.places[0], np.int64(0)
+        for start in range(first, last, CHUNK):
+            stop = start + CHUNK if start + CHUNK < last else last
+            for leaf, slot in ((tree.small, tree.small_slot), (tree.big, tree.big_slot)):
+                if leaf < 0:
+                    continue
+                at, hist = ws.leaves[leaf], ws.hist[slot]
+                if leaf == tree.big and tree.from_parent:
+                    for place in range(start, stop):
+                        subtract(hist[places[place]], ws.hist[tree.small_slot, places[place]])
+                else:
+                    rows, packed = ws.rows[at.depth % 2], ws.packed[at.depth % 2]
+                    fill(
+                        words, places, start, stop, rows, packed, at.start, at.stop, n_carried, ws.tile, hist
+                    )
+                if may_split(at, ws.limits):
+                    examine(ws, leaf, places, start, stop, hist)
+        if is_part:
             return FINISHED
-        new, f = tree.n_leaves, leaves[leaf].best
-        charge = ws.charges[f]
-        split(ws, leaf, new)
-        if charge > 0.0:
-            buy(ws, f)
-        plan_job(ws, leaf, new)
 
 
 @lean
@@ -74,24 +81,19 @@ def begin(ws: Workspace) -> None:
     """Begin a tree: one leaf with every row."""
     tree, leaf, n_kept = ws.tree[0], ws.leaves[0], ws.hist.shape[0] - 2
     tree.n_leaves, tree.n_splits, tree.n_cells, tree.parent_slot = 1, 0, 0, -1
-    tree.skips = ws.limits.skips and are_ordinary(ws.units)
+    tree.skips = ws.limits.skips
+    for output in range(len(ws.units)):
+        for k in range(2):  # bounds that overflow, or come to nothing, prove nothing
+            if not TINY < ws.units[output, k] < HUGE:
+                tree.skips = 0
     for i in range(n_kept):
         ws.free_slots[i] = i
     tree.n_free_slots = n_kept
     leaf.start, leaf.stop, leaf.depth, leaf.parent, leaf.slot = 0, ws.rows.shape[1], 0, -1, -1
     leaf.net_gain = -np.inf
+    tree.left, tree.right, tree.review = 0, -1, 1
     copy_free_columns(ws)
     number_rows(ws)
-
-
-@lean
-def are_ordinary(units: Floats) -> Number:
-    """Whether squares of gradients are numbers: bounds that overflow, or come to nothing, prove nothing."""
-    for output in range(len(units)):
-        for unit in units[output]:
-            if not 2.0**-400 < unit < 2.0**400:
-                return False
-    return True
 
 
 @lean
@@ -111,15 +113,18 @@ def may_split(leaf: Record, limits: Limits) -> Number:
 
 
 @lean
-def plan_job(ws: Workspace, left: Number, right: Number) -> None:
-    """Decide which histograms two new leaves need, or one if ``right`` is -1; none if they will not be split."""
+def plan_job(ws: Workspace) -> Number:
+    """Decide which histograms the children of the last split need, or the root; False if they will not be split."""
     tree, leaves, limits, free_slots = ws.tree[0], ws.leaves, ws.limits, ws.free_slots
-    tree.n_places, parent_slot = -1, tree.parent_slot
+    left, right, parent_slot = tree.left, tree.right, tree.parent_slot
+    tree.left = -1
+    if left < 0:
+        return False
     left_open, right_open = may_split(leaves[left], limits), right >= 0 and may_split(leaves[right], limits)
     if tree.n_leaves == limits.max_leaves or not (left_open or right_open):
         release_slot(tree, free_slots, parent_slot)
-        return
-    is_whole = (left_open and not can_skip(ws, left)) or (right_open and not can_skip(ws, right))
+        return False
+    is_whole = (left_open and can_pay(ws, left)) or (right_open and can_pay(ws, right))
     # A free column's histogram is in every kept slot; a priced one's only in those of leaves examined whole.
     from_parent = parent_slot >= 0 and (tree.parent_is_whole or not is_whole)
     small, big, big_open = left, right, right_open
@@ -132,33 +137,21 @@ def plan_job(ws: Workspace, left: Number, right: Number) -> None:
     if big < 0 or not from_parent:
         release_slot(tree, free_slots, parent_slot)
         from_parent = False
-    tree.small, tree.big, tree.from_parent, tree.is_done, tree.is_whole = small, big, from_parent, 0, is_whole
-    tree.n_places = len(ws.charges) if is_whole else tree.n_free
+    tree.small, tree.big, tree.from_parent, tree.is_whole = small, big, from_parent, is_whole
+    tree.first, tree.last = 0, len(ws.charges) if is_whole else tree.n_free
     tree.small_slot, tree.big_slot = take_slot(tree, free_slots, leaves[small], limits, np.int64(0)), -1
-    tree.n_cells += tree.n_places * n_rows(leaves[small])
+    tree.n_cells += tree.last * n_rows(leaves[small])
     if from_parent:
         tree.big_slot = parent_slot
     elif big >= 0:
         tree.big_slot = take_slot(tree, free_slots, leaves[big], limits, np.int64(1))
-        tree.n_cells += tree.n_places * n_rows(leaves[big])
+        tree.n_cells += tree.last * n_rows(leaves[big])
     for leaf in (small, big):
         if leaf >= 0:
             leaves[leaf].net_gain, leaves[leaf].is_whole = -np.inf, is_whole
             for f in range(len(ws.charges)):
                 ws.candidates[leaf, f].gain = -np.inf
-
-
-@lean
-def can_skip(ws: Workspace, leaf: Number) -> Number:
-    """Whether no feature with a price can return it in this leaf."""
-    if not ws.tree[0].skips or not ws.tree[0].copy_is_used:
-        return False
-    cheapest, at = np.inf, ws.leaves[leaf]
-    for charge in ws.charges:
-        if charge > 0.0:
-            cheapest = min(cheapest, charge)
-    packed, total = ws.packed[at.depth % 2], ws.totals[leaf]
-    return not gain_can_reach(cheapest, packed, at.start, at.stop, total, ws.lanes, ws.units, ws.limits.l2)
+    return True
 
 
 @lean
@@ -179,54 +172,6 @@ def release_slot(tree: Record, free_slots: Int64s, slot: Number) -> None:
 
 
 @lean
-def run_job(ws: Workspace, first: Number, last: Number) -> None:
-    """Build and search the histograms of the job over places ``first .. last``, ``first`` a multiple of eight."""
-    tree, n_lanes = ws.tree[0], ws.lanes.n_lanes
-    words, places, n_carried = ws.free_words, ws.places[1], tree.n_carried
-    if tree.is_whole:
-        words, places, n_carried = ws.words, ws.places[0], np.int64(0)
-    width = ws.hist.shape[1] // len(ws.charges)
-    for start in range(first, last, CHUNK):
-        stop = min(last, start + CHUNK)
-        for leaf, slot in ((tree.small, tree.small_slot), (tree.big, tree.big_slot)):
-            if leaf < 0:
-                continue
-            at, hist = ws.leaves[leaf], ws.hist[slot]
-            if leaf == tree.big and tree.from_parent:
-                for place in range(start, stop):
-                    subtract(hist, ws.hist[tree.small_slot], places[place] * width, width)
-            else:
-                rows, packed = ws.rows[at.depth % 2], ws.packed[at.depth % 2]
-                cells = width // n_lanes
-                fill(
-                    words,
-                    places,
-                    start,
-                    stop,
-                    rows,
-                    packed,
-                    at.start,
-                    at.stop,
-                    n_lanes,
-                    cells,
-                    n_carried,
-                    hist,
-                )
-            if may_split(at, ws.limits):
-                examine(
-                    places[start:stop],
-                    ws.features,
-                    hist,
-                    ws.totals[leaf],
-                    ws.lanes,
-                    ws.units,
-                    ws.limits,
-                    ws.candidates[leaf],
-                    ws.left_totals[leaf],
-                )
-
-
-@lean
 def end_job(ws: Workspace) -> None:
     """Choose the splits of the leaves of a finished job, and keep the histograms that their children need."""
     tree = ws.tree[0]
@@ -239,16 +184,26 @@ def end_job(ws: Workspace) -> None:
         at.slot = slot if is_kept and slot < ws.hist.shape[0] - 2 else -1
         if not is_kept:
             release_slot(tree, ws.free_slots, slot)
-    tree.n_places = -1
+    tree.small = -1
 
 
 # -- a split -----------------------------------------------------------------------------------
 
 
 @lean
-def split(ws: Workspace, leaf: Number, new: Number) -> None:
-    """Make the best split of a leaf: the left child takes its number, the right child is ``new``."""
+def split(ws: Workspace) -> Number:
+    """Split the leaf that gains most, paying for what that uses; False if none should be split.
+
+    The left child takes its number, the right child is a new leaf.
+    """
     tree, leaves, splits = ws.tree[0], ws.leaves, ws.splits
+    leaf: Number = np.int64(0)
+    new = tree.n_leaves
+    for i in range(1, new):
+        if leaves[i].net_gain > leaves[leaf].net_gain:
+            leaf = i
+    if new == ws.limits.max_leaves or not leaves[leaf].net_gain > 0.0:
+        return False
     f, node, parent, depth = leaves[leaf].best, tree.n_splits, leaves[leaf].parent, leaves[leaf].depth + 1
     if parent >= 0 and splits[parent].left == ~leaf:
         splits[parent].left = node
@@ -260,16 +215,20 @@ def split(ws: Workspace, leaf: Number, new: Number) -> None:
     made.gain, made.charge = found.gain, ws.charges[f]
     tree.n_leaves, tree.n_splits = new + 1, node + 1
     tree.parent_slot, tree.parent_is_whole = leaves[leaf].slot, leaves[leaf].is_whole
+    tree.left, tree.right = leaf, new
     divide(ws, leaf, new, depth == ws.limits.max_depth)
     for child in (leaf, new):
         at = leaves[child]
         at.depth, at.parent, at.slot, at.is_whole, at.net_gain = depth, node, -1, 1, -np.inf
+    if made.charge > 0.0:
+        buy(ws, f)
+    return True
 
 
 @lean
 def buy(ws: Workspace, f: Number) -> None:
-    """Pay for the group of ``f``; examine its columns where they were skipped; let every leaf choose again."""
-    tree, features, leaves, n_before = ws.tree[0], ws.features, ws.leaves, ws.tree[0].n_free
+    """Pay for the group of ``f``: its columns are free from now on, and every leaf is to be reviewed."""
+    tree, features = ws.tree[0], ws.features
     ws.bought[features[f].group] = True
     for other in range(len(features)):
         if features[other].group == features[f].group:
@@ -277,18 +236,25 @@ def buy(ws: Workspace, f: Number) -> None:
     if not tree.parent_is_whole:  # the group's other columns are free now, but not in this histogram
         release_slot(tree, ws.free_slots, tree.parent_slot)
         tree.parent_slot = -1
+    tree.fresh, tree.review = tree.n_free // 8 * 8, 0
     copy_free_columns(ws)
-    first, last, is_whole = n_before // 8 * 8, tree.n_free, tree.copy_is_used == 0
-    if is_whole:
-        first, last = np.int64(0), np.int64(len(features))
-    tree.big, tree.is_whole, tree.from_parent = -1, is_whole, 0
-    for leaf in range(tree.n_leaves):
+
+
+@lean
+def review(ws: Workspace) -> Number:
+    """After a purchase let every leaf choose again; True if one that skipped its columns must examine them first."""
+    tree, leaves, is_whole = ws.tree[0], ws.leaves, ws.tree[0].copy_is_used == 0
+    while tree.review < tree.n_leaves:
+        leaf = tree.review
         at = leaves[leaf]
-        must_choose = at.net_gain > -np.inf
+        tree.review += 1
         if not at.is_whole and may_split(at, ws.limits):
-            tree.small, tree.small_slot = leaf, at.slot if at.slot >= 0 else np.int64(len(ws.hist) - 1)
-            tree.n_cells += (last - first) * n_rows(at)
-            run_job(ws, first, last)
-            at.is_whole, must_choose = is_whole, True
-        if must_choose:
+            tree.small, tree.big, tree.from_parent, tree.is_whole = leaf, -1, 0, is_whole
+            tree.small_slot = at.slot if at.slot >= 0 else len(ws.hist) - 1
+            tree.first, tree.last = (0, len(ws.charges)) if is_whole else (tree.fresh, tree.n_free)
+            tree.n_cells += (tree.last - tree.first) * n_rows(at)
+            at.is_whole = is_whole
+            return True
+        if at.net_gain > -np.inf:
             choose(at, ws.candidates[leaf], ws.charges, ws.order)
+    return False

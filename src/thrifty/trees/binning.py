@@ -8,6 +8,7 @@ equally many rows. Fit once: every fit of a sweep may share the table, from any 
 """
 
 import hashlib
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Self
@@ -17,7 +18,6 @@ from numpy.typing import NDArray
 
 from thrifty.arrays import Floats
 from thrifty.exceptions import InvalidInputError
-from thrifty.trees.compiled import Number, kernel
 
 __all__ = ["BinnedTable", "Binner", "Thresholds", "as_float_matrix", "bin_once"]
 
@@ -25,6 +25,8 @@ MAX_BINS = 255
 WORD = 8  # codes are read eight at a time, so rows are padded to whole words
 
 MOST_KEPT = 64 * 2**20  # bytes of a table that is kept for the next fit
+NEAR = 2**14  # cells hashed at once
+ONE = np.uint64(1)
 _last: "tuple[Any, BinnedTable] | None" = None
 
 
@@ -114,9 +116,10 @@ class BinnedTable:
         salts = np.array([hash_bytes(self.thresholds.of(f)) for f in range(self.n_features)], dtype=np.uint64)
         # Which rows are equal is asked with salts that differ from place to place: with equal salts, two rows
         # that hold the same codes in other columns would look alike.
-        places = mix_all(np.arange(self.n_features, dtype=np.uint64))
-        _, distinct = np.unique(row_identities(self.padded, salts ^ places), return_index=True)
-        return column_keys(self.padded, salts, row_identities(self.padded, salts), distinct)
+        places = mix(np.arange(1, self.n_features + 1, dtype=np.uint64))
+        _, distinct = np.unique(row_identities(self.codes, salts ^ places), return_index=True)
+        codes = self.codes[distinct]
+        return column_keys(codes, salts, row_identities(codes, salts))
 
     @cached_property
     def columns(self) -> NDArray[np.uint8]:
@@ -171,7 +174,7 @@ class Binner:
             )
         n_padded = -(-len(self.names_) // WORD) * WORD
         padded = np.zeros((len(values), n_padded), dtype=np.uint8)
-        encode(values, self.thresholds_.values, self.thresholds_.offsets, padded)
+        encode(values, self.thresholds_, padded)
         return BinnedTable(padded, self.thresholds_, self.names_)
 
     def fit_transform(self, X: Any, weight: Floats | None = None) -> BinnedTable:
@@ -209,9 +212,9 @@ def as_floats(X: Any, values: NDArray[Any]) -> Floats:
 
 def refuse_infinite(values: NDArray[Any], names: tuple[str, ...]) -> None:
     """Raise, naming the first column that holds an infinite value."""
-    position = first_infinite(values)
-    if position >= 0:
-        row, column = divmod(position, values.shape[1])
+    infinite = np.isinf(values)
+    if infinite.any():
+        row, column = np.argwhere(infinite)[0]
         raise InvalidInputError(
             f"Column {names[column]!r} must hold finite numbers or NaN for missing; row {row} is "
             f"{values[row, column]}. Replace infinite values by NaN or by a large number."
@@ -284,76 +287,42 @@ def hash_bytes(values: Floats) -> int:
     return state
 
 
-@kernel
-def first_infinite(values: NDArray[Any]) -> Number:
-    """Flat position of the first infinite value, -1 if there is none."""
-    n_rows, n_columns = values.shape
-    for row in range(n_rows):
-        for column in range(n_columns):
-            if np.isinf(values[row, column]):
-                return row * n_columns + column
-    return -1
-
-
-@kernel
-def encode(values: NDArray[Any], ends: Floats, offsets: NDArray[np.int64], codes: NDArray[np.uint8]) -> None:
+def encode(values: NDArray[Any], thresholds: Thresholds, codes: NDArray[np.uint8]) -> None:
     """Write, for every value, how many thresholds lie below it; a missing value gets the code after the last."""
-    for row in range(values.shape[0]):
-        for column in range(values.shape[1]):
-            value = np.float64(values[row, column])
-            start, stop = offsets[column], offsets[column + 1]
-            if np.isnan(value):
-                codes[row, column] = stop - start + 1
-                continue
-            low, high = start, stop
-            while low < high:
-                middle = (low + high) // 2
-                if ends[middle] < value:
-                    low = middle + 1
-                else:
-                    high = middle
-            codes[row, column] = low - start
+    for f, n_bins in enumerate(thresholds.n_bins):
+        column = np.ascontiguousarray(values[:, f], np.float64)
+        codes[:, f] = np.searchsorted(thresholds.of(f), column)
+        codes[np.isnan(column), f] = n_bins
 
 
-@kernel
-def mix(number: Number) -> Number:
-    """Scramble 64 bits (the finaliser of SplitMix64)."""
-    number ^= number >> np.uint64(30)
-    number *= np.uint64(0xBF58476D1CE4E5B9)
-    number ^= number >> np.uint64(27)
-    number *= np.uint64(0x94D049BB133111EB)
-    return number ^ (number >> np.uint64(31))
+def mix(numbers: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    """Scramble the 64 bits of each number (the finaliser of SplitMix64)."""
+    numbers = numbers ^ (numbers >> np.uint64(30))
+    numbers *= np.uint64(0xBF58476D1CE4E5B9)
+    numbers ^= numbers >> np.uint64(27)
+    numbers *= np.uint64(0x94D049BB133111EB)
+    return numbers ^ (numbers >> np.uint64(31))
 
 
-@kernel
-def mix_all(numbers: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    """Scramble each of the numbers."""
-    mixed = numbers.copy()
-    for i in range(len(mixed)):
-        mixed[i] = mix(numbers[i] + np.uint64(1))
-    return mixed
-
-
-@kernel
 def row_identities(codes: NDArray[np.uint8], salts: NDArray[np.uint64]) -> NDArray[np.uint64]:
     """Hash of every row; a sum, so that no order of columns matters."""
-    identities = np.zeros(codes.shape[0], np.uint64)
-    for row in range(codes.shape[0]):
-        for column in range(len(salts)):
-            identities[row] += mix(salts[column] ^ np.uint64(codes[row, column] + 1))
+    identities = np.empty(len(codes), np.uint64)
+    for block in blocks(codes.shape):
+        identities[block] = mix(salts ^ (codes[block] + ONE)).sum(axis=1)
     return identities
 
 
-@kernel
 def column_keys(
-    codes: NDArray[np.uint8],
-    salts: NDArray[np.uint64],
-    identities: NDArray[np.uint64],
-    rows: NDArray[np.intp],
+    codes: NDArray[np.uint8], salts: NDArray[np.uint64], identities: NDArray[np.uint64]
 ) -> NDArray[np.uint64]:
-    """Hash of every column in the light of ``rows``; a sum, so that their order does not matter."""
-    keys = salts.copy()
-    for row in rows:
-        for column in range(len(salts)):
-            keys[column] += mix(identities[row] ^ mix(np.uint64(codes[row, column] + 1)))
+    """Hash of every column in the light of the rows; a sum, so that their order does not matter."""
+    keys, of_code = salts.copy(), mix(np.arange(1, 257, dtype=np.uint64))
+    for block in blocks(codes.shape):
+        keys += mix(identities[block, None] ^ of_code[codes[block]]).sum(axis=0)
     return keys
+
+
+def blocks(shape: tuple[int, ...]) -> Iterator[slice]:
+    """Stretches of rows whose hashes stay in a near cache."""
+    step = max(1, NEAR // shape[1])
+    return (slice(start, start + step) for start in range(0, shape[0], step))

@@ -17,6 +17,7 @@ from thrifty.arrays import Bools, Floats, Int32s
 from thrifty.exceptions import InvalidInputError
 from thrifty.trees.binning import BinnedTable
 from thrifty.trees.traversal import (
+    SIDE_BY_SIDE,
     Walk,
     add_from_codes,
     add_from_values,
@@ -114,7 +115,8 @@ class TreeEnsemble:
         """Scores of shape (n_rows, n_outputs) from raw numbers; NaN means missing."""
         X = self._check(X)
         out = np.zeros((len(X), self.n_outputs))
-        add_from_values(X, self._walk, self.values, out)
+        nodes = np.empty(SIDE_BY_SIDE, np.int32)
+        add_from_values(X, self._walk, self.values, nodes, out)
         return out
 
     def predict_one(self, row: Any) -> Floats:

@@ -12,6 +12,7 @@ field has 29 bits and the gradient 33 (16 to 17 bits for a row of average size a
 gradient of a row by at most half a unit.
 """
 
+import math
 from collections.abc import Sequence
 from functools import lru_cache
 from typing import NamedTuple
@@ -19,14 +20,15 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from thrifty.compiled import Number, lean, lean_kernel
 from thrifty.exceptions import InvalidInputError
-from thrifty.trees.compiled import Number, lean, lean_kernel
 
 __all__ = ["Lanes", "choose_lanes", "pack"]
 
 HESSIAN_BITS = 29
 EXACT_BITS = 52  # integers below 2**53 convert to float64 without rounding
 WIDE_ROWS = 2**20
+MAGNITUDE, INFINITE, FRACTION = 0x7FFFFFFFFFFFFFFF, 0x7FF0000000000000, 0xFFFFFFFFFFFFF  # bits of a float64
 
 
 class Lanes(NamedTuple):
@@ -93,12 +95,18 @@ def pack(
     totals : ndarray of shape (n_lanes,)
         Takes the sum of every lane.
     """
-    if lanes.n_lanes > 1:
-        out[:] = 0
+    n_outputs, count = len(lanes.fields) - 1, lanes.fields[-1, 0]
+    by_lane = out[None] if lanes.n_lanes == 1 else np.zeros((lanes.n_lanes, len(grad[0])), np.int64)
     problem = 0
     for output, g in enumerate(grad):
         h = g if hess is None else hess[output]
-        problem = problem or pack_output(g, h, lanes, output, out, units[output], totals)
+        lanes_of = by_lane[lanes.fields[output, 0]], by_lane[lanes.fields[output, 2]]
+        bits = g.view(np.int64), h.view(np.int64)
+        problem = problem or pack_output(g, h, *bits, lanes, output, *lanes_of, units[output], totals)
+    if lanes.n_lanes > 1:
+        if count >= n_outputs:
+            by_lane[count], totals[count] = 1, len(grad[0])
+        out.reshape(-1, lanes.n_lanes)[:] = by_lane.T
     if problem:
         name = "grad" if problem == 1 else "hess"
         rule = "finite" if problem == 1 else "finite and not negative"
@@ -112,115 +120,83 @@ def pack(
 
 
 @lean
-def largest(values: NDArray[np.float64], out: NDArray[np.float64]) -> Number:
-    """Largest magnitude; infinite if any is not finite. Compares bits, which are in order for magnitudes.
+def unit_scale(values: NDArray[np.float64], as_bits: NDArray[np.int64], n_bits: Number) -> Number:
+    """Largest power of two that keeps the sum of magnitudes of integers below ``2**n_bits``; 0 if it is not finite.
 
-    ``out[0]`` is written to: it turns bits to a number.
+    Bits of magnitudes are in the order of magnitudes. The sum is taken in integers: a float sum would depend on the
+    order of the rows.
     """
-    top = np.int64(0)
-    bits = values.view(np.int64)
-    for row in range(len(bits)):
-        top = max(top, bits[row] & np.int64(0x7FFFFFFFFFFFFFFF))
-    if top >= np.int64(0x7FF0000000000000):
-        return np.inf
-    out.view(np.int64)[0] = top
-    return out[0]
-
-
-@lean
-def unit_exponent(values: NDArray[np.float64], top: Number, bits: Number) -> Number:
-    """Largest power of two that keeps the sum of magnitudes of integers below ``2**bits``.
-
-    The sum is taken in integers: a float sum would depend on the order of the rows.
-    """
-    if top == 0.0:
-        return 0
-    n_rows = len(values)
-    precision = 61
+    top, n_rows, precision = np.int64(0), len(values), 61
+    for row in range(n_rows):
+        magnitude = as_bits[row] & MAGNITUDE
+        if magnitude > top:
+            top = magnitude
+    if top >= INFINITE:
+        return 0.0
+    if top == 0:
+        return 1.0
     while n_rows > 0:
         n_rows >>= 1
         precision -= 1
-    exponent = max(int(np.ceil(np.log2(top))) + 1, -900)  # keeps the factor finite
-    factor = 2.0 ** (precision - exponent)
-    total = np.int64(0)
+    exponent: Number = (
+        (top >> 52) - 1022 + (top & FRACTION > 0)
+    )  # one more than that of the next power of two
+    if exponent < -900:  # keeps the factor finite
+        exponent = np.int64(-900)
+    factor, total = math.ldexp(1.0, precision - exponent), np.int64(0)
     for row in range(len(values)):
         total += np.int64(abs(values[row]) * factor) + 1
-    length = 0
+    found = n_bits - 1 + precision - exponent
     while total > 0:
         total >>= 1
-        length += 1
-    return min(bits - 1 + precision - exponent - length, 1000)
-
-
-@lean
-def round_gradients(
-    grad: NDArray[np.float64], scale: Number, shift: Number, counted: Number, out: NDArray[np.int64]
-) -> Number:
-    """Half away from zero, so that a gradient and its opposite round alike. Returns the sum."""
-    total = np.int64(0)
-    for row in range(len(grad)):
-        value = grad[row] * scale
-        rounded = (np.int64(value + np.copysign(0.5, value)) << shift) + counted
-        total += rounded
-        out[row] = rounded
-    return total
-
-
-@lean
-def add_hessians(hess: NDArray[np.float64], scale: Number, out: NDArray[np.int64]) -> tuple[Number, Number]:
-    """At least one unit where there is any: a child without hessian must mean a child without rows.
-
-    Returns the lowest hessian, and the sum of what was added.
-    """
-    lowest, total = 0.0, np.int64(0)
-    for row in range(len(hess)):
-        value = hess[row]
-        lowest = min(lowest, value)
-        rounded = max(np.int64(value > 0.0), np.int64(value * scale + 0.5))
-        total += rounded
-        out[row] += rounded
-    return lowest, total
+        found -= 1
+    return math.ldexp(1.0, found if found < 1000 else 1000)
 
 
 @lean_kernel
 def pack_output(
     grad: NDArray[np.float64],
     hess: NDArray[np.float64],
+    grad_bits: NDArray[np.int64],
+    hess_bits: NDArray[np.int64],
     lanes: Lanes,
     output: Number,
     out: NDArray[np.int64],
+    hess_out: NDArray[np.int64],
     units: NDArray[np.float64],
     totals: NDArray[np.int64],
 ) -> Number:
-    """Fill the lanes of one output; returns 1 or 2 when a gradient or a hessian is not allowed."""
-    n_rows, n_lanes, last = len(grad), lanes.n_lanes, len(lanes.fields) - 1
-    top = largest(grad, units)
-    if top == np.inf:
+    """Fill the lanes of one output, which may be one; returns 1 or 2 when a gradient or a hessian is not allowed.
+
+    Gradients are rounded half away from zero, so that a gradient and its opposite round alike. A hessian is at least
+    one unit where there is any: a child without hessian must mean a child without rows.
+    """
+    last, shift = len(lanes.fields) - 1, lanes.fields[output, 1]
+    scale = unit_scale(grad, grad_bits, lanes.fields[last, 2])
+    if scale == 0.0:
         return 1
-    scale = 2.0 ** unit_exponent(grad, top, lanes.fields[last, 2])
-    units[0] = 1.0 / scale
-    lane, shift = lanes.fields[output, 0], lanes.fields[output, 1]
-    counted = np.int64(lanes.constant and output == 0)
-    if n_lanes == 1:  # a row after the other: compiled apart, to several at once
-        totals[0] = round_gradients(grad, scale, shift, counted, out)
-    else:
-        totals[lane] = round_gradients(grad, scale, shift, counted, out[lane::n_lanes])
+    units[0], counted, total = 1.0 / scale, np.int64(lanes.constant and output == 0), np.int64(0)
+    for row in range(len(grad)):
+        value = grad[row] * scale
+        rounded = (np.int64(value + math.copysign(0.5, value)) << shift) + counted
+        total += rounded
+        out[row] = rounded
+    totals[lanes.fields[output, 0]] = total
     if lanes.constant:
         return 0
-    top = largest(hess, units[1:])
-    if top == np.inf:
+    scale = unit_scale(hess, hess_bits, lanes.fields[last, 3])
+    if scale == 0.0:
         return 2
-    scale = 2.0 ** unit_exponent(hess, top, lanes.fields[last, 3])
-    units[1] = 1.0 / scale
-    lane = lanes.fields[output, 2]
-    if n_lanes == 1:
-        lowest, total = add_hessians(hess, scale, out)
-    else:
-        lowest, total = add_hessians(hess, scale, out[lane::n_lanes])
-    totals[lane] = total if lane >= len(lanes.fields) - 1 else totals[lane] + total
-    count = lanes.fields[last, 0]
-    if count >= 0:
-        totals[count] = n_rows
-        for row in range(n_rows):
-            out[row * n_lanes + count] = 1
-    return 2 if lowest < 0.0 else 0
+    units[1], is_negative, total = 1.0 / scale, False, np.int64(0)
+    for row in range(len(hess)):
+        value = hess[row]
+        is_negative |= value < 0.0
+        rounded = np.int64(value * scale + 0.5)
+        if rounded < 1:
+            rounded = np.int64(value > 0.0)
+        total += rounded
+        hess_out[row] += rounded
+    if lanes.fields[output, 2] == lanes.fields[output, 0]:
+        total += totals[lanes.fields[output, 0]]
+    totals[lanes.fields[output, 2]] = total
+    return 2 if is_negative else 0

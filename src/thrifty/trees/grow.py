@@ -7,9 +7,11 @@ the paper's ``1/2 sum_i (-g_i - v(x_i))^2``. A group is paid once: by the first 
 this tree or in any earlier one.
 """
 
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor, wait
 from itertools import pairwise
 from math import isfinite
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -19,6 +21,7 @@ from thrifty.exceptions import InvalidInputError
 from thrifty.trees.best_first import FINISHED, advance
 from thrifty.trees.binning import WORD, BinnedTable
 from thrifty.trees.gradients import choose_lanes, pack
+from thrifty.trees.lanes import run_lanes
 from thrifty.trees.output import EnsembleBuilder, GrownTree, TreeArrays, make_arrays, write_tree
 from thrifty.trees.parameters import (
     check_amount,
@@ -224,22 +227,25 @@ class TreeGrower:
         pack(gradients, hessians, ws.lanes, ws.packed[0], ws.units, ws.totals[0])
         ws.tree[0]["n_leaves"] = 0
         try:
-            while (n_columns := advance(ws, 0, 0)) != FINISHED:
-                self._share_job(ws, n_columns)
+            while advance(ws, 0, 0) != FINISHED:
+                self._run_job(ws)
         except BaseException:
             self._is_stale = True  # what an unfinished tree bought is not bought
             raise
         return ws
 
-    def _share_job(self, ws: Workspace, n_columns: int) -> None:
+    def _run_job(self, ws: Workspace) -> None:
         """Run the waiting job on all threads, each on its own words of columns."""
-        n_words = -(-n_columns // WORD)
-        edges = [min(n_columns, WORD * (n_words * t // self._n_threads)) for t in range(self._n_threads)]
-        parts = [(first, last) for first, last in pairwise([*edges, n_columns]) if first < last]
-        others = []
-        if self._pool is not None:
-            others = [self._pool.submit(advance, ws, *part) for part in parts[1:]]
-        advance(ws, *parts[0])
+        run: Callable[..., Any] = advance if ws.lanes.n_lanes == 1 else run_lanes
+        start, stop = int(ws.tree["first"][0]), int(ws.tree["last"][0])
+        if self._pool is None:
+            run(ws, start, stop)
+            return
+        n_words = -(-(stop - start) // WORD)
+        edges = [min(stop, start + WORD * (n_words * t // self._n_threads)) for t in range(self._n_threads)]
+        parts = [(first, last) for first, last in pairwise([*edges, stop]) if first < last]
+        others = [self._pool.submit(run, ws, *part) for part in parts[1:]]
+        run(ws, *parts[0])
         wait(others)
         for other in others:
             other.result()
@@ -253,7 +259,8 @@ class TreeGrower:
             keep_count = self._limits.min_child_samples > 1
             lanes = choose_lanes(self.table.n_rows, n_outputs, constant=constant, keep_count=keep_count)
             n_groups = len(self.prices)
-            ws = make_workspace(self.table, self.group_of, self._order, n_groups, self._limits, lanes)
+            limits = self._limits if lanes.n_lanes == 1 else self._limits._replace(shared_cells=0)
+            ws = make_workspace(self.table, self.group_of, self._order, n_groups, limits, lanes)
             self._is_stale = True
         if self._is_stale:
             ws.bought[:] = self._bought

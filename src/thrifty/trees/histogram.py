@@ -10,25 +10,26 @@ cache, and eight independent additions hide each other's latency.
 Where few columns are bought, even that copy is too much: every row brings along the codes of the first four.
 """
 
-from typing import Any
-
 import numpy as np
-from numpy.typing import NDArray
 
-from thrifty.arrays import Int64s
-from thrifty.trees.compiled import Number, inner, lean
+from thrifty.arrays import Int64s, Words
+from thrifty.compiled import Number, lean
 
 __all__ = [
     "BYTE",
     "CARRIED_FROM",
+    "CHUNK",
     "MOST_CARRIED",
     "ROW",
+    "TILE",
     "add_eight",
     "fill",
+    "gather",
     "subtract",
 ]
 
 TILE = 512
+CHUNK = 256  # columns examined together, so that their histograms are still near when they are searched
 BYTE = np.uint64(255)
 # A row is a number of 64 bits: which row of the table, and the codes of up to four columns.
 ROW, CARRIED_FROM, MOST_CARRIED = np.uint64(2**32 - 1), 4, 4
@@ -36,55 +37,48 @@ LINE = 8  # words in a cache line
 
 
 @lean
-def flat_words(words: NDArray[np.uint64]) -> tuple[Any, Number]:
-    """All words one after the other, and words a row.
-
-    Unsigned, so that no sign is tested, and known to fit into 32 bits, as rows are: their products are cheaper.
-    """
-    return words.reshape(words.size), np.uint64(np.uint32(words.shape[1]))
-
-
-@lean
 def gather(
-    words: NDArray[np.uint64],
-    rows: NDArray[np.uint64],
-    start: Number,
-    stop: Number,
-    first: Number,
-    last: Number,
-    tile: Any,
+    words: Words, rows: Words, start: Number, stop: Number, first: Number, last: Number, tile: Words
 ) -> None:
-    """Copy words ``first .. last`` of some rows, word by word instead of row by row."""
-    flat, n_words = flat_words(words)
-    taken = rows[start:stop]
+    """Copy words ``first .. last`` of some rows to those of ``tile``, word by word instead of row by row.
+
+    ``step``, the words of a row, is unsigned, so that no sign is tested, and known to fit into 32 bits, as rows are:
+    their products are cheaper.
+    """
+    taken, step = rows[start:stop], np.uint64(np.uint32(len(words) // len(rows)))
     if last - first > LINE:
         for i in range(len(taken)):
-            at = (taken[i] & ROW) * n_words + np.uint64(first)
-            for j in range(last - first):
-                tile[j, i] = flat[at + np.uint64(j)]
+            at = (taken[i] & ROW) * step
+            for j in range(first, last):
+                tile[j, i] = words[at + np.uint64(j)]
         return
     # Rows within a cache line or two stay near from one pass to the next.
     j = first
     while j + 4 <= last:
-        a, b, c, d = tile[j - first], tile[j - first + 1], tile[j - first + 2], tile[j - first + 3]
+        a, b, c, d = tile[j], tile[j + 1], tile[j + 2], tile[j + 3]
         for i in range(len(taken)):
-            at = (taken[i] & ROW) * n_words + np.uint64(j)
-            a[i], b[i] = flat[at], flat[at + np.uint64(1)]
-            c[i], d[i] = flat[at + np.uint64(2)], flat[at + np.uint64(3)]
+            at = (taken[i] & ROW) * step + np.uint64(j)
+            a[i], b[i] = words[at], words[at + np.uint64(1)]
+            c[i], d[i] = words[at + np.uint64(2)], words[at + np.uint64(3)]
         j += 4
     while j < last:
-        a = tile[j - first]
+        a = tile[j]
         for i in range(len(taken)):
-            a[i] = flat[(taken[i] & ROW) * n_words + np.uint64(j)]
+            a[i] = words[(taken[i] & ROW) * step + np.uint64(j)]
         j += 1
 
 
 @lean
-def add_eight(codes: NDArray[np.uint64], packed: Int64s, n_rows: Number, hist: Int64s, cells: Int64s) -> None:
-    """Add rows to the cells of eight columns; ``cells`` says where each column's histogram starts."""
-    h0, h1, h2, h3 = hist[cells[0] :], hist[cells[1] :], hist[cells[2] :], hist[cells[3] :]
-    h4, h5, h6, h7 = hist[cells[4] :], hist[cells[5] :], hist[cells[6] :], hist[cells[7] :]
-    for i in range(n_rows):
+def add_eight(codes: Words, packed: Int64s, hist: Int64s, columns: Int64s, at: Number) -> None:
+    """Add rows to the cells of the eight columns from place ``at`` on."""
+    h0, h1, h2, h3 = hist[columns[at]], hist[columns[at + 1]], hist[columns[at + 2]], hist[columns[at + 3]]
+    h4, h5, h6, h7 = (
+        hist[columns[at + 4]],
+        hist[columns[at + 5]],
+        hist[columns[at + 6]],
+        hist[columns[at + 7]],
+    )
+    for i in range(len(packed)):
         word, value = codes[i], packed[i]
         h0[word & BYTE] += value
         h1[(word >> np.uint64(8)) & BYTE] += value
@@ -98,95 +92,48 @@ def add_eight(codes: NDArray[np.uint64], packed: Int64s, n_rows: Number, hist: I
 
 @lean
 def add_some(
-    codes: NDArray[np.uint64],
-    packed: Int64s,
-    n_rows: Number,
-    hist: Int64s,
-    cells: Int64s,
-    n_columns: Number,
-    first_byte: Number,
+    codes: Words, packed: Int64s, hist: Int64s, columns: Int64s, at: Number, last: Number, shift: Number
 ) -> None:
-    """Add rows to the cells of fewer than eight columns, those of the bytes of a word from ``first_byte`` on."""
-    k = np.int64(0)
-    while k < n_columns:
-        shift, left = np.uint64(8 * (first_byte + k)), n_columns - k
-        if left >= 4:
-            add_four(codes, packed, n_rows, hist, cells[k:], shift)
-            k += 4
-        elif left >= 2:
-            add_two(codes, packed, n_rows, hist, cells[k:], shift)
-            k += 2
-        else:
-            add_one(codes, packed, n_rows, hist, cells[k:], shift)
-            k += 1
+    """Add rows to the cells of some columns, at places ``at .. last``, whose codes begin ``shift`` bits up."""
+    while at + 4 <= last:
+        h0, h1, h2, h3 = (
+            hist[columns[at]],
+            hist[columns[at + 1]],
+            hist[columns[at + 2]],
+            hist[columns[at + 3]],
+        )
+        for i in range(len(packed)):
+            word, value = codes[i] >> shift, packed[i]
+            h0[word & BYTE] += value
+            h1[(word >> np.uint64(8)) & BYTE] += value
+            h2[(word >> np.uint64(16)) & BYTE] += value
+            h3[(word >> np.uint64(24)) & BYTE] += value
+        at, shift = at + 4, shift + np.uint64(32)
+    if at + 2 <= last:
+        h0, h1 = hist[columns[at]], hist[columns[at + 1]]
+        for i in range(len(packed)):
+            word, value = codes[i] >> shift, packed[i]
+            h0[word & BYTE] += value
+            h1[(word >> np.uint64(8)) & BYTE] += value
+        at, shift = at + 2, shift + np.uint64(16)
+    if at < last:
+        h0 = hist[columns[at]]
+        for i in range(len(packed)):
+            h0[(codes[i] >> shift) & BYTE] += packed[i]
 
 
 @lean
-def add_four(
-    codes: NDArray[np.uint64], packed: Int64s, n_rows: Number, hist: Int64s, cells: Int64s, shift: Number
-) -> None:
-    """Add rows to the cells of four columns, whose codes begin ``shift`` bits up."""
-    h0, h1, h2, h3 = hist[cells[0] :], hist[cells[1] :], hist[cells[2] :], hist[cells[3] :]
-    for i in range(n_rows):
-        word, value = codes[i] >> shift, packed[i]
-        h0[word & BYTE] += value
-        h1[(word >> np.uint64(8)) & BYTE] += value
-        h2[(word >> np.uint64(16)) & BYTE] += value
-        h3[(word >> np.uint64(24)) & BYTE] += value
-
-
-@lean
-def add_two(
-    codes: NDArray[np.uint64], packed: Int64s, n_rows: Number, hist: Int64s, cells: Int64s, shift: Number
-) -> None:
-    """Add rows to the cells of two columns."""
-    h0, h1 = hist[cells[0] :], hist[cells[1] :]
-    for i in range(n_rows):
-        word, value = codes[i] >> shift, packed[i]
-        h0[word & BYTE] += value
-        h1[(word >> np.uint64(8)) & BYTE] += value
-
-
-@lean
-def add_one(
-    codes: NDArray[np.uint64], packed: Int64s, n_rows: Number, hist: Int64s, cells: Int64s, shift: Number
-) -> None:
-    """Add rows to the cells of one column."""
-    h0 = hist[cells[0] :]
-    for i in range(n_rows):
-        h0[(codes[i] >> shift) & BYTE] += packed[i]
-
-
-@lean
-def add_lanes(
-    codes: NDArray[np.uint64],
-    packed: Int64s,
-    n_rows: Number,
-    n_lanes: Number,
-    hist: Int64s,
-    cell: Number,
-    shift: Number,
-) -> None:
-    """Add rows of several lanes to the cells of one column."""
-    for i in range(n_rows):
-        base = cell + np.int64((codes[i] >> shift) & BYTE) * n_lanes
-        for lane in range(n_lanes):
-            hist[base + lane] += packed[i * n_lanes + lane]
-
-
-@inner
 def fill(
-    words: NDArray[np.uint64],
+    words: Words,
     columns: Int64s,
     first: Number,
     last: Number,
-    rows: NDArray[np.uint64],
+    rows: Words,
     packed: Int64s,
     start: Number,
     stop: Number,
-    n_lanes: Number,
-    width: Number,
     n_carried: Number,
+    tile: Words,
     hist: Int64s,
 ) -> None:
     """Histogram of rows ``start .. stop`` over the columns at places ``first .. last`` of ``words``.
@@ -195,43 +142,26 @@ def fill(
     are the whole table or a narrow copy of some columns. ``first`` is a multiple of eight. The first ``n_carried``
     places are in the rows themselves.
     """
-    if first == last:
-        return
     for place in range(first, last):
-        cell = columns[place] * width * n_lanes
-        hist[cell : cell + width * n_lanes] = 0
-    first_word, last_word = first // 8, (last + 7) // 8
-    cells = np.empty(8, np.int64)
-    if n_lanes == 1 and first == 0 and last <= n_carried:  # the rows bring their codes along
-        for k in range(last):
-            cells[k] = columns[k] * width
-        add_some(
-            rows[start:stop], packed[start:stop], stop - start, hist, cells, last, np.int64(CARRIED_FROM)
-        )
+        cells = hist[columns[place]]
+        for i in range(len(cells)):
+            cells[i] = 0
+    if first == 0 and last <= n_carried:  # the rows bring their codes along
+        add_some(rows[start:stop], packed[start:stop], hist, columns, 0, last, np.uint64(8 * CARRIED_FROM))
         return
-    # Eight numbers more than a tile: at a stride of a whole page, words of a row would evict each other.
-    tile = np.empty((last_word - first_word, TILE + 8), np.uint64)
     for begin in range(start, stop, TILE):
-        end = min(stop, begin + TILE)
-        gather(words, rows, begin, end, first_word, last_word, tile)
-        values = packed[begin * n_lanes : end * n_lanes]
-        for j in range(last_word - first_word):
-            place = 8 * (first_word + j)
-            n_columns = min(8, last - place)
-            for k in range(n_columns):
-                cells[k] = columns[place + k] * width * n_lanes
-            if n_lanes == 1 and n_columns == 8:
-                add_eight(tile[j], values, end - begin, hist, cells)
-                continue
-            if n_lanes == 1:
-                add_some(tile[j], values, end - begin, hist, cells, n_columns, np.int64(0))
-                continue
-            for k in range(n_columns):
-                add_lanes(tile[j], values, end - begin, n_lanes, hist, cells[k], np.uint64(8 * k))
+        end = begin + TILE if begin + TILE < stop else stop
+        gather(words, rows, begin, end, first // 8, (last + 7) // 8, tile)
+        values = packed[begin:end]
+        for place in range(first, last, 8):
+            if place + 8 <= last:
+                add_eight(tile[place // 8], values, hist, columns, place)
+            else:
+                add_some(tile[place // 8], values, hist, columns, place, last, np.uint64(0))
 
 
 @lean
-def subtract(parent: Int64s, child: Int64s, cell: Number, n_cells: Number) -> None:
+def subtract(parent: Int64s, child: Int64s) -> None:
     """Turn the parent's histogram of one column into the other child's: exact, since sums are integers."""
-    for i in range(cell, cell + n_cells):
+    for i in range(len(parent)):
         parent[i] -= child[i]

@@ -7,8 +7,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from thrifty.arrays import Bools, Floats, Int32s, Int64s, Ints
+from thrifty.compiled import Number, lean, lean_kernel
 from thrifty.exceptions import InvalidInputError
-from thrifty.trees.compiled import Number, lean, lean_kernel
 from thrifty.trees.ensemble import TreeEnsemble
 from thrifty.trees.gradients import Lanes
 from thrifty.trees.histogram import ROW
@@ -221,7 +221,6 @@ def write_values(
     """Best value of every leaf and output, ``-G / (H + l2)``; zero where there is nothing to divide by."""
     for leaf in range(len(values)):
         for k in range(len(units)):
-            g_lane, shift, h_lane, mask = lanes.fields[k]
-            G = (totals[leaf, g_lane] >> shift) * units[k, 0]
-            H = (totals[leaf, h_lane] & mask) * units[k, 1] + l2
+            G = (totals[leaf, lanes.fields[k, 0]] >> lanes.fields[k, 1]) * units[k, 0]
+            H = (totals[leaf, lanes.fields[k, 2]] & lanes.fields[k, 3]) * units[k, 1] + l2
             values[leaf, k] = -G / H * learning_rate if H > 0.0 and G != 0.0 else 0.0

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from thrifty.arrays import Int32s, Int64s, Words
-from thrifty.trees.compiled import Number, lean
+from thrifty.compiled import Number, lean
 from thrifty.trees.histogram import BYTE, CARRIED_FROM, MOST_CARRIED, ROW
 from thrifty.trees.workspace import Workspace
 
@@ -19,19 +19,21 @@ __all__ = ["copy_free_columns", "divide", "number_rows"]
 @lean
 def copy_free_columns(ws: Workspace) -> None:
     """Copy the columns that became free since the last look beside those that were free before, if they fit."""
-    tree, words, copy = ws.tree[0], ws.words, ws.free_words
+    tree, words, copy, n_rows = ws.tree[0], ws.words, ws.free_words, ws.rows.shape[1]
+    n_words, n_copied = len(words) // n_rows, len(copy) // n_rows
     for f in range(len(ws.charges)):
         if ws.charges[f] > 0.0 or ws.features[f].place >= 0:
             continue
         place = tree.n_free
-        if not tree.copy_is_used or place == 8 * copy.shape[1]:
+        if not tree.copy_is_used or place == 8 * n_copied:
             tree.copy_is_used = 0
             return
         source, from_bit = f // 8, np.uint64(8 * (f % 8))
         target, to_bit = place // 8, np.uint64(8 * (place % 8))
-        for i in range(words.shape[0]):
-            code = (words[i, source] >> from_bit) & BYTE
-            copy[i, target] = (copy[i, target] & ~(BYTE << to_bit)) | (code << to_bit)
+        for i in range(n_rows):
+            code = (words[i * n_words + source] >> from_bit) & BYTE
+            at = i * n_copied + target
+            copy[at] = (copy[at] & ~(BYTE << to_bit)) | (code << to_bit)
         ws.places[1, place], ws.features[f].place = f, place
         tree.n_free = place + 1
 
@@ -39,18 +41,20 @@ def copy_free_columns(ws: Workspace) -> None:
 @lean
 def number_rows(ws: Workspace) -> None:
     """Put every row in its place, with the codes of the first free columns."""
-    tree, rows, words, n_words = ws.tree[0], ws.rows[0], ws.free_words, ws.free_words.shape[1]
-    tree.n_carried = min(MOST_CARRIED, tree.n_free) if tree.skips and tree.copy_is_used else 0
-    up, flat = np.uint64(8 * CARRIED_FROM), words.reshape(words.size)
+    tree, rows, words = ws.tree[0], ws.rows[0], ws.free_words
+    n_words, up = len(words) // len(rows), np.uint64(8 * CARRIED_FROM)
+    tree.n_carried = 0
+    if tree.skips and tree.copy_is_used:
+        tree.n_carried = tree.n_free if tree.n_free < MOST_CARRIED else MOST_CARRIED
     if tree.n_carried == 0:
         for i in range(len(rows)):
             rows[i] = i
     elif n_words == 1:  # several rows at once
         for i in range(len(rows)):
-            rows[i] = np.uint64(i) | (flat[i] << up)
+            rows[i] = np.uint64(i) | (words[i] << up)
     else:
         for i in range(len(rows)):
-            rows[i] = np.uint64(i) | (flat[i * n_words] << up)
+            rows[i] = np.uint64(i) | (words[i * n_words] << up)
 
 
 @lean

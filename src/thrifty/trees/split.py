@@ -17,16 +17,17 @@ add their gains. Thresholds are tried from low to high and the first of equals w
 right, then left. Where the leaf has no missing value, later ones follow the heavier child.
 """
 
+import math
 from typing import Any
 
 import numpy as np
 
 from thrifty.arrays import Floats, Int64s
-from thrifty.trees.compiled import Number, Record, inner, lean
+from thrifty.compiled import Number, Record, lean
 from thrifty.trees.gradients import Lanes
-from thrifty.trees.workspace import Limits
+from thrifty.trees.workspace import Workspace
 
-__all__ = ["choose", "examine", "gain_can_reach", "search"]
+__all__ = ["can_pay", "choose", "examine", "leaf_offset", "search"]
 
 
 @lean
@@ -36,17 +37,15 @@ def leaf_offset(total: Int64s, lanes: Lanes, units: Floats, l2: Number) -> Numbe
     if l2 == 0.0:
         return offset
     for k in range(units.shape[0]):
-        g_lane, shift, h_lane, mask = lanes.fields[k]
-        G = (total[g_lane] >> shift) * units[k, 0]
-        H = (total[h_lane] & mask) * units[k, 1]
+        G = (total[lanes.fields[k, 0]] >> lanes.fields[k, 1]) * units[k, 0]
+        H = (total[lanes.fields[k, 2]] & lanes.fields[k, 3]) * units[k, 1]
         offset += l2 * G * G / ((H + 2 * l2) * (H + l2))
     return offset
 
 
 @lean
 def search(
-    hist: Int64s,
-    cell: Number,
+    cells: Int64s,
     n_bins: Number,
     total: Number,
     shift: Number,
@@ -57,12 +56,11 @@ def search(
 ) -> tuple[Number, Number, Number, Number]:
     """Largest ``(GL b - GR a)^2 / (a b)`` over the splits of one column, for one output in one lane.
 
-    The column's cells begin at ``cell`` and end with that of missing values; a child must hold at least ``least``
-    hessian units. Returns the score, the last bin of the left child (-1 if no split is allowed), whether missing
-    values go left, and the sum of the left child.
+    The cell of missing values comes after those of all bins; a child must hold at least ``least`` hessian units.
+    Returns the score, the last bin of the left child (-1 if no split is allowed), whether missing values go left, and
+    the sum of the left child.
     """
-    mask, cells = (np.int64(1) << shift) - 1, hist[cell : cell + n_bins]
-    missing = hist[cell + n_bins]
+    mask, missing = (np.int64(1) << shift) - 1, cells[n_bins]
     all_g, all_h = np.float64(total >> shift), total & mask
     extra = l2 / unit_h  # in units, as everything here
     both = all_h + 2 * extra
@@ -91,122 +89,26 @@ def search(
 
 
 @lean
-def lanes_score(
-    left: Int64s,
-    total: Int64s,
-    lanes: Lanes,
-    units: Floats,
-    l2: Number,
-    least_weight: Number,
-    least_rows: Number,
-) -> Number:
-    """Sum over outputs of ``(GL b - GR a)^2 / (a b (H + 2 l2))``; negative if a child is too small."""
-    score, left_sum, right_sum = 0.0, 0.0, 0.0
-    n_outputs = units.shape[0]
-    for k in range(n_outputs):
-        lane, shift, h_lane, mask = lanes.fields[k]
-        HL = (left[h_lane] & mask) * units[k, 1]
-        HR = ((total[h_lane] - left[h_lane]) & mask) * units[k, 1]
-        left_sum += HL
-        right_sum += HR
-        GL = (left[lane] >> shift) * units[k, 0]
-        GR = ((total[lane] - left[lane]) >> shift) * units[k, 0]
-        a, b = HL + l2, HR + l2
-        if a > 0.0 and b > 0.0:
-            cross = GL * b - GR * a
-            score += cross * cross / (a * b * (a + b))
-    if not (min(left_sum, right_sum) > 0.0 and min(left_sum, right_sum) >= least_weight * n_outputs):
-        return -1.0
-    lane, mask = lanes.fields[n_outputs, 0], lanes.fields[n_outputs, 1]
-    if lane >= 0:
-        n_left, n_right = left[lane] & mask, (total[lane] - left[lane]) & mask
-        if min(n_left, n_right) < least_rows:
-            return -1.0
-    return score
-
-
-@inner
-def search_lanes(
-    hist: Int64s,
-    n_bins: Number,
-    total: Int64s,
-    lanes: Lanes,
-    units: Floats,
-    l2: Number,
-    least_weight: Number,
-    least_rows: Number,
-    sums: Int64s,
-) -> tuple[Number, Number, Number]:
-    """Best split of one column, for any number of outputs and any layout of lanes; ``sums`` takes the left child's."""
-    n_lanes = lanes.n_lanes
-    missing = hist[n_bins * n_lanes : (n_bins + 1) * n_lanes]
-    any_missing = False
-    for lane in range(n_lanes):
-        any_missing |= missing[lane] != 0
-    best, best_bin, best_left = 0.0, -1, False
-    left = np.zeros(n_lanes, np.int64)
-    for side in range(2 if any_missing else 1):
-        for lane in range(n_lanes):
-            left[lane] = missing[lane] if side == 1 else 0
-        for b in range(n_bins):
-            occupied = False
-            for lane in range(n_lanes):
-                cell = hist[b * n_lanes + lane]
-                occupied |= cell != 0
-                left[lane] += cell
-            if not occupied:
-                continue
-            score = lanes_score(left, total, lanes, units, l2, least_weight, least_rows)
-            if score > best:
-                best, best_bin, best_left = score, b, side == 1
-                for lane in range(n_lanes):
-                    sums[lane] = left[lane]
-    if not any_missing and best_bin >= 0:
-        left_sum, all_sum = 0.0, 0.0
-        for k in range(units.shape[0]):
-            lane, mask = lanes.fields[k, 2], lanes.fields[k, 3]
-            left_sum += (sums[lane] & mask) * units[k, 1]
-            all_sum += (total[lane] & mask) * units[k, 1]
-        best_left = 2 * left_sum >= all_sum
-    return best, best_bin, best_left
-
-
-@lean
-def examine(
-    columns: Int64s,
-    features: Any,
-    hist: Int64s,
-    total: Int64s,
-    lanes: Lanes,
-    units: Floats,
-    limits: Limits,
-    found: Any,
-    left_totals: Int64s,
-) -> None:
-    """Best split of one leaf, whose histogram and total are given, on each of ``columns``; written to ``found``."""
-    width, l2 = len(hist) // len(features), limits.l2
-    offset = leaf_offset(total, lanes, units, l2)
-    if lanes.n_lanes == 1:
-        least: Number = max(np.int64(1), np.int64(np.ceil(limits.min_child_weight / units[0, 1])))
-        if lanes.constant:
-            least = max(least, limits.min_child_samples)
-        unit_g, unit_h, shift, only = units[0, 0], units[0, 1], lanes.fields[0, 1], total[0]
-        both = (only & lanes.fields[0, 3]) * unit_h + 2 * l2
-        for f in columns:
-            score, end, left, left_sum = search(
-                hist, f * width, features[f].n_bins, only, shift, unit_g, unit_h, l2, least
-            )
-            if end >= 0:
-                found[f].gain, left_totals[f, 0] = 0.5 * (score / both - offset), left_sum
-                found[f].last_left, found[f].missing_left = end, left
-        return
-    weight, n = limits.min_child_weight, limits.min_child_samples
-    for f in columns:
-        cells, sums = hist[f * width : (f + 1) * width], left_totals[f]
-        score, end, left = search_lanes(cells, features[f].n_bins, total, lanes, units, l2, weight, n, sums)
+def examine(ws: Workspace, leaf: Number, columns: Int64s, first: Number, last: Number, hist: Int64s) -> None:
+    """Best split of a leaf, whose histogram is given, on each column at places ``first .. last``: its candidates."""
+    limits, fields, total = ws.limits, ws.lanes.fields, ws.totals[leaf, 0]
+    least: Number = np.int64(1)
+    l2, unit_g, unit_h, shift = limits.l2, ws.units[0, 0], ws.units[0, 1], fields[0, 1]
+    if limits.min_child_weight > unit_h:
+        least = np.int64(math.ceil(limits.min_child_weight / unit_h))
+    if ws.lanes.constant and limits.min_child_samples > least:
+        least = limits.min_child_samples
+    both = (total & fields[0, 3]) * unit_h + 2 * l2
+    offset = leaf_offset(ws.totals[leaf], ws.lanes, ws.units, l2)
+    for place in range(first, last):
+        f = columns[place]
+        score, end, left, left_sum = search(
+            hist[f], ws.features[f].n_bins, total, shift, unit_g, unit_h, l2, least
+        )
         if end >= 0:
-            found[f].gain = 0.5 * (score - offset)
-            found[f].last_left, found[f].missing_left = end, left
+            found = ws.candidates[leaf, f]
+            found.gain, found.last_left, found.missing_left = 0.5 * (score / both - offset), end, left
+            ws.left_totals[leaf, f, 0] = left_sum
 
 
 @lean
@@ -221,34 +123,31 @@ def choose(leaf: Record, found: Any, charges: Floats, order: Int64s) -> None:
 
 
 @lean
-def gain_can_reach(
-    amount: Number,
-    packed: Int64s,
-    start: Number,
-    stop: Number,
-    total: Int64s,
-    lanes: Lanes,
-    units: Floats,
-    l2: Number,
-) -> Number:
-    """Whether some split of these rows, on a column yet unseen, might gain ``amount``; False is certain.
+def can_pay(ws: Workspace, leaf: Number) -> Number:
+    """Whether some split of a leaf, on a column that has a price, might return it; False is certain.
 
     By Cauchy and Schwarz ``GL^2 / (HL + l2) <= GL^2 / HL <= sum over L of g_i^2 / h_i``, so a split gains
     at most ``1/2 [ sum_i g_i^2 / h_i - G^2 / (H + l2) ]``: what is left once every row has its own value.
     A thousandth of a millionth is added for rounding. The sum only grows: it stops when it has enough.
     """
-    n_lanes = lanes.n_lanes
-    bound = -2.0 * amount
-    for k in range(units.shape[0]):
-        g_lane, shift, h_lane, mask = lanes.fields[k]
-        G = (total[g_lane] >> shift) * units[k, 0]
-        H = (total[h_lane] & mask) * units[k, 1]
-        bound -= G * G / (H + l2) if H + l2 > 0.0 else 0.0
-    for begin in range(start, stop, 256):
-        for k in range(units.shape[0]):
-            g_lane, shift, h_lane, mask = lanes.fields[k]
+    if not ws.tree[0].skips or not ws.tree[0].copy_is_used:
+        return True
+    at, lanes, units, total, cheapest = ws.leaves[leaf], ws.lanes, ws.units, ws.totals[leaf], np.inf
+    for f in range(len(ws.charges)):
+        if 0.0 < ws.charges[f] < cheapest:
+            cheapest = ws.charges[f]
+    packed, n_lanes, bound = ws.packed[at.depth % 2], lanes.n_lanes, -2.0 * cheapest
+    for k in range(len(units)):
+        G = (total[lanes.fields[k, 0]] >> lanes.fields[k, 1]) * units[k, 0]
+        H = (total[lanes.fields[k, 2]] & lanes.fields[k, 3]) * units[k, 1] + ws.limits.l2
+        bound -= G * G / H if H > 0.0 else 0.0
+    for begin in range(at.start, at.stop, 256):
+        end = begin + 256 if begin + 256 < at.stop else at.stop
+        for k in range(len(units)):
+            g_lane, shift = lanes.fields[k, 0], lanes.fields[k, 1]
+            h_lane, mask = lanes.fields[k, 2], lanes.fields[k, 3]
             squares = 0.0
-            for i in range(begin, min(stop, begin + 256)):
+            for i in range(begin, end):
                 g = np.float64(packed[i * n_lanes + g_lane] >> shift)
                 h = 1.0 if lanes.constant else np.float64(packed[i * n_lanes + h_lane] & mask)
                 squares += g * g / h if h > 0.0 else (np.inf if g != 0.0 else 0.0)

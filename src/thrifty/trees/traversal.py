@@ -10,9 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from thrifty.arrays import Floats, Int32s
-from thrifty.trees.compiled import Number, kernel, lean, lean_kernel
+from thrifty.compiled import Number, kernel, lean, lean_kernel
 
 __all__ = [
+    "SIDE_BY_SIDE",
     "Walk",
     "add_from_codes",
     "add_from_values",
@@ -53,20 +54,20 @@ def descend(
     return ~node
 
 
-@kernel
-def add_from_values(X: Any, walk: Walk, values: Floats, out: Floats) -> None:
+@lean_kernel
+def add_from_values(X: Any, walk: Walk, values: Floats, nodes: Int32s, out: Floats) -> None:
     """Add every tree's leaf values to ``out``, rows in blocks so that trees and rows stay in cache.
 
-    The rows of a block go down a tree side by side, a level at a time: their steps do not wait for each other, and the
-    side to take is looked up in place of guessed.
+    The rows of a block, as many as there are ``nodes`` to note where they are, go down a tree side by side, a level at
+    a time: their steps do not wait for each other, and the side to take is looked up in place of guessed.
     """
     roots, feature, threshold, missing_left, children = walk
     n_outputs = values.shape[1]
-    nodes = np.empty(SIDE_BY_SIDE, np.int32)
-    for begin in range(0, len(X), SIDE_BY_SIDE):
-        n_rows = min(len(X) - begin, SIDE_BY_SIDE)
+    for begin in range(0, len(X), len(nodes)):
+        n_rows = len(nodes) if begin + len(nodes) < len(X) else len(X) - begin
         for root in roots:
-            nodes[:n_rows] = root
+            for i in range(n_rows):
+                nodes[i] = root
             under_way = root >= 0
             while under_way:
                 under_way = False
@@ -93,7 +94,7 @@ def add_from_codes(
     roots, feature, _, missing_left, children = walk
     n_outputs = values.shape[1]
     for begin in range(0, len(codes), BLOCK):
-        end = min(len(codes), begin + BLOCK)
+        end = begin + BLOCK if begin + BLOCK < len(codes) else len(codes)
         for root in roots:
             for i in range(begin, end):
                 node = root

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from thrifty.arrays import Bools, Floats, Int32s, Int64s, Words
 from thrifty.trees.binning import WORD, BinnedTable
 from thrifty.trees.gradients import Lanes
+from thrifty.trees.histogram import TILE
 
 __all__ = ["Limits", "Workspace", "fit_free_copy", "make_workspace"]
 
@@ -64,20 +65,22 @@ TREE = np.dtype(
         ("copy_is_used", np.int64),  # whether that copy holds every free column
         ("n_carried", np.int64),  # columns of that copy whose codes the rows bring along
         ("n_free_slots", np.int64),
-        (
-            "parent_slot",
-            np.int64,
-        ),  # where the histogram of the leaf that was split last is kept, -1 if it is not
+        ("parent_slot", np.int64),  # where the histogram of the leaf split last is kept, -1 if it is not
         ("parent_is_whole", np.int64),  # whether it is of every column
-        # The job: leaves whose histograms are to be built next.
-        ("n_places", np.int64),  # columns it covers; -1: there is no job
-        ("is_whole", np.int64),  # whether these are all columns, not only the free ones
-        ("small", np.int64),
+        # What is to be examined: leaves that a purchase concerns, from ``review`` on; then the children of a split.
+        ("review", np.int64),
+        ("fresh", np.int64),  # from which place of the copy on the columns were bought last
+        ("left", np.int64),  # -1: there are none
+        ("right", np.int64),
+        # The job: leaves whose histograms are to be built next, over some places.
+        ("first", np.int64),
+        ("last", np.int64),
+        ("is_whole", np.int64),  # whether these are places of the table, not of the copy of free columns
+        ("small", np.int64),  # -1: there is no job
         ("big", np.int64),  # -1 if there is only one
         ("small_slot", np.int64),
         ("big_slot", np.int64),
         ("from_parent", np.int64),  # whether the histogram of ``big`` is what remains of their parent's
-        ("is_done", np.int64),
     ]
 )
 HISTOGRAM_BYTES = 24 * 2**20  # most that histograms and what is kept per leaf take, where that is possible
@@ -118,7 +121,9 @@ class Workspace(NamedTuple):
     units : float64, (n_outputs, 2)
         Real value of one unit of each output's gradient and hessian.
     words, free_words : uint64
-        The table, eight codes to a word, and a copy of the columns that are free to use.
+        The table, eight codes to a word, row after row, and a copy of the columns that are free to use.
+    tile : uint64, (n_words, ...)
+        Words of some rows, copied here while a histogram is built.
     codes : uint8
         The table again, flat: by columns if it is small enough, else by rows.
     column_step, row_step : int
@@ -136,7 +141,7 @@ class Workspace(NamedTuple):
         of odd.
     leaf_of : int32, (n_rows,)
         Leaf of every row whose way ended with a last split.
-    hist : int64, (n_slots, n_cells)
+    hist : int64, (n_slots, n_features, n_cells)
         Histograms of open leaves; the last two slots are scratch.
     free_slots : int64, (n_slots,)
         Slots that are not in use.
@@ -155,6 +160,7 @@ class Workspace(NamedTuple):
     units: Floats
     words: Words
     free_words: Words
+    tile: Words
     codes: NDArray[np.uint8]
     column_step: int
     row_step: int
@@ -186,11 +192,11 @@ def make_workspace(
 ) -> Workspace:
     """Allocate for trees within ``limits`` over ``table``."""
     n, p, max_leaves, n_lanes = table.n_rows, table.n_features, limits.max_leaves, lanes.n_lanes
-    n_cells = p * (int(table.thresholds.n_bins.max()) + 1) * n_lanes
+    width = (int(table.thresholds.n_bins.max()) + 1) * n_lanes
     # Only leaves that may have grandchildren keep their histogram for subtraction.
     wanted = min(2 ** max(limits.max_depth - 2, 0), max_leaves)
     leaf_bytes = max_leaves * p * (CANDIDATE.itemsize + 8 * n_lanes)
-    n_slots = 2 + max(1, min(wanted, (HISTOGRAM_BYTES - leaf_bytes) // (8 * n_cells)))
+    n_slots = 2 + max(1, min(wanted, (HISTOGRAM_BYTES - leaf_bytes) // (8 * p * width)))
     features = np.zeros(p, FEATURE)
     features["n_bins"], features["group"], features["place"] = table.thresholds.n_bins, group_of, -1
     by_columns = table.n_bytes <= COLUMN_BYTES
@@ -198,8 +204,10 @@ def make_workspace(
         limits=limits,
         lanes=lanes,
         units=np.ones((len(lanes.fields) - 1, 2)),
-        words=table.words,
+        words=table.words.reshape(-1),
         free_words=free_copy(n, 0),
+        # Eight numbers more than a tile: at a stride of a whole page, words of a row would evict each other.
+        tile=np.empty((-(-p // WORD), TILE + 8), np.uint64),
         codes=(table.columns if by_columns else table.padded).reshape(-1),
         column_step=n if by_columns else 1,
         row_step=1 if by_columns else table.padded.shape[1],
@@ -211,7 +219,7 @@ def make_workspace(
         rows=np.empty((2, n), np.uint64),
         packed=np.empty((2, n * n_lanes), np.int64),
         leaf_of=np.zeros(n, np.int32),
-        hist=np.empty((n_slots, n_cells), np.int64),
+        hist=np.empty((n_slots, p, width), np.int64),
         free_slots=np.zeros(n_slots, np.int64),
         leaves=np.zeros(max_leaves, LEAF),
         totals=np.zeros((max_leaves, n_lanes), np.int64),
@@ -227,7 +235,7 @@ def fit_free_copy(ws: Workspace) -> Workspace:
     tree = ws.tree[0]
     n_free, most = int((ws.charges == 0.0).sum()), max(8, len(ws.charges) // 4)
     tree["copy_is_used"] = ws.limits.skips and n_free <= most
-    is_small = 8 * ws.free_words.shape[1] < min(n_free + 4, most)
+    is_small = 8 * len(ws.free_words) // ws.rows.shape[1] < min(n_free + 4, most)
     is_stale = np.any(ws.charges[ws.places[1, : tree["n_free"]]] > 0.0)
     if not tree["copy_is_used"] or is_small or is_stale:
         tree["n_free"] = 0
@@ -239,4 +247,4 @@ def fit_free_copy(ws: Workspace) -> Workspace:
 
 def free_copy(n_rows: int, n_columns: int) -> Words:
     """Room for a copy of ``n_columns`` columns."""
-    return np.zeros((n_rows, max(1, -(-n_columns // WORD))), np.uint64)
+    return np.zeros(n_rows * max(1, -(-n_columns // WORD)), np.uint64)

@@ -1,0 +1,165 @@
+"""Ways to compile: no interpreter lock held, cached on disk, on first call and never at import.
+
+The compiler itself, which takes longer to import than most of this package, is imported by that first call.
+"""
+
+import functools
+import logging
+import sys
+import threading
+from collections.abc import Callable
+from typing import Any, TypeAlias, TypeVar, cast
+
+__all__ = ["Number", "Record", "fused_kernel", "inner", "kernel", "lean", "lean_kernel"]
+
+# A number in compiled code: of Python or of numpy, the same once compiled.
+Number: TypeAlias = Any
+# One element of an array of records, by reference; its fields are attributes in compiled code.
+Record: TypeAlias = Any
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+# No ``fastmath``: equal means must give a gain of exactly zero, which fused or re-ordered arithmetic would break. No
+# ``parallel``: threads belong to the caller, so that fits running side by side do not fight over one pool.
+ALWAYS = {"nogil": True, "error_model": "numpy", "no_cfunc_wrapper": True}
+# Numba's runtime counts who holds an array whenever one is passed, sliced or taken out of a tuple, which
+# shows in small trees. Without it nothing can be allocated, and numba refuses to compile what would.
+WITHOUT_RUNTIME = {"_nrt": False}
+
+COMPILING = "Compiling for this machine: this takes about ten seconds, once per installation."
+NOT_KEPT = (
+    "What is compiled cannot be kept (%s): every new process will compile again. "
+    "Set the environment variable NUMBA_CACHE_DIR to a folder that can be written to."
+)
+
+
+def kernel(function: Function) -> Function:
+    """Compile ``function`` the first time it is called. It may make arrays."""
+    return compiled(function, is_cached=True)
+
+
+def fused_kernel(function: Function) -> Function:
+    """Compile like ``lean_kernel``, but let a product be added without being rounded first, where the processor can.
+
+    That is faster, and closer to the exact result.
+    """
+    return compiled(function, is_cached=True, fastmath={"contract"}, **WITHOUT_RUNTIME)
+
+
+def lean_kernel(function: Function) -> Function:
+    """Compile like ``kernel`` a function that only writes to arrays it is given, which its caller keeps alive."""
+    return compiled(function, is_cached=True, **WITHOUT_RUNTIME)
+
+
+def inner(function: Function) -> Function:
+    """Compile ``function`` for other compiled functions only: nothing is generated to call it from Python.
+
+    Generating those entries, for functions that take many arrays, is most of the time of compiling. Not cached: what
+    a caller finds on disk is machine code, which cannot be compiled into it, and trees grew a tenth slower for that.
+    """
+    return compiled(function, is_cached=False, no_cpython_wrapper=True, _nrt=True)
+
+
+def lean(function: Function) -> Function:
+    """Compile like ``inner`` a function that only writes to arrays it is given."""
+    return compiled(function, is_cached=False, no_cpython_wrapper=True, **WITHOUT_RUNTIME)
+
+
+def compiled(function: Function, *, is_cached: bool, **options: Any) -> Function:
+    """Put off compiling ``function`` until something is called."""
+    with _lock:
+        deferred = Deferred(function, is_cached, options)
+        if _waiting is None:  # the compiler is there already
+            return cast(Function, deferred.make())
+        _waiting.append(deferred)
+        return cast(Function, deferred)
+
+
+class Deferred:
+    """Stands for a compiled function until the first call of any of them."""
+
+    def __init__(self, function: Callable[..., Any], is_cached: bool, options: dict[str, Any]) -> None:
+        functools.update_wrapper(self, function)
+        self._function, self._is_cached, self._options = function, is_cached, options
+        self.real: Any = None
+
+    def __call__(self, *arguments: Any) -> Any:
+        """Call the compiled function: for modules that have kept this object, as replacing it missed them."""
+        if self.real is None:
+            import_compiler()
+        return self.real(*arguments)
+
+    def make(self) -> Any:
+        """Numba's function, which is compiled when called."""
+        from numba import njit
+
+        self.real = njit(**ALWAYS, **self._options)(self._function)
+        if self._is_cached:
+            try:
+                self.real.enable_caching()
+            except (OSError, RuntimeError):  # numba found no folder that can be written to
+                say_once(NOT_KEPT, "no folder for it can be written to")
+            self.real._cache = Cache(self.real._cache)
+        return self.real
+
+
+class Cache:
+    """Numba's cache of one function, which says what a user waits for and goes on where nothing can be written.
+
+    Parameters
+    ----------
+    cache : numba.core.caching._Cache
+    """
+
+    def __init__(self, cache: Any) -> None:
+        self._cache = cache
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._cache, name)
+
+    def load_overload(self, signature: Any, context: Any) -> Any:
+        """Compiled code for a signature, or None if it must be compiled."""
+        try:
+            found = self._cache.load_overload(signature, context)
+        except OSError:
+            found = None
+        if found is None:
+            say_once(COMPILING)
+        return found
+
+    def save_overload(self, signature: Any, result: Any) -> None:
+        """Keep compiled code for the next process, if possible."""
+        try:
+            self._cache.save_overload(signature, result)
+        except OSError as error:
+            say_once(NOT_KEPT, error)
+
+
+_lock = threading.RLock()
+_waiting: list[Deferred] | None = []
+_said: set[str] = set()
+
+
+def import_compiler() -> None:
+    """Import numba and put its functions in place of all that wait for it."""
+    from numba.core.compiler_lock import global_compiler_lock
+
+    global _waiting
+    # Nothing is compiled meanwhile: it might meet a function that still waits.
+    with _lock, global_compiler_lock:
+        for deferred in _waiting or ():
+            deferred.make()
+        _waiting = None
+        modules = [
+            module for name, module in sys.modules.items() if name.split(".")[0] in ("thrifty", "__main__")
+        ]
+        for module in modules:
+            for name, value in list(vars(module).items()):
+                if isinstance(value, Deferred):
+                    setattr(module, name, value.real)
+
+
+def say_once(message: str, *details: object) -> None:
+    """Tell whoever waits, on the error stream unless logging is set up otherwise."""
+    if message not in _said:
+        _said.add(message)
+        logging.getLogger("thrifty").warning(message, *details)
