@@ -17,7 +17,7 @@ from scipy import sparse
 from thrifty.arrays import Words
 from thrifty.exceptions import InvalidInputError
 
-__all__ = ["content_folds", "fingerprints", "uniforms"]
+__all__ = ["Draws", "content_folds", "fingerprints", "uniforms"]
 
 
 # Odd multipliers of the splitmix64 generator (Steele, Lea and Flood, 2014): they spread one changed
@@ -31,19 +31,24 @@ BLOCK = 16_384
 
 def fingerprints(X: object, seed: int = 0) -> Words:
     """A 64-bit fingerprint per row of a dense or CSR table; equal rows and seeds give equal ones."""
+    return _mix(_content(X) + _mixed(seed, seed + 1)[0])
+
+
+def _content(X: object) -> Words:
+    """A word per row, before any seed is mixed in."""
     # A sum over the cells that are not zero, so that dense, sparse and explicitly stored zeros agree.
-    state = np.full(X.shape[0], _mixed(seed, seed + 1)[0])  # type: ignore[attr-defined]
+    content = np.zeros(X.shape[0], dtype=np.uint64)  # type: ignore[attr-defined]
     if sparse.issparse(X):
         coo = sparse.coo_array(X)
-        np.add.at(state, coo.row, _cells(coo.data, _mix(coo.col.astype(np.uint64) + np.uint64(1))))
-        return _mix(state)
+        np.add.at(content, coo.row, _cells(coo.data, _mix(coo.col.astype(np.uint64) + np.uint64(1))))
+        return content
     table = np.asarray(X)
     columns = _mixed(1, table.shape[1] + 1)
     step = max(BLOCK // max(len(columns), 1), 1)
     for begin in range(0, len(table), step):
         block = slice(begin, begin + step)
-        state[block] += _cells(table[block], columns).sum(axis=1, dtype=np.uint64)
-    return _mix(state)
+        content[block] = _cells(table[block], columns).sum(axis=1, dtype=np.uint64)
+    return content
 
 
 def _cells(values: NDArray[np.float64], columns: Words) -> Words:
@@ -55,8 +60,22 @@ def _cells(values: NDArray[np.float64], columns: Words) -> Words:
 
 def uniforms(X: object, seed: int = 0) -> NDArray[np.float64]:
     """One number in (0, 1) per row, uniform over rows and fixed by the row's content and the seed."""
-    top = (fingerprints(X, seed) >> np.uint64(11)).astype(np.float64)
-    return (top + 0.5) / 2.0**53
+    return _between_0_and_1(fingerprints(X, seed))
+
+
+class Draws:
+    """Uniform numbers of the same rows under many seeds: ``Draws(X)(seed)`` is ``uniforms(X, seed)``, and faster."""
+
+    def __init__(self, X: object) -> None:
+        self._content = _content(X)
+
+    def __call__(self, seed: int) -> NDArray[np.float64]:
+        """One number in (0, 1) per row."""
+        return _between_0_and_1(_mix(self._content + _mixed(seed, seed + 1)[0]))
+
+
+def _between_0_and_1(words: Words) -> NDArray[np.float64]:
+    return ((words >> np.uint64(11)).astype(np.float64) + 0.5) / 2.0**53
 
 
 def content_folds(X: object, strata: NDArray[Any], n_folds: int, seed: int = 0) -> NDArray[np.intp]:

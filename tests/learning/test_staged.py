@@ -11,14 +11,12 @@ from thrifty.learning.cascade.staged import (
     LOOKS,
     PATIENCE,
     ROWS_PER_TREE,
-    _Drawn,
     grow_stages,
     narrow_table,
     score_fold,
 )
 from thrifty.learning.pairs.boosted import Boosting
 from thrifty.objective.costs import PriceList
-from thrifty.rows import uniforms
 from thrifty.tasks.binary import BinaryTask
 from thrifty.trees import Binner
 
@@ -72,12 +70,22 @@ def test_a_row_of_weight_two_is_that_row_given_twice(rows):
     np.testing.assert_allclose(weighted.scores(table), repeated.scores(table), rtol=1e-9)
 
 
-def test_trees_see_different_shares_of_the_rows(rows):
-    drawn = _Drawn(uniforms(rows[0]), 0)
-    seen = np.array([drawn.counts(np.ones(600), tree) for tree in range(40)])
-    assert seen.mean() == pytest.approx(ROWS_PER_TREE, abs=0.02)
-    assert seen.mean(axis=0).min() > 0.3
-    assert np.unique(seen, axis=0).shape[0] == 40
+def test_trees_see_different_shares_of_the_rows(rows, monkeypatch):
+    seen = []
+
+    def spy(self, grower, builder, derivatives, counts, score):
+        seen.append(counts)
+        return add_tree(self, grower, builder, derivatives, counts, score)
+
+    add_tree = Boosting.add_tree
+    monkeypatch.setattr(Boosting, "add_tree", spy)
+    X, y = rows
+    sets = [np.array([3]), np.arange(5)]
+    grow_stages(TASK, Binner().fit_transform(X), y, np.ones(600), sets, replace(SMALL, n_trees=20))
+    drawn = np.array(seen)
+    assert drawn.mean() == pytest.approx(ROWS_PER_TREE, abs=0.02)
+    assert drawn.mean(axis=0).min() > 0.3
+    assert np.unique(drawn, axis=0).shape[0] == 40
 
 
 def test_a_hundred_stages_and_more_keep_their_scores_finite(rows):

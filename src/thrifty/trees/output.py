@@ -86,19 +86,21 @@ class TreeArrays(NamedTuple):
     node_offsets: Int32s
     leaf_offsets: Int32s
 
-    def ensemble(self, n_features: int, n_trees: int) -> TreeEnsemble:
-        """Copy of the first trees."""
-        nodes, leaves = self.node_offsets[n_trees], self.leaf_offsets[n_trees]
+    def ensemble(self, n_features: int, n_trees: int, first: int = 0) -> TreeEnsemble:
+        """Copy of the trees from ``first`` to before ``n_trees``."""
+        node, leaf = self.node_offsets[first], self.leaf_offsets[first]
+        nodes, leaves = slice(node, self.node_offsets[n_trees]), slice(leaf, self.leaf_offsets[n_trees])
+        children = self.children[nodes]
         return TreeEnsemble(
             n_features,
-            self.feature[:nodes].copy(),
-            self.threshold[:nodes].copy(),
-            self.last_left[:nodes].copy(),
-            self.missing_left[:nodes].copy(),
-            self.children[:nodes].copy(),
-            self.values[:leaves].copy(),
-            self.node_offsets[: n_trees + 1].copy(),
-            self.leaf_offsets[: n_trees + 1].copy(),
+            self.feature[nodes].copy(),
+            self.threshold[nodes].copy(),
+            self.last_left[nodes].copy(),
+            self.missing_left[nodes].copy(),
+            np.where(children >= 0, children - node, children + leaf),
+            self.values[leaves].copy(),
+            self.node_offsets[first : n_trees + 1] - node,
+            self.leaf_offsets[first : n_trees + 1] - leaf,
         )
 
 
@@ -161,9 +163,14 @@ class EnsembleBuilder:
             self._arrays = larger
         return self._arrays
 
-    def ensemble(self) -> TreeEnsemble:
-        """The trees so far."""
-        return self._arrays.ensemble(self.n_features, self.n_trees)
+    def ensemble(self, first: int = 0) -> TreeEnsemble:
+        """The trees so far, from one on."""
+        return self._arrays.ensemble(self.n_features, self.n_trees, first)
+
+    @property
+    def gains(self) -> Floats:
+        """What each split gained, before it paid for anything."""
+        return self._arrays.gain[: self.n_splits].copy()
 
 
 @lean_kernel

@@ -23,9 +23,9 @@ import numpy as np
 
 from thrifty.arrays import Floats, Ints
 from thrifty.learning.pairs.boosted import Boosting
-from thrifty.rows import uniforms
+from thrifty.rows import Draws, uniforms
 from thrifty.tasks.task import Loss, Task
-from thrifty.trees import BinnedTable, TreeEnsemble
+from thrifty.trees import BinnedTable, EnsembleBuilder, TreeEnsemble
 from thrifty.trees.binning import WORD, Thresholds
 
 __all__ = ["StagedTrees", "grow_stages", "narrow_table", "score_fold", "total_gains"]
@@ -128,22 +128,29 @@ def grow_stages(
     loss = task.loss(y)
     base = loss.base(counts)
     score = np.tile(base, (table.n_rows, 1))
-    seen = None if watch is None else _Watching(watch, task.loss(watch.y), base)
-    chance = uniforms(table.codes)
-    parts, scale, n_before = [], 1.0, 0
+    watching = None if watch is None else _Watching(watch, task.loss(watch.y), base)
+    draws = Draws(uniforms(table.codes)[:, None])
+    parts, scale, look_after = [], 1.0, max(boosting.n_trees // LOOKS, 1)
     for place, columns in enumerate(sets):
         if 0 < place < MOST_SCALED:
             score *= KEPT
             scale /= KEPT
-            if seen is not None:
-                seen.score *= KEPT
-        trees: list[TreeEnsemble] = []
-        if len(columns):
-            stage = boosting if n_trees is None else replace(boosting, n_trees=n_trees[place])
-            drawn = _Drawn(chance, n_before)
-            trees = _grow_on(table, loss, counts, columns, stage, score, drawn, seen)[0]
-        n_before += boosting.n_trees
-        parts.append(_scaled(trees, scale) if trees else TreeEnsemble.empty(table.n_features, task.n_scores))
+            if watching:
+                watching.score *= KEPT
+        if not len(columns):
+            parts.append(TreeEnsemble.empty(table.n_features, task.n_scores))
+            continue
+        stage = _Stage(table, columns, boosting, task.n_scores)
+        if watching:
+            watching.begin(score)
+        for tree in range(boosting.n_trees if n_trees is None else n_trees[place]):
+            if watching and tree and tree % look_after == 0 and watching.has_seen_enough(stage, score):
+                break
+            is_seen = draws(place * boosting.n_trees + tree + 1) < ROWS_PER_TREE
+            stage.grow(loss, counts * is_seen, score)
+        n_best = watching.restore(stage, score) if watching else stage.n_trees
+        trees = stage.trees().first(n_best)
+        parts.append(replace(trees, values=trees.values * scale))
     return StagedTrees(base, tuple(np.asarray(columns, dtype=np.intp) for columns in sets), tuple(parts))
 
 
@@ -173,7 +180,10 @@ def score_fold(
 def total_gains(table: BinnedTable, loss: Loss, counts: Floats, columns: Ints, boosting: Boosting) -> Floats:
     """What all splits on each column gained together, shape (n_features,)."""
     score = np.tile(loss.base(counts), (table.n_rows, 1))
-    return _grow_on(table, loss, counts, columns, boosting, score)[1]
+    stage = _Stage(table, columns, boosting, score.shape[1])
+    for _ in range(boosting.n_trees):
+        stage.grow(loss, counts, score)
+    return stage.gains
 
 
 def narrow_table(table: BinnedTable, columns: Ints) -> BinnedTable:
@@ -186,89 +196,69 @@ def narrow_table(table: BinnedTable, columns: Ints) -> BinnedTable:
     return BinnedTable(padded, thresholds, tuple(table.names[column] for column in columns))
 
 
+class _Stage:
+    """The trees of one stage while it grows; they speak of the columns of the whole table."""
+
+    def __init__(self, table: BinnedTable, columns: Ints, boosting: Boosting, n_scores: int) -> None:
+        # In the order of the table, whatever the order of purchase: trees must not depend on how ties are listed.
+        self._columns, self._boosting, self._n_features = np.sort(columns), boosting, table.n_features
+        self._grower = boosting.grower(narrow_table(table, self._columns))
+        self._builder = EnsembleBuilder(len(columns), n_scores)
+
+    def grow(self, loss: Loss, counts: Floats, score: Floats) -> None:
+        """Grow one tree and add it to the scores in place."""
+        self._boosting.add_tree(self._grower, self._builder, loss.derivatives(score), counts, score)
+
+    @property
+    def n_trees(self) -> int:
+        """Trees so far."""
+        return self._builder.n_trees
+
+    def trees(self, first: int = 0) -> TreeEnsemble:
+        """The trees from one on."""
+        trees = self._builder.ensemble(first)
+        feature = self._columns[trees.feature].astype(np.int32)
+        return replace(trees, n_features=self._n_features, feature=feature)
+
+    @property
+    def gains(self) -> Floats:
+        """What all splits on each column gained together, shape (n_features,)."""
+        feature = self._columns[self._builder.ensemble().feature]
+        gains = np.zeros(self._n_features)
+        np.add.at(gains, feature, self._builder.gains)
+        return gains
+
+
 class _Watching:
-    """The loss of rows that watch, while trees are added to their score."""
+    """Rows that watch while a stage grows: where their loss was lowest, and how to get back there."""
 
     def __init__(self, watch: Watch, loss: Loss, base: Floats) -> None:
         self._watch, self._loss = watch, loss
         self.score = np.tile(base, (watch.table.n_rows, 1))
 
-    def loss_after(self, trees: Sequence[TreeEnsemble]) -> float:
-        """The mean loss once these trees are added."""
-        if trees:
-            TreeEnsemble.concatenate(trees).predict_binned(self._watch.table, self.score)
-        return float(np.average(self._loss.values(self.score), weights=self._watch.counts))
+    def begin(self, score: Floats) -> None:
+        """Begin a stage, at the scores of the rows that it grows on."""
+        self._n_seen = self._n_best = self._n_worse = 0
+        self._lowest = self._mean_loss()
+        self._kept = score.copy(), self.score.copy()
 
-
-@dataclass(frozen=True)
-class _Drawn:
-    """Which rows each tree is grown on: everyone's chance, and the number of trees that came before."""
-
-    chance: Floats
-    n_before: int
-
-    def counts(self, counts: Floats, tree: int) -> Floats:
-        """Weights, zero for rows that this tree does not see."""
-        return counts * (uniforms(self.chance[:, None], self.n_before + tree + 1) < ROWS_PER_TREE)
-
-
-def _scaled(trees: list[TreeEnsemble], scale: float) -> TreeEnsemble:
-    joined = TreeEnsemble.concatenate(trees)
-    return replace(joined, values=joined.values * scale)
-
-
-def _grow_on(
-    table: BinnedTable,
-    loss: Loss,
-    counts: Floats,
-    columns: Ints,
-    boosting: Boosting,
-    score: Floats,
-    drawn: _Drawn | None = None,
-    watching: _Watching | None = None,
-) -> tuple[list[TreeEnsemble], Floats]:
-    """Trees on some columns, added to the scores in place, and the gain of each column."""
-    # In the order of the table, whatever the order of purchase: trees must not depend on how ties are listed.
-    columns = np.sort(columns)
-    grower = boosting.grower(narrow_table(table, columns))
-    trees: list[TreeEnsemble] = []
-    gains, every = np.zeros(table.n_features), max(boosting.n_trees // LOOKS, 1)
-    best = None if watching is None else _Best(watching, score)
-    for tree in range(boosting.n_trees):
-        if best is not None and tree % every == 0 and best.is_long_ago(trees):
-            break
-        seen = counts if drawn is None else drawn.counts(counts, tree)
-        grown = boosting.grow_tree(grower, *loss.derivatives(score), seen)
-        grown.add_to(score)
-        feature = columns[grown.tree.feature].astype(np.int32)
-        np.add.at(gains, feature, grown.raw_gain)
-        trees.append(replace(grown.tree, n_features=table.n_features, feature=feature))
-    if best is not None:
-        best.is_long_ago(trees)
-        del trees[best.restore() :]
-    return trees, gains
-
-
-class _Best:
-    """Where the loss of the rows that watch was lowest, and how to get back there."""
-
-    def __init__(self, watching: _Watching, score: Floats) -> None:
-        self._watching, self._score = watching, score
-        self._lowest, self._n_seen, self._n_worse = np.inf, 0, 0
-        self._n_best, self._kept = 0, (score.copy(), watching.score.copy())
-
-    def is_long_ago(self, trees: Sequence[TreeEnsemble]) -> bool:
+    def has_seen_enough(self, stage: _Stage, score: Floats) -> bool:
         """Look at the trees so far: whether there were enough looks since the lowest loss."""
-        loss = self._watching.loss_after(trees[self._n_seen :])
-        self._n_seen = len(trees)
+        stage.trees(self._n_seen).predict_binned(self._watch.table, self.score)
+        self._n_seen, loss = stage.n_trees, self._mean_loss()
         if loss < self._lowest * (1.0 - LEAST_DROP):
-            self._lowest, self._n_best, self._n_worse = loss, len(trees), 0
-            self._kept = self._score.copy(), self._watching.score.copy()
+            self._lowest, self._n_best, self._n_worse = loss, stage.n_trees, 0
+            self._kept = score.copy(), self.score.copy()
         else:
             self._n_worse += 1
         return self._n_worse >= PATIENCE
 
-    def restore(self) -> int:
+    def restore(self, stage: _Stage, score: Floats) -> int:
         """Go back to the lowest loss; returns the number of trees there."""
-        self._score[:], self._watching.score[:] = self._kept
+        if stage.n_trees > self._n_seen:
+            self.has_seen_enough(stage, score)
+        score[:], self.score[:] = self._kept
         return self._n_best
+
+    def _mean_loss(self) -> float:
+        return float(np.average(self._loss.values(self.score), weights=self._watch.counts))
