@@ -32,6 +32,9 @@ from thrifty.trees import Binner
 
 __all__ = ["BudgetedClassifier"]
 
+ROWS_PER_TREE = 10
+"""Rows that a tree of a larger size must have before that size is tried: on fewer it would win by chance."""
+
 CERTIFYING_SHARE = 4
 """One row in so many is held out for the certificate."""
 
@@ -70,8 +73,9 @@ class BudgetedClassifier(ChainClassifier):
         Places along the order of purchases where a row may stop; None chooses up to 16. Those at which no operating
         point lets a row stop are left out afterwards.
     sizes : sequence of (n_trees, max_depth), optional
-        Sizes of a stage to choose from out of fold, from small to large; None is (60, 4), which learns at half the
-        usual rate, (100, 6) and (150, 10).
+        Sizes of a stage to choose from out of fold, from small to large, each at most that: a stage ends when its trees
+        no longer help. None is (60, 4), which learns at half the usual rate, (100, 6) and (150, 10), the larger ones
+        where there are ten rows for each tree.
     max_bins : int, default=255
         Bins per column.
     cv : int, splitter or iterable, default=4
@@ -193,7 +197,7 @@ class BudgetedClassifier(ChainClassifier):
                 held_out_rows(rows),
                 judged.scores,
                 prices,
-                check_sizes(self.sizes),
+                check_sizes(self.sizes, len(rows.y)),
                 self.stages,
                 threads_of(self.n_jobs),
                 report,
@@ -369,10 +373,11 @@ class BudgetedClassifier(ChainClassifier):
         self._learned, self.chain_ = change(self._learned), change(self.chain_)
 
 
-def check_sizes(sizes: Any) -> tuple[Boosting, ...]:
-    """Sizes of a stage to choose from, from pairs (n_trees, max_depth)."""
+def check_sizes(sizes: Any, n_rows: int = 0) -> tuple[Boosting, ...]:
+    """Sizes of a stage to choose from, from pairs (n_trees, max_depth); those that so many rows can feed by default."""
     if sizes is None:
-        return CAPACITIES
+        fed = [size for size in CAPACITIES[1:] if n_rows >= ROWS_PER_TREE * size.n_trees]
+        return (CAPACITIES[0], *fed)
     try:
         pairs = [(n_trees, max_depth) for n_trees, max_depth in sizes]
     except (TypeError, ValueError):

@@ -27,7 +27,7 @@ from thrifty.learning.cascade.problem import CascadeProblem, mean_in_errors
 from thrifty.learning.cascade.staged import StagedTrees, narrow_table
 from thrifty.learning.pairs.boosted import Boosting
 from thrifty.rows import uniforms
-from thrifty.trees import BinnedTable, Binner, TreeEnsemble
+from thrifty.trees import BinnedTable, Binner, EnsembleBuilder, TreeEnsemble
 from thrifty.trees.binning import WORD, Thresholds
 
 __all__ = ["LearnedGates", "choose_gates", "learn_gates", "n_coarse_stages", "settled_scores"]
@@ -152,16 +152,16 @@ def _regress(table: BinnedTable, n_scores: int, target: Floats, weight: Floats, 
     """Boosted least squares: the scores, which are the last columns, alone, then all columns."""
     part, wanted, counts = table.take(rows), target[rows], weight[rows]
     margin = np.arange(table.n_features - n_scores, table.n_features)
-    score = np.zeros(len(rows))
-    trees = []
+    score, ones = np.zeros(len(rows)), np.ones(len(rows))
+    parts = []
     for boosting, columns in ((OF_MARGIN, margin), (OF_EVERYTHING, np.arange(table.n_features))):
-        grower = boosting.grower(narrow_table(part, columns))
+        grower, builder = boosting.grower(narrow_table(part, columns)), EnsembleBuilder(len(columns))
         for _ in range(boosting.n_trees):
-            grown = boosting.grow_tree(grower, score - wanted, np.ones(len(rows)), counts)
-            grown.add_to(score)
-            feature = columns[grown.tree.feature].astype(np.int32)
-            trees.append(replace(grown.tree, n_features=table.n_features, feature=feature))
-    return TreeEnsemble.concatenate(trees)
+            boosting.add_tree(grower, builder, (score - wanted, ones), counts, score)
+        trees = builder.ensemble()
+        feature = columns[trees.feature].astype(np.int32)
+        parts.append(replace(trees, n_features=table.n_features, feature=feature))
+    return TreeEnsemble.concatenate(parts)
 
 
 def _with_scores(table: BinnedTable, scores: Floats, weight: Floats) -> BinnedTable:
