@@ -7,6 +7,7 @@ weight 2 is the same as that row given twice, no exact duplicate leaks from a fo
 model that is judged on it, and ``route(X)`` agrees with ``predict(X)``.
 """
 
+import math
 from functools import lru_cache
 from typing import Any
 
@@ -14,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from thrifty.arrays import Words
+from thrifty.arrays import Bools, Words
 from thrifty.exceptions import InvalidInputError
 
 __all__ = ["Draws", "content_folds", "fingerprints", "uniforms"]
@@ -24,6 +25,7 @@ __all__ = ["Draws", "content_folds", "fingerprints", "uniforms"]
 # input bit over all 64 output bits.
 _FIRST = np.uint64(0xBF58476D1CE4E5B9)
 _SECOND = np.uint64(0x94D049BB133111EB)
+_27, _30, _31 = np.uint64(27), np.uint64(30), np.uint64(31)
 
 BLOCK = 16_384
 """Cells that are mixed together: enough that calls do not count, few enough that they stay in the cache."""
@@ -60,22 +62,23 @@ def _cells(values: NDArray[np.float64], columns: Words) -> Words:
 
 def uniforms(X: object, seed: int = 0) -> NDArray[np.float64]:
     """One number in (0, 1) per row, uniform over rows and fixed by the row's content and the seed."""
-    return _between_0_and_1(fingerprints(X, seed))
+    return ((fingerprints(X, seed) >> np.uint64(11)).astype(np.float64) + 0.5) / 2.0**53
 
 
 class Draws:
-    """Uniform numbers of the same rows under many seeds: ``Draws(X)(seed)`` is ``uniforms(X, seed)``, and faster."""
+    """Shares of the same rows under many seeds: ``Draws(X, share)(seed)`` is ``uniforms(X, seed) < share``, and faster.
 
-    def __init__(self, X: object) -> None:
+    A share is compared with the words that uniform numbers are made of, which need not become numbers for that.
+    """
+
+    def __init__(self, X: object, share: float) -> None:
         self._content = _content(X)
+        self._end = np.uint64(math.ceil(share * 2.0**53 - 0.5) << 11)
 
-    def __call__(self, seed: int) -> NDArray[np.float64]:
-        """One number in (0, 1) per row."""
-        return _between_0_and_1(_mix(self._content + _mixed(seed, seed + 1)[0]))
-
-
-def _between_0_and_1(words: Words) -> NDArray[np.float64]:
-    return ((words >> np.uint64(11)).astype(np.float64) + 0.5) / 2.0**53
+    def __call__(self, seed: int) -> Bools:
+        """Whether each row is drawn."""
+        drawn: Bools = _mix(self._content + _mixed(seed, seed + 1)[0]) < self._end
+        return drawn
 
 
 def content_folds(X: object, strata: NDArray[Any], n_folds: int, seed: int = 0) -> NDArray[np.intp]:
@@ -106,6 +109,9 @@ def _mixed(first: int, end: int) -> Words:
 
 
 def _mix(word: Words) -> Words:
-    word = (word ^ (word >> np.uint64(30))) * _FIRST
-    word = (word ^ (word >> np.uint64(27))) * _SECOND
-    return word ^ (word >> np.uint64(31))
+    word = word ^ (word >> _30)
+    word *= _FIRST
+    word ^= word >> _27
+    word *= _SECOND
+    word ^= word >> _31
+    return word

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from scipy.special import expit
 from sklearn.linear_model import LogisticRegression
 
-from thrifty.learning.pairs.boosted import on_grid
+from thrifty.learning.pairs.boosted import weighted_on_grid
 from thrifty.tasks.logistic import LogisticLoss, logistic_weights, platt
 
 LAST_PLACES = 4 * np.finfo(np.float64).eps
@@ -60,12 +60,12 @@ def test_no_row_depends_on_which_others_are_there():
 def test_on_the_grid_weighted_values_add_up_without_rounding(seed, size):
     rng = np.random.default_rng(seed)
     values, counts = rng.normal(size=50) * size, rng.integers(1, 5, size=50).astype(float)
-    rounded = on_grid(values, counts, 33)
+    rounded = weighted_on_grid(values, counts, 33) / counts
     unit = 2.0 ** (np.ceil(np.log2(counts @ np.abs(values))) - 31)
     np.testing.assert_allclose(rounded, values, atol=unit / 2, rtol=0)
     assert np.all(rounded / unit == np.rint(rounded / unit))
     assert np.sum(counts * np.abs(rounded / unit)) < 2.0**33
-    assert np.all(on_grid(np.zeros(3), np.ones(3), 33) == 0.0)
+    assert np.all(weighted_on_grid(np.zeros(3), np.ones(3), 33) == 0.0)
 
 
 def test_logistic_weights_agree_with_scikit_learn():

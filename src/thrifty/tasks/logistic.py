@@ -93,14 +93,14 @@ def write_derivatives(target: Floats, score: Floats, bits: Int64s, grad: Floats,
 
 @lean_kernel
 def round_to(values: Floats, counts: Floats, bits: Number, out: Floats) -> None:
-    """Round to a power of two that makes the sum of weighted magnitudes, rounded up likewise, ``2^bits`` of them."""
+    """Weigh values that are rounded to a power of two, of which the sum of weighted magnitudes holds ``2^bits``."""
     total = 0.0
     for i in range(len(values)):
         total += counts[i] * abs(values[i])
     exponent = max(np.ceil(np.log2(total)), -900.0) - bits  # both powers are numbers
     unit, per_unit = 2.0**exponent, 2.0**-exponent
     for i in range(len(values)):
-        out[i] = np.rint(values[i] * per_unit) * unit
+        out[i] = counts[i] * (np.rint(values[i] * per_unit) * unit)
 
 
 RIDGE = 0.1

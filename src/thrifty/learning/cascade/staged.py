@@ -129,7 +129,7 @@ def grow_stages(
     base = loss.base(counts)
     score = np.tile(base, (table.n_rows, 1))
     watching = None if watch is None else _Watching(watch, task.loss(watch.y), base)
-    draws = Draws(uniforms(table.codes)[:, None])
+    draws = Draws(uniforms(table.codes)[:, None], ROWS_PER_TREE)
     parts, scale, look_after = [], 1.0, max(boosting.n_trees // LOOKS, 1)
     for place, columns in enumerate(sets):
         if 0 < place < MOST_SCALED:
@@ -146,8 +146,7 @@ def grow_stages(
         for tree in range(boosting.n_trees if n_trees is None else n_trees[place]):
             if watching and tree and tree % look_after == 0 and watching.has_seen_enough(stage, score):
                 break
-            is_seen = draws(place * boosting.n_trees + tree + 1) < ROWS_PER_TREE
-            stage.grow(loss, counts * is_seen, score)
+            stage.grow(loss, counts * draws(place * boosting.n_trees + tree + 1), score)
         n_best = watching.restore(stage, score) if watching else stage.n_trees
         trees = stage.trees().first(n_best)
         parts.append(replace(trees, values=trees.values * scale))

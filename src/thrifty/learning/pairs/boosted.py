@@ -203,29 +203,21 @@ class BoostedPair:
         )
 
 
-def on_grid(values: Floats, counts: Floats, bits: int) -> Floats:
-    """Values rounded to a power of two so coarse that the grower can sum them, weighted, without further rounding.
+def weighted_on_grid(values: Floats, counts: Floats, bits: int) -> Floats:
+    """Values, weighted, rounded before to a power of two so coarse that the grower can sum them without more rounding.
 
     The grower rounds each row's weighted derivative. Two splits that tie would be told apart by those roundings, and
     a row of weight two would round otherwise than two rows of weight one; rounded before they are
     weighted, they do not.
     """
     if len(values) > WIDE_ROWS:
-        return values
-    rounded = np.empty(len(values))
-    round_to(values, counts, bits - 2, rounded)
-    return rounded
-
-
-def weighted_on_grid(values: Floats, counts: Floats, bits: int) -> Floats:
-    """Derivatives of every output, rounded and then weighted, in the shape they came in."""
-    if values.ndim == 1:
-        return counts * on_grid(values, counts, bits)
+        return (counts * values.T).T
     # By output, each in one piece: so the grower takes them as they are.
     weighted = np.empty(values.shape, order="F")
-    for output in range(values.shape[1]):
-        column = np.ascontiguousarray(values[:, output])
-        np.multiply(counts, on_grid(column, counts, bits), out=weighted[:, output])
+    for column, out in zip(
+        values.T.reshape(-1, len(values)), weighted.T.reshape(-1, len(values)), strict=True
+    ):
+        round_to(np.ascontiguousarray(column), counts, bits - 2, out)
     return weighted
 
 
