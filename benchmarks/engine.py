@@ -22,7 +22,7 @@ from thrifty.compiled import kernel
 from thrifty.tasks.logistic import logistic_derivatives
 from thrifty.trees import Binner, EnsembleBuilder, TreeGrower
 from thrifty.trees.gradients import choose_lanes, pack
-from thrifty.trees.histogram import add_eight, fill
+from thrifty.trees.histogram import TILE, add_eight, fill
 from thrifty.trees.split import search
 
 SIZES = [(12_000, 16), (45_000, 50), (150_000, 200)]
@@ -221,11 +221,12 @@ def report_profile(data):
         packed = np.empty(n, np.int64)
         packing = best_of(lambda: pack([grad], None, lanes, packed, np.ones((1, 2)), np.empty(1, np.int64)))
         rows, columns = np.arange(n, dtype=np.uint64), np.arange(p)
-        hist = np.zeros(p * 256, np.int64)
-        root = best_of(lambda: fill_root(table.words, columns, rows, packed, n, p, hist))
+        hist, tile = np.zeros((p, 256), np.int64), np.empty((-(-p // 8), TILE + 8), np.uint64)
+        words = table.words.reshape(-1)
+        root = best_of(lambda: fill_root(words, columns, rows, packed, tile, hist))
         shift = int(lanes.fields[0, 1])
         total = int(packed.sum())
-        scan = best_of(lambda: search_all(hist, p, total, shift))
+        scan = best_of(lambda: search_all(hist, total, shift))
         grower = TreeGrower(table)
         grown = grower.grow(grad)
         whole = best_of(lambda: grower.grow(grad))
@@ -248,7 +249,9 @@ def report_floor():
     codes = (
         np.random.default_rng(0).integers(0, 255, size=(1000, 8), dtype=np.uint8).view(np.uint64)[:, 0].copy()
     )
-    near = best_of(lambda: add_near(codes, np.ones(1000, np.int64), np.zeros(8 * 256, np.int64), 200), 9)
+    near = best_of(
+        lambda: add_near(codes, np.ones(1000, np.int64), np.zeros((8, 256), np.int64), np.arange(8), 200), 9
+    )
     print(f"\nStreaming read {bandwidth / 1e9:.1f} GB/s: {1e9 / bandwidth:.3f} ns a code of one byte.")
     print(
         f"The add, with codes, gradients and cells in the nearest cache: {1e9 * near / (200 * 8000):.2f} ns."
@@ -265,22 +268,22 @@ def stream(words):
 
 
 @kernel
-def add_near(codes, packed, hist, repeats):
-    cells = np.arange(8) * 256
+def add_near(codes, packed, hist, columns, repeats):
     for _ in range(repeats):
-        add_eight(codes, packed, len(codes), hist, cells)
+        add_eight(codes, packed, hist, columns, np.int64(0))
 
 
 @kernel
-def fill_root(words, columns, rows, packed, n, p, hist):
-    fill(words, columns, 0, p, rows, packed, 0, n, 1, 256, 0, hist)
+def fill_root(words, columns, rows, packed, tile, hist):
+    n, p = np.int64(len(rows)), np.int64(len(columns))
+    fill(words, columns, np.int64(0), p, rows, packed, np.int64(0), n, np.int64(0), tile, hist)
 
 
 @kernel
-def search_all(hist, p, total, shift):
+def search_all(hist, total, shift):
     best = 0.0
-    for f in range(p):
-        best += search(hist, f * 256, 255, total, shift, 1.0, 1.0, 0.0, 1)[0]
+    for f in range(len(hist)):
+        best += search(hist[f], 255, total, shift, 1.0, 1.0, 0.0, 1)[0]
     return best
 
 

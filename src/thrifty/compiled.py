@@ -4,6 +4,7 @@ The compiler itself, which takes longer to import than most of this package, is 
 """
 
 import functools
+import gc
 import logging
 import sys
 import threading
@@ -99,7 +100,23 @@ class Deferred:
             except (OSError, RuntimeError):  # numba found no folder that can be written to
                 say_once(NOT_KEPT, "no folder for it can be written to")
             self.real._cache = Cache(self.real._cache)
+        self.real.compile = undisturbed(self.real.compile)
         return self.real
+
+
+def undisturbed(compile_one: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """Compile without looking for garbage meanwhile: with all the objects of numba that is a tenth of the time."""
+
+    def compile_undisturbed(signature: Any) -> Any:
+        was_enabled = gc.isenabled()
+        gc.disable()
+        try:
+            return compile_one(signature)
+        finally:
+            if was_enabled:
+                gc.enable()
+
+    return compile_undisturbed
 
 
 class Cache:

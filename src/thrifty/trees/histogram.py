@@ -147,7 +147,9 @@ def fill(
         for i in range(len(cells)):
             cells[i] = 0
     if first == 0 and last <= n_carried:  # the rows bring their codes along
-        add_some(rows[start:stop], packed[start:stop], hist, columns, 0, last, np.uint64(8 * CARRIED_FROM))
+        add_some(
+            rows[start:stop], packed[start:stop], hist, columns, first, last, np.uint64(8 * CARRIED_FROM)
+        )
         return
     for begin in range(start, stop, TILE):
         end = begin + TILE if begin + TILE < stop else stop

@@ -1,0 +1,89 @@
+"""What a new user waits for: imports, the first fit of an installation, and small fits after it.
+
+    python benchmarks/first_fit.py
+
+Each line is a process of its own, with bytecode in place as after an installation. The first fit starts with an empty
+cache of compiled code. Processor seconds, which other programs disturb less, beside seconds of the clock.
+"""
+
+import os
+import subprocess
+import sys
+import tempfile
+
+CLOCK = """
+import logging, sys, time, warnings
+warnings.simplefilter("ignore")
+logging.disable()
+def now():
+    return time.perf_counter(), time.process_time()
+def tell(what, start, more=""):
+    wall, processor = (b - a for a, b in zip(start, now()))
+    print(f"| {what} | {wall:.2f} | {processor:.2f} | {more} |", flush=True)
+"""
+DATA = """
+import numpy as np
+n, p = {size}
+X = np.random.default_rng(0).normal(size=(n, p))
+y = X[:, 0] + X[:, 1] * X[:, 2] + 0.5 * np.random.default_rng(1).normal(size=n) > 0
+"""
+IMPORT = """
+start = now()
+{statement}
+tell("{statement}", start, "numba is imported" if "numba" in sys.modules else "")
+"""
+OURS = (
+    DATA
+    + """
+from thrifty import BudgetedClassifier
+start = now()
+BudgetedClassifier(random_state=0).fit(X, y)
+import gc
+from numba.core.dispatcher import Dispatcher
+compiled = [part for part in gc.get_objects() if isinstance(part, Dispatcher)]
+missed = sum(sum(part.stats.cache_misses.values()) for part in compiled)
+tell(f"BudgetedClassifier, {{n:,}} x {{p}}{what}", start, f"{{missed}} compilations")
+"""
+)
+THEIRS = (
+    DATA
+    + """
+from sklearn.ensemble import HistGradientBoostingClassifier
+start = now()
+HistGradientBoostingClassifier(random_state=0).fit(X, y)
+tell(f"HistGradientBoostingClassifier, {{n:,}} x {{p}}", start)
+"""
+)
+
+
+def run(code, folder, *, quiet=False):
+    """Run code in a process of its own."""
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+    environment |= {
+        "NUMBA_CACHE_DIR": os.path.join(folder, "compiled"),
+        "PYTHONPYCACHEPREFIX": os.path.join(folder, "bytecode"),
+        "OMP_NUM_THREADS": environment.get("OMP_NUM_THREADS", "1"),
+    }
+    subprocess.run(
+        [sys.executable, "-c", CLOCK + code],
+        env=environment,
+        check=True,
+        stdout=subprocess.DEVNULL if quiet else None,
+    )
+
+
+def main():
+    with tempfile.TemporaryDirectory() as folder:
+        # Bytecode, of the compiler too, without a trace of compiled code.
+        run("import thrifty.cli, numba\nfrom thrifty import BudgetedClassifier", folder, quiet=True)
+        print("| what | seconds | processor seconds | |\n|---|---|---|---|", flush=True)
+        for statement in ("import sklearn.ensemble", "from thrifty import BudgetedClassifier"):
+            run(IMPORT.format(statement=statement), folder)
+        run(OURS.format(size=(500, 10), what=", first of an installation"), folder)
+        for size in ((500, 10), (4_000, 23)):
+            run(OURS.format(size=size, what=""), folder)
+            run(THEIRS.format(size=size), folder)
+
+
+if __name__ == "__main__":
+    main()
