@@ -67,6 +67,7 @@ def test_a_setting_that_is_not_known_is_one_sentence(capsys, tmp_path):
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.slow
 def test_the_demo_prints_the_trade_off_and_writes_what_it_says(tmp_path):
     out = tmp_path / "demo"
     command = [sys.executable, "-c", "import sys; from thrifty.cli import main; sys.exit(main())", "demo"]

@@ -7,6 +7,7 @@ from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import PolynomialFeatures
+from threadpoolctl import threadpool_limits
 
 import thrifty
 from thrifty import BudgetedClassifier, Chain, ConfidenceRouter, FullModelNotWorthItWarning, InvalidInputError
@@ -173,10 +174,12 @@ def test_probabilities_are_right_as_often_as_they_say(fitted, others):
 
 def test_folds_side_by_side_change_nothing(rows):
     f0 = FrozenEstimator(full().fit(*make(500, seed=2)))
-    one, two = (
-        BudgetedClassifier(f0, sizes=[(8, 3), (16, 4)], cv=3, n_jobs=n_jobs, random_state=0).fit(*rows)
-        for n_jobs in (1, 2)
-    )
+    # A process of its own has one BLAS thread; here there are two.
+    with threadpool_limits(2, user_api="blas"):
+        one, two = (
+            BudgetedClassifier(f0, sizes=[(8, 3), (16, 4)], cv=3, n_jobs=n_jobs, random_state=0).fit(*rows)
+            for n_jobs in (1, 2)
+        )
     np.testing.assert_array_equal(one.predict_proba(rows[0]), two.predict_proba(rows[0]))
 
 

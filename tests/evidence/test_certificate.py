@@ -144,6 +144,7 @@ def test_a_single_point_at_the_limit_is_certified_as_rarely_as_the_exact_test_sa
     assert abs(wrong - exact) <= SLACK
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("true_losses", "naive_at_least"),
     [
