@@ -13,6 +13,7 @@ import thrifty
 from thrifty import BudgetedClassifier, Chain, ConfidenceRouter, FullModelNotWorthItWarning, InvalidInputError
 from thrifty.evidence.observe import point_of
 from thrifty.exceptions import NothingSavedWarning
+from thrifty.learning.cascade.problem import CAPACITIES
 
 
 def make(n_rows, seed=0, n_features=6):
@@ -170,6 +171,13 @@ def test_probabilities_are_right_as_often_as_they_say(fitted, others):
         abs(positive[bins == b].mean() - others[1][bins == b].mean()) * (bins == b).mean() for b in range(6)
     ]
     assert sum(gaps) < 0.04
+
+
+def test_without_sizes_those_of_the_library_race():
+    X, y = make(400, n_features=3)
+    clf = BudgetedClassifier(full(), cv=2, random_state=0).fit(X, y)
+    assert clf.size_ in [(size.n_trees, size.max_depth) for size in CAPACITIES]
+    assert clf.score(*make(1000, seed=1, n_features=3)) > 0.85
 
 
 def test_folds_side_by_side_change_nothing(rows):
