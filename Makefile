@@ -53,8 +53,8 @@ PYTEST := PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BI
 test: $(VENV)/.dev ## Run every test and doctest
 	@$(PYTEST)
 
-test-quick: $(VENV)/.dev ## Run every test that takes less than seconds, for use while writing code
-	@$(PYTEST) -m 'not slow'
+test-quick: $(VENV)/.dev ## Run the tests that are not marked slow: in about a minute, for use while writing code
+	@$(PYTEST) -m 'not slow' tests
 
 check: $(VENV)/.dev ## Format, lint, types, tests, doctests: what continuous integration runs
 	@$(BIN)/ruff format --check .

@@ -56,6 +56,7 @@ def test_scikit_learn_check(estimator, check):
     check(estimator)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("estimator", ESTIMATORS, ids=lambda estimator: type(estimator).__name__)
 def test_the_tags_say_what_the_default_full_model_can_read(estimator):
     # All checks but one hold with it too: scikit-learn's own HistGradientBoostingClassifier does not treat a

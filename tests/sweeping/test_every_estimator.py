@@ -22,6 +22,8 @@ from thrifty import (
     sweep,
 )
 
+pytestmark = pytest.mark.slow
+
 SIZES = {"sizes": [[(5, 2)], [(10, 3)]]}
 GAMMAS = {"gamma": [0.001, 0.01, 0.1]}
 

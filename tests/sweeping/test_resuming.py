@@ -12,6 +12,8 @@ from thrifty import (
     sweep,
 )
 
+pytestmark = pytest.mark.slow
+
 GRID = {"gamma": [1.0, 10.0], "p_full": [0.2, 0.6]}
 
 

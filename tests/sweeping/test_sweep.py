@@ -24,6 +24,8 @@ from thrifty import (
 from thrifty.bundle import from_bytes
 from thrifty.evidence.cuts import threshold_curve
 
+pytestmark = pytest.mark.slow
+
 GRID = {"gamma": [1.0, 10.0], "p_full": [0.2, 0.6]}
 
 
