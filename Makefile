@@ -15,7 +15,7 @@ else
   INSTALL = $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 endif
 
-.PHONY: help demo test check format bench paper paper-quick paper-smoke clean
+.PHONY: help demo test test-quick check format bench paper paper-quick paper-smoke clean
 .DEFAULT_GOAL := help
 
 help: ## Show this list
@@ -46,11 +46,15 @@ $(VENV)/.boosters: $(VENV)/.user
 demo: $(VENV)/.user ## Fit a system on data bundled with scikit-learn and print the trade-off
 	@$(BIN)/thrifty demo
 
-# Two workers on two cores: OpenMP of other libraries would fight over them. BLAS keeps its threads, which tests compare.
-PYTEST := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=2 $(BIN)/python -m pytest -q -n 2 --dist worksteal
+# Two workers on two cores: threads of OpenMP and of the BLAS would fight over them; tests that compare numbers of threads ask
+# for them. Modules are compiled once: workers, and the processes that tests start, would each do it again.
+PYTEST := PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -q -n 2 --dist worksteal
 
 test: $(VENV)/.dev ## Run every test and doctest
 	@$(PYTEST)
+
+test-quick: $(VENV)/.dev ## Run the tests that are not marked slow: in about a minute, for use while writing code
+	@$(PYTEST) -m 'not slow' tests
 
 check: $(VENV)/.dev ## Format, lint, types, tests, doctests: what continuous integration runs
 	@$(BIN)/ruff format --check .

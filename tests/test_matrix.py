@@ -283,6 +283,7 @@ def test_it_stands_behind_a_cheaper_stage_and_is_billed_for_what_each_row_spends
     assert np.all(spent <= theirs + own + 1e-9), name
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [*recipes(), *SEVERAL])
 def test_a_sweep_fits_it_behind_one_full_model(name):
     table, y = rows_of(3 if name in SEVERAL else 2)

@@ -46,6 +46,7 @@ def same(one, other):
     return one == other
 
 
+@pytest.mark.slow
 @given(
     st.lists(ARRAYS, max_size=4), st.dictionaries(TEXT.filter(lambda name: name != "entries"), st.integers())
 )

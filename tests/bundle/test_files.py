@@ -41,6 +41,7 @@ while True:
 """
 
 
+@pytest.mark.slow
 def test_a_writer_that_is_killed_at_any_moment_leaves_one_whole_file(tmp_path):
     chance = random.Random(0)
     contents = [pack(Contents({"which": i}, [np.full(400_000, i)])) for i in range(2)]

@@ -264,6 +264,7 @@ def recognised(rows):
     return {name: model.fit(*rows) for name, model in found.items()}
 
 
+@pytest.mark.slow
 def test_a_fingerprint_is_the_same_in_another_process_and_after_a_round_trip(rows):
     command = [sys.executable, "-W", "ignore", "-c", IN_ANOTHER_PROCESS, __file__]
     answer = subprocess.run(command, capture_output=True, text=True, check=True)

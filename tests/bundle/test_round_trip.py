@@ -17,6 +17,8 @@ from thrifty.full.model import AbsentFull, PrecomputedFull
 from thrifty.objective.costs import PriceList
 from thrifty.tasks.binary import BinaryTask
 
+pytestmark = pytest.mark.slow
+
 NAMES = (
     "linear", "margin", "boosted", "reading", "greedy", "miser", "confidence", "uniform", "frame", "chain", "lstsq",
     "leaf", "cascade", "proved", "nested",

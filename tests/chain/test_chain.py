@@ -226,12 +226,14 @@ SHAPES = st.sampled_from(
 # -- one chain ---------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @given(SEEDS, GROUPS, st.integers(0, 3), READ)
 @settings(deadline=None, max_examples=40)
 def test_routing_is_what_a_row_by_row_walk_does(seed, groups, n_stages, full_columns):
     check_against_the_ways(chain(seed, groups, n_stages, full_columns), rows_of(seed))
 
 
+@pytest.mark.slow
 @given(SEEDS, GROUPS, st.integers(0, 3), READ)
 @settings(deadline=None, max_examples=40)
 def test_lazy_buying_asks_only_for_what_the_route_bought_once_and_in_one_batch_per_stage(
@@ -242,6 +244,7 @@ def test_lazy_buying_asks_only_for_what_the_route_bought_once_and_in_one_batch_p
     assert source.batches <= n_stages + 1
 
 
+@pytest.mark.slow
 @given(SEEDS, st.integers(1, 3), st.floats(0, 1))
 @settings(deadline=None, max_examples=30)
 def test_a_cascade_carries_its_score_from_stage_to_stage_and_blends_at_the_end(seed, n_stages, share):
@@ -260,6 +263,7 @@ def test_a_source_that_is_asked_too_much_would_be_noticed():
 # -- chains in front of chains -------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @given(SEEDS, GROUPS, SHAPES, READ, st.sampled_from([0.0, 0.4]))
 @settings(deadline=None, max_examples=40)
 def test_nested_chains_bill_each_row_for_the_distinct_purchases_of_its_whole_way(

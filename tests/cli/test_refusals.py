@@ -184,6 +184,7 @@ def test_reports_and_pictures(refused, files, changed, tmp_path):
     assert not out.exists()
 
 
+@pytest.mark.slow
 def test_a_full_disk_leaves_the_old_system_and_the_old_answers_as_they_were(
     refused, fit, files, small_disk, tmp_path
 ):
@@ -202,6 +203,7 @@ def test_a_full_disk_leaves_the_old_system_and_the_old_answers_as_they_were(
             (disk / name).unlink()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("command", ["fit", "predict"])
 def test_a_disk_that_breaks_while_it_is_written_to_leaves_the_old_file(
     refused, fit, files, tmp_path, monkeypatch, command
@@ -233,6 +235,7 @@ def test_a_quantity_has_no_digits_that_say_nothing():
     assert shown == ["6", "0.5", "5.995", "12,346", "0"]
 
 
+@pytest.mark.slow
 def test_a_model_of_types_that_nobody_knows_is_used_where_it_is_trusted_and_only_there(
     run, refused, fit, files, tmp_path
 ):

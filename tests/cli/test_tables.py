@@ -11,6 +11,8 @@ from thrifty.cli.tables import Method
 from thrifty.tables.fit import METHODS
 from thrifty.tables.storage import load_table_system
 
+pytestmark = pytest.mark.slow
+
 FIT = ["fit", "--target", "label", "--full", "svm", "--jobs", "1"]
 
 

@@ -45,6 +45,7 @@ def test_miniboone_comes_in_its_published_split_or_in_another_of_the_same_sizes(
     np.testing.assert_array_equal(*(np.sort(table, axis=0) for table in everything))
 
 
+@pytest.mark.slow
 def test_forest_has_the_sizes_of_the_paper_and_no_row_twice(data_folder):
     split = load_forest(data_folder, seed=3)
     assert [len(part) for part in (split.y_train, split.y_val, split.y_test)] == [36_603, 15_688, 58_101]
@@ -55,6 +56,7 @@ def test_forest_has_the_sizes_of_the_paper_and_no_row_twice(data_folder):
     )
 
 
+@pytest.mark.slow
 def test_cifar_images_are_decoded_and_half_of_them_are_of_the_last_five_classes(data_folder):
     images, y = load_cifar_images(data_folder)
     assert images.shape == (20_000, 32, 32, 3)

@@ -7,11 +7,13 @@ from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import PolynomialFeatures
+from threadpoolctl import threadpool_limits
 
 import thrifty
 from thrifty import BudgetedClassifier, Chain, ConfidenceRouter, FullModelNotWorthItWarning, InvalidInputError
 from thrifty.evidence.observe import point_of
 from thrifty.exceptions import NothingSavedWarning
+from thrifty.learning.cascade.problem import CAPACITIES
 
 
 def make(n_rows, seed=0, n_features=6):
@@ -83,6 +85,7 @@ def test_new_rows_spend_about_the_budget(fitted, others, budget):
     assert there.cost(others[0]).mean() == pytest.approx(budget, rel=0.12)
 
 
+@pytest.mark.slow
 def test_a_first_purchase_of_few_values_spends_about_the_budget_too():
     rng = np.random.default_rng(0)
     X = rng.integers(0, 4, size=(6000, 5)).astype(float)
@@ -136,6 +139,7 @@ def test_between_two_points_a_source_sends_rows_where_a_table_does_and_still_ask
     np.testing.assert_array_equal(source.asked.sum(axis=1), clf.cost(others[0]))
 
 
+@pytest.mark.slow
 def test_a_budget_is_met_where_the_first_purchase_has_two_values(rows):
     X, y = rows
     X = X.copy()
@@ -171,15 +175,27 @@ def test_probabilities_are_right_as_often_as_they_say(fitted, others):
     assert sum(gaps) < 0.04
 
 
+@pytest.mark.slow
+def test_without_sizes_those_of_the_library_race():
+    X, y = make(400, n_features=3)
+    clf = BudgetedClassifier(full(), cv=2, random_state=0).fit(X, y)
+    assert clf.size_ in [(size.n_trees, size.max_depth) for size in CAPACITIES]
+    assert clf.score(*make(1000, seed=1, n_features=3)) > 0.85
+
+
+@pytest.mark.slow
 def test_folds_side_by_side_change_nothing(rows):
     f0 = FrozenEstimator(full().fit(*make(500, seed=2)))
-    one, two = (
-        BudgetedClassifier(f0, sizes=[(8, 3), (16, 4)], cv=3, n_jobs=n_jobs, random_state=0).fit(*rows)
-        for n_jobs in (1, 2)
-    )
+    # A process of its own has one BLAS thread; here there are two.
+    with threadpool_limits(2, user_api="blas"):
+        one, two = (
+            BudgetedClassifier(f0, sizes=[(8, 3), (16, 4)], cv=3, n_jobs=n_jobs, random_state=0).fit(*rows)
+            for n_jobs in (1, 2)
+        )
     np.testing.assert_array_equal(one.predict_proba(rows[0]), two.predict_proba(rows[0]))
 
 
+@pytest.mark.slow
 def test_what_is_free_is_held_by_every_stage_and_what_is_dear_comes_late(rows):
     costs = [1.0, 1.0, 50.0, 0.0, 1.0, 1.0]
     clf = budgeted(feature_costs=costs).fit(*rows)
@@ -188,6 +204,7 @@ def test_what_is_free_is_held_by_every_stage_and_what_is_dear_comes_late(rows):
     assert clf.order_[0] in (0, 1)
 
 
+@pytest.mark.slow
 def test_columns_of_one_purchase_are_bought_together_and_paid_once(rows):
     clf = budgeted(feature_groups=[0, 1, 2, 0, 2, 0], budget=2.0).fit(*rows)
     held = clf.chain_.bought_by_route
@@ -196,11 +213,13 @@ def test_columns_of_one_purchase_are_bought_together_and_paid_once(rows):
     assert clf.chain_.cost_by_route[-1] == 3.0
 
 
+@pytest.mark.slow
 def test_a_call_of_the_full_model_that_is_too_dear_is_never_made(rows, others):
     clf = budgeted(full_cost=1000.0).fit(*rows)
     assert (clf.at(budget=5.0).route(others[0]) < clf.n_stages_).mean() > 0.99
 
 
+@pytest.mark.slow
 def test_missing_values_are_values(rows):
     X = rows[0].copy()
     X[::5, 0] = np.nan
@@ -223,6 +242,7 @@ def make_truth(X):
     return 1.5 * X[:, 2] + X[:, 0] * X[:, 1] + 0.5 * X[:, 0] > 0
 
 
+@pytest.mark.slow
 def test_a_full_model_worse_than_a_cheap_stage_is_reported_and_left_out(rows):
     X, y = rows
     chance = FrozenEstimator(LogisticRegression().fit(np.zeros_like(X), y))
@@ -270,6 +290,7 @@ def behind(rows):
     return ConfidenceRouter(f0, features=[2, 0], p_full=0.5, random_state=0).fit(rows[0][:700], rows[1][:700])
 
 
+@pytest.mark.slow
 def test_a_cascade_in_front_of_a_chain_learns_with_what_each_row_pays_in_it(rows, others, behind):
     clf = BudgetedClassifier(FrozenEstimator(behind), sizes=[(4, 2)], cv=2, random_state=0)
     clf.fit(rows[0][700:], rows[1][700:])
@@ -342,6 +363,7 @@ def test_a_loss_that_no_point_can_prove_sends_every_row_to_the_full_model(fitted
     assert sure.at(budget=1.5).expected_cost_ == pytest.approx(1.5)
 
 
+@pytest.mark.slow
 def test_probabilities_of_all_rows_given_will_do_for_a_proof(rows):
     X, y = rows
     known = full().fit(*make(500, seed=2)).predict_proba(X)
@@ -392,6 +414,7 @@ def test_a_proof_is_made_again_from_a_file(rows, proved, tmp_path):
         assert again.at(budget=1.5).expected_cost_ == pytest.approx(1.5)
 
 
+@pytest.mark.slow
 def test_progress_is_told_from_the_first_step_to_the_last(rows):
     told = []
     clf = BudgetedClassifier(full(), sizes=[(4, 2), (6, 3)], cv=2, random_state=0)
@@ -409,6 +432,7 @@ def test_progress_is_told_from_the_first_step_to_the_last(rows):
     assert all(done == total for done, total in last.values())
 
 
+@pytest.mark.slow
 def test_columns_by_name(rows):
     table = pd.DataFrame(rows[0], columns=list("abcdef"))
     clf = BudgetedClassifier(
@@ -424,6 +448,7 @@ def test_columns_by_name(rows):
         assert f"answered '{label}' for" in str(told)
 
 
+@pytest.mark.slow
 def test_forced_stages_are_at_most_that_many(rows):
     assert budgeted(stages=2).fit(*rows).n_stages_ <= 2
 

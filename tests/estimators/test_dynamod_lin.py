@@ -71,6 +71,7 @@ def test_the_paper_start_ends_on_feature_two_at_the_optimal_cost():
     assert np.all(np.diff(clf.trace_.ravel()) <= 1e-12)
 
 
+@pytest.mark.slow
 def test_restarts_keep_the_lowest_objective():
     X, y = make_synthetic()
     clf = DynaModLinClassifier(
@@ -211,6 +212,7 @@ def test_a_frozen_system_is_a_valid_full_model_for_a_cheaper_stage(cancer, fitte
     np.testing.assert_array_equal(direct.route(X), route)
 
 
+@pytest.mark.slow
 def test_a_chain_given_as_a_recipe_is_cross_fitted_and_a_clone_learns_the_same(cancer):
     X, y = cancer[0][:300], cancer[1][:300]
     inner = quick(make_pipeline(StandardScaler(), LogisticRegression()), budget=12.0, cv=2)
@@ -382,6 +384,7 @@ def test_a_source_is_asked_for_the_columns_that_the_full_model_reads_and_no_othe
     np.testing.assert_allclose(asked.sum(axis=1) + 0.5 * clf.route(frame), clf.cost(frame))
 
 
+@pytest.mark.slow
 def test_a_stage_in_front_of_a_chain_whose_full_model_reads_some_columns(partial, cancer):
     clf, frame = partial
     y = cancer[1]

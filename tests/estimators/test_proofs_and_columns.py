@@ -102,6 +102,7 @@ def test_numbers_of_an_estimator_that_is_not_fitted_are_refused_as_scikit_learn_
         _ = ConfidenceRouter().threshold_
 
 
+@pytest.mark.slow
 def test_columns_in_another_order_are_refused_at_every_door(rows):
     X, y = rows
     table = pd.DataFrame(X, columns=list("abcde"))

@@ -76,6 +76,7 @@ def lost_rows(n_losses, n_rows):
     return np.arange(n_rows) < np.asarray(n_losses)[:, None]
 
 
+@pytest.mark.slow
 @given(st.lists(st.integers(0, 12), min_size=1, max_size=8), st.sampled_from([0.8, 0.95]))
 def test_the_certified_point_is_the_last_to_pass_before_the_first_failure(n_losses, confidence):
     n_rows, max_loss = 150, 0.04
@@ -144,6 +145,7 @@ def test_a_single_point_at_the_limit_is_certified_as_rarely_as_the_exact_test_sa
     assert abs(wrong - exact) <= SLACK
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("true_losses", "naive_at_least"),
     [
@@ -194,6 +196,7 @@ def gated_certificates(against_full, max_loss=0.02, n_rows=1000):
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("against_full", [True, False])
 def test_certificates_of_a_gate_whose_points_were_chosen_on_validation_rows_keep_the_promise(against_full):
     losses = [true_loss(certificate.point.threshold) for certificate in gated_certificates(against_full)]

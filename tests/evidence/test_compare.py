@@ -65,6 +65,7 @@ def test_a_band_is_as_wide_as_the_standard_error_of_a_share_says():
     assert np.all((band.score_low <= frontier.score) & (frontier.score <= band.score_high))
 
 
+@pytest.mark.slow
 def test_a_band_covers_the_true_score_about_as_often_as_it_says():
     chosen = Frontier.from_evidence([Evidence.of_point(1.0, np.ones(200, bool), np.zeros(200, bool))])
     rng = np.random.default_rng(0)
@@ -89,6 +90,7 @@ def test_a_band_is_the_same_for_the_same_seed_whatever_the_blocks_of_points(monk
     assert not np.array_equal(band.score_low, other.score_low)
 
 
+@pytest.mark.slow
 def test_a_band_of_many_points_on_many_rows_stays_small_in_memory():
     rng = np.random.default_rng(0)
     g, right = rng.normal(size=10_000), rng.random(10_000) < 0.5

@@ -56,6 +56,7 @@ def by_hand(evidence, thresholds):
 # -- means of operating points -----------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @given(SEEDS, st.integers(1, 4), st.booleans(), st.booleans())
 def test_means_at_points_are_those_of_a_loop_over_the_rows(seed, n_stages, cost_per_row, soft):
     evidence = random_evidence(seed, n_stages, cost_per_row=cost_per_row, soft=soft)
@@ -70,6 +71,7 @@ def test_means_at_points_are_those_of_a_loop_over_the_rows(seed, n_stages, cost_
             np.testing.assert_allclose(found, expected)
 
 
+@pytest.mark.slow
 @given(SEEDS, st.integers(1, 3), st.booleans(), st.booleans())
 def test_averages_under_weights_are_weighted_means_for_points_in_any_order(
     seed, n_stages, cost_per_row, soft

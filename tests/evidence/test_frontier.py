@@ -104,6 +104,7 @@ def points_by_hand(evidence):
             yield place, thresholds, cost.mean(), right.mean()
 
 
+@pytest.mark.slow
 @given(st.integers(0, 10_000))
 def test_a_frontier_holds_exactly_the_undominated_points_of_all_its_systems(seed):
     evidence = systems(seed, n=20)
@@ -148,6 +149,7 @@ def test_on_other_rows_the_points_stay_as_chosen_and_so_does_the_choice():
     assert np.any(np.diff(there.score) < 0), "the example must show that chosen points need not be efficient"
 
 
+@pytest.mark.slow
 @given(st.integers(0, 10_000), st.floats(1.0, 6.0))
 def test_the_best_point_for_a_budget_is_the_brute_force_best(seed, budget):
     evidence = systems(seed, n=20)
@@ -190,6 +192,7 @@ def test_systems_that_end_in_the_same_f0_leave_one_point_for_it():
     assert np.sum(frontier.score == 1.0) == 1
 
 
+@pytest.mark.slow
 @given(st.integers(0, 10_000), st.floats(0.5, 6), st.floats(0.5, 6))
 def test_the_area_is_the_mean_score_over_a_fine_grid_of_budgets(seed, one, other):
     low, high = sorted((one, other))

@@ -42,6 +42,7 @@ def drawn(monkeypatch, tmp_path):
     return draw
 
 
+@pytest.mark.slow
 def test_the_flagship_is_first_in_the_legend_and_the_thickest_and_topmost_line_of_both_panels(drawn):
     for ax in drawn(numbers("GreedyMiser", "DynaMod-Gbrt, KL", FLAGSHIP)):
         flagship, rival, full = ax.get_lines()
@@ -52,6 +53,7 @@ def test_the_flagship_is_first_in_the_legend_and_the_thickest_and_topmost_line_o
         assert rival.get_alpha() < 1.0
 
 
+@pytest.mark.slow
 def test_the_papers_methods_are_on_the_left_and_what_it_left_out_is_on_the_right(drawn):
     sides = drawn(numbers("GreedyMiser", "DynaMod-Gbrt, KL", FLAGSHIP, "a line of another experiment"))
     left, right = ([line.get_label() for line in ax.get_lines()[:-1]] for ax in sides)
@@ -75,6 +77,7 @@ def test_a_ranking_is_drawn_by_average_precision_over_logarithmic_costs(drawn):
     assert list(ax.get_lines()[0].get_ydata()) == [0.4, 0.5]
 
 
+@pytest.mark.slow
 def test_a_picture_is_drawn_again_from_the_numbers_in_a_folder(tmp_path):
     (tmp_path / "some.json").write_text(json.dumps(numbers("GreedyMiser", FLAGSHIP)))
     assert redraw("some", tmp_path) == tmp_path / "some.png"

@@ -16,6 +16,7 @@ def shipped():
     return (files("thrifty.experiments") / "configs" / "rank.toml").read_text()
 
 
+@pytest.mark.slow
 def test_a_small_run_ranks_real_documents_and_resumes_from_its_cells(data_folder, tmp_path):
     pytest.importorskip("matplotlib")
     config = tmp_path / "few.toml"

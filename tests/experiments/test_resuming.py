@@ -9,6 +9,8 @@ from thrifty.experiments import experiments
 from thrifty.experiments.experiment import Run
 from thrifty.sweeping import identity
 
+pytestmark = pytest.mark.slow
+
 
 class KilledError(Exception):
     """In the place of whatever ends a process."""

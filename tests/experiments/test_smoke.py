@@ -8,6 +8,8 @@ import pytest
 from thrifty.experiments import experiments
 from thrifty.experiments.experiment import Run
 
+pytestmark = pytest.mark.slow
+
 FIGURES = ("miniboone", "forest", "scene15")
 # Unpacking and describing the images of CIFAR-10 takes as long as two other experiments: `make paper-smoke` runs it.
 TESTED = [name for name in experiments() if name != "cifar"]

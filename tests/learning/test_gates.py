@@ -61,6 +61,7 @@ def test_gates_are_learned_where_rows_that_look_unsure_cannot_be_helped(gated):
     assert cost[hopeless].mean() < 0.5 * cost[~hopeless].mean()
 
 
+@pytest.mark.slow
 def test_the_margin_stays_the_gate_where_it_says_all_there_is():
     assert all(stage.gate is None for stage in fitted(hopeless=0.0, n_rows=1500).chain_.stages)
 

@@ -38,6 +38,7 @@ def test_labels_that_are_chance_take_the_smallest_size():
     assert choose_plan(problem(X, rng.random(300) < 0.5, (SMALL, LARGE))).boosting is SMALL
 
 
+@pytest.mark.slow
 def test_labels_that_need_many_splits_take_the_large_size():
     rng = np.random.default_rng(0)
     X = rng.normal(size=(1500, 3))

@@ -12,6 +12,7 @@ GAMMAS = st.sampled_from([0.0, 0.003, 0.01, 0.02, 0.04, 0.08, 0.2, 1.0, 100.0])
 ERRORS = st.sampled_from(["vote", "probability"])
 
 
+@pytest.mark.slow
 @settings(max_examples=40, deadline=None)
 @given(seed=st.integers(0, 30), gamma=GAMMAS, error=ERRORS, n_classes=st.sampled_from([2, 3]))
 def test_both_solvers_find_what_trying_every_pruning_finds(tiny_case, seed, gamma, error, n_classes):
@@ -29,6 +30,7 @@ def test_both_solvers_find_what_trying_every_pruning_finds(tiny_case, seed, gamm
         assert found.residual == found.value.gap >= 0.0
 
 
+@pytest.mark.slow
 @settings(max_examples=20, deadline=None)
 @given(seed=st.integers(31, 60), gamma=GAMMAS, error=ERRORS, max_iter=st.integers(1, 6))
 def test_a_solver_that_is_cut_short_still_has_a_valid_bound_and_a_valid_pruning(
@@ -42,6 +44,7 @@ def test_a_solver_that_is_cut_short_still_has_a_valid_bound_and_a_valid_pruning(
     assert best <= pruning.objective + 1e-9
 
 
+@pytest.mark.slow
 @settings(max_examples=25, deadline=None)
 @given(seed=st.integers(0, 60), error=ERRORS, solver=st.sampled_from(["auto", "lp", "decomposed"]))
 def test_what_a_solution_says_of_itself_is_what_its_pruned_trees_do(tiny_case, seed, error, solver):

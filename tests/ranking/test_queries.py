@@ -97,6 +97,7 @@ def test_average_precision_is_the_mean_over_all_orders_that_the_scores_allow(lis
         assert worst.value[number] == pytest.approx(min(values), abs=1e-12)
 
 
+@pytest.mark.slow
 @given(st.lists(QUERY, min_size=1, max_size=4), st.integers(1, 7))
 def test_discounted_gain_is_that_of_scikit_learn(lists, k):
     rows = [pair for one in lists for pair in one]
@@ -113,6 +114,7 @@ def test_discounted_gain_is_that_of_scikit_learn(lists, k):
             assert exponential.value[number] == pytest.approx(ndcg_score(2**truth - 1, by, k=k))
 
 
+@pytest.mark.slow
 @given(st.lists(QUERY, min_size=1, max_size=4), st.randoms(use_true_random=False))
 def test_measures_depend_neither_on_the_order_of_documents_nor_on_that_of_queries(lists, chance):
     mixed = [chance.sample(one, len(one)) for one in lists]

@@ -16,10 +16,13 @@ CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", 
 DRIVER = shutil.which("chromedriver")
 
 # Pages are opened once per test; starting the browser is what takes time.
-pytestmark = pytest.mark.skipif(
-    not (CHROMIUM and DRIVER),
-    reason="the report's page is tested in Chromium: install chromium and its driver",
-)
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(
+        not (CHROMIUM and DRIVER),
+        reason="the report's page is tested in Chromium: install chromium and its driver",
+    ),
+]
 KEYS = {
     "right": "\ue014",
     "left": "\ue012",

@@ -28,6 +28,7 @@ def test_auc_counts_pairs_in_the_right_order_and_ties_by_half(scores, auc):
     assert auc_of([True, True, False, False], scores) == 1 - auc
 
 
+@pytest.mark.slow
 @given(st.lists(st.tuples(st.booleans(), st.integers(-3, 3)), min_size=2, max_size=60))
 def test_auc_is_that_of_scikit_learn_whatever_the_ties(rows):
     y, scores = np.array(rows).T

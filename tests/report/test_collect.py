@@ -64,6 +64,7 @@ def worlds(draw):
     return prices, evidence, rng.integers(0, 3, n_rows)
 
 
+@pytest.mark.slow
 @given(worlds())
 def test_whatever_the_world_the_facts_agree_with_each_other(world):
     prices, evidence, y = world
@@ -82,6 +83,7 @@ def test_whatever_the_world_the_facts_agree_with_each_other(world):
     json.dumps(facts.as_dict(), allow_nan=False)
 
 
+@pytest.mark.slow
 def test_classes_and_slices_are_counted_as_the_rows_went(digits, facts):
     shown = digits.frontier
     places = [place for place in range(len(facts.points)) if facts.points.efficient[place]]

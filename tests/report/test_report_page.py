@@ -1,9 +1,12 @@
 import doctest
 from pathlib import Path
 
+import pytest
+
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "report.md"
 
 
+@pytest.mark.slow
 def test_the_page_on_reports_shows_what_its_code_prints(data_folder, tmp_path, monkeypatch):
     monkeypatch.setenv("THRIFTY_DATA", str(data_folder))
     failed, attempted = doctest.testfile(

@@ -21,6 +21,8 @@ from thrifty.evidence.evidence import Evidence
 from thrifty.objective.costs import PriceList
 from thrifty.report.page import page_of
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def frontier(cascade, digits):

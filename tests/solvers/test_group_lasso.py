@@ -161,6 +161,7 @@ def test_a_sparse_table_with_duplicate_entries_is_read_as_their_sum():
     np.testing.assert_array_equal(halves.data, before)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["kl", "squared gate", "groups and prices"])
 def test_two_independent_solvers_agree(name):
     *problem, _ = make(**PROBLEMS[name])

@@ -16,6 +16,7 @@ GAMMAS = st.lists(st.sampled_from([0.001, 0.003, 0.01, 0.03, 0.1]), min_size=1, 
 CAPS = st.lists(st.sampled_from([0.1, 0.3, 0.5]), min_size=1, max_size=3, unique=True)
 
 
+@pytest.mark.slow
 @given(gammas=GAMMAS, caps=CAPS)
 def test_along_gamma_each_linear_cell_starts_from_the_next_larger_one(gammas, caps):
     plan = make_plan(DynaModLinClassifier(), {"gamma": gammas, "p_full": caps})
@@ -29,6 +30,7 @@ def test_along_gamma_each_linear_cell_starts_from_the_next_larger_one(gammas, ca
             assert by_key[cell.follows].settings == {**cell.settings, "gamma": min(larger)}
 
 
+@pytest.mark.slow
 @given(gammas=GAMMAS, caps=CAPS, data=st.data())
 def test_keys_do_not_depend_on_the_order_of_the_grid(gammas, caps, data):
     plan = make_plan(DynaModLinClassifier(), {"gamma": gammas, "p_full": caps})

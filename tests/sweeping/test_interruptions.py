@@ -9,6 +9,8 @@ import pytest
 
 from thrifty.sweeping.full_model import Answers
 
+pytestmark = pytest.mark.slow
+
 SCRIPT = Path(__file__).with_name("interrupted.py")
 
 

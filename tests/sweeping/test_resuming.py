@@ -12,6 +12,8 @@ from thrifty import (
     sweep,
 )
 
+pytestmark = pytest.mark.slow
+
 GRID = {"gamma": [1.0, 10.0], "p_full": [0.2, 0.6]}
 
 
@@ -79,7 +81,7 @@ def test_more_settings_fit_only_what_is_new(trees, fitting, monkeypatch, tmp_pat
         (lambda g: g["y_val"].__setitem__(0, 1 - g["y_val"][0]), "the validation rows differs"),
         (lambda g: g.update(sample_weight=np.full(250, 2.0)), "sample_weight differs"),
         (lambda g: g["estimator"].set_params(full_cost=1.0), "the costs differs"),
-        (lambda g: g["estimator"].set_params(feature_costs=np.full(30, 2.0)), "the costs differs"),
+        (lambda g: g["estimator"].set_params(feature_costs=np.full(10, 2.0)), "the costs differs"),
         (lambda g: g["estimator"].set_params(full_features=[0, 1]), "the costs differs"),
         (
             lambda g: g["estimator"].set_params(n_trees=6, l2=2.0),

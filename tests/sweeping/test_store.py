@@ -106,6 +106,7 @@ def test_pages_full_of_noise_are_noticed_when_the_store_is_opened(tmp_path):
         Store(path, ME)
 
 
+@pytest.mark.slow
 def test_a_second_process_is_refused_while_the_first_is_at_work(tmp_path, monkeypatch):
     monkeypatch.setattr("thrifty.sweeping.store._PATIENCE", 0.1)
     path = tmp_path / "sweep.db"

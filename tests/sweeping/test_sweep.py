@@ -24,6 +24,8 @@ from thrifty import (
 from thrifty.bundle import from_bytes
 from thrifty.evidence.cuts import threshold_curve
 
+pytestmark = pytest.mark.slow
+
 GRID = {"gamma": [1.0, 10.0], "p_full": [0.2, 0.6]}
 
 
@@ -209,7 +211,7 @@ def test_every_estimator_with_one_stage_can_be_swept(estimator, grid, fitting, r
 
 
 def test_frames_with_costs_by_name_and_sparse_tables_are_read(f0, linear, rows):
-    names = [f"c{i}" for i in range(30)]
+    names = [f"c{i}" for i in range(10)]
     frames = [pd.DataFrame(X, columns=names) for X in (rows.X, rows.X_val)]
     priced = linear.set_params(feature_costs={name: 1.0 + (name == "c7") for name in names})
     found = sweep(priced, {"gamma": [0.01]}, frames[0], rows.y, frames[1], rows.y_val)
@@ -274,7 +276,7 @@ def test_a_frame_lists_the_cells(trees, fitting):
         ({"y_val": np.zeros(3)}, r"y_val must hold one label per row, shape \(150,\)"),
         ({"y_val": np.full(150, 7)}, "y_val must hold the labels .* got 7 in row 0"),
         ({"X_val": np.zeros((150, 3))}, "X has 3 features"),
-        ({"X_val": np.full((150, 30), np.nan)}, "NaN"),
+        ({"X_val": np.full((150, 10), np.nan)}, "NaN"),
     ],
 )
 def test_what_does_not_fit_is_refused_before_f0_is_asked(linear, rows, changed, sentence):

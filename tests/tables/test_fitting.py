@@ -14,6 +14,8 @@ from thrifty.tables.fit import METHODS, Wish, fit_table
 from thrifty.tables.schema import learn_schema
 from thrifty.tables.storage import table_system_from_bytes, table_system_to_bytes
 
+pytestmark = pytest.mark.slow
+
 
 def numbers(frame):
     return learn_schema(frame, "label").cells(frame).table(named=True)

@@ -86,6 +86,7 @@ def test_the_interval_of_new_rows_holds_their_own_chance_too():
     assert PROMISE.spread(100) == pytest.approx(2.0 * np.sqrt(1 / 100 + 1 / 400))
 
 
+@pytest.mark.slow
 def test_the_interval_of_new_rows_covers_as_often_as_it_says():
     inside, inside_confidence = [], []
     for seed in range(120):

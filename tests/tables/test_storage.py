@@ -18,6 +18,8 @@ from thrifty.tables.storage import (
     table_system_to_bytes,
 )
 
+pytestmark = pytest.mark.slow
+
 FORMAT_1 = Path(__file__).parents[1] / "data" / "format_1"
 HEADER = struct.Struct("<8sIQ")
 
