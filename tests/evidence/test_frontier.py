@@ -174,7 +174,7 @@ def test_a_wish_out_of_reach_is_refused_with_the_nearest_that_is_not():
         frontier.cheapest(score=1.1)
     with pytest.raises(InvalidInputError, match="budget must be a finite number"):
         frontier.best(budget=np.nan)
-    with pytest.raises(InvalidInputError, match="no point reaches a score of nan"):
+    with pytest.raises(InvalidInputError, match="score must hold finite numbers; got nan"):
         frontier.cheapest(score=np.nan)
 
 
