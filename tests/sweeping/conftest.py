@@ -12,18 +12,29 @@ from sklearn.preprocessing import StandardScaler
 from thrifty import BudgetedClassifier, DynaModGbrtClassifier, DynaModLinClassifier, Evidence
 
 
-@pytest.fixture(scope="session")
-def rows():
+def _rows(n_columns):
     X, y = load_breast_cancer(return_X_y=True)
-    X = StandardScaler().fit_transform(X[:, :10])
+    X = StandardScaler().fit_transform(X[:, :n_columns])
     return SimpleNamespace(
         X=X[:250], y=y[:250], X_val=X[250:400], y_val=y[250:400], X_test=X[400:], y_test=y[400:]
     )
 
 
+@pytest.fixture(scope="session")
+def rows():
+    return _rows(10)
+
+
 @pytest.fixture
 def fitting(rows):
     """What every sweep of these tests is given: training and validation rows."""
+    return rows.X, rows.y, rows.X_val, rows.y_val
+
+
+@pytest.fixture
+def wide_fitting():
+    """Training and validation rows with all 30 columns, for cells that take a while."""
+    rows = _rows(30)
     return rows.X, rows.y, rows.X_val, rows.y_val
 
 
