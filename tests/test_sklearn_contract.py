@@ -51,7 +51,9 @@ ESTIMATORS = [
 
 
 @pytest.mark.slow
-@pytest.mark.filterwarnings("ignore::thrifty.FullModelNotWorthItWarning")  # labels of the checks may be chance
+@pytest.mark.filterwarnings(
+    "ignore::thrifty.FullModelNotWorthItWarning"
+)  # labels of the checks may be chance
 @parametrize_with_checks(ESTIMATORS)
 def test_scikit_learn_check(estimator, check):
     check(estimator)

@@ -17,6 +17,7 @@ others, it is clearly ahead of it.
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 
@@ -92,8 +93,21 @@ def choose_gates(
     n_coarse: int = 0,
 ) -> LearnedGates | None:
     """Learned gates, or None where the plain margin does as well."""
-    learned = learn_gates(problem, sets, evidence, loss, scores, middle_price(evidence, loss), n_coarse)
-    return learned if _lead(problem, evidence, loss, learned.held_out) > AHEAD else None
+    price, n_stages = middle_price(evidence, loss), len(sets)
+    learn = partial(learn_gates, problem, sets, evidence, loss, scores, price, n_coarse)
+    # Every second stage first: where gates there are behind, the others need not be learned.
+    first, learned = (n_stages - 1) % 2, evidence.gate.copy()
+    some = learn(range(first, n_stages, 2))
+    learned[:, first::2] = some.held_out
+    if _lead(problem, evidence, loss, learned) <= 0.0:
+        return None
+    others = learn(range(1 - first, n_stages, 2))
+    learned[:, 1 - first :: 2] = others.held_out
+    if _lead(problem, evidence, loss, learned) <= AHEAD:
+        return None
+    trees = [*some.trees, *others.trees]
+    trees[first::2], trees[1 - first :: 2] = some.trees, others.trees
+    return LearnedGates(tuple(trees), learned)
 
 
 def learn_gates(
@@ -104,12 +118,17 @@ def learn_gates(
     scores: Floats,
     price: float,
     n_coarse: int = 0,
+    stages: Sequence[int] | None = None,
 ) -> LearnedGates:
-    """Grow a gate per stage on all rows, and one per fold and stage for the rows of the fold."""
+    """Grow a gate per stage on all rows, and one per fold and stage for the rows of the fold.
+
+    With ``stages`` only for those.
+    """
     target, n_scores = StoppingRules(evidence, loss).stop_minus_go(price), problem.task.n_scores
     # By content, so that equal rows are all used or not at all.
     used = uniforms(problem.table.codes, 1) < MOST_ROWS / len(problem.y)
     held_out = np.empty(scores.shape[:2])
+    stages = range(len(sets)) if stages is None else stages
 
     def of_stage(stage: int) -> TreeEnsemble:
         columns = np.sort(sets[stage])
@@ -128,8 +147,8 @@ def learn_gates(
         )
 
     with ThreadPoolExecutor(problem.n_threads) as pool:
-        trees = tuple(pool.map(of_stage, range(len(sets))))
-    return LearnedGates(trees, held_out)
+        trees = tuple(pool.map(of_stage, stages))
+    return LearnedGates(trees, held_out[:, stages])
 
 
 def middle_price(evidence: Evidence, loss: Floats, n_prices: int = 30) -> float:

@@ -8,6 +8,7 @@ by a constant factor, as a cascade with the full model at its end.
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from itertools import pairwise
 
 import numpy as np
 
@@ -63,20 +64,23 @@ def _find_orders(problem: CascadeProblem) -> dict[str, Ints]:
 
 
 def _best_size(race: "_Race", plan: Plan) -> Boosting:
-    """Sizes from small to large, until one is worse than the one before: large ones cost most and overfit first."""
-    sizes, problem, seen = list(race.problem.capacities), race.problem, race.seen
-    best, best_losses = sizes[0], None
-    # The first two always run, so they may run side by side.
-    for batch in (sizes[:2], *([size] for size in sizes[2:])) if len(sizes) > 1 else ():
-        scores = race.scores([replace(plan, boosting=size) for size in batch])
-        for size, one in zip(batch, scores, strict=True):
-            losses = _losses(seen, one)
-            if best_losses is not None and mean_in_errors(best_losses - losses, seen.weight) <= ENOUGH:
-                problem.progress("comparing sizes", len(sizes), len(sizes))
-                return best
-            best, best_losses = size, losses
-        problem.progress("comparing sizes", sizes.index(batch[-1]) + 1, len(sizes))
-    return best
+    """Sizes from small to large, until one is no better than the one before: large ones cost most and overfit first."""
+    sizes, progress = list(race.problem.capacities), race.problem.progress
+    for number, (best, size) in enumerate(pairwise(sizes)):
+        pair = [replace(plan, boosting=one) for one in (best, size)]
+        # One fold suffices to see that a size is behind; that it is ahead must be seen on all of them.
+        if not (_leads(race, pair, 1, 0.0) and _leads(race, pair, race.n_folds, ENOUGH)):
+            progress("comparing sizes", len(sizes), len(sizes))
+            return best
+        progress("comparing sizes", number + 2, len(sizes))
+    return sizes[-1]
+
+
+def _leads(race: "_Race", plans: Sequence[Plan], n_folds: int, enough: float) -> bool:
+    """Whether the second plan has a loss that is smaller by so many standard errors, on some folds."""
+    seen = race.seen(n_folds)
+    losses, others = (_losses(seen, one) for one in race.scores(plans, n_folds))
+    return mean_in_errors(losses - others, seen.weight) > enough
 
 
 def _plan(problem: CascadeProblem, name: str, order: Ints, boosting: Boosting) -> Plan:
@@ -94,41 +98,46 @@ def _best(race: "_Race", plans: Sequence[Plan]) -> Plan:
     if len(plans) == 1:
         return plans[0]
     # Means of the same answers may differ in their last digits: plans that are equally good must stay equal.
-    worths = [
-        round(_worth(race.seen, plan, one), 9) for plan, one in zip(plans, race.scores(plans), strict=True)
-    ]
+    scores, seen = race.scores(plans, race.n_folds), race.seen(race.n_folds)
+    worths = [round(_worth(seen, plan, one), 9) for plan, one in zip(plans, scores, strict=True)]
     return plans[int(np.argmax(worths))]
 
 
 class _Race:
-    """Candidates and what their stages say about rows that they were not grown on; no candidate is grown twice.
+    """Candidates and what their stages say about rows that they were not grown on; nothing is grown twice.
 
     Attributes
     ----------
-    seen : CascadeProblem
-        The held-out rows.
+    n_folds : int
+        Folds that hold enough rows for a comparison.
     """
 
     def __init__(self, problem: CascadeProblem) -> None:
         n_held_out = np.cumsum([len(fold) for fold in problem.folds])
-        n_folds = int(np.searchsorted(n_held_out, min(RACE_ROWS, n_held_out[-1]))) + 1
-        self.problem, self._folds = problem, list(problem.folds[:n_folds])
-        self.seen = problem.take(np.concatenate(self._folds))
-        self._known: dict[tuple[str, Boosting], Floats] = {}
+        self.problem = problem
+        self.n_folds = int(np.searchsorted(n_held_out, min(RACE_ROWS, n_held_out[-1]))) + 1
+        self._known: dict[tuple[str, Boosting, int], Floats] = {}
 
-    def scores(self, plans: Sequence[Plan]) -> list[Floats]:
-        """Scores of every plan's stages on the held-out rows, shape (n_rows, n_stages, n_scores)."""
-        new = [plan for plan in plans if (plan.name, plan.boosting) not in self._known]
+    def seen(self, n_folds: int) -> CascadeProblem:
+        """The rows of the first folds."""
+        return self.problem.take(np.concatenate(self.problem.folds[:n_folds]))
+
+    def scores(self, plans: Sequence[Plan], n_folds: int) -> list[Floats]:
+        """Scores of every plan's stages on the rows of the first folds, shape (n_rows, n_stages, n_scores)."""
+        wanted = [(plan, fold) for plan in plans for fold in range(n_folds)]
+        new = [(plan, fold) for plan, fold in wanted if (plan.name, plan.boosting, fold) not in self._known]
         with ThreadPoolExecutor(self.problem.n_threads) as pool:
-            jobs = [[pool.submit(self._judge, plan, fold) for fold in self._folds] for plan in new]
-            for plan, of_plan in zip(new, jobs, strict=True):
-                scores = np.concatenate([job.result() for job in of_plan])
-                self._known[plan.name, plan.boosting] = scores
-        return [self._known[plan.name, plan.boosting] for plan in plans]
+            for (plan, fold), scores in zip(new, pool.map(self._judge, new), strict=True):
+                self._known[plan.name, plan.boosting, fold] = scores
+        return [
+            np.concatenate([self._known[plan.name, plan.boosting, fold] for fold in range(n_folds)])
+            for plan in plans
+        ]
 
-    def _judge(self, plan: Plan, fold: Ints) -> Floats:
-        known = self.problem
-        return score_fold(known.task, known.table, known.y, known.weight, fold, plan.sets, plan.boosting)[0]
+    def _judge(self, candidate: tuple[Plan, int]) -> Floats:
+        (plan, fold), known = candidate, self.problem
+        rows = (known.table, known.y, known.weight, known.folds[fold])
+        return score_fold(known.task, *rows, plan.sets, plan.boosting)[0]
 
 
 def _losses(seen: CascadeProblem, scores: Floats) -> Floats:
