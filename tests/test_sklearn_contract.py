@@ -35,7 +35,7 @@ def _local():
 
 # Those without trees first: whoever runs the others at the same time has compiled the trees by then.
 ESTIMATORS = [
-    DynaModLinClassifier(_full(), tol=1e-3, max_iter=1000, cv=2, random_state=0),
+    DynaModLinClassifier(_full(), tol=1e-2, max_iter=1000, cv=2, random_state=0),
     DynaModLinClassifier(_full(), distance="squared", tol=1e-2, max_iter=1000, cv=2, random_state=0),
     ConfidenceRouter(_full(), cv=2, random_state=0),
     UniformRouter(_full(), cv=2, random_state=0),

@@ -104,6 +104,7 @@ def test_the_gate_over_leaves_agrees_with_the_group_lasso_solver():
     np.testing.assert_allclose(design.dot(gate.leaf) + gate.dense[1], theirs, atol=1e-5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("distance", ["squared", "kl"])
 @pytest.mark.parametrize("trust", [0.0, 0.5, 1.0])
 def test_learning_beats_sending_at_random(distance, trust, full):

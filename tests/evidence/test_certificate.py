@@ -203,6 +203,7 @@ def test_certificates_of_a_gate_whose_points_were_chosen_on_validation_rows_keep
     assert np.mean(np.array(losses) > 0.02) <= 1 - CONFIDENCE + 3 * np.sqrt(0.09 / 500)
 
 
+@pytest.mark.slow
 def test_certificates_are_worth_having_and_more_so_along_a_frontier_against_f0():
     # The best threshold there is keeps a share sqrt(0.2) = 0.45 of the rows and costs 11 - 4.5 = 6.5 in place of 11.
     cost, fallback, wrong = (np.empty(2) for _ in range(3))

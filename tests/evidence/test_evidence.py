@@ -411,6 +411,7 @@ def test_labels_and_probabilities_that_do_not_fit_are_refused(routed):
         evidence_of(LogisticRegression(), X, y)
 
 
+@pytest.mark.slow
 def test_a_cascade_has_the_points_it_was_fitted_with_and_does_there_what_the_evidence_says(cascade):
     clf, X, y = cascade
     policy = clf.chain_.policy
@@ -433,6 +434,7 @@ def blended(clf, policy):
     return replace(clf.chain_, blend=np.array([0.1, 3.0, -0.5]), policy=policy)
 
 
+@pytest.mark.slow
 def test_probabilities_that_are_known_are_blended_as_the_full_models_own_would_be(cascade):
     clf, X, y = cascade
     known = clf.chain_.full.estimator.predict_proba(X)
@@ -447,6 +449,7 @@ def test_probabilities_that_are_known_are_blended_as_the_full_models_own_would_b
         np.testing.assert_array_equal(some.quality[:, -1], right)
 
 
+@pytest.mark.slow
 def test_a_gate_in_front_of_a_cascade_is_billed_for_what_each_row_does_in_it(cascade):
     clf, X, y = cascade
     half = len(X) // 2
@@ -460,6 +463,7 @@ def test_a_gate_in_front_of_a_cascade_is_billed_for_what_each_row_does_in_it(cas
         assert means.score[place] == pytest.approx(there.score(X[half:], y[half:]))
 
 
+@pytest.mark.slow
 def test_a_model_that_buys_by_row_is_billed_by_row_in_evidence_too(cascade):
     _, X, y = cascade
     half = len(X) // 2

@@ -90,6 +90,7 @@ def at_its_dearest(clf):
     return clf.chain_.at(clf.chain_.policy.at(len(clf.chain_.policy) - 1))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("budget", [1.3, 2.0, 3.1, 5.0])
 def test_a_cascade_spends_what_its_batch_may_and_not_more(cascade, budget):
     clf, batch, _ = cascade
@@ -99,6 +100,7 @@ def test_a_cascade_spends_what_its_batch_may_and_not_more(cascade, budget):
     assert paid.mean() > min(budget, dearest) - 0.15  # one lump of equal rows, no more
 
 
+@pytest.mark.slow
 def test_an_estimator_is_held_as_its_chain_is_and_stays_what_it_was(cascade):
     clf, batch, _ = cascade
     before = clf.chain_
@@ -111,18 +113,21 @@ def test_an_estimator_is_held_as_its_chain_is_and_stays_what_it_was(cascade):
     assert len(held.chain_.policy) == len(clf.chain_.policy)
 
 
+@pytest.mark.slow
 def test_a_cascade_takes_its_dearest_point_where_the_budget_is_large(cascade):
     clf, batch, _ = cascade
     held = hold_budget(clf, batch, 1e6)
     np.testing.assert_array_equal(held.route(batch), at_its_dearest(clf).route(batch))
 
 
+@pytest.mark.slow
 def test_a_batch_too_poor_for_the_cheapest_point_is_refused_with_what_it_costs(cascade):
     clf, batch, _ = cascade
     with pytest.raises(InvalidInputError, match=r"budget must be at least 1"):
         hold_budget(clf, batch, 0.5)
 
 
+@pytest.mark.slow
 def test_a_cascade_has_nothing_to_hold_for_no_rows(cascade):
     clf, batch, _ = cascade
     assert hold_budget(clf.chain_, batch[:0], 2.0).route(batch[:0]).shape == (0,)

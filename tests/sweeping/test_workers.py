@@ -56,7 +56,6 @@ def cluster():
 
 
 def test_a_cluster_that_loses_a_worker_in_the_middle_finds_the_same(trees, wide_fitting, tmp_path, cluster):
-    # A worker that dies with an answer nobody has fetched is too much for joblib: cells must not be too short.
     killed = []
     with distributed.Client(cluster) as client:
 
