@@ -11,7 +11,7 @@ import threading
 from collections.abc import Callable
 from typing import Any, TypeAlias, TypeVar, cast
 
-__all__ = ["Number", "Record", "fused_kernel", "inner", "kernel", "lean", "lean_kernel", "prepare"]
+__all__ = ["Number", "Record", "fused_kernel", "inner", "kernel", "lean", "lean_kernel"]
 
 # A number in compiled code: of Python or of numpy, the same once compiled.
 Number: TypeAlias = Any
@@ -173,12 +173,6 @@ def import_compiler() -> None:
             for name, value in list(vars(module).items()):
                 if isinstance(value, Deferred):
                     setattr(module, name, value.real)
-
-
-def prepare() -> None:
-    """Begin to import the compiler, while whoever calls goes on with something else."""
-    if _waiting is not None:
-        threading.Thread(target=import_compiler).start()
 
 
 def say_once(message: str, *details: object) -> None:

@@ -12,7 +12,6 @@ from thrifty.chain.chain import Chain
 from thrifty.chain.policy import Policy
 from thrifty.chain.sources import TableReader, kind_of_table
 from thrifty.chain.stage import CascadeStage
-from thrifty.compiled import prepare
 from thrifty.estimators.base import ChainClassifier, all_or_nothing, columns_of, link_of
 from thrifty.estimators.checks import check_columns, check_count, check_seed, check_training_rows, check_wish
 from thrifty.evidence.certificate import certify, check_provable
@@ -186,7 +185,6 @@ class BudgetedClassifier(ChainClassifier):
             rows, proof = (given, None) if "max_loss" not in wish else self._hold_out(given, seed)
             full = self._full()
             link_of(full, prices, rows.task)
-            prepare()
             report("judging the full model", 0, 1)
             judged = judge_full(full, rows.with_columns(columns_of(full, prices)), n_jobs=self.n_jobs)
             report("judging the full model", 1, 1)

@@ -172,7 +172,8 @@ def _cross_fit(full: Any, rows: TrainingRows, n_jobs: int | None) -> JudgedFull:
     fitted = fit_copy(full, rows, everyone)
     task.check_model(fitted, "full")
     held_out = held_out_rows(rows)
-    scores = Parallel(n_jobs=n_jobs)(
+    # Threads by default: most models compute without the interpreter's lock, and processes take seconds to start.
+    scores = Parallel(n_jobs=n_jobs, prefer="threads")(
         delayed(_ask_held_out)(full, rows, np.setdiff1d(everyone, out), out) for out in held_out
     )
     raw = np.empty((len(rows.y), scores[0].shape[1]))
