@@ -167,6 +167,14 @@ def test_it_predicts_labels_and_probabilities_that_agree(thing, rows):
     assert np.mean(predicted == y[NEW]) > (0.6 if thing[0] in SEVERAL else 0.7)
 
 
+def test_one_row_alone_is_answered_and_billed_as_the_first_of_a_batch(thing, rows):
+    table, _ = rows
+    for first in range(400, 412):
+        one, batch = table[first : first + 1], table[first : first + 5]
+        np.testing.assert_array_equal(thing[1].predict_proba(one), thing[1].predict_proba(batch)[:1])
+        np.testing.assert_array_equal(thing[1].cost(one), thing[1].cost(batch)[:1])
+
+
 def test_every_row_has_a_route_and_pays_for_the_distinct_purchases_on_it(thing, rows):
     table, _ = rows
     route, cost = thing[1].route(table[NEW]), thing[1].cost(table[NEW])

@@ -1,7 +1,7 @@
 """How many threads run at once: those started here, and those of the libraries that are called.
 
 Libraries with OpenMP start a thread for each core and let it spin while it waits. Where cores are shared, with other
-fits or other programs, all of them then wait for the one that was interrupted: a fit took almost five times as long as
+fits or other programs, all of them then wait for the one that was interrupted, and a fit takes several times as long as
 with one thread. And sums of a BLAS depend in their last digit on the number of its threads.
 """
 
