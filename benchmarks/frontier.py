@@ -3,7 +3,6 @@
     python benchmarks/frontier.py letters --methods cascade miser --budgets 3 4 5 6 7 8 10
     python benchmarks/frontier.py heart pima hepatitis thyroid --methods cascade miser
     python benchmarks/frontier.py miniboone --methods cascade large-miser cegb dynamod recursion
-    python benchmarks/frontier.py growth --rows 6000 12000 24000 48000
 
 Data lies in THRIFTY_DATA (default ../shared/data). f0 is fitted and cross-fitted once, before the clock starts; every
 method is given f0's out-of-fold probabilities on the rows for fitting and its probabilities on the test rows. Nothing
@@ -12,9 +11,8 @@ the accuracy. Rivals of one stage hold a quarter of the rows out to choose their
 
 `large-miser` and `cegb` have as many trees in each fit as the cascade that was fitted before them has in all its stages
 (2,400 of depth 10 if there was none), of the same depth or as many leaves. `dynamod` is the paper's Algorithm 2 with
-one stage; `recursion` is its literal recursion, a fitted one as the f0 of the next, for two and three stages. `growth`
-prints the seconds of fits on more and more rows of Forest, and of predicting 20,000 others. `held`, after `cascade`, is
-the same fit with its operating point set by what the test rows pay (`hold_budget`).
+one stage; `recursion` is its literal recursion, a fitted one as the f0 of the next, for two and three stages.
+`held`, after `cascade`, is the same fit with its operating point set by what the test rows pay (`hold_budget`).
 
 Data sets with real prices are small: five folds, each the test rows of a fit on the other four, all
 test answers pooled, with a 95 % bootstrap band over rows.
@@ -372,47 +370,15 @@ def print_table(name, methods, budgets):
         print(f"  {method}: {runs[0][1]}", flush=True)
 
 
-def print_growth(sizes):
-    """Seconds of fits on more and more rows, f0 aside, and of predicting 20,000 others at the largest budget."""
-    case = load_large("forest")
-    print(
-        "\n| rows | fit, seconds | of processor | per 1,000 rows | predict 20,000, seconds | of processor | stages |"
-    )
-    print("|---" * 7 + "|")
-    # A stand-in for f0: what it costs to fit is not the question, and what it says hardly matters for the time.
-    belief = np.where(case.y, 0.9, 0.1)
-    belief[::10] = 1 - belief[::10]
-    for n_rows in sizes:
-        start, processor = time.perf_counter(), time.process_time()
-        clf = BudgetedClassifier(
-            belief[:n_rows], feature_costs=case.costs, full_cost=1e6, n_jobs=N_JOBS, random_state=0
-        ).fit(case.X[:n_rows], case.y[:n_rows])
-        wall, processor = time.perf_counter() - start, time.process_time() - processor
-        there = clf.with_full(np.full(len(case.X_test), 0.5), case.X_test).at(budget=20)
-        start, used = time.perf_counter(), time.process_time()
-        there.predict(case.X_test)
-        predicting, used = time.perf_counter() - start, time.process_time() - used
-        each = 1000 * processor / n_rows
-        print(
-            f"| {n_rows:,} | {wall:.0f} | {processor:.0f} | {each:.1f} | {predicting:.2f} | {used:.2f} | "
-            f"{clf.n_stages_} of {clf.size_[0]} trees of depth {clf.size_[1]} |",
-            flush=True,
-        )
-
-
 def main():
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("data", nargs="+", choices=[*sorted(BUDGETS), "growth"])
+    parser.add_argument("data", nargs="+", choices=sorted(BUDGETS))
     parser.add_argument("--methods", nargs="+", default=["cascade", "miser"], choices=sorted(METHODS))
     parser.add_argument("--budgets", nargs="+", type=float)
-    parser.add_argument("--rows", nargs="+", type=int, default=[6_000, 12_000, 24_000, 48_000])
     chosen = parser.parse_args()
     for name in chosen.data:
-        if name == "growth":
-            print_growth(chosen.rows)
-            continue
         print_table(name, chosen.methods, chosen.budgets or BUDGETS[name])
 
 

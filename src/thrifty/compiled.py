@@ -11,7 +11,7 @@ import threading
 from collections.abc import Callable
 from typing import Any, TypeAlias, TypeVar, cast
 
-__all__ = ["Number", "Record", "fused_kernel", "inner", "kernel", "lean", "lean_kernel"]
+__all__ = ["Number", "Record", "fused", "fused_kernel", "inner", "kernel", "lean", "lean_kernel"]
 
 # A number in compiled code: of Python or of numpy, the same once compiled.
 Number: TypeAlias = Any
@@ -63,6 +63,13 @@ def inner(function: Function) -> Function:
 def lean(function: Function) -> Function:
     """Compile like ``inner`` a function that only writes to arrays it is given."""
     return compiled(function, is_cached=False, no_cpython_wrapper=True, **WITHOUT_RUNTIME)
+
+
+def fused(function: Function) -> Function:
+    """Compile like ``lean`` a function of plain numbers for a ``fused_kernel``."""
+    return compiled(
+        function, is_cached=False, no_cpython_wrapper=True, fastmath={"contract"}, **WITHOUT_RUNTIME
+    )
 
 
 def compiled(function: Function, *, is_cached: bool, **options: Any) -> Function:

@@ -26,9 +26,9 @@ from numpy.typing import ArrayLike
 from scipy.special import expit
 
 from thrifty.arrays import Floats, Int64s
-from thrifty.compiled import Number, fused_kernel, lean_kernel
+from thrifty.compiled import Number, fused, fused_kernel, lean_kernel
 
-__all__ = ["LogisticLoss", "logistic_derivatives", "logistic_weights", "platt", "round_to"]
+__all__ = ["LogisticLoss", "exponential", "logistic_derivatives", "logistic_weights", "platt", "round_to"]
 
 
 BLOCK = 256  # rows whose numbers stay in the nearest cache from one loop to the next
@@ -65,6 +65,19 @@ def logistic_derivatives(target: Floats, score: Floats, grad: Floats, curvature:
     write_derivatives(target, score, grad.view(np.int64), grad, curvature)
 
 
+@fused
+def exponential(t: Number) -> tuple[Number, Number]:
+    """``exp(t)`` for ``t <= 0`` as two factors: the second is a power of two, given by the bits of that number."""
+    t = LOWEST if t < LOWEST else t
+    k = (t * PER_LOG_2 + ROUNDS) - ROUNDS
+    r = (t - k * LOG_2_HIGH) - k * LOG_2_LOW
+    r2 = r * r
+    r4 = r2 * r2
+    low = ((1.0 + r) + (C2 + r * C3) * r2) + ((C4 + r * C5) + (C6 + r * C7) * r2) * r4
+    high = ((C8 + r * C9) + (C10 + r * C11) * r2) + (C12 + r * C13) * r4
+    return low + high * (r4 * r4), (np.int64(k) + 1023) << 52
+
+
 @fused_kernel
 def write_derivatives(target: Floats, score: Floats, bits: Int64s, grad: Floats, curvature: Floats) -> None:
     """Write both derivatives; ``bits`` are those of ``grad``, where numbers 2^k are put together on the way."""
@@ -72,16 +85,7 @@ def write_derivatives(target: Floats, score: Floats, bits: Int64s, grad: Floats,
         s, q, power = score[begin : begin + BLOCK], target[begin : begin + BLOCK], bits[begin : begin + BLOCK]
         gradient, hessian = grad[begin : begin + BLOCK], curvature[begin : begin + BLOCK]
         for i in range(len(s)):
-            t = -abs(s[i])
-            t = LOWEST if t < LOWEST else t
-            k = (t * PER_LOG_2 + ROUNDS) - ROUNDS
-            r = (t - k * LOG_2_HIGH) - k * LOG_2_LOW
-            r2 = r * r
-            r4 = r2 * r2
-            low = ((1.0 + r) + (C2 + r * C3) * r2) + ((C4 + r * C5) + (C6 + r * C7) * r2) * r4
-            high = ((C8 + r * C9) + (C10 + r * C11) * r2) + (C12 + r * C13) * r4
-            hessian[i] = low + high * (r4 * r4)
-            power[i] = (np.int64(k) + 1023) << 52  # the number 2^k, read as ``gradient[i]``
+            hessian[i], power[i] = exponential(-abs(s[i]))
         for i in range(len(s)):
             e = hessian[i] * gradient[i]
             large = 1.0 / (1.0 + e)

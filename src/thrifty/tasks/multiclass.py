@@ -14,9 +14,11 @@ from typing import Any
 import numpy as np
 from scipy.special import log_expit
 
-from thrifty.arrays import Floats, Ints
+from thrifty.arrays import Floats, Int64s, Ints
+from thrifty.compiled import fused_kernel
 from thrifty.exceptions import InvalidInputError
 from thrifty.tasks.labels import CLIP, ClassTask
+from thrifty.tasks.logistic import BLOCK, exponential
 
 __all__ = ["MulticlassLoss", "MulticlassTask", "multinomial_weights"]
 
@@ -38,10 +40,13 @@ class MulticlassLoss:
 
     def derivatives(self, scores: Floats) -> tuple[Floats, Floats]:
         """Gradient and diagonal of the hessian, each of shape (n_rows, n_classes)."""
-        probability = _softmax(scores)
-        hessian: Floats = probability * (1.0 - probability)
-        probability[self._rows, self._place] -= 1.0
-        return probability, hessian
+        n_rows, n_classes = scores.shape
+        grad, hessian = np.empty((n_classes, n_rows)), np.empty((n_classes, n_rows))
+        rows = np.empty((2, BLOCK))
+        write_softmax_derivatives(
+            self._place, np.ascontiguousarray(scores), rows, grad.view(np.int64), grad, hessian
+        )
+        return grad.T, hessian.T
 
     def base(self, weight: Floats) -> Floats:
         """Log-probabilities of the classes among the rows, each with its weight."""
@@ -193,6 +198,44 @@ class MulticlassTask(ClassTask):
                 f"{float(sums[wrong][0]):g}."
             )
         return self.bounded(probability)
+
+
+@fused_kernel
+def write_softmax_derivatives(
+    place: Ints, scores: Floats, rows: Floats, bits: Int64s, grad: Floats, hessian: Floats
+) -> None:
+    """Write ``p - [k = place]`` and ``p (1 - p)``, a class after the other, each of shape (n_classes, n_rows).
+
+    ``rows`` has room for two numbers of each row of a block; ``bits`` are those of ``grad``.
+    """
+    n_rows, n_classes = scores.shape
+    most, total = rows[0], rows[1]
+    for begin in range(0, n_rows, BLOCK):
+        n_here = min(BLOCK, n_rows - begin)
+        for i in range(n_here):
+            most[i], total[i] = -np.inf, 0.0
+        for k in range(n_classes):
+            e = hessian[k, begin : begin + n_here]
+            for i in range(n_here):
+                e[i] = scores[begin + i, k]
+                most[i] = most[i] if most[i] > e[i] else e[i]
+        for k in range(n_classes):
+            p, power = grad[k, begin : begin + n_here], bits[k, begin : begin + n_here]
+            e = hessian[k, begin : begin + n_here]
+            for i in range(n_here):
+                e[i], power[i] = exponential(e[i] - most[i])
+            for i in range(n_here):
+                e[i] *= p[i]
+                total[i] += e[i]
+        for i in range(n_here):
+            total[i] = 1.0 / total[i]
+        for k in range(n_classes):
+            p, e = grad[k, begin : begin + n_here], hessian[k, begin : begin + n_here]
+            for i in range(n_here):
+                p[i] = e[i] * total[i]
+                e[i] = p[i] * (1.0 - p[i])
+        for i in range(n_here):
+            grad[place[begin + i], begin + i] -= 1.0
 
 
 def multinomial_weights(models: list[Floats], place: Ints, weight: Floats) -> Floats:

@@ -95,11 +95,11 @@ def choose_gates(
     """Learned gates, or None where the plain margin does as well."""
     price, n_stages = middle_price(evidence, loss), len(sets)
     learn = partial(learn_gates, problem, sets, evidence, loss, scores, price, n_coarse)
-    # Every second stage first: where gates there are behind, the others need not be learned.
+    # Every second stage first: half of the gates that are worth having should have half of the lead.
     first, learned = (n_stages - 1) % 2, evidence.gate.copy()
     some = learn(range(first, n_stages, 2))
     learned[:, first::2] = some.held_out
-    if _lead(problem, evidence, loss, learned) <= 0.0:
+    if _lead(problem, evidence, loss, learned) <= AHEAD / 2:
         return None
     others = learn(range(1 - first, n_stages, 2))
     learned[:, 1 - first :: 2] = others.held_out

@@ -38,6 +38,12 @@ __all__ = [
 GRADIENT_BITS, CURVATURE_BITS = 33, 29
 """Bits in which the grower sums derivatives of up to ``WIDE_ROWS`` rows; it has more for larger tables."""
 
+MOST_SUMMED = 2
+"""Outputs of a tree whose gains are summed over outputs; with more, a tree is split along a random direction."""
+
+MOST_STEP = 2.0
+"""Largest value of a leaf of many outputs, before the learning rate."""
+
 Step = Literal["gradient", "newton"]
 
 
@@ -90,8 +96,13 @@ class Boosting:
         score: Floats,
     ) -> None:
         """Grow one tree, keep it in ``builder`` and add it to the scores in place; parameters as in ``grow_tree``."""
-        weighted = self._weighted(*derivatives, counts)
-        grower.add_tree(builder, score, *weighted, learning_rate=self.learning_rate)
+        grad, hess = self._weighted(*derivatives, counts)
+        if builder.n_outputs <= MOST_SUMMED:
+            grower.add_tree(builder, score, grad, hess, learning_rate=self.learning_rate)
+            return
+        direction = _direction(grad, seed=[builder.n_features, builder.n_trees])
+        rate = {"learning_rate": self.learning_rate, "most_step": MOST_STEP}
+        grower.add_tree_along(direction, builder, score, grad, hess, **rate)
 
     def grow_tree(self, grower: TreeGrower, grad: Floats, curvature: Floats, counts: Floats) -> GrownTree:
         """Grow one tree.
@@ -107,6 +118,20 @@ class Boosting:
         if np.all(counts == 1.0):
             return grad, None
         return grad, np.broadcast_to(counts.reshape(-1, *([1] * (grad.ndim - 1))), grad.shape)
+
+
+def _direction(grad: Floats, seed: list[int]) -> Floats:
+    """A random direction of the outputs, of length one, that goes far in those with large gradients.
+
+    Classes that are told apart already, and rare ones, would else take as many splits as those that matter.
+    """
+    size = np.sqrt(np.square(grad).sum(axis=0))
+    # To a quarter of a power of two: the last digits of a sum depend on the order of the rows, and no tree should.
+    with np.errstate(divide="ignore"):
+        size = np.exp2(np.round(4 * np.log2(size)) / 4)
+    direction: Floats = np.random.default_rng(seed).normal(size=len(size)) * size
+    length = float(np.sqrt(np.square(direction).sum()))
+    return direction / length if length > 0 else np.full(len(size), len(size) ** -0.5)
 
 
 class BoostedPair:
