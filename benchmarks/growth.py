@@ -41,7 +41,8 @@ there.predict(rows)
 used = time.process_time() - begin
 print(
     f"| {{n_rows:,}} | {{n_columns}} | {{clf.n_stages_}} of {{clf.size_[0]}} trees of depth {{clf.size_[1]}} "
-    f"| {{n_classes}} | {{wall:.1f}} | {{processor:.1f}} | {{before:.0f}} | {{held:.0f}} | {{1e6 * used / len(rows):.1f}} |",
+    f"| {{n_classes}} | {{wall:.1f}} | {{processor:.1f}} | {{before:.0f}} | {{held:.0f}} "
+    f"| {{1e6 * used / len(rows):.1f}} |",
     flush=True,
 )
 """
