@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from thrifty.learning.cascade.orders import ORDERS, Learner, nested_sets, stopping_places
+from thrifty.learning.cascade.orders import ORDERS_OF_SEVERAL, Learner, nested_sets, stopping_places
 from thrifty.learning.cascade.staged import (
     LEAST_DROP,
     LOOKS,
@@ -153,21 +153,21 @@ def test_stages_behind_one_that_ended_early_begin_where_it_ended(rows):
     np.testing.assert_array_equal(again, watched)
 
 
-@pytest.mark.parametrize("name", ORDERS)
+@pytest.mark.parametrize("name", ORDERS_OF_SEVERAL)
 def test_an_order_names_every_priced_purchase_once_and_the_best_first(name, rows):
     X, y = rows
     prices = PriceList(np.array([1.0, 0.0, 2.0, 1.0]), np.array([0, 0, 1, 3, 2]))
-    order = ORDERS[name](Learner(Binner().fit_transform(X), TASK.loss(y), np.ones(600), prices, SMALL))
+    order = ORDERS_OF_SEVERAL[name](Learner(Binner().fit_transform(X), TASK, y, np.ones(600), prices, SMALL))
     assert sorted(order.tolist()) == [0, 2, 3]
     assert order[0] == 3
 
 
-@pytest.mark.parametrize("name", ORDERS)
+@pytest.mark.parametrize("name", ORDERS_OF_SEVERAL)
 def test_a_price_moves_a_purchase_back(name, rows):
     X, y = rows
     table = Binner().fit_transform(X)
     dear = PriceList(np.array([1.0, 1.0, 1.0, 1e6, 1.0]), np.arange(5))
-    order = ORDERS[name](Learner(table, TASK.loss(y), np.ones(600), dear, SMALL))
+    order = ORDERS_OF_SEVERAL[name](Learner(table, TASK, y, np.ones(600), dear, SMALL))
     assert order[0] != 3
 
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from thrifty.arrays import Floats, Ints
 from thrifty.evidence.stopping import sweep_prices
-from thrifty.learning.cascade.orders import ORDERS, Learner, nested_sets
+from thrifty.learning.cascade.orders import ORDERS, ORDERS_OF_SEVERAL, Learner, nested_sets
 from thrifty.learning.cascade.problem import CascadeProblem, Plan, calibrate, judge_stages, mean_in_errors
 from thrifty.learning.cascade.staged import score_fold
 from thrifty.learning.pairs.boosted import Boosting
@@ -51,12 +51,10 @@ def choose_plan(problem: CascadeProblem) -> Plan:
 
 def _find_orders(problem: CascadeProblem) -> dict[str, Ints]:
     """Every order by name, found side by side: each is a sequence of ensembles that wait for each other."""
-    learner = Learner(
-        problem.table, problem.task.loss(problem.y), problem.weight, problem.price_list, ORDERING
-    )
-    orders = {}
+    learner = Learner(problem.table, problem.task, problem.y, problem.weight, problem.price_list, ORDERING)
+    orders, ways = {}, ORDERS if problem.task.n_scores == 1 else ORDERS_OF_SEVERAL
     with ThreadPoolExecutor(problem.n_threads) as pool:
-        jobs = {name: pool.submit(find, learner) for name, find in ORDERS.items()}
+        jobs = {name: pool.submit(find, learner) for name, find in ways.items()}
         for name, job in jobs.items():
             orders[name] = job.result()
             problem.progress("finding orders", len(orders), len(jobs))

@@ -28,7 +28,7 @@ from thrifty.tasks.task import Loss, Task
 from thrifty.trees import BinnedTable, EnsembleBuilder, TreeEnsemble
 from thrifty.trees.binning import WORD, Thresholds
 
-__all__ = ["StagedTrees", "grow_stages", "narrow_table", "score_fold", "total_gains"]
+__all__ = ["Stage", "StagedTrees", "grow_more", "grow_stages", "narrow_table", "score_fold", "total_gains"]
 
 
 KEPT = 0.7
@@ -140,7 +140,7 @@ def grow_stages(
         if not len(columns):
             parts.append(TreeEnsemble.empty(table.n_features, task.n_scores))
             continue
-        stage = _Stage(table, columns, boosting, task.n_scores)
+        stage = Stage(table, columns, boosting, task.n_scores)
         if watching:
             watching.begin(score)
         for tree in range(boosting.n_trees if n_trees is None else n_trees[place]):
@@ -179,10 +179,17 @@ def score_fold(
 def total_gains(table: BinnedTable, loss: Loss, counts: Floats, columns: Ints, boosting: Boosting) -> Floats:
     """What all splits on each column gained together, shape (n_features,)."""
     score = np.tile(loss.base(counts), (table.n_rows, 1))
-    stage = _Stage(table, columns, boosting, score.shape[1])
+    return grow_more(table, loss, counts, columns, boosting, score).gains
+
+
+def grow_more(
+    table: BinnedTable, loss: Loss, counts: Floats, columns: Ints, boosting: Boosting, score: Floats
+) -> "Stage":
+    """Grow trees over some columns on all rows, from the scores they have, which are updated in place."""
+    stage = Stage(table, columns, boosting, score.shape[1])
     for _ in range(boosting.n_trees):
         stage.grow(loss, counts, score)
-    return stage.gains
+    return stage
 
 
 def narrow_table(table: BinnedTable, columns: Ints) -> BinnedTable:
@@ -195,7 +202,7 @@ def narrow_table(table: BinnedTable, columns: Ints) -> BinnedTable:
     return BinnedTable(padded, thresholds, tuple(table.names[column] for column in columns))
 
 
-class _Stage:
+class Stage:
     """The trees of one stage while it grows; they speak of the columns of the whole table."""
 
     def __init__(self, table: BinnedTable, columns: Ints, boosting: Boosting, n_scores: int) -> None:
@@ -241,7 +248,7 @@ class _Watching:
         self._lowest = self._mean_loss()
         self._kept = score.copy(), self.score.copy()
 
-    def has_seen_enough(self, stage: _Stage, score: Floats) -> bool:
+    def has_seen_enough(self, stage: Stage, score: Floats) -> bool:
         """Look at the trees so far: whether there were enough looks since the lowest loss."""
         stage.trees(self._n_seen).predict_binned(self._watch.table, self.score)
         self._n_seen, loss = stage.n_trees, self._mean_loss()
@@ -252,7 +259,7 @@ class _Watching:
             self._n_worse += 1
         return self._n_worse >= PATIENCE
 
-    def restore(self, stage: _Stage, score: Floats) -> int:
+    def restore(self, stage: Stage, score: Floats) -> int:
         """Go back to the lowest loss; returns the number of trees there."""
         if stage.n_trees > self._n_seen:
             self.has_seen_enough(stage, score)
