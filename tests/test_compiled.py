@@ -181,3 +181,17 @@ def test_code_that_could_not_be_written_is_not_mistaken_for_older_code_of_its_na
         assert compiles(next_process())
     assert compiles(next_process())
     assert not compiles(next_process())
+
+
+@pytest.mark.parametrize("step", ["_save_index", "_save_data"])
+def test_a_disk_that_is_full_at_either_step_of_writing_is_used_once_it_has_room(
+    next_process, monkeypatch, step
+):
+    def full(*arguments):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(pytest.importorskip("numba.core.caching").IndexDataCacheFile, step, full)
+        assert compiles(next_process())
+    assert compiles(next_process())
+    assert not compiles(next_process())
