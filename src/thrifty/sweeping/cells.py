@@ -142,9 +142,10 @@ def end_with(parent: int | None) -> None:
     def watch() -> None:
         if os.name == "nt":
             started_by.join()
-        # An orphan gets another parent. Pipes tell less: workers that are forked hold the ends of one another's.
-        while os.name != "nt" and os.getppid() == parent:
-            time.sleep(WATCH_SECONDS)
+        else:
+            # An orphan gets another parent. Pipes tell less: workers that are forked hold the ends of one another's.
+            while os.getppid() == parent:
+                time.sleep(WATCH_SECONDS)
         os._exit(1)
 
     threading.Thread(target=watch, name="end with the sweep", daemon=True).start()
