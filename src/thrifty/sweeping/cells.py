@@ -143,12 +143,24 @@ def end_with(parent: int | None) -> None:
         if os.name == "nt":
             started_by.join()
         else:
-            # An orphan gets another parent. Pipes tell less: workers that are forked hold the ends of one another's.
-            while os.getppid() == parent:
+            # An orphan gets another parent, unless a server forked it for the one that is gone. Pipes tell less:
+            # workers that are forked hold the ends of one another's.
+            over_us = os.getppid()
+            while os.getppid() == over_us and _is_there(parent):
                 time.sleep(WATCH_SECONDS)
         os._exit(1)
 
     threading.Thread(target=watch, name="end with the sweep", daemon=True).start()
+
+
+def _is_there(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        pass
+    return True
 
 
 def start_from(cell: Cell) -> Start:
