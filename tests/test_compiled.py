@@ -1,10 +1,18 @@
 """Compiling is put off, announced once, kept for the next process, and works where nothing can be kept."""
 
+import errno
 import os
+import shutil
 import subprocess
 import sys
+from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
 
+import numpy as np
 import pytest
+
+from thrifty import load
+from thrifty.compiled import Deferred, kernel
 
 ROUND = """
 import numpy as np
@@ -71,3 +79,119 @@ with ThreadPoolExecutor({n_threads}) as pool:
 print({{table.padded.tobytes() for table in tables}} == {{tables[0].padded.tobytes()}}, len(tables))
 """
     assert run(code, tmp_path).stdout == f"True {n_threads}\n"
+
+
+READ_ONLY = """
+while read -r _ place _; do mount -o remount,bind,ro "$place" 2>/dev/null; done < /proc/self/mounts
+exec "$0" "$@"
+"""
+SERVE = """
+import errno, os, sys, tempfile
+import numpy as np
+import thrifty, thrifty.trees
+for folder in sys.argv[1], os.path.expanduser("~"), os.path.dirname(thrifty.trees.__file__), "/tmp", "/dev/shm":
+    try:
+        tempfile.TemporaryFile(dir=folder).close()
+        print("can be written to:", folder)
+    except OSError as error:
+        assert error.errno in (errno.EROFS, errno.ENOENT), error
+clf = thrifty.load(sys.argv[2])
+X = np.random.default_rng(0).normal(size=(50, clf.n_features_in_))
+print(clf.predict(X).tolist(), clf.predict(X[:1]).tolist())
+"""
+
+
+@pytest.mark.slow
+def test_a_saved_system_loads_and_answers_where_nothing_at_all_can_be_written(tmp_path):
+    path = Path(__file__).parent / "data" / "format_2" / "budgeted.thrifty"
+    clf = load(path)
+    X = np.random.default_rng(0).normal(size=(50, clf.n_features_in_))
+    # A file system of its own for one process: permissions would not stop an administrator.
+    alone = ["unshare", "--map-root-user", "--mount", "sh", "-c", READ_ONLY]
+    if shutil.which("unshare") is None or subprocess.run([*alone, "true"], check=False).returncode:
+        pytest.skip("no process can have a view of the file system of its own here")
+    command = [*alone, sys.executable, "-c", SERVE, str(tmp_path), str(path)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.stdout == f"{clf.predict(X).tolist()} {clf.predict(X[:1]).tolist()}\n", done.stderr
+    assert done.stderr.count("NUMBA_CACHE_DIR") == 1
+
+
+@pytest.fixture
+def next_process(tmp_path, monkeypatch):
+    """A small compiled function, found as a process that starts now would find it."""
+    numba = pytest.importorskip("numba")
+    monkeypatch.setattr(numba.config, "CACHE_DIR", str(tmp_path / "cache"))
+    module = tmp_path / "doubling.py"
+    module.write_text("def double(x):\n    return 2.0 * x\n")
+
+    def start():
+        spec = spec_from_file_location("doubling", module)
+        found = module_from_spec(spec)
+        spec.loader.exec_module(found)
+        double = kernel(found.double)
+        if isinstance(double, Deferred):
+            double(1.0)
+            double = double.real
+        return double
+
+    return start
+
+
+def files_of(double):
+    """The index, and the machine code."""
+    folder = Path(double._cache.cache_path)
+    return next(folder.glob("*.nbi")), next(folder.glob("*.nbc"))
+
+
+def compiles(double):
+    """Whether a call is answered rightly, and whether it had to be compiled for that."""
+    assert double(4.0) == 8.0
+    return sum(double.stats.cache_misses.values()) > 0
+
+
+DAMAGES = {
+    "cut off": lambda data: data[: len(data) // 2],
+    "zeros": lambda data: bytes(len(data)),
+    "one bit": lambda data: (
+        data[: len(data) // 2] + bytes([data[len(data) // 2] ^ 1]) + data[len(data) // 2 + 1 :]
+    ),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES.values(), ids=DAMAGES)
+@pytest.mark.parametrize("which", [0, 1], ids=["index", "code"])
+def test_a_damaged_file_of_compiled_code_is_replaced(next_process, which, damage):
+    assert compiles(next_process())
+    path = files_of(next_process())[which]
+    path.write_bytes(damage(path.read_bytes()))
+    assert compiles(next_process())
+    assert not compiles(next_process())
+
+
+def test_code_that_could_not_be_written_is_not_mistaken_for_older_code_of_its_name(next_process, monkeypatch):
+    file_of_numba = pytest.importorskip("numba.core.caching").IndexDataCacheFile
+    assert compiles(next_process())
+
+    def full(self, name, data):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(file_of_numba, "_load_index", lambda self: {})  # as after a change of the source
+        patch.setattr(file_of_numba, "_save_data", full)
+        assert compiles(next_process())
+    assert compiles(next_process())
+    assert not compiles(next_process())
+
+
+@pytest.mark.parametrize("step", ["_save_index", "_save_data"])
+def test_a_disk_that_is_full_at_either_step_of_writing_is_used_once_it_has_room(
+    next_process, monkeypatch, step
+):
+    def full(*arguments):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(pytest.importorskip("numba.core.caching").IndexDataCacheFile, step, full)
+        assert compiles(next_process())
+    assert compiles(next_process())
+    assert not compiles(next_process())

@@ -3,12 +3,16 @@
 The compiler itself, which takes longer to import than most of this package, is imported by that first call.
 """
 
+import contextlib
 import functools
 import gc
+import hashlib
 import logging
+import pickle
 import sys
 import threading
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, TypeAlias, TypeVar, cast
 
 __all__ = ["Number", "Record", "fused", "fused_kernel", "inner", "kernel", "lean", "lean_kernel"]
@@ -127,7 +131,9 @@ def undisturbed(compile_one: Callable[[Any], Any]) -> Callable[[Any], Any]:
 
 
 class Cache:
-    """Numba's cache of one function, which says what a user waits for and goes on where nothing can be written.
+    """Numba's cache of one function, which says what a user waits for and goes on whatever its files are like.
+
+    Where nothing can be written, compiled code lives as long as the process. A damaged file is forgotten and replaced.
 
     Parameters
     ----------
@@ -136,6 +142,10 @@ class Cache:
 
     def __init__(self, cache: Any) -> None:
         self._cache = cache
+        if hasattr(cache, "_impl"):
+            cache._impl = Sealed(cache._impl)
+            # Code that was kept without a checksum, and is of another form, is not looked at.
+            cache._cache_file._version += ", sealed"
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._cache, name)
@@ -146,6 +156,9 @@ class Cache:
             found = self._cache.load_overload(signature, context)
         except OSError:
             found = None
+        except Exception:  # reading damaged bytes raises whatever they happen to say
+            self._forget()
+            found = None
         if found is None:
             say_once(COMPILING)
         return found
@@ -154,8 +167,44 @@ class Cache:
         """Keep compiled code for the next process, if possible."""
         try:
             self._cache.save_overload(signature, result)
-        except OSError as error:
+        except Exception as error:
+            # The index is written first: it would lead the next process to whatever old code has the name of the new.
+            self._forget()
             say_once(NOT_KEPT, error)
+
+    def _forget(self) -> None:
+        """Remove the index, without which no code is found; on a full disk that is all that can be done."""
+        with contextlib.suppress(OSError):
+            Path(self._cache._cache_file._index_path).unlink(missing_ok=True)
+
+
+class Sealed:
+    """How numba turns compiled code into bytes and back, with a checksum: damaged machine code could do anything.
+
+    Parameters
+    ----------
+    form : numba.core.caching.CacheImpl
+    """
+
+    def __init__(self, form: Any) -> None:
+        self._form = form
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._form, name)
+
+    def reduce(self, result: Any) -> tuple[bytes, bytes]:
+        """The code as bytes, behind their checksum."""
+        from numba.core.serialize import dumps
+
+        data = dumps(self._form.reduce(result))
+        return hashlib.sha256(data).digest(), data
+
+    def rebuild(self, context: Any, kept: tuple[bytes, bytes]) -> Any:
+        """The code, if it is what was kept."""
+        digest, data = kept
+        if hashlib.sha256(data).digest() != digest:
+            raise ValueError("compiled code on disk is damaged")
+        return self._form.rebuild(context, pickle.loads(data))
 
 
 _lock = threading.RLock()

@@ -1,6 +1,9 @@
 import json
+import os
+import signal
 import subprocess
 import sys
+import time
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 
@@ -61,3 +64,36 @@ def test_a_chain_cut_anywhere_goes_on_from_its_stored_neighbour(script, uninterr
     assert len(script.stored(path)) == 8 + 1
     resumed = script.sweep_once(path)
     assert [cell.fitted for cell in resumed.cells] == [cell.fitted for cell in uninterrupted.cells]
+
+
+def is_running(process):
+    """Whether a process is there and not just waiting to be counted."""
+    stat = Path("/proc", process, "stat")
+    try:
+        return stat.read_text().rpartition(")")[2].split()[0] != "Z"
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+
+
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="processes are looked up in /proc")
+def test_workers_end_when_the_sweep_that_started_them_is_killed(tmp_path):
+    def wait_until(is_so):
+        deadline = time.monotonic() + 120
+        while not is_so() and time.monotonic() < deadline:
+            time.sleep(0.02)
+        return is_so()
+
+    command = [sys.executable, str(SCRIPT.with_name("killed.py")), str(tmp_path)]
+    parent = subprocess.Popen(command, stderr=subprocess.DEVNULL)
+    try:
+        assert wait_until(lambda: len(list(tmp_path.iterdir())) == 2 or parent.poll() is not None)
+        workers = [path.name for path in tmp_path.iterdir()]
+        assert [is_running(worker) for worker in workers] == [True, True]
+    finally:
+        parent.kill()
+        parent.wait()
+    try:
+        assert wait_until(lambda: not any(map(is_running, workers)))
+    finally:
+        for worker in filter(is_running, workers):
+            os.kill(int(worker), signal.SIGKILL)

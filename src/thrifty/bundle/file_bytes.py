@@ -10,6 +10,7 @@ from thrifty.bundle.context import FullMode, Reading, Writing
 from thrifty.bundle.fields import Fields, Packer, Unpacker
 from thrifty.bundle.objects import Kind, pack_object, unpack_object
 from thrifty.bundle.pruned import PRUNED_FOREST
+from thrifty.bundle.signature import check_private_key, sign, without_signature
 from thrifty.exceptions import InvalidInputError
 
 __all__ = ["from_bytes", "to_bytes"]
@@ -18,16 +19,23 @@ _MODES = ("inside", "reference", "absent")
 
 
 def to_bytes(
-    thing: Any, *, full: FullMode = "inside", evidence: bool = True, kinds: Sequence[Kind] = ()
+    thing: Any,
+    *,
+    full: FullMode = "inside",
+    evidence: bool = True,
+    private_key: Any = None,
+    kinds: Sequence[Kind] = (),
 ) -> bytes:
     """What ``save`` would write into a file."""
     if full not in _MODES:
         raise InvalidInputError(f"full must be one of {', '.join(map(repr, _MODES))}; got {full!r}.")
+    key = None if private_key is None else check_private_key(private_key)
     packer = Packer()
     writing = Writing(packer, full, pack_object, evidence=evidence)
     kind = next((one for one in (PRUNED_FOREST, *kinds) if type(thing) is one.holds), None)
     packed = pack_object(thing, writing) if kind is None else {"kind": kind.name, **kind.pack(thing, writing)}
-    return pack(Contents({"thrifty": thrifty.__version__, **packed}, packer.arrays))
+    data = pack(Contents({"thrifty": thrifty.__version__, **packed}, packer.arrays))
+    return data if key is None else sign(data, key)
 
 
 def from_bytes(
@@ -36,12 +44,13 @@ def from_bytes(
     full: Any = None,
     trusted: Iterable[str | type] = (),
     max_bytes: int = DEFAULT_MAX_BYTES,
+    public_key: Any = None,
     kinds: Sequence[Kind] = (),
 ) -> Any:
     """What ``load`` would read from a file of these bytes."""
     reading = Reading(unpack_object, full, type_names(trusted), max_bytes)
     try:
-        contents = unpack(data, max_bytes=max_bytes)
+        contents = unpack(without_signature(data, public_key), max_bytes=max_bytes)
         fields = Fields(contents.facts, Unpacker(contents.arrays), "the content")
         name = fields.raw("kind")
         kind = next((one for one in (PRUNED_FOREST, *kinds) if one.name == name), None)

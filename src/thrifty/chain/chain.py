@@ -343,7 +343,7 @@ class Chain:
 
     def buyer(self, source: FeatureSource) -> PurchaseReader:
         """Read from a source, buying only what rows need on their way."""
-        return PurchaseReader(source, self.price_list, table_like(self.kind, self.names))
+        return PurchaseReader(source, self.price_list, table_like(self.kind, self.names), self.names)
 
     def route(self, X: Any) -> Ints:
         """Place that answers each row; ``n_stages`` means the full model, which is not asked."""

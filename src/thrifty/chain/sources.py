@@ -6,6 +6,7 @@ twice and no cell is asked for before a row's route needs it.
 """
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
@@ -13,7 +14,7 @@ from numpy.typing import ArrayLike
 from scipy import sparse
 from sklearn.utils import _safe_indexing
 
-from thrifty.arrays import Ints
+from thrifty.arrays import Bools, Floats, Ints
 from thrifty.exceptions import InvalidInputError
 from thrifty.objective.costs import PriceList
 
@@ -91,10 +92,20 @@ class TableReader:
         return self._numbers[rows] if held is None else _identity(rows, self.block(rows, held))
 
 
+@dataclass(frozen=True)
+class Delivery:
+    """What a source answered to one question: values of some columns, for some rows, both in rising order."""
+
+    rows: Ints
+    columns: Ints
+    values: Floats
+
+
 class PurchaseReader:
     """Buys from a source what a route needs, when it needs it, once.
 
-    A purchase delivers all columns of its group, so the source is asked for all of them together.
+    A purchase delivers all columns of its group, so the source is asked for all of them together. Memory is taken for
+    what was delivered, not for the whole table.
 
     Parameters
     ----------
@@ -104,12 +115,18 @@ class PurchaseReader:
         Which columns come in one purchase.
     wrap : callable
         Turns an array and the numbers of its columns into the kind of table the full model was fitted on.
+    names : sequence of str, optional
+        Names of the columns, by which a data frame is read that a source answers with.
     """
 
     is_at_hand = False
 
     def __init__(
-        self, source: FeatureSource, price_list: PriceList, wrap: Callable[[Any, Ints], Any]
+        self,
+        source: FeatureSource,
+        price_list: PriceList,
+        wrap: Callable[[Any, Ints], Any],
+        names: Sequence[str] | None = None,
     ) -> None:
         if not isinstance(source, FeatureSource):
             raise InvalidInputError(
@@ -119,51 +136,93 @@ class PurchaseReader:
         self._source = source
         self._group_of = price_list.group_of
         self._wrap = wrap
-        shape = (len(source), price_list.n_features)
-        self._values = np.full(shape, np.nan)
-        self.bought = np.zeros(shape, dtype=bool)
-
-    @property
-    def n_samples(self) -> int:
-        """Rows the source knows about."""
-        return len(self._values)
+        self._names = names
+        self._deliveries: list[Delivery] = []
+        self.n_samples = len(source)
 
     def block(self, rows: Ints, columns: Ints) -> Any:
         """Buy what is lacking of these cells, then return them."""
         if len(rows) and len(columns):
             self._buy(rows, np.flatnonzero(np.isin(self._group_of, self._group_of[columns])))
-        return self._values[np.ix_(rows, columns)]
+        return self._delivered(rows, columns)[0]
 
     def table(self, rows: Ints, columns: Ints | None = None) -> Any:
         """Buy what is lacking of these columns and return them as the kind of table the full model reads."""
-        columns = np.arange(self._values.shape[1]) if columns is None else columns
+        columns = np.arange(len(self._group_of)) if columns is None else columns
         return self._wrap(self.block(rows, columns), columns)
 
     def identity(self, rows: Ints, held: Ints | None) -> Any:
         """The place of each row in the source and what it holds, or all that was bought of it so far."""
-        return _identity(rows, self._values[rows] if held is None else self.block(rows, held))
+        if held is None:
+            return _identity(rows, self._delivered(rows, np.arange(len(self._group_of)))[0])
+        return _identity(rows, self.block(rows, held))
+
+    def _delivered(self, rows: Ints, columns: Ints) -> tuple[Floats, Bools]:
+        """Values of some cells, NaN where nothing was bought, and which were bought."""
+        values = np.full((len(rows), len(columns)), np.nan)
+        bought = np.zeros(values.shape, dtype=bool)
+        for delivery in self._deliveries:
+            row, row_there = _places(delivery.rows, rows)
+            column, column_there = _places(delivery.columns, columns)
+            if row.size and column.size:
+                cells = np.ix_(row, column)
+                values[cells] = delivery.values[np.ix_(row_there, column_there)]
+                bought[cells] = True
+        return values, bought
 
     def _buy(self, rows: Ints, columns: Ints) -> None:
-        lacking = ~self.bought[np.ix_(rows, columns)]
-        # Rows that hold the same purchases are asked about together; in a chain that is all of them.
-        patterns, pattern_of = np.unique(lacking, axis=0, return_inverse=True)
+        lacking = ~self._delivered(rows, columns)[1]
+        if (lacking == lacking[0]).all():  # in a chain always, and cheaper than to sort the rows
+            patterns, pattern_of = lacking[:1], np.zeros(len(rows), dtype=np.intp)
+        else:
+            patterns, pattern_of = np.unique(lacking, axis=0, return_inverse=True)
         for number, pattern in enumerate(patterns):
             if pattern.any():
                 self._fetch(rows[pattern_of.reshape(-1) == number], columns[pattern])
 
     def _fetch(self, rows: Ints, columns: Ints) -> None:
-        try:
-            answer = np.asarray(self._source.fetch(rows, columns), dtype=np.float64)
-        except (TypeError, ValueError) as error:
-            raise InvalidInputError(f"the source must answer with numbers: {error}.") from error
-        if answer.shape != (len(rows), len(columns)):
+        # Copies: a source may use the arrays that it is given as it likes, and the one that it answers with again.
+        answer = self._source.fetch(rows.copy(), columns.copy())
+        numbers = as_numbers(self._in_order(answer, columns), "what a source answers")
+        values = numbers.toarray() if sparse.issparse(numbers) else np.array(numbers)
+        if values.shape != (len(rows), len(columns)):
             raise InvalidInputError(
                 f"the source was asked for {len(rows)} rows of {len(columns)} features and must answer with an array "
-                f"of that shape; got {answer.shape}."
+                f"of that shape; got {values.shape}."
             )
-        cells = np.ix_(rows, columns)
-        self._values[cells] = answer
-        self.bought[cells] = True
+        infinite = np.argwhere(np.isinf(values))
+        if len(infinite):
+            row, column = infinite[0]
+            raise InvalidInputError(
+                f"the source must answer with finite numbers; got {values[row, column]} for row {rows[row]} of "
+                f"{self._name(columns[column])}. Where a value is missing, answer with NaN."
+            )
+        rising = np.argsort(rows, kind="stable")
+        self._deliveries.append(Delivery(rows[rising], columns, values[rising]))
+
+    def _in_order(self, answer: Any, columns: Ints) -> Any:
+        """The answer with its columns in the order asked for, if they have names that can tell."""
+        given = list(answer.columns) if kind_of_table(answer) else []
+        if self._names is None or not given or not all(isinstance(name, str) for name in given):
+            return answer
+        asked = [self._names[column] for column in columns]
+        if sorted(given) != sorted(asked):
+            raise InvalidInputError(
+                f"the source was asked for the columns {asked[:5]} and answered with a data frame of the columns "
+                f"{given[:5]}; both must be the same. Answer with those columns, or with an array in the order asked "
+                f"for."
+            )
+        return answer[asked]
+
+    def _name(self, column: int) -> str:
+        return f"column {column}" if self._names is None else f"column {self._names[column]!r}"
+
+
+def _places(known: Ints, wanted: Ints) -> tuple[Ints, Ints]:
+    """Places in ``wanted`` of what is among ``known``, which rises, and the places that it has there."""
+    place = np.minimum(np.searchsorted(known, wanted), len(known) - 1)
+    found = np.flatnonzero(known[place] == wanted)
+    return found, place[found]
 
 
 def _identity(rows: Ints, block: Any) -> Any:
@@ -188,19 +247,26 @@ def table_like(template: str | None, names: Sequence[str] | None) -> Callable[[A
     return lambda rows, columns: pd.DataFrame(rows, columns=[names[column] for column in columns])
 
 
-def as_numbers(X: Any) -> Any:
-    """The table as float64 numbers, dense or CSR, or a refusal that names the column."""
+def as_numbers(X: Any, name: str = "X") -> Any:
+    """The table as float64 numbers, dense or CSR, or a refusal that names the column; what is masked is missing."""
+    dtypes = X.dtypes if kind_of_table(X) else [getattr(X, "dtype", None)]
+    if any(getattr(dtype, "kind", None) == "c" for dtype in dtypes):
+        raise InvalidInputError(
+            f"{name} must hold real numbers.{describe_bad_column(X)} Give its parts apart."
+        )
     if sparse.issparse(X):
         return sparse.csr_array(X, dtype=np.float64)
     try:
         if kind_of_table(X) == "pandas":
             numbers = X.to_numpy(dtype=np.float64, na_value=np.nan)
+        elif np.ma.isMaskedArray(X):
+            numbers = np.ma.filled(X.astype(np.float64), np.nan)
         else:
             numbers = np.asarray(X, dtype=np.float64)
     except (TypeError, ValueError) as error:
-        raise InvalidInputError(f"X must hold numbers: {error}.{describe_bad_column(X)}") from error
+        raise InvalidInputError(f"{name} must hold numbers: {error}.{describe_bad_column(X)}") from error
     if numbers.ndim != 2:
-        raise InvalidInputError(f"X must be a table of rows and columns; got shape {numbers.shape}.")
+        raise InvalidInputError(f"{name} must be a table of rows and columns; got shape {numbers.shape}.")
     return numbers
 
 

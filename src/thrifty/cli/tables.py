@@ -50,6 +50,10 @@ Trust = Annotated[
         metavar="TYPE",
     ),
 ]
+PublicKey = Annotated[
+    Path | None,
+    typer.Option(help="PEM file of an ed25519 key; a SYSTEM that it was not signed for is refused."),
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Print numbers for programs on standard output.")]
 UnseenText = Annotated[
     Unseen, typer.Option(help="What to do with text, in a cell that is read, that the fit has not seen.")
@@ -118,9 +122,13 @@ def fit(
     seed: Annotated[int, typer.Option(min=0, max=2**32 - 1, help="Seed of all random choices.")] = 0,
     jobs: Annotated[int, typer.Option(min=1, help="Number of fits that run side by side.")] = 2,
     trust: Trust = None,
+    private_key: Annotated[
+        Path | None, typer.Option(help="PEM file of an ed25519 key, which signs the system.")
+    ] = None,
     json: AsJson = False,
 ) -> None:
     """Fit a system on a table with labels. It is written to one file, which answers at any budget."""
+    from thrifty.bundle.signature import check_private_key
     from thrifty.cli.summary import fit_in_words, fit_numbers
     from thrifty.tables.fit import Wish, fit_table
     from thrifty.tables.formats import read_table
@@ -128,6 +136,7 @@ def fit(
 
     wish = Wish(budget, max_loss, confidence)
     check_output(out)
+    key = None if private_key is None else check_private_key(private_key)
     with notes_of_warnings(), progress() as show:
         fitted = fit_table(
             read_table(table),
@@ -144,7 +153,7 @@ def fit(
             trusted=trust or (),
             progress=show,
         )
-        data = table_system_to_bytes(fitted.system)
+        data = table_system_to_bytes(fitted.system, private_key=key)
     write_file(out, data)
     for text in fitted.notes:
         note(text)
@@ -170,6 +179,7 @@ def predict(
     ] = False,
     unseen: UnseenText = Unseen.refuse,
     trust: Trust = None,
+    public_key: PublicKey = None,
     json: AsJson = False,
 ) -> None:
     """Answer every row of a table. Written are the answer, its probability, the stage that gave it, and its cost."""
@@ -187,7 +197,7 @@ def predict(
     if not on_screen:
         check_output(out)
     with notes_of_warnings():
-        known = load_table_system(system, trusted=trust or ())
+        known = load_table_system(system, trusted=trust or (), public_key=public_key)
         held = (known.about.budget if budget is None else budget) if hold_budget else None
         if hold_budget and held is None:
             raise InvalidInputError(
@@ -230,6 +240,7 @@ def explain(
     ] = False,
     unseen: UnseenText = Unseen.refuse,
     trust: Trust = None,
+    public_key: PublicKey = None,
     json: AsJson = False,
 ) -> None:
     """Explain the answers row by row. Told are what was bought in which order, what each stage said, and the end."""
@@ -240,7 +251,7 @@ def explain(
     from thrifty.tables.storage import load_table_system
 
     with notes_of_warnings():
-        known = load_table_system(system, trusted=trust or ())
+        known = load_table_system(system, trusted=trust or (), public_key=public_key)
         if budget is not None or max_loss is not None:
             known = known.at(budget=budget, max_loss=max_loss)
         cells = known.read(
@@ -271,6 +282,7 @@ def frontier(
     system: SystemFile,
     plot: Annotated[Path | None, typer.Option(help="Picture to write: png, svg or pdf.")] = None,
     trust: Trust = None,
+    public_key: PublicKey = None,
     json: AsJson = False,
 ) -> None:
     """Show what other budgets buy. The efficient operating points are listed, on the rows that they are judged on."""
@@ -280,7 +292,7 @@ def frontier(
     if plot is not None:
         check_output(plot)
     with notes_of_warnings():
-        known = load_table_system(system, trusted=trust or ())
+        known = load_table_system(system, trusted=trust or (), public_key=public_key)
     if plot is not None:
         write_file(plot, frontier_picture(known, plot))
     if json:
@@ -307,6 +319,7 @@ def report(
         ),
     ] = None,
     trust: Trust = None,
+    public_key: PublicKey = None,
     json: AsJson = False,
 ) -> None:
     """Measure a system on labelled rows. One page is written that explains every operating point."""
@@ -318,7 +331,7 @@ def report(
     check_output(out)
     with notes_of_warnings(), progress() as show:
         show("measuring", 0, 1)
-        known = load_table_system(system, trusted=trust or ())
+        known = load_table_system(system, trusted=trust or (), public_key=public_key)
         frame = read_table(table, as_text=known.schema.text_columns)
         words = title or f"What {system.stem} does on {table.name}"
         facts, measured = facts_of(known, frame, by or (), words, unit)

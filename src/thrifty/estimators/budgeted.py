@@ -125,6 +125,8 @@ class BudgetedClassifier(ChainClassifier):
     _accepts_missing = True
     _accepts_sparse = False
     _accepts_several = True
+    # Whether targets and scores of the training rows are kept in the evidence, for those who tell recall and AUC.
+    _keeps_scores = False
 
     def __init__(
         self,
@@ -214,7 +216,7 @@ class BudgetedClassifier(ChainClassifier):
             self.features_ = self.chain_.stages[-1].columns
             self.n_stages_ = self.chain_.n_own_stages
             self.evidence_ = replace(
-                learned.evidence,
+                learned.evidence if self._keeps_scores else learned.evidence.without_scores(),
                 features=tuple(self.features_.tolist()),
                 stage_columns=tuple(tuple(stage.columns.tolist()) for stage in self.chain_.stages),
             )
@@ -321,7 +323,7 @@ class BudgetedClassifier(ChainClassifier):
 
     def _proof_on(self, X: Any, y: Any) -> Evidence:
         """What every candidate of a proof does with rows that nothing was learned from."""
-        return replace(evidence_of(self._learned, X, y), points=self._evidence().points)
+        return replace(evidence_of(self._learned, X, y), points=self._evidence().points).without_scores()
 
     def _lose_at_most(self, max_loss: float) -> None:
         """Go to the cheapest point that loses at most so much against the full model, by proof or by estimate."""

@@ -113,7 +113,7 @@ class GatedClassifier(ChainClassifier):
             self.features_ = stage.columns
             self.certificate_ = None
             self._set_threshold(self._default_threshold(problem, budget))
-            self.evidence_ = self._judged_rows(problem)
+            self.evidence_ = self._judged_rows(problem).without_scores()
         return self
 
     def _check_parameters(self) -> None:

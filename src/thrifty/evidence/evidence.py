@@ -77,7 +77,7 @@ class Evidence:
         What the system was fitted with; kept as JSON keeps it.
     target, scores : ndarray of shape (n_rows,) and (n_rows, n_stages + 1, n_scores), optional
         Targets as the task encodes them, and scores of the answer at each place, for measures such as recall and AUC;
-        they are not kept in files.
+        a fitted estimator and a file do without them.
     full_scores : ndarray of shape (n_rows, n_scores), optional
         Scores of the full model's own answers.
     is_fixed : bool
@@ -217,6 +217,15 @@ class Evidence:
             scores=None if self.scores is None else self.scores[rows],
             full_scores=None if self.full_scores is None else self.full_scores[rows],
         )
+
+    def without_scores(self) -> "Evidence":
+        """All that operating points are found, compared and proved with, in half of the memory.
+
+        Targets and scores, which only measures such as recall and AUC ask for, are left out, and weights that are all
+        one, which need not be written down.
+        """
+        weight = None if self.weight is None or np.all(self.weight == 1.0) else self.weight
+        return replace(self, weight=weight, target=None, scores=None, full_scores=None)
 
     def keep_stages(self, kept: list[int], points: Floats, cost: Floats) -> "Evidence":
         """Evidence of a chain with some of the stages, other points and other costs."""

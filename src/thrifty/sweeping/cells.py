@@ -2,6 +2,7 @@
 
 import json
 import multiprocessing
+import os
 import threading
 import time
 import traceback
@@ -29,6 +30,9 @@ __all__ = ["Cell", "FailedCell", "fit_cell", "quiet", "start_from"]
 
 Start = tuple[Floats, Floats]
 """Weights of the gate and of the cheap model that a linear fit starts from, each with its intercept behind it."""
+
+WATCH_SECONDS = 0.5
+"""How often a worker looks whether its parent is still there."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -101,12 +105,15 @@ def fit_cell(
     y_val: Labels,
     answers: Answers | None,
     trusted: tuple[str | type, ...] = (),
+    sweeping: int | None = None,
 ) -> Cell | FailedCell:
     """Fit one cell and score the validation rows; whatever goes wrong is handed back, not raised.
 
-    Tables are arguments of their own: backends send those that are large, and the same for all cells, once.
+    Tables are arguments of their own: backends send those that are large, and the same for all cells, once. A worker
+    that the process with the number ``sweeping`` has started ends with it.
     """
     try:
+        end_with(sweeping)
         full = None if answers is None else known_full(answers, trusted)
         began = time.perf_counter()
         fitted = _fit(planned, start, X, y, sample_weight, full)
@@ -119,6 +126,41 @@ def fit_cell(
     except Exception as error:
         cause = f"{type(error).__name__}: {error}"
         return FailedCell(planned.settings, planned.key, cause, traceback.format_exc())
+
+
+_watched: set[int] = set()
+
+
+def end_with(parent: int | None) -> None:
+    """End this process when its parent of this number is gone: one that is killed cannot stop its workers."""
+    started_by = multiprocessing.parent_process()
+    # Only a worker of the sweep: a process that sweeps by itself may well outlive whoever started it.
+    if parent is None or started_by is None or started_by.pid != parent or parent in _watched:
+        return
+    _watched.add(parent)
+
+    def watch() -> None:
+        if os.name == "nt":
+            started_by.join()
+        else:
+            # An orphan gets another parent, unless a server forked it for the one that is gone. Pipes tell less:
+            # workers that are forked hold the ends of one another's.
+            over_us = os.getppid()
+            while os.getppid() == over_us and _is_there(parent):
+                time.sleep(WATCH_SECONDS)
+        os._exit(1)
+
+    threading.Thread(target=watch, name="end with the sweep", daemon=True).start()
+
+
+def _is_there(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        pass
+    return True
 
 
 def start_from(cell: Cell) -> Start:

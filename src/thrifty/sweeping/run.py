@@ -4,6 +4,7 @@ Plan, judge the full model once, fit what the store lacks, keep each cell as soo
 and the fitted estimator behind each of them.
 """
 
+import os
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import cached_property
@@ -282,7 +283,16 @@ def _fit_all(
     report("fitting", len(found), len(cells))
     if len(found) == len(cells):
         return found
-    given = (shared.X, shared.y, shared.sample_weight, shared.X_val, shared.y_val, answers, trusted)
+    given = (
+        shared.X,
+        shared.y,
+        shared.sample_weight,
+        shared.X_val,
+        shared.y_val,
+        answers,
+        trusted,
+        os.getpid(),
+    )
     # One cell per message: a cell that is done must not wait for others before it is kept.
     with quiet(), Parallel(n_jobs=n_jobs, return_as="generator_unordered", batch_size=1) as parallel:
         for wave in waves(cells):

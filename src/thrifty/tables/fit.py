@@ -197,7 +197,7 @@ def _full(
 def _fit_cascade(
     table: TrainingTable, full: Any, wish: Wish, seed: int, n_jobs: int, progress: Progress
 ) -> BudgetedClassifier:
-    return BudgetedClassifier(
+    cascade = BudgetedClassifier(
         full,
         full_features=table.full_features,
         budget=wish.budget,
@@ -206,7 +206,9 @@ def _fit_cascade(
         n_jobs=n_jobs,
         random_state=seed,
         **table.costs,
-    ).fit(table.X, table.y, progress=progress)
+    )
+    cascade._keeps_scores = True  # a promise tells recall and AUC
+    return cascade.fit(table.X, table.y, progress=progress)
 
 
 def _remarks(promise: Promise, estimator: ChainClassifier, wish: Wish) -> list[str]:

@@ -16,7 +16,14 @@ from thrifty.tables.system import TableSystem, as_table_system
 __all__ = ["load", "load_table_system", "save", "table_system_from_bytes", "table_system_to_bytes"]
 
 
-def save(thing: Any, path: AnyPath, *, full: FullMode = "inside", evidence: bool = True) -> None:
+def save(
+    thing: Any,
+    path: AnyPath,
+    *,
+    full: FullMode = "inside",
+    evidence: bool = True,
+    private_key: Any = None,
+) -> None:
     """Write a fitted estimator, a chain or a table system into one file, without pickle.
 
     Parameters
@@ -32,6 +39,8 @@ def save(thing: Any, path: AnyPath, *, full: FullMode = "inside", evidence: bool
     evidence : bool, default=True
         Whether to keep the rows that operating points were judged on; a file without them is smaller, answers alike,
         and has no ``frontier_``.
+    private_key : Ed25519PrivateKey of cryptography, PEM bytes or path of a PEM file, optional
+        Signs the file, for those who load it with the ``public_key`` that belongs to it. Needs ``thrifty[signing]``.
 
     Examples
     --------
@@ -51,7 +60,9 @@ def save(thing: Any, path: AnyPath, *, full: FullMode = "inside", evidence: bool
     >>> bool((again.predict(X) == clf.predict(X)).all())
     True
     """
-    write_atomically(path, to_bytes(thing, full=full, evidence=evidence, kinds=(TABLE,)))
+    write_atomically(
+        path, to_bytes(thing, full=full, evidence=evidence, private_key=private_key, kinds=(TABLE,))
+    )
 
 
 def load(
@@ -60,6 +71,7 @@ def load(
     full: Any = None,
     trusted: Iterable[str | type] = (),
     max_bytes: int = DEFAULT_MAX_BYTES,
+    public_key: Any = None,
 ) -> Any:
     """Read what ``save`` or `thrifty fit` wrote: an object that answers exactly as the one that was saved.
 
@@ -74,13 +86,22 @@ def load(
         What a model in the file may be made of, besides what skops trusts by itself.
     max_bytes : int, default=2**30
         Files that are larger, or that hold a model that would unpack to more, are refused.
+    public_key : Ed25519PublicKey of cryptography, PEM bytes or path of a PEM file, optional
+        Refuses, before anything in it is read, a file that was not signed with the ``private_key`` that belongs to
+        it. Needs ``thrifty[signing]``.
     """
     data = read_capped(path, max_bytes)
-    return from_bytes(data, full=full, trusted=trusted, max_bytes=max_bytes, kinds=(TABLE,))
+    return from_bytes(
+        data, full=full, trusted=trusted, max_bytes=max_bytes, public_key=public_key, kinds=(TABLE,)
+    )
 
 
 def load_table_system(
-    path: AnyPath, *, trusted: Iterable[str] = (), max_bytes: int = DEFAULT_MAX_BYTES
+    path: AnyPath,
+    *,
+    trusted: Iterable[str] = (),
+    max_bytes: int = DEFAULT_MAX_BYTES,
+    public_key: Any = None,
 ) -> TableSystem:
     """Read a system as the commands do: the kinds of full models that `thrifty fit` makes are trusted.
 
@@ -94,9 +115,12 @@ def load_table_system(
         What the full model may be made of besides those.
     max_bytes : int, default=2**30
         Larger files are refused.
+    public_key : key, as in ``load``
+        Refuses files that were not signed with the private key that belongs to it.
     """
     try:
-        return table_system_from_bytes(read_capped(path, max_bytes), trusted=trusted, max_bytes=max_bytes)
+        data = read_capped(path, max_bytes)
+        return table_system_from_bytes(data, trusted=trusted, max_bytes=max_bytes, public_key=public_key)
     except UntrustedTypesError as error:
         raise InvalidInputError(
             f"the full model in {path} is made of types that are not trusted by themselves: {', '.join(error.types)}. "
@@ -104,15 +128,19 @@ def load_table_system(
         ) from None
 
 
-def table_system_to_bytes(system: TableSystem) -> bytes:
+def table_system_to_bytes(system: TableSystem, *, private_key: Any = None) -> bytes:
     """What ``save`` would write."""
-    return to_bytes(system, kinds=(TABLE,))
+    return to_bytes(system, private_key=private_key, kinds=(TABLE,))
 
 
 def table_system_from_bytes(
-    data: bytes, *, trusted: Iterable[str] = (), max_bytes: int = DEFAULT_MAX_BYTES
+    data: bytes,
+    *,
+    trusted: Iterable[str] = (),
+    max_bytes: int = DEFAULT_MAX_BYTES,
+    public_key: Any = None,
 ) -> TableSystem:
     """What ``load_table_system`` would read from a file of these bytes."""
     trusted = (*TRUSTED, *type_names(trusted))
-    found = from_bytes(data, trusted=trusted, max_bytes=max_bytes, kinds=(TABLE,))
+    found = from_bytes(data, trusted=trusted, max_bytes=max_bytes, public_key=public_key, kinds=(TABLE,))
     return found if isinstance(found, TableSystem) else as_table_system(found)

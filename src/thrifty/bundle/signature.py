@@ -1,0 +1,134 @@
+"""Ed25519 signatures of files: who holds the public key knows that whoever holds the private key wrote the file.
+
+    file | signature of it (64) | SHA-256 of the file's own checksum and the signature (32) | mark (8)
+
+The signature is appended to a whole file and covers all of it; the checksum behind it lets those who have no key see
+that nothing was changed by accident. A file that does not end with the mark is not signed.
+"""
+
+import hashlib
+import os
+from pathlib import Path
+from typing import Any
+
+from thrifty.exceptions import DataUnavailableError, InvalidInputError
+
+__all__ = ["check_private_key", "check_public_key", "sign", "without_signature"]
+
+MARK = b"ed25519\x00"
+_SIGNATURE = 64
+_DIGEST = 32
+_APPENDED = _SIGNATURE + _DIGEST + len(MARK)
+_LONGEST_KEY = 1 << 16
+
+
+def sign(data: bytes, private_key: Any) -> bytes:
+    """A file with its signature appended."""
+    signature: bytes = check_private_key(private_key).sign(data)
+    return b"".join([data, signature, hashlib.sha256(data[-_DIGEST:] + signature).digest(), MARK])
+
+
+def without_signature(data: Any, public_key: Any = None) -> Any:
+    """The file itself; with ``public_key``, only if the owner of the private key has signed it as it is.
+
+    Nothing in the file is read before the signature is checked, not even how long its parts are.
+    """
+    key = None if public_key is None else check_public_key(public_key)
+    is_bytes = isinstance(data, bytes | bytearray | memoryview)
+    view = memoryview(data if is_bytes else b"")
+    if bytes(view[-len(MARK) :]) != MARK or len(view) < _APPENDED + _DIGEST:
+        if key is None:
+            return data
+        raise InvalidInputError(
+            "the bundle is not signed, and with `public_key` only signed ones are read. Save it with `private_key`, or "
+            "leave `public_key` out if you know where the file comes from."
+        )
+    body, signature = view[:-_APPENDED], bytes(view[-_APPENDED : -_APPENDED + _SIGNATURE])
+    if key is not None:
+        _verify(key, signature, bytes(body))
+    if hashlib.sha256(bytes(body[-_DIGEST:]) + signature).digest() != bytes(
+        view[-_DIGEST - len(MARK) : -len(MARK)]
+    ):
+        raise InvalidInputError("the bundle is damaged: its signature was changed. Save it again.")
+    return body
+
+
+def _verify(key: Any, signature: bytes, body: bytes) -> None:
+    from cryptography.exceptions import InvalidSignature
+
+    try:
+        key.verify(signature, body)
+    except InvalidSignature:
+        raise InvalidInputError(
+            "the signature of the bundle does not fit: it was changed after it was signed, or signed with a key that "
+            "does not belong to `public_key`. Ask whoever made it for the file, or for the key."
+        ) from None
+
+
+def check_private_key(key: Any) -> Any:
+    """The key as an object of ``cryptography``, from that, from PEM bytes or from the path of a PEM file."""
+    keys, serialization = _cryptography()
+    if isinstance(key, bytes | str | os.PathLike):
+        pem = _pem("private_key", key)
+        try:
+            key = serialization.load_pem_private_key(pem, password=None)
+        except TypeError:
+            raise InvalidInputError(
+                "private_key is encrypted. Open it with "
+                "cryptography.hazmat.primitives.serialization.load_pem_private_key and give what that returns."
+            ) from None
+        except _unreadable() as error:
+            raise InvalidInputError(f"private_key must be an ed25519 key in PEM form: {error}.") from None
+    return _of_type("private_key", key, keys.Ed25519PrivateKey)
+
+
+def check_public_key(key: Any) -> Any:
+    """The key as an object of ``cryptography``, from that, from PEM bytes or from the path of a PEM file."""
+    keys, serialization = _cryptography()
+    if isinstance(key, bytes | str | os.PathLike):
+        pem = _pem("public_key", key)
+        try:
+            key = serialization.load_pem_public_key(pem)
+        except _unreadable() as error:
+            raise InvalidInputError(f"public_key must be an ed25519 key in PEM form: {error}.") from None
+    return _of_type("public_key", key, keys.Ed25519PublicKey)
+
+
+def _of_type(name: str, key: Any, wanted: type) -> Any:
+    if isinstance(key, wanted):
+        return key
+    raise InvalidInputError(
+        f"{name} must be an {wanted.__name__} of cryptography, its PEM bytes, or the path of a PEM file; got "
+        f"{type(key).__name__}."
+    )
+
+
+def _pem(name: str, key: bytes | str | os.PathLike[str]) -> bytes:
+    if isinstance(key, bytes):
+        return key
+    try:
+        with Path(key).open("rb") as file:
+            return file.read(_LONGEST_KEY)
+    except FileNotFoundError:
+        raise DataUnavailableError(
+            f"{name} {str(key)!r} does not exist. Give the path of a PEM file."
+        ) from None
+    except OSError as error:
+        raise InvalidInputError(f"{name} {str(key)!r} cannot be read: {error.strerror}.") from error
+
+
+def _unreadable() -> tuple[type[Exception], ...]:
+    from cryptography.exceptions import UnsupportedAlgorithm
+
+    return ValueError, UnsupportedAlgorithm
+
+
+def _cryptography() -> tuple[Any, Any]:
+    try:
+        from cryptography.hazmat.primitives import serialization
+        from cryptography.hazmat.primitives.asymmetric import ed25519
+    except ModuleNotFoundError:
+        raise InvalidInputError(
+            "signatures need cryptography; install it with `pip install thrifty[signing]`."
+        ) from None
+    return ed25519, serialization

@@ -1,0 +1,76 @@
+"""What a fitted estimator keeps of its training rows."""
+
+from dataclasses import fields
+
+import numpy as np
+import pytest
+from sklearn.linear_model import LogisticRegression
+
+from thrifty import BudgetedClassifier, DynaModGbrtClassifier
+
+pytestmark = pytest.mark.slow
+
+CHANCE = np.random.default_rng(0)
+X = CHANCE.normal(size=(400, 3))
+Y = X[:, 0] + X[:, 1] * X[:, 2] > 0.5 * CHANCE.normal(size=400)
+
+
+def cascade(*, keeps_scores=False, **fitted):
+    clf = BudgetedClassifier(LogisticRegression(), stages=3, sizes=[(5, 2)], cv=2, random_state=0)
+    clf._keeps_scores = keeps_scores
+    return clf.fit(X[:250], Y[:250], **fitted)
+
+
+def bytes_per_row(evidence):
+    """All that the arrays of some evidence hold on to, those that they are views of included."""
+    arrays = [getattr(evidence, one.name) for one in fields(evidence)]
+    owners = {}
+    for array in arrays:
+        if isinstance(array, np.ndarray) and evidence.n_rows in array.shape:
+            owner = array if array.base is None else array.base
+            owners[id(owner)] = owner.nbytes
+    return sum(owners.values()) / evidence.n_rows
+
+
+def gates_and_answers(evidence):
+    """A gate score per stage, and whether each stage, what is behind them and the full model are right."""
+    return 8 * evidence.n_stages + evidence.n_stages + 2
+
+
+@pytest.fixture(scope="module")
+def lean():
+    return cascade()
+
+
+def test_a_cascade_keeps_gates_and_who_was_right_and_nothing_else_of_its_rows(lean):
+    assert lean.evidence_.n_stages > 1
+    assert bytes_per_row(lean.evidence_) == gates_and_answers(lean.evidence_)
+
+
+def test_the_rows_of_a_proof_are_kept_in_the_same_form(lean):
+    proof = lean.certified(X[250:], Y[250:], max_loss=0.4)._proof
+    assert bytes_per_row(proof) == gates_and_answers(proof)
+
+
+def test_a_pair_keeps_no_more():
+    pair = DynaModGbrtClassifier(LogisticRegression(), n_trees=3, max_iter=1).fit(X, Y)
+    assert bytes_per_row(pair.evidence_) == gates_and_answers(pair.evidence_)
+
+
+def test_weights_that_differ_are_kept():
+    weighted = cascade(sample_weight=np.where(Y[:250], 2.0, 1.0)).evidence_
+    assert bytes_per_row(weighted) == gates_and_answers(weighted) + 8
+
+
+def test_what_is_left_out_changes_no_operating_point(lean):
+    whole = cascade(keeps_scores=True)
+    assert whole.evidence_.scores is not None
+    assert lean.expected_score_ == whole.expected_score_
+    for name in ("cost", "score", "share"):
+        np.testing.assert_array_equal(getattr(lean.frontier_, name), getattr(whole.frontier_, name))
+    for wish in ({"budget": 1.6}, {"max_loss": 0.1}):
+        one, other = lean.at(**wish), whole.at(**wish)
+        np.testing.assert_array_equal(one.predict_proba(X), other.predict_proba(X))
+        assert one.expected_cost_ == other.expected_cost_
+    one, other = (clf.certified(X[250:], Y[250:], max_loss=0.4) for clf in (lean, whole))
+    assert one.certificate_.as_dict() == other.certificate_.as_dict()
