@@ -18,7 +18,7 @@ from thrifty.evidence.certificate import certify, check_provable
 from thrifty.evidence.evidence import Evidence
 from thrifty.evidence.frontier import Frontier
 from thrifty.evidence.observe import evidence_of
-from thrifty.exceptions import FullModelNotWorthItWarning, InvalidInputError, NothingSavedWarning
+from thrifty.exceptions import FullModelNotWorthItWarning, InvalidInputError, NothingSavedWarning, asking
 from thrifty.full.crossfit import JudgedFull, TrainingRows, held_out_rows, judge_full
 from thrifty.full.model import FullModel
 from thrifty.learning.cascade.learn import CLEARLY, LearnedCascade, lead, learn_cascade
@@ -218,7 +218,10 @@ class BudgetedClassifier(ChainClassifier):
                 features=tuple(self.features_.tolist()),
                 stage_columns=tuple(tuple(stage.columns.tolist()) for stage in self.chain_.stages),
             )
-            self._proof = None if proof is None else self._proof_on(proof.table, proof.labels)
+            self._proof = None
+            if proof is not None:
+                with asking(proof.positions):
+                    self._proof = self._proof_on(proof.table, proof.labels)
             self._move(**wish)
         return self
 
@@ -408,7 +411,7 @@ def _behind(link: FullModel | Chain, rows: TrainingRows) -> Behind | None:
     """Where the training rows go in a chain that stands in the place of the full model."""
     if not isinstance(link, Chain):
         return None
-    return Behind(link.walk(TableReader(rows.X, rows.table)).route, link.bought_by_route)
+    return Behind(link.walk(TableReader(rows.X, rows.table, rows.positions)).route, link.bought_by_route)
 
 
 def _warn_if_full_is_worse(learned: LearnedCascade, judged: JudgedFull, rows: TrainingRows) -> None:

@@ -16,7 +16,7 @@ from thrifty.chain.sources import TableReader
 from thrifty.evidence.evidence import Evidence
 from thrifty.evidence.inputs import check_threshold
 from thrifty.exceptions import InvalidInputError
-from thrifty.full.model import AbsentFull, PrecomputedFull
+from thrifty.full.model import AbsentFull, PrecomputedFull, ask_model
 from thrifty.rows import fingerprints
 
 __all__ = ["chain_of", "evidence_of", "evidence_of_known", "point_of", "whole_chain_of"]
@@ -193,7 +193,8 @@ def _with_known_full(
     elif isinstance(model, AbsentFull):
         return chain, None
     else:
-        outputs = model.outputs(reader.table(rows, chain.price_list.full_columns), numbers)
+        table = reader.table(rows, chain.price_list.full_columns)
+        outputs = ask_model(model, chain.task, table, numbers, rows=reader.numbers_of(rows))
     if not chain.buys_by_row:
         chain = _replace_innermost(chain, PrecomputedFull(outputs, fingerprints(numbers)))
     return chain, chain.task.quality(target, outputs)

@@ -10,7 +10,7 @@ from thrifty.estimators.base import ChainClassifier
 from thrifty.estimators.budgeted import CERTIFYING_SHARE, BudgetedClassifier
 from thrifty.estimators.checks import check_seed
 from thrifty.evidence.certificate import check_provable
-from thrifty.exceptions import InvalidInputError
+from thrifty.exceptions import InvalidInputError, asking
 from thrifty.objective.costs import check_amount
 from thrifty.progress import Progress, silent
 from thrifty.rows import content_folds
@@ -197,7 +197,7 @@ def _full(
 def _fit_cascade(
     table: TrainingTable, full: Any, wish: Wish, seed: int, n_jobs: int, progress: Progress
 ) -> BudgetedClassifier:
-    return BudgetedClassifier(
+    cascade = BudgetedClassifier(
         full,
         full_features=table.full_features,
         budget=wish.budget,
@@ -206,7 +206,9 @@ def _fit_cascade(
         n_jobs=n_jobs,
         random_state=seed,
         **table.costs,
-    ).fit(table.X, table.y, progress=progress)
+    )
+    with asking(table.cells.row_numbers):
+        return cascade.fit(table.X, table.y, progress=progress)
 
 
 def _remarks(promise: Promise, estimator: ChainClassifier, wish: Wish) -> list[str]:

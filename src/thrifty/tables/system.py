@@ -20,7 +20,7 @@ from thrifty.evidence.evidence import Evidence
 from thrifty.evidence.frontier import Frontier
 from thrifty.evidence.hold import hold_budget
 from thrifty.evidence.observe import chain_of, evidence_of
-from thrifty.exceptions import InvalidInputError
+from thrifty.exceptions import InvalidInputError, asking
 from thrifty.full.model import EstimatorFull
 from thrifty.tables.promise import Promise, promise_of
 from thrifty.tables.reader import CellReader, Cells
@@ -136,7 +136,8 @@ class TableSystem:
     def held(self, cells: Cells, budget: float) -> "TableSystem":
         """The system, cut so that just these rows spend a budget: at most, and as nearly as can be."""
         table = cells.table(named=self.is_named)
-        return replace(self, estimator=hold_budget(self.estimator, table, budget))
+        with asking(cells.row_numbers):
+            return replace(self, estimator=hold_budget(self.estimator, table, budget))
 
     @property
     def relabelled(self) -> Any:
@@ -181,7 +182,8 @@ class TableSystem:
         reader.table(rows, chain.price_list.full_columns)
         estimator = self.relabelled
         settings = self.estimator.evidence_.settings
-        return evidence_of(estimator, cells.table(named=self.is_named), labels, settings=settings)
+        with asking(cells.row_numbers):
+            return evidence_of(estimator, cells.table(named=self.is_named), labels, settings=settings)
 
     @property
     def is_named(self) -> bool:
