@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from thrifty.arrays import Bools, Floats, Ints, Labels
+from thrifty.chain.columns import named_source, table_of_fit
 from thrifty.chain.policy import Policy
 from thrifty.chain.sources import (
     FeatureSource,
@@ -333,14 +334,10 @@ class Chain:
     # -- tables and sources ------------------------------------------------------------------------
 
     def reader(self, X: Any) -> TableReader:
-        """Read from a table of any kind: array, CSR, data frame or list of rows."""
-        columns = [str(name) for name in getattr(X, "columns", ())] if kind_of_table(X) else []
-        differs = [pair for pair in zip(columns, self.names or (), strict=False) if pair[0] != pair[1]]
-        if differs:
-            raise InvalidInputError(
-                f"X must have the columns of the fit, in their order; it has {differs[0][0]!r} where {differs[0][1]!r} "
-                f"is expected. Give X with those columns, in that order."
-            )
+        """Read from a table of any kind: array, CSR, data frame or list of rows; a reader comes back as it is."""
+        if isinstance(X, TableReader):
+            return X
+        X = table_of_fit(X, self.names)
         numbers = as_numbers(X)
         if numbers.shape[1] != self.price_list.n_features:
             raise InvalidInputError(
@@ -350,7 +347,8 @@ class Chain:
 
     def buyer(self, source: FeatureSource) -> PurchaseReader:
         """Read from a source, buying only what rows need on their way."""
-        return PurchaseReader(source, self.price_list, table_like(self.kind, self.names))
+        known = named_source(source, self.names)
+        return PurchaseReader(known, self.price_list, table_like(self.kind, self.names))
 
     def route(self, X: Any) -> Ints:
         """Place that answers each row; ``n_stages`` means the full model, which is not asked."""

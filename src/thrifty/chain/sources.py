@@ -31,7 +31,11 @@ __all__ = [
 
 @runtime_checkable
 class FeatureSource(Protocol):
-    """Something that can be asked for features: a database, a lab, a paid service."""
+    """Something that can be asked for features: a database, a lab, a paid service.
+
+    It may also say what its columns are called, in a list of text named ``columns``. They are then compared with those
+    of the fit, and asked for by the numbers that they have in that list.
+    """
 
     def __len__(self) -> int:
         """Return the number of rows that can be asked about."""
@@ -256,5 +260,6 @@ def _what_it_holds(X: Any, name: Any, column: Any) -> str:
 
 def kind_of_table(table: Any) -> str | None:
     """``"pandas"``, ``"polars"`` or None for what has no column names."""
-    package = type(table).__module__.split(".")[0]
-    return package if package in ("pandas", "polars") else None
+    # A class of somebody's own that is made from theirs is one of them.
+    packages = (kind.__module__.split(".")[0] for kind in type(table).__mro__)
+    return next((package for package in packages if package in ("pandas", "polars")), None)

@@ -18,7 +18,7 @@ from thrifty.evidence.certificate import certify, check_provable
 from thrifty.evidence.evidence import Evidence
 from thrifty.evidence.frontier import Frontier
 from thrifty.evidence.observe import evidence_of
-from thrifty.exceptions import FullModelNotWorthItWarning, InvalidInputError, NothingSavedWarning, asking
+from thrifty.exceptions import FullModelNotWorthItWarning, InvalidInputError, NothingSavedWarning
 from thrifty.full.crossfit import JudgedFull, TrainingRows, held_out_rows, judge_full
 from thrifty.full.model import FullModel
 from thrifty.learning.cascade.learn import CLEARLY, LearnedCascade, lead, learn_cascade
@@ -220,8 +220,8 @@ class BudgetedClassifier(ChainClassifier):
             )
             self._proof = None
             if proof is not None:
-                with asking(proof.positions):
-                    self._proof = self._proof_on(proof.table, proof.labels)
+                held_out = TableReader(proof.X, proof.table, proof.positions)
+                self._proof = self._proof_on(held_out, proof.labels)
             self._move(**wish)
         return self
 
@@ -317,14 +317,14 @@ class BudgetedClassifier(ChainClassifier):
         """
         reader = self._reader(X)
         other = copy.copy(self)
-        other._proof = self._proof_on(reader.table(np.arange(reader.n_samples)), y)
+        other._proof = self._proof_on(reader, y)
         other.confidence = confidence
         other._move(**check_wish(max_loss=max_loss))
         return other
 
-    def _proof_on(self, X: Any, y: Any) -> Evidence:
+    def _proof_on(self, reader: TableReader, y: Any) -> Evidence:
         """What every candidate of a proof does with rows that nothing was learned from."""
-        return replace(evidence_of(self._learned, X, y), points=self._evidence().points)
+        return replace(evidence_of(self._learned, reader, y), points=self._evidence().points)
 
     def _lose_at_most(self, max_loss: float) -> None:
         """Go to the cheapest point that loses at most so much against the full model, by proof or by estimate."""

@@ -183,7 +183,7 @@ class GatedClassifier(ChainClassifier):
             if y is None:
                 raise InvalidInputError("threshold_for(accuracy=...) needs the labels y of the rows X.")
             wanted = check_share("accuracy", accuracy, meaning="the least share of rows answered rightly")
-            seen = evidence_of(self, X, y)
+            seen = evidence_of(self, reader, y)
             right = np.asarray(seen.quality, dtype=np.float64)
             curve = threshold_curve(seen.gate[:, 0], 0.0, 1.0, right[:, 0], right[:, 1])
             return float(curve.threshold[curve.reaching(wanted)])

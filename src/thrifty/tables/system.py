@@ -11,6 +11,7 @@ from thrifty.arrays import Labels
 from thrifty.chain.chain import Chain
 from thrifty.chain.explain import Explanation, explain_rows
 from thrifty.chain.policy import Policy
+from thrifty.chain.sources import TableReader
 from thrifty.estimators.base import ChainClassifier
 from thrifty.estimators.budgeted import BudgetedClassifier
 from thrifty.estimators.checks import check_wish
@@ -20,7 +21,7 @@ from thrifty.evidence.evidence import Evidence
 from thrifty.evidence.frontier import Frontier
 from thrifty.evidence.hold import hold_budget
 from thrifty.evidence.observe import chain_of, evidence_of
-from thrifty.exceptions import InvalidInputError, asking
+from thrifty.exceptions import InvalidInputError
 from thrifty.full.model import EstimatorFull
 from thrifty.tables.promise import Promise, promise_of
 from thrifty.tables.reader import CellReader, Cells
@@ -135,9 +136,7 @@ class TableSystem:
 
     def held(self, cells: Cells, budget: float) -> "TableSystem":
         """The system, cut so that just these rows spend a budget: at most, and as nearly as can be."""
-        table = cells.table(named=self.is_named)
-        with asking(cells.row_numbers):
-            return replace(self, estimator=hold_budget(self.estimator, table, budget))
+        return replace(self, estimator=hold_budget(self.estimator, self._at_hand(cells), budget))
 
     @property
     def relabelled(self) -> Any:
@@ -182,13 +181,16 @@ class TableSystem:
         reader.table(rows, chain.price_list.full_columns)
         estimator = self.relabelled
         settings = self.estimator.evidence_.settings
-        with asking(cells.row_numbers):
-            return evidence_of(estimator, cells.table(named=self.is_named), labels, settings=settings)
+        return evidence_of(estimator, self._at_hand(cells), labels, settings=settings)
 
     @property
     def is_named(self) -> bool:
         """Whether the full model reads data frames with the names of the columns."""
-        return self.chain.kind == "pandas"
+        return self.chain.kind is not None
+
+    def _at_hand(self, cells: Cells) -> TableReader:
+        """Reads all cells, whether or not a row needs them."""
+        return TableReader(cells.numbers, cells.table(named=self.is_named), cells.row_numbers)
 
     def _reader(self, cells: Cells) -> CellReader:
         chain, model = self.chain, self.chain.innermost
