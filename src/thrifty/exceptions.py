@@ -1,4 +1,4 @@
-"""Every error and warning that thrifty raises on purpose."""
+"""Every error and warning that thrifty raises on purpose, and how one about an answer learns whose answer it is."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
