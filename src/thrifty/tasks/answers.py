@@ -20,7 +20,7 @@ ROUNDING = 1e-6
 """How far outside [0, 1] a probability may be: single precision again, and no further than it is clipped anyway."""
 
 _WANTS = {
-    "values": "A classifier, a FrozenEstimator, a function that returns probabilities or an array of them will do.",
+    "values": "It must be a classifier, a FrozenEstimator, a function that returns probabilities, or an array of them.",
     "missing": "Impute what the model cannot read, or answer for it in a function that it is wrapped in.",
     "range": "Give probabilities; a model that has only scores is calibrated if it offers them as decision_function.",
     "sum": "Divide each row by its sum, or calibrate the model with CalibratedClassifierCV.",
