@@ -44,7 +44,11 @@ class InvalidAnswerError(InvalidInputError):
         The rows whose answers break the rule, as the table of the user counts them; empty where all do.
     n_rows : int
         Number of rows that the model was asked about.
+    table : str
+        The argument of the user's call that holds those rows.
     """
+
+    table = "X"
 
     def __init__(
         self,
@@ -64,13 +68,15 @@ class InvalidAnswerError(InvalidInputError):
         if self.rows:
             shown = ", ".join(map(str, self.rows[:_ROWS_SHOWN]))
             more = ", ..." if len(self.rows) > _ROWS_SHOWN else ""
-            where = f" in row {self.rows[0]}"
+            where = (
+                f" in row {self.rows[0]}" if self.table == "X" else f" in row {self.rows[0]} of {self.table}"
+            )
             where += f" (wrong in {len(self.rows):,} of {self.n_rows:,} rows: {shown}{more})"
         return f"{self.who} must give {self.rule}; got {self.found}{where}. {self.way_out}"
 
 
 @contextmanager
-def asking(rows: Any = None, who: str = FULL_MODEL) -> Iterator[None]:
+def asking(rows: Any = None, who: str = FULL_MODEL, table: str = "X") -> Iterator[None]:
     """While a model is asked: a refusal of its answer counts rows as the caller does, and names the model by its role.
 
     Parameters
@@ -79,12 +85,16 @@ def asking(rows: Any = None, who: str = FULL_MODEL) -> Iterator[None]:
         Numbers by which the caller knows the rows that the model is asked about; None leaves them as they are.
     who : str
         What the model is to the caller.
+    table : str
+        The argument that holds the rows; where their numbers are given, refusals about other tables stay as they are.
     """
     try:
         yield
     except InvalidAnswerError as error:
-        if rows is not None:
-            error.rows = [int(rows[row]) for row in error.rows]
+        if rows is None:
+            error.table = table if error.table == "X" else error.table
+        elif error.table == table:
+            error.rows, error.table = [int(rows[row]) for row in error.rows], "X"
         # Whoever is nearest to the model knows best what it is for: a name that was given stays.
         if error.who.startswith(FULL_MODEL):
             error.who = who + error.who.removeprefix(FULL_MODEL)

@@ -17,7 +17,7 @@ from thrifty.bundle import from_bytes, to_bytes
 from thrifty.chain.chain import Chain, Walk
 from thrifty.chain.sources import as_numbers
 from thrifty.estimators.base import link_of
-from thrifty.exceptions import FULL_MODEL, InvalidInputError
+from thrifty.exceptions import InvalidInputError, asking
 from thrifty.full.crossfit import fit_copy, judge_full
 from thrifty.full.model import (
     BuysByRow,
@@ -37,7 +37,6 @@ __all__ = ["Answers", "identity_of_full", "innermost", "judge_once", "known_full
 
 _PROBES = 50
 _SAME = 1e-9
-_ON_VALIDATION_ROWS = f"{FULL_MODEL} on X_val"
 
 
 @dataclass(frozen=True, eq=False)
@@ -115,7 +114,8 @@ def identity_of_full(shared: Shared, full_val: ArrayLike | None) -> Any:
         n_val = len(shared.y_val)
         chosen = np.unique(np.linspace(0, n_val - 1, min(_PROBES, n_val)).astype(np.intp))
         table, numbers = _safe_indexing(shared.table_val, chosen), shared.numbers_val[chosen]
-        answers = ask_model(model, shared.rows.task, table, numbers, rows=chosen, who=_ON_VALIDATION_ROWS)
+        with asking(table="X_val"):
+            answers = ask_model(model, shared.rows.task, table, numbers, rows=chosen)
         return {"function": name, "answers": identity.digest(answers)}
     tables = (shared.rows.table, shared.table_val)
     ways = [part for table in tables for part in _ways(chain_of_full(model), table)]
@@ -243,8 +243,8 @@ def _asked(model: FullModel) -> Any:
 
 
 def _on_validation_rows(model: FullModel, shared: Shared) -> Floats:
-    task, who = shared.rows.task, _ON_VALIDATION_ROWS
-    return ask_model(innermost(model), task, shared.table_val, shared.numbers_val, who=who)
+    with asking(table="X_val"):
+        return ask_model(innermost(model), shared.rows.task, shared.table_val, shared.numbers_val)
 
 
 def _ways(chain: Chain | None, table: Any) -> list[Any]:
