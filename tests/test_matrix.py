@@ -27,9 +27,11 @@ from thrifty import (
     collect_facts,
     evidence_of,
     hold_budget,
+    point_of,
 )
 from thrifty.bundle import from_bytes, to_bytes
 from thrifty.cli import main
+from thrifty.evidence.observe import chain_of
 from thrifty.report.page import page_of
 from thrifty.sweeping.run import sweep
 
@@ -126,6 +128,8 @@ REFUSED = {
     ("BudgetPruneClassifier", "explain"): "trees",
     ("BudgetPruneClassifier", "certificate"): "full model",
     ("BudgetPruneClassifier", "hold_budget"): "stage",
+    ("BudgetPruneClassifier", "point_of"): "needs a chain",
+    ("BudgetPruneClassifier", "chain"): "needs a chain",
     ("GreedyMiserClassifier", "certificate"): "full model",
     ("GreedyMiserClassifier of three classes", "certificate"): "full model",
 }
@@ -233,14 +237,16 @@ def test_a_certificate_is_issued_on_rows_it_has_not_seen(thing, rows):
         assert found[1].n_rows == 120
 
 
+def wide_budget(one):
+    """A budget between the first stage for every row and the full model for every row."""
+    costs = one.chain_.cost_by_route if hasattr(one, "chain_") else np.array([1.0])
+    return float(costs[0] + 0.4 * (costs[-1] - costs[0]))
+
+
 def test_a_batch_holds_a_budget(thing, rows):
     table, _ = rows
     batch = table[NEW]
-    wide = thing[1].cost(batch).mean() if thing[0] == "BudgetPruneClassifier" else None
-    if wide is None:
-        chain = thing[1].chain_
-        least = chain.cost_by_route[0]
-        wide = float(least + 0.4 * (chain.cost_by_route[-1] - least))
+    wide = wide_budget(thing[1])
     held = door("hold_budget", thing, lambda one: hold_budget(one, batch, wide))
     if held is not None:
         assert held.cost(batch).mean() <= wide * (1 + 1e-9)
@@ -291,6 +297,67 @@ def test_it_stands_behind_a_cheaper_stage_and_is_billed_for_what_each_row_spends
     assert np.all(spent <= theirs + own + 1e-9), name
 
 
+METHODS = {
+    "predict": lambda one, X, y: one.predict(X),
+    "predict_proba": lambda one, X, y: one.predict_proba(X),
+    "score": lambda one, X, y: one.score(X, y),
+    "route": lambda one, X, y: one.route(X),
+    "cost": lambda one, X, y: one.cost(X),
+    "explain": lambda one, X, y: one.explain(X),
+    "certificate": lambda one, X, y: one.certified(X, y, max_loss=0.3),
+}
+"""Methods of estimators that take a table: columns in another order are refused, as scikit-learn demands."""
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_a_method_refuses_columns_in_another_order_or_with_other_names(thing, rows, method):
+    table, y = rows
+    refused = REFUSED.get((thing[0], method))
+    for wrong, says in (
+        (
+            table[list(COSTS)[::-1]],
+            r"same order as they were in fit.*X\[list\(estimator.feature_names_in_\)\]",
+        ),
+        (table.rename(columns={"area": "size"}), "unseen at fit time:\n- size\n.*now missing:\n- area"),
+    ):
+        with pytest.raises(InvalidInputError, match=f"(?s){says}|{refused}"):
+            METHODS[method](thing[1], wrong[NEW], y[NEW])
+
+
+def facts_of(one, X, y):
+    chosen = Frontier.from_evidence([evidence_of(one, X, y)])
+    facts = collect_facts(chosen, y, estimators=[one], X=X, n_boot=40, max_points=3)
+    return facts.points.cost, facts.points.accuracy, facts.points.bought
+
+
+class NamedSource(Source):
+    def __init__(self, table):
+        super().__init__(table)
+        self.columns = list(table.columns)
+
+
+FUNCTIONS = {
+    "evidence_of": lambda one, X, y: evidence_of(one, X, y).quality,
+    "point_of": lambda one, X, y: point_of(one, X, y).cost,
+    "frontier": lambda one, X, y: Frontier.from_evidence([evidence_of(one, X, y)]).score,
+    "hold_budget": lambda one, X, y: hold_budget(one, X, wide_budget(one)).chain_.policy.thresholds,
+    "report": facts_of,
+    "chain": lambda one, X, y: chain_of(one).predict_proba(X),
+    "source": lambda one, X, y: one.predict_from(NamedSource(X)),
+}
+"""What takes a system and a table, and no rule of scikit-learn's speaks of: names tell which column is which."""
+
+
+@pytest.mark.parametrize("function", FUNCTIONS)
+def test_a_function_reads_columns_by_name_and_refuses_other_names(thing, rows, function):
+    table, y, act = rows[0][NEW], rows[1][NEW], FUNCTIONS[function]
+    found = door(function, thing, lambda one: act(one, table, y))
+    if found is not None:
+        np.testing.assert_equal(act(thing[1], table[list(COSTS)[::-1]], y), found)
+        with pytest.raises(InvalidInputError, match="columns of the fit.* lacks 'area'; it has, .*'size'"):
+            act(thing[1], table.rename(columns={"area": "size"}), y)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("name", [*recipes(), *SEVERAL])
 def test_a_sweep_fits_it_behind_one_full_model(name):
@@ -310,7 +377,8 @@ def test_a_sweep_fits_it_behind_one_full_model(name):
 def test_the_command_line_answers_from_its_file(thing, rows, tmp_path, capsys):
     table, _ = rows
     thrifty.save(thing[1], tmp_path / "system.thrifty")
-    table[NEW].to_csv(tmp_path / "new.csv", index=False)
+    # The file has its columns in another order: they are known by their names.
+    table[NEW][list(COSTS)[::-1]].to_csv(tmp_path / "new.csv", index=False)
     code = main(
         [
             "predict",

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from thrifty.exceptions import (
         DataUnavailableError,
         FullModelNotWorthItWarning,
+        InvalidAnswerError,
         InvalidInputError,
         NothingSavedWarning,
         OptimisticFullModelWarning,
@@ -54,6 +55,7 @@ __all__ = [
     "GreedyL1Classifier",
     "GreedyLeafClassifier",
     "GreedyMiserClassifier",
+    "InvalidAnswerError",
     "InvalidInputError",
     "NothingSavedWarning",
     "OptimisticFullModelWarning",
@@ -93,6 +95,7 @@ _HOME = {
     "GreedyL1Classifier": "estimators.rivals.greedy_l1",
     "GreedyLeafClassifier": "estimators.rivals.greedy_leaf",
     "GreedyMiserClassifier": "estimators.rivals.greedy_miser",
+    "InvalidAnswerError": "exceptions",
     "InvalidInputError": "exceptions",
     "NothingSavedWarning": "exceptions",
     "OptimisticFullModelWarning": "exceptions",

@@ -1,14 +1,26 @@
-"""Every error and warning that thrifty raises on purpose."""
+"""Every error and warning that thrifty raises on purpose, and how one about an answer learns whose answer it is."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
 
 __all__ = [
+    "FULL_MODEL",
     "DataUnavailableError",
     "FullModelNotWorthItWarning",
+    "InvalidAnswerError",
     "InvalidInputError",
     "NothingSavedWarning",
     "OptimisticFullModelWarning",
     "RefittedFullModelWarning",
     "ThriftyError",
+    "asking",
 ]
+
+FULL_MODEL = "the full model"
+"""What every model is called that nobody has given another part to play."""
+
+_ROWS_SHOWN = 5
 
 
 class ThriftyError(Exception):
@@ -17,6 +29,76 @@ class ThriftyError(Exception):
 
 class InvalidInputError(ThriftyError, ValueError):
     """An argument or a table breaks a rule; the message names it, the value found and the way out."""
+
+
+class InvalidAnswerError(InvalidInputError):
+    """A model that was asked about some rows answered with what is no answer.
+
+    Attributes
+    ----------
+    who : str
+        What the model is for, and what it is.
+    rule, found, way_out : str
+        What an answer must be, what the first one that is not looks like, and what to do about it.
+    rows : list of int
+        The rows whose answers break the rule, as the table of the user counts them; empty where all do.
+    n_rows : int
+        Number of rows that the model was asked about.
+    table : str
+        The argument of the user's call that holds those rows.
+    """
+
+    table = "X"
+
+    def __init__(
+        self,
+        who: str,
+        rule: str,
+        found: str,
+        way_out: str,
+        rows: Sequence[int] = (),
+        n_rows: int = 0,
+    ) -> None:
+        super().__init__(who, rule, found, way_out, rows, n_rows)
+        self.who, self.rule, self.found, self.way_out = who, rule, found, way_out
+        self.rows, self.n_rows = list(rows), n_rows
+
+    def __str__(self) -> str:
+        where = ""
+        if self.rows:
+            shown = ", ".join(map(str, self.rows[:_ROWS_SHOWN]))
+            more = ", ..." if len(self.rows) > _ROWS_SHOWN else ""
+            where = (
+                f" in row {self.rows[0]}" if self.table == "X" else f" in row {self.rows[0]} of {self.table}"
+            )
+            where += f" (wrong in {len(self.rows):,} of {self.n_rows:,} rows: {shown}{more})"
+        return f"{self.who} must give {self.rule}; got {self.found}{where}. {self.way_out}"
+
+
+@contextmanager
+def asking(rows: Any = None, who: str = FULL_MODEL, table: str = "X") -> Iterator[None]:
+    """While a model is asked: a refusal of its answer counts rows as the caller does, and names the model by its role.
+
+    Parameters
+    ----------
+    rows : ndarray of int, optional
+        Numbers by which the caller knows the rows that the model is asked about; None leaves them as they are.
+    who : str
+        What the model is to the caller.
+    table : str
+        The argument that holds the rows; where their numbers are given, refusals about other tables stay as they are.
+    """
+    try:
+        yield
+    except InvalidAnswerError as error:
+        if rows is None:
+            error.table = table if error.table == "X" else error.table
+        elif error.table == table:
+            error.rows, error.table = [int(rows[row]) for row in error.rows], "X"
+        # Whoever is nearest to the model knows best what it is for: a name that was given stays.
+        if error.who.startswith(FULL_MODEL):
+            error.who = who + error.who.removeprefix(FULL_MODEL)
+        raise
 
 
 class DataUnavailableError(InvalidInputError, FileNotFoundError):

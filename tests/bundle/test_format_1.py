@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 
 import thrifty
@@ -88,7 +89,7 @@ EXPECTED = {
 def test_the_first_file_of_all_is_still_read(again):
     system = thrifty.load(Path(__file__).parents[1] / "data" / "bundle_format_1.thrifty")
     system = from_bytes(to_bytes(system)) if again else system
-    X = np.arange(24.0).reshape(6, 4) % 7 - 3
+    X = pd.DataFrame(np.arange(24.0).reshape(6, 4) % 7 - 3, columns=list(system.names))
     assert system.route(X).tolist() == EXPECTED["route"]
     assert system.cost(X).tolist() == EXPECTED["cost"]
     np.testing.assert_allclose(system.predict_proba(X)[:, 1], EXPECTED["probability"], rtol=1e-14)

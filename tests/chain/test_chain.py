@@ -323,7 +323,7 @@ def test_the_full_model_is_given_the_columns_it_reads_and_those_alone():
     system, X = chain(8, full_columns=read), rows_of(8)
     system = system.with_full(CallableFull(note, TASK)).at(Policy.of(np.full(2, -np.inf)))
     frame = pd.DataFrame(X, columns=NAMES)
-    system.predict(frame)
+    replace(system, names=tuple(NAMES)).predict(frame)
     system.predict(X)
     assert list(seen[0].columns) == ["b", "e"]
     np.testing.assert_array_equal(seen[0], X[:, read])
@@ -506,18 +506,16 @@ def test_a_source_may_answer_with_named_columns_in_any_order():
 
 def test_a_chain_reads_tables_of_every_kind_and_refuses_other_widths():
     system, X = chain(2), rows_of(2)
-    for table in (
-        pd.DataFrame(X, columns=NAMES),
-        pl.DataFrame(X, schema=NAMES),
-        sparse.csr_array(X),
-        X.tolist(),
-    ):
+    named = replace(system, names=tuple(NAMES))
+    for table in (pd.DataFrame(X, columns=NAMES), pl.DataFrame(X, schema=NAMES)):
+        np.testing.assert_array_equal(named.route(table), system.route(X))
+    for table in (sparse.csr_array(X), X.tolist()):
         np.testing.assert_array_equal(system.route(table), system.route(X))
     for width in (2, 12):
         with pytest.raises(InvalidInputError, match=f"6 columns of the price list; got {width}"):
             system.route(np.zeros((3, width)))
     with pytest.raises(InvalidInputError, match="Column 'c' holds text such as 'red'"):
-        system.route(pd.DataFrame(X, columns=NAMES).assign(c="red"))
+        named.route(pd.DataFrame(X, columns=NAMES).assign(c="red"))
 
 
 def test_what_is_not_a_source_is_refused():

@@ -536,7 +536,7 @@ def test_a_bad_argument_is_refused_and_nothing_is_half_fitted(cancer, frozen, se
         (lambda X, y: (X, y + 0.5), "Unknown label type"),
         (lambda X, y: (X, None), "requires y"),
         (lambda X, y: (X[:, :20], y), "30 features, but X has 20"),
-        (lambda X, y: (X, y + 5), r"full was fitted on the classes \[0, 1\], but y holds \[5, 6\]"),
+        (lambda X, y: (X, y + 5), r"the full model was fitted on the classes \[0, 1\], but y holds \[5, 6\]"),
     ],
 )
 def test_a_bad_table_is_refused_and_an_earlier_fit_survives_it(cancer, frozen, spoil, says):

@@ -1,7 +1,6 @@
 """What was proved stays about what it was proved for; columns are read in the order in which they were named."""
 
 import numpy as np
-import pandas as pd
 import pytest
 from sklearn.exceptions import NotFittedError
 from sklearn.frozen import FrozenEstimator
@@ -100,19 +99,3 @@ def test_numbers_of_an_estimator_that_is_not_fitted_are_refused_as_scikit_learn_
         _ = BudgetedClassifier().expected_cost_
     with pytest.raises(NotFittedError):
         _ = ConfidenceRouter().threshold_
-
-
-@pytest.mark.slow
-def test_columns_in_another_order_are_refused_at_every_door(rows):
-    X, y = rows
-    table = pd.DataFrame(X, columns=list("abcde"))
-    clf = BudgetedClassifier(LogisticRegression(), **SMALL).fit(table[:300], y[:300])
-    turned = table[list("edcba")][300:]
-    for door in (
-        clf.predict,
-        lambda frame: evidence_of(clf, frame, y[300:]),
-        lambda frame: hold_budget(clf, frame, 2.0),
-        lambda frame: clf.certified(frame, y[300:], max_loss=0.3),
-    ):
-        with pytest.raises(ValueError, match="order"):
-            door(turned)

@@ -247,7 +247,7 @@ def test_probabilities_of_one_class_or_of_both_are_read_alike_and_kept_from_cert
         ([0.5, -0.1], r"in \[0, 1\]; got -0.1"),
         ([0.5], r"one probability of the second class per row, shape \(2,\) or \(2, 2\); got shape \(1,\)"),
         (np.zeros((2, 3)), r"got shape \(2, 3\)"),
-        ("half", "an array of probabilities; got str"),
+        ("half", "got str. It must be a classifier"),
     ],
 )
 def test_what_is_no_probability_is_refused(given, says):

@@ -151,8 +151,8 @@ def test_pairwise_decisions_are_summed_as_log_sigmoids_and_others_taken_as_they_
     [
         ([0.2, 0.8], r"each of 3 classes per row, shape \(2, 3\), in the order \['blue', 'green', 'red'\]"),
         ([[0.2, 0.3, 0.5], [0.9, 0.3, -0.2]], r"probabilities in \[0, 1\]; got -0.2"),
-        ([[0.2, 0.3, 0.5], [0.9, 0.3, 0.2]], "those of row 1 sum to 1.4"),
-        ("words", "array of probabilities; got str"),
+        ([[0.2, 0.3, 0.5], [0.9, 0.3, 0.2]], "sum to 1; got a sum of 1.4 in row 1"),
+        ("words", "got str. It must be a classifier"),
     ],
 )
 def test_what_is_no_probability_of_every_class_is_refused(given, says):

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from thrifty.arrays import Bools, Floats, Ints, Labels
+from thrifty.chain.columns import named_source, table_of_fit
 from thrifty.chain.policy import Policy
 from thrifty.chain.sources import (
     FeatureSource,
@@ -25,8 +26,8 @@ from thrifty.chain.sources import (
 )
 from thrifty.chain.stacked import StackedStages, stacked_stages
 from thrifty.chain.stage import Stage, Visit
-from thrifty.exceptions import InvalidInputError
-from thrifty.full.model import BuysByRow, EstimatorFull, FullModel, PrecomputedFull
+from thrifty.exceptions import InvalidInputError, asking
+from thrifty.full.model import BuysByRow, EstimatorFull, FullModel, PrecomputedFull, ask_model
 from thrifty.objective.costs import PriceList
 from thrifty.tasks.task import Task
 
@@ -186,7 +187,7 @@ class Chain:
         for place, stage in enumerate(self.stages):
             if len(here) == 0:
                 break
-            visit = stage.visit(reader.block(asked, stage.columns), carried)
+            visit = self.visit(stage, reader, asked, carried)
             carried, latest, gate = visit.carried, visit.scores, self.gate_of(visit)
             _refuse_nan(gate, latest, place)
             if place == policy.parting:
@@ -241,13 +242,19 @@ class Chain:
         gate: Floats = visit.gate - visit.margin * self.task.doubt(visit.scores)
         return gate
 
+    @staticmethod
+    def visit(stage: Stage, reader: Reader, rows: Ints, carried: Floats) -> Visit:
+        """What a stage makes of some rows of a reader."""
+        with asking(reader.numbers_of(rows)):
+            return stage.visit(reader.block(rows, stage.columns), carried)
+
     def visit_all(self, reader: Reader) -> StagesSeen:
         """What every stage of this chain says about every row, as if it got there."""
         rows, carried = np.arange(reader.n_samples), self.start(reader.n_samples)
         gate = np.empty((len(rows), len(self.stages)))
         scores = np.empty((len(rows), len(self.stages), self.task.n_scores))
         for place, stage in enumerate(self.stages):
-            visit = stage.visit(reader.block(rows, stage.columns), carried)
+            visit = self.visit(stage, reader, rows, carried)
             carried, scores[:, place] = visit.carried, visit.scores
             gate[:, place] = self.gate_of(visit)
         return StagesSeen(gate, scores)
@@ -283,7 +290,8 @@ class Chain:
         numbers = reader.block(rows, self.price_list.read_by_full)
         if isinstance(self.full, PrecomputedFull) and self.full.keys is None:
             return self.full.by_place(reader.n_samples)[rows]
-        return self.full.outputs(reader.table(rows, columns), numbers)
+        table = reader.table(rows, columns)
+        return ask_model(self.full, self.task, table, numbers, rows=reader.numbers_of(rows))
 
     def blended(self, last: Floats, full: Floats) -> Floats:
         """Outputs where the full model was asked, from the scores of the last stage and its outputs."""
@@ -326,14 +334,10 @@ class Chain:
     # -- tables and sources ------------------------------------------------------------------------
 
     def reader(self, X: Any) -> TableReader:
-        """Read from a table of any kind: array, CSR, data frame or list of rows."""
-        columns = [str(name) for name in getattr(X, "columns", ())] if kind_of_table(X) else []
-        differs = [pair for pair in zip(columns, self.names or (), strict=False) if pair[0] != pair[1]]
-        if differs:
-            raise InvalidInputError(
-                f"X must have the columns of the fit, in their order; it has {differs[0][0]!r} where {differs[0][1]!r} "
-                f"is expected. Give X with those columns, in that order."
-            )
+        """Read from a table of any kind: array, CSR, data frame or list of rows; a reader comes back as it is."""
+        if isinstance(X, TableReader):
+            return X
+        X = table_of_fit(X, self.names)
         numbers = as_numbers(X)
         if numbers.shape[1] != self.price_list.n_features:
             raise InvalidInputError(
@@ -343,7 +347,8 @@ class Chain:
 
     def buyer(self, source: FeatureSource) -> PurchaseReader:
         """Read from a source, buying only what rows need on their way."""
-        return PurchaseReader(source, self.price_list, table_like(self.kind, self.names), self.names)
+        known = named_source(source, self.names)
+        return PurchaseReader(known, self.price_list, table_like(self.kind, self.names), self.names)
 
     def route(self, X: Any) -> Ints:
         """Place that answers each row; ``n_stages`` means the full model, which is not asked."""

@@ -129,7 +129,7 @@ def _add_views(
         here: Ints = np.flatnonzero(walk.route >= first + place)
         if place == policy.parting:
             follows[here] = policy.follows_upper(reader, rows[here], chain.held_at(place))
-        visit = stage.visit(reader.block(rows[here], stage.columns), carried[here])
+        visit = chain.visit(stage, reader, rows[here], carried[here])
         carried[here] = visit.carried
         outputs = task.outputs(visit.scores)
         gate = chain.gate_of(visit)

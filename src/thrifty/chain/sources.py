@@ -32,7 +32,11 @@ __all__ = [
 
 @runtime_checkable
 class FeatureSource(Protocol):
-    """Something that can be asked for features: a database, a lab, a paid service."""
+    """Something that can be asked for features: a database, a lab, a paid service.
+
+    It may also say what its columns are called, in a list of text named ``columns``. They are then compared with those
+    of the fit, and asked for by the numbers that they have in that list.
+    """
 
     def __len__(self) -> int:
         """Return the number of rows that can be asked about."""
@@ -57,18 +61,25 @@ class Reader(Protocol):
     def table(self, rows: Ints, columns: Ints | None = None) -> Any:
         """Rows in the form the full model was fitted on; None is every column."""
 
+    def numbers_of(self, rows: Ints) -> Ints:
+        """Numbers by which the user knows these rows."""
+
     def identity(self, rows: Ints, held: Ints | None) -> Any:
         """What chance is drawn from: the place of each row in the batch, and what it holds; None is the whole row."""
 
 
 class TableReader:
-    """Reads from a table that is at hand; ``numbers`` is its numeric form, ``raw`` what the full model reads."""
+    """Reads from a table that is at hand; ``numbers`` is its numeric form, ``raw`` what the full model reads.
+
+    Where the table is a part of another, ``row_numbers`` are the numbers that its rows have there.
+    """
 
     is_at_hand = True
 
-    def __init__(self, numbers: Any, raw: Any) -> None:
+    def __init__(self, numbers: Any, raw: Any, row_numbers: Ints | None = None) -> None:
         self._numbers = numbers
         self._raw = raw
+        self._row_numbers = row_numbers
         self.n_samples = int(numbers.shape[0])
 
     def block(self, rows: Ints, columns: Ints) -> Any:
@@ -82,6 +93,10 @@ class TableReader:
         """Slice of the raw table."""
         whole = self._raw if self._is_everyone(rows) else _safe_indexing(self._raw, rows)
         return whole if columns is None else _safe_indexing(whole, columns, axis=1)
+
+    def numbers_of(self, rows: Ints) -> Ints:
+        """Places in the table, or in the one that it is a part of."""
+        return rows if self._row_numbers is None else self._row_numbers[rows]
 
     def _is_everyone(self, rows: Ints) -> bool:
         n_samples = self.n_samples
@@ -150,6 +165,10 @@ class PurchaseReader:
         """Buy what is lacking of these columns and return them as the kind of table the full model reads."""
         columns = np.arange(len(self._group_of)) if columns is None else columns
         return self._wrap(self.block(rows, columns), columns)
+
+    def numbers_of(self, rows: Ints) -> Ints:
+        """Places in the source."""
+        return rows
 
     def identity(self, rows: Ints, held: Ints | None) -> Any:
         """The place of each row in the source and what it holds, or all that was bought of it so far."""
@@ -307,5 +326,6 @@ def _what_it_holds(X: Any, name: Any, column: Any) -> str:
 
 def kind_of_table(table: Any) -> str | None:
     """``"pandas"``, ``"polars"`` or None for what has no column names."""
-    package = type(table).__module__.split(".")[0]
-    return package if package in ("pandas", "polars") else None
+    # A class of somebody's own that is made from theirs is one of them.
+    packages = (kind.__module__.split(".")[0] for kind in type(table).__mro__)
+    return next((package for package in packages if package in ("pandas", "polars")), None)

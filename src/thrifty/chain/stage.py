@@ -13,7 +13,7 @@ from scipy import sparse
 from scipy.special import logit
 
 from thrifty.arrays import Floats, Ints
-from thrifty.full.model import FullModel
+from thrifty.full.model import FullModel, ask_model
 from thrifty.rows import uniforms
 from thrifty.tasks.task import Task
 from thrifty.threads import usable_threads
@@ -216,7 +216,7 @@ class ForeignStage:
 
     def visit(self, block: Any, carried: Floats) -> Visit:
         """Score a block."""
-        f1 = self.task.scores(self.cheap.outputs(block, block))
+        f1 = self.task.scores(ask_model(self.cheap, self.task, block, block, who="the cheap model"))
         return Visit(f1, None if self.gate is None else self.gate(block), carried)
 
 

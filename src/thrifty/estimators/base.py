@@ -146,7 +146,7 @@ class ChainClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # 
             What is to be shown against the full model, and how surely; see ``thrifty.certify``.
         """
         check_is_fitted(self)
-        evidence, proof = self._evidence(), evidence_of(self, X, y)
+        evidence, proof = self._evidence(), evidence_of(self, self._reader(X), y)
         if proof.full_quality is None:
             raise InvalidInputError(
                 f"this {type(self).__name__} has no full model, so there is nothing to lose against. Give one with "

@@ -220,7 +220,10 @@ class BudgetedClassifier(ChainClassifier):
                 features=tuple(self.features_.tolist()),
                 stage_columns=tuple(tuple(stage.columns.tolist()) for stage in self.chain_.stages),
             )
-            self._proof = None if proof is None else self._proof_on(proof.table, proof.labels)
+            self._proof = None
+            if proof is not None:
+                held_out = TableReader(proof.X, proof.table, proof.positions)
+                self._proof = self._proof_on(held_out, proof.labels)
             self._move(**wish)
         return self
 
@@ -316,14 +319,14 @@ class BudgetedClassifier(ChainClassifier):
         """
         reader = self._reader(X)
         other = copy.copy(self)
-        other._proof = self._proof_on(reader.table(np.arange(reader.n_samples)), y)
+        other._proof = self._proof_on(reader, y)
         other.confidence = confidence
         other._move(**check_wish(max_loss=max_loss))
         return other
 
-    def _proof_on(self, X: Any, y: Any) -> Evidence:
+    def _proof_on(self, reader: TableReader, y: Any) -> Evidence:
         """What every candidate of a proof does with rows that nothing was learned from."""
-        return replace(evidence_of(self._learned, X, y), points=self._evidence().points).without_scores()
+        return replace(evidence_of(self._learned, reader, y), points=self._evidence().points).without_scores()
 
     def _lose_at_most(self, max_loss: float) -> None:
         """Go to the cheapest point that loses at most so much against the full model, by proof or by estimate."""
@@ -410,7 +413,7 @@ def _behind(link: FullModel | Chain, rows: TrainingRows) -> Behind | None:
     """Where the training rows go in a chain that stands in the place of the full model."""
     if not isinstance(link, Chain):
         return None
-    return Behind(link.walk(TableReader(rows.X, rows.table)).route, link.bought_by_route)
+    return Behind(link.walk(TableReader(rows.X, rows.table, rows.positions)).route, link.bought_by_route)
 
 
 def _warn_if_full_is_worse(learned: LearnedCascade, judged: JudgedFull, rows: TrainingRows) -> None:

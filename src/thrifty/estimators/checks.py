@@ -30,6 +30,8 @@ __all__ = [
     "warn_unless_converged",
 ]
 
+_OTHER_NAMES = "The feature names should match those that were passed during fit."
+"""How scikit-learn begins to refuse columns, in another order included: its own checks ask for these words."""
 
 _PLAIN_TYPES = frozenset(
     map(np.dtype, ("float64", "float32", "int64", "int32", "int16", "int8", "uint8", "bool"))
@@ -101,6 +103,8 @@ def validated(estimator: Any, X: Any, *y: Any, reset: bool) -> Any:
         # Numpy's own words about types say nothing to somebody who has named columns.
         told = "X must hold numbers." if isinstance(error, TypeError) else str(error).rstrip()
         told = told if told.endswith((".", "\n")) or not culprit else f"{told}."
+        if told.startswith(_OTHER_NAMES):
+            told += " Give X with those columns, in that order: X[list(estimator.feature_names_in_)]."
         raise InvalidInputError(f"{told}{culprit}") from error
 
 

@@ -137,13 +137,13 @@ class GatedClassifier(ChainClassifier):
         if budget is None:
             return 0.0
         rows = problem.rows
-        curve = self._curve(TableReader(rows.X, rows.table), weight=rows.weight)
+        curve = self._curve(TableReader(rows.X, rows.table, rows.positions), weight=rows.weight)
         return float(curve.threshold[curve.within(budget)])
 
     def _judged_rows(self, problem: PairProblem) -> Evidence:
         """The training rows: the full model's answers are out of fold, those of the stage are not."""
         rows = problem.rows
-        reader = TableReader(rows.X, rows.table)
+        reader = TableReader(rows.X, rows.table, rows.positions)
         return evidence_of_known(self.chain_, reader, rows.y, problem.full.outputs, weight=rows.weight)
 
     # -- operating points -------------------------------------------------------------------------
@@ -183,7 +183,7 @@ class GatedClassifier(ChainClassifier):
             if y is None:
                 raise InvalidInputError("threshold_for(accuracy=...) needs the labels y of the rows X.")
             wanted = check_share("accuracy", accuracy, meaning="the least share of rows answered rightly")
-            seen = evidence_of(self, X, y)
+            seen = evidence_of(self, reader, y)
             right = np.asarray(seen.quality, dtype=np.float64)
             curve = threshold_curve(seen.gate[:, 0], 0.0, 1.0, right[:, 0], right[:, 1])
             return float(curve.threshold[curve.reaching(wanted)])
@@ -236,7 +236,7 @@ def _extra_cost(behind: Chain, rows: TrainingRows) -> Floats | None:
     """Price of sending each row on, scaled to a mean of 1; None where it does not differ or is nothing."""
     if behind.behind is None and not behind.buys_by_row:
         return None
-    reader = TableReader(rows.X, rows.table)
+    reader = TableReader(rows.X, rows.table, rows.positions)
     cost = behind.spent(reader, behind.walk(reader))
     mean = float(np.average(cost, weights=rows.weight))
     return cost / mean if mean > 0 else None

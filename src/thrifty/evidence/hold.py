@@ -15,6 +15,7 @@ import numpy as np
 from thrifty.arrays import Floats
 from thrifty.chain.chain import Chain
 from thrifty.chain.policy import SLACK, Policy
+from thrifty.chain.sources import TableReader
 from thrifty.evidence.cuts import cuts_of
 from thrifty.evidence.observe import whole_chain_of
 from thrifty.exceptions import InvalidInputError
@@ -69,9 +70,10 @@ def hold_budget(system: Thing, X: Any, budget: float, *, seed: int | None = None
             f"hold_budget takes a system with a gate to cut, such as a fitted classifier of thrifty; the "
             f"{type(system).__name__} has no stage."
         )
-    if chain.reader(X).n_samples == 0:
+    reader = chain.reader(X)
+    if reader.n_samples == 0:
         return system
-    held = chain.at(_hold(chain, X, budget, chain.policy.seed if seed is None else seed))
+    held = chain.at(_hold(chain, reader, budget, chain.policy.seed if seed is None else seed))
     if isinstance(system, Chain):
         return held  # type: ignore[return-value]  # the chain is the system
     other = copy.copy(system)
@@ -80,14 +82,13 @@ def hold_budget(system: Thing, X: Any, budget: float, *, seed: int | None = None
     return other
 
 
-def _hold(chain: Chain, X: Any, budget: float, seed: int) -> Policy:
+def _hold(chain: Chain, reader: TableReader, budget: float, seed: int) -> Policy:
     """The dearest point that the rows can pay for, mixed with its upper neighbour as far as the rest goes."""
-    reader = chain.reader(X)
-    policy = chain.policy if chain.policy.is_measured else _every_cut(chain, X)
+    policy = chain.policy if chain.policy.is_measured else _every_cut(chain, reader)
     policy = replace(policy, seed=seed)
 
     def paid_at(point: int) -> Floats:
-        return chain.at(policy.at(point)).cost(X)
+        return chain.at(policy.at(point)).cost(reader)
 
     lower, upper = 0, len(policy)
     paid = paid_at(lower)
@@ -116,11 +117,11 @@ def _hold(chain: Chain, X: Any, budget: float, seed: int) -> Policy:
     return _only(policy.at(lower, upper, float(edges[n_lumps])), chain)
 
 
-def _every_cut(chain: Chain, X: Any) -> Policy:
+def _every_cut(chain: Chain, reader: TableReader) -> Policy:
     """A point for every distinct cut of the first gate on these rows; the other gates stay as they are."""
-    reader, first = chain.reader(X), chain.stages[0]
+    first = chain.stages[0]
     rows = np.arange(reader.n_samples)
-    visit = first.visit(reader.block(rows, first.columns), chain.start(len(rows)))
+    visit = chain.visit(first, reader, rows, chain.start(len(rows)))
     cuts = cuts_of(chain.gate_of(visit)).threshold
     thresholds = np.tile(chain.policy.thresholds[chain.policy.lower], (len(cuts), 1))
     thresholds[:, 0] = cuts

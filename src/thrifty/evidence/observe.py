@@ -12,14 +12,15 @@ from numpy.typing import ArrayLike
 
 from thrifty.arrays import Floats, Numbers
 from thrifty.chain.chain import Chain, Walk
+from thrifty.chain.columns import table_of_fit
 from thrifty.chain.sources import TableReader
 from thrifty.evidence.evidence import Evidence
 from thrifty.evidence.inputs import check_threshold
 from thrifty.exceptions import InvalidInputError
-from thrifty.full.model import AbsentFull, PrecomputedFull
+from thrifty.full.model import AbsentFull, PrecomputedFull, ask_model
 from thrifty.rows import fingerprints
 
-__all__ = ["chain_of", "evidence_of", "evidence_of_known", "point_of", "whole_chain_of"]
+__all__ = ["chain_of", "evidence_of", "evidence_of_known", "point_of", "table_for", "whole_chain_of"]
 
 
 def chain_of(thing: Any) -> Chain:
@@ -38,6 +39,11 @@ def whole_chain_of(thing: Any) -> Chain:
     """The chain with all that was learned: after a proof that failed, the one in force sends everything on."""
     learned = getattr(thing, "_learned", None)
     return learned if isinstance(learned, Chain) else chain_of(thing)
+
+
+def table_for(estimator: Any, X: Any) -> Any:
+    """A table with its columns in the order that an estimator without stages knows them in."""
+    return table_of_fit(X, getattr(estimator, "feature_names_in_", None))
 
 
 def evidence_of(
@@ -193,7 +199,8 @@ def _with_known_full(
     elif isinstance(model, AbsentFull):
         return chain, None
     else:
-        outputs = model.outputs(reader.table(rows, chain.price_list.full_columns), numbers)
+        table = reader.table(rows, chain.price_list.full_columns)
+        outputs = ask_model(model, chain.task, table, numbers, rows=reader.numbers_of(rows))
     if not chain.buys_by_row:
         chain = _replace_innermost(chain, PrecomputedFull(outputs, fingerprints(numbers)))
     return chain, chain.task.quality(target, outputs)
@@ -217,6 +224,7 @@ def _costs(chain: Chain, reader: TableReader, *, asked: bool) -> Floats:
 
 
 def _without_stages(estimator: Any, X: Any, y: ArrayLike, **known: Any) -> Evidence:
+    X = table_for(estimator, X)
     cost, labels = estimator.cost(X), np.asarray(y)
     if labels.shape != cost.shape or not np.isin(labels, estimator.classes_).all():
         raise InvalidInputError(

@@ -18,8 +18,21 @@ from sklearn.utils import _safe_indexing, get_tags
 from sklearn.utils.validation import check_is_fitted, has_fit_parameter
 
 from thrifty.arrays import Floats, Ints, Labels
-from thrifty.exceptions import InvalidInputError, OptimisticFullModelWarning, RefittedFullModelWarning
-from thrifty.full.model import EstimatorFull, FullModel, PrecomputedFull, as_full_model, is_estimator
+from thrifty.exceptions import (
+    FULL_MODEL,
+    InvalidInputError,
+    OptimisticFullModelWarning,
+    RefittedFullModelWarning,
+    asking,
+)
+from thrifty.full.model import (
+    EstimatorFull,
+    FullModel,
+    PrecomputedFull,
+    as_full_model,
+    ask_model,
+    is_estimator,
+)
 from thrifty.rows import content_folds, fingerprints
 from thrifty.tasks.task import Task
 from thrifty.threads import limited_threads
@@ -125,7 +138,7 @@ class JudgedFull:
 
 
 def judge_full(
-    full: Any, rows: TrainingRows, *, n_jobs: int | None = None, name: str = "the full model"
+    full: Any, rows: TrainingRows, *, n_jobs: int | None = None, name: str = FULL_MODEL
 ) -> JudgedFull:
     """Make a ``FullModel`` of whatever the user gave and find its outputs on the training rows.
 
@@ -137,44 +150,46 @@ def judge_full(
     task = rows.task
     if is_estimator(full) and not isinstance(full, FrozenEstimator):
         _mention_refit(full, name)
-        return _cross_fit(full, rows, n_jobs)
-    model = _fitted_elsewhere(full, rows)
+        return _cross_fit(full, rows, n_jobs, name)
+    model = _fitted_elsewhere(full, rows, name)
     if isinstance(model, EstimatorFull) and not task.is_calibrated(model.estimator):
-        raw = task.ask(model.estimator, rows.table)
+        with asking(rows.positions, name):
+            raw = task.ask(model.estimator, rows.table)
         model = replace(model, calibration=task.calibrate_model(raw, rows.y, rows.weight))
     if isinstance(model, PrecomputedFull) and model.keys is None:
         outputs = model.values[rows.positions]
         model = PrecomputedFull(model.values, fingerprints(rows.X if rows.given is None else rows.given))
     else:
-        outputs = model.outputs(rows.table, rows.X)
+        outputs = ask_model(model, task, rows.table, rows.X, rows=rows.positions, who=name)
     judged = JudgedFull(model, outputs, task)
     _warn_if_optimistic(judged, rows, name)
     return judged
 
 
-def _fitted_elsewhere(full: Any, rows: TrainingRows) -> FullModel:
+def _fitted_elsewhere(full: Any, rows: TrainingRows, name: str) -> FullModel:
     """The model of somebody else; an array of outputs, which speaks of all rows given, waits for its keys."""
     array_like = not callable(full) and not is_estimator(full) and not hasattr(full, "outputs")
     if array_like and not isinstance(full, FrozenEstimator):
-        values = rows.task.read_outputs(full, None, "full")
+        values = rows.task.read_outputs(full, None, name)
         if len(values) != rows.n_given:
             raise InvalidInputError(
-                f"full holds precomputed probabilities for {len(values)} rows, but X has {rows.n_given}. "
+                f"{name} holds precomputed probabilities for {len(values)} rows, but X has {rows.n_given}. "
                 f"Give one for each row of X."
             )
         return PrecomputedFull(values)
-    return as_full_model(full, rows.task, rows.X.shape[1], names=getattr(rows.table, "columns", None))
+    names = getattr(rows.table, "columns", None)
+    return as_full_model(full, rows.task, rows.X.shape[1], names=names, who=name)
 
 
-def _cross_fit(full: Any, rows: TrainingRows, n_jobs: int | None) -> JudgedFull:
+def _cross_fit(full: Any, rows: TrainingRows, n_jobs: int | None, name: str) -> JudgedFull:
     task, everyone = rows.task, np.arange(len(rows.y))
-    task.check_recipe(full, "full")
+    task.check_recipe(full, name)
     fitted = fit_copy(full, rows, everyone)
-    task.check_model(fitted, "full")
+    task.check_model(fitted, name)
     held_out = held_out_rows(rows)
     # Threads by default: most models compute without the interpreter's lock, and processes take seconds to start.
     scores = Parallel(n_jobs=n_jobs, prefer="threads")(
-        delayed(_ask_held_out)(full, rows, np.setdiff1d(everyone, out), out) for out in held_out
+        delayed(_ask_held_out)(full, rows, np.setdiff1d(everyone, out), out, name) for out in held_out
     )
     raw = np.empty((len(rows.y), scores[0].shape[1]))
     for out, score in zip(held_out, scores, strict=True):
@@ -235,10 +250,12 @@ def held_out_rows(rows: TrainingRows) -> list[Ints]:
     return folds
 
 
-def _ask_held_out(full: Any, rows: TrainingRows, train: Ints, held_out: Ints) -> Floats:
+def _ask_held_out(full: Any, rows: TrainingRows, train: Ints, held_out: Ints, name: str) -> Floats:
     # Folds run side by side, and workers of other processes know nothing of the limits in this one.
-    with limited_threads(openmp=1, blas=1):
-        return rows.task.ask(fit_copy(full, rows, train), _safe_indexing(rows.table, held_out))
+    with limited_threads(openmp=1, blas=1), asking(rows.positions[held_out], name):
+        fitted = fit_copy(full, rows, train)
+        rows.task.check_model(fitted, name)
+        return rows.task.ask(fitted, _safe_indexing(rows.table, held_out))
 
 
 def fit_copy(full: Any, rows: TrainingRows, chosen: Ints) -> Any:

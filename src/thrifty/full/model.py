@@ -15,8 +15,8 @@ from sklearn.exceptions import NotFittedError
 from sklearn.frozen import FrozenEstimator
 from sklearn.utils.validation import check_is_fitted
 
-from thrifty.arrays import Bools, Floats, Words
-from thrifty.exceptions import InvalidInputError
+from thrifty.arrays import Bools, Floats, Ints, Words
+from thrifty.exceptions import FULL_MODEL, InvalidInputError, asking
 from thrifty.rows import fingerprints
 from thrifty.tasks.task import Task
 from thrifty.threads import limited_threads, threads_for, usable_threads
@@ -29,6 +29,7 @@ __all__ = [
     "FullModel",
     "PrecomputedFull",
     "as_full_model",
+    "ask_model",
     "is_estimator",
 ]
 
@@ -91,7 +92,10 @@ class CallableFull:
 
     def outputs(self, table: Any, numbers: Any) -> Floats:
         """Ask the function and check what it says."""
-        return self.task.read_outputs(self.function(table), numbers.shape[0], "the callable given as full")
+        name = getattr(self.function, "__qualname__", type(self.function).__qualname__)
+        return self.task.read_outputs(
+            self.function(table), numbers.shape[0], f"{FULL_MODEL} (the function {name})"
+        )
 
 
 @dataclass(frozen=True)
@@ -151,8 +155,38 @@ class AbsentFull:
         )
 
 
+def ask_model(
+    model: FullModel,
+    task: Task,
+    table: Any,
+    numbers: Any,
+    *,
+    rows: Ints | None = None,
+    who: str = FULL_MODEL,
+) -> Floats:
+    """Outputs of a model, every one of them checked: whoever asks a ``FullModel`` asks it here.
+
+    Parameters
+    ----------
+    model, table, numbers : FullModel and the rows
+        As ``FullModel.outputs`` takes them.
+    task : Task
+        What the model must answer.
+    rows : ndarray of shape (n_rows,), optional
+        Numbers by which the user knows these rows, for refusals; None counts them from 0.
+    who : str
+        What the model is for.
+    """
+    with asking(rows, who):
+        outputs = model.outputs(table, numbers)
+        if isinstance(model, EstimatorFull | CallableFull | PrecomputedFull):
+            return outputs
+        # An object of the user's own has not checked what it says.
+        return task.check_outputs(outputs, numbers.shape[0], f"{FULL_MODEL} ({type(model).__name__})")
+
+
 def as_full_model(
-    full: Any, task: Task, n_features: int, *, names: Any = None, numbers: Any = None
+    full: Any, task: Task, n_features: int, *, names: Any = None, numbers: Any = None, who: str = "full"
 ) -> FullModel:
     """A ``FullModel`` of something that was fitted elsewhere, checked against the task and the columns it reads.
 
@@ -166,31 +200,34 @@ def as_full_model(
         The columns it is given.
     numbers : ndarray or CSR, optional
         The rows that an array of outputs belongs to; an array without rows is refused.
+    who : str
+        What the model is for, for refusals.
     """
     if isinstance(full, type):
         raise InvalidInputError(
-            f"full must be a model, not a class; got {full.__name__}. Write {full.__name__}()."
+            f"{who} must be a model, not a class; got {full.__name__}. Write {full.__name__}()."
         )
     estimator = full.estimator if isinstance(full, FrozenEstimator) else full
     if is_estimator(estimator):
-        _check_fitted(estimator)
-        task.check_model(estimator, "full")
-        _check_columns(estimator, n_features, names)
+        _check_fitted(estimator, who)
+        task.check_model(estimator, who)
+        _check_columns(estimator, n_features, names, who)
         calibration = None if task.is_calibrated(estimator) else task.no_calibration
         return EstimatorFull(estimator, task, calibration)
     if callable(getattr(full, "outputs", None)):
         model: FullModel = full
+        _check_columns(model, n_features, names, who)
         return model
     if callable(full):
         return CallableFull(full, task)
-    values = task.read_outputs(full, None, "full")
+    values = task.read_outputs(full, None, who)
     if numbers is None:
         raise InvalidInputError(
             f"probabilities belong to rows, and these {len(values)} came without: write `with_full(probabilities, X)`."
         )
     if len(values) != numbers.shape[0]:
         raise InvalidInputError(
-            f"full holds precomputed probabilities for {len(values)} rows, but X has {numbers.shape[0]}. "
+            f"{who} holds precomputed probabilities for {len(values)} rows, but X has {numbers.shape[0]}. "
             f"Give one for each row of X."
         )
     return PrecomputedFull(values, fingerprints(numbers))
@@ -201,25 +238,29 @@ def is_estimator(full: Any) -> bool:
     return hasattr(full, "fit") and hasattr(full, "get_params") and not isinstance(full, type)
 
 
-def _check_fitted(estimator: Any) -> None:
+def _check_fitted(estimator: Any, who: str) -> None:
     try:
         check_is_fitted(estimator)
     except NotFittedError as error:
         raise InvalidInputError(
-            f"full is a {type(estimator).__name__} that is not fitted. Fit it first, or pass it unfrozen."
+            f"{who} is a {type(estimator).__name__} that is not fitted. Fit it first, or pass it unfrozen."
         ) from error
 
 
-def _check_columns(estimator: Any, n_features: int, names: Any) -> None:
-    width = getattr(estimator, "n_features_in_", n_features)
+def _check_columns(model: Any, n_features: int, names: Any, who: str) -> None:
+    """Refuse an estimator, or a chain, that reads other columns than it is given."""
+    width = getattr(model, "n_features_in_", n_features)
     if width != n_features:
         raise InvalidInputError(
-            f"full was fitted on {width} features, but X has {n_features}. Give X with the columns it reads, or name "
+            f"{who} was fitted on {width} features, but X has {n_features}. Give X with the columns it reads, or name "
             f"them with `full_features`."
         )
-    known = getattr(estimator, "feature_names_in_", None)
+    known = getattr(model, "feature_names_in_", getattr(model, "names", None))
     if known is not None and names is not None and list(known) != list(names):
-        other = next(f"{a!r} where X has {b!r}" for a, b in zip(known, names, strict=True) if a != b)
+        other = next(
+            (f"{a!r} where X has {b!r}" for a, b in zip(known, names, strict=False) if a != b),
+            f"{len(known)} of them where X has {len(names)}",
+        )
         raise InvalidInputError(
-            f"full was fitted on other columns, or in another order: {other}. Give X with its columns, in its order."
+            f"{who} was fitted on other columns, or in another order: {other}. Give X with its columns, in its order."
         )

@@ -14,7 +14,7 @@ import numpy as np
 from thrifty.arrays import Bools, Floats, Ints
 from thrifty.evidence.evidence import Evidence
 from thrifty.evidence.inputs import yes_or_no
-from thrifty.evidence.observe import chain_of
+from thrifty.evidence.observe import chain_of, table_for
 from thrifty.exceptions import InvalidInputError
 from thrifty.objective.costs import PriceList
 
@@ -127,7 +127,7 @@ def _routes(one: Evidence, estimator: Any, X: Any, place: int) -> Routes:
     if is_known and hasattr(chain, "stages"):
         return _as_it_is(one, chain, X, place)
     if is_known and hasattr(estimator, "bought"):
-        asked = estimator.bought(X)
+        asked = estimator.bought(table_for(estimator, X))
         _check_rows(len(asked) == one.n_rows and not one.gate.any(), place)
         return Routes(one, np.ones(one.n_rows, dtype=np.intp), (one.columns_at(0),), asked)
     if _differs_by_row(one):

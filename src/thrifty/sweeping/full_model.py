@@ -17,7 +17,7 @@ from thrifty.bundle import from_bytes, to_bytes
 from thrifty.chain.chain import Chain, Walk
 from thrifty.chain.sources import as_numbers
 from thrifty.estimators.base import link_of
-from thrifty.exceptions import InvalidInputError
+from thrifty.exceptions import InvalidInputError, asking
 from thrifty.full.crossfit import fit_copy, judge_full
 from thrifty.full.model import (
     BuysByRow,
@@ -25,6 +25,7 @@ from thrifty.full.model import (
     FullModel,
     PrecomputedFull,
     as_full_model,
+    ask_model,
     is_estimator,
 )
 from thrifty.rows import fingerprints
@@ -112,7 +113,9 @@ def identity_of_full(shared: Shared, full_val: ArrayLike | None) -> Any:
         name = f"{getattr(full, '__module__', '')}.{getattr(full, '__qualname__', type(full).__qualname__)}"
         n_val = len(shared.y_val)
         chosen = np.unique(np.linspace(0, n_val - 1, min(_PROBES, n_val)).astype(np.intp))
-        answers = model.outputs(_safe_indexing(shared.table_val, chosen), shared.numbers_val[chosen])
+        table, numbers = _safe_indexing(shared.table_val, chosen), shared.numbers_val[chosen]
+        with asking(table="X_val"):
+            answers = ask_model(model, shared.rows.task, table, numbers, rows=chosen)
         return {"function": name, "answers": identity.digest(answers)}
     tables = (shared.rows.table, shared.table_val)
     ways = [part for table in tables for part in _ways(chain_of_full(model), table)]
@@ -240,7 +243,8 @@ def _asked(model: FullModel) -> Any:
 
 
 def _on_validation_rows(model: FullModel, shared: Shared) -> Floats:
-    return innermost(model).outputs(shared.table_val, shared.numbers_val)
+    with asking(table="X_val"):
+        return ask_model(innermost(model), shared.rows.task, shared.table_val, shared.numbers_val)
 
 
 def _ways(chain: Chain | None, table: Any) -> list[Any]:

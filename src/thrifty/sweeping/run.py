@@ -21,7 +21,7 @@ from thrifty.evidence.frontier import Frontier, OperatingPoint
 from thrifty.evidence.observe import evidence_of
 from thrifty.evidence.stopping import measured
 from thrifty.exceptions import InvalidInputError
-from thrifty.full.model import AbsentFull, FullModel
+from thrifty.full.model import AbsentFull, FullModel, ask_model
 from thrifty.progress import Progress, silent
 from thrifty.sweeping.cells import Cell, FailedCell, fit_cell, quiet, start_from
 from thrifty.sweeping.full_model import Answers, identity_of_full, innermost, judge_once, remake_full
@@ -161,7 +161,7 @@ class Sweep:
         reader, prices = chain.reader(X), chain.price_list
         rows = np.arange(reader.n_samples)
         table, numbers = reader.table(rows, prices.full_columns), reader.block(rows, prices.read_by_full)
-        return innermost(self.full).outputs(table, numbers)
+        return ask_model(innermost(self.full), chain.task, table, numbers)
 
 
 def sweep(

@@ -10,7 +10,7 @@ from thrifty.estimators.base import ChainClassifier
 from thrifty.estimators.budgeted import CERTIFYING_SHARE, BudgetedClassifier
 from thrifty.estimators.checks import check_seed
 from thrifty.evidence.certificate import check_provable
-from thrifty.exceptions import InvalidInputError
+from thrifty.exceptions import InvalidInputError, asking
 from thrifty.objective.costs import check_amount
 from thrifty.progress import Progress, silent
 from thrifty.rows import content_folds
@@ -208,7 +208,8 @@ def _fit_cascade(
         **table.costs,
     )
     cascade._keeps_scores = True  # a promise tells recall and AUC
-    return cascade.fit(table.X, table.y, progress=progress)
+    with asking(table.cells.row_numbers):
+        return cascade.fit(table.X, table.y, progress=progress)
 
 
 def _remarks(promise: Promise, estimator: ChainClassifier, wish: Wish) -> list[str]:

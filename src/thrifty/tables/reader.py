@@ -117,7 +117,7 @@ class CellReader(TableReader):
     is_at_hand = False
 
     def __init__(self, cells: Cells, *, named: bool, full_needs: str | None = None) -> None:
-        super().__init__(cells.numbers, cells.table(named=named))
+        super().__init__(cells.numbers, cells.table(named=named), cells.row_numbers)
         self._cells = cells
         self._full_needs = full_needs
 

@@ -22,7 +22,7 @@ from thrifty.evidence.certificate import certify, check_provable
 from thrifty.evidence.evidence import Evidence
 from thrifty.evidence.frontier import Frontier, OperatingPoint
 from thrifty.evidence.observe import evidence_of
-from thrifty.exceptions import InvalidInputError
+from thrifty.exceptions import InvalidInputError, asking
 from thrifty.full.crossfit import judge_full
 from thrifty.progress import Progress
 from thrifty.rows import content_folds
@@ -116,12 +116,14 @@ def _sweep(
     n_jobs: int,
     progress: Progress,
 ) -> _Candidates:
-    found = sweep(estimator, grid, learn.X, learn.y, choose.X, choose.y, n_jobs=n_jobs, progress=progress)
-    return _Candidates(
-        [cell.evidence for cell in found.cells],
-        lambda rows: found.on(rows.X, rows.y).evidence,
-        found.estimator,
-    )
+    with asking(choose.cells.row_numbers, table="X_val"), asking(learn.cells.row_numbers):
+        found = sweep(estimator, grid, learn.X, learn.y, choose.X, choose.y, n_jobs=n_jobs, progress=progress)
+
+    def on(rows: TrainingTable) -> Sequence[Evidence]:
+        with asking(rows.cells.row_numbers):
+            return found.on(rows.X, rows.y).evidence
+
+    return _Candidates([cell.evidence for cell in found.cells], on, found.estimator)
 
 
 def _boosted_pairs(
@@ -178,7 +180,8 @@ def _greedy_misers(
     misers = _misers(learn, seed, progress)
     progress("judging the full model", 0, 1)
     rows = check_training_rows(misers[0], learn.X, learn.y, None, 5, seed)
-    model = judge_full(full, rows.with_columns(learn.prices.full_columns), n_jobs=n_jobs).model
+    with asking(learn.cells.row_numbers):
+        model = judge_full(full, rows.with_columns(learn.prices.full_columns), n_jobs=n_jobs).model
     progress("judging the full model", 1, 1)
     fitted = []
     for one in misers:
@@ -187,7 +190,8 @@ def _greedy_misers(
 
     def on(rows: TrainingTable) -> list[Evidence]:
         chain = fitted[0].chain_
-        known = chain.ask_full(chain.reader(rows.X), np.arange(len(rows.y)))
+        with asking(rows.cells.row_numbers):
+            known = chain.ask_full(chain.reader(rows.X), np.arange(len(rows.y)))
         return [
             evidence_of(one, rows.X, rows.y, settings={"gamma": one.gamma}, full_probability=known)
             for one in fitted

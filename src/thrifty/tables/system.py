@@ -11,6 +11,7 @@ from thrifty.arrays import Labels
 from thrifty.chain.chain import Chain
 from thrifty.chain.explain import Explanation, explain_rows
 from thrifty.chain.policy import Policy
+from thrifty.chain.sources import TableReader
 from thrifty.estimators.base import ChainClassifier
 from thrifty.estimators.budgeted import BudgetedClassifier
 from thrifty.estimators.checks import check_wish
@@ -135,8 +136,7 @@ class TableSystem:
 
     def held(self, cells: Cells, budget: float) -> "TableSystem":
         """The system, cut so that just these rows spend a budget: at most, and as nearly as can be."""
-        table = cells.table(named=self.is_named)
-        return replace(self, estimator=hold_budget(self.estimator, table, budget))
+        return replace(self, estimator=hold_budget(self.estimator, self._at_hand(cells), budget))
 
     @property
     def relabelled(self) -> Any:
@@ -181,12 +181,16 @@ class TableSystem:
         reader.table(rows, chain.price_list.full_columns)
         estimator = self.relabelled
         settings = self.estimator.evidence_.settings
-        return evidence_of(estimator, cells.table(named=self.is_named), labels, settings=settings)
+        return evidence_of(estimator, self._at_hand(cells), labels, settings=settings)
 
     @property
     def is_named(self) -> bool:
         """Whether the full model reads data frames with the names of the columns."""
-        return self.chain.kind == "pandas"
+        return self.chain.kind is not None
+
+    def _at_hand(self, cells: Cells) -> TableReader:
+        """Reads all cells, whether or not a row needs them."""
+        return TableReader(cells.numbers, cells.table(named=self.is_named), cells.row_numbers)
 
     def _reader(self, cells: Cells) -> CellReader:
         chain, model = self.chain, self.chain.innermost

@@ -10,6 +10,7 @@ from sklearn.linear_model import LogisticRegression
 from thrifty.arrays import Floats, Ints
 from thrifty.exceptions import InvalidInputError
 from thrifty.objective.losses import log_loss_of_probability, soft_logistic_loss
+from thrifty.tasks.answers import check_probabilities
 from thrifty.tasks.labels import ClassTask, clip_probability
 from thrifty.tasks.logistic import LogisticLoss, logistic_weights, platt
 
@@ -61,6 +62,7 @@ class BinaryTask(ClassTask):
     n_scores: ClassVar[int] = 1
     full_alone: ClassVar[Floats] = np.array([0.0, 0.0, 1.0])
     no_calibration: ClassVar[Floats] = np.array([1.0, 0.0])
+    decision_widths: ClassVar[tuple[int, ...]] = (1,)
 
     def targets(self, place: Ints) -> Floats:
         """-1 / +1 for the first and the second class."""
@@ -153,9 +155,7 @@ class BinaryTask(ClassTask):
 
     def ask(self, model: Any, table: Any) -> Floats:
         """Probability of the second class, or the decision value where there is none, shape (n_rows, 1)."""
-        if hasattr(model, "predict_proba"):
-            return np.asarray(model.predict_proba(table), dtype=np.float64)[:, 1:2]
-        return np.asarray(model.decision_function(table), dtype=np.float64).reshape(-1, 1)
+        return super().ask(model, table)[:, -1:]
 
     def calibrate_model(self, raw: Floats, y: Floats, weight: Floats) -> Floats:
         """Slope and intercept of the logistic regression of the labels on one score of somebody else's model."""
@@ -176,16 +176,8 @@ class BinaryTask(ClassTask):
 
     def read_outputs(self, given: Any, n_rows: int | None, who: str) -> Floats:
         """Probabilities of both classes from those of the second class or of both, checked."""
-        probability = self.read_numbers(given)
-        if probability.ndim == 2 and probability.shape[1] == 2:
-            probability = probability[:, 1]
-        wanted = "n" if n_rows is None else str(n_rows)
-        if probability.ndim != 1 or n_rows not in (None, len(probability)):
-            raise InvalidInputError(
-                f"{who} must give one probability of the second class per row, shape ({wanted},) or ({wanted}, 2); "
-                f"got shape {np.shape(given)}."
-            )
-        self.refuse_outside(probability, who)
+        probability = check_probabilities(given, n_rows, self.classes, who, second_alone=True)
+        probability = probability if probability.ndim == 1 else probability[:, 1]
         return _both(clip_probability(probability))
 
 

@@ -8,7 +8,8 @@ from numpy.typing import ArrayLike
 from sklearn.base import is_classifier
 
 from thrifty.arrays import Bools, Floats, Ints, Labels
-from thrifty.exceptions import InvalidInputError
+from thrifty.exceptions import FULL_MODEL, InvalidInputError
+from thrifty.tasks.answers import check_decisions, check_probabilities
 
 __all__ = ["CLIP", "ClassTask", "area_under_curve", "clip_probability"]
 
@@ -159,30 +160,28 @@ class ClassTask:
         if not np.array_equal(theirs, self.classes):
             raise InvalidInputError(
                 f"{name} was fitted on the classes {theirs.tolist()}, but y holds {self.classes.tolist()}. "
-                f"Both must have the same labels."
+                f"Both must have the same labels, in the same order."
             )
+
+    def ask(self, model: Any, table: Any) -> Floats:
+        """Probabilities, or decision values where there are none, checked, shape (n_rows, any)."""
+        n_rows, who = table.shape[0], f"{FULL_MODEL} ({type(model).__name__})"
+        if hasattr(model, "predict_proba"):
+            return check_probabilities(model.predict_proba(table), n_rows, self.classes, who)
+        return check_decisions(model.decision_function(table), n_rows, self.decision_widths, who)
+
+    @property
+    def decision_widths(self) -> tuple[int, ...]:
+        """How many decision values a classifier may have for each row."""
+        raise NotImplementedError
+
+    def check_outputs(self, outputs: Any, n_rows: int, who: str) -> Floats:
+        """Outputs that a model of another make gave, as they are, shape (n_rows, n_classes), or a refusal."""
+        return check_probabilities(outputs, n_rows, self.classes, who)
 
     def is_calibrated(self, model: Any) -> bool:
         """Whether the model has ``predict_proba``, which some have only with certain settings."""
         return hasattr(model, "predict_proba")
-
-    def read_numbers(self, given: Any) -> Floats:
-        """What somebody says are probabilities, as numbers."""
-        try:
-            return np.asarray(given, dtype=np.float64)
-        except (TypeError, ValueError):
-            raise InvalidInputError(
-                f"full must be a classifier, a FrozenEstimator, a function or an array of probabilities; "
-                f"got {type(given).__name__}."
-            ) from None
-
-    def refuse_outside(self, probability: Floats, who: str) -> None:
-        """Refuse numbers that are no probabilities."""
-        wrong = ~((probability >= 0) & (probability <= 1))
-        if wrong.any():
-            raise InvalidInputError(
-                f"{who} must give probabilities in [0, 1]; got {float(probability[wrong][0])!r}."
-            )
 
 
 def clip_probability(probability: ArrayLike) -> Floats:

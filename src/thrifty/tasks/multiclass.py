@@ -16,7 +16,7 @@ from scipy.special import log_expit
 
 from thrifty.arrays import Floats, Int64s, Ints
 from thrifty.compiled import fused_kernel
-from thrifty.exceptions import InvalidInputError
+from thrifty.tasks.answers import check_probabilities
 from thrifty.tasks.labels import CLIP, ClassTask
 from thrifty.tasks.logistic import BLOCK, exponential
 
@@ -73,6 +73,12 @@ class MulticlassTask(ClassTask):
     def no_calibration(self) -> Floats:
         """No shifts, and a slope of one."""
         return np.append(np.zeros(self.n_scores), 1.0)
+
+    @property
+    def decision_widths(self) -> tuple[int, ...]:
+        """A value per class, or one for each pair of classes."""
+        n_classes = self.n_scores
+        return (n_classes, n_classes * (n_classes - 1) // 2)
 
     def targets(self, place: Ints) -> Floats:
         """Numbers of the labels."""
@@ -163,13 +169,8 @@ class MulticlassTask(ClassTask):
 
     def ask(self, model: Any, table: Any) -> Floats:
         """Probabilities, or decision values where there are none, shape (n_rows, n_classes)."""
-        if hasattr(model, "predict_proba"):
-            return np.asarray(model.predict_proba(table), dtype=np.float64)
-        raw = np.asarray(model.decision_function(table), dtype=np.float64)
-        n_classes = self.n_scores
-        if raw.shape[1:] == (n_classes * (n_classes - 1) // 2,) and n_classes != 3:
-            return _votes(raw, n_classes)
-        return raw
+        raw, n_classes = super().ask(model, table), self.n_scores
+        return raw if raw.shape[1] == n_classes else _votes(raw, n_classes)
 
     def calibrate_model(self, raw: Floats, y: Floats, weight: Floats) -> Floats:
         """A shift per class and one slope, from what somebody else's model says."""
@@ -181,23 +182,7 @@ class MulticlassTask(ClassTask):
 
     def read_outputs(self, given: Any, n_rows: int | None, who: str) -> Floats:
         """Probabilities of all classes, checked."""
-        probability = self.read_numbers(given)
-        wanted = "n" if n_rows is None else str(n_rows)
-        n_classes = self.n_scores
-        if probability.shape[1:] != (n_classes,) or n_rows not in (None, len(probability)):
-            raise InvalidInputError(
-                f"{who} must give the probability of each of {n_classes} classes per row, shape ({wanted}, "
-                f"{n_classes}), in the order {self.classes.tolist()}; got shape {np.shape(given)}."
-            )
-        self.refuse_outside(probability, who)
-        sums = probability.sum(axis=1)
-        wrong = np.abs(sums - 1.0) > 1e-3
-        if wrong.any():
-            raise InvalidInputError(
-                f"{who} must give probabilities that sum to 1; those of row {int(wrong.argmax())} sum to "
-                f"{float(sums[wrong][0]):g}."
-            )
-        return self.bounded(probability)
+        return self.bounded(check_probabilities(given, n_rows, self.classes, who))
 
 
 @fused_kernel

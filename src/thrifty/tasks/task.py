@@ -145,7 +145,10 @@ class Task(Protocol):
         """Refuse a fitted model of somebody else that does not answer this task."""
 
     def ask(self, model: Any, table: Any) -> Floats:
-        """What a fitted model says about the rows of a table, shape (n_rows, any)."""
+        """What a fitted model says about the rows of a table, shape (n_rows, any), or a refusal of what it says."""
+
+    def check_outputs(self, outputs: Any, n_rows: int, who: str) -> Floats:
+        """Outputs that a model of another make gave, as they are, or a refusal."""
 
     def is_calibrated(self, model: Any) -> bool:
         """Whether what the model says needs no calibration."""

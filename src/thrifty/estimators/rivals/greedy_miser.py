@@ -96,5 +96,5 @@ class GreedyMiserClassifier(BoostedClassifier):
         return float("inf")
 
     def _judged_rows(self, problem: PairProblem) -> Evidence:
-        reader = TableReader(problem.rows.X, problem.rows.table)
+        reader = TableReader(problem.rows.X, problem.rows.table, problem.rows.positions)
         return evidence_of_known(self.chain_, reader, problem.rows.y, None, weight=problem.rows.weight)

@@ -88,7 +88,7 @@ class _Router(GatedClassifier):
         if budget is None:
             curve = threshold_curve(g, 0.0, 1.0, weight=rows.weight)
             return float(curve.threshold[curve.within(self.p_full)])
-        curve = self._curve(TableReader(rows.X, rows.table), g=g, weight=rows.weight)
+        curve = self._curve(TableReader(rows.X, rows.table, rows.positions), g=g, weight=rows.weight)
         return float(curve.threshold[curve.within(budget)])
 
 

@@ -1,0 +1,103 @@
+"""Columns by their names: whoever knows the names of its columns compares them with those of what it is given.
+
+A table with the columns of a fit in another order is put into that order, where names tell which column is which. Any
+other difference is refused: a column that is lacking cannot be guessed, and one too many may be the one that is lacking
+under another name. Where only one side has names, there is a warning, as everywhere in scikit-learn.
+"""
+
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+from sklearn.utils import _safe_indexing
+from sklearn.utils.validation import _get_feature_names
+
+from thrifty.arrays import Ints
+from thrifty.chain.sources import FeatureSource, as_numbers, kind_of_table
+from thrifty.exceptions import InvalidInputError
+
+__all__ = ["named_source", "table_of_fit"]
+
+_NAMES_SHOWN = 5
+
+
+def table_of_fit(X: Any, names: Sequence[str] | None) -> Any:
+    """A table with its columns in the order of a fit.
+
+    Parameters
+    ----------
+    X : array, CSR, data frame or list of rows
+        The table, which comes back as it is wherever nothing is to be done.
+    names : sequence of str or None
+        Names of the columns of the fit; None where it saw none.
+    """
+    try:
+        given = _get_feature_names(X)
+    except (TypeError, ValueError) as error:  # names of several types, or the same one twice
+        raise InvalidInputError(f"the columns of X must have names that tell them apart: {error}") from error
+    if given is None or names is None:
+        if names is not None:
+            _warn("X does not have valid feature names, but the system was fitted with feature names")
+        elif given is not None:
+            _warn("X has feature names, but the system was fitted without feature names")
+        return X
+    places = _places(given.tolist(), names, "X")
+    if places is None:
+        return X
+    return _safe_indexing(X if kind_of_table(X) else as_numbers(X), places, axis=1)
+
+
+@dataclass(frozen=True)
+class _Renumbered:
+    """A source that counts its columns in another order than the fit does."""
+
+    source: FeatureSource
+    places: Ints
+
+    def __len__(self) -> int:
+        return len(self.source)
+
+    def fetch(self, rows: Ints, columns: Ints) -> ArrayLike:
+        """Ask for the columns by the source's own numbers."""
+        return self.source.fetch(rows, self.places[columns])
+
+
+def named_source(source: Any, names: Sequence[str] | None) -> Any:
+    """A source that counts its columns as a fit does, where it says in ``columns`` what they are called."""
+    given = getattr(source, "columns", None) if isinstance(source, FeatureSource) else None
+    given = [] if given is None or callable(given) else list(given)
+    if names is None or not given or not all(isinstance(name, str) for name in given):
+        return source
+    places = _places(given, names, "the source")
+    return source if places is None else _Renumbered(source, places)
+
+
+def _places(given: Sequence[str], names: Sequence[str], what: str) -> Ints | None:
+    """Where the columns of a fit stand among those given; None if each stands in its place."""
+    if list(given) == list(names):
+        return None
+    place = {name: number for number, name in enumerate(given)}
+    if len(place) == len(given) == len(names) and place.keys() == set(names):
+        return np.array([place[name] for name in names], dtype=np.intp)
+    found = {
+        "lacks": [name for name in names if name not in place],
+        "has, unknown to the fit,": [name for name in given if name not in set(names)],
+        "has more than once": [name for name in place if list(given).count(name) > 1],
+    }
+    told = "; it ".join(f"{what_about} {_listed(some)}" for what_about, some in found.items() if some)
+    raise InvalidInputError(
+        f"{what} must have the columns of the fit, {_listed(names)}; it {told or f'has {len(given)} columns'}. Rename "
+        f"columns that changed their names, leave out those that the fit did not know, and add those that are lacking."
+    )
+
+
+def _listed(names: Sequence[str]) -> str:
+    shown = ", ".join(repr(str(name)) for name in names[:_NAMES_SHOWN])
+    return shown if len(names) <= _NAMES_SHOWN else f"{shown} and {len(names) - _NAMES_SHOWN} more"
+
+
+def _warn(told: str) -> None:
+    warnings.warn(told, UserWarning, stacklevel=4)
