@@ -61,7 +61,8 @@ def unpack_full(fields: Fields, reading: Reading) -> FullModel | Chain:
         return _unpack_precomputed(fields, reading)
     if kind == "estimator":
         estimator = _unpack_estimator(fields, reading)
-        return EstimatorFull(estimator, reading.answers, _read_calibration(fields, estimator, reading))
+        calibration = _read_calibration(fields, estimator, reading)
+        return EstimatorFull(estimator, reading.answers, calibration, is_loaded=True)
     raise fields.refusal("type", "be a known form of the full model", kind)
 
 
