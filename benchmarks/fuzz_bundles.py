@@ -59,7 +59,7 @@ ODD_NUMBERS = (
     -np.inf,
     np.nan,
 )
-BROKEN_ARCHIVE = (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError)
+BROKEN = (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError, SystemError)
 DTYPES = ("|b1", "|i1", "|u1", "<i2", "<i4", "<u4", "<i8", "<u8", "<f4", "<f8", "<U1", "<U2")
 
 
@@ -279,7 +279,7 @@ def mutated(data, chance):
         change = chance.choice([*changes, change_manifest, change_entry])
         try:
             change(manifest, blobs, chance)
-        except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError, *BROKEN_ARCHIVE):
+        except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError, *BROKEN):
             break  # what an earlier change left cannot be changed further
     return sealed(manifest, blobs)
 
@@ -299,8 +299,6 @@ def outcome(data, X, seconds):
 
     signal.signal(signal.SIGALRM, stop)
     signal.setitimer(signal.ITIMER_REAL, seconds)
-    # Compiled code does not hear a signal; this ends the process and says where it was.
-    faulthandler.dump_traceback_later(10 * seconds, exit=True)
     try:
         with warnings.catch_warnings(), np.errstate(all="ignore"):
             warnings.simplefilter("ignore")
@@ -311,7 +309,6 @@ def outcome(data, X, seconds):
         return "other error", error
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
-        faulthandler.cancel_dump_traceback_later()
 
 
 def asked(data, X):
@@ -365,11 +362,15 @@ def run(n_files, seed, seconds, files=None, X=None):
     before = memory_now()
     names = list(files)
     for number in range(n_files):
+        if number % 100 == 0:
+            # Compiled code does not hear a signal; this ends the process and says where it was.
+            faulthandler.dump_traceback_later(100 * seconds, exit=True)
         chance, name = random.Random(seed * 1_000_003 + number), names[number % len(names)]
         found, error = outcome(mutated(files[name], chance), X, seconds)
         counts[name][found] += 1
         if found in FAULTS:
             faults.append((number, name, found, error))
+    faulthandler.cancel_dump_traceback_later()
     added = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 - before
     return counts, faults, added
 

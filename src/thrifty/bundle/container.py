@@ -104,8 +104,8 @@ def unpack(data: Any, *, max_bytes: int = DEFAULT_MAX_BYTES) -> Contents:
 
 def parsed_size(text: bytes) -> int:
     """Upper bound of the memory that JSON takes once it is parsed, found without parsing it."""
-    # One escaped character may make each character of a long text take four bytes.
-    width = 5 if b"\\u" in text or not text.isascii() else 2
+    # One escaped character makes each character of a long text take four bytes, while it is put together eight.
+    width = 9 if b"\\u" in text or not text.isascii() else 2
     return width * len(text) + sum(cost * text.count(mark) for mark, cost in _COSTS.items())
 
 
