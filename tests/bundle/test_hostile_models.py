@@ -25,10 +25,11 @@ from thrifty.bundle import from_bytes, to_bytes
 from thrifty.bundle.archive import check_archive, dump_model, load_model
 from thrifty.bundle.soundness import check_sound
 from thrifty.chain.stage import LinearStage
-from thrifty.full.model import AbsentFull, PrecomputedFull
+from thrifty.full.model import AbsentFull, EstimatorFull, PrecomputedFull
 from thrifty.full.tree_classifier import TreeClassifier
 from thrifty.objective.costs import PriceList
 from thrifty.tasks.binary import BinaryTask
+from thrifty.tasks.choose import classification
 
 TREE = "sklearn.tree._tree.Tree"
 TASK = BinaryTask(np.arange(2))
@@ -294,3 +295,42 @@ def test_a_model_that_was_never_fitted_is_refused():
     chain = Chain((), AbsentFull(), PriceList(np.ones(3), np.arange(3)), TASK, Policy.of(np.empty(0)))
     with pytest.raises(InvalidInputError, match="not fitted"):
         from_bytes(to_bytes(chain), full=LogisticRegression())
+
+
+def asking(model, labels):
+    """A chain that sends every row to the model."""
+    task = classification(np.unique(labels))
+    stage = LinearStage(np.array([0]), np.zeros((1, 1 + task.n_scores)), np.zeros(1 + task.n_scores))
+    prices = PriceList(np.ones(12), np.arange(12))
+    return Chain((stage,), EstimatorFull(model, task), prices, task, Policy.of(np.array([-np.inf])))
+
+
+@pytest.mark.parametrize(
+    "change", [{"coef_": np.zeros((1, 3))}, {"coef_": np.array(["a"])}, {"coef_": None}]
+)
+def test_a_model_from_a_file_that_fails_when_it_is_asked_fails_in_words(change, rows):
+    model = LogisticRegression().fit(*rows)
+    vars(model).update(change)
+    chain = from_bytes(to_bytes(asking(model, rows[1])))
+    with pytest.raises(InvalidInputError, match="LogisticRegression, which was read from a file, failed"):
+        chain.predict_proba(rows[0])
+
+
+@pytest.mark.filterwarnings("ignore:overflow", "ignore:invalid value")
+def test_sums_that_are_no_numbers_are_refused_and_not_returned_as_nan(rows, forge):
+    labels = np.arange(len(rows[0])) % 3
+    model = HistGradientBoostingClassifier(max_iter=2, max_depth=2).fit(rows[0], labels)
+    data = to_bytes(asking(model, labels))
+    assert np.isfinite(from_bytes(data).predict_proba(rows[0])).all()
+    for score in range(3):
+
+        def leaves(facts, score=score):
+            return facts["chain"]["full"]["trees"]["ensembles"][score]["trees"]["values"]
+
+        manifest, blobs = forge.taken_apart(data)
+        n_leaves = len(blobs[leaves(manifest)["$array"]]) // 8
+        data = forge.with_array(data, leaves, np.full((n_leaves, 1), 1.7e308))
+    chain = from_bytes(data)
+    for asked in (rows[0], rows[0][:1]):
+        with pytest.raises(InvalidInputError, match=r"have no answer|must give probabilities"):
+            chain.predict_proba(asked)
