@@ -305,9 +305,7 @@ def asking(model, labels):
     return Chain((stage,), EstimatorFull(model, task), prices, task, Policy.of(np.array([-np.inf])))
 
 
-@pytest.mark.parametrize(
-    "change", [{"coef_": np.zeros((1, 3))}, {"coef_": np.array(["a"])}, {"coef_": None}]
-)
+@pytest.mark.parametrize("change", [{"coef_": np.zeros((1, 3))}, {"coef_": np.array(["a"])}, {"coef_": None}])
 def test_a_model_from_a_file_that_fails_when_it_is_asked_fails_in_words(change, rows):
     model = LogisticRegression().fit(*rows)
     vars(model).update(change)
