@@ -15,6 +15,7 @@ from sklearn.ensemble import (
     RandomForestClassifier,
 )
 from sklearn.linear_model import LogisticRegression
+from sklearn.neighbors import KNeighborsClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, StandardScaler
 from sklearn.svm import SVC
@@ -142,6 +143,27 @@ def test_a_sparse_svm_that_points_outside_its_columns_is_refused(rows):
     model.support_vectors_.indices[0] = 10**6
     with pytest.raises(InvalidInputError, match="a SVC in the bundle"):
         check_sound(model)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"_y": np.full(285, 10**7)},
+        {"_y": np.full(285, -1)},
+        {"_y": np.zeros(3, int)},
+        {"_fit_X": np.zeros((285, 1))},
+        {"_fit_X": np.zeros((285, 12), int)},
+        {"n_features_in_": 10**6},
+    ],
+    ids=str,
+)
+def test_neighbours_that_do_not_agree_are_refused_before_compiled_code_reads_them(change, rows):
+    model = KNeighborsClassifier(algorithm="brute").fit(*rows)
+    assert len(rows[0]) == 285
+    load_model(skops.io.dumps(model), max_bytes=1 << 20)
+    vars(model).update(change)
+    with pytest.raises(InvalidInputError, match="a KNeighborsClassifier in the bundle"):
+        load_model(skops.io.dumps(model), max_bytes=1 << 20)
 
 
 def test_trees_of_scikit_learn_that_point_outside_themselves_are_refused_even_if_trusted(rows):

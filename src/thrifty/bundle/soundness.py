@@ -27,7 +27,7 @@ _LEAF = -1
 
 
 def check_sound(model: Any) -> None:
-    """Refuse a model whose support vectors or trees point outside themselves."""
+    """Refuse a model whose support vectors, neighbours or trees point outside themselves."""
     for part, owner in _with_owners(model):
         try:
             problem = _problem(part, owner)
@@ -46,6 +46,8 @@ def _problem(part: Any, owner: Any) -> str | None:
         return _tree_problem(part, owner)
     if isinstance(part, TreePredictor):
         return _predictor_problem(part, owner)
+    if "_fit_X" in getattr(part, "__dict__", {}):
+        return _neighbours_problem(part)
     return None
 
 
@@ -98,6 +100,25 @@ def _svm_problem(svm: BaseLibSVM) -> str | None:
         and width == svm.n_features_in_ == svm.shape_fit_[1]
     )
     return None if agree else "has support vectors, weights and counts that do not agree"
+
+
+def _neighbours_problem(model: Any) -> str | None:
+    """Distances are computed over as many columns as a table has, and votes are counted by the number of a class."""
+    known = vars(model)
+    rows, labels = known["_fit_X"], known.get("_y")
+    if sparse.issparse(rows):
+        # Raises where an index points outside.
+        rows.check_format(full_check=True)
+    elif rows.dtype not in (np.float32, np.float64):
+        return f"has rows of type {rows.dtype}"
+    if rows.shape != (known["n_samples_fit_"], known["n_features_in_"]):
+        return f"has rows of shape {rows.shape} for {known['n_features_in_']} columns"
+    if "classes_" not in known or labels is None:
+        return None
+    is_class = labels.shape == rows.shape[:1] and labels.dtype.kind == "i" and len(labels) > 0
+    if not is_class or labels.min() < 0 or labels.max() >= len(known["classes_"]):
+        return "has votes for classes that are not there"
+    return None
 
 
 def _tree_problem(tree: Tree, owner: Any) -> str | None:
