@@ -18,6 +18,7 @@ def fuzz():
     return module
 
 
+@pytest.mark.slow
 def test_files_made_to_do_harm_are_refused_or_answer_with_finite_probabilities(fuzz):
     X, y = fuzz.table(80)
     files = fuzz.bundles(X, y, ["forest", "tree", "categories", "scaler, logistic"])

@@ -94,6 +94,7 @@ class Padded:
         return self.forge.sealed(manifest, blobs)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", ["description", "described_often", "zeros", "manifest", "columns_often"])
 def test_a_small_file_that_would_be_large_in_memory_is_refused_before_it_is(how, model, forge):
     data = getattr(Padded(model, forge), how)()
