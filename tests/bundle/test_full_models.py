@@ -32,6 +32,7 @@ from thrifty.bundle import from_bytes, to_bytes
 from thrifty.bundle.fingerprint import content_digest, probe_table
 from thrifty.chain.stage import LinearStage
 from thrifty.full.model import AbsentFull, CallableFull, EstimatorFull, PrecomputedFull, as_full_model
+from thrifty.full.tree_classifier import TreeClassifier
 from thrifty.objective.costs import PriceList
 from thrifty.tasks.binary import BinaryTask
 
@@ -78,7 +79,7 @@ def test_a_plain_model_of_scikit_learn_goes_inside_and_needs_no_trust(name, mode
 def test_trees_in_a_model_that_was_not_reviewed_must_be_trusted_by_name(model, rows):
     chain = asking(model.fit(*rows))
     data = to_bytes(chain)
-    with pytest.raises(InvalidInputError, match=rf"has a \w+ in it, .*: {TREE}.*trusted=\['{TREE}'\]"):
+    with pytest.raises(InvalidInputError, match=rf"not trusted by themselves: {TREE}.*trusted=\['{TREE}'\]"):
         from_bytes(data)
     after = from_bytes(data, trusted=[TREE])
     np.testing.assert_array_equal(after.predict_proba(rows[0]), chain.predict_proba(rows[0]))
@@ -96,10 +97,10 @@ def test_a_booster_goes_inside_and_is_named_when_it_is_not_trusted(package, kind
     np.testing.assert_array_equal(after.full.estimator.predict_proba(rows[0]), model.predict_proba(rows[0]))
 
 
-def test_types_may_be_trusted_by_name_or_as_themselves(models):
-    data = to_bytes(asking(models["forest"]))
+def test_types_may_be_trusted_by_name_or_as_themselves(rows):
+    data = to_bytes(asking(GradientBoostingClassifier(n_estimators=2).fit(*rows)))
     for trusted in (TREE, [TREE], Tree, (Tree,)):
-        assert isinstance(from_bytes(data, trusted=trusted).full.estimator, RandomForestClassifier)
+        assert isinstance(from_bytes(data, trusted=trusted).full.estimator, GradientBoostingClassifier)
     with pytest.raises(InvalidInputError, match="trusted must hold names of types"):
         from_bytes(data, trusted=[7])
 
@@ -317,3 +318,26 @@ def test_the_full_model_reads_the_kind_of_table_it_was_fitted_on(fitted, rows):
     assert after.chain_.kind == "pandas"
     assert list(after.chain_.full.estimator.feature_names_in_) == list(before.feature_names_in_)
     assert isinstance(after, DynaModLinClassifier)
+
+
+def test_trees_are_recognised_before_and_after_a_file_and_an_old_reference_still_finds_them(models, rows):
+    for name in ("forest", "tree", "histogram", "scaled"):
+        data = to_bytes(asking(models[name]), full="reference")
+        loaded = from_bytes(to_bytes(asking(models[name])))
+        assert type(loaded.full.estimator) is TreeClassifier
+        for reference in (data, to_bytes(loaded, full="reference")):
+            for given in (models[name], loaded.full.estimator):
+                assert from_bytes(reference, full=given).full.estimator is given
+        with pytest.raises(InvalidInputError, match="refers to another full model"):
+            from_bytes(data, full=RandomForestClassifier(5, random_state=1).fit(*rows))
+
+
+def test_a_reference_by_content_that_an_earlier_version_wrote_still_finds_its_forest(models, rows, forge):
+    def by_content(manifest):
+        full = manifest["chain"]["full"]
+        full.update(how="content", digest=content_digest(models["forest"]))
+
+    data = forge.with_fact(to_bytes(asking(models["forest"]), full="reference"), by_content)
+    assert from_bytes(data, full=models["forest"]).full.estimator is models["forest"]
+    with pytest.raises(InvalidInputError, match="their content differ"):
+        from_bytes(data, full=RandomForestClassifier(5, random_state=1).fit(*rows))

@@ -466,3 +466,10 @@ def test_a_file_without_a_memory_answers_and_says_what_it_cannot_do(fitted, forg
     np.testing.assert_array_equal(again.predict_proba(rows[0]), before.predict_proba(rows[0]))
     with pytest.raises(InvalidInputError, match="needs the rows"):
         again.at(max_loss=0.1)
+
+
+def test_prices_whose_sum_is_infinite_are_refused(fitted, forge):
+    data = to_bytes(fitted["boosted"], full="absent")
+    n_prices = fitted["boosted"].chain_.price_list.prices.size
+    with pytest.raises(InvalidInputError, match="prices .* must have a finite sum"):
+        from_bytes(forge.with_array(data, lambda facts: facts["chain"]["prices"], np.full(n_prices, 1.7e308)))

@@ -9,21 +9,30 @@ import zipfile
 import numpy as np
 import pytest
 import skops.io
-from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier
+from sklearn.ensemble import (
+    GradientBoostingClassifier,
+    HistGradientBoostingClassifier,
+    RandomForestClassifier,
+)
 from sklearn.linear_model import LogisticRegression
-from sklearn.preprocessing import FunctionTransformer
+from sklearn.neighbors import KNeighborsClassifier
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import FunctionTransformer, StandardScaler
 from sklearn.svm import SVC
 from sklearn.tree import DecisionTreeClassifier
 
 from thrifty import Chain, InvalidInputError, Policy
 from thrifty.bundle import from_bytes, to_bytes
 from thrifty.bundle.archive import check_archive, dump_model, load_model
-from thrifty.bundle.soundness import check_sound, why_not_plain
+from thrifty.bundle.soundness import check_sound
 from thrifty.chain.stage import LinearStage
-from thrifty.full.model import AbsentFull, PrecomputedFull
+from thrifty.full.model import AbsentFull, EstimatorFull, PrecomputedFull
+from thrifty.full.tree_classifier import TreeClassifier
 from thrifty.objective.costs import PriceList
 from thrifty.tasks.binary import BinaryTask
+from thrifty.tasks.choose import classification
 
+TREE = "sklearn.tree._tree.Tree"
 TASK = BinaryTask(np.arange(2))
 
 
@@ -93,7 +102,7 @@ def test_a_model_that_is_none_is_refused(schema, forge):
     manifest["entries"][number].update(dtype="|u1", shape=[len(blob)])
     blobs[number] = blob.tobytes()
     with pytest.raises(
-        InvalidInputError, match="cannot be read|not trusted|fitted classifier|must be a classifier"
+        InvalidInputError, match="cannot be read|not trusted|fitted classifier|must be a classifier|in a form"
     ) as caught:
         from_bytes(forge.sealed(manifest, blobs))
     assert "\n" not in str(caught.value)
@@ -136,6 +145,27 @@ def test_a_sparse_svm_that_points_outside_its_columns_is_refused(rows):
         check_sound(model)
 
 
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"_y": np.full(285, 10**7)},
+        {"_y": np.full(285, -1)},
+        {"_y": np.zeros(3, int)},
+        {"_fit_X": np.zeros((285, 1))},
+        {"_fit_X": np.zeros((285, 12), int)},
+        {"n_features_in_": 10**6},
+    ],
+    ids=str,
+)
+def test_neighbours_that_do_not_agree_are_refused_before_compiled_code_reads_them(change, rows):
+    model = KNeighborsClassifier(algorithm="brute").fit(*rows)
+    assert len(rows[0]) == 285
+    load_model(skops.io.dumps(model), max_bytes=1 << 20)
+    vars(model).update(change)
+    with pytest.raises(InvalidInputError, match="a KNeighborsClassifier in the bundle"):
+        load_model(skops.io.dumps(model), max_bytes=1 << 20)
+
+
 def test_trees_of_scikit_learn_that_point_outside_themselves_are_refused_even_if_trusted(rows):
     forest = RandomForestClassifier(2, max_depth=2, random_state=0).fit(*rows)
     check_sound(forest)
@@ -175,59 +205,152 @@ def test_a_tree_that_is_deeper_than_it_claims_is_refused(rows):
     check_sound(model)
 
 
-def no_columns(model):
-    del model.estimators_[1].n_features_in_
+def with_arrays(data, change):
+    """An archive in which ``change`` has looked at every array."""
+    with zipfile.ZipFile(io.BytesIO(data)) as archive:
+        members = [(name, archive.read(name)) for name in archive.namelist()]
+    return archive_of(
+        [
+            (name, npy(change(np.load(io.BytesIO(raw)))) if name.endswith("npy") else raw)
+            for name, raw in members
+        ]
+    )
 
 
-def other_columns(model):
-    model.estimators_[1].n_features_in_ = 13
+def nodes_changed(data, change):
+    return with_arrays(data, lambda array: change(array.copy()) if array.dtype.names else array)
 
 
-def a_function_for_a_method(model):
-    model.estimators_[1]._validate_X_predict = np.add
+def with_value(name, value):
+    def change(nodes):
+        nodes[name][: None if name == "bitset_idx" else 1] = value
+        return nodes
+
+    return change
 
 
-def a_type_for_a_method(model):
-    model._validate_X_predict = dict
+DAMAGE = {
+    "a number for a table": lambda nodes: nodes[0],
+    "two dimensions": lambda nodes: nodes[None],
+    "no node": lambda nodes: nodes[:0],
+    "fewer nodes": lambda nodes: nodes[:-1],
+    "no fields": lambda nodes: nodes[nodes.dtype.names[0]].copy(),
+}
 
 
-def another_model_for_a_tree(model):
-    model.estimators_[1] = FunctionTransformer()
+@pytest.fixture(scope="module")
+def archives(rows):
+    """What versions that left trees to skops wrote into their files."""
+    chance = np.random.default_rng(0).random(len(rows[0]))
+    only_categories = np.zeros_like(rows[0])
+    only_categories[:, 3] = 3 * (chance < 0.1 + 0.8 * rows[1]) + np.arange(len(chance)) % 3
+    models = {
+        "forest": RandomForestClassifier(3, max_depth=3, random_state=0),
+        "tree": DecisionTreeClassifier(max_depth=3),
+        "boosting": HistGradientBoostingClassifier(max_iter=3, max_depth=3),
+        "categories": HistGradientBoostingClassifier(max_iter=3, max_depth=3, categorical_features=[3]),
+        "pipeline": make_pipeline(StandardScaler(), RandomForestClassifier(2, max_depth=3, random_state=0)),
+    }
+    tables = {"categories": only_categories}
+    fitted = {name: model.fit(tables.get(name, rows[0]), rows[1]) for name, model in models.items()}
+    return {name: (model, skops.io.dumps(model)) for name, model in fitted.items()}
+
+
+@pytest.mark.parametrize("name", ["forest", "tree", "boosting", "categories", "pipeline"])
+def test_trees_that_skops_wrote_are_read_as_our_own_and_nothing_of_them_is_built(
+    name, archives, rows, monkeypatch
+):
+    model, data = archives[name]
+    monkeypatch.setattr("skops.io.loads", None)
+    found = load_model(data, max_bytes=1 << 24)
+    assert type(found) is TreeClassifier
+    np.testing.assert_array_equal(found.predict_proba(rows[0]), model.predict_proba(rows[0]), strict=True)
+    assert (found.model.categories is not None) == (name == "categories")
+
+
+@pytest.mark.parametrize("damage", DAMAGE)
+@pytest.mark.parametrize("name", ["forest", "tree", "boosting", "categories", "pipeline"])
+def test_damaged_trees_that_skops_wrote_are_refused_in_words(name, damage, archives):
+    with pytest.raises(InvalidInputError, match=r"a \w+ in the file cannot be read: .*damaged"):
+        load_model(nodes_changed(archives[name][1], DAMAGE[damage]), max_bytes=1 << 24)
 
 
 @pytest.mark.parametrize(
-    "change",
-    [no_columns, other_columns, a_function_for_a_method, a_type_for_a_method, another_model_for_a_tree],
+    ("name", "field", "value"),
+    [
+        ("forest", "left_child", 10**6),
+        ("forest", "right_child", 0),
+        ("forest", "feature", 99),
+        ("forest", "feature", -5),
+        ("boosting", "left", 10**6),
+        ("boosting", "right", 0),
+        ("boosting", "feature_idx", 99),
+        ("boosting", "is_categorical", 1),
+        ("categories", "bitset_idx", 10**6),
+    ],
 )
-def test_a_forest_that_is_not_plain_is_not_read_without_trust(change, rows):
+def test_trees_that_skops_wrote_and_that_point_outside_themselves_are_refused(name, field, value, archives):
+    with pytest.raises(InvalidInputError, match="cannot be read"):
+        load_model(nodes_changed(archives[name][1], with_value(field, value)), max_bytes=1 << 24)
+
+
+@pytest.mark.parametrize("damage", ["a number for a table", "two dimensions", "no fields", "fewer nodes"])
+def test_trees_that_are_trusted_by_name_are_looked_at_before_they_are_built(damage, rows):
+    data = skops.io.dumps(GradientBoostingClassifier(n_estimators=2, max_depth=2).fit(*rows))
+    load_model(data, max_bytes=1 << 24, trusted=[TREE])
+    with pytest.raises(InvalidInputError, match=r"a Tree in the bundle|cannot be read"):
+        load_model(nodes_changed(data, DAMAGE[damage]), max_bytes=1 << 24, trusted=[TREE])
+
+
+def test_an_attribute_in_the_place_of_a_method_is_not_built(rows):
     forest = RandomForestClassifier(3, max_depth=2, random_state=0).fit(*rows)
-    assert why_not_plain(forest, set()) is None
-    change(forest)
-    with pytest.raises(InvalidInputError):
+    expected = forest.predict_proba(rows[0])
+    forest._validate_X_predict = np.add
+    found = load_model(dump_model(forest).tobytes(), max_bytes=2**30)
+    np.testing.assert_array_equal(found.predict_proba(rows[0]), expected)
+    forest.estimators_[1] = FunctionTransformer()
+    with pytest.raises(InvalidInputError, match="must be a list of trees"):
         load_model(dump_model(forest).tobytes(), max_bytes=2**30)
-
-
-def test_boosting_whose_columns_are_changed_on_the_way_is_not_read_without_trust(rows):
-    def model(**attributes):
-        fitted = HistGradientBoostingClassifier(max_iter=2, max_depth=2).fit(*rows)
-        vars(fitted).update(attributes)
-        return fitted
-
-    assert why_not_plain(model(), set()) is None
-    fewer = FunctionTransformer(np.atleast_1d)
-    for changed in (model(_preprocessor=fewer), model(_in_fit=True), model(n_features_in_=np.int64(12))):
-        problem, types = why_not_plain(changed, set())
-        assert "boosting" in problem or "FunctionTransformer" in problem
-        assert types == ["sklearn.ensemble._hist_gradient_boosting.predictor.TreePredictor"]
-        assert why_not_plain(changed, set(types)) is None
-    # Trees that two models share are checked against the columns of both.
-    narrow, wide = model(), model()
-    narrow.n_features_in_ = 1
-    narrow._predictors = wide._predictors
-    assert "columns that it is not given" in why_not_plain([wide, narrow], set())[0]
 
 
 def test_a_model_that_was_never_fitted_is_refused():
     chain = Chain((), AbsentFull(), PriceList(np.ones(3), np.arange(3)), TASK, Policy.of(np.empty(0)))
     with pytest.raises(InvalidInputError, match="not fitted"):
         from_bytes(to_bytes(chain), full=LogisticRegression())
+
+
+def asking(model, labels):
+    """A chain that sends every row to the model."""
+    task = classification(np.unique(labels))
+    stage = LinearStage(np.array([0]), np.zeros((1, 1 + task.n_scores)), np.zeros(1 + task.n_scores))
+    prices = PriceList(np.ones(12), np.arange(12))
+    return Chain((stage,), EstimatorFull(model, task), prices, task, Policy.of(np.array([-np.inf])))
+
+
+@pytest.mark.parametrize("change", [{"coef_": np.zeros((1, 3))}, {"coef_": np.array(["a"])}, {"coef_": None}])
+def test_a_model_from_a_file_that_fails_when_it_is_asked_fails_in_words(change, rows):
+    model = LogisticRegression().fit(*rows)
+    vars(model).update(change)
+    chain = from_bytes(to_bytes(asking(model, rows[1])))
+    with pytest.raises(InvalidInputError, match="LogisticRegression, which was read from a file, failed"):
+        chain.predict_proba(rows[0])
+
+
+@pytest.mark.filterwarnings("ignore:overflow", "ignore:invalid value")
+def test_sums_that_are_no_numbers_are_refused_and_not_returned_as_nan(rows, forge):
+    labels = np.arange(len(rows[0])) % 3
+    model = HistGradientBoostingClassifier(max_iter=2, max_depth=2).fit(rows[0], labels)
+    data = to_bytes(asking(model, labels))
+    assert np.isfinite(from_bytes(data).predict_proba(rows[0])).all()
+    for score in range(3):
+
+        def leaves(facts, score=score):
+            return facts["chain"]["full"]["trees"]["ensembles"][score]["trees"]["values"]
+
+        manifest, blobs = forge.taken_apart(data)
+        n_leaves = len(blobs[leaves(manifest)["$array"]]) // 8
+        data = forge.with_array(data, leaves, np.full((n_leaves, 1), 1.7e308))
+    chain = from_bytes(data)
+    for asked in (rows[0], rows[0][:1]):
+        with pytest.raises(InvalidInputError, match=r"have no answer|must give probabilities"):
+            chain.predict_proba(asked)

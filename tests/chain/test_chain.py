@@ -501,7 +501,10 @@ def test_a_source_may_answer_with_named_columns_in_any_order():
 
     X = rows_of(8)
     system = replace(chain(8), names=tuple(NAMES))
-    np.testing.assert_array_equal(system.predict_from(Shuffled(X, np.ones(X.shape, bool))), system.predict(X))
+    np.testing.assert_array_equal(
+        system.predict_from(Shuffled(X, np.ones(X.shape, bool))),
+        system.predict(pd.DataFrame(X, columns=NAMES)),
+    )
 
 
 def test_a_chain_reads_tables_of_every_kind_and_refuses_other_widths():

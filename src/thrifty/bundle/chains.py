@@ -228,6 +228,9 @@ def unpack_prices(fields: Fields) -> PriceList:
     full_cost = fields.number("full_cost")
     if full_cost < 0 or np.any(prices < 0):
         raise fields.refusal("prices", "be at least 0", "a negative one")
+    with np.errstate(over="ignore"):
+        if not np.isfinite(prices.sum() + full_cost):
+            raise fields.refusal("prices", "have a finite sum", "an infinite one")
     if not len(group_of) or np.any((group_of < 0) | (group_of >= len(prices))):
         raise fields.refusal("group_of", f"name purchases in [0, {len(prices)})", group_of[:5].tolist())
     columns = None

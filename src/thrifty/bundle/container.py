@@ -4,7 +4,8 @@
 
 Numbers are little-endian. The manifest says what the arrays are and where they lie; they follow one another without a
 gap, so every byte belongs to something. Nothing is allocated because the file says so: every length is first
-compared with the bytes that are really there.
+compared with the bytes that are really there, text is measured before it is parsed, and all references to arrays
+together may not amount to more than the file, since something is made of each of them.
 """
 
 import hashlib
@@ -20,7 +21,7 @@ from numpy.typing import NDArray
 
 from thrifty.exceptions import InvalidInputError
 
-__all__ = ["DEFAULT_MAX_BYTES", "FORMAT", "Contents", "is_storable", "pack", "unpack"]
+__all__ = ["DEFAULT_MAX_BYTES", "FORMAT", "Contents", "is_storable", "pack", "parsed_size", "unpack"]
 
 Array = NDArray[Any]
 
@@ -36,6 +37,11 @@ _MOST_DIMENSIONS = 4
 _LONGEST_EMPTY_SIDE = 1 << 20
 _NUMERIC = frozenset({"|b1", "|i1", "|u1", "<i2", "<u2", "<i4", "<u4", "<i8", "<u8", "<f4", "<f8"})
 _LAST_CODE_POINT = 0x10FFFF
+
+_ROOM_FOR_FACTS = 48 << 20  # what a parsed manifest may take in memory, besides four times the file
+_ROOM_FOR_REFERENCES = 2 << 20
+_COSTS = {b"{": 240, b"[": 96, b'"': 32, b",": 48, b":": 100}
+"""Bytes that the parsed form takes at most for each of these characters; text and numbers come on top."""
 
 
 @dataclass(frozen=True)
@@ -82,9 +88,43 @@ def unpack(data: Any, *, max_bytes: int = DEFAULT_MAX_BYTES) -> Contents:
             "the bundle is damaged: its checksum does not match its content. Save it again."
         )
     begin = _HEADER.size
-    facts = _parse(bytes(view[begin : begin + manifest_length]))
+    manifest = bytes(view[begin : begin + manifest_length])
+    size, room = parsed_size(manifest), 4 * len(view) + _ROOM_FOR_FACTS
+    if size > room:
+        raise InvalidInputError(
+            f"the bundle's manifest would take up to {size} bytes of memory, and a file of {len(view)} bytes may take "
+            f"{room} for it. The file was not written by `save`."
+        )
+    facts = _parse(manifest)
     blobs = view[begin + manifest_length : len(view) - _DIGEST]
-    return Contents(facts, _arrays(facts.pop("entries", None), blobs))
+    arrays = _arrays(facts.pop("entries", None), blobs)
+    _check_references(facts, arrays, len(view) + _ROOM_FOR_REFERENCES)
+    return Contents(facts, arrays)
+
+
+def parsed_size(text: bytes) -> int:
+    """Upper bound of the memory that JSON takes once it is parsed, found without parsing it."""
+    # One escaped character makes each character of a long text take four bytes, while it is put together eight.
+    width = 9 if b"\\u" in text or not text.isascii() else 2
+    return width * len(text) + sum(cost * text.count(mark) for mark, cost in _COSTS.items())
+
+
+def _check_references(facts: dict[str, Any], arrays: Sequence[Array], room: int) -> None:
+    """Refuse facts that refer to large arrays from many places, which `save` never does."""
+    waiting: list[Any] = [facts]
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, list):
+            waiting += node
+        elif isinstance(node, dict):
+            waiting += node.values()
+            number = node.get("$array")
+            room -= arrays[number].nbytes if type(number) is int and 0 <= number < len(arrays) else 0
+    if room < 0:
+        raise InvalidInputError(
+            "the bundle refers to its arrays so often that they would take more memory than the file. It was not "
+            "written by `save`."
+        )
 
 
 def _check_header(view: memoryview) -> int:

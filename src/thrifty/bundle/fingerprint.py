@@ -1,8 +1,9 @@
 """Recognising a full model (f0) that a file refers to but does not hold.
 
-A fitted estimator is recognised by its content: what skops would write, without what changes from one process to the
-next. A function, or a model that skops cannot write, is recognised by its answers to a fixed table of questions. Both
-are the same in every process; both change when the model does.
+Trees that we know are recognised by the arrays they answer by, whether they stand in an estimator of scikit-learn or
+were loaded from a file. Another fitted estimator is recognised by its content: what skops would write, without what
+changes from one process to the next. A function, or a model that skops cannot write, is recognised by its answers to a
+fixed table of questions. All are the same in every process; all change when the model does.
 """
 
 import hashlib
@@ -17,13 +18,15 @@ import numpy as np
 from thrifty.arrays import Floats
 from thrifty.bundle.archive import dump_model
 from thrifty.bundle.context import Columns
+from thrifty.bundle.tree_classifiers import tree_digest
 from thrifty.chain.sources import table_like
 from thrifty.exceptions import InvalidInputError
 from thrifty.full.model import EstimatorFull, FullModel, PrecomputedFull
+from thrifty.full.scikit_trees import tree_classifier_of
 
 __all__ = ["Fingerprint", "fingerprint_of", "name_of", "probe_table"]
 
-How = Literal["content", "values", "answers"]
+How = Literal["trees", "content", "values", "answers"]
 
 N_PROBES = 64
 TOLERANCE = 1e-6
@@ -36,7 +39,7 @@ _GOLDEN = 0.6180339887498949
 
 @dataclass(frozen=True)
 class Fingerprint:
-    """By what a model is recognised: a digest of its content or of its values, or its answers."""
+    """By what a model is recognised: a digest of its trees, its content or its values, or its answers."""
 
     how: How
     digest: str = ""
@@ -56,6 +59,10 @@ def fingerprint_of(model: FullModel, columns: Columns, how: How | None = None) -
     if isinstance(model, PrecomputedFull):
         raw = np.ascontiguousarray(model.values[:, -1], "<f8").tobytes()
         return Fingerprint("values", hashlib.sha256(raw).hexdigest())
+    if isinstance(model, EstimatorFull) and how in (None, "trees"):
+        trees = tree_classifier_of(model.estimator)
+        if trees is not None:
+            return Fingerprint("trees", tree_digest(trees))
     if isinstance(model, EstimatorFull) and how in (None, "content"):
         try:
             return Fingerprint("content", content_digest(model.estimator))

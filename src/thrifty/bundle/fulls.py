@@ -1,7 +1,7 @@
 """The full model (f0) in a file: inside it, referred to by its fingerprint, or not there at all."""
 
 from dataclasses import replace
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 
@@ -10,10 +10,12 @@ from thrifty.bundle.archive import dump_model, load_model
 from thrifty.bundle.context import Reading, Writing
 from thrifty.bundle.fields import Fields
 from thrifty.bundle.fingerprint import N_PROBES, Fingerprint, How, fingerprint_of, name_of
+from thrifty.bundle.tree_classifiers import pack_tree_classifier, unpack_tree_classifier
 from thrifty.chain.chain import Chain
 from thrifty.estimators.base import ChainClassifier
 from thrifty.exceptions import InvalidInputError
 from thrifty.full.model import AbsentFull, EstimatorFull, FullModel, PrecomputedFull, as_full_model
+from thrifty.full.scikit_trees import tree_classifier_of
 
 __all__ = ["pack_full", "unpack_full"]
 
@@ -59,7 +61,8 @@ def unpack_full(fields: Fields, reading: Reading) -> FullModel | Chain:
         return _unpack_precomputed(fields, reading)
     if kind == "estimator":
         estimator = _unpack_estimator(fields, reading)
-        return EstimatorFull(estimator, reading.answers, _read_calibration(fields, estimator, reading))
+        calibration = _read_calibration(fields, estimator, reading)
+        return EstimatorFull(estimator, reading.answers, calibration, is_loaded=True)
     raise fields.refusal("type", "be a known form of the full model", kind)
 
 
@@ -95,12 +98,17 @@ def _read_calibration(fields: Fields, estimator: Any, reading: Reading) -> Float
 def _pack_estimator(estimator: Any, writing: Writing) -> dict[str, Any]:
     if isinstance(estimator, ChainClassifier):
         return {"own": writing.pack_object(estimator, writing)}
+    trees = tree_classifier_of(estimator)
+    if trees is not None:
+        return {"trees": pack_tree_classifier(trees, writing.packer)}
     return {"skops": writing.packer.array(dump_model(estimator))}
 
 
 def _unpack_estimator(fields: Fields, reading: Reading) -> Any:
     if fields.has("own"):
         model = reading.unpack_object(fields.inside("own"), reading)
+    elif fields.has("trees"):
+        model = unpack_tree_classifier(fields.inside("trees"), reading.n_features)
     else:
         data = fields.array("skops", np.uint8, (None,)).tobytes()
         model = load_model(data, trusted=reading.trusted, max_bytes=reading.max_bytes)
@@ -157,9 +165,9 @@ def _unpack_reference(fields: Fields, reading: Reading) -> FullModel:
             f"the bundle refers to its full model, {name}, and does not hold it. Give it: load(path, full=...)."
         )
     model = _precomputed(fields, reading) if how == "values" else _suited(reading.full, reading)
-    kinds: dict[str, How] = {"content": "content", "values": "values", "answers": "answers"}
+    kinds: dict[str, How] = {one: one for one in get_args(How)}
     if how not in kinds:
-        raise fields.refusal("how", "be content, values or answers", how)
+        raise fields.refusal("how", f"be one of {', '.join(kinds)}", how)
     answers = fields.array("answers", np.float64, (N_PROBES,)) if how == "answers" else None
     expected = Fingerprint(kinds[how], fields.text("digest"), answers)
     found = fingerprint_of(model, reading.columns, kinds[how])

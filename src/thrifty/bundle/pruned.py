@@ -73,7 +73,9 @@ def unpack_pruned(fields: Fields, reading: Reading) -> BudgetPruneClassifier:  #
 def _trees(fields: Fields, n_features: int, n_classes: int) -> TreeEnsemble:
     """Trees whose leaves hold shares of the classes."""
     trees = fields.ensemble("trees", n_features, n_classes)
-    if trees.n_trees < 1 or np.any(trees.values < 0) or np.any(trees.values.sum(axis=1) <= 0):
+    # Sums of finite numbers need not be finite.
+    sums = trees.values.sum(axis=1)
+    if trees.n_trees < 1 or np.any(trees.values < 0) or np.any(sums <= 0) or not np.isfinite(sums.sum()):
         raise fields.refusal(
             "trees", "be at least one, with shares of the classes in its leaves", trees.n_trees
         )

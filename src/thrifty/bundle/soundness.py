@@ -4,12 +4,7 @@ skops vouches for the types a model is made of, not for the numbers in it. Compi
 trees or sums over support vectors takes indices and lengths on trust, and reads foreign memory, or never ends, where
 they are wrong. So those numbers are checked here before the model is asked anything.
 
-skops does not trust scikit-learn's trees by themselves, since their code takes node numbers and column numbers as they
-come. Checked numbers are enough only if nothing else in the model can change what the trees are asked: a step that
-hands on fewer columns than were checked, a category that leads outside its table, an attribute that takes the place of
-a method. So plain forests and plain histogram boosting may be read without being trusted by name if everything in the
-model is of a type on a short list, whose code was read with that question, and each model checks the columns it is
-given. What is not plain must be trusted by name.
+Trees that are known by name never come here: they are arrays of our own.
 """
 
 from collections.abc import Iterator
@@ -18,44 +13,21 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
-from sklearn._loss._loss import CyHalfBinomialLoss
-from sklearn._loss.link import Interval, LogitLink
-from sklearn._loss.loss import HalfBinomialLoss
 from sklearn.base import BaseEstimator
-from sklearn.ensemble import ExtraTreesClassifier, HistGradientBoostingClassifier, RandomForestClassifier
-from sklearn.ensemble._hist_gradient_boosting.binning import _BinMapper
 from sklearn.ensemble._hist_gradient_boosting.predictor import TreePredictor
-from sklearn.pipeline import Pipeline
-from sklearn.preprocessing import LabelEncoder, StandardScaler
 from sklearn.svm._base import BaseLibSVM
-from sklearn.tree import DecisionTreeClassifier, ExtraTreeClassifier
 from sklearn.tree._tree import Tree
 
 from thrifty.arrays import Bools
 from thrifty.exceptions import InvalidInputError
 
-__all__ = ["REVIEWED", "check_sound", "parts_of", "why_not_plain"]
-
-REVIEWED = ("sklearn.tree._tree.Tree", "sklearn.ensemble._hist_gradient_boosting.predictor.TreePredictor")
-"""Types that need no trust in a model that is plain."""
-
-_TREES = (DecisionTreeClassifier, ExtraTreeClassifier)
-
-_PLAIN = {
-    *(bool, complex, dict, list, set, tuple, np.ndarray, np.random.Generator),
-    *(RandomForestClassifier, ExtraTreesClassifier, *_TREES, Tree),
-    *(HistGradientBoostingClassifier, TreePredictor, _BinMapper),
-    *(HalfBinomialLoss, CyHalfBinomialLoss, LogitLink, Interval, LabelEncoder),
-    *(Pipeline, StandardScaler),
-}
-"""No functions and no types: what stands among the attributes in the place of a method cannot be called."""
-
+__all__ = ["check_sound"]
 
 _LEAF = -1
 
 
 def check_sound(model: Any) -> None:
-    """Refuse a model whose support vectors or trees point outside themselves."""
+    """Refuse a model whose support vectors, neighbours or trees point outside themselves."""
     for part, owner in _with_owners(model):
         try:
             problem = _problem(part, owner)
@@ -67,11 +39,6 @@ def check_sound(model: Any) -> None:
             )
 
 
-def parts_of(model: Any) -> Iterator[Any]:
-    """Everything a model is made of but text, bytes, None and Python's numbers; shared parts once."""
-    return (part for part, _ in _with_owners(model))
-
-
 def _problem(part: Any, owner: Any) -> str | None:
     if isinstance(part, BaseLibSVM):
         return _svm_problem(part)
@@ -79,6 +46,8 @@ def _problem(part: Any, owner: Any) -> str | None:
         return _tree_problem(part, owner)
     if isinstance(part, TreePredictor):
         return _predictor_problem(part, owner)
+    if "_fit_X" in getattr(part, "__dict__", {}):
+        return _neighbours_problem(part)
     return None
 
 
@@ -131,6 +100,25 @@ def _svm_problem(svm: BaseLibSVM) -> str | None:
         and width == svm.n_features_in_ == svm.shape_fit_[1]
     )
     return None if agree else "has support vectors, weights and counts that do not agree"
+
+
+def _neighbours_problem(model: Any) -> str | None:
+    """Distances are computed over as many columns as a table has, and votes are counted by the number of a class."""
+    known = vars(model)
+    rows, labels = known["_fit_X"], known.get("_y")
+    if sparse.issparse(rows):
+        # Raises where an index points outside.
+        rows.check_format(full_check=True)
+    elif rows.dtype not in (np.float32, np.float64):
+        return f"has rows of type {rows.dtype}"
+    if rows.shape != (known["n_samples_fit_"], known["n_features_in_"]):
+        return f"has rows of shape {rows.shape} for {known['n_features_in_']} columns"
+    if "classes_" not in known or labels is None:
+        return None
+    is_class = labels.shape == rows.shape[:1] and labels.dtype.kind == "i" and len(labels) > 0
+    if not is_class or labels.min() < 0 or labels.max() >= len(known["classes_"]):
+        return "has votes for classes that are not there"
+    return None
 
 
 def _tree_problem(tree: Tree, owner: Any) -> str | None:
@@ -191,60 +179,3 @@ def _nodes_problem(
     if np.any((feature[~is_leaf] < 0) | (feature[~is_leaf] >= n_features)):
         return f"looks at a column outside 0 .. {n_features - 1}"
     return None
-
-
-def why_not_plain(model: Any, trusted: set[str]) -> tuple[str, list[str]] | None:
-    """What is not plain in a model, and the reviewed types in it that nobody trusts by name; None if all is well."""
-    parts = list(parts_of(model))
-    found = {_name(type(part)) for part in parts} & set(REVIEWED)
-    unnamed = sorted(found - trusted)
-    if not unnamed:
-        return None
-    for part in parts:
-        problem = _plain_problem(part)
-        if problem:
-            return problem, unnamed
-    return None
-
-
-def _plain_problem(part: Any) -> str | None:
-    kind = type(part)
-    if kind not in _PLAIN and not isinstance(part, np.number | np.bool_ | np.str_):
-        return f"has a {kind.__name__} in it"
-    if kind in _TREES:
-        return _plain_tree_problem(part)
-    if kind is HistGradientBoostingClassifier:
-        return _plain_boosting_problem(part)
-    return None
-
-
-def _plain_tree_problem(model: Any) -> str | None:
-    """A tree compares the columns it is given with ``n_features_in_``, if it has one, and asks ``tree_``."""
-    known = vars(model)
-    if "tree_" not in known:
-        return None  # the pattern that a forest keeps; there is nothing to ask
-    tree, width = known["tree_"], known.get("n_features_in_")
-    if type(tree) is not Tree or type(width) is not int or tree.n_features != width:
-        return f"has a {type(model).__name__} that does not know its columns"
-    return None
-
-
-def _plain_boosting_problem(model: Any) -> str | None:
-    """Boosting compares columns with ``n_features_in_`` before a step of its own may change them."""
-    known = vars(model)
-    width, rounds = known.get("n_features_in_"), known.get("_predictors")
-    if known.get("_preprocessor") is not None or known.get("_in_fit", False):
-        return "has histogram boosting with categories, or in the middle of a fit"
-    if type(width) is not int or type(rounds) is not list:
-        return "has histogram boosting that does not know its columns"
-    for predictor in (one for each in rounds for one in each):
-        if type(predictor) is not TreePredictor:
-            return f"has histogram boosting over a {type(predictor).__name__}"
-        inner = predictor.nodes[predictor.nodes["is_leaf"] == 0]
-        if np.any(inner["is_categorical"] != 0) or np.any(inner["feature_idx"] >= width):
-            return "has histogram boosting with categories, or over columns that it is not given"
-    return None
-
-
-def _name(kind: type) -> str:
-    return f"{kind.__module__}.{kind.__qualname__}"

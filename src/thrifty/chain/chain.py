@@ -6,6 +6,7 @@ by a blend of the full model and the last stage. A chain is a model like the ful
 place behind a further, cheaper stage, the paper's general framework; a row then pays for what it really buys in it.
 """
 
+import math
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -269,7 +270,19 @@ class Chain:
                 full = self.behind.answer(reader, walk.behind)
             else:
                 full = self.ask_full(reader, walk.rows[sent])
+            if full.shape != (len(sent), outputs.shape[1]):
+                raise InvalidInputError(
+                    f"the full model must answer {len(sent)} rows with {outputs.shape[1]} numbers each; its answers "
+                    f"have the shape {full.shape}. Give a model of the same classes with `with_full`."
+                )
             outputs[sent] = self.blended(walk.scores[sent], full)
+        # The sum, not each number: one row is answered in microseconds.
+        if not math.isfinite(outputs.sum()):
+            bad = int((~np.isfinite(outputs)).any(axis=1).sum())
+            raise InvalidInputError(
+                f"{bad} rows have no answer: numbers of a stage or of the full model are so large that their sums are "
+                f"no numbers. Scale the columns, or give another model."
+            )
         return outputs
 
     def scores_of(self, walk: Walk, outputs: Floats) -> Floats:

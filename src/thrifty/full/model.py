@@ -6,7 +6,7 @@ overconfident mistake must not cost infinitely much.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
@@ -16,7 +16,7 @@ from sklearn.frozen import FrozenEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from thrifty.arrays import Bools, Floats, Ints, Words
-from thrifty.exceptions import FULL_MODEL, InvalidInputError, asking
+from thrifty.exceptions import FULL_MODEL, InvalidInputError, ThriftyError, asking
 from thrifty.rows import fingerprints
 from thrifty.tasks.task import Task
 from thrifty.threads import limited_threads, threads_for, usable_threads
@@ -69,18 +69,30 @@ class EstimatorFull:
         What it answers.
     calibration : ndarray, optional
         What makes outputs of what it says; None where it says them itself.
+    is_loaded : bool
+        Whether it was read from a file. Whoever made the file may have made it so that it fails when it is asked.
     """
 
     estimator: Any
     task: Task
     calibration: Floats | None = None
+    is_loaded: bool = field(default=False, compare=False)
 
     def outputs(self, table: Any, numbers: Any) -> Floats:
         """Outputs of the estimator, calibrated where it needs that."""
         n_rows = numbers.shape[0]
-        with limited_threads(openmp=threads_for(n_rows), blas=usable_threads()):
-            said = self.task.ask(self.estimator, table)
-        return self.task.outputs_of(said, self.calibration)
+        try:
+            with limited_threads(openmp=threads_for(n_rows), blas=usable_threads()):
+                said = self.task.ask(self.estimator, table)
+            return self.task.outputs_of(said, self.calibration)
+        except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+            if not self.is_loaded or isinstance(error, ThriftyError):
+                raise
+            raise InvalidInputError(
+                f"the full model {type(self.estimator).__name__}, which was read from a file, failed when it was asked "
+                f"about {n_rows} rows: {type(error).__name__}: {str(error)[:200]} If the rows are as it expects them, "
+                f"give another full model with `with_full`."
+            ) from error
 
 
 @dataclass(frozen=True)

@@ -111,10 +111,10 @@ class TreeEnsemble:
         used[self.feature] = True
         return used
 
-    def predict(self, X: Any) -> Floats:
-        """Scores of shape (n_rows, n_outputs) from raw numbers; NaN means missing."""
+    def predict(self, X: Any, start: float = 0.0) -> Floats:
+        """Scores of shape (n_rows, n_outputs), the leaf values added to ``start``; NaN means missing."""
         X = self._check(X)
-        out = np.zeros((len(X), self.n_outputs))
+        out = np.full((len(X), self.n_outputs), start)
         nodes = np.empty(SIDE_BY_SIDE, np.int32)
         add_from_values(X, self._walk, self.values, nodes, out)
         return out

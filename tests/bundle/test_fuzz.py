@@ -1,0 +1,45 @@
+"""A small run of benchmarks/fuzz_bundles.py: files made to do harm are refused or answer, and nothing else happens."""
+
+import importlib.util
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+SCRIPT = Path(__file__).parents[2] / "benchmarks" / "fuzz_bundles.py"
+N_FILES = 150
+
+
+@pytest.fixture(scope="module")
+def fuzz():
+    spec = importlib.util.spec_from_file_location("fuzz_bundles", SCRIPT)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.mark.slow
+def test_files_made_to_do_harm_are_refused_or_answer_with_finite_probabilities(fuzz):
+    X, y = fuzz.table(80)
+    files = fuzz.bundles(X, y, ["forest", "tree", "categories", "scaler, logistic"])
+    counts, faults, _ = fuzz.run(N_FILES, 1, 5.0, files, X[:5])
+    total = sum(counts.values(), Counter())
+    assert not faults
+    # Otherwise the run would say little.
+    assert total["refused"] > 0.3 * N_FILES
+    assert total["answers"] > 0.1 * N_FILES
+
+
+def test_the_run_would_notice_a_fault(fuzz, monkeypatch):
+    X, y = fuzz.table(80)
+    files = fuzz.bundles(X, y, ["tree"])
+
+    def broken(_):
+        raise RuntimeError("no words for this")
+
+    monkeypatch.setattr(fuzz, "questions", lambda system, X: [lambda: system.predict_proba(X) * float("nan")])
+    assert fuzz.asked(files["tree"], X)[0] == "NaN"
+    monkeypatch.setattr(fuzz, "from_bytes", broken)
+    assert fuzz.outcome(files["tree"], X, 5.0)[0] == "other error"
+    monkeypatch.setattr(fuzz, "from_bytes", lambda _: [None for _ in iter(int, 1)])
+    assert fuzz.outcome(files["tree"], X, 0.05)[0] == "too slow"
