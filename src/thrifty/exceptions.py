@@ -4,6 +4,7 @@ __all__ = [
     "DataUnavailableError",
     "FullModelNotWorthItWarning",
     "InvalidInputError",
+    "InvalidTypeError",
     "NothingSavedWarning",
     "OptimisticFullModelWarning",
     "RefittedFullModelWarning",
@@ -17,6 +18,10 @@ class ThriftyError(Exception):
 
 class InvalidInputError(ThriftyError, ValueError):
     """An argument or a table breaks a rule; the message names it, the value found and the way out."""
+
+
+class InvalidTypeError(InvalidInputError, TypeError):
+    """A table is of a type that cannot be read as numbers; scikit-learn asks for a ``TypeError`` there."""
 
 
 class DataUnavailableError(InvalidInputError, FileNotFoundError):

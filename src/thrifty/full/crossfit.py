@@ -11,20 +11,35 @@ from typing import Any
 
 import numpy as np
 from joblib import Parallel, delayed
+from scipy import sparse
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 from sklearn.frozen import FrozenEstimator
 from sklearn.utils import _safe_indexing, get_tags
+from sklearn.utils._indexing import _safe_assign
 from sklearn.utils.validation import check_is_fitted, has_fit_parameter
 
 from thrifty.arrays import Floats, Ints, Labels
-from thrifty.exceptions import InvalidInputError, OptimisticFullModelWarning, RefittedFullModelWarning
+from thrifty.exceptions import (
+    InvalidInputError,
+    OptimisticFullModelWarning,
+    RefittedFullModelWarning,
+    ThriftyError,
+)
 from thrifty.full.model import EstimatorFull, FullModel, PrecomputedFull, as_full_model, is_estimator
 from thrifty.rows import content_folds, fingerprints
 from thrifty.tasks.task import Task
 from thrifty.threads import limited_threads
 
-__all__ = ["JudgedFull", "TrainingRows", "assign_folds", "fit_copy", "held_out_rows", "judge_full"]
+__all__ = [
+    "JudgedFull",
+    "TrainingRows",
+    "assign_folds",
+    "fit_copy",
+    "fit_model",
+    "held_out_rows",
+    "judge_full",
+]
 
 _SUSPICIOUS_LOSS = 0.01
 _SUSPICIOUS_ROWS = 50
@@ -220,8 +235,8 @@ def held_out_rows(rows: TrainingRows) -> list[Ints]:
     folds = [np.flatnonzero(rows.folds == fold) for fold in np.unique(rows.folds)]
     if len(folds) < 2:
         raise InvalidInputError(
-            "a model cannot be cross-fitted: one class has fewer than two distinct rows. "
-            "Give more rows, or the model in fitted form as FrozenEstimator(model)."
+            "a model cannot be cross-fitted: one class has fewer than two distinct rows. Give more rows, columns that "
+            "tell them apart, or the model in fitted form as FrozenEstimator(model)."
         )
     strata = rows.task.strata(rows.y)
     n_strata = len(np.unique(strata))
@@ -246,7 +261,41 @@ def fit_copy(full: Any, rows: TrainingRows, chosen: Ints) -> Any:
     arguments = {}
     if rows.weighted and has_fit_parameter(full, "sample_weight"):
         arguments["sample_weight"] = rows.weight[chosen]
-    return clone(full).fit(_safe_indexing(rows.table, chosen), rows.labels[chosen], **arguments)
+    return fit_model(clone(full), _safe_indexing(rows.table, chosen), rows.labels[chosen], **arguments)
+
+
+def fit_model(model: Any, table: Any, labels: Labels, **arguments: Any) -> Any:
+    """Fit a model of another library; what it does not take is refused in its own words.
+
+    Columns without a value say nothing, and histogram boosting fails on them: they are filled with zeros where a model
+    cannot be fitted otherwise.
+    """
+    try:
+        return model.fit(table, labels, **arguments)
+    except ThriftyError:
+        raise
+    except Exception as error:
+        filled = _without_empty_columns(table)
+        if filled is not None:
+            return fit_model(clone(model), filled, labels, **arguments)
+        raise InvalidInputError(
+            f"{type(model).__name__} cannot be fitted on {len(labels):,} of the rows: {error} Give it rows that it can "
+            f"read, or take another model."
+        ) from error
+
+
+def _without_empty_columns(table: Any) -> Any:
+    """A copy of a table with zeros where a column holds no value; None if there is no such column."""
+    if sparse.issparse(table):
+        return None
+    empty = np.flatnonzero(np.isnan(np.asarray(table, dtype=np.float64)).all(axis=0))
+    if not len(empty):
+        return None
+    if hasattr(table, "with_columns"):  # polars
+        return table.with_columns(**dict.fromkeys([table.columns[column] for column in empty], 0.0))
+    filled = table.copy()
+    _safe_assign(filled, np.zeros((len(filled), len(empty))), column_indexer=empty)
+    return filled
 
 
 def _mention_refit(full: Any, name: str) -> None:

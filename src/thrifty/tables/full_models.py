@@ -23,6 +23,7 @@ from thrifty.bundle.archive import UntrustedTypesError, load_model
 from thrifty.bundle.container import DEFAULT_MAX_BYTES
 from thrifty.exceptions import InvalidInputError
 from thrifty.files import read_capped
+from thrifty.full.crossfit import fit_model
 from thrifty.progress import Progress
 from thrifty.rows import content_folds, fingerprints
 
@@ -108,7 +109,7 @@ def best_kind(
         right = np.zeros(len(labels), dtype=bool)
         for fold in range(_FOLDS):
             out = folds == fold
-            fitted = clone(model).fit(numbers[~out], _codes(labels)[~out])
+            fitted = fit_model(clone(model), numbers[~out], _codes(labels)[~out])
             right[out] = fitted.predict(numbers[out]) == _codes(labels)[out]
         accuracy[kind] = float(right.mean())
         progress("comparing full models", len(accuracy), len(kinds))

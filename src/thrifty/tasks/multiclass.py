@@ -17,6 +17,7 @@ from scipy.special import log_expit
 from thrifty.arrays import Floats, Ints
 from thrifty.exceptions import InvalidInputError
 from thrifty.tasks.labels import CLIP, ClassTask
+from thrifty.tasks.logistic import newton_step
 
 __all__ = ["MulticlassLoss", "MulticlassTask", "multinomial_weights"]
 
@@ -251,8 +252,7 @@ def _newton_step(
                 weight @ both
             )
     hessian[np.diag_indices(len(now))] += RIDGE
-    step: Floats = np.linalg.solve(hessian, gradient)
-    return step
+    return newton_step(hessian, gradient)
 
 
 def _votes(raw: Floats, n_classes: int) -> Floats:
