@@ -318,3 +318,12 @@ def test_a_column_with_a_single_value_is_fitted_behind_histogram_boosting(small_
     system = fit_table(frame, "label", Wish(), full="boosting").system
     answers = system.answers(system.read(make_table(20, seed=1).assign(rare=5.0)))
     assert np.isfinite(answers["probability"]).all()
+
+
+def test_full_models_compete_on_a_column_that_gives_the_label_away(monkeypatch):
+    monkeypatch.setattr(full_models, "_eligible", lambda *_: ["svm"])
+    y = np.arange(90) % 2
+    found = full_models.best_kind(
+        y[:, None].astype(float), y, seed=0, n_jobs=1, has_missing=False, progress=lambda *_: None
+    )
+    assert found.accuracy == {"svm": 1.0}

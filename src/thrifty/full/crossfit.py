@@ -15,7 +15,7 @@ from scipy import sparse
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 from sklearn.frozen import FrozenEstimator
-from sklearn.utils import _safe_indexing, get_tags
+from sklearn.utils import _safe_indexing, check_array, get_tags
 from sklearn.utils._indexing import _safe_assign
 from sklearn.utils.validation import check_is_fitted, has_fit_parameter
 
@@ -275,26 +275,29 @@ def fit_model(model: Any, table: Any, labels: Labels, **arguments: Any) -> Any:
     except ThriftyError:
         raise
     except Exception as error:
-        filled = _without_empty_columns(table)
-        if filled is not None:
-            return fit_model(clone(model), filled, labels, **arguments)
+        empty = _empty_columns(table)
+        if len(empty):
+            return fit_model(clone(model), _with_zeros(table, empty), labels, **arguments)
         raise InvalidInputError(
             f"{type(model).__name__} cannot be fitted on {len(labels):,} of the rows: {error} Give it rows that it can "
             f"read, or take another model."
         ) from error
 
 
-def _without_empty_columns(table: Any) -> Any:
-    """A copy of a table with zeros where a column holds no value; None if there is no such column."""
-    if sparse.issparse(table):
-        return None
-    empty = np.flatnonzero(np.isnan(np.asarray(table, dtype=np.float64)).all(axis=0))
-    if not len(empty):
-        return None
+def _empty_columns(table: Any) -> Ints:
+    """Numbers of the columns without a value; none in a table without rows, and in a sparse one."""
+    if sparse.issparse(table) or not len(table):
+        return np.empty(0, dtype=np.intp)
+    numbers = check_array(table, dtype=np.float64, ensure_all_finite="allow-nan")
+    return np.flatnonzero(np.isnan(numbers).all(axis=0))
+
+
+def _with_zeros(table: Any, columns: Ints) -> Any:
+    """A copy of an array or data frame with zeros in some of its columns."""
     if hasattr(table, "with_columns"):  # polars
-        return table.with_columns(**dict.fromkeys([table.columns[column] for column in empty], 0.0))
+        return table.with_columns(**dict.fromkeys([table.columns[column] for column in columns], 0.0))
     filled = table.copy()
-    _safe_assign(filled, np.zeros((len(filled), len(empty))), column_indexer=empty)
+    _safe_assign(filled, np.zeros((len(filled), len(columns))), column_indexer=columns)
     return filled
 
 

@@ -101,7 +101,7 @@ def best_kind(
     kinds = _eligible(len(y), has_missing)
     chosen = _sample(X, seed)
     numbers, labels = np.asarray(X)[chosen], y[chosen]
-    folds = content_folds(numbers, labels, _FOLDS, seed)
+    folds = _folds(numbers, labels, seed)
     accuracy: dict[str, float] = {}
     progress("comparing full models", 0, len(kinds))
     for kind in kinds:
@@ -115,6 +115,16 @@ def best_kind(
         progress("comparing full models", len(accuracy), len(kinds))
     # The first of equals: a dict keeps its order.
     return Competition(max(accuracy, key=lambda kind: accuracy[kind]), accuracy, len(labels))
+
+
+def _folds(numbers: Any, labels: NDArray[Any], seed: int) -> NDArray[np.intp]:
+    """Folds by content; by content and place where too few different rows would leave a fold without a class."""
+    folds = content_folds(numbers, labels, _FOLDS, seed)
+    n_labels = len(np.unique(labels))
+    if all(len(np.unique(labels[folds != fold])) == n_labels for fold in range(_FOLDS)):
+        return folds
+    placed = np.column_stack([numbers, np.arange(len(labels))])
+    return content_folds(placed, labels, _FOLDS, seed)
 
 
 def load_full(path: str | os.PathLike[str], trusted: Iterable[str] = ()) -> Any:
