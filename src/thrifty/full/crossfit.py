@@ -11,35 +11,21 @@ from typing import Any
 
 import numpy as np
 from joblib import Parallel, delayed
-from scipy import sparse
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 from sklearn.frozen import FrozenEstimator
-from sklearn.utils import _safe_indexing, check_array, get_tags
-from sklearn.utils._indexing import _safe_assign
+from sklearn.utils import _safe_indexing, get_tags
 from sklearn.utils.validation import check_is_fitted, has_fit_parameter
 
 from thrifty.arrays import Floats, Ints, Labels
-from thrifty.exceptions import (
-    InvalidInputError,
-    OptimisticFullModelWarning,
-    RefittedFullModelWarning,
-    ThriftyError,
-)
+from thrifty.exceptions import InvalidInputError, OptimisticFullModelWarning, RefittedFullModelWarning
+from thrifty.full.fitting import fit_model
 from thrifty.full.model import EstimatorFull, FullModel, PrecomputedFull, as_full_model, is_estimator
 from thrifty.rows import content_folds, fingerprints
 from thrifty.tasks.task import Task
 from thrifty.threads import limited_threads
 
-__all__ = [
-    "JudgedFull",
-    "TrainingRows",
-    "assign_folds",
-    "fit_copy",
-    "fit_model",
-    "held_out_rows",
-    "judge_full",
-]
+__all__ = ["JudgedFull", "TrainingRows", "assign_folds", "fit_copy", "held_out_rows", "judge_full"]
 
 _SUSPICIOUS_LOSS = 0.01
 _SUSPICIOUS_ROWS = 50
@@ -262,43 +248,6 @@ def fit_copy(full: Any, rows: TrainingRows, chosen: Ints) -> Any:
     if rows.weighted and has_fit_parameter(full, "sample_weight"):
         arguments["sample_weight"] = rows.weight[chosen]
     return fit_model(clone(full), _safe_indexing(rows.table, chosen), rows.labels[chosen], **arguments)
-
-
-def fit_model(model: Any, table: Any, labels: Labels, **arguments: Any) -> Any:
-    """Fit a model of another library; what it does not take is refused in its own words.
-
-    Columns without a value say nothing, and histogram boosting fails on them: they are filled with zeros where a model
-    cannot be fitted otherwise.
-    """
-    try:
-        return model.fit(table, labels, **arguments)
-    except ThriftyError:
-        raise
-    except Exception as error:
-        empty = _empty_columns(table)
-        if len(empty):
-            return fit_model(clone(model), _with_zeros(table, empty), labels, **arguments)
-        raise InvalidInputError(
-            f"{type(model).__name__} cannot be fitted on {len(labels):,} of the rows: {error} Give it rows that it can "
-            f"read, or take another model."
-        ) from error
-
-
-def _empty_columns(table: Any) -> Ints:
-    """Numbers of the columns without a value; none in a table without rows, and in a sparse one."""
-    if sparse.issparse(table) or not len(table):
-        return np.empty(0, dtype=np.intp)
-    numbers = check_array(table, dtype=np.float64, ensure_all_finite="allow-nan")
-    return np.flatnonzero(np.isnan(numbers).all(axis=0))
-
-
-def _with_zeros(table: Any, columns: Ints) -> Any:
-    """A copy of an array or data frame with zeros in some of its columns."""
-    if hasattr(table, "with_columns"):  # polars
-        return table.with_columns(**dict.fromkeys([table.columns[column] for column in columns], 0.0))
-    filled = table.copy()
-    _safe_assign(filled, np.zeros((len(filled), len(columns))), column_indexer=columns)
-    return filled
 
 
 def _mention_refit(full: Any, name: str) -> None:

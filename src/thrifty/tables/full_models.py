@@ -23,7 +23,7 @@ from thrifty.bundle.archive import UntrustedTypesError, load_model
 from thrifty.bundle.container import DEFAULT_MAX_BYTES
 from thrifty.exceptions import InvalidInputError
 from thrifty.files import read_capped
-from thrifty.full.crossfit import fit_model
+from thrifty.full.fitting import fit_model
 from thrifty.progress import Progress
 from thrifty.rows import content_folds, fingerprints
 
