@@ -22,8 +22,8 @@ def fit_model(model: Any, table: Any, labels: Labels, **arguments: Any) -> Any:
     """
     try:
         return model.fit(table, labels, **arguments)
-    except ThriftyError:
-        raise
+    except (ThriftyError, AssertionError, MemoryError):
+        raise  # said already, or no fault of the rows
     except Exception as error:
         empty = _empty_columns(table)
         if len(empty):
