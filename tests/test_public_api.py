@@ -29,6 +29,8 @@ def test_every_refusal_is_a_value_error():
     assert issubclass(thrifty.InvalidInputError, ValueError)
     assert issubclass(thrifty.InvalidInputError, thrifty.ThriftyError)
     assert issubclass(thrifty.DataUnavailableError, thrifty.InvalidInputError)
+    assert issubclass(thrifty.InvalidTypeError, thrifty.InvalidInputError)
+    assert issubclass(thrifty.InvalidTypeError, TypeError)
 
 
 def test_every_public_estimator_documents_each_of_its_parameters():

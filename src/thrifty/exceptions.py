@@ -10,6 +10,7 @@ __all__ = [
     "FullModelNotWorthItWarning",
     "InvalidAnswerError",
     "InvalidInputError",
+    "InvalidTypeError",
     "NothingSavedWarning",
     "OptimisticFullModelWarning",
     "RefittedFullModelWarning",
@@ -29,6 +30,10 @@ class ThriftyError(Exception):
 
 class InvalidInputError(ThriftyError, ValueError):
     """An argument or a table breaks a rule; the message names it, the value found and the way out."""
+
+
+class InvalidTypeError(InvalidInputError, TypeError):
+    """A table is of a type that cannot be read as numbers; scikit-learn asks for a ``TypeError`` there."""
 
 
 class InvalidAnswerError(InvalidInputError):

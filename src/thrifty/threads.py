@@ -9,10 +9,13 @@ import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from contextvars import ContextVar
+from numbers import Integral
 from typing import Any
 
 from joblib import cpu_count, effective_n_jobs
 from threadpoolctl import ThreadpoolController
+
+from thrifty.exceptions import InvalidInputError
 
 __all__ = ["limited_threads", "threads_for", "threads_of", "usable_threads"]
 
@@ -23,8 +26,13 @@ _allowed: ContextVar[int | None] = ContextVar("allowed", default=None)
 _seen: tuple[int, Any] = (0, None)
 
 
-def threads_of(n_jobs: int | None) -> int:
+def threads_of(n_jobs: Any) -> int:
     """Threads that ``n_jobs`` stands for: at most the cores that this process may use, by affinity and quota."""
+    is_count = n_jobs is None or (isinstance(n_jobs, Integral) and n_jobs != 0)
+    if not is_count:
+        raise InvalidInputError(
+            f"n_jobs must be None or a whole number other than 0; got {n_jobs!r}. -1 is all cores."
+        )
     return min(int(effective_n_jobs(n_jobs)), int(cpu_count()))
 
 

@@ -1,6 +1,7 @@
 """Bad input: exit code 2, one sentence on standard error that names the thing, and no file touched."""
 
 import errno
+import gzip
 import os
 
 import numpy as np
@@ -85,6 +86,24 @@ def test_tables(refused, fit, changed, tmp_path):
     assert "different rows of each class" in refused(*fit(changed(lambda frame: frame[:40])))
     gap = changed(lambda frame: frame.assign(age=frame["age"].where(frame.index != 3)))
     assert "column 'age' is missing in row 4, and the full model (svm) reads no missing" in refused(*fit(gap))
+
+
+def test_a_torn_file_and_a_short_line_are_one_sentence(refused, fit, files, tmp_path):
+    torn, short = tmp_path / "torn.csv.gz", tmp_path / "short.csv"
+    torn.write_bytes(gzip.compress(files.train.read_bytes())[:-100])
+    assert "torn.csv.gz cannot be read as a table: it is damaged" in refused(*fit(torn))
+    lines = files.new.read_text().splitlines()
+    short.write_text("\n".join([*lines[:3], lines[3].rsplit(",", 2)[0], *lines[4:]]))
+    told = refused("predict", files.system, short, "-o", tmp_path / "a.csv")
+    assert "line 4 has 4 cells, and the line of names has 6" in told
+
+
+def test_a_label_that_the_only_column_gives_away_has_no_different_rows_to_judge_on(refused, fit, changed):
+    told = refused(
+        *fit(changed(lambda frame: frame.assign(age=frame["label"] == "yes")[["age", "label"]]), costs=None)
+    )
+    assert "'no', one of 2 labels, has 1 among" in told
+    assert "columns that tell them apart" in told
 
 
 def test_full_models(refused, fit, tmp_path, files):

@@ -291,3 +291,16 @@ def test_the_table_of_points_fits_a_narrow_screen_and_progress_is_not_on_standar
     said = run("frontier", files.system)
     assert said.err == ""
     assert max(len(line) for line in said.out.splitlines() if "│" in line) <= 80
+
+
+@pytest.mark.parametrize(("options", "written"), [((), "'=1+1"), (("--raw",), "=1+1")])
+def test_labels_that_a_spreadsheet_would_run_are_quoted_unless_raw_text_is_asked_for(
+    run, files, monkeypatch, options, written
+):
+    def answers(_, cells):
+        n_rows = len(cells)
+        return {"answer": ["=1+1"] * n_rows, "probability": 0.5, "stage": "0", "cost": -1.5}
+
+    monkeypatch.setattr("thrifty.tables.system.TableSystem.answers", answers)
+    said = run("predict", files.system, files.new, "-o", "-", *options)
+    assert said.out.splitlines()[1] == f"{written},0.5,0,-1.5"

@@ -17,10 +17,10 @@ def full(table):
     return 1 / (1 + np.exp(-np.asarray(table).sum(axis=1)))
 
 
-def system(n_stages=1, answer=full):
+def system(n_stages=1, answer=full, prices=PRICES):
     """Gates read one column each: whole numbers tie."""
     stages = [LinearStage(np.array([place]), np.ones((1, 2)), np.zeros(2)) for place in range(n_stages)]
-    return Chain(tuple(stages), CallableFull(answer, TASK), PRICES, TASK, Policy.of(np.zeros(n_stages)))
+    return Chain(tuple(stages), CallableFull(answer, TASK), prices, TASK, Policy.of(np.zeros(n_stages)))
 
 
 def batch(seed, n=60, *, values=3):
@@ -39,6 +39,15 @@ def test_a_batch_spends_at_most_its_budget_and_one_more_row_would_be_too_much(se
     assert spent <= budget * (1 + 1e-9)
     if (held.route(X) == 0).any():
         assert spent > budget - 9.0 / n - 1e-9  # f0 and everything costs 10, the first column 1
+
+
+@pytest.mark.parametrize("unit", [1e-100, 1e-14, 1e100])
+def test_the_unit_of_the_prices_does_not_matter_to_a_budget_that_is_held(unit):
+    X = batch(3)
+    priced = system(prices=PriceList(np.full(4, unit), np.arange(4), 6 * unit))
+    spent = hold_budget(priced, X, 4.2 * unit).cost(X).mean() / unit
+    assert spent == pytest.approx(hold_budget(system(), X, 4.2).cost(X).mean())
+    assert spent <= 4.2
 
 
 def test_rows_with_higher_scores_are_sent_before_those_with_lower_ones():

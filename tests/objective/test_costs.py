@@ -36,6 +36,8 @@ def test_columns_not_named_in_a_dict_of_groups_stand_alone():
         ([1.0, -2.0, 1.0], None, None, "column 1 has .*-2"),
         ([1.0, np.nan, 1.0], None, NAMES, "'ecg' has .*nan"),
         ([1.0, np.inf, 1.0], None, None, "finite"),
+        ([1.0, 2e100, 1.0], None, NAMES, r"0, or lie between 1e-100 and 1e\+100; column 'ecg' has 2e\+100"),
+        ([1.0, 1.0, 9e-101], None, None, "column 2 has 9e-101. Write prices in another unit"),
         ([1.0, 2.0], None, None, r"3 in all; got shape \(2,\)"),
         (["a", "b", "c"], None, None, "must be numbers"),
         ({"age": 1.0, "ecg": 2.0}, None, NAMES, "no price for 'bmi'"),
@@ -61,7 +63,7 @@ def test_a_bad_price_of_the_full_model_is_refused(full_cost):
 def test_what_a_row_pays_is_the_brute_force_sum_over_distinct_groups(data):
     n_features = data.draw(st.integers(1, 6))
     groups = data.draw(st.lists(st.integers(0, 3), min_size=n_features, max_size=n_features))
-    by_group = data.draw(st.lists(st.floats(0, 100), min_size=4, max_size=4))
+    by_group = data.draw(st.lists(st.just(0.0) | st.floats(1e-100, 100), min_size=4, max_size=4))
     used = np.array(data.draw(st.lists(st.booleans(), min_size=n_features, max_size=n_features)))
     prices = check_price_list([by_group[g] for g in groups], groups, 1.0, n_features)
     expected = sum(by_group[g] for g in {g for g, u in zip(groups, used, strict=True) if u})

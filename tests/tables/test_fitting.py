@@ -309,3 +309,21 @@ def test_a_budget_that_is_more_than_anything_costs_is_not_spent_and_that_is_said
     fit = fit_table(make_table(600), "label", Wish(budget=50.0), full="svm")
     assert fit.system.promise.cost <= 6.0
     assert any("the budget of 50 is not spent" in note for note in fit.notes)
+
+
+@pytest.mark.slow
+def test_a_column_with_a_single_value_is_fitted_behind_histogram_boosting(small_fits, make_table):
+    frame = make_table(150)
+    frame["rare"] = np.where(np.arange(150) == 7, 1.0, np.nan)
+    system = fit_table(frame, "label", Wish(), full="boosting").system
+    answers = system.answers(system.read(make_table(20, seed=1).assign(rare=5.0)))
+    assert np.isfinite(answers["probability"]).all()
+
+
+def test_full_models_compete_on_a_column_that_gives_the_label_away(monkeypatch):
+    monkeypatch.setattr(full_models, "_eligible", lambda *_: ["svm"])
+    y = np.arange(90) % 2
+    found = full_models.best_kind(
+        y[:, None].astype(float), y, seed=0, n_jobs=1, has_missing=False, progress=lambda *_: None
+    )
+    assert found.accuracy == {"svm": 1.0}

@@ -1,3 +1,5 @@
+import re
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -79,7 +81,7 @@ def test_dates_are_neither_numbers_nor_text():
     ("labels", "told"),
     [
         (["a", "a", "a", "a"], "must hold two different labels or more; it holds only 'a'"),
-        ([0, 1, np.nan, 1], "is missing in 1 rows, the first of them row 3"),
+        ([0, 1, np.nan, 1], "is missing in 1 of 4 rows, the first of them row 3"),
     ],
 )
 def test_a_target_without_two_classes_is_refused(labels, told):
@@ -109,8 +111,48 @@ def test_a_target_that_is_not_there_and_columns_to_ignore_that_are_not_there_are
     assert learn_schema(frame, "y", ["colour"]).names == ("x",)
 
 
+@pytest.mark.parametrize(
+    ("cells", "told"),
+    [
+        (
+            ["1,234", "5,678", "999", "1,000,000.5"],
+            "holds numbers with separators or units such as '1,000,000.5'",
+        ),
+        (["1 234", "-5 678", "1\u00a0000", "2\u202f000"], "numbers with separators"),
+        (["1.234,5", "0,5", "-0,25", "7,125"], "Write them plainly, with a point before the decimals"),
+        (["$5", "$-1.50", "12 €", "3%"], "numbers with separators or units"),
+        (["2020-01-31", "2020-02-01", "2021-1-1", "2021-12-24 18:00"], "holds dates such as '2020-01-31'"),
+        (["31.01.2020", "1/2/20", "24-12-2021", "1.1.2021 07:30:00"], "such as days since some day"),
+    ],
+)
+def test_numbers_in_disguise_and_dates_are_no_categories(cells, told):
+    with pytest.raises(InvalidInputError, match=re.escape(told)) as refusal:
+        learn_schema(table(y=[0, 1, 0, 1], odd=cells), "y")
+    assert "column 'odd' holds" in str(refusal.value)
+    assert "--ignore" in str(refusal.value)
+
+
+@pytest.mark.parametrize(
+    "cells",
+    [
+        ["1.2.3", "1.2.4", "2.0.0", "10.1.2"],
+        ["10.12.15", "10.13.02", "11.04.00", "12-34-56"],
+        ["18-25", "26-40", "41-65", "66+"],
+        ["A,1", "B,2", "C,3", "D,4"],
+    ],
+)
+def test_text_that_only_resembles_numbers_and_dates_is_categories(cells):
+    assert len(learn_schema(table(y=[0, 1, 0, 1], odd=cells), "y").categories["odd"]) == 4
+
+
+def test_a_file_that_begins_with_values_is_told_from_one_without_a_label():
+    frame = pd.DataFrame([[1.0, 2.0, "x"]] * 2, columns=["0.5", "-1", "red"])
+    with pytest.raises(InvalidInputError, match="The first line of a file must hold the names"):
+        learn_schema(frame, "y")
+
+
 def test_a_column_without_a_value_is_refused():
-    with pytest.raises(InvalidInputError, match="'void' hold no value"):
+    with pytest.raises(InvalidInputError, match="'void' has none"):
         learn_schema(table(y=[0, 1, 0, 1], void=np.nan), "y")
 
 

@@ -291,7 +291,11 @@ def as_numbers(X: Any, name: str = "X") -> Any:
 
 def describe_bad_column(X: Any, *, allow_missing: bool = True) -> str:
     """A sentence that names the first column that is not made of (finite) numbers; empty if there is none."""
-    if sparse.issparse(X) or np.ndim(X) != 2:
+    try:
+        is_table = not sparse.issparse(X) and np.ndim(X) == 2
+    except ValueError:
+        return " Its rows have different lengths."
+    if not is_table:
         return ""
     names = list(getattr(X, "columns", range(np.shape(X)[1])))
     for number, name in enumerate(names):
@@ -304,7 +308,7 @@ def describe_bad_column(X: Any, *, allow_missing: bool = True) -> str:
             )
         try:
             values = column.astype(np.float64)
-        except (TypeError, ValueError):
+        except (TypeError, ValueError, OverflowError):
             return f" Column {name!r} holds {_what_it_holds(X, name, column)}; encode it as numbers or leave it out."
         if np.isinf(values).any():
             return f" Column {name!r} holds an infinite value in row {int(np.isinf(values).argmax())}."

@@ -178,6 +178,13 @@ def predict(
         ),
     ] = False,
     unseen: UnseenText = Unseen.refuse,
+    raw: Annotated[
+        bool,
+        typer.Option(
+            "--raw",
+            help="Write text of a CSV file as it is, also where a spreadsheet would run it as a formula.",
+        ),
+    ] = False,
     trust: Trust = None,
     public_key: PublicKey = None,
     json: AsJson = False,
@@ -220,9 +227,9 @@ def predict(
             f"of the cells that it reads were missing"
         )
     if on_screen:
-        typer.echo(table_bytes(answers, "answers.csv"), nl=False)
+        typer.echo(table_bytes(answers, "answers.csv", raw=raw), nl=False)
         return
-    write_file(out, table_bytes(answers, out))
+    write_file(out, table_bytes(answers, out, raw=raw))
     if json:
         print_json(answers_numbers(known, answers, out, held))
     else:

@@ -13,7 +13,7 @@ from sklearn.utils.validation import _check_sample_weight, validate_data
 from thrifty.arrays import Floats
 from thrifty.chain.sources import describe_bad_column, kind_of_table
 from thrifty.evidence.inputs import check_threshold
-from thrifty.exceptions import InvalidInputError
+from thrifty.exceptions import InvalidInputError, InvalidTypeError
 from thrifty.full.crossfit import TrainingRows, assign_folds
 from thrifty.objective.costs import check_amount
 from thrifty.solvers.solution import Solution
@@ -25,6 +25,7 @@ __all__ = [
     "check_seed",
     "check_share",
     "check_training_rows",
+    "check_weights",
     "check_wish",
     "validated",
     "warn_unless_converged",
@@ -32,6 +33,9 @@ __all__ = [
 
 _OTHER_NAMES = "The feature names should match those that were passed during fit."
 """How scikit-learn begins to refuse columns, in another order included: its own checks ask for these words."""
+
+MOST_WEIGHT = 1e100
+"""Largest weight, and largest ratio of two weights: beyond, sums of weighted rows leave the range of numbers."""
 
 _PLAIN_TYPES = frozenset(
     map(np.dtype, ("float64", "float32", "int64", "int32", "int16", "int8", "uint8", "bool"))
@@ -50,7 +54,7 @@ def check_training_rows(
     numbers, y = validated(estimator, X, _plain_labels(y), reset=True)
     task = classification_of(y, several=get_tags(estimator).classifier_tags.multi_class)
     encoded = task.encode("y", y, len(y))
-    weight = _check_weights(sample_weight, numbers)
+    weight = check_weights(sample_weight, numbers)
     kept = np.flatnonzero(weight > 0)
     # Folds that the user gave speak of the rows given; folds of our own are dealt among the rows that count.
     given = (
@@ -96,16 +100,15 @@ def validated(estimator: Any, X: Any, *y: Any, reset: bool) -> Any:
             ensure_all_finite="allow-nan" if tags.allow_nan else True,
             dtype=np.float64,
         )
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, OverflowError) as error:
         culprit = describe_bad_column(X, allow_missing=tags.allow_nan)
-        if isinstance(error, TypeError) and not (culprit and kind_of_table(X)):
-            raise
+        is_type = isinstance(error, TypeError)
         # Numpy's own words about types say nothing to somebody who has named columns.
-        told = "X must hold numbers." if isinstance(error, TypeError) else str(error).rstrip()
+        told = "X must hold numbers." if is_type and culprit and kind_of_table(X) else str(error).rstrip()
         told = told if told.endswith((".", "\n")) or not culprit else f"{told}."
         if told.startswith(_OTHER_NAMES):
             told += " Give X with those columns, in that order: X[list(estimator.feature_names_in_)]."
-        raise InvalidInputError(f"{told}{culprit}") from error
+        raise (InvalidTypeError if is_type else InvalidInputError)(f"{told}{culprit}") from error
 
 
 def _plain_numbers(estimator: Any, X: Any) -> Floats | None:
@@ -140,13 +143,20 @@ def _plain_labels(y: Any) -> Any:
     return y.to_numpy(dtype=plain)
 
 
-def _check_weights(sample_weight: Any, numbers: Any) -> Floats:
+def check_weights(sample_weight: Any, numbers: Any) -> Floats:
+    """Weights of the rows of a table, one each, not all of them zero."""
     try:
         weight = _check_sample_weight(sample_weight, numbers, dtype=np.float64, ensure_non_negative=True)
-    except ValueError as error:
-        raise InvalidInputError(str(error)) from error
+    except (TypeError, ValueError) as error:
+        raise InvalidInputError(f"sample_weight must be a number >= 0 for each row: {error}") from error
     if not weight.any():
         raise InvalidInputError("sample_weight must not be zero for every row; got zeros only.")
+    heavy, light = float(weight.max()), float(weight[weight > 0].min())
+    if heavy > MOST_WEIGHT or light < heavy / MOST_WEIGHT:
+        raise InvalidInputError(
+            f"sample_weight must be at most {MOST_WEIGHT:g}, and that many times the smallest one that is not zero; "
+            f"got {light:g} to {heavy:g}. Rescale the weights, or give rows that hardly count the weight 0."
+        )
     return np.asarray(weight, dtype=np.float64)
 
 
@@ -210,10 +220,15 @@ def check_columns(name: str, features: Any, n_features: int, names: Any) -> NDAr
     """Column numbers, in the order given, from numbers, names or a mask; None is every column."""
     if features is None:
         return np.arange(n_features)
-    wanted = np.asarray(features)
-    if wanted.dtype.kind in "OUT":
+    try:
+        wanted = np.asarray(features)
+    except ValueError:
+        wanted = np.empty(0)  # lists of several lengths, refused below
+    if wanted.dtype.kind in "OUT" and wanted.ndim == 1:
         position = {column: i for i, column in enumerate(names)} if names is not None else {}
-        unknown = [column for column in wanted.tolist() if column not in position]
+        unknown = [
+            column for column in wanted.tolist() if not isinstance(column, str) or column not in position
+        ]
         if unknown:
             raise InvalidInputError(f"{name} names {unknown[0]!r}, which is not a column of X.")
         wanted = np.array([position[column] for column in wanted.tolist()], dtype=np.intp)

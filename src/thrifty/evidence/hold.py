@@ -112,7 +112,9 @@ def _hold(chain: Chain, reader: TableReader, budget: float, seed: int) -> Policy
     chance = policy.chance(reader, np.arange(reader.n_samples), held)
     values, lump = np.unique(chance, return_inverse=True)
     spent = np.r_[0.0, np.cumsum(np.bincount(lump, weights=extra))]
-    n_lumps = int(np.flatnonzero(spent <= purse + SLACK * max(budget * len(paid), 1.0))[-1])
+    # No lump at all can always be paid: the lower point was found to be within the budget.
+    is_paid = np.r_[True, spent[1:] <= purse + SLACK * budget * len(paid)]
+    n_lumps = int(np.flatnonzero(is_paid)[-1])
     edges = np.r_[0.0, (values[1:] + values[:-1]) / 2, 1.0]
     return _only(policy.at(lower, upper, float(edges[n_lumps])), chain)
 

@@ -25,6 +25,7 @@ from thrifty.exceptions import (
     RefittedFullModelWarning,
     asking,
 )
+from thrifty.full.fitting import fit_model
 from thrifty.full.model import (
     EstimatorFull,
     FullModel,
@@ -235,8 +236,8 @@ def held_out_rows(rows: TrainingRows) -> list[Ints]:
     folds = [np.flatnonzero(rows.folds == fold) for fold in np.unique(rows.folds)]
     if len(folds) < 2:
         raise InvalidInputError(
-            "a model cannot be cross-fitted: one class has fewer than two distinct rows. "
-            "Give more rows, or the model in fitted form as FrozenEstimator(model)."
+            "a model cannot be cross-fitted: one class has fewer than two distinct rows. Give more rows, columns that "
+            "tell them apart, or the model in fitted form as FrozenEstimator(model)."
         )
     strata = rows.task.strata(rows.y)
     n_strata = len(np.unique(strata))
@@ -263,7 +264,7 @@ def fit_copy(full: Any, rows: TrainingRows, chosen: Ints) -> Any:
     arguments = {}
     if rows.weighted and has_fit_parameter(full, "sample_weight"):
         arguments["sample_weight"] = rows.weight[chosen]
-    return clone(full).fit(_safe_indexing(rows.table, chosen), rows.labels[chosen], **arguments)
+    return fit_model(clone(full), _safe_indexing(rows.table, chosen), rows.labels[chosen], **arguments)
 
 
 def _mention_refit(full: Any, name: str) -> None:

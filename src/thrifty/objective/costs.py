@@ -21,6 +21,9 @@ __all__ = ["PriceList", "check_amount", "check_price_list"]
 FeatureCosts = ArrayLike | Mapping[str, float] | None
 FeatureGroups = Sequence[object] | Mapping[str, object] | None
 
+LEAST_PRICE, MOST_PRICE = 1e-100, 1e100
+"""Bounds of a price that is not zero: products and ratios of two prices within them are numbers, neither 0 nor inf."""
+
 
 @dataclass(frozen=True)
 class PriceList:
@@ -163,9 +166,18 @@ def check_price_list(
             f"{_call(column, names)} costs {costs[column]:g} but another column of its group costs "
             f"{prices[group_of[column]]:g}."
         )
-    return PriceList(
-        prices, group_of, check_amount("full_cost", full_cost), _partial(full_columns, n_features)
-    )
+    amount = check_amount("full_cost", full_cost)
+    if not _is_price(amount):
+        raise InvalidInputError(f"full_cost must be {_PRICE}; got {amount:g}. Write prices in another unit.")
+    return PriceList(prices, group_of, amount, _partial(full_columns, n_features))
+
+
+_PRICE = f"0, or lie between {LEAST_PRICE:g} and {MOST_PRICE:g}"
+
+
+def _is_price(amount: Any) -> Any:
+    """Whether each amount is a price that can be reckoned with."""
+    return (amount == 0) | ((amount >= LEAST_PRICE) & (amount <= MOST_PRICE))
 
 
 def _partial(columns: Ints | None, n_features: int) -> Ints | None:
@@ -203,6 +215,13 @@ def _costs_per_column(feature_costs: FeatureCosts, n_features: int, names: list[
         raise InvalidInputError(
             f"feature_costs must be finite and >= 0; {_call(column, names)} has {costs[column]:g}. "
             f"Use 0 for a feature that is already at hand."
+        )
+    extreme = np.flatnonzero(~_is_price(costs))
+    if extreme.size:
+        column = int(extreme[0])
+        raise InvalidInputError(
+            f"feature_costs must be {_PRICE}; {_call(column, names)} has {costs[column]:g}. Write prices in another "
+            f"unit, or use 0 for a feature that is already at hand."
         )
     return costs
 

@@ -1,10 +1,13 @@
 """Tables from files: CSV and parquet, with every column named once, or a refusal that says where the file is wrong."""
 
+import bz2
 import csv
+import gzip
 import io
+import lzma
 import os
-import warnings
-from collections.abc import Collection, Iterable
+import zipfile
+from collections.abc import Callable, Collection, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +19,28 @@ MISSING = ("", "NA", "N/A", "NaN", "nan", "null", "NULL")
 """Cells of a CSV file that mean "no value"; everything else is text or a number."""
 
 _PARQUET = (".parquet", ".pq")
+
+
+def _unzip(data: bytes) -> bytes:
+    with zipfile.ZipFile(io.BytesIO(data)) as archive:
+        (name,) = archive.namelist()
+        return archive.read(name)
+
+
+_UNPACK: dict[str, Callable[[bytes], bytes]] = {
+    ".gz": gzip.decompress, ".bz2": bz2.decompress, ".xz": lzma.decompress, ".zip": _unzip,
+}  # fmt: skip
+_SIGNATURES = {
+    b"PK\x03\x04": "a spreadsheet or another zip archive",
+    b"\xd0\xcf\x11\xe0": "a spreadsheet or another office document",
+    b"PAR1": "parquet under another name",
+    b"\x1f\x8b": "compressed under another name",
+    b"\xff\xfe": "UTF-16",
+    b"\xfe\xff": "UTF-16",
+}
+
+_FORMULA = tuple("=+-@\t\r\n\uff1d\uff0b\uff0d\uff20")
+"""What text begins with that spreadsheets run as a formula, as OWASP lists it; some of them read wide signs too."""
 
 
 def read_table(path: str | os.PathLike[str], *, as_text: Collection[str] = ()) -> Any:
@@ -42,20 +67,36 @@ def read_rows(path: str | os.PathLike[str]) -> list[list[str]]:
         frame = _read_parquet(path)
         return [list(frame.columns), *([str(cell) for cell in row] for row in frame.itertuples(index=False))]
     try:
-        text = path.read_text(encoding="utf-8-sig")
+        text = _text_of(path).decode("utf-8-sig")
         return [[cell.strip() for cell in row] for row in csv.reader(io.StringIO(text)) if any(row)]
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
+    except csv.Error as error:
         raise _unreadable(path, error) from error
 
 
-def table_bytes(frame: Any, path: str | os.PathLike[str]) -> bytes:
-    """A data frame as the bytes of a file with this name: parquet, or CSV."""
+def table_bytes(frame: Any, path: str | os.PathLike[str], *, raw: bool = False) -> bytes:
+    """A data frame as the bytes of a file with this name: parquet, or CSV.
+
+    Parameters
+    ----------
+    frame : pandas data frame
+        The table.
+    path : path
+        ``.parquet`` or ``.pq`` is written as parquet, everything else as CSV.
+    raw : bool, default=False
+        Whether text of a CSV file is written as it is. Otherwise a single quote comes before text that a spreadsheet
+        would run as a formula; numbers, and text that is a number, are never changed.
+    """
     if Path(path).suffix.lower() in _PARQUET:
         _need_parquet()
         sink = io.BytesIO()
         frame.to_parquet(sink, index=False)
         return sink.getvalue()
-    return str(frame.to_csv(index=False, lineterminator="\n")).encode()
+    shown = frame if raw else frame.apply(_as_shown).rename(columns=_harmless)
+    text = str(shown.to_csv(index=False, lineterminator="\n"))
+    if "\r" in text:
+        # A carriage return ends a line for whoever reads the file, and is not put into quotes by itself.
+        text = str(shown.to_csv(index=False, lineterminator="\n", quoting=csv.QUOTE_NONNUMERIC))
+    return text.encode()
 
 
 def listed(names: Iterable[Any], most: int = 5) -> str:
@@ -74,32 +115,109 @@ def _existing(path: str | os.PathLike[str]) -> Path:
     return path
 
 
+def _as_shown(column: Any) -> Any:
+    """A column whose text a spreadsheet shows and does not run; one of numbers as it is."""
+    return column if column.dtype.kind in "biufc" else column.map(_harmless)
+
+
+def _harmless(cell: Any) -> Any:
+    if not isinstance(cell, str) or not cell.startswith(_FORMULA):
+        return cell
+    try:
+        float(cell)
+    except ValueError:
+        return f"'{cell}"
+    return cell
+
+
 def _read_csv(path: Path, as_text: Collection[str]) -> Any:
     import pandas as pd
 
-    plain: dict[str, Any] = {"keep_default_na": False, "encoding": "utf-8-sig", "skipinitialspace": True}
+    data = _text_of(path)
+    names = _check_lines(data, path)
     try:
-        first = pd.read_csv(path, header=None, nrows=1, dtype=str, **plain)
-        names = [str(name).strip() for name in first.iloc[0]]
-        _check_names(names, path)
-        with warnings.catch_warnings():
-            # Lines that are longer than the line of names would lose cells with no more than a warning.
-            warnings.simplefilter("error", pd.errors.ParserWarning)
-            return pd.read_csv(
-                path,
-                header=0,
-                names=names,
-                index_col=False,
-                na_values=list(MISSING),
-                dtype=dict.fromkeys((name for name in names if name in as_text), "str"),
-                low_memory=False,
-                **_exact_numbers(pd),
-                **plain,
-            )
-    except InvalidInputError:
-        raise
-    except (OSError, ValueError, pd.errors.ParserWarning, pd.errors.ParserError) as error:
+        return pd.read_csv(
+            io.BytesIO(data),
+            header=0,
+            names=names,
+            index_col=False,
+            na_values=list(MISSING),
+            dtype=dict.fromkeys((name for name in names if name in as_text), "str"),
+            low_memory=False,
+            keep_default_na=False,
+            encoding="utf-8-sig",
+            skipinitialspace=True,
+            **_exact_numbers(pd),
+        )
+    except (ValueError, pd.errors.ParserError) as error:
+        is_open = "EOF inside string" in str(error)
+        told = "a cell begins with a quotation mark that is never closed. Close it" if is_open else error
+        raise _unreadable(path, told) from error
+
+
+def _text_of(path: Path) -> bytes:
+    """The bytes of a file of text, unpacked; what is no text, or not UTF-8, is refused with the way out."""
+    unpack = _UNPACK.get(path.suffix.lower())
+    try:
+        data = path.read_bytes()
+    except OSError as error:
         raise _unreadable(path, error) from error
+    if unpack is not None:
+        try:
+            data = unpack(data)
+        except Exception as error:  # every kind of archive has errors of its own
+            told = f"it is damaged, or no {path.suffix} file ({error}). Write it again"
+            raise _unreadable(path, told) from error
+    way_out = "Save it as CSV in UTF-8, or as parquet with the ending .parquet"
+    for signature, called in _SIGNATURES.items():
+        if data.startswith(signature):
+            raise _unreadable(path, f"it seems to be {called}. {way_out}")
+    try:
+        data.decode("utf-8")
+        wrong = data.find(b"\0")
+    except UnicodeDecodeError as error:
+        wrong = error.start
+    if wrong >= 0:
+        line = data.count(b"\n", 0, wrong) + 1
+        told = f"line {line:,} holds the byte 0x{data[wrong]:02x}, which is no text in UTF-8. {way_out}"
+        raise _unreadable(path, told)
+    return data
+
+
+def _check_lines(data: bytes, path: Path) -> list[str]:
+    """The names of the columns, if every line has a cell for each of them and no more."""
+    lines = csv.reader(
+        io.TextIOWrapper(io.BytesIO(data), encoding="utf-8-sig", newline=""), skipinitialspace=True
+    )
+    names: list[str] = []
+    end = 0
+    try:
+        for cells in lines:
+            begin, end = end + 1, lines.line_num
+            if len(cells) == len(names) or cells in ([], [""]):
+                continue  # an empty line is no row
+            if names:
+                raise _unreadable(path, _ragged(begin, end, len(cells), len(names)))
+            names = [name.strip() for name in cells]
+            _check_names(names, path)
+    except csv.Error as error:
+        told = f"a cell of the row that begins in line {end + 1:,} does not end ({error}). Close its quotation mark"
+        raise _unreadable(path, told) from error
+    if not names:
+        raise _unreadable(path, "it is empty. Give a line of names, and rows")
+    return names
+
+
+def _ragged(begin: int, end: int, found: int, wanted: int) -> str:
+    where = f"line {begin:,} has" if begin == end else f"lines {begin:,} to {end:,}, one row, have"
+    told = f"{where} {found} cell{'s' if found > 1 else ''}, and the line of names has {wanted}"
+    if begin < end:
+        return f"{told}. Close the quotation mark that a cell begins with"
+    if wanted == 1:
+        return f"{told}. Begin the file with the names of the columns"
+    if found < wanted:
+        return f"{told}. Write a missing value as an empty cell, so that every line has as many commas"
+    return f"{told}. Put text that holds a comma into quotation marks, and end no line with a comma too many"
 
 
 def _exact_numbers(pd: Any) -> dict[str, Any]:
@@ -149,6 +267,6 @@ def _check_names(names: list[str], path: Path) -> None:
             )
 
 
-def _unreadable(path: Path, error: Exception) -> InvalidInputError:
-    told = (getattr(error, "strerror", None) or str(error) or type(error).__name__).strip()
-    return InvalidInputError(f"{path} cannot be read as a table: {' '.join(told.split())[:200].rstrip('.')}.")
+def _unreadable(path: Path, why: Exception | str) -> InvalidInputError:
+    told = (getattr(why, "strerror", None) or str(why) or type(why).__name__).strip()
+    return InvalidInputError(f"{path} cannot be read as a table: {' '.join(told.split())[:300].rstrip('.')}.")

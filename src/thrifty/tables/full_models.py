@@ -23,6 +23,7 @@ from thrifty.bundle.archive import UntrustedTypesError, load_model
 from thrifty.bundle.container import DEFAULT_MAX_BYTES
 from thrifty.exceptions import InvalidInputError
 from thrifty.files import read_capped
+from thrifty.full.fitting import fit_model
 from thrifty.progress import Progress
 from thrifty.rows import content_folds, fingerprints
 
@@ -100,7 +101,7 @@ def best_kind(
     kinds = _eligible(len(y), has_missing)
     chosen = _sample(X, seed)
     numbers, labels = np.asarray(X)[chosen], y[chosen]
-    folds = content_folds(numbers, labels, _FOLDS, seed)
+    folds = _folds(numbers, labels, seed)
     accuracy: dict[str, float] = {}
     progress("comparing full models", 0, len(kinds))
     for kind in kinds:
@@ -108,12 +109,22 @@ def best_kind(
         right = np.zeros(len(labels), dtype=bool)
         for fold in range(_FOLDS):
             out = folds == fold
-            fitted = clone(model).fit(numbers[~out], _codes(labels)[~out])
+            fitted = fit_model(clone(model), numbers[~out], _codes(labels)[~out])
             right[out] = fitted.predict(numbers[out]) == _codes(labels)[out]
         accuracy[kind] = float(right.mean())
         progress("comparing full models", len(accuracy), len(kinds))
     # The first of equals: a dict keeps its order.
     return Competition(max(accuracy, key=lambda kind: accuracy[kind]), accuracy, len(labels))
+
+
+def _folds(numbers: Any, labels: NDArray[Any], seed: int) -> NDArray[np.intp]:
+    """Folds by content; by content and place where too few different rows would leave a fold without a class."""
+    folds = content_folds(numbers, labels, _FOLDS, seed)
+    n_labels = len(np.unique(labels))
+    if all(len(np.unique(labels[folds != fold])) == n_labels for fold in range(_FOLDS)):
+        return folds
+    placed = np.column_stack([numbers, np.arange(len(labels))])
+    return content_folds(placed, labels, _FOLDS, seed)
 
 
 def load_full(path: str | os.PathLike[str], trusted: Iterable[str] = ()) -> Any:

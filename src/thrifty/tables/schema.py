@@ -5,6 +5,7 @@ the schema was learned. The schema is kept with the system: whatever comes later
 the name of the column and the value.
 """
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -25,6 +26,18 @@ MOST_CATEGORIES = 255
 
 MOST_LABELS = 1000
 """A target with more distinct values than this holds numbers or names, not classes."""
+
+_DRESSED = re.compile(
+    r"[+-]?[$€£¥]?\s?[+-]?(\d{1,3}([,' \u00a0\u202f]\d{3})+(\.\d+)?|\d{1,3}(\.\d{3})+,\d+|\d+([.,]\d+)?)\s?[%$€£¥]?"
+)
+_DATE = re.compile(
+    r"(\d{4}[-/.]\d{1,2}[-/.]\d{1,2}|\d{1,2}[-.]\d{1,2}[-.]\d{4}|\d{1,2}/\d{1,2}/(\d{2}|\d{4}))([T ]\d{1,2}:\d{2}.*)?"
+)
+_DISGUISES = (
+    (_DRESSED, "numbers with separators or units", "Write them plainly, with a point before the decimals"),
+    (_DATE, "dates", "Write them as numbers, such as days since some day"),
+)
+"""Text that is no category: models would be given its place in the alphabet, and new rows would hold other text."""
 
 
 @dataclass(frozen=True)
@@ -105,7 +118,8 @@ def learn_schema(frame: Any, target: str, ignore: Sequence[str] = ()) -> Schema:
     empty = [name for name in names if frame[name].isna().all()]
     if empty:
         raise InvalidInputError(
-            f"{_columns(empty)} {listed(empty)} hold no value at all. Leave them out with --ignore."
+            f"every column must hold a value in some row; {listed(empty)} {'have' if len(empty) > 1 else 'has'} none. "
+            f"Leave out with --ignore what holds nothing."
         )
     return Schema(names, categories, target, classes)
 
@@ -113,15 +127,17 @@ def learn_schema(frame: Any, target: str, ignore: Sequence[str] = ()) -> Schema:
 def labels_of(frame: Any, target: str) -> NDArray[Any]:
     """The label of each row as numbers, truth values or text."""
     if target not in frame.columns:
+        is_headless = sum(_is_number(name) for name in frame.columns) > len(frame.columns) / 2
         raise InvalidInputError(
             f"the table has no column {target!r}, which should hold the label. Its columns are {listed(frame.columns)}."
+            + (" The first line of a file must hold the names of its columns." if is_headless else "")
         )
     column = frame[target]
     missing = np.flatnonzero(column.isna())
     if missing.size:
         raise InvalidInputError(
-            f"column {target!r}, the label, is missing in {missing.size:,} rows, the first of them row "
-            f"{missing[0] + 1}. Leave those rows out."
+            f"column {target!r}, the label, is missing in {missing.size:,} of {len(column):,} rows, the first of "
+            f"them row {missing[0] + 1}. Leave those rows out."
         )
     if _is_text(column):
         return np.array([str(label) for label in column], dtype=object)
@@ -163,6 +179,13 @@ def _learn_categories(column: Any) -> tuple[str, ...]:
         raise InvalidInputError(
             f"column {column.name!r} holds numbers, but {odd!r} in row {row + 1}. Correct it, or leave the cell empty."
         )
+    for pattern, called, way_out in _DISGUISES:
+        alike = [value for value in found if pattern.fullmatch(value.strip()) and not _is_number(value)]
+        if len(alike) > len(found) / 2:
+            raise InvalidInputError(
+                f"column {column.name!r} holds {called} such as {alike[0]!r}, which would be read as names of "
+                f"categories. {way_out}, or leave the column out with --ignore."
+            )
     if len(found) > MOST_CATEGORIES:
         raise InvalidInputError(
             f"column {column.name!r} holds text with {len(found):,} different values; a category may have "
@@ -243,7 +266,3 @@ def _is_number(value: Any) -> bool:
 
 def _plain(value: Any) -> Any:
     return value.item() if isinstance(value, np.generic) else value
-
-
-def _columns(names: Sequence[str]) -> str:
-    return "columns" if len(names) > 1 else "column"

@@ -136,9 +136,11 @@ def _refuse_few(table: TrainingTable) -> None:
     for label, name in zip(np.unique(table.y), table.schema.classes.tolist(), strict=True):
         distinct = len(np.unique(fingerprints(table.cells.numbers[table.y == label])))
         if distinct < FEWEST:
+            n_rows, n_labels = int((table.y == label).sum()), len(table.schema.classes)
             raise InvalidInputError(
                 f"the table must have at least {FEWEST} different rows of each class, to learn from some and to be "
-                f"judged on others; {name!r} has {distinct}. Give more rows."
+                f"judged on others; {name!r}, one of {n_labels:,} labels, has {distinct:,} among {n_rows:,}. Give more "
+                f"rows, columns that tell them apart, or fewer classes."
             )
 
 

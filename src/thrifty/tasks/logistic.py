@@ -28,7 +28,15 @@ from scipy.special import expit
 from thrifty.arrays import Floats, Int64s
 from thrifty.compiled import Number, fused, fused_kernel, lean_kernel
 
-__all__ = ["LogisticLoss", "exponential", "logistic_derivatives", "logistic_weights", "platt", "round_to"]
+__all__ = [
+    "LogisticLoss",
+    "exponential",
+    "logistic_derivatives",
+    "logistic_weights",
+    "newton_step",
+    "platt",
+    "round_to",
+]
 
 
 BLOCK = 256  # rows whose numbers stay in the nearest cache from one loop to the next
@@ -141,7 +149,7 @@ def _newton(design: Floats, target: Floats, weight: Floats, ridge: Floats) -> Fl
         share = expit(design @ now)
         gradient = design.T @ (weight * (share - target)) + ridge @ now
         curvature = (design * (weight * share * (1 - share))[:, None]).T @ design + ridge
-        step = np.linalg.solve(curvature, gradient)
+        step = newton_step(curvature, gradient)
         size = 1.0
         while size > _SMALL and _value(design, target, weight, ridge, now - size * step) > value:
             size /= 2
@@ -150,6 +158,14 @@ def _newton(design: Floats, target: Floats, weight: Floats, ridge: Floats) -> Fl
         if before - value <= _SMALL * max(abs(value), 1.0):
             break
     return now
+
+
+def newton_step(hessian: Floats, gradient: Floats) -> Floats:
+    """Solve for a Newton step; the shortest one where weights are so large that the ridge is lost beside them."""
+    try:
+        return np.asarray(np.linalg.solve(hessian, gradient), dtype=np.float64)
+    except np.linalg.LinAlgError:
+        return np.asarray(np.linalg.lstsq(hessian, gradient)[0], dtype=np.float64)
 
 
 def _value(design: Floats, target: Floats, weight: Floats, ridge: Floats, at: Floats) -> float:

@@ -18,7 +18,7 @@ from thrifty.arrays import Floats, Int64s, Ints
 from thrifty.compiled import fused_kernel
 from thrifty.tasks.answers import check_probabilities
 from thrifty.tasks.labels import CLIP, ClassTask
-from thrifty.tasks.logistic import BLOCK, exponential
+from thrifty.tasks.logistic import BLOCK, exponential, newton_step
 
 __all__ = ["MulticlassLoss", "MulticlassTask", "multinomial_weights"]
 
@@ -279,8 +279,7 @@ def _newton_step(
                 weight @ both
             )
     hessian[np.diag_indices(len(now))] += RIDGE
-    step: Floats = np.linalg.solve(hessian, gradient)
-    return step
+    return newton_step(hessian, gradient)
 
 
 def _votes(raw: Floats, n_classes: int) -> Floats:

@@ -9,16 +9,16 @@ from numpy.typing import NDArray
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 from sklearn.frozen import FrozenEstimator
-from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import _check_sample_weight, check_is_fitted
+from sklearn.utils.validation import check_is_fitted
 
 from thrifty.arrays import Bools, Floats
-from thrifty.estimators.checks import validated
+from thrifty.estimators.checks import check_weights, validated
 from thrifty.exceptions import InvalidInputError
 from thrifty.objective.costs import PriceList, check_price_list
 from thrifty.pruning.forest import PrunableForest, flatten_forest, grow_forest
 from thrifty.pruning.node_costs import PruningRows
 from thrifty.rows import fingerprints
+from thrifty.tasks.choose import classification_of, one_class
 
 __all__ = ["ForestRecipe", "PruningTask", "pruning_task"]
 
@@ -119,20 +119,12 @@ def _check_rows(estimator: Any, X: Any, y: Any, sample_weight: Any) -> _Rows:
             f"a forest compares in single precision, which ends at 3.4e38; column {int(largest.argmax())} of X holds a "
             f"number of size {largest.max():g}. Rescale the column."
         )
-    try:
-        check_classification_targets(y)
-        weight = _check_sample_weight(sample_weight, numbers, dtype=np.float64, ensure_non_negative=True)
-    except ValueError as error:
-        raise InvalidInputError(str(error)) from error
+    classes = classification_of(y).classes
+    code = np.searchsorted(classes, y)
+    weight = check_weights(sample_weight, numbers)
     kept = weight > 0
-    if not kept.any():
-        raise InvalidInputError("sample_weight must not be zero for every row; got zeros only.")
-    classes, code = np.unique(y, return_inverse=True)
     if len(np.unique(code[kept])) < 2:
-        raise InvalidInputError(
-            f"y must hold at least two classes; got 1 class, {classes.tolist()}. "
-            f"A classifier can't train on one class."
-        )
+        raise one_class(classes[code[kept][:1]])
     return _Rows(numbers, code, weight, sample_weight is not None, classes).only(kept)
 
 
