@@ -22,7 +22,7 @@ from thrifty.estimators.checks import check_wish, validated
 from thrifty.evidence.certificate import Certificate, certify
 from thrifty.evidence.evidence import Evidence
 from thrifty.evidence.frontier import Frontier
-from thrifty.evidence.observe import evidence_of
+from thrifty.evidence.observe import evidence_of, seen_by
 from thrifty.exceptions import InvalidInputError
 from thrifty.full.model import EstimatorFull, FullModel, as_full_model
 from thrifty.objective.costs import PriceList
@@ -135,7 +135,9 @@ class ChainClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # 
         other._move(**check_wish(budget=budget, max_loss=max_loss, threshold=threshold))
         return other
 
-    def certified(self, X: Any, y: ArrayLike, *, max_loss: float, confidence: float = 0.95) -> Self:
+    def certified(
+        self, X: Any, y: ArrayLike, *, max_loss: float, confidence: float = 0.95, duplicates: str = "refuse"
+    ) -> Self:
         """Return the same fit at the cheapest point that new rows prove to lose at most ``max_loss``.
 
         Parameters
@@ -144,6 +146,9 @@ class ChainClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # 
             Rows that neither this fit nor the full model has seen; the full model is asked about all of them.
         max_loss, confidence : float
             What is to be shown against the full model, and how surely; see ``thrifty.certify``.
+        duplicates : {"refuse", "drop", "count"}, default="refuse"
+            What becomes of rows that hold the same as rows of the fit: they are refused, left out, or counted. Rows
+            that equal each other count once unless it is "count"; see ``thrifty.certify``.
         """
         check_is_fitted(self)
         evidence, proof = self._evidence(), evidence_of(self, X, y)
@@ -159,7 +164,9 @@ class ChainClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # 
                 f"against_full=True), and give frontier.on([evidence_of(...)]) to thrifty.certify."
             )
         chosen = Frontier.from_evidence([evidence], against_full=True)
-        certificate = certify(chosen.on([proof]), max_loss=max_loss, confidence=confidence)
+        certificate = certify(
+            chosen.on([proof]), max_loss=max_loss, confidence=confidence, duplicates=duplicates
+        )
         other = copy.copy(self)
         other._settle(certificate)
         return other
@@ -188,6 +195,8 @@ class ChainClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # 
         )
         other = copy.copy(self)
         other._forget_full()
+        if seen_by(full) is not None and hasattr(other, "evidence_"):
+            other.evidence_ = replace(other.evidence_, seen=seen_by(full, other))
         other._change_chain(lambda chain: chain.with_full(link_of(model, prices, chain.task)))
         return other
 

@@ -14,10 +14,11 @@ from thrifty.chain.sources import TableReader, kind_of_table
 from thrifty.chain.stage import CascadeStage
 from thrifty.estimators.base import ChainClassifier, all_or_nothing, columns_of, link_of
 from thrifty.estimators.checks import check_columns, check_count, check_seed, check_training_rows, check_wish
-from thrifty.evidence.certificate import certify, check_provable
+from thrifty.evidence.certificate import certify, check_hold_out
 from thrifty.evidence.evidence import Evidence
 from thrifty.evidence.frontier import Frontier
-from thrifty.evidence.observe import evidence_of
+from thrifty.evidence.observe import evidence_of, seen_by
+from thrifty.evidence.trials import HELD_OUT
 from thrifty.exceptions import FullModelNotWorthItWarning, InvalidInputError, NothingSavedWarning
 from thrifty.full.crossfit import JudgedFull, TrainingRows, held_out_rows, judge_full
 from thrifty.full.model import FullModel
@@ -26,7 +27,7 @@ from thrifty.learning.cascade.problem import CAPACITIES, Behind, CascadeProblem
 from thrifty.learning.pairs.boosted import Boosting
 from thrifty.objective.costs import PriceList, check_price_list
 from thrifty.progress import Progress, silent
-from thrifty.rows import content_folds
+from thrifty.rows import content_folds, row_keys
 from thrifty.threads import limited_threads, threads_of
 from thrifty.trees import Binner
 
@@ -217,8 +218,11 @@ class BudgetedClassifier(ChainClassifier):
                 learned.evidence,
                 features=tuple(self.features_.tolist()),
                 stage_columns=tuple(tuple(stage.columns.tolist()) for stage in self.chain_.stages),
+                rows=row_keys(rows.X, rows.task.strata(rows.y)),
+                seen=seen_by(full),
             )
             self._proof = None if proof is None else self._proof_on(proof.table, proof.labels)
+            self._duplicates = HELD_OUT
             self._move(**wish)
         return self
 
@@ -249,8 +253,9 @@ class BudgetedClassifier(ChainClassifier):
             raise InvalidInputError(
                 "max_loss counts rows and knows no weights; got sample_weight. Leave one of them out, or repeat rows."
             )
-        is_proof = content_folds(rows.X, rows.task.strata(rows.y), CERTIFYING_SHARE, seed + 1) == 0
-        check_provable(int(is_proof.sum()), self.max_loss, self.confidence)
+        strata = rows.task.strata(rows.y)
+        is_proof = content_folds(rows.X, strata, CERTIFYING_SHARE, seed + 1) == 0
+        check_hold_out(rows.X, strata, is_proof, self.max_loss, self.confidence)
         return rows.take(np.flatnonzero(~is_proof)), rows.take(np.flatnonzero(is_proof))
 
     def _assemble(
@@ -302,7 +307,9 @@ class BudgetedClassifier(ChainClassifier):
             moved = policy.within(wish["budget"]) if "budget" in wish else policy.at(len(policy) - 1)
             self.chain_ = self._learned.at(moved)
 
-    def certified(self, X: Any, y: Any, *, max_loss: float, confidence: float = 0.95) -> Self:
+    def certified(
+        self, X: Any, y: Any, *, max_loss: float, confidence: float = 0.95, duplicates: str = "refuse"
+    ) -> Self:
         """Return the same fit at the cheapest point that new rows prove to lose at most ``max_loss``.
 
         Parameters
@@ -311,11 +318,14 @@ class BudgetedClassifier(ChainClassifier):
             Rows that neither this fit nor the full model has seen; the full model is asked about all of them.
         max_loss, confidence : float
             What is to be shown against the full model, and how surely; see ``thrifty.certify``.
+        duplicates : {"refuse", "drop", "count"}, default="refuse"
+            What becomes of rows that hold the same as rows of the fit: they are refused, left out, or counted. Rows
+            that equal each other count once unless it is "count"; see ``thrifty.certify``.
         """
         reader = self._reader(X)
         other = copy.copy(self)
         other._proof = self._proof_on(reader.table(np.arange(reader.n_samples)), y)
-        other.confidence = confidence
+        other.confidence, other._duplicates = confidence, duplicates
         other._move(**check_wish(max_loss=max_loss))
         return other
 
@@ -328,7 +338,12 @@ class BudgetedClassifier(ChainClassifier):
         against = Frontier.from_evidence([self._evidence()], against_full=True)
         proof: Evidence | None = getattr(self, "_proof", None)
         if proof is not None:
-            certificate = certify(against.on([proof]), max_loss=max_loss, confidence=self.confidence)
+            certificate = certify(
+                against.on([proof]),
+                max_loss=max_loss,
+                confidence=self.confidence,
+                duplicates=getattr(self, "_duplicates", HELD_OUT),
+            )
             self.certificate_ = certificate
             point = None if certificate.is_fallback else certificate.point
         else:

@@ -19,7 +19,7 @@ from thrifty.estimators.base import ChainClassifier, all_or_nothing, columns_of,
 from thrifty.estimators.checks import check_columns, check_seed, check_share, check_training_rows, check_wish
 from thrifty.evidence.cuts import ThresholdCurve, threshold_curve
 from thrifty.evidence.evidence import Evidence
-from thrifty.evidence.observe import evidence_of, evidence_of_known
+from thrifty.evidence.observe import evidence_of, evidence_of_known, seen_by
 from thrifty.exceptions import InvalidInputError
 from thrifty.full.crossfit import JudgedFull, TrainingRows, judge_full
 from thrifty.objective.costs import PriceList, check_amount, check_price_list
@@ -113,7 +113,7 @@ class GatedClassifier(ChainClassifier):
             self.features_ = stage.columns
             self.certificate_ = None
             self._set_threshold(self._default_threshold(problem, budget))
-            self.evidence_ = self._judged_rows(problem)
+            self.evidence_ = replace(self._judged_rows(problem), seen=seen_by(*self._other_models()))
         return self
 
     def _check_parameters(self) -> None:

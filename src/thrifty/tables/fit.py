@@ -6,10 +6,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from thrifty.estimators.base import ChainClassifier
 from thrifty.estimators.budgeted import CERTIFYING_SHARE, BudgetedClassifier
 from thrifty.estimators.checks import check_seed
-from thrifty.evidence.certificate import check_provable
+from thrifty.evidence.certificate import check_hold_out
 from thrifty.exceptions import InvalidInputError
 from thrifty.objective.costs import check_amount
 from thrifty.progress import Progress, silent
@@ -172,8 +174,9 @@ def _refuse_early(table: TrainingTable, wish: Wish, method: str, seed: int) -> N
             "one column with --costs, or to the full model with --full-cost."
         )
     if wish.max_loss is not None:
+        strata = np.unique(table.y, return_inverse=True)[1]
         folds = content_folds(table.cells.numbers, table.y, CERTIFYING_SHARE, check_seed(seed) + 1)
-        check_provable(int((folds == 0).sum()), wish.max_loss, wish.confidence)
+        check_hold_out(table.cells.numbers, strata, folds == 0, wish.max_loss, wish.confidence)
 
 
 def _full(
