@@ -165,15 +165,16 @@ def _pack_memory(estimator: ChainClassifier, writing: Writing) -> dict[str, Any]
     packer = writing.packer
     certificate: Certificate | None = getattr(estimator, "certificate_", None)
     told = None if certificate is None else packer.value(certificate.as_dict())
+    proof = _pack_rows(estimator._proof, writing)
     if not isinstance(estimator, BudgetedClassifier):
-        return None if told is None else {"certificate": told}
+        return None if told is None and proof is None else {"certificate": told, "proof": proof}
     learned, max_loss = estimator._learned, getattr(estimator, "_max_loss", None)
     return {
         "policy": pack_policy(learned.policy, packer),
         "blend": packer.optional(learned.blend),
-        "proof": _pack_rows(getattr(estimator, "_proof", None), writing),
+        "proof": proof,
         "max_loss": None if max_loss is None else packer.value(float(max_loss)),
-        "duplicates": getattr(estimator, "_duplicates", HELD_OUT),
+        "duplicates": estimator._duplicates,
         "certificate": told,
     }
 
@@ -182,6 +183,7 @@ def _restore_memory(estimator: ChainClassifier, fields: Fields) -> None:
     """Put that back into an estimator which has its chain already."""
     if not isinstance(estimator, BudgetedClassifier):
         estimator.certificate_ = _certificate(fields)
+        estimator._proof = _unpack_rows(fields, "proof", estimator.chain_)
         return
     chain = estimator.chain_
     is_old = fields.has("operating")

@@ -57,6 +57,13 @@ UnseenText = Annotated[
 Budget = Annotated[
     float | None, typer.Option(help="Mean cost per row to spend, in place of the one that was fitted for.")
 ]
+Confidence = Annotated[
+    float | None,
+    typer.Option(
+        help="Probability with which --max-loss is proved (0.95 without it), or new rows keep to --budget, which is "
+        "met as measured without it."
+    ),
+]
 MaxLoss = Annotated[
     float | None,
     typer.Option(help="Share of answers that may be worse than the full model's, in place of a budget."),
@@ -100,9 +107,7 @@ def fit(
         float | None,
         typer.Option(help="Share of answers that may become worse than the full model's, to be proved."),
     ] = None,
-    confidence: Annotated[
-        float, typer.Option(help="Probability with which --max-loss is to be proved.")
-    ] = 0.95,
+    confidence: Confidence = None,
     method: Annotated[
         Method,
         typer.Option(
@@ -162,6 +167,7 @@ def predict(
     ],
     budget: Budget = None,
     max_loss: MaxLoss = None,
+    confidence: Confidence = None,
     hold_budget: Annotated[
         bool,
         typer.Option(
@@ -198,7 +204,7 @@ def predict(
         if held is not None:
             known = known.held(cells, held)
         elif budget is not None or max_loss is not None:
-            known = known.at(budget=budget, max_loss=max_loss)
+            known = known.at(budget=budget, max_loss=max_loss, confidence=confidence)
         answers = pd.DataFrame(known.answers(cells))
     extra = known.schema.extra_columns(frame)
     if extra:
@@ -225,6 +231,7 @@ def explain(
     row: Annotated[int | None, typer.Option(min=1, help="Number of the only row to explain, from 1.")] = None,
     budget: Budget = None,
     max_loss: MaxLoss = None,
+    confidence: Confidence = None,
     everything: Annotated[
         bool, typer.Option("--all", help=f"Explain every row, and not only the first {_EXPLAINED}.")
     ] = False,
@@ -242,7 +249,7 @@ def explain(
     with notes_of_warnings():
         known = load_table_system(system, trusted=trust or ())
         if budget is not None or max_loss is not None:
-            known = known.at(budget=budget, max_loss=max_loss)
+            known = known.at(budget=budget, max_loss=max_loss, confidence=confidence)
         cells = known.read(
             read_table(table, as_text=known.schema.text_columns), unseen_is_missing=unseen is Unseen.missing
         )
