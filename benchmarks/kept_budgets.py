@@ -3,9 +3,9 @@
     python benchmarks/kept_budgets.py
 
 Each system is fitted twice on the same 800 rows, with ``budget`` alone and with ``confidence=0.9``, and asked for
-several budgets; what it spends, and its accuracy, is measured on 10,000 new rows. "over", "over by 5 %": share of fits that
-spend more than the budget, or more than 1.05 times it; "inside": share of fits whose ``expected_cost_interval_`` holds
-what new rows spend. With confidence 0.9 at most 10 % of fits may be over.
+several budgets; what it spends, and its accuracy, is measured on 10,000 new rows. "over", "over by 5 %": share of fits
+that spend more than the budget, or more than 1.05 times it; "inside": share of fits whose ``expected_cost_interval_``
+holds what new rows spend. With confidence 0.9 at most 10 % of fits may be over.
 """
 
 import argparse

@@ -190,6 +190,10 @@ def predict(
         raise InvalidInputError("-o - and --json both want standard output. Name a file for the answers.")
     if hold_budget and max_loss is not None:
         raise InvalidInputError("--hold-budget holds a budget, and --max-loss names none. Give one of them.")
+    if hold_budget and confidence is not None:
+        raise InvalidInputError(
+            "--hold-budget keeps a budget for sure, without --confidence. Leave one of them out."
+        )
     if not on_screen:
         check_output(out)
     with notes_of_warnings():
@@ -203,7 +207,7 @@ def predict(
         cells = known.read(frame, unseen_is_missing=unseen is Unseen.missing)
         if held is not None:
             known = known.held(cells, held)
-        elif budget is not None or max_loss is not None:
+        elif budget is not None or max_loss is not None or confidence is not None:
             known = known.at(budget=budget, max_loss=max_loss, confidence=confidence)
         answers = pd.DataFrame(known.answers(cells))
     extra = known.schema.extra_columns(frame)
@@ -248,7 +252,7 @@ def explain(
 
     with notes_of_warnings():
         known = load_table_system(system, trusted=trust or ())
-        if budget is not None or max_loss is not None:
+        if budget is not None or max_loss is not None or confidence is not None:
             known = known.at(budget=budget, max_loss=max_loss, confidence=confidence)
         cells = known.read(
             read_table(table, as_text=known.schema.text_columns), unseen_is_missing=unseen is Unseen.missing
