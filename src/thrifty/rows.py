@@ -15,10 +15,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from thrifty.arrays import Bools, Words
+from thrifty.arrays import Bools, Ints, Words
 from thrifty.exceptions import InvalidInputError
 
-__all__ = ["Draws", "content_folds", "fingerprints", "uniforms"]
+__all__ = ["Draws", "content_folds", "fingerprints", "row_keys", "uniforms"]
 
 
 # Odd multipliers of the splitmix64 generator (Steele, Lea and Flood, 2014): they spread one changed
@@ -34,6 +34,13 @@ BLOCK = 16_384
 def fingerprints(X: object, seed: int = 0) -> Words:
     """A 64-bit fingerprint per row of a dense or CSR table; equal rows and seeds give equal ones."""
     return _mix(_content(X) + _mixed(seed, seed + 1)[0])
+
+
+def row_keys(X: object, strata: Ints) -> Words:
+    """Two fingerprints per row, shape (n_rows, 2): of what it holds, and of that together with its class."""
+    held = fingerprints(X)
+    keys: Words = np.column_stack([held, _mix(held ^ _mix(strata.astype(np.uint64) + np.uint64(1)))])
+    return keys
 
 
 def _content(X: object) -> Words:

@@ -90,6 +90,28 @@ def test_a_fit_with_a_loss_says_what_it_proved(run, files):
     chosen = json.loads(run("frontier", files.certified, "--json").out)["chosen"]
     assert chosen["certificate"]["sentence"] == told
     assert chosen["certificate"]["max_loss"] == 0.1
+    assert "drawn as future rows are" in told
+    assert chosen["certificate"]["rows"] in told
+
+
+def test_the_mean_cost_that_is_expected_comes_with_its_interval(run, files, tmp_path):
+    estimator = load_table_system(files.certified).estimator
+    low, high = estimator.expected_cost_interval_
+    chosen = json.loads(run("frontier", files.certified, "--json").out)["chosen"]
+    assert chosen["mean_cost_interval"] == [low, high]
+    assert low < chosen["mean_cost"] < high
+    page = tmp_path / "r.html"
+    told = json.loads(run("report", files.certified, files.test, "-o", page, "--json").out)
+    assert told["promised"]["cost_interval"] == [low, high]
+    assert f"mean cost of all new rows {low:.4g} to {high:.4g}" in page.read_text()
+
+
+def test_new_rows_keep_to_a_budget_with_confidence_where_rows_were_kept_out(run, files, tmp_path):
+    spent = [
+        json.loads(run("predict", files.certified, files.new, "-o", tmp_path / "a.csv", "--json", *wish).out)
+        for wish in (["--budget", 2.5], ["--budget", 2.5, "--confidence", 0.95])
+    ]
+    assert spent[1]["mean_cost"] < spent[0]["mean_cost"]
 
 
 def test_a_loss_that_only_the_full_model_keeps_is_said(run, files, small_fits, make_table, tmp_path):

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from thrifty.arrays import Floats, Labels, Numbers
+from thrifty.arrays import Floats, Labels, Numbers, Words
 from thrifty.bundle.context import Columns, Reading, Writing
 from thrifty.bundle.fields import Fields, Packer
 from thrifty.bundle.fulls import pack_full, unpack_full
@@ -167,7 +167,12 @@ def pack_evidence(evidence: Evidence, packer: Packer) -> dict[str, Any]:
         "full_quality": None if full is None else quality(full),
         "points": packer.optional(evidence.points),
         "weight": packer.optional(evidence.weight),
+        **{name: None if keys is None else packer.array(keys) for name, keys in _keys_of(evidence).items()},
     }
+
+
+def _keys_of(evidence: Evidence) -> dict[str, Words | None]:
+    return {"rows": evidence.rows, "seen": evidence.seen}
 
 
 def unpack_evidence(fields: Fields, chain: Chain) -> Evidence:
@@ -201,7 +206,15 @@ def unpack_evidence(fields: Fields, chain: Chain) -> Evidence:
         weight,
         tuple(chain.columns.tolist()),
         tuple(tuple(stage.columns.tolist()) for stage in chain.stages),
+        rows=_unpack_keys(fields, "rows", n_rows, 2),
+        seen=_unpack_keys(fields, "seen", None),
     )
+
+
+def _unpack_keys(fields: Fields, name: str, *shape: int | None) -> Words | None:
+    """Fingerprints of rows, which files of the first versions do not keep."""
+    kept = fields.has(name) and fields.raw(name) is not None
+    return fields.array(name, np.uint64, shape) if kept else None
 
 
 # -- tables --------------------------------------------------------------------------------------

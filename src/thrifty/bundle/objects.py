@@ -38,6 +38,7 @@ from thrifty.estimators.rivals.greedy_miser import GreedyMiserClassifier
 from thrifty.estimators.rivals.routers import ConfidenceRouter, UniformRouter
 from thrifty.evidence.certificate import Certificate
 from thrifty.evidence.evidence import Evidence
+from thrifty.evidence.trials import DUPLICATES, HELD_OUT
 from thrifty.exceptions import InvalidInputError, NothingSavedWarning
 
 __all__ = ["Kind", "pack_object", "register_estimator", "unpack_object"]
@@ -164,14 +165,16 @@ def _pack_memory(estimator: ChainClassifier, writing: Writing) -> dict[str, Any]
     packer = writing.packer
     certificate: Certificate | None = getattr(estimator, "certificate_", None)
     told = None if certificate is None else packer.value(certificate.as_dict())
+    proof = _pack_rows(estimator._proof, writing)
     if not isinstance(estimator, BudgetedClassifier):
-        return None if told is None else {"certificate": told}
+        return None if told is None and proof is None else {"certificate": told, "proof": proof}
     learned, max_loss = estimator._learned, getattr(estimator, "_max_loss", None)
     return {
         "policy": pack_policy(learned.policy, packer),
         "blend": packer.optional(learned.blend),
-        "proof": _pack_rows(getattr(estimator, "_proof", None), writing),
+        "proof": proof,
         "max_loss": None if max_loss is None else packer.value(float(max_loss)),
+        "duplicates": estimator._duplicates,
         "certificate": told,
     }
 
@@ -180,6 +183,7 @@ def _restore_memory(estimator: ChainClassifier, fields: Fields) -> None:
     """Put that back into an estimator which has its chain already."""
     if not isinstance(estimator, BudgetedClassifier):
         estimator.certificate_ = _certificate(fields)
+        estimator._proof = _unpack_rows(fields, "proof", estimator.chain_)
         return
     chain = estimator.chain_
     is_old = fields.has("operating")
@@ -196,6 +200,7 @@ def _restore_memory(estimator: ChainClassifier, fields: Fields) -> None:
         proof = _unpack_rows(fields, "proof", learned)
     estimator._proof = proof
     estimator._max_loss = _max_loss(fields)
+    estimator._duplicates = _duplicates(fields)
     if fields.has("certificate"):
         estimator.certificate_ = _certificate(fields)
     elif estimator._max_loss is not None:
@@ -213,6 +218,15 @@ def _max_loss(fields: Fields) -> float | None:
     if not 0 < max_loss < 1:
         raise fields.refusal("max_loss", "lie strictly between 0 and 1", max_loss)
     return max_loss
+
+
+def _duplicates(fields: Fields) -> str:
+    if not fields.has("duplicates"):  # the first versions did not tell rows apart
+        return HELD_OUT
+    duplicates = fields.text("duplicates")
+    if duplicates not in DUPLICATES:
+        raise fields.refusal("duplicates", f"be one of {', '.join(DUPLICATES)}", duplicates)
+    return duplicates
 
 
 def _pack_rows(evidence: Evidence | None, writing: Writing) -> dict[str, Any] | None:
@@ -233,6 +247,8 @@ _PARTS_OF_CERTIFICATE: dict[str, tuple[type, ...]] = {
     **dict.fromkeys(("n_rows", "n_losses", "n_candidates", "n_tested"), (int,)),
     "failed_losses": (int, type(None)),
     "failed_bound": (float, type(None)),
+    **dict.fromkeys(("n_given", "n_repeated", "n_seen"), (int, type(None))),
+    **dict.fromkeys(("duplicates", "issued", "rows"), (str, type(None))),
     "is_fallback": (bool,),
 }
 _PARTS_OF_POINT: dict[str, tuple[type, ...]] = {

@@ -81,6 +81,7 @@ def report_numbers(system: TableSystem, measured: dict[str, Any], written: Seque
             "accuracy": system.promised.accuracy,
             "interval": list(system.promised.interval(measured["rows"])),
             "cost": system.promised.cost,
+            "cost_interval": list(system.estimator.expected_cost_interval_),
         },
     }
 
@@ -88,13 +89,14 @@ def report_numbers(system: TableSystem, measured: dict[str, Any], written: Seque
 def _notes(system: TableSystem, measured: dict[str, Any]) -> dict[str, str]:
     about, promise = system.about, system.promised
     low, high = promise.interval(measured["rows"])
+    least, most = system.estimator.expected_cost_interval_
     asked = {"budget": about.budget, "max loss": about.max_loss}
     return {
         "asked for": next(
             (f"{name} {value:g}" for name, value in asked.items() if value is not None), "accuracy"
         ),
         "in force": f"accuracy {measured['accuracy']:.4f} at {measured['cost']:.4g} on these rows; promised "
-        f"{low:.4f} to {high:.4f} at {promise.cost:.4g}",
+        f"{low:.4f} to {high:.4f} at {promise.cost:.4g} (mean cost of all new rows {least:.4g} to {most:.4g})",
         "rows of the fit": f"{about.n_rows:,}",
         "seed": str(about.seed),
     }

@@ -88,9 +88,10 @@ def _strays(system: TableSystem) -> str:
     spread = 1.96 * promise.spread(_NEW_ROWS)
     low, high = quantity(max(promise.cost - spread, 0.0)), quantity(promise.cost + spread)
     told = f"Their mean cost lies between {low} and {high} by the chance of rows alone"
-    if system.about.method == "cascade":
-        # It is measured with copies of the stages, each of which learned from fewer rows than the stages that serve.
-        told += ", and may stray by some per cent more"
+    low, high = map(quantity, system.estimator.expected_cost_interval_)
+    told += (
+        f", and that of all new rows between {low} and {high}, what serves being fitted on few rows included"
+    )
     return f"{told}; `thrifty predict --hold-budget` holds a budget on just the rows at hand."
 
 
@@ -141,6 +142,7 @@ def _numbers_of(system: TableSystem) -> dict[str, Any]:
         "accuracy_interval": [promise.low, promise.high],
         "accuracy_interval_1000_rows": list(promise.interval(_NEW_ROWS)),
         "mean_cost": promise.cost,
+        "mean_cost_interval": list(system.estimator.expected_cost_interval_),
         "mean_cost_spread_1000_rows": promise.spread(_NEW_ROWS),
         "share_full": promise.share,
         "auc": promise.auc,
@@ -266,14 +268,15 @@ def explanation_numbers(row: int, found: Explanation) -> dict[str, Any]:
 def frontier_in_words(system: TableSystem, path: Path) -> None:
     """A table of efficient points, then the one in force."""
     frontier, promise = system.frontier, system.promised
+    low, high = map(quantity, system.estimator.expected_cost_interval_)
     budgets = np.linspace(frontier.cost[0], frontier.cost[-1], _SHOWN)
     points = [frontier[place] for place in np.unique(frontier.within(budgets))]
     say(f"{path}: {len(frontier):,} efficient points on {frontier.n_rows:,} rows")
     rows = [(quantity(point.cost), f"{point.score:.4f}", f"{100 * point.share:.1f} %") for point in points]
     _print_table(("mean cost", "accuracy", "answered by the full model"), rows)
     say(
-        f"In force: mean cost {quantity(promise.cost)}, accuracy {promise.accuracy:.4f} ({promise.low:.4f} to "
-        f"{promise.high:.4f}); the full model for every row: {_share(promise.full_accuracy)} at "
+        f"In force: mean cost {quantity(promise.cost)} ({low} to {high}), accuracy {promise.accuracy:.4f} "
+        f"({promise.low:.4f} to {promise.high:.4f}); the full model for every row: {_share(promise.full_accuracy)} at "
         f"{quantity(promise.full_cost)}. `thrifty predict --budget` moves to any other point."
     )
     say(_built(system))

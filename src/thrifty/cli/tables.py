@@ -61,6 +61,13 @@ UnseenText = Annotated[
 Budget = Annotated[
     float | None, typer.Option(help="Mean cost per row to spend, in place of the one that was fitted for.")
 ]
+Confidence = Annotated[
+    float | None,
+    typer.Option(
+        help="Probability with which --max-loss is proved (0.95 without it), or new rows keep to --budget, which is "
+        "met as measured without it."
+    ),
+]
 MaxLoss = Annotated[
     float | None,
     typer.Option(help="Share of answers that may be worse than the full model's, in place of a budget."),
@@ -104,9 +111,7 @@ def fit(
         float | None,
         typer.Option(help="Share of answers that may become worse than the full model's, to be proved."),
     ] = None,
-    confidence: Annotated[
-        float, typer.Option(help="Probability with which --max-loss is to be proved.")
-    ] = 0.95,
+    confidence: Confidence = None,
     method: Annotated[
         Method,
         typer.Option(
@@ -171,6 +176,7 @@ def predict(
     ],
     budget: Budget = None,
     max_loss: MaxLoss = None,
+    confidence: Confidence = None,
     hold_budget: Annotated[
         bool,
         typer.Option(
@@ -201,6 +207,10 @@ def predict(
         raise InvalidInputError("-o - and --json both want standard output. Name a file for the answers.")
     if hold_budget and max_loss is not None:
         raise InvalidInputError("--hold-budget holds a budget, and --max-loss names none. Give one of them.")
+    if hold_budget and confidence is not None:
+        raise InvalidInputError(
+            "--hold-budget keeps a budget for sure, without --confidence. Leave one of them out."
+        )
     if not on_screen:
         check_output(out)
     with notes_of_warnings():
@@ -214,8 +224,8 @@ def predict(
         cells = known.read(frame, unseen_is_missing=unseen is Unseen.missing)
         if held is not None:
             known = known.held(cells, held)
-        elif budget is not None or max_loss is not None:
-            known = known.at(budget=budget, max_loss=max_loss)
+        elif budget is not None or max_loss is not None or confidence is not None:
+            known = known.at(budget=budget, max_loss=max_loss, confidence=confidence)
         answers = pd.DataFrame(known.answers(cells))
     extra = known.schema.extra_columns(frame)
     if extra:
@@ -242,6 +252,7 @@ def explain(
     row: Annotated[int | None, typer.Option(min=1, help="Number of the only row to explain, from 1.")] = None,
     budget: Budget = None,
     max_loss: MaxLoss = None,
+    confidence: Confidence = None,
     everything: Annotated[
         bool, typer.Option("--all", help=f"Explain every row, and not only the first {_EXPLAINED}.")
     ] = False,
@@ -259,8 +270,8 @@ def explain(
 
     with notes_of_warnings():
         known = load_table_system(system, trusted=trust or (), public_key=public_key)
-        if budget is not None or max_loss is not None:
-            known = known.at(budget=budget, max_loss=max_loss)
+        if budget is not None or max_loss is not None or confidence is not None:
+            known = known.at(budget=budget, max_loss=max_loss, confidence=confidence)
         cells = known.read(
             read_table(table, as_text=known.schema.text_columns), unseen_is_missing=unseen is Unseen.missing
         )

@@ -4,6 +4,7 @@ import copy
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from numbers import Integral
 from typing import Any, Self
 
 import numpy as np
@@ -22,14 +23,24 @@ from thrifty.estimators.checks import check_wish, validated
 from thrifty.evidence.certificate import Certificate, certify
 from thrifty.evidence.evidence import Evidence
 from thrifty.evidence.frontier import Frontier
-from thrifty.evidence.observe import evidence_of
+from thrifty.evidence.observe import evidence_of, seen_by
+from thrifty.evidence.spending import Spending, check_confidence
+from thrifty.evidence.trials import HELD_OUT
 from thrifty.exceptions import InvalidInputError
+from thrifty.full.crossfit import TrainingRows
 from thrifty.full.model import EstimatorFull, FullModel, as_full_model
 from thrifty.objective.costs import PriceList
+from thrifty.rows import content_folds
 from thrifty.tasks.labels import ClassTask
 from thrifty.tasks.task import Task
 
-__all__ = ["ChainClassifier", "all_or_nothing", "columns_of", "link_of"]
+__all__ = ["CERTIFYING_SHARE", "ChainClassifier", "all_or_nothing", "columns_of", "link_of"]
+
+CERTIFYING_SHARE = 4
+"""One row in so many is held out where something is to be shown on rows that the fit has not seen."""
+
+_LEVEL = 0.95
+_USUAL_FOLDS = 5
 
 
 class ChainClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn is untyped
@@ -47,6 +58,8 @@ class ChainClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # 
     chain_: Chain
     evidence_: Evidence
     certificate_: Certificate | None
+    _proof: Evidence | None = None
+    _duplicates = HELD_OUT
 
     # -- answers -------------------------------------------------------------------------------
 
@@ -116,8 +129,29 @@ class ChainClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # 
         """Accuracy of the operating point in force, on the rows of ``evidence_``."""
         return self._expected()[1]
 
+    @property
+    def expected_cost_interval_(self) -> tuple[float, float]:
+        """Where the mean cost of new rows at the operating point in force lies, 19 times out of 20.
+
+        From rows that were kept out of the fit, where ``confidence`` or ``max_loss`` did so; else from the rows of
+        ``evidence_``, which were judged by other copies of the stages than those that serve: that is allowed for.
+        """
+        check_is_fitted(self)
+        judged = self._evidence()
+        if self._proof is not None:
+            spending = Spending.on_held_out(self._proof, judged, self._duplicates)
+            return spending.interval(self.chain_.policy, _LEVEL)
+        folds = getattr(self, "cv", None)
+        copies = int(folds) if isinstance(folds, Integral) else _USUAL_FOLDS
+        return Spending(judged, judged.n_rows).interval(self.chain_.policy, _LEVEL, copies)
+
     def at(
-        self, *, budget: float | None = None, max_loss: float | None = None, threshold: float | None = None
+        self,
+        *,
+        budget: float | None = None,
+        max_loss: float | None = None,
+        threshold: float | None = None,
+        confidence: float | None = None,
     ) -> Self:
         """Return the same fit at another operating point; nothing is refitted.
 
@@ -129,13 +163,28 @@ class ChainClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # 
             Share of answers that may be worse than the full model's.
         threshold : float, optional
             Threshold of the gate, for an estimator with a single one: rows with ``g > threshold`` are sent on.
+        confidence : float, optional
+            Probability with which the mean cost of new rows keeps to ``budget``, shown on rows that were kept out of
+            the fit; without it, the mean is met as it was measured, and new rows spend more as often as less. For
+            ``max_loss``, the probability with which it is proved.
         """
         check_is_fitted(self)
+        wish, surely = (
+            check_wish(budget=budget, max_loss=max_loss, threshold=threshold),
+            check_confidence(confidence),
+        )
+        if "threshold" in wish and surely is not None:
+            raise InvalidInputError(
+                f"confidence={confidence!r} says how surely a budget is kept or a loss proved, and threshold="
+                f"{threshold!r} asks for neither. Leave one of them out."
+            )
         other = copy.copy(self)
-        other._move(**check_wish(budget=budget, max_loss=max_loss, threshold=threshold))
+        other._move(confidence=surely, **wish)
         return other
 
-    def certified(self, X: Any, y: ArrayLike, *, max_loss: float, confidence: float = 0.95) -> Self:
+    def certified(
+        self, X: Any, y: ArrayLike, *, max_loss: float, confidence: float = 0.95, duplicates: str = "refuse"
+    ) -> Self:
         """Return the same fit at the cheapest point that new rows prove to lose at most ``max_loss``.
 
         Parameters
@@ -144,6 +193,9 @@ class ChainClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # 
             Rows that neither this fit nor the full model has seen; the full model is asked about all of them.
         max_loss, confidence : float
             What is to be shown against the full model, and how surely; see ``thrifty.certify``.
+        duplicates : {"refuse", "drop", "count"}, default="refuse"
+            What becomes of rows that hold the same as rows of the fit: they are refused, left out, or counted. Rows
+            that equal each other count once unless it is "count"; see ``thrifty.certify``.
         """
         check_is_fitted(self)
         evidence, proof = self._evidence(), evidence_of(self, self._reader(X), y)
@@ -159,7 +211,9 @@ class ChainClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # 
                 f"against_full=True), and give frontier.on([evidence_of(...)]) to thrifty.certify."
             )
         chosen = Frontier.from_evidence([evidence], against_full=True)
-        certificate = certify(chosen.on([proof]), max_loss=max_loss, confidence=confidence)
+        certificate = certify(
+            chosen.on([proof]), max_loss=max_loss, confidence=confidence, duplicates=duplicates
+        )
         other = copy.copy(self)
         other._settle(certificate)
         return other
@@ -188,14 +242,36 @@ class ChainClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # 
         )
         other = copy.copy(self)
         other._forget_full()
+        if seen_by(full) is not None and hasattr(other, "evidence_"):
+            other.evidence_ = replace(other.evidence_, seen=seen_by(full, other))
         other._change_chain(lambda chain: chain.with_full(link_of(model, prices, chain.task)))
         return other
 
     # -- for subclasses --------------------------------------------------------------------------
 
-    def _move(self, **wish: float) -> None:
+    def _move(self, *, confidence: float | None = None, **wish: float) -> None:
         """Go to an operating point; to the one that is natural without a wish."""
         raise NotImplementedError
+
+    def _hold_out(self, rows: TrainingRows, seed: int, reason: str) -> tuple[TrainingRows, TrainingRows]:
+        """Rows to learn from, and one in four to prove with, which nothing else may see."""
+        if rows.weighted:
+            raise InvalidInputError(
+                f"{reason} counts rows and knows no weights; got sample_weight. Leave one of them out, or repeat rows."
+            )
+        is_proof = content_folds(rows.X, rows.task.strata(rows.y), CERTIFYING_SHARE, seed + 1) == 0
+        return rows.take(np.flatnonzero(~is_proof)), rows.take(np.flatnonzero(is_proof))
+
+    def _kept_within(self, policy: Policy, budget: float, confidence: float) -> Policy:
+        """The policy at the dearest point that rows kept out of the fit show to keep to a budget."""
+        if self._proof is None:
+            raise InvalidInputError(
+                f"confidence={confidence!r} must be shown on rows that were kept out of the fit, and this "
+                f"{type(self).__name__} kept none. Fit it with both budget and confidence, or spend a budget on just "
+                f"the rows at hand with thrifty.hold_budget."
+            )
+        spending = Spending.on_held_out(self._proof, self._evidence(), self._duplicates)
+        return spending.within(policy, budget, confidence)
 
     def _expected(self) -> tuple[float, float]:
         """Mean cost and mean quality of the point in force on the rows of the evidence."""
@@ -227,7 +303,7 @@ class ChainClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # 
 
     def _forget_full(self) -> None:
         """Forget what was measured against the full model: it speaks of the old one."""
-        self.certificate_ = None
+        self.certificate_, self._proof = None, None
         evidence: Evidence | None = getattr(self, "evidence_", None)
         if evidence is not None:
             self.evidence_ = replace(evidence, full_quality=None, full_scores=None)

@@ -14,10 +14,12 @@ from thrifty.chain.sources import TableReader, kind_of_table
 from thrifty.chain.stage import CascadeStage
 from thrifty.estimators.base import ChainClassifier, all_or_nothing, columns_of, link_of
 from thrifty.estimators.checks import check_columns, check_count, check_seed, check_training_rows, check_wish
-from thrifty.evidence.certificate import certify, check_provable
+from thrifty.evidence.certificate import certify, check_hold_out
 from thrifty.evidence.evidence import Evidence
 from thrifty.evidence.frontier import Frontier
-from thrifty.evidence.observe import evidence_of
+from thrifty.evidence.observe import evidence_of, seen_by
+from thrifty.evidence.spending import check_confidence
+from thrifty.evidence.trials import HELD_OUT
 from thrifty.exceptions import FullModelNotWorthItWarning, InvalidInputError, NothingSavedWarning
 from thrifty.full.crossfit import JudgedFull, TrainingRows, held_out_rows, judge_full
 from thrifty.full.model import FullModel
@@ -26,17 +28,16 @@ from thrifty.learning.cascade.problem import CAPACITIES, Behind, CascadeProblem
 from thrifty.learning.pairs.boosted import Boosting
 from thrifty.objective.costs import PriceList, check_price_list
 from thrifty.progress import Progress, silent
-from thrifty.rows import content_folds
+from thrifty.rows import row_keys
 from thrifty.threads import limited_threads, threads_of
 from thrifty.trees import Binner
 
 __all__ = ["BudgetedClassifier"]
 
+_USUAL_CONFIDENCE = 0.95
+
 ROWS_PER_TREE = 10
 """Rows that a tree of a larger size must have before that size is tried: on fewer it would win by chance."""
-
-CERTIFYING_SHARE = 4
-"""One row in so many is held out for the certificate."""
 
 
 class BudgetedClassifier(ChainClassifier):
@@ -67,8 +68,9 @@ class BudgetedClassifier(ChainClassifier):
     max_loss : float, optional
         Share of answers, in (0, 1), that may be worse than the full model's. A quarter of the rows is then kept out of
         everything and the cheapest point is taken that they prove to lose no more.
-    confidence : float, default=0.95
-        Probability with which that proof must hold.
+    confidence : float, optional
+        Probability with which that proof must hold; None is 0.95. With ``budget``: the probability with which the mean
+        cost of new rows keeps to it, for which a quarter of the rows is kept out too; None meets the mean as measured.
     stages : int, optional
         Places along the order of purchases where a row may stop; None chooses up to 16. Those at which no operating
         point lets a row stop are left out afterwards.
@@ -107,6 +109,8 @@ class BudgetedClassifier(ChainClassifier):
         Trees of a stage, and their depth.
     expected_cost_, expected_score_ : float
         Mean cost and accuracy of the operating point in force, out of fold.
+    expected_cost_interval_ : tuple of float
+        Where the mean cost of new rows lies at that point, 19 times out of 20.
 
     Examples
     --------
@@ -138,7 +142,7 @@ class BudgetedClassifier(ChainClassifier):
         full_features: Any = None,
         budget: float | None = None,
         max_loss: float | None = None,
-        confidence: float = 0.95,
+        confidence: float | None = None,
         stages: int | None = None,
         sizes: Any = None,
         max_bins: int = 255,
@@ -184,7 +188,7 @@ class BudgetedClassifier(ChainClassifier):
             prices = self._prices(given.X.shape[1])
             if "budget" in wish:
                 _check_affordable(wish["budget"], prices)
-            rows, proof = (given, None) if "max_loss" not in wish else self._hold_out(given, seed)
+            rows, proof = self._parts(given, seed, wish)
             full = self._full()
             link_of(full, prices, rows.task)
             report("judging the full model", 0, 1)
@@ -219,17 +223,21 @@ class BudgetedClassifier(ChainClassifier):
                 learned.evidence if self._keeps_scores else learned.evidence.without_scores(),
                 features=tuple(self.features_.tolist()),
                 stage_columns=tuple(tuple(stage.columns.tolist()) for stage in self.chain_.stages),
+                rows=row_keys(rows.X, rows.task.strata(rows.y)),
+                seen=seen_by(full),
             )
             self._proof = None
             if proof is not None:
                 held_out = TableReader(proof.X, proof.table, proof.positions)
                 self._proof = self._proof_on(held_out, proof.labels)
-            self._move(**wish)
+            self._duplicates = HELD_OUT
+            self._move(confidence=self.confidence, **wish)
         return self
 
     def _check_parameters(self) -> None:
         """Refuse bad constructor arguments before anything is computed."""
         check_wish(may_be_none=True, budget=self.budget, max_loss=self.max_loss)
+        check_confidence(self.confidence)
         check_sizes(self.sizes)
         check_count("max_bins", self.max_bins, least=2, most=255)
         if self.stages is not None:
@@ -248,15 +256,21 @@ class BudgetedClassifier(ChainClassifier):
             )
         return prices
 
-    def _hold_out(self, rows: TrainingRows, seed: int) -> tuple[TrainingRows, TrainingRows]:
-        """Rows to learn from, and rows to prove with, which nothing else may see."""
-        if rows.weighted:
-            raise InvalidInputError(
-                "max_loss counts rows and knows no weights; got sample_weight. Leave one of them out, or repeat rows."
-            )
-        is_proof = content_folds(rows.X, rows.task.strata(rows.y), CERTIFYING_SHARE, seed + 1) == 0
-        check_provable(int(is_proof.sum()), self.max_loss, self.confidence)
-        return rows.take(np.flatnonzero(~is_proof)), rows.take(np.flatnonzero(is_proof))
+    @property
+    def _surely(self) -> float:
+        return _USUAL_CONFIDENCE if self.confidence is None else self.confidence
+
+    def _parts(
+        self, rows: TrainingRows, seed: int, wish: dict[str, float]
+    ) -> tuple[TrainingRows, TrainingRows | None]:
+        """Rows to learn from, and rows to prove with where a wish asks for a proof."""
+        if "max_loss" not in wish and ("budget" not in wish or self.confidence is None):
+            return rows, None
+        learn, proof = self._hold_out(rows, seed, "max_loss" if "max_loss" in wish else "confidence")
+        if "max_loss" in wish:
+            is_proof = np.isin(rows.positions, proof.positions)
+            check_hold_out(rows.X, rows.task.strata(rows.y), is_proof, self.max_loss, self._surely)
+        return learn, proof
 
     def _assemble(
         self,
@@ -291,7 +305,7 @@ class BudgetedClassifier(ChainClassifier):
 
     # -- operating points ----------------------------------------------------------------------
 
-    def _move(self, **wish: float) -> None:
+    def _move(self, *, confidence: float | None = None, **wish: float) -> None:
         """Go to an operating point; the most accurate one without a wish."""
         if "threshold" in wish:
             raise InvalidInputError(
@@ -302,12 +316,19 @@ class BudgetedClassifier(ChainClassifier):
         self.certificate_ = None
         self._max_loss = wish.get("max_loss")
         if "max_loss" in wish:
+            self.confidence = self.confidence if confidence is None else confidence
             self._lose_at_most(wish["max_loss"])
         else:
-            moved = policy.within(wish["budget"]) if "budget" in wish else policy.at(len(policy) - 1)
+            moved = policy.at(len(policy) - 1)
+            if "budget" in wish and confidence is None:
+                moved = policy.within(wish["budget"])
+            elif "budget" in wish and confidence is not None:
+                moved = self._kept_within(policy, wish["budget"], confidence)
             self.chain_ = self._learned.at(moved)
 
-    def certified(self, X: Any, y: Any, *, max_loss: float, confidence: float = 0.95) -> Self:
+    def certified(
+        self, X: Any, y: Any, *, max_loss: float, confidence: float = 0.95, duplicates: str = "refuse"
+    ) -> Self:
         """Return the same fit at the cheapest point that new rows prove to lose at most ``max_loss``.
 
         Parameters
@@ -316,11 +337,14 @@ class BudgetedClassifier(ChainClassifier):
             Rows that neither this fit nor the full model has seen; the full model is asked about all of them.
         max_loss, confidence : float
             What is to be shown against the full model, and how surely; see ``thrifty.certify``.
+        duplicates : {"refuse", "drop", "count"}, default="refuse"
+            What becomes of rows that hold the same as rows of the fit: they are refused, left out, or counted. Rows
+            that equal each other count once unless it is "count"; see ``thrifty.certify``.
         """
         reader = self._reader(X)
         other = copy.copy(self)
         other._proof = self._proof_on(reader, y)
-        other.confidence = confidence
+        other.confidence, other._duplicates = confidence, duplicates
         other._move(**check_wish(max_loss=max_loss))
         return other
 
@@ -331,9 +355,13 @@ class BudgetedClassifier(ChainClassifier):
     def _lose_at_most(self, max_loss: float) -> None:
         """Go to the cheapest point that loses at most so much against the full model, by proof or by estimate."""
         against = Frontier.from_evidence([self._evidence()], against_full=True)
-        proof: Evidence | None = getattr(self, "_proof", None)
-        if proof is not None:
-            certificate = certify(against.on([proof]), max_loss=max_loss, confidence=self.confidence)
+        if self._proof is not None:
+            certificate = certify(
+                against.on([self._proof]),
+                max_loss=max_loss,
+                confidence=self._surely,
+                duplicates=self._duplicates,
+            )
             self.certificate_ = certificate
             point = None if certificate.is_fallback else certificate.point
         else:
@@ -372,7 +400,7 @@ class BudgetedClassifier(ChainClassifier):
 
     def _forget_full(self) -> None:
         super()._forget_full()
-        self._proof, self._max_loss = None, None
+        self._max_loss = None
 
     def _change_chain(self, change: Any) -> None:
         self._learned, self.chain_ = change(self._learned), change(self.chain_)

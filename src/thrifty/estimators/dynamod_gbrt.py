@@ -80,7 +80,9 @@ class DynaModGbrtClassifier(BoostedClassifier):
 
     Parameters
     ----------
-    full, feature_costs, feature_groups, full_cost, full_features, budget, p_full, distance, cv, n_jobs, random_state
+    full, feature_costs, feature_groups, full_cost, full_features, budget, confidence
+        As in ``DynaModLinClassifier``.
+    p_full, distance, cv, n_jobs, random_state
         As in ``DynaModLinClassifier``. Missing values (NaN) are allowed; sparse tables are not.
     n_trees : int, default=100
         Trees of g and of f1 each.
@@ -138,6 +140,7 @@ class DynaModGbrtClassifier(BoostedClassifier):
         full_cost: float = 0.0,
         full_features: Any = None,
         budget: float | None = None,
+        confidence: float | None = None,
         max_iter: int = 10,
         tol: float = 1e-3,
         cv: Any = 5,
@@ -162,6 +165,7 @@ class DynaModGbrtClassifier(BoostedClassifier):
         self.full_cost = full_cost
         self.full_features = full_features
         self.budget = budget
+        self.confidence = confidence
         self.max_iter = max_iter
         self.tol = tol
         self.cv = cv

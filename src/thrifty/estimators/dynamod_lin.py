@@ -64,6 +64,9 @@ class DynaModLinClassifier(GatedClassifier):
     budget : float, default=None
         Mean spend per row: sets the gate's threshold so that the training rows spend at most this.
         None keeps the paper's rule, ``g > 0``.
+    confidence : float, default=None
+        Probability with which the mean cost of new rows keeps to ``budget``. A quarter of the rows is then kept out of
+        everything, and the threshold sends on as many as these show to be affordable. None keeps nothing out.
     init : {"logistic", "gaussian"} or tuple of two arrays, default="logistic"
         Start of (g, f1): g = 0 and f1 an L2-regularised logistic regression, Gaussian noise, or given slopes,
         each followed by its intercept or not.
@@ -139,6 +142,7 @@ class DynaModLinClassifier(GatedClassifier):
         full_cost: float = 0.0,
         full_features: Any = None,
         budget: float | None = None,
+        confidence: float | None = None,
         init: Literal["logistic", "gaussian"] | tuple[ArrayLike, ArrayLike] = "logistic",
         n_init: int = 1,
         refit: bool = False,
@@ -160,6 +164,7 @@ class DynaModLinClassifier(GatedClassifier):
         self.full_cost = full_cost
         self.full_features = full_features
         self.budget = budget
+        self.confidence = confidence
         self.init = init
         self.n_init = n_init
         self.refit = refit

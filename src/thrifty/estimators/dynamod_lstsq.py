@@ -56,7 +56,7 @@ class DynaModLstsqClassifier(GatedClassifier):
     max_iter, tol : int, float, default=50, 1e-4
         Rounds of the alternation, and the change of the objective below which it stops. No rounds are the gate
         by confidence, exactly.
-    feature_costs, feature_groups, full_cost, full_features, budget, cv, n_jobs, random_state
+    feature_costs, feature_groups, full_cost, full_features, budget, confidence, cv, n_jobs, random_state
         As in ``DynaModLinClassifier``, but here features are at hand (0) and a call costs 1: the mean of ``cost``
         is the share sent.
 
@@ -101,6 +101,7 @@ class DynaModLstsqClassifier(GatedClassifier):
         full_cost: float = 1.0,
         full_features: Any = None,
         budget: float | None = None,
+        confidence: float | None = None,
         cv: Any = 5,
         n_jobs: int | None = None,
         random_state: Any = None,
@@ -124,6 +125,7 @@ class DynaModLstsqClassifier(GatedClassifier):
         self.full_cost = full_cost
         self.full_features = full_features
         self.budget = budget
+        self.confidence = confidence
         self.cv = cv
         self.n_jobs = n_jobs
         self.random_state = random_state

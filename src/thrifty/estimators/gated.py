@@ -17,15 +17,19 @@ from thrifty.chain.sources import TableReader, kind_of_table
 from thrifty.chain.stage import Stage
 from thrifty.estimators.base import ChainClassifier, all_or_nothing, columns_of, link_of
 from thrifty.estimators.checks import check_columns, check_seed, check_share, check_training_rows, check_wish
-from thrifty.evidence.cuts import ThresholdCurve, threshold_curve
+from thrifty.evidence.cuts import ThresholdCurve, cuts_of, threshold_curve
 from thrifty.evidence.evidence import Evidence
-from thrifty.evidence.observe import evidence_of, evidence_of_known
+from thrifty.evidence.observe import evidence_of, evidence_of_known, seen_by
+from thrifty.evidence.spending import check_confidence
 from thrifty.exceptions import InvalidInputError
 from thrifty.full.crossfit import JudgedFull, TrainingRows, judge_full
 from thrifty.objective.costs import PriceList, check_amount, check_price_list
 from thrifty.threads import limited_threads, threads_of
 
 __all__ = ["GatedClassifier", "PairProblem"]
+
+_MOST_CUTS = 401
+"""Cuts that are tried where a budget is to be kept with confidence: a quarter of a per cent of the rows apart."""
 
 
 @dataclass(frozen=True)
@@ -56,8 +60,8 @@ class PairProblem:
 class GatedClassifier(ChainClassifier):
     """Base of the estimators with one cheap stage in front of the full model; see the subclasses.
 
-    Subclasses store at least ``full, feature_costs, feature_groups, full_cost, full_features, budget, cv,
-    n_jobs`` and ``random_state``, and implement ``_learn``.
+    Subclasses store at least ``full, feature_costs, feature_groups, full_cost, full_features, budget, confidence,
+    cv, n_jobs`` and ``random_state``, and implement ``_learn``.
     """
 
     feature_costs: Any
@@ -65,6 +69,7 @@ class GatedClassifier(ChainClassifier):
     full_cost: float
     full_features: Any
     budget: float | None
+    confidence: float | None
     cv: Any
     n_jobs: int | None
 
@@ -82,9 +87,12 @@ class GatedClassifier(ChainClassifier):
         """
         self._check_parameters()
         budget = None if self.budget is None else check_amount("budget", self.budget)
+        surely = None if budget is None else check_confidence(self.confidence)
         with all_or_nothing(self), limited_threads(openmp=threads_of(self.n_jobs), blas=1):
             seed = check_seed(self.random_state)
-            rows = check_training_rows(self, X, y, sample_weight, self.cv, seed)
+            rows, proof = check_training_rows(self, X, y, sample_weight, self.cv, seed), None
+            if surely is not None:
+                rows, proof = self._hold_out(rows, seed, "confidence")
             names = getattr(self, "feature_names_in_", None)
             n_features = rows.X.shape[1]
             prices = check_price_list(
@@ -113,7 +121,14 @@ class GatedClassifier(ChainClassifier):
             self.features_ = stage.columns
             self.certificate_ = None
             self._set_threshold(self._default_threshold(problem, budget))
-            self.evidence_ = self._judged_rows(problem).without_scores()
+            evidence = self._judged_rows(problem).without_scores()
+            self.evidence_ = replace(evidence, seen=seen_by(*self._other_models()))
+            self._proof = None
+            if proof is not None:
+                held_out = TableReader(proof.X, proof.table, proof.positions)
+                self._proof = evidence_of(self, held_out, proof.labels).without_scores()
+            if surely is not None and budget is not None:
+                self._move(budget=budget, confidence=surely)
         return self
 
     def _check_parameters(self) -> None:
@@ -193,7 +208,7 @@ class GatedClassifier(ChainClassifier):
         share = check_share("remote_share", remote_share, meaning="the largest share of rows sent on")
         return float(curve.threshold[curve.sending(share)])
 
-    def _move(self, **wish: float) -> None:
+    def _move(self, *, confidence: float | None = None, **wish: float) -> None:
         if "max_loss" in wish:
             raise InvalidInputError(
                 f"max_loss={wish['max_loss']!r} must be shown on rows that this fit has not seen, and the evidence of "
@@ -204,6 +219,13 @@ class GatedClassifier(ChainClassifier):
             self._set_threshold(wish["threshold"])
             return
         seen = self._evidence()
+        if confidence is not None:
+            every = cuts_of(seen.gate[:, 0]).threshold
+            some = every[np.unique(np.linspace(0, len(every) - 1, _MOST_CUTS).astype(np.intp))]
+            kept = self._kept_within(Policy.of(*some[:, None]), wish["budget"], confidence)
+            # Of two neighbouring cuts the cheaper one: a single threshold stays in force.
+            self._set_threshold(float(kept.thresholds[kept.lower, 0]))
+            return
         curve = threshold_curve(seen.gate[:, 0], seen.cost_at(0), seen.cost_at(1), weight=seen.weights)
         self._set_threshold(float(curve.threshold[curve.within(wish["budget"])]))
 

@@ -9,6 +9,7 @@ The exact (Clopper-Pearson) upper bound is the probability at which ``k`` or few
 ``1 - confidence`` of all draws. A point passes if its bound is at most ``max_loss``.
 """
 
+import datetime as dt
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any, Self
@@ -17,11 +18,13 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import betaincinv
 
-from thrifty.arrays import Floats
+from thrifty.arrays import Bools, Floats, Ints
 from thrifty.evidence.frontier import Frontier, OperatingPoint
+from thrifty.evidence.trials import HELD_OUT, Trials, trials_of
 from thrifty.exceptions import InvalidInputError
+from thrifty.rows import row_keys
 
-__all__ = ["Certificate", "certify", "check_provable", "rows_needed", "upper_bound"]
+__all__ = ["Certificate", "certify", "check_hold_out", "check_provable", "rows_needed", "upper_bound"]
 
 
 # Bound and limit may be the same number and differ in the last digits of an incomplete beta function.
@@ -38,7 +41,7 @@ class Certificate:
         What was to be shown, and how surely: in at most ``1 - confidence`` of all draws of held-out rows does a
         certified point lose more than ``max_loss``.
     n_rows : int
-        Held-out rows.
+        Held-out rows that were counted: all that were given, without those left out and without repetitions.
     n_losses, bound : int, float
         On how many of them the full model was right and the point wrong, and the exact upper bound from that. What is
         certified is ``max_loss``; the bound of the point at which the search ended is not a sharper certificate.
@@ -50,6 +53,14 @@ class Certificate:
         The certified point. None: send every row to the full model, and no system at hand has a gate for that.
     is_fallback : bool
         Whether no candidate passed, so that every row goes to the full model: that loses nothing, and needs no test.
+    n_given, n_repeated : int or None
+        Rows that were given, and how many of them repeat another one that was counted.
+    n_seen : int or None
+        Rows that equal one of the fit; None where the rows of the fit are not known.
+    duplicates : str or None
+        What became of such rows; see ``certify``.
+    issued, rows : str or None
+        Date of the test, and a fingerprint of the rows that were given, whatever their order.
     """
 
     max_loss: float
@@ -63,8 +74,18 @@ class Certificate:
     failed_bound: float | None
     point: OperatingPoint | None
     is_fallback: bool
+    n_given: int | None = None
+    n_repeated: int | None = None
+    n_seen: int | None = None
+    duplicates: str | None = None
+    issued: str | None = None
+    rows: str | None = None
 
     def __str__(self) -> str:
+        return f"{self._claim}. {self._basis}"
+
+    @property
+    def _claim(self) -> str:
         limit, surely = _percent(self.max_loss), f"with {_percent(self.confidence)} confidence"
         if self.is_fallback:
             worse = _worse(self.failed_losses or 0, self.failed_bound or 0.0)
@@ -78,6 +99,33 @@ class Certificate:
             f"{_worse(self.n_losses, self.bound)}"
         )
 
+    @property
+    def _basis(self) -> str:
+        """What the claim rests on, in words: assumptions, what was counted, when and on which rows."""
+        told = "This assumes that the rows are independent of each other and of the fit, and drawn as future rows are"
+        if self.issued is None:
+            return f"{told}; an earlier version issued it, which did not look for rows that equal others"
+        parts = [told, *self._counted(), f"issued on {self.issued}"]
+        return "; ".join(parts) + ("" if self.rows is None else f" for the rows {self.rows}")
+
+    def _counted(self) -> list[str]:
+        """What was counted, where that is not just the rows that were given."""
+        if self.rows is None:
+            return ["the rows could not be compared with each other or with those of the fit"]
+        parts = [] if self.n_seen is not None else ["the rows could not be compared with those of the fit"]
+        if self.duplicates == "count":
+            return [*parts, "rows that equal others were counted as independent ones, as was asked for"]
+        if self.n_seen:
+            parts.append(
+                f"{self.n_seen:,} of {self.n_given:,} rows given equal rows of the fit and were left out, so it speaks "
+                f"of rows unlike those"
+            )
+        if self.n_repeated:
+            parts.append(
+                f"{self.n_repeated:,} of {self.n_given:,} rows given repeat others and were not counted"
+            )
+        return parts or ["none of them equals another one, or one of the fit"]
+
     def as_dict(self) -> dict[str, Any]:
         """Everything, ready for a JSON file."""
         entries = {entry.name: getattr(self, entry.name) for entry in fields(self)}
@@ -87,6 +135,8 @@ class Certificate:
     def from_dict(cls, entries: Mapping[str, Any]) -> Self:
         """The certificate that ``as_dict`` described."""
         wanted = {entry.name for entry in fields(cls)}
+        # The first versions did not tell rows apart.
+        entries = {**{entry.name: None for entry in fields(cls) if entry.default is None}, **entries}
         if set(entries) != wanted:
             differing = sorted(wanted ^ set(entries))
             raise InvalidInputError(
@@ -96,7 +146,9 @@ class Certificate:
         return cls(**{**entries, "point": point})
 
 
-def certify(frontier: Frontier, *, max_loss: float, confidence: float = 0.95) -> Certificate:
+def certify(
+    frontier: Frontier, *, max_loss: float, confidence: float = 0.95, duplicates: str = "refuse"
+) -> Certificate:
     """The cheapest point of a frontier that loses at most ``max_loss`` against the full model, by exact tests.
 
     Parameters
@@ -109,6 +161,10 @@ def certify(frontier: Frontier, *, max_loss: float, confidence: float = 0.95) ->
         Share of answers, between 0 and 1, on which the system may be wrong where the full model is right.
     confidence : float, default=0.95
         Probability with which the certificate must hold.
+    duplicates : {"refuse", "drop", "count"}, default="refuse"
+        Rows that hold the same as a row that the system was fitted on, or that its points were chosen on, are refused,
+        or left out ("drop"). Rows that equal each other, label included, count as one in both cases. "count" takes
+        equal rows for independent observations, which they are in a table with few different rows that is drawn afresh.
 
     Returns
     -------
@@ -128,6 +184,16 @@ def certify(frontier: Frontier, *, max_loss: float, confidence: float = 0.95) ->
     bound is at most max_loss" says). Since the binomial distribution grows with its probability,
     ``P(Bin(n, p) <= c) <= P(Bin(n, max_loss) <= c) <= alpha``. So a wrong certificate has probability at most alpha,
     whatever the other points are and however the tests depend on each other.
+
+    Among n rows let d be different, label included, on which a point loses k_d times, and k times on all n. Tested are
+    ``max(k_d, ceil(d k / n))`` losses in d trials, and k in n; a point passes if both bounds do. Nobody can tell from
+    a table why rows are equal, and the level holds for each of the reasons. Were all rows different before some were
+    repeated, however often, the d rows are the draw, and k_d is binomial. Are equal rows independent draws, k is
+    binomial. Were such draws all repeated alike, k / n is the share of losses in the draw, which has at least
+    d rows, and fewer trials with no smaller share have a larger bound. Without equal rows all three are one test.
+
+    Leaving rows out that equal rows of the fit keeps the level for rows that do not: whether a row is left out depends
+    on what it holds, so that the others are independent draws of such rows. The certificate says so.
     """
     _check_wish(max_loss, confidence)
     if not frontier.held_out:
@@ -135,11 +201,13 @@ def certify(frontier: Frontier, *, max_loss: float, confidence: float = 0.95) ->
             "a certificate needs rows on which nothing was chosen; this frontier is scored on the rows that it was "
             "chosen on. Give frontier.on(evidence of held-out rows)."
         )
-    n_rows = frontier.n_rows
-    check_provable(n_rows, max_loss, confidence)
+    rows = next((one.rows for one in frontier.evidence if one.rows is not None), None)
+    trials = trials_of(rows, frontier.seen, frontier.n_rows, duplicates)
+    n_rows = trials.n_trials
+    check_provable(n_rows, max_loss, confidence, n_given=frontier.n_rows)
     order = np.argsort(-frontier.chosen.cost, kind="stable")
-    losses = frontier.losses_against_full()[order]
-    bounds = upper_bound(losses, n_rows, confidence)
+    losses, bounds = _losses_and_bounds(frontier, trials, confidence)
+    losses, bounds = losses[order], bounds[order]
     failed = np.flatnonzero(~_passes(bounds, max_loss))
     n_passed = int(failed[0]) if failed.size else len(order)
     last = n_passed - 1
@@ -155,19 +223,47 @@ def certify(frontier: Frontier, *, max_loss: float, confidence: float = 0.95) ->
         failed_bound=float(bounds[n_passed]) if failed.size else None,
         point=frontier[int(order[last])] if n_passed else _everything_to_full(frontier),
         is_fallback=n_passed == 0,
+        n_given=frontier.n_rows,
+        n_repeated=None if rows is None else trials.n_kept - n_rows,
+        n_seen=trials.n_seen,
+        duplicates=duplicates,
+        issued=dt.date.today().isoformat(),
+        rows=trials.rows,
     )
 
 
-def check_provable(n_rows: int, max_loss: Any, confidence: Any) -> None:
+def _losses_and_bounds(frontier: Frontier, trials: Trials, confidence: float) -> tuple[Ints, Floats]:
+    """Losses of each point among the trials, and their upper bounds, whatever made rows equal."""
+    n_rows, n_kept = trials.n_trials, trials.n_kept
+    if n_rows == frontier.n_rows:
+        losses = frontier.losses_against_full()
+        return losses, upper_bound(losses, n_rows, confidence)
+    of_kept, of_first = map(frontier.losses_against_full, (trials.kept, trials.first))
+    losses = trials.losses(of_kept, of_first)
+    bounds = np.maximum(upper_bound(losses, n_rows, confidence), upper_bound(of_kept, n_kept, confidence))
+    return losses, bounds
+
+
+def check_provable(n_rows: int, max_loss: Any, confidence: Any, *, n_given: int | None = None) -> None:
     """Refuse a loss that so many held-out rows cannot show, not even without a single one that is worse."""
     _check_wish(max_loss, confidence)
     least = upper_bound(0, n_rows, confidence)
     if not _passes(least, max_loss):
+        fewer = f" (of {n_given:,}: rows that equal others, or rows of the fit, do not count)"
         raise InvalidInputError(
-            f"{n_rows:,} held-out rows cannot show a loss of at most {_percent(max_loss)} with {_percent(confidence)} "
+            f"{n_rows:,} held-out rows{'' if n_given in (None, n_rows) else fewer} "
+            f"cannot show a loss of at most {_percent(max_loss)} with {_percent(confidence)} "
             f"confidence, not even without a single loss: it takes {rows_needed(max_loss, confidence):,} rows. "
             f"Give more rows to prove with, or allow a loss of at least {_percent(float(least))}."
         )
+
+
+def check_hold_out(X: Any, strata: Ints, is_proof: Bools, max_loss: Any, confidence: Any) -> None:
+    """Refuse, before anything is fitted, a loss that the rows held out of a fit cannot show."""
+    keys = row_keys(X, strata)
+    proof, seen = keys[is_proof], (keys[~is_proof, 0],)
+    n_rows = trials_of(proof, seen, len(proof), HELD_OUT).n_trials
+    check_provable(n_rows, max_loss, confidence, n_given=len(proof))
 
 
 def upper_bound(n_losses: ArrayLike, n_rows: int, confidence: float) -> Floats:

@@ -13,13 +13,14 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy import sparse
 
-from thrifty.arrays import Floats, Ints, Numbers
+from thrifty.arrays import Floats, Ints, Numbers, Words
 from thrifty.evidence.cuts import cuts_of
 from thrifty.evidence.inputs import (
     as_text,
     check_cost,
     check_quality,
     check_threshold,
+    check_words,
     column_numbers,
     finite_numbers,
     plain_settings,
@@ -82,6 +83,10 @@ class Evidence:
         Scores of the full model's own answers.
     is_fixed : bool
         Whether this is one operating point as it is, which no threshold describes: see ``of_point``.
+    rows : ndarray of shape (n_rows, 2), optional
+        Fingerprints of what each row holds, and of that together with its label: a certificate counts no row twice.
+    seen : ndarray of shape (n_seen,), optional
+        Fingerprints of what other rows hold that the system was fitted on: a certificate does not count them.
     """
 
     gate: Floats
@@ -97,6 +102,8 @@ class Evidence:
     target: Floats | None = None
     scores: Floats | None = None
     full_scores: Floats | None = None
+    rows: Words | None = None
+    seen: Words | None = None
 
     def __post_init__(self) -> None:
         gate = finite_numbers("gate", np.asarray(self.gate), (None, None))
@@ -118,6 +125,10 @@ class Evidence:
                     f"{points.shape}."
                 )
             checked["points"] = points
+        if self.rows is not None:
+            checked["rows"] = check_words("rows", self.rows, (n_rows, 2))
+        if self.seen is not None:
+            checked["seen"] = check_words("seen", self.seen, (None,))
         for name, value in checked.items():
             object.__setattr__(self, name, value)
 
@@ -183,6 +194,12 @@ class Evidence:
         return np.ones(self.n_rows) if self.weight is None else self.weight
 
     @property
+    def known_rows(self) -> tuple[Words, ...]:
+        """Fingerprints of all rows that the system was fitted on or judged on, as far as they are known."""
+        own = () if self.rows is None else (self.rows[:, 0],)
+        return own if self.seen is None else (*own, self.seen)
+
+    @property
     def sends_to_full(self) -> bool:
         """Whether a row that passes every stage gets the full model's own answer."""
         return self.full_quality is not None and np.array_equal(self.quality[:, -1], self.full_quality)
@@ -216,6 +233,7 @@ class Evidence:
             target=None if self.target is None else self.target[rows],
             scores=None if self.scores is None else self.scores[rows],
             full_scores=None if self.full_scores is None else self.full_scores[rows],
+            rows=None if self.rows is None else self.rows[rows],
         )
 
     def without_scores(self) -> "Evidence":

@@ -11,7 +11,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike
 
-from thrifty.arrays import Floats, Ints
+from thrifty.arrays import Bools, Floats, Ints, Words
 from thrifty.chain.policy import SLACK
 from thrifty.evidence.compare import Band, Comparison, bands_of, compare_within
 from thrifty.evidence.evidence import Evidence, Means
@@ -136,6 +136,8 @@ class Frontier:
         Whether these rows are others than those the points were chosen on.
     compares_with_full : bool
         Whether the score is "not worse than the full model" in place of "right".
+    seen : tuple of ndarray
+        Fingerprints of the rows that the systems were fitted on and the points chosen on, as far as they are known.
     """
 
     evidence: tuple[Evidence, ...]
@@ -145,6 +147,7 @@ class Frontier:
     chosen: Means
     held_out: bool = False
     compares_with_full: bool = False
+    seen: tuple[Words, ...] = ()
 
     @classmethod
     def from_evidence(cls, evidence: Sequence[Evidence], *, against_full: bool = False) -> "Frontier":
@@ -170,7 +173,8 @@ class Frontier:
         scale = float(np.abs(means.cost).max()) or 1.0
         kept = efficient(np.round(means.cost / scale, 12), means.score)
         means = Means(means.cost[kept], means.share[kept], means.score[kept])
-        return cls(sources, source[kept], thresholds[kept], means, means, compares_with_full=against_full)
+        seen = tuple(keys for one in sources for keys in one.known_rows)
+        return cls(sources, source[kept], thresholds[kept], means, means, False, against_full, seen)
 
     def on(self, evidence: Sequence[Evidence]) -> "Frontier":
         """The very same points, same system and same thresholds, on other rows.
@@ -197,7 +201,8 @@ class Frontier:
                 )
         means = _means_at(sources, self.source, self.thresholds)
         held_out = not all(sources[place].is_same_measurement(self.evidence[place]) for place in used)
-        return replace(self, evidence=sources, means=means, held_out=held_out)
+        fitted_on = tuple(one.seen for one in sources if one.seen is not None)
+        return replace(self, evidence=sources, means=means, held_out=held_out, seen=(*self.seen, *fitted_on))
 
     # -- questions -----------------------------------------------------------------------------
 
@@ -274,15 +279,18 @@ class Frontier:
         """
         return compare_within(self, others, budgets, level=level, n_boot=n_boot, seed=seed)
 
-    def losses_against_full(self) -> Ints:
-        """On how many of these rows the full model is right and the point is wrong, for each point."""
-        if self.compares_with_full:
+    def losses_against_full(self, rows: Bools | None = None) -> Ints:
+        """On how many of these rows, or of some, the full model is right and the point is wrong, for each point."""
+        if self.compares_with_full and rows is None:
             score = self.score
         else:
-            used = set(self.source.tolist())
-            judged = [one.against_full() if place in used else one for place, one in enumerate(self.evidence)]
-            score = _means_at(judged, self.source, self.thresholds).score
-        return np.rint(self.n_rows * (1.0 - score)).astype(np.intp)
+            judged: Sequence[Evidence] = self.evidence
+            if not self.compares_with_full:
+                used = set(self.source.tolist())
+                judged = [one.against_full() if at in used else one for at, one in enumerate(self.evidence)]
+            score = _means_at(judged, self.source, self.thresholds, rows).score
+        n_rows = self.n_rows if rows is None else int(rows.sum())
+        return np.rint(n_rows * (1.0 - score)).astype(np.intp)
 
     def plot(self, ax: Any = None, **line: Any) -> Any:
         """Draw score against mean cost on matplotlib axes and return them; ``line`` goes to ``ax.plot``."""
@@ -377,12 +385,15 @@ def _sources(evidence: Sequence[Evidence], against_full: bool) -> tuple[Evidence
     return tuple(one.against_full() for one in sources) if against_full else sources
 
 
-def _means_at(evidence: Sequence[Evidence], source: Ints, thresholds: Floats) -> Means:
+def _means_at(
+    evidence: Sequence[Evidence], source: Ints, thresholds: Floats, rows: Bools | None = None
+) -> Means:
+    weights = None if rows is None else rows.astype(np.float64)[:, None]
     cost, share, score = np.empty((3, len(source)))
     for place in np.unique(source):
         at = source == place
-        means = evidence[place].averages(thresholds[at, : evidence[place].n_stages]).under()
-        cost[at], share[at], score[at] = means.cost, means.share, means.score
+        means = evidence[place].averages(thresholds[at, : evidence[place].n_stages]).under(weights)
+        cost[at], share[at], score[at] = (np.ravel(getattr(means, name)) for name in _MEANS)
     return Means(cost, share, score)
 
 

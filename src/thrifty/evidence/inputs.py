@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from thrifty.arrays import Bools, Floats, Numbers
+from thrifty.arrays import Bools, Floats, Numbers, Words
 from thrifty.exceptions import InvalidInputError
 
 __all__ = [
@@ -15,6 +15,7 @@ __all__ = [
     "check_cost",
     "check_quality",
     "check_threshold",
+    "check_words",
     "column_numbers",
     "finite_numbers",
     "plain_settings",
@@ -38,6 +39,20 @@ def _plain(value: object) -> Any:
     if isinstance(value, np.ndarray | np.generic):
         return value.tolist()
     raise TypeError(f"{type(value).__name__} is not JSON")
+
+
+def check_words(name: str, values: Any, shape: tuple[int | None, ...]) -> Words:
+    """Fingerprints, 64 bits each, of a shape, None being any length."""
+    words = np.asarray(values)
+    fits = words.ndim == len(shape) and all(
+        one in (None, n) for one, n in zip(shape, words.shape, strict=True)
+    )
+    if words.dtype != np.uint64 or not fits:
+        raise InvalidInputError(
+            f"{name} must hold fingerprints of rows, of type uint64 and shape {str(shape).replace('None', 'any')}; got "
+            f"{words.dtype} and {words.shape}."
+        )
+    return words
 
 
 def as_text(parts: list[Any]) -> str:

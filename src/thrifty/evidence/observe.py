@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from thrifty.arrays import Floats, Numbers
+from thrifty.arrays import Floats, Numbers, Words
 from thrifty.chain.chain import Chain, Walk
 from thrifty.chain.columns import table_of_fit
 from thrifty.chain.sources import TableReader
@@ -18,9 +18,17 @@ from thrifty.evidence.evidence import Evidence
 from thrifty.evidence.inputs import check_threshold
 from thrifty.exceptions import InvalidInputError
 from thrifty.full.model import AbsentFull, PrecomputedFull, ask_model
-from thrifty.rows import fingerprints
+from thrifty.rows import fingerprints, row_keys
 
-__all__ = ["chain_of", "evidence_of", "evidence_of_known", "point_of", "table_for", "whole_chain_of"]
+__all__ = [
+    "chain_of",
+    "evidence_of",
+    "evidence_of_known",
+    "point_of",
+    "seen_by",
+    "table_for",
+    "whole_chain_of",
+]
 
 
 def chain_of(thing: Any) -> Chain:
@@ -87,6 +95,7 @@ def evidence_of(
         chain, reader, target, outputs, full_quality=full_quality, threshold=threshold, **known
     )
     judged: Evidence | None = getattr(thing, "evidence_", None)
+    seen = replace(seen, seen=seen_by(thing))
     # One that was fitted without a full model knew a single point: that nobody is sent on.
     if judged is None or judged.points is None or judged.full_quality is None or threshold is not None:
         return seen
@@ -141,8 +150,22 @@ def evidence_of_known(
         target=target,
         scores=np.stack(scores, axis=1),
         full_scores=None if outputs is None or chain.behind else task.scores(outputs),
+        rows=_keys(chain, reader, target),
         **known,
     )
+
+
+def seen_by(*things: Any) -> Words | None:
+    """Fingerprints of the rows that fitted systems have seen; None where none of them knows."""
+    # A frozen estimator is the system inside it.
+    bare = [getattr(thing, "estimator", thing) for thing in things]
+    judged: list[Evidence | None] = [getattr(thing, "evidence_", None) for thing in bare]
+    keys = [known for evidence in judged if evidence is not None for known in evidence.known_rows]
+    return np.unique(np.concatenate(keys)) if keys else None
+
+
+def _keys(chain: Chain, reader: TableReader, target: Floats) -> Words:
+    return row_keys(reader.identity(np.arange(reader.n_samples), None), chain.task.strata(target))
 
 
 def point_of(
@@ -175,6 +198,8 @@ def point_of(
         scores=np.stack([scores, scores], axis=1),
         full_quality=full_quality,
         features=_all_columns(chain),
+        rows=_keys(chain, reader, target),
+        seen=seen_by(thing),
         settings={} if settings is None else settings,
     )
 

@@ -18,7 +18,7 @@ from thrifty.arrays import Floats
 from thrifty.bundle import from_bytes
 from thrifty.estimators.base import ChainClassifier
 from thrifty.evidence.frontier import Frontier, OperatingPoint
-from thrifty.evidence.observe import evidence_of
+from thrifty.evidence.observe import evidence_of, seen_by
 from thrifty.evidence.stopping import measured
 from thrifty.exceptions import InvalidInputError
 from thrifty.full.model import AbsentFull, FullModel, ask_model
@@ -246,7 +246,17 @@ def sweep(
     with Store(store, {**about, "the full model": identity_of_full(shared, full_val)}) as kept:
         answers, model = _answers(kept, shared, full_val, n_jobs, report)
         found = _fit_all(cells, kept, shared, answers, tuple(trusted), n_jobs, report)
-    return Sweep(_all_fitted(cells, found, store), shared, answers, model, tuple(trusted))
+    known = [_with_rows_of_full(cell, shared.full) for cell in _all_fitted(cells, found, store)]
+    return Sweep(known, shared, answers, model, tuple(trusted))
+
+
+def _with_rows_of_full(cell: Cell, full: Any) -> Cell:
+    """The cell, whose evidence knows the rows that a system in the place of the full model was fitted on, too."""
+    theirs, ours = seen_by(full), cell.evidence.seen
+    if theirs is None:
+        return cell
+    seen = theirs if ours is None else np.union1d(theirs, ours)
+    return replace(cell, evidence=replace(cell.evidence, seen=seen))
 
 
 def _answers(

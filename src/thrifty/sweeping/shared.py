@@ -137,6 +137,11 @@ def _check_estimator(estimator: Any) -> None:
             f"max_loss={estimator.max_loss!r} chooses one operating point, and a sweep compares all of them. Leave it "
             f"out, and prove what a point loses with sweep.estimator(point).certified(X, y, max_loss=...)."
         )
+    if getattr(estimator, "budget", None) is not None and estimator.confidence is not None:
+        raise InvalidInputError(
+            f"confidence={estimator.confidence!r} keeps rows out of every fit to choose one operating point, and a "
+            f"sweep compares all of them. Leave it out."
+        )
 
 
 def _check_rows(probe: Any, X: Any, y: Any, sample_weight: Any, seed: int) -> TrainingRows | None:

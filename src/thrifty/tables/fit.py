@@ -6,10 +6,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from thrifty.estimators.base import ChainClassifier
-from thrifty.estimators.budgeted import CERTIFYING_SHARE, BudgetedClassifier
+import numpy as np
+
+from thrifty.estimators.base import CERTIFYING_SHARE, ChainClassifier
+from thrifty.estimators.budgeted import BudgetedClassifier
 from thrifty.estimators.checks import check_seed
-from thrifty.evidence.certificate import check_provable
+from thrifty.evidence.certificate import check_hold_out
 from thrifty.exceptions import InvalidInputError, asking
 from thrifty.objective.costs import check_amount
 from thrifty.progress import Progress, silent
@@ -37,13 +39,14 @@ class Wish:
     ----------
     budget, max_loss : float, optional
         At most one of them; with neither, the most accurate operating point is wanted.
-    confidence : float
-        How surely a loss is to be proved.
+    confidence : float, optional
+        How surely a budget is to be kept, or a loss to be proved; None meets a budget as measured, and proves a loss
+        with 0.95.
     """
 
     budget: float | None = None
     max_loss: float | None = None
-    confidence: float = 0.95
+    confidence: float | None = None
 
     def __post_init__(self) -> None:
         if self.budget is not None and self.max_loss is not None:
@@ -56,6 +59,11 @@ class Wish:
         for name, value in (("--max-loss", self.max_loss), ("--confidence", self.confidence)):
             if value is not None and not 0 < value < 1:
                 raise InvalidInputError(f"{name} must lie strictly between 0 and 1; got {value!r}.")
+
+    @property
+    def surely(self) -> float:
+        """Probability with which a loss is to be proved."""
+        return 0.95 if self.confidence is None else self.confidence
 
 
 @dataclass(frozen=True)
@@ -144,7 +152,7 @@ def fit_table(
                 model,
                 budget=wish.budget,
                 max_loss=wish.max_loss,
-                confidence=wish.confidence,
+                confidence=wish.surely,
                 seed=seed,
                 n_jobs=n_jobs,
                 progress=progress,
@@ -158,7 +166,11 @@ def fit_table(
 def _refuse_early(table: TrainingTable, wish: Wish, method: str, seed: int) -> None:
     """Refuse, before anything is fitted, a wish that no fit of this table can meet."""
     if method != "cascade":
-        check_method(method, table, wish.max_loss, wish.confidence, seed)
+        if wish.budget is not None and wish.confidence is not None:
+            raise InvalidInputError(
+                f"--confidence with --budget is for --method cascade; got --method {method}. Leave --confidence out."
+            )
+        check_method(method, table, wish.max_loss, wish.surely, seed)
         return
     cheapest = float(table.prices.prices.min())
     if wish.budget is not None and wish.budget < cheapest:
@@ -172,8 +184,9 @@ def _refuse_early(table: TrainingTable, wish: Wish, method: str, seed: int) -> N
             "one column with --costs, or to the full model with --full-cost."
         )
     if wish.max_loss is not None:
+        strata = np.unique(table.y, return_inverse=True)[1]
         folds = content_folds(table.cells.numbers, table.y, CERTIFYING_SHARE, check_seed(seed) + 1)
-        check_provable(int((folds == 0).sum()), wish.max_loss, wish.confidence)
+        check_hold_out(table.cells.numbers, strata, folds == 0, wish.max_loss, wish.surely)
 
 
 def _full(
@@ -222,7 +235,7 @@ def _remarks(promise: Promise, estimator: ChainClassifier, wish: Wish) -> list[s
     if wish.max_loss is not None and promise.share == 1.0 and not is_said:
         told = "can be met only by sending every row to the full model, which saves nothing"
         return [f"--max-loss {wish.max_loss:g} {told}. Give more rows, or allow a larger loss"]
-    if wish.budget is not None and promise.cost < (1 - _NEAR) * wish.budget:
+    if wish.budget is not None and wish.confidence is None and promise.cost < (1 - _NEAR) * wish.budget:
         told = f"more than {promise.cost:.4g} per row bought nothing that showed"
         return [f"the budget of {wish.budget:g} is not spent: {told}"]
     return []

@@ -18,10 +18,11 @@ from thrifty.estimators.dynamod_lin import DynaModLinClassifier
 from thrifty.estimators.gated import GatedClassifier
 from thrifty.estimators.rivals.greedy_miser import GreedyMiserClassifier
 from thrifty.estimators.rivals.routers import ConfidenceRouter
-from thrifty.evidence.certificate import certify, check_provable
+from thrifty.evidence.certificate import certify, check_hold_out
 from thrifty.evidence.evidence import Evidence
 from thrifty.evidence.frontier import Frontier, OperatingPoint
 from thrifty.evidence.observe import evidence_of
+from thrifty.evidence.trials import HELD_OUT
 from thrifty.exceptions import InvalidInputError, asking
 from thrifty.full.crossfit import judge_full
 from thrifty.progress import Progress
@@ -33,7 +34,7 @@ __all__ = ["SWEPT", "check_method", "fit_swept"]
 
 SWEPT = ("dynamod-gbrt", "dynamod-lin", "greedy-miser", "confidence")
 
-_FOLDS = 10
+_FOLDS, _CHOOSE, _PROVE = 10, 2, 3
 # Trees count the gain of all rows together, the linear pair that of the mean row.
 _TREE_GAMMAS = np.logspace(-3.8, -1.2, 8)
 _LINEAR_GAMMAS = np.logspace(-3.5, -1.0, 8)
@@ -59,7 +60,9 @@ def check_method(
         everywhere = np.arange(len(table.cells)), np.arange(len(table.schema.names))
         table.cells.refuse_missing(*everywhere, "--method dynamod-lin")
     if max_loss is not None:
-        check_provable(len(_parts(table, seed, prove=True)[2].y), max_loss, confidence)
+        numbers, strata = table.cells.numbers, np.unique(table.y, return_inverse=True)[1]
+        fold = content_folds(numbers, table.y, _FOLDS, seed)
+        check_hold_out(numbers, strata, (fold >= _CHOOSE) & (fold < _CHOOSE + _PROVE), max_loss, confidence)
 
 
 def fit_swept(
@@ -86,7 +89,8 @@ def fit_swept(
         point = frontier[len(frontier) - 1] if budget is None else frontier.best(budget=budget)
     else:
         against = Frontier.from_evidence(found.evidence, against_full=True)
-        certificate = certify(against.on(found.on(prove)), max_loss=max_loss, confidence=confidence)
+        proof = against.on(found.on(prove))
+        certificate = certify(proof, max_loss=max_loss, confidence=confidence, duplicates=HELD_OUT)
         # Each of these gates can be opened wide, so there always is a point.
         point = certificate.point or against[len(against) - 1]
     estimator = found.estimator(point)
@@ -100,7 +104,7 @@ def _parts(
 ) -> tuple[TrainingTable, TrainingTable, TrainingTable]:
     """Rows to learn from, to choose on and to prove with."""
     fold = content_folds(table.cells.numbers, table.y, _FOLDS, seed)
-    n_choose, n_prove = (2, 3) if prove else (3, 0)
+    n_choose, n_prove = (_CHOOSE, _PROVE) if prove else (3, 0)
     return (
         table.take(np.flatnonzero(fold >= n_choose + n_prove)),
         table.take(np.flatnonzero(fold < n_choose)),

@@ -117,10 +117,13 @@ class TableSystem:
 
     # -- operating points ------------------------------------------------------------------------
 
-    def at(self, *, budget: float | None = None, max_loss: float | None = None) -> "TableSystem":
+    def at(
+        self, *, budget: float | None = None, max_loss: float | None = None, confidence: float | None = None
+    ) -> "TableSystem":
         """The system at another operating point: a mean cost per row, or a loss against the full model.
 
-        A loss is proved where the fit kept rows for that, and estimated otherwise.
+        A loss is proved where the fit kept rows for that, and estimated otherwise. With ``confidence`` new rows keep to
+        a budget with that probability, where the fit kept rows to show it on.
         """
         if not isinstance(self.estimator, ChainClassifier):
             raise InvalidInputError(
@@ -128,7 +131,7 @@ class TableSystem:
             )
         check_wish(budget=budget, max_loss=max_loss)
         if self.promise is None or max_loss is None or isinstance(self.estimator, BudgetedClassifier):
-            moved = self.estimator.at(budget=budget, max_loss=max_loss)
+            moved = self.estimator.at(budget=budget, max_loss=max_loss, confidence=confidence)
         else:
             moved = self.estimator.at(threshold=_losing(self.estimator, max_loss))
         promise = None if self.promise is None else promise_of(moved, self.promise)

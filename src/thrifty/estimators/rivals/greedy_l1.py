@@ -29,7 +29,7 @@ class GreedyL1Classifier(GatedClassifier):
 
     Parameters
     ----------
-    full, feature_costs, feature_groups, full_cost, full_features, budget, cv, n_jobs, random_state
+    full, feature_costs, feature_groups, full_cost, full_features, budget, confidence, cv, n_jobs, random_state
         As in ``DynaModLinClassifier``.
     C : float, default=0.1
         Inverse strength of the L1 penalty; each weight is penalised in proportion to its column's price.
@@ -62,6 +62,7 @@ class GreedyL1Classifier(GatedClassifier):
         full_cost: float = 0.0,
         full_features: Any = None,
         budget: float | None = None,
+        confidence: float | None = None,
         standardize: bool = True,
         cv: Any = 5,
         n_jobs: int | None = None,
@@ -77,6 +78,7 @@ class GreedyL1Classifier(GatedClassifier):
         self.full_cost = full_cost
         self.full_features = full_features
         self.budget = budget
+        self.confidence = confidence
         self.standardize = standardize
         self.cv = cv
         self.n_jobs = n_jobs

@@ -28,7 +28,7 @@ class GreedyLeafClassifier(GatedClassifier):
         As in ``DynaModLstsqClassifier``; None is scikit-learn's ``GradientBoostingClassifier``, ten trees of depth 5.
     ridge : float, default=1.0
         Strength of the ridge on the gate's leaves, ``1 / C``.
-    feature_costs, feature_groups, full_cost, full_features, budget, cv, n_jobs, random_state
+    feature_costs, feature_groups, full_cost, full_features, budget, confidence, cv, n_jobs, random_state
         As in ``DynaModLstsqClassifier``.
 
     Attributes
@@ -51,6 +51,7 @@ class GreedyLeafClassifier(GatedClassifier):
         full_cost: float = 1.0,
         full_features: Any = None,
         budget: float | None = None,
+        confidence: float | None = None,
         cv: Any = 5,
         n_jobs: int | None = None,
         random_state: Any = None,
@@ -63,6 +64,7 @@ class GreedyLeafClassifier(GatedClassifier):
         self.full_cost = full_cost
         self.full_features = full_features
         self.budget = budget
+        self.confidence = confidence
         self.cv = cv
         self.n_jobs = n_jobs
         self.random_state = random_state

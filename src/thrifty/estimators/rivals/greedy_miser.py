@@ -42,6 +42,7 @@ class GreedyMiserClassifier(BoostedClassifier):
     full = None
     full_features = None
     budget = None
+    confidence = None
     cv = 2
     n_jobs = None
 

@@ -37,6 +37,7 @@ class _Router(GatedClassifier):
         full_cost: float = 0.0,
         full_features: Any = None,
         budget: float | None = None,
+        confidence: float | None = None,
         cv: Any = 5,
         n_jobs: int | None = None,
         random_state: Any = None,
@@ -50,6 +51,7 @@ class _Router(GatedClassifier):
         self.full_cost = full_cost
         self.full_features = full_features
         self.budget = budget
+        self.confidence = confidence
         self.cv = cv
         self.n_jobs = n_jobs
         self.random_state = random_state
@@ -108,7 +110,7 @@ class ConfidenceRouter(_Router):
         where the full model itself costs (``full_cost``).
     p_full : float, default=0.3
         Share of rows sent to the full model: the threshold is the matching quantile of out-of-fold margins.
-    feature_costs, feature_groups, full_cost, full_features, budget, cv, n_jobs, random_state
+    feature_costs, feature_groups, full_cost, full_features, budget, confidence, cv, n_jobs, random_state
         As in ``DynaModLinClassifier``; a ``budget`` takes the place of ``p_full``.
     """
 
