@@ -92,8 +92,17 @@ class Spending:
         return self._evidence.at_point(thresholds)[1]
 
     def _bound(self, paid: Floats, confidence: float) -> float:
+        """What the mean cost exceeds with at most the remaining probability.
+
+        One more row is counted that pays as much as the dearest of these. Few rows do, and where by chance fewer of
+        them are seen than there should be, both the mean and the spread look smaller than they are.
+        """
+        n_rows, dearest = self._n_rows, float(paid.max())
         mean, error = self._mean_and_error(paid)
-        return mean + float(stdtrit(self._n_rows - 1, confidence)) * error
+        with_dearest = (n_rows * mean + dearest) / (n_rows + 1)
+        squares = (n_rows - 1) * n_rows * error**2 + n_rows * (mean - with_dearest) ** 2
+        error = float(np.sqrt((squares + (dearest - with_dearest) ** 2) / ((n_rows + 1) * n_rows)))
+        return with_dearest + float(stdtrit(n_rows, confidence)) * error
 
     def _mean_and_error(self, paid: Floats) -> tuple[float, float]:
         weight = self._evidence.weights
