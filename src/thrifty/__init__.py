@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from thrifty.chain.chain import Chain
     from thrifty.chain.policy import Policy
-    from thrifty.estimators.budgeted import BudgetedClassifier
+    from thrifty.estimators.budgeted import BudgetedClassifier, BudgetedRegressor
     from thrifty.estimators.dynamod_gbrt import DynaModGbrtClassifier
     from thrifty.estimators.dynamod_lin import DynaModLinClassifier
     from thrifty.estimators.dynamod_lstsq import DynaModLstsqClassifier
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
         FullModelNotWorthItWarning,
         InvalidAnswerError,
         InvalidInputError,
+        InvalidTypeError,
         NothingSavedWarning,
         OptimisticFullModelWarning,
         RefittedFullModelWarning,
@@ -42,6 +43,7 @@ __version__ = "0.2.0"
 __all__ = [
     "BudgetPruneClassifier",
     "BudgetedClassifier",
+    "BudgetedRegressor",
     "Certificate",
     "Chain",
     "ConfidenceRouter",
@@ -83,6 +85,7 @@ __all__ = [
 _HOME = {
     "BudgetPruneClassifier": "estimators.rivals.budget_prune",
     "BudgetedClassifier": "estimators.budgeted",
+    "BudgetedRegressor": "estimators.budgeted",
     "Certificate": "evidence.certificate",
     "Chain": "chain.chain",
     "ConfidenceRouter": "estimators.rivals.routers",

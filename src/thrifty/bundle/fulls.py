@@ -12,7 +12,7 @@ from thrifty.bundle.fields import Fields
 from thrifty.bundle.fingerprint import N_PROBES, Fingerprint, How, fingerprint_of, name_of
 from thrifty.bundle.tree_classifiers import pack_tree_classifier, unpack_tree_classifier
 from thrifty.chain.chain import Chain
-from thrifty.estimators.base import ChainClassifier
+from thrifty.estimators.base import ChainEstimator
 from thrifty.exceptions import InvalidInputError
 from thrifty.full.model import AbsentFull, EstimatorFull, FullModel, PrecomputedFull, as_full_model
 from thrifty.full.scikit_trees import tree_classifier_of
@@ -96,7 +96,7 @@ def _read_calibration(fields: Fields, estimator: Any, reading: Reading) -> Float
 
 
 def _pack_estimator(estimator: Any, writing: Writing) -> dict[str, Any]:
-    if isinstance(estimator, ChainClassifier):
+    if isinstance(estimator, ChainEstimator):
         return {"own": writing.pack_object(estimator, writing)}
     trees = tree_classifier_of(estimator)
     if trees is not None:

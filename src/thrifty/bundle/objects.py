@@ -27,7 +27,7 @@ from thrifty.bundle.context import Reading, Writing
 from thrifty.bundle.fields import Fields
 from thrifty.bundle.format_1 import old_chain, old_evidence
 from thrifty.chain.chain import Chain
-from thrifty.estimators.base import ChainClassifier
+from thrifty.estimators.base import ChainEstimator
 from thrifty.estimators.budgeted import BudgetedClassifier
 from thrifty.estimators.dynamod_gbrt import DynaModGbrtClassifier
 from thrifty.estimators.dynamod_lin import DynaModLinClassifier
@@ -43,7 +43,7 @@ from thrifty.exceptions import InvalidInputError, NothingSavedWarning
 
 __all__ = ["Kind", "pack_object", "register_estimator", "unpack_object"]
 
-_ESTIMATORS: dict[str, type[ChainClassifier]] = {}
+_ESTIMATORS: dict[str, type[ChainEstimator]] = {}
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,7 @@ class Kind:
     unpack: Callable[[Fields, Reading], Any]
 
 
-def register_estimator(estimator: type[ChainClassifier]) -> None:
+def register_estimator(estimator: type[ChainEstimator]) -> None:
     """Let bundles hold one more class of estimators."""
     _ESTIMATORS[estimator.__name__] = estimator
 
@@ -160,7 +160,7 @@ def _from_chain(chain: Chain) -> dict[str, Any]:
 # -- moving to another operating point -----------------------------------------------------------
 
 
-def _pack_memory(estimator: ChainClassifier, writing: Writing) -> dict[str, Any] | None:
+def _pack_memory(estimator: ChainEstimator, writing: Writing) -> dict[str, Any] | None:
     """What another operating point takes besides the chain: all points that were learned, proofs, certificates."""
     packer = writing.packer
     certificate: Certificate | None = getattr(estimator, "certificate_", None)
@@ -179,7 +179,7 @@ def _pack_memory(estimator: ChainClassifier, writing: Writing) -> dict[str, Any]
     }
 
 
-def _restore_memory(estimator: ChainClassifier, fields: Fields) -> None:
+def _restore_memory(estimator: ChainEstimator, fields: Fields) -> None:
     """Put that back into an estimator which has its chain already."""
     if not isinstance(estimator, BudgetedClassifier):
         estimator.certificate_ = _certificate(fields)

@@ -31,10 +31,11 @@ from thrifty.full.crossfit import TrainingRows
 from thrifty.full.model import EstimatorFull, FullModel, as_full_model
 from thrifty.objective.costs import PriceList
 from thrifty.rows import content_folds
+from thrifty.tasks.choose import classification_of
 from thrifty.tasks.labels import ClassTask
 from thrifty.tasks.task import Task
 
-__all__ = ["CERTIFYING_SHARE", "ChainClassifier", "all_or_nothing", "columns_of", "link_of"]
+__all__ = ["CERTIFYING_SHARE", "ChainClassifier", "ChainEstimator", "all_or_nothing", "columns_of", "link_of"]
 
 CERTIFYING_SHARE = 4
 """One row in so many is held out where something is to be shown on rows that the fit has not seen."""
@@ -43,8 +44,8 @@ _LEVEL = 0.95
 _USUAL_FOLDS = 5
 
 
-class ChainClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn is untyped
-    """A classifier whose answers are those of its ``chain_``; subclasses say how that is learned.
+class ChainEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn is untyped
+    """An estimator whose answers are those of its ``chain_``; subclasses say how that is learned.
 
     A fit stores ``chain_``, and ``evidence_``: what the chain did with rows that its operating points are judged on.
     """
@@ -63,22 +64,10 @@ class ChainClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # 
 
     # -- answers -------------------------------------------------------------------------------
 
-    def predict_proba(self, X: Any) -> Floats:
-        """Probability of every class: the answering stage's for rows it keeps, the full model's for the others."""
-        reader = self._reader(X)
-        return self.chain_.answer(reader)
-
     def predict(self, X: Any) -> Labels:
-        """Label of each row."""
-        outputs = self.predict_proba(X)
-        return self.chain_.task.answers(outputs)
-
-    def decision_function(self, X: Any) -> Floats:
-        """Log-odds of the second class, or a score for each of several: the answering stage's own for rows it keeps."""
+        """Answer of each row: the answering stage's for rows it keeps, the full model's for the others."""
         reader = self._reader(X)
-        chain = self.chain_
-        walk = chain.walk(reader)
-        return chain.task.decision(chain.scores_of(walk, chain.answer(reader, walk)))
+        return self.chain_.task.answers(self.chain_.answer(reader))
 
     def route(self, X: Any) -> Ints:
         """Stage that answers each row: 0 is the cheapest one; the last is the full model, which is not asked."""
@@ -249,6 +238,10 @@ class ChainClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # 
 
     # -- for subclasses --------------------------------------------------------------------------
 
+    def _task_of(self, y: Any) -> Task:
+        """The task that some targets pose, or a refusal."""
+        raise NotImplementedError
+
     def _move(self, *, confidence: float | None = None, **wish: float) -> None:
         """Go to an operating point; to the one that is natural without a wish."""
         raise NotImplementedError
@@ -326,7 +319,11 @@ class ChainClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # 
 
     def _full(self) -> Any:
         """The full model as given, or the default one."""
-        return ClassTask.default_model(self.random_state) if self.full is None else self.full
+        return self._default_full() if self.full is None else self.full
+
+    def _default_full(self) -> Any:
+        """An unfitted full model for whoever has none."""
+        raise NotImplementedError
 
     def _other_models(self) -> list[Any]:
         """Models that read the table besides our own, in whatever form the user gave them."""
@@ -334,11 +331,37 @@ class ChainClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # 
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        tags.classifier_tags.multi_class = self._accepts_several
         # What another model cannot read is not welcome here either.
         others = [get_tags(model).input_tags for model in self._other_models() if hasattr(model, "fit")]
         tags.input_tags.sparse = self._accepts_sparse and all(other.sparse for other in others)
         tags.input_tags.allow_nan = self._accepts_missing and all(other.allow_nan for other in others)
+        return tags
+
+
+class ChainClassifier(ClassifierMixin, ChainEstimator):  # type: ignore[misc]  # scikit-learn is untyped
+    """A classifier whose answers are those of its ``chain_``."""
+
+    def predict_proba(self, X: Any) -> Floats:
+        """Probability of every class: the answering stage's for rows it keeps, the full model's for the others."""
+        reader = self._reader(X)
+        return self.chain_.answer(reader)
+
+    def decision_function(self, X: Any) -> Floats:
+        """Log-odds of the second class, or a score for each of several: the answering stage's own for rows it keeps."""
+        reader = self._reader(X)
+        chain = self.chain_
+        walk = chain.walk(reader)
+        return chain.task.decision(chain.scores_of(walk, chain.answer(reader, walk)))
+
+    def _task_of(self, y: Any) -> Task:
+        return classification_of(y, several=self._accepts_several)
+
+    def _default_full(self) -> Any:
+        return ClassTask.default_model(self.random_state)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.classifier_tags.multi_class = self._accepts_several
         return tags
 
 
@@ -363,7 +386,7 @@ def link_of(model: FullModel | Chain, prices: PriceList, task: Task) -> FullMode
 
 def columns_of(full: Any, prices: PriceList) -> Ints | None:
     """Columns of the table that is handed to a full model; None, all of them, to a chain, which picks its own."""
-    return None if isinstance(_bare(full), Chain | ChainClassifier) else prices.full_columns
+    return None if isinstance(_bare(full), Chain | ChainEstimator) else prices.full_columns
 
 
 def _bare(full: Any) -> Any:

@@ -17,7 +17,7 @@ from thrifty.exceptions import InvalidInputError, InvalidTypeError
 from thrifty.full.crossfit import TrainingRows, assign_folds
 from thrifty.objective.costs import check_amount
 from thrifty.solvers.solution import Solution
-from thrifty.tasks.choose import classification_of, one_class
+from thrifty.tasks.choose import one_class
 
 __all__ = [
     "check_columns",
@@ -52,7 +52,7 @@ def check_training_rows(
             f"{type(estimator).__name__} requires y to be passed, but the target y is None."
         )
     numbers, y = validated(estimator, X, _plain_labels(y), reset=True)
-    task = classification_of(y, several=get_tags(estimator).classifier_tags.multi_class)
+    task = estimator._task_of(y)
     encoded = task.encode("y", y, len(y))
     weight = check_weights(sample_weight, numbers)
     kept = np.flatnonzero(weight > 0)

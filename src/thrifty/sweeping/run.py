@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike
 
 from thrifty.arrays import Floats
 from thrifty.bundle import from_bytes
-from thrifty.estimators.base import ChainClassifier
+from thrifty.estimators.base import ChainEstimator
 from thrifty.evidence.frontier import Frontier, OperatingPoint
 from thrifty.evidence.observe import evidence_of, seen_by
 from thrifty.evidence.stopping import measured
@@ -108,7 +108,7 @@ class Sweep:
             )
         cell = self.cells[point.source]
         fitted = self._fitted(cell, serves=True)
-        if not isinstance(fitted, ChainClassifier):
+        if not isinstance(fitted, ChainEstimator):
             return fitted
         if self._answers is not None:
             fitted.set_params(full=self._shared.full)

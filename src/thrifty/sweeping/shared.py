@@ -9,7 +9,7 @@ from sklearn.frozen import FrozenEstimator
 
 from thrifty.arrays import Labels
 from thrifty.chain.sources import TableReader, kind_of_table
-from thrifty.estimators.base import ChainClassifier, columns_of
+from thrifty.estimators.base import ChainEstimator, columns_of
 from thrifty.estimators.checks import check_columns, check_seed, check_training_rows, validated
 from thrifty.estimators.rivals.budget_prune import BudgetPruneClassifier
 from thrifty.exceptions import InvalidInputError
@@ -127,7 +127,7 @@ def with_fixed_seeds(model: Any) -> Any:
 
 
 def _check_estimator(estimator: Any) -> None:
-    if not isinstance(estimator, ChainClassifier | BudgetPruneClassifier):
+    if not isinstance(estimator, ChainEstimator | BudgetPruneClassifier):
         shown = f"the class {estimator.__name__}" if isinstance(estimator, type) else type(estimator).__name__
         raise InvalidInputError(
             f"a sweep fits copies of an estimator of thrifty, such as BudgetedClassifier(full); got {shown}."
@@ -146,7 +146,7 @@ def _check_estimator(estimator: Any) -> None:
 
 def _check_rows(probe: Any, X: Any, y: Any, sample_weight: Any, seed: int) -> TrainingRows | None:
     """The training rows that count; None where an estimator without stages checks them itself."""
-    if isinstance(probe, ChainClassifier):
+    if isinstance(probe, ChainEstimator):
         return check_training_rows(probe, X, y, sample_weight, probe.cv, seed)
     validated(probe, X, y, reset=True)
     return None

@@ -16,7 +16,7 @@ from thrifty.bundle.format_1 import old_tie
 from thrifty.bundle.fulls import unpack_full
 from thrifty.bundle.objects import Kind, pack_object, unpack_object
 from thrifty.chain.policy import Policy
-from thrifty.estimators.base import ChainClassifier
+from thrifty.estimators.base import ChainEstimator
 from thrifty.evidence.certificate import Certificate
 from thrifty.evidence.evidence import Evidence
 from thrifty.tables.promise import Promise
@@ -44,7 +44,7 @@ def _unpack(parts: Fields, reading: Reading) -> TableSystem:
     if parts.has("systems"):
         return _old_system(parts, schema, reading)
     estimator = unpack_object(parts.inside("estimator"), reading)
-    if not isinstance(estimator, ChainClassifier) or getattr(estimator, "evidence_", None) is None:
+    if not isinstance(estimator, ChainEstimator) or getattr(estimator, "evidence_", None) is None:
         raise parts.refusal("estimator", "be an estimator with its evidence", type(estimator).__name__)
     _check_fits(parts, schema, estimator)
     about = parts.inside("about")
@@ -63,7 +63,7 @@ def _unpack(parts: Fields, reading: Reading) -> TableSystem:
     )
 
 
-def _check_fits(parts: Fields, schema: Schema, estimator: ChainClassifier) -> None:
+def _check_fits(parts: Fields, schema: Schema, estimator: ChainEstimator) -> None:
     chain = estimator.chain_
     if chain.price_list.n_features != len(schema.names) or chain.names not in (None, schema.names):
         raise parts.refusal("schema", "name the columns of the estimator", schema.names[:5])
@@ -110,7 +110,7 @@ def _old_system(parts: Fields, schema: Schema, reading: Reading) -> TableSystem:
         raise parts.refusal("chosen", f"name one of {len(entries)} systems", chosen)
     entry = entries[chosen]
     estimator = unpack_object(entry.inside("object"), replace(reading, full=full))
-    if not isinstance(estimator, ChainClassifier) or estimator.chain_.task != task:
+    if not isinstance(estimator, ChainEstimator) or estimator.chain_.task != task:
         raise entry.refusal("object", "be an estimator for the table's labels", type(estimator).__name__)
     _check_fits(parts, schema, estimator)
     if estimator.chain_.n_stages != 1 or estimator.chain_.kind != columns.kind:
@@ -137,7 +137,7 @@ def _old_system(parts: Fields, schema: Schema, reading: Reading) -> TableSystem:
     return TableSystem(schema, estimator, *_old_words(parts, estimator))
 
 
-def _old_words(parts: Fields, estimator: ChainClassifier) -> tuple[About, Promise]:
+def _old_words(parts: Fields, estimator: ChainEstimator) -> tuple[About, Promise]:
     about, promise = parts.inside("about"), parts.inside("promise")
     n_learn, n_choose, n_prove = (_count(about, name) for name in ("n_learn", "n_choose", "n_prove"))
     known: dict[str, Any] = {

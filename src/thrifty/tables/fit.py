@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from thrifty.estimators.base import CERTIFYING_SHARE, ChainClassifier
+from thrifty.estimators.base import CERTIFYING_SHARE, ChainEstimator
 from thrifty.estimators.budgeted import BudgetedClassifier
 from thrifty.estimators.checks import check_seed
 from thrifty.evidence.certificate import check_hold_out
@@ -144,7 +144,7 @@ def fit_table(
     with limited_threads(openmp=threads_of(n_jobs), blas=threads_of(n_jobs)):
         kind, model, competition = _full(table, full, seed, n_jobs, progress)
         if method == "cascade":
-            estimator: ChainClassifier = _fit_cascade(table, model, wish, seed, n_jobs, progress)
+            estimator: ChainEstimator = _fit_cascade(table, model, wish, seed, n_jobs, progress)
         else:
             estimator = fit_swept(
                 method,
@@ -225,7 +225,7 @@ def _fit_cascade(
         return cascade.fit(table.X, table.y, progress=progress)
 
 
-def _remarks(promise: Promise, estimator: ChainClassifier, wish: Wish) -> list[str]:
+def _remarks(promise: Promise, estimator: ChainEstimator, wish: Wish) -> list[str]:
     """What the user should know about how the wish was met."""
     certificate = estimator.certificate_
     # A cascade of which no point could be proved warns by itself.

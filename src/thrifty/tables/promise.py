@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from thrifty.arrays import Floats, Ints
-from thrifty.estimators.base import ChainClassifier
+from thrifty.estimators.base import ChainEstimator
 from thrifty.evidence.evidence import Evidence
 from thrifty.evidence.frontier import Frontier
 
@@ -72,7 +72,7 @@ class Promise:
         return max(low, 0.0), min(high, 1.0)
 
 
-def promise_of(estimator: ChainClassifier, known: Promise | None = None) -> Promise:
+def promise_of(estimator: ChainEstimator, known: Promise | None = None) -> Promise:
     """What the evidence of an estimator says about its operating point in force.
 
     Parameters
@@ -126,7 +126,7 @@ def promise_of(estimator: ChainClassifier, known: Promise | None = None) -> Prom
     )
 
 
-def _as_served(estimator: ChainClassifier) -> Evidence:
+def _as_served(estimator: ChainEstimator) -> Evidence:
     """The evidence, with the full model's own answers where the chain in force gives those and not a blend."""
     chain, evidence = estimator.chain_, estimator.evidence_
     alone = chain.blend is not None and np.array_equal(chain.blend, chain.task.full_alone)

@@ -12,7 +12,7 @@ from thrifty.chain.chain import Chain
 from thrifty.chain.explain import Explanation, explain_rows
 from thrifty.chain.policy import Policy
 from thrifty.chain.sources import TableReader
-from thrifty.estimators.base import ChainClassifier
+from thrifty.estimators.base import ChainEstimator
 from thrifty.estimators.budgeted import BudgetedClassifier
 from thrifty.estimators.checks import check_wish
 from thrifty.estimators.rivals.budget_prune import BudgetPruneClassifier
@@ -125,7 +125,7 @@ class TableSystem:
         A loss is proved where the fit kept rows for that, and estimated otherwise. With ``confidence`` new rows keep to
         a budget with that probability, where the fit kept rows to show it on.
         """
-        if not isinstance(self.estimator, ChainClassifier):
+        if not isinstance(self.estimator, ChainEstimator):
             raise InvalidInputError(
                 f"the file holds a {self.about.method} without what it takes to move to another operating point."
             )
@@ -234,7 +234,7 @@ def as_table_system(thing: Any) -> TableSystem:
     )
 
 
-def _losing(estimator: ChainClassifier, max_loss: float) -> float:
+def _losing(estimator: ChainEstimator, max_loss: float) -> float:
     """Threshold of the cheapest cut of a gate that loses at most so much on the rows of the evidence."""
     if not 0 < max_loss < 1:
         raise InvalidInputError(f"max_loss must lie strictly between 0 and 1; got {max_loss!r}.")

@@ -11,7 +11,7 @@ import numpy as np
 from thrifty.arrays import Bools, Floats, Labels
 from thrifty.exceptions import InvalidAnswerError
 
-__all__ = ["check_decisions", "check_probabilities"]
+__all__ = ["check_decisions", "check_numbers", "check_probabilities"]
 
 SUM_TOLERANCE = 1e-3
 """How far from one the probabilities of a row may sum: models that compute in single precision exist."""
@@ -20,7 +20,8 @@ ROUNDING = 1e-6
 """How far outside [0, 1] a probability may be: single precision again, and no further than it is clipped anyway."""
 
 _WANTS = {
-    "values": "It must be a classifier, a FrozenEstimator, a function that returns probabilities, or an array of them.",
+    "values": "It must be a classifier or, for numbers, a regressor, a FrozenEstimator, a function that returns "
+    "probabilities or numbers, or an array of them.",
     "missing": "Impute what the model cannot read, or answer for it in a function that it is wrapped in.",
     "range": "Give probabilities; a model that has only scores is calibrated if it offers them as decision_function.",
     "sum": "Divide each row by its sum, or calibrate the model with CalibratedClassifierCV.",
@@ -86,6 +87,21 @@ def check_decisions(said: Any, n_rows: int, widths: Sequence[int], who: str) -> 
     if not finite.all():
         _refuse(~finite, decision, "finite decision values", _WANTS["missing"], who)
     return decision
+
+
+def check_numbers(said: Any, n_rows: int | None, who: str) -> Floats:
+    """Numbers that a model predicts, shape (n_rows, 1), all of them finite."""
+    n = "n" if n_rows is None else str(n_rows)
+    rule = f"one number per row, shape ({n},)"
+    numbers = _numbers(said, rule, who)
+    numbers = numbers[:, None] if numbers.ndim == 1 else numbers
+    if numbers.ndim != 2 or numbers.shape[1] != 1:
+        raise InvalidAnswerError(who, rule, f"shape {np.shape(said)}", "Give one line per row.")
+    _check_length(numbers, n_rows, rule, who)
+    finite = np.isfinite(numbers)
+    if not finite.all():
+        _refuse(~finite, numbers, "finite numbers", _WANTS["missing"], who)
+    return numbers
 
 
 def _numbers(said: Any, rule: str, who: str) -> Floats:

@@ -29,6 +29,7 @@ class ClassTask:
 
     classes: Labels
 
+    has_doubt: ClassVar[bool] = True
     loss_name: ClassVar[str] = "log-loss"
     quality_name: ClassVar[str] = "accuracy"
 

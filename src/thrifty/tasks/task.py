@@ -1,9 +1,10 @@
 """What an answer is: the one place that knows how targets, scores and answers hang together.
 
 Inside, every model speaks in *scores*, an array of shape (n_rows, n_scores), on the scale on which its loss is written:
-one log-odds for two classes, a log-probability for each of several. Outside, it speaks in *outputs*, an array of shape
-(n_rows, n_outputs): the probabilities of all classes. An *answer* is what the user gets: a label. Whoever needs to turn
-one into another, to know how good an answer is or how doubtful, asks the task.
+one log-odds for two classes, a log-probability for each of several, a number in units of its spread. Outside, it speaks
+in *outputs*, an array of shape (n_rows, n_outputs): the probabilities of all classes, or the number. An *answer* is
+what the user gets: a label or a number. Whoever needs to turn one into another, to know how good an answer is or how
+doubtful, asks the task.
 """
 
 from typing import Any, Protocol
@@ -36,8 +37,12 @@ class Task(Protocol):
         """Scores per row."""
 
     @property
+    def has_doubt(self) -> bool:
+        """Whether scores tell how doubtful an answer is; where they do not, every gate is learned."""
+
+    @property
     def classes(self) -> Labels:
-        """Labels the user may get, in the order of the outputs."""
+        """Labels the user may get, in the order of the outputs; none where the answer is a number."""
 
     @property
     def loss_name(self) -> str:

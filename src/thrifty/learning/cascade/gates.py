@@ -37,6 +37,9 @@ __all__ = ["LearnedGates", "choose_gates", "learn_gates", "n_coarse_stages", "se
 OF_MARGIN = Boosting(n_trees=20, max_depth=4, learning_rate=0.3, step="gradient", min_child_samples=20)
 OF_EVERYTHING = Boosting(n_trees=30, max_depth=3, learning_rate=0.05, step="gradient", min_child_samples=40)
 
+WITHOUT_DOUBT = Boosting(n_trees=80, max_depth=4, learning_rate=0.08, step="gradient", min_child_samples=20)
+"""In place of the second, where the scores say little by themselves."""
+
 MOST_ROWS = 6_000
 """Rows that gates are learned from: they are small, and every stage of every fold has one."""
 
@@ -94,6 +97,8 @@ def choose_gates(
 ) -> LearnedGates | None:
     """Learned gates, or None where the plain margin does as well."""
     price, n_stages = middle_price(evidence, loss), len(sets)
+    if not problem.task.has_doubt:
+        return _only_learned(problem, sets, evidence, loss, scores, price, n_coarse)
     learn = partial(learn_gates, problem, sets, evidence, loss, scores, price, n_coarse)
     # Every second stage first: half of the gates that are worth having should have half of the lead.
     first, learned = (n_stages - 1) % 2, evidence.gate.copy()
@@ -110,6 +115,28 @@ def choose_gates(
     return LearnedGates(tuple(trees), learned)
 
 
+def _only_learned(
+    problem: CascadeProblem,
+    sets: Sequence[Ints],
+    evidence: Evidence,
+    loss: Floats,
+    scores: Floats,
+    price: float,
+    n_coarse: int,
+) -> LearnedGates | None:
+    """Learned gates where scores say nothing about doubt, or None if it is better that all rows go equally far.
+
+    Learned twice: at first what a row gains by going on is what it would gain if all went equally far, and then what
+    those gates make of it.
+    """
+    found = evidence
+    for _ in range(2):
+        gates = learn_gates(problem, sets, found, loss, scores, price, n_coarse, most=WITHOUT_DOUBT)
+        found = replace(evidence, gate=gates.held_out)
+        price = middle_price(found, loss)
+    return gates if _lead(problem, evidence, loss, gates.held_out) > 0.0 else None
+
+
 def learn_gates(
     problem: CascadeProblem,
     sets: Sequence[Ints],
@@ -119,10 +146,11 @@ def learn_gates(
     price: float,
     n_coarse: int = 0,
     stages: Sequence[int] | None = None,
+    most: Boosting | None = None,
 ) -> LearnedGates:
     """Grow a gate per stage on all rows, and one per fold and stage for the rows of the fold.
 
-    With ``stages`` only for those.
+    With ``stages`` only for those; ``most`` are the trees that look at everything.
     """
     target, n_scores = StoppingRules(evidence, loss).stop_minus_go(price), problem.task.n_scores
     # By content, so that equal rows are all used or not at all.
@@ -134,13 +162,13 @@ def learn_gates(
         columns = np.sort(sets[stage])
         table = _with_scores(narrow_table(problem.table, columns), scores[:, stage], problem.weight)
         wanted, weight = target[:, stage], problem.weight
-        whole = _regress(table, n_scores, wanted, weight, np.flatnonzero(used))
+        whole = _regress(table, n_scores, wanted, weight, np.flatnonzero(used), most)
         if stage < n_coarse:
             held_out[:, stage] = whole.predict_binned(table)[:, 0]
         for fold in problem.folds if stage >= n_coarse else ():
             rest = used.copy()
             rest[fold] = False
-            trees = _regress(table, n_scores, wanted, weight, np.flatnonzero(rest))
+            trees = _regress(table, n_scores, wanted, weight, np.flatnonzero(rest), most)
             held_out[fold, stage] = trees.predict_binned(table.take(fold))[:, 0]
         return whole.over_columns(
             np.r_[np.searchsorted(columns, sets[stage]), len(columns) + np.arange(n_scores)]
@@ -167,13 +195,20 @@ def _spent(evidence: Evidence, thresholds: Floats) -> float:
     return float(np.average(evidence.at_point(thresholds)[1], weights=evidence.weights))
 
 
-def _regress(table: BinnedTable, n_scores: int, target: Floats, weight: Floats, rows: Ints) -> TreeEnsemble:
+def _regress(
+    table: BinnedTable,
+    n_scores: int,
+    target: Floats,
+    weight: Floats,
+    rows: Ints,
+    most: Boosting | None = None,
+) -> TreeEnsemble:
     """Boosted least squares: the scores, which are the last columns, alone, then all columns."""
     part, wanted, counts = table.take(rows), target[rows], weight[rows]
     margin = np.arange(table.n_features - n_scores, table.n_features)
     score, ones = np.zeros(len(rows)), np.ones(len(rows))
     parts = []
-    for boosting, columns in ((OF_MARGIN, margin), (OF_EVERYTHING, np.arange(table.n_features))):
+    for boosting, columns in ((OF_MARGIN, margin), (most or OF_EVERYTHING, np.arange(table.n_features))):
         grower, builder = boosting.grower(narrow_table(part, columns)), EnsembleBuilder(len(columns))
         for _ in range(boosting.n_trees):
             boosting.add_tree(grower, builder, (score - wanted, ones), counts, score)

@@ -16,7 +16,13 @@ from thrifty.evidence.evidence import Evidence, route_by
 from thrifty.evidence.stopping import measured, sweep_prices
 from thrifty.learning.cascade.gates import choose_gates, n_coarse_stages, settled_scores
 from thrifty.learning.cascade.plan import choose_plan
-from thrifty.learning.cascade.problem import CascadeProblem, Plan, calibrate, judge_stages
+from thrifty.learning.cascade.problem import (
+    CascadeProblem,
+    Plan,
+    calibrate,
+    judge_stages,
+    mean_in_errors,
+)
 from thrifty.learning.cascade.staged import StagedTrees, grow_stages, score_fold
 from thrifty.trees import TreeEnsemble
 
@@ -171,6 +177,8 @@ def is_worth_asking(quality: Numbers, full_quality: Numbers) -> bool:
 
 def lead(one: Numbers, other: Numbers) -> float:
     """By how many standard errors one model is better more often than another, row by row."""
+    if one.dtype != bool:  # errors of different size, not right or wrong
+        return mean_in_errors(np.asarray(one - other, dtype=np.float64), np.ones(len(one)))
     gains, losses = int((one > other).sum()), int((other > one).sum())
     return float((gains - losses) / np.sqrt(max(gains + losses, 1)))
 

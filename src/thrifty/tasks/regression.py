@@ -1,0 +1,369 @@
+r"""A number as the answer: one score, the number itself in units of how far the targets of the fit spread.
+
+    squared    loss(y, s) = (y - s)^2 / 2,    derivatives   s - y        and   1
+    absolute   loss(y, s) = |y - s|,          derivatives   sign(s - y)  and   1 / max(|y - s|, SMOOTH)
+
+The second derivative of the absolute error is that of the parabola which touches it from above, so that a step
+minimises a weighted sum of squares, and steps that are repeated end at the median.
+
+How good an answer is, is told on the scale of scikit-learn's ``r2_score`` and ``d2_absolute_error_score``: one is
+perfect, and zero what the best constant reaches on the rows of the fit.
+
+    quality = 1 - (y - s)^2 / spread^2     or     1 - |y - s| / spread
+
+A single number does not say how doubtful it is, so gates are learned, or all rows go equally far.
+"""
+
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+from numpy.typing import ArrayLike
+from sklearn.base import is_regressor
+
+from thrifty.arrays import Floats, Ints, Labels
+from thrifty.exceptions import FULL_MODEL, InvalidInputError
+from thrifty.tasks.answers import check_numbers
+
+__all__ = [
+    "AbsoluteLoss",
+    "RegressionLoss",
+    "RegressionTask",
+    "SquaredLoss",
+    "default_regressor",
+    "linear_weights",
+    "regression_of",
+]
+
+RegressionLoss = Literal["squared", "absolute"]
+SMOOTH = 0.02
+"""Errors below this, in units of the spread, count as this large when absolute errors are weighed."""
+
+RIDGE = 1e-6
+_ROUNDS = 25
+
+
+@dataclass(frozen=True)
+class SquaredLoss:
+    """Half of the squared error."""
+
+    y: Floats
+
+    def values(self, scores: Floats) -> Floats:
+        """Loss of each row."""
+        losses: Floats = 0.5 * np.square(scores[:, 0] - self.y)
+        return losses
+
+    def derivatives(self, scores: Floats) -> tuple[Floats, Floats]:
+        """Gradient and hessian, each of shape (n_rows, 1)."""
+        return scores - self.y[:, None], np.ones_like(scores)
+
+    def base(self, weight: Floats) -> Floats:
+        """The mean."""
+        return np.array([np.average(self.y, weights=weight)])
+
+
+@dataclass(frozen=True)
+class AbsoluteLoss:
+    """The absolute error."""
+
+    y: Floats
+
+    def values(self, scores: Floats) -> Floats:
+        """Loss of each row."""
+        losses: Floats = np.abs(scores[:, 0] - self.y)
+        return losses
+
+    def derivatives(self, scores: Floats) -> tuple[Floats, Floats]:
+        """Gradient and hessian of the parabola that touches the loss from above, each of shape (n_rows, 1)."""
+        error = scores - self.y[:, None]
+        hessian: Floats = 1.0 / np.maximum(np.abs(error), SMOOTH)
+        return error * hessian, hessian
+
+    def base(self, weight: Floats) -> Floats:
+        """The weighted median."""
+        order = np.argsort(self.y, kind="stable")
+        passed = np.cumsum(weight[order])
+        return self.y[order][[np.searchsorted(passed, passed[-1] / 2)]]
+
+
+@dataclass(frozen=True)
+class RegressionTask:
+    """Answers with a number.
+
+    Attributes
+    ----------
+    kind : {"squared", "absolute"}
+        The error that counts.
+    centre, spread : float
+        Scores are ``(number - centre) / spread``.
+    """
+
+    kind: RegressionLoss
+    centre: float
+    spread: float
+
+    n_scores: ClassVar[int] = 1
+    has_doubt: ClassVar[bool] = False
+    full_alone: ClassVar[Floats] = np.array([0.0, 0.0, 1.0])
+    no_calibration: ClassVar[Floats] = np.array([1.0, 0.0])
+
+    @property
+    def classes(self) -> Labels:
+        """None: there is no list of answers."""
+        return np.empty(0)
+
+    @property
+    def loss_name(self) -> str:
+        """Mean error, in units of the spread."""
+        return f"mean {self.kind} error (in units of the spread of y)"
+
+    @property
+    def quality_name(self) -> str:
+        """Share of the spread that is explained."""
+        return "R2" if self.kind == "squared" else "D2 of the absolute error"
+
+    # -- targets -------------------------------------------------------------------------------
+
+    def encode(self, name: str, labels: ArrayLike, n_rows: int) -> Floats:
+        """Targets in units of the spread; one that is missing or infinite is refused by its row."""
+        numbers = read_targets(name, labels)
+        if numbers.shape != (n_rows,):
+            raise InvalidInputError(
+                f"{name} must hold one number per row, shape ({n_rows},); got shape {numbers.shape}."
+            )
+        return (numbers - self.centre) / self.spread
+
+    def decode(self, y: Floats) -> Labels:
+        """The numbers themselves."""
+        numbers: Floats = y * self.spread + self.centre
+        return numbers
+
+    def strata(self, y: Floats) -> Ints:
+        """Whether a target lies above the centre: folds should hold their share of both sides."""
+        return (y > 0).astype(np.intp)
+
+    def constant_quality(self, y: Floats, weight: Floats) -> float:
+        """Quality of the best constant."""
+        best = np.tile(self.loss(y).base(weight), (len(y), 1))
+        return float(np.average(self.quality_of_scores(y, best), weights=weight))
+
+    # -- losses --------------------------------------------------------------------------------
+
+    def loss(self, y: Floats) -> SquaredLoss | AbsoluteLoss:
+        """The loss of scores against encoded targets."""
+        return SquaredLoss(y) if self.kind == "squared" else AbsoluteLoss(y)
+
+    def loss_of_outputs(self, y: Floats, outputs: Floats) -> Floats:
+        """Loss of each row."""
+        return self.loss(y).values(self.scores(outputs))
+
+    # -- scores, outputs, answers ------------------------------------------------------------------
+
+    def outputs(self, scores: Floats) -> Floats:
+        """Numbers, shape (n_rows, 1)."""
+        return self.decode(scores)
+
+    def bounded(self, outputs: Floats) -> Floats:
+        """Numbers as they are: none of them is a certainty."""
+        return outputs
+
+    def scores(self, outputs: Floats) -> Floats:
+        """Numbers in units of the spread."""
+        scores: Floats = (outputs - self.centre) / self.spread
+        return scores
+
+    def exact_scores(self, outputs: Floats) -> Floats:
+        """Numbers in units of the spread."""
+        return self.scores(outputs)
+
+    def decision(self, scores: Floats) -> Floats:
+        """The numbers."""
+        return self.decode(scores[:, 0])
+
+    def answers(self, outputs: Floats) -> Labels:
+        """The numbers, shape (n_rows,)."""
+        return outputs[:, 0]
+
+    def doubt(self, scores: Floats) -> Floats:
+        """The same for all rows: a number does not say how sure it is."""
+        return np.zeros(len(scores))
+
+    def confidence(self, outputs: Floats) -> Floats:
+        """Unknown."""
+        return np.full(len(outputs), np.nan)
+
+    # -- judging -------------------------------------------------------------------------------
+
+    def quality(self, y: Floats, outputs: Floats) -> Floats:
+        """One, minus the error in units of the spread."""
+        return self.quality_of_scores(y, self.scores(outputs))
+
+    def quality_of_scores(self, y: Floats, scores: Floats) -> Floats:
+        """One, minus the error in units of the spread."""
+        error = np.abs(scores[:, 0] - y)
+        quality: Floats = 1.0 - (np.square(error) if self.kind == "squared" else error)
+        return quality
+
+    def auc(self, y: Floats, scores: Floats) -> float | None:  # noqa: ARG002 - part of the contract
+        """None: there are no classes."""
+        return None
+
+    def expected_loss(self, scores: Floats, belief: Floats) -> Floats:
+        """How much more an answer errs than the best belief there is, on average over what is not known.
+
+        Squared errors grow by the squared distance from the mean. Absolute ones grow by less than the distance from
+        the median while that is small against what is unknown anyway, which is taken to be ``UNKNOWN``.
+        """
+        squares = np.square(scores[:, 0] - belief[:, 0])
+        loss: Floats = squares if self.kind == "squared" else np.sqrt(squares + UNKNOWN**2) - UNKNOWN
+        return loss
+
+    def expected_quality(self, loss: Floats) -> Floats:
+        """How much is lost against the best belief, from one downwards."""
+        quality: Floats = 1.0 - loss
+        return quality
+
+    def expected_regret(self, scores: Floats, full: Floats, belief: Floats) -> Floats:
+        """How much worse than the full model's an answer is believed to be; never less than nothing."""
+        worse = self.expected_loss(scores, belief) - self.expected_loss(full, belief)
+        return np.maximum(worse, 0.0)
+
+    # -- calibration and blending ------------------------------------------------------------------
+
+    def calibrate(self, scores: Floats, y: Floats, weight: Floats) -> Floats:
+        """Slope, never negative, and intercept."""
+        intercept, slope = linear_weights(scores, y, weight, self.kind)
+        if slope > 0:
+            return np.array([slope, intercept])
+        return np.array([0.0, float(self.loss(y).base(weight)[0])])
+
+    def calibrated(self, scores: Floats, calibration: Floats) -> Floats:
+        """``slope * score + intercept``."""
+        calibrated: Floats = scores * calibration[0] + calibration[1]
+        return calibrated
+
+    def blend_weights(self, last: Floats, full: Floats, y: Floats, weight: Floats) -> Floats:
+        """Intercept and the weights of both models, by linear regression."""
+        return linear_weights(np.hstack([last, full]), y, weight, self.kind)
+
+    def blended(self, weights: Floats, last: Floats, full: Floats) -> Floats:
+        """Scores of the blend."""
+        blended: Floats = weights[0] + weights[1] * last + weights[2] * full
+        return blended
+
+    # -- models of others ------------------------------------------------------------------------
+
+    def default_model(self, random_state: Any) -> Any:
+        """Histogram boosting with scikit-learn's settings."""
+        return default_regressor(self.kind, random_state)
+
+    def check_recipe(self, model: Any, name: str) -> None:
+        """Refuse an unfitted model that is no regressor."""
+        if not is_regressor(model):
+            raise InvalidInputError(
+                f"{name} must be a regressor; got {type(model).__name__}. Wrap a fitted model in FrozenEstimator, "
+                f"or pass a function that returns numbers."
+            )
+
+    def check_model(self, model: Any, name: str) -> None:
+        """Refuse a model that cannot predict, or that predicts classes."""
+        if not hasattr(model, "predict"):
+            raise InvalidInputError(
+                f"{name} must offer predict; {type(model).__name__} does not. Pass a function that returns numbers."
+            )
+        if getattr(model, "classes_", None) is not None and not is_regressor(model):
+            raise InvalidInputError(
+                f"{name} is a {type(model).__name__}, which answers with classes, but y holds numbers. Give a "
+                f"regressor, or use BudgetedClassifier."
+            )
+
+    def ask(self, model: Any, table: Any) -> Floats:
+        """What the model predicts, checked, shape (n_rows, 1)."""
+        return self.check_outputs(
+            model.predict(table), table.shape[0], f"{FULL_MODEL} ({type(model).__name__})"
+        )
+
+    def check_outputs(self, outputs: Any, n_rows: int, who: str) -> Floats:
+        """Numbers that somebody gave, shape (n_rows, 1), or a refusal."""
+        return check_numbers(outputs, n_rows, who)
+
+    def is_calibrated(self, model: Any) -> bool:  # noqa: ARG002 - part of the contract
+        """Always: a number is taken as it is."""
+        return True
+
+    def calibrate_model(self, raw: Floats, y: Floats, weight: Floats) -> Floats:
+        """Slope and intercept, for whoever wants them."""
+        return self.calibrate(self.scores(raw), y, weight)
+
+    def outputs_of(self, raw: Floats, calibration: Floats | None) -> Floats:
+        """Numbers of what ``ask`` returned."""
+        return raw if calibration is None else self.outputs(self.calibrated(self.scores(raw), calibration))
+
+    def read_outputs(self, given: Any, n_rows: int | None, who: str) -> Floats:
+        """Numbers that somebody computed, shape (n_rows, 1), or a refusal."""
+        return check_numbers(given, n_rows, who)
+
+
+UNKNOWN = 0.25
+"""Absolute error that remains with the best belief, in units of the spread: its order of magnitude suffices."""
+
+
+def regression_of(y: Any, kind: str) -> RegressionTask:
+    """The task that some targets pose; a constant is refused."""
+    if kind not in ("squared", "absolute"):
+        raise InvalidInputError(f'loss must be "squared" or "absolute"; got {kind!r}.')
+    numbers = read_targets("y", y)
+    if numbers.ndim != 1:
+        raise InvalidInputError(f"y must hold one number per row, shape (n,); got shape {numbers.shape}.")
+    middle = float(np.median(numbers))
+    centre = middle if np.any(numbers > middle) else float(numbers.mean())
+    spread = float(numbers.std() if kind == "squared" else np.abs(numbers - middle).mean())
+    if not np.isfinite(spread) or spread <= 1e-12 * max(abs(centre), 1e-300):
+        raise InvalidInputError(
+            f"y must vary; all {len(numbers):,} targets are {centre:g} or nearly so, and there is nothing to learn."
+        )
+    return RegressionTask("squared" if kind == "squared" else "absolute", centre, spread)
+
+
+def default_regressor(kind: str, random_state: Any) -> Any:
+    """Histogram boosting with scikit-learn's settings, for this error."""
+    from sklearn.ensemble import HistGradientBoostingRegressor  # takes a while to import
+
+    loss: Any = f"{kind}_error"
+    return HistGradientBoostingRegressor(loss=loss, random_state=random_state)
+
+
+def read_targets(name: str, values: Any) -> Floats:
+    """Targets as finite numbers, or a refusal that names the row."""
+    try:
+        numbers = np.asarray(values, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise InvalidInputError(f"{name} must hold numbers, as targets of a regression: {error}") from error
+    wrong = ~np.isfinite(numbers)
+    if wrong.any():
+        row = int(np.argwhere(wrong)[0][0])
+        raise InvalidInputError(
+            f"{name} must hold finite numbers; got {float(numbers[wrong][0])!r} in row {row}. Leave such rows out."
+        )
+    return numbers
+
+
+def linear_weights(scores: Floats, y: Floats, weight: Floats, kind: str) -> Floats:
+    """Intercept and slopes, shape (1 + n_scores,), with the least squared or absolute error.
+
+    The absolute error is minimised by weighted least squares, each row weighted by one over the error it had before.
+    """
+    middle = np.average(scores, axis=0, weights=weight)
+    spread = np.sqrt(np.average(np.square(scores - middle), axis=0, weights=weight))
+    scale = np.where(spread > 0, spread, 1.0)
+    design = np.column_stack([np.ones(len(y)), (scores - middle) / scale])
+    ridge = RIDGE * weight.sum() * np.diag([0.0, *np.ones(scores.shape[1])])
+    each, found = weight, np.zeros(design.shape[1])
+    for _ in range(1 if kind == "squared" else _ROUNDS):
+        weighted = each[:, None] * design
+        found = np.linalg.solve(design.T @ weighted + ridge, weighted.T @ y)
+        each = weight / np.maximum(np.abs(y - design @ found), SMOOTH)
+    slopes = found[1:] / scale
+    weights: Floats = np.r_[found[0] - slopes @ middle, slopes]
+    return weights
