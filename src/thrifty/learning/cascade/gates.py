@@ -37,11 +37,14 @@ __all__ = ["LearnedGates", "choose_gates", "learn_gates", "n_coarse_stages", "se
 OF_MARGIN = Boosting(n_trees=20, max_depth=4, learning_rate=0.3, step="gradient", min_child_samples=20)
 OF_EVERYTHING = Boosting(n_trees=30, max_depth=3, learning_rate=0.05, step="gradient", min_child_samples=40)
 
-WITHOUT_DOUBT = Boosting(n_trees=80, max_depth=4, learning_rate=0.08, step="gradient", min_child_samples=20)
+WITHOUT_DOUBT = Boosting(n_trees=150, max_depth=5, learning_rate=0.1, step="gradient", min_child_samples=20)
 """In place of the second, where the scores say little by themselves."""
 
 MOST_ROWS = 6_000
 """Rows that gates are learned from: they are small, and every stage of every fold has one."""
+
+MOST_ROWS_WITHOUT_DOUBT = 20_000
+"""The same, where everything depends on learned gates."""
 
 N_BUDGETS = 25
 
@@ -154,7 +157,8 @@ def learn_gates(
     """
     target, n_scores = StoppingRules(evidence, loss).stop_minus_go(price), problem.task.n_scores
     # By content, so that equal rows are all used or not at all.
-    used = uniforms(problem.table.codes, 1) < MOST_ROWS / len(problem.y)
+    most_rows = MOST_ROWS if problem.task.has_doubt else MOST_ROWS_WITHOUT_DOUBT
+    used = uniforms(problem.table.codes, 1) < most_rows / len(problem.y)
     held_out = np.empty(scores.shape[:2])
     stages = range(len(sets)) if stages is None else stages
 
