@@ -7,11 +7,13 @@ import pandas as pd
 import pytest
 from sklearn.datasets import load_breast_cancer
 from sklearn.frozen import FrozenEstimator
+from sklearn.linear_model import BayesianRidge
 from sklearn.naive_bayes import GaussianNB
 
 import thrifty
 from thrifty import (
     BudgetedClassifier,
+    BudgetedRegressor,
     BudgetPruneClassifier,
     ConfidenceRouter,
     DynaModGbrtClassifier,
@@ -41,9 +43,11 @@ TRAIN, VAL, NEW = slice(0, 260), slice(260, 400), slice(400, 520)
 
 @cache
 def rows_of(n_classes):
-    """Tumours: benign or malignant; and, as a third class, benign ones that are large."""
+    """Tumours: benign or malignant; and, as a third class, benign ones that are large; without classes, a size."""
     X, y = load_breast_cancer(return_X_y=True)
     table = pd.DataFrame(np.round(X[:, [0, 1, 3, 6, 7]], 3), columns=list(COSTS))
+    if n_classes == 0:
+        return table, X[:, 23] / 100 + X[:, 21]  # of the worst cells
     labels = np.where(y == 1, "benign", "malignant")
     return table, labels if n_classes == 2 else np.where((y == 1) & (X[:, 0] > 12.5), "large", labels)
 
@@ -51,8 +55,18 @@ def rows_of(n_classes):
 @pytest.fixture
 def rows(request):
     """The rows that the thing of the test was fitted on."""
-    of_thing = "thing" in request.fixturenames and request.getfixturevalue("thing")[0] in SEVERAL
-    return rows_of(3 if of_thing else 2)
+    of_thing = request.getfixturevalue("thing")[0] if "thing" in request.fixturenames else ""
+    return rows_of(n_classes_of(of_thing))
+
+
+def n_classes_of(name):
+    """Classes of the rows that a thing is fitted on."""
+    return 3 if name in SEVERAL else 0 if name in NUMBERS else 2
+
+
+def said(one, X):
+    """What a thing says about rows: probabilities, or numbers."""
+    return one.predict_proba(X) if hasattr(one, "predict_proba") else one.predict(X)
 
 
 def full():
@@ -96,7 +110,14 @@ SEVERAL = {
         "GreedyMiserClassifier",
     )
 }
-THINGS = (*recipes(), *COMPOSED, *SEVERAL)
+NUMBERS = ("BudgetedRegressor", "a loaded regressor", "a regressor before a regressor")
+
+
+def regressor(f0):
+    return BudgetedRegressor(f0, sizes=[(8, 3)], cv=2, feature_costs=COSTS, random_state=0)
+
+
+THINGS = (*recipes(), *COMPOSED, *SEVERAL, *NUMBERS)
 
 
 @pytest.fixture(scope="module")
@@ -115,7 +136,11 @@ def things():
     low, high = cascade.chain_.policy.cost[[0, -1]]
     made[COMPOSED[5]] = cascade.at(budget=float(0.4 * low + 0.6 * high))
     made[COMPOSED[6]] = hold_budget(gate, table[NEW].round(), 7.0)
-    return made | several
+    table, y = rows_of(0)
+    alone = regressor(BayesianRidge()).fit(table[TRAIN], y[TRAIN])
+    behind = regressor(FrozenEstimator(alone)).fit(table[VAL], y[VAL])
+    numbers = dict(zip(NUMBERS, (alone, from_bytes(to_bytes(alone)), behind), strict=True))
+    return made | several | numbers
 
 
 @pytest.fixture(params=THINGS)
@@ -134,6 +159,7 @@ REFUSED = {
     ("GreedyMiserClassifier of three classes", "certificate"): "full model",
 }
 """Pairs that make no sense, and a word of the refusal."""
+REFUSED |= {(name, "report"): "right or wrong" for name in NUMBERS}
 
 
 def door(name, thing, act):
@@ -163,6 +189,9 @@ class Source:
 
 def test_it_predicts_labels_and_probabilities_that_agree(thing, rows):
     table, y = rows
+    if thing[0] in NUMBERS:
+        assert thing[1].score(table[NEW], y[NEW]) > 0.5
+        return
     predicted, probability = thing[1].predict(table[NEW]), thing[1].predict_proba(table[NEW])
     assert set(predicted) <= set(y)
     np.testing.assert_allclose(probability.sum(axis=1), 1.0)
@@ -175,7 +204,7 @@ def test_one_row_alone_is_answered_and_billed_as_the_first_of_a_batch(thing, row
     table, _ = rows
     for first in range(400, 412):
         one, batch = table[first : first + 1], table[first : first + 5]
-        np.testing.assert_array_equal(thing[1].predict_proba(one), thing[1].predict_proba(batch)[:1])
+        np.testing.assert_array_equal(said(thing[1], one), said(thing[1], batch)[:1])
         np.testing.assert_array_equal(thing[1].cost(one), thing[1].cost(batch)[:1])
 
 
@@ -225,15 +254,16 @@ def test_its_frontier_stands_on_evidence_and_can_be_scored_on_other_rows(thing, 
 
 def test_a_certificate_is_issued_on_rows_it_has_not_seen(thing, rows):
     table, y = rows
+    limit = 0.6 if thing[0] in NUMBERS else 0.3
 
     def act(one):
-        proved = one.certified(table[NEW], y[NEW], max_loss=0.3)
+        proved = one.certified(table[NEW], y[NEW], max_loss=limit)
         candidates = Frontier.from_evidence([evidence_of(one, table[VAL], y[VAL])], against_full=True)
-        return proved, certify(candidates.on([evidence_of(one, table[NEW], y[NEW])]), max_loss=0.3)
+        return proved, certify(candidates.on([evidence_of(one, table[NEW], y[NEW])]), max_loss=limit)
 
     found = door("certificate", thing, act)
     if found is not None:
-        assert found[0].certificate_.bound <= 0.3
+        assert found[0].certificate_.bound <= limit
         assert found[1].n_rows == 120
 
 
@@ -256,7 +286,7 @@ def test_a_batch_holds_a_budget(thing, rows):
 def test_it_is_saved_and_answers_as_before(thing, rows):
     table, _ = rows
     again = from_bytes(to_bytes(thing[1]))
-    assert np.array_equal(again.predict_proba(table[NEW]), thing[1].predict_proba(table[NEW]))
+    assert np.array_equal(said(again, table[NEW]), said(thing[1], table[NEW]))
     assert np.array_equal(again.cost(table[NEW]), thing[1].cost(table[NEW]))
     assert len(again.frontier_) == len(thing[1].frontier_)
 
@@ -264,14 +294,14 @@ def test_it_is_saved_and_answers_as_before(thing, rows):
 def test_it_has_a_report(thing, rows):
     table, y = rows
     chosen = Frontier.from_evidence([evidence_of(thing[1], table[VAL], y[VAL])])
-    facts = collect_facts(
-        chosen.on([evidence_of(thing[1], table[NEW], y[NEW])]),
-        y[NEW],
-        chosen=chosen,
-        estimators=[thing[1]],
-        X=table[NEW],
-        n_boot=50,
-    )
+
+    def act(one):
+        there = chosen.on([evidence_of(one, table[NEW], y[NEW])])
+        return collect_facts(there, y[NEW], chosen=chosen, estimators=[one], X=table[NEW], n_boot=50)
+
+    facts = door("report", thing, act)
+    if facts is None:
+        return
     page = page_of(facts)
     assert "majority class" in page
     assert "radius" in page
@@ -281,6 +311,10 @@ def test_it_stands_behind_a_cheaper_stage_and_is_billed_for_what_each_row_spends
     table, y = rows
     name, inner = thing
     prices = (inner.chain_ if hasattr(inner, "chain_") else inner.forest_).price_list
+    if name in NUMBERS:
+        front = regressor(FrozenEstimator(inner)).fit(table[VAL], y[VAL])
+        assert np.all(front.cost(table[NEW]) <= sum(COSTS.values()) + 1e-9)
+        return
     front = ConfidenceRouter(
         FrozenEstimator(inner),
         full(),
@@ -299,7 +333,7 @@ def test_it_stands_behind_a_cheaper_stage_and_is_billed_for_what_each_row_spends
 
 METHODS = {
     "predict": lambda one, X, y: one.predict(X),
-    "predict_proba": lambda one, X, y: one.predict_proba(X),
+    "predict_proba": lambda one, X, y: said(one, X),
     "score": lambda one, X, y: one.score(X, y),
     "route": lambda one, X, y: one.route(X),
     "cost": lambda one, X, y: one.cost(X),
@@ -342,7 +376,7 @@ FUNCTIONS = {
     "frontier": lambda one, X, y: Frontier.from_evidence([evidence_of(one, X, y)]).score,
     "hold_budget": lambda one, X, y: hold_budget(one, X, wide_budget(one)).chain_.policy.thresholds,
     "report": facts_of,
-    "chain": lambda one, X, y: chain_of(one).predict_proba(X),
+    "chain": lambda one, X, y: chain_of(one).predict(X),
     "source": lambda one, X, y: one.predict_from(NamedSource(X)),
 }
 """What takes a system and a table, and no rule of scikit-learn's speaks of: names tell which column is which."""
@@ -359,10 +393,10 @@ def test_a_function_reads_columns_by_name_and_refuses_other_names(thing, rows, f
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", [*recipes(), *SEVERAL])
+@pytest.mark.parametrize("name", [*recipes(), *SEVERAL, NUMBERS[0]])
 def test_a_sweep_fits_it_behind_one_full_model(name):
-    table, y = rows_of(3 if name in SEVERAL else 2)
-    estimator = recipes()[SEVERAL.get(name, name)](full())
+    table, y = rows_of(n_classes_of(name))
+    estimator = regressor(BayesianRidge()) if name in NUMBERS else recipes()[SEVERAL.get(name, name)](full())
     varied = next(
         {key: [value]}
         for key, value in estimator.get_params(deep=False).items()
@@ -376,6 +410,8 @@ def test_a_sweep_fits_it_behind_one_full_model(name):
 
 def test_the_command_line_answers_from_its_file(thing, rows, tmp_path, capsys):
     table, _ = rows
+    if thing[0] in NUMBERS:
+        pytest.skip("files of the command line hold labels so far")
     thrifty.save(thing[1], tmp_path / "system.thrifty")
     # The file has its columns in another order: they are known by their names.
     table[NEW][list(COSTS)[::-1]].to_csv(tmp_path / "new.csv", index=False)

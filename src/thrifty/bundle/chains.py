@@ -19,6 +19,7 @@ from thrifty.evidence.evidence import Evidence
 from thrifty.full.model import FullModel
 from thrifty.objective.costs import PriceList
 from thrifty.tasks.choose import classification
+from thrifty.tasks.regression import RegressionTask
 from thrifty.tasks.task import Task
 
 __all__ = [
@@ -49,6 +50,7 @@ def pack_chain(chain: Chain, writing: Writing) -> dict[str, Any]:
     writing = replace(writing, columns=Columns(prices.n_features, chain.names, chain.kind))
     return {
         **pack_table(chain, packer),
+        **_pack_task(chain.task, packer),
         "stages": [pack_stage(stage, writing) for stage in chain.stages],
         "policy": pack_policy(chain.policy, packer),
         "base": packer.optional(chain.base),
@@ -60,7 +62,7 @@ def pack_chain(chain: Chain, writing: Writing) -> dict[str, Any]:
 def unpack_chain(fields: Fields, reading: Reading) -> Chain:
     """The chain, every part of it checked."""
     prices = unpack_prices(fields)
-    task = classification(unpack_classes(fields))
+    task = unpack_task(fields)
     columns = Columns(prices.n_features, unpack_names(fields, prices.n_features), unpack_kind(fields))
     reading = replace(reading, columns=columns, task=task)
     parts = fields.items("stages")
@@ -208,6 +210,7 @@ def unpack_evidence(fields: Fields, chain: Chain) -> Evidence:
         tuple(tuple(stage.columns.tolist()) for stage in chain.stages),
         rows=_unpack_keys(fields, "rows", n_rows, 2),
         seen=_unpack_keys(fields, "seen", None),
+        tolerance=chain.task.tolerance,
     )
 
 
@@ -261,6 +264,30 @@ def unpack_classes(fields: Fields) -> Labels:
     if not plain or len(set(classes.tolist())) < len(classes):
         raise fields.refusal("classes", "be distinct labels", classes[:5].tolist())
     return classes
+
+
+def _pack_task(task: Task, packer: Packer) -> dict[str, Any]:
+    """What an answer is, where the labels do not say it."""
+    if not isinstance(task, RegressionTask):
+        return {}
+    numbers = {name: packer.value(getattr(task, name)) for name in ("centre", "spread", "tolerance")}
+    return {"task": {"kind": "number", "error": task.kind, **numbers}}
+
+
+def unpack_task(fields: Fields) -> Task:
+    """What an answer is: a number, where the file says so, else one of its labels."""
+    if not fields.has("task"):
+        return classification(unpack_classes(fields))
+    part = fields.inside("task")
+    if part.text("kind") != "number":
+        raise part.refusal("kind", "be number", part.raw("kind"))
+    error, centre, spread = part.text("error"), part.number("centre"), part.number("spread")
+    if error not in ("squared", "absolute"):
+        raise part.refusal("error", "be squared or absolute", error)
+    tolerance = part.number("tolerance")
+    if not (np.isfinite([centre, spread, tolerance]).all() and spread > 0 and tolerance >= 0):
+        raise part.refusal("spread", "be positive, and all numbers finite", spread)
+    return RegressionTask("squared" if error == "squared" else "absolute", centre, spread, tolerance)
 
 
 def unpack_names(fields: Fields, n_features: int) -> tuple[str, ...] | None:

@@ -28,7 +28,8 @@ from thrifty.bundle.fields import Fields
 from thrifty.bundle.format_1 import old_chain, old_evidence
 from thrifty.chain.chain import Chain
 from thrifty.estimators.base import ChainEstimator
-from thrifty.estimators.budgeted import BudgetedClassifier
+from thrifty.estimators.budgeted import BudgetedClassifier, BudgetedRegressor
+from thrifty.estimators.cascade import BudgetedCascade
 from thrifty.estimators.dynamod_gbrt import DynaModGbrtClassifier
 from thrifty.estimators.dynamod_lin import DynaModLinClassifier
 from thrifty.estimators.dynamod_lstsq import DynaModLstsqClassifier
@@ -73,6 +74,7 @@ def register_estimator(estimator: type[ChainEstimator]) -> None:
 
 for _estimator in (
     BudgetedClassifier,
+    BudgetedRegressor,
     DynaModLinClassifier,
     DynaModGbrtClassifier,
     DynaModLstsqClassifier,
@@ -128,7 +130,7 @@ def unpack_object(fields: Fields, reading: Reading) -> Any:
     if not chain.stages:
         raise fields.refusal("chain", "have a stage", "none")
     estimator = _ESTIMATORS[name]()
-    if chain.policy.is_measured != isinstance(estimator, BudgetedClassifier):
+    if chain.policy.is_measured != isinstance(estimator, BudgetedCascade):
         raise fields.refusal("class", "suit the kind of chain", name)
     known = unpack_parameters(fields.inside("parameters"), estimator)
     known |= unpack_attributes(fields.inside("attributes"), estimator) | _from_chain(chain)
@@ -145,11 +147,12 @@ def unpack_object(fields: Fields, reading: Reading) -> Any:
 def _from_chain(chain: Chain) -> dict[str, Any]:
     known: dict[str, Any] = {
         "chain_": chain,
-        "classes_": chain.classes,
         "n_features_in_": chain.price_list.n_features,
         "features_": chain.columns if chain.policy.is_measured else chain.stages[0].columns,
         "certificate_": None,
     }
+    if len(chain.classes):
+        known["classes_"] = chain.classes
     if chain.names is not None:
         known["feature_names_in_"] = np.array(chain.names, dtype=object)
     if chain.policy.is_measured:
@@ -166,7 +169,7 @@ def _pack_memory(estimator: ChainEstimator, writing: Writing) -> dict[str, Any] 
     certificate: Certificate | None = getattr(estimator, "certificate_", None)
     told = None if certificate is None else packer.value(certificate.as_dict())
     proof = _pack_rows(estimator._proof, writing)
-    if not isinstance(estimator, BudgetedClassifier):
+    if not isinstance(estimator, BudgetedCascade):
         return None if told is None and proof is None else {"certificate": told, "proof": proof}
     learned, max_loss = estimator._learned, getattr(estimator, "_max_loss", None)
     return {
@@ -181,7 +184,7 @@ def _pack_memory(estimator: ChainEstimator, writing: Writing) -> dict[str, Any] 
 
 def _restore_memory(estimator: ChainEstimator, fields: Fields) -> None:
     """Put that back into an estimator which has its chain already."""
-    if not isinstance(estimator, BudgetedClassifier):
+    if not isinstance(estimator, BudgetedCascade):
         estimator.certificate_ = _certificate(fields)
         estimator._proof = _unpack_rows(fields, "proof", estimator.chain_)
         return

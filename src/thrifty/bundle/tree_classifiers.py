@@ -7,14 +7,14 @@ from typing import Any
 import numpy as np
 
 from thrifty.bundle.fields import Fields, Packer
-from thrifty.full.tree_classifier import Categories, Scaler, TreeClassifier, TreeModel
+from thrifty.full.tree_classifier import Categories, Scaler, TreeClassifier, TreeModel, TreeRegressor
 
 __all__ = ["pack_tree_classifier", "tree_digest", "unpack_tree_classifier"]
 
 _MOST_SCALERS = 8
 
 
-def pack_tree_classifier(classifier: TreeClassifier, packer: Packer) -> dict[str, Any]:
+def pack_tree_classifier(classifier: TreeClassifier | TreeRegressor, packer: Packer) -> dict[str, Any]:
     """The classifier as JSON."""
     model: TreeModel = classifier.model
     return {
@@ -32,7 +32,7 @@ def pack_tree_classifier(classifier: TreeClassifier, packer: Packer) -> dict[str
     }
 
 
-def unpack_tree_classifier(fields: Fields, n_features: int) -> TreeClassifier:
+def unpack_tree_classifier(fields: Fields, n_features: int) -> TreeClassifier | TreeRegressor:
     """The classifier for tables of so many columns, every part of it checked."""
     classes = fields.value("classes")
     if not isinstance(classes, np.ndarray) or classes.ndim != 1:
@@ -59,10 +59,10 @@ def unpack_tree_classifier(fields: Fields, n_features: int) -> TreeClassifier:
         tuple(Scaler(one.text("kind"), _optional(one, "shift"), _optional(one, "scale")) for one in scalers),
         categories,
     )
-    return TreeClassifier(model.validate())
+    return (TreeClassifier if len(model.classes) else TreeRegressor)(model.validate())
 
 
-def tree_digest(classifier: TreeClassifier) -> str:
+def tree_digest(classifier: TreeClassifier | TreeRegressor) -> str:
     """Digest of what the classifier answers by, the same for the original and for what was loaded from a file."""
     packer = Packer()
     digest = hashlib.sha256(json.dumps(pack_tree_classifier(classifier, packer)).encode())

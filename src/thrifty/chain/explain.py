@@ -77,18 +77,23 @@ class Explanation:
         for number, stage in enumerate(self.stages):
             names = ", ".join(stage.bought) or "nothing new"
             verdict = "not sure enough, goes on" if stage.goes_on else "sure enough, stops"
-            lines.append(
-                f"stage {number}: {names} (paid {stage.cost:g}); {stage.answer!r} with probability "
-                f"{stage.probability:.3f}; {verdict}"
-            )
+            said = _told(stage.answer, stage.probability)
+            lines.append(f"stage {number}: {names} (paid {stage.cost:g}); {said}; {verdict}")
         if self.asked_full:
-            lines.append(
-                f"full model: all that it reads (paid {self.cost:g}); {self.answer!r} with probability "
-                f"{self.probability:.3f}"
-            )
+            said = _told(self.answer, self.probability)
+            lines.append(f"full model: all that it reads (paid {self.cost:g}); {said}")
         less = "less than" if self.saved >= 0 else "more than"
-        lines.append(f"answered {self.answer!r} for {self.cost:g}, {abs(self.saved):g} {less} the full model")
+        lines.append(
+            f"answered {_told(self.answer)} for {self.cost:g}, {abs(self.saved):g} {less} the full model"
+        )
         return "\n".join(lines)
+
+
+def _told(answer: Any, probability: float = np.nan) -> str:
+    """An answer in words, with its probability where it has one."""
+    if isinstance(answer, float):
+        answer = float(f"{answer:.6g}")
+    return f"{answer!r}" + ("" if np.isnan(probability) else f" with probability {probability:.3f}")
 
 
 def explain_rows(chain: Chain, reader: Reader, names: Sequence[str]) -> list[Explanation]:

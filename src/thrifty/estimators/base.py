@@ -35,7 +35,15 @@ from thrifty.tasks.choose import classification_of
 from thrifty.tasks.labels import ClassTask
 from thrifty.tasks.task import Task
 
-__all__ = ["CERTIFYING_SHARE", "ChainClassifier", "ChainEstimator", "all_or_nothing", "columns_of", "link_of"]
+__all__ = [
+    "CERTIFYING_SHARE",
+    "ChainClassifier",
+    "ChainEstimator",
+    "all_or_nothing",
+    "chain_behind",
+    "columns_of",
+    "link_of",
+]
 
 CERTIFYING_SHARE = 4
 """One row in so many is held out where something is to be shown on rows that the fit has not seen."""
@@ -367,14 +375,14 @@ class ChainClassifier(ClassifierMixin, ChainEstimator):  # type: ignore[misc]  #
 
 def link_of(model: FullModel | Chain, prices: PriceList, task: Task) -> FullModel | Chain:
     """What stands behind the stages: a full model, or the chain that it already is, which must suit."""
-    inner = getattr(_bare(model), "chain_", model)
-    if not isinstance(inner, Chain):
+    inner = chain_behind(model)
+    if inner is None:
         return model
     theirs = inner.price_list
     if inner.task != task or theirs.n_features != prices.n_features:
         raise InvalidInputError(
-            f"full is a chain for {theirs.n_features} features and the classes {inner.classes.tolist()}; here there "
-            f"are {prices.n_features} features and the classes {task.classes.tolist()}. Both must agree."
+            f"full is a chain for {theirs.n_features} features and {_answers_of(inner.task)}; here there are "
+            f"{prices.n_features} features and {_answers_of(task)}. Both must agree."
         )
     if not theirs.is_same(prices):
         raise InvalidInputError(
@@ -382,6 +390,19 @@ def link_of(model: FullModel | Chain, prices: PriceList, task: Task) -> FullMode
             "those given here. One route has one price list: give both the same."
         )
     return inner
+
+
+def chain_behind(full: Any) -> Chain | None:
+    """The chain that a full model is, by itself or inside an estimator; None where it is none."""
+    inner = getattr(_bare(full), "chain_", full)
+    return inner if isinstance(inner, Chain) else None
+
+
+def _answers_of(task: Task) -> str:
+    """What a task answers with, in words."""
+    if len(task.classes):
+        return f"the classes {task.classes.tolist()}"
+    return f"numbers, by the {task.loss_name}"
 
 
 def columns_of(full: Any, prices: PriceList) -> Ints | None:

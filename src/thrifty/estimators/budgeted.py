@@ -4,7 +4,7 @@ from typing import Any
 
 from sklearn.base import RegressorMixin
 
-from thrifty.estimators.base import ChainClassifier
+from thrifty.estimators.base import ChainClassifier, chain_behind
 from thrifty.estimators.cascade import BudgetedCascade
 from thrifty.tasks.regression import RegressionTask, default_regressor, regression_of
 
@@ -115,9 +115,12 @@ class BudgetedRegressor(RegressorMixin, BudgetedCascade):  # type: ignore[misc] 
         rows given.
     loss : {"squared", "absolute"}, default="squared"
         The error that counts.
+    tolerance : float, default=0.01
+        How much larger than the full model's an error may be before the answer counts as worse: squared errors in units
+        of the variance of ``y``, absolute ones in units of its mean distance from the median.
     feature_costs, feature_groups, full_cost, full_features, budget, max_loss, confidence
         As of ``BudgetedClassifier``. ``max_loss`` is the share of rows whose error may be larger than that of the full
-        model.
+        model, by more than ``tolerance``.
     stages, sizes, max_bins, cv, n_jobs, random_state
         As of ``BudgetedClassifier``.
 
@@ -147,6 +150,7 @@ class BudgetedRegressor(RegressorMixin, BudgetedCascade):  # type: ignore[misc] 
         full: Any = None,
         *,
         loss: str = "squared",
+        tolerance: float = 0.01,
         feature_costs: Any = None,
         feature_groups: Any = None,
         full_cost: float = 0.0,
@@ -178,9 +182,14 @@ class BudgetedRegressor(RegressorMixin, BudgetedCascade):  # type: ignore[misc] 
             random_state=random_state,
         )
         self.loss = loss
+        self.tolerance = tolerance
 
     def _task_of(self, y: Any) -> RegressionTask:
-        return regression_of(y, self.loss)
+        task = regression_of(y, self.loss, self.tolerance)
+        behind = chain_behind(self.full)
+        # One route has one unit: errors of a chain in the place of the full model are in units of its own spread.
+        theirs = None if behind is None else behind.task
+        return theirs if isinstance(theirs, RegressionTask) and theirs.kind == task.kind else task
 
     def _default_full(self) -> Any:
         return default_regressor(self.loss, self.random_state)

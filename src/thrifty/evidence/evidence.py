@@ -87,6 +87,9 @@ class Evidence:
         Fingerprints of what each row holds, and of that together with its label: a certificate counts no row twice.
     seen : ndarray of shape (n_seen,), optional
         Fingerprints of what other rows hold that the system was fitted on: a certificate does not count them.
+    tolerance : float
+        How much less good than the full model's an answer may be before it counts as worse; nothing, where answers are
+        right or wrong.
     """
 
     gate: Floats
@@ -104,6 +107,7 @@ class Evidence:
     full_scores: Floats | None = None
     rows: Words | None = None
     seen: Words | None = None
+    tolerance: float = 0.0
 
     def __post_init__(self) -> None:
         gate = finite_numbers("gate", np.asarray(self.gate), (None, None))
@@ -293,7 +297,7 @@ class Evidence:
         full = self.full_quality
         return replace(
             self,
-            quality=self.quality >= full[:, None],
+            quality=self.quality >= (full if full.dtype == bool else full - self.tolerance)[:, None],
             # The full model is never worse than itself; where its answer stands last, that must stay visible.
             full_quality=np.ones(len(full), dtype=bool) if self.sends_to_full else full,
         )

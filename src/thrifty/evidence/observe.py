@@ -151,6 +151,7 @@ def evidence_of_known(
         scores=np.stack(scores, axis=1),
         full_scores=None if outputs is None or chain.behind else task.scores(outputs),
         rows=_keys(chain, reader, target),
+        tolerance=task.tolerance,
         **known,
     )
 

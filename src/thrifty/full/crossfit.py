@@ -42,6 +42,7 @@ __all__ = ["JudgedFull", "TrainingRows", "assign_folds", "fit_copy", "held_out_r
 
 _SUSPICIOUS_LOSS = 0.01
 _SUSPICIOUS_ROWS = 50
+_SUSPICIOUS_ERROR = 1e-6  # squared or absolute, in units of the spread
 
 
 @dataclass(frozen=True)
@@ -286,7 +287,11 @@ def _mention_refit(full: Any, name: str) -> None:
 def _warn_if_optimistic(judged: JudgedFull, rows: TrainingRows, name: str) -> None:
     mean_loss = float(np.average(judged.loss(rows.y), weights=rows.weight))
     task, quality = rows.task, rows.task.quality(rows.y, judged.outputs)
-    if len(rows.y) >= _SUSPICIOUS_ROWS and (mean_loss < _SUSPICIOUS_LOSS or quality.all()):
+    is_class = quality.dtype == bool
+    too_good = mean_loss < (_SUSPICIOUS_LOSS if is_class else _SUSPICIOUS_ERROR) or (
+        is_class and quality.all()
+    )
+    if len(rows.y) >= _SUSPICIOUS_ROWS and too_good:
         warnings.warn(
             f"{name} has {task.loss_name} {mean_loss:.2g} and {task.quality_name} {quality.mean():.4g} on the "
             f"{len(rows.y)} rows given: it was probably trained on them, and the gate will learn to trust it too much. "

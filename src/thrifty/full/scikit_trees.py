@@ -1,6 +1,6 @@
 """Fitted trees, forests and histogram boosting of scikit-learn as plain arrays.
 
-A classifier is recognised by the exact name of its class and read attribute by attribute, either alive or as a file
+A model is recognised by the exact name of its class and read attribute by attribute, either alive or as a file
 describes it. Of a description nothing is built: its arrays are looked at, checked, and copied into our own.
 """
 
@@ -14,17 +14,29 @@ from sklearn.utils import get_tags
 
 from thrifty.arrays import Bools, Floats, Ints, Labels
 from thrifty.exceptions import InvalidInputError
-from thrifty.full.tree_classifier import Categories, Scaler, TreeClassifier, TreeModel
+from thrifty.full.tree_classifier import Categories, Scaler, TreeClassifier, TreeModel, TreeRegressor
 from thrifty.trees import TreeEnsemble
 
 __all__ = ["Described", "tree_classifier_of"]
 
-_TREES = ("sklearn.tree._classes.DecisionTreeClassifier", "sklearn.tree._classes.ExtraTreeClassifier")
+_TREES = (
+    "sklearn.tree._classes.DecisionTreeClassifier",
+    "sklearn.tree._classes.ExtraTreeClassifier",
+    "sklearn.tree._classes.DecisionTreeRegressor",
+    "sklearn.tree._classes.ExtraTreeRegressor",
+)
 _FORESTS = (
     "sklearn.ensemble._forest.RandomForestClassifier",
     "sklearn.ensemble._forest.ExtraTreesClassifier",
+    "sklearn.ensemble._forest.RandomForestRegressor",
+    "sklearn.ensemble._forest.ExtraTreesRegressor",
 )
-_BOOSTING = "sklearn.ensemble._hist_gradient_boosting.gradient_boosting.HistGradientBoostingClassifier"
+_BOOSTING = (
+    "sklearn.ensemble._hist_gradient_boosting.gradient_boosting.HistGradientBoostingClassifier",
+    "sklearn.ensemble._hist_gradient_boosting.gradient_boosting.HistGradientBoostingRegressor",
+)
+_PLAIN_LOSSES = ("squared_error", "absolute_error", "quantile")
+"""Losses of a boosted regressor whose scores are the numbers themselves."""
 _PIPELINE = "sklearn.pipeline.Pipeline"
 _SCALERS = {
     "sklearn.preprocessing._data.StandardScaler": ("mean_", "with_mean", "with_std"),
@@ -44,18 +56,18 @@ class Described:
     attributes: Mapping[str, Any]
 
 
-def tree_classifier_of(model: Any) -> TreeClassifier | None:
-    """The classifier that answers as ``model`` does, or None where ``model`` is not made of trees that are known.
+def tree_classifier_of(model: Any) -> TreeClassifier | TreeRegressor | None:
+    """The model of ours that answers as ``model`` does, or None where ``model`` is not made of trees that are known.
 
     Parameters
     ----------
     model : fitted estimator, or Described
         A description that claims to be known and is not sound is refused.
     """
-    if isinstance(model, TreeClassifier):
+    if isinstance(model, TreeClassifier | TreeRegressor):
         return model
     *steps, last = _steps(model)
-    if _name(last) not in (*_TREES, *_FORESTS, _BOOSTING):
+    if _name(last) not in (*_TREES, *_FORESTS, *_BOOSTING):
         return None
     try:
         return _converted(steps, last)
@@ -69,9 +81,9 @@ def tree_classifier_of(model: Any) -> TreeClassifier | None:
         ) from error
 
 
-def _converted(steps: list[Any], last: Any) -> TreeClassifier | None:
+def _converted(steps: list[Any], last: Any) -> TreeClassifier | TreeRegressor | None:
     scalers = [_scaler(step) for step in steps]
-    found = _boosting(last) if _name(last) == _BOOSTING else _forest(last)
+    found = _boosting(last) if _name(last) in _BOOSTING else _forest(last)
     if found is None or any(step is None for step in scalers):
         return None
     names = _attributes([*steps, last][0]).get("feature_names_in_")
@@ -80,7 +92,7 @@ def _converted(steps: list[Any], last: Any) -> TreeClassifier | None:
         names=None if names is None else tuple(str(one) for one in names),
         scalers=tuple(step for step in scalers if step is not None),
     )
-    return TreeClassifier(model.validate())
+    return (TreeClassifier if len(model.classes) else TreeRegressor)(model.validate())
 
 
 def _name(thing: Any) -> str:
@@ -123,8 +135,11 @@ def _floats(values: Any) -> Floats:
     return np.array(values, dtype=np.float64)
 
 
-def _classes(known: Mapping[str, Any]) -> Labels:
-    classes = known["classes_"]
+def _classes(model: Any) -> Labels:
+    """Labels of a classifier; none of a regressor."""
+    if _name(model).endswith("Regressor"):
+        return np.empty(0)
+    classes = _attributes(model)["classes_"]
     if not isinstance(classes, np.ndarray) or classes.ndim != 1 or len(classes) < 2:
         raise InvalidInputError("its labels must be an array of two or more.")
     return classes
@@ -140,7 +155,7 @@ def _forest(model: Any) -> TreeModel | None:
         raise InvalidInputError("its trees must be a list of trees.")
     if known.get("n_outputs_", 1) != 1:
         return None
-    classes, n_features = _classes(known), int(known["n_features_in_"])
+    classes, n_features = _classes(model), int(known["n_features_in_"])
     parts = [_class_tree(_attributes(_attributes(one)["tree_"]), n_features, len(classes)) for one in members]
     return TreeModel(
         classes, n_features, None, (TreeEnsemble.concatenate(parts),), None, _accepts_missing(members[0])
@@ -149,13 +164,13 @@ def _forest(model: Any) -> TreeModel | None:
 
 def _accepts_missing(tree: Any) -> bool:
     if isinstance(tree, Described):
-        return tree.name == _TREES[0] or tree.attributes.get("splitter") == "random"
+        return tree.name in (_TREES[0], _TREES[2]) or tree.attributes.get("splitter") == "random"
     return bool(get_tags(tree).input_tags.allow_nan) and _attributes(tree).get("monotonic_cst") is None
 
 
 def _class_tree(tree: Mapping[str, Any], n_features: int, n_classes: int) -> TreeEnsemble:
     nodes, values = tree["nodes"], tree["values"]
-    if nodes.ndim != 1 or values.ndim != 3 or values.shape != (len(nodes), 1, n_classes):
+    if nodes.ndim != 1 or values.ndim != 3 or values.shape != (len(nodes), 1, max(n_classes, 1)):
         raise InvalidInputError(f"its nodes have the shape {nodes.shape}, its values {values.shape}.")
     return _tree(
         n_features,
@@ -204,7 +219,9 @@ def _tree(
 
 def _boosting(model: Any) -> TreeModel | None:
     known = _attributes(model)
-    classes, n_features = _classes(known), int(known["n_features_in_"])
+    classes, n_features = _classes(model), int(known["n_features_in_"])
+    if not len(classes) and known["loss"] not in _PLAIN_LOSSES:
+        return None
     rounds = [[_attributes(one) for one in each] for each in known["_predictors"]]
     baseline = _floats(known["_baseline_prediction"]).reshape(-1)
     encoded = _encoded(known, n_features)

@@ -1,8 +1,9 @@
-"""Trees of a fitted classifier as checked arrays, which answer as the classifier did, to the last bit.
+"""Trees of a fitted classifier or regressor as checked arrays, which answer as the original did, to the last bit.
 
-A forest answers with the mean over its trees of the class shares in the leaf that a row reaches; boosting adds the
-leaves to a constant and turns the sums into probabilities. Neither needs anything of the library that fitted it but
-the arrays, so a file may hold them as data: whatever the numbers are, no compiled code of others is given them.
+A forest answers with the mean over its trees of the class shares, or of the number, in the leaf that a row reaches;
+boosting adds the leaves to a constant and turns the sums into probabilities, or leaves them as they are. Neither needs
+anything of the library that fitted it but the arrays, so a file may hold them as data: whatever the numbers are, no
+compiled code of others is given them.
 """
 
 from dataclasses import dataclass
@@ -11,7 +12,7 @@ from typing import Any, NoReturn
 import numpy as np
 from scipy import sparse
 from scipy.special import expit
-from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 from sklearn.utils.extmath import softmax
 from sklearn.utils.validation import check_array, validate_data
 
@@ -19,7 +20,7 @@ from thrifty.arrays import Bools, Floats, Ints, Labels
 from thrifty.exceptions import InvalidInputError
 from thrifty.trees import TreeEnsemble
 
-__all__ = ["Categories", "Scaler", "TreeClassifier", "TreeModel"]
+__all__ = ["Categories", "Scaler", "TreeClassifier", "TreeModel", "TreeRegressor"]
 
 _BLOCK = 4096  # rows that are answered at once
 _SLACK = 1e-6  # shares that were rounded still sum to one
@@ -135,18 +136,18 @@ class Categories:
 
 @dataclass(frozen=True)
 class TreeModel:
-    """Everything that a classifier of trees answers by.
+    """Everything that a classifier or regressor of trees answers by.
 
     Attributes
     ----------
     classes : ndarray of shape (n_classes,)
-        Labels.
+        Labels; none where it answers with a number.
     n_features : int
         Columns of the tables that it reads.
     names : tuple of str, optional
         Their names.
     trees : tuple of TreeEnsemble
-        One ensemble with the class shares of a forest, or one ensemble for each score of boosting.
+        One ensemble with the class shares, or numbers, of a forest, or one ensemble for each score of boosting.
     baseline : ndarray of shape (n_scores,), optional
         What the scores of boosting start from; None for a forest.
     accepts_missing : bool
@@ -180,28 +181,30 @@ class TreeModel:
         n_classes = len(self.classes)
         if self.names is not None and len(self.names) != self.n_features:
             return f"{len(self.names)} names do not fit {self.n_features} columns"
-        n_scores = 1 if n_classes == 2 else n_classes
+        n_scores = 1 if n_classes in (0, 2) else n_classes
         if self.baseline is None:
-            wanted, n_outputs = 1, n_classes
+            wanted, n_outputs = 1, max(n_classes, 1)
         else:
             wanted, n_outputs = n_scores, 1
             if self.baseline.shape != (n_scores,) or not np.isfinite(self.baseline).all():
                 return f"boosting must start from {n_scores} finite numbers"
-        if n_classes < 2 or len(self.trees) != wanted:
+        if n_classes == 1 or len(self.trees) != wanted:
             return f"{len(self.trees)} ensembles cannot answer with {n_classes} classes"
         for part in self.trees:
             if part.n_features != width or part.values.shape[1:] != (n_outputs,):
                 return "trees must read the columns and answer with the classes that there are"
             part.validate()
-        if self.baseline is None and not _are_shares(self.trees[0]):
+        if self.baseline is None and n_classes and not _are_shares(self.trees[0]):
             return "leaves of a forest must hold the shares of the classes"
+        if self.baseline is None and not self.trees[0].n_trees:
+            return "a forest must have a tree"
         problems = [step.problem(self.n_features) for step in self.scalers]
         problems += [] if self.categories is None else [self.categories.problem(self.n_features)]
         return next((one for one in problems if one), None)
 
     def raw(self, X: Any) -> Floats:
         """Sums over the trees, shape (n_rows, n_scores) or (n_rows, n_classes)."""
-        n_scores = len(self.classes) if self.baseline is None else len(self.baseline)
+        n_scores = max(len(self.classes), 1) if self.baseline is None else len(self.baseline)
         raw = np.zeros((X.shape[0], n_scores), order="C" if self.baseline is None else "F")
         for begin in range(0, len(raw), _BLOCK):
             rows = slice(begin, begin + _BLOCK)
@@ -223,10 +226,8 @@ def _are_shares(trees: TreeEnsemble) -> bool:
     return bool(inside and np.all(np.abs(values.sum(axis=1) - 1.0) <= _SLACK))
 
 
-class TreeClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn is untyped
-    """A fitted forest, tree or boosting, without the library that fitted it.
-
-    It answers as the original did, with one thread; it cannot be fitted again.
+class _TreeEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn is untyped
+    """What a classifier and a regressor share.
 
     Parameters
     ----------
@@ -247,11 +248,6 @@ class TreeClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # s
         return tags
 
     @property
-    def classes_(self) -> Labels:
-        """Labels, shape (n_classes,)."""
-        return self.model.classes
-
-    @property
     def n_features_in_(self) -> int:
         """Columns of the tables that it reads."""
         return self.model.n_features
@@ -260,15 +256,48 @@ class TreeClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # s
     def feature_names_in_(self) -> Labels:
         """Names of those columns, if it was fitted on names."""
         if self.model.names is None:
-            raise AttributeError("this classifier was fitted without names of columns")
+            raise AttributeError("this model was fitted without names of columns")
         return np.array(self.model.names, dtype=object)
 
     def fit(self, X: Any, y: Any = None) -> NoReturn:  # noqa: ARG002
         """Refuse: what was loaded from a file can only answer."""
         raise InvalidInputError(
-            "a TreeClassifier holds the trees of a classifier that was fitted elsewhere, and cannot be fitted. Wrap it "
-            "in FrozenEstimator to use it as it is, or give an unfitted classifier."
+            f"a {type(self).__name__} holds the trees of a model that was fitted elsewhere, and cannot be fitted. Wrap "
+            f"it in FrozenEstimator to use it as it is, or give an unfitted model."
         )
+
+    def _raw(self, X: Any) -> Floats:
+        is_forest = self.model.baseline is None
+        # A forest rounds its tables to single precision and refuses what is too large for that.
+        rules: dict[str, Any] = {"dtype": np.float64, "ensure_all_finite": False}
+        if is_forest:
+            may_miss = self.model.accepts_missing and not sparse.issparse(X)
+            rules = {"dtype": np.float32, "ensure_all_finite": "allow-nan" if may_miss else True}
+            rules["accept_sparse"] = "csr"
+        if not self.model.scalers:
+            return self.model.raw(validate_data(self, X, reset=False, **rules))
+        validate_data(self, X, reset=False, skip_check_array=True)
+        names = None if self.model.names is None else self.feature_names_in_
+        for step in self.model.scalers:
+            X, names = step.made(names).transform(X), None
+        return self.model.raw(check_array(X, **rules))
+
+
+class TreeClassifier(ClassifierMixin, _TreeEstimator):  # type: ignore[misc]  # scikit-learn is untyped
+    """A fitted forest, tree or boosting, without the library that fitted it.
+
+    It answers as the original did, with one thread; it cannot be fitted again.
+
+    Parameters
+    ----------
+    model : TreeModel
+        What it answers by.
+    """
+
+    @property
+    def classes_(self) -> Labels:
+        """Labels, shape (n_classes,)."""
+        return self.model.classes
 
     def predict_proba(self, X: Any) -> Floats:
         """Probabilities of all classes, shape (n_rows, n_classes)."""
@@ -292,18 +321,21 @@ class TreeClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # s
         labels: Labels = self.classes_[best]
         return labels
 
-    def _raw(self, X: Any) -> Floats:
-        is_forest = self.model.baseline is None
-        # A forest rounds its tables to single precision and refuses what is too large for that.
-        rules: dict[str, Any] = {"dtype": np.float64, "ensure_all_finite": False}
-        if is_forest:
-            may_miss = self.model.accepts_missing and not sparse.issparse(X)
-            rules = {"dtype": np.float32, "ensure_all_finite": "allow-nan" if may_miss else True}
-            rules["accept_sparse"] = "csr"
-        if not self.model.scalers:
-            return self.model.raw(validate_data(self, X, reset=False, **rules))
-        validate_data(self, X, reset=False, skip_check_array=True)
-        names = None if self.model.names is None else self.feature_names_in_
-        for step in self.model.scalers:
-            X, names = step.made(names).transform(X), None
-        return self.model.raw(check_array(X, **rules))
+
+class TreeRegressor(RegressorMixin, _TreeEstimator):  # type: ignore[misc]  # scikit-learn is untyped
+    """A fitted forest, tree or boosting that predicts numbers, without the library that fitted it.
+
+    It answers as the original did, with one thread; it cannot be fitted again.
+
+    Parameters
+    ----------
+    model : TreeModel
+        What it answers by.
+    """
+
+    def predict(self, X: Any) -> Floats:
+        """Number of each row."""
+        numbers: Floats = self._raw(X)[:, 0]
+        if self.model.baseline is None:
+            numbers /= self.model.trees[0].n_trees
+        return numbers

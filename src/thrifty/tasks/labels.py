@@ -30,6 +30,7 @@ class ClassTask:
     classes: Labels
 
     has_doubt: ClassVar[bool] = True
+    tolerance: ClassVar[float] = 0.0
     loss_name: ClassVar[str] = "log-loss"
     quality_name: ClassVar[str] = "accuracy"
 

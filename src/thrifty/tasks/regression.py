@@ -97,11 +97,14 @@ class RegressionTask:
         The error that counts.
     centre, spread : float
         Scores are ``(number - centre) / spread``.
+    tolerance : float
+        How much less good than the full model's an answer may be before it counts as worse.
     """
 
     kind: RegressionLoss
     centre: float
     spread: float
+    tolerance: float = 0.01
 
     n_scores: ClassVar[int] = 1
     has_doubt: ClassVar[bool] = False
@@ -309,8 +312,13 @@ UNKNOWN = 0.25
 """Absolute error that remains with the best belief, in units of the spread: its order of magnitude suffices."""
 
 
-def regression_of(y: Any, kind: str) -> RegressionTask:
+def regression_of(y: Any, kind: str, tolerance: float = 0.01) -> RegressionTask:
     """The task that some targets pose; a constant is refused."""
+    if not (isinstance(tolerance, int | float | np.number) and 0.0 <= float(tolerance) < np.inf):
+        raise InvalidInputError(
+            f"tolerance must be a number of at least 0; got {tolerance!r}. It is how much larger than the full model's "
+            f"an error may be, in units of the spread of y, or of its square."
+        )
     if kind not in ("squared", "absolute"):
         raise InvalidInputError(f'loss must be "squared" or "absolute"; got {kind!r}.')
     numbers = read_targets("y", y)
@@ -323,7 +331,7 @@ def regression_of(y: Any, kind: str) -> RegressionTask:
         raise InvalidInputError(
             f"y must vary; all {len(numbers):,} targets are {centre:g} or nearly so, and there is nothing to learn."
         )
-    return RegressionTask("squared" if kind == "squared" else "absolute", centre, spread)
+    return RegressionTask("squared" if kind == "squared" else "absolute", centre, spread, float(tolerance))
 
 
 def default_regressor(kind: str, random_state: Any) -> Any:

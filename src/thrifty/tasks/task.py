@@ -41,6 +41,10 @@ class Task(Protocol):
         """Whether scores tell how doubtful an answer is; where they do not, every gate is learned."""
 
     @property
+    def tolerance(self) -> float:
+        """How much less good than the full model's an answer may be before it counts as worse."""
+
+    @property
     def classes(self) -> Labels:
         """Labels the user may get, in the order of the outputs; none where the answer is a number."""
 

@@ -176,5 +176,6 @@ def judge_stages(
         weight=problem.weight,
         target=problem.y,
         scores=np.stack(every, axis=1),
+        tolerance=task.tolerance,
     )
     return evidence, loss

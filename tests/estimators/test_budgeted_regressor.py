@@ -1,0 +1,120 @@
+"""A cascade that answers with numbers."""
+
+import warnings
+
+import numpy as np
+import pytest
+from sklearn.ensemble import (
+    ExtraTreesRegressor,
+    HistGradientBoostingRegressor,
+    RandomForestRegressor,
+)
+from sklearn.linear_model import LinearRegression
+from sklearn.tree import DecisionTreeRegressor
+
+from thrifty import BudgetedRegressor, FullModelNotWorthItWarning, InvalidInputError
+from thrifty.bundle import from_bytes, to_bytes
+from thrifty.full.scikit_trees import tree_classifier_of
+
+pytestmark = pytest.mark.filterwarnings("ignore::thrifty.FullModelNotWorthItWarning")
+RECIPE = {"sizes": [(40, 4)], "cv": 3, "random_state": 0, "feature_costs": [1, 4, 1, 1]}
+
+
+@pytest.fixture(scope="module")
+def rows():
+    """Where the first column is large, the second decides: elsewhere it need not be bought."""
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-1, 1, size=(900, 4))
+    y = np.where(X[:, 0] > 0.3, 40 * X[:, 1], 5 * X[:, 0]) + 0.5 * rng.normal(size=900) + 100
+    return X, y
+
+
+@pytest.fixture(scope="module")
+def fitted(rows):
+    X, y = rows
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FullModelNotWorthItWarning)
+        return BudgetedRegressor(LinearRegression(), **RECIPE).fit(X[:600], y[:600])
+
+
+def test_rows_go_on_where_more_features_change_the_number(rows, fitted):
+    X, _ = rows
+    route = fitted.at(budget=2.4).route(X[600:])
+    where = X[600:, 0] > 0.3
+    assert route[where].mean() > route[~where].mean() + 0.5
+
+
+def test_a_gate_saves_what_a_fixed_set_of_features_must_pay(rows, fitted):
+    X, y = rows
+    there = fitted.at(budget=2.5)
+    assert there.cost(X[600:]).mean() < 2.7
+    assert there.score(X[600:], y[600:]) > 0.9
+    assert abs(there.expected_score_ - there.score(X[600:], y[600:])) < 0.1
+
+
+def test_scores_of_points_rise_with_their_budget(fitted):
+    policy = fitted.chain_.policy
+    assert np.all(np.diff(policy.cost) > 0)
+    assert policy.score[-1] > policy.score[0] + 0.2
+
+
+@pytest.mark.parametrize(("shift", "scale"), [(1e6, 1e-6), (0.0, 1e6)])
+def test_the_unit_of_the_target_does_not_matter(rows, fitted, shift, scale):
+    X, y = rows
+    other = BudgetedRegressor(LinearRegression(), **RECIPE).fit(X[:600], scale * (y[:600] + shift))
+    # Rounding differs, and a split that was as good as another may be the other: not more than that.
+    assert abs(other.expected_score_ - fitted.expected_score_) < 0.01
+    assert np.mean(np.abs(other.predict(X[600:]) / scale - shift - fitted.predict(X[600:]))) < 0.7
+
+
+def test_the_absolute_error_is_not_led_by_outliers(rows):
+    X, y = rows
+    dirty = y[:600].copy()
+    dirty[::20] += 3000.0
+    robust = BudgetedRegressor(LinearRegression(), loss="absolute", **RECIPE).fit(X[:600], dirty)
+    plain = BudgetedRegressor(LinearRegression(), **RECIPE).fit(X[:600], dirty)
+    errors = [np.abs(y[600:] - one.predict(X[600:])).mean() for one in (robust, plain)]
+    assert errors[0] < 0.2 * errors[1]
+
+
+def test_an_unknown_loss_and_a_classifier_are_refused(rows):
+    X, y = rows
+    with pytest.raises(InvalidInputError, match='"squared" or "absolute"; got \'cubic\''):
+        BudgetedRegressor(LinearRegression(), loss="cubic").fit(X, y)
+    from sklearn.naive_bayes import GaussianNB
+
+    with pytest.raises(InvalidInputError, match="must be a regressor"):
+        BudgetedRegressor(GaussianNB()).fit(X, y)
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        HistGradientBoostingRegressor(max_iter=5),
+        HistGradientBoostingRegressor(max_iter=5, loss="absolute_error"),
+        RandomForestRegressor(5, max_depth=4, random_state=0),
+        ExtraTreesRegressor(5, max_depth=4, random_state=0),
+        DecisionTreeRegressor(max_depth=4),
+    ],
+    ids=lambda model: type(model).__name__,
+)
+def test_trees_that_predict_numbers_are_kept_as_arrays_and_answer_to_the_last_bit(rows, model):
+    X, y = rows
+    model.fit(X[:300], y[:300])
+    assert np.array_equal(tree_classifier_of(model).predict(X), model.predict(X))
+
+
+def test_boosting_on_another_scale_is_not_taken_for_numbers(rows):
+    X, y = rows
+    model = HistGradientBoostingRegressor(max_iter=3, loss="poisson").fit(X, y)
+    assert tree_classifier_of(model) is None
+
+
+def test_a_file_needs_no_trust_for_the_default_full_model(rows):
+    X, y = rows
+    clf = BudgetedRegressor(
+        HistGradientBoostingRegressor(max_iter=4), sizes=[(5, 2)], cv=2, random_state=0, full_cost=1.0
+    ).fit(X[:300], y[:300])
+    again = from_bytes(to_bytes(clf))
+    assert np.array_equal(again.predict(X), clf.predict(X))
+    assert again.chain_.task == clf.chain_.task

@@ -1,0 +1,110 @@
+"""Numbers as answers: losses, calibration, blends, and what is refused."""
+
+import numpy as np
+import pytest
+from scipy.optimize import minimize
+from sklearn.linear_model import LogisticRegression, Ridge
+from sklearn.metrics import d2_absolute_error_score, r2_score
+
+from thrifty import InvalidAnswerError, InvalidInputError
+from thrifty.tasks.regression import AbsoluteLoss, SquaredLoss, linear_weights, regression_of
+
+RNG = np.random.default_rng(0)
+Y = RNG.gamma(2.0, 3.0, size=200) - 4.0
+KINDS = ("squared", "absolute")
+
+
+@pytest.mark.parametrize("loss", [SquaredLoss, AbsoluteLoss])
+def test_gradients_are_those_of_the_loss(loss):
+    y, scores = Y[:30], RNG.normal(size=(30, 1)) * 5
+    step = 1e-6
+    numeric = (loss(y).values(scores + step) - loss(y).values(scores - step)) / (2 * step)
+    np.testing.assert_allclose(loss(y).derivatives(scores)[0][:, 0], numeric, rtol=1e-4, atol=1e-4)
+
+
+def test_the_parabola_of_the_absolute_error_lies_above_it_and_touches_it():
+    y, scores = Y[:40], RNG.normal(size=(40, 1)) * 5
+    loss = AbsoluteLoss(y)
+    gradient, hessian = loss.derivatives(scores)
+    for move in (-3.0, -0.1, 0.0, 0.2, 5.0):
+        above = loss.values(scores) + gradient[:, 0] * move + hessian[:, 0] * move**2 / 2
+        assert np.all(above >= loss.values(scores + move) - 1e-9)
+
+
+@pytest.mark.parametrize(("loss", "best"), [(SquaredLoss, np.mean), (AbsoluteLoss, np.median)])
+def test_the_best_constant_is_the_mean_or_the_median(loss, best):
+    weight = np.ones(199)
+    np.testing.assert_allclose(loss(Y[:199]).base(weight), best(Y[:199]))
+    twice = np.r_[Y[:199], Y[:50]]
+    np.testing.assert_allclose(
+        loss(Y[:199]).base(np.r_[np.full(50, 2.0), np.ones(149)]), loss(twice).base(np.ones(249))
+    )
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_weights_are_those_of_a_generic_solver(kind):
+    scores = np.column_stack([Y + RNG.normal(size=200), RNG.normal(size=200)])
+    weight = RNG.uniform(0.5, 2.0, size=200)
+    found = linear_weights(scores, Y, weight, kind)
+
+    def total(at):
+        error = np.abs(Y - at[0] - scores @ at[1:])
+        return weight @ (error**2 if kind == "squared" else error)
+
+    best = minimize(
+        total, found + 0.1, method="Nelder-Mead", options={"xatol": 1e-9, "fatol": 1e-9, "maxiter": 5000}
+    )
+    assert total(found) <= best.fun * (1 + 1e-3)
+
+
+@pytest.mark.parametrize(("kind", "score"), [("squared", r2_score), ("absolute", d2_absolute_error_score)])
+def test_quality_is_the_score_that_scikit_learn_tells_of_the_rows_of_the_fit(kind, score):
+    task, said = regression_of(Y, kind), Y + RNG.normal(size=200)
+    quality = task.quality(task.encode("y", Y, 200), said[:, None])
+    np.testing.assert_allclose(quality.mean(), score(Y, said), rtol=1e-6)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_scores_and_numbers_are_two_ways_to_say_the_same(kind):
+    task = regression_of(Y, kind)
+    y = task.encode("y", Y, 200)
+    np.testing.assert_allclose(task.decode(y), Y)
+    np.testing.assert_allclose(task.outputs(task.scores(Y[:, None]))[:, 0], Y)
+    np.testing.assert_allclose(task.calibrated(y[:, None], task.no_calibration)[:, 0], y)
+    np.testing.assert_allclose(task.blended(task.full_alone, 0 * y[:, None], y[:, None])[:, 0], y)
+
+
+def test_a_useless_score_is_calibrated_to_the_best_constant():
+    task = regression_of(Y, "squared")
+    y = task.encode("y", Y, 200)
+    slope, intercept = task.calibrate(-y[:, None], y, np.ones(200))
+    assert slope == 0.0
+    np.testing.assert_allclose(intercept, y.mean())
+
+
+@pytest.mark.parametrize(
+    ("y", "says"),
+    [
+        (np.full(20, 3.0), "y must vary"),
+        ([1.0, np.nan, 2.0], "nan in row 1"),
+        ([1.0, 2.0, np.inf], "inf in row 2"),
+        (["a", "b"], "must hold numbers"),
+        (np.ones((3, 2)), "one number per row"),
+    ],
+)
+def test_targets_that_are_no_numbers_are_refused(y, says):
+    with pytest.raises(InvalidInputError, match=says):
+        regression_of(y, "squared")
+
+
+def test_other_models_must_predict_numbers():
+    task, X = regression_of(Y, "squared"), RNG.normal(size=(200, 2))
+    task.check_model(Ridge().fit(X, Y), "full")
+    with pytest.raises(InvalidInputError, match="answers with classes"):
+        task.check_model(LogisticRegression().fit(X, Y > 0), "full")
+    with pytest.raises(InvalidInputError, match="must be a regressor"):
+        task.check_recipe(LogisticRegression(), "full")
+    with pytest.raises(InvalidAnswerError, match="finite numbers; got nan in row 1"):
+        task.read_outputs([1.0, np.nan, 2.0], 3, "the full model")
+    with pytest.raises(InvalidAnswerError, match=r"one number per row, shape \(3,\); got shape \(3, 2\)"):
+        task.read_outputs(np.ones((3, 2)), 3, "the full model")
