@@ -286,7 +286,8 @@ def _mention_refit(full: Any, name: str) -> None:
 def _warn_if_optimistic(judged: JudgedFull, rows: TrainingRows, name: str) -> None:
     mean_loss = float(np.average(judged.loss(rows.y), weights=rows.weight))
     task, quality = rows.task, rows.task.quality(rows.y, judged.outputs)
-    if len(rows.y) >= _SUSPICIOUS_ROWS and (mean_loss < _SUSPICIOUS_LOSS or quality.all()):
+    is_perfect = quality.dtype == bool and quality.all()  # numbers that are not zero are not right answers
+    if len(rows.y) >= _SUSPICIOUS_ROWS and (mean_loss < _SUSPICIOUS_LOSS or is_perfect):
         warnings.warn(
             f"{name} has {task.loss_name} {mean_loss:.2g} and {task.quality_name} {quality.mean():.4g} on the "
             f"{len(rows.y)} rows given: it was probably trained on them, and the gate will learn to trust it too much. "
