@@ -1,11 +1,19 @@
 """What mistakes cost: least totals by brute force, weights of classes, and floors of recall on a rare class."""
 
+import warnings
+
 import numpy as np
 import pytest
 from sklearn.linear_model import LogisticRegression
 from sklearn.naive_bayes import GaussianNB
 
-from thrifty import BudgetedClassifier, InvalidInputError, ThriftyError, evidence_of
+from thrifty import (
+    BudgetedClassifier,
+    InvalidInputError,
+    OptimisticFullModelWarning,
+    ThriftyError,
+    evidence_of,
+)
 from thrifty.bundle import from_bytes, to_bytes
 
 pytestmark = pytest.mark.slow
@@ -111,6 +119,15 @@ def test_losses_of_probabilities_are_bought_down(loss, plain):
     known = evidence_of(clf, X, y)
     assert known.quality.max() <= 0.0
     np.testing.assert_array_equal(clf.predict(X), clf.classes_[clf.predict_proba(X).argmax(axis=1)])
+
+
+def test_losses_that_are_never_zero_do_not_make_a_full_model_look_perfect():
+    X, y = rare(240)
+    honest = GaussianNB().fit(X[::2], y[::2]).predict_proba(X)[:, 1]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", OptimisticFullModelWarning)
+        clf = BudgetedClassifier(honest, loss="log", stages=1, **SMALL).fit(X, y)
+    assert clf.expected_score_ < 0.0
 
 
 def test_only_prices_of_mistakes_add_up_with_those_of_tests(plain):
