@@ -11,6 +11,7 @@ __all__ = [
     "InvalidAnswerError",
     "InvalidInputError",
     "InvalidTypeError",
+    "NoPriceOfMistakesError",
     "NothingSavedWarning",
     "OptimisticFullModelWarning",
     "RefittedFullModelWarning",
@@ -34,6 +35,10 @@ class InvalidInputError(ThriftyError, ValueError):
 
 class InvalidTypeError(InvalidInputError, TypeError):
     """A table is of a type that cannot be read as numbers; scikit-learn asks for a ``TypeError`` there."""
+
+
+class NoPriceOfMistakesError(InvalidInputError, AttributeError):
+    """A total of tests and mistakes was asked for where mistakes have no price; ``hasattr`` says that there is none."""
 
 
 class InvalidAnswerError(InvalidInputError):

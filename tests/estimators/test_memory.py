@@ -33,8 +33,12 @@ def bytes_per_row(evidence):
 
 
 def gates_and_answers(evidence):
-    """A gate score per stage, and whether each stage, what is behind them and the full model are right."""
-    return 8 * evidence.n_stages + evidence.n_stages + 2
+    """A gate score per stage, whether each stage, what is behind them and the full model are right.
+
+    Besides two fingerprints, where a certificate may count the row, and the class, where it is known.
+    """
+    known = 16 * (evidence.rows is not None) + (evidence.strata is not None)
+    return 8 * evidence.n_stages + evidence.n_stages + 2 + known
 
 
 @pytest.fixture(scope="module")
@@ -42,8 +46,9 @@ def lean():
     return cascade()
 
 
-def test_a_cascade_keeps_gates_and_who_was_right_and_nothing_else_of_its_rows(lean):
+def test_a_cascade_keeps_gates_and_who_was_right_and_a_byte_for_the_class_and_nothing_else_of_its_rows(lean):
     assert lean.evidence_.n_stages > 1
+    assert lean.evidence_.strata.dtype == np.uint8
     assert bytes_per_row(lean.evidence_) == gates_and_answers(lean.evidence_)
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from thrifty.arrays import Floats, Labels, Numbers, Words
+from thrifty.arrays import Codes, Floats, Labels, Numbers
 from thrifty.bundle.context import Columns, Reading, Writing
 from thrifty.bundle.fields import Fields, Packer
 from thrifty.bundle.fulls import pack_full, unpack_full
@@ -16,9 +16,11 @@ from thrifty.chain.policy import Policy
 from thrifty.chain.stage import CascadeStage, Stage
 from thrifty.estimators.base import link_of
 from thrifty.evidence.evidence import Evidence
+from thrifty.exceptions import InvalidInputError
 from thrifty.full.model import FullModel
 from thrifty.objective.costs import PriceList
 from thrifty.tasks.choose import classification
+from thrifty.tasks.mistakes import CostMatrix, read_loss
 from thrifty.tasks.regression import RegressionTask
 from thrifty.tasks.task import Task
 
@@ -53,6 +55,7 @@ def pack_chain(chain: Chain, writing: Writing) -> dict[str, Any]:
         **_pack_task(chain.task, packer),
         "stages": [pack_stage(stage, writing) for stage in chain.stages],
         "policy": pack_policy(chain.policy, packer),
+        "loss": _pack_loss(chain.task, packer),
         "base": packer.optional(chain.base),
         "blend": packer.optional(chain.blend),
         "full": pack_full(chain.full, replace(writing, columns=_read_by_full(writing.columns, prices))),
@@ -82,6 +85,28 @@ def unpack_chain(fields: Fields, reading: Reading) -> Chain:
         columns.names,
         columns.kind,
     )
+
+
+def _pack_loss(task: Task, packer: Packer) -> Any:
+    """What answers lose, as it was given: a name, or a matrix of costs."""
+    mistakes = getattr(task, "mistakes", None)
+    if mistakes is None:
+        return "error"
+    return packer.floats(mistakes.costs) if isinstance(mistakes, CostMatrix) else mistakes.kind
+
+
+def _unpack_labels_task(fields: Fields) -> Task:
+    """The task of some labels, and what answers lose; files of earlier versions count errors."""
+    task = classification(unpack_classes(fields))
+    if not fields.has("loss"):
+        return task
+    loss, n_classes = fields.value("loss"), len(task.classes)
+    if not isinstance(loss, str):
+        loss = fields.array("loss", np.float64, (n_classes, n_classes))
+    try:
+        return replace(task, mistakes=read_loss(loss, task.classes))
+    except InvalidInputError as error:
+        raise fields.refusal("loss", "be a loss", error) from None
 
 
 def linked(full: FullModel | Chain, prices: PriceList, task: Task, reading: Reading) -> FullModel | Chain:
@@ -169,12 +194,12 @@ def pack_evidence(evidence: Evidence, packer: Packer) -> dict[str, Any]:
         "full_quality": None if full is None else quality(full),
         "points": packer.optional(evidence.points),
         "weight": packer.optional(evidence.weight),
-        **{name: None if keys is None else packer.array(keys) for name, keys in _keys_of(evidence).items()},
+        **{name: None if rows is None else packer.array(rows) for name, rows in _known_of(evidence).items()},
     }
 
 
-def _keys_of(evidence: Evidence) -> dict[str, Words | None]:
-    return {"rows": evidence.rows, "seen": evidence.seen}
+def _known_of(evidence: Evidence) -> dict[str, Labels | None]:
+    return {name: getattr(evidence, name) for name in ("rows", "seen", "strata", "right")}
 
 
 def unpack_evidence(fields: Fields, chain: Chain) -> Evidence:
@@ -208,16 +233,25 @@ def unpack_evidence(fields: Fields, chain: Chain) -> Evidence:
         weight,
         tuple(chain.columns.tolist()),
         tuple(tuple(stage.columns.tolist()) for stage in chain.stages),
-        rows=_unpack_keys(fields, "rows", n_rows, 2),
-        seen=_unpack_keys(fields, "seen", None),
+        rows=_unpack_known(fields, "rows", np.uint64, n_rows, 2),
+        seen=_unpack_known(fields, "seen", np.uint64, None),
+        strata=_unpack_strata(fields, n_rows, len(chain.classes)),
+        right=_unpack_known(fields, "right", np.bool_, n_rows, n_stages + 1),
         tolerance=chain.task.tolerance,
     )
 
 
-def _unpack_keys(fields: Fields, name: str, *shape: int | None) -> Words | None:
-    """Fingerprints of rows, which files of the first versions do not keep."""
+def _unpack_known(fields: Fields, name: str, dtype: Any, *shape: int | None) -> Any:
+    """What is known of rows, where it is: files of earlier versions keep less."""
     kept = fields.has(name) and fields.raw(name) is not None
-    return fields.array(name, np.uint64, shape) if kept else None
+    return fields.array(name, dtype, shape) if kept else None
+
+
+def _unpack_strata(fields: Fields, n_rows: int, n_classes: int) -> Codes | None:
+    strata: Codes | None = _unpack_known(fields, "strata", np.min_scalar_type(n_classes - 1), n_rows)
+    if strata is not None and strata.max() >= n_classes:
+        raise fields.refusal("strata", f"number {n_classes} classes", int(strata.max()))
+    return strata
 
 
 # -- tables --------------------------------------------------------------------------------------
@@ -277,7 +311,7 @@ def _pack_task(task: Task, packer: Packer) -> dict[str, Any]:
 def unpack_task(fields: Fields) -> Task:
     """What an answer is: a number, where the file says so, else one of its labels."""
     if not fields.has("task"):
-        return classification(unpack_classes(fields))
+        return _unpack_labels_task(fields)
     part = fields.inside("task")
     if part.text("kind") != "number":
         raise part.refusal("kind", "be number", part.raw("kind"))

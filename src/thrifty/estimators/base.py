@@ -258,7 +258,8 @@ class ChainEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn is un
         """Rows to learn from, and one in four to prove with, which nothing else may see."""
         if rows.weighted:
             raise InvalidInputError(
-                f"{reason} counts rows and knows no weights; got sample_weight. Leave one of them out, or repeat rows."
+                f"{reason} counts rows and knows no weights; got sample_weight or class_weight. Leave one of them out, "
+                f"or repeat rows."
             )
         is_proof = content_folds(rows.X, rows.task.strata(rows.y), CERTIFYING_SHARE, seed + 1) == 0
         return rows.take(np.flatnonzero(~is_proof)), rows.take(np.flatnonzero(is_proof))

@@ -1,12 +1,22 @@
 """The front door: stages that each earn their price, at any budget."""
 
-from typing import Any
+import copy
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any, Self
 
 from sklearn.base import RegressorMixin
+from sklearn.utils.validation import check_is_fitted
 
 from thrifty.estimators.base import ChainClassifier, chain_behind
 from thrifty.estimators.cascade import BudgetedCascade
+from thrifty.estimators.checks import check_wish
+from thrifty.evidence.recall import check_floors, recalls_at, within_floors
+from thrifty.exceptions import InvalidInputError, NoPriceOfMistakesError
+from thrifty.tasks.choose import classification_of
+from thrifty.tasks.mistakes import read_loss
 from thrifty.tasks.regression import RegressionTask, default_regressor, regression_of
+from thrifty.tasks.task import Task
 
 __all__ = ["BudgetedClassifier", "BudgetedRegressor"]
 
@@ -19,13 +29,24 @@ class BudgetedClassifier(ChainClassifier, BudgetedCascade):
     The stages share one ensemble of trees that grows with every purchase. In which order features are bought, how
     large the stages are, where each row stops and whether the full model earns its price at all is chosen out of fold;
     the operating point is a mean spend (``budget``), a loss against it that is proved (``max_loss``), or, with
-    neither, the most accurate one. ``at`` switches between operating points without refitting.
+    neither, the most accurate one, or the one of least total cost where mistakes have prices. ``at`` switches between
+    operating points without refitting.
 
     Parameters
     ----------
     full : classifier, FrozenEstimator, callable or array of probabilities, default=None
         The full model (f0). An unfitted estimator is cloned, fitted and cross-fitted; None is a
         ``HistGradientBoostingClassifier``. Anything that was fitted elsewhere should not have seen the rows given.
+    loss : {"error", "log", "brier"} or array-like of shape (n_classes, n_classes), default="error"
+        What an answer loses: whether it is wrong, the logarithmic or the Brier loss of its probabilities, or a price
+        for every mistake in the unit of ``feature_costs``. A matrix has a line for each true class and a column for
+        each answer, in the order of ``classes_``; the right answer is the cheapest of its line. With a matrix rows are
+        answered with the class of least expected cost, scores are minus the cost of mistakes, and without ``budget``
+        and ``max_loss`` the point is taken at which tests and mistakes cost least together (Turney 1995, Journal of
+        Artificial Intelligence Research 2). ``decision_function`` is still that of the probabilities.
+    class_weight : None, "balanced" or dict of label to weight, default=None
+        Weights of the classes, multiplied into ``sample_weight``; labels that are left out have weight 1. Not with
+        ``max_loss`` or ``confidence``, which count rows.
     feature_costs : array-like of shape (n_features,), number, dict by column name, or None
         Price per column; None is 1 each, 0 is a feature at hand.
     feature_groups : array-like of shape (n_features,), dict by column name, or None
@@ -79,7 +100,10 @@ class BudgetedClassifier(ChainClassifier, BudgetedCascade):
     size_ : tuple of int
         Trees of a stage, and their depth.
     expected_cost_, expected_score_ : float
-        Mean cost and accuracy of the operating point in force, out of fold.
+        Mean cost and accuracy of the operating point in force, out of fold; with another ``loss`` than "error", the
+        score is minus the mean loss.
+    expected_total_cost_ : float
+        Mean cost of tests and mistakes together, where ``loss`` is a matrix.
     expected_cost_interval_ : tuple of float
         Where the mean cost of new rows lies at that point, 19 times out of 20.
 
@@ -98,6 +122,106 @@ class BudgetedClassifier(ChainClassifier, BudgetedCascade):
     """
 
     _accepts_several = True
+
+    def __init__(
+        self,
+        full: Any = None,
+        *,
+        loss: Any = "error",
+        class_weight: Any = None,
+        feature_costs: Any = None,
+        feature_groups: Any = None,
+        full_cost: float = 0.0,
+        full_features: Any = None,
+        budget: float | None = None,
+        max_loss: float | None = None,
+        confidence: float | None = None,
+        stages: int | None = None,
+        sizes: Any = None,
+        max_bins: int = 255,
+        cv: Any = 4,
+        n_jobs: int | None = None,
+        random_state: Any = None,
+    ) -> None:
+        super().__init__(
+            full,
+            feature_costs=feature_costs,
+            feature_groups=feature_groups,
+            full_cost=full_cost,
+            full_features=full_features,
+            budget=budget,
+            max_loss=max_loss,
+            confidence=confidence,
+            stages=stages,
+            sizes=sizes,
+            max_bins=max_bins,
+            cv=cv,
+            n_jobs=n_jobs,
+            random_state=random_state,
+        )
+        self.loss = loss
+        self.class_weight = class_weight
+
+    @property
+    def expected_total_cost_(self) -> float:
+        """Mean cost of tests and mistakes together at the operating point in force, out of fold."""
+        cost, score = self._expected()
+        if self.chain_.task.mistake_price is None:
+            raise NoPriceOfMistakesError(
+                f"tests and mistakes add up only where both have prices; this fit has loss={self.loss!r}. Fit with a "
+                f"matrix of what each mistake costs."
+            )
+        return cost - score
+
+    def at(
+        self,
+        *,
+        budget: float | None = None,
+        max_loss: float | None = None,
+        threshold: float | None = None,
+        confidence: float | None = None,
+        min_recall: Mapping[Any, float] | None = None,
+    ) -> Self:
+        """Return the same fit at another operating point; nothing is refitted.
+
+        Parameters
+        ----------
+        budget : float, optional
+            Mean spend per row.
+        max_loss : float, optional
+            Share of answers that may be worse than the full model's.
+        threshold : float, optional
+            Refused: a cascade has several gates.
+        confidence : float, optional
+            Probability with which new rows keep to ``budget``, or with which ``max_loss`` is proved.
+        min_recall : dict of label to float, optional
+            Least share of the rows of a class to be answered with it, on the held-out rows of the fit. With ``budget``
+            it is the best point within it that reaches every floor; alone the cheapest one or, where mistakes have
+            prices, the one of least total cost.
+        """
+        if min_recall is None:
+            return super().at(budget=budget, max_loss=max_loss, threshold=threshold, confidence=confidence)
+        check_is_fitted(self)
+        others = {"max_loss": max_loss, "threshold": threshold, "confidence": confidence}
+        given = [f"{name}={value!r}" for name, value in others.items() if value is not None]
+        if given:
+            raise InvalidInputError(
+                f"min_recall goes with a budget or stands alone; got {' and '.join(given)} too. Leave one of them out."
+            )
+        budget = check_wish(may_be_none=True, budget=budget).get("budget")
+        task, policy, evidence = self._learned.task, self._learned.policy, self._evidence()
+        floors = check_floors(min_recall, task.classes)
+        recalls = recalls_at(evidence, policy.thresholds, len(task.classes))
+        other = copy.copy(self)
+        other.certificate_, other._max_loss = None, None
+        other.chain_ = self._learned.at(
+            within_floors(policy, recalls, floors, budget, task.mistake_price, task.classes)
+        )
+        return other
+
+    def _task_of(self, y: Any) -> Task:
+        task = classification_of(y)
+        return replace(task, mistakes=read_loss(self.loss, task.classes))
 
 
 class BudgetedRegressor(RegressorMixin, BudgetedCascade):  # type: ignore[misc]  # scikit-learn is untyped

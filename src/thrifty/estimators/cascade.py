@@ -8,6 +8,7 @@ from typing import Any, Self
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
+from thrifty.arrays import Floats
 from thrifty.chain.chain import Chain
 from thrifty.chain.policy import Policy
 from thrifty.chain.sources import TableReader, kind_of_table
@@ -18,6 +19,7 @@ from thrifty.evidence.certificate import certify, check_hold_out
 from thrifty.evidence.evidence import Evidence
 from thrifty.evidence.frontier import Frontier
 from thrifty.evidence.observe import evidence_of, seen_by
+from thrifty.evidence.recall import with_classes
 from thrifty.evidence.spending import check_confidence
 from thrifty.evidence.trials import HELD_OUT
 from thrifty.exceptions import FullModelNotWorthItWarning, InvalidInputError, NothingSavedWarning
@@ -136,8 +138,9 @@ class BudgetedCascade(ChainEstimator):
             self.size_ = (learned.plan.boosting.n_trees, learned.plan.boosting.max_depth)
             self.features_ = self.chain_.stages[-1].columns
             self.n_stages_ = self.chain_.n_own_stages
+            judged_rows = with_classes(learned.evidence, rows.task)
             self.evidence_ = replace(
-                learned.evidence if self._keeps_scores else learned.evidence.without_scores(),
+                judged_rows if self._keeps_scores else judged_rows.without_scores(),
                 features=tuple(self.features_.tolist()),
                 stage_columns=tuple(tuple(stage.columns.tolist()) for stage in self.chain_.stages),
                 rows=row_keys(rows.X, rows.task.strata(rows.y)),
@@ -223,7 +226,7 @@ class BudgetedCascade(ChainEstimator):
     # -- operating points ----------------------------------------------------------------------
 
     def _move(self, *, confidence: float | None = None, **wish: float) -> None:
-        """Go to an operating point; the most accurate one without a wish."""
+        """Go to an operating point; without a wish to that of least total cost, or to the most accurate one."""
         if "threshold" in wish:
             raise InvalidInputError(
                 f"a {type(self).__name__} has several gates, and threshold={wish['threshold']!r} speaks of one. Ask "
@@ -235,6 +238,8 @@ class BudgetedCascade(ChainEstimator):
         if "max_loss" in wish:
             self.confidence = self.confidence if confidence is None else confidence
             self._lose_at_most(wish["max_loss"])
+        elif not wish and self._learned.task.mistake_price is not None:
+            self._spend_least_in_total()
         else:
             moved = policy.at(len(policy) - 1)
             if "budget" in wish and confidence is None:
@@ -294,12 +299,26 @@ class BudgetedCascade(ChainEstimator):
                 stacklevel=4,
             )
             return
-        policy, thresholds = self._learned.policy, np.array(point.thresholds)
+        self._go_to(np.array(point.thresholds), np.ones(self._evidence().n_rows))
+
+    def _spend_least_in_total(self) -> None:
+        """Go to the point at which held-out rows pay least for tests and mistakes together."""
+        evidence = self._evidence()
+        assert evidence.points is not None  # a cascade has the points that it was fitted with
+        seen = [evidence.at_point(one)[1:] for one in evidence.points]
+        cost, score = np.average(np.array(seen), axis=2, weights=evidence.weights).T
+        # Of totals that differ in their last digits only, the one with the cheaper tests.
+        best = np.lexsort((cost, np.round((cost - score) / float((cost - score).max()), 12)))[0]
+        self._go_to(evidence.points[best], evidence.weights)
+
+    def _go_to(self, thresholds: Floats, weights: Floats) -> None:
+        """Go to a point, one of those that budgets are met with or not; its means are over rows of these weights."""
+        policy = self._learned.policy
         same = (policy.thresholds == thresholds).all(axis=1)
         if not same.any():
-            _, cost, quality = self._evidence().at_point(thresholds)
-            means = np.array([cost.mean()]), np.array([quality.mean()])
-            policy, same = Policy(thresholds[None, :], *means, seed=policy.seed), np.ones(1, dtype=bool)
+            _, *means = self._evidence().at_point(thresholds)
+            cost, score = (np.array([np.average(one, weights=weights)]) for one in means)
+            policy, same = Policy(thresholds[None, :], cost, score, seed=policy.seed), np.ones(1, dtype=bool)
         self.chain_ = self._learned.at(policy.at(int(np.argmax(same))))
 
     def _send_everything(self) -> None:

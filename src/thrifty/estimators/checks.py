@@ -8,9 +8,10 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import _safe_indexing, check_random_state, get_tags
+from sklearn.utils.class_weight import compute_sample_weight
 from sklearn.utils.validation import _check_sample_weight, validate_data
 
-from thrifty.arrays import Floats
+from thrifty.arrays import Floats, Labels
 from thrifty.chain.sources import describe_bad_column, kind_of_table
 from thrifty.evidence.inputs import check_threshold
 from thrifty.exceptions import InvalidInputError, InvalidTypeError
@@ -54,7 +55,10 @@ def check_training_rows(
     numbers, y = validated(estimator, X, _plain_labels(y), reset=True)
     task = estimator._task_of(y)
     encoded = task.encode("y", y, len(y))
-    weight = check_weights(sample_weight, numbers)
+    weight, class_weight = check_weights(sample_weight, numbers), getattr(estimator, "class_weight", None)
+    if class_weight is not None:
+        weight = weight * _weights_by_class(class_weight, y, task.classes)
+        check_weights(weight, numbers)
     kept = np.flatnonzero(weight > 0)
     # Folds that the user gave speak of the rows given; folds of our own are dealt among the rows that count.
     given = (
@@ -78,7 +82,7 @@ def check_training_rows(
         folds=assign_folds(cv, numbers, encoded, strata, seed) if given is None else given,
         positions=kept,
         n_given=len(weight),
-        weighted=sample_weight is not None,
+        weighted=sample_weight is not None or class_weight is not None,
         given=every,
     )
 
@@ -158,6 +162,25 @@ def check_weights(sample_weight: Any, numbers: Any) -> Floats:
             f"got {light:g} to {heavy:g}. Rescale the weights, or give rows that hardly count the weight 0."
         )
     return np.asarray(weight, dtype=np.float64)
+
+
+def _weights_by_class(class_weight: Any, y: Labels, classes: Labels) -> Floats:
+    """Weight of each row by its class, from "balanced" or a dict by label; labels that are left out have weight 1."""
+    if isinstance(class_weight, dict):
+        unknown = [label for label in class_weight if label not in classes.tolist()]
+        if unknown:
+            raise InvalidInputError(
+                f"class_weight names {unknown[0]!r}, which is not a label of y; those are {classes.tolist()}."
+            )
+        weights = {
+            label: check_amount(f"class_weight of {label!r}", one) for label, one in class_weight.items()
+        }
+        class_weight = {label: weights.get(label, 1.0) for label in classes.tolist()}
+    elif not (isinstance(class_weight, str) and class_weight == "balanced"):
+        raise InvalidInputError(
+            f'class_weight must be None, "balanced" or a dict from labels to weights; got {class_weight!r}.'
+        )
+    return np.asarray(compute_sample_weight(class_weight, y), dtype=np.float64)
 
 
 def check_seed(random_state: Any) -> int:

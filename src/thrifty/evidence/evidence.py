@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy import sparse
 
-from thrifty.arrays import Floats, Ints, Numbers, Words
+from thrifty.arrays import Bools, Codes, Floats, Ints, Numbers, Words
 from thrifty.evidence.cuts import cuts_of
 from thrifty.evidence.inputs import (
     as_text,
@@ -87,6 +87,10 @@ class Evidence:
         Fingerprints of what each row holds, and of that together with its label: a certificate counts no row twice.
     seen : ndarray of shape (n_seen,), optional
         Fingerprints of what other rows hold that the system was fitted on: a certificate does not count them.
+    strata : ndarray of shape (n_rows,), optional
+        Number of the class of each row, for recall by class.
+    right : ndarray of shape (n_rows, n_stages + 1), optional
+        Whether the answer at each place is the true class, where ``quality`` says something else.
     tolerance : float
         How much less good than the full model's an answer may be before it counts as worse; nothing, where answers are
         right or wrong.
@@ -107,6 +111,8 @@ class Evidence:
     full_scores: Floats | None = None
     rows: Words | None = None
     seen: Words | None = None
+    strata: Codes | None = None
+    right: Bools | None = None
     tolerance: float = 0.0
 
     def __post_init__(self) -> None:
@@ -238,6 +244,8 @@ class Evidence:
             scores=None if self.scores is None else self.scores[rows],
             full_scores=None if self.full_scores is None else self.full_scores[rows],
             rows=None if self.rows is None else self.rows[rows],
+            strata=None if self.strata is None else self.strata[rows],
+            right=None if self.right is None else self.right[rows],
         )
 
     def without_scores(self) -> "Evidence":
@@ -258,6 +266,7 @@ class Evidence:
             cost=cost,
             points=points,
             scores=None if self.scores is None else self.scores[:, [*kept, self.n_stages]],
+            right=None if self.right is None else self.right[:, [*kept, self.n_stages]],
             stage_columns=tuple(self.stage_columns[place] for place in kept) if self.stage_columns else (),
         )
 

@@ -16,6 +16,7 @@ from thrifty.chain.columns import table_of_fit
 from thrifty.chain.sources import TableReader
 from thrifty.evidence.evidence import Evidence
 from thrifty.evidence.inputs import check_threshold
+from thrifty.evidence.recall import with_classes
 from thrifty.exceptions import InvalidInputError
 from thrifty.full.model import AbsentFull, PrecomputedFull, ask_model
 from thrifty.rows import fingerprints, row_keys
@@ -139,7 +140,7 @@ def evidence_of_known(
         if full_quality is None:
             full_quality = task.quality(target, outputs)
     every: Numbers = np.column_stack(quality)  # type: ignore[assignment]  # numpy widens a union
-    return Evidence(
+    found = Evidence(
         seen.gate,
         every,
         _costs(chain, reader, asked=outputs is not None),
@@ -154,6 +155,7 @@ def evidence_of_known(
         tolerance=task.tolerance,
         **known,
     )
+    return found if every.dtype == bool else with_classes(found, task)
 
 
 def seen_by(*things: Any) -> Words | None:

@@ -156,6 +156,11 @@ def _check(frontier: Frontier, rivals: Mapping[str, Frontier]) -> None:
                 f"{name} counts answers that are not worse than the full model's, and a report shows how many are "
                 f"right. Give a frontier made without against_full."
             )
+        if any(system.right is not None for system in one.evidence):
+            raise InvalidInputError(
+                f"a report counts right answers, and the score of {name} is minus what answers lose. Read its points "
+                f'with to_frame(), or fit with loss="error".'
+            )
         if one.n_rows != frontier.n_rows:
             raise InvalidInputError(
                 f"{name} must be scored on the frontier's {frontier.n_rows} rows; it has {one.n_rows}."

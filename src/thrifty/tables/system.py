@@ -145,10 +145,14 @@ class TableSystem:
     def relabelled(self) -> Any:
         """The estimator, or the chain, with the labels of the table."""
         if isinstance(self.estimator, Chain):
-            return replace(self.estimator, task=classification(self.schema.classes))
+            return self._with_labels(self.estimator)
         other = copy.copy(self.estimator)
-        other._change_chain(lambda chain: replace(chain, task=classification(self.schema.classes)))
+        other._change_chain(self._with_labels)
         return other
+
+    def _with_labels(self, chain: Chain) -> Chain:
+        mistakes = getattr(chain.task, "mistakes", None)
+        return replace(chain, task=classification(self.schema.classes, mistakes))
 
     # -- rows ------------------------------------------------------------------------------------
 

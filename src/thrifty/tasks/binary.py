@@ -118,15 +118,15 @@ class BinaryTask(ClassTask):
         """Log-odds of the second class, shape (n_rows,)."""
         return scores[:, 0]
 
-    def doubt(self, scores: Floats) -> Floats:
+    def closeness(self, scores: Floats) -> Floats:
         """Minus the margin, ``-|log-odds|``."""
         return -np.abs(scores[:, 0])
 
-    def best(self, scores: Floats) -> Ints:
+    def most_probable(self, scores: Floats) -> Ints:
         """The second class where its log-odds are positive."""
         return (scores[:, 0] > 0).astype(np.intp)
 
-    def expected_loss(self, scores: Floats, belief: Floats) -> Floats:
+    def error_probability(self, scores: Floats, belief: Floats) -> Floats:
         """Probability, by the believed log-odds, that the answer is wrong."""
         wrong: Floats = np.where(scores[:, 0] > 0, expit(-belief[:, 0]), expit(belief[:, 0]))
         return wrong

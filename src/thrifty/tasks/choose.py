@@ -8,14 +8,15 @@ from sklearn.utils.multiclass import check_classification_targets, type_of_targe
 from thrifty.arrays import Labels
 from thrifty.exceptions import InvalidInputError
 from thrifty.tasks.binary import BinaryTask
+from thrifty.tasks.mistakes import Mistakes
 from thrifty.tasks.multiclass import MulticlassTask
 
 __all__ = ["classification", "classification_of", "one_class"]
 
 
-def classification(classes: Labels) -> BinaryTask | MulticlassTask:
-    """The task of answering with one of these labels, which are two or more."""
-    return BinaryTask(classes) if len(classes) == 2 else MulticlassTask(classes)
+def classification(classes: Labels, mistakes: Mistakes | None = None) -> BinaryTask | MulticlassTask:
+    """The task of answering with one of these labels, which are two or more, where answers lose so much."""
+    return BinaryTask(classes, mistakes) if len(classes) == 2 else MulticlassTask(classes, mistakes)
 
 
 def classification_of(y: Any, *, several: bool = True) -> BinaryTask | MulticlassTask:

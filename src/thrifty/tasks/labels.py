@@ -7,9 +7,10 @@ import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.base import is_classifier
 
-from thrifty.arrays import Bools, Floats, Ints, Labels
+from thrifty.arrays import Bools, Floats, Ints, Labels, Numbers
 from thrifty.exceptions import FULL_MODEL, InvalidInputError
 from thrifty.tasks.answers import check_decisions, check_probabilities
+from thrifty.tasks.mistakes import CostMatrix, Mistakes
 
 __all__ = ["CLIP", "ClassTask", "area_under_curve", "clip_probability"]
 
@@ -25,14 +26,26 @@ class ClassTask:
     ----------
     classes : ndarray of shape (n_classes,)
         The user's labels.
+    mistakes : Mistakes, optional
+        What answers lose; None where an answer is right or wrong.
     """
 
     classes: Labels
+    mistakes: Mistakes | None = None
 
     has_doubt: ClassVar[bool] = True
     tolerance: ClassVar[float] = 0.0
     loss_name: ClassVar[str] = "log-loss"
-    quality_name: ClassVar[str] = "accuracy"
+
+    @property
+    def quality_name(self) -> str:
+        """What people call the mean quality."""
+        return "accuracy" if self.mistakes is None else self.mistakes.name
+
+    @property
+    def mistake_price(self) -> float | None:
+        """What one unit of ``expected_loss`` costs, in the unit of the prices, where mistakes have prices."""
+        return self.mistakes.unit if isinstance(self.mistakes, CostMatrix) else None
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, ClassTask) and np.array_equal(self.classes, other.classes)
@@ -74,49 +87,94 @@ class ClassTask:
         return self.classes[self.strata(y)]
 
     def constant_quality(self, y: Floats, weight: Floats) -> float:
-        """Share of the most frequent class."""
-        counts = np.bincount(self.strata(y), weights=weight)
-        return float(counts.max() / weight.sum())
+        """Share of the most frequent class; minus what the shares lose as probabilities, where answers lose."""
+        counts = np.bincount(self.strata(y), weights=weight, minlength=len(self.classes))
+        if self.mistakes is None:
+            return float(counts.max() / weight.sum())
+        shares = counts[None, :] / weight.sum()
+        return -float((shares * self.mistakes.by_truth(shares)).sum())
 
     # -- answers, and how good they are ------------------------------------------------------------
 
-    def best(self, scores: Floats) -> Ints:
-        """Which of the classes some scores speak for."""
+    def most_probable(self, scores: Floats) -> Ints:
+        """Which of the classes has the largest probability by some scores."""
         raise NotImplementedError
 
+    def closeness(self, scores: Floats) -> Floats:
+        """Minus the margin by which the most probable class leads."""
+        raise NotImplementedError
+
+    def error_probability(self, scores: Floats, belief: Floats) -> Floats:
+        """Probability, by the believed scores, that the most probable class by ``scores`` is not the true one."""
+        raise NotImplementedError
+
+    @property
+    def _counts_errors(self) -> bool:
+        return self.mistakes is None or self.mistakes.is_of_errors()
+
+    def best(self, scores: Floats) -> Ints:
+        """Which of the classes some scores speak for, given what mistakes cost."""
+        if self.mistakes is None or self._counts_errors:
+            return self.most_probable(scores)
+        return self.mistakes.picks(self.outputs(scores))
+
+    def picked(self, outputs: Floats) -> Ints:
+        """Which of the classes is answered: the most probable one, or the one of least expected cost."""
+        place: Ints = outputs.argmax(axis=1) if self.mistakes is None else self.mistakes.picks(outputs)
+        return place
+
     def answers(self, outputs: Floats) -> Labels:
-        """The most probable label; the first of equals."""
-        labels: Labels = self.classes[outputs.argmax(axis=1)]
+        """The label of the class that is answered; the first of equals."""
+        labels: Labels = self.classes[self.picked(outputs)]
         return labels
+
+    def doubt(self, scores: Floats) -> Floats:
+        """Minus the margin, or what knowing the true class would save where mistakes differ."""
+        doubt = None if self.mistakes is None else self.mistakes.doubt(self.outputs(scores))
+        return self.closeness(scores) if doubt is None else doubt
 
     def confidence(self, outputs: Floats) -> Floats:
         """Probability of the label that is given."""
-        confidence: Floats = outputs.max(axis=1)
+        confidence: Floats = outputs[np.arange(len(outputs)), self.picked(outputs)]
         return confidence
 
-    def quality(self, y: Floats, outputs: Floats) -> Bools:
-        """Whether each answer is right."""
-        right: Bools = outputs.argmax(axis=1) == self.strata(y)
-        return right
+    def quality(self, y: Floats, outputs: Floats) -> Numbers:
+        """Whether each answer is right, or minus what it loses."""
+        place = self.strata(y)
+        if self.mistakes is None:
+            right: Bools = outputs.argmax(axis=1) == place
+            return right
+        lost: Floats = -self.mistakes.by_truth(outputs)[np.arange(len(place)), place]
+        return lost
 
-    def quality_of_scores(self, y: Floats, scores: Floats) -> Bools:
-        """Whether the answers of some scores are right."""
-        right: Bools = self.best(scores) == self.strata(y)
+    def quality_of_scores(self, y: Floats, scores: Floats) -> Numbers:
+        """Whether the answers of some scores are right, or minus what they lose."""
+        if self.mistakes is not None:
+            return self.quality(y, self.outputs(scores))
+        right: Bools = self.most_probable(scores) == self.strata(y)
         return right
 
     def expected_loss(self, scores: Floats, belief: Floats) -> Floats:
-        """Probability, by the believed scores, that the answer is wrong."""
-        raise NotImplementedError
+        """Probability, by the believed scores, that the answer is wrong; expected loss in units of the dearest one."""
+        if self.mistakes is None or self._counts_errors:
+            return self.error_probability(scores, belief)
+        lost = self.mistakes.by_truth(self.outputs(scores)) * self.outputs(belief)
+        expected: Floats = lost.sum(axis=1) / self.mistakes.unit
+        return expected
 
     def expected_quality(self, loss: Floats) -> Floats:
-        """Probability that the answer is right."""
-        quality: Floats = 1.0 - loss
+        """Probability that the answer is right, or minus what it is expected to lose."""
+        quality: Floats = 1.0 - loss if self.mistakes is None else -loss * self.mistakes.unit
         return quality
 
     def expected_regret(self, scores: Floats, full: Floats, belief: Floats) -> Floats:
-        """Probability, by the believed scores, that the full model is right and this answer is not."""
-        differs = self.best(scores) != self.best(full)
-        regret: Floats = np.where(differs, 1.0 - self.expected_loss(full, belief), 0.0)
+        """Probability, by the believed scores, that the full model's answer is better than this one."""
+        if self.mistakes is None or self._counts_errors:
+            differs = self.most_probable(scores) != self.most_probable(full)
+            regret: Floats = np.where(differs, 1.0 - self.error_probability(full, belief), 0.0)
+            return regret
+        lost, by_full = (self.mistakes.by_truth(self.outputs(one)) for one in (scores, full))
+        regret = (self.outputs(belief) * (lost > by_full)).sum(axis=1)
         return regret
 
     def auc(self, y: Floats, scores: Floats) -> float | None:

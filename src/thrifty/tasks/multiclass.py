@@ -126,20 +126,20 @@ class MulticlassTask(ClassTask):
         """The scores themselves, shape (n_rows, n_classes)."""
         return scores
 
-    def doubt(self, scores: Floats) -> Floats:
+    def closeness(self, scores: Floats) -> Floats:
         """Minus the gap between the two best scores, which is that of their log-probabilities."""
         best = np.partition(scores, -2, axis=1)[:, -2:]
         doubt: Floats = best[:, 0] - best[:, 1]
         return doubt
 
-    def best(self, scores: Floats) -> Ints:
+    def most_probable(self, scores: Floats) -> Ints:
         """The class with the largest score; the first of equals."""
         place: Ints = scores.argmax(axis=1)
         return place
 
-    def expected_loss(self, scores: Floats, belief: Floats) -> Floats:
+    def error_probability(self, scores: Floats, belief: Floats) -> Floats:
         """Probability, by the believed scores, that the answer is wrong."""
-        wrong: Floats = 1.0 - _softmax(belief)[np.arange(len(scores)), self.best(scores)]
+        wrong: Floats = 1.0 - _softmax(belief)[np.arange(len(scores)), self.most_probable(scores)]
         return wrong
 
     # -- calibration and blending ------------------------------------------------------------------

@@ -108,6 +108,7 @@ class RegressionTask:
 
     n_scores: ClassVar[int] = 1
     has_doubt: ClassVar[bool] = False
+    mistake_price: ClassVar[float | None] = None
     full_alone: ClassVar[Floats] = np.array([0.0, 0.0, 1.0])
     no_calibration: ClassVar[Floats] = np.array([1.0, 0.0])
 

@@ -56,6 +56,10 @@ class Task(Protocol):
     def quality_name(self) -> str:
         """What people call the mean quality."""
 
+    @property
+    def mistake_price(self) -> float | None:
+        """What one unit of ``expected_loss`` costs in the unit of the prices; None where that is not known."""
+
     # -- targets -------------------------------------------------------------------------------
 
     def encode(self, name: str, labels: ArrayLike, n_rows: int) -> Floats:
@@ -107,7 +111,7 @@ class Task(Protocol):
     # -- judging -------------------------------------------------------------------------------
 
     def quality(self, y: Floats, outputs: Floats) -> Numbers:
-        """How good each answer is, shape (n_rows,): whether it is right."""
+        """How good each answer is, shape (n_rows,): whether it is right, or how little it loses."""
 
     def quality_of_scores(self, y: Floats, scores: Floats) -> Numbers:
         """How good the answers of some scores are, shape (n_rows,)."""

@@ -102,8 +102,8 @@ class GreedyL1Classifier(GatedClassifier):
         support = self._support(X, problem)
         cheap, cheap_intercept = fit_logistic(X[:, support], soft_labels(rows.y), rows.weight, l2=1.0)
         f1 = np.asarray(X[:, support] @ cheap) + cheap_intercept
-        right = two_classes(rows.task).quality_of_scores(rows.y, f1[:, None])
-        wrong = (~right).astype(np.float64)
+        task = two_classes(rows.task)
+        wrong = (task.best(f1[:, None]) != task.strata(rows.y)).astype(np.float64)
         emphasis = np.where(wrong > 0, self.send_weight, 1.0 - self.send_weight) * rows.weight
         gate, gate_intercept = _fit_gate(X[:, support], wrong, emphasis)
         coef = np.zeros((X.shape[1], 2))

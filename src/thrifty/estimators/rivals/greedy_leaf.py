@@ -86,7 +86,8 @@ class GreedyLeafClassifier(GatedClassifier):
     def _learn(self, problem: PairProblem) -> LeafStage:
         rows = problem.rows
         self.local_ = as_local(self._local(), rows, n_jobs=self.n_jobs).model
-        wrong = ~two_classes(rows.task).quality_of_scores(rows.y, self.local_.margin(rows.X)[:, None])
+        task = two_classes(rows.task)
+        wrong = task.best(self.local_.margin(rows.X)[:, None]) != task.strata(rows.y)
         gate = greedy_leaf_gate(self.local_, rows.X, wrong, rows.weight, float(self.ridge)).value
         stage = leaf_stage(self.local_, gate, self.local_.trees.values[:, 0])
         self.n_bytes_ = stage.n_bytes

@@ -13,7 +13,7 @@ import numpy as np
 from thrifty.arrays import Floats, Numbers
 from thrifty.chain.policy import Policy
 from thrifty.evidence.evidence import Evidence, route_by
-from thrifty.evidence.stopping import measured, sweep_prices
+from thrifty.evidence.stopping import StoppingRules, measured, sweep_prices
 from thrifty.learning.cascade.gates import choose_gates, n_coarse_stages, settled_scores
 from thrifty.learning.cascade.plan import choose_plan
 from thrifty.learning.cascade.problem import (
@@ -93,6 +93,10 @@ def learn_cascade(problem: CascadeProblem) -> LearnedCascade:
     # Beliefs in place of labels again: among many points on few rows the luckiest would look best.
     policy = sweep_prices(evidence, loss, task.expected_quality(loss))
     points = policy.thresholds
+    if task.mistake_price is not None:
+        # Where tests and mistakes are paid in the same unit, one price is right: one for one.
+        least_total = StoppingRules(evidence, loss).at(1.0 / task.mistake_price)
+        points = np.unique(np.vstack([points, least_total]), axis=0)
     if problem.against_full:
         loyal = _loyal_points(problem, evidence, scores, answer, belief)
         points = np.unique(np.vstack([points, loyal]), axis=0)
@@ -177,10 +181,15 @@ def is_worth_asking(quality: Numbers, full_quality: Numbers) -> bool:
 
 def lead(one: Numbers, other: Numbers) -> float:
     """By how many standard errors one model is better more often than another, row by row."""
-    if one.dtype != bool:  # errors of different size, not right or wrong
+    if one.dtype != bool and not _is_two_valued(one, other):  # errors of different size, not right or wrong
         return mean_in_errors(np.asarray(one - other, dtype=np.float64), np.ones(len(one)))
     gains, losses = int((one > other).sum()), int((other > one).sum())
     return float((gains - losses) / np.sqrt(max(gains + losses, 1)))
+
+
+def _is_two_valued(one: Numbers, other: Numbers) -> bool:
+    both = np.concatenate([one, other])
+    return bool(np.isin(both, [both.min(), both.max()]).all())
 
 
 def _is_better(problem: CascadeProblem, one: Floats, other: Floats) -> bool:
