@@ -40,6 +40,9 @@ def _said(answer: Any, probability: float = np.nan) -> str:
 def _verdict(stage: StageView) -> str:
     if np.isinf(stage.threshold):
         return "every row goes on from here" if stage.goes_on else "every row that gets here stops"
+    if np.isnan(stage.probability):
+        # A number does not say how sure it is: its gate says what going on would gain.
+        return f"more would {'help, so the row goes on' if stage.goes_on else 'help little, so the row stops here'}"
     return "not sure enough, so the row goes on" if stage.goes_on else "sure enough, so the row stops here"
 
 
