@@ -115,11 +115,11 @@ def collect_facts(
     full_quality = _full_quality(frontier, used)
     purchases, systems, bought = purchases_of(prices, feature_names, purchase_names, routes, at, cost)
     intervals = intervals_of(frontier, shown, level=level, n_boot=n_boot, seed=seed)
-    auc, full_auc = ((), None) if numbers else (_auc_by_point(y, at), _auc_of_full(y, full_scores))
     if numbers is None:
         judged = _judged_labels(y, at, slices, full_quality)
     else:
         judged = numbers.judged(frontier.evidence, shown, at, slices, level=level, n_boot=n_boot, seed=seed)
+    auc, full_auc = ((), None) if numbers else (_auc_by_point(y, at), _auc_of_full(y, full_scores))
     first = [deployed_at, certified_at, nearly_best(frontier, shown)]
     facts = Facts(
         title=str(title),

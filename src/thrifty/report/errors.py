@@ -163,8 +163,8 @@ def numbers_of(frontier: Frontier, y: ArrayLike, estimators: Sequence[Any] | Non
         return Numbers(tasks[0], tasks[0].encode("y", y, frontier.n_rows))
     if not tasks and any(one.quality.dtype != bool and _has_fractions(one) for one in frontier.evidence):
         raise InvalidInputError(
-            "the frontier's rows are not right or wrong, so its systems predict numbers, and what those are is known "
-            "from a fitted estimator. Give `estimators` and `X`, or an estimator as `deployed`."
+            "quality must be right or wrong (bool, or 0 and 1) on every row, unless the systems predict numbers, which "
+            "is known from a fitted one. Give those as `estimators` with `X`, or one as `deployed`."
         )
     return None
 

@@ -160,8 +160,8 @@ def _constant(facts: Facts) -> str:
         return f"Always answering with the most frequent class ({facts.majority.label}) would be right on {told}."
     errors = ", ".join(f"{one.name} {error_text(facts, one.constant)}" for one in facts.errors)
     return (
-        f"Always answering with {facts.majority.label} would have {article(facts)} {facts.score} of {told}"
-        + (f" ({errors})." if errors else ".")
+        f"Always answering with the best constant ({facts.majority.label}) would have {article(facts)} {facts.score} "
+        f"of {told}" + (f" ({errors})." if errors else ".")
     )
 
 

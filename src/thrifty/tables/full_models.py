@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import clone
-from sklearn.compose import TransformedTargetRegressor
 from sklearn.ensemble import (
     HistGradientBoostingClassifier,
     RandomForestClassifier,
@@ -22,7 +21,7 @@ from sklearn.ensemble import (
 from sklearn.frozen import FrozenEstimator
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
-from sklearn.svm import SVC, SVR
+from sklearn.svm import SVC
 
 from thrifty.bundle.archive import UntrustedTypesError, load_model
 from thrifty.bundle.container import DEFAULT_MAX_BYTES
@@ -106,8 +105,11 @@ def _regressor(kind: str, seed: int, n_jobs: int, loss: str) -> Any:
         # By the squared error always: trees of medians take a hundred times as long.
         return RandomForestRegressor(300, random_state=seed, n_jobs=n_jobs)
     if kind == "svm":
-        machine = make_pipeline(StandardScaler(), SVR(C=10.0))
-        return TransformedTargetRegressor(machine, transformer=StandardScaler())
+        kinds = ", ".join(one for one in KINDS if one != "svm")
+        raise InvalidInputError(
+            f"--full svm answers with classes, and here numbers are predicted. Use auto, one of {kinds}, or a .skops "
+            f"file with a fitted regressor."
+        )
     if kind == "boosting":
         return default_regressor(loss, seed)
     squared = loss == "squared"
@@ -126,7 +128,7 @@ def best_kind(
     X: Any, y: NDArray[Any], task: Task, *, seed: int, n_jobs: int, has_missing: bool, progress: Progress
 ) -> Competition:
     """The kind with the best cross-validated accuracy, or R2, on a bounded sample of the rows."""
-    kinds = _eligible(len(y), has_missing)
+    kinds = _eligible(len(y), has_missing or len(task.classes) == 0)
     chosen = _sample(X, seed)
     numbers, labels = np.asarray(X)[chosen], y[chosen]
     target = task.encode("y", labels, len(labels))
@@ -177,9 +179,9 @@ def load_full(path: str | os.PathLike[str], trusted: Iterable[str] = ()) -> Any:
     return FrozenEstimator(model)
 
 
-def _eligible(n_rows: int, has_missing: bool) -> Sequence[str]:
+def _eligible(n_rows: int, without_svm: bool) -> Sequence[str]:
     kinds = ["forest"]
-    if n_rows <= _MOST_FOR_SVM and not has_missing:
+    if n_rows <= _MOST_FOR_SVM and not without_svm:
         kinds.append("svm")
     kinds.append("boosting")
     return [*kinds, *(kind for kind in _BOOSTERS if _is_installed(kind))]
