@@ -7,9 +7,11 @@ import pandas as pd
 import pytest
 from sklearn.metrics import mean_absolute_error, r2_score, root_mean_squared_error
 
+from thrifty.bundle.fields import Fields, Packer, Unpacker
 from thrifty.chain.policy import Policy
 from thrifty.evidence.evidence import Evidence
 from thrifty.exceptions import InvalidInputError
+from thrifty.tables.codec import _unpack_errors
 from thrifty.tables.fit import Wish, fit_table
 from thrifty.tables.full_models import best_kind
 from thrifty.tables.promise import promise_of
@@ -163,6 +165,28 @@ def test_a_point_that_a_file_does_not_tell_the_answers_of_keeps_what_does_not_de
     assert moved.full_errors == known.full_errors
     assert moved.constant_errors == known.constant_errors
     assert moved.score_spread > 0
+
+
+@pytest.mark.parametrize(
+    "damaged",
+    [
+        {"RMSE": (1.0, 0.5)},
+        {"RMSE": (1.0, 0.5, np.inf)},
+        {"RMSE": 1.0},
+        {"wit": (1.0, 0.5, 2.0)},
+        [1.0, 0.5, 2.0],
+    ],
+)
+def test_mean_errors_of_a_file_are_three_finite_numbers_by_name_or_refused(damaged):
+    def read(errors):
+        packer = Packer()
+        facts = {"errors": packer.value(errors)}
+        return _unpack_errors(Fields(facts, Unpacker(packer.arrays), "promise"), "errors")
+
+    sound = {"RMSE": (1.0, 0.5, 2.0), "MAE": (0.8, 0.4, 1.2)}
+    assert read(sound) == sound
+    with pytest.raises(InvalidInputError, match="3 for each of RMSE, MAE"):
+        read(damaged)
 
 
 @pytest.mark.slow
