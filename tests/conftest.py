@@ -96,14 +96,41 @@ def make_table():
     return _table
 
 
+def _bikes(n_rows=300, seed=0):
+    """Bicycles hired in an hour, a number, by the hour of the day and the weather."""
+    chance = np.random.default_rng(seed)
+    hour, workday = chance.integers(0, 24, n_rows), chance.integers(0, 2, n_rows)
+    temperature = chance.normal(15, 8, n_rows).round(1)
+    weather = chance.choice(["clear", "mist", "rain"], n_rows)
+    evening, morning = np.exp(-((hour - 17) ** 2) / 18), workday * np.exp(-((hour - 8) ** 2) / 4)
+    mean = 60 + 150 * evening + 100 * morning + 2 * temperature - 60 * (weather == "rain")
+    frame = pd.DataFrame({"hour": hour, "temperature": temperature, "weather": weather, "workday": workday})
+    return frame.assign(count=np.maximum(0, mean + 15 * chance.normal(size=n_rows)).round())
+
+
+@pytest.fixture(scope="session")
+def make_bikes():
+    """A small table whose target is a number; called with a number of rows and a seed."""
+    return _bikes
+
+
+@pytest.fixture(scope="session")
+def bike_system():
+    """What a fit on such a table makes; nothing changes it."""
+    from thrifty.tables.fit import Wish, fit_table
+
+    with _small_fits():
+        return fit_table(_bikes(), "count", Wish(budget=2.0), full="boosting").system
+
+
 @contextmanager
 def _small_fits():
-    from thrifty.estimators import budgeted
+    from thrifty.estimators import cascade
     from thrifty.learning.pairs.boosted import Boosting
     from thrifty.tables import swept_methods
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(budgeted, "CAPACITIES", (Boosting(n_trees=15, max_depth=3),))
+        patch.setattr(cascade, "CAPACITIES", (Boosting(n_trees=15, max_depth=3),))
         patch.setattr(swept_methods, "_TREE_GAMMAS", np.array([1e-3, 2e-2]))
         patch.setattr(swept_methods, "_LINEAR_GAMMAS", np.array([1e-3, 2e-2]))
         patch.setattr(swept_methods, "_TREES", 20)

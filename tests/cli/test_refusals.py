@@ -61,7 +61,7 @@ def test_targets(refused, fit, changed):
     assert "has no column 'lable', which should hold the label" in refused(*fit(target="lable"))
     assert "it holds only 'yes'" in refused(*fit(changed(lambda frame: frame.assign(label="yes"))))
     many = changed(lambda frame: frame.assign(label=np.arange(len(frame))))
-    assert "different rows of each class" in refused(*fit(many))
+    assert "different rows of each class" in refused(*fit(many), "--task", "classes")
 
 
 def test_prices(refused, fit, tmp_path, files):

@@ -13,8 +13,11 @@ from thrifty.tables import full_models, training
 from thrifty.tables.fit import METHODS, Wish, fit_table
 from thrifty.tables.schema import learn_schema
 from thrifty.tables.storage import table_system_from_bytes, table_system_to_bytes
+from thrifty.tasks.choose import classification
 
 pytestmark = pytest.mark.slow
+
+TWO = classification(np.array([0, 1]))
 
 
 def numbers(frame):
@@ -186,7 +189,9 @@ def test_the_best_kind_wins_and_models_that_cannot_take_part_do_not(make_table, 
     monkeypatch.setattr(full_models, "SAMPLE", 300)
     with monkeypatch.context() as patch:
         patch.setattr(full_models, "recipe", lambda kind, *_: DecisionTreeClassifier(max_depth=depths[kind]))
-        found = full_models.best_kind(X, y, seed=0, n_jobs=1, has_missing=False, progress=lambda *_: None)
+        found = full_models.best_kind(
+            X, y, TWO, seed=0, n_jobs=1, has_missing=False, progress=lambda *_: None
+        )
     assert list(found.accuracy) == ["forest", "svm", "boosting"]
     assert found.winner == "svm"
     assert found.n_rows == 300
@@ -324,6 +329,6 @@ def test_full_models_compete_on_a_column_that_gives_the_label_away(monkeypatch):
     monkeypatch.setattr(full_models, "_eligible", lambda *_: ["svm"])
     y = np.arange(90) % 2
     found = full_models.best_kind(
-        y[:, None].astype(float), y, seed=0, n_jobs=1, has_missing=False, progress=lambda *_: None
+        y[:, None].astype(float), y, TWO, seed=0, n_jobs=1, has_missing=False, progress=lambda *_: None
     )
     assert found.accuracy == {"svm": 1.0}

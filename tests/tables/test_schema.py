@@ -95,7 +95,7 @@ def test_a_target_of_several_classes_is_read_and_one_of_a_thousand_refused():
     with pytest.raises(
         InvalidInputError, match="it holds 1,001 different ones, and more than 1000 look like numbers"
     ):
-        learn_schema(numbers, "y")
+        learn_schema(numbers, "y", task="classes")
 
 
 def test_a_target_that_is_not_there_and_columns_to_ignore_that_are_not_there_are_refused():

@@ -20,6 +20,7 @@ __all__ = [
     "complain",
     "note",
     "notes_of_warnings",
+    "number",
     "print_json",
     "progress",
     "quantity",
@@ -122,6 +123,11 @@ def progress() -> Iterator[Callable[[str, int, int], None]]:
 def quantity(value: float) -> str:
     """A cost or budget: three digits after the point at most, none that say nothing."""
     return f"{value:,.3f}".rstrip("0").rstrip(".") if abs(value) < 1000 else f"{value:,.0f}"
+
+
+def number(value: float) -> str:
+    """A number that was predicted, or an error of it: five digits, and all of those before the point."""
+    return f"{value:,.0f}" if abs(value) >= 1e5 else f"{value:.5g}"
 
 
 def size_of(path: Path) -> str:

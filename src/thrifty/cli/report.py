@@ -7,13 +7,17 @@ from typing import Any
 
 import numpy as np
 
-from thrifty.cli.console import quantity, say, size_of
+from thrifty.arrays import Labels
+from thrifty.cli.console import number, quantity, say, size_of
+from thrifty.cli.summary import key_of
+from thrifty.evidence.evidence import Evidence
 from thrifty.exceptions import InvalidInputError
 from thrifty.report.collect import collect_facts
 from thrifty.report.facts import Facts
 from thrifty.tables.formats import listed
 from thrifty.tables.full_models import KINDS
 from thrifty.tables.system import TableSystem
+from thrifty.tasks.task import ERRORS, mean_errors
 
 __all__ = ["facts_of", "report_in_words", "report_numbers"]
 
@@ -33,10 +37,9 @@ def facts_of(
     answers = system.answers(cells)
     measured = {
         "rows": len(labels),
-        "accuracy": float(np.mean(answers["answer"] == labels)),
+        **_scores(system, labels, answers["answer"], seen),
         "cost": float(answers["cost"].mean()),
         "share_full": float(np.mean(answers["stage"] == "full")),
-        "full_accuracy": float(np.mean(np.asarray(seen.full_quality))),
     }
     facts = collect_facts(
         frontier.on([seen]),
@@ -62,13 +65,16 @@ def facts_of(
 
 def report_in_words(system: TableSystem, measured: dict[str, Any], written: Sequence[Path]) -> None:
     """How the point in force did on the new rows, and where the page and its picture are."""
-    promise = system.promised
+    promise, key = system.promised, key_of(system)
     low, high = promise.interval(measured["rows"])
     say(
-        f"On {measured['rows']:,} rows: accuracy {measured['accuracy']:.4f} (promised for so many {low:.4f} to "
-        f"{high:.4f}) at a mean cost of {quantity(measured['cost'])} (promised {quantity(promise.cost)}); "
-        f"the full model for every row: {measured['full_accuracy']:.4f} at {quantity(promise.full_cost)}."
+        f"On {measured['rows']:,} rows: {system.chain.task.quality_name} {measured[key]:.4f} (promised for so many "
+        f"{low:.4f} to {high:.4f}) at a mean cost of {quantity(measured['cost'])} (promised {quantity(promise.cost)}); "
+        f"the full model for every row: {measured[f'full_{key}']:.4f} at {quantity(promise.full_cost)}."
     )
+    for name in ERRORS if system.schema.is_number else ():
+        ours, theirs = (number(measured[f"{who}{name.lower()}"]) for who in ("", "full_"))
+        say(f"{name} {ours}; the full model for every row: {theirs}.")
     say("wrote " + ", ".join(f"{path} ({size_of(path)})" for path in written))
 
 
@@ -78,7 +84,7 @@ def report_numbers(system: TableSystem, measured: dict[str, Any], written: Seque
         "files": [str(path) for path in written],
         **measured,
         "promised": {
-            "accuracy": system.promised.accuracy,
+            key_of(system): system.promised.accuracy,
             "interval": list(system.promised.interval(measured["rows"])),
             "cost": system.promised.cost,
             "cost_interval": list(system.estimator.expected_cost_interval_),
@@ -86,16 +92,31 @@ def report_numbers(system: TableSystem, measured: dict[str, Any], written: Seque
     }
 
 
+def _scores(system: TableSystem, labels: Labels, answers: Labels, seen: Evidence) -> dict[str, float]:
+    """How good the answers are on these rows, and those of the full model: the score, and mean errors of numbers."""
+    task, key, full = system.chain.task, key_of(system), float(np.mean(np.asarray(seen.full_quality)))
+    if not system.schema.is_number:
+        return {key: float(np.mean(answers == labels)), f"full_{key}": full}
+    y = task.encode(system.schema.target, labels, len(labels))
+    scores = task.scores(answers[:, None])
+    found = {
+        key: float(task.score(y, task.quality_of_scores(y, scores).mean())),
+        f"full_{key}": float(task.score(y, full)),
+    }
+    for who, said in (("", scores), ("full_", seen.full_scores)):
+        if said is not None:
+            found |= {f"{who}{name.lower()}": error for name, error in mean_errors(task, y, said).items()}
+    return found
+
+
 def _notes(system: TableSystem, measured: dict[str, Any]) -> dict[str, str]:
     about, promise = system.about, system.promised
     low, high = promise.interval(measured["rows"])
     least, most = system.estimator.expected_cost_interval_
-    asked = {"budget": about.budget, "max loss": about.max_loss}
+    asked, name = {"budget": about.budget, "max loss": about.max_loss}, system.chain.task.quality_name
     return {
-        "asked for": next(
-            (f"{name} {value:g}" for name, value in asked.items() if value is not None), "accuracy"
-        ),
-        "in force": f"accuracy {measured['accuracy']:.4f} at {measured['cost']:.4g} on these rows; promised "
+        "asked for": next((f"{wish} {value:g}" for wish, value in asked.items() if value is not None), name),
+        "in force": f"{name} {measured[key_of(system)]:.4f} at {measured['cost']:.4g} on these rows; promised "
         f"{low:.4f} to {high:.4f} at {promise.cost:.4g} (mean cost of all new rows {least:.4g} to {most:.4g})",
         "rows of the fit": f"{about.n_rows:,}",
         "seed": str(about.seed),

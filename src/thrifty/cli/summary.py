@@ -1,32 +1,31 @@
-"""What fits, answers, explanations and frontiers say: in words for people, as numbers for programs."""
+"""What fits, answers and frontiers say: in words for people, as numbers for programs."""
 
 import io
 from collections.abc import Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from thrifty.chain.explain import Explanation, StageView
-from thrifty.cli.console import quantity, say, size_of
+from thrifty.cli.console import number, quantity, say, size_of
 from thrifty.exceptions import InvalidInputError
 from thrifty.report.tradeoff import new_figure
 from thrifty.tables.fit import Fitted
 from thrifty.tables.formats import listed
 from thrifty.tables.full_models import KINDS
+from thrifty.tables.promise import Promise
 from thrifty.tables.system import TableSystem
+from thrifty.tasks.task import ERRORS
 
 __all__ = [
     "answers_in_words",
     "answers_numbers",
-    "explanation_in_words",
-    "explanation_numbers",
     "fit_in_words",
     "fit_numbers",
     "frontier_in_words",
     "frontier_numbers",
     "frontier_picture",
+    "key_of",
 ]
 
 _SHOWN = 14
@@ -46,14 +45,16 @@ def fit_in_words(fitted: Fitted, out: Path) -> None:
         rivals = ", ".join(f"{name} {score:.3f}" for name, score in competition.accuracy.items())
         say(f"The full model is {kind}: best of {rivals} (cross-validated on {competition.n_rows:,} rows).")
     say(_built(system))
+    name = system.chain.task.quality_name
     say(
-        f"Accuracy {promise.accuracy:.4f} ({promise.low:.4f} to {promise.high:.4f}) at a mean cost of "
-        f"{quantity(promise.cost)}, measured on {promise.n_rows:,} rows by models that had not seen them."
+        f"{name[:1].upper()}{name[1:]} {promise.accuracy:.4f} ({promise.low:.4f} to {promise.high:.4f}) at a mean cost "
+        f"of {quantity(promise.cost)}, measured on {promise.n_rows:,} rows by models that had not seen them."
     )
     _print_promise(system)
     low, high = promise.interval(_NEW_ROWS)
     say(
-        f"19 times out of 20, {_NEW_ROWS:,} new rows have an accuracy of {low:.4f} to {high:.4f}. {_strays(system)}"
+        f"19 times out of 20, {_NEW_ROWS:,} new rows have {'a' if name[:1] == 'D' else 'an'} {name} of {low:.4f} to "
+        f"{high:.4f}. {_strays(system)}"
     )
     if system.certificate is not None:
         say(f"The system {system.certificate}.")
@@ -96,18 +97,24 @@ def _strays(system: TableSystem) -> str:
 
 
 def _print_promise(system: TableSystem) -> None:
-    """A small table: the system, the full model for every row, and the majority class for every row."""
+    """A small table: the system, the full model for every row, and the best answer that is the same for every row."""
     promise, classes = system.promised, system.schema.classes.tolist()
+    name, is_number = system.chain.task.quality_name, system.schema.is_number
     lines: list[tuple[str, Any, Any, Any]] = [
-        ("accuracy", promise.accuracy, promise.full_accuracy, promise.majority),
-        ("AUC", promise.auc, promise.full_auc, None),
+        (name, promise.accuracy, promise.full_accuracy, promise.majority),
+        *([] if is_number else [("AUC", promise.auc, promise.full_auc, None)]),
     ]
     for place, label in enumerate(classes):
         ours, theirs = (None if one is None else one[place] for one in (promise.recall, promise.full_recall))
         lines.append((f"recall of {label!r}", ours, theirs, None))
     rows = [(name, *map(_share, values)) for name, *values in lines]
     rows.insert(1, ("mean cost", quantity(promise.cost), quantity(promise.full_cost), "0"))
-    _print_table(("", "this system", "full model", "majority class"), rows)
+    for name, (value, low, high) in (promise.errors or {}).items():
+        others = (
+            None if one is None else one[name] for one in (promise.full_errors, promise.constant_errors)
+        )
+        rows.append((name, f"{number(value)} ({number(low)} to {number(high)})", *map(_error, others)))
+    _print_table(("", "this system", "full model", "a constant" if is_number else "majority class"), rows)
 
 
 def _print_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
@@ -115,15 +122,25 @@ def _print_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     from rich.table import Table
 
     table = Table()
-    for number, name in enumerate(header):
-        table.add_column(name, justify="right" if number or name else "left")
+    for place, name in enumerate(header):
+        table.add_column(name, justify="right" if place or name else "left")
     for row in rows:
         table.add_row(*row)
     Console().print(table)
 
 
 def _share(value: float | None) -> str:
-    return "-" if value is None else f"{value:.4f}"
+    # Not "-0.0000", where a constant is the mean but for rounding.
+    return "-" if value is None else f"{round(value, 4) + 0.0:.4f}"
+
+
+def _error(value: float | None) -> str:
+    return "-" if value is None else number(value)
+
+
+def key_of(system: TableSystem) -> str:
+    """What programs call the score: accuracy, r2 or d2."""
+    return system.chain.task.quality_name.split()[0].lower()
 
 
 def _numbers_of(system: TableSystem) -> dict[str, Any]:
@@ -134,24 +151,31 @@ def _numbers_of(system: TableSystem) -> dict[str, Any]:
             None if recall is None else {str(label): one for label, one in zip(classes, recall, strict=True)}
         )
 
+    score = key_of(system)
     return {
         "full": about.full,
         "method": about.method,
         "asked": {"budget": about.budget, "max_loss": about.max_loss},
-        "accuracy": promise.accuracy,
-        "accuracy_interval": [promise.low, promise.high],
-        "accuracy_interval_1000_rows": list(promise.interval(_NEW_ROWS)),
+        score: promise.accuracy,
+        f"{score}_interval": [promise.low, promise.high],
+        f"{score}_interval_1000_rows": list(promise.interval(_NEW_ROWS)),
         "mean_cost": promise.cost,
         "mean_cost_interval": list(system.estimator.expected_cost_interval_),
         "mean_cost_spread_1000_rows": promise.spread(_NEW_ROWS),
         "share_full": promise.share,
-        "auc": promise.auc,
-        "recall": by_class(promise.recall),
-        "full_accuracy": promise.full_accuracy,
+        f"full_{score}": promise.full_accuracy,
         "full_cost": promise.full_cost,
-        "full_auc": promise.full_auc,
-        "full_recall": by_class(promise.full_recall),
-        "majority_accuracy": promise.majority,
+        **(
+            _error_numbers(promise)
+            if system.schema.is_number
+            else {
+                "auc": promise.auc,
+                "recall": by_class(promise.recall),
+                "full_auc": promise.full_auc,
+                "full_recall": by_class(promise.full_recall),
+                "majority_accuracy": promise.majority,
+            }
+        ),
         "stages": system.chain.n_own_stages,
         "bought": system.bought,
         "settings": dict(system.estimator.evidence_.settings),
@@ -163,6 +187,18 @@ def _numbers_of(system: TableSystem) -> dict[str, Any]:
     }
 
 
+def _error_numbers(promise: Promise) -> dict[str, Any]:
+    """Mean errors of the system, with intervals, of the full model and of a constant; null where they are unknown."""
+    found: dict[str, Any] = {}
+    for name in ERRORS:
+        value, low, high = (promise.errors or {}).get(name, (None, None, None))
+        found[name.lower()] = value
+        found[f"{name.lower()}_interval"] = None if value is None else [low, high]
+        found[f"full_{name.lower()}"] = (promise.full_errors or {}).get(name)
+        found[f"constant_{name.lower()}"] = (promise.constant_errors or {}).get(name)
+    return found
+
+
 def _named(system: TableSystem, entries: dict[str, Any]) -> dict[str, Any]:
     """Columns by name, and nothing that JSON has no word for."""
     if "features" in entries:
@@ -172,7 +208,7 @@ def _named(system: TableSystem, entries: dict[str, Any]) -> dict[str, Any]:
     return entries
 
 
-# -- predict and explain ---------------------------------------------------------------------------
+# -- predict ---------------------------------------------------------------------------------------
 
 
 def answers_in_words(
@@ -215,51 +251,18 @@ def answers_numbers(system: TableSystem, answers: Any, out: Path, held: float | 
         "mean_cost": float(answers["cost"].mean()),
         "mean_cost_error": float(answers["cost"].std(ddof=0) / np.sqrt(len(answers))),
         "promised_cost": None if promise is None else promise.cost,
-        "promised_accuracy": None if promise is None else promise.accuracy,
+        f"promised_{key_of(system)}": None if promise is None else promise.accuracy,
         "held_budget": held,
         "routes_depend_on_batch": held is not None,
-        "answers": {str(label): int(number) for label, number in answers["answer"].value_counts().items()},
+        "answers": _spread_of(answers["answer"])
+        if system.schema.is_number
+        else {str(label): int(count) for label, count in answers["answer"].value_counts().items()},
     }
 
 
-def explanation_in_words(row: int, found: Explanation) -> list[str]:
-    """The way of one row, a sentence per stage."""
-    lines = [f"Row {row}"]
-    for number, stage in enumerate(found.stages):
-        bought = f"buys {listed(stage.bought, 12)}" if stage.bought else "buys nothing new"
-        lines.append(
-            f"  Stage {number} {bought} ({quantity(stage.cost)} spent so far) and says {stage.answer!r} with "
-            f"probability {stage.probability:.3f}: {_verdict(stage)}."
-        )
-    if found.asked_full:
-        lines.append(
-            f"  The full model reads the rest of its columns ({quantity(found.cost)} spent in all) and the answer is "
-            f"{found.answer!r} with probability {found.probability:.3f}."
-        )
-    lines.append(f"  Answer: {found.answer!r} for {quantity(found.cost)}, {_saved(found.saved)}.")
-    return lines
-
-
-def _verdict(stage: StageView) -> str:
-    if np.isinf(stage.threshold):
-        return "every row goes on from here" if stage.goes_on else "every row that gets here stops"
-    return "not sure enough, so the row goes on" if stage.goes_on else "sure enough, so the row stops here"
-
-
-def _saved(saved: float) -> str:
-    if saved == 0:
-        return "what the full model costs"
-    return f"{quantity(abs(saved))} {'less' if saved > 0 else 'more'} than the full model alone"
-
-
-def explanation_numbers(row: int, found: Explanation) -> dict[str, Any]:
-    """The way of one row, for programs; an infinite threshold is text."""
-    facts = {"row": row, **asdict(found)}
-    for stage in facts["stages"]:
-        stage["goes_on"] = stage["gate"] > stage["threshold"]
-        if not np.isfinite(stage["threshold"]):
-            stage["threshold"] = str(stage["threshold"])
-    return facts
+def _spread_of(answers: Any) -> dict[str, float]:
+    """Where numbers lie."""
+    return {name: float(getattr(answers, name)()) for name in ("min", "mean", "max")}
 
 
 # -- frontier --------------------------------------------------------------------------------------
@@ -273,9 +276,10 @@ def frontier_in_words(system: TableSystem, path: Path) -> None:
     points = [frontier[place] for place in np.unique(frontier.within(budgets))]
     say(f"{path}: {len(frontier):,} efficient points on {frontier.n_rows:,} rows")
     rows = [(quantity(point.cost), f"{point.score:.4f}", f"{100 * point.share:.1f} %") for point in points]
-    _print_table(("mean cost", "accuracy", "answered by the full model"), rows)
+    name = system.chain.task.quality_name
+    _print_table(("mean cost", name, "answered by the full model"), rows)
     say(
-        f"In force: mean cost {quantity(promise.cost)} ({low} to {high}), accuracy {promise.accuracy:.4f} "
+        f"In force: mean cost {quantity(promise.cost)} ({low} to {high}), {name} {promise.accuracy:.4f} "
         f"({promise.low:.4f} to {promise.high:.4f}); the full model for every row: {_share(promise.full_accuracy)} at "
         f"{quantity(promise.full_cost)}. `thrifty predict --budget` moves to any other point."
     )
@@ -294,7 +298,7 @@ def frontier_numbers(system: TableSystem) -> dict[str, Any]:
 
 
 def frontier_picture(system: TableSystem, path: Path) -> bytes:
-    """Accuracy against mean cost, with the point in force and the full model marked."""
+    """Accuracy, or R2, against mean cost, with the point in force and the full model marked."""
     kind = path.suffix.lower().lstrip(".") or "png"
     if kind not in ("png", "svg", "pdf"):
         raise InvalidInputError(f"--plot writes png, svg or pdf; got {path.name!r}.")
@@ -308,7 +312,7 @@ def frontier_picture(system: TableSystem, path: Path) -> bytes:
         at = (promise.full_cost, promise.full_accuracy)
         ax.plot(*at, "*", color="black", markersize=12, label="full model for every row")
     ax.set_xlabel("mean cost per row")
-    ax.set_ylabel("accuracy")
+    ax.set_ylabel(system.chain.task.quality_name)
     ax.legend(frameon=False, fontsize=8, loc="lower right")
     sink = io.BytesIO()
     figure.savefig(sink, format=kind)

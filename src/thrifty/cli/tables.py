@@ -40,6 +40,20 @@ class Method(StrEnum):
     confidence = "confidence"
 
 
+class Answers(StrEnum):
+    """What the target holds."""
+
+    classes = "classes"
+    number = "number"
+
+
+class Loss(StrEnum):
+    """The error that counts where a number is predicted."""
+
+    squared = "squared"
+    absolute = "absolute"
+
+
 SystemFile = Annotated[Path, typer.Argument(help="File that `thrifty fit` wrote.", metavar="SYSTEM")]
 NewRows = Annotated[Path, typer.Argument(help="Table of new rows, CSV or parquet.", metavar="TABLE")]
 Trust = Annotated[
@@ -76,7 +90,7 @@ MaxLoss = Annotated[
 
 def fit(
     table: Annotated[Path, typer.Argument(help="Training table, CSV or parquet.", metavar="TABLE")],
-    target: Annotated[str, typer.Option(help="Name of the column with the label.")],
+    target: Annotated[str, typer.Option(help="Name of the column with the label, or the number to predict.")],
     out: Annotated[
         Path, typer.Option("--out", "-o", help="File to write the system to, for example system.thrifty.")
     ],
@@ -112,6 +126,21 @@ def fit(
         typer.Option(help="Share of answers that may become worse than the full model's, to be proved."),
     ] = None,
     confidence: Confidence = None,
+    task: Annotated[
+        Answers | None,
+        typer.Option(
+            help="What the target holds: classes or number. Without it, a column of more than 30 different numbers is "
+            "predicted as a number, and every other one as classes.",
+            metavar="TASK",
+        ),
+    ] = None,
+    loss: Annotated[
+        Loss | None,
+        typer.Option(
+            help="The error that counts where a number is predicted: squared, as without it, or absolute.",
+            metavar="LOSS",
+        ),
+    ] = None,
     method: Annotated[
         Method,
         typer.Option(
@@ -132,7 +161,7 @@ def fit(
     ] = None,
     json: AsJson = False,
 ) -> None:
-    """Fit a system on a table with labels. It is written to one file, which answers at any budget."""
+    """Fit a system on a table of labels or numbers. It is written to one file, which answers at any budget."""
     from thrifty.bundle.signature import check_private_key
     from thrifty.cli.summary import fit_in_words, fit_numbers
     from thrifty.tables.fit import Wish, fit_table
@@ -147,6 +176,8 @@ def fit(
             read_table(table),
             target,
             wish,
+            task=None if task is None else task.value,
+            loss=None if loss is None else loss.value,
             method=method.value,
             costs=costs,
             full=full,
@@ -195,7 +226,7 @@ def predict(
     public_key: PublicKey = None,
     json: AsJson = False,
 ) -> None:
-    """Answer every row of a table. Written are the answer, its probability, the stage that gave it, and its cost."""
+    """Answer every row of a table. Written are the answer, a label's probability, the stage it came from, its cost."""
     import pandas as pd
 
     from thrifty.cli.summary import answers_in_words, answers_numbers
@@ -264,7 +295,7 @@ def explain(
     """Explain the answers row by row. Told are what was bought in which order, what each stage said, and the end."""
     import numpy as np
 
-    from thrifty.cli.summary import explanation_in_words, explanation_numbers
+    from thrifty.cli.explanation import explanation_in_words, explanation_numbers
     from thrifty.tables.formats import read_table
     from thrifty.tables.storage import load_table_system
 

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 import thrifty
-from thrifty.arrays import Bools, Floats
+from thrifty.arrays import Floats, Numbers
 from thrifty.evidence.certificate import Certificate
 from thrifty.evidence.frontier import Frontier, OperatingPoint
 from thrifty.evidence.inputs import yes_or_no
@@ -16,6 +16,7 @@ from thrifty.evidence.observe import point_of
 from thrifty.exceptions import InvalidInputError
 from thrifty.objective.costs import PriceList
 from thrifty.report.classes import auc_of, groupings_of, majority_of
+from thrifty.report.errors import numbers_of
 from thrifty.report.facts import Certified, Facts, FullPoint, Measured, Points, Rival
 from thrifty.report.purchases import purchases_of
 from thrifty.report.routes import Routes, routes_of
@@ -61,13 +62,13 @@ def collect_facts(
         Points that were chosen on some rows and scored on others: ``chosen.on(evidence of test rows)``. One that is
         scored on the rows of the choice is accepted, and the page says that its numbers are too good.
     y : array-like of shape (n_samples,)
-        Labels of the rows, in the frontier's order; who is sent on is told by class.
+        Labels of the rows, or their numbers, in the frontier's order; who is sent on is told by class, or by range.
     chosen : Frontier, optional
         The same frontier on the rows of the choice, to say how many they were.
     estimators, X : sequence of fitted estimators and table, optional
         The frontier's systems, in its order, and its rows. Needed for a chain in front of another one and for models
-        that read other columns of other rows, whose evidence does not say what each row buys; also where prices and
-        names of the columns come from if they are not given.
+        that read other columns of other rows, whose evidence does not say what each row buys; for systems that predict
+        numbers; also where prices and names of the columns come from if they are not given.
     prices : PriceList, optional
         What purchases cost, ``estimator.chain_.price_list``. Without prices, purchases are columns.
     feature_names, purchase_names : sequence of str, optional
@@ -84,7 +85,7 @@ def collect_facts(
         else at the cheapest that is nearly as good as the best.
     full_scores : array-like of shape (n_samples,) or (n_samples, n_classes), optional
         Scores of the full model, as ``decision_function`` gives them, for its AUC. Those of
-        the systems come with their evidence.
+        the systems come with their evidence. Not needed where numbers are predicted.
     title, method, full_name, unit : str
         Words: the title, what our line is called, what the full model is ("a random forest"; said once, after "the full
         model"), and the unit of prices.
@@ -101,6 +102,7 @@ def collect_facts(
     n_systems = len(frontier.evidence)
     if hasattr(deployed, "chain_"):
         frontier, estimators, deployed = _with_deployed(frontier, y, estimators, X, deployed)
+    numbers = numbers_of(frontier, y, estimators)
     shown, certified_at, deployed_at = _shown(frontier, max_points, certificate, deployed)
     used = np.unique(shown.source).tolist()
     routes = routes_of(frontier.evidence, used, estimators, X)
@@ -110,22 +112,24 @@ def collect_facts(
     ]
     cost, accuracy = _means(at)
     prices, feature_names = _prices_and_names(prices, feature_names, estimators)
-    full_right = _full_right(frontier, routes)
-    groupings = groupings_of(y, slices, at, full_right)
+    full_quality = _full_quality(frontier, used)
     purchases, systems, bought = purchases_of(prices, feature_names, purchase_names, routes, at, cost)
     intervals = intervals_of(frontier, shown, level=level, n_boot=n_boot, seed=seed)
+    if numbers is None:
+        judged = _judged_labels(y, at, slices, full_quality)
+    else:
+        judged = numbers.judged(frontier.evidence, shown, at, slices, level=level, n_boot=n_boot, seed=seed)
+    auc, full_auc = ((), None) if numbers else (_auc_by_point(y, at), _auc_of_full(y, full_scores))
     first = [deployed_at, certified_at, nearly_best(frontier, shown)]
-    return Facts(
+    facts = Facts(
         title=str(title),
         method=str(method),
         full_name=str(full_name),
         unit=str(unit),
-        points=_points(shown, used, at, cost, accuracy, intervals, _auc_by_point(y, at), bought),
+        points=_points(shown, used, at, cost, accuracy, intervals, auc, bought),
         start=next(place for place in first if place is not None),
         systems=systems,
         purchases=purchases,
-        groupings=groupings,
-        majority=majority_of(y),
         measured=Measured(
             n_rows=frontier.n_rows,
             held_out=frontier.held_out,
@@ -139,11 +143,23 @@ def collect_facts(
             date=None if date is None else str(date),
             notes=tuple((str(name), str(text)) for name, text in (notes or {}).items()),
         ),
-        full=_full(frontier, prices, full_right, None if full_scores is None else auc_of(y, full_scores)),
+        full=_full(frontier, prices, full_quality, full_auc),
         rivals=tuple(_rival(str(name), rival) for name, rival in (rivals or {}).items()),
         certified=None if certificate is None else Certified(str(certificate), certified_at),
         deployed=deployed_at,
+        **judged,
     )
+    return facts if numbers is None else numbers.rescaled(facts)
+
+
+def _judged_labels(
+    y: ArrayLike,
+    at: Sequence[tuple[Routes, Floats]],
+    slices: Mapping[str, ArrayLike] | None,
+    full_quality: Numbers | None,
+) -> dict[str, Any]:
+    full_right = None if full_quality is None else yes_or_no("full_quality", full_quality)
+    return {"groupings": groupings_of(y, slices, at, full_right), "majority": majority_of(y)}
 
 
 def _check(frontier: Frontier, rivals: Mapping[str, Frontier]) -> None:
@@ -269,23 +285,23 @@ def _auc_by_point(y: ArrayLike, at: Sequence[tuple[Routes, Floats]]) -> tuple[fl
     return tuple(found)
 
 
-def _full_right(frontier: Frontier, routes: Mapping[int, Routes]) -> Bools | None:
-    known = [one.full_right for one in routes.values()]
-    known += [
-        yes_or_no("full_quality", one.full_quality)
-        for one in frontier.evidence
-        if one.full_quality is not None
-    ]
-    return next((right for right in known if right is not None), None)
+def _auc_of_full(y: ArrayLike, scores: ArrayLike | None) -> float | None:
+    return None if scores is None else auc_of(y, scores)
+
+
+def _full_quality(frontier: Frontier, used: Sequence[int]) -> Numbers | None:
+    """How good the full model is on each row, by the first system that says it, those that are shown first."""
+    known = (*(frontier.evidence[place] for place in used), *frontier.evidence)
+    return next((one.full_quality for one in known if one.full_quality is not None), None)
 
 
 def _full(
-    frontier: Frontier, prices: PriceList | None, full_right: Bools | None, auc: float | None
+    frontier: Frontier, prices: PriceList | None, quality: Numbers | None, auc: float | None
 ) -> FullPoint | None:
-    """The full model's own point: its accuracy, and what it costs to ask it about every row."""
-    if full_right is None:
+    """The full model's own point: its mean quality, and what it costs to ask it about every row."""
+    if quality is None:
         return None
-    accuracy = float(full_right.mean())
+    accuracy = float(quality.mean())
     if prices is not None:
         return FullPoint(prices.cost_of_full, accuracy, prices.full_cost, auc)
     direct = [one for one in frontier.evidence if one.sends_to_full]

@@ -11,6 +11,7 @@ from thrifty.exceptions import InvalidInputError
 
 __all__ = [
     "Certified",
+    "ErrorCurve",
     "Facts",
     "FullPoint",
     "Grouping",
@@ -34,7 +35,7 @@ class Points:
     budget : tuple of float
         Mean cost on the rows the point was chosen on: what a budget is compared with.
     cost, accuracy : tuple of float
-        Means on the rows of the report.
+        Means on the rows of the report; where numbers are predicted, R2 stands in the place of accuracy.
     low, high : tuple of float
         Ends of the accuracy's bootstrap interval.
     lead_low, lead_high : tuple of float, or empty
@@ -95,15 +96,29 @@ class Purchase:
 class Grouping:
     """Rows by class or by a slice; ``sent`` and ``right`` are counts, one tuple per point, one entry per label.
 
-    By class, the share of a label's rows that are answered right is the recall of that class.
+    By class, the share of a label's rows that are answered right is the recall of that class. Where numbers are
+    predicted, the first grouping is by the range of the target, and ``right`` and ``full_right`` hold sums of absolute
+    errors.
     """
 
     name: str
     labels: tuple[str, ...]
     n_rows: tuple[int, ...]
-    full_right: tuple[int, ...] | None
+    full_right: Numbers | None
     sent: tuple[tuple[int, ...], ...]
-    right: tuple[tuple[int, ...], ...]
+    right: tuple[Numbers, ...]
+
+
+@dataclass(frozen=True)
+class ErrorCurve:
+    """A mean error in the unit of the target: of each point with its interval, of the full model, of a constant."""
+
+    name: str
+    value: Numbers
+    low: Numbers
+    high: Numbers
+    full: float | None
+    constant: float
 
 
 @dataclass(frozen=True)
@@ -127,7 +142,7 @@ class FullPoint:
 
 @dataclass(frozen=True)
 class Majority:
-    """The most frequent class of the rows, and the accuracy of always answering with it."""
+    """The best answer that is the same for every row, such as the most frequent class, and its accuracy or R2."""
 
     label: str
     accuracy: float
@@ -198,7 +213,7 @@ class Facts:
     groupings : tuple of Grouping
         Classes first, then the slices.
     majority : Majority
-        What an answer that looks at nothing would achieve.
+        What an answer that looks at nothing would achieve: the most frequent class, or the mean.
     measured : Measured
         Where the numbers come from.
     full : FullPoint or None
@@ -209,6 +224,10 @@ class Facts:
         The certificate.
     deployed : int or None
         The place of the point that is deployed, if that was said.
+    score : str
+        What ``points.accuracy`` is: "accuracy", or "R2" or the like where numbers are predicted.
+    errors : tuple of ErrorCurve
+        Mean errors where numbers are predicted, if known.
     """
 
     title: str
@@ -226,6 +245,8 @@ class Facts:
     rivals: tuple[Rival, ...] = field(default=())
     certified: Certified | None = None
     deployed: int | None = None
+    score: str = "accuracy"
+    errors: tuple[ErrorCurve, ...] = ()
 
     def __post_init__(self) -> None:
         n_points = len(self.points)
@@ -242,6 +263,11 @@ class Facts:
                 raise InvalidInputError(
                     f"{name} must be the place of one of {n_points} points; got {place!r}."
                 )
+
+    @property
+    def is_number(self) -> bool:
+        """Whether answers are numbers, and not labels that are right or wrong."""
+        return self.score != "accuracy"
 
     def share_buying(self, place: int, item: int) -> float:
         """Share of the rows that make a purchase at a point."""

@@ -20,6 +20,15 @@ from typing import Any
 from thrifty.files import write_atomically
 from thrifty.report.facts import Facts
 from thrifty.report.tradeoff import majority_is_in_view, picture_of
+from thrifty.report.words import (
+    article,
+    error_digits,
+    error_text,
+    percent_digits,
+    reaches,
+    score_text,
+    words_of,
+)
 
 __all__ = ["page_of", "write_report"]
 
@@ -59,6 +68,7 @@ def page_of(facts: Facts) -> str:
     style, script = _asset("style.css"), _asset("script.js")
     return Template(_asset("template.html")).substitute(
         title=escape(facts.title),
+        **{f"word_{name}": escape(text) for name, text in words_of(facts).items()},
         lead=_lead(facts),
         deployed=_deployed(facts),
         warning=_warning(facts),
@@ -84,11 +94,6 @@ def cost_digits(facts: Facts) -> int:
     return min(8, 2 - math.floor(math.log10(largest)))
 
 
-def percent_digits(facts: Facts) -> int:
-    """Decimals of percentages of right answers: what the number of rows can tell apart."""
-    return 1 if facts.measured.n_rows < 20_000 else 2
-
-
 def _asset(name: str) -> str:
     return (files("thrifty.report") / name).read_text(encoding="utf-8")
 
@@ -103,6 +108,9 @@ def _as_json(facts: Facts) -> str:
         **facts.as_dict(),
         "cost_digits": cost_digits(facts),
         "percent_digits": percent_digits(facts),
+        "error_digits": error_digits(facts),
+        "is_number": facts.is_number,
+        "words": words_of(facts),
         "majority_is_in_view": majority_is_in_view(facts),
     }
     text = json.dumps(_rounded(entries), allow_nan=False, separators=(",", ":"))
@@ -126,25 +134,35 @@ def _lead(facts: Facts) -> str:
     if full is not None:
         named = f", {facts.full_name}," if facts.full_name else ""
         words.append(
-            f"Asked about every row, the full model (f0){named} is right on {_right(facts, full.accuracy)} of rows and "
-            f"costs {_money(facts, full.cost)} per row."
+            f"Asked about every row, the full model (f0){named} {reaches(facts, full.accuracy)} and costs "
+            f"{_money(facts, full.cost)} per row."
         )
     if low == high:
         words.append(
-            f"{facts.method} is right on {_right(facts, points.accuracy[low])} of rows for "
-            f"{_money(facts, points.cost[low])} per row."
+            f"{facts.method} {reaches(facts, points.accuracy[low])} for {_money(facts, points.cost[low])} per row."
         )
     else:
+        first = score_text(facts, points.accuracy[low])
+        first = f"{article(facts)} {facts.score} of {first}" if facts.is_number else f"{first} right"
         words.append(
             f"{facts.method} answers easy rows from few features and buys more only for the others: "
-            f"from {_right(facts, points.accuracy[low])} right for {_money(facts, points.cost[low])} "
-            f"to {_right(facts, points.accuracy[high])} for {_money(facts, points.cost[high])}."
+            f"from {first} for {_money(facts, points.cost[low])} "
+            f"to {score_text(facts, points.accuracy[high])} for {_money(facts, points.cost[high])}."
         )
-    words.append(
-        f"Always answering with the most frequent class ({facts.majority.label}) would be right on "
-        f"{_right(facts, facts.majority.accuracy)}."
-    )
+    words.append(_constant(facts))
     return escape(" ".join(words))
+
+
+def _constant(facts: Facts) -> str:
+    """What an answer that looks at nothing achieves."""
+    told = score_text(facts, facts.majority.accuracy)
+    if not facts.is_number:
+        return f"Always answering with the most frequent class ({facts.majority.label}) would be right on {told}."
+    errors = ", ".join(f"{one.name} {error_text(facts, one.constant)}" for one in facts.errors)
+    return (
+        f"Always answering with the best constant ({facts.majority.label}) would have {article(facts)} {facts.score} "
+        f"of {told}" + (f" ({errors})." if errors else ".")
+    )
 
 
 def _deployed(facts: Facts) -> str:
@@ -152,7 +170,7 @@ def _deployed(facts: Facts) -> str:
     if place is None:
         return ""
     cost, accuracy = facts.points.cost[place], facts.points.accuracy[place]
-    text = f"right on {_right(facts, accuracy)} of rows for {_money(facts, cost)} per row"
+    text = f"{reaches(facts, accuracy).removeprefix('is ').removeprefix('has ')} for {_money(facts, cost)} per row"
     if full is not None and full.cost > 0:
         less = 1 - cost / full.cost
         text += f", {_percent(abs(less))} {'less' if less >= 0 else 'more'} than the full model"
@@ -176,15 +194,14 @@ def _certificate(facts: Facts) -> str:
     if certified.point is not None:
         cost, accuracy = facts.points.cost[certified.point], facts.points.accuracy[certified.point]
         where = (
-            f"<p>On the rows of this report it is right on {escape(_right(facts, accuracy))} "
+            f"<p>On the rows of this report it {escape(reaches(facts, accuracy))} "
             f"for {escape(_money(facts, cost))} per row.</p>"
         )
     sentence = certified.sentence
     return (
         '<section class="certificate" aria-labelledby="certificate-title"><h2 id="certificate-title">Certificate</h2>'
         f"<p>The certified point {escape(sentence)}.</p>{where}"
-        '<p class="hint">The certificate bounds how often a new row is answered wrongly where the full model is right.'
-        "</p></section>"
+        f'<p class="hint">The certificate bounds {escape(words_of(facts)["certified"])}.</p></section>'
     )
 
 
@@ -210,11 +227,14 @@ def _cells(facts: Facts, place: int) -> Iterator[tuple[str, str]]:
     points, marks = facts.points, ", ".join(facts.marks(place))
     yield "budget", _number(facts, points.budget[place]) + (f" ({marks})" if marks else "")
     yield "mean cost", _number(facts, points.cost[place])
-    yield "right", _right(facts, points.accuracy[place])
-    ends = (_right(facts, end[place]) for end in (points.low, points.high))
+    yield facts.score if facts.is_number else "right", score_text(facts, points.accuracy[place])
+    ends = (score_text(facts, end[place]) for end in (points.low, points.high))
     yield f"{100 * facts.measured.level:g} % interval", " – ".join(ends)  # noqa: RUF001
     if points.auc:
         yield "AUC", f"{points.auc[place]:.{percent_digits(facts) + 2}f}"
+    for one in facts.errors:
+        value, low, high = (error_text(facts, values[place]) for values in (one.value, one.low, one.high))
+        yield one.name, f"{value} ({low} – {high})"  # noqa: RUF001
     yield "full model", f"{100 * points.share(place):.1f} %"
     if facts.full is not None:
         yield "saved", _percent(1 - points.cost[place] / facts.full.cost) if facts.full.cost > 0 else ""
@@ -256,9 +276,10 @@ def _measured(facts: Facts) -> Iterator[tuple[str, str]]:
     shown = sum(facts.points.efficient)
     fewer = "" if shown == how.n_points else f"; {shown:,} of them are shown, for evenly spaced budgets"
     yield "Operating points", f"{how.n_points:,} efficient points of {systems}, chosen{on}{fewer}"
+    scores = facts.score if facts.is_number else "accuracies"
     yield (
         "Budget",
-        "compared with the mean cost on the rows of the choice; costs and accuracies are of the rows above",
+        f"compared with the mean cost on the rows of the choice; costs and {scores} are of the rows above",
     )
     yield (
         "Intervals",
@@ -276,10 +297,6 @@ def _number(facts: Facts, value: float) -> str:
 
 def _money(facts: Facts, value: float) -> str:
     return _number(facts, value) + (f"\N{NO-BREAK SPACE}{facts.unit}" if facts.unit else "")
-
-
-def _right(facts: Facts, share: float) -> str:
-    return f"{100 * share:.{percent_digits(facts)}f}\N{NO-BREAK SPACE}%"
 
 
 def _percent(share: float) -> str:

@@ -67,12 +67,6 @@ class Routes:
         scores: Floats = self.evidence.scores[np.arange(len(route)), route]
         return scores
 
-    @property
-    def full_right(self) -> Bools | None:
-        """Whether the full model is right on each row, where that is known."""
-        full = self.evidence.full_quality
-        return None if full is None else yes_or_no("full_quality", full)
-
     def first_bought(self, prices: PriceList) -> Ints:
         """Place at which each purchase is first bought; what nobody reads comes behind the full model."""
         first = np.full(len(prices.prices), self.n_stages + 1, dtype=np.intp)

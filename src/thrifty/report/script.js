@@ -2,7 +2,8 @@
 (() => {
   document.documentElement.classList.add("js");
   const facts = JSON.parse(document.getElementById("facts").textContent);
-  const { points, full, rivals, certified, deployed, majority, purchases, groupings } = facts;
+  const { points, full, rivals, certified, deployed, majority, purchases, groupings, errors, words } = facts;
+  const isNumber = facts.is_number;
   const certifiedAt = certified ? certified.point : null;
   const marks = (place) => [...(place === deployed ? ["deployed"] : []), ...(place === certifiedAt ? ["certified"] : [])];
   /* Points with a name, the deployed one first; one that is both deployed and certified is one entry. */
@@ -29,8 +30,11 @@
   const number = (value) => fixed(value, facts.cost_digits);
   const money = (value) => number(value) + (facts.unit ? "\u00a0" + facts.unit : "");
   const percent = (share, digits = 0) => fixed(100 * share, digits) + "\u00a0%";
-  const right = (share) => percent(share, facts.percent_digits);
-  const signed = (share) => (share < 0 ? "\u2212" : "+") + fixed(Math.abs(100 * share), facts.percent_digits);
+  /* Labels are right for a share of the rows; numbers have a score that is none. */
+  const right = (share) => (isNumber ? fixed(share, facts.percent_digits + 2).replace("-", "\u2212") : percent(share, facts.percent_digits));
+  const signed = (share) => (share < 0 ? "\u2212" : "+") +
+    (isNumber ? fixed(Math.abs(share), facts.percent_digits + 2) : fixed(Math.abs(100 * share), facts.percent_digits) + " points");
+  const amount = (error) => fixed(error, facts.error_digits);
   const area = (auc) => fixed(auc, facts.percent_digits + 2);
   const whole = (count) => count.toLocaleString("en-US");
   /* A few rows out of many are not none, and almost all are not all. */
@@ -112,16 +116,17 @@
       k > 0 && cost - pairs[k - 1][0] > 0.03 * (x1 - x0) ? [at(cost, pairs[k - 1][1]), at(cost, accuracy)] : [at(cost, accuracy)]);
     const svg = draw("svg", { viewBox: `0 0 ${width} ${height}`, width, height, role: "img", "aria-labelledby": "chart-name" });
     svg.append(draw("title", { id: "chart-name" },
-      `Share of right answers against mean cost per row; ${facts.method}, ${rivals.map((r) => r.name + ", ").join("")}the full model, and the majority class.`));
+      `${words.vertical} against mean cost per row; ${facts.method}, ${rivals.map((r) => r.name + ", ").join("")}the full model, and the ${words.constant}.`));
     const clip = draw("clipPath", { id: "inside" },
       draw("rect", { x: box.left - 6, y: box.top - 6, width: box.right - box.left + 12, height: box.foot - box.top + 6 }));
     svg.append(draw("defs", {}, clip));
     const across = ticks(x0, x1, Math.min(8, width / 75));
-    const up = ticks(100 * y0, 100 * y1, height / 62);
+    const [scale, sign100] = isNumber ? [1, ""] : [100, "%"];
+    const up = ticks(scale * y0, scale * y1, height / 62);
     for (const value of up.found) {
-      const level = y(value / 100);
+      const level = y(value / scale);
       svg.append(draw("line", { class: "grid", x1: box.left, x2: box.right, y1: level, y2: level }));
-      svg.append(draw("text", { x: box.left - 8, y: level + 4, "text-anchor": "end" }, fixed(value, up.digits) + "%"));
+      svg.append(draw("text", { x: box.left - 8, y: level + 4, "text-anchor": "end" }, fixed(value, up.digits) + sign100));
     }
     for (const value of across.found) {
       svg.append(draw("line", { class: "axis", x1: x(value), x2: x(value), y1: box.bottom, y2: box.bottom + 5 }));
@@ -134,7 +139,7 @@
     const level = facts.majority_is_in_view ? y(majority.accuracy) : box.bottom - 11;
     svg.append(draw("line", { class: "majority", id: "majority", x1: box.left, x2: box.right, y1: level, y2: level }));
     if (!facts.majority_is_in_view) svg.append(
-      draw("text", { x: box.left - 8, y: level + 4, "text-anchor": "end" }, fixed(100 * majority.accuracy, 0) + "%"),
+      draw("text", { x: box.left - 8, y: level + 4, "text-anchor": "end" }, fixed(scale * majority.accuracy, 0) + sign100),
       draw("path", { class: "axis", d: `M${box.left - 7} ${box.foot + 12}l14 -6m-14 11l14 -6` }));
     inside.append(draw("polygon", { class: "band",
       points: [...line(byCost.map((p) => [points.cost[p], points.low[p]])),
@@ -171,7 +176,7 @@
         draw("text", { class: "label flag", id: "flag", x: Math.min(Math.max(px, half), width - half), y: box.top - 10, "text-anchor": "middle" }, words));
       svg.append(draw("g", { transform: `translate(${at(points.cost[place], points.accuracy[place])})` }, ...sign(place)));
     }
-    svg.append(draw("text", { class: "halo", "text-anchor": "end", x: box.right, y: level - 6 }, `majority class: ${right(majority.accuracy)}`));
+    svg.append(draw("text", { class: "halo", "text-anchor": "end", x: box.right, y: level - 6 }, `${words.constant}: ${right(majority.accuracy)}`));
     svg.addEventListener("click", (event) => {
       const cost = x0 + ((event.clientX - svg.getBoundingClientRect().left - box.left) / (box.right - box.left)) * (x1 - x0);
       show(efficient.reduce((best, p) => (Math.abs(points.cost[p] - cost) < Math.abs(points.cost[best] - cost) ? p : best)));
@@ -193,7 +198,7 @@
       draw("path", { class: `line r${k % 5}`, "stroke-dasharray": dashes[k % 5], d: "M0 8H34" }),
       draw("path", { class: `symbol r${k % 5}`, d: shapes[k % 5](3.6), transform: "translate(17 8)" })));
     if (full) entry("full model for every row", draw("polygon", { class: "star", points: star, transform: "translate(17 8.5) scale(.8)" }));
-    entry("majority class for every row", draw("path", { class: "majority", d: "M0 8H34" }));
+    entry(`${words.constant} for every row`, draw("path", { class: "majority", d: "M0 8H34" }));
     for (const place of marked) entry(marks(place).join(", "), draw("g", { transform: "translate(17 8) scale(.8)" }, ...sign(place)));
     entry("your budget", draw("g", { class: "here", transform: "translate(17 8)" }, draw("circle", { r: 5.5 })));
   };
@@ -213,16 +218,17 @@
   };
   const groupTables = groupings.map((grouping, number) => {
     /* The share of a class that is answered right is its recall. */
-    const measure = number === 0 ? "recall" : "right";
+    const measure = isNumber ? "MAE" : number === 0 ? "recall" : "right";
+    const told = isNumber ? amount : right;
     const heads = [grouping.name, "rows", "to the full model", measure, ...(grouping.full_right ? [`${measure}, full model`] : [])];
-    const caption = number === 0 ? "Recall by class" : `By ${grouping.name}`;
+    const caption = number > 0 ? `By ${grouping.name}` : isNumber ? "Errors by range of the target" : "Recall by class";
     const { body, holder } = table(caption, heads, grouping.labels.length > 24);
     const updates = grouping.labels.map((label, k) => {
       const [sent, good] = [barCell(), make("td")];
       const n = grouping.n_rows[k];
-      const alone = grouping.full_right ? [make("td", {}, right(grouping.full_right[k] / n))] : [];
+      const alone = grouping.full_right ? [make("td", {}, told(grouping.full_right[k] / n))] : [];
       body.append(make("tr", {}, make("th", { scope: "row" }, label), make("td", {}, whole(n)), sent.cell, good, ...alone));
-      return (place) => { sent.set(grouping.sent[place][k] / n); good.textContent = right(grouping.right[place][k] / n); };
+      return (place) => { sent.set(grouping.sent[place][k] / n); good.textContent = told(grouping.right[place][k] / n); };
     });
     byId("groups").append(holder);
     return (place) => updates.forEach((update) => update(place));
@@ -279,12 +285,17 @@
     say("recall", right(good[place][lowest] / n_rows[lowest]));
     say("recall-note", `class ${labels[lowest]}` + (alone ? `; full model: ${right(alone[lowest] / n_rows[lowest])}` : ""));
   };
+  const showError = (id, curve, place) => {
+    say(id, amount(curve.value[place]));
+    say(`${id}-note`, `${amount(curve.low[place])} to ${amount(curve.high[place])}`);
+    byId(`${id}-note`).append(make("br"), (curve.full === null ? "" : `full model: ${amount(curve.full)}; `) + `constant: ${amount(curve.constant)}`);
+  };
   const show = (place, budget = points.budget[place]) => {
     current = place;
     const [cost, share] = [points.cost[place], shareSent(place)];
     const saving = full && full.cost > 0 ? 1 - cost / full.cost : null;
     slider.value = budget;
-    slider.setAttribute("aria-valuetext", `${money(budget)} per row: ${right(points.accuracy[place])} right`);
+    slider.setAttribute("aria-valuetext", `${money(budget)} per row: ${isNumber ? `${words.score} ` : ""}${right(points.accuracy[place])}${isNumber ? "" : " right"}`);
     say("budget-text", money(budget) + " per row");
     say("accuracy", right(points.accuracy[place]));
     const range = `${right(points.low[place])} to ${right(points.high[place])}`;
@@ -292,7 +303,7 @@
     if (full && points.lead_low.length) {
       const lead = points.accuracy[place] - full.accuracy;
       byId("accuracy-note").append(make("br"),
-        `${signed(lead)} points against the full model (${signed(points.lead_low[place])} to ${signed(points.lead_high[place])})`);
+        `${signed(lead)} against the full model (${signed(points.lead_low[place]).replace(" points", "")} to ${signed(points.lead_high[place]).replace(" points", "")})`);
     }
     say("cost", money(cost));
     say("cost-note", facts.measured.held_out ? `planned: ${money(points.budget[place])}` : "");
@@ -302,7 +313,8 @@
     say("sent-note", "of rows");
     say("badge", marks(place).join(", "));
     byId("badge").hidden = marks(place).length === 0;
-    showRecall(place);
+    if (isNumber) errors.forEach((curve, k) => showError(["recall", "auc"][k], curve, place));
+    else showRecall(place);
     if (points.auc.length) say("auc", area(points.auc[place]));
     describeBought(place);
     groupTables.forEach((update) => update(place));
@@ -310,7 +322,7 @@
     moving(place);
     document.querySelector("tr.current")?.classList.remove("current");
     document.querySelector(`tr[data-point="${place}"]`)?.classList.add("current");
-    say("summary", `For at most ${money(budget)} per row, ${right(points.accuracy[place])} of answers are right (${range}) at a mean cost of ` +
+    say("summary", `For at most ${money(budget)} per row, ${isNumber ? `${words.score} is ` : ""}${right(points.accuracy[place])}${isNumber ? "" : " of answers are right"} (${range}) at a mean cost of ` +
       `${money(cost)}${saving === null ? "" : `, ${percent(saving)} less than the full model for every row`}; ${portion(share)} of rows go to the full model.`);
   };
   const step = (by) => {
@@ -346,10 +358,12 @@
     mark.classList.toggle("late", share > 0.6);
     byId("marks").append(make("div", {}, mark));
   }
-  byId("auc-tile").hidden = points.auc.length === 0;
-  byId("tiles").classList.toggle("odd", points.auc.length === 0);
-  say("auc-note", full && full.auc !== null ? `full model: ${area(full.auc)}` : "area under the ROC curve");
-  say("majority-note", `majority class: ${right(majority.accuracy)}`);
+  byId("auc-tile").hidden = isNumber ? errors.length === 0 : points.auc.length === 0;
+  byId("recall-tile").hidden = isNumber && errors.length === 0;
+  byId("groups-section").hidden = groupings.length === 0;
+  byId("tiles").classList.toggle("odd", !isNumber && points.auc.length === 0);
+  if (!isNumber) say("auc-note", full && full.auc !== null ? `full model: ${area(full.auc)}` : "area under the ROC curve");
+  say("majority-note", `${words.constant}${isNumber ? ` (${majority.label})` : ""}: ${right(majority.accuracy)}`);
   legend();
   paint();
   show(current);

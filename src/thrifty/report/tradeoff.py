@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike
 
 from thrifty.exceptions import InvalidInputError
 from thrifty.report.facts import Facts
+from thrifty.report.words import words_of
 
 __all__ = ["Curve", "draw_tradeoff", "majority_is_in_view", "new_figure", "picture_of", "save_figure"]
 
@@ -77,9 +78,10 @@ def draw_tradeoff(
     *,
     full: tuple[float, float] | None = None,
     title: str = "",
+    score: str = "accuracy",
     flagship: str | None = None,
 ) -> None:
-    """Draw accuracy against mean cost per row, one line per method, and the full model as a star.
+    """Draw a score against mean cost per row, one line per method, and the full model as a star.
 
     The line that is the ``flagship`` is drawn strong and on top, the others thin and pale.
     """
@@ -101,7 +103,7 @@ def draw_tradeoff(
             zorder=5,
         )
     ax.set_xlabel("mean cost per row")
-    ax.set_ylabel("test accuracy")
+    ax.set_ylabel(f"test {score}")
     ax.set_title(title, loc="left", fontsize=11)
     ax.legend(frameon=False, fontsize=8, loc="lower right")
 
@@ -130,7 +132,7 @@ def picture_of(facts: Facts) -> bytes:
     band = {"color": _COLOURS[0], "alpha": 0.15, "linewidth": 0, "step": "post"}
     ax.fill_between(pick(points.cost), pick(points.low), pick(points.high), **band)
     full = None if facts.full is None else (facts.full.cost, facts.full.accuracy)
-    draw_tradeoff(ax, curves, full=full, title=_plain(facts.title))
+    draw_tradeoff(ax, curves, full=full, title=_plain(facts.title), score=facts.score)
     ax.set_title(ax.get_title(loc="left"), loc="left", fontsize=11, pad=6 if facts.deployed is None else 22)
     _draw_majority(ax, facts)
     _draw_marks(ax, facts)
@@ -172,7 +174,8 @@ def _draw_majority(ax: Any, facts: Facts) -> None:
         ax.axhline(level, **line)
         slash = {"marker": [(-1, -0.6), (1, 0.6)], "markersize": 9, "linestyle": "none", "color": "black"}
         ax.plot([0, 0], [low, low - 0.02 * (high - low)], transform=across, clip_on=False, **slash)
-    name = f"majority class: {100 * facts.majority.accuracy:.1f} %"
+    level_text = "0" if facts.is_number else f"{100 * facts.majority.accuracy:.1f} %"
+    name = f"{words_of(facts)['constant']}: {level_text}"
     text = {"fontsize": 8, "color": "#444444", "ha": "right", "va": "bottom"}
     ax.annotate(name, (1, level), (0, 2), xycoords=across, textcoords="offset points", **text)
 

@@ -23,6 +23,7 @@ from thrifty.tables.promise import Promise
 from thrifty.tables.schema import MOST_CATEGORIES, Schema
 from thrifty.tables.system import About, TableSystem
 from thrifty.tasks.choose import classification
+from thrifty.tasks.task import ERRORS
 
 __all__ = ["TABLE"]
 
@@ -65,6 +66,8 @@ def _unpack(parts: Fields, reading: Reading) -> TableSystem:
 
 def _check_fits(parts: Fields, schema: Schema, estimator: ChainEstimator) -> None:
     chain = estimator.chain_
+    if schema.is_number != (len(chain.classes) == 0):
+        raise parts.refusal("schema", "hold classes where the estimator does", schema.classes[:5].tolist())
     if chain.price_list.n_features != len(schema.names) or chain.names not in (None, schema.names):
         raise parts.refusal("schema", "name the columns of the estimator", schema.names[:5])
 
@@ -72,7 +75,11 @@ def _check_fits(parts: Fields, schema: Schema, estimator: ChainEstimator) -> Non
 def _unpack_promise(parts: Fields, n_classes: int) -> Promise:
     values: dict[str, Any] = {}
     for entry in fields(Promise):
-        if entry.name == "n_rows":
+        if entry.default is None and not parts.has(entry.name):
+            continue  # files that were written before numbers could be predicted
+        if entry.name.endswith("errors"):
+            values[entry.name] = _unpack_errors(parts, entry.name)
+        elif entry.name == "n_rows":
             values["n_rows"] = max(_count(parts, "n_rows"), 1)
         elif entry.name.endswith("recall"):
             found = parts.value(entry.name)
@@ -84,6 +91,20 @@ def _unpack_promise(parts: Fields, n_classes: int) -> Promise:
             optional = entry.default is None
             values[entry.name] = _optional(parts, entry.name) if optional else parts.number(entry.name)
     return Promise(**values)
+
+
+def _unpack_errors(parts: Fields, name: str) -> Any:
+    """Mean errors by name: three numbers each, or one each for what the promise is compared with."""
+    found = parts.value(name)
+    if found is None:
+        return None
+    width = 3 if name == "errors" else 1
+    for known, value in found.items() if isinstance(found, dict) else [("", found)]:
+        each = value if width > 1 else (value,)
+        right = isinstance(each, tuple) and len(each) == width and all(type(one) is float for one in each)
+        if known not in ERRORS or not right or not np.isfinite(each).all():
+            raise parts.refusal(name, f"be finite numbers, {width} for each of {', '.join(ERRORS)}", found)
+    return found
 
 
 def _optional(parts: Fields, name: str) -> float | None:
@@ -206,7 +227,11 @@ def _unpack_schema(parts: Fields) -> Schema:
     target = parts.text("target")
     if target in names:
         raise parts.refusal("target", "be no feature", target)
-    return Schema(tuple(names), categories, target, _label_list(parts, "classes"))
+    classes = parts.value("classes")
+    is_number = isinstance(classes, np.ndarray) and classes.shape == (0,) and classes.dtype == np.float64
+    return Schema(
+        tuple(names), categories, target, np.empty(0) if is_number else _label_list(parts, "classes")
+    )
 
 
 def _texts(parts: Fields, name: str, found: Any) -> list[str]:

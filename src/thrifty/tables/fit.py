@@ -6,10 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from thrifty.estimators.base import CERTIFYING_SHARE, ChainEstimator
-from thrifty.estimators.budgeted import BudgetedClassifier
+from thrifty.estimators.budgeted import BudgetedClassifier, BudgetedRegressor
+from thrifty.estimators.cascade import BudgetedCascade
 from thrifty.estimators.checks import check_seed
 from thrifty.evidence.certificate import check_hold_out
 from thrifty.exceptions import InvalidInputError, asking
@@ -21,6 +20,7 @@ from thrifty.tables.promise import Promise, promise_of
 from thrifty.tables.swept_methods import SWEPT, check_method, fit_swept
 from thrifty.tables.system import About, TableSystem
 from thrifty.tables.training import TrainingTable, prepare, refuse_missing
+from thrifty.tasks.regression import RegressionTask
 from thrifty.threads import limited_threads, threads_of
 
 __all__ = ["METHODS", "Fitted", "Wish", "fit_table"]
@@ -90,6 +90,8 @@ def fit_table(
     target: str,
     wish: Wish,
     *,
+    task: str | None = None,
+    loss: str | None = None,
     method: str = "cascade",
     costs: str | os.PathLike[str] | None = None,
     full: str = "auto",
@@ -106,17 +108,21 @@ def fit_table(
     Parameters
     ----------
     frame : pandas data frame
-        Rows with their label.
+        Rows with their label, or with the number that is to be predicted.
     target : str
-        Name of the column with the label.
+        Name of the column with the label or number.
     wish : Wish
         What is asked for.
+    task : {"classes", "number"}, optional
+        What the target holds; None has the column decide.
+    loss : {"squared", "absolute"}, optional
+        The error that counts, for numbers; None is the squared one.
     method : str
-        One of ``METHODS``.
+        One of ``METHODS``; numbers are predicted by the cascade alone.
     costs : path, optional
         File of prices; None is 1 for each column.
     full : str
-        ``"auto"``, a kind of ``full_models.KINDS``, or the path of a ``.skops`` file with a fitted classifier.
+        ``"auto"``, a kind of ``full_models.KINDS``, or the path of a ``.skops`` file with a fitted model.
     full_cost : float
         Price of one call of the full model.
     full_features : sequence of str
@@ -139,6 +145,8 @@ def fit_table(
         full_features=full_features,
         ignore=ignore,
         trusted=trusted,
+        task=task,
+        loss=loss,
     )
     _refuse_early(table, wish, method, seed)
     with limited_threads(openmp=threads_of(n_jobs), blas=threads_of(n_jobs)):
@@ -166,6 +174,11 @@ def fit_table(
 def _refuse_early(table: TrainingTable, wish: Wish, method: str, seed: int) -> None:
     """Refuse, before anything is fitted, a wish that no fit of this table can meet."""
     if method != "cascade":
+        if table.schema.is_number:
+            raise InvalidInputError(
+                f"--method {method} answers with classes, and numbers are predicted in column {table.schema.target!r}. "
+                f"Use --method cascade, or have labels predicted with --task classes."
+            )
         if wish.budget is not None and wish.confidence is not None:
             raise InvalidInputError(
                 f"--confidence with --budget is for --method cascade; got --method {method}. Leave --confidence out."
@@ -184,8 +197,8 @@ def _refuse_early(table: TrainingTable, wish: Wish, method: str, seed: int) -> N
             "one column with --costs, or to the full model with --full-cost."
         )
     if wish.max_loss is not None:
-        strata = np.unique(table.y, return_inverse=True)[1]
-        folds = content_folds(table.cells.numbers, table.y, CERTIFYING_SHARE, check_seed(seed) + 1)
+        strata = table.strata
+        folds = content_folds(table.cells.numbers, strata, CERTIFYING_SHARE, check_seed(seed) + 1)
         check_hold_out(table.cells.numbers, strata, folds == 0, wish.max_loss, wish.surely)
 
 
@@ -199,28 +212,38 @@ def _full(
     if full == "auto":
         numbers = table.cells.numbers[:, table.prices.read_by_full]
         competition = best_kind(
-            numbers, table.y, seed=seed, n_jobs=n_jobs, has_missing=table.has_missing, progress=progress
+            numbers,
+            table.y,
+            table.task,
+            seed=seed,
+            n_jobs=n_jobs,
+            has_missing=table.has_missing,
+            progress=progress,
         )
     kind = full if competition is None else competition.winner
-    model = recipe(kind, seed, n_jobs)
+    model = recipe(kind, seed, n_jobs, table.task)
     refuse_missing(table, model, kind)
     return kind, model, competition
 
 
 def _fit_cascade(
     table: TrainingTable, full: Any, wish: Wish, seed: int, n_jobs: int, progress: Progress
-) -> BudgetedClassifier:
-    cascade = BudgetedClassifier(
-        full,
-        full_features=table.full_features,
-        budget=wish.budget,
-        max_loss=wish.max_loss,
-        confidence=wish.confidence,
-        n_jobs=n_jobs,
-        random_state=seed,
+) -> BudgetedCascade:
+    known: dict[str, Any] = {
+        "full_features": table.full_features,
+        "budget": wish.budget,
+        "max_loss": wish.max_loss,
+        "confidence": wish.confidence,
+        "n_jobs": n_jobs,
+        "random_state": seed,
         **table.costs,
-    )
-    cascade._keeps_scores = True  # a promise tells recall and AUC
+    }
+    cascade: BudgetedCascade
+    if isinstance(table.task, RegressionTask):
+        cascade = BudgetedRegressor(full, loss=table.task.kind, **known)
+    else:
+        cascade = BudgetedClassifier(full, **known)
+    cascade._keeps_scores = True  # a promise tells recall and AUC, or mean errors
     with asking(table.cells.row_numbers):
         return cascade.fit(table.X, table.y, progress=progress)
 
@@ -229,9 +252,7 @@ def _remarks(promise: Promise, estimator: ChainEstimator, wish: Wish) -> list[st
     """What the user should know about how the wish was met."""
     certificate = estimator.certificate_
     # A cascade of which no point could be proved warns by itself.
-    is_said = (
-        isinstance(estimator, BudgetedClassifier) and certificate is not None and certificate.is_fallback
-    )
+    is_said = isinstance(estimator, BudgetedCascade) and certificate is not None and certificate.is_fallback
     if wish.max_loss is not None and promise.share == 1.0 and not is_said:
         told = "can be met only by sending every row to the full model, which saves nothing"
         return [f"--max-loss {wish.max_loss:g} {told}. Give more rows, or allow a larger loss"]

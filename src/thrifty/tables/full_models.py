@@ -1,7 +1,7 @@
 """A full model for somebody who has a table: by name, by competition, or from a skops file.
 
-A competition is decided by cross-validated accuracy on at most ``SAMPLE`` rows, which is enough to tell kinds of
-models apart; the winner is then fitted on all rows there are to learn from.
+A competition is decided by cross-validated accuracy, or R2, on at most ``SAMPLE`` rows, which is enough to tell kinds
+of models apart; the winner is then fitted on all rows there are to learn from.
 """
 
 import importlib.util
@@ -13,7 +13,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import clone
-from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier
+from sklearn.ensemble import (
+    HistGradientBoostingClassifier,
+    RandomForestClassifier,
+    RandomForestRegressor,
+)
 from sklearn.frozen import FrozenEstimator
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
@@ -26,6 +30,8 @@ from thrifty.files import read_capped
 from thrifty.full.fitting import fit_model
 from thrifty.progress import Progress
 from thrifty.rows import content_folds, fingerprints
+from thrifty.tasks.regression import RegressionTask, default_regressor
+from thrifty.tasks.task import Task
 
 __all__ = ["KINDS", "SAMPLE", "TRUSTED", "Competition", "best_kind", "load_full", "recipe"]
 
@@ -38,8 +44,10 @@ TRUSTED = (
     "collections.OrderedDict",
     "lightgbm.basic.Booster",
     "lightgbm.sklearn.LGBMClassifier",
+    "lightgbm.sklearn.LGBMRegressor",
     "xgboost.core.Booster",
     "xgboost.sklearn.XGBClassifier",
+    "xgboost.sklearn.XGBRegressor",
 )
 """What the kinds below are made of, besides what skops trusts by itself and what bundles have reviewed."""
 
@@ -51,67 +59,93 @@ KINDS = {
     "lightgbm": "LightGBM",
 }
 _BOOSTERS = ("xgboost", "lightgbm")
+_BOOSTED: dict[str, Any] = {"n_estimators": 300, "learning_rate": 0.1}
 
 
 @dataclass(frozen=True)
 class Competition:
-    """Which kind won, and the accuracy of all that took part."""
+    """Which kind won, and the accuracy, or R2, of all that took part."""
 
     winner: str
     accuracy: dict[str, float]
     n_rows: int
 
 
-def recipe(kind: str, seed: int, n_jobs: int) -> Any:
-    """An unfitted classifier of a kind."""
+def recipe(kind: str, seed: int, n_jobs: int, task: Task | None = None) -> Any:
+    """An unfitted classifier of a kind; a regressor where the task is one of numbers."""
+    if kind not in KINDS:
+        raise InvalidInputError(
+            f"--full must be auto, one of {', '.join(KINDS)}, or a .skops file; got {kind!r}."
+        )
+    if kind in _BOOSTERS and not _is_installed(kind):
+        raise InvalidInputError(
+            f"--full {kind} needs {KINDS[kind]}, which is not installed. Install it with "
+            f"`pip install thrifty[boosters]`, or use --full boosting."
+        )
+    if isinstance(task, RegressionTask):
+        return _regressor(kind, seed, n_jobs, task.kind)
     if kind == "forest":
         return RandomForestClassifier(300, random_state=seed, n_jobs=n_jobs)
     if kind == "svm":
         return make_pipeline(StandardScaler(), SVC(C=10.0, random_state=seed))
     if kind == "boosting":
         return HistGradientBoostingClassifier(random_state=seed)
-    if kind in _BOOSTERS:
-        if not _is_installed(kind):
-            raise InvalidInputError(
-                f"--full {kind} needs {KINDS[kind]}, which is not installed. Install it with "
-                f"`pip install thrifty[boosters]`, or use --full boosting."
-            )
-        known: dict[str, Any] = {
-            "n_estimators": 300,
-            "learning_rate": 0.1,
-            "random_state": seed,
-            "n_jobs": n_jobs,
-        }
-        if kind == "xgboost":
-            from xgboost import XGBClassifier
+    if kind == "xgboost":
+        from xgboost import XGBClassifier
 
-            return XGBClassifier(**known)
-        from lightgbm import LGBMClassifier
+        return XGBClassifier(**_BOOSTED, random_state=seed, n_jobs=n_jobs)
+    from lightgbm import LGBMClassifier
 
-        return LGBMClassifier(verbosity=-1, **known)
-    raise InvalidInputError(
-        f"--full must be auto, one of {', '.join(KINDS)}, or a .skops file; got {kind!r}."
-    )
+    return LGBMClassifier(verbosity=-1, **_BOOSTED, random_state=seed, n_jobs=n_jobs)
+
+
+def _regressor(kind: str, seed: int, n_jobs: int, loss: str) -> Any:
+    """An unfitted regressor of a kind, for the squared or the absolute error where it knows both."""
+    if kind == "forest":
+        # By the squared error always: trees of medians take a hundred times as long.
+        return RandomForestRegressor(300, random_state=seed, n_jobs=n_jobs)
+    if kind == "svm":
+        kinds = ", ".join(one for one in KINDS if one != "svm")
+        raise InvalidInputError(
+            f"--full svm answers with classes, and here numbers are predicted. Use auto, one of {kinds}, or a .skops "
+            f"file with a fitted regressor."
+        )
+    if kind == "boosting":
+        return default_regressor(loss, seed)
+    squared = loss == "squared"
+    if kind == "xgboost":
+        from xgboost import XGBRegressor
+
+        objective = "reg:squarederror" if squared else "reg:absoluteerror"
+        return XGBRegressor(objective=objective, **_BOOSTED, random_state=seed, n_jobs=n_jobs)
+    from lightgbm import LGBMRegressor
+
+    objective = "regression" if squared else "regression_l1"
+    return LGBMRegressor(objective=objective, verbosity=-1, **_BOOSTED, random_state=seed, n_jobs=n_jobs)
 
 
 def best_kind(
-    X: Any, y: NDArray[Any], *, seed: int, n_jobs: int, has_missing: bool, progress: Progress
+    X: Any, y: NDArray[Any], task: Task, *, seed: int, n_jobs: int, has_missing: bool, progress: Progress
 ) -> Competition:
-    """The kind with the best cross-validated accuracy on a bounded sample of the rows."""
-    kinds = _eligible(len(y), has_missing)
+    """The kind with the best cross-validated accuracy, or R2, on a bounded sample of the rows."""
+    kinds = _eligible(len(y), has_missing or len(task.classes) == 0)
     chosen = _sample(X, seed)
     numbers, labels = np.asarray(X)[chosen], y[chosen]
-    folds = _folds(numbers, labels, seed)
+    target = task.encode("y", labels, len(labels))
+    # XGBoost reads no labels but 0 and 1.
+    learned = np.unique(labels, return_inverse=True)[1] if len(task.classes) else labels
+    folds = _folds(numbers, task.strata(target), seed)
     accuracy: dict[str, float] = {}
     progress("comparing full models", 0, len(kinds))
     for kind in kinds:
-        model = recipe(kind, seed, n_jobs)
-        right = np.zeros(len(labels), dtype=bool)
+        model = recipe(kind, seed, n_jobs, task)
+        quality = np.zeros(len(labels))
         for fold in range(_FOLDS):
             out = folds == fold
-            fitted = fit_model(clone(model), numbers[~out], _codes(labels)[~out])
-            right[out] = fitted.predict(numbers[out]) == _codes(labels)[out]
-        accuracy[kind] = float(right.mean())
+            said = fit_model(clone(model), numbers[~out], learned[~out]).predict(numbers[out])
+            right = said == learned[out] if len(task.classes) else task.quality(target[out], said[:, None])
+            quality[out] = right
+        accuracy[kind] = float(quality.mean())
         progress("comparing full models", len(accuracy), len(kinds))
     # The first of equals: a dict keeps its order.
     return Competition(max(accuracy, key=lambda kind: accuracy[kind]), accuracy, len(labels))
@@ -128,7 +162,7 @@ def _folds(numbers: Any, labels: NDArray[Any], seed: int) -> NDArray[np.intp]:
 
 
 def load_full(path: str | os.PathLike[str], trusted: Iterable[str] = ()) -> Any:
-    """A fitted classifier from a skops file, frozen; types that nobody trusts are refused by name."""
+    """A fitted model from a skops file, frozen; types that nobody trusts are refused by name."""
     data = read_capped(path, DEFAULT_MAX_BYTES)
     try:
         model = load_model(data, trusted=[*TRUSTED, *trusted], max_bytes=DEFAULT_MAX_BYTES)
@@ -145,9 +179,9 @@ def load_full(path: str | os.PathLike[str], trusted: Iterable[str] = ()) -> Any:
     return FrozenEstimator(model)
 
 
-def _eligible(n_rows: int, has_missing: bool) -> Sequence[str]:
+def _eligible(n_rows: int, without_svm: bool) -> Sequence[str]:
     kinds = ["forest"]
-    if n_rows <= _MOST_FOR_SVM and not has_missing:
+    if n_rows <= _MOST_FOR_SVM and not without_svm:
         kinds.append("svm")
     kinds.append("boosting")
     return [*kinds, *(kind for kind in _BOOSTERS if _is_installed(kind))]
@@ -157,11 +191,6 @@ def _sample(X: Any, seed: int) -> NDArray[np.intp]:
     """Rows drawn by their content: the same ones however the table is sorted."""
     order = np.argsort(fingerprints(np.asarray(X, dtype=np.float64), seed), kind="stable")
     return np.sort(order[:SAMPLE])
-
-
-def _codes(labels: NDArray[Any]) -> NDArray[np.intp]:
-    # XGBoost reads no labels but 0 and 1.
-    return np.unique(labels, return_inverse=True)[1]
 
 
 def _is_installed(kind: str) -> bool:

@@ -9,6 +9,7 @@ from thrifty.arrays import Floats, Ints
 from thrifty.estimators.base import ChainEstimator
 from thrifty.evidence.evidence import Evidence
 from thrifty.evidence.frontier import Frontier
+from thrifty.tasks.task import ERRORS, Task, mean_error, mean_errors
 
 __all__ = ["Promise", "promise_of"]
 
@@ -22,8 +23,8 @@ class Promise:
     Attributes
     ----------
     accuracy, low, high : float
-        Accuracy, with a 95 % bootstrap interval for the mean of all rows there are. The mean of a few new ones strays
-        further: see ``interval``.
+        Accuracy, or R2 where numbers are predicted, with a 95 % bootstrap interval for the mean of all rows there are.
+        The mean of a few new ones strays further: see ``interval``.
     cost, cost_spread : float
         Mean cost per row, and the standard deviation of the cost of one row.
     share : float
@@ -33,13 +34,20 @@ class Promise:
     full_cost : float
         What the full model costs for every row.
     full_accuracy : float, optional
-        Accuracy of the full model for every row.
+        Accuracy, or R2, of the full model for every row.
     majority : float, optional
-        Accuracy of the more frequent class as the answer to every row.
+        Accuracy of the more frequent class as the answer to every row; or R2 of the best number that is the same for
+        every row.
     recall, full_recall : tuple of float, optional
         Share of the rows of each class that are answered rightly, by the system and by the full model.
     auc, full_auc : float, optional
         Area under the ROC curve.
+    score_spread : float, optional
+        Standard deviation of what one row adds to R2; None for an accuracy, which tells its own.
+    errors : dict of str to tuple of float, optional
+        Where numbers are predicted, by the name of each mean error: its value, and the ends of a 95 % interval.
+    full_errors, constant_errors : dict of str to float, optional
+        The mean errors of the full model, and of the best number that is the same for every row.
     """
 
     accuracy: float
@@ -56,20 +64,27 @@ class Promise:
     full_recall: tuple[float, ...] | None = None
     auc: float | None = None
     full_auc: float | None = None
+    score_spread: float | None = None
+    errors: dict[str, tuple[float, ...]] | None = None
+    full_errors: dict[str, float] | None = None
+    constant_errors: dict[str, float] | None = None
 
     def spread(self, n_rows: int) -> float:
         """Standard deviation of the mean cost of ``n_rows`` new rows by the chance of rows alone, theirs and ours."""
         return self.cost_spread * float(np.sqrt(1.0 / n_rows + 1.0 / self.n_rows))
 
     def interval(self, n_rows: int) -> tuple[float, float]:
-        """Where the accuracy of ``n_rows`` new rows lies, 19 times out of 20.
+        """Where the accuracy, or R2, of ``n_rows`` new rows lies, 19 times out of 20.
 
         Two independent errors, that of our rows and that of the new ones: their squares add up.
         """
-        chance = _Z95**2 * self.accuracy * (1.0 - self.accuracy) / n_rows
+        spread = self.score_spread
+        variance = self.accuracy * (1.0 - self.accuracy) if spread is None else spread**2
+        chance = _Z95**2 * variance / n_rows
         low = self.accuracy - float(np.sqrt((self.accuracy - self.low) ** 2 + chance))
         high = self.accuracy + float(np.sqrt((self.high - self.accuracy) ** 2 + chance))
-        return max(low, 0.0), min(high, 1.0)
+        # R2 has no lower end.
+        return max(low, 0.0) if spread is None else low, min(high, 1.0)
 
 
 def promise_of(estimator: ChainEstimator, known: Promise | None = None) -> Promise:
@@ -104,17 +119,27 @@ def promise_of(estimator: ChainEstimator, known: Promise | None = None) -> Promi
         n_rows=evidence.n_rows,
         full_cost=chain.price_list.cost_of_full,
         full_accuracy=None if full is None else float(full.mean()),
+        score_spread=None if len(chain.task.classes) else float(quality.std()),
     )
     if evidence.target is None or evidence.scores is None:
         if known is None:
             return promise
         return replace(
-            promise, majority=known.majority, full_auc=known.full_auc, full_recall=known.full_recall
+            promise,
+            majority=known.majority,
+            full_auc=known.full_auc,
+            full_recall=known.full_recall,
+            full_errors=known.full_errors,
+            constant_errors=known.constant_errors,
         )
     y, full_scores = evidence.target, evidence.full_scores
+    promise = replace(promise, majority=chain.task.constant_quality(y, np.ones(len(y))))
+    if len(chain.task.classes) == 0:
+        return _with_errors(
+            promise, chain.task, evidence, quality, [(weight, route) for weight, route, _, _ in seen]
+        )
     return replace(
         promise,
-        majority=chain.task.constant_quality(y, np.ones(len(y))),
         recall=_recall(chain.task.strata(y), quality),
         full_recall=None
         if full is None
@@ -149,6 +174,41 @@ def _drawn_scores(evidence: Evidence, routes: list[tuple[float, Any]], seed: int
         route = np.where(follows, routes[1][1], route)
     drawn: Floats = scores[rows, route]
     return drawn
+
+
+def _with_errors(
+    promise: Promise, task: Task, evidence: Evidence, quality: Floats, routes: list[tuple[float, Any]]
+) -> Promise:
+    """The promise with mean errors in the unit of the targets, and with how far R2 strays on few rows."""
+    y, scores, rows = evidence.target, evidence.scores, np.arange(evidence.n_rows)
+    assert y is not None  # whoever calls has looked
+    assert scores is not None
+    constant = np.tile(task.loss(y).base(np.ones(len(y))), (len(y), 1))
+    errors = {}
+    for name, power in ERRORS.items():
+        each = np.sum(
+            [weight * _powers(task, y, scores[rows, route], power) for weight, route in routes], axis=0
+        )
+        band = Frontier.from_evidence([Evidence.of_point(0.0, -each, np.zeros(len(y)))]).band(0.95)
+        ends = (-float(band.score_high[0]), -float(band.score_low[0]))
+        errors[name] = tuple(float(mean_error(one, power)) for one in (float(each.mean()), *ends))
+    # R2 is one minus a quotient of means, and a row moves both of them.
+    baseline = 1.0 - np.asarray(task.quality_of_scores(y, constant), dtype=np.float64)
+    adds = ((1.0 - quality.mean()) / baseline.mean() * baseline - (1.0 - quality)) / baseline.mean()
+    full = evidence.full_scores
+    return replace(
+        promise,
+        score_spread=float(adds.std()),
+        errors=errors,
+        full_errors=None if full is None else mean_errors(task, y, full),
+        constant_errors=mean_errors(task, y, constant),
+    )
+
+
+def _powers(task: Task, y: Floats, scores: Floats, power: int) -> Floats:
+    errors = task.errors(y, scores)
+    assert errors is not None  # of numbers, which are what is asked about
+    return np.asarray(errors**power, dtype=np.float64)
 
 
 def _recall(strata: Ints, quality: Floats) -> tuple[float, ...]:

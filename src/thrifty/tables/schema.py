@@ -17,15 +17,13 @@ from thrifty.arrays import Floats
 from thrifty.exceptions import InvalidInputError
 from thrifty.tables.formats import listed
 from thrifty.tables.reader import Cells, Unreadable
+from thrifty.tables.target import classes_of, is_number, is_text, labels_of, numbers_of, plain
 
-__all__ = ["MOST_CATEGORIES", "Schema", "labels_of", "learn_schema"]
+__all__ = ["MOST_CATEGORIES", "Schema", "learn_schema"]
 
 
 MOST_CATEGORIES = 255
 """Text columns with more distinct values than this are names or notes, not categories."""
-
-MOST_LABELS = 1000
-"""A target with more distinct values than this holds numbers or names, not classes."""
 
 _DRESSED = re.compile(
     r"[+-]?[$€£¥]?\s?[+-]?(\d{1,3}([,' \u00a0\u202f]\d{3})+(\.\d+)?|\d{1,3}(\.\d{3})+,\d+|\d+([.,]\d+)?)\s?[%$€£¥]?"
@@ -51,15 +49,20 @@ class Schema:
     categories : dict of str to tuple of str
         The text that each text column may hold, sorted; its code is its place.
     target : str
-        Name of the column with the label.
-    classes : ndarray of shape (2,)
-        The labels, as the table writes them, in order.
+        Name of the column with the label, or with the number that is predicted.
+    classes : ndarray of shape (n_classes,)
+        The labels, as the table writes them, in order; none where a number is predicted.
     """
 
     names: tuple[str, ...]
     categories: Mapping[str, tuple[str, ...]]
     target: str
     classes: NDArray[Any] = field(compare=False)
+
+    @property
+    def is_number(self) -> bool:
+        """Whether a number is predicted, and not one of several labels."""
+        return len(self.classes) == 0
 
     @property
     def text_columns(self) -> tuple[str, ...]:
@@ -95,26 +98,31 @@ class Schema:
         return Cells(self.names, numbers, np.arange(1, len(frame) + 1), unreadable)
 
     def labels(self, frame: Any) -> NDArray[Any]:
-        """The labels of a table, each one of the classes."""
+        """The labels of a table, each one of the classes, or its numbers where those are predicted."""
+        if self.is_number:
+            return numbers_of(frame, self.target)
         labels = labels_of(frame, self.target)
         strange = np.flatnonzero(~np.isin(labels, self.classes))
         if strange.size:
             row = int(strange[0])
             raise InvalidInputError(
                 f"column {self.target!r} must hold the labels the system was fitted on, {self.classes.tolist()}; "
-                f"got {_plain(labels[row])!r} in row {row + 1}."
+                f"got {plain(labels[row])!r} in row {row + 1}."
             )
         return labels.astype(self.classes.dtype)
 
 
-def learn_schema(frame: Any, target: str, ignore: Sequence[str] = ()) -> Schema:
-    """The schema of a training table: every column is a feature but the target and those to be ignored."""
+def learn_schema(frame: Any, target: str, ignore: Sequence[str] = (), task: str | None = None) -> Schema:
+    """The schema of a training table: every column is a feature but the target and those to be ignored.
+
+    ``task`` is "classes" or "number"; None has the column of the target decide.
+    """
     _check_known(frame, target, ignore)
     names = tuple(name for name in frame.columns if name not in {target, *ignore})
     if not names:
         raise InvalidInputError(f"the table has no column besides {target!r}: there is nothing to buy.")
-    classes = _classes_of(labels_of(frame, target), target)
-    categories = {name: _learn_categories(frame[name]) for name in names if _is_text(frame[name])}
+    classes = classes_of(frame, target, task)
+    categories = {name: _learn_categories(frame[name]) for name in names if is_text(frame[name])}
     empty = [name for name in names if frame[name].isna().all()]
     if empty:
         raise InvalidInputError(
@@ -122,27 +130,6 @@ def learn_schema(frame: Any, target: str, ignore: Sequence[str] = ()) -> Schema:
             f"Leave out with --ignore what holds nothing."
         )
     return Schema(names, categories, target, classes)
-
-
-def labels_of(frame: Any, target: str) -> NDArray[Any]:
-    """The label of each row as numbers, truth values or text."""
-    if target not in frame.columns:
-        is_headless = sum(_is_number(name) for name in frame.columns) > len(frame.columns) / 2
-        raise InvalidInputError(
-            f"the table has no column {target!r}, which should hold the label. Its columns are {listed(frame.columns)}."
-            + (" The first line of a file must hold the names of its columns." if is_headless else "")
-        )
-    column = frame[target]
-    missing = np.flatnonzero(column.isna())
-    if missing.size:
-        raise InvalidInputError(
-            f"column {target!r}, the label, is missing in {missing.size:,} of {len(column):,} rows, the first of "
-            f"them row {missing[0] + 1}. Leave those rows out."
-        )
-    if _is_text(column):
-        return np.array([str(label) for label in column], dtype=object)
-    labels: NDArray[Any] = column.to_numpy()
-    return labels.astype(np.float64) if labels.dtype.kind == "O" else labels
 
 
 def _check_known(frame: Any, target: str, ignore: Sequence[str]) -> None:
@@ -155,32 +142,17 @@ def _check_known(frame: Any, target: str, ignore: Sequence[str]) -> None:
         )
 
 
-def _classes_of(labels: NDArray[Any], target: str) -> NDArray[Any]:
-    classes = np.unique(labels)
-    if len(classes) < 2:
-        raise InvalidInputError(
-            f"column {target!r} must hold two different labels or more; it holds only {_plain(classes[0])!r}. "
-            f"Give rows of other classes."
-        )
-    if len(classes) > MOST_LABELS:
-        raise InvalidInputError(
-            f"column {target!r} must hold labels; it holds {len(classes):,} different ones, and more than "
-            f"{MOST_LABELS} look like numbers or names of rows. Put them into fewer classes."
-        )
-    return classes.astype(str) if classes.dtype == object else classes
-
-
 def _learn_categories(column: Any) -> tuple[str, ...]:
     found = sorted({str(value) for value in column.dropna()})
-    numbers = [value for value in found if _is_number(value)]
+    numbers = [value for value in found if is_number(value)]
     if len(numbers) > len(found) / 2:
-        odd = next(value for value in found if not _is_number(value))
+        odd = next(value for value in found if not is_number(value))
         row = int(np.flatnonzero(column.astype("object").map(str) == odd)[0])
         raise InvalidInputError(
             f"column {column.name!r} holds numbers, but {odd!r} in row {row + 1}. Correct it, or leave the cell empty."
         )
     for pattern, called, way_out in _DISGUISES:
-        alike = [value for value in found if pattern.fullmatch(value.strip()) and not _is_number(value)]
+        alike = [value for value in found if pattern.fullmatch(value.strip()) and not is_number(value)]
         if len(alike) > len(found) / 2:
             raise InvalidInputError(
                 f"column {column.name!r} holds {called} such as {alike[0]!r}, which would be read as names of "
@@ -226,7 +198,7 @@ def _as_numbers(column: Any) -> tuple[Floats, Unreadable]:
     else:
         bad = np.array(column.notna(), dtype=bool)
         for row in np.flatnonzero(bad):
-            if isinstance(values[row], str | bool | int | float | np.number | np.bool_) and _is_number(
+            if isinstance(values[row], str | bool | int | float | np.number | np.bool_) and is_number(
                 values[row]
             ):
                 numbers[row], bad[row] = float(values[row]), False
@@ -235,7 +207,7 @@ def _as_numbers(column: Any) -> tuple[Floats, Unreadable]:
 
     def why(value: Any, row: int) -> str:
         if isinstance(value, str) or np.isscalar(value):
-            rule = "finite numbers" if _is_number(value) else "numbers"
+            rule = "finite numbers" if is_number(value) else "numbers"
             return (
                 f"column {column.name!r} must hold {rule}; got {value!r} in row {row}. "
                 f"Correct it, or leave the cell empty."
@@ -246,23 +218,3 @@ def _as_numbers(column: Any) -> tuple[Floats, Unreadable]:
         )
 
     return numbers, Unreadable(bad | infinite, values, why)
-
-
-def _is_text(column: Any) -> bool:
-    if str(column.dtype) == "category":
-        return True
-    if column.dtype.kind in "biuf":
-        return False
-    return bool(column.dropna().map(lambda value: isinstance(value, str)).any())
-
-
-def _is_number(value: Any) -> bool:
-    try:
-        float(value)
-    except ValueError:
-        return False
-    return True
-
-
-def _plain(value: Any) -> Any:
-    return value.item() if isinstance(value, np.generic) else value

@@ -13,7 +13,7 @@ from thrifty.chain.explain import Explanation, explain_rows
 from thrifty.chain.policy import Policy
 from thrifty.chain.sources import TableReader
 from thrifty.estimators.base import ChainEstimator
-from thrifty.estimators.budgeted import BudgetedClassifier
+from thrifty.estimators.cascade import BudgetedCascade
 from thrifty.estimators.checks import check_wish
 from thrifty.estimators.rivals.budget_prune import BudgetPruneClassifier
 from thrifty.evidence.certificate import Certificate
@@ -130,7 +130,7 @@ class TableSystem:
                 f"the file holds a {self.about.method} without what it takes to move to another operating point."
             )
         check_wish(budget=budget, max_loss=max_loss)
-        if self.promise is None or max_loss is None or isinstance(self.estimator, BudgetedClassifier):
+        if self.promise is None or max_loss is None or isinstance(self.estimator, BudgetedCascade):
             moved = self.estimator.at(budget=budget, max_loss=max_loss, confidence=confidence)
         else:
             moved = self.estimator.at(threshold=_losing(self.estimator, max_loss))
@@ -143,7 +143,9 @@ class TableSystem:
 
     @property
     def relabelled(self) -> Any:
-        """The estimator, or the chain, with the labels of the table."""
+        """The estimator, or the chain, with the labels of the table; where it predicts numbers, as it is."""
+        if self.schema.is_number:
+            return self.estimator
         if isinstance(self.estimator, Chain):
             return self._with_labels(self.estimator)
         other = copy.copy(self.estimator)
@@ -161,13 +163,17 @@ class TableSystem:
         return self.schema.cells(frame, unseen_is_missing=unseen_is_missing)
 
     def answers(self, cells: Cells) -> dict[str, Any]:
-        """Answer, its probability, the stage that gave it and what it cost, for each row."""
+        """Answer, its probability if it is a label, the stage that gave it and what it cost, for each row."""
         chain, reader = self.chain, self._reader(cells)
         walk = chain.walk(reader)
         outputs = chain.answer(reader, walk)
+        answer = chain.task.answers(outputs)
+        if self.schema.is_number:
+            said = {"answer": answer}
+        else:
+            said = {"answer": self._labels(answer), "probability": chain.task.confidence(outputs)}
         return {
-            "answer": self._labels(chain.task.answers(outputs)),
-            "probability": chain.task.confidence(outputs),
+            **said,
             "stage": np.where(walk.route == chain.n_stages, "full", walk.route.astype(str)),
             "cost": chain.spent(reader, walk),
         }

@@ -20,11 +20,13 @@ from thrifty.tables.prices import read_prices
 from thrifty.tables.reader import Cells
 from thrifty.tables.schema import Schema, learn_schema
 from thrifty.tasks.choose import classification
+from thrifty.tasks.regression import regression_of
+from thrifty.tasks.task import Task
 
 __all__ = ["TrainingTable", "prepare"]
 
 FEWEST = 30
-"""Distinct rows of each class that a fit needs: three in every tenth part."""
+"""Distinct rows of each class that a fit needs: three in every tenth part. To predict a number it needs twice that."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,7 +42,9 @@ class TrainingTable:
     cells : Cells
         Its columns.
     y : ndarray of shape (n_rows,)
-        Labels as the models know them: 0 and 1, unless the full model comes from a file and knows others.
+        Numbers, or labels as the models know them: 0 and 1, unless the full model comes from a file and knows others.
+    task : Task
+        What an answer is, with these labels.
     frozen : FrozenEstimator, optional
         The full model, where it comes from a file.
     notes : tuple of str
@@ -51,6 +55,7 @@ class TrainingTable:
     prices: PriceList
     cells: Cells
     y: Labels
+    task: Task
     frozen: FrozenEstimator | None
     notes: tuple[str, ...]
 
@@ -58,6 +63,11 @@ class TrainingTable:
     def X(self) -> Any:  # noqa: N802
         """The table as the models read it: with names only if the full model knows its columns by name."""
         return self.cells.table(named=hasattr(getattr(self.frozen, "estimator", None), "feature_names_in_"))
+
+    @property
+    def strata(self) -> Ints:
+        """Group of each row of which every part of the table should hold its share."""
+        return self.task.strata(self.task.encode("y", self.y, len(self.y)))
 
     @property
     def has_missing(self) -> bool:
@@ -95,10 +105,12 @@ def prepare(
     full_features: Sequence[str],
     ignore: Sequence[str],
     trusted: Iterable[str],
+    task: str | None = None,
+    loss: str | None = None,
 ) -> TrainingTable:
     """Check all that can be refused about a table, its prices and its full model; arguments as in ``fit_table``."""
     frozen = load_full(full, trusted) if _is_file(full) else None
-    schema = learn_schema(frame, target, ignore)
+    schema = learn_schema(frame, target, ignore, task)
     _check_features(schema, full_features)
     notes = []
     if frozen is not None:
@@ -114,15 +126,33 @@ def prepare(
         notes.append("no --costs file: every column costs 1")
     cells = schema.cells(frame)
     cells.refuse_unreadable()
-    labels = schema.labels(frame)
+    y, answers = _targets(schema, frame, frozen is not None, loss)
     if frozen is not None:
-        classification(schema.classes).check_model(frozen.estimator, Path(full).name)
-    y = labels if frozen is not None else np.searchsorted(schema.classes, labels)
-    table = TrainingTable(schema, prices, cells, y, frozen, tuple(notes))
+        answers.check_model(frozen.estimator, Path(full).name)
+    if schema.is_number and task is None:
+        notes.append(
+            f"column {target!r} holds numbers, and numbers are predicted; --task classes would predict labels"
+        )
+    table = TrainingTable(schema, prices, cells, y, answers, frozen, tuple(notes))
     _refuse_few(table)
     if frozen is not None or full != "auto":
-        refuse_missing(table, recipe(full, 0, 1) if frozen is None else frozen, full)
+        refuse_missing(table, recipe(full, 0, 1, answers) if frozen is None else frozen, full)
     return table
+
+
+def _targets(schema: Schema, frame: Any, has_own_labels: bool, loss: str | None) -> tuple[Labels, Task]:
+    """What the models learn to answer, and the task that it poses."""
+    labels = schema.labels(frame)
+    if schema.is_number:
+        return labels, regression_of(labels, loss or "squared")
+    if loss is not None:
+        raise InvalidInputError(
+            f"--loss is for a target of numbers; got --loss {loss}, and column {schema.target!r} holds classes. Leave "
+            f"it out, or say --task number."
+        )
+    if has_own_labels:
+        return labels, classification(schema.classes)
+    return np.searchsorted(schema.classes, labels), classification(np.arange(len(schema.classes)))
 
 
 def refuse_missing(table: TrainingTable, full: Any, kind: str) -> None:
@@ -133,6 +163,14 @@ def refuse_missing(table: TrainingTable, full: Any, kind: str) -> None:
 
 
 def _refuse_few(table: TrainingTable) -> None:
+    if table.schema.is_number:
+        distinct = len(np.unique(fingerprints(table.cells.numbers)))
+        if distinct < 2 * FEWEST:
+            raise InvalidInputError(
+                f"the table must have at least {2 * FEWEST} different rows, to learn from some and to be judged on "
+                f"others; it has {distinct:,} among {len(table.y):,}. Give more rows, or columns that tell them apart."
+            )
+        return
     for label, name in zip(np.unique(table.y), table.schema.classes.tolist(), strict=True):
         distinct = len(np.unique(fingerprints(table.cells.numbers[table.y == label])))
         if distinct < FEWEST:

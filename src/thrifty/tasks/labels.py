@@ -177,6 +177,14 @@ class ClassTask:
         regret = (self.outputs(belief) * (lost > by_full)).sum(axis=1)
         return regret
 
+    def errors(self, y: Floats, scores: Floats) -> Floats | None:  # noqa: ARG002 - part of the contract
+        """None: labels are right or wrong."""
+        return None
+
+    def score(self, y: Floats, quality: Any) -> Any:  # noqa: ARG002 - part of the contract
+        """The share of right answers."""
+        return quality
+
     def auc(self, y: Floats, scores: Floats) -> float | None:
         """Area under the ROC curve; the mean over classes, each against the rest, where they are several."""
         place = self.strata(y)

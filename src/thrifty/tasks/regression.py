@@ -209,6 +209,21 @@ class RegressionTask:
         quality: Floats = 1.0 - (np.square(error) if self.kind == "squared" else error)
         return quality
 
+    def errors(self, y: Floats, scores: Floats) -> Floats | None:
+        """Distance between number and target, in the unit of the targets."""
+        distance: Floats = self.spread * np.abs(scores[:, 0] - y)
+        return distance
+
+    def score(self, y: Floats, quality: Any) -> Any:
+        """The part of the best constant's error on these rows that is gone: R2, or D2 of the absolute error."""
+        constant = self.constant_quality(y, np.ones(len(y)))
+        if constant >= 1.0:
+            raise InvalidInputError(
+                f"{self.quality_name} compares with the best constant, and all {len(y):,} targets are the same number, "
+                f"{float(self.decode(y[:1])[0]):g}. Give rows whose targets differ."
+            )
+        return (quality - constant) / (1.0 - constant)
+
     def auc(self, y: Floats, scores: Floats) -> float | None:  # noqa: ARG002 - part of the contract
         """None: there are no classes."""
         return None

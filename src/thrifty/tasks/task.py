@@ -9,11 +9,20 @@ doubtful, asks the task.
 
 from typing import Any, Protocol
 
+import numpy as np
 from numpy.typing import ArrayLike
 
 from thrifty.arrays import Floats, Ints, Labels, Numbers
 
-__all__ = ["Loss", "Task"]
+__all__ = ["ERRORS", "Loss", "Task", "mean_error", "mean_errors"]
+
+ERRORS = {"RMSE": 2, "MAE": 1}
+"""What people call the mean of errors, with the power p of ``mean(error^p)^(1/p)``."""
+
+
+def mean_error(powers: Any, power: int) -> Any:
+    """The mean error, or several of them, from means of the errors to that power."""
+    return np.maximum(powers, 0.0) ** (1.0 / power)
 
 
 class Loss(Protocol):
@@ -119,6 +128,12 @@ class Task(Protocol):
     def auc(self, y: Floats, scores: Floats) -> float | None:
         """Area under the ROC curve of some scores; None where there is no such thing."""
 
+    def errors(self, y: Floats, scores: Floats) -> Floats | None:
+        """How far each answer is from its target, in the user's unit, shape (n_rows,); None for labels."""
+
+    def score(self, y: Floats, quality: Any) -> Any:
+        """What people call the score of rows with these targets, from their mean quality, or from several of them."""
+
     def expected_loss(self, scores: Floats, belief: Floats) -> Floats:
         """What the answers of ``scores`` lose where ``belief`` holds the best scores there are, shape (n_rows,)."""
 
@@ -178,3 +193,11 @@ class Task(Protocol):
 
     def read_outputs(self, given: Any, n_rows: int | None, who: str) -> Floats:
         """Outputs that somebody computed, shape (n_rows, n_outputs), or a refusal."""
+
+
+def mean_errors(task: Task, y: Floats, scores: Floats) -> dict[str, float]:
+    """Every mean error of some scores by its name, in the user's unit; none where answers are labels."""
+    errors = task.errors(y, scores)
+    if errors is None:
+        return {}
+    return {name: float(mean_error(np.mean(errors**power), power)) for name, power in ERRORS.items()}

@@ -1,0 +1,137 @@
+"""The column that a system answers for: labels of classes, or numbers.
+
+Text and truth values are labels. Numbers are labels while few of them differ, at most ``MOST_NUMBERED``; of more, the
+number itself is predicted.
+"""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from thrifty.arrays import Floats
+from thrifty.exceptions import InvalidInputError
+from thrifty.tables.formats import listed
+
+__all__ = ["TASKS", "classes_of", "is_number", "is_text", "labels_of", "numbers_of", "plain"]
+
+TASKS = ("classes", "number")
+"""What a target may be said to hold."""
+
+MOST_NUMBERED = 30
+"""A column with more distinct numbers than this holds numbers, not classes, unless somebody says otherwise."""
+
+MOST_LABELS = 1000
+"""A target with more distinct values than this holds numbers or names, not classes."""
+
+
+def classes_of(frame: Any, target: str, task: str | None = None) -> NDArray[Any]:
+    """The classes that the target holds, in order; none where it holds numbers.
+
+    Parameters
+    ----------
+    frame : pandas data frame
+        The training table.
+    target : str
+        Name of the column.
+    task : {"classes", "number"}, optional
+        What it is said to hold; None decides by the column.
+    """
+    if task not in (None, *TASKS):
+        raise InvalidInputError(f"--task must be one of {', '.join(TASKS)}; got {task!r}.")
+    if task == "number":
+        _refuse_constant(numbers_of(frame, target), target)
+        return np.empty(0)
+    labels = labels_of(frame, target)
+    if task is None and labels.dtype.kind in "iuf" and len(np.unique(labels)) > MOST_NUMBERED:
+        numbers_of(frame, target)
+        return np.empty(0)
+    return _distinct(labels, target)
+
+
+def labels_of(frame: Any, target: str) -> NDArray[Any]:
+    """The label of each row as numbers, truth values or text."""
+    column = _column(frame, target)
+    if is_text(column):
+        return np.array([str(label) for label in column], dtype=object)
+    labels: NDArray[Any] = column.to_numpy()
+    return labels.astype(np.float64) if labels.dtype.kind == "O" else labels
+
+
+def numbers_of(frame: Any, target: str) -> Floats:
+    """The number of each row, all of them finite."""
+    column = _column(frame, target)
+    values = column.to_numpy(dtype=object)
+    numbers = np.array([float(value) if is_number(value) else np.nan for value in values])
+    wrong = np.flatnonzero(~np.isfinite(numbers))
+    if wrong.size:
+        row = int(wrong[0])
+        raise InvalidInputError(
+            f"column {target!r} must hold finite numbers, which are what is predicted; got {plain(values[row])!r} in "
+            f"row {row + 1}. Correct it, leave the row out, or have labels predicted with --task classes."
+        )
+    return numbers
+
+
+def is_text(column: Any) -> bool:
+    """Whether a column of a table holds text."""
+    if str(column.dtype) == "category":
+        return True
+    if column.dtype.kind in "biuf":
+        return False
+    return bool(column.dropna().map(lambda value: isinstance(value, str)).any())
+
+
+def is_number(value: Any) -> bool:
+    """Whether a value is a number, or text that can be read as one."""
+    try:
+        float(value)
+    except (TypeError, ValueError):
+        return False
+    return True
+
+
+def plain(value: Any) -> Any:
+    """A value as Python writes it."""
+    return value.item() if isinstance(value, np.generic) else value
+
+
+def _column(frame: Any, target: str) -> Any:
+    """The column, which holds something in every row."""
+    if target not in frame.columns:
+        is_headless = sum(is_number(name) for name in frame.columns) > len(frame.columns) / 2
+        raise InvalidInputError(
+            f"the table has no column {target!r}, which should hold the label. Its columns are {listed(frame.columns)}."
+            + (" The first line of a file must hold the names of its columns." if is_headless else "")
+        )
+    column = frame[target]
+    missing = np.flatnonzero(column.isna())
+    if missing.size:
+        raise InvalidInputError(
+            f"column {target!r}, the label, is missing in {missing.size:,} of {len(column):,} rows, the first of "
+            f"them row {missing[0] + 1}. Leave those rows out."
+        )
+    return column
+
+
+def _refuse_constant(numbers: Floats, target: str) -> None:
+    if np.ptp(numbers) == 0:
+        raise InvalidInputError(
+            f"column {target!r} must hold different numbers; all {len(numbers):,} are {numbers[0]:g}, and there is "
+            f"nothing to learn. Name another column with --target."
+        )
+
+
+def _distinct(labels: NDArray[Any], target: str) -> NDArray[Any]:
+    classes = np.unique(labels)
+    if len(classes) < 2:
+        raise InvalidInputError(
+            f"column {target!r} must hold two different labels or more; it holds only {plain(classes[0])!r}. "
+            f"Give rows of other classes."
+        )
+    if len(classes) > MOST_LABELS:
+        raise InvalidInputError(
+            f"column {target!r} must hold labels; it holds {len(classes):,} different ones, and more than "
+            f"{MOST_LABELS} look like numbers or names of rows. Put them into fewer classes."
+        )
+    return classes.astype(str) if classes.dtype == object else classes

@@ -1,0 +1,103 @@
+"""Commands on a table whose target is a number."""
+
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.metrics import mean_absolute_error, r2_score, root_mean_squared_error
+
+from thrifty.bundle import objects
+from thrifty.cli.explanation import explanation_in_words, explanation_numbers
+from thrifty.cli.report import facts_of, report_in_words
+from thrifty.cli.summary import answers_numbers, fit_in_words, fit_numbers, frontier_in_words
+from thrifty.tables.fit import Fitted
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.mark.skipif("BudgetedRegressor" not in objects._ESTIMATORS, reason="files do not hold regressors yet")
+def test_numbers_go_through_every_command(run, small_fits, make_bikes, tmp_path):
+    for name, n_rows, seed in (("train", 250, 0), ("test", 120, 1)):
+        make_bikes(n_rows, seed).to_csv(tmp_path / f"{name}.csv", index=False)
+    system, test, out = tmp_path / "s.thrifty", tmp_path / "test.csv", tmp_path / "a.csv"
+    common = ("--target", "count", "--full", "boosting", "--jobs", 1)
+    said = run("fit", tmp_path / "train.csv", *common, "--loss", "absolute", "--budget", 2, "-o", system)
+    assert said.code == 0, said.err
+    assert "D2 of the absolute error" in said.out
+    assert "--task classes would predict labels" in said.err
+    assert run("predict", system, test, "-o", out).code == 0
+    answers, truth = pd.read_csv(out), pd.read_csv(test)["count"]
+    assert list(answers.columns) == ["answer", "stage", "cost"]
+    told = json.loads(run("report", system, test, "-o", tmp_path / "r.html", "--json").out)
+    assert told["mae"] == pytest.approx(mean_absolute_error(truth, answers["answer"]))
+    assert told["rmse"] == pytest.approx(root_mean_squared_error(truth, answers["answer"]))
+    moved = json.loads(run("predict", system, test, "-o", out, "--budget", 1.2, "--json").out)
+    assert moved["promised_d2"] < told["promised"]["d2"]
+    assert "probability" not in run("explain", system, test, "--row", 1).out
+    assert "D2 of the absolute error" in run("frontier", system).out
+
+
+def test_a_fit_of_numbers_speaks_of_r2_and_errors_and_not_of_classes(bike_system, capsys, tmp_path):
+    out, promise = tmp_path / "s.thrifty", bike_system.promise
+    out.write_bytes(b"")
+    fit_in_words(Fitted(bike_system, None, ()), out)
+    frontier_in_words(bike_system, out)
+    words = capsys.readouterr().out
+    assert f"R2 {promise.accuracy:.4f} ({promise.low:.4f} to {promise.high:.4f})" in words
+    for name in ("RMSE", "MAE", "a constant", "new rows have an R2 of"):
+        assert name in words
+    for name in ("accuracy", "AUC", "recall", "majority", "probability"):
+        assert name not in words
+    told = fit_numbers(Fitted(bike_system, None, ()), out)
+    assert told["r2"] == promise.accuracy
+    assert [told["rmse"], *told["rmse_interval"]] == list(promise.errors["RMSE"])
+    assert told["full_mae"] == promise.full_errors["MAE"] < told["constant_mae"]
+    assert not {"accuracy", "auc", "recall", "majority_accuracy"} & set(told)
+
+
+def test_an_explanation_of_numbers_has_no_probability(bike_system, make_bikes):
+    found = bike_system.explain(bike_system.read(make_bikes(3, 1)))
+    words = " ".join(explanation_in_words(1, found[0]))
+    assert f"Answer: {found[0].answer:.5g} for" in words
+    assert "probability" not in words
+    assert "sure" not in words
+    told = explanation_numbers(1, found[0])
+    json.dumps(told, allow_nan=False)
+    assert "probability" not in told
+
+
+def test_a_report_of_numbers_measures_as_scikit_learn_does(bike_system, make_bikes, capsys, tmp_path):
+    new = make_bikes(200, 1)
+    facts, measured = facts_of(bike_system, new, ["weather"], "Bicycles", "")
+    answers = pd.DataFrame(bike_system.answers(bike_system.read(new)))
+    y, said = new["count"], answers["answer"]
+    assert measured["r2"] == pytest.approx(r2_score(y, said))
+    assert measured["rmse"] == pytest.approx(root_mean_squared_error(y, said))
+    assert measured["mae"] == pytest.approx(mean_absolute_error(y, said))
+    assert facts.points.accuracy[facts.deployed] == pytest.approx(measured["r2"])
+    assert facts.full.accuracy == pytest.approx(measured["full_r2"])
+    report_in_words(bike_system, measured, [])
+    words = capsys.readouterr().out
+    assert f"R2 {measured['r2']:.4f} (promised for so many" in words
+    assert "accuracy" not in words
+    told = answers_numbers(bike_system, answers, tmp_path / "a.csv", None)
+    assert told["answers"] == {"min": said.min(), "mean": pytest.approx(np.mean(said)), "max": said.max()}
+
+
+@pytest.mark.parametrize(
+    ("target", "options", "words"),
+    [
+        ("count", (), "column 'count', the label, is missing in 1 of 100 rows, the first of them row 3"),
+        ("same", ("--task", "number"), "column 'same' must hold different numbers; all 100 are 1"),
+        ("weather", ("--task", "number"), "column 'weather' must hold finite numbers"),
+        ("temperature", ("--method", "confidence"), "--method confidence answers with classes"),
+    ],
+)
+def test_a_target_that_is_no_number_is_one_sentence(refused, make_bikes, tmp_path, target, options, words):
+    frame = make_bikes(100).assign(same=1)
+    frame.loc[2, "count"] = np.nan
+    frame.to_csv(tmp_path / "t.csv", index=False)
+    out = tmp_path / "s.thrifty"
+    assert words in refused("fit", tmp_path / "t.csv", "--target", target, *options, "-o", out)
+    assert not out.exists()
