@@ -7,8 +7,6 @@ import pandas as pd
 import pytest
 from sklearn.metrics import mean_absolute_error, r2_score, root_mean_squared_error
 
-from thrifty.bundle import objects
-from thrifty.cli.explanation import explanation_in_words, explanation_numbers
 from thrifty.cli.report import facts_of, report_in_words
 from thrifty.cli.summary import answers_numbers, fit_in_words, fit_numbers, frontier_in_words
 from thrifty.tables.fit import Fitted
@@ -16,7 +14,6 @@ from thrifty.tables.fit import Fitted
 pytestmark = pytest.mark.slow
 
 
-@pytest.mark.skipif("BudgetedRegressor" not in objects._ESTIMATORS, reason="files do not hold regressors yet")
 def test_numbers_go_through_every_command(run, small_fits, make_bikes, tmp_path):
     for name, n_rows, seed in (("train", 250, 0), ("test", 120, 1)):
         make_bikes(n_rows, seed).to_csv(tmp_path / f"{name}.csv", index=False)
