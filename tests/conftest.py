@@ -98,12 +98,12 @@ def make_table():
 
 @contextmanager
 def _small_fits():
-    from thrifty.estimators import budgeted
+    from thrifty.estimators import cascade
     from thrifty.learning.pairs.boosted import Boosting
     from thrifty.tables import swept_methods
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(budgeted, "CAPACITIES", (Boosting(n_trees=15, max_depth=3),))
+        patch.setattr(cascade, "CAPACITIES", (Boosting(n_trees=15, max_depth=3),))
         patch.setattr(swept_methods, "_TREE_GAMMAS", np.array([1e-3, 2e-2]))
         patch.setattr(swept_methods, "_LINEAR_GAMMAS", np.array([1e-3, 2e-2]))
         patch.setattr(swept_methods, "_TREES", 20)
