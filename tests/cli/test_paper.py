@@ -8,7 +8,7 @@ import pytest
 from thrifty import __version__
 from thrifty.cli import main
 from thrifty.cli.paper import Experiment, Family, Profile, names_of
-from thrifty.estimators import cascade
+from thrifty.estimators import cascade as cascades
 from thrifty.experiments import experiments
 from thrifty.experiments.experiment import PROFILES
 from thrifty.learning.pairs.boosted import Boosting
@@ -72,7 +72,7 @@ def test_a_setting_that_is_not_known_is_one_sentence(capsys, tmp_path):
 @pytest.mark.slow
 def test_the_demo_prints_the_trade_off_and_writes_what_it_says(tmp_path, monkeypatch, capsys):
     # The demo as it ships tries three sizes of stages, which takes four times as long.
-    monkeypatch.setattr(cascade, "CAPACITIES", (Boosting(n_trees=40, max_depth=4),))
+    monkeypatch.setattr(cascades, "CAPACITIES", (Boosting(n_trees=40, max_depth=4),))
     monkeypatch.chdir(tmp_path)
     out = tmp_path / "demo"
     assert main(["demo", "--out", str(out)]) == 0
