@@ -1,12 +1,12 @@
 """What a fitted estimator keeps of its training rows."""
 
-from dataclasses import fields
+from dataclasses import fields, replace
 
 import numpy as np
 import pytest
 from sklearn.linear_model import LogisticRegression
 
-from thrifty import BudgetedClassifier, DynaModGbrtClassifier
+from thrifty import BudgetedClassifier, DynaModGbrtClassifier, Evidence
 
 pytestmark = pytest.mark.slow
 
@@ -32,9 +32,10 @@ def bytes_per_row(evidence):
     return sum(owners.values()) / evidence.n_rows
 
 
-def gates_and_answers(evidence):
-    """A gate score per stage, and whether each stage, what is behind them and the full model are right."""
-    return 8 * evidence.n_stages + evidence.n_stages + 2
+def what_is_needed(evidence):
+    """A gate score per stage, whether each stage, what is behind them and the full model are right, and two
+    fingerprints of the row."""
+    return 8 * evidence.n_stages + evidence.n_stages + 2 + 16
 
 
 @pytest.fixture(scope="module")
@@ -42,24 +43,24 @@ def lean():
     return cascade()
 
 
-def test_a_cascade_keeps_gates_and_who_was_right_and_nothing_else_of_its_rows(lean):
+def test_a_cascade_keeps_gates_fingerprints_and_who_was_right_and_nothing_else_of_its_rows(lean):
     assert lean.evidence_.n_stages > 1
-    assert bytes_per_row(lean.evidence_) == gates_and_answers(lean.evidence_)
+    assert bytes_per_row(lean.evidence_) == what_is_needed(lean.evidence_)
 
 
 def test_the_rows_of_a_proof_are_kept_in_the_same_form(lean):
     proof = lean.certified(X[250:], Y[250:], max_loss=0.4)._proof
-    assert bytes_per_row(proof) == gates_and_answers(proof)
+    assert bytes_per_row(proof) == what_is_needed(proof)
 
 
 def test_a_pair_keeps_no_more():
     pair = DynaModGbrtClassifier(LogisticRegression(), n_trees=3, max_iter=1).fit(X, Y)
-    assert bytes_per_row(pair.evidence_) == gates_and_answers(pair.evidence_)
+    assert bytes_per_row(pair.evidence_) == what_is_needed(pair.evidence_)
 
 
 def test_weights_that_differ_are_kept():
     weighted = cascade(sample_weight=np.where(Y[:250], 2.0, 1.0)).evidence_
-    assert bytes_per_row(weighted) == gates_and_answers(weighted) + 8
+    assert bytes_per_row(weighted) == what_is_needed(weighted) + 8
 
 
 def test_what_is_left_out_changes_no_operating_point(lean):
@@ -74,3 +75,12 @@ def test_what_is_left_out_changes_no_operating_point(lean):
         assert one.expected_cost_ == other.expected_cost_
     one, other = (clf.certified(X[250:], Y[250:], max_loss=0.4) for clf in (lean, whole))
     assert one.certificate_.as_dict() == other.certificate_.as_dict()
+
+
+def test_gates_in_single_precision_would_send_rows_another_way():
+    evidence = Evidence.of_gate(
+        [0.1, 0.1 + 1e-12], stop_cost=0, go_cost=1, stop_quality=[True, False], go_quality=[True, True]
+    )
+    rounded = replace(evidence, gate=evidence.gate.astype(np.float32).astype(np.float64))
+    assert evidence.every_point()[1].score.max() == 1.0
+    assert [len(one.every_point()[0]) for one in (evidence, rounded)] == [3, 2]
