@@ -1,11 +1,25 @@
-"""Types of arrays, named once for the whole house."""
+"""Types of arrays, named once for the whole house, and what hides behind the mask of an array."""
 
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Bools", "Codes", "Floats", "Int32s", "Int64s", "Ints", "Labels", "Numbers", "Words"]
+from thrifty.exceptions import InvalidInputError
+
+__all__ = [
+    "Bools",
+    "Codes",
+    "Floats",
+    "Int32s",
+    "Int64s",
+    "Ints",
+    "Labels",
+    "Numbers",
+    "Words",
+    "check_unmasked",
+    "unmasked",
+]
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.intp]
@@ -19,3 +33,18 @@ Numbers = NDArray[np.float64] | NDArray[np.bool_]
 """Quality of answers: bool where an answer is right or wrong."""
 Labels = NDArray[Any]
 """What a user calls the answers: numbers, truth values or text."""
+
+
+def unmasked(values: Any) -> Any:
+    """The values, with NaN where numpy's mask says that there is none: everybody else reads what the mask hides."""
+    return np.ma.filled(values.astype(np.float64), np.nan) if np.ma.isMaskedArray(values) else values
+
+
+def check_unmasked(name: str, values: Any) -> None:
+    """Refuse a masked array that hides values which must be there."""
+    if np.ma.is_masked(values):
+        place = int(np.argwhere(np.ma.getmaskarray(values))[0][0])
+        raise InvalidInputError(
+            f"{name} must hold a value everywhere; it is masked at place {place}, counted from 0. Leave out what is "
+            f"masked, or fill it."
+        )

@@ -74,8 +74,14 @@ def test_an_answer_of_any_kind_is_read_by_its_names_and_with_its_holes(answer, e
             r"a data frame of the columns \['age', 'age'",
         ),
         (lambda values: values[:, 0], r"rows and columns; got shape \(3,\)"),
+        (lambda values: values.astype("datetime64[s]"), "Column 0 holds dates or times"),
+        (lambda values: values.astype("timedelta64[s]"), "Column 0 holds dates or times"),
+        (lambda values: [[10**400, 1]] * len(values), "must hold numbers: int too large"),
     ],
-    ids=["infinite", "complex", "complex frame", "another column", "twice the same", "flat"],
+    ids=[
+        *("infinite", "complex", "complex frame", "another column", "twice the same", "flat"),
+        *("dates", "spans of time", "beyond all numbers"),
+    ],
 )
 def test_what_cannot_be_right_is_refused_in_words(answer, words):
     with pytest.raises(InvalidInputError, match=words):

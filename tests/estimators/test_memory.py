@@ -1,12 +1,12 @@
 """What a fitted estimator keeps of its training rows."""
 
-from dataclasses import fields
+from dataclasses import fields, replace
 
 import numpy as np
 import pytest
 from sklearn.linear_model import LogisticRegression
 
-from thrifty import BudgetedClassifier, DynaModGbrtClassifier
+from thrifty import BudgetedClassifier, DynaModGbrtClassifier, Evidence
 
 pytestmark = pytest.mark.slow
 
@@ -79,3 +79,12 @@ def test_what_is_left_out_changes_no_operating_point(lean):
         assert one.expected_cost_ == other.expected_cost_
     one, other = (clf.certified(X[250:], Y[250:], max_loss=0.4) for clf in (lean, whole))
     assert one.certificate_.as_dict() == other.certificate_.as_dict()
+
+
+def test_gates_in_single_precision_would_send_rows_another_way():
+    evidence = Evidence.of_gate(
+        [0.1, 0.1 + 1e-12], stop_cost=0, go_cost=1, stop_quality=[True, False], go_quality=[True, True]
+    )
+    rounded = replace(evidence, gate=evidence.gate.astype(np.float32).astype(np.float64))
+    assert evidence.every_point()[1].score.max() == 1.0
+    assert [len(one.every_point()[0]) for one in (evidence, rounded)] == [3, 2]

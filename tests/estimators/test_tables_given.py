@@ -3,6 +3,8 @@
 import numpy as np
 import pandas as pd
 import pytest
+from sklearn.base import clone
+from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.linear_model import LogisticRegression
 
 from thrifty import BudgetedClassifier, DynaModLinClassifier, InvalidInputError, RefittedFullModelWarning
@@ -54,3 +56,30 @@ def test_cells_that_a_row_does_not_buy_have_no_say_in_its_route(rows):
     blanked = X.mask(~bought, 123.0)
     np.testing.assert_array_equal(mixed.route(blanked), route)
     np.testing.assert_array_equal(mixed.predict(blanked), mixed.predict(X))
+
+
+def test_what_is_masked_is_missing_in_fits_and_in_questions(rows):
+    X, y = rows[0].to_numpy(), rows[1].to_numpy()
+    hidden, holes = np.ma.masked_greater(X, 1.0), np.where(X > 1.0, np.nan, X)
+    clf = BudgetedClassifier(HistGradientBoostingClassifier(max_iter=5), **SMALL)
+    masked, missing = clone(clf).fit(hidden, y), clone(clf).fit(holes, y)
+    np.testing.assert_array_equal(masked.predict_proba(hidden), missing.predict_proba(holes))
+
+
+@pytest.mark.parametrize("name", ["y", "sample_weight", "feature_costs"])
+def test_labels_weights_and_prices_may_not_be_masked(rows, name):
+    X, y = rows
+    given = {"y": y.to_numpy(), "sample_weight": np.ones(200), "feature_costs": np.ones(3)}
+    given[name] = np.ma.masked_array(given[name], mask=np.arange(len(given[name])) == 1)
+    clf = BudgetedClassifier(LogisticRegression(), feature_costs=given["feature_costs"], **SMALL)
+    with pytest.raises(
+        InvalidInputError, match=f"{name} must hold a value everywhere; it is masked at place 1"
+    ):
+        clf.fit(X, given["y"], sample_weight=given["sample_weight"])
+
+
+def test_a_class_in_the_place_of_a_full_model_is_refused_with_what_to_write(rows):
+    with pytest.raises(
+        InvalidInputError, match=r"not a class; got LogisticRegression. Write LogisticRegression\(\)"
+    ):
+        BudgetedClassifier(LogisticRegression, **SMALL).fit(*rows)

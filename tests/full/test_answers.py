@@ -47,6 +47,10 @@ def spoil(answer, is_bad, fault):
         return pd.DataFrame(
             answer[:, ::-1], columns=["yes", "maybe", "no"][:: 2 if answer.shape[1] == 2 else 1]
         )
+    if fault == "masked":
+        return np.ma.masked_array(answer, mask=np.broadcast_to(is_bad[:, None], answer.shape))
+    if fault == "not available":
+        return pd.DataFrame(np.where(is_bad[:, None], np.nan, answer)).astype("Float64")
     answer[is_bad] = {"missing": np.nan, "infinite": np.inf, "above one": 1.5, "below zero": -0.1}.get(
         fault, 0.1
     )
@@ -55,6 +59,8 @@ def spoil(answer, is_bad, fault):
 
 ROWS = {
     "missing": r"probabilities in \[0, 1\]; got nan in row {}",
+    "masked": r"probabilities in \[0, 1\]; got nan in row {}",
+    "not available": r"probabilities in \[0, 1\]; got nan in row {}",
     "infinite": r"probabilities in \[0, 1\]; got inf in row {}",
     "above one": r"probabilities in \[0, 1\]; got 1.5 in row {}",
     "below zero": r"probabilities in \[0, 1\]; got -0.1 in row {}",

@@ -1,4 +1,4 @@
-"""Run by the test of workers: a sweep in two processes whose fits say that they began and then take an hour."""
+"""Run by the test of workers: a sweep in two processes whose one fit says that it began and then takes an hour."""
 
 import os
 import sys
@@ -29,7 +29,7 @@ if __name__ == "__main__":
     probabilities = np.where(y, 0.9, 0.1)
     sweep(
         ConfidenceRouter(probabilities[:40], Slow(sys.argv[1])),
-        {"features": [[0], [1]]},
+        {"features": [[0]]},
         *(X[:40], y[:40], X[40:], y[40:]),
         full_val=probabilities[40:],
         n_jobs=2,

@@ -1,8 +1,10 @@
 import warnings
+from concurrent.futures import CancelledError
 
 import numpy as np
 import pandas as pd
 import pytest
+from joblib import Parallel
 from scipy import sparse
 from sklearn.datasets import load_digits
 from sklearn.ensemble import RandomForestClassifier
@@ -23,6 +25,7 @@ from thrifty import (
 )
 from thrifty.bundle import from_bytes
 from thrifty.evidence.cuts import threshold_curve
+from thrifty.sweeping import run
 
 pytestmark = pytest.mark.slow
 
@@ -297,3 +300,30 @@ def test_what_does_not_fit_is_refused_before_f0_is_asked(linear, rows, changed, 
 def test_a_seed_that_is_no_number_is_refused(trees, fitting):
     with pytest.raises(InvalidInputError, match="random_state is a RandomState"):
         sweep(trees.set_params(random_state=np.random.RandomState(0)), GRID, *fitting)
+
+
+def test_cells_that_a_cluster_forgets_are_given_to_it_again(trees, fitting, monkeypatch):
+    given = []
+
+    class Forgetful(Parallel):
+        def __call__(self, jobs):
+            given.append(len(jobs))
+            yield from super().__call__(jobs[: len(given)])
+            if len(given) < len(GRID["gamma"]) * len(GRID["p_full"]):
+                raise CancelledError("lost dependencies")
+
+    right = sweep(trees, GRID, *fitting)
+    monkeypatch.setattr(run, "Parallel", Forgetful)
+    found = sweep(trees, GRID, *fitting)
+    assert given == [4, 3, 1]
+    assert [cell.fitted for cell in found.cells] == [cell.fitted for cell in right.cells]
+
+
+def test_a_cluster_that_forgets_again_and_again_is_given_up(trees, fitting, monkeypatch):
+    class Lost(Parallel):
+        def __call__(self, jobs):
+            raise CancelledError("lost dependencies")
+
+    monkeypatch.setattr(run, "Parallel", Lost)
+    with pytest.raises(CancelledError):
+        sweep(trees, GRID, *fitting)

@@ -72,6 +72,7 @@ def test_columns_that_are_text_stay_text_though_they_look_like_numbers(tmp_path)
         ),
         ("a,b\n1,2,\n4,5,\n", "line 2 has 3 cells, and the line of names has 2"),
         ("# made by hand\na,b\n1,2\n", "line 2 has 2 cells, .* has 1. Begin the file with the names"),
+        ('a,b\n1,2\n""\n', "line 3 has 1 cell, and the line of names has 2"),
         ('a,b\n1,"2\n', "a quotation mark that is never closed"),
         ('a,b\n"1,2\n3,4\n', "lines 2 to 3, one row, have 1 cell, .* Close the quotation mark"),
         ('a,b\n1,"' + 2**17 * "2" + "\n", "of the row that begins in line 2 does not end"),

@@ -41,6 +41,7 @@ def test_without_a_file_every_column_costs_one():
         ("a,1\na,2\nb,1\n", "gives two prices for 'a'"),
         ("a,1,g\nb,2,g\n", "must be the same for all columns of one group"),
         ("a\nb\n", "must have two columns"),
+        ("feature,cost\na,1,5\nb,2\n", "has three cells in the line of 'a'. Write decimals with a point"),
         ("feature,cost\n", "gives no prices"),
         ("", "gives no prices"),
     ],

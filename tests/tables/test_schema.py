@@ -1,4 +1,5 @@
 import re
+from decimal import Decimal
 
 import numpy as np
 import pandas as pd
@@ -178,3 +179,8 @@ def test_codes_do_not_depend_on_the_order_of_the_rows(values, chance):
     assert learn_schema(frame.iloc[order].reset_index(drop=True), "y").categories == schema.categories
     codes = schema.cells(frame).numbers[:, 0].astype(int)
     assert [schema.categories["t"][code] for code in codes] == values
+
+
+def test_decimals_are_numbers(schema):
+    prices = table(x=[Decimal("1.5"), None, Decimal("2"), Decimal("-0.25")])
+    np.testing.assert_array_equal(schema.cells(prices).numbers[:, 0], [1.5, np.nan, 2.0, -0.25])

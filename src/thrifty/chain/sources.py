@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike
 from scipy import sparse
 from sklearn.utils import _safe_indexing
 
-from thrifty.arrays import Bools, Floats, Ints
+from thrifty.arrays import Bools, Floats, Ints, unmasked
 from thrifty.exceptions import InvalidInputError
 from thrifty.objective.costs import PriceList
 
@@ -269,20 +269,18 @@ def table_like(template: str | None, names: Sequence[str] | None) -> Callable[[A
 def as_numbers(X: Any, name: str = "X") -> Any:
     """The table as float64 numbers, dense or CSR, or a refusal that names the column; what is masked is missing."""
     dtypes = X.dtypes if kind_of_table(X) else [getattr(X, "dtype", None)]
-    if any(getattr(dtype, "kind", None) == "c" for dtype in dtypes):
-        raise InvalidInputError(
-            f"{name} must hold real numbers.{describe_bad_column(X)} Give its parts apart."
-        )
+    kinds = {getattr(dtype, "kind", None) for dtype in dtypes}
+    if kinds & set("cmM"):
+        way_out = " Give its parts apart." if "c" in kinds else ""
+        raise InvalidInputError(f"{name} must hold real numbers.{describe_bad_column(X)}{way_out}")
     if sparse.issparse(X):
         return sparse.csr_array(X, dtype=np.float64)
     try:
         if kind_of_table(X) == "pandas":
             numbers = X.to_numpy(dtype=np.float64, na_value=np.nan)
-        elif np.ma.isMaskedArray(X):
-            numbers = np.ma.filled(X.astype(np.float64), np.nan)
         else:
-            numbers = np.asarray(X, dtype=np.float64)
-    except (TypeError, ValueError) as error:
+            numbers = np.asarray(unmasked(X), dtype=np.float64)
+    except (TypeError, ValueError, OverflowError) as error:
         raise InvalidInputError(f"{name} must hold numbers: {error}.{describe_bad_column(X)}") from error
     if numbers.ndim != 2:
         raise InvalidInputError(f"{name} must be a table of rows and columns; got shape {numbers.shape}.")

@@ -341,7 +341,10 @@ class ChainEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn is un
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         # What another model cannot read is not welcome here either.
-        others = [get_tags(model).input_tags for model in self._other_models() if hasattr(model, "fit")]
+        models = [
+            model for model in self._other_models() if hasattr(model, "fit") and not isinstance(model, type)
+        ]
+        others = [get_tags(model).input_tags for model in models]
         tags.input_tags.sparse = self._accepts_sparse and all(other.sparse for other in others)
         tags.input_tags.allow_nan = self._accepts_missing and all(other.allow_nan for other in others)
         return tags

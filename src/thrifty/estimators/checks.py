@@ -11,7 +11,7 @@ from sklearn.utils import _safe_indexing, check_random_state, get_tags
 from sklearn.utils.class_weight import compute_sample_weight
 from sklearn.utils.validation import _check_sample_weight, validate_data
 
-from thrifty.arrays import Floats, Labels
+from thrifty.arrays import Floats, Labels, check_unmasked, unmasked
 from thrifty.chain.sources import describe_bad_column, kind_of_table
 from thrifty.evidence.inputs import check_threshold
 from thrifty.exceptions import InvalidInputError, InvalidTypeError
@@ -88,16 +88,18 @@ def check_training_rows(
 
 
 def validated(estimator: Any, X: Any, *y: Any, reset: bool) -> Any:
-    """X (and y) as numbers, or a refusal that names the column."""
+    """X (and y) as numbers, or a refusal that names the column; what is masked is missing."""
     if not reset and not y:
         plain = _plain_numbers(estimator, X)
         if plain is not None:
             return plain
+    for labels in y:
+        check_unmasked("y", labels)
     tags = get_tags(estimator).input_tags
     try:
         return validate_data(
             estimator,
-            X,
+            unmasked(X),
             *y,
             reset=reset,
             accept_sparse="csr" if tags.sparse else False,
@@ -149,6 +151,7 @@ def _plain_labels(y: Any) -> Any:
 
 def check_weights(sample_weight: Any, numbers: Any) -> Floats:
     """Weights of the rows of a table, one each, not all of them zero."""
+    check_unmasked("sample_weight", sample_weight)
     try:
         weight = _check_sample_weight(sample_weight, numbers, dtype=np.float64, ensure_non_negative=True)
     except (TypeError, ValueError) as error:

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from thrifty.arrays import Bools, Floats, Ints
+from thrifty.arrays import Bools, Floats, Ints, check_unmasked
 from thrifty.exceptions import InvalidInputError
 
 __all__ = ["PriceList", "check_amount", "check_price_list"]
@@ -188,6 +188,7 @@ def _partial(columns: Ints | None, n_features: int) -> Ints | None:
 def _costs_per_column(feature_costs: FeatureCosts, n_features: int, names: list[str] | None) -> Floats:
     if feature_costs is None:
         return np.ones(n_features)
+    check_unmasked("feature_costs", feature_costs)
     feature_costs = _by_index("feature_costs", feature_costs, n_features, names)
     if isinstance(feature_costs, Mapping):
         named = _by_name("feature_costs", feature_costs, n_features, names)

@@ -6,12 +6,14 @@ and the fitted estimator behind each of them.
 
 import os
 from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import CancelledError
 from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 from joblib import Parallel, delayed
+from joblib.parallel import LokyBackend, get_active_backend
 from numpy.typing import ArrayLike
 
 from thrifty.arrays import Floats
@@ -23,13 +25,16 @@ from thrifty.evidence.stopping import measured
 from thrifty.exceptions import InvalidInputError
 from thrifty.full.model import AbsentFull, FullModel, ask_model
 from thrifty.progress import Progress, silent
-from thrifty.sweeping.cells import Cell, FailedCell, fit_cell, quiet, start_from
+from thrifty.sweeping.cells import Cell, FailedCell, end_with, fit_cell, quiet, start_from
 from thrifty.sweeping.full_model import Answers, identity_of_full, innermost, judge_once, remake_full
 from thrifty.sweeping.grid import PlannedCell, make_plan, waves
 from thrifty.sweeping.shared import Shared, check_shared
 from thrifty.sweeping.store import Store
 
 __all__ = ["Sweep", "sweep"]
+
+ATTEMPTS = 4
+"""How often a cell is given to a cluster that forgets it."""
 
 
 class Sweep:
@@ -303,16 +308,36 @@ def _fit_all(
         trusted,
         os.getpid(),
     )
+    # Workers of joblib's own backend watch for us from their start; those of others from their first cell.
+    is_ours = isinstance(get_active_backend()[0], LokyBackend)
+    watching = {"initializer": end_with, "initargs": (os.getpid(),)} if is_ours else {}
     # One cell per message: a cell that is done must not wait for others before it is kept.
-    with quiet(), Parallel(n_jobs=n_jobs, return_as="generator_unordered", batch_size=1) as parallel:
+    how = {"n_jobs": n_jobs, "return_as": "generator_unordered", "batch_size": 1, **watching}
+    with quiet(), Parallel(**how) as parallel:
         for wave in waves(cells):
-            jobs = [delayed(fit_cell)(cell, start, *given) for cell, start in _ready(wave, found)]
-            for fitted in parallel(jobs) if jobs else ():
+            for fitted in _fit_wave(wave, found, parallel, given):
                 if isinstance(fitted, Cell):
                     kept.put(fitted.key, fitted.to_bytes())
                 found[fitted.key] = fitted
                 report("fitting", len(found), len(cells))
     return found
+
+
+def _fit_wave(
+    wave: Sequence[PlannedCell],
+    found: dict[str, Cell | FailedCell],
+    parallel: Parallel,
+    given: tuple[Any, ...],
+) -> Iterator[Cell | FailedCell]:
+    """Cells of a wave as they are fitted; those that a cluster forgets when it loses a worker are given to it again."""
+    for attempt in range(1, ATTEMPTS + 1):
+        jobs = [delayed(fit_cell)(cell, start, *given) for cell, start in _ready(wave, found)]
+        try:
+            yield from parallel(jobs) if jobs else ()
+            return
+        except CancelledError:
+            if attempt == ATTEMPTS:
+                raise
 
 
 def _ready(

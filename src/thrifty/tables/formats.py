@@ -186,15 +186,14 @@ def _text_of(path: Path) -> bytes:
 
 def _check_lines(data: bytes, path: Path) -> list[str]:
     """The names of the columns, if every line has a cell for each of them and no more."""
-    lines = csv.reader(
-        io.TextIOWrapper(io.BytesIO(data), encoding="utf-8-sig", newline=""), skipinitialspace=True
-    )
+    text = _LastLine(io.TextIOWrapper(io.BytesIO(data), encoding="utf-8-sig", newline=""))
+    lines = csv.reader(text, skipinitialspace=True)
     names: list[str] = []
     end = 0
     try:
         for cells in lines:
             begin, end = end + 1, lines.line_num
-            if len(cells) == len(names) or cells in ([], [""]):
+            if len(cells) == len(names) or not text.last.strip(" \t\r\n"):
                 continue  # an empty line is no row
             if names:
                 raise _unreadable(path, _ragged(begin, end, len(cells), len(names)))
@@ -206,6 +205,21 @@ def _check_lines(data: bytes, path: Path) -> list[str]:
     if not names:
         raise _unreadable(path, "it is empty. Give a line of names, and rows")
     return names
+
+
+class _LastLine:
+    """Lines of a text, of which the last one is remembered: cells do not tell an empty line from a pair of quotes."""
+
+    def __init__(self, lines: Iterable[str]) -> None:
+        self._lines = iter(lines)
+        self.last = ""
+
+    def __iter__(self) -> "_LastLine":
+        return self
+
+    def __next__(self) -> str:
+        self.last = next(self._lines)
+        return self.last
 
 
 def _ragged(begin: int, end: int, found: int, wanted: int) -> str:

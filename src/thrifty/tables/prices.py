@@ -64,8 +64,9 @@ def read_prices(
 def _lines_of(path: str | os.PathLike[str]) -> tuple[dict[str, float], dict[str, str]]:
     """Cost by feature, and group by feature where there is one."""
     rows = read_rows(path)
+    most = 3
     if rows and len(rows[0]) in (2, 3) and _number(rows[0][1]) is None:
-        rows = rows[1:]  # the line of names
+        most, rows = len(rows[0]), rows[1:]  # the line of names
     if not rows:
         raise InvalidInputError(
             f"{path} gives no prices. Write lines of feature, cost and, if need be, group."
@@ -76,6 +77,11 @@ def _lines_of(path: str | os.PathLike[str]) -> tuple[dict[str, float], dict[str,
         if len(row) not in (2, 3):
             raise InvalidInputError(
                 f"{path} must have two columns, feature and cost, or a third, group; got {len(row)} in {row[0]!r}."
+            )
+        if len(row) > most:
+            raise InvalidInputError(
+                f"{path} names two columns, feature and cost, and has three cells in the line of {row[0]!r}. Write "
+                f"decimals with a point, and name a third column, group, if there are groups."
             )
         name, cost = row[0], _number(row[1])
         if cost is None:

@@ -8,6 +8,7 @@ the name of the column and the value.
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from decimal import Decimal
 from typing import Any
 
 import numpy as np
@@ -189,6 +190,9 @@ def _codes(column: Any, categories: Sequence[str]) -> tuple[Floats, Unreadable]:
     return codes, Unreadable(np.isnan(codes) & ~absent, text, why)
 
 
+_SCALARS = (str, bool, int, float, Decimal, np.number, np.bool_)
+
+
 def _as_numbers(column: Any) -> tuple[Floats, Unreadable]:
     values = column.to_numpy(dtype=object)
     numbers = np.full(len(values), np.nan)
@@ -198,9 +202,7 @@ def _as_numbers(column: Any) -> tuple[Floats, Unreadable]:
     else:
         bad = np.array(column.notna(), dtype=bool)
         for row in np.flatnonzero(bad):
-            if isinstance(values[row], str | bool | int | float | np.number | np.bool_) and is_number(
-                values[row]
-            ):
+            if isinstance(values[row], _SCALARS) and is_number(values[row]):
                 numbers[row], bad[row] = float(values[row]), False
     infinite = np.isinf(numbers)
     numbers[infinite] = np.nan

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from thrifty.arrays import Bools, Floats, Labels
+from thrifty.arrays import Bools, Floats, Labels, unmasked
 from thrifty.exceptions import InvalidAnswerError
 
 __all__ = ["check_decisions", "check_numbers", "check_probabilities"]
@@ -107,17 +107,19 @@ def check_numbers(said: Any, n_rows: int | None, who: str) -> Floats:
 def _numbers(said: Any, rule: str, who: str) -> Floats:
     """The answer as float64; text that looks like numbers is text."""
     try:
-        values = np.asarray(said)
+        values = np.asarray(unmasked(said))
     except (TypeError, ValueError):
         values = np.array(None)
     if values.ndim and values.dtype.kind in "biuf":
         return values.astype(np.float64, copy=False)
     found = type(said).__name__ if values.ndim == 0 else f"{values.dtype.name} values"
     if values.ndim and values.dtype.kind == "O":
+        import pandas as pd
+
         text = next((one for one in values.flat if isinstance(one, str)), None)
         try:
             if text is None:
-                return values.astype(np.float64)
+                return np.where(pd.isna(values), np.nan, values).astype(np.float64)
         except (TypeError, ValueError):
             pass
         found = "objects" if text is None else f"text such as {text!r}"

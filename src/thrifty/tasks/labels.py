@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.base import is_classifier
 
-from thrifty.arrays import Bools, Floats, Ints, Labels, Numbers
+from thrifty.arrays import Bools, Floats, Ints, Labels, Numbers, check_unmasked
 from thrifty.exceptions import FULL_MODEL, InvalidInputError
 from thrifty.tasks.answers import check_decisions, check_probabilities
 from thrifty.tasks.mistakes import CostMatrix, Mistakes
@@ -57,6 +57,7 @@ class ClassTask:
 
     def encode(self, name: str, labels: ArrayLike, n_rows: int) -> Floats:
         """Targets of labels; a label that is not known is refused by its row."""
+        check_unmasked(name, labels)
         found = np.asarray(labels)
         if found.shape != (n_rows,):
             raise InvalidInputError(

@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.base import is_regressor
 
-from thrifty.arrays import Floats, Ints, Labels
+from thrifty.arrays import Floats, Ints, Labels, check_unmasked
 from thrifty.exceptions import FULL_MODEL, InvalidInputError
 from thrifty.tasks.answers import check_numbers
 
@@ -360,6 +360,7 @@ def default_regressor(kind: str, random_state: Any) -> Any:
 
 def read_targets(name: str, values: Any) -> Floats:
     """Targets as finite numbers, or a refusal that names the row."""
+    check_unmasked(name, values)
     try:
         numbers = np.asarray(values, dtype=np.float64)
     except (TypeError, ValueError) as error:

@@ -2,7 +2,15 @@
 
 from thrifty.trees.binning import BinnedTable, Binner
 from thrifty.trees.ensemble import TreeEnsemble
-from thrifty.trees.grow import TreeGrower
+from thrifty.trees.grow import TreeGrower, derivatives_along
 from thrifty.trees.output import EnsembleBuilder, GrownTree
 
-__all__ = ["BinnedTable", "Binner", "EnsembleBuilder", "GrownTree", "TreeEnsemble", "TreeGrower"]
+__all__ = [
+    "BinnedTable",
+    "Binner",
+    "EnsembleBuilder",
+    "GrownTree",
+    "TreeEnsemble",
+    "TreeGrower",
+    "derivatives_along",
+]

@@ -34,7 +34,7 @@ from thrifty.trees.parameters import (
 from thrifty.trees.traversal import add_leaf_values
 from thrifty.trees.workspace import Limits, Workspace, fit_free_copy, make_workspace
 
-__all__ = ["TreeGrower"]
+__all__ = ["TreeGrower", "derivatives_along"]
 
 MAX_DEPTH = 12
 SHARED_CELLS = 200_000  # below this, waking a thread costs more than it saves
@@ -199,7 +199,7 @@ class TreeGrower:
 
     def add_tree_along(
         self,
-        direction: Floats,
+        along: tuple[Floats, Floats | None],
         builder: EnsembleBuilder,
         scores: Floats,
         grad: Floats,
@@ -210,17 +210,14 @@ class TreeGrower:
     ) -> int:
         """Grow one tree of many outputs by the splits of one: the step along a direction of theirs.
 
-            scores + t direction:    d/dt = grad . direction,    d2/dt2 = hess . direction^2   (hess is a diagonal)
-
         A split costs as much as that of a tree of one output. Every leaf then has the best value of each output, not
         only along the direction. Random directions, another one for each tree, meet every difference between outputs
         sooner or later (Iosipoi and Vakhrushev, 2022, call it a sketch of the outputs).
 
         Parameters
         ----------
-        direction : ndarray of shape (n_outputs,)
-            Of length one, so that ``l2`` means the same; gains are scaled by ``n_outputs``, to be those of all
-            outputs on average over directions.
+        along : tuple of ndarray of shape (n_rows,)
+            What ``derivatives_along`` makes of ``grad`` and ``hess``.
         most_step : float, optional
             Largest value of a leaf before ``learning_rate``: where a class has been held impossible, the hessian says
             nothing about how far to go.
@@ -229,9 +226,7 @@ class TreeGrower:
         """
         table, n_outputs = self._checked(scores, builder), builder.n_outputs
         builder.check_shape(self.table.n_features, grad.shape[1])
-        one_grad = _combined(grad, direction * np.sqrt(n_outputs))
-        one_hess = None if hess is None else _combined(hess, direction**2)
-        ws = self._grow_in(one_grad, one_hess, learning_rate)
+        ws = self._grow_in(*along, learning_rate)
         n_splits = int(ws.tree[0]["n_splits"])
         out = builder.room_for(n_splits)
         self._take(ws, learning_rate, out, builder.n_trees, table[:0])
@@ -350,6 +345,23 @@ class TreeGrower:
                 f"got {np.shape(values)}."
             )
         return [column if column.flags.carray else column.copy() for column in columns]
+
+
+def derivatives_along(direction: Floats, grad: Floats, hess: Floats | None) -> tuple[Floats, Floats | None]:
+    """Derivatives of many outputs along one direction of them.
+
+        scores + t direction:    d/dt = grad . direction,    d2/dt2 = hess . direction^2   (hess is a diagonal)
+
+    Parameters
+    ----------
+    direction : ndarray of shape (n_outputs,)
+        Of length one, so that ``l2`` means the same; gains are scaled by ``n_outputs``, to be those of all outputs on
+        average over directions.
+    grad, hess : ndarray of shape (n_rows, n_outputs)
+        Derivatives of each output; without ``hess``, all second ones are one.
+    """
+    one_grad = _combined(grad, direction * np.sqrt(len(direction)))
+    return one_grad, None if hess is None else _combined(hess, direction**2)
 
 
 def _combined(columns: Floats, factors: Floats) -> Floats:

@@ -22,7 +22,14 @@ from thrifty.objective.costs import PriceList
 from thrifty.objective.distances import DISTANCES, NEVER, DistanceName
 from thrifty.tasks.logistic import LogisticLoss, round_to
 from thrifty.tasks.task import Loss, Task
-from thrifty.trees import BinnedTable, EnsembleBuilder, GrownTree, TreeEnsemble, TreeGrower
+from thrifty.trees import (
+    BinnedTable,
+    EnsembleBuilder,
+    GrownTree,
+    TreeEnsemble,
+    TreeGrower,
+    derivatives_along,
+)
 from thrifty.trees.gradients import WIDE_ROWS
 
 __all__ = [
@@ -100,9 +107,13 @@ class Boosting:
         if builder.n_outputs <= MOST_SUMMED:
             grower.add_tree(builder, score, grad, hess, learning_rate=self.learning_rate)
             return
-        direction = _direction(grad, seed=[builder.n_features, builder.n_trees])
+        direction = _direction(grad, counts, seed=[builder.n_features, builder.n_trees])
         rate = {"learning_rate": self.learning_rate, "most_step": MOST_STEP}
-        grower.add_tree_along(direction, builder, score, grad, hess, **rate)
+        one_grad, one_hess = derivatives_along(direction, grad, hess)
+        if not np.all(counts == 1.0):
+            one_grad = _rounded_alone(one_grad, counts, GRADIENT_BITS)
+            one_hess = None if one_hess is None else _rounded_alone(one_hess, counts, CURVATURE_BITS)
+        grower.add_tree_along((one_grad, one_hess), builder, score, grad, hess, **rate)
 
     def grow_tree(self, grower: TreeGrower, grad: Floats, curvature: Floats, counts: Floats) -> GrownTree:
         """Grow one tree.
@@ -120,12 +131,13 @@ class Boosting:
         return grad, np.broadcast_to(counts.reshape(-1, *([1] * (grad.ndim - 1))), grad.shape)
 
 
-def _direction(grad: Floats, seed: list[int]) -> Floats:
+def _direction(grad: Floats, counts: Floats, seed: list[int]) -> Floats:
     """A random direction of the outputs, of length one, that goes far in those with large gradients.
 
     Classes that are told apart already, and rare ones, would else take as many splits as those that matter.
     """
-    size = np.sqrt(np.square(grad).sum(axis=0))
+    # Gradients are weighted already; their squares are weighted once, so that a row of weight two is two rows.
+    size = np.sqrt((np.square(grad) / np.where(counts > 0.0, counts, 1.0)[:, None]).sum(axis=0))
     # To a quarter of a power of two: the last digits of a sum depend on the order of the rows, and no tree should.
     with np.errstate(divide="ignore"):
         size = np.exp2(np.round(4 * np.log2(size)) / 4)
@@ -243,6 +255,22 @@ def weighted_on_grid(values: Floats, counts: Floats, bits: int) -> Floats:
         values.T.reshape(-1, len(values)), weighted.T.reshape(-1, len(values)), strict=True
     ):
         round_to(np.ascontiguousarray(column), counts, bits - 2, out)
+    return weighted
+
+
+def _rounded_alone(values: Floats, counts: Floats, bits: int) -> Floats:
+    """Weighted derivatives of one output, rounded as the grower rounds those of a row of weight one, times the weight.
+
+    Combinations of rounded derivatives are not round, and the grower would round them weight and all.
+    """
+    if len(counts) > WIDE_ROWS:
+        return values
+    unit = np.ldexp(1.0, int(np.frexp(np.abs(values).sum())[1]) + 1 - bits)
+    alone = values / np.where(counts > 0.0, counts, 1.0) / unit
+    whole = np.trunc(alone + np.copysign(0.5, alone))
+    if bits == CURVATURE_BITS:  # a row with any curvature has at least a unit of it
+        whole = np.maximum(whole, alone > 0.0)
+    weighted: Floats = whole * unit * counts
     return weighted
 
 
