@@ -2,11 +2,8 @@
 
 from typing import Any
 
-from sklearn.base import RegressorMixin
-
-from thrifty.estimators.base import ChainClassifier
+from thrifty.estimators.base import ChainClassifier, ChainRegressor
 from thrifty.estimators.cascade import BudgetedCascade
-from thrifty.tasks.regression import RegressionTask, default_regressor, regression_of
 
 __all__ = ["BudgetedClassifier", "BudgetedRegressor"]
 
@@ -100,7 +97,7 @@ class BudgetedClassifier(ChainClassifier, BudgetedCascade):
     _accepts_several = True
 
 
-class BudgetedRegressor(RegressorMixin, BudgetedCascade):  # type: ignore[misc]  # scikit-learn is untyped
+class BudgetedRegressor(ChainRegressor, BudgetedCascade):
     """Predicts a number, and buys features one after the other, for each row only until more would change little.
 
     The full model (f0) is the last resort, blended linearly with the last stage where that errs less. A number does not
@@ -178,9 +175,3 @@ class BudgetedRegressor(RegressorMixin, BudgetedCascade):  # type: ignore[misc] 
             random_state=random_state,
         )
         self.loss = loss
-
-    def _task_of(self, y: Any) -> RegressionTask:
-        return regression_of(y, self.loss)
-
-    def _default_full(self) -> Any:
-        return default_regressor(self.loss, self.random_state)

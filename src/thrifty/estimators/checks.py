@@ -52,9 +52,9 @@ def check_training_rows(
             f"{type(estimator).__name__} requires y to be passed, but the target y is None."
         )
     numbers, y = validated(estimator, X, _plain_labels(y), reset=True)
-    task = estimator._task_of(y)
-    encoded = task.encode("y", y, len(y))
     weight = check_weights(sample_weight, numbers)
+    task = estimator._task_of(y, weight)
+    encoded = task.encode("y", y, len(y))
     kept = np.flatnonzero(weight > 0)
     # Folds that the user gave speak of the rows given; folds of our own are dealt among the rows that count.
     given = (
