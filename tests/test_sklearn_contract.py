@@ -54,7 +54,7 @@ ESTIMATORS = [
     UniformRouterRegressor(Ridge(), cv=2, random_state=0),
     DynaModGbrtRegressor(Ridge(), n_trees=30, max_iter=2, tol=10.0, cv=2, random_state=0),
     GreedyMiserRegressor(loss="absolute", n_trees=30),
-    BudgetedRegressor(Ridge(), sizes=[(20, 3)], stages=3, cv=2, random_state=0),
+    BudgetedRegressor(Ridge(), sizes=[(20, 3)], stages=2, cv=2, random_state=0),
 ]
 
 

@@ -41,6 +41,8 @@ from thrifty.threads import limited_threads
 __all__ = ["JudgedFull", "TrainingRows", "assign_folds", "fit_copy", "held_out_rows", "judge_full"]
 
 _SUSPICIOUS_LOSS = 0.01
+# Numbers are often predicted to a per cent of their spread by a model that has not seen them.
+_SUSPICIOUS_ERROR = 1e-4
 _SUSPICIOUS_ROWS = 50
 
 
@@ -286,7 +288,8 @@ def _mention_refit(full: Any, name: str) -> None:
 def _warn_if_optimistic(judged: JudgedFull, rows: TrainingRows, name: str) -> None:
     mean_loss = float(np.average(judged.loss(rows.y), weights=rows.weight))
     task, quality = rows.task, rows.task.quality(rows.y, judged.outputs)
-    if len(rows.y) >= _SUSPICIOUS_ROWS and (mean_loss < _SUSPICIOUS_LOSS or quality.all()):
+    too_good = _SUSPICIOUS_LOSS if len(task.classes) else _SUSPICIOUS_ERROR
+    if len(rows.y) >= _SUSPICIOUS_ROWS and (mean_loss < too_good or (quality >= 1).all()):
         warnings.warn(
             f"{name} has {task.loss_name} {mean_loss:.2g} and {task.quality_name} {quality.mean():.4g} on the "
             f"{len(rows.y)} rows given: it was probably trained on them, and the gate will learn to trust it too much. "
