@@ -170,7 +170,7 @@ def test_the_router_by_confidence_refuses_numbers_and_names_who_takes_them(rows)
         InvalidInputError, match=r"a number does not say how sure it is\. Use BudgetedRegressor"
     ):
         ConfidenceRouter().fit(X, y)
-    with pytest.raises(InvalidInputError, match=r"Use BudgetedRegressor.*a Ridge as the full model"):
+    with pytest.raises(InvalidInputError, match=r"Use BudgetedRegressor.*a regressor as full or cheap model"):
         ConfidenceRouter(Ridge()).fit(X, (y > 40).astype(int))
 
 

@@ -15,13 +15,10 @@ from thrifty.estimators.gated import GatedClassifier, GatedEstimator, GatedRegre
 from thrifty.evidence.cuts import threshold_curve
 from thrifty.exceptions import InvalidInputError
 from thrifty.full.crossfit import JudgedFull, judge_full
+from thrifty.full.model import is_estimator
 from thrifty.tasks.task import Task
 
 __all__ = ["ConfidenceRouter", "UniformRouter", "UniformRouterRegressor"]
-
-
-def _named(model: Any) -> str:
-    return type(model).__name__
 
 
 class _Router(GatedEstimator):
@@ -130,13 +127,12 @@ class ConfidenceRouter(GatedClassifier, _Router):
         return None
 
     def _task_of(self, y: Any, weight: Floats) -> Task:
-        kind, models = type_of_target(y), [self._full(), self._cheap()]
+        kind, models = type_of_target(y), filter(is_estimator, (self._full(), self._cheap()))
         if kind.startswith("continuous") or any(map(is_regressor, models)):
             raise InvalidInputError(
                 f"ConfidenceRouter sends on the rows on which its cheap model is least sure, and a number does not say "
                 f"how sure it is. Use BudgetedRegressor, which learns where to go on, or UniformRouterRegressor, "
-                f"which sends on rows at random. (Unknown label type: {kind}, with a {_named(models[0])} as the full "
-                f"model and a {_named(models[1])} as the cheap one.)"
+                f"which sends on rows at random. (Unknown label type: {kind}, or a regressor as full or cheap model.)"
             )
         return super()._task_of(y, weight)
 
