@@ -1,7 +1,8 @@
 """How well one column of scores, or one for each class, fits the rows: the smooth terms of (OPT4), (OPT6) and (OPT7).
 
-A *data fit* is a convex function of one score per row, or of several that belong together. It carries its own ``weight``
-per row, which already contains the ``1 / N`` of the paper's means, so nothing here divides by the number of rows.
+A *data fit* is a convex function of one score per row, or of several that belong together. It carries its own
+``weight`` per row, which already contains the ``1 / N`` of the paper's means, so nothing here divides by the number of
+rows.
 With sample weights ``s`` that sum to 1 (``1 / N`` each when rows count alike):
 
     gate, KL distance        LogisticFit(target=q,           weight=s)
