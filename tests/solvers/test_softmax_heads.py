@@ -159,6 +159,16 @@ def test_the_joint_hessian_is_the_sum_over_rows_written_out(kind):
     np.testing.assert_allclose(found, expected, atol=1e-14)
 
 
+def test_columns_far_from_zero_take_no_more_steps():
+    # What rounding leaves of the curvature of a common shift must not be divided by.
+    X, fits, group_of, *_ = problem()
+    near = group_lasso(X, [fits[1]], group_of, np.zeros(4), 0.0, l2=0.01)
+    far = group_lasso(X + 30.0, [fits[1]], group_of, np.zeros(4), 0.0, l2=0.01)
+    assert far.converged
+    assert far.n_iter <= near.n_iter + 1
+    np.testing.assert_allclose(far.value.coef, near.value.coef, atol=1e-6)
+
+
 def test_a_softmax_of_one_class_needs_nothing_and_of_a_class_too_few_stays_finite():
     X, fits, group_of, prices, gamma, _ = problem()
     alone = SoftmaxFit(np.eye(N_CLASSES)[:, np.ones(70, dtype=int)], fits[1].weight)

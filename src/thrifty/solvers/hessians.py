@@ -120,9 +120,12 @@ class JointHessian:
     ----------
     squares : ndarray of shape (1 + n_columns, n_heads, 1 + n_columns, n_heads)
         ``sum_i W_i[k, l] z_ij z_im`` at ``[j, k, m, l]``, where ``z_i`` is ``1`` and then row ``i`` of the table.
+    shifts : ndarray of shape (n_heads, n_heads)
+        Curvature that a common shift of all intercepts of a softmax, which changes nothing, is lent.
     """
 
     squares: Floats
+    shifts: Floats
 
     @classmethod
     def of(cls, X: Table, curvatures: Sequence[Any]) -> "JointHessian":
@@ -131,6 +134,7 @@ class JointHessian:
         Z = sparse.csr_array(sparse.hstack([ones, X])) if sparse.issparse(X) else np.hstack([ones, X])
         sizes = [len(one[0]) if isinstance(one, tuple) else 1 for one in curvatures]
         squares = np.zeros((Z.shape[1], sum(sizes), Z.shape[1], sum(sizes)))
+        shifts = np.zeros((sum(sizes), sum(sizes)))
         for last, size, one in zip(np.cumsum(sizes), sizes, curvatures, strict=True):
             diagonal, outer = one if isinstance(one, tuple) else (one[None], None)
             heads = np.arange(last - size, last)
@@ -138,7 +142,8 @@ class JointHessian:
                 squares[:, head, :, head] += _weighted_gram(Z, weight)
             if outer is not None:
                 squares[:, heads[0] : last, :, heads[0] : last] -= _outer_gram(Z, outer)
-        return cls(squares)
+                shifts[heads[0] : last, heads[0] : last] = diagonal.sum() / size**2
+        return cls(squares, shifts)
 
     def carried(self, X: Table, kept: Bools, known: Bools) -> None:
         """None: with every pair of classes coupled, row weights are too many to keep."""
@@ -153,8 +158,9 @@ class JointHessian:
         """
         n_heads, n_columns = start.shape
         squares = self.squares[1:, :, 1:].reshape(n_heads * n_columns, -1)
-        # A common shift of all intercepts of a softmax changes nothing, so that there is no inverse proper.
-        inverse = pinvh(self.squares[0, :, 0])
+        # No gradient points along a common shift, so that what is lent to it changes no answer, but what rounding
+        # leaves of its curvature must not be divided by.
+        inverse = pinvh(self.squares[0, :, 0] + self.shifts)
         crossed = self.squares[0, :, 1:].reshape(n_heads, -1)
         means = inverse @ crossed
         centred = _anchored((squares - crossed.T @ means)[None], squares[None], l2)
