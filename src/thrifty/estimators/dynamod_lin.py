@@ -134,6 +134,8 @@ class DynaModLinClassifier(GatedClassifier):
 
     _accepts_several = True
 
+    cheap_intercept_: float | Floats
+
     def __init__(
         self,
         full: Any = None,

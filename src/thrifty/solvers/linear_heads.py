@@ -90,16 +90,15 @@ class LinearHeads:
     def with_scores(self, coef: Floats, intercept: Floats, scores: Floats) -> Point:
         """The point with these coefficients, whose scores are known."""
         pulls = np.empty_like(scores)
-        for fit, score, pull in self._by_fit(scores, pulls):
-            pull[...] = fit.gradient(score)
+        for fit, heads in self._by_fit():
+            pulls[heads] = fit.gradient(scores[heads])
         return Point(coef, intercept, scores, pulls, self.value(coef, scores))
 
-    def _by_fit(self, scores: Floats, *more: Floats) -> Iterator[tuple[AnyFit, *tuple[Floats, ...]]]:
-        """Every fit with its part of some arrays by head: one row, or a row for each class."""
+    def _by_fit(self) -> Iterator[tuple[AnyFit, int | slice]]:
+        """Every fit with the place of its heads: one, or one for each class."""
         first = 0
         for fit in self.fits:
-            heads = first if fit.n_heads == 1 else slice(first, first + fit.n_heads)
-            yield fit, scores[heads], *(array[heads] for array in more)
+            yield fit, first if fit.n_heads == 1 else slice(first, first + fit.n_heads)
             first += fit.n_heads
 
     def scores(self, coef: Floats) -> Floats:
@@ -112,7 +111,7 @@ class LinearHeads:
 
     def value(self, coef: Floats, scores: Floats) -> float:
         """``F`` at coefficients whose scores are known."""
-        fit = sum(fit.value(score) for fit, score in self._by_fit(scores))
+        fit = sum(fit.value(scores[heads]) for fit, heads in self._by_fit())
         return fit + 0.5 * self.l2 * float(np.sum(coef * coef)) + self.price(coef)
 
     def price(self, coef: Floats) -> float:
@@ -137,9 +136,10 @@ class LinearHeads:
 
     def hessian(self, point: Point, *, majorise: bool = False) -> Hessian | JointHessian:
         """Second derivatives of the fits at ``point``, or those of parabolas that lie above them everywhere."""
+        scores = point.scores
         found = [
-            fit.majorant(score) if majorise else fit.hessian(score)
-            for fit, score in self._by_fit(point.scores)
+            fit.majorant(scores[heads]) if majorise else fit.hessian(scores[heads])
+            for fit, heads in self._by_fit()
         ]
         if any(isinstance(fit, SoftmaxFit) for fit in self.fits):
             return JointHessian.of(self.X, found)
