@@ -9,7 +9,7 @@ from scipy.special import expit
 from thrifty.exceptions import InvalidInputError
 from thrifty.objective.datafits import LogisticFit, SoftmaxFit, SquaredFit
 from thrifty.solvers.group_lasso import LinearScores, gamma_max, group_lasso, kkt_residual, objective
-from thrifty.solvers.hessians import JointHessian
+from thrifty.solvers.hessians import Gradient, JointHessian
 
 N_CLASSES = 4
 GROUPED = np.array([0, 1, 1, 2, 0, 3])
@@ -159,14 +159,23 @@ def test_the_joint_hessian_is_the_sum_over_rows_written_out(kind):
     np.testing.assert_allclose(found, expected, atol=1e-14)
 
 
-def test_columns_far_from_zero_take_no_more_steps():
+def test_a_newton_step_is_the_solution_of_the_whole_system_also_far_from_zero():
     # What rounding leaves of the curvature of a common shift must not be divided by.
-    X, fits, group_of, *_ = problem()
-    near = group_lasso(X, [fits[1]], group_of, np.zeros(4), 0.0, l2=0.01)
-    far = group_lasso(X + 30.0, [fits[1]], group_of, np.zeros(4), 0.0, l2=0.01)
-    assert far.converged
-    assert far.n_iter <= near.n_iter + 1
-    np.testing.assert_allclose(far.value.coef, near.value.coef, atol=1e-6)
+    first, free = np.arange(7), np.zeros(6)
+    for seed in range(40):
+        X, (_, fit), *_ = problem(seed=seed)
+        X = X + 30.0
+        scores = 3.0 * np.random.default_rng(seed).normal(size=(N_CLASSES, 70))
+        hessian, pulls = JointHessian.of(X, [fit.hessian(scores)]), fit.gradient(scores)
+        gradient = Gradient(pulls @ X, pulls.sum(axis=1))
+        coef, drift = hessian.minimiser(gradient, np.zeros((N_CLASSES, 6)), first, free, 0.01, 1e-12)
+        system = hessian.squares.reshape(7 * N_CLASSES, -1) + np.diag(
+            np.r_[np.zeros(N_CLASSES), np.full(24, 0.01)]
+        )
+        target = -np.concatenate([gradient.intercept, gradient.coef.T.ravel()])
+        whole = np.linalg.lstsq(system, target, rcond=1e-13)[0].reshape(7, N_CLASSES)
+        np.testing.assert_allclose(coef, whole[1:].T, atol=1e-5)
+        np.testing.assert_allclose(drift - drift.mean(), whole[0] - whole[0].mean(), atol=1e-3)
 
 
 def test_a_softmax_of_one_class_needs_nothing_and_of_a_class_too_few_stays_finite():
