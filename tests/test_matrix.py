@@ -17,14 +17,17 @@ from thrifty import (
     BudgetPruneClassifier,
     ConfidenceRouter,
     DynaModGbrtClassifier,
+    DynaModGbrtRegressor,
     DynaModLinClassifier,
     DynaModLstsqClassifier,
     Frontier,
     GreedyL1Classifier,
     GreedyLeafClassifier,
     GreedyMiserClassifier,
+    GreedyMiserRegressor,
     InvalidInputError,
     UniformRouter,
+    UniformRouterRegressor,
     certify,
     collect_facts,
     evidence_of,
@@ -112,7 +115,14 @@ SEVERAL = {
         "GreedyMiserClassifier",
     )
 }
-NUMBERS = ("BudgetedRegressor", "a loaded regressor", "a regressor before a regressor")
+NUMBERS = (
+    "BudgetedRegressor",
+    "a loaded regressor",
+    "a regressor before a regressor",
+    "DynaModGbrtRegressor",
+    "GreedyMiserRegressor",
+    "UniformRouterRegressor",
+)
 
 
 def regressor(f0):
@@ -143,7 +153,14 @@ def things():
     table, y = rows_of(0)
     alone = regressor(BayesianRidge()).fit(table[TRAIN], y[TRAIN])
     behind = regressor(FrozenEstimator(alone)).fit(table[VAL], y[VAL])
-    numbers = dict(zip(NUMBERS, (alone, from_bytes(to_bytes(alone)), behind), strict=True))
+    priced = {"feature_costs": COSTS, "random_state": 0}
+    rivals = [
+        DynaModGbrtRegressor(BayesianRidge(), n_trees=8, max_iter=2, tol=1, **priced),
+        GreedyMiserRegressor(n_trees=20, **priced),
+        UniformRouterRegressor(BayesianRidge(), BayesianRidge(), features=["radius"], **priced),
+    ]
+    fitted = [one.fit(table[TRAIN], y[TRAIN]) for one in rivals]
+    numbers = dict(zip(NUMBERS, (alone, from_bytes(to_bytes(alone)), behind, *fitted), strict=True))
     return made | several | numbers
 
 
@@ -161,6 +178,7 @@ REFUSED = {
     ("BudgetPruneClassifier", "chain"): "needs a chain",
     ("GreedyMiserClassifier", "certificate"): "full model",
     ("GreedyMiserClassifier of three classes", "certificate"): "full model",
+    ("GreedyMiserRegressor", "certificate"): "full model",
     (PRICED, "report"): "counts right answers",
 }
 """Pairs that make no sense, and a word of the refusal."""
@@ -314,6 +332,7 @@ def test_it_has_a_report(thing, rows):
     assert "radius" in page
 
 
+@pytest.mark.filterwarnings("ignore::thrifty.FullModelNotWorthItWarning")
 def test_it_stands_behind_a_cheaper_stage_and_is_billed_for_what_each_row_spends_there(thing, rows):
     table, y = rows
     name, inner = thing

@@ -2,7 +2,7 @@
 
 import pytest
 from sklearn.ensemble import GradientBoostingClassifier
-from sklearn.linear_model import LogisticRegression
+from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.utils import get_tags
 from sklearn.utils.estimator_checks import (
     check_estimator_sparse_tag,
@@ -13,15 +13,19 @@ from sklearn.utils.estimator_checks import (
 import thrifty
 from thrifty import (
     BudgetedClassifier,
+    BudgetedRegressor,
     BudgetPruneClassifier,
     ConfidenceRouter,
     DynaModGbrtClassifier,
+    DynaModGbrtRegressor,
     DynaModLinClassifier,
     DynaModLstsqClassifier,
     GreedyL1Classifier,
     GreedyLeafClassifier,
     GreedyMiserClassifier,
+    GreedyMiserRegressor,
     UniformRouter,
+    UniformRouterRegressor,
 )
 
 
@@ -47,6 +51,10 @@ ESTIMATORS = [
     DynaModLstsqClassifier(_full(), n_trees=3, max_iter=3, tol=1.0, cv=2, random_state=0),
     GreedyMiserClassifier(n_trees=10),
     BudgetedClassifier(_full(), sizes=[(5, 3)], stages=3, cv=2, random_state=0),
+    UniformRouterRegressor(Ridge(), cv=2, random_state=0),
+    DynaModGbrtRegressor(Ridge(), n_trees=30, max_iter=2, tol=10.0, cv=2, random_state=0),
+    GreedyMiserRegressor(loss="absolute", n_trees=30),
+    BudgetedRegressor(Ridge(), sizes=[(20, 3)], stages=2, cv=2, random_state=0),
 ]
 
 
@@ -73,4 +81,4 @@ def test_the_tags_say_what_the_default_full_model_can_read(estimator):
 
 def test_every_public_estimator_is_here():
     here = {type(estimator).__name__ for estimator in ESTIMATORS}
-    assert here == {name for name in thrifty.__all__ if name.endswith(("Classifier", "Router"))}
+    assert here == {name for name in thrifty.__all__ if name.endswith(("Classifier", "Regressor", "Router"))}

@@ -7,14 +7,14 @@ if TYPE_CHECKING:
     from thrifty.chain.chain import Chain
     from thrifty.chain.policy import Policy
     from thrifty.estimators.budgeted import BudgetedClassifier, BudgetedRegressor
-    from thrifty.estimators.dynamod_gbrt import DynaModGbrtClassifier
+    from thrifty.estimators.dynamod_gbrt import DynaModGbrtClassifier, DynaModGbrtRegressor
     from thrifty.estimators.dynamod_lin import DynaModLinClassifier
     from thrifty.estimators.dynamod_lstsq import DynaModLstsqClassifier
     from thrifty.estimators.rivals.budget_prune import BudgetPruneClassifier
     from thrifty.estimators.rivals.greedy_l1 import GreedyL1Classifier
     from thrifty.estimators.rivals.greedy_leaf import GreedyLeafClassifier
-    from thrifty.estimators.rivals.greedy_miser import GreedyMiserClassifier
-    from thrifty.estimators.rivals.routers import ConfidenceRouter, UniformRouter
+    from thrifty.estimators.rivals.greedy_miser import GreedyMiserClassifier, GreedyMiserRegressor
+    from thrifty.estimators.rivals.routers import ConfidenceRouter, UniformRouter, UniformRouterRegressor
     from thrifty.evidence.certificate import Certificate, certify
     from thrifty.evidence.evidence import Evidence
     from thrifty.evidence.frontier import Frontier
@@ -50,6 +50,7 @@ __all__ = [
     "ConfidenceRouter",
     "DataUnavailableError",
     "DynaModGbrtClassifier",
+    "DynaModGbrtRegressor",
     "DynaModLinClassifier",
     "DynaModLstsqClassifier",
     "Evidence",
@@ -58,6 +59,7 @@ __all__ = [
     "GreedyL1Classifier",
     "GreedyLeafClassifier",
     "GreedyMiserClassifier",
+    "GreedyMiserRegressor",
     "InvalidAnswerError",
     "InvalidInputError",
     "InvalidTypeError",
@@ -69,6 +71,7 @@ __all__ = [
     "RefittedFullModelWarning",
     "ThriftyError",
     "UniformRouter",
+    "UniformRouterRegressor",
     "average_precision_at",
     "certify",
     "collect_facts",
@@ -93,6 +96,7 @@ _HOME = {
     "ConfidenceRouter": "estimators.rivals.routers",
     "DataUnavailableError": "exceptions",
     "DynaModGbrtClassifier": "estimators.dynamod_gbrt",
+    "DynaModGbrtRegressor": "estimators.dynamod_gbrt",
     "DynaModLinClassifier": "estimators.dynamod_lin",
     "DynaModLstsqClassifier": "estimators.dynamod_lstsq",
     "Evidence": "evidence.evidence",
@@ -101,6 +105,7 @@ _HOME = {
     "GreedyL1Classifier": "estimators.rivals.greedy_l1",
     "GreedyLeafClassifier": "estimators.rivals.greedy_leaf",
     "GreedyMiserClassifier": "estimators.rivals.greedy_miser",
+    "GreedyMiserRegressor": "estimators.rivals.greedy_miser",
     "InvalidAnswerError": "exceptions",
     "InvalidInputError": "exceptions",
     "InvalidTypeError": "exceptions",
@@ -112,6 +117,7 @@ _HOME = {
     "RefittedFullModelWarning": "exceptions",
     "ThriftyError": "exceptions",
     "UniformRouter": "estimators.rivals.routers",
+    "UniformRouterRegressor": "estimators.rivals.routers",
     "average_precision_at": "ranking.queries",
     "certify": "evidence.certificate",
     "collect_facts": "report.collect",

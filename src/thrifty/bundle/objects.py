@@ -30,13 +30,13 @@ from thrifty.chain.chain import Chain
 from thrifty.estimators.base import ChainEstimator
 from thrifty.estimators.budgeted import BudgetedClassifier, BudgetedRegressor
 from thrifty.estimators.cascade import BudgetedCascade
-from thrifty.estimators.dynamod_gbrt import DynaModGbrtClassifier
+from thrifty.estimators.dynamod_gbrt import DynaModGbrtClassifier, DynaModGbrtRegressor
 from thrifty.estimators.dynamod_lin import DynaModLinClassifier
 from thrifty.estimators.dynamod_lstsq import DynaModLstsqClassifier
 from thrifty.estimators.rivals.greedy_l1 import GreedyL1Classifier
 from thrifty.estimators.rivals.greedy_leaf import GreedyLeafClassifier
-from thrifty.estimators.rivals.greedy_miser import GreedyMiserClassifier
-from thrifty.estimators.rivals.routers import ConfidenceRouter, UniformRouter
+from thrifty.estimators.rivals.greedy_miser import GreedyMiserClassifier, GreedyMiserRegressor
+from thrifty.estimators.rivals.routers import ConfidenceRouter, UniformRouter, UniformRouterRegressor
 from thrifty.evidence.certificate import Certificate
 from thrifty.evidence.evidence import Evidence
 from thrifty.evidence.trials import DUPLICATES, HELD_OUT
@@ -77,12 +77,15 @@ for _estimator in (
     BudgetedRegressor,
     DynaModLinClassifier,
     DynaModGbrtClassifier,
+    DynaModGbrtRegressor,
     DynaModLstsqClassifier,
     GreedyL1Classifier,
     GreedyLeafClassifier,
     GreedyMiserClassifier,
+    GreedyMiserRegressor,
     ConfidenceRouter,
     UniformRouter,
+    UniformRouterRegressor,
 ):
     register_estimator(_estimator)
 

@@ -9,7 +9,7 @@ from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
-from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 from sklearn.frozen import FrozenEstimator
 from sklearn.utils import get_tags
 from sklearn.utils.validation import check_is_fitted
@@ -33,12 +33,14 @@ from thrifty.objective.costs import PriceList
 from thrifty.rows import content_folds
 from thrifty.tasks.choose import classification_of
 from thrifty.tasks.labels import ClassTask
+from thrifty.tasks.regression import RegressionTask, default_regressor, regression_of
 from thrifty.tasks.task import Task
 
 __all__ = [
     "CERTIFYING_SHARE",
     "ChainClassifier",
     "ChainEstimator",
+    "ChainRegressor",
     "all_or_nothing",
     "chain_behind",
     "columns_of",
@@ -246,8 +248,8 @@ class ChainEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn is un
 
     # -- for subclasses --------------------------------------------------------------------------
 
-    def _task_of(self, y: Any) -> Task:
-        """The task that some targets pose, or a refusal."""
+    def _task_of(self, y: Any, weight: Floats) -> Task:
+        """The task that some targets pose, weighted or not, or a refusal."""
         raise NotImplementedError
 
     def _move(self, *, confidence: float | None = None, **wish: float) -> None:
@@ -365,7 +367,7 @@ class ChainClassifier(ClassifierMixin, ChainEstimator):  # type: ignore[misc]  #
         walk = chain.walk(reader)
         return chain.task.decision(chain.scores_of(walk, chain.answer(reader, walk)))
 
-    def _task_of(self, y: Any) -> Task:
+    def _task_of(self, y: Any, weight: Floats) -> Task:  # noqa: ARG002 - a label is a label at any weight
         return classification_of(y, several=self._accepts_several)
 
     def _default_full(self) -> Any:
@@ -375,6 +377,23 @@ class ChainClassifier(ClassifierMixin, ChainEstimator):  # type: ignore[misc]  #
         tags = super().__sklearn_tags__()
         tags.classifier_tags.multi_class = self._accepts_several
         return tags
+
+
+class ChainRegressor(RegressorMixin, ChainEstimator):  # type: ignore[misc]  # scikit-learn is untyped
+    """A regressor whose answers are those of its ``chain_``; subclasses store the ``loss`` that counts."""
+
+    loss: str
+    tolerance: float = 0.01
+
+    def _task_of(self, y: Any, weight: Floats) -> RegressionTask:
+        task = regression_of(y, self.loss, weight, tolerance=self.tolerance)
+        behind = chain_behind(getattr(self, "full", None))
+        # One route has one unit: errors of a chain in the place of the full model are in units of its own spread.
+        theirs = None if behind is None else behind.task
+        return theirs if isinstance(theirs, RegressionTask) and theirs.kind == task.kind else task
+
+    def _default_full(self) -> Any:
+        return default_regressor(self.loss, self.random_state)
 
 
 def link_of(model: FullModel | Chain, prices: PriceList, task: Task) -> FullModel | Chain:

@@ -5,17 +5,16 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Self
 
-from sklearn.base import RegressorMixin
 from sklearn.utils.validation import check_is_fitted
 
-from thrifty.estimators.base import ChainClassifier, chain_behind
+from thrifty.arrays import Floats
+from thrifty.estimators.base import ChainClassifier, ChainRegressor
 from thrifty.estimators.cascade import BudgetedCascade
 from thrifty.estimators.checks import check_wish
 from thrifty.evidence.recall import check_floors, recalls_at, within_floors
 from thrifty.exceptions import InvalidInputError, NoPriceOfMistakesError
 from thrifty.tasks.choose import classification_of
 from thrifty.tasks.mistakes import read_loss
-from thrifty.tasks.regression import RegressionTask, default_regressor, regression_of
 from thrifty.tasks.task import Task
 
 __all__ = ["BudgetedClassifier", "BudgetedRegressor"]
@@ -219,12 +218,12 @@ class BudgetedClassifier(ChainClassifier, BudgetedCascade):
         )
         return other
 
-    def _task_of(self, y: Any) -> Task:
+    def _task_of(self, y: Any, weight: Floats) -> Task:  # noqa: ARG002 - labels have no spread
         task = classification_of(y)
         return replace(task, mistakes=read_loss(self.loss, task.classes))
 
 
-class BudgetedRegressor(RegressorMixin, BudgetedCascade):  # type: ignore[misc]  # scikit-learn is untyped
+class BudgetedRegressor(ChainRegressor, BudgetedCascade):
     """Predicts a number, and buys features one after the other, for each row only until more would change little.
 
     The full model (f0) is the last resort, blended linearly with the last stage where that errs less. A number does not
@@ -307,13 +306,3 @@ class BudgetedRegressor(RegressorMixin, BudgetedCascade):  # type: ignore[misc] 
         )
         self.loss = loss
         self.tolerance = tolerance
-
-    def _task_of(self, y: Any) -> RegressionTask:
-        task = regression_of(y, self.loss, self.tolerance)
-        behind = chain_behind(self.full)
-        # One route has one unit: errors of a chain in the place of the full model are in units of its own spread.
-        theirs = None if behind is None else behind.task
-        return theirs if isinstance(theirs, RegressionTask) and theirs.kind == task.kind else task
-
-    def _default_full(self) -> Any:
-        return default_regressor(self.loss, self.random_state)

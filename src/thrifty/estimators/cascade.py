@@ -385,7 +385,7 @@ def _warn_if_full_is_worse(learned: LearnedCascade, judged: JudgedFull, rows: Tr
     full = rows.task.quality(rows.y, judged.outputs)
     stages = learned.evidence.quality[:, :-1]
     best = int(np.argmax(rows.weight @ stages))
-    if not learned.asks_full and lead(stages[:, best], full) > CLEARLY:
+    if not learned.asks_full and lead(stages[:, best], full, rows.weight) > CLEARLY:
         cost = float(np.mean(learned.evidence.cost_at(best)))
         name = rows.task.quality_name
         warnings.warn(

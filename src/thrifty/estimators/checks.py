@@ -53,9 +53,9 @@ def check_training_rows(
             f"{type(estimator).__name__} requires y to be passed, but the target y is None."
         )
     numbers, y = validated(estimator, X, _plain_labels(y), reset=True)
-    task = estimator._task_of(y)
-    encoded = task.encode("y", y, len(y))
     weight, class_weight = check_weights(sample_weight, numbers), getattr(estimator, "class_weight", None)
+    task = estimator._task_of(y, weight)
+    encoded = task.encode("y", y, len(y))
     if class_weight is not None:
         weight = weight * _weights_by_class(class_weight, y, task.classes)
         check_weights(weight, numbers)

@@ -1,35 +1,27 @@
 """DynaMod-Gbrt: the paper's Algorithm 2, a boosted gate and a boosted model on one set of bought features."""
 
-from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
-from scipy.special import expit
 
-from thrifty.arrays import Floats
-from thrifty.chain.stage import CHEAP, BoostedStage
+from thrifty.chain.stage import BoostedStage
 from thrifty.estimators.checks import check_count, check_share, warn_unless_converged
-from thrifty.estimators.gated import GatedClassifier, PairProblem
+from thrifty.estimators.gated import GatedClassifier, GatedEstimator, GatedRegressor, PairProblem
 from thrifty.exceptions import InvalidInputError
-from thrifty.full.crossfit import TrainingRows, held_out_rows
-from thrifty.learning.pairs.alternating import Q_STEPS, Alternation, alternate
-from thrifty.learning.pairs.boosted import (
-    BoostedPair,
-    Boosting,
-    boost_gate,
-    boost_labels,
-)
+from thrifty.full.crossfit import TrainingRows
+from thrifty.learning.pairs.alternating import Alternation, alternate
+from thrifty.learning.pairs.boosted import BoostedPair, Boosting
+from thrifty.learning.pairs.score_reading import ScoreReadingGate
 from thrifty.objective.costs import check_amount
 from thrifty.objective.distances import check_distance
-from thrifty.objective.losses import excess_loss
 from thrifty.solvers.solution import Solution
 from thrifty.trees import BinnedTable, Binner
 from thrifty.trees.binning import bin_once
 
-__all__ = ["BoostedClassifier", "DynaModGbrtClassifier"]
+__all__ = ["BoostedEstimator", "DynaModGbrtClassifier", "DynaModGbrtRegressor"]
 
 
-class BoostedClassifier(GatedClassifier):
+class BoostedEstimator(GatedEstimator):
     """What the boosted estimators share: their trees' parameters and the table of bins."""
 
     _accepts_missing = True
@@ -71,53 +63,8 @@ class BoostedClassifier(GatedClassifier):
         return bin_once(rows.X, self.max_bins, rows.weight)
 
 
-class DynaModGbrtClassifier(BoostedClassifier):
-    """A boosted gate and a boosted classifier that share their bought features.
-
-    Minimises, by alternation, the paper's (OPT2) over the shares q sent to f0 and over two ensembles g
-    and f1 whose trees are grown in turn; a split on a feature that neither has used pays ``gamma`` times its price.
-    Every round of the alternation regrows both ensembles from nothing.
-
-    Parameters
-    ----------
-    full, feature_costs, feature_groups, full_cost, full_features, budget, confidence
-        As in ``DynaModLinClassifier``.
-    p_full, distance, cv, n_jobs, random_state
-        As in ``DynaModLinClassifier``. Missing values (NaN) are allowed; sparse tables are not.
-    n_trees : int, default=100
-        Trees of g and of f1 each.
-    max_depth : int, default=4
-        Levels of splits, at most 12.
-    learning_rate : float, default=0.1
-        Factor on every leaf.
-    gamma : float, default=1.0
-        Gain that one unit of price must bring, on the scale of a sum over rows.
-    step : {"newton", "gradient"}, default="newton"
-        Leaves that divide by the curvature, or the paper's least squares on the gradient.
-    l2 : float, default=1.0
-        Added to the curvature of a leaf (Newton steps only).
-    min_child_weight, min_child_samples : float, int, default=0.0, 1
-        Least curvature and least rows of a leaf.
-    max_bins : int, default=255
-        Bins per feature.
-    gate_reads_score : bool, default=False
-        After the alternation, grow the gate once more with f1's own score as a further, free feature; the scores it
-        learns from are out of fold.
-    max_iter, tol : int, float, default=10, 1e-3
-        Rounds of the alternation, and the change of the objective below which it stops. Trees are
-        greedy, so the objective may rise; what is kept is the last round.
-
-    Attributes
-    ----------
-    chain_ : Chain
-        What serves.
-    features_ : ndarray
-        Columns that the gate and the cheap model buy.
-    threshold_ : float
-        Rows with ``g > threshold_`` go to the full model.
-    trace_ : ndarray of shape (n_rounds, 2)
-        The objective after the q-step and after the pair-step of every round.
-    """
+class _DynaModGbrt(BoostedEstimator):
+    """The alternation over a boosted gate and a boosted model, whatever they answer."""
 
     def __init__(
         self,
@@ -192,12 +139,12 @@ class DynaModGbrtClassifier(BoostedClassifier):
             total=total,
         )
         pair.start(rows.y, rows.weight)
-        extra = problem.extra_cost
+        extra, full_loss = problem.extra_cost, problem.full.loss(rows.y)
         run = alternate(
             pair,
             None,
             rows.y,
-            problem.full.loss(rows.y),
+            full_loss,
             task=rows.task,
             limit=float(self.p_full),
             distance=self.distance,
@@ -210,7 +157,7 @@ class DynaModGbrtClassifier(BoostedClassifier):
         stage = pair.stage()
         if self.gate_reads_score and self.p_full > 0 and len(stage.columns):
             gate = ScoreReadingGate(boosting, self.distance, self.max_bins, float(self.p_full), extra)
-            return gate.regrow(stage, run.value, problem)
+            return gate.regrow(stage, run.value, rows, full_loss)
         return stage
 
     def _report(self, run: Solution[Alternation[BoostedPair]]) -> None:
@@ -220,52 +167,146 @@ class DynaModGbrtClassifier(BoostedClassifier):
             warn_unless_converged(run, self.tol)
 
 
-@dataclass(frozen=True)
-class ScoreReadingGate:
-    """Grows a gate that reads f1's scores besides the bought features.
+class DynaModGbrtClassifier(GatedClassifier, _DynaModGbrt):
+    """A boosted gate and a boosted classifier that share their bought features.
 
-    f1's scores on its own training rows are too good: a gate that learned from them would trust f1 too much on
-    new rows. So f1 is regrown on the bought features once per fold, each row is scored by an f1 that has not seen it,
-    and both the shares and the gate are learned from those scores.
+    Minimises, by alternation, the paper's (OPT2) over the shares q sent to f0 and over two ensembles g
+    and f1 whose trees are grown in turn; a split on a feature that neither has used pays ``gamma`` times its price.
+    Every round of the alternation regrows both ensembles from nothing.
+
+    Parameters
+    ----------
+    full, feature_costs, feature_groups, full_cost, full_features, budget, confidence
+        As in ``DynaModLinClassifier``.
+    p_full, distance, cv, n_jobs, random_state
+        As in ``DynaModLinClassifier``. Missing values (NaN) are allowed; sparse tables are not.
+    n_trees : int, default=100
+        Trees of g and of f1 each.
+    max_depth : int, default=4
+        Levels of splits, at most 12.
+    learning_rate : float, default=0.1
+        Factor on every leaf.
+    gamma : float, default=1.0
+        Gain that one unit of price must bring, on the scale of a sum over rows.
+    step : {"newton", "gradient"}, default="newton"
+        Leaves that divide by the curvature, or the paper's least squares on the gradient.
+    l2 : float, default=1.0
+        Added to the curvature of a leaf (Newton steps only).
+    min_child_weight, min_child_samples : float, int, default=0.0, 1
+        Least curvature and least rows of a leaf.
+    max_bins : int, default=255
+        Bins per feature.
+    gate_reads_score : bool, default=False
+        After the alternation, grow the gate once more with f1's own score as a further, free feature; the scores it
+        learns from are out of fold.
+    max_iter, tol : int, float, default=10, 1e-3
+        Rounds of the alternation, and the change of the objective below which it stops. Trees are
+        greedy, so the objective may rise; what is kept is the last round.
+
+    Attributes
+    ----------
+    chain_ : Chain
+        What serves.
+    features_ : ndarray
+        Columns that the gate and the cheap model buy.
+    threshold_ : float
+        Rows with ``g > threshold_`` go to the full model.
+    trace_ : ndarray of shape (n_rounds, 2)
+        The objective after the q-step and after the pair-step of every round.
     """
 
-    boosting: Boosting
-    distance: Literal["kl", "squared"]
-    max_bins: int
-    limit: float
-    extra_cost: Floats | None
 
-    def regrow(
-        self, stage: BoostedStage, last: Alternation[BoostedPair], problem: PairProblem
-    ) -> BoostedStage:
-        """Return the stage with its gate replaced."""
-        rows = problem.rows
-        block = rows.X[:, stage.columns]
-        counts = rows.weight
-        held_out = self._held_out_scores(block, last.log_odds, counts, problem)
-        excess = excess_loss(rows.task.loss(rows.y).values(held_out), problem.full.loss(rows.y))
-        g, _ = last.pair.scores(None)
-        shares = Q_STEPS[self.distance](
-            excess, g, self.limit, extra_cost=self.extra_cost, sample_weight=rows.weight
-        ).value
-        table = Binner(self.max_bins).fit_transform(np.column_stack([block, held_out]), counts)
-        gate, base = boost_gate(self.boosting, self.boosting.grower(table), self.distance, shares, counts)
-        return BoostedStage(
-            stage.columns, gate, stage.cheap, np.r_[base, stage.base[CHEAP]], gate_reads_score=True
+class DynaModGbrtRegressor(GatedRegressor, _DynaModGbrt):
+    """A boosted gate and a boosted regressor that share their bought features.
+
+    The paper's (OPT2) with the error of a number in place of the loss of a label. Errors count in units of the spread
+    of ``y``, so that ``gamma`` means the same whatever ``y`` is measured in. A number does not say how sure it is: the
+    gate learns from the bought features where the cheap model errs by more than the full model.
+
+    Parameters
+    ----------
+    full : regressor, FrozenEstimator, callable, array of numbers or Chain, default=None
+        The full model (f0). An unfitted regressor is cloned, fitted and cross-fitted; None is a
+        ``HistGradientBoostingRegressor`` of the same loss.
+    loss : {"squared", "absolute"}, default="squared"
+        The error that counts: half of its square, or its size.
+    n_trees, max_depth, learning_rate, gamma, p_full, distance, step, l2, min_child_weight, min_child_samples, max_bins
+        As in ``DynaModGbrtClassifier``.
+    gate_reads_score, feature_costs, feature_groups, full_cost, full_features, budget, confidence, max_iter, tol
+        As in ``DynaModGbrtClassifier``.
+    cv, n_jobs, random_state
+        As in ``DynaModGbrtClassifier``.
+
+    Attributes
+    ----------
+    chain_, features_, threshold_, trace_
+        As in ``DynaModGbrtClassifier``.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_diabetes
+    >>> from sklearn.linear_model import Ridge
+    >>> from thrifty import DynaModGbrtRegressor
+    >>> X, y = load_diabetes(return_X_y=True)
+    >>> model = DynaModGbrtRegressor(Ridge(0.01), gamma=3, n_trees=30, budget=5, tol=1.0, random_state=0)
+    >>> model = model.fit(X[::2], y[::2])
+    >>> bool(model.score(X[1::2], y[1::2]) > 0.2), bool(model.cost(X[1::2]).mean() < 6)
+    (True, True)
+    """
+
+    def __init__(
+        self,
+        full: Any = None,
+        *,
+        loss: str = "squared",
+        n_trees: int = 100,
+        max_depth: int = 4,
+        learning_rate: float = 0.1,
+        gamma: float = 1.0,
+        p_full: float = 0.3,
+        distance: Literal["kl", "squared"] = "kl",
+        step: Literal["gradient", "newton"] = "newton",
+        l2: float = 1.0,
+        min_child_weight: float = 0.0,
+        min_child_samples: int = 1,
+        max_bins: int = 255,
+        gate_reads_score: bool = False,
+        feature_costs: Any = None,
+        feature_groups: Any = None,
+        full_cost: float = 0.0,
+        full_features: Any = None,
+        budget: float | None = None,
+        confidence: float | None = None,
+        max_iter: int = 10,
+        tol: float = 1e-3,
+        cv: Any = 5,
+        n_jobs: int | None = None,
+        random_state: Any = None,
+    ) -> None:
+        super().__init__(
+            full,
+            n_trees=n_trees,
+            max_depth=max_depth,
+            learning_rate=learning_rate,
+            gamma=gamma,
+            p_full=p_full,
+            distance=distance,
+            step=step,
+            l2=l2,
+            min_child_weight=min_child_weight,
+            min_child_samples=min_child_samples,
+            max_bins=max_bins,
+            gate_reads_score=gate_reads_score,
+            feature_costs=feature_costs,
+            feature_groups=feature_groups,
+            full_cost=full_cost,
+            full_features=full_features,
+            budget=budget,
+            confidence=confidence,
+            max_iter=max_iter,
+            tol=tol,
+            cv=cv,
+            n_jobs=n_jobs,
+            random_state=random_state,
         )
-
-    def _held_out_scores(
-        self, block: Floats, log_odds: Floats, counts: Floats, problem: PairProblem
-    ) -> Floats:
-        table = Binner(self.max_bins).fit_transform(block, counts)
-        rows, stays = problem.rows, expit(-log_odds)
-        scores = np.empty((len(block), rows.task.n_scores))
-        for fold in held_out_rows(rows):
-            out = np.zeros(len(block), dtype=bool)
-            out[fold] = True
-            grower = self.boosting.grower(table.take(~out))
-            trees, base = boost_labels(
-                self.boosting, grower, rows.task.loss(rows.y[~out]), counts[~out], stays[~out]
-            )
-            scores[out] = base + trees.predict_binned(table.take(out))
-        return scores
+        self.loss = loss

@@ -17,27 +17,27 @@ from thrifty.learning.pairs.linear import (
     GATE,
     LinearPair,
     MarginGate,
-    fit_logistic,
+    label_fit,
     linear_stage,
     scaled,
 )
 from thrifty.objective.costs import PriceList, check_amount
 from thrifty.objective.distances import check_distance
-from thrifty.solvers.group_lasso import LinearScores
+from thrifty.solvers.group_lasso import LinearScores, group_lasso
 from thrifty.solvers.solution import Solution
-from thrifty.tasks.binary import soft_labels
 
 __all__ = ["DynaModLinClassifier"]
 
 
 class DynaModLinClassifier(GatedClassifier):
-    """A linear gate and a linear classifier that share a sparse set of bought features.
+    """A linear gate and a linear classifier, of any number of classes, that share a sparse set of bought features.
 
     Minimises, by alternation, the paper's (OPT2)
 
         mean[(1 - q) l(f1) + q l(f0) + D(q, g)] + gamma sum_G c_G ||(g_G, f1_G)||
 
-    over g, f1 and the shares q sent to f0, with mean(q) <= p_full.
+    over g, f1 and the shares q sent to f0, with mean(q) <= p_full. With several classes, f1 is a score for each of
+    them, whose softmax are their probabilities, and the norm of a group holds its weights in all of them.
 
     Parameters
     ----------
@@ -69,14 +69,15 @@ class DynaModLinClassifier(GatedClassifier):
         everything, and the threshold sends on as many as these show to be affordable. None keeps nothing out.
     init : {"logistic", "gaussian"} or tuple of two arrays, default="logistic"
         Start of (g, f1): g = 0 and f1 an L2-regularised logistic regression, Gaussian noise, or given slopes,
-        each followed by its intercept or not.
+        each followed by its intercept or not; of several classes f1 has a row of them for each class.
     n_init : int, default=1
         Number of starts; those after the first are Gaussian. The lowest objective is kept.
     refit : bool, default=False
         Once the columns are chosen, alternate again on them alone with no price to pay, only a ridge of
         C = 1: undoes the shrinkage that the choice cost f1 and g. Not in the paper.
     gate_reads_margin : bool, default=False
-        Once f1 stands, learn the gate again with ``|f1|`` as a further column, which costs nothing. Lets
+        Once f1 stands, learn the gate again with ``|f1|`` (of several classes: how far the best score leads the
+        second) as a further column, which costs nothing. Lets
         a linear gate say "f1 is unsure here". The paper has it for its local gates only. The margins are those of
         the training rows: a linear f1 on few columns hardly overfits.
     standardize : bool, default=True
@@ -101,9 +102,10 @@ class DynaModLinClassifier(GatedClassifier):
     features_ : ndarray
         Columns that the gate and the cheap model buy.
     gate_coef_, cheap_coef_ : ndarray of shape (n_features,)
-        Weights, exactly zero for features that are not bought.
+        Weights, exactly zero for features that are not bought; of several classes ``cheap_coef_`` has shape
+        (n_classes, n_features).
     gate_intercept_, cheap_intercept_ : float
-        Offsets.
+        Offsets; of several classes ``cheap_intercept_`` has shape (n_classes,).
     gate_margin_coef_ : float
         Weight of ``|f1|`` in the gate; 0 unless ``gate_reads_margin``.
     threshold_ : float
@@ -129,6 +131,10 @@ class DynaModLinClassifier(GatedClassifier):
     >>> len(clf.features_) < 30, bool(clf.cost(X[400:]).mean() < 30)
     (True, True)
     """
+
+    _accepts_several = True
+
+    cheap_intercept_: float | Floats
 
     def __init__(
         self,
@@ -212,8 +218,12 @@ class DynaModLinClassifier(GatedClassifier):
             extra.append(gate_run)
         self._warn_unless_converged([best, *extra])
         coef = linear.coef / scale[:, None]
-        self.gate_coef_, self.cheap_coef_ = coef.T.copy()
-        self.gate_intercept_, self.cheap_intercept_ = (float(value) for value in linear.intercept)
+        self.gate_coef_, *cheap = coef.T.copy()
+        self.gate_intercept_, *offsets = (float(value) for value in linear.intercept)
+        if problem.rows.task.n_scores == 1:
+            self.cheap_coef_, self.cheap_intercept_ = cheap[0], offsets[0]
+        else:
+            self.cheap_coef_, self.cheap_intercept_ = np.array(cheap), np.array(offsets)
         self.gate_margin_coef_ = margin
         return replace(linear_stage(linear, scale), margin=margin)
 
@@ -252,9 +262,11 @@ class DynaModLinClassifier(GatedClassifier):
     def _margin_gate(
         self, chosen: LinearScores, X: Any, problem: PairProblem
     ) -> tuple[LinearScores, float, Solution[Alternation[MarginGate]]]:
-        """The gate again, on the chosen columns and ``|f1|``, while f1 stands."""
+        """The gate again, on the chosen columns and the margin of f1, while f1 stands."""
         columns = np.flatnonzero(np.any(chosen.coef != 0.0, axis=1))
-        gate = MarginGate(chosen.scores(X)[:, CHEAP], self.distance, 1.0 / problem.rows.weight.sum())
+        f1 = chosen.scores(X)[:, CHEAP]
+        margin = -problem.rows.task.doubt(f1)
+        gate = MarginGate(f1, margin, self.distance, 1.0 / problem.rows.weight.sum())
         run = self._alternate(gate.start(len(columns)), gate.with_margin(X[:, columns]), problem)
         coef = chosen.coef.copy()
         coef[columns, GATE] = gate.linear.coef[:-1, 0]
@@ -262,11 +274,16 @@ class DynaModLinClassifier(GatedClassifier):
         return LinearScores(coef, intercept), gate.margin, run
 
     def _starts(self, X: Any, scale: Floats, problem: PairProblem) -> list[LinearScores]:
-        n_features = X.shape[1]
+        shape = (X.shape[1], 1 + problem.rows.task.n_scores)
         noise = np.random.default_rng(problem.seed)
-        starts = [LinearScores(noise.normal(size=(n_features, 2)), np.zeros(2)) for _ in range(self.n_init)]
+        starts = [LinearScores(noise.normal(size=shape), np.zeros(shape[1])) for _ in range(self.n_init)]
         if not isinstance(self.init, str):
             starts[0] = _given_start(self.init, scale)
+            if starts[0].coef.shape != shape:
+                raise InvalidInputError(
+                    f"init must be a tuple (g, f1) whose f1 has {shape[1] - 1} rows of slopes for these classes; got "
+                    f"{starts[0].coef.shape[1] - 1}."
+                )
         elif self.init == "logistic":
             starts[0] = _logistic_start(X, problem)
         return starts
@@ -289,12 +306,15 @@ class DynaModLinClassifier(GatedClassifier):
 
 def _given_start(init: Any, scale: Floats) -> LinearScores:
     try:
-        slopes = np.column_stack([np.asarray(part, dtype=np.float64).reshape(-1) for part in init])
+        gate, cheap = (np.asarray(part, dtype=np.float64) for part in init)
+        # A row for each class, as in `cheap_coef_`; of two classes one row, however it is written.
+        rows = cheap if cheap.ndim == 2 and len(cheap) > 2 and cheap.shape[1] > 1 else cheap.reshape(1, -1)
+        slopes = np.column_stack([gate.reshape(-1), *rows])
     except (TypeError, ValueError):
         raise InvalidInputError(
             f"init must be a tuple (g, f1) of slopes, one per column; got {init!r}."
         ) from None
-    if slopes.shape not in ((len(scale), 2), (len(scale) + 1, 2)):
+    if len(slopes) not in (len(scale), len(scale) + 1):
         raise InvalidInputError(
             f"init must be a tuple (g, f1) of {len(scale)} slopes each, one per column, each with its intercept behind "
             f"them or not; got shape {slopes.T.shape}."
@@ -305,7 +325,7 @@ def _given_start(init: Any, scale: Floats) -> LinearScores:
 
 def _logistic_start(X: Any, problem: PairProblem) -> LinearScores:
     """``g = 0`` and f1 the L2-regularised logistic regression on all features, C = 1: the paper's start."""
-    rows = problem.rows
-    slopes, intercept = fit_logistic(X, soft_labels(rows.y), rows.weight, l2=1.0)
-    coef = np.column_stack([np.zeros(X.shape[1]), slopes])
-    return LinearScores(coef, np.array([0.0, intercept]))
+    rows, total, n_features = problem.rows, problem.rows.weight.sum(), X.shape[1]
+    fit = label_fit(rows.y, rows.weight / total, rows.task.n_scores)
+    f1 = group_lasso(X, [fit], np.arange(n_features), np.ones(n_features), 0.0, l2=1.0 / total).value
+    return LinearScores(np.column_stack([np.zeros(n_features), f1.coef]), np.r_[0.0, f1.intercept])

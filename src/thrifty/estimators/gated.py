@@ -15,7 +15,14 @@ from thrifty.chain.chain import Chain
 from thrifty.chain.policy import Policy
 from thrifty.chain.sources import TableReader, kind_of_table
 from thrifty.chain.stage import Stage
-from thrifty.estimators.base import ChainClassifier, all_or_nothing, columns_of, link_of
+from thrifty.estimators.base import (
+    ChainClassifier,
+    ChainEstimator,
+    ChainRegressor,
+    all_or_nothing,
+    columns_of,
+    link_of,
+)
 from thrifty.estimators.checks import check_columns, check_seed, check_share, check_training_rows, check_wish
 from thrifty.evidence.cuts import ThresholdCurve, cuts_of, threshold_curve
 from thrifty.evidence.evidence import Evidence
@@ -26,7 +33,7 @@ from thrifty.full.crossfit import JudgedFull, TrainingRows, judge_full
 from thrifty.objective.costs import PriceList, check_amount, check_price_list
 from thrifty.threads import limited_threads, threads_of
 
-__all__ = ["GatedClassifier", "PairProblem"]
+__all__ = ["GatedClassifier", "GatedEstimator", "GatedRegressor", "PairProblem"]
 
 _MOST_CUTS = 401
 """Cuts that are tried where a budget is to be kept with confidence: a quarter of a per cent of the rows apart."""
@@ -57,7 +64,7 @@ class PairProblem:
     seed: int
 
 
-class GatedClassifier(ChainClassifier):
+class GatedEstimator(ChainEstimator):
     """Base of the estimators with one cheap stage in front of the full model; see the subclasses.
 
     Subclasses store at least ``full, feature_costs, feature_groups, full_cost, full_features, budget, confidence,
@@ -81,7 +88,8 @@ class GatedClassifier(ChainClassifier):
         X : array, CSR matrix, pandas or polars data frame of shape (n_samples, n_features)
             Every feature the full model reads, bought or not: training pays for everything.
         y : array-like of shape (n_samples,)
-            Labels of two classes; of more for the estimators whose tag ``multi_class`` says so.
+            Labels of two classes; of more for the estimators whose tag ``multi_class`` says so; numbers, for a
+            regressor.
         sample_weight : array-like of shape (n_samples,), optional
             Weights; a row of weight zero is left out.
         """
@@ -116,7 +124,8 @@ class GatedClassifier(ChainClassifier):
             )
             problem = PairProblem(rows, judged, prices, _extra_cost(behind, rows), seed)
             stage = self._learn(problem)
-            self.classes_ = rows.task.classes
+            if len(rows.task.classes):
+                self.classes_ = rows.task.classes
             self.chain_ = replace(behind, stages=(stage,), policy=Policy.of(np.zeros(1), seed=seed))
             self.features_ = stage.columns
             self.certificate_ = None
@@ -184,11 +193,12 @@ class GatedClassifier(ChainClassifier):
         X : table
             Rows to try thresholds on.
         y : array-like, optional
-            Their labels, for ``accuracy``.
+            Their labels, or numbers, for ``accuracy``.
         budget : float, optional
             Most that a row may spend on average; sends as many on as that allows.
         accuracy : float, optional
-            Least accuracy; sends as few on as that allows. Asks the full model about every row.
+            Least accuracy, or score of a regressor; sends as few on as that allows. Asks the full model about every
+            row.
         remote_share : float, optional
             Largest share of the rows to be sent on.
         """
@@ -197,7 +207,7 @@ class GatedClassifier(ChainClassifier):
         if accuracy is not None:
             if y is None:
                 raise InvalidInputError("threshold_for(accuracy=...) needs the labels y of the rows X.")
-            wanted = check_share("accuracy", accuracy, meaning="the least share of rows answered rightly")
+            wanted = check_share("accuracy", accuracy, meaning=f"the least {self.chain_.task.quality_name}")
             seen = evidence_of(self, reader, y)
             right = np.asarray(seen.quality, dtype=np.float64)
             curve = threshold_curve(seen.gate[:, 0], 0.0, 1.0, right[:, 0], right[:, 1])
@@ -252,6 +262,14 @@ class GatedClassifier(ChainClassifier):
         check_is_fitted(self)
         policy = self.chain_.policy
         return float(policy.thresholds[policy.lower, 0])
+
+
+class GatedClassifier(ChainClassifier, GatedEstimator):
+    """A classifier with one cheap stage in front of the full model."""
+
+
+class GatedRegressor(ChainRegressor, GatedEstimator):
+    """A regressor with one cheap stage in front of the full model."""
 
 
 def _extra_cost(behind: Chain, rows: TrainingRows) -> Floats | None:

@@ -1,26 +1,28 @@
-"""How well one column of scores fits the rows: the smooth terms of (OPT4), (OPT6) and (OPT7).
+"""How well one column of scores, or one for each class, fits the rows: the smooth terms of (OPT4), (OPT6) and (OPT7).
 
-A *data fit* is a convex function of one score per row. It carries its own ``weight`` per row, which
-already contains the ``1 / N`` of the paper's means, so nothing here divides by the number of rows.
+A *data fit* is a convex function of one score per row, or of several that belong together. It carries its own
+``weight`` per row, which already contains the ``1 / N`` of the paper's means, so nothing here divides by the number of
+rows.
 With sample weights ``s`` that sum to 1 (``1 / N`` each when rows count alike):
 
     gate, KL distance        LogisticFit(target=q,           weight=s)
     gate, squared distance   SquaredFit(target=log-odds q,   weight=s)
     cheap model              LogisticFit(target=(y + 1) / 2, weight=s * (1 - q))
+    ... of several classes   SoftmaxFit(target=[y = k],      weight=s * (1 - q))
 """
 
 from dataclasses import dataclass
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 import numpy as np
-from scipy.special import expit
+from scipy.special import expit, logsumexp, softmax
 
 from thrifty.arrays import Floats
 from thrifty.exceptions import InvalidInputError
 from thrifty.objective.distances import NEVER
 from thrifty.objective.losses import logistic_hessian
 
-__all__ = ["FARTHEST_INTERCEPT", "DataFit", "LogisticFit", "SquaredFit"]
+__all__ = ["FARTHEST_INTERCEPT", "AnyFit", "DataFit", "LogisticFit", "SoftmaxFit", "SquaredFit"]
 
 
 # Log-odds at which the logistic loss of a certain target, exp(-40) = 4e-18, no longer registers
@@ -30,6 +32,10 @@ FARTHEST_INTERCEPT = -NEVER
 
 class DataFit(Protocol):
     """A convex function of one score per row, with what a second-order method asks of it."""
+
+    @property
+    def n_heads(self) -> int:
+        """Scores per row: 1."""
 
     @property
     def weight(self) -> Floats:
@@ -69,6 +75,8 @@ class LogisticFit:
 
     target: Floats
     weight: Floats
+
+    n_heads: ClassVar[int] = 1
 
     def __post_init__(self) -> None:
         _check_rows(self.target, self.weight)
@@ -143,6 +151,8 @@ class SquaredFit:
     target: Floats
     weight: Floats
 
+    n_heads: ClassVar[int] = 1
+
     def __post_init__(self) -> None:
         _check_rows(self.target, self.weight)
 
@@ -171,6 +181,72 @@ class SquaredFit:
         """The weighted mean target; 0 if no row counts."""
         total = float(self.weight.sum())
         return float(self.weight @ self.target) / total if total > 0.0 else 0.0
+
+
+@dataclass(frozen=True)
+class SoftmaxFit:
+    """Logarithmic loss of a softmax: ``sum_i weight_i [log sum_k exp(s_ki) - sum_k target_ki s_ki]``.
+
+    A common shift of the scores of a row changes nothing, so that the second derivative has a direction of zeros.
+
+    Attributes
+    ----------
+    target : ndarray of shape (n_classes, n_samples)
+        The wanted probability of each class; those of a row sum to 1.
+    weight : ndarray of shape (n_samples,)
+        What each row counts, ``1 / N`` included.
+    """
+
+    target: Floats
+    weight: Floats
+
+    def __post_init__(self) -> None:
+        for target in self.target:
+            _check_rows(target, self.weight)
+        if self.target.size and not (self.target.min() >= 0.0 and np.allclose(self.target.sum(axis=0), 1.0)):
+            raise InvalidInputError(
+                "target of a softmax fit must hold probabilities >= 0 that sum to 1 over the classes."
+            )
+
+    @property
+    def n_heads(self) -> int:
+        """Scores per row, one for each class."""
+        return len(self.target)
+
+    @property
+    def needs_no_coefficients(self) -> bool:
+        """Whether every row that counts is of one class for certain, or no row counts."""
+        return int(np.count_nonzero(self.target @ self.weight)) <= 1
+
+    def value(self, score: Floats) -> float:
+        """The weighted loss at scores of shape (n_classes, n_samples)."""
+        loss = logsumexp(score, axis=0) - np.einsum("ki,ki->i", self.target, score)
+        return float(self.weight @ loss)
+
+    def gradient(self, score: Floats) -> Floats:
+        """Derivative in every score, ``weight (p - target)``, shape (n_classes, n_samples)."""
+        return np.asarray(self.weight * (softmax(score, axis=0) - self.target), dtype=np.float64)
+
+    def hessian(self, score: Floats) -> tuple[Floats, Floats]:
+        """Second derivative ``diag(d_i) - u_i u_i'`` of each row: ``d = weight p`` and ``u = sqrt(weight) p``."""
+        p = np.asarray(softmax(score, axis=0))
+        return self.weight * p, np.sqrt(self.weight) * p
+
+    def majorant(self, score: Floats) -> tuple[Floats, Floats]:
+        """``weight / 2 (I - 1 1' / n_classes)``, the bound of Boehning, in the same form."""
+        flat = np.ones_like(score)
+        return 0.5 * self.weight * flat, np.sqrt(0.5 * self.weight / len(score)) * flat
+
+    def best_intercept(self) -> Floats:
+        """Log-shares of the classes, with mean 0, none farther from the largest than ``FARTHEST_INTERCEPT``."""
+        total = self.target @ self.weight
+        if not total.any():
+            return np.zeros(len(total))
+        log_share = np.log(np.maximum(total / total.max(), np.exp(-FARTHEST_INTERCEPT)))
+        return np.asarray(log_share - log_share.mean())
+
+
+AnyFit = DataFit | SoftmaxFit
 
 
 def _check_rows(target: Floats, weight: Floats) -> None:

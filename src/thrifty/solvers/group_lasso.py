@@ -2,9 +2,9 @@
 
     argmin_{B, b0}  sum_k fit_k(X B_k + b0_k) + gamma sum_G price_G ||B_G||_F + (l2 / 2) ||B||_F^2
 
-Head ``k`` is one score per row: the gate and f1, in the paper. ``B_G`` holds the coefficients, in all
-heads, of the columns that purchase ``G`` delivers: they are zero together or not at all. Intercepts
-and purchases of price 0 are free.
+Head ``k`` is one score per row: the gate and f1, in the paper; f1 of several classes has a head for each of them, which
+share one fit. ``B_G`` holds the coefficients, in all heads, of the columns that purchase ``G`` delivers: they are zero
+together or not at all. Intercepts and purchases of price 0 are free.
 
 Working sets: the problem is solved by proximal Newton steps on the purchases that are in use, the
 others are checked, those that would lower the objective join, until none would.
@@ -21,7 +21,7 @@ from scipy import sparse
 from thrifty.arrays import Bools, Floats
 from thrifty.exceptions import InvalidInputError
 from thrifty.objective.costs import check_amount
-from thrifty.objective.datafits import DataFit
+from thrifty.objective.datafits import AnyFit
 from thrifty.solvers.group_quadratic import group_norms
 from thrifty.solvers.linear_heads import LinearHeads, Point
 from thrifty.solvers.proximal_newton import Descent, WorkingSet, descend, descend_on
@@ -55,7 +55,7 @@ class LinearScores:
 
 def group_lasso(
     X: Any,
-    fits: Sequence[DataFit],
+    fits: Sequence[AnyFit],
     group_of: ArrayLike,
     prices: ArrayLike,
     gamma: float,
@@ -81,8 +81,8 @@ def group_lasso(
     ----------
     X : ndarray or CSR matrix of shape (n_samples, n_features)
         Any scale; columns need not be standardised. A sparse table is never made dense.
-    fits : sequence of DataFit
-        One per head; their weights already contain ``1 / N``.
+    fits : sequence of DataFit or SoftmaxFit
+        One per head, or one for the heads of all classes; their weights already contain ``1 / N``.
     group_of : array-like of shape (n_features,)
         The purchase that delivers each column, an index into ``prices``.
     prices : array-like of shape (n_groups,)
@@ -113,7 +113,7 @@ def group_lasso(
 
 def group_lasso_path(
     X: Any,
-    fits: Sequence[DataFit],
+    fits: Sequence[AnyFit],
     group_of: ArrayLike,
     prices: ArrayLike,
     gammas: Sequence[float],
@@ -130,7 +130,7 @@ def group_lasso_path(
     """
     gammas = [check_amount("gamma", gamma) for gamma in gammas]
     everything = _linear_heads(X, fits, group_of, prices, l2)
-    live = np.array([not fit.needs_no_coefficients for fit in fits], dtype=bool)
+    live = np.array([not fit.needs_no_coefficients for fit in fits for _ in range(fit.n_heads)], dtype=bool)
     priced = replace(everything, fits=_live(fits))
     nothing = _intercepts_only(priced)
     if start is None:
@@ -149,7 +149,7 @@ def group_lasso_path(
 
 
 def gamma_max(
-    X: Any, fits: Sequence[DataFit], group_of: ArrayLike, prices: ArrayLike, *, l2: float = 0.0
+    X: Any, fits: Sequence[AnyFit], group_of: ArrayLike, prices: ArrayLike, *, l2: float = 0.0
 ) -> float:
     """Smallest ``gamma`` at which nothing that has a price is bought.
 
@@ -166,7 +166,7 @@ def gamma_max(
 
 def objective(
     X: Any,
-    fits: Sequence[DataFit],
+    fits: Sequence[AnyFit],
     group_of: ArrayLike,
     prices: ArrayLike,
     gamma: float,
@@ -181,7 +181,7 @@ def objective(
 
 def kkt_residual(
     X: Any,
-    fits: Sequence[DataFit],
+    fits: Sequence[AnyFit],
     group_of: ArrayLike,
     prices: ArrayLike,
     gamma: float,
@@ -195,7 +195,7 @@ def kkt_residual(
     return heads.residual(point, heads.gradient(point))
 
 
-def _live(fits: Sequence[DataFit]) -> list[DataFit]:
+def _live(fits: Sequence[AnyFit]) -> list[AnyFit]:
     return [fit for fit in fits if not fit.needs_no_coefficients]
 
 
@@ -208,9 +208,13 @@ def _null(heads: LinearHeads, nothing: Point, max_iter: int) -> Descent:
 
 
 def _intercepts_only(heads: LinearHeads) -> Point:
-    intercept = np.array([fit.best_intercept() for fit in heads.fits])
+    intercept = _best_intercepts(heads.fits)
     scores = np.repeat(intercept[:, None], heads.X.shape[0], axis=1)
     return heads.with_scores(np.zeros((len(intercept), heads.first[-1])), intercept, scores)
+
+
+def _best_intercepts(fits: Sequence[AnyFit]) -> Floats:
+    return np.array([one for fit in fits for one in np.atleast_1d(fit.best_intercept())], dtype=np.float64)
 
 
 def _better(heads: LinearHeads, point: Point, nothing: Point) -> Point:
@@ -225,18 +229,18 @@ def _point_of(heads: LinearHeads, scores: LinearScores, live: Bools | slice = sl
     return heads.at(np.ascontiguousarray(coef[:, live].T), scores.intercept[live])
 
 
-def _scores_of(heads: LinearHeads, point: Point, fits: Sequence[DataFit], live: Bools) -> LinearScores:
+def _scores_of(heads: LinearHeads, point: Point, fits: Sequence[AnyFit], live: Bools) -> LinearScores:
     """The answer for all heads, in the order of the columns of ``X``."""
     columns = np.arange(heads.first[-1]) if heads.columns is None else heads.columns
-    coef = np.zeros((len(columns), len(fits)))
+    coef = np.zeros((len(columns), len(live)))
     coef[np.ix_(columns, live)] = point.coef.T
-    intercept = np.array([fit.best_intercept() for fit in fits])
+    intercept = _best_intercepts(fits)
     intercept[live] = point.intercept
     return LinearScores(coef, intercept)
 
 
 def _linear_heads(
-    X: Any, fits: Sequence[DataFit], group_of: ArrayLike, prices: ArrayLike, l2: float
+    X: Any, fits: Sequence[AnyFit], group_of: ArrayLike, prices: ArrayLike, l2: float
 ) -> LinearHeads:
     """The objective at ``gamma = 1``, its coefficients sorted by group."""
     table = _check_table(X)
@@ -277,7 +281,7 @@ def _check_table(X: Any) -> Any:
 
 
 def _check_start(start: LinearScores, heads: LinearHeads) -> LinearScores:
-    n_features, n_heads = heads.X.shape[1], len(heads.fits)
+    n_features, n_heads = heads.X.shape[1], sum(fit.n_heads for fit in heads.fits)
     if start.coef.shape != (n_features, n_heads) or start.intercept.shape != (n_heads,):
         raise InvalidInputError(
             f"start must have coef of shape {(n_features, n_heads)} and intercept of shape {(n_heads,)}; "

@@ -14,8 +14,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from thrifty.arrays import Bools, Floats
-from thrifty.solvers.group_quadratic import group_norms, minimise_model
-from thrifty.solvers.linear_heads import Gradient, Hessian, LinearHeads, Point
+from thrifty.solvers.group_quadratic import group_norms
+from thrifty.solvers.hessians import Gradient, Hessian, JointHessian
+from thrifty.solvers.linear_heads import LinearHeads, Point
 
 __all__ = ["Descent", "WorkingSet", "descend", "descend_on", "proximal_newton"]
 
@@ -35,7 +36,7 @@ class WorkingSet:
 
     groups: Bools
     heads: LinearHeads
-    hessian: Hessian | None = None
+    hessian: Hessian | JointHessian | None = None
 
     @classmethod
     def of(cls, heads: LinearHeads, groups: Bools, last: "WorkingSet | None" = None) -> "WorkingSet":
@@ -122,8 +123,8 @@ def proximal_newton(work: WorkingSet, point: Point, tol: float, max_iter: int) -
 
 
 def _follow(
-    heads: LinearHeads, point: Point, gradient: Gradient, residual: float, last: Hessian | None
-) -> tuple[Point, Hessian] | None:
+    heads: LinearHeads, point: Point, gradient: Gradient, residual: float, last: Hessian | JointHessian | None
+) -> tuple[Point, Hessian | JointHessian] | None:
     """The next point and the Hessian that led there: the last one if it serves, else a new one.
 
     Far from the optimum, where the logistic Hessian has died out, Newton's step is far too long. Then it is
@@ -147,10 +148,11 @@ def _follow(
 # A step that is far too long may overflow: it is then refused like any other that does not help.
 @np.errstate(over="ignore", invalid="ignore")
 def _step(
-    heads: LinearHeads, point: Point, gradient: Gradient, hessian: Hessian, residual: float
+    heads: LinearHeads, point: Point, gradient: Gradient, hessian: Hessian | JointHessian, residual: float
 ) -> tuple[Point, float] | None:
     """A lower point towards the model's minimiser and how far it is on the way, or None if there is none."""
-    coef, drift = _model_minimiser(heads, point, gradient, hessian, MODEL_ACCURACY * residual)
+    accuracy = MODEL_ACCURACY * residual
+    coef, drift = hessian.minimiser(gradient, point.coef, heads.first, heads.penalties, heads.l2, accuracy)
     move = coef - point.coef
     promised = float(np.sum(gradient.coef * move) + gradient.intercept @ drift)
     promised += heads.price(coef) - heads.price(point.coef)
@@ -168,18 +170,6 @@ def _step(
         if promised < 0.0 and following.value <= point.value + SUFFICIENT * length * promised:
             return following, length
     return None
-
-
-def _model_minimiser(
-    heads: LinearHeads, point: Point, gradient: Gradient, hessian: Hessian, tol: float
-) -> tuple[Floats, Floats]:
-    """Coefficients where the model is least, and the move of the intercepts that goes with them."""
-    means, totals = hessian.means, hessian.totals
-    followed = gradient.coef - means * gradient.intercept[:, None]
-    centred = hessian.centred(heads.l2)
-    coef = minimise_model(centred, followed, point.coef, heads.first, heads.penalties, tol)
-    own = np.divide(gradient.intercept, totals, out=np.zeros_like(totals), where=totals > 0.0)
-    return coef, -own - np.sum(means * (coef - point.coef), axis=1)
 
 
 def _walk(

@@ -168,7 +168,7 @@ def start_from(cell: Cell) -> Start:
     before = from_bytes(cell.fitted)
     return (
         np.append(before.gate_coef_, before.gate_intercept_),
-        np.append(before.cheap_coef_, before.cheap_intercept_),
+        np.column_stack([np.atleast_2d(before.cheap_coef_), np.atleast_1d(before.cheap_intercept_)]),
     )
 
 

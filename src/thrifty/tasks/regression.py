@@ -328,8 +328,10 @@ UNKNOWN = 0.25
 """Absolute error that remains with the best belief, in units of the spread: its order of magnitude suffices."""
 
 
-def regression_of(y: Any, kind: str, tolerance: float = 0.01) -> RegressionTask:
-    """The task that some targets pose; a constant is refused."""
+def regression_of(
+    y: Any, kind: str, weight: Floats | None = None, *, tolerance: float = 0.01
+) -> RegressionTask:
+    """The task that some targets pose; a constant is refused. A target of weight two is that target given twice."""
     if not (isinstance(tolerance, int | float | np.number) and 0.0 <= float(tolerance) < np.inf):
         raise InvalidInputError(
             f"tolerance must be a number of at least 0; got {tolerance!r}. It is how much larger than the full model's "
@@ -340,14 +342,33 @@ def regression_of(y: Any, kind: str, tolerance: float = 0.01) -> RegressionTask:
     numbers = read_targets("y", y)
     if numbers.ndim != 1:
         raise InvalidInputError(f"y must hold one number per row, shape (n,); got shape {numbers.shape}.")
-    middle = float(np.median(numbers))
-    centre = middle if np.any(numbers > middle) else float(numbers.mean())
-    spread = float(numbers.std() if kind == "squared" else np.abs(numbers - middle).mean())
+    if weight is None or np.all(weight == weight[0]):
+        weight = np.ones(len(numbers))
+    numbers, weight = numbers[weight > 0], weight[weight > 0]
+    middle, mean = _weighted_median(numbers, weight), _mean(numbers, weight)
+    centre = middle if np.any(numbers > middle) else float(mean)
+    away = np.square(numbers - mean) if kind == "squared" else np.abs(numbers - middle)
+    spread = _mean(away, weight)
+    spread = float(np.sqrt(spread) if kind == "squared" else spread)
     if not np.isfinite(spread) or spread <= 1e-12 * max(abs(centre), 1e-300):
         raise InvalidInputError(
-            f"y must vary; all {len(numbers):,} targets are {centre:g} or nearly so, and there is nothing to learn."
+            f"y must vary; got {len(numbers):,} sample{'s' if len(numbers) > 1 else ''} with the target {centre:g}, or "
+            f"nearly so, and there is nothing to learn from that."
         )
     return RegressionTask("squared" if kind == "squared" else "absolute", centre, spread, float(tolerance))
+
+
+def _mean(numbers: Floats, weight: Floats) -> Any:
+    return numbers.mean() if np.all(weight == 1.0) else np.average(numbers, weights=weight)
+
+
+def _weighted_median(numbers: Floats, weight: Floats) -> float:
+    """The number with half of the weight on either side, or the middle of the two that part it evenly."""
+    order = np.argsort(numbers, kind="stable")
+    passed = np.cumsum(weight[order])
+    lower = int(np.searchsorted(passed, passed[-1] / 2))
+    upper = lower + int(passed[lower] == passed[-1] / 2)
+    return float((numbers[order[lower]] + numbers[order[upper]]) / 2)
 
 
 def default_regressor(kind: str, random_state: Any) -> Any:

@@ -6,8 +6,8 @@ import numpy as np
 
 from thrifty.chain.sources import TableReader
 from thrifty.chain.stage import ConfidentStage
-from thrifty.estimators.dynamod_gbrt import BoostedClassifier
-from thrifty.estimators.gated import PairProblem
+from thrifty.estimators.dynamod_gbrt import BoostedEstimator
+from thrifty.estimators.gated import GatedClassifier, GatedRegressor, PairProblem
 from thrifty.evidence.evidence import Evidence
 from thrifty.evidence.observe import evidence_of_known
 from thrifty.full.crossfit import JudgedFull, TrainingRows
@@ -15,28 +15,11 @@ from thrifty.full.model import AbsentFull
 from thrifty.learning.pairs.boosted import boost_labels
 from thrifty.objective.costs import PriceList
 
-__all__ = ["GreedyMiserClassifier"]
+__all__ = ["GreedyMiserClassifier", "GreedyMiserRegressor"]
 
 
-class GreedyMiserClassifier(BoostedClassifier):
-    """Boosted trees in which a split on a new feature pays for it (Xu, Weinberger and Chapelle, 2012).
-
-    The special case ``p_full = 0`` of DynaMod-Gbrt: every row is answered here, none is sent on. Tree by tree
-    it is the f1 that ``DynaModGbrtClassifier(p_full=0)`` grows. Its gate is its own margin, ``g = -|f1|``, and shut:
-    ``with_full(full).at(threshold=...)`` opens it, which is the confidence gate that the paper left out.
-
-    Parameters
-    ----------
-    n_trees, max_depth, learning_rate, gamma, step, l2, min_child_weight, min_child_samples, max_bins
-        As in ``DynaModGbrtClassifier``.
-    feature_costs, feature_groups, full_cost, random_state
-        As in ``DynaModLinClassifier``. Nothing is random, and no row pays ``full_cost`` until there is a full model.
-
-    Attributes
-    ----------
-    chain_, features_
-        As in ``DynaModGbrtClassifier``.
-    """
+class _GreedyMiser(BoostedEstimator):
+    """The boosted model alone, whatever it answers."""
 
     # The template of the base class asks for these; a GreedyMiser has no f0 to judge or to spend on.
     full = None
@@ -78,8 +61,8 @@ class GreedyMiserClassifier(BoostedClassifier):
         self.random_state = random_state
 
     def _judge(self, rows: TrainingRows, prices: PriceList) -> JudgedFull:  # noqa: ARG002
-        n_classes = len(rows.task.classes)
-        return JudgedFull(AbsentFull(), np.full((len(rows.y), n_classes), 1.0 / n_classes), rows.task)
+        nothing = rows.task.outputs(np.zeros((len(rows.y), rows.task.n_scores)))
+        return JudgedFull(AbsentFull(), nothing, rows.task)
 
     def _other_models(self) -> list[Any]:
         return []
@@ -99,3 +82,82 @@ class GreedyMiserClassifier(BoostedClassifier):
     def _judged_rows(self, problem: PairProblem) -> Evidence:
         reader = TableReader(problem.rows.X, problem.rows.table, problem.rows.positions)
         return evidence_of_known(self.chain_, reader, problem.rows.y, None, weight=problem.rows.weight)
+
+
+class GreedyMiserClassifier(GatedClassifier, _GreedyMiser):
+    """Boosted trees in which a split on a new feature pays for it (Xu, Weinberger and Chapelle, 2012).
+
+    The special case ``p_full = 0`` of DynaMod-Gbrt: every row is answered here, none is sent on. Tree by tree
+    it is the f1 that ``DynaModGbrtClassifier(p_full=0)`` grows. Its gate is its own margin, ``g = -|f1|``, and shut:
+    ``with_full(full).at(threshold=...)`` opens it, which is the confidence gate that the paper left out.
+
+    Parameters
+    ----------
+    n_trees, max_depth, learning_rate, gamma, step, l2, min_child_weight, min_child_samples, max_bins
+        As in ``DynaModGbrtClassifier``.
+    feature_costs, feature_groups, full_cost, random_state
+        As in ``DynaModLinClassifier``. Nothing is random, and no row pays ``full_cost`` until there is a full model.
+
+    Attributes
+    ----------
+    chain_, features_
+        As in ``DynaModGbrtClassifier``.
+    """
+
+
+class GreedyMiserRegressor(GatedRegressor, _GreedyMiser):
+    """Boosted trees that predict a number, in which a split on a new feature pays for it.
+
+    The special case ``p_full = 0`` of ``DynaModGbrtRegressor``: every row is answered here, none is sent on. A number
+    does not say how sure it is, so that its gate is the same for all rows: behind ``with_full(full)``, all of them are
+    sent on, or none.
+
+    Parameters
+    ----------
+    loss : {"squared", "absolute"}, default="squared"
+        The error that counts, in units of the spread of ``y``.
+    n_trees, max_depth, learning_rate, gamma, step, l2, min_child_weight, min_child_samples, max_bins
+        As in ``DynaModGbrtRegressor``.
+    feature_costs, feature_groups, full_cost, random_state
+        As in ``GreedyMiserClassifier``.
+
+    Attributes
+    ----------
+    chain_, features_
+        As in ``DynaModGbrtRegressor``.
+    """
+
+    def __init__(
+        self,
+        *,
+        loss: str = "squared",
+        n_trees: int = 200,
+        max_depth: int = 4,
+        learning_rate: float = 0.1,
+        gamma: float = 1.0,
+        step: Literal["gradient", "newton"] = "newton",
+        l2: float = 1.0,
+        min_child_weight: float = 0.0,
+        min_child_samples: int = 1,
+        max_bins: int = 255,
+        feature_costs: Any = None,
+        feature_groups: Any = None,
+        full_cost: float = 0.0,
+        random_state: Any = None,
+    ) -> None:
+        super().__init__(
+            n_trees=n_trees,
+            max_depth=max_depth,
+            learning_rate=learning_rate,
+            gamma=gamma,
+            step=step,
+            l2=l2,
+            min_child_weight=min_child_weight,
+            min_child_samples=min_child_samples,
+            max_bins=max_bins,
+            feature_costs=feature_costs,
+            feature_groups=feature_groups,
+            full_cost=full_cost,
+            random_state=random_state,
+        )
+        self.loss = loss

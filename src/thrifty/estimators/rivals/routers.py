@@ -3,20 +3,26 @@
 from dataclasses import replace
 from typing import Any
 
-from sklearn.linear_model import LogisticRegression
+from sklearn.base import is_regressor
+from sklearn.linear_model import LogisticRegression, Ridge
+from sklearn.utils.multiclass import type_of_target
 
+from thrifty.arrays import Floats
 from thrifty.chain.sources import TableReader
 from thrifty.chain.stage import ForeignStage, UniformGate
 from thrifty.estimators.checks import check_columns, check_share
-from thrifty.estimators.gated import GatedClassifier, PairProblem
+from thrifty.estimators.gated import GatedClassifier, GatedEstimator, GatedRegressor, PairProblem
 from thrifty.evidence.cuts import threshold_curve
+from thrifty.exceptions import InvalidInputError
 from thrifty.full.crossfit import JudgedFull, judge_full
+from thrifty.full.model import is_estimator
+from thrifty.tasks.task import Task
 
-__all__ = ["ConfidenceRouter", "UniformRouter"]
+__all__ = ["ConfidenceRouter", "UniformRouter", "UniformRouterRegressor"]
 
 
-class _Router(GatedClassifier):
-    """A classifier the user chose, in front of the full model, with a gate that needs no fitting."""
+class _Router(GatedEstimator):
+    """A model the user chose, in front of the full model, with a gate that needs no fitting."""
 
     _accepts_missing = True
     _accepts_several = True
@@ -69,7 +75,10 @@ class _Router(GatedClassifier):
         return [*super()._other_models(), self._cheap()]
 
     def _cheap(self) -> Any:
-        return LogisticRegression(max_iter=1000) if self.cheap is None else self.cheap
+        return self._default_cheap() if self.cheap is None else self.cheap
+
+    def _default_cheap(self) -> Any:
+        return LogisticRegression(max_iter=1000)
 
     def _learn(self, problem: PairProblem) -> ForeignStage:
         rows = problem.rows
@@ -94,7 +103,7 @@ class _Router(GatedClassifier):
         return float(curve.threshold[curve.within(budget)])
 
 
-class ConfidenceRouter(_Router):
+class ConfidenceRouter(GatedClassifier, _Router):
     """Rows on which the cheap model is least sure go to the full model: ``g = -|f1|``.
 
     The hardest baseline there is: it learns no gate, and often beats one that was learned.
@@ -117,13 +126,83 @@ class ConfidenceRouter(_Router):
     def _gate(self, problem: PairProblem) -> None:  # noqa: ARG002
         return None
 
+    def _task_of(self, y: Any, weight: Floats) -> Task:
+        kind, models = type_of_target(y), filter(is_estimator, (self._full(), self._cheap()))
+        if kind.startswith("continuous") or any(map(is_regressor, models)):
+            raise InvalidInputError(
+                f"ConfidenceRouter sends on the rows on which its cheap model is least sure, and a number does not say "
+                f"how sure it is. Use BudgetedRegressor, which learns where to go on, or UniformRouterRegressor, "
+                f"which sends on rows at random. (Unknown label type: {kind}, or a regressor as full or cheap model.)"
+            )
+        return super()._task_of(y, weight)
 
-class UniformRouter(_Router):
+
+class _UniformRouter(_Router):
+    """Chance as a gate, whatever is answered."""
+
+    def _gate(self, problem: PairProblem) -> UniformGate:
+        return UniformGate(problem.seed)
+
+
+class UniformRouter(GatedClassifier, _UniformRouter):
     """Rows go to the full model at random: what any gate must beat.
 
     "At random" is fixed by the content of the row, so that a row is always treated alike; ``random_state``
     gives another draw. Parameters as in ``ConfidenceRouter``.
     """
 
-    def _gate(self, problem: PairProblem) -> UniformGate:
-        return UniformGate(problem.seed)
+
+class UniformRouterRegressor(GatedRegressor, _UniformRouter):
+    """Rows go to the full model at random, and answers are numbers: what any gate of a regressor must beat.
+
+    Parameters
+    ----------
+    full : regressor, FrozenEstimator, callable, array of numbers or Chain, default=None
+        The full model (f0); None is a ``HistGradientBoostingRegressor`` of the same loss.
+    cheap : regressor, default=None
+        f1, in any form the full model may take; None is a ridge regression.
+    loss : {"squared", "absolute"}, default="squared"
+        The error that counts.
+    features, p_full, feature_costs, feature_groups, full_cost, full_features, budget, confidence
+        As in ``ConfidenceRouter``.
+    cv, n_jobs, random_state
+        As in ``ConfidenceRouter``; "at random" as in ``UniformRouter``.
+    """
+
+    def __init__(
+        self,
+        full: Any = None,
+        cheap: Any = None,
+        *,
+        loss: str = "squared",
+        features: Any = None,
+        p_full: float = 0.3,
+        feature_costs: Any = None,
+        feature_groups: Any = None,
+        full_cost: float = 0.0,
+        full_features: Any = None,
+        budget: float | None = None,
+        confidence: float | None = None,
+        cv: Any = 5,
+        n_jobs: int | None = None,
+        random_state: Any = None,
+    ) -> None:
+        super().__init__(
+            full,
+            cheap,
+            features=features,
+            p_full=p_full,
+            feature_costs=feature_costs,
+            feature_groups=feature_groups,
+            full_cost=full_cost,
+            full_features=full_features,
+            budget=budget,
+            confidence=confidence,
+            cv=cv,
+            n_jobs=n_jobs,
+            random_state=random_state,
+        )
+        self.loss = loss
+
+    def _default_cheap(self) -> Any:
+        return Ridge()

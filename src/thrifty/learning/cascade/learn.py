@@ -79,7 +79,7 @@ def learn_cascade(problem: CascadeProblem) -> LearnedCascade:
     evidence, loss = judge_stages(problem, plan.sets, scores, answer, belief)
     full_quality = task.quality_of_scores(problem.y, problem.full_scores)
     evidence = replace(evidence, full_quality=full_quality, full_scores=problem.full_scores)
-    if not is_worth_asking(evidence.quality, full_quality):
+    if not is_worth_asking(evidence.quality, full_quality, problem.weight):
         loss[:, -1] = 1.0 + loss.max()
     problem.progress("learning gates", 0, 1)
     n_coarse = n_coarse_stages(problem, plan.sets)
@@ -162,7 +162,7 @@ def choose_blend(problem: CascadeProblem, last: Floats) -> tuple[Floats, Floats,
     return task.full_alone, full, belief
 
 
-def is_worth_asking(quality: Numbers, full_quality: Numbers) -> bool:
+def is_worth_asking(quality: Numbers, full_quality: Numbers, weight: Floats) -> bool:
     """Whether the full model is kept: not if its answer errs as often as that of the last stage, which holds all too.
 
     Nor if it is by itself clearly worse and the blend with it is not clearly better: a call that costs nothing extra
@@ -174,15 +174,17 @@ def is_worth_asking(quality: Numbers, full_quality: Numbers) -> bool:
         How good the answer of every stage is and, last, the answer with the full model.
     full_quality : ndarray of shape (n_rows,)
         How good the full model's own answer is.
+    weight : ndarray of shape (n_rows,)
+        What rows count where answers are not just right or wrong.
     """
     blend, last = quality[:, -1], quality[:, -2]
-    return lead(blend, last) > (1.0 if lead(last, full_quality) > CLEARLY else 0.0)
+    return lead(blend, last, weight) > (1.0 if lead(last, full_quality, weight) > CLEARLY else 0.0)
 
 
-def lead(one: Numbers, other: Numbers) -> float:
-    """By how many standard errors one model is better more often than another, row by row."""
+def lead(one: Numbers, other: Numbers, weight: Floats) -> float:
+    """By how many standard errors one model is better, or right more often, than another, row by row."""
     if one.dtype != bool and not _is_two_valued(one, other):  # errors of different size, not right or wrong
-        return mean_in_errors(np.asarray(one - other, dtype=np.float64), np.ones(len(one)))
+        return mean_in_errors(np.asarray(one - other, dtype=np.float64), weight)
     gains, losses = int((one > other).sum()), int((other > one).sum())
     return float((gains - losses) / np.sqrt(max(gains + losses, 1)))
 

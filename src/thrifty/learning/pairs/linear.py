@@ -1,4 +1,4 @@
-"""The linear pair: two weight vectors that share a sparse set of bought features (OPT4)."""
+"""The linear pair: weights of g and of f1 that share a sparse set of bought features (OPT4)."""
 
 from typing import Any, Self
 
@@ -9,13 +9,22 @@ from scipy.special import expit
 from thrifty.arrays import Floats
 from thrifty.chain.stage import CHEAP, GATE, LinearStage
 from thrifty.objective.costs import PriceList
-from thrifty.objective.datafits import LogisticFit, SquaredFit
+from thrifty.objective.datafits import LogisticFit, SoftmaxFit, SquaredFit
 from thrifty.objective.distances import DistanceName
 from thrifty.solvers.group_lasso import LinearScores, group_lasso
 from thrifty.solvers.solution import Solution
 from thrifty.tasks.binary import soft_labels
 
-__all__ = ["CHEAP", "GATE", "LinearPair", "MarginGate", "fit_logistic", "linear_stage", "scaled"]
+__all__ = [
+    "CHEAP",
+    "GATE",
+    "LinearPair",
+    "MarginGate",
+    "fit_logistic",
+    "label_fit",
+    "linear_stage",
+    "scaled",
+]
 
 
 def linear_stage(linear: LinearScores, scale: Floats) -> LinearStage:
@@ -24,13 +33,21 @@ def linear_stage(linear: LinearScores, scale: Floats) -> LinearStage:
     return LinearStage(columns, linear.coef[columns] / scale[columns, None], linear.intercept.copy())
 
 
+def label_fit(y: Floats, weight: Floats, n_scores: int) -> LogisticFit | SoftmaxFit:
+    """The fit of f1 to encoded targets: -1 to +1 for two classes, soft ones included, else numbers of classes."""
+    if n_scores == 1:
+        return LogisticFit(soft_labels(y), weight)
+    return SoftmaxFit(np.equal.outer(np.arange(n_scores), y).astype(np.float64), weight)
+
+
 class LinearPair:
     """Fits g and f1 given the shares sent on: paper (OPT4), each group weighted by its price.
 
         min_{g, f1}  mean[(1 - q) loss(y, f1(x)) + D(q, g(x))]  +  gamma sum_G c_G ||(g_G, f1_G)||
 
     For the KL distance the gate is a logistic regression on soft labels q; for the squared
-    distance a least-squares fit to the log-odds of q. Intercepts are not penalised.
+    distance a least-squares fit to the log-odds of q. f1 has one score, or one for each of several classes, whose
+    softmax are their probabilities; the group of a column is its weights in all of them. Intercepts are not penalised.
 
     Parameters
     ----------
@@ -43,7 +60,7 @@ class LinearPair:
     l2 : float
         Ridge on the slopes, which keeps free or separable directions bounded.
     start : LinearScores
-        Where to begin.
+        Where to begin; its heads are g and the scores of f1.
     tol, max_iter
         Tolerance and rounds of the group-lasso solver; ``solution`` holds its certificate.
     """
@@ -77,7 +94,7 @@ class LinearPair:
         q = expit(log_odds)
         gate = LogisticFit(q, weight) if self._distance == "kl" else SquaredFit(log_odds, weight)
         # expit(-t), not 1 - q: exact where q rounds to 1.
-        cheap = LogisticFit(soft_labels(y), weight * expit(-log_odds))
+        cheap = label_fit(y, weight * expit(-log_odds), len(self.linear.intercept) - 1)
         self.solution = group_lasso(
             X,
             [gate, cheap],
@@ -125,48 +142,51 @@ def scaled(X: Any, weight: Floats, standardize: bool) -> tuple[Any, Floats]:
 
 
 class MarginGate:
-    """A gate that also reads ``|f1|``, for an f1 that stands: a pair of which only g is fitted.
+    """A gate that also reads the margin of f1, for an f1 that stands: a pair of which only g is fitted.
 
     A linear gate cannot say "f1 is unsure here": that is a band around f1 = 0, and a linear function of the features
-    is high on one side of it. One more column, ``|f1|``, lets it; the gate by confidence is the special case
-    in which the other weights are zero.
+    is high on one side of it. One more column, ``|f1|`` or how far the best of several classes leads, lets it; the gate
+    by confidence is the special case in which the other weights are zero.
 
     Parameters
     ----------
-    f1 : ndarray of shape (n_samples, 1)
+    f1 : ndarray of shape (n_samples, n_scores)
         Scores of the cheap model on the rows to be fitted.
+    margin : ndarray of shape (n_samples,)
+        How little the task doubts them.
     distance : {"kl", "squared"}
         How the gate is compared with q.
     l2 : float
         Ridge on the weights.
     """
 
-    def __init__(self, f1: Floats, distance: DistanceName, l2: float) -> None:
+    def __init__(self, f1: Floats, margin: Floats, distance: DistanceName, l2: float) -> None:
         self._f1 = f1
+        self._margin = margin
         self._distance = distance
         self._l2 = l2
-        self._scale = float(np.std(np.abs(f1))) or 1.0
+        self._scale = float(np.std(margin)) or 1.0
         self.linear = LinearScores(np.zeros((0, 1)), np.zeros(1))
 
     @property
     def margin(self) -> float:
-        """Weight of ``|f1|``."""
+        """Weight of the margin."""
         return float(self.linear.coef[-1, 0]) / self._scale
 
     def with_margin(self, X: Any) -> Any:
-        """The table with ``|f1|`` as its last column, on a scale like theirs."""
-        column = np.abs(self._f1) / self._scale
+        """The table with the margin as its last column, on a scale like theirs."""
+        column = self._margin[:, None] / self._scale
         return sparse.csr_array(sparse.hstack([X, column])) if sparse.issparse(X) else np.hstack([X, column])
 
     def start(self, n_columns: int) -> Self:
-        """Begin with the gate by confidence: ``g = -|f1|``."""
+        """Begin with the gate by confidence: g is minus the margin."""
         coef = np.zeros((n_columns + 1, 1))
         coef[-1] = -self._scale
         self.linear = LinearScores(coef, np.zeros(1))
         return self
 
     def fit(self, X: Any, y: Floats, log_odds: Floats, weight: Floats) -> Self:  # noqa: ARG002 - f1 stands
-        """Fit g to the shares on a table that ends in ``|f1|``."""
+        """Fit g to the shares on a table that ends in the margin."""
         fit = LogisticFit(expit(log_odds), weight) if self._distance == "kl" else SquaredFit(log_odds, weight)
         alone = np.arange(X.shape[1])
         free = np.zeros(X.shape[1])

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 from scipy import sparse
 
-from thrifty.solvers.linear_heads import Hessian
+from thrifty.solvers.hessians import Hessian
 
 
 def rows(n=9000, p=6, seed=0):
