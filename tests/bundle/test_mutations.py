@@ -215,6 +215,9 @@ def both_happen(data, n_tried, X, forge):
 
 
 @pytest.mark.slow
+@pytest.mark.filterwarnings(
+    "ignore:X does not have valid feature names"
+)  # a damaged file may have made them up
 def test_damage_under_a_right_checksum_is_refused_or_does_no_harm(chain, rows, forge):
     both_happen(to_bytes(chain), N_SEALED, rows[0][:20], forge)
 

@@ -29,7 +29,9 @@ TASK = BinaryTask(np.arange(2))
 
 def test_every_estimator_that_a_file_may_hold_is_tried(fitted):
     assert set(NAMES) == set(fitted)
-    assert {type(estimator).__name__ for estimator in fitted.values()} == set(_ESTIMATORS)
+    # Regressors are saved and loaded in the test of all things and all doors.
+    labelled = {name for name in _ESTIMATORS if not name.endswith("Regressor")}
+    assert {type(estimator).__name__ for estimator in fitted.values()} == labelled
 
 
 class Source:

@@ -26,6 +26,7 @@ from thrifty.tables.schema import Schema
 from thrifty.tables.swept_methods import fit_swept
 from thrifty.tables.system import as_table_system
 from thrifty.tables.training import TrainingTable
+from thrifty.tasks.choose import classification_of
 
 TABLE = pd.DataFrame(np.random.default_rng(0).normal(size=(120, 3)).round(3), columns=list("abc"))
 TABLE.loc[[7, 30, 99], "a"] = 5.0
@@ -243,7 +244,8 @@ def test_rows_of_a_file_keep_their_numbers_in_the_part_that_they_are_drawn_for(m
     schema = Schema(tuple(TABLE.columns), {}, "label", np.array(["no", "yes"]))
     prices = PriceList(np.ones(3), np.arange(3))
     full = frozen("missing")
-    table = TrainingTable(schema, prices, schema.cells(rows), np.tile(LABELS, 3), full, ())
+    labels = np.tile(LABELS, 3)
+    table = TrainingTable(schema, prices, schema.cells(rows), labels, classification_of(labels), full, ())
     with pytest.raises(InvalidAnswerError) as seen:
         fit_swept(
             method,

@@ -127,7 +127,11 @@ class ConfidenceRouter(GatedClassifier, _Router):
         return None
 
     def _task_of(self, y: Any, weight: Floats) -> Task:
-        kind, models = type_of_target(y), filter(is_estimator, (self._full(), self._cheap()))
+        try:
+            kind = type_of_target(y)
+        except (TypeError, ValueError):  # no labels at all, which is refused below
+            kind = "unknown"
+        models = filter(is_estimator, (self._full(), self._cheap()))
         if kind.startswith("continuous") or any(map(is_regressor, models)):
             raise InvalidInputError(
                 f"ConfidenceRouter sends on the rows on which its cheap model is least sure, and a number does not say "
