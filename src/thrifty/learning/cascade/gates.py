@@ -43,6 +43,9 @@ WITHOUT_DOUBT = (
 )
 """In place of the second, where the scores say little by themselves; the better one out of fold is taken."""
 
+ROWS_OF_LARGER = 1_500
+"""Rows from which on the larger of them is tried: on fewer it would win by chance."""
+
 MOST_ROWS = 6_000
 """Rows that gates are learned from: they are small, and every stage of every fold has one."""
 
@@ -136,7 +139,7 @@ def _only_learned(
     those gates make of it.
     """
     learned = []
-    for most in WITHOUT_DOUBT:
+    for most in WITHOUT_DOUBT[: 2 if len(problem.y) >= ROWS_OF_LARGER else 1]:
         found, at = evidence, price
         for _ in range(2):
             gates = learn_gates(problem, sets, found, loss, scores, at, n_coarse, most=most)
