@@ -10,6 +10,7 @@ from sklearn.ensemble import (
     RandomForestRegressor,
 )
 from sklearn.linear_model import LinearRegression
+from sklearn.svm import SVR
 from sklearn.tree import DecisionTreeRegressor
 
 from thrifty import BudgetedRegressor, FullModelNotWorthItWarning, InvalidInputError
@@ -118,3 +119,14 @@ def test_a_file_needs_no_trust_for_the_default_full_model(rows):
     again = from_bytes(to_bytes(clf))
     assert np.array_equal(again.predict(X), clf.predict(X))
     assert again.chain_.task == clf.chain_.task
+
+
+def test_a_support_vector_regressor_comes_back_from_a_file_and_a_wrong_count_does_not(rows):
+    X, y = rows
+    clf = BudgetedRegressor(SVR(), sizes=[(5, 2)], cv=2, random_state=0, full_cost=1.0).fit(X[:200], y[:200])
+    again = from_bytes(to_bytes(clf)).at(budget=5.0)
+    assert np.array_equal(again.predict(X[:50]), clf.at(budget=5.0).predict(X[:50]))
+    wrong = clf.chain_.full.estimator
+    wrong._n_support = wrong._n_support + 1
+    with pytest.raises(InvalidInputError, match="counts that do not agree"):
+        from_bytes(to_bytes(clf))

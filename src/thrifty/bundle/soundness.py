@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 from sklearn.base import BaseEstimator
 from sklearn.ensemble._hist_gradient_boosting.predictor import TreePredictor
+from sklearn.svm import SVR, NuSVR
 from sklearn.svm._base import BaseLibSVM
 from sklearn.tree._tree import Tree
 
@@ -88,12 +89,19 @@ def _svm_problem(svm: BaseLibSVM) -> str | None:
         return f"has support vectors of type {vectors.dtype}"
     if bool(svm._sparse) != sparse.issparse(vectors):
         return "does not know whether its support vectors are sparse"
+    if "_impl" in vars(svm):
+        return "is of another kind than its class says"
+    if isinstance(svm, SVR | NuSVR):
+        # The compiled code counts the vectors of a regressor twice, as if it had two classes.
+        right_counts = np.array_equal(counts, [n_vectors, n_vectors])
+    else:
+        right_counts = len(counts) == len(svm.classes_) >= 2 and counts.sum(dtype=np.int64) == n_vectors
     n_pairs = len(counts) * (len(counts) - 1) // 2
     agree = (
         counts.dtype == np.int32
-        and len(counts) == len(svm.classes_) >= 2
+        and right_counts
         and np.all(counts >= 0)
-        and counts.sum(dtype=np.int64) == n_vectors == len(svm.support_)
+        and n_vectors == len(svm.support_)
         and svm._dual_coef_.shape == (len(counts) - 1, n_vectors)
         and svm._intercept_.shape == (n_pairs,)
         and len(svm._probA) == len(svm._probB) in (0, n_pairs)

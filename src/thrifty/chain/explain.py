@@ -76,7 +76,10 @@ class Explanation:
         lines = []
         for number, stage in enumerate(self.stages):
             names = ", ".join(stage.bought) or "nothing new"
-            verdict = "not sure enough, goes on" if stage.goes_on else "sure enough, stops"
+            stays, goes = ("sure enough, stops", "not sure enough, goes on")
+            if np.isnan(stage.probability):  # a number does not say how sure it is
+                stays, goes = ("more would help little, stops", "more would help, goes on")
+            verdict = goes if stage.goes_on else stays
             said = _told(stage.answer, stage.probability)
             lines.append(f"stage {number}: {names} (paid {stage.cost:g}); {said}; {verdict}")
         if self.asked_full:
