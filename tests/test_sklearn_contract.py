@@ -50,11 +50,11 @@ ESTIMATORS = [
     DynaModGbrtClassifier(_full(), n_trees=10, max_iter=2, tol=1.0, cv=2, random_state=0),
     DynaModLstsqClassifier(_full(), n_trees=3, max_iter=3, tol=1.0, cv=2, random_state=0),
     GreedyMiserClassifier(n_trees=10),
-    BudgetedClassifier(_full(), sizes=[(5, 3)], stages=3, cv=2, random_state=0),
+    BudgetedClassifier(_full(), sizes=[(5, 3)], stages=2, cv=2, random_state=0),
     UniformRouterRegressor(Ridge(), cv=2, random_state=0),
     DynaModGbrtRegressor(Ridge(), n_trees=30, max_iter=2, tol=10.0, cv=2, random_state=0),
     GreedyMiserRegressor(loss="absolute", n_trees=30),
-    BudgetedRegressor(Ridge(), sizes=[(20, 3)], stages=2, cv=2, random_state=0),
+    BudgetedRegressor(Ridge(), sizes=[(20, 3)], stages=1, cv=2, random_state=0),
 ]
 
 

@@ -79,12 +79,12 @@ def test_restarts_keep_the_lowest_objective():
         gamma=0.05,
         p_full=0.58,
         init="gaussian",
-        n_init=30,
+        n_init=12,
         standardize=False,
         max_iter=500,
         random_state=1,
     ).fit(X, y)
-    assert clf.objectives_.shape == (30,)
+    assert clf.objectives_.shape == (12,)
     assert clf.trace_[-1, 1] == clf.objectives_.min()
     assert clf.cost(X).mean() == pytest.approx(110 / 70)
 

@@ -112,7 +112,7 @@ def test_losses_count_only_where_f0_is_right():
 
 # -- coverage ---------------------------------------------------------------------------------------
 
-REPEATS = 500
+REPEATS = 250
 N_ROWS = 800
 MAX_LOSS = 0.02
 CONFIDENCE = 0.9
