@@ -32,6 +32,7 @@ if TYPE_CHECKING:
         RefittedFullModelWarning,
         ThriftyError,
     )
+    from thrifty.objective.prices import Prices
     from thrifty.ranking.curve import ranking_curve
     from thrifty.ranking.queries import Queries, average_precision_at, ndcg_at
     from thrifty.report.collect import collect_facts
@@ -67,6 +68,7 @@ __all__ = [
     "NothingSavedWarning",
     "OptimisticFullModelWarning",
     "Policy",
+    "Prices",
     "Queries",
     "RefittedFullModelWarning",
     "ThriftyError",
@@ -113,6 +115,7 @@ _HOME = {
     "NothingSavedWarning": "exceptions",
     "OptimisticFullModelWarning": "exceptions",
     "Policy": "chain.policy",
+    "Prices": "objective.prices",
     "Queries": "ranking.queries",
     "RefittedFullModelWarning": "exceptions",
     "ThriftyError": "exceptions",

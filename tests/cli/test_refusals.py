@@ -70,8 +70,8 @@ def test_prices(refused, fit, tmp_path, files):
     for text, told in (
         (good + "\nnobody,1,", "gives a price for 'nobody'"),
         (good.replace("noise,2,\n", "").replace("old,0,", ""), "gives no price for 'noise', 'old'"),
-        (good.replace("noise,2", "noise,two"), "must give a number as the cost of 'noise'; got 'two'"),
-        (good.replace("age,0.5", "age,-1"), "at least 0 to 'age'; got -1"),
+        (good.replace("noise,2", "noise,two"), "the cost of 'noise' must be a number; got 'two'"),
+        (good.replace("age,0.5", "age,-1"), "cost of 'age' must be finite and at least 0; got -1"),
     ):
         costs.write_text(text)
         assert told in refused(*fit(costs=costs))

@@ -5,7 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from thrifty.exceptions import InvalidInputError
-from thrifty.objective.costs import check_amount, check_price_list
+from thrifty.objective.costs import check_amount
+from thrifty.objective.prices import check_price_list
 
 NAMES = ["age", "ecg", "bmi"]
 

@@ -1,7 +1,7 @@
 import pytest
 
 from thrifty import InvalidInputError
-from thrifty.tables.prices import read_prices
+from thrifty.tables.price_file import read_prices
 
 
 @pytest.fixture
@@ -35,15 +35,18 @@ def test_without_a_file_every_column_costs_one():
     [
         ("a,1\n", "gives no price for 'b'"),
         ("a,1\nb,1\nc,1\n", "gives a price for 'c', not a feature of the table"),
-        ("a,1\nb,cheap\n", "must give a number as the cost of 'b'; got 'cheap'"),
-        ("a,1\nb,-1\n", "must give a finite cost of at least 0 to 'b'; got -1"),
-        ("a,1\nb,nan\n", "finite cost of at least 0 to 'b'; got nan"),
-        ("a,1\na,2\nb,1\n", "gives two prices for 'a'"),
+        ("a,1\nb,cheap\n", "the cost of 'b' must be a number; got 'cheap'"),
+        ("a,1\nb,-1\n", "the cost of 'b' must be finite and at least 0; got -1"),
+        ("a,1\nb,nan\n", "cost of 'b' must be finite and at least 0; got nan"),
+        ("a,1\na,2\nb,1\n", "two prices for 'a'"),
         ("a,1,g\nb,2,g\n", "must be the same for all columns of one group"),
-        ("a\nb\n", "must have two columns"),
-        ("feature,cost\na,1,5\nb,2\n", "has three cells in the line of 'a'. Write decimals with a point"),
-        ("feature,cost\n", "gives no prices"),
-        ("", "gives no prices"),
+        ("a\nb\n", "has from two to 3 cells, feature, cost, group; got 1"),
+        (
+            "feature,cost\na,1,5\nb,2\n",
+            "has from two to 2 cells, feature, cost; got 3 in that of 'a'. Write decimals with a point",
+        ),
+        ("feature,cost\n", "there are no prices"),
+        ("", "there are no prices"),
     ],
 )
 def test_prices_that_cannot_be_meant_are_refused_by_name(costs, text, told):

@@ -8,6 +8,7 @@ from sklearn.utils import get_tags
 from thrifty.bundle.context import Writing
 from thrifty.bundle.fields import Fields, NotPlainError
 from thrifty.exceptions import InvalidInputError
+from thrifty.objective.prices import Prices
 
 __all__ = ["NotStored", "pack_attributes", "pack_parameters", "unpack_attributes", "unpack_parameters"]
 
@@ -87,6 +88,8 @@ def pack_parameters(estimator: Any, writing: Writing) -> dict[str, Any]:
 def _pack_parameter(name: str, value: Any, writing: Writing) -> dict[str, Any]:
     if value is None or name not in _MODELS:
         try:
+            if isinstance(value, Prices):
+                return {"prices": writing.packer.value(value.as_dict())}
             return {"value": writing.packer.value(value)}
         except NotPlainError:
             pass
@@ -106,6 +109,11 @@ def unpack_parameters(fields: Fields, estimator: Any) -> dict[str, Any]:
 def _unpack_parameter(fields: Fields) -> Any:
     if fields.has("value"):
         return fields.value("value")
+    if fields.has("prices"):
+        arguments = fields.value("prices")
+        if not isinstance(arguments, dict) or set(arguments) != set(Prices().as_dict()):
+            raise fields.refusal("prices", "be the arguments of Prices", arguments)
+        return Prices(**arguments)
     return NotStored(fields.text("not_stored")[:100], fields.flag("sparse"), fields.flag("allow_nan"))
 
 

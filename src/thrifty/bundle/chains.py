@@ -18,7 +18,7 @@ from thrifty.estimators.base import link_of
 from thrifty.evidence.evidence import Evidence
 from thrifty.exceptions import InvalidInputError
 from thrifty.full.model import FullModel
-from thrifty.objective.costs import PriceList
+from thrifty.objective.costs import Discounts, PriceList
 from thrifty.tasks.choose import classification
 from thrifty.tasks.mistakes import CostMatrix, read_loss
 from thrifty.tasks.regression import RegressionTask
@@ -265,6 +265,7 @@ def pack_table(system: Any, packer: Packer) -> dict[str, Any]:
         "group_of": packer.columns(prices.group_of),
         "full_cost": packer.value(float(prices.full_cost)),
         "full_columns": None if prices.full_columns is None else packer.columns(prices.full_columns),
+        **_pack_discounts(prices, packer),
         "classes": packer.value(np.asarray(system.classes)),
         "names": None if system.names is None else [str(name) for name in system.names],
         "kind": getattr(system, "kind", None),
@@ -286,7 +287,28 @@ def unpack_prices(fields: Fields) -> PriceList:
     columns = None
     if fields.has("full_columns") and fields.raw("full_columns") is not None:
         columns = fields.columns("full_columns", len(group_of))
-    return PriceList(prices, group_of, full_cost, columns)
+    return PriceList(prices, group_of, full_cost, columns, _unpack_discounts(fields, prices))
+
+
+def _pack_discounts(prices: PriceList, packer: Packer) -> dict[str, Any]:
+    if prices.discounts is None:
+        return {}
+    return {
+        "discount_of": packer.columns(prices.discounts.of),
+        "savings": packer.floats(prices.discounts.savings),
+    }
+
+
+def _unpack_discounts(fields: Fields, prices: Floats) -> Discounts | None:
+    if not fields.has("savings"):
+        return None
+    savings = fields.array("savings", np.float64, (None,))
+    of = fields.array("discount_of", np.int64, (len(prices),)).astype(np.intp)
+    if np.any((of < -1) | (of >= len(savings))):
+        raise fields.refusal("discount_of", f"name discounts in [0, {len(savings)}), or -1", of[:5].tolist())
+    if np.any(~np.isfinite(savings) | (savings < 0)) or np.any(prices[of >= 0] < savings[of[of >= 0]]):
+        raise fields.refusal("savings", "lie between 0 and the price of each purchase", savings[:5].tolist())
+    return Discounts(of, savings)
 
 
 def unpack_classes(fields: Fields) -> Labels:

@@ -139,6 +139,14 @@ class PricedTable:
     groups: tuple[str, ...]
     feature_names: tuple[str, ...]
 
+    @property
+    def discounts(self) -> dict[str, tuple[list[int], float]]:
+        """Discounts as ``thrifty.Prices`` takes them: columns, and what each costs less that is not the first."""
+        labels = sorted({group for group in self.groups if group})
+        columns = {label: [i for i, group in enumerate(self.groups) if group == label] for label in labels}
+        saved = np.round(self.feature_costs - self.later_costs, 2)
+        return {label: (those, float(saved[those[0]])) for label, those in columns.items() if len(those) > 1}
+
 
 def load_letters(data: Folder = None) -> Split:
     """Load Letter Recognition, letters before N against the rest: 12,000 / 4,000 / 4,000 rows as in the paper."""

@@ -28,7 +28,8 @@ from thrifty.full.model import FullModel
 from thrifty.learning.cascade.learn import CLEARLY, LearnedCascade, lead, learn_cascade
 from thrifty.learning.cascade.problem import CAPACITIES, Behind, CascadeProblem
 from thrifty.learning.pairs.boosted import Boosting
-from thrifty.objective.costs import PriceList, check_price_list
+from thrifty.objective.costs import PriceList
+from thrifty.objective.prices import check_price_list
 from thrifty.progress import Progress, silent
 from thrifty.rows import row_keys
 from thrifty.threads import limited_threads, threads_of

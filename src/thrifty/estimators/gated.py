@@ -30,7 +30,8 @@ from thrifty.evidence.observe import evidence_of, evidence_of_known, seen_by
 from thrifty.evidence.spending import check_confidence
 from thrifty.exceptions import InvalidInputError
 from thrifty.full.crossfit import JudgedFull, TrainingRows, judge_full
-from thrifty.objective.costs import PriceList, check_amount, check_price_list
+from thrifty.objective.costs import PriceList, check_amount
+from thrifty.objective.prices import check_price_list
 from thrifty.threads import limited_threads, threads_of
 
 __all__ = ["GatedClassifier", "GatedEstimator", "GatedRegressor", "PairProblem"]

@@ -76,7 +76,7 @@ def _price_list(
 
 def _check_prices_explain(prices: PriceList, shares: Floats, sent: float, cost: float, place: int) -> None:
     """Refuse prices that do not add up to what the rows paid."""
-    explained = float(prices.prices @ shares) + prices.full_cost * sent
+    explained = prices.mean_cost(shares, sent)
     if abs(explained - cost) > 1e-6 * max(1.0, abs(cost)):
         raise InvalidInputError(
             f"prices explain a mean cost of {explained:.6g} per row for system {place}, but its rows paid {cost:.6g}. "

@@ -66,7 +66,12 @@ def table(X: Any, y: Any = ()) -> str:
 def costs(prices: PriceList) -> str:
     """Checksum of a price list."""
     read = prices.read_by_full.astype(np.int64)
-    return digest(prices.prices, prices.group_of.astype(np.int64), repr(float(prices.full_cost)), read)
+    shared = (
+        () if prices.discounts is None else (prices.discounts.of.astype(np.int64), prices.discounts.savings)
+    )
+    return digest(
+        prices.prices, prices.group_of.astype(np.int64), repr(float(prices.full_cost)), read, *shared
+    )
 
 
 @functools.cache

@@ -13,10 +13,11 @@ from sklearn.utils import get_tags
 from thrifty.arrays import Ints, Labels
 from thrifty.exceptions import InvalidInputError
 from thrifty.objective.costs import PriceList
+from thrifty.objective.prices import Prices
 from thrifty.rows import fingerprints
 from thrifty.tables.formats import listed
 from thrifty.tables.full_models import KINDS, load_full, recipe
-from thrifty.tables.prices import read_prices
+from thrifty.tables.price_file import read_prices
 from thrifty.tables.reader import Cells
 from thrifty.tables.schema import Schema, learn_schema
 from thrifty.tasks.choose import classification
@@ -79,8 +80,10 @@ class TrainingTable:
         """Prices as arguments of an estimator."""
         prices = self.prices
         return {
-            "feature_costs": prices.prices[prices.group_of],
-            "feature_groups": prices.group_of.tolist(),
+            "feature_costs": prices.prices[prices.group_of]
+            if prices.discounts is None
+            else Prices.of(prices),
+            "feature_groups": prices.group_of.tolist() if prices.discounts is None else None,
             "full_cost": prices.full_cost,
         }
 

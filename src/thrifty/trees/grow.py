@@ -65,6 +65,9 @@ class TreeGrower:
         Group of each column; default one column a group.
     bought : array-like, optional
         Groups bought already: a mask over groups, or their numbers.
+    prices_after : callable, optional
+        Price of each group as a function of the mask of those bought, where one purchase makes another cheaper; a tree
+        pays by what was bought before it was begun.
     n_threads : int, default=1
         Threads for large histograms. The trees do not depend on it.
     skip_hopeless : bool, default=True
@@ -84,6 +87,7 @@ class TreeGrower:
         prices: ArrayLike | None = None,
         group_of: ArrayLike | None = None,
         bought: ArrayLike | None = None,
+        prices_after: Callable[[Bools], Floats] | None = None,
         n_threads: int = 1,
         skip_hopeless: bool = True,
     ) -> None:
@@ -111,6 +115,7 @@ class TreeGrower:
         self.group_of = check_groups(group_of, table)
         self.prices = check_prices(prices, self.group_of)
         self._order = choice_order(table, self.group_of, self.prices)
+        self._prices_after = prices_after
         self._bought = np.zeros(len(self.prices), bool)
         self._can_split = can_split(table)
         self._ws: Workspace | None = None
@@ -322,7 +327,8 @@ class TreeGrower:
 
     def _charges(self) -> Floats:
         """What a split on each column pays today; infinite where no split is possible, so it is never waited for."""
-        charges = self._gamma * np.where(self._bought, 0.0, self.prices)[self.group_of]
+        prices = self.prices if self._prices_after is None else self._prices_after(self._bought)
+        charges = self._gamma * np.where(self._bought, 0.0, prices)[self.group_of]
         return np.where(self._can_split | (charges == 0.0), charges, np.inf)
 
     def _take(

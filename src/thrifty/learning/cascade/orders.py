@@ -107,8 +107,25 @@ class Learner:
 
 def by_gain(learner: Learner) -> Ints:
     """Purchases by falling gain per unit of price in one ensemble that reads everything."""
-    purchases = learner.priced
-    return purchases[np.argsort(-learner.gain_per_price(purchases), kind="stable")]
+    purchases, price_list = learner.priced, learner.price_list
+    worth = learner.gain_per_price(purchases)
+    if price_list.discounts is None:
+        return purchases[np.argsort(-worth, kind="stable")]
+    # A purchase makes those that share its discount cheaper, and then they may be worth more than others.
+    gains, bought = worth * price_list.prices[purchases], np.zeros(len(price_list.prices), dtype=bool)
+    order: list[int] = []
+    while len(order) < len(purchases):
+        left = ~bought[purchases]
+        per_price = np.where(left, _per_price(gains, price_list.prices_after(bought)[purchases]), -np.inf)
+        order.append(int(purchases[np.argmax(per_price)]))
+        bought[order[-1]] = True
+    return np.array(order, dtype=np.intp)
+
+
+def _per_price(gains: Floats, prices: Floats) -> Floats:
+    """Gain per unit of price; what has become free comes first."""
+    worth: Floats = np.where(prices > 0, gains / np.where(prices > 0, prices, 1.0), np.inf)
+    return worth
 
 
 def by_elimination(learner: Learner) -> Ints:
@@ -154,16 +171,19 @@ def by_forward_selection(learner: Learner) -> Ints:
     judged_on = np.flatnonzero((chance >= 2 / 3 * share) & (chance < share))
     if min(len(grown_on), len(judged_on)) < FEWEST_ROWS:
         return by_worth
-    search, prices = _ForwardSearch(learner, grown_on, judged_on), learner.price_list.prices
+    search, price_list = _ForwardSearch(learner, grown_on, judged_on), learner.price_list
+    bought = np.zeros(len(price_list.prices), dtype=bool)
     left = [int(purchase) for purchase in by_worth]
     while left and len(search.order) < FORWARD_STEPS:
         trials = [search.trial(purchase) for purchase in left[:FORWARD_CANDIDATES]]
         # What helps nobody by itself may help others later, and is then better bought cheaply.
         least = FORWARD_FLOOR * search.loss
-        worth = [max(search.loss - trial.loss, least) / prices[trial.purchase] for trial in trials]
+        prices = price_list.prices_after(bought)[[trial.purchase for trial in trials]]
+        worth = _per_price(np.array([max(search.loss - trial.loss, least) for trial in trials]), prices)
         # Whoever came out well is tried first the next time, then those that were not tried.
-        ranked = [trials[place] for place in np.argsort(-np.array(worth), kind="stable")]
+        ranked = [trials[place] for place in np.argsort(-worth, kind="stable")]
         search.accept(ranked[0])
+        bought[ranked[0].purchase] = True
         left = [trial.purchase for trial in ranked[1:]] + left[FORWARD_CANDIDATES:]
     return np.array(search.order + left, dtype=np.intp)
 

@@ -92,6 +92,7 @@ class Boosting:
             gamma=gamma,
             prices=None if price_list is None else price_list.prices,
             group_of=None if price_list is None else price_list.group_of,
+            prices_after=None if price_list is None else price_list.prices_after,
         )
 
     def add_tree(
@@ -229,7 +230,7 @@ class BoostedPair:
 
     def penalty(self) -> float:
         """``gamma`` times the price of what was bought, on the scale of a mean over rows."""
-        spent = float(self._prices.prices[self._grower.bought].sum())
+        spent = self._prices.cost_of(np.flatnonzero(self._grower.bought_columns))
         return self._grower.gamma * spent / self._total
 
     def stage(self) -> BoostedStage:

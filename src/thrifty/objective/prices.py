@@ -1,0 +1,465 @@
+"""What a user writes about prices: numbers, names, groups, discounts and files, and what it means."""
+
+import csv
+import difflib
+import io
+import json
+import operator
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+
+from thrifty.arrays import Floats, Ints, check_unmasked
+from thrifty.exceptions import InvalidInputError
+from thrifty.objective.costs import LEAST_PRICE, MOST_PRICE, Discounts, PriceList, check_amount
+
+__all__ = ["Prices", "check_price_list", "did_you_mean"]
+
+
+FeatureCosts = Any  # ArrayLike | Mapping[str, float] | None, or a table of prices of some other library
+FeatureGroups = Sequence[object] | Mapping[str, object] | None
+
+ALL_OTHERS = "*"
+"""What a file writes in the place of a name to price the columns that it does not name."""
+
+_COLUMNS = ("feature", "cost", "group", "discount", "saving")
+
+
+@dataclass(frozen=True)
+class Prices:
+    """Prices of features, in the forms that a plain array or dict cannot say; given as ``feature_costs``.
+
+    Parameters
+    ----------
+    costs : array-like of shape (n_features,), number, dict by column name, Series, or None
+        Price of each column; None is ``default`` each, or 1 each.
+    default : float, optional
+        Price of every column that a dict does not name; without it every column must be named.
+    groups : array-like of shape (n_features,) or dict by column name, optional
+        Columns with the same label are one purchase; as ``feature_groups``.
+    discounts : dict, optional
+        ``{label: (columns, saving)}``: of these columns every one that is bought after the first costs ``saving`` less,
+        as where blood is drawn once for several tests (Turney, 1995). Columns are names or numbers.
+
+    Examples
+    --------
+    >>> from thrifty import Prices
+    >>> blood = (["glucose", "insulin"], 2.10)  # drawn once for both
+    >>> prices = Prices({"glucose": 17.61, "insulin": 22.78}, default=1.0, discounts={"blood": blood})
+    """
+
+    costs: Any = None
+    default: float | None = None
+    groups: Any = None
+    discounts: Mapping[str, tuple[Sequence[Any], float]] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, price_list: PriceList) -> "Prices":
+        """The prices of a price list, by the numbers of its columns."""
+        by_column = price_list.discounts.of[price_list.group_of] if price_list.discounts is not None else ()
+        savings = () if price_list.discounts is None else price_list.discounts.savings.tolist()
+        return cls(
+            price_list.prices[price_list.group_of],
+            groups=price_list.group_of.tolist(),
+            discounts={
+                str(number): (np.flatnonzero(by_column == number).tolist(), saving)
+                for number, saving in enumerate(savings)
+            },
+        )
+
+    @classmethod
+    def read(cls, path: str | os.PathLike[str]) -> Self:
+        """Read a file of prices.
+
+        Parameters
+        ----------
+        path : path
+            A CSV file with the columns feature and cost and, where there are any, group, discount (a label) and saving;
+            the feature ``*`` prices all that are not named. Or a JSON file: an object of prices by name, or one with
+            the parts costs, default, groups and discounts.
+        """
+        path = Path(path)
+        try:
+            text = path.read_text(encoding="utf-8-sig")
+        except (OSError, UnicodeDecodeError) as error:
+            raise InvalidInputError(f"the prices in {path} cannot be read: {error}.") from error
+        try:
+            return cls._from_json(text) if path.suffix.lower() == ".json" else cls.from_rows(_csv_rows(text))
+        except InvalidInputError as error:
+            raise InvalidInputError(f"{path}: {error}") from None
+
+    @classmethod
+    def _from_json(cls, text: str) -> Self:
+        try:
+            facts = json.loads(text)
+        except ValueError as error:
+            raise InvalidInputError(f"this is no JSON: {error}.") from None
+        if not isinstance(facts, dict):
+            raise InvalidInputError(f"a JSON file of prices must hold an object; got {type(facts).__name__}.")
+        parts = facts if isinstance(facts.get("costs"), dict) else {"costs": facts}
+        unknown = sorted(set(parts) - {"costs", "default", "groups", "discounts"})
+        if unknown:
+            raise InvalidInputError(
+                f"the parts of a file of prices are costs, default, groups and discounts; got {unknown[0]!r}."
+            )
+        costs = dict(parts["costs"])
+        default = parts.get("default", costs.pop(ALL_OTHERS, None))
+        return cls(costs, default, parts.get("groups"), parts.get("discounts", {}))
+
+    @classmethod
+    def from_rows(cls, rows: Sequence[Sequence[str]]) -> Self:
+        """The prices in the cells of a table, the line of names included where there is one."""
+        rows = [row for row in rows if any(row)]
+        named = bool(rows) and len(rows[0]) >= 2 and _number(rows[0][1]) is None
+        columns = _columns_of(rows[0]) if named else _COLUMNS[:3]
+        rows = rows[1:] if named else rows
+        if not rows:
+            raise InvalidInputError(
+                "there are no prices. Write lines of feature, cost and, if need be, group."
+            )
+        costs: dict[str, float] = {}
+        groups: dict[str, str] = {}
+        saved: dict[str, dict[str, float]] = {}
+        for row in rows:
+            cells = _cells(row, columns)
+            name = cells["feature"]
+            if name in costs:
+                raise InvalidInputError(f"there are two prices for {name!r}. Keep one of them.")
+            costs[name] = _amount_in(cells["cost"], "cost", name)
+            if cells.get("group"):
+                groups[name] = cells["group"]
+            if bool(cells.get("discount")) != bool(cells.get("saving")):
+                raise InvalidInputError(
+                    f"a discount has a label and a saving; {name!r} has only one of them. Write both, or neither."
+                )
+            if cells.get("discount"):
+                saving = _amount_in(cells["saving"], "saving", name)
+                saved.setdefault(cells["discount"], {})[name] = saving
+        for label, by_name in saved.items():
+            if len(set(by_name.values())) > 1:
+                raise InvalidInputError(
+                    f"the discount {label!r} must save the same on each of its features; got {by_name}."
+                )
+        discounts = {label: (list(by_name), next(iter(by_name.values()))) for label, by_name in saved.items()}
+        default = costs.pop(ALL_OTHERS, None)
+        return cls(costs, default, groups or None, discounts)
+
+    def as_dict(self) -> dict[str, Any]:
+        """The arguments that make these prices."""
+        return asdict(self)
+
+
+def _csv_rows(text: str) -> list[list[str]]:
+    try:
+        return [[cell.strip() for cell in row] for row in csv.reader(io.StringIO(text))]
+    except csv.Error as error:
+        raise InvalidInputError(f"this is no CSV: {error}.") from None
+
+
+def _columns_of(names: Sequence[str]) -> tuple[str, ...]:
+    """What the columns of a table of prices hold, from its line of names; the first three may be called anything."""
+    columns = [*_COLUMNS[:3][: len(names)], *(name.strip().lower() for name in names[3:])]
+    if len(names) > 2 and names[2].strip().lower() == "discount":
+        columns = [*_COLUMNS[:2], *(name.strip().lower() for name in names[2:])]
+    unknown = [name for name in columns if name not in _COLUMNS]
+    if unknown or len(set(columns)) < len(columns):
+        raise InvalidInputError(
+            f"the columns of a table of prices are {', '.join(_COLUMNS)}; got {', '.join(map(str, names))}."
+        )
+    return tuple(columns)
+
+
+def _cells(row: Sequence[str], columns: Sequence[str]) -> dict[str, str]:
+    """The cells of a line by what they are."""
+    if not 2 <= len(row) <= len(columns):
+        raise InvalidInputError(
+            f"a line of prices has from two to {len(columns)} cells, {', '.join(columns)}; got {len(row)} in that of "
+            f"{row[0]!r}. Write decimals with a point."
+        )
+    # A cell that a data frame lacked has come as a word.
+    return {
+        name: "" if cell in ("None", "nan") and name not in _COLUMNS[:2] else cell
+        for name, cell in zip(columns, row, strict=False)
+    }
+
+
+def _amount_in(cell: str, what: str, name: str) -> float:
+    amount = _number(cell)
+    if amount is None:
+        raise InvalidInputError(f"the {what} of {name!r} must be a number; got {cell!r}.")
+    if not 0.0 <= amount < np.inf:
+        raise InvalidInputError(
+            f"the {what} of {name!r} must be finite and at least 0; got {cell}. 0 is a feature that is at hand."
+        )
+    return amount
+
+
+def _number(cell: str) -> float | None:
+    try:
+        return float(cell)
+    except ValueError:
+        return None
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """A question that names what may have been meant; empty where nothing is near."""
+    near = difflib.get_close_matches(name, list(known), n=1)
+    return f" Did you mean {near[0]!r}?" if near else ""
+
+
+def check_price_list(
+    feature_costs: FeatureCosts,
+    feature_groups: FeatureGroups,
+    full_cost: float,
+    n_features: int,
+    feature_names: Sequence[str] | None = None,
+    full_columns: Ints | None = None,
+) -> PriceList:
+    """Turn what a user writes about prices into a ``PriceList``.
+
+    Parameters
+    ----------
+    feature_costs : array-like of shape (n_features,), number, dict by column name, Series, Prices, path or None
+        Price per column; a number is the price of every column, None means 1 each. With groups, the price of
+        a group is written at each of its columns and must be the same at all of them. A path is read with
+        ``Prices.read``.
+    feature_groups : array-like of shape (n_features,), dict by column name, or None
+        A label per column; columns with the same label are one purchase. In a dict, columns that
+        are not named are purchases of their own.
+    full_cost : float
+        Extra price of one call of the full model.
+    n_features : int
+        Number of columns.
+    feature_names : sequence of str, optional
+        Names of the columns, needed to read a dict.
+    full_columns : ndarray of int, optional
+        Columns that the full model reads; None is all of them.
+    """
+    names = [str(name) for name in feature_names] if feature_names is not None else None
+    if isinstance(feature_costs, str | os.PathLike):
+        feature_costs = Prices.read(feature_costs)
+    given = feature_costs if isinstance(feature_costs, Prices) else Prices(feature_costs)
+    if given.groups is not None:
+        if feature_groups is not None:
+            raise InvalidInputError(
+                "feature_groups is given twice, by itself and in the Prices of feature_costs. Give it in one place."
+            )
+        feature_groups = given.groups
+    costs = _costs_per_column(given.costs, given.default, n_features, names)
+    group_of = _group_per_column(feature_groups, n_features, names)
+    n_groups = int(group_of.max()) + 1 if n_features else 0
+    prices = np.zeros(n_groups)
+    prices[group_of] = costs
+    differs = np.flatnonzero(prices[group_of] != costs)
+    if differs.size:
+        column = int(differs[0])
+        raise InvalidInputError(
+            f"feature_costs must be the same for all columns of one group, which are one purchase; "
+            f"{_call(column, names)} costs {costs[column]:g} but another column of its group costs "
+            f"{prices[group_of[column]]:g}."
+        )
+    amount = check_amount("full_cost", full_cost)
+    if not _is_price(amount):
+        raise InvalidInputError(f"full_cost must be {_PRICE}; got {amount:g}. Write prices in another unit.")
+    discounts = _discounts(given.discounts, prices, group_of, names)
+    return PriceList(prices, group_of, amount, _partial(full_columns, n_features), discounts)
+
+
+def _discounts(given: Any, prices: Floats, group_of: Ints, names: list[str] | None) -> Discounts | None:
+    """Discounts by purchase; each purchase shares at most one, and no price falls below zero."""
+    if not given:
+        return None
+    if not isinstance(given, Mapping):
+        raise InvalidInputError(f"discounts must be a dict {{label: (columns, saving)}}; got {given!r}.")
+    of, savings = np.full(len(prices), -1, dtype=np.intp), []
+    for number, (label, content) in enumerate(given.items()):
+        try:
+            columns, saving = content
+            columns = list(columns)
+        except (TypeError, ValueError):
+            raise InvalidInputError(
+                f"discounts[{label!r}] must be (columns, saving); got {content!r}."
+            ) from None
+        columns = [_column_number(column, names, len(group_of)) for column in columns]
+        amount = check_amount(f"the saving of discounts[{label!r}]", saving)
+        purchases = np.unique(group_of[columns]) if columns else np.empty(0, dtype=np.intp)
+        if len(purchases) < 2:
+            raise InvalidInputError(
+                f"discounts[{label!r}] must name at least two purchases, since all but the first are cheaper; got "
+                f"{len(purchases)}. Name the columns that share it, or leave the discount out."
+            )
+        taken = purchases[of[purchases] >= 0]
+        if len(taken):
+            column = int(np.flatnonzero(group_of == taken[0])[0])
+            raise InvalidInputError(
+                f"{_call(column, names)} is in two discounts; a purchase shares at most one."
+            )
+        dear = purchases[prices[purchases] < amount]
+        if len(dear):
+            column = int(np.flatnonzero(group_of == dear[0])[0])
+            raise InvalidInputError(
+                f"discounts[{label!r}] saves {amount:g} on {_call(column, names)}, which costs "
+                f"{prices[dear[0]]:g}: no price may fall below 0. Lower the saving, or raise the price."
+            )
+        of[purchases] = number
+        savings.append(amount)
+    return Discounts(of, np.array(savings))
+
+
+def _column_number(column: Any, names: list[str] | None, n_features: int) -> int:
+    if isinstance(column, str):
+        if names is None or column not in names:
+            raise InvalidInputError(
+                f"discounts name {column!r}, not a column of X.{did_you_mean(column, names or ())}"
+            )
+        return names.index(column)
+    try:
+        number = operator.index(column)
+    except TypeError:
+        raise InvalidInputError(f"discounts must name columns by name or number; got {column!r}.") from None
+    if not 0 <= number < n_features:
+        raise InvalidInputError(f"discounts name column {number}; X has columns 0 to {n_features - 1}.")
+    return number
+
+
+_PRICE = f"0, or lie between {LEAST_PRICE:g} and {MOST_PRICE:g}"
+
+
+def _is_price(amount: Any) -> Any:
+    """Whether each amount is a price that can be reckoned with."""
+    return (amount == 0) | ((amount >= LEAST_PRICE) & (amount <= MOST_PRICE))
+
+
+def _partial(columns: Ints | None, n_features: int) -> Ints | None:
+    """Columns that are not all of them; None if they are."""
+    return None if columns is None or np.array_equal(columns, np.arange(n_features)) else columns
+
+
+def _costs_per_column(
+    feature_costs: FeatureCosts, default: float | None, n_features: int, names: list[str] | None
+) -> Floats:
+    if feature_costs is None:
+        return np.full(n_features, 1.0 if default is None else check_amount("default", default))
+    check_unmasked("feature_costs", feature_costs)
+    feature_costs = _by_index("feature_costs", feature_costs, n_features, names)
+    if isinstance(feature_costs, Mapping):
+        named = _by_name("feature_costs", feature_costs, n_features, names)
+        missing = [i for i in range(n_features) if i not in named]
+        if missing and default is None:
+            raise InvalidInputError(
+                f"feature_costs names no price for {_some([names[i] for i in missing] if names else [])}. Give every "
+                f"column a price; 0 is allowed. Or give one to all that are not named: Prices(costs, default=1.0)."
+            )
+        named |= dict.fromkeys(missing, check_amount("default", default)) if missing else {}
+        raw: object = [named[i] for i in range(n_features)]
+    else:
+        raw = feature_costs
+    try:
+        costs = np.asarray(raw, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise InvalidInputError(f"feature_costs must be numbers; got {feature_costs!r}.") from None
+    if costs.ndim == 0:
+        costs = np.full(n_features, costs)
+    if costs.shape != (n_features,):
+        raise InvalidInputError(
+            f"feature_costs must have one price per column, {n_features} in all; got shape {costs.shape}."
+        )
+    bad = np.flatnonzero(~(np.isfinite(costs) & (costs >= 0)))
+    if bad.size:
+        column = int(bad[0])
+        raise InvalidInputError(
+            f"feature_costs must be finite and >= 0; {_call(column, names)} has {costs[column]:g}. "
+            f"Use 0 for a feature that is already at hand."
+        )
+    extreme = np.flatnonzero(~_is_price(costs))
+    if extreme.size:
+        column = int(extreme[0])
+        raise InvalidInputError(
+            f"feature_costs must be {_PRICE}; {_call(column, names)} has {costs[column]:g}. Write prices in another "
+            f"unit, or use 0 for a feature that is already at hand."
+        )
+    return costs
+
+
+def _group_per_column(feature_groups: FeatureGroups, n_features: int, names: list[str] | None) -> Ints:
+    if feature_groups is None:
+        return np.arange(n_features)
+    feature_groups = _by_index("feature_groups", feature_groups, n_features, names)
+    if isinstance(feature_groups, Mapping):
+        named = _by_name("feature_groups", feature_groups, n_features, names)
+        # A column without a label is alone: its key is a type no user label can equal.
+        labels: list[object] = [("user", named[i]) if i in named else ("alone", i) for i in range(n_features)]
+    else:
+        try:
+            labels = [("user", label) for label in feature_groups]
+        except TypeError:
+            raise InvalidInputError(
+                f"feature_groups must be one label per column or a dict by column name; got {feature_groups!r}."
+            ) from None
+    if len(labels) != n_features:
+        raise InvalidInputError(
+            f"feature_groups must have one label per column, {n_features} in all; got {len(labels)}."
+        )
+    number: dict[object, int] = {}
+    try:
+        return np.array([number.setdefault(label, len(number)) for label in labels], dtype=np.intp)
+    except TypeError:
+        raise InvalidInputError(
+            "feature_groups must hold hashable labels such as strings or numbers."
+        ) from None
+
+
+def _by_index(argument: str, given: Any, n_features: int, names: list[str] | None) -> Any:
+    """The entries of a pandas Series, one per column and in their order, found by its index; anything else as it is."""
+    if not (hasattr(given, "index") and hasattr(given, "to_dict") and hasattr(given, "to_numpy")):
+        return given
+    wanted = list(range(n_features)) if names is None else names
+    found = [label if names is None else str(label) for label in given.index]
+    known = set(wanted)
+    unknown = [str(label) for label in found if label not in known]
+    missing = [str(label) for label in wanted if label not in set(found)]
+    if unknown or missing or len(set(found)) < len(found):
+        problem = (
+            f"names {_some(unknown)}"
+            if unknown
+            else f"lacks {_some(missing)}"
+            if missing
+            else "names one twice"
+        )
+        raise InvalidInputError(
+            f"{argument} is a Series, which is read by its index, and {problem}; the columns are "
+            f"{_some([str(label) for label in wanted])}. Index it by column, or give its values with .to_numpy()."
+        )
+    values = dict(zip(found, given.tolist(), strict=True))
+    return [values[label] for label in wanted]
+
+
+def _by_name(
+    argument: str, given: Mapping[str, object], n_features: int, names: list[str] | None
+) -> dict[int, object]:
+    if names is None:
+        raise InvalidInputError(
+            f"{argument} is a dict by column name, but X has no column names. "
+            f"Pass a data frame, or an array with one entry per column ({n_features})."
+        )
+    position = {name: i for i, name in enumerate(names)}
+    unknown = [str(name) for name in given if str(name) not in position]
+    if unknown:
+        raise InvalidInputError(
+            f"{argument} names {_some(unknown)}, not a column of X, which has {_some(names)}."
+            f"{did_you_mean(unknown[0], names)}"
+        )
+    return {position[str(name)]: value for name, value in given.items()}
+
+
+def _call(column: int, names: list[str] | None) -> str:
+    return f"column {names[column]!r}" if names else f"column {column}"
+
+
+def _some(names: Sequence[str], most: int = 5) -> str:
+    shown = ", ".join(repr(name) for name in names[:most])
+    return shown if len(names) <= most else f"{shown} and {len(names) - most} more"
