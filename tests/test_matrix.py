@@ -125,11 +125,12 @@ NUMBERS = (
     "DynaModGbrtRegressor",
     "GreedyMiserRegressor",
     "UniformRouterRegressor",
+    "a regressor of a quantile",
 )
 
 
-def regressor(f0):
-    return BudgetedRegressor(f0, sizes=[(8, 3)], cv=2, feature_costs=COSTS, random_state=0)
+def regressor(f0, **loss):
+    return BudgetedRegressor(f0, sizes=[(8, 3)], cv=2, feature_costs=COSTS, random_state=0, **loss)
 
 
 THINGS = (*recipes(), *COMPOSED, *SEVERAL, *NUMBERS)
@@ -161,6 +162,7 @@ def things():
         DynaModGbrtRegressor(BayesianRidge(), n_trees=8, max_iter=2, tol=1, **priced),
         GreedyMiserRegressor(n_trees=20, **priced),
         UniformRouterRegressor(BayesianRidge(), BayesianRidge(), features=["radius"], **priced),
+        regressor(BayesianRidge(), loss="pinball", quantile=0.7),
     ]
     fitted = [one.fit(table[TRAIN], y[TRAIN]) for one in rivals]
     numbers = dict(zip(NUMBERS, (alone, from_bytes(to_bytes(alone)), behind, *fitted), strict=True))
