@@ -110,8 +110,11 @@ SEVERAL = {
     for name in (
         "BudgetedClassifier",
         "DynaModGbrtClassifier",
+        "DynaModLstsqClassifier",
         "ConfidenceRouter",
         "UniformRouter",
+        "GreedyL1Classifier",
+        "GreedyLeafClassifier",
         "GreedyMiserClassifier",
     )
 }
@@ -122,11 +125,13 @@ NUMBERS = (
     "DynaModGbrtRegressor",
     "GreedyMiserRegressor",
     "UniformRouterRegressor",
+    "a regressor of a quantile",
 )
+QUANTILE = {"loss": "pinball", "quantile": 0.7, "tolerance": 0.2}
 
 
-def regressor(f0):
-    return BudgetedRegressor(f0, sizes=[(8, 3)], cv=2, feature_costs=COSTS, random_state=0)
+def regressor(f0, **loss):
+    return BudgetedRegressor(f0, sizes=[(8, 3)], cv=2, feature_costs=COSTS, random_state=0, **loss)
 
 
 THINGS = (*recipes(), *COMPOSED, *SEVERAL, *NUMBERS)
@@ -158,6 +163,7 @@ def things():
         DynaModGbrtRegressor(BayesianRidge(), n_trees=8, max_iter=2, tol=1, **priced),
         GreedyMiserRegressor(n_trees=20, **priced),
         UniformRouterRegressor(BayesianRidge(), BayesianRidge(), features=["radius"], **priced),
+        regressor(BayesianRidge(), **QUANTILE),
     ]
     fitted = [one.fit(table[TRAIN], y[TRAIN]) for one in rivals]
     numbers = dict(zip(NUMBERS, (alone, from_bytes(to_bytes(alone)), behind, *fitted), strict=True))
@@ -252,7 +258,7 @@ def test_a_source_is_asked_for_what_is_billed_and_answers_as_the_table_does(thin
         called = chain.price_list.full_cost * (thing[1].route(table[NEW]) == chain.n_stages)
         billed = thing[1].cost(table[NEW])
         free = (
-            thing[0] in ("DynaModLstsqClassifier", "GreedyLeafClassifier")
+            thing[0].split(" of ")[0] in ("DynaModLstsqClassifier", "GreedyLeafClassifier")
             and chain.price_list.prices.sum() == 0
         )
         if not free:
@@ -338,7 +344,8 @@ def test_it_stands_behind_a_cheaper_stage_and_is_billed_for_what_each_row_spends
     name, inner = thing
     prices = (inner.chain_ if hasattr(inner, "chain_") else inner.forest_).price_list
     if name in NUMBERS:
-        front = regressor(FrozenEstimator(inner)).fit(table[VAL], y[VAL])
+        front = regressor(FrozenEstimator(inner), **(QUANTILE if name == NUMBERS[-1] else {}))
+        front.fit(table[VAL], y[VAL])
         assert np.all(front.cost(table[NEW]) <= sum(COSTS.values()) + 1e-9)
         return
     front = ConfidenceRouter(

@@ -13,9 +13,17 @@ from sklearn.linear_model import LinearRegression
 from sklearn.svm import SVR
 from sklearn.tree import DecisionTreeRegressor
 
-from thrifty import BudgetedRegressor, FullModelNotWorthItWarning, InvalidInputError
+from thrifty import (
+    BudgetedRegressor,
+    Frontier,
+    FullModelNotWorthItWarning,
+    InvalidInputError,
+    collect_facts,
+    evidence_of,
+)
 from thrifty.bundle import from_bytes, to_bytes
 from thrifty.full.scikit_trees import tree_classifier_of
+from thrifty.report.page import page_of
 
 pytestmark = pytest.mark.filterwarnings("ignore::thrifty.FullModelNotWorthItWarning")
 RECIPE = {"sizes": [(40, 4)], "cv": 3, "random_state": 0, "feature_costs": [1, 4, 1, 1]}
@@ -80,12 +88,42 @@ def test_the_absolute_error_is_not_led_by_outliers(rows):
 
 def test_an_unknown_loss_and_a_classifier_are_refused(rows):
     X, y = rows
-    with pytest.raises(InvalidInputError, match='"squared" or "absolute"; got \'cubic\''):
+    with pytest.raises(InvalidInputError, match='"squared", "absolute" or "pinball"; got \'cubic\''):
         BudgetedRegressor(LinearRegression(), loss="cubic").fit(X, y)
     from sklearn.naive_bayes import GaussianNB
 
     with pytest.raises(InvalidInputError, match="must be a regressor"):
         BudgetedRegressor(GaussianNB()).fit(X, y)
+
+
+def test_a_quantile_is_covered_on_new_rows_at_every_budget_and_comes_back_from_a_file(rows):
+    X, y = rows
+    spread = np.random.default_rng(1).exponential(1 + 9 * np.abs(X[:, 0]))
+    settings = {**RECIPE, "sizes": [(12, 3)], "stages": 3, "loss": "pinball", "quantile": 0.9}
+    model = BudgetedRegressor(**settings).fit(X[:600], (y + spread)[:600])
+    for one in (model, model.at(budget=1.5)):
+        assert np.mean((y + spread)[600:] <= one.predict(X[600:])) == pytest.approx(0.9, abs=0.05)
+    again = from_bytes(to_bytes(model))
+    assert (again.quantile, again.chain_.task) == (0.9, model.chain_.task)
+    np.testing.assert_array_equal(again.predict(X), model.predict(X))
+    point = evidence_of(model, X[600:], (y + spread)[600:])
+    facts = collect_facts(
+        Frontier.from_evidence([point]), (y + spread)[600:], estimators=[model], X=X[600:], n_boot=40
+    )
+    assert "D2 of the pinball loss (quantile 0.9)" in page_of(facts)
+
+
+@pytest.mark.parametrize(
+    ("settings", "says"),
+    [
+        ({"loss": "pinball"}, "needs a quantile between 0 and 1, both left out; got None"),
+        ({"loss": "pinball", "quantile": 1.0}, "got 1.0. Give quantile=0.9"),
+        ({"quantile": 0.9}, "quantile=0.9 goes with loss='pinball'; got loss='squared'"),
+    ],
+)
+def test_a_quantile_goes_with_the_pinball_loss_and_the_loss_with_a_quantile(rows, settings, says):
+    with pytest.raises(InvalidInputError, match=says):
+        BudgetedRegressor(LinearRegression(), **settings).fit(*rows)
 
 
 @pytest.mark.parametrize(

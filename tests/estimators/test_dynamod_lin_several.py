@@ -109,3 +109,27 @@ def test_a_sparse_table_gives_the_same_fit(rows):
     csr = DynaModLinClassifier(full, gamma=0.03, **SMALL).fit(sparse.csr_array(X), y)
     np.testing.assert_allclose(csr.cheap_coef_, dense.cheap_coef_, atol=1e-5)
     np.testing.assert_array_equal(csr.features_, dense.features_)
+
+
+@pytest.mark.filterwarnings("ignore::thrifty.OptimisticFullModelWarning")
+@pytest.mark.parametrize("n_classes", [2, 3])
+def test_a_gate_that_cannot_tell_rows_apart_is_the_log_odds_of_the_cap_and_a_budget_sends_rows_all_the_same(
+    rows, n_classes
+):
+    X, y = rows
+    y = y if n_classes == 3 else np.where(y == "virginica", y, "other")
+    # f0 gains as much on every row, so that nothing is worth buying for the gate.
+    sure = np.where(y[:, None] == np.unique(y), 0.98, 0.02 / (n_classes - 1))
+    full = sure if n_classes == 3 else sure[:, 1]
+    settings = {**SMALL, "gamma": 1.0, "full_cost": 5.0, "feature_costs": np.ones(8)}
+    clf = DynaModLinClassifier(full, p_full=0.3, **settings).fit(X, y)
+    np.testing.assert_allclose(clf.scores(X)[0], np.log(0.3 / 0.7), atol=0.01)
+    assert clf.route(X).sum() == 0
+    assert DynaModLinClassifier(full, p_full=0.6, **settings).fit(X, y).route(X).mean() == 1.0
+
+
+def test_a_budget_sends_rows_where_the_rule_of_the_paper_sends_none(rows):
+    X, y = rows
+    clf = DynaModLinClassifier(GaussianNB(), gamma=0.003, full_cost=5.0, **SMALL).fit(X, y)
+    assert clf.route(X).sum() == 0
+    assert 0.0 < clf.at(budget=clf.cost(X).mean() + 3.0).route(X).mean() < 1.0

@@ -94,7 +94,7 @@ def test_the_gate_over_leaves_agrees_with_the_group_lasso_solver():
     log_odds, weight, signs = rng.normal(size=1000), np.full(1000, 1e-3), 2.0 * Y_LEARN - 1.0
     pair = LeafPair(local, X_LEARN, "kl", 0.01, 0.0, BinaryTask(np.array([0, 1])))
     # A margin of zero everywhere takes the column away that only ours has.
-    pair._f1 = np.zeros(1000)
+    pair._f1 = np.zeros((1000, 1))
     gate = pair._fit_gate(log_odds, weight).value
     design = LeafDesign(local.trees.apply(X_LEARN), len(local.trees.values))
     free = PriceList(np.zeros(design.n_leaves), np.arange(design.n_leaves))

@@ -10,7 +10,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.tree import DecisionTreeClassifier
 
 from thrifty.exceptions import InvalidInputError
-from thrifty.tasks.binary import BinaryTask, two_classes
+from thrifty.tasks.binary import BinaryTask
 from thrifty.tasks.choose import classification_of
 from thrifty.tasks.labels import CLIP
 from thrifty.tasks.logistic import RIDGE
@@ -61,12 +61,6 @@ def test_labels_of_other_than_two_classes_are_refused(labels, says):
     y = np.array(labels, dtype=object) if None in labels else np.array(labels)
     with pytest.raises(InvalidInputError, match=says):
         classification_of(y, several=False)
-
-
-def test_a_model_of_one_score_refuses_a_task_of_several():
-    assert two_classes(TASK) is TASK
-    with pytest.raises(InvalidInputError, match="one of two classes; here are 3"):
-        two_classes(classification_of(np.array([0, 1, 2])))
 
 
 def test_a_label_that_is_not_known_is_refused_by_its_row_and_so_are_too_few():

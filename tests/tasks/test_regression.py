@@ -4,9 +4,10 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize
 from sklearn.linear_model import LogisticRegression, Ridge
-from sklearn.metrics import d2_absolute_error_score, r2_score
+from sklearn.metrics import d2_absolute_error_score, d2_pinball_score, r2_score
 
 from thrifty import InvalidAnswerError, InvalidInputError
+from thrifty.tasks.pinball import PinballLoss, quantile_of
 from thrifty.tasks.regression import AbsoluteLoss, SquaredLoss, linear_weights, regression_of
 
 RNG = np.random.default_rng(0)
@@ -14,7 +15,11 @@ Y = RNG.gamma(2.0, 3.0, size=200) - 4.0
 KINDS = ("squared", "absolute")
 
 
-@pytest.mark.parametrize("loss", [SquaredLoss, AbsoluteLoss])
+def pinball_of(quantile):
+    return lambda y: PinballLoss(y, quantile, 0.02)
+
+
+@pytest.mark.parametrize("loss", [SquaredLoss, AbsoluteLoss, pinball_of(0.9), pinball_of(0.2)])
 def test_gradients_are_those_of_the_loss(loss):
     y, scores = Y[:30], RNG.normal(size=(30, 1)) * 5
     step = 1e-6
@@ -22,9 +27,10 @@ def test_gradients_are_those_of_the_loss(loss):
     np.testing.assert_allclose(loss(y).derivatives(scores)[0][:, 0], numeric, rtol=1e-4, atol=1e-4)
 
 
-def test_the_parabola_of_the_absolute_error_lies_above_it_and_touches_it():
+@pytest.mark.parametrize("kind", [AbsoluteLoss, pinball_of(0.9)])
+def test_the_parabola_of_an_error_lies_above_it_and_touches_it(kind):
     y, scores = Y[:40], RNG.normal(size=(40, 1)) * 5
-    loss = AbsoluteLoss(y)
+    loss = kind(y)
     gradient, hessian = loss.derivatives(scores)
     for move in (-3.0, -0.1, 0.0, 0.2, 5.0):
         above = loss.values(scores) + gradient[:, 0] * move + hessian[:, 0] * move**2 / 2
@@ -74,6 +80,35 @@ def test_scores_and_numbers_are_two_ways_to_say_the_same(kind):
     np.testing.assert_allclose(task.blended(task.full_alone, 0 * y[:, None], y[:, None])[:, 0], y)
 
 
+@pytest.mark.parametrize("quantile", [0.1, 0.9])
+def test_the_pinball_loss_leads_to_the_quantile_whose_score_scikit_learn_tells(quantile):
+    task, said = regression_of(Y, "pinball", quantile=quantile), Y + RNG.normal(size=200)
+    y, weight = task.encode("y", Y, 200), RNG.uniform(0.5, 2.0, size=200)
+    quality = task.quality(y, said[:, None]).mean()
+    np.testing.assert_allclose(task.score(y, quality), d2_pinball_score(Y, said, alpha=quantile), rtol=0.01)
+    assert task.constant_quality(y, np.ones(200)) == pytest.approx(0.0, abs=1e-9)
+    best = quantile_of(y, weight, quantile)
+    losses = [weight @ task.loss(y).values(np.full((200, 1), at)) for at in (best - 0.05, best, best + 0.05)]
+    assert losses[1] == min(losses)
+    found = linear_weights(RNG.normal(size=(200, 1)), y, weight, "pinball", quantile)
+    assert found[0] == pytest.approx(best, abs=0.15)
+    # Away from the belief both sides cost, and far away the dearer one by the odds of the quantile.
+    away = np.array([[-1e4], [-1e-3], [0.0], [1e-3], [1e4]])
+    regret = task.expected_loss(away, np.zeros((5, 1)))
+    assert regret[0] / regret[4] == pytest.approx(quantile / (1 - quantile), rel=1e-3)
+    assert regret[1] == pytest.approx(regret[3], rel=0.05)
+
+
+def test_the_pinball_loss_of_the_median_is_the_absolute_error():
+    tasks = regression_of(Y, "pinball", quantile=0.5), regression_of(Y, "absolute")
+    assert tasks[0].spread == pytest.approx(tasks[1].spread)
+    y, scores = tasks[1].encode("y", Y, 200), RNG.normal(size=(200, 1))
+    one, other = (task.loss(y) for task in tasks)
+    np.testing.assert_allclose(one.values(scores), other.values(scores))
+    np.testing.assert_allclose(one.derivatives(scores), other.derivatives(scores))
+    np.testing.assert_allclose(*(task.expected_loss(scores, -scores) for task in tasks))
+
+
 def test_a_useless_score_is_calibrated_to_the_best_constant():
     task = regression_of(Y, "squared")
     y = task.encode("y", Y, 200)
@@ -108,3 +143,8 @@ def test_other_models_must_predict_numbers():
         task.read_outputs([1.0, np.nan, 2.0], 3, "the full model")
     with pytest.raises(InvalidAnswerError, match=r"one number per row, shape \(3,\); got shape \(3, 2\)"):
         task.read_outputs(np.ones((3, 2)), 3, "the full model")
+
+
+def test_whoever_has_no_model_gets_one_of_the_same_quantile():
+    model = regression_of(Y, "pinball", quantile=0.9).default_model(0)
+    assert (model.loss, model.quantile) == ("quantile", 0.9)

@@ -327,6 +327,8 @@ def _pack_task(task: Task, packer: Packer) -> dict[str, Any]:
     if not isinstance(task, RegressionTask):
         return {}
     numbers = {name: packer.value(getattr(task, name)) for name in ("centre", "spread", "tolerance")}
+    if task.kind == "pinball":
+        numbers["quantile"] = packer.value(task.quantile)
     return {"task": {"kind": "number", "error": task.kind, **numbers}}
 
 
@@ -338,11 +340,16 @@ def unpack_task(fields: Fields) -> Task:
     if part.text("kind") != "number":
         raise part.refusal("kind", "be number", part.raw("kind"))
     error, centre, spread = part.text("error"), part.number("centre"), part.number("spread")
-    if error not in ("squared", "absolute"):
-        raise part.refusal("error", "be squared or absolute", error)
+    if error not in ("squared", "absolute", "pinball"):
+        raise part.refusal("error", "be squared, absolute or pinball", error)
     tolerance = part.number("tolerance")
     if not (np.isfinite([centre, spread, tolerance]).all() and spread > 0 and tolerance >= 0):
         raise part.refusal("spread", "be positive, and all numbers finite", spread)
+    if error == "pinball":
+        quantile = part.number("quantile")
+        if not 0.0 < quantile < 1.0:
+            raise part.refusal("quantile", "lie between 0 and 1", quantile)
+        return RegressionTask("pinball", centre, spread, tolerance, quantile)
     return RegressionTask("squared" if error == "squared" else "absolute", centre, spread, tolerance)
 
 

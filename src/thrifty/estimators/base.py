@@ -384,16 +384,21 @@ class ChainRegressor(RegressorMixin, ChainEstimator):  # type: ignore[misc]  # s
 
     loss: str
     tolerance: float = 0.01
+    quantile: float | None = None
 
     def _task_of(self, y: Any, weight: Floats) -> RegressionTask:
-        task = regression_of(y, self.loss, weight, tolerance=self.tolerance)
+        task = regression_of(y, self.loss, weight, tolerance=self.tolerance, quantile=self.quantile)
         behind = chain_behind(getattr(self, "full", None))
         # One route has one unit: errors of a chain in the place of the full model are in units of its own spread.
         theirs = None if behind is None else behind.task
-        return theirs if isinstance(theirs, RegressionTask) and theirs.kind == task.kind else task
+        same = isinstance(theirs, RegressionTask) and (theirs.kind, theirs.quantile) == (
+            task.kind,
+            task.quantile,
+        )
+        return theirs if isinstance(theirs, RegressionTask) and same else task
 
     def _default_full(self) -> Any:
-        return default_regressor(self.loss, self.random_state)
+        return default_regressor(self.loss, self.random_state, self.quantile)
 
 
 def link_of(model: FullModel | Chain, prices: PriceList, task: Task) -> FullModel | Chain:

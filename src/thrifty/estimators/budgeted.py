@@ -237,11 +237,16 @@ class BudgetedRegressor(ChainRegressor, BudgetedCascade):
         The full model (f0). An unfitted estimator is cloned, fitted and cross-fitted; None is a
         ``HistGradientBoostingRegressor`` of the same loss. Anything that was fitted elsewhere should not have seen the
         rows given.
-    loss : {"squared", "absolute"}, default="squared"
-        The error that counts.
+    loss : {"squared", "absolute", "pinball"}, default="squared"
+        The error that counts. The pinball loss is that of a quantile: answers are numbers that the target does not
+        exceed with the probability ``quantile``. Its full model should be of the same quantile, such as
+        ``HistGradientBoostingRegressor(loss="quantile", quantile=0.9)``, which is the default then.
+    quantile : float, default=None
+        Quantile in (0, 1) that is predicted with ``loss="pinball"``; None with the other losses.
     tolerance : float, default=0.01
         How much larger than the full model's an error may be before the answer counts as worse: squared errors in units
-        of the variance of ``y``, absolute ones in units of its mean distance from the median.
+        of the variance of ``y``, absolute ones in units of its mean distance from the median, pinball losses in
+        units of that of the best constant.
     feature_costs, feature_groups, full_cost, full_features, budget, max_loss, confidence
         As of ``BudgetedClassifier``. ``max_loss`` is the share of rows whose error may be larger than that of the full
         model, by more than ``tolerance``.
@@ -254,7 +259,7 @@ class BudgetedRegressor(ChainRegressor, BudgetedCascade):
         As of ``BudgetedClassifier``.
     expected_cost_, expected_score_ : float
         Mean cost and score of the operating point in force, out of fold. A score is one minus the error in units of the
-        spread of ``y``: near ``r2_score``, or ``d2_absolute_error_score``, of these rows.
+        spread of ``y``: near ``r2_score``, ``d2_absolute_error_score`` or ``d2_pinball_score`` of these rows.
     expected_cost_interval_ : tuple of float
         Where the mean cost of new rows lies at that point, 19 times out of 20.
 
@@ -274,6 +279,7 @@ class BudgetedRegressor(ChainRegressor, BudgetedCascade):
         full: Any = None,
         *,
         loss: str = "squared",
+        quantile: float | None = None,
         tolerance: float = 0.01,
         feature_costs: Any = None,
         feature_groups: Any = None,
@@ -306,4 +312,5 @@ class BudgetedRegressor(ChainRegressor, BudgetedCascade):
             random_state=random_state,
         )
         self.loss = loss
+        self.quantile = quantile
         self.tolerance = tolerance

@@ -63,7 +63,11 @@ class DynaModLinClassifier(GatedClassifier):
         Columns that the full model reads, and is given; None is all of them.
     budget : float, default=None
         Mean spend per row: sets the gate's threshold so that the training rows spend at most this.
-        None keeps the paper's rule, ``g > 0``.
+        None keeps the paper's rule, ``g > 0``. Under it few rows, or none, may be sent: ``g`` is the log-odds of the
+        share q, whose mean is at most ``p_full``. Where the features do not tell which rows gain, or none does because
+        f1 errs no more than f0, ``g`` lies near ``log(p_full / (1 - p_full))`` everywhere, which is below 0 for
+        ``p_full`` < 0.5. A budget sends the rows with the largest ``g`` wherever they lie; ``gate_reads_margin``
+        lets ``g`` spread.
     confidence : float, default=None
         Probability with which the mean cost of new rows keeps to ``budget``. A quarter of the rows is then kept out of
         everything, and the threshold sends on as many as these show to be affordable. None keeps nothing out.

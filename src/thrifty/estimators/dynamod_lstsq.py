@@ -15,7 +15,7 @@ from thrifty.learning.pairs.leaf import LeafPair
 from thrifty.learning.pairs.local import LocalTrees, as_local, bare, given_trees, grow_local
 from thrifty.objective.costs import check_amount
 from thrifty.objective.distances import check_distance
-from thrifty.tasks.binary import two_classes
+from thrifty.tasks.labels import class_task
 
 __all__ = ["DynaModLstsqClassifier"]
 
@@ -24,7 +24,8 @@ class DynaModLstsqClassifier(GatedClassifier):
     """A few trees on the device, the full model (f0) behind a remote call: learns which rows need the call.
 
     The trees are given, or grown here; their leaves carry two values, one for f1 and one for the gate, so that the
-    device stores and walks one small ensemble. Minimises, by alternation and from the gate by confidence on,
+    device stores and walks one small ensemble. With several classes f1 has a value for each of them, whose softmax are
+    their probabilities. Minimises, by alternation and from the gate by confidence on,
 
         mean[(1 - q) l(f1) + q l(f0) + (logit(q) - g)^2]   with   mean(q) <= p_full
 
@@ -34,9 +35,11 @@ class DynaModLstsqClassifier(GatedClassifier):
     ----------
     full : estimator, FrozenEstimator, callable, array or Chain, default=None
         The full model (f0), as in ``DynaModLinClassifier``.
-    local : boosted trees or None, default=None
-        The small model: an XGBoost, LightGBM or scikit-learn boosting classifier, or trees of thrifty. A bare
-        classifier is cloned and fitted here, one in a ``FrozenEstimator`` stands as it is. None grows
+    local : boosted trees, forest or None, default=None
+        The small model: an XGBoost, LightGBM or scikit-learn boosting classifier, a forest of scikit-learn, or trees of
+        thrifty. A bare classifier is cloned and fitted here, one in a ``FrozenEstimator`` stands as it is. The leaves
+        of all its trees count, of several classes those of the trees of every class. The probabilities of a forest
+        become scores by a slope and shifts that fit the labels best. None grows
         ``n_trees`` trees best-first, with at most ``max_leaves`` leaves each.
     p_full : float, default=0.3
         Share of rows allowed to reach the full model while the weights are learned. ``threshold_for`` sets the share
@@ -76,6 +79,7 @@ class DynaModLstsqClassifier(GatedClassifier):
         Largest entry of the gradient of (OPT6) and (OPT7) in the last round.
     """
 
+    _accepts_several = True
     _accepts_missing = True
     _accepts_sparse = False
 
@@ -156,7 +160,7 @@ class DynaModLstsqClassifier(GatedClassifier):
             self.distance,
             self.ridge / float(rows.weight.sum()),
             _confidence_threshold(rows.task.doubt(local.held_out), float(self.p_full), rows.weight),
-            two_classes(rows.task),
+            class_task(rows.task),
         )
         self.local_ = local.model
         if self.max_iter:
@@ -179,11 +183,11 @@ class DynaModLstsqClassifier(GatedClassifier):
         return grow_local(boosting, problem.rows, full, labels, float(self.gate_weight))
 
     def _labels(self, problem: PairProblem) -> Floats:
-        """Labels in [-1, 1]: the user's, moved towards f0's belief as far as it is trusted."""
+        """Targets: the user's labels, moved towards f0's belief as far as it is trusted."""
         rows, trust = problem.rows, float(self.trust)
         if trust == 0.0:
             return rows.y
-        return two_classes(rows.task).soft_targets(
+        return class_task(rows.task).soft_targets(
             rows.y, rows.task.outputs(problem.full.believed(rows)), trust
         )
 

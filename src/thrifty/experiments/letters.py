@@ -212,7 +212,8 @@ def _supports(split: Split, strengths: Sequence[float]) -> list[tuple[int, ...]]
     X, _ = scaled(split.X_train, np.ones(len(split.X_train)), True)
     found: dict[tuple[int, ...], None] = {}
     for strength in strengths:
-        coef, _ = fit_logistic(X, split.y_train.astype(float), np.ones(len(X)), l1=1.0 / strength)
+        labels = np.where(split.y_train == 1, 1.0, -1.0)
+        coef = fit_logistic(X, labels, np.ones(len(X)), l1=1.0 / strength).coef[:, 0]
         order = np.argsort(-np.abs(coef), kind="stable")
         for size in range(1, np.count_nonzero(coef) + 1):
             found[tuple(sorted(order[:size].tolist()))] = None

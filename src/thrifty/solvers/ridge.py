@@ -52,8 +52,8 @@ class LeafDesign:
         return sparse.csr_array((ones, self.leaves.reshape(-1), starts), shape=(n_rows, self.n_leaves))
 
     def dot(self, values: Floats) -> Floats:
-        """``phi @ values``, tree after tree as prediction adds them."""
-        total = np.zeros(len(self.leaves))
+        """``phi @ values``, tree after tree as prediction adds them; values of several scores side by side."""
+        total = np.zeros((len(self.leaves), *values.shape[1:]))
         for tree in self.leaves.T:
             total += values[tree]
         return total

@@ -8,23 +8,12 @@ from scipy.special import expit, logit
 from sklearn.linear_model import LogisticRegression
 
 from thrifty.arrays import Floats, Ints
-from thrifty.exceptions import InvalidInputError
 from thrifty.objective.losses import log_loss_of_probability, soft_logistic_loss
 from thrifty.tasks.answers import check_probabilities
 from thrifty.tasks.labels import ClassTask, clip_probability
 from thrifty.tasks.logistic import LogisticLoss, logistic_weights, platt
 
-__all__ = ["BinaryLoss", "BinaryTask", "soft_labels", "two_classes"]
-
-
-def two_classes(task: Any) -> "BinaryTask":
-    """The task, where it is one of two classes: for models whose equations are written for one score."""
-    if not isinstance(task, BinaryTask):
-        raise InvalidInputError(
-            f"this model answers with one of two classes; here are {len(task.classes)}. Make it one class against the "
-            f"rest, or use BudgetedClassifier, which answers with any number of classes."
-        )
-    return task
+__all__ = ["BinaryLoss", "BinaryTask", "soft_labels"]
 
 
 def soft_labels(y: Floats) -> Floats:
@@ -71,6 +60,10 @@ class BinaryTask(ClassTask):
     def strata(self, y: Floats) -> Ints:
         """Which of the two classes each target is."""
         return (y > 0).astype(np.intp)
+
+    def distributions(self, y: Floats) -> Floats:
+        """Probability of the second class, shape (n_rows, 1), of labels in [-1, 1]."""
+        return soft_labels(y)[:, None]
 
     def soft_targets(self, y: Floats, outputs: Floats, trust: float) -> Floats:
         """Labels in [-1, 1], moved from those given towards the probabilities of a model, as far as it is trusted."""

@@ -12,7 +12,7 @@ from thrifty.exceptions import FULL_MODEL, InvalidInputError
 from thrifty.tasks.answers import check_decisions, check_probabilities
 from thrifty.tasks.mistakes import CostMatrix, Mistakes
 
-__all__ = ["CLIP", "ClassTask", "area_under_curve", "clip_probability"]
+__all__ = ["CLIP", "ClassTask", "area_under_curve", "class_task", "clip_probability"]
 
 CLIP = 1e-6
 """Probabilities of other models stay this far from 0 and 1; the loss on one row is at most 13.8."""
@@ -75,12 +75,29 @@ class ClassTask:
             place[found == label] = number
         return self.targets(place)
 
+    @property
+    def n_scores(self) -> int:
+        """Scores per row."""
+        raise NotImplementedError
+
     def targets(self, place: Ints) -> Floats:
         """Targets of rows whose labels are these of the classes."""
         raise NotImplementedError
 
     def strata(self, y: Floats) -> Ints:
         """Which of the classes each target is."""
+        raise NotImplementedError
+
+    def distributions(self, y: Floats) -> Floats:
+        """Probabilities of the second of two classes, or of each of several, that targets stand for, soft ones too."""
+        raise NotImplementedError
+
+    def soft_targets(self, y: Floats, outputs: Floats, trust: float) -> Floats:
+        """Targets moved from those given towards the probabilities of a model, as far as it is trusted."""
+        raise NotImplementedError
+
+    def gain_of(self, scores: Floats, over: Floats, y: Floats) -> Floats:
+        """How much more often one model's scores are right than another's, by targets, soft ones included."""
         raise NotImplementedError
 
     def decode(self, y: Floats) -> Labels:
@@ -251,6 +268,15 @@ class ClassTask:
     def is_calibrated(self, model: Any) -> bool:
         """Whether the model has ``predict_proba``, which some have only with certain settings."""
         return hasattr(model, "predict_proba")
+
+
+def class_task(task: Any) -> ClassTask:
+    """The task, where answers are labels: for models that learn where an answer is right."""
+    if not isinstance(task, ClassTask):
+        raise InvalidInputError(
+            f"this model answers with labels; the task here is one of numbers ({task.quality_name}). Use a regressor."
+        )
+    return task
 
 
 def clip_probability(probability: ArrayLike) -> Floats:

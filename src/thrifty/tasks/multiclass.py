@@ -20,7 +20,7 @@ from thrifty.tasks.answers import check_probabilities
 from thrifty.tasks.labels import CLIP, ClassTask
 from thrifty.tasks.logistic import BLOCK, exponential, newton_step
 
-__all__ = ["MulticlassLoss", "MulticlassTask", "multinomial_weights"]
+__all__ = ["MulticlassLoss", "MulticlassTask", "SoftLoss", "multinomial_weights"]
 
 RIDGE = 0.1
 _STEPS, _SMALL = 50, 1e-12
@@ -55,9 +55,35 @@ class MulticlassLoss:
         return base
 
 
+@dataclass(frozen=True)
+class SoftLoss:
+    """The loss of a score per class against probabilities of the classes, shape (n_rows, n_classes)."""
+
+    target: Floats
+
+    def values(self, scores: Floats) -> Floats:
+        """Loss of each row."""
+        losses: Floats = _log_sum_exp(scores) - np.sum(self.target * scores, axis=1)
+        return losses
+
+    def derivatives(self, scores: Floats) -> tuple[Floats, Floats]:
+        """Gradient and diagonal of the hessian, each of shape (n_rows, n_classes)."""
+        p = _softmax(scores)
+        return p - self.target, p * (1.0 - p)
+
+    def base(self, weight: Floats) -> Floats:
+        """Log-probabilities of the classes among the rows, each with its weight."""
+        shares = weight @ self.target
+        base: Floats = np.log(np.maximum(shares, 1e-12) / shares.sum())
+        return base
+
+
 @dataclass(frozen=True, eq=False)
 class MulticlassTask(ClassTask):
-    """Answers with one of three or more labels; inside, a target is the number of its label."""
+    """Answers with one of three or more labels; inside, a target is the number of its label.
+
+    Soft targets are probabilities of all classes, shape (n_rows, n_classes).
+    """
 
     @property
     def n_scores(self) -> int:
@@ -88,11 +114,26 @@ class MulticlassTask(ClassTask):
         """Numbers of the labels."""
         return y.astype(np.intp)
 
+    def distributions(self, y: Floats) -> Floats:
+        """Probabilities of all classes, shape (n_rows, n_classes): one and zeros, or soft targets as they are."""
+        return y if y.ndim == 2 else np.equal.outer(y, np.arange(self.n_scores)).astype(np.float64)
+
+    def soft_targets(self, y: Floats, outputs: Floats, trust: float) -> Floats:
+        """Probabilities moved from the labels towards those of a model, as far as it is trusted."""
+        soft: Floats = (1.0 - trust) * self.distributions(y) + trust * outputs
+        return soft
+
+    def gain_of(self, scores: Floats, over: Floats, y: Floats) -> Floats:
+        """How much more often one model's scores are right than another's, by targets, soft ones included."""
+        target, rows = self.distributions(y), np.arange(len(y))
+        gain: Floats = target[rows, self.most_probable(scores)] - target[rows, self.most_probable(over)]
+        return gain
+
     # -- losses --------------------------------------------------------------------------------
 
-    def loss(self, y: Floats) -> MulticlassLoss:
-        """The logarithmic loss of the softmax of scores."""
-        return MulticlassLoss(self.strata(y), self.n_scores)
+    def loss(self, y: Floats) -> MulticlassLoss | SoftLoss:
+        """The logarithmic loss of the softmax of scores, against numbers of labels or soft targets."""
+        return SoftLoss(y) if y.ndim == 2 else MulticlassLoss(self.strata(y), self.n_scores)
 
     def loss_of_outputs(self, y: Floats, outputs: Floats) -> Floats:
         """``-log p(y)`` per row."""

@@ -2,12 +2,13 @@ r"""A number as the answer: one score, the number itself in units of how far the
 
     squared    loss(y, s) = (y - s)^2 / 2,    derivatives   s - y        and   1
     absolute   loss(y, s) = |y - s|,          derivatives   sign(s - y)  and   1 / max(|y - s|, SMOOTH)
+    pinball    that of a quantile, the absolute error with a dearer and a cheaper side
 
 The second derivative of the absolute error is that of the parabola which touches it from above, so that a step
 minimises a weighted sum of squares, and steps that are repeated end at the median.
 
-How good an answer is, is told on the scale of scikit-learn's ``r2_score`` and ``d2_absolute_error_score``: one is
-perfect, and zero what the best constant reaches on the rows of the fit.
+How good an answer is, is told on the scale of scikit-learn's ``r2_score``, ``d2_absolute_error_score`` and
+``d2_pinball_score``: one is perfect, and zero what the best constant reaches on the rows of the fit.
 
     quality = 1 - (y - s)^2 / spread^2     or     1 - |y - s| / spread
 
@@ -24,6 +25,7 @@ from sklearn.base import is_regressor
 from thrifty.arrays import Floats, Ints, Labels, check_unmasked
 from thrifty.exceptions import FULL_MODEL, InvalidInputError
 from thrifty.tasks.answers import check_numbers
+from thrifty.tasks.pinball import PinballLoss, pinball, quantile_of, regret_of_quantile
 
 __all__ = [
     "AbsoluteLoss",
@@ -35,12 +37,13 @@ __all__ = [
     "regression_of",
 ]
 
-RegressionLoss = Literal["squared", "absolute"]
+RegressionLoss = Literal["squared", "absolute", "pinball"]
 SMOOTH = 0.02
 """Errors below this, in units of the spread, count as this large when absolute errors are weighed."""
 
 RIDGE = 1e-6
 _ROUNDS = 25
+_ROUNDS_OF_QUANTILES = 100
 
 
 @dataclass(frozen=True)
@@ -93,18 +96,21 @@ class RegressionTask:
 
     Attributes
     ----------
-    kind : {"squared", "absolute"}
+    kind : {"squared", "absolute", "pinball"}
         The error that counts.
     centre, spread : float
         Scores are ``(number - centre) / spread``.
     tolerance : float
         How much less good than the full model's an answer may be before it counts as worse.
+    quantile : float
+        Quantile that is answered, in (0, 1), where the error is the pinball loss; else one half, which plays no part.
     """
 
     kind: RegressionLoss
     centre: float
     spread: float
     tolerance: float = 0.01
+    quantile: float = 0.5
 
     n_scores: ClassVar[int] = 1
     has_doubt: ClassVar[bool] = False
@@ -120,11 +126,15 @@ class RegressionTask:
     @property
     def loss_name(self) -> str:
         """Mean error, in units of the spread."""
+        if self.kind == "pinball":
+            return f"mean pinball loss of the quantile {self.quantile:g} (in units of the spread of y)"
         return f"mean {self.kind} error (in units of the spread of y)"
 
     @property
     def quality_name(self) -> str:
         """Share of the spread that is explained."""
+        if self.kind == "pinball":
+            return f"D2 of the pinball loss (quantile {self.quantile:g})"
         return "R2" if self.kind == "squared" else "D2 of the absolute error"
 
     # -- targets -------------------------------------------------------------------------------
@@ -154,8 +164,10 @@ class RegressionTask:
 
     # -- losses --------------------------------------------------------------------------------
 
-    def loss(self, y: Floats) -> SquaredLoss | AbsoluteLoss:
+    def loss(self, y: Floats) -> SquaredLoss | AbsoluteLoss | PinballLoss:
         """The loss of scores against encoded targets."""
+        if self.kind == "pinball":
+            return PinballLoss(y, self.quantile, SMOOTH)
         return SquaredLoss(y) if self.kind == "squared" else AbsoluteLoss(y)
 
     def loss_of_outputs(self, y: Floats, outputs: Floats) -> Floats:
@@ -205,6 +217,8 @@ class RegressionTask:
 
     def quality_of_scores(self, y: Floats, scores: Floats) -> Floats:
         """One, minus the error in units of the spread."""
+        if self.kind == "pinball":
+            return 1.0 - pinball(y - scores[:, 0], self.quantile)
         error = np.abs(scores[:, 0] - y)
         quality: Floats = 1.0 - (np.square(error) if self.kind == "squared" else error)
         return quality
@@ -215,7 +229,7 @@ class RegressionTask:
         return distance
 
     def score(self, y: Floats, quality: Any) -> Any:
-        """The part of the best constant's error on these rows that is gone: R2, or D2 of the absolute error."""
+        """The part of the best constant's error on these rows that is gone: R2, or D2 of the error that counts."""
         constant = self.constant_quality(y, np.ones(len(y)))
         if constant >= 1.0:
             raise InvalidInputError(
@@ -232,8 +246,11 @@ class RegressionTask:
         """How much more an answer errs than the best belief there is, on average over what is not known.
 
         Squared errors grow by the squared distance from the mean. Absolute ones grow by less than the distance from
-        the median while that is small against what is unknown anyway, which is taken to be ``UNKNOWN``.
+        the median while that is small against what is unknown anyway, which is taken to be ``UNKNOWN``; so do those of
+        a quantile, on either side at its own price.
         """
+        if self.kind == "pinball":
+            return regret_of_quantile(scores[:, 0] - belief[:, 0], self.quantile, UNKNOWN)
         squares = np.square(scores[:, 0] - belief[:, 0])
         loss: Floats = squares if self.kind == "squared" else np.sqrt(squares + UNKNOWN**2) - UNKNOWN
         return loss
@@ -252,7 +269,7 @@ class RegressionTask:
 
     def calibrate(self, scores: Floats, y: Floats, weight: Floats) -> Floats:
         """Slope, never negative, and intercept."""
-        intercept, slope = linear_weights(scores, y, weight, self.kind)
+        intercept, slope = linear_weights(scores, y, weight, self.kind, self.quantile)
         if slope > 0:
             return np.array([slope, intercept])
         return np.array([0.0, float(self.loss(y).base(weight)[0])])
@@ -264,7 +281,7 @@ class RegressionTask:
 
     def blend_weights(self, last: Floats, full: Floats, y: Floats, weight: Floats) -> Floats:
         """Intercept and the weights of both models, by linear regression."""
-        return linear_weights(np.hstack([last, full]), y, weight, self.kind)
+        return linear_weights(np.hstack([last, full]), y, weight, self.kind, self.quantile)
 
     def blended(self, weights: Floats, last: Floats, full: Floats) -> Floats:
         """Scores of the blend."""
@@ -275,7 +292,7 @@ class RegressionTask:
 
     def default_model(self, random_state: Any) -> Any:
         """Histogram boosting with scikit-learn's settings."""
-        return default_regressor(self.kind, random_state)
+        return default_regressor(self.kind, random_state, self.quantile)
 
     def check_recipe(self, model: Any, name: str) -> None:
         """Refuse an unfitted model that is no regressor."""
@@ -329,7 +346,12 @@ UNKNOWN = 0.25
 
 
 def regression_of(
-    y: Any, kind: str, weight: Floats | None = None, *, tolerance: float = 0.01
+    y: Any,
+    kind: str,
+    weight: Floats | None = None,
+    *,
+    tolerance: float = 0.01,
+    quantile: float | None = None,
 ) -> RegressionTask:
     """The task that some targets pose; a constant is refused. A target of weight two is that target given twice."""
     if not (isinstance(tolerance, int | float | np.number) and 0.0 <= float(tolerance) < np.inf):
@@ -337,8 +359,7 @@ def regression_of(
             f"tolerance must be a number of at least 0; got {tolerance!r}. It is how much larger than the full model's "
             f"an error may be, in units of the spread of y, or of its square."
         )
-    if kind not in ("squared", "absolute"):
-        raise InvalidInputError(f'loss must be "squared" or "absolute"; got {kind!r}.')
+    wanted = check_loss(kind, quantile)
     numbers = read_targets("y", y)
     if numbers.ndim != 1:
         raise InvalidInputError(f"y must hold one number per row, shape (n,); got shape {numbers.shape}.")
@@ -347,7 +368,10 @@ def regression_of(
     numbers, weight = numbers[weight > 0], weight[weight > 0]
     middle, mean = _weighted_median(numbers, weight), _mean(numbers, weight)
     centre = middle if np.any(numbers > middle) else float(mean)
-    away = np.square(numbers - mean) if kind == "squared" else np.abs(numbers - middle)
+    if kind == "pinball":
+        away = pinball(numbers - quantile_of(numbers, weight, wanted), wanted)
+    else:
+        away = np.square(numbers - mean) if kind == "squared" else np.abs(numbers - middle)
     spread = _mean(away, weight)
     spread = float(np.sqrt(spread) if kind == "squared" else spread)
     if not np.isfinite(spread) or spread <= 1e-12 * max(abs(centre), 1e-300):
@@ -355,7 +379,26 @@ def regression_of(
             f"y must vary; got {len(numbers):,} sample{'s' if len(numbers) > 1 else ''} with the target {centre:g}, or "
             f"nearly so, and there is nothing to learn from that."
         )
-    return RegressionTask("squared" if kind == "squared" else "absolute", centre, spread, float(tolerance))
+    name: RegressionLoss = "squared" if kind == "squared" else "pinball" if kind == "pinball" else "absolute"
+    return RegressionTask(name, centre, spread, float(tolerance), wanted)
+
+
+def check_loss(kind: str, quantile: Any) -> float:
+    """The quantile that the pinball loss is of, or one half for the other losses, which have none; or a refusal."""
+    if kind not in ("squared", "absolute", "pinball"):
+        raise InvalidInputError(f'loss must be "squared", "absolute" or "pinball"; got {kind!r}.')
+    if kind != "pinball":
+        if quantile is not None:
+            raise InvalidInputError(
+                f"quantile={quantile!r} goes with loss='pinball'; got loss={kind!r}. Leave it out, or change the loss."
+            )
+        return 0.5
+    if not (isinstance(quantile, int | float | np.number) and 0.0 < float(quantile) < 1.0):
+        raise InvalidInputError(
+            f"loss='pinball' needs a quantile between 0 and 1, both left out; got {quantile!r}. Give quantile=0.9 to "
+            f"BudgetedRegressor, for numbers that nine of ten targets do not exceed."
+        )
+    return float(quantile)
 
 
 def _mean(numbers: Floats, weight: Floats) -> Any:
@@ -371,10 +414,12 @@ def _weighted_median(numbers: Floats, weight: Floats) -> float:
     return float((numbers[order[lower]] + numbers[order[upper]]) / 2)
 
 
-def default_regressor(kind: str, random_state: Any) -> Any:
+def default_regressor(kind: str, random_state: Any, quantile: float | None = None) -> Any:
     """Histogram boosting with scikit-learn's settings, for this error."""
     from sklearn.ensemble import HistGradientBoostingRegressor  # takes a while to import
 
+    if kind == "pinball":
+        return HistGradientBoostingRegressor(loss="quantile", quantile=quantile, random_state=random_state)
     loss: Any = f"{kind}_error"
     return HistGradientBoostingRegressor(loss=loss, random_state=random_state)
 
@@ -395,10 +440,11 @@ def read_targets(name: str, values: Any) -> Floats:
     return numbers
 
 
-def linear_weights(scores: Floats, y: Floats, weight: Floats, kind: str) -> Floats:
-    """Intercept and slopes, shape (1 + n_scores,), with the least squared or absolute error.
+def linear_weights(scores: Floats, y: Floats, weight: Floats, kind: str, quantile: float = 0.5) -> Floats:
+    """Intercept and slopes, shape (1 + n_scores,), with the least squared or absolute error, or pinball loss.
 
     The absolute error is minimised by weighted least squares, each row weighted by one over the error it had before.
+    The pinball loss is half of that and a part that is linear in the error, a constant pull towards the dearer side.
     """
     middle = np.average(scores, axis=0, weights=weight)
     spread = np.sqrt(np.average(np.square(scores - middle), axis=0, weights=weight))
@@ -406,9 +452,12 @@ def linear_weights(scores: Floats, y: Floats, weight: Floats, kind: str) -> Floa
     design = np.column_stack([np.ones(len(y)), (scores - middle) / scale])
     ridge = RIDGE * weight.sum() * np.diag([0.0, *np.ones(scores.shape[1])])
     each, found = weight, np.zeros(design.shape[1])
-    for _ in range(1 if kind == "squared" else _ROUNDS):
+    rounds = {"squared": 1, "absolute": _ROUNDS, "pinball": _ROUNDS_OF_QUANTILES}[kind]
+    # Rows are weighted as for the absolute error, twice the pinball loss of the median, hence twice the pull.
+    pull = (2.0 * quantile - 1.0) * (weight @ design) if kind == "pinball" else 0.0
+    for _ in range(rounds):
         weighted = each[:, None] * design
-        found = np.linalg.solve(design.T @ weighted + ridge, weighted.T @ y)
+        found = np.linalg.solve(design.T @ weighted + ridge, weighted.T @ y + pull)
         each = weight / np.maximum(np.abs(y - design @ found), SMOOTH)
     slopes = found[1:] / scale
     weights: Floats = np.r_[found[0] - slopes @ middle, slopes]

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from thrifty.arrays import Floats
+from thrifty.arrays import Bools, Floats
 from thrifty.chain.stage import LinearStage
 from thrifty.estimators.checks import check_columns, check_count, check_share
 from thrifty.estimators.gated import GatedClassifier, PairProblem
@@ -14,7 +14,7 @@ from thrifty.learning.pairs.linear import fit_logistic, linear_stage, scaled
 from thrifty.objective.costs import check_amount
 from thrifty.objective.distances import NEVER
 from thrifty.solvers.group_lasso import LinearScores
-from thrifty.tasks.binary import soft_labels, two_classes
+from thrifty.tasks.labels import class_task
 
 __all__ = ["GreedyL1Classifier"]
 
@@ -25,7 +25,8 @@ class GreedyL1Classifier(GatedClassifier):
     The three steps of the paper's appendix (Letters), one after the other and none looking ahead, which is
     what DynaMod-Lin is compared with: (1) an L1-regularised logistic regression; its largest weights name
     the features; (2) f1, an L2-regularised logistic regression on those features alone, C = 1; (3) the
-    gate, another one, C = 1, on the pseudo-label "f1 is wrong here", with class weights.
+    gate, another one, C = 1, on the pseudo-label "f1 is wrong here", with class weights. With several classes (1) and
+    (2) are regressions of their softmax, and (1) picks a feature for all of them at once, by a group lasso.
 
     Parameters
     ----------
@@ -48,6 +49,8 @@ class GreedyL1Classifier(GatedClassifier):
     chain_, features_, threshold_
         As in ``DynaModLinClassifier``.
     """
+
+    _accepts_several = True
 
     def __init__(
         self,
@@ -100,15 +103,14 @@ class GreedyL1Classifier(GatedClassifier):
         rows = problem.rows
         X, scale = scaled(rows.X, rows.weight, self.standardize)
         support = self._support(X, problem)
-        cheap, cheap_intercept = fit_logistic(X[:, support], soft_labels(rows.y), rows.weight, l2=1.0)
-        f1 = np.asarray(X[:, support] @ cheap) + cheap_intercept
-        task = two_classes(rows.task)
-        wrong = (task.best(f1[:, None]) != task.strata(rows.y)).astype(np.float64)
-        emphasis = np.where(wrong > 0, self.send_weight, 1.0 - self.send_weight) * rows.weight
-        gate, gate_intercept = _fit_gate(X[:, support], wrong, emphasis)
-        coef = np.zeros((X.shape[1], 2))
-        coef[support] = np.column_stack([gate, cheap])
-        return linear_stage(LinearScores(coef, np.array([gate_intercept, cheap_intercept])), scale)
+        task = class_task(rows.task)
+        cheap = fit_logistic(X[:, support], rows.y, rows.weight, task.n_scores, l2=1.0)
+        wrong = task.best(cheap.scores(X[:, support])) != task.strata(rows.y)
+        emphasis = np.where(wrong, self.send_weight, 1.0 - self.send_weight) * rows.weight
+        gate = _fit_gate(X[:, support], wrong, emphasis)
+        coef = np.zeros((X.shape[1], 1 + task.n_scores))
+        coef[support] = np.column_stack([gate.coef, cheap.coef])
+        return linear_stage(LinearScores(coef, np.r_[gate.intercept, cheap.intercept]), scale)
 
     def _support(self, X: Any, problem: PairProblem) -> NDArray[np.intp]:
         if self.features is not None:
@@ -116,15 +118,16 @@ class GreedyL1Classifier(GatedClassifier):
                 "features", self.features, X.shape[1], getattr(self, "feature_names_in_", None)
             )
         prices = problem.price_list.prices[problem.price_list.group_of]
-        target = soft_labels(problem.rows.y)
-        weights = np.abs(fit_logistic(X, target, problem.rows.weight, l1=1.0 / self.C, prices=prices)[0])
+        rows = problem.rows
+        found = fit_logistic(X, rows.y, rows.weight, rows.task.n_scores, l1=1.0 / self.C, prices=prices)
+        weights = np.linalg.norm(found.coef, axis=1)
         order = np.argsort(-weights, kind="stable")
         most = len(weights) if self.n_features is None else self.n_features
         return np.sort(order[: min(np.count_nonzero(weights), most)])
 
 
-def _fit_gate(X: Any, wrong: Floats, emphasis: Floats) -> tuple[Floats, float]:
+def _fit_gate(X: Any, wrong: Bools, emphasis: Floats) -> LinearScores:
     """The gate; with no weight on any row it has nothing to learn and sends nobody."""
     if not emphasis.any():
-        return np.zeros(X.shape[1]), NEVER
-    return fit_logistic(X, wrong, emphasis, l2=1.0)
+        return LinearScores(np.zeros((X.shape[1], 1)), np.array([NEVER]))
+    return fit_logistic(X, np.where(wrong, 1.0, -1.0), emphasis, l2=1.0)

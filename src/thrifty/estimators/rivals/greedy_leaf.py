@@ -9,7 +9,7 @@ from thrifty.estimators.gated import GatedClassifier, PairProblem
 from thrifty.learning.pairs.leaf import greedy_leaf_gate, leaf_stage
 from thrifty.learning.pairs.local import as_local, bare, given_trees
 from thrifty.objective.costs import check_amount
-from thrifty.tasks.binary import two_classes
+from thrifty.tasks.labels import class_task
 
 __all__ = ["GreedyLeafClassifier"]
 
@@ -17,14 +17,15 @@ __all__ = ["GreedyLeafClassifier"]
 class GreedyLeafClassifier(GatedClassifier):
     """A given small ensemble, and a gate over its leaves that learns "f1 is wrong here".
 
-    What DynaMod-Lstsq is compared with: the same trees, and again two values a leaf, but f1 is left as it is, f0 is
-    not looked at, and the gate does not read ``|f1|``. A logistic regression, C = 1.
+    What DynaMod-Lstsq is compared with, for any number of classes: the same trees, and again values of f1 and of the
+    gate in each leaf, but f1 is left as it is, f0 is not looked at, and the gate does not read ``|f1|``. A logistic
+    regression, C = 1.
 
     Parameters
     ----------
     full : as in ``DynaModLinClassifier``
         The full model (f0).
-    local : boosted trees, default=None
+    local : boosted trees or forest, default=None
         As in ``DynaModLstsqClassifier``; None is scikit-learn's ``GradientBoostingClassifier``, ten trees of depth 5.
     ridge : float, default=1.0
         Strength of the ridge on the gate's leaves, ``1 / C``.
@@ -37,6 +38,7 @@ class GreedyLeafClassifier(GatedClassifier):
         As in ``DynaModLstsqClassifier``.
     """
 
+    _accepts_several = True
     _accepts_missing = True
     _accepts_sparse = False
 
@@ -86,9 +88,9 @@ class GreedyLeafClassifier(GatedClassifier):
     def _learn(self, problem: PairProblem) -> LeafStage:
         rows = problem.rows
         self.local_ = as_local(self._local(), rows, n_jobs=self.n_jobs).model
-        task = two_classes(rows.task)
-        wrong = task.best(self.local_.margin(rows.X)[:, None]) != task.strata(rows.y)
+        task = class_task(rows.task)
+        wrong = task.best(self.local_.scores(rows.X)) != task.strata(rows.y)
         gate = greedy_leaf_gate(self.local_, rows.X, wrong, rows.weight, float(self.ridge)).value
-        stage = leaf_stage(self.local_, gate, self.local_.trees.values[:, 0])
+        stage = leaf_stage(self.local_, gate, self.local_.trees.values)
         self.n_bytes_ = stage.n_bytes
         return stage

@@ -5,7 +5,8 @@ leaves a row reaches,
 
     f1(x) = b1 + phi(x) v         g(x) = b0 + phi(x) u + m |f1(x)|
 
-and the start ``v = the trees' own values, u = 0, m = -1`` is the gate by confidence, exactly.
+and the start ``v = the trees' own values, u = 0, m = -1`` is the gate by confidence, exactly. With several classes f1
+and v have a column for each of them, and |f1| is how far the best score leads the second.
 """
 
 from dataclasses import replace
@@ -17,9 +18,10 @@ from scipy.special import expit
 from thrifty.arrays import Bools, Floats
 from thrifty.chain.stage import LeafStage
 from thrifty.objective.distances import DistanceName
+from thrifty.solvers.leaf_softmax import LeafSoftmax
 from thrifty.solvers.ridge import LeafDesign, LeafLeastSquares, LeafWeights, ridge_logistic
 from thrifty.solvers.solution import Solution
-from thrifty.tasks.binary import BinaryTask, soft_labels
+from thrifty.tasks.labels import ClassTask
 from thrifty.trees.foreign import AdditiveTrees
 
 __all__ = ["LeafPair", "greedy_leaf_gate", "leaf_stage"]
@@ -44,7 +46,7 @@ class LeafPair:
         towards -1, for weights that sum to 1.
     threshold : float
         Where confidence is cut at the start: rows with ``-|f1| > threshold`` are sent on.
-    task : BinaryTask
+    task : ClassTask
         What f1 answers.
     """
 
@@ -55,39 +57,50 @@ class LeafPair:
         distance: DistanceName,
         ridge: float,
         threshold: float,
-        task: BinaryTask,
+        task: ClassTask,
     ) -> None:
         self._local, self._task = local, task
         self._distance = distance
         self._ridge = ridge
         self._design = LeafDesign(local.trees.apply(X), len(local.trees.values))
-        self._own = local.trees.values[:, 0]
+        self._own = local.trees.values
         self._start = LeafWeights(np.zeros(self._design.n_leaves), np.array([-1.0, -threshold]))
         self.cheap = self._own
         self.gate = self._start
-        self._f1 = local.margin(X)
+        self._f1 = local.scores(X)
         self._squares: LeafLeastSquares | None = None
-        self.solutions: tuple[Solution[LeafWeights], ...] = ()
+        self._softmax: LeafSoftmax | None = None
+        self.solutions: tuple[Solution[Any], ...] = ()
 
     def fit(self, X: Any, y: Floats, log_odds: Floats, weight: Floats) -> Self:  # noqa: ARG002 - the rows are known
-        """Solve (OPT7) and (OPT6); ``y`` in [-1, 1], between the labels where they are soft."""
-        none = np.empty(0)
-        cheap = ridge_logistic(
-            self._design,
-            soft_labels(y),
-            # expit(-t), not 1 - q: exact where q rounds to 1.
-            weight * expit(-log_odds),
-            self._ridge,
-            offset=self._local.base,
-            centre=LeafWeights(self._own, none),
-            start=LeafWeights(self.cheap, none),
-        )
-        self.cheap = cheap.value.leaf
+        """Solve (OPT7) and (OPT6) for targets of the task, soft ones included."""
+        cheap = self._fit_cheap(self._task.distributions(y), log_odds, weight)
+        self.cheap = cheap.value
         self._f1 = self._local.base + self._design.dot(self.cheap)
         gate = self._fit_gate(log_odds, weight)
         self.gate = gate.value
         self.solutions = (gate, cheap)
         return self
+
+    def _fit_cheap(self, target: Floats, log_odds: Floats, weight: Floats) -> Solution[Floats]:
+        """Values of the leaves for wanted probabilities, shape (n_leaves, n_scores)."""
+        # expit(-t), not 1 - q: exact where q rounds to 1.
+        stays = weight * expit(-log_odds)
+        if self._task.n_scores > 1:
+            if self._softmax is None:
+                self._softmax = LeafSoftmax(self._design, weight, self._ridge, self._local.base, self._own)
+            return self._softmax.solve(target, stays, self.cheap)
+        none = np.empty(0)
+        found = ridge_logistic(
+            self._design,
+            target[:, 0],
+            stays,
+            self._ridge,
+            offset=float(self._local.base[0]),
+            centre=LeafWeights(self._own[:, 0], none),
+            start=LeafWeights(self.cheap[:, 0], none),
+        )
+        return Solution(found.value.leaf[:, None], found.residual, found.n_iter, found.converged)
 
     def _fit_gate(self, log_odds: Floats, weight: Floats) -> Solution[LeafWeights]:
         dense = self._margin_columns()
@@ -108,14 +121,15 @@ class LeafPair:
 
     def scores(self, X: Any) -> tuple[Floats, Floats]:  # noqa: ARG002 - the rows are known
         """``(g, f1)`` of the training rows."""
-        return self.gate.scores(self._design, self._margin_columns()), self._f1[:, None]
+        return self.gate.scores(self._design, self._margin_columns()), self._f1
 
     def _margin_columns(self) -> Floats:
-        return np.column_stack([-self._task.doubt(self._f1[:, None]), np.ones(len(self._f1))])
+        return np.column_stack([-self._task.doubt(self._f1), np.ones(len(self._f1))])
 
     def penalty(self) -> float:
         """``ridge / 2`` times the squared distance of every pulled weight from its centre."""
-        away = np.r_[self.cheap - self._own, self.gate.leaf, (self.gate.dense - self._start.dense) * _PULLED]
+        moved = (self.cheap - self._own).reshape(-1)
+        away = np.r_[moved, self.gate.leaf, (self.gate.dense - self._start.dense) * _PULLED]
         return 0.5 * self._ridge * float(away @ away)
 
     def stage(self) -> LeafStage:
@@ -128,7 +142,7 @@ def leaf_stage(local: AdditiveTrees, gate: LeafWeights, cheap: Floats) -> LeafSt
     trees = replace(local.trees, values=np.column_stack([gate.leaf, cheap]))
     columns = np.flatnonzero(trees.features_used)
     margin, constant = gate.dense
-    return LeafStage(columns, trees.over_columns(columns), np.array([constant, local.base]), float(margin))
+    return LeafStage(columns, trees.over_columns(columns), np.r_[constant, local.base], float(margin))
 
 
 def greedy_leaf_gate(

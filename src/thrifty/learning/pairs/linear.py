@@ -203,22 +203,29 @@ class MarginGate:
 
 
 def fit_logistic(
-    X: Any, target: Floats, weight: Floats, *, l1: float = 0.0, l2: float = 0.0, prices: Floats | None = None
-) -> tuple[Floats, float]:
-    """One logistic regression on soft labels, scaled as scikit-learn scales it with C = 1 / l1 or 1 / l2.
+    X: Any,
+    y: Floats,
+    weight: Floats,
+    n_scores: int = 1,
+    *,
+    l1: float = 0.0,
+    l2: float = 0.0,
+    prices: Floats | None = None,
+) -> LinearScores:
+    """One logistic regression on labels, scaled as scikit-learn scales it with C = 1 / l1 or 1 / l2.
 
-        min_f  sum_i weight_i loss(target_i, f(x_i)) + l1 sum_a c_a |f_a| + (l2 / 2) ||f||^2
+        min_f  sum_i weight_i loss(y_i, f(x_i)) + l1 sum_a c_a ||f_a|| + (l2 / 2) ||f||^2
 
-    It is the pair's problem with a single head, so the pair's solver serves.
+    Labels are encoded as ``label_fit`` takes them. The weights of a column in several classes are one group, so that
+    they are zero together. It is the pair's problem without a gate, so the pair's solver serves.
     """
     total = weight.sum()
     n_features = X.shape[1]
-    solution = group_lasso(
+    return group_lasso(
         X,
-        [LogisticFit(target, weight / total)],
+        [label_fit(y, weight / total, n_scores)],
         np.arange(n_features),
         np.ones(n_features) if prices is None else prices,
         l1 / total,
         l2=l2 / total,
-    )
-    return solution.value.coef[:, 0], float(solution.value.intercept[0])
+    ).value

@@ -9,10 +9,12 @@ from sklearn.frozen import FrozenEstimator
 from thrifty.arrays import Floats
 from thrifty.chain.chain import Chain
 from thrifty.chain.stage import CHEAP, ConfidentStage
+from thrifty.exceptions import InvalidInputError
 from thrifty.full.crossfit import TrainingRows, judge_full
 from thrifty.full.model import EstimatorFull, is_estimator
 from thrifty.learning.pairs.boosted import Boosting, boost_jointly, boost_labels
-from thrifty.tasks.binary import two_classes
+from thrifty.tasks.labels import class_task
+from thrifty.tasks.task import Task
 from thrifty.trees import Binner
 from thrifty.trees.foreign import AdditiveTrees, additive_trees
 
@@ -43,10 +45,34 @@ def as_local(local: Any, rows: TrainingRows, *, n_jobs: int | None = None) -> Lo
     n_features = rows.X.shape[1]
     given = given_trees(local, n_features)
     if given is not None:
-        return LocalTrees(given, given.margin(rows.X)[:, None])
+        _check_scores(given, bare(local), rows.task)
+        return _with_log_odds(LocalTrees(given, given.scores(rows.X)), rows)
     judged = judge_full(local, rows, n_jobs=n_jobs, name="the local model")
     assert isinstance(judged.model, EstimatorFull)  # what becomes of a recipe
-    return LocalTrees(_trees_of(judged.model.estimator, n_features), judged.scores)
+    fitted = _trees_of(judged.model.estimator, n_features)
+    _check_scores(fitted, judged.model.estimator, rows.task)
+    # Of two classes a forest has the probability of the second, of several that of each.
+    held_out = judged.outputs[:, -rows.task.n_scores :] if fitted.are_probabilities else judged.scores
+    return _with_log_odds(LocalTrees(fitted, held_out), rows)
+
+
+def _check_scores(found: AdditiveTrees, model: Any, task: Task) -> None:
+    if found.trees.n_outputs != task.n_scores:
+        n_classes = found.trees.n_outputs if found.trees.n_outputs > 1 else 2
+        raise InvalidInputError(
+            f"the local model {type(model).__name__} answers with one of {n_classes} classes; y holds "
+            f"{len(task.classes)}. Fit it on rows of all of them."
+        )
+
+
+def _with_log_odds(local: LocalTrees, rows: TrainingRows) -> LocalTrees:
+    """Scores on the scale of log-odds: a sum of probabilities is stretched and shifted, as any decision values are."""
+    if not local.model.are_probabilities:
+        return local
+    task = rows.task
+    calibration = task.calibrate(local.held_out, rows.y, rows.weight)
+    shift, end = (task.calibrated(np.full((1, task.n_scores), value), calibration)[0] for value in (0.0, 1.0))
+    return LocalTrees(local.model.rescaled(end - shift, shift), task.calibrated(local.held_out, calibration))
 
 
 def grow_local(
@@ -62,11 +88,11 @@ def grow_local(
     trees, base = boost_labels(boosting, boosting.grower(table), loss, rows.weight, alone)
     if gate_weight > 0.0:
         f1 = base + trees.predict_binned(table)
-        gain = two_classes(rows.task).gain_of(full, f1, labels)
+        gain = class_task(rows.task).gain_of(full, f1, labels)
         both, bases = boost_jointly(boosting, boosting.grower(table), loss, gain, gate_weight, rows.weight)
         trees, base = replace(both, values=both.values[:, CHEAP]), bases[CHEAP]
-    model = AdditiveTrees(trees, float(base[0]))
-    return LocalTrees(model, model.margin(rows.X)[:, None])
+    model = AdditiveTrees(trees, base)
+    return LocalTrees(model, model.scores(rows.X))
 
 
 def _trees_of(model: Any, n_features: int) -> AdditiveTrees:
@@ -77,4 +103,4 @@ def _trees_of(model: Any, n_features: int) -> AdditiveTrees:
         return additive_trees(model, n_features)
     feature = np.asarray(stage.columns, dtype=np.int32)[stage.cheap.feature]
     trees = replace(stage.cheap, n_features=chain.price_list.n_features, feature=feature)
-    return additive_trees(AdditiveTrees(trees, float(stage.base[0])), n_features)
+    return additive_trees(AdditiveTrees(trees, stage.base), n_features)
