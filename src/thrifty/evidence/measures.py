@@ -17,7 +17,7 @@ from thrifty.exceptions import InvalidInputError
 from thrifty.tasks.labels import ClassTask
 from thrifty.tasks.task import ERRORS, Task, mean_error
 
-__all__ = ["Measure", "measures_at"]
+__all__ = ["ClassRows", "Measure", "banded", "measures_at"]
 
 LEAST_PROBABILITY = 1e-15
 """Log-losses are bounded as those of scikit-learn were: one sure mistake must not be infinitely bad."""
@@ -40,11 +40,15 @@ def measures_at(
     The recall of a class stands under "recall of" and its label; one without rows has no recall, and balanced accuracy
     is the mean over the others. A resample that lacks a class is treated alike.
     """
+    return banded(_measured(evidence, point, task), level=level, n_boot=n_boot, seed=seed)
+
+
+def banded(own: "ClassRows | _NumberRows", *, level: float, n_boot: int, seed: int) -> dict[str, Measure]:
+    """Every measure of some rows by name, with percentiles of what resamples of the rows give."""
     check_bootstrap(level, n_boot)
-    own = _measured(evidence, point, task)
     found = {name: np.empty(n_boot) for name in own.names}
-    once = own.under(np.ones((evidence.n_rows, 1)))
-    for place, counts in draws_of(evidence.n_rows, n_boot, seed):
+    once = own.under(np.ones((own.n_rows, 1)))
+    for place, counts in draws_of(own.n_rows, n_boot, seed):
         for name, values in own.under(counts).items():
             found[name][place] = values
     ends = {name: tails(values[~np.isnan(values)], level) for name, values in found.items()}
@@ -54,20 +58,39 @@ def measures_at(
 
 
 @dataclass(frozen=True, eq=False)
-class _ClassRows:
-    """Rows that are answered with labels: which are right, their classes, and probabilities where they are known."""
+class ClassRows:
+    """Rows that are answered with labels.
 
-    right: Bools
+    Attributes
+    ----------
+    right : ndarray of shape (n_rows,)
+        Whether each answer is right; the probability of that, where chance has a say in it.
+    strata : ndarray of shape (n_rows,)
+        Number of the class of each row.
+    labels : tuple
+        What the classes are called.
+    outputs : ndarray of shape (n_rows, n_classes) or None
+        Probabilities, where they are known.
+    """
+
+    right: Floats
     strata: Ints
     labels: tuple[Any, ...]
     outputs: Floats | None
 
     @property
+    def n_rows(self) -> int:
+        """Number of rows."""
+        return len(self.right)
+
+    @property
     def present(self) -> Ints:
+        """Numbers of the classes that some row has."""
         return np.unique(self.strata)
 
     @property
     def names(self) -> list[str]:
+        """Names of the measures that can be told."""
         recalls = [f"recall of {self.labels[one]!r}" for one in self.present]
         known = [] if self.outputs is None else ["log-loss", *(["AUC"] if len(self.present) > 1 else [])]
         return ["accuracy", "balanced accuracy", *known, *recalls]
@@ -77,7 +100,7 @@ class _ClassRows:
         present, total = self.present, counts.sum(axis=0)
         is_of = self.strata == present[:, None]
         with np.errstate(invalid="ignore"):
-            recalls = (is_of & self.right) @ counts / (is_of @ counts)
+            recalls = (is_of * self.right) @ counts / (is_of @ counts)
         found = {"accuracy": self.right @ counts / total, "balanced accuracy": np.nanmean(recalls, axis=0)}
         found |= {f"recall of {self.labels[one]!r}": line for one, line in zip(present, recalls, strict=True)}
         if self.outputs is None:
@@ -102,6 +125,10 @@ class _NumberRows:
     y: Floats
 
     @property
+    def n_rows(self) -> int:
+        return len(self.y)
+
+    @property
     def names(self) -> list[str]:
         return ["R2", *ERRORS]
 
@@ -116,7 +143,7 @@ class _NumberRows:
         return {"R2": r2, **{name: mean_error(powers[name], power) for name, power in ERRORS.items()}}
 
 
-def _measured(evidence: Evidence, point: Floats, task: Task | None) -> _ClassRows | _NumberRows:
+def _measured(evidence: Evidence, point: Floats, task: Task | None) -> ClassRows | _NumberRows:
     """The rows as they are answered at a point, or a refusal."""
     route, _, quality = evidence.at_point(point)
     rows = np.arange(evidence.n_rows)
@@ -141,7 +168,7 @@ def _measured(evidence: Evidence, point: Floats, task: Task | None) -> _ClassRow
         )
     labels = tuple(range(int(strata.max()) + 1)) if task is None else tuple(task.classes.tolist())
     outputs = None if task is None or scores is None else task.outputs(scores)
-    return _ClassRows(np.asarray(right, dtype=bool), strata, labels, outputs)
+    return ClassRows(np.asarray(right, dtype=np.float64), strata, labels, outputs)
 
 
 def _areas(is_second: Bools, scores: Floats, counts: Floats) -> Floats:
