@@ -38,6 +38,8 @@ def test_a_fit_says_what_it_promises_in_words(run, files, small_fits, tmp_path):
         "The full model is an RBF support vector machine",
         "majority class",
         "recall of 'yes'",
+        "balanced accuracy",
+        "{:.4f} ({:.4f} to {:.4f})".format(*promise.measures["log-loss"]),
         f"{promise.auc:.4f}",
         f"wrote {out}",
     ):
@@ -56,6 +58,10 @@ def test_a_fit_says_the_same_as_json_and_nothing_else_on_standard_output(run, fi
     assert told["majority_accuracy"] == promise.majority
     assert told["recall"] == {"no": promise.recall[0], "yes": promise.recall[1]}
     assert (told["auc"], told["full_auc"]) == (promise.auc, promise.full_auc)
+    balanced = told["measures"]["balanced accuracy"]
+    assert balanced["value"] == pytest.approx(np.mean(promise.recall))
+    assert balanced["full"] == pytest.approx(np.mean(promise.full_recall))
+    assert balanced["interval"][0] < balanced["value"] < balanced["interval"][1]
     assert told["asked"] == {"budget": 3.0, "max_loss": None}
     assert told["file"] == str(out)
 

@@ -6,6 +6,7 @@ from thrifty.datasets import (
     load_cifar_images,
     load_digits_at_least_five,
     load_forest,
+    load_gas_drift,
     load_letters,
     load_miniboone,
     load_priced,
@@ -107,3 +108,19 @@ def test_scene15_is_cut_by_class_code_and_grouped_by_descriptor(data_folder):
     assert 0.35 < split.y_train.mean() < 0.5
     other, _ = load_scene15(data_folder, seed=1)
     assert not np.array_equal(split.X_train, other.X_train)
+
+
+def test_scene15_with_all_its_classes_has_the_same_images_in_the_same_order(data_folder):
+    fifteen, _ = load_scene15(data_folder, two_classes=False)
+    two, _ = load_scene15(data_folder)
+    assert np.unique(fifteen.y_test).tolist() == list(range(15))
+    np.testing.assert_array_equal(fifteen.y_test >= 8, two.y_test)
+    np.testing.assert_array_equal(fifteen.X_test, two.X_test)
+
+
+def test_gas_drift_has_eight_batches_in_order_and_sixteen_sensors_of_eight_columns(data_folder):
+    table = load_gas_drift(data_folder)
+    assert table.X.shape == (6697, 128) == (len(table.y), len(table.feature_names))
+    assert np.unique(table.batch).tolist() == [1, 2, 3, 4, 5, 6, 8, 9]
+    assert np.bincount(table.sensor).tolist() == [8] * 16
+    assert not np.any(table.y[(table.batch >= 3) & (table.batch <= 5)] == 5)  # no toluene there

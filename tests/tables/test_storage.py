@@ -140,6 +140,9 @@ def test_types_that_nobody_trusts_are_refused_with_the_words_to_add(fitted, data
 HOSTILE = {
     "promise lacks a part": lambda m: m["promise"].pop("low"),
     "promise in words": lambda m: m["promise"].update(cost="cheap"),
+    "promise with a measure in words": lambda m: m["promise"].update(
+        measures={"AUC": {"$tuple": ["a", 0.1, 0.2]}}
+    ),
     "promise with one recall": lambda m: m["promise"].update(recall={"$tuple": [0.5]}),
     "promise with recall in words": lambda m: m["promise"].update(recall={"$tuple": ["a", "b"]}),
     "promise on less than no rows": lambda m: m["promise"].update(n_rows=-1),

@@ -98,17 +98,17 @@ def _strays(system: TableSystem) -> str:
 
 def _print_promise(system: TableSystem) -> None:
     """A small table: the system, the full model for every row, and the best answer that is the same for every row."""
-    promise, classes = system.promised, system.schema.classes.tolist()
+    promise = system.promised
     name, is_number = system.chain.task.quality_name, system.schema.is_number
     lines: list[tuple[str, Any, Any, Any]] = [
         (name, promise.accuracy, promise.full_accuracy, promise.majority),
-        *([] if is_number else [("AUC", promise.auc, promise.full_auc, None)]),
     ]
-    for place, label in enumerate(classes):
-        ours, theirs = (None if one is None else one[place] for one in (promise.recall, promise.full_recall))
-        lines.append((f"recall of {label!r}", ours, theirs, None))
     rows = [(name, *map(_share, values)) for name, *values in lines]
     rows.insert(1, ("mean cost", quantity(promise.cost), quantity(promise.full_cost), "0"))
+    for name, one in _measures_of(system).items():
+        if name != "accuracy":
+            ends = " to ".join(map(_share, one["interval"]))
+            rows.append((name, f"{_share(one['value'])} ({ends})", _share(one["full"]), "-"))
     for name, (value, low, high) in (promise.errors or {}).items():
         others = (
             None if one is None else one[name] for one in (promise.full_errors, promise.constant_errors)
@@ -171,6 +171,7 @@ def _numbers_of(system: TableSystem) -> dict[str, Any]:
             else {
                 "auc": promise.auc,
                 "recall": by_class(promise.recall),
+                "measures": _measures_of(system),
                 "full_auc": promise.full_auc,
                 "full_recall": by_class(promise.full_recall),
                 "majority_accuracy": promise.majority,
@@ -184,6 +185,21 @@ def _numbers_of(system: TableSystem) -> dict[str, Any]:
         "certificate": None
         if system.certificate is None
         else {"sentence": str(system.certificate), **_named(system, system.certificate.as_dict())},
+    }
+
+
+def _measures_of(system: TableSystem) -> dict[str, Any]:
+    """Every measure of labels with its interval, and that of the full model; null where it is unknown."""
+    promise, codes = system.promised, system.chain.task.classes.tolist()
+    # The chain numbers the labels of the table.
+    called = {
+        f"recall of {code!r}": f"recall of {label!r}"
+        for code, label in zip(codes, system.schema.classes.tolist(), strict=True)
+    }
+    theirs = promise.full_measures or {}
+    return {
+        called.get(name, name): {"value": value, "interval": [low, high], "full": theirs.get(name)}
+        for name, (value, low, high) in (promise.measures or {}).items()
     }
 
 

@@ -116,7 +116,7 @@ class ChainEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn is un
     def frontier_(self) -> Frontier:
         """Every operating point, on the rows of ``evidence_``; every row counts once, whatever its weight."""
         check_is_fitted(self)
-        return Frontier.from_evidence([self._evidence()])
+        return Frontier.from_evidence([self._evidence()], task=self.chain_.task)
 
     @property
     def expected_cost_(self) -> float:

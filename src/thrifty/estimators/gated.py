@@ -27,6 +27,7 @@ from thrifty.estimators.checks import check_columns, check_seed, check_share, ch
 from thrifty.evidence.cuts import ThresholdCurve, cuts_of, threshold_curve
 from thrifty.evidence.evidence import Evidence
 from thrifty.evidence.observe import evidence_of, evidence_of_known, seen_by
+from thrifty.evidence.recall import with_classes
 from thrifty.evidence.spending import check_confidence
 from thrifty.exceptions import InvalidInputError
 from thrifty.full.crossfit import JudgedFull, TrainingRows, judge_full
@@ -131,7 +132,7 @@ class GatedEstimator(ChainEstimator):
             self.features_ = stage.columns
             self.certificate_ = None
             self._set_threshold(self._default_threshold(problem, budget))
-            evidence = self._judged_rows(problem).without_scores()
+            evidence = with_classes(self._judged_rows(problem), rows.task).without_scores()
             self.evidence_ = replace(evidence, seen=seen_by(*self._other_models()))
             self._proof = None
             if proof is not None:

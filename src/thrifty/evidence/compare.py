@@ -25,6 +25,7 @@ __all__ = [
     "bands_of",
     "check_bootstrap",
     "compare_within",
+    "draws_of",
     "resampled",
     "tails",
 ]
@@ -103,14 +104,14 @@ def resampled(
         for place, at in ((place, np.flatnonzero(source == place)) for place in np.unique(source))
     ]
     cost, score = np.empty((2, len(source), n_boot))
-    for draws, counts in _draws(evidence[0].n_rows, n_boot, seed):
+    for draws, counts in draws_of(evidence[0].n_rows, n_boot, seed):
         for at, average in averages:
             means = average.under(counts)
             cost[at, draws], score[at, draws] = means.cost, means.score
     return cost, score
 
 
-def _draws(n_rows: int, n_boot: int, seed: int) -> Iterator[tuple[slice, Floats]]:
+def draws_of(n_rows: int, n_boot: int, seed: int) -> Iterator[tuple[slice, Floats]]:
     """How often each draw took each row, of shape (n_rows, draws in the block); the block's place among all draws."""
     rng = np.random.default_rng(seed)
     size = max(1, _CELLS // n_rows)

@@ -16,14 +16,18 @@ from thrifty.chain.policy import SLACK
 from thrifty.evidence.compare import Band, Comparison, bands_of, compare_within
 from thrifty.evidence.evidence import Evidence, Means
 from thrifty.evidence.inputs import finite_numbers
-from thrifty.evidence.views import draw, frame
+from thrifty.evidence.measures import measures_at
+from thrifty.evidence.views import draw, frame, measures_frame
 from thrifty.exceptions import InvalidInputError
 from thrifty.objective.costs import check_amount
+from thrifty.tasks.task import Task
 
 __all__ = ["Frontier", "OperatingPoint", "best_within", "efficient"]
 
 
 _MEANS = ("cost", "share", "score")
+_LINES = 11
+"""Budgets that a table of measures has lines for, unless others are asked for."""
 
 
 def efficient(cost: ArrayLike, score: ArrayLike) -> Ints:
@@ -138,6 +142,8 @@ class Frontier:
         Whether the score is "not worse than the full model" in place of "right".
     seen : tuple of ndarray
         Fingerprints of the rows that the systems were fitted on and the points chosen on, as far as they are known.
+    task : Task, optional
+        What an answer is, which ``measures`` and ``plot`` need to know: labels, numbers, and what mistakes cost.
     """
 
     evidence: tuple[Evidence, ...]
@@ -148,9 +154,12 @@ class Frontier:
     held_out: bool = False
     compares_with_full: bool = False
     seen: tuple[Words, ...] = ()
+    task: Task | None = None
 
     @classmethod
-    def from_evidence(cls, evidence: Sequence[Evidence], *, against_full: bool = False) -> "Frontier":
+    def from_evidence(
+        cls, evidence: Sequence[Evidence], *, against_full: bool = False, task: Task | None = None
+    ) -> "Frontier":
         """Keep the efficient ones among all operating points of some systems on the same rows.
 
         Parameters
@@ -160,6 +169,8 @@ class Frontier:
         against_full : bool, default=False
             Score a row by whether the answer is not worse than the full model's, in place of whether it is right: the
             frontier a certificate of "loses at most so much against the full model" walks along.
+        task : Task, optional
+            What an answer is, ``estimator.chain_.task``; the ``frontier_`` of an estimator knows it.
         """
         sources = _sources(evidence, against_full)
         points = [one.every_point() for one in sources]
@@ -174,7 +185,7 @@ class Frontier:
         kept = efficient(np.round(means.cost / scale, 12), means.score)
         means = Means(means.cost[kept], means.share[kept], means.score[kept])
         seen = tuple(keys for one in sources for keys in one.known_rows)
-        return cls(sources, source[kept], thresholds[kept], means, means, False, against_full, seen)
+        return cls(sources, source[kept], thresholds[kept], means, means, False, against_full, seen, task)
 
     def on(self, evidence: Sequence[Evidence]) -> "Frontier":
         """The very same points, same system and same thresholds, on other rows.
@@ -299,6 +310,45 @@ class Frontier:
     def to_frame(self) -> Any:
         """Return a pandas data frame with one line per point."""
         return frame(self)
+
+    def measures(
+        self,
+        budgets: ArrayLike | None = None,
+        *,
+        level: float = 0.95,
+        n_boot: int = 1000,
+        seed: int = 0,
+    ) -> Any:
+        """Return a pandas data frame of all that can be measured at the points of some budgets.
+
+        Columns are ``budget``, ``cost`` and, each with its bootstrap interval over rows in ``..._low`` and
+        ``..._high``, accuracy, balanced accuracy and the recall of every class; log-loss and AUC where the scores of
+        the answers are known, which they are after ``on([evidence_of(estimator, X, y)])``. For numbers it is R2, RMSE
+        and MAE, after ``on``.
+
+        Parameters
+        ----------
+        budgets : array-like of shape (n_budgets,), optional
+            One line for each; by default eleven from the cheapest point to the dearest.
+        level, n_boot, seed
+            Share of the draws an interval holds, number of draws, and their seed.
+        """
+        if self.compares_with_full:
+            raise InvalidInputError(
+                "this frontier counts answers that are not worse than the full model's, not those that are right. Ask "
+                "one made without against_full."
+            )
+        low, high = self.chosen.cost[0], self.chosen.cost[-1]
+        asked = (
+            np.linspace(low, high, _LINES) if budgets is None else np.ravel(np.asarray(budgets, dtype=float))
+        )
+        asked = np.array([check_amount("budgets", budget) for budget in asked])
+        found: dict[int, Any] = {}
+        for place in np.unique(self.within(asked)).tolist():
+            one = self.evidence[self.source[place]]
+            point = self.thresholds[place, : one.n_stages]
+            found[place] = measures_at(one, point, self.task, level=level, n_boot=n_boot, seed=seed)
+        return measures_frame(self, asked, found)
 
     def within(self, budgets: Floats) -> Ints:
         """Place of the point for each budget: the dearest it affords on the rows the points were chosen on."""

@@ -155,7 +155,7 @@ def evidence_of_known(
         tolerance=task.tolerance,
         **known,
     )
-    return found if every.dtype == bool else with_classes(found, task)
+    return with_classes(found, task)
 
 
 def seen_by(*things: Any) -> Words | None:

@@ -1,5 +1,6 @@
 """A frontier to look at: as a line on axes, as a data frame. Neither library is loaded before it is asked for."""
 
+from collections.abc import Mapping
 from typing import Any, Protocol
 
 import numpy as np
@@ -7,9 +8,11 @@ import numpy as np
 from thrifty.arrays import Floats
 from thrifty.evidence.compare import Scored
 from thrifty.evidence.evidence import Means
+from thrifty.evidence.measures import Measure
 from thrifty.exceptions import InvalidInputError
+from thrifty.tasks.task import Task
 
-__all__ = ["Shown", "draw", "frame"]
+__all__ = ["Shown", "draw", "frame", "measures_frame"]
 
 
 class Shown(Scored, Protocol):
@@ -35,9 +38,16 @@ class Shown(Scored, Protocol):
     def compares_with_full(self) -> bool:
         """Whether the score is "not worse than the full model"."""
 
+    @property
+    def task(self) -> Task | None:
+        """What an answer is, if that is known."""
+
 
 def draw(frontier: Shown, ax: Any = None, **line: Any) -> Any:
-    """Draw score against mean cost per row, and return the axes; new ones if none are given."""
+    """Draw score against mean cost per row, and return the axes; new ones if none are given.
+
+    Where mistakes have prices, the second axis is what they cost, and the point of least total cost is marked.
+    """
     if ax is None:
         try:
             from matplotlib import pyplot as plt
@@ -48,12 +58,43 @@ def draw(frontier: Shown, ax: Any = None, **line: Any) -> Any:
         _, ax = plt.subplots(layout="constrained")
     # Between two points of a frontier there is the cheaper one; points on other rows are no staircase.
     style = {"marker": ".", "linewidth": 1.2} if frontier.held_out else {"drawstyle": "steps-post"}
+    priced = frontier.task is not None and frontier.task.mistake_price is not None
+    if priced and not frontier.compares_with_full:
+        return _draw_money(frontier, ax, {**style, **line})
     ax.plot(frontier.cost, frontier.score, **{**style, **line})
     ax.set_xlabel("mean cost per row")
-    ax.set_ylabel(
-        "share of rows not worse than the full model" if frontier.compares_with_full else "mean score"
-    )
+    name = "mean score" if frontier.task is None else frontier.task.quality_name
+    ax.set_ylabel("share of rows not worse than the full model" if frontier.compares_with_full else name)
     return ax
+
+
+def _draw_money(frontier: Shown, ax: Any, style: dict[str, Any]) -> Any:
+    """Both parts of the bill on axes, and the point of least total, by the rows of the choice."""
+    (curve,) = ax.plot(frontier.cost, -frontier.score, **style)
+    # A choice by the totals of other rows would be made on them.
+    least = int(np.argmin(frontier.chosen.cost - frontier.chosen.score))
+    tests, mistakes = float(frontier.cost[least]), -float(frontier.score[least])
+    told = f"least total cost: {tests:.4g} + {mistakes:.4g} = {tests + mistakes:.4g}"
+    ax.plot(tests, mistakes, "o", color=curve.get_color(), markersize=8, label=told)
+    ax.set_xlabel("mean cost of tests per row")
+    ax.set_ylabel("mean cost of mistakes per row")
+    ax.legend(frameon=False, fontsize=8)
+    return ax
+
+
+def measures_frame(frontier: Shown, budgets: Floats, found: Mapping[int, Mapping[str, Measure]]) -> Any:
+    """One line per budget: the budget, the cost of its point, and every measure with the ends of its interval."""
+    try:
+        import pandas as pd
+    except ModuleNotFoundError:
+        raise InvalidInputError("measures needs pandas; install it with `pip install pandas`.") from None
+    lines = []
+    for budget, place in zip(budgets.tolist(), frontier.within(budgets).tolist(), strict=True):
+        line = {"budget": budget, "cost": float(frontier.cost[place])}
+        for name, one in found[place].items():
+            line |= {name: one.value, f"{name}_low": one.low, f"{name}_high": one.high}
+        lines.append(line)
+    return pd.DataFrame(lines)
 
 
 def frame(frontier: Shown) -> Any:

@@ -77,8 +77,8 @@ def _unpack_promise(parts: Fields, n_classes: int) -> Promise:
     for entry in fields(Promise):
         if entry.default is None and not parts.has(entry.name):
             continue  # files that were written before numbers could be predicted
-        if entry.name.endswith("errors"):
-            values[entry.name] = _unpack_errors(parts, entry.name)
+        if entry.name.endswith(("errors", "measures")):
+            values[entry.name] = _unpack_numbers(parts, entry.name)
         elif entry.name == "n_rows":
             values["n_rows"] = max(_count(parts, "n_rows"), 1)
         elif entry.name.endswith("recall"):
@@ -93,17 +93,19 @@ def _unpack_promise(parts: Fields, n_classes: int) -> Promise:
     return Promise(**values)
 
 
-def _unpack_errors(parts: Fields, name: str) -> Any:
-    """Mean errors by name: three numbers each, or one each for what the promise is compared with."""
+def _unpack_numbers(parts: Fields, name: str) -> Any:
+    """Errors or measures by name: three numbers each, or one each for what the promise is compared with."""
     found = parts.value(name)
     if found is None:
         return None
-    width = 3 if name == "errors" else 1
+    width = 3 if name in ("errors", "measures") else 1
+    names = "measures by name" if name.endswith("measures") else f"each of {', '.join(ERRORS)}"
     for known, value in found.items() if isinstance(found, dict) else [("", found)]:
         each = value if width > 1 else (value,)
         right = isinstance(each, tuple) and len(each) == width and all(type(one) is float for one in each)
-        if known not in ERRORS or not right or not np.isfinite(each).all():
-            raise parts.refusal(name, f"be finite numbers, {width} for each of {', '.join(ERRORS)}", found)
+        is_known = bool(known) if name.endswith("measures") else known in ERRORS
+        if not is_known or not right or not np.isfinite(each).all():
+            raise parts.refusal(name, f"be finite numbers, {width} for {names}", found)
     return found
 
 

@@ -9,6 +9,7 @@ from thrifty.arrays import Floats, Ints
 from thrifty.estimators.base import ChainEstimator
 from thrifty.evidence.evidence import Evidence
 from thrifty.evidence.frontier import Frontier
+from thrifty.evidence.measures import ClassRows, banded
 from thrifty.tasks.task import ERRORS, Task, mean_error, mean_errors
 
 __all__ = ["Promise", "promise_of"]
@@ -44,6 +45,11 @@ class Promise:
         Area under the ROC curve.
     score_spread : float, optional
         Standard deviation of what one row adds to R2; None for an accuracy, which tells its own.
+    measures : dict of str to tuple of float, optional
+        Where labels are predicted, accuracy, balanced accuracy, log-loss, AUC and the recall of each class by name: the
+        value, and the ends of a 95 % bootstrap interval. Log-loss and AUC are lacking where scores are not known.
+    full_measures : dict of str to float, optional
+        The same of the full model for every row, without intervals.
     errors : dict of str to tuple of float, optional
         Where numbers are predicted, by the name of each mean error: its value, and the ends of a 95 % interval.
     full_errors, constant_errors : dict of str to float, optional
@@ -68,6 +74,8 @@ class Promise:
     errors: dict[str, tuple[float, ...]] | None = None
     full_errors: dict[str, float] | None = None
     constant_errors: dict[str, float] | None = None
+    measures: dict[str, tuple[float, ...]] | None = None
+    full_measures: dict[str, float] | None = None
 
     def spread(self, n_rows: int) -> float:
         """Standard deviation of the mean cost of ``n_rows`` new rows by the chance of rows alone, theirs and ours."""
@@ -122,6 +130,10 @@ def promise_of(estimator: ChainEstimator, known: Promise | None = None) -> Promi
         score_spread=None if len(chain.task.classes) else float(quality.std()),
     )
     if evidence.target is None or evidence.scores is None:
+        if evidence.strata is not None and len(chain.task.classes):
+            promise = replace(
+                promise, measures=_measures(chain.task, evidence.strata.astype(np.intp), quality)
+            )
         if known is None:
             return promise
         return replace(
@@ -129,6 +141,7 @@ def promise_of(estimator: ChainEstimator, known: Promise | None = None) -> Promi
             majority=known.majority,
             full_auc=known.full_auc,
             full_recall=known.full_recall,
+            full_measures=known.full_measures,
             full_errors=known.full_errors,
             constant_errors=known.constant_errors,
         )
@@ -138,15 +151,19 @@ def promise_of(estimator: ChainEstimator, known: Promise | None = None) -> Promi
         return _with_errors(
             promise, chain.task, evidence, quality, [(weight, route) for weight, route, _, _ in seen]
         )
+    drawn = _drawn_scores(evidence, [(weight, route) for weight, route, _, _ in seen], policy.seed)
+    strata = chain.task.strata(y)
     return replace(
         promise,
+        measures=_measures(chain.task, strata, quality, drawn),
+        full_measures=None
+        if full is None or full_scores is None
+        else _values(chain.task, strata, np.asarray(full, dtype=np.float64), full_scores),
         recall=_recall(chain.task.strata(y), quality),
         full_recall=None
         if full is None
         else _recall(chain.task.strata(y), np.asarray(full, dtype=np.float64)),
-        auc=chain.task.auc(
-            y, _drawn_scores(evidence, [(weight, route) for weight, route, _, _ in seen], policy.seed)
-        ),
+        auc=chain.task.auc(y, drawn),
         full_auc=None if full_scores is None else chain.task.auc(y, full_scores),
     )
 
@@ -209,6 +226,23 @@ def _powers(task: Task, y: Floats, scores: Floats, power: int) -> Floats:
     errors = task.errors(y, scores)
     assert errors is not None  # of numbers, which are what is asked about
     return np.asarray(errors**power, dtype=np.float64)
+
+
+def _rows(task: Task, strata: Ints, quality: Floats, scores: Floats | None) -> ClassRows:
+    outputs = None if scores is None else task.outputs(scores)
+    return ClassRows(quality, strata, tuple(task.classes.tolist()), outputs)
+
+
+def _measures(
+    task: Task, strata: Ints, quality: Floats, scores: Floats | None = None
+) -> dict[str, tuple[float, ...]]:
+    found = banded(_rows(task, strata, quality, scores), level=0.95, n_boot=1000, seed=0)
+    return {name: (one.value, one.low, one.high) for name, one in found.items()}
+
+
+def _values(task: Task, strata: Ints, quality: Floats, scores: Floats) -> dict[str, float]:
+    found = _rows(task, strata, quality, scores).under(np.ones((len(strata), 1)))
+    return {name: float(value[0]) for name, value in found.items()}
 
 
 def _recall(strata: Ints, quality: Floats) -> tuple[float, ...]:
