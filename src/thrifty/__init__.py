@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from thrifty.estimators.rivals.greedy_l1 import GreedyL1Classifier
     from thrifty.estimators.rivals.greedy_leaf import GreedyLeafClassifier
     from thrifty.estimators.rivals.greedy_miser import GreedyMiserClassifier, GreedyMiserRegressor
+    from thrifty.estimators.rivals.logged import evidence_of_answers
     from thrifty.estimators.rivals.routers import ConfidenceRouter, UniformRouter, UniformRouterRegressor
     from thrifty.evidence.certificate import Certificate, certify
     from thrifty.evidence.evidence import Evidence
@@ -78,6 +79,7 @@ __all__ = [
     "certify",
     "collect_facts",
     "evidence_of",
+    "evidence_of_answers",
     "hold_budget",
     "load",
     "ndcg_at",
@@ -125,6 +127,7 @@ _HOME = {
     "certify": "evidence.certificate",
     "collect_facts": "report.collect",
     "evidence_of": "evidence.observe",
+    "evidence_of_answers": "estimators.rivals.logged",
     "hold_budget": "evidence.hold",
     "load": "tables.storage",
     "ndcg_at": "ranking.queries",

@@ -1,7 +1,7 @@
 """Gates that learn nothing: the margin of the cheap model, and chance."""
 
 from dataclasses import replace
-from typing import Any
+from typing import Any, Self
 
 from sklearn.base import is_regressor
 from sklearn.linear_model import LogisticRegression, Ridge
@@ -12,6 +12,7 @@ from thrifty.chain.sources import TableReader
 from thrifty.chain.stage import ForeignStage, UniformGate
 from thrifty.estimators.checks import check_columns, check_share
 from thrifty.estimators.gated import GatedClassifier, GatedEstimator, GatedRegressor, PairProblem
+from thrifty.estimators.rivals.logged import learn_from_answers
 from thrifty.evidence.cuts import threshold_curve
 from thrifty.exceptions import InvalidInputError
 from thrifty.full.crossfit import JudgedFull, judge_full
@@ -122,6 +123,59 @@ class ConfidenceRouter(GatedClassifier, _Router):
     feature_costs, feature_groups, full_cost, full_features, budget, confidence, cv, n_jobs, random_state
         As in ``DynaModLinClassifier``; a ``budget`` takes the place of ``p_full``.
     """
+
+    @classmethod
+    def from_answers(
+        cls,
+        X: Any,
+        weak_right: Any,
+        strong_right: Any,
+        *,
+        full_cost: float = 1.0,
+        feature_costs: Any = 0.0,
+        feature_groups: Any = None,
+        budget: float | None = None,
+        cv: int = 5,
+        random_state: Any = None,
+    ) -> Self:
+        """Return a router learned from a log that says only which of two models was right.
+
+        No labels and no answers are needed, as where questions are routed between a small and a large language model.
+        The router sends on the rows that the stronger model is expected to gain most on; ``predict`` names the model
+        to ask, ``"weak"`` or ``"strong"``.
+
+        Parameters
+        ----------
+        X : table of shape (n_samples, n_features)
+            What is known of a row before any model is asked.
+        weak_right, strong_right : array-like of shape (n_samples,)
+            Whether each model's answer was right, or how good it was, in [0, 1].
+        full_cost : float, default=1.0
+            What asking the stronger model costs more than asking the weaker one.
+        feature_costs, feature_groups
+            What the columns of X cost; nothing by default.
+        budget : float, optional
+            Mean spend per row. Without it, rows are sent on for which the stronger model is expected to be better.
+        cv : int, default=5
+            Folds: a row's gate is judged as trees see it that were grown without the row.
+        random_state : int, RandomState or None, default=None
+            Seed of the folds.
+
+        Examples
+        --------
+        ``frontier_``, ``at(budget=)``, ``cost``, ``route`` and files are those of every estimator. What is proved is
+        proved on new rows of the log: ``certify(router.frontier_.on([evidence_of_answers(router, X, weak, strong)]),
+        max_loss=0.02)``.
+        """
+        router = cls(
+            feature_costs=feature_costs,
+            feature_groups=feature_groups,
+            full_cost=full_cost,
+            budget=budget,
+            cv=cv,
+            random_state=random_state,
+        )
+        return learn_from_answers(router, X, weak_right, strong_right)  # type: ignore[no-any-return]
 
     def _gate(self, problem: PairProblem) -> None:  # noqa: ARG002
         return None
