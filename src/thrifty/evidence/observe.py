@@ -153,9 +153,10 @@ def evidence_of_known(
         full_scores=None if outputs is None or chain.behind else task.scores(outputs),
         rows=_keys(chain, reader, target),
         tolerance=task.tolerance,
+        task=task,
         **known,
     )
-    return found if every.dtype == bool else with_classes(found, task)
+    return with_classes(found, task)
 
 
 def seen_by(*things: Any) -> Words | None:
