@@ -119,7 +119,7 @@ def promise_of(estimator: ChainEstimator, known: Promise | None = None) -> Promi
         n_rows=evidence.n_rows,
         full_cost=chain.price_list.cost_of_full,
         full_accuracy=None if full is None else float(full.mean()),
-        score_spread=None if len(chain.task.classes) else float(quality.std()),
+        score_spread=None if evidence.quality.dtype == bool else float(quality.std()),
     )
     if evidence.target is None or evidence.scores is None:
         if known is None:
@@ -138,12 +138,17 @@ def promise_of(estimator: ChainEstimator, known: Promise | None = None) -> Promi
         return _with_errors(
             promise, chain.task, evidence, quality, [(weight, route) for weight, route, _, _ in seen]
         )
+    strata, right = chain.task.strata(y), quality
+    full_right = None if full is None else np.asarray(full, dtype=np.float64)
+    if evidence.right is not None:
+        rows = np.arange(evidence.n_rows)
+        right = np.sum([weight * evidence.right[rows, route] for weight, route, _, _ in seen], axis=0)
+        answered = None if full_scores is None else _answered(chain.task, full_scores)
+        full_right = None if answered is None else (answered == strata).astype(np.float64)
     return replace(
         promise,
-        recall=_recall(chain.task.strata(y), quality),
-        full_recall=None
-        if full is None
-        else _recall(chain.task.strata(y), np.asarray(full, dtype=np.float64)),
+        recall=_recall(strata, right),
+        full_recall=None if full_right is None else _recall(strata, full_right),
         auc=chain.task.auc(
             y, _drawn_scores(evidence, [(weight, route) for weight, route, _, _ in seen], policy.seed)
         ),
@@ -209,6 +214,12 @@ def _powers(task: Task, y: Floats, scores: Floats, power: int) -> Floats:
     errors = task.errors(y, scores)
     assert errors is not None  # of numbers, which are what is asked about
     return np.asarray(errors**power, dtype=np.float64)
+
+
+def _answered(task: Task, scores: Floats) -> Ints:
+    """Number of the class that some scores are answered with."""
+    labels = task.answers(task.outputs(scores))
+    return task.strata(task.encode("answers", labels, len(labels)))
 
 
 def _recall(strata: Ints, quality: Floats) -> tuple[float, ...]:
