@@ -19,7 +19,7 @@ def fit(files, small_fits, tmp_path):
         "--costs",
         files.costs,
         "--full",
-        "forest",
+        "svm",
         "--jobs",
         1,
     ]

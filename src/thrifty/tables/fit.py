@@ -230,7 +230,12 @@ def _refuse_early(table: TrainingTable, wish: Wish, method: str, seed: int) -> N
         strata = table.strata
         folds = content_folds(table.cells.numbers, strata, CERTIFYING_SHARE, check_seed(seed) + 1)
         check_hold_out(
-            table.cells.numbers, strata, folds == 0, wish.max_loss, wish.surely, table.task.classes.tolist()
+            table.cells.numbers,
+            strata,
+            folds == 0,
+            wish.max_loss,
+            wish.surely,
+            table.class_names,
         )
 
 
