@@ -92,7 +92,7 @@ def test_a_target_that_cannot_be_predicted_as_a_number_is_refused_by_row_and_val
         ({"method": "greedy-miser"}, "--method greedy-miser answers with classes.*Use --method cascade"),
         ({"full": "svm"}, "--full svm answers with classes, and here numbers are predicted"),
         ({"task": "classes", "loss": "absolute"}, "--loss is for a target of numbers; got --loss absolute"),
-        ({"loss": "cubic"}, 'loss must be "squared" or "absolute"'),
+        ({"loss": "cubic"}, "loss must be squared or absolute where numbers are predicted"),
     ],
 )
 def test_what_numbers_cannot_be_fitted_with_is_refused_before_anything_is_fitted(make_bikes, how, words):
