@@ -7,19 +7,33 @@
 rows; at most 10 % of them may be. "saves": share of certificates that do not send every row to the full model. Without
 classes the answer is a number, rows are sent on by chance, and a row is lost if its error is larger than the full
 model's by more than the tolerance.
+
+    python benchmarks/certificate_coverage.py --kinds
+
+Certificates by class, wrong if one class loses more than its limit, and of the mean excess of a loss: of squared errors
+clipped at 4 variances, of the Brier loss, and of mistakes that cost 5 and 200.
 """
 
 import argparse
 from collections import defaultdict
+from dataclasses import replace
 
 import numpy as np
 from sklearn.linear_model import Ridge
 from sklearn.naive_bayes import GaussianNB
 from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 
-from thrifty import ConfidenceRouter, InvalidInputError, UniformRouterRegressor, evidence_of
+from thrifty import (
+    ConfidenceRouter,
+    Frontier,
+    InvalidInputError,
+    UniformRouterRegressor,
+    certify,
+    evidence_of,
+)
 from thrifty.evidence.observe import seen_by
 from thrifty.rows import fingerprints
+from thrifty.tasks.mistakes import read_loss
 
 MAX_LOSS, CONFIDENCE = 0.05, 0.9
 N_FIT, N_PROOF, N_NEW, TIMES = 200, 300, 10_000, 20
@@ -88,11 +102,68 @@ def simulate(rng, n_classes, world):
     return found
 
 
+# Classes, what answers lose, and what is certified of them
+KINDS = {
+    "2 classes, by class": (2, "error", {"max_loss": {0: 0.1, 1: 0.1}}),
+    "3 classes, by class": (3, "error", {"max_loss": {0: 0.1, 1: 0.2, 2: 0.2}}),
+    "numbers, mean": (0, None, {"max_loss": MAX_LOSS, "measure": "mean"}),
+    "Brier loss, mean": (2, "brier", {"max_loss": MAX_LOSS, "measure": "mean"}),
+    "priced mistakes, mean": (2, [[0, 5], [200, 0]], {"max_loss": MAX_LOSS, "measure": "mean"}),
+}
+
+
+def with_loss(clf, given):
+    """The router with another loss of its answers, judged on the rows of its fit anew."""
+    mistakes = read_loss(given, clf.classes_)
+    clf.chain_ = replace(clf.chain_, task=replace(clf.chain_.task, mistakes=mistakes))
+    return clf
+
+
+def simulate_kind(rng, n_classes, given, asked):
+    """One fit and its certificate: whether it saves something, and whether it is wrong."""
+    X, y = draw(rng, N_FIT, n_classes, None)
+    if n_classes == 0:
+        cheap = DecisionTreeRegressor(max_depth=3, random_state=0)
+        clf = UniformRouterRegressor(Ridge(), cheap, features=[0], cv=2, random_state=0).fit(X, y)
+    else:
+        full = GaussianNB(var_smoothing=1e-3)
+        clf = ConfidenceRouter(full, GaussianNB(), features=[0], cv=2, random_state=0).fit(X, y)
+        clf = with_loss(clf, given)
+    of_mean = asked.get("measure") == "mean"
+    choose, prove, new = (
+        evidence_of(clf, *draw(rng, n_rows, n_classes, None)) for n_rows in (N_FIT, N_PROOF, N_NEW)
+    )
+    frontier = Frontier.from_evidence([choose], against_full=not of_mean)
+    told = certify(frontier.on([prove]), confidence=CONFIDENCE, **asked)
+    if told.is_fallback:
+        return False, False
+    point = np.array(told.point.thresholds)
+    if of_mean:
+        judged = replace(new, quality=new.excess(told.largest))
+        return True, judged.at_point(point)[2].mean() > told.max_loss
+    lost = ~new.against_full().at_point(point)[2]
+    return True, any(lost[new.strata == place].mean() > limit for place, limit in asked["max_loss"].items())
+
+
+def print_kinds(repeats):
+    """Print one line per kind of certificate."""
+    print("certificate               saves   wrong")
+    for number, (name, kind) in enumerate(KINDS.items()):
+        rng = np.random.default_rng([7, number])
+        saves, wrong = np.mean([simulate_kind(rng, *kind) for _ in range(repeats)], axis=0)
+        print(f"{name:>22} {saves:8.1%} {wrong:7.1%}", flush=True)
+
+
 def main():
     """Print one line per task and kind of rows."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--repeats", type=int, default=500)
-    repeats = parser.parse_args().repeats
+    parser.add_argument("--kinds", action="store_true", help="certificates by class and of means")
+    given = parser.parse_args()
+    repeats = given.repeats
+    if given.kinds:
+        print_kinds(repeats)
+        return
     print("classes             rows given  copies duplicates  refused  counted   saves   wrong")
     for n_classes in (2, 3, 0):
         for number, world in enumerate(WORLDS):

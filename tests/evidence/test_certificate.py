@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import binom, binomtest
 
-from thrifty.evidence.certificate import Certificate, certify, rows_needed, upper_bound
+from thrifty.evidence.bounds import rows_needed, upper_bound
+from thrifty.evidence.certificate import Certificate, certify
 from thrifty.evidence.evidence import Evidence
 from thrifty.evidence.frontier import Frontier
 from thrifty.exceptions import InvalidInputError

@@ -26,7 +26,7 @@ def held_out(seed, n=400):
 
 def test_every_draw_takes_as_many_rows_as_there_are_and_each_equally_often(monkeypatch):
     monkeypatch.setattr(compare, "_CELLS", 50 * 30)
-    blocks = list(compare._draws(50, 1000, seed=3))
+    blocks = list(compare.draws_of(50, 1000, seed=3))
     assert [places.stop - places.start for places, _ in blocks][:2] == [30, 30]
     counts = np.hstack([block for _, block in blocks])
     assert counts.shape == (50, 1000)
@@ -41,7 +41,7 @@ def test_resampled_means_are_means_over_the_drawn_rows():
     costs, scores = compare.resampled(
         frontier.evidence, frontier.source, frontier.thresholds, n_boot=7, seed=1
     )
-    ((_, counts),) = compare._draws(60, 7, seed=1)
+    ((_, counts),) = compare.draws_of(60, 7, seed=1)
     for draw in range(7):
         rows = np.repeat(np.arange(60), counts[:, draw].astype(int))
         for place, point in enumerate(frontier):

@@ -21,7 +21,8 @@ from thrifty import (
     evidence_of,
 )
 from thrifty.bundle import from_bytes, to_bytes
-from thrifty.evidence.certificate import Certificate, upper_bound
+from thrifty.evidence.bounds import upper_bound
+from thrifty.evidence.certificate import Certificate
 from thrifty.evidence.trials import trials_of
 from thrifty.report.page import page_of
 from thrifty.rows import row_keys

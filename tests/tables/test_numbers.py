@@ -11,7 +11,7 @@ from thrifty.bundle.fields import Fields, Packer, Unpacker
 from thrifty.chain.policy import Policy
 from thrifty.evidence.evidence import Evidence
 from thrifty.exceptions import InvalidInputError
-from thrifty.tables.codec import _unpack_errors
+from thrifty.tables.codec import _unpack_numbers
 from thrifty.tables.fit import Wish, fit_table
 from thrifty.tables.full_models import best_kind
 from thrifty.tables.promise import promise_of
@@ -92,7 +92,7 @@ def test_a_target_that_cannot_be_predicted_as_a_number_is_refused_by_row_and_val
         ({"method": "greedy-miser"}, "--method greedy-miser answers with classes.*Use --method cascade"),
         ({"full": "svm"}, "--full svm answers with classes, and here numbers are predicted"),
         ({"task": "classes", "loss": "absolute"}, "--loss is for a target of numbers; got --loss absolute"),
-        ({"loss": "cubic"}, 'loss must be "squared" or "absolute"'),
+        ({"loss": "cubic"}, "loss must be squared or absolute where numbers are predicted"),
     ],
 )
 def test_what_numbers_cannot_be_fitted_with_is_refused_before_anything_is_fitted(make_bikes, how, words):
@@ -181,7 +181,7 @@ def test_mean_errors_of_a_file_are_three_finite_numbers_by_name_or_refused(damag
     def read(errors):
         packer = Packer()
         facts = {"errors": packer.value(errors)}
-        return _unpack_errors(Fields(facts, Unpacker(packer.arrays), "promise"), "errors")
+        return _unpack_numbers(Fields(facts, Unpacker(packer.arrays), "promise"), "errors")
 
     sound = {"RMSE": (1.0, 0.5, 2.0), "MAE": (0.8, 0.4, 1.2)}
     assert read(sound) == sound

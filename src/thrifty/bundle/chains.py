@@ -238,6 +238,7 @@ def unpack_evidence(fields: Fields, chain: Chain) -> Evidence:
         strata=_unpack_strata(fields, n_rows, len(chain.classes)),
         right=_unpack_known(fields, "right", np.bool_, n_rows, n_stages + 1),
         tolerance=chain.task.tolerance,
+        task=chain.task,
     )
 
 

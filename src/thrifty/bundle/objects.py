@@ -179,7 +179,7 @@ def _pack_memory(estimator: ChainEstimator, writing: Writing) -> dict[str, Any] 
         "policy": pack_policy(learned.policy, packer),
         "blend": packer.optional(learned.blend),
         "proof": proof,
-        "max_loss": None if max_loss is None else packer.value(float(max_loss)),
+        "max_loss": packer.value(float(max_loss)) if isinstance(max_loss, float | int) else None,
         "duplicates": estimator._duplicates,
         "certificate": told,
     }
@@ -254,8 +254,13 @@ _PARTS_OF_CERTIFICATE: dict[str, tuple[type, ...]] = {
     "failed_losses": (int, type(None)),
     "failed_bound": (float, type(None)),
     **dict.fromkeys(("n_given", "n_repeated", "n_seen"), (int, type(None))),
-    **dict.fromkeys(("duplicates", "issued", "rows"), (str, type(None))),
+    **dict.fromkeys(("duplicates", "issued", "rows", "loss"), (str, type(None))),
+    **dict.fromkeys(("excess", "largest", "tolerance"), (float, type(None))),
     "is_fallback": (bool,),
+}
+_PARTS_OF_CLASS: dict[str, tuple[type, ...]] = {
+    **dict.fromkeys(("max_loss", "bound"), (float,)),
+    **dict.fromkeys(("n_rows", "n_losses"), (int,)),
 }
 _PARTS_OF_POINT: dict[str, tuple[type, ...]] = {
     **dict.fromkeys(("cost", "score", "share", "chosen_cost", "chosen_score"), (float,)),
@@ -277,6 +282,8 @@ def _certificate(fields: Fields) -> Certificate | None:
     fits = _has_types(certificate, _PARTS_OF_CERTIFICATE)
     if point is not None:
         fits = fits and _has_types(point, _PARTS_OF_POINT) and all(type(one) is int for one in point.features)
+    for one in certificate.by_class or ():
+        fits = fits and _has_types(one, _PARTS_OF_CLASS) and isinstance(one.label, str | int | float)
     if not fits:
         raise fields.refusal("certificate", "have parts of the right types", entries)
     return certificate

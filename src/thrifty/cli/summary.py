@@ -53,7 +53,7 @@ def fit_in_words(fitted: Fitted, out: Path) -> None:
     _print_promise(system)
     low, high = promise.interval(_NEW_ROWS)
     say(
-        f"19 times out of 20, {_NEW_ROWS:,} new rows have {'a' if name[:1] == 'D' else 'an'} {name} of {low:.4f} to "
+        f"19 times out of 20, {_NEW_ROWS:,} new rows have {'a' if name[:1] in 'Dm' else 'an'} {name} of {low:.4f} to "
         f"{high:.4f}. {_strays(system)}"
     )
     if system.certificate is not None:
@@ -139,7 +139,9 @@ def _error(value: float | None) -> str:
 
 
 def key_of(system: TableSystem) -> str:
-    """What programs call the score: accuracy, r2 or d2."""
+    """What programs call the score: accuracy, r2 or d2, or score where it is minus a loss."""
+    if system.chain.task.quality_name.startswith("minus"):
+        return "score"
     return system.chain.task.quality_name.split()[0].lower()
 
 
@@ -234,7 +236,7 @@ def answers_in_words(
     *,
     budget: float | None,
     held: float | None,
-    max_loss: float | None,
+    max_loss: Any,
 ) -> None:
     """How many rows, who answered them, what they cost."""
     facts = answers_numbers(system, answers, out, held)
@@ -254,7 +256,8 @@ def answers_in_words(
         )
     if max_loss is not None:
         proved = f"The system {system.certificate}." if system.certificate is not None else None
-        say(proved or f"A loss of at most {max_loss:g} is estimated on the rows of the fit, and not proved.")
+        allowed = max_loss if isinstance(max_loss, dict) else f"{max_loss:g}"
+        say(proved or f"A loss of at most {allowed} is estimated on the rows of the fit, and not proved.")
 
 
 def answers_numbers(system: TableSystem, answers: Any, out: Path, held: float | None) -> dict[str, Any]:

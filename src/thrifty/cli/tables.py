@@ -47,13 +47,6 @@ class Answers(StrEnum):
     number = "number"
 
 
-class Loss(StrEnum):
-    """The error that counts where a number is predicted."""
-
-    squared = "squared"
-    absolute = "absolute"
-
-
 SystemFile = Annotated[Path, typer.Argument(help="File that `thrifty fit` wrote.", metavar="SYSTEM")]
 NewRows = Annotated[Path, typer.Argument(help="Table of new rows, CSV or parquet.", metavar="TABLE")]
 Trust = Annotated[
@@ -83,8 +76,19 @@ Confidence = Annotated[
     ),
 ]
 MaxLoss = Annotated[
-    float | None,
-    typer.Option(help="Share of answers that may be worse than the full model's, in place of a budget."),
+    list[str] | None,
+    typer.Option(
+        help="Share of answers that may be worse than the full model's, in place of a budget, such as 0.02; or of the "
+        "rows of a class, such as sick=0.02, which may be repeated.",
+        metavar="SHARE|CLASS=SHARE",
+    ),
+]
+MinRecall = Annotated[
+    list[str] | None,
+    typer.Option(
+        help="Least share of the rows of a class that is answered with it, such as sick=0.9. May be repeated.",
+        metavar="CLASS=SHARE",
+    ),
 ]
 
 
@@ -121,11 +125,9 @@ def fit(
         float | None,
         typer.Option(help="Mean cost per row to spend. Without a wish, the most accurate point is kept."),
     ] = None,
-    max_loss: Annotated[
-        float | None,
-        typer.Option(help="Share of answers that may become worse than the full model's, to be proved."),
-    ] = None,
+    max_loss: MaxLoss = None,
     confidence: Confidence = None,
+    min_recall: MinRecall = None,
     task: Annotated[
         Answers | None,
         typer.Option(
@@ -135,10 +137,18 @@ def fit(
         ),
     ] = None,
     loss: Annotated[
-        Loss | None,
+        str | None,
         typer.Option(
-            help="The error that counts where a number is predicted: squared, as without it, or absolute.",
-            metavar="LOSS",
+            help="What an answer loses. Of numbers: squared, as without it, or absolute. Of classes: error, as without "
+            "it, log, brier, or a .csv or .json file of what each mistake costs.",
+            metavar="LOSS|FILE",
+        ),
+    ] = None,
+    tolerance: Annotated[
+        float | None,
+        typer.Option(
+            help="How much larger than the full model's the error of a number may be before it counts as worse, in "
+            "units of the spread of the target (0.01 without it)."
         ),
     ] = None,
     method: Annotated[
@@ -164,11 +174,13 @@ def fit(
     """Fit a system on a table of labels or numbers. It is written to one file, which answers at any budget."""
     from thrifty.bundle.signature import check_private_key
     from thrifty.cli.summary import fit_in_words, fit_numbers
+    from thrifty.tables.by_class import read_max_loss, read_shares
     from thrifty.tables.fit import Wish, fit_table
     from thrifty.tables.formats import read_table
     from thrifty.tables.storage import table_system_to_bytes
 
-    wish = Wish(budget, max_loss, confidence)
+    floors = read_shares("--min-recall", min_recall or ())
+    wish = Wish(budget, read_max_loss(max_loss), confidence, floors or None)
     check_output(out)
     key = None if private_key is None else check_private_key(private_key)
     with notes_of_warnings(), progress() as show:
@@ -177,7 +189,8 @@ def fit(
             target,
             wish,
             task=None if task is None else task.value,
-            loss=None if loss is None else loss.value,
+            loss=loss,
+            tolerance=tolerance,
             method=method.value,
             costs=costs,
             full=full,
@@ -208,6 +221,7 @@ def predict(
     budget: Budget = None,
     max_loss: MaxLoss = None,
     confidence: Confidence = None,
+    min_recall: MinRecall = None,
     hold_budget: Annotated[
         bool,
         typer.Option(
@@ -230,13 +244,17 @@ def predict(
     import pandas as pd
 
     from thrifty.cli.summary import answers_in_words, answers_numbers
+    from thrifty.tables.by_class import read_max_loss, read_shares
     from thrifty.tables.formats import listed, read_table, table_bytes
     from thrifty.tables.storage import load_table_system
 
+    allowed, floors = read_max_loss(max_loss), read_shares("--min-recall", min_recall or ())
     on_screen = str(out) == "-"
     if on_screen and json:
         raise InvalidInputError("-o - and --json both want standard output. Name a file for the answers.")
-    if hold_budget and max_loss is not None:
+    if hold_budget and floors:
+        raise InvalidInputError("--hold-budget keeps no floor of recall. Leave --min-recall out.")
+    if hold_budget and max_loss:
         raise InvalidInputError("--hold-budget holds a budget, and --max-loss names none. Give one of them.")
     if hold_budget and confidence is not None:
         raise InvalidInputError(
@@ -255,8 +273,8 @@ def predict(
         cells = known.read(frame, unseen_is_missing=unseen is Unseen.missing)
         if held is not None:
             known = known.held(cells, held)
-        elif budget is not None or max_loss is not None or confidence is not None:
-            known = known.at(budget=budget, max_loss=max_loss, confidence=confidence)
+        elif budget is not None or max_loss or confidence is not None or floors:
+            known = known.at(budget=budget, max_loss=allowed, confidence=confidence, min_recall=floors)
         answers = pd.DataFrame(known.answers(cells))
     extra = known.schema.extra_columns(frame)
     if extra:
@@ -274,7 +292,7 @@ def predict(
     if json:
         print_json(answers_numbers(known, answers, out, held))
     else:
-        answers_in_words(known, answers, out, budget=budget, held=held, max_loss=max_loss)
+        answers_in_words(known, answers, out, budget=budget, held=held, max_loss=allowed)
 
 
 def explain(
@@ -296,13 +314,14 @@ def explain(
     import numpy as np
 
     from thrifty.cli.explanation import explanation_in_words, explanation_numbers
+    from thrifty.tables.by_class import read_max_loss
     from thrifty.tables.formats import read_table
     from thrifty.tables.storage import load_table_system
 
     with notes_of_warnings():
         known = load_table_system(system, trusted=trust or (), public_key=public_key)
-        if budget is not None or max_loss is not None or confidence is not None:
-            known = known.at(budget=budget, max_loss=max_loss, confidence=confidence)
+        if budget is not None or max_loss or confidence is not None:
+            known = known.at(budget=budget, max_loss=read_max_loss(max_loss), confidence=confidence)
         cells = known.read(
             read_table(table, as_text=known.schema.text_columns), unseen_is_missing=unseen is Unseen.missing
         )

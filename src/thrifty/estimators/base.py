@@ -1,7 +1,7 @@
 """What every estimator with a chain shares, once it is fitted: answers, routes, costs and operating points."""
 
 import copy
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from numbers import Integral
@@ -148,7 +148,7 @@ class ChainEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn is un
         self,
         *,
         budget: float | None = None,
-        max_loss: float | None = None,
+        max_loss: float | Mapping[Any, float] | None = None,
         threshold: float | None = None,
         confidence: float | None = None,
     ) -> Self:
@@ -158,8 +158,8 @@ class ChainEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn is un
         ----------
         budget : float, optional
             Mean spend per row.
-        max_loss : float, optional
-            Share of answers that may be worse than the full model's.
+        max_loss : float, or dict of label to float, optional
+            Share of answers that may be worse than the full model's; by label, of the rows of that class.
         threshold : float, optional
             Threshold of the gate, for an estimator with a single one: rows with ``g > threshold`` are sent on.
         confidence : float, optional
@@ -182,7 +182,15 @@ class ChainEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn is un
         return other
 
     def certified(
-        self, X: Any, y: ArrayLike, *, max_loss: float, confidence: float = 0.95, duplicates: str = "refuse"
+        self,
+        X: Any,
+        y: ArrayLike,
+        *,
+        max_loss: float | Mapping[Any, float],
+        confidence: float = 0.95,
+        duplicates: str = "refuse",
+        measure: str = "share",
+        largest: float | None = None,
     ) -> Self:
         """Return the same fit at the cheapest point that new rows prove to lose at most ``max_loss``.
 
@@ -190,11 +198,19 @@ class ChainEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn is un
         ----------
         X, y : table and labels
             Rows that neither this fit nor the full model has seen; the full model is asked about all of them.
-        max_loss, confidence : float
-            What is to be shown against the full model, and how surely; see ``thrifty.certify``.
+        max_loss : float, or dict of label to float
+            What is to be shown against the full model: the share of answers that may be worse, or that of the rows of
+            each class named; see ``thrifty.certify``.
+        confidence : float, default=0.95
+            Probability with which it must hold.
         duplicates : {"refuse", "drop", "count"}, default="refuse"
             What becomes of rows that hold the same as rows of the fit: they are refused, left out, or counted. Rows
             that equal each other count once unless it is "count"; see ``thrifty.certify``.
+        measure : {"share", "mean"}, default="share"
+            Whether rows that are worse are counted, or the mean excess of the loss is bounded, as a share of
+            ``largest``; see ``thrifty.certify``.
+        largest : float, optional
+            Loss at which losses are clipped before their mean is taken.
         """
         check_is_fitted(self)
         evidence, proof = self._evidence(), evidence_of(self, self._reader(X), y)
@@ -209,9 +225,14 @@ class ChainEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn is un
                 f"are worth a test. Choose them on other rows, with Frontier.from_evidence([evidence_of(...)], "
                 f"against_full=True), and give frontier.on([evidence_of(...)]) to thrifty.certify."
             )
-        chosen = Frontier.from_evidence([evidence], against_full=True)
+        chosen = Frontier.from_evidence([evidence], against_full=measure != "mean")
         certificate = certify(
-            chosen.on([proof]), max_loss=max_loss, confidence=confidence, duplicates=duplicates
+            chosen.on([proof]),
+            max_loss=max_loss,
+            confidence=confidence,
+            duplicates=duplicates,
+            measure=measure,
+            largest=largest,
         )
         other = copy.copy(self)
         other._settle(certificate)
@@ -252,7 +273,7 @@ class ChainEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn is un
         """The task that some targets pose, weighted or not, or a refusal."""
         raise NotImplementedError
 
-    def _move(self, *, confidence: float | None = None, **wish: float) -> None:
+    def _move(self, *, confidence: float | None = None, **wish: Any) -> None:
         """Go to an operating point; to the one that is natural without a wish."""
         raise NotImplementedError
 

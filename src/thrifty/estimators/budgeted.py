@@ -57,9 +57,10 @@ class BudgetedClassifier(ChainClassifier, BudgetedCascade):
         Columns that the full model reads, and is given; None is all of them.
     budget : float, optional
         Mean spend per row.
-    max_loss : float, optional
-        Share of answers, in (0, 1), that may be worse than the full model's. A quarter of the rows is then kept out of
-        everything and the cheapest point is taken that they prove to lose no more.
+    max_loss : float, or dict of label to float, optional
+        Share of answers, in (0, 1), that may be worse than the full model's; by label, of the rows of that class, so
+        that a rare one cannot be given up in silence. A quarter of the rows is then kept out of everything and the
+        cheapest point is taken that they prove to lose no more.
     confidence : float, optional
         Probability with which that proof must hold; None is 0.95. With ``budget``: the probability with which the mean
         cost of new rows keeps to it, for which a quarter of the rows is kept out too; None meets the mean as measured.
@@ -134,7 +135,7 @@ class BudgetedClassifier(ChainClassifier, BudgetedCascade):
         full_cost: float = 0.0,
         full_features: Any = None,
         budget: float | None = None,
-        max_loss: float | None = None,
+        max_loss: float | Mapping[Any, float] | None = None,
         confidence: float | None = None,
         stages: int | None = None,
         sizes: Any = None,
@@ -177,7 +178,7 @@ class BudgetedClassifier(ChainClassifier, BudgetedCascade):
         self,
         *,
         budget: float | None = None,
-        max_loss: float | None = None,
+        max_loss: float | Mapping[Any, float] | None = None,
         threshold: float | None = None,
         confidence: float | None = None,
         min_recall: Mapping[Any, float] | None = None,
@@ -188,8 +189,8 @@ class BudgetedClassifier(ChainClassifier, BudgetedCascade):
         ----------
         budget : float, optional
             Mean spend per row.
-        max_loss : float, optional
-            Share of answers that may be worse than the full model's.
+        max_loss : float, or dict of label to float, optional
+            Share of answers that may be worse than the full model's; by label, of the rows of that class.
         threshold : float, optional
             Refused: a cascade has several gates.
         confidence : float, optional

@@ -2,6 +2,7 @@
 
 import copy
 import warnings
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Self
 
@@ -16,6 +17,7 @@ from thrifty.chain.stage import CascadeStage
 from thrifty.estimators.base import ChainEstimator, all_or_nothing, columns_of, link_of
 from thrifty.estimators.checks import check_columns, check_count, check_seed, check_training_rows, check_wish
 from thrifty.evidence.certificate import certify, check_hold_out
+from thrifty.evidence.claims import loses_at_most
 from thrifty.evidence.evidence import Evidence
 from thrifty.evidence.frontier import Frontier
 from thrifty.evidence.observe import evidence_of, seen_by
@@ -60,7 +62,7 @@ class BudgetedCascade(ChainEstimator):
         full_cost: float = 0.0,
         full_features: Any = None,
         budget: float | None = None,
-        max_loss: float | None = None,
+        max_loss: float | Mapping[Any, float] | None = None,
         confidence: float | None = None,
         stages: int | None = None,
         sizes: Any = None,
@@ -146,6 +148,7 @@ class BudgetedCascade(ChainEstimator):
                 stage_columns=tuple(tuple(stage.columns.tolist()) for stage in self.chain_.stages),
                 rows=row_keys(rows.X, rows.task.strata(rows.y)),
                 seen=seen_by(full),
+                task=rows.task,
             )
             self._proof = None
             if proof is not None:
@@ -182,7 +185,7 @@ class BudgetedCascade(ChainEstimator):
         return _USUAL_CONFIDENCE if self.confidence is None else self.confidence
 
     def _parts(
-        self, rows: TrainingRows, seed: int, wish: dict[str, float]
+        self, rows: TrainingRows, seed: int, wish: dict[str, Any]
     ) -> tuple[TrainingRows, TrainingRows | None]:
         """Rows to learn from, and rows to prove with where a wish asks for a proof."""
         if "max_loss" not in wish and ("budget" not in wish or self.confidence is None):
@@ -190,7 +193,8 @@ class BudgetedCascade(ChainEstimator):
         learn, proof = self._hold_out(rows, seed, "max_loss" if "max_loss" in wish else "confidence")
         if "max_loss" in wish:
             is_proof = np.isin(rows.positions, proof.positions)
-            check_hold_out(rows.X, rows.task.strata(rows.y), is_proof, self.max_loss, self._surely)
+            strata, classes = rows.task.strata(rows.y), rows.task.classes.tolist()
+            check_hold_out(rows.X, strata, is_proof, self.max_loss, self._surely, classes)
         return learn, proof
 
     def _assemble(
@@ -226,7 +230,7 @@ class BudgetedCascade(ChainEstimator):
 
     # -- operating points ----------------------------------------------------------------------
 
-    def _move(self, *, confidence: float | None = None, **wish: float) -> None:
+    def _move(self, *, confidence: float | None = None, **wish: Any) -> None:
         """Go to an operating point; without a wish to that of least total cost, or to the most accurate one."""
         if "threshold" in wish:
             raise InvalidInputError(
@@ -250,7 +254,15 @@ class BudgetedCascade(ChainEstimator):
             self.chain_ = self._learned.at(moved)
 
     def certified(
-        self, X: Any, y: Any, *, max_loss: float, confidence: float = 0.95, duplicates: str = "refuse"
+        self,
+        X: Any,
+        y: Any,
+        *,
+        max_loss: float | Mapping[Any, float],
+        confidence: float = 0.95,
+        duplicates: str = "refuse",
+        measure: str = "share",
+        largest: float | None = None,
     ) -> Self:
         """Return the same fit at the cheapest point that new rows prove to lose at most ``max_loss``.
 
@@ -258,43 +270,54 @@ class BudgetedCascade(ChainEstimator):
         ----------
         X, y : table and labels
             Rows that neither this fit nor the full model has seen; the full model is asked about all of them.
-        max_loss, confidence : float
-            What is to be shown against the full model, and how surely; see ``thrifty.certify``.
+        max_loss : float, or dict of label to float
+            What is to be shown against the full model: the share of answers that may be worse, or that of the rows of
+            each class named; see ``thrifty.certify``.
+        confidence : float, default=0.95
+            Probability with which it must hold.
         duplicates : {"refuse", "drop", "count"}, default="refuse"
             What becomes of rows that hold the same as rows of the fit: they are refused, left out, or counted. Rows
             that equal each other count once unless it is "count"; see ``thrifty.certify``.
+        measure : {"share", "mean"}, default="share"
+            Whether rows that are worse are counted, or the mean excess of the loss is bounded, as a share of
+            ``largest``; see ``thrifty.certify``.
+        largest : float, optional
+            Loss at which losses are clipped before their mean is taken.
         """
         reader = self._reader(X)
         other = copy.copy(self)
         other._proof = self._proof_on(reader, y)
         other.confidence, other._duplicates = confidence, duplicates
-        other._move(**check_wish(max_loss=max_loss))
+        other.certificate_, other._max_loss = None, None
+        other._lose_at_most(check_wish(max_loss=max_loss)["max_loss"], measure=measure, largest=largest)
         return other
 
     def _proof_on(self, reader: TableReader, y: Any) -> Evidence:
         """What every candidate of a proof does with rows that nothing was learned from."""
         return replace(evidence_of(self._learned, reader, y), points=self._evidence().points).without_scores()
 
-    def _lose_at_most(self, max_loss: float) -> None:
+    def _lose_at_most(self, max_loss: Any, **how: Any) -> None:
         """Go to the cheapest point that loses at most so much against the full model, by proof or by estimate."""
-        against = Frontier.from_evidence([self._evidence()], against_full=True)
+        of_mean = how.get("measure") == "mean"
+        against = Frontier.from_evidence([self._evidence()], against_full=not of_mean)
         if self._proof is not None:
             certificate = certify(
                 against.on([self._proof]),
                 max_loss=max_loss,
                 confidence=self._surely,
                 duplicates=self._duplicates,
+                **how,
             )
             self.certificate_ = certificate
             point = None if certificate.is_fallback else certificate.point
         else:
-            share = against.losses_against_full() / against.n_rows
-            allowed = np.flatnonzero(share <= max_loss)
+            allowed = np.flatnonzero(loses_at_most(against, max_loss))
             point = against[int(allowed[np.argmin(against.cost[allowed])])] if len(allowed) else None
         if point is None:
             self._send_everything()
+            told = max_loss if isinstance(max_loss, Mapping) else f"{max_loss:g}"
             warnings.warn(
-                f"max_loss={max_loss:g} can be met only by sending every row to the full model, which saves nothing. "
+                f"max_loss={told} can be met only by sending every row to the full model, which saves nothing. "
                 f"Allow a larger loss, give more rows, or let the stages buy more.",
                 NothingSavedWarning,
                 stacklevel=4,

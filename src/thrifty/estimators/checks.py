@@ -1,6 +1,7 @@
 """What is refused before anything is learned, and in which words."""
 
 import warnings
+from collections.abc import Mapping
 from numbers import Integral
 from typing import Any
 
@@ -13,6 +14,7 @@ from sklearn.utils.validation import _check_sample_weight, validate_data
 
 from thrifty.arrays import Floats, Labels, check_unmasked, unmasked
 from thrifty.chain.sources import describe_bad_column, kind_of_table
+from thrifty.evidence.claims import check_max_loss
 from thrifty.evidence.inputs import check_threshold
 from thrifty.exceptions import InvalidInputError, InvalidTypeError
 from thrifty.full.crossfit import TrainingRows, assign_folds
@@ -212,21 +214,20 @@ def check_count(name: str, value: Any, *, least: int = 1, most: int | None = Non
     return int(value)
 
 
-def check_wish(*, may_be_none: bool = False, **wish: Any) -> dict[str, float]:
+def check_wish(*, may_be_none: bool = False, **wish: Any) -> dict[str, Any]:
     """The one wish that was given, by name: a budget, a loss that may not be exceeded, or a threshold."""
     given = {name: value for name, value in wish.items() if value is not None}
     if len(given) > 1 or not (given or may_be_none):
         shown = " and ".join(f"{name}={value!r}" for name, value in given.items()) or "none"
         raise InvalidInputError(f"give one of {', '.join(wish)}; got {shown}.")
-    if "max_loss" in given and not 0 < check_amount("max_loss", given["max_loss"]) < 1:
-        raise InvalidInputError(
-            f"max_loss must lie strictly between 0 and 1; got {given['max_loss']!r}. "
-            f"It is the share of answers that may get worse."
-        )
+    if "max_loss" in given:
+        check_max_loss(given["max_loss"])
+    by_class = {name: dict(value) for name, value in given.items() if isinstance(value, Mapping)}
     return {
         name: check_threshold(value) if name == "threshold" else check_amount(name, value)
         for name, value in given.items()
-    }
+        if name not in by_class
+    } | by_class
 
 
 def warn_unless_converged(run: Solution[Any], tol: float) -> None:

@@ -220,7 +220,7 @@ class GatedEstimator(ChainEstimator):
         share = check_share("remote_share", remote_share, meaning="the largest share of rows sent on")
         return float(curve.threshold[curve.sending(share)])
 
-    def _move(self, *, confidence: float | None = None, **wish: float) -> None:
+    def _move(self, *, confidence: float | None = None, **wish: Any) -> None:
         if "max_loss" in wish:
             raise InvalidInputError(
                 f"max_loss={wish['max_loss']!r} must be shown on rows that this fit has not seen, and the evidence of "

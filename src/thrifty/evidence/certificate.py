@@ -11,24 +11,31 @@ The exact (Clopper-Pearson) upper bound is the probability at which ``k`` or few
 
 import datetime as dt
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
-from scipy.special import betaincinv
 
-from thrifty.arrays import Bools, Floats, Ints
+from thrifty.arrays import Bools, Ints
+from thrifty.evidence.claims import (
+    Claim,
+    ClassLoss,
+    Found,
+    MeanExcess,
+    ShareLost,
+    SharesByClass,
+    check_max_loss,
+    check_provable,
+)
 from thrifty.evidence.frontier import Frontier, OperatingPoint
 from thrifty.evidence.trials import HELD_OUT, Trials, trials_of
 from thrifty.exceptions import InvalidInputError
 from thrifty.rows import row_keys
 
-__all__ = ["Certificate", "certify", "check_hold_out", "check_provable", "rows_needed", "upper_bound"]
+__all__ = ["MEASURES", "Certificate", "certify", "check_hold_out"]
 
-
-# Bound and limit may be the same number and differ in the last digits of an incomplete beta function.
-_SLACK = 1e-12
+MEASURES = ("share", "mean")
+"""What can be certified: the share of rows that are worse than with the full model, or the mean excess of a loss."""
 
 
 @dataclass(frozen=True)
@@ -61,6 +68,16 @@ class Certificate:
         What became of such rows; see ``certify``.
     issued, rows : str or None
         Date of the test, and a fingerprint of the rows that were given, whatever their order.
+    by_class : tuple of ClassLoss or None
+        Limit, rows, losses and bound of each class, where classes have limits of their own: ``max_loss`` is then the
+        largest limit, ``n_losses`` the sum, and ``bound`` that of the class which comes nearest to its limit.
+    excess, largest : float or None
+        Where a mean was certified: by how much the mean loss exceeded the full model's on the rows counted, as a share
+        of ``largest``, the loss at which losses are clipped; ``n_losses`` are then rows that lose more.
+    loss : str or None
+        What an answer loses, in words; None where it is right or wrong.
+    tolerance : float or None
+        How much more than the full model's an answer may lose before it counts as worse, where that is not nothing.
     """
 
     max_loss: float
@@ -80,24 +97,57 @@ class Certificate:
     duplicates: str | None = None
     issued: str | None = None
     rows: str | None = None
+    by_class: tuple[ClassLoss, ...] | None = None
+    excess: float | None = None
+    largest: float | None = None
+    loss: str | None = None
+    tolerance: float | None = None
 
     def __str__(self) -> str:
         return f"{self._claim}. {self._basis}"
 
     @property
     def _claim(self) -> str:
-        limit, surely = _percent(self.max_loss), f"with {_percent(self.confidence)} confidence"
+        surely = f"with {_percent(self.confidence)} confidence, on {self.n_rows:,} held-out rows"
         if self.is_fallback:
-            worse = _worse(self.failed_losses or 0, self.failed_bound or 0.0)
             return (
                 f"sends every row to the full model, and so loses nothing against it: the safest of "
-                f"{self.n_candidates:,} points could not be shown, {surely}, to lose at most {limit} of answers, "
-                f"on {self.n_rows:,} held-out rows: {worse}"
+                f"{self.n_candidates:,} points could not be shown to {self._limits('lose', 'have')}, {surely}: "
+                f"{self._outcome(self.failed_losses or 0, self.failed_bound or 0.0)}"
             )
-        return (
-            f"loses at most {limit} of answers against the full model, {surely}, on {self.n_rows:,} held-out rows: "
-            f"{_worse(self.n_losses, self.bound)}"
-        )
+        return f"{self._limits('loses', 'has')}, {surely}: {self._outcome(self.n_losses, self.bound)}"
+
+    def _limits(self, loses: str, has: str) -> str:
+        """What was to be shown, with its verb."""
+        if self.largest is not None:
+            return (
+                f"{has} a mean {self.loss or 'error'} (clipped at {self.largest:.6g}) that exceeds the full model's by "
+                f"at most {self.max_loss * self.largest:.6g}, {_percent(self.max_loss)} of that"
+            )
+        if self.by_class is not None:
+            parts = [f"{_percent(one.max_loss)} of answers to rows of {one.label!r}" for one in self.by_class]
+            limits = " and ".join(filter(None, [", ".join(parts[:-1]), parts[-1]]))
+        else:
+            limits = f"{_percent(self.max_loss)} of answers"
+        return f"{loses} at most {limits} against the full model{self._meaning}"
+
+    @property
+    def _meaning(self) -> str:
+        """What counts as lost, where that is not just a wrong answer."""
+        if self.loss is None:
+            return ""
+        more = f" by more than {self.tolerance:.6g}" if self.tolerance else ""
+        return f" (an answer is lost if its {self.loss} exceeds that of the full model{more})"
+
+    def _outcome(self, n_losses: int, bound: float) -> str:
+        if self.largest is not None and self.excess is not None:
+            return f"it differed by {self.excess * self.largest:.3g} (bound {bound * self.largest:.3g})"
+        if self.by_class is not None:
+            return "; ".join(
+                f"of {one.n_rows:,} of {one.label!r} {_worse(one.n_losses, one.bound, '')}"
+                for one in self.by_class
+            )
+        return _worse(n_losses, bound)
 
     @property
     def _basis(self) -> str:
@@ -129,7 +179,9 @@ class Certificate:
     def as_dict(self) -> dict[str, Any]:
         """Everything, ready for a JSON file."""
         entries = {entry.name: getattr(self, entry.name) for entry in fields(self)}
-        return entries | {"point": None if self.point is None else self.point.as_dict()}
+        by_class = None if self.by_class is None else [one._asdict() for one in self.by_class]
+        point = None if self.point is None else self.point.as_dict()
+        return entries | {"point": point, "by_class": by_class}
 
     @classmethod
     def from_dict(cls, entries: Mapping[str, Any]) -> Self:
@@ -143,11 +195,27 @@ class Certificate:
                 f"a certificate has the entries {sorted(wanted)}; missing or unknown: {differing}."
             )
         point = None if entries["point"] is None else OperatingPoint.from_dict(entries["point"])
-        return cls(**{**entries, "point": point})
+        by_class = (
+            None if entries["by_class"] is None else tuple(ClassLoss(**one) for one in entries["by_class"])
+        )
+        return cls(**{**entries, "point": point, "by_class": by_class})
+
+    def with_labels(self, names: Mapping[Any, Any]) -> "Certificate":
+        """The certificate with other names of the classes."""
+        if self.by_class is None:
+            return self
+        named = tuple(one._replace(label=names.get(one.label, one.label)) for one in self.by_class)
+        return replace(self, by_class=named)
 
 
 def certify(
-    frontier: Frontier, *, max_loss: float, confidence: float = 0.95, duplicates: str = "refuse"
+    frontier: Frontier,
+    *,
+    max_loss: float | Mapping[Any, float],
+    confidence: float = 0.95,
+    duplicates: str = "refuse",
+    measure: str = "share",
+    largest: float | None = None,
 ) -> Certificate:
     """The cheapest point of a frontier that loses at most ``max_loss`` against the full model, by exact tests.
 
@@ -157,14 +225,25 @@ def certify(
         Points chosen on some rows and scored on others: ``Frontier.from_evidence(chosen_on, against_full=True)
         .on(held_out)``. Nothing may have been fitted, tuned or chosen on the held-out rows. Every row counts
         once; there are no sample weights, with which the number of losses would not be binomial.
-    max_loss : float
-        Share of answers, between 0 and 1, on which the system may be wrong where the full model is right.
+    max_loss : float, or dict of label to float
+        Share of answers, between 0 and 1, on which the system may be wrong where the full model is right; by label, the
+        share of the rows of that class, so that a rare one cannot be given up in silence. Classes that are left out
+        have no limit; ``dict.fromkeys(classes, 0.02)`` limits all, and so all rows together. With ``measure="mean"``
+        by how much the mean loss may exceed the full model's, as a share of ``largest``.
     confidence : float, default=0.95
         Probability with which the certificate must hold.
     duplicates : {"refuse", "drop", "count"}, default="refuse"
         Rows that hold the same as a row that the system was fitted on, or that its points were chosen on, are refused,
         or left out ("drop"). Rows that equal each other, label included, count as one in both cases. "count" takes
         equal rows for independent observations, which they are in a table with few different rows that is drawn afresh.
+    measure : {"share", "mean"}, default="share"
+        What is certified: the share of rows that are worse than with the full model, or the mean excess of the loss: of
+        errors of numbers, of the logarithmic or Brier loss, of the price of mistakes. A mean needs a frontier that was
+        made without ``against_full``.
+    largest : float, optional
+        Loss at which losses are clipped before the mean is taken, chosen before the rows are looked at. Squared errors
+        of numbers are in units of the variance of the targets of the fit, absolute ones in units of their mean distance
+        from the median. None is 4 for numbers, and the largest loss there is for classes.
 
     Returns
     -------
@@ -183,7 +262,9 @@ def certify(
     ``k <= c``, with c the largest number for which ``P(Bin(n, max_loss) <= c) <= alpha`` (which is what "the
     bound is at most max_loss" says). Since the binomial distribution grows with its probability,
     ``P(Bin(n, p) <= c) <= P(Bin(n, max_loss) <= c) <= alpha``. So a wrong certificate has probability at most alpha,
-    whatever the other points are and however the tests depend on each other.
+    whatever the other points are and however the tests depend on each other. Where classes have limits of their own, j
+    is the first point that breaks one of them, and to get past j the test of that class must err: the limits of all
+    classes hold together with the same confidence. Means are tested by betting; see ``thrifty.evidence.bounds``.
 
     Among n rows let d be different, label included, on which a point loses k_d times, and k times on all n. Tested are
     ``max(k_d, ceil(d k / n))`` losses in d trials, and k in n; a point passes if both bounds do. Nobody can tell from
@@ -195,106 +276,121 @@ def certify(
     Leaving rows out that equal rows of the fit keeps the level for rows that do not: whether a row is left out depends
     on what it holds, so that the others are independent draws of such rows. The certificate says so.
     """
-    _check_wish(max_loss, confidence)
+    check_max_loss(max_loss)
+    _check_confidence(confidence)
     if not frontier.held_out:
         raise InvalidInputError(
             "a certificate needs rows on which nothing was chosen; this frontier is scored on the rows that it was "
             "chosen on. Give frontier.on(evidence of held-out rows)."
         )
+    largest = _largest(frontier, max_loss, measure, largest)
     rows = next((one.rows for one in frontier.evidence if one.rows is not None), None)
     trials = trials_of(rows, frontier.seen, frontier.n_rows, duplicates)
-    n_rows = trials.n_trials
-    check_provable(n_rows, max_loss, confidence, n_given=frontier.n_rows)
+    claim = _claim_of(frontier, trials, max_loss, confidence, largest)
     order = np.argsort(-frontier.chosen.cost, kind="stable")
-    losses, bounds = _losses_and_bounds(frontier, trials, confidence)
-    losses, bounds = losses[order], bounds[order]
-    failed = np.flatnonzero(~_passes(bounds, max_loss))
+    failed = np.flatnonzero(~claim.passed[order])
     n_passed = int(failed[0]) if failed.size else len(order)
-    last = n_passed - 1
+    last = int(order[n_passed - 1])
+    shown = claim.found(last) if n_passed else Found(0, 0.0)
+    missed = claim.found(int(order[n_passed])) if failed.size else None
+    told = shown if n_passed or missed is None else missed
+    task = frontier.evidence[0].task
     return Certificate(
-        max_loss=float(max_loss),
+        max_loss=float(max(max_loss.values()) if isinstance(max_loss, Mapping) else max_loss),
         confidence=float(confidence),
-        n_rows=n_rows,
-        n_losses=int(losses[last]) if n_passed else 0,
-        bound=float(bounds[last]) if n_passed else 0.0,
+        n_rows=trials.n_trials,
+        n_losses=shown.n_losses,
+        bound=shown.bound,
         n_candidates=len(order),
         n_tested=min(n_passed + 1, len(order)),
-        failed_losses=int(losses[n_passed]) if failed.size else None,
-        failed_bound=float(bounds[n_passed]) if failed.size else None,
-        point=frontier[int(order[last])] if n_passed else _everything_to_full(frontier),
+        failed_losses=None if missed is None else missed.n_losses,
+        failed_bound=None if missed is None else missed.bound,
+        point=frontier[last] if n_passed else _everything_to_full(frontier),
         is_fallback=n_passed == 0,
         n_given=frontier.n_rows,
-        n_repeated=None if rows is None else trials.n_kept - n_rows,
+        n_repeated=None if rows is None else trials.n_kept - trials.n_trials,
         n_seen=trials.n_seen,
         duplicates=duplicates,
         issued=dt.date.today().isoformat(),
         rows=trials.rows,
+        by_class=told.by_class,
+        excess=told.excess,
+        largest=largest,
+        loss=None if task is None else task.lost_in_words,
+        tolerance=frontier.evidence[0].tolerance or None,
     )
 
 
-def _losses_and_bounds(frontier: Frontier, trials: Trials, confidence: float) -> tuple[Ints, Floats]:
-    """Losses of each point among the trials, and their upper bounds, whatever made rows equal."""
-    n_rows, n_kept = trials.n_trials, trials.n_kept
-    if n_rows == frontier.n_rows:
-        losses = frontier.losses_against_full()
-        return losses, upper_bound(losses, n_rows, confidence)
-    of_kept, of_first = map(frontier.losses_against_full, (trials.kept, trials.first))
-    losses = trials.losses(of_kept, of_first)
-    bounds = np.maximum(upper_bound(losses, n_rows, confidence), upper_bound(of_kept, n_kept, confidence))
-    return losses, bounds
+def _claim_of(
+    frontier: Frontier,
+    trials: Trials,
+    max_loss: float | Mapping[Any, float],
+    confidence: float,
+    largest: float | None,
+) -> Claim:
+    """The tests of every point, or a refusal where so few rows can show nothing."""
+    if isinstance(max_loss, Mapping):
+        return SharesByClass.of(frontier, trials, max_loss, confidence)
+    of_mean = largest is not None
+    check_provable(trials.n_trials, max_loss, confidence, n_given=frontier.n_rows, of_mean=of_mean)
+    if largest is not None:
+        return MeanExcess(frontier, trials, float(max_loss), confidence, largest)
+    return ShareLost.of(frontier, trials, max_loss, confidence)
 
 
-def check_provable(n_rows: int, max_loss: Any, confidence: Any, *, n_given: int | None = None) -> None:
-    """Refuse a loss that so many held-out rows cannot show, not even without a single one that is worse."""
-    _check_wish(max_loss, confidence)
-    least = upper_bound(0, n_rows, confidence)
-    if not _passes(least, max_loss):
-        fewer = f" (of {n_given:,}: rows that equal others, or rows of the fit, do not count)"
+def _largest(frontier: Frontier, max_loss: Any, measure: str, largest: Any) -> float | None:
+    """The loss at which losses are clipped, where a mean is asked for; None where rows are counted."""
+    if measure not in MEASURES:
+        raise InvalidInputError(f"measure must be one of {', '.join(MEASURES)}; got {measure!r}.")
+    if measure == "share":
+        if largest is not None:
+            raise InvalidInputError(
+                f'largest={largest!r} clips losses before their mean is taken, and measure="share" counts rows. Leave '
+                f'it out, or ask for measure="mean".'
+            )
+        return None
+    if isinstance(max_loss, Mapping):
+        raise InvalidInputError('max_loss by class counts rows; with measure="mean" it must be one number.')
+    if frontier.compares_with_full:
         raise InvalidInputError(
-            f"{n_rows:,} held-out rows{'' if n_given in (None, n_rows) else fewer} "
-            f"cannot show a loss of at most {_percent(max_loss)} with {_percent(confidence)} "
-            f"confidence, not even without a single loss: it takes {rows_needed(max_loss, confidence):,} rows. "
-            f"Give more rows to prove with, or allow a loss of at least {_percent(float(least))}."
+            'measure="mean" needs to know what answers lose, and this frontier knows only which ones are worse. Make '
+            "it with Frontier.from_evidence(evidence), without against_full."
         )
+    if largest is None:
+        task = frontier.evidence[0].task
+        return 1.0 if task is None else float(task.largest_loss)
+    if isinstance(largest, bool) or not (
+        isinstance(largest, float | int | np.number) and 0 < largest < np.inf
+    ):
+        raise InvalidInputError(
+            f"largest must be a finite number above 0; got {largest!r}. Losses are clipped there."
+        )
+    return float(largest)
 
 
-def check_hold_out(X: Any, strata: Ints, is_proof: Bools, max_loss: Any, confidence: Any) -> None:
+def check_hold_out(
+    X: Any, strata: Ints, is_proof: Bools, max_loss: Any, confidence: Any, classes: Any = ()
+) -> None:
     """Refuse, before anything is fitted, a loss that the rows held out of a fit cannot show."""
+    check_max_loss(max_loss, classes if isinstance(max_loss, Mapping) else None)
+    _check_confidence(confidence)
     keys = row_keys(X, strata)
     proof, seen = keys[is_proof], (keys[~is_proof, 0],)
-    n_rows = trials_of(proof, seen, len(proof), HELD_OUT).n_trials
-    check_provable(n_rows, max_loss, confidence, n_given=len(proof))
+    first = trials_of(proof, seen, len(proof), HELD_OUT).first
+    if not isinstance(max_loss, Mapping):
+        check_provable(int(first.sum()), max_loss, confidence, n_given=len(proof))
+        return
+    for label, limit in max_loss.items():
+        own = strata[is_proof] == list(classes).index(label)
+        check_provable(int(first[own].sum()), limit, confidence, n_given=int(own.sum()), label=label)
 
 
-def upper_bound(n_losses: ArrayLike, n_rows: int, confidence: float) -> Floats:
-    """Exact one-sided upper bound: the p for which ``P(Bin(n_rows, p) <= n_losses) = 1 - confidence``."""
-    losses = np.asarray(n_losses, dtype=np.float64)
-    bound: Floats = np.where(
-        losses >= n_rows, 1.0, betaincinv(losses + 1.0, np.maximum(n_rows - losses, 1.0), confidence)
-    )
-    return bound
-
-
-def rows_needed(max_loss: float, confidence: float = 0.95) -> int:
-    """Fewest rows that can show ``max_loss`` at all: the smallest n with ``(1 - max_loss)^n <= 1 - confidence``."""
-    _check_wish(max_loss, confidence)
-    n_rows = max(1, int(np.ceil(np.log1p(-confidence) / np.log1p(-max_loss) * (1 - 1e-9))))
-    while not _passes(upper_bound(0, n_rows, confidence), max_loss):
-        n_rows += 1
-    return n_rows
-
-
-def _check_wish(max_loss: float, confidence: float) -> None:
-    for name, value, meaning in (
-        ("max_loss", max_loss, "It is the share of answers that may get worse; none at all cannot be shown."),
-        ("confidence", confidence, "It is the probability with which the certificate must hold."),
-    ):
-        if not (isinstance(value, float | int | np.number) and 0 < value < 1):
-            raise InvalidInputError(f"{name} must lie strictly between 0 and 1; got {value!r}. {meaning}")
-
-
-def _passes(bound: Floats, max_loss: float) -> NDArray[np.bool_]:
-    return np.asarray(bound <= max_loss * (1 + _SLACK))
+def _check_confidence(confidence: Any) -> None:
+    if not (isinstance(confidence, float | int | np.number) and 0 < confidence < 1):
+        raise InvalidInputError(
+            f"confidence must lie strictly between 0 and 1; got {confidence!r}. It is the probability with which the "
+            f"certificate must hold."
+        )
 
 
 def _everything_to_full(frontier: Frontier) -> OperatingPoint | None:
@@ -310,8 +406,8 @@ def _everything_to_full(frontier: Frontier) -> OperatingPoint | None:
     return None
 
 
-def _worse(n_losses: int, bound: float) -> str:
-    return f"{n_losses:,} of them {'was' if n_losses == 1 else 'were'} worse (bound {_percent(bound)})"
+def _worse(n_losses: int, bound: float, of_them: str = " of them") -> str:
+    return f"{n_losses:,}{of_them} {'was' if n_losses == 1 else 'were'} worse (bound {_percent(bound)})"
 
 
 def _percent(share: float) -> str:

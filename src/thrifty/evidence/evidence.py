@@ -26,6 +26,7 @@ from thrifty.evidence.inputs import (
     plain_settings,
 )
 from thrifty.exceptions import InvalidInputError
+from thrifty.tasks.task import Task
 
 __all__ = ["Averages", "Evidence", "Means", "route_by"]
 
@@ -94,6 +95,8 @@ class Evidence:
     tolerance : float
         How much less good than the full model's an answer may be before it counts as worse; nothing, where answers are
         right or wrong.
+    task : Task, optional
+        What an answer is, which tells the labels of classes and how much an answer can lose.
     """
 
     gate: Floats
@@ -114,6 +117,7 @@ class Evidence:
     strata: Codes | None = None
     right: Bools | None = None
     tolerance: float = 0.0
+    task: Task | None = None
 
     def __post_init__(self) -> None:
         gate = finite_numbers("gate", np.asarray(self.gate), (None, None))
@@ -202,6 +206,11 @@ class Evidence:
     def weights(self) -> Floats:
         """Weights of the rows, one each where none were given."""
         return np.ones(self.n_rows) if self.weight is None else self.weight
+
+    @property
+    def classes(self) -> list[Any]:
+        """Labels of the classes that ``strata`` numbers, as the user wrote them; empty where they are not known."""
+        return [] if self.task is None else self.task.classes.tolist()
 
     @property
     def known_rows(self) -> tuple[Words, ...]:
@@ -310,6 +319,20 @@ class Evidence:
             # The full model is never worse than itself; where its answer stands last, that must stay visible.
             full_quality=np.ones(len(full), dtype=bool) if self.sends_to_full else full,
         )
+
+    def excess(self, largest: float) -> Floats:
+        """What each answer loses more than the full model's, shape of ``quality``, as a share of ``largest``.
+
+        Losses are clipped at ``largest``, so that an excess lies in [-1, 1].
+        """
+        self.against_full()  # refuses where nothing is known of the full model
+        best = 1.0 if self.task is None else self.task.best_quality
+        lost, by_full = (
+            np.minimum(best - np.asarray(one, dtype=np.float64), largest) / largest
+            for one in (self.quality, self.full_quality)
+        )
+        excess: Floats = lost - by_full[:, None]
+        return excess
 
     def at_point(self, point: Floats) -> tuple[Ints, Floats, Numbers]:
         """Place, cost and quality of each row at one point."""

@@ -303,6 +303,11 @@ class Frontier:
         n_rows = self.n_rows if rows is None else int(rows.sum())
         return np.rint(n_rows * (1.0 - score)).astype(np.intp)
 
+    def sums(self, of_rows: Sequence[Floats], rows: Bools) -> Floats:
+        """Sum over some rows, for each point, of numbers that are known for each system, row and place of an answer."""
+        judged = [replace(one, quality=each) for one, each in zip(self.evidence, of_rows, strict=True)]
+        return _means_at(judged, self.source, self.thresholds, rows).score * int(rows.sum())
+
     def plot(self, ax: Any = None, **line: Any) -> Any:
         """Draw score against mean cost on matplotlib axes and return them; ``line`` goes to ``ax.plot``."""
         return draw(self, ax, **line)

@@ -153,6 +153,7 @@ def evidence_of_known(
         full_scores=None if outputs is None or chain.behind else task.scores(outputs),
         rows=_keys(chain, reader, target),
         tolerance=task.tolerance,
+        task=task,
         **known,
     )
     return with_classes(found, task)

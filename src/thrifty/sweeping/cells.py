@@ -62,6 +62,7 @@ class Cell:
     def to_bytes(self) -> bytes:
         """The cell as one record."""
         found = {entry.name: getattr(self.evidence, entry.name) for entry in fields(Evidence)}
+        del found["task"]  # that of the estimator, which is in the record too
         arrays = {name: value for name, value in found.items() if isinstance(value, np.ndarray)}
         others = json.dumps({name: value for name, value in found.items() if name not in arrays})
         arrays["fitted"] = np.frombuffer(self.fitted, dtype=np.uint8)

@@ -58,7 +58,7 @@ def _unpack(parts: Fields, reading: Reading) -> TableSystem:
             _count(about, "seed"),
             _count(about, "n_rows"),
             _optional(about, "budget"),
-            _optional(about, "max_loss"),
+            _max_loss(about),
         ),
         _unpack_promise(parts.inside("promise"), len(schema.classes)),
     )
@@ -111,6 +111,16 @@ def _unpack_numbers(parts: Fields, name: str) -> Any:
 
 def _optional(parts: Fields, name: str) -> float | None:
     return None if parts.raw(name) is None else parts.number(name)
+
+
+def _max_loss(about: Fields) -> Any:
+    """One number, or numbers by the names of classes."""
+    found = about.value("max_loss")
+    if not isinstance(found, dict):
+        return _optional(about, "max_loss")
+    if not all(type(name) is str and type(limit) is float for name, limit in found.items()):
+        raise about.refusal("max_loss", "be numbers by names of classes", found)
+    return found
 
 
 def _count(parts: Fields, name: str) -> int:

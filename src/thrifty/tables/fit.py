@@ -1,8 +1,8 @@
 """From a training table to a system: check everything, fit, say what to expect."""
 
 import os
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,11 +15,13 @@ from thrifty.exceptions import InvalidInputError, asking
 from thrifty.objective.costs import check_amount
 from thrifty.progress import Progress, silent
 from thrifty.rows import content_folds
+from thrifty.tables.by_class import as_models_know
 from thrifty.tables.full_models import Competition, best_kind, recipe
 from thrifty.tables.promise import Promise, promise_of
 from thrifty.tables.swept_methods import SWEPT, check_method, fit_swept
 from thrifty.tables.system import About, TableSystem
 from thrifty.tables.training import TrainingTable, prepare, refuse_missing
+from thrifty.tasks.mistakes import CostMatrix
 from thrifty.tasks.regression import RegressionTask
 from thrifty.threads import limited_threads, threads_of
 
@@ -42,11 +44,15 @@ class Wish:
     confidence : float, optional
         How surely a budget is to be kept, or a loss to be proved; None meets a budget as measured, and proves a loss
         with 0.95.
+    min_recall : dict, optional
+        Least recall by class, alone or with a budget. Classes have the names that the table gives them, as in
+        ``max_loss`` by class.
     """
 
     budget: float | None = None
-    max_loss: float | None = None
+    max_loss: float | Mapping[Any, float] | None = None
     confidence: float | None = None
+    min_recall: Mapping[Any, float] | None = None
 
     def __post_init__(self) -> None:
         if self.budget is not None and self.max_loss is not None:
@@ -56,7 +62,10 @@ class Wish:
             )
         if self.budget is not None:
             object.__setattr__(self, "budget", check_amount("--budget", self.budget))
-        for name, value in (("--max-loss", self.max_loss), ("--confidence", self.confidence)):
+        if self.min_recall and (self.max_loss is not None or self.confidence is not None):
+            raise InvalidInputError("--min-recall goes with --budget or stands alone. Leave the others out.")
+        limits = self.max_loss.values() if isinstance(self.max_loss, Mapping) else [self.max_loss]
+        for name, value in (*(("--max-loss", one) for one in limits), ("--confidence", self.confidence)):
             if value is not None and not 0 < value < 1:
                 raise InvalidInputError(f"{name} must lie strictly between 0 and 1; got {value!r}.")
 
@@ -92,6 +101,7 @@ def fit_table(
     *,
     task: str | None = None,
     loss: str | None = None,
+    tolerance: float | None = None,
     method: str = "cascade",
     costs: str | os.PathLike[str] | None = None,
     full: str = "auto",
@@ -115,8 +125,11 @@ def fit_table(
         What is asked for.
     task : {"classes", "number"}, optional
         What the target holds; None has the column decide.
-    loss : {"squared", "absolute"}, optional
-        The error that counts, for numbers; None is the squared one.
+    loss : str, optional
+        For numbers, the error that counts: "squared", as without it, or "absolute". For classes "log", "brier", or a
+        CSV or JSON file of what each mistake costs.
+    tolerance : float, optional
+        For numbers, how much larger than the full model's an error may be before the answer counts as worse.
     method : str
         One of ``METHODS``; numbers are predicted by the cascade alone.
     costs : path, optional
@@ -147,8 +160,11 @@ def fit_table(
         trusted=trusted,
         task=task,
         loss=loss,
+        tolerance=tolerance,
     )
-    _refuse_early(table, wish, method, seed)
+    asked = wish
+    wish = _by_labels(wish, table)
+    _refuse_early(table, asked, method, seed)
     with limited_threads(openmp=threads_of(n_jobs), blas=threads_of(n_jobs)):
         kind, model, competition = _full(table, full, seed, n_jobs, progress)
         if method == "cascade":
@@ -165,15 +181,29 @@ def fit_table(
                 n_jobs=n_jobs,
                 progress=progress,
             )
-    about = About(kind, method, seed, len(table.y), wish.budget, wish.max_loss)
+    about = About(kind, method, seed, len(table.y), asked.budget, asked.max_loss)
     promise = promise_of(estimator)
     system = TableSystem(table.schema, estimator, about, promise)
-    return Fitted(system, competition, (*table.notes, *_remarks(promise, estimator, wish)))
+    return Fitted(system, competition, (*table.notes, *_remarks(promise, estimator, asked)))
+
+
+def _by_labels(wish: Wish, table: TrainingTable) -> Wish:
+    """The wish with classes as the models know them, or a refusal of one that there is not."""
+    known = table.schema.classes, table.task.classes
+    return replace(
+        wish,
+        max_loss=as_models_know("--max-loss", wish.max_loss, *known),
+        min_recall=as_models_know("--min-recall", wish.min_recall, *known),
+    )
 
 
 def _refuse_early(table: TrainingTable, wish: Wish, method: str, seed: int) -> None:
     """Refuse, before anything is fitted, a wish that no fit of this table can meet."""
     if method != "cascade":
+        if getattr(table.task, "mistakes", None) is not None or wish.min_recall:
+            raise InvalidInputError(
+                f"--loss and --min-recall are for --method cascade; got --method {method}. Leave them out."
+            )
         if table.schema.is_number:
             raise InvalidInputError(
                 f"--method {method} answers with classes, and numbers are predicted in column {table.schema.target!r}. "
@@ -199,7 +229,14 @@ def _refuse_early(table: TrainingTable, wish: Wish, method: str, seed: int) -> N
     if wish.max_loss is not None:
         strata = table.strata
         folds = content_folds(table.cells.numbers, strata, CERTIFYING_SHARE, check_seed(seed) + 1)
-        check_hold_out(table.cells.numbers, strata, folds == 0, wish.max_loss, wish.surely)
+        check_hold_out(
+            table.cells.numbers,
+            strata,
+            folds == 0,
+            wish.max_loss,
+            wish.surely,
+            table.class_names,
+        )
 
 
 def _full(
@@ -240,12 +277,28 @@ def _fit_cascade(
     }
     cascade: BudgetedCascade
     if isinstance(table.task, RegressionTask):
-        cascade = BudgetedRegressor(full, loss=table.task.kind, **known)
+        cascade = BudgetedRegressor(full, loss=table.task.kind, tolerance=table.task.tolerance, **known)
     else:
-        cascade = BudgetedClassifier(full, **known)
+        cascade = BudgetedClassifier(full, loss=_loss_of(table.task), **known)
     cascade._keeps_scores = True  # a promise tells recall and AUC, or mean errors
     with asking(table.cells.row_numbers):
-        return cascade.fit(table.X, table.y, progress=progress)
+        cascade.fit(table.X, table.y, progress=progress)
+    if wish.min_recall and isinstance(cascade, BudgetedClassifier):
+        return cascade.at(budget=wish.budget, min_recall=wish.min_recall)
+    return cascade
+
+
+def _loss_of(task: Any) -> Any:
+    """What answers lose, as an argument of an estimator."""
+    mistakes = task.mistakes
+    if mistakes is None:
+        return "error"
+    return mistakes.costs.tolist() if isinstance(mistakes, CostMatrix) else mistakes.kind
+
+
+def _shown(max_loss: Any) -> str:
+    shares = max_loss.items() if isinstance(max_loss, Mapping) else [("", max_loss)]
+    return " ".join(f"{name}{'=' if name else ''}{share:g}" for name, share in shares)
 
 
 def _remarks(promise: Promise, estimator: ChainEstimator, wish: Wish) -> list[str]:
@@ -255,7 +308,7 @@ def _remarks(promise: Promise, estimator: ChainEstimator, wish: Wish) -> list[st
     is_said = isinstance(estimator, BudgetedCascade) and certificate is not None and certificate.is_fallback
     if wish.max_loss is not None and promise.share == 1.0 and not is_said:
         told = "can be met only by sending every row to the full model, which saves nothing"
-        return [f"--max-loss {wish.max_loss:g} {told}. Give more rows, or allow a larger loss"]
+        return [f"--max-loss {_shown(wish.max_loss)} {told}. Give more rows, or allow a larger loss"]
     if wish.budget is not None and wish.confidence is None and promise.cost < (1 - _NEAR) * wish.budget:
         told = f"more than {promise.cost:.4g} per row bought nothing that showed"
         return [f"the budget of {wish.budget:g} is not spent: {told}"]

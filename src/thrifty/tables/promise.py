@@ -127,13 +127,15 @@ def promise_of(estimator: ChainEstimator, known: Promise | None = None) -> Promi
         n_rows=evidence.n_rows,
         full_cost=chain.price_list.cost_of_full,
         full_accuracy=None if full is None else float(full.mean()),
-        score_spread=None if len(chain.task.classes) else float(quality.std()),
+        score_spread=None if evidence.quality.dtype == bool else float(quality.std()),
     )
+    right = quality
+    if evidence.right is not None:
+        rows = np.arange(evidence.n_rows)
+        right = np.sum([weight * evidence.right[rows, route] for weight, route, _, _ in seen], axis=0)
     if evidence.target is None or evidence.scores is None:
         if evidence.strata is not None and len(chain.task.classes):
-            promise = replace(
-                promise, measures=_measures(chain.task, evidence.strata.astype(np.intp), quality)
-            )
+            promise = replace(promise, measures=_measures(chain.task, evidence.strata.astype(np.intp), right))
         if known is None:
             return promise
         return replace(
@@ -151,18 +153,20 @@ def promise_of(estimator: ChainEstimator, known: Promise | None = None) -> Promi
         return _with_errors(
             promise, chain.task, evidence, quality, [(weight, route) for weight, route, _, _ in seen]
         )
-    drawn = _drawn_scores(evidence, [(weight, route) for weight, route, _, _ in seen], policy.seed)
     strata = chain.task.strata(y)
+    full_right = None if full is None else np.asarray(full, dtype=np.float64)
+    if evidence.right is not None:
+        answered = None if full_scores is None else _answered(chain.task, full_scores)
+        full_right = None if answered is None else (answered == strata).astype(np.float64)
+    drawn = _drawn_scores(evidence, [(weight, route) for weight, route, _, _ in seen], policy.seed)
     return replace(
         promise,
-        measures=_measures(chain.task, strata, quality, drawn),
+        measures=_measures(chain.task, strata, right, drawn),
         full_measures=None
-        if full is None or full_scores is None
-        else _values(chain.task, strata, np.asarray(full, dtype=np.float64), full_scores),
-        recall=_recall(chain.task.strata(y), quality),
-        full_recall=None
-        if full is None
-        else _recall(chain.task.strata(y), np.asarray(full, dtype=np.float64)),
+        if full_right is None or full_scores is None
+        else _values(chain.task, strata, full_right, full_scores),
+        recall=_recall(strata, right),
+        full_recall=None if full_right is None else _recall(strata, full_right),
         auc=chain.task.auc(y, drawn),
         full_auc=None if full_scores is None else chain.task.auc(y, full_scores),
     )
@@ -243,6 +247,12 @@ def _measures(
 def _values(task: Task, strata: Ints, quality: Floats, scores: Floats) -> dict[str, float]:
     found = _rows(task, strata, quality, scores).under(np.ones((len(strata), 1)))
     return {name: float(value[0]) for name, value in found.items()}
+
+
+def _answered(task: Task, scores: Floats) -> Ints:
+    """Number of the class that some scores are answered with."""
+    labels = task.answers(task.outputs(scores))
+    return task.strata(task.encode("answers", labels, len(labels)))
 
 
 def _recall(strata: Ints, quality: Floats) -> tuple[float, ...]:

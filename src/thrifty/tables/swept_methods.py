@@ -50,9 +50,7 @@ class _Candidates:
     estimator: Callable[[OperatingPoint], GatedClassifier]
 
 
-def check_method(
-    method: str, table: TrainingTable, max_loss: float | None, confidence: float, seed: int
-) -> None:
+def check_method(method: str, table: TrainingTable, max_loss: Any, confidence: float, seed: int) -> None:
     """Refuse, before anything is fitted, what a method cannot do with a table."""
     if method not in SWEPT:
         raise InvalidInputError(f"--method must be one of cascade, {', '.join(SWEPT)}; got {method!r}.")
@@ -62,7 +60,8 @@ def check_method(
     if max_loss is not None:
         numbers, strata = table.cells.numbers, np.unique(table.y, return_inverse=True)[1]
         fold = content_folds(numbers, table.y, _FOLDS, seed)
-        check_hold_out(numbers, strata, (fold >= _CHOOSE) & (fold < _CHOOSE + _PROVE), max_loss, confidence)
+        is_proof = (fold >= _CHOOSE) & (fold < _CHOOSE + _PROVE)
+        check_hold_out(numbers, strata, is_proof, max_loss, confidence, table.class_names)
 
 
 def fit_swept(
@@ -71,7 +70,7 @@ def fit_swept(
     full: Any,
     *,
     budget: float | None,
-    max_loss: float | None,
+    max_loss: Any,
     confidence: float,
     seed: int,
     n_jobs: int,

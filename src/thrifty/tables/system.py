@@ -1,6 +1,7 @@
 """A fitted estimator that reads tables by the names of their columns, and what to expect of it."""
 
 import copy
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -13,16 +14,19 @@ from thrifty.chain.explain import Explanation, explain_rows
 from thrifty.chain.policy import Policy
 from thrifty.chain.sources import TableReader
 from thrifty.estimators.base import ChainEstimator
+from thrifty.estimators.budgeted import BudgetedClassifier
 from thrifty.estimators.cascade import BudgetedCascade
 from thrifty.estimators.checks import check_wish
 from thrifty.estimators.rivals.budget_prune import BudgetPruneClassifier
 from thrifty.evidence.certificate import Certificate
+from thrifty.evidence.claims import check_max_loss, loses_at_most
 from thrifty.evidence.evidence import Evidence
 from thrifty.evidence.frontier import Frontier
 from thrifty.evidence.hold import hold_budget
 from thrifty.evidence.observe import chain_of, evidence_of
 from thrifty.exceptions import InvalidInputError
 from thrifty.full.model import EstimatorFull
+from thrifty.tables.by_class import as_models_know
 from thrifty.tables.promise import Promise, promise_of
 from thrifty.tables.reader import CellReader, Cells
 from thrifty.tables.schema import Schema
@@ -54,7 +58,7 @@ class About:
     seed: int
     n_rows: int
     budget: float | None = None
-    max_loss: float | None = None
+    max_loss: float | Mapping[str, float] | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -97,7 +101,11 @@ class TableSystem:
     @property
     def certificate(self) -> Certificate | None:
         """What was proved about the operating point in force."""
-        return getattr(self.estimator, "certificate_", None)
+        certificate: Certificate | None = getattr(self.estimator, "certificate_", None)
+        if certificate is None or self.schema.is_number:
+            return certificate
+        known, names = self.chain.task.classes.tolist(), self.schema.classes.tolist()
+        return certificate.with_labels(dict(zip(known, names, strict=True)))
 
     @property
     def bought(self) -> list[str]:
@@ -118,22 +126,42 @@ class TableSystem:
     # -- operating points ------------------------------------------------------------------------
 
     def at(
-        self, *, budget: float | None = None, max_loss: float | None = None, confidence: float | None = None
+        self,
+        *,
+        budget: float | None = None,
+        max_loss: float | Mapping[str, float] | None = None,
+        confidence: float | None = None,
+        min_recall: Mapping[str, float] | None = None,
     ) -> "TableSystem":
         """The system at another operating point: a mean cost per row, or a loss against the full model.
 
         A loss is proved where the fit kept rows for that, and estimated otherwise. With ``confidence`` new rows keep to
-        a budget with that probability, where the fit kept rows to show it on.
+        a budget with that probability, where the fit kept rows to show it on. Losses and recalls by class have the
+        names of the classes in the table.
         """
         if not isinstance(self.estimator, ChainEstimator):
             raise InvalidInputError(
                 f"the file holds a {self.about.method} without what it takes to move to another operating point."
             )
+        names, known = self.schema.classes, self.chain.task.classes
+        max_loss = as_models_know("--max-loss", max_loss, names, known)
+        if min_recall:
+            floors = as_models_know("--min-recall", min_recall, names, known)
+            return self._with_floors(floors, budget, max_loss, confidence)
         check_wish(budget=budget, max_loss=max_loss)
         if self.promise is None or max_loss is None or isinstance(self.estimator, BudgetedCascade):
             moved = self.estimator.at(budget=budget, max_loss=max_loss, confidence=confidence)
         else:
             moved = self.estimator.at(threshold=_losing(self.estimator, max_loss))
+        promise = None if self.promise is None else promise_of(moved, self.promise)
+        return replace(self, estimator=moved, promise=promise)
+
+    def _with_floors(self, floors: Any, budget: Any, max_loss: Any, confidence: Any) -> "TableSystem":
+        if not isinstance(self.estimator, BudgetedClassifier):
+            raise InvalidInputError(
+                f"--min-recall is for a cascade of classes; the file holds a {self.about.method}. Leave it out."
+            )
+        moved = self.estimator.at(budget=budget, max_loss=max_loss, confidence=confidence, min_recall=floors)
         promise = None if self.promise is None else promise_of(moved, self.promise)
         return replace(self, estimator=moved, promise=promise)
 
@@ -244,10 +272,9 @@ def as_table_system(thing: Any) -> TableSystem:
     )
 
 
-def _losing(estimator: ChainEstimator, max_loss: float) -> float:
+def _losing(estimator: ChainEstimator, max_loss: Any) -> float:
     """Threshold of the cheapest cut of a gate that loses at most so much on the rows of the evidence."""
-    if not 0 < max_loss < 1:
-        raise InvalidInputError(f"max_loss must lie strictly between 0 and 1; got {max_loss!r}.")
+    check_max_loss(max_loss)
     against = Frontier.from_evidence([estimator.evidence_], against_full=True)
-    allowed = np.flatnonzero(against.losses_against_full() <= max_loss * against.n_rows)
+    allowed = np.flatnonzero(loses_at_most(against, max_loss))
     return float(against.threshold[allowed[0]]) if len(allowed) else float("-inf")

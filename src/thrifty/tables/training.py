@@ -15,12 +15,14 @@ from thrifty.exceptions import InvalidInputError
 from thrifty.objective.costs import PriceList
 from thrifty.objective.prices import Prices
 from thrifty.rows import fingerprints
+from thrifty.tables.by_class import is_matrix_file, read_matrix
 from thrifty.tables.formats import listed
 from thrifty.tables.full_models import KINDS, load_full, recipe
 from thrifty.tables.price_file import read_prices
 from thrifty.tables.reader import Cells
 from thrifty.tables.schema import Schema, learn_schema
 from thrifty.tasks.choose import classification
+from thrifty.tasks.mistakes import read_loss
 from thrifty.tasks.regression import regression_of
 from thrifty.tasks.task import Task
 
@@ -64,6 +66,11 @@ class TrainingTable:
     def X(self) -> Any:  # noqa: N802
         """The table as the models read it: with names only if the full model knows its columns by name."""
         return self.cells.table(named=hasattr(getattr(self.frozen, "estimator", None), "feature_names_in_"))
+
+    @property
+    def class_names(self) -> list[str]:
+        """Names of the classes, as users write them; none where numbers are predicted."""
+        return [str(label) for label in self.schema.classes.tolist()]
 
     @property
     def strata(self) -> Ints:
@@ -110,6 +117,7 @@ def prepare(
     trusted: Iterable[str],
     task: str | None = None,
     loss: str | None = None,
+    tolerance: float | None = None,
 ) -> TrainingTable:
     """Check all that can be refused about a table, its prices and its full model; arguments as in ``fit_table``."""
     frozen = load_full(full, trusted) if _is_file(full) else None
@@ -129,7 +137,7 @@ def prepare(
         notes.append("no --costs file: every column costs 1")
     cells = schema.cells(frame)
     cells.refuse_unreadable()
-    y, answers = _targets(schema, frame, frozen is not None, loss)
+    y, answers = _targets(schema, frame, frozen is not None, loss, tolerance)
     if frozen is not None:
         answers.check_model(frozen.estimator, Path(full).name)
     if schema.is_number and task is None:
@@ -143,19 +151,33 @@ def prepare(
     return table
 
 
-def _targets(schema: Schema, frame: Any, has_own_labels: bool, loss: str | None) -> tuple[Labels, Task]:
+def _targets(
+    schema: Schema, frame: Any, has_own_labels: bool, loss: str | None, tolerance: float | None
+) -> tuple[Labels, Task]:
     """What the models learn to answer, and the task that it poses."""
     labels = schema.labels(frame)
     if schema.is_number:
-        return labels, regression_of(labels, loss or "squared")
-    if loss is not None:
+        if loss not in (None, "squared", "absolute"):
+            raise InvalidInputError(
+                f"--loss must be squared or absolute where numbers are predicted; got --loss {loss}, and column "
+                f"{schema.target!r} holds numbers. Leave it out, or say --task classes."
+            )
+        allowed = 0.01 if tolerance is None else tolerance
+        return labels, regression_of(labels, loss or "squared", tolerance=allowed)
+    if tolerance is not None or loss in ("squared", "absolute"):
+        given = f"--loss {loss}" if tolerance is None else f"--tolerance {tolerance:g}"
         raise InvalidInputError(
-            f"--loss is for a target of numbers; got --loss {loss}, and column {schema.target!r} holds classes. Leave "
-            f"it out, or say --task number."
+            f"{given.split()[0]} is for a target of numbers; got {given}, and column {schema.target!r} holds classes. "
+            f"Leave it out, or say --task number."
+        )
+    mistakes = None
+    if loss is not None:
+        mistakes = read_loss(
+            read_matrix(loss, schema.classes) if is_matrix_file(loss) else loss, schema.classes
         )
     if has_own_labels:
-        return labels, classification(schema.classes)
-    return np.searchsorted(schema.classes, labels), classification(np.arange(len(schema.classes)))
+        return labels, classification(schema.classes, mistakes)
+    return np.searchsorted(schema.classes, labels), classification(np.arange(len(schema.classes)), mistakes)
 
 
 def refuse_missing(table: TrainingTable, full: Any, kind: str) -> None:

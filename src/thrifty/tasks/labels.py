@@ -43,6 +43,25 @@ class ClassTask:
         return "accuracy" if self.mistakes is None else self.mistakes.name
 
     @property
+    def best_quality(self) -> float:
+        """One where answers are right or wrong, and nothing where they lose."""
+        return 1.0 if self.mistakes is None else 0.0
+
+    @property
+    def largest_loss(self) -> float:
+        """Most that an answer can lose."""
+        return 1.0 if self.mistakes is None else self.mistakes.largest(len(self.classes))
+
+    @property
+    def lost_in_words(self) -> str | None:
+        """What an answer loses; None where it is right or wrong."""
+        return (
+            None
+            if self.mistakes is None
+            else self.mistakes.name.removeprefix("minus the ").removeprefix("mean ")
+        )
+
+    @property
     def mistake_price(self) -> float | None:
         """What one unit of ``expected_loss`` costs, in the unit of the prices, where mistakes have prices."""
         return self.mistakes.unit if isinstance(self.mistakes, CostMatrix) else None

@@ -36,6 +36,9 @@ class Mistakes(Protocol):
     def unit(self) -> float:
         """The largest loss that counts as one where losses and prices are traded against each other."""
 
+    def largest(self, n_classes: int) -> float:
+        """Most that an answer can lose."""
+
     def is_of_errors(self) -> bool:
         """Whether every mistake is as bad as any other, so that the most probable class is the best answer."""
 
@@ -61,6 +64,12 @@ class ProbabilityLoss:
     def name(self) -> str:
         """Minus the loss."""
         return "minus the log-loss" if self.kind == "log" else "minus the Brier loss"
+
+    def largest(self, n_classes: int) -> float:
+        """That of a sure answer which is wrong."""
+        if self.kind == "log":
+            return float(-np.log(LEAST_PROBABILITY))
+        return 1.0 if n_classes == 2 else 2.0
 
     def is_of_errors(self) -> bool:
         """No: an answer may be right and lose."""
@@ -106,6 +115,10 @@ class CostMatrix:
     def unit(self) -> float:
         """The dearest mistake."""
         return float(self.costs.max())
+
+    def largest(self, n_classes: int) -> float:  # noqa: ARG002 - part of the contract
+        """The dearest mistake."""
+        return self.unit
 
     @cached_property
     def _off_diagonal(self) -> Floats:

@@ -115,6 +115,8 @@ class RegressionTask:
     n_scores: ClassVar[int] = 1
     has_doubt: ClassVar[bool] = False
     mistake_price: ClassVar[float | None] = None
+    best_quality: ClassVar[float] = 1.0
+    largest_loss: ClassVar[float] = 4.0
     full_alone: ClassVar[Floats] = np.array([0.0, 0.0, 1.0])
     no_calibration: ClassVar[Floats] = np.array([1.0, 0.0])
 
@@ -129,6 +131,12 @@ class RegressionTask:
         if self.kind == "pinball":
             return f"mean pinball loss of the quantile {self.quantile:g} (in units of the spread of y)"
         return f"mean {self.kind} error (in units of the spread of y)"
+
+    @property
+    def lost_in_words(self) -> str | None:
+        """The error, with its unit."""
+        unit = "the variance" if self.kind == "squared" else "the mean distance from the median"
+        return f"{self.kind} error in units of {unit} of the targets"
 
     @property
     def quality_name(self) -> str:

@@ -66,6 +66,18 @@ class Task(Protocol):
         """What people call the mean quality."""
 
     @property
+    def best_quality(self) -> float:
+        """Quality of an answer that loses nothing."""
+
+    @property
+    def largest_loss(self) -> float:
+        """Most that an answer can lose against that; where there is no end, where losses are clipped by default."""
+
+    @property
+    def lost_in_words(self) -> str | None:
+        """What an answer loses, with its unit; None where it is right or wrong."""
+
+    @property
     def mistake_price(self) -> float | None:
         """What one unit of ``expected_loss`` costs in the unit of the prices; None where that is not known."""
 
