@@ -6,6 +6,9 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from thrifty.chain.chain import Chain
     from thrifty.chain.policy import Policy
+    from thrifty.chain.receipts import Receipt
+    from thrifty.chain.session import Session
+    from thrifty.chain.sources import Delivery
     from thrifty.estimators.budgeted import BudgetedClassifier, BudgetedRegressor
     from thrifty.estimators.dynamod_gbrt import DynaModGbrtClassifier, DynaModGbrtRegressor
     from thrifty.estimators.dynamod_lin import DynaModLinClassifier
@@ -29,6 +32,7 @@ if TYPE_CHECKING:
         NoPriceOfMistakesError,
         NothingSavedWarning,
         OptimisticFullModelWarning,
+        PurchaseFailedError,
         RefittedFullModelWarning,
         ThriftyError,
     )
@@ -49,6 +53,7 @@ __all__ = [
     "Chain",
     "ConfidenceRouter",
     "DataUnavailableError",
+    "Delivery",
     "DynaModGbrtClassifier",
     "DynaModGbrtRegressor",
     "DynaModLinClassifier",
@@ -67,8 +72,11 @@ __all__ = [
     "NothingSavedWarning",
     "OptimisticFullModelWarning",
     "Policy",
+    "PurchaseFailedError",
     "Queries",
+    "Receipt",
     "RefittedFullModelWarning",
+    "Session",
     "ThriftyError",
     "UniformRouter",
     "UniformRouterRegressor",
@@ -95,6 +103,7 @@ _HOME = {
     "Chain": "chain.chain",
     "ConfidenceRouter": "estimators.rivals.routers",
     "DataUnavailableError": "exceptions",
+    "Delivery": "chain.sources",
     "DynaModGbrtClassifier": "estimators.dynamod_gbrt",
     "DynaModGbrtRegressor": "estimators.dynamod_gbrt",
     "DynaModLinClassifier": "estimators.dynamod_lin",
@@ -113,8 +122,11 @@ _HOME = {
     "NothingSavedWarning": "exceptions",
     "OptimisticFullModelWarning": "exceptions",
     "Policy": "chain.policy",
+    "PurchaseFailedError": "exceptions",
     "Queries": "ranking.queries",
+    "Receipt": "chain.receipts",
     "RefittedFullModelWarning": "exceptions",
+    "Session": "chain.session",
     "ThriftyError": "exceptions",
     "UniformRouter": "estimators.rivals.routers",
     "UniformRouterRegressor": "estimators.rivals.routers",
