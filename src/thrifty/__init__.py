@@ -40,6 +40,9 @@ if TYPE_CHECKING:
     from thrifty.ranking.queries import Queries, average_precision_at, ndcg_at
     from thrifty.report.collect import collect_facts
     from thrifty.report.page import write_report
+    from thrifty.sources.memory import DictSource
+    from thrifty.sources.sql import SqlSource
+    from thrifty.sources.web import HttpSource
     from thrifty.sweeping.run import sweep
     from thrifty.tables.storage import load, save
 
@@ -54,6 +57,7 @@ __all__ = [
     "ConfidenceRouter",
     "DataUnavailableError",
     "Delivery",
+    "DictSource",
     "DynaModGbrtClassifier",
     "DynaModGbrtRegressor",
     "DynaModLinClassifier",
@@ -65,6 +69,7 @@ __all__ = [
     "GreedyLeafClassifier",
     "GreedyMiserClassifier",
     "GreedyMiserRegressor",
+    "HttpSource",
     "InvalidAnswerError",
     "InvalidInputError",
     "InvalidTypeError",
@@ -77,6 +82,7 @@ __all__ = [
     "Receipt",
     "RefittedFullModelWarning",
     "Session",
+    "SqlSource",
     "ThriftyError",
     "UniformRouter",
     "UniformRouterRegressor",
@@ -104,6 +110,7 @@ _HOME = {
     "ConfidenceRouter": "estimators.rivals.routers",
     "DataUnavailableError": "exceptions",
     "Delivery": "chain.sources",
+    "DictSource": "sources.memory",
     "DynaModGbrtClassifier": "estimators.dynamod_gbrt",
     "DynaModGbrtRegressor": "estimators.dynamod_gbrt",
     "DynaModLinClassifier": "estimators.dynamod_lin",
@@ -115,6 +122,7 @@ _HOME = {
     "GreedyLeafClassifier": "estimators.rivals.greedy_leaf",
     "GreedyMiserClassifier": "estimators.rivals.greedy_miser",
     "GreedyMiserRegressor": "estimators.rivals.greedy_miser",
+    "HttpSource": "sources.web",
     "InvalidAnswerError": "exceptions",
     "InvalidInputError": "exceptions",
     "InvalidTypeError": "exceptions",
@@ -127,6 +135,7 @@ _HOME = {
     "Receipt": "chain.receipts",
     "RefittedFullModelWarning": "exceptions",
     "Session": "chain.session",
+    "SqlSource": "sources.sql",
     "ThriftyError": "exceptions",
     "UniformRouter": "estimators.rivals.routers",
     "UniformRouterRegressor": "estimators.rivals.routers",

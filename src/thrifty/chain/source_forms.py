@@ -16,7 +16,7 @@ from thrifty.chain.sources import Delivery, FeatureSource, kind_of_table
 from thrifty.exceptions import InvalidInputError
 from thrifty.objective.costs import PriceList
 
-__all__ = ["as_source"]
+__all__ = ["as_source", "offers_of", "side_by_side"]
 
 
 @dataclass(frozen=True)
@@ -98,44 +98,53 @@ def _of_mapping(
     n_rows: int | None,
 ) -> Form:
     """A mapping from a column, or a tuple of columns of one purchase, to values or to a function of rows."""
-    offers: dict[int, tuple[Any, int]] = {}
-    lengths = set()
-    for key, value in source.items():
-        columns = [
-            number_of(one, names, price_list.n_features, "the source")
-            for one in (key if isinstance(key, tuple) else (key,))
-        ]
+    for key in source:
+        columns = [number_of(one, names, price_list.n_features, "the source") for one in _parts(key)]
         if len(set(price_list.group_of[columns].tolist())) > 1:
             raise InvalidInputError(
                 f"the source offers {key!r} together, and these columns are different purchases. Offer each purchase "
                 f"by itself, or name them in feature_groups."
             )
-        values = value if callable(value) else _values(key, value, len(columns))
-        lengths |= set() if callable(value) else {len(values)}
-        offers.update({column: (values, place) for place, column in enumerate(columns)})
-    lacking = [column for column in needed.tolist() if column not in offers]
+    offers, length = offers_of(source, n_rows)
+    lacking = [name for name in _called(needed, names) if name not in offers]
     if lacking:
         raise InvalidInputError(
-            f"the source offers nothing for {_called(np.array(lacking[:5]), names)}, which rows may need. Give values "
-            f"or a function of rows for each of them."
+            f"the source offers nothing for {lacking[:5]}, which rows may need. Give values or a function of rows for "
+            f"each of them."
         )
+
+    def ask(rows: Ints, columns: Ints) -> Delivery:
+        return side_by_side([offers[name] for name in _called(columns, names)], rows)
+
+    return Form(length, ask, by_group=True)
+
+
+def offers_of(source: Mapping[Any, Any], n_rows: int | None) -> tuple[dict[Any, tuple[Any, int]], int]:
+    """Who offers each column of a mapping, and as which of several, and the number of rows.
+
+    Parameters
+    ----------
+    source : mapping
+        From a column, or a tuple of columns that come together, to values of all rows or to a function of rows.
+    n_rows : int or None
+        Rows to ask about, where there are only functions.
+    """
+    offers: dict[Any, tuple[Any, int]] = {}
+    lengths = set()
+    for key, value in source.items():
+        names = _parts(key)
+        offer = value if callable(value) else _values(key, value, len(names))
+        lengths |= set() if callable(value) else {len(offer)}
+        offers.update({name: (offer, place) for place, name in enumerate(names)})
     if len(lengths) > 1:
         raise InvalidInputError(
             f"the columns of a source must have the same number of rows; got {sorted(lengths)}."
         )
+    return offers, _length(lengths.pop() if lengths else None, n_rows)
 
-    def ask(rows: Ints, columns: Ints) -> Any:
-        """Ask every offer once, and put the columns side by side."""
-        said: dict[int, Any] = {}
-        found = []
-        for column in columns.tolist():
-            offer, place = offers[column]
-            if id(offer) not in said:
-                said[id(offer)] = offer(rows.copy()) if callable(offer) else offer[rows]
-            found.append((said[id(offer)], place))
-        return _side_by_side(found, len(rows))
 
-    return Form(_length(lengths.pop() if lengths else None, n_rows), ask, by_group=True)
+def _parts(key: Any) -> tuple[Any, ...]:
+    return key if isinstance(key, tuple) else (key,)
 
 
 def _values(key: Any, value: Any, n_columns: int) -> Any:
@@ -149,19 +158,22 @@ def _values(key: Any, value: Any, n_columns: int) -> Any:
     return values
 
 
-def _side_by_side(found: Sequence[tuple[Any, int]], n_rows: int) -> Delivery:
-    """Columns that several offers delivered; a row that one of them could not deliver is not delivered at all."""
+def side_by_side(offers: Sequence[tuple[Any, int]], rows: Ints) -> Delivery:
+    """Columns that several offers deliver, each asked once; a row that one of them lacks is not delivered at all."""
+    said: dict[int, Delivery] = {}
     failed: dict[int, str] = {}
     columns = []
-    for said, place in found:
-        delivery = said if isinstance(said, Delivery) else Delivery(said)
-        failed.update(delivery.failed)
-        values = delivery.values
+    for offer, place in offers:
+        if id(offer) not in said:
+            found = offer(rows.copy()) if callable(offer) else offer[rows]
+            said[id(offer)] = found if isinstance(found, Delivery) else Delivery(found)
+            failed.update(said[id(offer)].failed)
+        values = said[id(offer)].values
         values = np.asarray(values.to_numpy() if kind_of_table(values) else values)
-        if len(np.shape(values)) == 0 or len(values) != n_rows or (values.ndim == 1 and place > 0):
+        if values.shape[:1] != (len(rows),) or values.ndim > 2 or place >= (*values.shape[1:], 1)[0]:
             raise InvalidInputError(
-                f"the source was asked about {n_rows} rows and must answer with a value for each of them; got an array "
-                f"of shape {np.shape(values)}."
+                f"the source was asked about {len(rows)} rows and must answer with a value for each of them; got an "
+                f"array of shape {values.shape}."
             )
         columns.append(values if values.ndim == 1 else values[:, place])
     return Delivery(np.column_stack(columns), failed)
