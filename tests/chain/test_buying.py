@@ -128,6 +128,9 @@ def test_where_nothing_may_fail_the_error_carries_what_was_bought(fitted):
     np.testing.assert_allclose(receipt.cost, shop.ledger + called)
     assert len(receipt) == len(X)
     assert receipt.is_answered.sum() > 100
+    # What was not asked for after the failure is not a purchase that failed.
+    np.testing.assert_array_equal(receipt.bought | receipt.failed, shop.asked)
+    assert "nothing more was asked for" in "".join(filter(None, receipt.reason))
     assert isinstance(caught.value, ThriftyError)
 
 

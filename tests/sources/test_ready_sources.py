@@ -1,13 +1,12 @@
 """Ready sources: tables of databases, services of the web, values and functions; none buys a cell twice."""
 
-import json
-import multiprocessing
 import socket
 import sqlite3
+import subprocess
+import sys
 import threading
 import time
 from contextlib import closing
-from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import numpy as np
 import pandas as pd
@@ -78,13 +77,15 @@ def test_keys_and_columns_that_a_table_lacks_are_named(clf, database):
         source(threads=0)
 
 
-class Service(BaseHTTPRequestHandler):
-    """Answers in JSON; at its second address one row is sold out."""
+SERVICE = """
+import json, sys
+from http.server import BaseHTTPRequestHandler, HTTPServer
+table = json.load(open(sys.argv[2]))
 
+class Service(BaseHTTPRequestHandler):
     def do_POST(self):
         asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-        rows = [KEYS.index(key) for key in asked["rows"]]
-        values = TABLE[asked["columns"]].iloc[rows].to_numpy().tolist()
+        values = [[table[column][key] for column in asked["columns"]] for key in asked["rows"]]
         failed = {"k7": "sold out"} if self.path == "/short" else {}
         body = json.dumps({"values": values, "failed": failed}).encode()
         self.send_response(200)
@@ -95,39 +96,38 @@ class Service(BaseHTTPRequestHandler):
     def log_message(self, *args):
         pass
 
+HTTPServer(("127.0.0.1", int(sys.argv[1])), Service).serve_forever()
+"""
+"""Answers in JSON; at its second address one row is sold out."""
 
-def serve(port):
-    HTTPServer(("127.0.0.1", port), Service).serve_forever()
 
-
-def test_a_service_that_is_killed_and_comes_back_is_waited_for(clf):
+def test_a_service_that_is_killed_and_comes_back_is_waited_for(clf, tmp_path):
+    TABLE.set_index(pd.Index(KEYS)).to_json(tmp_path / "table.json")
     with closing(socket.socket()) as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    context = multiprocessing.get_context("fork")
-    services = [context.Process(target=serve, args=(port,), daemon=True) for _ in range(2)]
+    command = [sys.executable, "-S", "-c", SERVICE, str(port), str(tmp_path / "table.json")]
     source = HttpSource(f"http://127.0.0.1:{port}", KEYS, retries=6, deadline=20.0, chunk_size=200)
+    services = [subprocess.Popen(command)]
     try:
-        services[0].start()
         while not _is_up(port):
             time.sleep(0.01)
         source.fetch(np.arange(10), ["score"])
         services[0].kill()
-        services[0].join()
-        starter = threading.Timer(0.3, services[1].start)
+        services[0].wait()
+        starter = threading.Timer(0.2, lambda: services.append(subprocess.Popen(command)))
         starter.start()
         receipt = clf.buy(source)
         starter.join()
         short = clf.buy(HttpSource(f"http://127.0.0.1:{port}/short", KEYS[:20], retries=0))
     finally:
         for service in services:
-            if service.pid is not None:
-                service.kill()
-                service.join()
+            service.kill()
+            service.wait()
     np.testing.assert_array_equal(receipt.answer, clf.predict(TABLE))
     assert np.flatnonzero(~short.is_answered).tolist() == [7]
     assert short.reason[7] == "sold out"
-    down = clf.buy(HttpSource(f"http://127.0.0.1:{port}", KEYS, retries=1))
+    down = clf.buy(HttpSource(f"http://127.0.0.1:{port}", KEYS, retries=0))
     assert not down.is_answered.any()
     assert "refused" in down.reason[0]
     with pytest.raises(InvalidInputError, match="url must begin with http"):

@@ -170,19 +170,23 @@ class PurchaseReader:
         if ledger is None:
             kept = self._asked(rows, columns)
         else:
-            parts = [self._asked_within(ledger, part, columns) for part in ledger.parts(rows)]
+            parts = []
+            for part in ledger.parts(rows):
+                if ledger.is_closed:
+                    ledger.note(part, "nothing more was asked for, because something else had failed before")
+                else:
+                    parts.append(self._asked_within(ledger, part, columns))
+            if not parts:
+                return rows[:0]
             kept = parts[0] if len(parts) == 1 else _joined(parts)
         rising = np.argsort(kept.rows, kind="stable")
         self._kept.append(
             Kept(kept.rows[rising], columns, kept.values[rising], kept.failed[rising], kept.paid[rising])
         )
-        return rows if ledger is None or ledger.on_failure == "skip" else rows[~kept.failed]
+        return rows if ledger is None or ledger.on_failure == "skip" else kept.rows[~kept.failed]
 
     def _asked_within(self, ledger: Ledger, rows: Ints, columns: Ints) -> Kept:
         """Ask, and take whatever goes wrong for a failure of all these rows."""
-        if ledger.is_closed:
-            ledger.note(rows, "nothing more was asked for, because something else had failed before")
-            return _nothing(rows, columns)
         try:
             return self._asked(rows, columns)
         except Exception as error:  # whatever a source of somebody else raises

@@ -87,7 +87,10 @@ class PatientSource:
         patience = np.inf if self._deadline is None else time.monotonic() + self._deadline
         failed: dict[int, str] = {}
         lacking = ~held
-        for pattern in np.unique(lacking, axis=0):
+        alike = (
+            len(rows) > 0 and (lacking == lacking[0]).all()
+        )  # almost always, and cheaper than to sort the rows
+        for pattern in lacking[:1] if alike else np.unique(lacking, axis=0):
             if not pattern.any():
                 continue
             here = np.flatnonzero((lacking == pattern).all(axis=1))
