@@ -330,7 +330,7 @@ def test_a_receipt_is_a_table(fitted):
 @pytest.mark.parametrize("name", DATA)
 def test_a_session_agrees_with_the_batch_on_every_row(fitted, name):
     X, _ = rows_of(name)
-    clf, X = fitted[name], X[1::12].reset_index(drop=True)
+    clf, X = fitted[name], X[1::16].reset_index(drop=True)
     answers, routes, costs = clf.predict(X), clf.route(X), clf.cost(X)
     rows = X.to_dict("records")
     for row, cells in enumerate(rows):

@@ -179,11 +179,27 @@ class PurchaseReader:
             if not parts:
                 return rows[:0]
             kept = parts[0] if len(parts) == 1 else _joined(parts)
-        rising = np.argsort(kept.rows, kind="stable")
-        self._kept.append(
-            Kept(kept.rows[rising], columns, kept.values[rising], kept.failed[rising], kept.paid[rising])
-        )
+        self._keep(kept)
         return rows if ledger is None or ledger.on_failure == "skip" else kept.rows[~kept.failed]
+
+    def _keep(self, kept: Kept) -> None:
+        """Keep what was delivered, together with what the same rows got before: it is looked up sooner."""
+        rising = np.argsort(kept.rows, kind="stable")
+        kept = Kept(
+            kept.rows[rising], kept.columns, kept.values[rising], kept.failed[rising], kept.paid[rising]
+        )
+        last = self._kept[-1] if self._kept else None
+        if (
+            last is not None
+            and np.array_equal(last.rows, kept.rows)
+            and np.array_equal(last.failed, kept.failed)
+        ):
+            columns = np.concatenate([last.columns, kept.columns])
+            order = np.argsort(columns)
+            values, paid = np.hstack([last.values, kept.values]), np.hstack([last.paid, kept.paid])
+            self._kept[-1] = Kept(kept.rows, columns[order], values[:, order], kept.failed, paid[:, order])
+        else:
+            self._kept.append(kept)
 
     def _asked_within(self, ledger: Ledger, rows: Ints, columns: Ints) -> Kept:
         """Ask, and take whatever goes wrong for a failure of all these rows."""
