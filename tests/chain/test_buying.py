@@ -303,6 +303,7 @@ ARRAYS = {name: np.zeros(4) for name in NAMES}
         (len, {}, "n_rows must say how many rows"),
         (ARRAYS, {"on_failure": "shrug"}, "on_failure must be .* got 'shrug'"),
         (ARRAYS, {"batch_size": 0}, "batch_size must be a whole number of rows"),
+        (ARRAYS, {"full_timeout": -1}, "full_timeout must be a number of seconds"),
         (rows_of("cancer")[0], {}, "got DataFrame.*at hand use predict"),
     ],
 )

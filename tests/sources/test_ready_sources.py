@@ -71,6 +71,8 @@ def test_keys_and_columns_that_a_table_lacks_are_named(clf, database):
     assert receipt.reason[5] == "people has no row with id = 'nobody'"
     with pytest.raises(InvalidInputError, match=r"no column 'incom'; did you mean 'income'\?"):
         clf.buy(source(columns={"income": "incom"}))
+    with pytest.raises(InvalidInputError, match="'poeple' must be there.*no such table"):
+        clf.buy(SqlSource(lambda: sqlite3.connect(database), "poeple", "id", KEYS))
     with pytest.raises(InvalidInputError, match="connect must be a function"):
         SqlSource(database, "people", "id", KEYS)
     with pytest.raises(InvalidInputError, match="threads must be a whole number, 1 or more; got 0"):

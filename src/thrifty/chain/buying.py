@@ -108,7 +108,7 @@ class BuysFromSources:
         if ledger.is_closed:
             row, reason = next(iter(ledger.reasons.items()))
             raise PurchaseFailedError(
-                f"row {row} failed, after which nothing more was asked for: {reason} What was bought before is in the "
+                f"row {row} failed ({reason}), and nothing more was asked for. What was bought before is in the "
                 f"`receipt` of this error; on_failure='answer' or 'skip' goes on with the other rows.",
                 receipt,
             ) from (ledger.errors[0] if ledger.errors else None)

@@ -13,6 +13,7 @@ import numpy as np
 
 from thrifty.arrays import Bools, Floats, Ints
 from thrifty.exceptions import InvalidAnswerError, InvalidInputError, RowsLeftBehindError
+from thrifty.objective.costs import check_amount
 from thrifty.threads import call_within
 
 __all__ = ["ON_FAILURE", "Ledger", "for_able"]
@@ -49,6 +50,8 @@ class Ledger:
                 f"batch_size must be a whole number of rows, 1 or more; got {batch_size!r}. None asks about all rows "
                 f"together."
             )
+        if full_timeout is not None:
+            check_amount("full_timeout", full_timeout, rule="a number of seconds >= 0, or None to wait")
         self.on_failure = on_failure
         self.batch_size = batch_size
         self.full_timeout = full_timeout

@@ -93,9 +93,15 @@ class SqlSource(PatientSource):
 
     def check(self, names: Sequence[Any]) -> None:
         """Refuse columns that the table does not have."""
-        with closing(self._connect()) as connection, closing(connection.cursor()) as cursor:
-            cursor.execute(f"SELECT * FROM {self._quoted(self._table)} WHERE 1 = 0")
-            known = [column[0] for column in cursor.description]
+        try:
+            with closing(self._connect()) as connection, closing(connection.cursor()) as cursor:
+                cursor.execute(f"SELECT * FROM {self._quoted(self._table)} WHERE 1 = 0")
+                known = [column[0] for column in cursor.description]
+        except Exception as error:  # every driver has errors of its own
+            raise InvalidInputError(
+                f"the table {self._table!r} must be there to buy from; the database says {type(error).__name__}: "
+                f"{error}. Check connect and table."
+            ) from error
         for wanted in [self._key, *(self._column(name) for name in names)]:
             if wanted not in known:
                 near = get_close_matches(str(wanted), known, n=1)
