@@ -53,16 +53,12 @@ class BuysFromSources:
 
     def buyer(self, source: Any, ledger: Ledger | None = None, n_rows: int | None = None) -> PurchaseReader:
         """Read from a source in any form, buying only what rows need on their way."""
+        self._refuse_purchases_by_node()
         needed = np.flatnonzero(self.bought_by_route[-1])
         return self.buying(as_source(source, self.names, self.price_list, needed, n_rows), ledger)
 
     def buying(self, source: Any, ledger: Ledger | None) -> PurchaseReader:
         """Read from a source that counts its columns as the fit does."""
-        if self.buys_by_row:
-            raise InvalidInputError(
-                "the full model here decides node by node what a row needs, and a source is asked stage by stage: it "
-                "would be asked for more than rows are billed for. Predict on a table, or give another full model."
-            )
         return PurchaseReader(source, self.price_list, table_like(self.kind, self.names), self.names, ledger)
 
     def predict_from(self, source: Any, *, n_rows: int | None = None) -> Labels:
@@ -148,4 +144,12 @@ class BuysFromSources:
         row : int, default=0
             Place of the row in its batch. It matters where two operating points are mixed: chance then depends on it.
         """
+        self._refuse_purchases_by_node()
         return Session(self, row)
+
+    def _refuse_purchases_by_node(self) -> None:
+        if self.buys_by_row:
+            raise InvalidInputError(
+                "the full model here decides node by node what a row needs, and a source is asked stage by stage: it "
+                "would be asked for more than rows are billed for. Predict on a table, or give another full model."
+            )
