@@ -22,6 +22,7 @@ LAYERS = (
     "tasks",
     "full",
     "chain",
+    "sources",
     "evidence",
     "ranking",
     "learning",
@@ -41,6 +42,7 @@ KNOWS_ONLY = {
     "trees": {"exceptions", "arrays", "compiled"},
     "tasks": {"exceptions", "arrays", "compiled", "objective", "trees"},
     "chain": {"exceptions", "arrays", "rows", "threads", "compiled", "objective", "trees", "tasks", "full"},
+    "sources": {"exceptions", "arrays", "threads", "objective", "chain"},
     "datasets": {"exceptions", "arrays"},
     "report": {"exceptions", "arrays", "files", "objective", "tasks", "evidence"},
 }

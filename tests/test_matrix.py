@@ -177,6 +177,8 @@ def thing(request, things):
 
 REFUSED = {
     ("BudgetPruneClassifier", "source"): "node by node",
+    ("BudgetPruneClassifier", "buy"): "node by node",
+    ("BudgetPruneClassifier", "start"): "node by node",
     ("BudgetPruneClassifier", "explain"): "trees",
     ("BudgetPruneClassifier", "certificate"): "full model",
     ("BudgetPruneClassifier", "hold_budget"): "stage",
@@ -247,22 +249,37 @@ def test_every_row_has_a_route_and_pays_for_the_distinct_purchases_on_it(thing, 
     assert cost.max() <= sum(COSTS.values()) + 1.0
 
 
-def test_a_source_is_asked_for_what_is_billed_and_answers_as_the_table_does(thing, rows):
+def test_it_buys_what_it_bills_and_answers_as_from_a_table(thing, rows):
     table, _ = rows
     source = Source(table[NEW])
-    labels = door("source", thing, lambda one: one.predict_from(source))
-    if labels is not None:
-        assert np.array_equal(labels, thing[1].predict(table[NEW]))
+    receipt = door("buy", thing, lambda one: one.buy(source))
+    if receipt is not None:
+        assert np.array_equal(receipt.answer, thing[1].predict(table[NEW]))
+        assert np.array_equal(receipt.route, thing[1].route(table[NEW]))
+        np.testing.assert_array_equal(receipt.bought, source.asked)
+        np.testing.assert_allclose(receipt.cost, thing[1].cost(table[NEW]))
+        assert not receipt.failed.any()
         chain = thing[1].chain_
-        paid = source.asked @ np.array(list(COSTS.values()))
-        called = chain.price_list.full_cost * (thing[1].route(table[NEW]) == chain.n_stages)
-        billed = thing[1].cost(table[NEW])
-        free = (
-            thing[0].split(" of ")[0] in ("DynaModLstsqClassifier", "GreedyLeafClassifier")
-            and chain.price_list.prices.sum() == 0
-        )
-        if not free:
-            np.testing.assert_allclose(paid + called, billed)
+        prices = chain.price_list.prices[chain.price_list.group_of]
+        called = chain.price_list.full_cost * (receipt.route == chain.n_stages)
+        np.testing.assert_allclose(receipt.cost, source.asked @ prices + called)
+
+
+def walked(one, table, row):
+    """A session that is given whatever it asks for."""
+    session = one.start(row=row)
+    while session.next_purchase is not None:
+        session.give({name: table[name].iloc[row] for name in session.next_purchase.columns})
+    return session
+
+
+def test_one_row_after_another_goes_the_way_that_it_goes_in_a_batch(thing, rows):
+    table = rows[0][NEW][:15]
+    sessions = door("start", thing, lambda one: [walked(one, table, row) for row in range(len(table))])
+    if sessions is not None:
+        assert [one.answer for one in sessions] == thing[1].predict(table).tolist()
+        assert [one.route for one in sessions] == thing[1].route(table).tolist()
+        np.testing.assert_allclose([one.cost for one in sessions], thing[1].cost(table))
 
 
 def test_it_explains_each_row_with_the_answer_and_the_cost_that_it_has(thing, rows):

@@ -6,6 +6,9 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from thrifty.chain.chain import Chain
     from thrifty.chain.policy import Policy
+    from thrifty.chain.receipts import Receipt
+    from thrifty.chain.session import Session
+    from thrifty.chain.sources import Delivery
     from thrifty.estimators.budgeted import BudgetedClassifier, BudgetedRegressor
     from thrifty.estimators.dynamod_gbrt import DynaModGbrtClassifier, DynaModGbrtRegressor
     from thrifty.estimators.dynamod_lin import DynaModLinClassifier
@@ -30,6 +33,7 @@ if TYPE_CHECKING:
         NoPriceOfMistakesError,
         NothingSavedWarning,
         OptimisticFullModelWarning,
+        PurchaseFailedError,
         RefittedFullModelWarning,
         ThriftyError,
     )
@@ -38,6 +42,9 @@ if TYPE_CHECKING:
     from thrifty.ranking.queries import Queries, average_precision_at, ndcg_at
     from thrifty.report.collect import collect_facts
     from thrifty.report.page import write_report
+    from thrifty.sources.memory import DictSource
+    from thrifty.sources.sql import SqlSource
+    from thrifty.sources.web import HttpSource
     from thrifty.sweeping.run import sweep
     from thrifty.tables.storage import load, save
 
@@ -51,6 +58,8 @@ __all__ = [
     "Chain",
     "ConfidenceRouter",
     "DataUnavailableError",
+    "Delivery",
+    "DictSource",
     "DynaModGbrtClassifier",
     "DynaModGbrtRegressor",
     "DynaModLinClassifier",
@@ -62,6 +71,7 @@ __all__ = [
     "GreedyLeafClassifier",
     "GreedyMiserClassifier",
     "GreedyMiserRegressor",
+    "HttpSource",
     "InvalidAnswerError",
     "InvalidInputError",
     "InvalidTypeError",
@@ -70,8 +80,12 @@ __all__ = [
     "OptimisticFullModelWarning",
     "Policy",
     "Prices",
+    "PurchaseFailedError",
     "Queries",
+    "Receipt",
     "RefittedFullModelWarning",
+    "Session",
+    "SqlSource",
     "ThriftyError",
     "UniformRouter",
     "UniformRouterRegressor",
@@ -99,6 +113,8 @@ _HOME = {
     "Chain": "chain.chain",
     "ConfidenceRouter": "estimators.rivals.routers",
     "DataUnavailableError": "exceptions",
+    "Delivery": "chain.sources",
+    "DictSource": "sources.memory",
     "DynaModGbrtClassifier": "estimators.dynamod_gbrt",
     "DynaModGbrtRegressor": "estimators.dynamod_gbrt",
     "DynaModLinClassifier": "estimators.dynamod_lin",
@@ -110,6 +126,7 @@ _HOME = {
     "GreedyLeafClassifier": "estimators.rivals.greedy_leaf",
     "GreedyMiserClassifier": "estimators.rivals.greedy_miser",
     "GreedyMiserRegressor": "estimators.rivals.greedy_miser",
+    "HttpSource": "sources.web",
     "InvalidAnswerError": "exceptions",
     "InvalidInputError": "exceptions",
     "InvalidTypeError": "exceptions",
@@ -118,8 +135,12 @@ _HOME = {
     "OptimisticFullModelWarning": "exceptions",
     "Policy": "chain.policy",
     "Prices": "objective.prices",
+    "PurchaseFailedError": "exceptions",
     "Queries": "ranking.queries",
+    "Receipt": "chain.receipts",
     "RefittedFullModelWarning": "exceptions",
+    "Session": "chain.session",
+    "SqlSource": "sources.sql",
     "ThriftyError": "exceptions",
     "UniformRouter": "estimators.rivals.routers",
     "UniformRouterRegressor": "estimators.rivals.routers",

@@ -14,8 +14,11 @@ __all__ = [
     "NoPriceOfMistakesError",
     "NothingSavedWarning",
     "OptimisticFullModelWarning",
+    "PurchaseFailedError",
     "RefittedFullModelWarning",
+    "RowsLeftBehindError",
     "ThriftyError",
+    "UnreadableRowsError",
     "asking",
 ]
 
@@ -109,6 +112,42 @@ def asking(rows: Any = None, who: str = FULL_MODEL, table: str = "X") -> Iterato
         if error.who.startswith(FULL_MODEL):
             error.who = who + error.who.removeprefix(FULL_MODEL)
         raise
+
+
+class PurchaseFailedError(ThriftyError, RuntimeError):
+    """A source, or the full model, failed where nothing may fail.
+
+    Attributes
+    ----------
+    receipt : Receipt or None
+        Everything that was bought and answered before; None where it was not bought by ``buy``.
+    """
+
+    def __init__(self, message: str, receipt: Any = None) -> None:
+        super().__init__(message)
+        self.receipt = receipt
+
+    def __reduce__(self) -> Any:
+        return type(self), (str(self), self.receipt)
+
+
+class RowsLeftBehindError(ThriftyError):
+    """Some rows of a batch cannot go on from where they are; whoever walks the batch catches it."""
+
+    def __init__(self, rows: Any) -> None:
+        super().__init__(f"{len(rows)} rows cannot go on")
+        self.rows = rows
+
+
+class UnreadableRowsError(InvalidInputError):
+    """A stage cannot score some rows; ``rows`` are their numbers."""
+
+    def __init__(self, message: str, rows: Any) -> None:
+        super().__init__(message)
+        self.rows = rows
+
+    def __reduce__(self) -> Any:
+        return type(self), (str(self), self.rows)
 
 
 class DataUnavailableError(InvalidInputError, FileNotFoundError):

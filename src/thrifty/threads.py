@@ -6,21 +6,24 @@ with one thread. And sums of a BLAS depend in their last digit on the number of 
 """
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from contextvars import ContextVar
+from contextvars import ContextVar, copy_context
 from numbers import Integral
-from typing import Any
+from threading import Thread
+from typing import Any, TypeVar
 
 from joblib import cpu_count, effective_n_jobs
 from threadpoolctl import ThreadpoolController
 
 from thrifty.exceptions import InvalidInputError
 
-__all__ = ["limited_threads", "threads_for", "threads_of", "usable_threads"]
+__all__ = ["call_within", "limited_threads", "threads_for", "threads_of", "usable_threads"]
 
 FEW_ROWS = 1_000
 """Rows that a model answers sooner than threads can share them."""
+
+Result = TypeVar("Result")
 
 _allowed: ContextVar[int | None] = ContextVar("allowed", default=None)
 _seen: tuple[int, Any] = (0, None)
@@ -62,6 +65,40 @@ def limited_threads(*, openmp: int, blas: int) -> Iterator[None]:
             yield
     finally:
         _allowed.reset(allowed)
+
+
+def call_within(seconds: float | None, call: Callable[[], Result], who: str) -> Result:
+    """Return what a call returns, or raise ``TimeoutError`` where it takes longer; it then ends unheard.
+
+    Parameters
+    ----------
+    seconds : float or None
+        How long it may take; None is as long as it likes.
+    call : callable
+        What is called, in a thread of its own where there is a limit.
+    who : str
+        Who is called, for the error.
+    """
+    if seconds is None:
+        return call()
+    found: list[Result] = []
+    raised: list[BaseException] = []
+
+    def listen() -> None:
+        try:
+            found.append(call())
+        except BaseException as error:  # it is raised again where the caller waits
+            raised.append(error)
+
+    # A daemon: a call that never returns must not keep the program from ending.
+    thread = Thread(target=copy_context().run, args=(listen,), name=f"call of {who}", daemon=True)
+    thread.start()
+    thread.join(seconds)
+    if raised:
+        raise raised[0]
+    if not found:
+        raise TimeoutError(f"{who} did not answer within {seconds:g} seconds")
+    return found[0]
 
 
 def _libraries() -> Any:

@@ -6,7 +6,8 @@ import polars as pl
 import pytest
 from scipy import sparse
 
-from thrifty.chain.sources import PurchaseReader, as_numbers
+from thrifty.chain.purchase_reader import PurchaseReader
+from thrifty.chain.sources import as_numbers
 from thrifty.exceptions import InvalidInputError
 from thrifty.objective.costs import PriceList
 

@@ -14,20 +14,14 @@ from typing import Any
 import numpy as np
 
 from thrifty.arrays import Bools, Floats, Ints, Labels
-from thrifty.chain.columns import named_source, table_of_fit
+from thrifty.chain.buying import BuysFromSources
+from thrifty.chain.columns import table_of_fit
+from thrifty.chain.ledger import for_able
 from thrifty.chain.policy import Policy
-from thrifty.chain.sources import (
-    FeatureSource,
-    PurchaseReader,
-    Reader,
-    TableReader,
-    as_numbers,
-    kind_of_table,
-    table_like,
-)
+from thrifty.chain.sources import Reader, TableReader, as_numbers, kind_of_table
 from thrifty.chain.stacked import StackedStages, stacked_stages
 from thrifty.chain.stage import Stage, Visit
-from thrifty.exceptions import InvalidInputError, asking
+from thrifty.exceptions import InvalidInputError, UnreadableRowsError, asking
 from thrifty.full.model import BuysByRow, EstimatorFull, FullModel, PrecomputedFull, ask_model
 from thrifty.objective.costs import PriceList
 from thrifty.tasks.task import Task
@@ -44,7 +38,8 @@ class Walk:
     rows : ndarray of shape (n_rows,)
         Positions of the rows in their reader.
     route : ndarray of shape (n_rows,)
-        The place that answers each row, counted through all chains; the number of stages means the full model.
+        The place that answers each row, counted through all chains; the number of stages means the full model, and -1
+        nobody, where a row could not be bought for.
     scores : ndarray of shape (n_rows, n_scores)
         Scores of the last stage that each row visited in this chain.
     behind : Walk, optional
@@ -55,6 +50,13 @@ class Walk:
     route: Ints
     scores: Floats
     behind: "Walk | None" = None
+
+    def take(self, kept: Ints) -> "Walk":
+        """Where some of the rows went, none of which was sent on to a chain behind without being answered there."""
+        inner = self.behind
+        if inner is not None:
+            inner = inner.take(np.flatnonzero(np.isin(inner.rows, self.rows[kept])))
+        return Walk(self.rows[kept], self.route[kept], self.scores[kept], inner)
 
 
 @dataclass(frozen=True)
@@ -74,7 +76,7 @@ class StagesSeen:
 
 
 @dataclass(frozen=True, eq=False)
-class Chain:
+class Chain(BuysFromSources):
     """Stages, then the full model.
 
     Attributes
@@ -183,14 +185,25 @@ class Chain:
         n_rows, policy = len(everyone), self.policy
         route, scores = np.full(n_rows, n_own, dtype=np.intp), np.zeros((n_rows, self.task.n_scores))
         # Of the rows that are under way: their places in the batch and in the reader, and what is known of them.
-        here, asked, carried, latest = np.arange(n_rows), everyone, self.start(n_rows), scores
+        here, asked, carried, latest = np.arange(n_rows), everyone, self.carried_at_start(n_rows), scores
         follows_upper = np.zeros(n_rows, dtype=bool)
-        for place, stage in enumerate(self.stages):
+        for place in range(n_own):
             if len(here) == 0:
                 break
-            visit = self.visit(stage, reader, asked, carried)
-            carried, latest, gate = visit.carried, visit.scores, self.gate_of(visit)
-            _refuse_nan(gate, latest, place)
+            able, met = self._meet(place, reader, asked, carried)
+            if able is not None:
+                left = here[~able]
+                route[left], scores[left] = place - 1, latest[~able]
+                here, asked, follows_upper, latest = (
+                    here[able],
+                    asked[able],
+                    follows_upper[able],
+                    latest[able],
+                )
+            if met is None:
+                break
+            visit, gate = met
+            carried, latest = visit.carried, visit.scores
             if place == policy.parting:
                 follows_upper = self._follows_upper(reader, asked)
             goes_on = gate > policy.thresholds_at(place, follows_upper)
@@ -206,13 +219,27 @@ class Chain:
             route[here] = n_own + inner.route
         return Walk(everyone, route, scores, inner)
 
+    def _meet(
+        self, place: int, reader: Reader, rows: Ints, carried: Floats
+    ) -> tuple[Bools | None, tuple[Visit, Floats] | None]:
+        """Which rows can visit a stage, None being all, and what it makes of them, with the score of "go on"."""
+        stage = self.stages[place]
+
+        def meet(kept: Any) -> tuple[Visit, Floats]:
+            visit = self.visit(stage, reader, rows[kept], carried[kept])
+            gate = self.gate_of(visit)
+            _refuse_nan(gate, visit.scores, place, rows[kept])
+            return visit, gate
+
+        return for_able(reader, rows, stage.columns, meet)
+
     @cached_property
     def _legs(self) -> tuple[StackedStages, ...]:
         return stacked_stages(self.stages, self.price_list.n_features, self.task)
 
     def _walk_of_one(self, reader: Reader, row: Ints) -> Walk:
         """Send one row as far as the policy says, several stages at a time."""
-        policy, n_own, first, carried = self.policy, len(self.stages), 0, self.start(1)
+        policy, n_own, first, carried = self.policy, len(self.stages), 0, self.carried_at_start(1)
         numbers, thresholds = reader.block(row, np.arange(self.price_list.n_features)), policy.thresholds
         point = policy.lower
         for leg in self._legs:
@@ -226,7 +253,7 @@ class Chain:
                 break
             first = end
         last = slice(place - first, place - first + 1) if place < n_own else slice(-1, None)
-        _refuse_nan(gate[last], scores[last], min(place, n_own - 1))
+        _refuse_nan(gate[last], scores[last], min(place, n_own - 1), row)
         inner = self.behind.walk(reader, row) if self.behind and place == n_own else None
         route = np.array([place]) if inner is None else n_own + inner.route
         return Walk(row, route, scores[last], inner)
@@ -251,7 +278,7 @@ class Chain:
 
     def visit_all(self, reader: Reader) -> StagesSeen:
         """What every stage of this chain says about every row, as if it got there."""
-        rows, carried = np.arange(reader.n_samples), self.start(reader.n_samples)
+        rows, carried = np.arange(reader.n_samples), self.carried_at_start(reader.n_samples)
         gate = np.empty((len(rows), len(self.stages)))
         scores = np.empty((len(rows), len(self.stages), self.task.n_scores))
         for place, stage in enumerate(self.stages):
@@ -262,14 +289,24 @@ class Chain:
 
     def answer(self, reader: Reader, walk: Walk | None = None) -> Floats:
         """Outputs of the task: the answering stage's own, the full model's, or its blend, where a row reached it."""
-        walk = self.walk(reader) if walk is None else walk
-        outputs = self.task.outputs(walk.scores)
-        sent = np.flatnonzero(walk.route >= len(self.stages))
+        return self._settle(reader, self.walk(reader) if walk is None else walk)[1]
+
+    def route_and_outputs(self, reader: Reader, rows: Ints) -> tuple[Ints, Floats]:
+        """Who answers some rows, -1 being nobody, and with what; a row goes no further than it can be bought for."""
+        walk, outputs = self._settle(reader, self.walk(reader, rows))
+        return walk.route, outputs
+
+    def _settle(self, reader: Reader, walk: Walk) -> tuple[Walk, Floats]:
+        """Outputs, and the walk with those rows back at their last stage that nobody behind it could answer."""
+        n_own, outputs = len(self.stages), self.task.outputs(walk.scores)
+        sent = np.flatnonzero(walk.route >= n_own)
         if sent.size:
-            if walk.behind is not None and self.behind:
-                full = self.behind.answer(reader, walk.behind)
-            else:
-                full = self.ask_full(reader, walk.rows[sent])
+            able, inner, full = self._ask_behind(reader, walk, sent)
+            if able is not None:
+                walk.route[sent[~able]] = n_own - 1
+                sent = sent[able]
+            if inner is not None:
+                walk.route[sent] = n_own + inner.route
             if full.shape != (len(sent), outputs.shape[1]):
                 raise InvalidInputError(
                     f"the full model must answer {len(sent)} rows with {outputs.shape[1]} numbers each; its answers "
@@ -283,7 +320,31 @@ class Chain:
                 f"{bad} rows have no answer: numbers of a stage or of the full model are so large that their sums are "
                 f"no numbers. Scale the columns, or give another model."
             )
-        return outputs
+        return walk, outputs
+
+    def _ask_behind(self, reader: Reader, walk: Walk, sent: Ints) -> tuple[Bools | None, Walk | None, Floats]:
+        """Which of the rows that were sent on are answered, None being all, and where and with what."""
+        if walk.behind is not None and self.behind:
+            known = walk.behind.route >= 0
+            inner = walk.behind if known.all() else walk.behind.take(np.flatnonzero(known))
+            inner, full = self.behind._settle(reader, inner)
+            able = inner.route >= 0
+            if able.all():
+                return None, inner, full
+            return able, inner.take(np.flatnonzero(able)), full[able]
+        if reader.ledger is None:
+            return None, None, self.ask_full(reader, walk.rows[sent])
+        is_able, said = [np.zeros(0, dtype=bool)], [self.task.outputs(walk.scores[:0])]
+        for part in reader.ledger.parts(walk.rows[sent]):
+            some, answers = self._ask_able(reader, part)
+            is_able.append(np.ones(len(part), dtype=bool) if some is None else some)
+            said += [] if answers is None else [answers]
+        return np.concatenate(is_able), None, np.concatenate(said)
+
+    def _ask_able(self, reader: Reader, rows: Ints) -> tuple[Bools | None, Floats | None]:
+        """Which rows the full model can answer, None being all, and its outputs."""
+        read = self.price_list.read_by_full
+        return for_able(reader, rows, read, lambda kept: self.ask_full(reader, rows[kept]))
 
     def scores_of(self, walk: Walk, outputs: Floats) -> Floats:
         """Scores behind some outputs: those of the answering stage itself, where one answered."""
@@ -299,12 +360,16 @@ class Chain:
         """Outputs of the full model, or of the chain in its place, for some rows."""
         if self.behind:
             return self.behind.answer(reader, self.behind.walk(reader, rows))
-        columns = self.price_list.full_columns
+        full, columns = self.innermost, self.price_list.full_columns
         numbers = reader.block(rows, self.price_list.read_by_full)
-        if isinstance(self.full, PrecomputedFull) and self.full.keys is None:
-            return self.full.by_place(reader.n_samples)[rows]
-        table = reader.table(rows, columns)
-        return ask_model(self.full, self.task, table, numbers, rows=reader.numbers_of(rows))
+
+        def ask() -> Floats:
+            if isinstance(full, PrecomputedFull) and full.keys is None:
+                return full.by_place(reader.n_samples)[rows]
+            table = reader.table(rows, columns)
+            return ask_model(full, self.task, table, numbers, rows=reader.numbers_of(rows))
+
+        return ask() if reader.ledger is None else reader.ledger.ask_full(rows, ask)
 
     def blended(self, last: Floats, full: Floats) -> Floats:
         """Outputs where the full model was asked, from the scores of the last stage and its outputs."""
@@ -358,11 +423,6 @@ class Chain:
             )
         return TableReader(numbers, X if kind_of_table(X) else numbers)
 
-    def buyer(self, source: FeatureSource) -> PurchaseReader:
-        """Read from a source, buying only what rows need on their way."""
-        known = named_source(source, self.names)
-        return PurchaseReader(known, self.price_list, table_like(self.kind, self.names), self.names)
-
     def route(self, X: Any) -> Ints:
         """Place that answers each row; ``n_stages`` means the full model, which is not asked."""
         return self.walk(self.reader(X)).route
@@ -380,20 +440,11 @@ class Chain:
         """Labels, as the user wrote them."""
         return self.task.answers(self.predict_proba(X))
 
-    def predict_from(self, source: FeatureSource) -> Labels:
-        """Label every row of a source, asking it only for the features each row really buys."""
-        if self.buys_by_row:
-            raise InvalidInputError(
-                "the full model here decides node by node what a row needs, and a source is asked stage by stage: it "
-                "would be asked for more than rows are billed for. Predict on a table, or give another full model."
-            )
-        return self.task.answers(self.answer(self.buyer(source)))
-
     def outputs(self, table: Any, numbers: Any) -> Floats:
         """Answer as a full model would, so that this can stand behind another stage."""
         return self.task.bounded(self.answer(TableReader(numbers, table)))
 
-    def start(self, n_rows: int) -> Floats:
+    def carried_at_start(self, n_rows: int) -> Floats:
         """What rows carry into the first stage."""
         start = np.zeros(self.task.n_scores) if self.base is None else self.base
         return np.tile(start, (n_rows, 1))
@@ -411,11 +462,12 @@ def _first_stop(gate: Floats, thresholds: Floats) -> int:
     return len(gate) if goes_on[place] else place
 
 
-def _refuse_nan(gate: Floats, scores: Floats, place: int) -> None:
+def _refuse_nan(gate: Floats, scores: Floats, place: int, rows: Ints) -> None:
     gate_lost, score_lost = np.isnan(gate), np.isnan(scores)
     if np.count_nonzero(gate_lost) or np.count_nonzero(score_lost):
-        bad = int((gate_lost | score_lost.any(axis=1)).sum())
-        raise InvalidInputError(
-            f"stage {place} cannot score {bad} rows: a feature it reads is missing (NaN) or infinite, and this model "
-            f"accepts neither. Impute the feature before it is handed over."
+        bad = gate_lost | score_lost.any(axis=1)
+        raise UnreadableRowsError(
+            f"stage {place} cannot score {int(bad.sum())} rows: a feature it reads is missing (NaN) or infinite, and "
+            f"this model accepts neither. Impute the feature before it is handed over.",
+            rows[bad],
         )

@@ -7,19 +7,18 @@ under another name. Where only one side has names, there is a warning, as everyw
 
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass
+from difflib import get_close_matches
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
 from sklearn.utils import _safe_indexing
 from sklearn.utils.validation import _get_feature_names
 
 from thrifty.arrays import Ints
-from thrifty.chain.sources import FeatureSource, as_numbers, kind_of_table
+from thrifty.chain.sources import as_numbers, kind_of_table
 from thrifty.exceptions import InvalidInputError
 
-__all__ = ["named_source", "table_of_fit"]
+__all__ = ["number_of", "places_of_fit", "table_of_fit"]
 
 _NAMES_SHOWN = 5
 
@@ -44,38 +43,13 @@ def table_of_fit(X: Any, names: Sequence[str] | None) -> Any:
         elif given is not None:
             _warn("X has feature names, but the system was fitted without feature names")
         return X
-    places = _places(given.tolist(), names, "X")
+    places = places_of_fit(given.tolist(), names, "X")
     if places is None:
         return X
     return _safe_indexing(X if kind_of_table(X) else as_numbers(X), places, axis=1)
 
 
-@dataclass(frozen=True)
-class _Renumbered:
-    """A source that counts its columns in another order than the fit does."""
-
-    source: FeatureSource
-    places: Ints
-
-    def __len__(self) -> int:
-        return len(self.source)
-
-    def fetch(self, rows: Ints, columns: Ints) -> ArrayLike:
-        """Ask for the columns by the source's own numbers."""
-        return self.source.fetch(rows, self.places[columns])
-
-
-def named_source(source: Any, names: Sequence[str] | None) -> Any:
-    """A source that counts its columns as a fit does, where it says in ``columns`` what they are called."""
-    given = getattr(source, "columns", None) if isinstance(source, FeatureSource) else None
-    given = [] if given is None or callable(given) else list(given)
-    if names is None or not given or not all(isinstance(name, str) for name in given):
-        return source
-    places = _places(given, names, "the source")
-    return source if places is None else _Renumbered(source, places)
-
-
-def _places(given: Sequence[str], names: Sequence[str], what: str) -> Ints | None:
+def places_of_fit(given: Sequence[str], names: Sequence[str], what: str) -> Ints | None:
     """Where the columns of a fit stand among those given; None if each stands in its place."""
     if list(given) == list(names):
         return None
@@ -92,6 +66,22 @@ def _places(given: Sequence[str], names: Sequence[str], what: str) -> Ints | Non
         f"{what} must have the columns of the fit, {_listed(names)}; it {told or f'has {len(given)} columns'}. Rename "
         f"columns that changed their names, leave out those that the fit did not know, and add those that are lacking."
     )
+
+
+def number_of(column: Any, names: Sequence[str] | None, n_features: int, what: str) -> int:
+    """Number of a column that somebody names, or numbers where the fit knew no names; ``what`` is who, for refusals."""
+    if names is not None and column in names:
+        return list(names).index(column)
+    if names is None and isinstance(column, int | np.integer) and 0 <= column < n_features:
+        return int(column)
+    near = get_close_matches(str(column), names, n=1) if names is not None else []
+    known = (
+        f"the columns are {_listed(names)}"
+        if names is not None
+        else (f"the fit knew no names, so columns are numbers from 0 to {n_features - 1}")
+    )
+    hint = f" did you mean {near[0]!r}?" if near else ""
+    raise InvalidInputError(f"{what} names {column!r}, not a column of the fit;{hint or ' ' + known + '.'}")
 
 
 def _listed(names: Sequence[str]) -> str:

@@ -8,6 +8,7 @@ import numpy as np
 
 from thrifty.arrays import Ints
 from thrifty.chain.chain import Chain, Walk
+from thrifty.chain.receipts import in_words, verdict
 from thrifty.chain.sources import Reader
 
 __all__ = ["Explanation", "StageView", "explain_rows"]
@@ -76,27 +77,18 @@ class Explanation:
         lines = []
         for number, stage in enumerate(self.stages):
             names = ", ".join(stage.bought) or "nothing new"
-            stays, goes = ("sure enough, stops", "not sure enough, goes on")
-            if np.isnan(stage.probability):  # a number does not say how sure it is
-                stays, goes = ("more would help little, stops", "more would help, goes on")
-            verdict = goes if stage.goes_on else stays
-            said = _told(stage.answer, stage.probability)
-            lines.append(f"stage {number}: {names} (paid {stage.cost:g}); {said}; {verdict}")
+            why = verdict(stage.probability, goes_on=stage.goes_on)
+            said = in_words(stage.answer, stage.probability)
+            then = "goes on" if stage.goes_on else "stops"
+            lines.append(f"stage {number}: {names} (paid {stage.cost:g}); {said}; {why}, {then}")
         if self.asked_full:
-            said = _told(self.answer, self.probability)
+            said = in_words(self.answer, self.probability)
             lines.append(f"full model: all that it reads (paid {self.cost:g}); {said}")
         less = "less than" if self.saved >= 0 else "more than"
         lines.append(
-            f"answered {_told(self.answer)} for {self.cost:g}, {abs(self.saved):g} {less} the full model"
+            f"answered {in_words(self.answer)} for {self.cost:g}, {abs(self.saved):g} {less} the full model"
         )
         return "\n".join(lines)
-
-
-def _told(answer: Any, probability: float = np.nan) -> str:
-    """An answer in words, with its probability where it has one."""
-    if isinstance(answer, float):
-        answer = float(f"{answer:.6g}")
-    return f"{answer!r}" + ("" if np.isnan(probability) else f" with probability {probability:.3f}")
 
 
 def explain_rows(chain: Chain, reader: Reader, names: Sequence[str]) -> list[Explanation]:
@@ -132,7 +124,7 @@ def _add_views(
     """The stages of one chain as its rows met them, and those of the chain behind it; stages count from ``first``."""
     policy, task, rows = chain.policy, chain.task, walk.rows
     follows = np.zeros(len(rows), dtype=bool)
-    carried = chain.start(len(rows))
+    carried = chain.carried_at_start(len(rows))
     for place, stage in enumerate(chain.stages):
         here: Ints = np.flatnonzero(walk.route >= first + place)
         if place == policy.parting:

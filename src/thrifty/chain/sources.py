@@ -1,12 +1,11 @@
 """The one place where features are read: from a table at hand, or bought from a source.
 
-A system asks its reader for blocks, rows x columns. A ``TableReader`` slices a table that is there anyway.
-A ``PurchaseReader`` asks a *source*, and keeps what it got, so that no cell is ever asked for
-twice and no cell is asked for before a row's route needs it.
+A system asks its reader for blocks, rows x columns. A ``TableReader`` slices a table that is there anyway. A *source*
+is asked for what a row's route needs, when it needs it, by the reader of ``thrifty.chain.purchase_reader``.
 """
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
@@ -14,34 +13,59 @@ from numpy.typing import ArrayLike
 from scipy import sparse
 from sklearn.utils import _safe_indexing
 
-from thrifty.arrays import Bools, Floats, Ints, unmasked
+from thrifty.arrays import Ints, unmasked
+from thrifty.chain.ledger import Ledger
 from thrifty.exceptions import InvalidInputError
-from thrifty.objective.costs import PriceList
 
 __all__ = [
+    "Delivery",
     "FeatureSource",
-    "PurchaseReader",
     "Reader",
     "TableReader",
     "as_numbers",
     "describe_bad_column",
+    "identity_of",
     "kind_of_table",
     "table_like",
 ]
+
+
+@dataclass(frozen=True)
+class Delivery:
+    """What a source answers that can tell more than values.
+
+    Attributes
+    ----------
+    values : array-like of shape (n_rows, n_columns)
+        What was asked for; NaN is a value that is missing, and is billed like any other.
+    failed : dict of int to str
+        Rows that could not be delivered, by the numbers that they were asked for with, and why. Their values are
+        ignored, and they are not billed.
+    paid : array-like of shape (n_rows, n_columns), bool, optional
+        Cells that cost something; None is all of them. Those that a source had in stock cost nothing.
+    """
+
+    values: Any
+    failed: Mapping[int, str] = field(default_factory=dict)
+    paid: Any = None
 
 
 @runtime_checkable
 class FeatureSource(Protocol):
     """Something that can be asked for features: a database, a lab, a paid service.
 
-    It may also say what its columns are called, in a list of text named ``columns``. They are then compared with those
-    of the fit, and asked for by the numbers that they have in that list.
+    The name of the second parameter of ``fetch`` says what it is given: ``columns`` are numbers of columns, ``names``
+    a list of their names, and ``group`` a tuple of the names that come in one purchase; the source is then asked for
+    one purchase at a time. Where the fit knew no names, all of them are numbers.
+
+    A source that is asked by number may also say what its columns are called, in a list of text named ``columns``. They
+    are then compared with those of the fit, and asked for by the numbers that they have in that list.
     """
 
     def __len__(self) -> int:
         """Return the number of rows that can be asked about."""
 
-    def fetch(self, rows: Ints, columns: Ints) -> ArrayLike:
+    def fetch(self, rows: Ints, columns: Ints) -> ArrayLike | Delivery:
         """Values of ``columns`` for ``rows``, shape ``(len(rows), len(columns))``."""
 
 
@@ -50,6 +74,9 @@ class Reader(Protocol):
 
     is_at_hand: bool
     """Whether any cell may be read, at no price."""
+
+    ledger: Ledger | None
+    """Keeps what fails and lets the other rows go on; None lets every error pass."""
 
     @property
     def n_samples(self) -> int:
@@ -75,6 +102,7 @@ class TableReader:
     """
 
     is_at_hand = True
+    ledger: Ledger | None = None
 
     def __init__(self, numbers: Any, raw: Any, row_numbers: Ints | None = None) -> None:
         self._numbers = numbers
@@ -104,147 +132,11 @@ class TableReader:
 
     def identity(self, rows: Ints, held: Ints | None) -> Any:
         """The place of each row in the table and what it holds, or the whole row."""
-        return self._numbers[rows] if held is None else _identity(rows, self.block(rows, held))
+        return self._numbers[rows] if held is None else identity_of(rows, self.block(rows, held))
 
 
-@dataclass(frozen=True)
-class Delivery:
-    """What a source answered to one question: values of some columns, for some rows, both in rising order."""
-
-    rows: Ints
-    columns: Ints
-    values: Floats
-
-
-class PurchaseReader:
-    """Buys from a source what a route needs, when it needs it, once.
-
-    A purchase delivers all columns of its group, so the source is asked for all of them together. Memory is taken for
-    what was delivered, not for the whole table.
-
-    Parameters
-    ----------
-    source : FeatureSource
-        What is asked.
-    price_list : PriceList
-        Which columns come in one purchase.
-    wrap : callable
-        Turns an array and the numbers of its columns into the kind of table the full model was fitted on.
-    names : sequence of str, optional
-        Names of the columns, by which a data frame is read that a source answers with.
-    """
-
-    is_at_hand = False
-
-    def __init__(
-        self,
-        source: FeatureSource,
-        price_list: PriceList,
-        wrap: Callable[[Any, Ints], Any],
-        names: Sequence[str] | None = None,
-    ) -> None:
-        if not isinstance(source, FeatureSource):
-            raise InvalidInputError(
-                f"a source must have __len__ and fetch(rows, columns); got {type(source).__name__}. "
-                f"For a table that is at hand use predict."
-            )
-        self._source = source
-        self._group_of = price_list.group_of
-        self._wrap = wrap
-        self._names = names
-        self._deliveries: list[Delivery] = []
-        self.n_samples = len(source)
-
-    def block(self, rows: Ints, columns: Ints) -> Any:
-        """Buy what is lacking of these cells, then return them."""
-        if len(rows) and len(columns):
-            self._buy(rows, np.flatnonzero(np.isin(self._group_of, self._group_of[columns])))
-        return self._delivered(rows, columns)[0]
-
-    def table(self, rows: Ints, columns: Ints | None = None) -> Any:
-        """Buy what is lacking of these columns and return them as the kind of table the full model reads."""
-        columns = np.arange(len(self._group_of)) if columns is None else columns
-        return self._wrap(self.block(rows, columns), columns)
-
-    def numbers_of(self, rows: Ints) -> Ints:
-        """Places in the source."""
-        return rows
-
-    def identity(self, rows: Ints, held: Ints | None) -> Any:
-        """The place of each row in the source and what it holds, or all that was bought of it so far."""
-        if held is None:
-            return _identity(rows, self._delivered(rows, np.arange(len(self._group_of)))[0])
-        return _identity(rows, self.block(rows, held))
-
-    def _delivered(self, rows: Ints, columns: Ints) -> tuple[Floats, Bools]:
-        """Values of some cells, NaN where nothing was bought, and which were bought."""
-        values = np.full((len(rows), len(columns)), np.nan)
-        bought = np.zeros(values.shape, dtype=bool)
-        for delivery in self._deliveries:
-            row, row_there = _places(delivery.rows, rows)
-            column, column_there = _places(delivery.columns, columns)
-            if row.size and column.size:
-                cells = np.ix_(row, column)
-                values[cells] = delivery.values[np.ix_(row_there, column_there)]
-                bought[cells] = True
-        return values, bought
-
-    def _buy(self, rows: Ints, columns: Ints) -> None:
-        lacking = ~self._delivered(rows, columns)[1]
-        if (lacking == lacking[0]).all():  # in a chain always, and cheaper than to sort the rows
-            patterns, pattern_of = lacking[:1], np.zeros(len(rows), dtype=np.intp)
-        else:
-            patterns, pattern_of = np.unique(lacking, axis=0, return_inverse=True)
-        for number, pattern in enumerate(patterns):
-            if pattern.any():
-                self._fetch(rows[pattern_of.reshape(-1) == number], columns[pattern])
-
-    def _fetch(self, rows: Ints, columns: Ints) -> None:
-        # Copies: a source may use the arrays that it is given as it likes, and the one that it answers with again.
-        answer = self._source.fetch(rows.copy(), columns.copy())
-        numbers = as_numbers(self._in_order(answer, columns), "what a source answers")
-        values = numbers.toarray() if sparse.issparse(numbers) else np.array(numbers)
-        if values.shape != (len(rows), len(columns)):
-            raise InvalidInputError(
-                f"the source was asked for {len(rows)} rows of {len(columns)} features and must answer with an array "
-                f"of that shape; got {values.shape}."
-            )
-        infinite = np.argwhere(np.isinf(values))
-        if len(infinite):
-            row, column = infinite[0]
-            raise InvalidInputError(
-                f"the source must answer with finite numbers; got {values[row, column]} for row {rows[row]} of "
-                f"{self._name(columns[column])}. Where a value is missing, answer with NaN."
-            )
-        rising = np.argsort(rows, kind="stable")
-        self._deliveries.append(Delivery(rows[rising], columns, values[rising]))
-
-    def _in_order(self, answer: Any, columns: Ints) -> Any:
-        """The answer with its columns in the order asked for, if they have names that can tell."""
-        given = list(answer.columns) if kind_of_table(answer) else []
-        if self._names is None or not given or not all(isinstance(name, str) for name in given):
-            return answer
-        asked = [self._names[column] for column in columns]
-        if sorted(given) != sorted(asked):
-            raise InvalidInputError(
-                f"the source was asked for the columns {asked[:5]} and answered with a data frame of the columns "
-                f"{given[:5]}; both must be the same. Answer with those columns, or with an array in the order asked "
-                f"for."
-            )
-        return answer[asked]
-
-    def _name(self, column: int) -> str:
-        return f"column {column}" if self._names is None else f"column {self._names[column]!r}"
-
-
-def _places(known: Ints, wanted: Ints) -> tuple[Ints, Ints]:
-    """Places in ``wanted`` of what is among ``known``, which rises, and the places that it has there."""
-    place = np.minimum(np.searchsorted(known, wanted), len(known) - 1)
-    found = np.flatnonzero(known[place] == wanted)
-    return found, place[found]
-
-
-def _identity(rows: Ints, block: Any) -> Any:
+def identity_of(rows: Ints, block: Any) -> Any:
+    """What chance is drawn from: places of rows in their batch, and what they hold."""
     place = rows[:, None].astype(np.float64)
     return (
         sparse.csr_array(sparse.hstack([place, block]))

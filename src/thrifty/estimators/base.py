@@ -18,7 +18,9 @@ from thrifty.arrays import Floats, Ints, Labels
 from thrifty.chain.chain import Chain
 from thrifty.chain.explain import Explanation, explain_rows
 from thrifty.chain.policy import Policy
-from thrifty.chain.sources import FeatureSource, TableReader, kind_of_table
+from thrifty.chain.receipts import Receipt
+from thrifty.chain.session import Session
+from thrifty.chain.sources import TableReader, kind_of_table
 from thrifty.estimators.checks import check_wish, validated
 from thrifty.evidence.certificate import Certificate, certify
 from thrifty.evidence.evidence import Evidence
@@ -89,17 +91,67 @@ class ChainEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn is un
         reader = self._reader(X)
         return self.chain_.spent(reader, self.chain_.walk(reader))
 
-    def predict_from(self, source: FeatureSource) -> Labels:
+    def predict_from(self, source: Any, *, n_rows: int | None = None) -> Labels:
         """Label every row of a source, asking it only for the features each row really buys.
+
+        Errors of the source are raised as they are; ``buy`` keeps the answers of the other rows.
 
         Parameters
         ----------
-        source : FeatureSource
-            Has ``__len__`` and ``fetch(rows, columns)``; it is asked once per stage, for the rows
-            that get there and the purchases they do not hold yet.
+        source : FeatureSource, mapping or callable
+            As in ``buy``; it is asked once per stage, for the rows that get there and the purchases they do not hold
+            yet.
+        n_rows : int, optional
+            Rows to ask about, where the source does not say how many it has.
         """
         check_is_fitted(self)
-        return self.chain_.predict_from(source)
+        return self.chain_.predict_from(source, n_rows=n_rows)
+
+    def buy(
+        self,
+        source: Any,
+        *,
+        on_failure: str = "answer",
+        n_rows: int | None = None,
+        batch_size: int | None = None,
+        full_timeout: float | None = None,
+    ) -> Receipt:
+        """Answer every row of a source, and say what was bought, what it really cost and what failed.
+
+        Parameters
+        ----------
+        source : FeatureSource, mapping or callable
+            Has ``__len__`` and ``fetch(rows, columns)``, ``fetch(rows, names)`` or ``fetch(rows, group)``; or is a
+            mapping from columns, or tuples of columns that come in one purchase, to values or to functions of rows; or
+            a function of rows and names of columns. A source that can tell which rows failed answers with a
+            ``thrifty.Delivery``; one that raises has failed for all the rows that it was asked about.
+        on_failure : {"answer", "skip", "raise"}, default="answer"
+            What becomes of a row whose purchase fails: it is answered by the last stage that it got to, or it goes on
+            with the columns missing (and is answered by the last stage that could do without), or nothing more is
+            asked for and ``PurchaseFailedError`` carries the receipt of everything so far. A full model that raises,
+            takes too long or answers nonsense is a failure too, of the rows that it was asked about.
+        n_rows : int, optional
+            Rows to ask about, where the source does not say how many it has.
+        batch_size : int, optional
+            Most rows in one question, of the source and of the full model; None asks once per stage.
+        full_timeout : float, optional
+            Seconds that the full model may take for one question; None waits.
+        """
+        check_is_fitted(self)
+        return self.chain_.buy(
+            source, on_failure=on_failure, n_rows=n_rows, batch_size=batch_size, full_timeout=full_timeout
+        )
+
+    def start(self, row: int = 0) -> Session:
+        """Start with a row of which nothing is known yet, and be told what to buy for it, one step after another.
+
+        Parameters
+        ----------
+        row : int, default=0
+            Place of the row in its batch. It matters where two operating points are mixed: chance then depends on it.
+        """
+        check_is_fitted(self)
+        return self.chain_.start(row)
 
     def explain(self, X: Any) -> list[Explanation]:
         """What was bought for each row in which order, what each stage would have answered, and why it stopped.

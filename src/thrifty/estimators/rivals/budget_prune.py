@@ -263,6 +263,14 @@ class BudgetPruneClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
             "BudgetedClassifier to buy from a source, or predict on a table."
         )
 
+    def buy(self, source: Any, **how: Any) -> NoReturn:  # noqa: ARG002
+        """Refuse: every split decides what to buy next."""
+        self.predict_from(source)
+
+    def start(self, row: int = 0) -> NoReturn:
+        """Refuse: every split decides what to buy next."""
+        self.predict_from(row)
+
     def explain(self, X: Any) -> NoReturn:  # noqa: ARG002
         """Refuse: there are no stages to tell of."""
         raise InvalidInputError(

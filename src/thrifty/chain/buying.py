@@ -1,0 +1,155 @@
+"""What a chain does with sources: it buys what rows need on their way, in a batch or one row at a time."""
+
+from typing import Any
+
+import numpy as np
+
+from thrifty.arrays import Bools, Floats, Ints, Labels
+from thrifty.chain.ledger import Ledger
+from thrifty.chain.purchase_reader import PurchaseReader
+from thrifty.chain.receipts import Receipt
+from thrifty.chain.session import Session
+from thrifty.chain.source_forms import as_source
+from thrifty.chain.sources import Reader, table_like
+from thrifty.exceptions import InvalidInputError, PurchaseFailedError
+from thrifty.objective.costs import PriceList
+from thrifty.tasks.task import Task
+
+__all__ = ["BuysFromSources"]
+
+
+class BuysFromSources:
+    """The methods of a chain that buy; the chain says how rows walk and how they are answered."""
+
+    price_list: PriceList
+    task: Task
+    names: tuple[str, ...] | None
+    kind: str | None
+
+    @property
+    def bought_by_route(self) -> Bools:
+        """Columns a row holds that was answered at each place."""
+        raise NotImplementedError
+
+    @property
+    def buys_by_row(self) -> bool:
+        """Whether the model at the end does not read the same columns of every row."""
+        raise NotImplementedError
+
+    @property
+    def n_stages(self) -> int:
+        """Number of stages in front of the full model."""
+        raise NotImplementedError
+
+    def answer(self, reader: Reader) -> Floats:
+        """Outputs of every row."""
+        raise NotImplementedError
+
+    def route_and_outputs(self, reader: Reader, rows: Ints) -> tuple[Ints, Floats]:
+        """Who answers some rows, -1 being nobody, and with what."""
+        raise NotImplementedError
+
+    # -- batches -----------------------------------------------------------------------------------
+
+    def buyer(self, source: Any, ledger: Ledger | None = None, n_rows: int | None = None) -> PurchaseReader:
+        """Read from a source in any form, buying only what rows need on their way."""
+        self._refuse_purchases_by_node()
+        needed = np.flatnonzero(self.bought_by_route[-1])
+        return self.buying(as_source(source, self.names, self.price_list, needed, n_rows), ledger)
+
+    def buying(self, source: Any, ledger: Ledger | None) -> PurchaseReader:
+        """Read from a source that counts its columns as the fit does."""
+        return PurchaseReader(source, self.price_list, table_like(self.kind, self.names), self.names, ledger)
+
+    def predict_from(self, source: Any, *, n_rows: int | None = None) -> Labels:
+        """Label every row of a source, asking it only for the features each row really buys.
+
+        Errors of the source are raised as they are; ``buy`` keeps the answers of the other rows.
+        """
+        return self.task.answers(self.answer(self.buyer(source, n_rows=n_rows)))
+
+    def buy(
+        self,
+        source: Any,
+        *,
+        on_failure: str = "answer",
+        n_rows: int | None = None,
+        batch_size: int | None = None,
+        full_timeout: float | None = None,
+    ) -> Receipt:
+        """Answer every row of a source, and say what was bought, what it really cost and what failed.
+
+        Parameters
+        ----------
+        source : FeatureSource, mapping or callable
+            Has ``__len__`` and ``fetch(rows, columns)``, ``fetch(rows, names)`` or ``fetch(rows, group)``; or is a
+            mapping from columns, or tuples of columns that come in one purchase, to values or to functions of rows; or
+            a function of rows and names of columns. A source that can tell which rows failed answers with a
+            ``Delivery``; one that raises has failed for all the rows that it was asked about.
+        on_failure : {"answer", "skip", "raise"}, default="answer"
+            What becomes of a row whose purchase fails: it is answered by the last stage that it got to, or it goes on
+            with the columns missing (and is answered by the last stage that could do without), or nothing more is
+            asked for and ``PurchaseFailedError`` carries the receipt of everything so far. A full model that raises,
+            takes too long or answers nonsense is a failure too, of the rows that it was asked about.
+        n_rows : int, optional
+            Rows to ask about, where the source does not say how many it has.
+        batch_size : int, optional
+            Most rows in one question, of the source and of the full model; None asks once per stage.
+        full_timeout : float, optional
+            Seconds that the full model may take for one question; None waits.
+        """
+        ledger = Ledger(on_failure, batch_size, full_timeout)
+        reader = self.buyer(source, ledger, n_rows)
+        receipt = self.receipt(reader, np.arange(reader.n_samples))
+        if ledger.is_closed:
+            row, reason = next(iter(ledger.reasons.items()))
+            raise PurchaseFailedError(
+                f"row {row} failed ({reason}), and nothing more was asked for. What was bought before is in the "
+                f"`receipt` of this error; on_failure='answer' or 'skip' goes on with the other rows.",
+                receipt,
+            ) from (ledger.errors[0] if ledger.errors else None)
+        return receipt
+
+    def receipt(self, reader: PurchaseReader, rows: Ints) -> Receipt:
+        """What becomes of some rows that are bought for."""
+        route, outputs = self.route_and_outputs(reader, rows)
+        answer, probability = self.task.answers(outputs), self.task.confidence(outputs)
+        unanswered = route < 0
+        if unanswered.any():
+            outputs[unanswered], probability[unanswered] = np.nan, np.nan
+            if len(self.task.classes):
+                answer = answer.astype(object)
+            answer[unanswered] = None if len(self.task.classes) else np.nan
+        ledger = reader.ledger or Ledger("raise")
+        bought, failed = reader.cells(rows)
+        return Receipt(
+            answer,
+            probability,
+            outputs,
+            route,
+            reader.spent(rows, ledger.calls(rows)),
+            bought,
+            failed,
+            np.array([ledger.reasons.get(row) for row in rows.tolist()], dtype=object),
+            self.names or tuple(range(self.price_list.n_features)),
+        )
+
+    # -- one row -----------------------------------------------------------------------------------
+
+    def start(self, row: int = 0) -> Session:
+        """Start with a row of which nothing is known yet, and be told what to buy for it, one step after another.
+
+        Parameters
+        ----------
+        row : int, default=0
+            Place of the row in its batch. It matters where two operating points are mixed: chance then depends on it.
+        """
+        self._refuse_purchases_by_node()
+        return Session(self, row)
+
+    def _refuse_purchases_by_node(self) -> None:
+        if self.buys_by_row:
+            raise InvalidInputError(
+                "the full model here decides node by node what a row needs, and a source is asked stage by stage: it "
+                "would be asked for more than rows are billed for. Predict on a table, or give another full model."
+            )

@@ -1,0 +1,297 @@
+"""Buying features from a source: what a route needs, when it needs it, and no cell twice.
+
+A purchase delivers all columns of its group. What was delivered is kept, and so is what failed: neither is asked for
+again. What a row pays is computed from what was delivered to it, here and nowhere else.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+
+from thrifty.arrays import Bools, Floats, Ints
+from thrifty.chain.ledger import Ledger, told
+from thrifty.chain.sources import Delivery, FeatureSource, as_numbers, identity_of, kind_of_table
+from thrifty.exceptions import InvalidInputError, PurchaseFailedError, RowsLeftBehindError
+from thrifty.objective.costs import PriceList
+
+__all__ = ["PurchaseReader"]
+
+
+@dataclass(frozen=True)
+class Kept:
+    """What came of one question: values of some columns, for some rows, both in rising order.
+
+    Attributes
+    ----------
+    rows, columns : ndarray of int
+        What was asked for.
+    values : ndarray of shape (n_rows, n_columns)
+        What was delivered; NaN where nothing was.
+    failed : ndarray of shape (n_rows,), bool
+        Rows that nothing was delivered for.
+    paid : ndarray of shape (n_rows, n_columns), bool
+        Cells that the source bills.
+    """
+
+    rows: Ints
+    columns: Ints
+    values: Floats
+    failed: Bools
+    paid: Bools
+
+
+class PurchaseReader:
+    """Buys from a source what a route needs, when it needs it, once.
+
+    A purchase delivers all columns of its group, so the source is asked for all of them together. Memory is taken for
+    what was delivered, not for the whole table.
+
+    Parameters
+    ----------
+    source : FeatureSource
+        What is asked; one that is asked for a single purchase at a time says so with a true ``by_group``.
+    price_list : PriceList
+        Which columns come in one purchase, and what it costs.
+    wrap : callable
+        Turns an array and the numbers of its columns into the kind of table the full model was fitted on.
+    names : sequence of str, optional
+        Names of the columns, by which a data frame is read that a source answers with.
+    ledger : Ledger, optional
+        Keeps what fails; without one, every error is raised as it is.
+    """
+
+    is_at_hand = False
+
+    def __init__(
+        self,
+        source: FeatureSource,
+        price_list: PriceList,
+        wrap: Callable[[Any, Ints], Any],
+        names: Sequence[str] | None = None,
+        ledger: Ledger | None = None,
+    ) -> None:
+        self._source = source
+        self._by_group = bool(getattr(source, "by_group", False))
+        self._price_list = price_list
+        self._group_of = price_list.group_of
+        self._wrap = wrap
+        self._names = names
+        self._kept: list[Kept] = []
+        self.ledger = ledger
+        self.n_samples = len(source)
+
+    def block(self, rows: Ints, columns: Ints) -> Any:
+        """Buy what is lacking of these cells, then return them."""
+        if len(rows) and len(columns):
+            self._buy(rows, np.flatnonzero(np.isin(self._group_of, self._group_of[columns])))
+        values, bought = self._delivered(rows, columns)
+        if self.ledger is not None and self.ledger.on_failure != "skip" and not bought.all():
+            raise RowsLeftBehindError(rows[~bought.all(axis=1)])
+        return values
+
+    def table(self, rows: Ints, columns: Ints | None = None) -> Any:
+        """Buy what is lacking of these columns and return them as the kind of table the full model reads."""
+        columns = np.arange(len(self._group_of)) if columns is None else columns
+        return self._wrap(self.block(rows, columns), columns)
+
+    def numbers_of(self, rows: Ints) -> Ints:
+        """Places in the source."""
+        return rows
+
+    def identity(self, rows: Ints, held: Ints | None) -> Any:
+        """The place of each row in the source and what it holds, or all that was bought of it so far."""
+        if held is None:
+            return identity_of(rows, self._delivered(rows, np.arange(len(self._group_of)))[0])
+        return identity_of(rows, self.block(rows, held))
+
+    # -- what came of it ---------------------------------------------------------------------------
+
+    def is_whole(self, rows: Ints, columns: Ints) -> Bools:
+        """Rows that have a value in every one of some columns."""
+        whole: Bools = np.all(~np.isnan(self._delivered(rows, columns)[0]), axis=1)
+        return whole
+
+    def cells(self, rows: Ints) -> tuple[Bools, Bools]:
+        """Which columns of some rows were delivered and which failed, each of shape (n_rows, n_features)."""
+        everything = np.arange(len(self._group_of))
+        return self._delivered(rows, everything)[1], self._marked(rows, lambda kept: kept.failed[:, None])
+
+    def spent(self, rows: Ints, calls: Ints) -> Floats:
+        """What some rows paid: the purchases that were delivered and billed, and the calls of the full model."""
+        paid = self._marked(rows, lambda kept: kept.paid & ~kept.failed[:, None])
+        cost = self._price_list.cost_of_rows(paid, calls > 0)
+        again: Floats = cost + self._price_list.full_cost * np.maximum(calls - 1, 0)
+        return again
+
+    def _marked(self, rows: Ints, mark: Callable[[Kept], Bools]) -> Bools:
+        marked = np.zeros((len(rows), len(self._group_of)), dtype=bool)
+        for kept in self._kept:
+            row, row_there = _places(kept.rows, rows)
+            marked[np.ix_(row, kept.columns)] |= mark(kept)[row_there]
+        return marked
+
+    def _delivered(self, rows: Ints, columns: Ints) -> tuple[Floats, Bools]:
+        """Values of some cells, NaN where nothing was bought, and which were bought."""
+        values = np.full((len(rows), len(columns)), np.nan)
+        bought = np.zeros(values.shape, dtype=bool)
+        for kept in self._kept:
+            row, row_there = _places(kept.rows, rows)
+            column, column_there = _places(kept.columns, columns)
+            if row.size and column.size:
+                cells = np.ix_(row, column)
+                values[cells] = kept.values[np.ix_(row_there, column_there)]
+                bought[cells] = ~kept.failed[row_there, None]
+        return values, bought
+
+    # -- asking ------------------------------------------------------------------------------------
+
+    def _buy(self, rows: Ints, columns: Ints) -> None:
+        lacking = ~self._delivered(rows, columns)[1]
+        if self.ledger is not None and self.ledger.reasons:
+            lacking &= ~self._marked(rows, lambda kept: kept.failed[:, None])[:, columns]
+        if (lacking == lacking[0]).all():  # in a chain always, and cheaper than to sort the rows
+            patterns, pattern_of = lacking[:1], np.zeros(len(rows), dtype=np.intp)
+        else:
+            patterns, pattern_of = np.unique(lacking, axis=0, return_inverse=True)
+        for number, pattern in enumerate(patterns):
+            here, wanted = rows[pattern_of.reshape(-1) == number], columns[pattern]
+            groups = self._group_of[wanted]
+            questions = [wanted[groups == group] for group in dict.fromkeys(groups.tolist())]
+            for question in questions if self._by_group else [wanted]:
+                if len(question) and len(here):
+                    here = self._fetch(here, question)
+
+    def _fetch(self, rows: Ints, columns: Ints) -> Ints:
+        """Ask for some columns of some rows, and return the rows that more is worth asking for."""
+        ledger = self.ledger
+        if ledger is None:
+            kept = self._asked(rows, columns)
+        else:
+            parts = []
+            for part in ledger.parts(rows):
+                if ledger.is_closed:
+                    ledger.note(part, "nothing more was asked for, because something else had failed before")
+                else:
+                    parts.append(self._asked_within(ledger, part, columns))
+            if not parts:
+                return rows[:0]
+            kept = parts[0] if len(parts) == 1 else _joined(parts)
+        self._keep(kept)
+        return rows if ledger is None or ledger.on_failure == "skip" else kept.rows[~kept.failed]
+
+    def _keep(self, kept: Kept) -> None:
+        """Keep what was delivered, together with what the same rows got before: it is looked up sooner."""
+        rising = np.argsort(kept.rows, kind="stable")
+        kept = Kept(
+            kept.rows[rising], kept.columns, kept.values[rising], kept.failed[rising], kept.paid[rising]
+        )
+        last = self._kept[-1] if self._kept else None
+        if (
+            last is not None
+            and np.array_equal(last.rows, kept.rows)
+            and np.array_equal(last.failed, kept.failed)
+        ):
+            columns = np.concatenate([last.columns, kept.columns])
+            order = np.argsort(columns)
+            values, paid = np.hstack([last.values, kept.values]), np.hstack([last.paid, kept.paid])
+            self._kept[-1] = Kept(kept.rows, columns[order], values[:, order], kept.failed, paid[:, order])
+        else:
+            self._kept.append(kept)
+
+    def _asked_within(self, ledger: Ledger, rows: Ints, columns: Ints) -> Kept:
+        """Ask, and take whatever goes wrong for a failure of all these rows."""
+        try:
+            return self._asked(rows, columns)
+        except Exception as error:  # whatever a source of somebody else raises
+            ledger.note(rows, told(error), error)
+            return _nothing(rows, columns)
+
+    def _asked(self, rows: Ints, columns: Ints) -> Kept:
+        # Copies: a source may use the arrays that it is given as it likes, and the one that it answers with again.
+        answer = self._source.fetch(rows.copy(), columns.copy())
+        delivery = answer if isinstance(answer, Delivery) else Delivery(answer)
+        numbers = as_numbers(self._in_order(delivery.values, columns), "what a source answers")
+        values = numbers.toarray() if sparse.issparse(numbers) else np.array(numbers)
+        if values.shape != (len(rows), len(columns)):
+            raise InvalidInputError(
+                f"the source was asked for {len(rows)} rows of {len(columns)} features and must answer with an array "
+                f"of that shape; got {values.shape}."
+            )
+        failed = self._failed(delivery, rows)
+        infinite = np.isinf(values) & ~failed[:, None]
+        if infinite.any():
+            failed |= self._refused(infinite, values, rows, columns)
+        values[failed] = np.nan
+        paid = np.ones(values.shape, dtype=bool) if delivery.paid is None else np.asarray(delivery.paid, bool)
+        return Kept(rows, columns, values, failed, np.broadcast_to(paid, values.shape))
+
+    def _failed(self, delivery: Delivery, rows: Ints) -> Bools:
+        """The rows that a source says it could not deliver."""
+        if not delivery.failed:
+            return np.zeros(len(rows), dtype=bool)
+        failed = np.isin(rows, list(delivery.failed))
+        if self.ledger is None:
+            first = int(rows[failed.argmax()])
+            raise PurchaseFailedError(
+                f"the source could not deliver {int(failed.sum())} of {len(rows)} rows; row {first}: "
+                f"{delivery.failed[first]}. `buy` keeps the answers of the others."
+            )
+        for row in rows[failed].tolist():
+            self.ledger.note(np.array([row]), str(delivery.failed[row]))
+        return failed
+
+    def _refused(self, infinite: Bools, values: Floats, rows: Ints, columns: Ints) -> Bools:
+        """Rows that were answered with a number which is none, where that is their problem alone."""
+        row, column = np.argwhere(infinite)[0]
+        refusal = InvalidInputError(
+            f"the source must answer with finite numbers; got {values[row, column]} for row {rows[row]} of "
+            f"{self._name(columns[column])}. Where a value is missing, answer with NaN."
+        )
+        if self.ledger is None:
+            raise refusal
+        failed: Bools = np.any(infinite, axis=1)
+        self.ledger.note(rows[failed], str(refusal), refusal)
+        return failed
+
+    def _in_order(self, answer: Any, columns: Ints) -> Any:
+        """The answer with its columns in the order asked for, if they have names that can tell."""
+        given = list(answer.columns) if kind_of_table(answer) else []
+        if self._names is None or not given or not all(isinstance(name, str) for name in given):
+            return answer
+        asked = [self._names[column] for column in columns]
+        if sorted(given) != sorted(asked):
+            raise InvalidInputError(
+                f"the source was asked for the columns {asked[:5]} and answered with a data frame of the columns "
+                f"{given[:5]}; both must be the same. Answer with those columns, or with an array in the order asked "
+                f"for."
+            )
+        return answer[asked]
+
+    def _name(self, column: int) -> str:
+        return f"column {column}" if self._names is None else f"column {self._names[column]!r}"
+
+
+def _nothing(rows: Ints, columns: Ints) -> Kept:
+    shape = (len(rows), len(columns))
+    return Kept(rows, columns, np.full(shape, np.nan), np.ones(len(rows), bool), np.zeros(shape, bool))
+
+
+def _joined(parts: Sequence[Kept]) -> Kept:
+    """Parts of one question as one: time to look something up grows with the number of questions."""
+    return Kept(
+        np.concatenate([part.rows for part in parts]),
+        parts[0].columns,
+        np.concatenate([part.values for part in parts]),
+        np.concatenate([part.failed for part in parts]),
+        np.concatenate([part.paid for part in parts]),
+    )
+
+
+def _places(known: Ints, wanted: Ints) -> tuple[Ints, Ints]:
+    """Places in ``wanted`` of what is among ``known``, which rises, and the places that it has there."""
+    place = np.minimum(np.searchsorted(known, wanted), len(known) - 1)
+    found = np.flatnonzero(known[place] == wanted)
+    return found, place[found]

@@ -1,0 +1,208 @@
+"""One row at a time: what to buy next, and the answer once nothing more is worth its price.
+
+A session is the walk of one row whose purchases are made by somebody else: whenever the row needs a column that it was
+not given, the walk stops there, and goes on from the start once it has it. So the row goes the way that it would go in
+a batch.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+
+from thrifty.arrays import Floats, Ints
+from thrifty.chain.columns import number_of
+from thrifty.chain.ledger import Ledger
+from thrifty.chain.purchase_reader import PurchaseReader
+from thrifty.chain.receipts import Receipt, in_words, verdict
+from thrifty.exceptions import InvalidInputError
+from thrifty.objective.costs import PriceList
+
+__all__ = ["NextPurchase", "Session"]
+
+
+class Served(Protocol):
+    """A chain as a session sees it."""
+
+    @property
+    def price_list(self) -> PriceList:
+        """What purchases cost."""
+
+    @property
+    def names(self) -> tuple[str, ...] | None:
+        """Names of the columns."""
+
+    @property
+    def n_stages(self) -> int:
+        """Number of stages in front of the full model."""
+
+    def buying(self, source: Any, ledger: Ledger | None) -> PurchaseReader:
+        """Read from a source that counts its columns as the fit does."""
+
+    def receipt(self, reader: PurchaseReader, rows: Ints) -> Receipt:
+        """What becomes of some rows."""
+
+
+@dataclass(frozen=True)
+class NextPurchase:
+    """What a row needs next.
+
+    Attributes
+    ----------
+    columns : tuple
+        Names of the columns to give, or their numbers where the fit knew no names.
+    price : float
+        What they cost.
+    why : str
+        Who reads them, and why the row is not answered yet.
+    """
+
+    columns: tuple[Any, ...]
+    price: float
+    why: str
+
+
+class _Given:
+    """A source of one row: what it was given so far."""
+
+    def __init__(self, row: int) -> None:
+        self.row = row
+        self.cells: dict[int, float] = {}
+        self.lacking: list[int] = []
+
+    def __len__(self) -> int:
+        return self.row + 1
+
+    def fetch(self, rows: Ints, columns: Ints) -> Floats:
+        """The cells, or a note of those that are lacking."""
+        self.lacking = [column for column in columns.tolist() if column not in self.cells]
+        if self.lacking:
+            raise _NotGivenError
+        return np.array([[self.cells[column] for column in columns.tolist()]] * len(rows))
+
+
+class _NotGivenError(InvalidInputError):
+    """A column is needed that was not given yet."""
+
+
+class Session:
+    """The way of one row, one purchase after another; made by ``start`` of an estimator or a chain.
+
+    Parameters
+    ----------
+    chain : Chain
+        What answers.
+    row : int, default=0
+        Place of the row in its batch, on which chance depends where two operating points are mixed.
+    """
+
+    def __init__(self, chain: Served, row: int = 0) -> None:
+        if not isinstance(row, int | np.integer) or isinstance(row, bool) or row < 0:
+            raise InvalidInputError(f"row must be the place of the row in its batch, 0 or more; got {row!r}.")
+        self._chain = chain
+        self._given = _Given(int(row))
+        self._receipt = self._walk()
+
+    def give(self, values: Mapping[Any, Any]) -> "Session":
+        """Give values of columns, by name, and return this session; None or NaN is a value that is missing.
+
+        Columns that were not asked for may be given too: they are paid for once the row needs them. Where something is
+        refused, the session is as it was before.
+        """
+        if not isinstance(values, Mapping):
+            raise InvalidInputError(
+                f"give takes a mapping from columns to values, such as {{'age': 41}}; got {type(values).__name__}."
+            )
+        n_features, before, lacking = (
+            self._chain.price_list.n_features,
+            self._given.cells,
+            self._given.lacking,
+        )
+        read = {
+            number_of(name, self._chain.names, n_features, "give"): _number(name, value)
+            for name, value in values.items()
+        }
+        again = [self._called([column])[0] for column in read if column in before]
+        if again:
+            raise InvalidInputError(f"{again[0]!r} was given before. Start anew to give another value.")
+        self._given.cells = {**before, **read}
+        try:
+            self._receipt = self._walk()
+        except BaseException:
+            self._given.cells, self._given.lacking = before, lacking
+            raise
+        return self
+
+    @property
+    def next_purchase(self) -> NextPurchase | None:
+        """What to give next; None once the row is settled."""
+        lacking = self._given.lacking
+        if not lacking:
+            return None
+        return NextPurchase(
+            tuple(self._called(lacking)), self._chain.price_list.cost_of(lacking), self._why()
+        )
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether the row needs nothing more."""
+        return not self._given.lacking
+
+    @property
+    def answer(self) -> Any:
+        """The answer, or the one that would be given if the row stopped here; None before the first stage."""
+        return self._receipt.answer.tolist()[0] if self.route >= 0 else None
+
+    @property
+    def probability(self) -> float:
+        """Probability of the answer; NaN where there is none."""
+        return float(self._receipt.probability[0])
+
+    @property
+    def cost(self) -> float:
+        """What was paid so far."""
+        return float(self._receipt.cost[0])
+
+    @property
+    def route(self) -> int:
+        """The stage that gave the answer; the number of stages is the full model, and -1 is nobody yet."""
+        return int(self._receipt.route[0])
+
+    def _walk(self) -> Receipt:
+        ledger = Ledger("answer")
+        self._given.lacking = []
+        reader = self._chain.buying(self._given, ledger)
+        receipt = self._chain.receipt(reader, np.array([self._given.row]))
+        errors = [error for error in ledger.errors if not isinstance(error, _NotGivenError)]
+        if errors:
+            raise errors[0]
+        return receipt
+
+    def _why(self) -> str:
+        """Who reads the next columns, and what was said so far."""
+        place = self.route + 1
+        reader = "the full model" if place == self._chain.n_stages else f"stage {place}"
+        if self.route < 0:
+            return f"{reader} reads it, where every row starts"
+        said = in_words(self.answer, self.probability)
+        return f"{reader} reads it: stage {self.route} says {said}; {verdict(self.probability, goes_on=True)}"
+
+    def _called(self, columns: Sequence[int]) -> list[Any]:
+        names = self._chain.names
+        return [column if names is None else names[column] for column in columns]
+
+
+def _number(name: Any, value: Any) -> float:
+    """A value as a number; None is missing."""
+    try:
+        number = np.nan if value is None else float("x" if isinstance(value, str | bytes) else value)
+    except (TypeError, ValueError):
+        raise InvalidInputError(
+            f"{name!r} must be a number, or None where it is missing; got {value!r}."
+        ) from None
+    if np.isinf(number):
+        raise InvalidInputError(
+            f"{name!r} must be a finite number, or None where it is missing; got {value!r}."
+        )
+    return number
