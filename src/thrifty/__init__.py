@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from thrifty.estimators.dynamod_gbrt import DynaModGbrtClassifier, DynaModGbrtRegressor
     from thrifty.estimators.dynamod_lin import DynaModLinClassifier
     from thrifty.estimators.dynamod_lstsq import DynaModLstsqClassifier
+    from thrifty.estimators.ranker import BudgetedRanker
     from thrifty.estimators.rivals.budget_prune import BudgetPruneClassifier
     from thrifty.estimators.rivals.greedy_l1 import GreedyL1Classifier
     from thrifty.estimators.rivals.greedy_leaf import GreedyLeafClassifier
@@ -33,17 +34,18 @@ if TYPE_CHECKING:
         ThriftyError,
     )
     from thrifty.ranking.curve import ranking_curve
-    from thrifty.ranking.queries import Queries, average_precision_at, ndcg_at
     from thrifty.report.collect import collect_facts
     from thrifty.report.page import write_report
     from thrifty.sweeping.run import sweep
     from thrifty.tables.storage import load, save
+    from thrifty.tasks.queries import Queries, average_precision_at, ndcg_at
 
 __version__ = "0.2.0"
 
 __all__ = [
     "BudgetPruneClassifier",
     "BudgetedClassifier",
+    "BudgetedRanker",
     "BudgetedRegressor",
     "Certificate",
     "Chain",
@@ -90,6 +92,7 @@ __all__ = [
 _HOME = {
     "BudgetPruneClassifier": "estimators.rivals.budget_prune",
     "BudgetedClassifier": "estimators.budgeted",
+    "BudgetedRanker": "estimators.ranker",
     "BudgetedRegressor": "estimators.budgeted",
     "Certificate": "evidence.certificate",
     "Chain": "chain.chain",
@@ -113,18 +116,18 @@ _HOME = {
     "NothingSavedWarning": "exceptions",
     "OptimisticFullModelWarning": "exceptions",
     "Policy": "chain.policy",
-    "Queries": "ranking.queries",
+    "Queries": "tasks.queries",
     "RefittedFullModelWarning": "exceptions",
     "ThriftyError": "exceptions",
     "UniformRouter": "estimators.rivals.routers",
     "UniformRouterRegressor": "estimators.rivals.routers",
-    "average_precision_at": "ranking.queries",
+    "average_precision_at": "tasks.queries",
     "certify": "evidence.certificate",
     "collect_facts": "report.collect",
     "evidence_of": "evidence.observe",
     "hold_budget": "evidence.hold",
     "load": "tables.storage",
-    "ndcg_at": "ranking.queries",
+    "ndcg_at": "tasks.queries",
     "point_of": "evidence.observe",
     "ranking_curve": "ranking.curve",
     "save": "tables.storage",

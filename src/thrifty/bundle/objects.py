@@ -33,6 +33,7 @@ from thrifty.estimators.cascade import BudgetedCascade
 from thrifty.estimators.dynamod_gbrt import DynaModGbrtClassifier, DynaModGbrtRegressor
 from thrifty.estimators.dynamod_lin import DynaModLinClassifier
 from thrifty.estimators.dynamod_lstsq import DynaModLstsqClassifier
+from thrifty.estimators.ranker import BudgetedRanker
 from thrifty.estimators.rivals.greedy_l1 import GreedyL1Classifier
 from thrifty.estimators.rivals.greedy_leaf import GreedyLeafClassifier
 from thrifty.estimators.rivals.greedy_miser import GreedyMiserClassifier, GreedyMiserRegressor
@@ -74,6 +75,7 @@ def register_estimator(estimator: type[ChainEstimator]) -> None:
 
 for _estimator in (
     BudgetedClassifier,
+    BudgetedRanker,
     BudgetedRegressor,
     DynaModLinClassifier,
     DynaModGbrtClassifier,

@@ -19,6 +19,7 @@ from thrifty.evidence.certificate import certify, check_hold_out
 from thrifty.evidence.evidence import Evidence
 from thrifty.evidence.frontier import Frontier
 from thrifty.evidence.observe import evidence_of, seen_by
+from thrifty.evidence.queries import QueryEvidence
 from thrifty.evidence.recall import with_classes
 from thrifty.evidence.spending import check_confidence
 from thrifty.evidence.trials import HELD_OUT
@@ -30,7 +31,7 @@ from thrifty.learning.cascade.problem import CAPACITIES, Behind, CascadeProblem
 from thrifty.learning.pairs.boosted import Boosting
 from thrifty.objective.costs import PriceList, check_price_list
 from thrifty.progress import Progress, silent
-from thrifty.rows import row_keys
+from thrifty.rows import query_keys, row_keys
 from thrifty.threads import limited_threads, threads_of
 from thrifty.trees import Binner
 
@@ -143,7 +144,7 @@ class BudgetedCascade(ChainEstimator):
                 judged_rows if self._keeps_scores else judged_rows.without_scores(),
                 features=tuple(self.features_.tolist()),
                 stage_columns=tuple(tuple(stage.columns.tolist()) for stage in self.chain_.stages),
-                rows=row_keys(rows.X, rows.task.strata(rows.y)),
+                rows=query_keys(row_keys(rows.X, rows.task.strata(rows.y)), rows.task.query_of(rows.y)),
                 seen=seen_by(full),
             )
             self._proof = None
@@ -189,7 +190,8 @@ class BudgetedCascade(ChainEstimator):
         learn, proof = self._hold_out(rows, seed, "max_loss" if "max_loss" in wish else "confidence")
         if "max_loss" in wish:
             is_proof = np.isin(rows.positions, proof.positions)
-            check_hold_out(rows.X, rows.task.strata(rows.y), is_proof, self.max_loss, self._surely)
+            strata, query = rows.task.strata(rows.y), rows.task.query_of(rows.y)
+            check_hold_out(rows.X, strata, is_proof, self.max_loss, self._surely, query)
         return learn, proof
 
     def _assemble(
@@ -382,10 +384,13 @@ def _behind(link: FullModel | Chain, rows: TrainingRows) -> Behind | None:
 
 def _warn_if_full_is_worse(learned: LearnedCascade, judged: JudgedFull, rows: TrainingRows) -> None:
     """Say so if a cheap stage answers clearly better than the full model, row by row, and asking both gains nothing."""
-    full = rows.task.quality(rows.y, judged.outputs)
+    full, weight = rows.task.quality(rows.y, judged.outputs), rows.weight
     stages = learned.evidence.quality[:, :-1]
-    best = int(np.argmax(rows.weight @ stages))
-    if not learned.asks_full and lead(stages[:, best], full, rows.weight) > CLEARLY:
+    if isinstance(learned.evidence, QueryEvidence):
+        full, stages = learned.evidence.of_places(judged.scores)
+        weight = np.ones(len(full))
+    best = int(np.argmax(weight @ stages))
+    if not learned.asks_full and lead(stages[:, best], full, weight) > CLEARLY:
         cost = float(np.mean(learned.evidence.cost_at(best)))
         name = rows.task.quality_name
         warnings.warn(

@@ -22,7 +22,7 @@ from thrifty.arrays import Bools, Floats, Ints
 from thrifty.evidence.frontier import Frontier, OperatingPoint
 from thrifty.evidence.trials import HELD_OUT, Trials, trials_of
 from thrifty.exceptions import InvalidInputError
-from thrifty.rows import row_keys
+from thrifty.rows import query_keys, row_keys
 
 __all__ = ["Certificate", "certify", "check_hold_out", "check_provable", "rows_needed", "upper_bound"]
 
@@ -258,11 +258,15 @@ def check_provable(n_rows: int, max_loss: Any, confidence: Any, *, n_given: int 
         )
 
 
-def check_hold_out(X: Any, strata: Ints, is_proof: Bools, max_loss: Any, confidence: Any) -> None:
-    """Refuse, before anything is fitted, a loss that the rows held out of a fit cannot show."""
+def check_hold_out(
+    X: Any, strata: Ints, is_proof: Bools, max_loss: Any, confidence: Any, query: Ints | None = None
+) -> None:
+    """Refuse, before anything is fitted, a loss that the rows, or queries, held out of a fit cannot show."""
     keys = row_keys(X, strata)
-    proof, seen = keys[is_proof], (keys[~is_proof, 0],)
-    n_rows = trials_of(proof, seen, len(proof), HELD_OUT).n_trials
+    proof, learned = (
+        query_keys(keys[part], None if query is None else query[part]) for part in (is_proof, ~is_proof)
+    )
+    n_rows = trials_of(proof, (learned[:, 0],), len(proof), HELD_OUT).n_trials
     check_provable(n_rows, max_loss, confidence, n_given=len(proof))
 
 

@@ -16,15 +16,19 @@ from thrifty.chain.columns import table_of_fit
 from thrifty.chain.sources import TableReader
 from thrifty.evidence.evidence import Evidence
 from thrifty.evidence.inputs import check_threshold
+from thrifty.evidence.queries import QueryEvidence
 from thrifty.evidence.recall import with_classes
 from thrifty.exceptions import InvalidInputError
 from thrifty.full.model import AbsentFull, PrecomputedFull, ask_model
 from thrifty.rows import fingerprints, row_keys
+from thrifty.tasks.ranking import RankingTask
+from thrifty.tasks.task import Task
 
 __all__ = [
     "chain_of",
     "evidence_of",
     "evidence_of_known",
+    "judged_by",
     "point_of",
     "seen_by",
     "table_for",
@@ -155,7 +159,7 @@ def evidence_of_known(
         tolerance=task.tolerance,
         **known,
     )
-    return found if every.dtype == bool else with_classes(found, task)
+    return judged_by(task, found, target)
 
 
 def seen_by(*things: Any) -> Words | None:
@@ -169,6 +173,14 @@ def seen_by(*things: Any) -> Words | None:
 
 def _keys(chain: Chain, reader: TableReader, target: Floats) -> Words:
     return row_keys(reader.identity(np.arange(reader.n_samples), None), chain.task.strata(target))
+
+
+def judged_by(task: Task, evidence: Evidence, target: Floats) -> Evidence:
+    """The evidence as the task judges it: by classes, by rows, or by queries whose documents are ranked."""
+    if isinstance(task, RankingTask):
+        assert evidence.scores is not None  # whoever observes a chain has them
+        return QueryEvidence.of_documents(evidence, task, target, evidence.scores[:, :, 0])
+    return evidence if evidence.quality.dtype == bool else with_classes(evidence, task)
 
 
 def point_of(
@@ -193,7 +205,7 @@ def point_of(
     walk = chain.walk(reader)
     outputs = chain.answer(reader, walk)
     scores = chain.task.scores(outputs)
-    return Evidence.of_point(
+    seen = Evidence.of_point(
         chain.spent(reader, walk),
         chain.task.quality(target, outputs),
         walk.route == chain.n_stages,
@@ -205,6 +217,7 @@ def point_of(
         seen=seen_by(thing),
         settings={} if settings is None else settings,
     )
+    return judged_by(chain.task, seen, target) if isinstance(chain.task, RankingTask) else seen
 
 
 def _all_columns(chain: Chain | None) -> tuple[int, ...]:
