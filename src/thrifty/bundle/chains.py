@@ -197,11 +197,7 @@ def pack_evidence(evidence: Evidence, packer: Packer) -> dict[str, Any]:
         "points": packer.optional(evidence.points),
         "weight": packer.optional(evidence.weight),
         **{name: None if rows is None else packer.array(rows) for name, rows in _known_of(evidence).items()},
-        **(
-            {"documents": packer.array(evidence.document_targets)}
-            if isinstance(evidence, QueryEvidence)
-            else {}
-        ),
+        **({"documents": packer.floats(evidence.targets)} if isinstance(evidence, QueryEvidence) else {}),
     }
 
 

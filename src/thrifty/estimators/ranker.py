@@ -156,7 +156,7 @@ class BudgetedRanker(BudgetedCascade):
         spent = self.cost(X)
         return as_queries(qid if isinstance(qid, Queries) else Queries(qid), len(spent)).total(spent)
 
-    def certified(  # type: ignore[override]  # queries besides
+    def certified(
         self,
         X: Any,
         y: Any,
@@ -179,8 +179,9 @@ class BudgetedRanker(BudgetedCascade):
         duplicates : {"refuse", "drop", "count"}, default="refuse"
             What becomes of queries that hold the same documents as one of the fit.
         """
-        known = {"max_loss": max_loss, "confidence": confidence, "duplicates": duplicates}
-        return super().certified(X, _targets(y, qid), **known)  # type: ignore[arg-type]  # names as above
+        return super().certified(
+            X, _targets(y, qid), max_loss=max_loss, confidence=confidence, duplicates=duplicates
+        )
 
     def _task_of(self, y: Any, weight: Floats) -> RankingTask:  # noqa: ARG002 - there are no weights
         task = ranking_of(y, self.loss, self.metric, self.k, self.tolerance)

@@ -142,7 +142,7 @@ def evidence_of_known(
         quality.append(task.quality(target, beyond))
         scores.append(task.scores(beyond))
         if full_quality is None:
-            full_quality = task.quality(target, outputs)
+            full_quality = _own_quality(task, target, outputs)
     every: Numbers = np.column_stack(quality)  # type: ignore[assignment]  # numpy widens a union
     found = Evidence(
         seen.gate,
@@ -244,7 +244,12 @@ def _with_known_full(
         outputs = ask_model(model, chain.task, table, numbers, rows=reader.numbers_of(rows))
     if not chain.buys_by_row:
         chain = _replace_innermost(chain, PrecomputedFull(outputs, fingerprints(numbers)))
-    return chain, chain.task.quality(target, outputs)
+    return chain, _own_quality(chain.task, target, outputs)
+
+
+def _own_quality(task: Task, target: Floats, outputs: Floats) -> Numbers:
+    """How good the full model's answers are; the scores that it ranks documents by, which queries are judged with."""
+    return task.scores(outputs)[:, 0] if isinstance(task, RankingTask) else task.quality(target, outputs)
 
 
 def _replace_innermost(chain: Chain, full: PrecomputedFull) -> Chain:

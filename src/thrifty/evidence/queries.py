@@ -62,10 +62,8 @@ class QueryEvidence(Evidence):
     ) -> "QueryEvidence":
         """Evidence of queries, from that of their documents and the scores by which places rank them."""
         known = {name: getattr(evidence, name) for name in evidence.__dataclass_fields__}
-        full = None if evidence.full_scores is None else evidence.full_scores[:, 0]
         known |= {
             "quality": scores,
-            "full_quality": full,
             "target": None,
             "scores": None,
             "full_scores": None,
@@ -96,18 +94,19 @@ class QueryEvidence(Evidence):
             cost=self.cost if self.cost.ndim == 1 else self.cost[kept],
             full_quality=None if self.full_quality is None else self.full_quality[kept],
             rows=None if self.rows is None else self.rows[rows],
-            document_targets=self._targets[kept],
+            document_targets=self.targets[kept],
         )
 
     @property
-    def _targets(self) -> Floats:
+    def targets(self) -> Floats:
+        """Queries and grades of the documents."""
         assert self.document_targets is not None  # checked when it was made
         return self.document_targets
 
     def value(self, scores: Floats) -> Floats:
         """The measure of each query where its documents are ranked by some scores; NaN where it is not defined."""
         assert self.task is not None  # checked when it was made
-        return self.task.value_of_queries(self._targets, scores)
+        return self.task.value_of_queries(self.targets, scores)
 
     def of_places(self, full_scores: Floats) -> tuple[Floats, Floats]:
         """The measure of the queries that have one: by the full model's scores, and at each stage in a column."""

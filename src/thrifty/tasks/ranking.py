@@ -196,7 +196,8 @@ class ListwiseLoss:
         ordered: Floats = scores[:, 0][self._order]
         ordered = ordered - np.repeat(np.maximum.reduceat(ordered, self._starts), self._sizes)
         total = np.add.reduceat(np.exp(ordered), self._starts)
-        return ordered - np.repeat(np.log(total), self._sizes)
+        logs: Floats = ordered - np.repeat(np.log(total), self._sizes)
+        return logs
 
     def _of_rows(self, ordered: Floats) -> Floats:
         found = np.empty_like(ordered)

@@ -92,7 +92,10 @@ def learn_cascade(problem: CascadeProblem) -> LearnedCascade:
     if gates is not None:
         evidence = replace(evidence, gate=gates.held_out)
     # Beliefs in place of labels again: among many points on few rows the luckiest would look best.
-    judged = None if task.query_of(problem.y) is None else judged_by(task, evidence, problem.y)
+    judged = None
+    if task.query_of(problem.y) is not None:
+        ranked = replace(evidence, full_quality=problem.full_scores[:, 0])
+        judged = judged_by(task, ranked, problem.y)
     policy = sweep_prices(evidence, loss, task.expected_quality(loss), judged=judged)
     by_row, evidence = evidence, evidence if judged is None else judged
     points = policy.thresholds
