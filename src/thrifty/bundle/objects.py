@@ -256,7 +256,7 @@ _PARTS_OF_CERTIFICATE: dict[str, tuple[type, ...]] = {
     "failed_losses": (int, type(None)),
     "failed_bound": (float, type(None)),
     **dict.fromkeys(("n_given", "n_repeated", "n_seen"), (int, type(None))),
-    **dict.fromkeys(("duplicates", "issued", "rows"), (str, type(None))),
+    **dict.fromkeys(("duplicates", "issued", "rows", "unit"), (str, type(None))),
     "is_fallback": (bool,),
 }
 _PARTS_OF_POINT: dict[str, tuple[type, ...]] = {

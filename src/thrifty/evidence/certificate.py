@@ -61,6 +61,8 @@ class Certificate:
         What became of such rows; see ``certify``.
     issued, rows : str or None
         Date of the test, and a fingerprint of the rows that were given, whatever their order.
+    unit : str or None
+        What was counted, where that is not rows: "queries".
     """
 
     max_loss: float
@@ -80,6 +82,7 @@ class Certificate:
     duplicates: str | None = None
     issued: str | None = None
     rows: str | None = None
+    unit: str | None = None
 
     def __str__(self) -> str:
         return f"{self._claim}. {self._basis}"
@@ -87,15 +90,16 @@ class Certificate:
     @property
     def _claim(self) -> str:
         limit, surely = _percent(self.max_loss), f"with {_percent(self.confidence)} confidence"
+        answers, counted = self.unit or "answers", f"{self.n_rows:,} held-out {self.unit or 'rows'}"
         if self.is_fallback:
             worse = _worse(self.failed_losses or 0, self.failed_bound or 0.0)
             return (
                 f"sends every row to the full model, and so loses nothing against it: the safest of "
-                f"{self.n_candidates:,} points could not be shown, {surely}, to lose at most {limit} of answers, "
-                f"on {self.n_rows:,} held-out rows: {worse}"
+                f"{self.n_candidates:,} points could not be shown, {surely}, to lose at most {limit} of {answers}, "
+                f"on {counted}: {worse}"
             )
         return (
-            f"loses at most {limit} of answers against the full model, {surely}, on {self.n_rows:,} held-out rows: "
+            f"loses at most {limit} of {answers} against the full model, {surely}, on {counted}: "
             f"{_worse(self.n_losses, self.bound)}"
         )
 
@@ -229,6 +233,7 @@ def certify(
         duplicates=duplicates,
         issued=dt.date.today().isoformat(),
         rows=trials.rows,
+        unit=next((one.unit for one in frontier.evidence), None),
     )
 
 

@@ -7,7 +7,7 @@ operating points are found, compared and certified on arrays, and no model is as
 
 import hashlib
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol, Self
+from typing import Any, ClassVar, Protocol, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -114,6 +114,8 @@ class Evidence:
     strata: Codes | None = None
     right: Bools | None = None
     tolerance: float = 0.0
+
+    unit: ClassVar[str | None] = None  # what a row is, where it is none
 
     def __post_init__(self) -> None:
         gate = finite_numbers("gate", np.asarray(self.gate), (None, None))

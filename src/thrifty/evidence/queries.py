@@ -5,7 +5,8 @@ row of this evidence is a query, whose documents walk by gates and costs of thei
 proves then counts queries, which are independent of each other as documents of one query are not.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
+from typing import ClassVar
 
 import numpy as np
 
@@ -40,6 +41,8 @@ class QueryEvidence(Evidence):
     document_targets: Floats | None = None
     against: bool = False
 
+    unit: ClassVar[str | None] = "queries"
+
     def __post_init__(self) -> None:
         rows = self.rows
         object.__setattr__(self, "rows", None)
@@ -61,17 +64,12 @@ class QueryEvidence(Evidence):
         cls, evidence: Evidence, task: RankingTask, target: Floats, scores: Floats
     ) -> "QueryEvidence":
         """Evidence of queries, from that of their documents and the scores by which places rank them."""
-        known = {name: getattr(evidence, name) for name in evidence.__dataclass_fields__}
-        known |= {
+        keys = None if evidence.rows is None else query_keys(evidence.rows, queries_of(target))
+        changed = dict.fromkeys(("target", "scores", "full_scores", "weight")) | {
             "quality": scores,
-            "target": None,
-            "scores": None,
-            "full_scores": None,
+            "rows": keys,
         }
-        known |= {
-            "weight": None,
-            "rows": query_keys(evidence.rows, queries_of(target)) if evidence.rows is not None else None,
-        }
+        known = {one.name: getattr(evidence, one.name) for one in fields(evidence)} | changed
         return cls(**known, task=task, document_targets=target)
 
     @property
