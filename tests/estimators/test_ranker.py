@@ -4,7 +4,15 @@ import numpy as np
 import pytest
 from sklearn.linear_model import Ridge
 
-from thrifty import BudgetedRanker, Frontier, InvalidInputError, evidence_of, ndcg_at, point_of
+from thrifty import (
+    BudgetedRanker,
+    Frontier,
+    InvalidInputError,
+    NothingSavedWarning,
+    evidence_of,
+    ndcg_at,
+    point_of,
+)
 
 SMALL = {"k": 5, "sizes": [(8, 3)], "stages": 2, "cv": 2, "random_state": 0}
 
@@ -86,6 +94,25 @@ def test_a_certificate_counts_queries_that_have_a_relevant_document(fitted):
         fitted.certified(X, grade, qid, max_loss=0.5)
 
 
+def test_where_nothing_can_be_proved_the_full_model_ranks_and_its_own_score_is_expected(fitted):
+    X, grade, qid = documents(40, seed=2)
+    with pytest.warns(NothingSavedWarning):
+        sent = fitted.certified(X, grade, qid, max_loss=0.09, confidence=0.9)
+    assert np.all(sent.cost(X) == 6.0)
+    full = fitted.evidence_.full_quality
+    grades = fitted.evidence_.targets % 32
+    expected = ndcg_at(grades, full, fitted.evidence_.targets // 32, 5).mean
+    np.testing.assert_allclose(sent.expected_score_, expected)
+    np.testing.assert_allclose(sent.score(X, grade, qid), ndcg_at(grade, sent.predict(X), qid, 5).mean)
+
+
+def test_the_interval_of_the_cost_holds_the_mean_cost_of_new_queries(fitted):
+    at = fitted.at(budget=2)
+    low, high = at.expected_cost_interval_
+    assert 1.0 <= low < at.expected_cost_ < high
+    assert low < at.cost(documents(300, seed=3)[0]).mean() < high
+
+
 @pytest.mark.parametrize(("loss", "metric"), [("pairwise", "ndcg"), ("listwise", "ap")])
 def test_pairs_and_lists_learn_the_order_too(loss, metric):
     X, grade, qid = documents(40)
@@ -109,3 +136,9 @@ def test_a_wrong_argument_is_named(name, value):
     X, grade, qid = documents(10)
     with pytest.raises(InvalidInputError, match=f"^{name} must be"):
         BudgetedRanker(Ridge(), **{**SMALL, name: value}).fit(X, grade, qid=qid)
+
+
+def test_weights_of_documents_are_refused():
+    X, grade, qid = documents(10)
+    with pytest.raises(InvalidInputError, match="queries count alike"):
+        BudgetedRanker(Ridge(), **SMALL).fit(X, grade, qid=qid, sample_weight=np.ones(len(X)))

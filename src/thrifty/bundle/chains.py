@@ -16,7 +16,7 @@ from thrifty.chain.policy import Policy
 from thrifty.chain.stage import CascadeStage, Stage
 from thrifty.estimators.base import link_of
 from thrifty.evidence.evidence import Evidence
-from thrifty.evidence.queries import QueryEvidence
+from thrifty.evidence.query_evidence import QueryEvidence
 from thrifty.exceptions import InvalidInputError
 from thrifty.full.model import FullModel
 from thrifty.objective.costs import PriceList

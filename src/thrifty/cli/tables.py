@@ -45,6 +45,7 @@ class Answers(StrEnum):
 
     classes = "classes"
     number = "number"
+    ranking = "ranking"
 
 
 class Loss(StrEnum):

@@ -19,7 +19,7 @@ from thrifty.evidence.certificate import certify, check_hold_out
 from thrifty.evidence.evidence import Evidence
 from thrifty.evidence.frontier import Frontier
 from thrifty.evidence.observe import evidence_of, seen_by
-from thrifty.evidence.queries import QueryEvidence
+from thrifty.evidence.query_evidence import QueryEvidence
 from thrifty.evidence.recall import with_classes
 from thrifty.evidence.spending import check_confidence
 from thrifty.evidence.trials import HELD_OUT
@@ -327,7 +327,7 @@ class BudgetedCascade(ChainEstimator):
         """Send every row to the full model, past a chain in its place too; its own answer counts."""
         whole = replace(self._learned, full=self._learned.innermost, blend=self._learned.task.full_alone)
         nobody_stops = np.full((1, whole.n_own_stages), -np.inf)
-        score = float(np.mean(np.asarray(self._evidence().full_quality)))
+        score = self._evidence().full_score
         policy = Policy(nobody_stops, whole.cost_by_route[-1:], np.array([score]), seed=whole.policy.seed)
         self.chain_ = replace(whole, policy=policy)
 

@@ -7,6 +7,7 @@ import numpy as np
 from thrifty.arrays import Floats
 from thrifty.estimators.base import chain_behind
 from thrifty.estimators.cascade import BudgetedCascade
+from thrifty.exceptions import InvalidInputError
 from thrifty.progress import Progress
 from thrifty.tasks.queries import Queries, as_queries
 from thrifty.tasks.ranking import RankingTask, ranking_of, with_queries
@@ -128,7 +129,15 @@ class BudgetedRanker(BudgetedCascade):
         self.k = k
         self.tolerance = tolerance
 
-    def fit(self, X: Any, y: Any, *, qid: Any = None, progress: Progress | None = None) -> Self:  # type: ignore[override]  # queries in place of weights
+    def fit(  # type: ignore[override]  # the query of each document besides
+        self,
+        X: Any,
+        y: Any,
+        *,
+        qid: Any = None,
+        sample_weight: Any = None,
+        progress: Progress | None = None,
+    ) -> Self:
         """Learn the cascade and its operating points, and judge the full model on these documents.
 
         Parameters
@@ -139,9 +148,16 @@ class BudgetedRanker(BudgetedCascade):
             Grades of relevance, whole numbers from 0 to 31; with the query in a second column in place of ``qid``.
         qid : array-like of shape (n_documents,)
             Query of each document; documents of one query stand together.
+        sample_weight : None
+            Refused: queries count alike.
         progress : callable, optional
             Called as ``progress(what, done, total)`` whenever a step of some length ends.
         """
+        if sample_weight is not None:
+            raise InvalidInputError(
+                "a BudgetedRanker takes no sample_weight: the order of a query is judged as a whole, and queries count "
+                "alike. Leave it out, or give a query more often, under different ids."
+            )
         return super().fit(X, _targets(y, qid), progress=progress)
 
     def score(self, X: Any, y: Any, qid: Any = None) -> float:

@@ -233,6 +233,15 @@ class Evidence:
         """What rows pay that are answered at a place: one number, or one per row."""
         return self.cost[..., place]
 
+    def score_at(self, place: int) -> float:
+        """Mean quality where every row is answered at a place."""
+        return float(np.mean(self.quality[:, place]))
+
+    @property
+    def full_score(self) -> float:
+        """Mean quality of the full model's own answers."""
+        return float(np.mean(np.asarray(self.full_quality)))
+
     def take(self, rows: Ints) -> "Evidence":
         """Some of the rows."""
         return replace(

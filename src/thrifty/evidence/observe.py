@@ -16,7 +16,7 @@ from thrifty.chain.columns import table_of_fit
 from thrifty.chain.sources import TableReader
 from thrifty.evidence.evidence import Evidence
 from thrifty.evidence.inputs import check_threshold
-from thrifty.evidence.queries import QueryEvidence
+from thrifty.evidence.query_evidence import QueryEvidence
 from thrifty.evidence.recall import with_classes
 from thrifty.exceptions import InvalidInputError
 from thrifty.full.model import AbsentFull, PrecomputedFull, ask_model

@@ -12,7 +12,7 @@ from thrifty.arrays import Floats
 from thrifty.evidence.compare import resampled, tails
 from thrifty.evidence.evidence import Evidence
 from thrifty.evidence.frontier import Frontier
-from thrifty.evidence.queries import QueryEvidence
+from thrifty.evidence.query_evidence import QueryEvidence
 from thrifty.exceptions import InvalidInputError
 from thrifty.report.classes import Partition, partition_of
 from thrifty.report.facts import ErrorCurve, Facts, Grouping, Majority

@@ -195,7 +195,5 @@ def _fit(planned: PlannedCell, start: Start | None, X: Any, y: Any, sample_weigh
     behind = {} if full is None else {"full": full}
     estimator = clone(planned.estimator).set_params(**for_now, **behind)
     with quiet() if _owns_warnings() else nullcontext():
-        # Without weights nothing is said of them: rankers take none.
-        weights = {} if sample_weight is None else {"sample_weight": sample_weight}
-        estimator.fit(X, y, **weights)
+        estimator.fit(X, y, sample_weight=sample_weight)
     return estimator.set_params(**{name: given[name] for name in for_now})

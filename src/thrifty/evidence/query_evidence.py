@@ -115,6 +115,15 @@ class QueryEvidence(Evidence):
         is_known = ~np.isnan(full)
         return full[is_known], stages[is_known]
 
+    def score_at(self, place: int) -> float:
+        """Mean measure where every document is scored at a place."""
+        return float(np.nanmean(self.value(np.asarray(self.quality[:, place], dtype=np.float64))))
+
+    @property
+    def full_score(self) -> float:
+        """Mean measure of the full model's own orders."""
+        return float(np.nanmean(self.value(np.asarray(self.full_quality, dtype=np.float64))))
+
     def against_full(self) -> "QueryEvidence":
         """The queries with a relevant document, judged by whether the order is not worse than the full model's."""
         if self.full_quality is None:
