@@ -142,3 +142,10 @@ def test_weights_of_documents_are_refused():
     X, grade, qid = documents(10)
     with pytest.raises(InvalidInputError, match="queries count alike"):
         BudgetedRanker(Ridge(), **SMALL).fit(X, grade, qid=qid, sample_weight=np.ones(len(X)))
+
+
+def test_a_single_query_is_too_few():
+    X, grade, qid = documents(10)
+    one = qid == np.argmax(np.bincount(qid))
+    with pytest.raises(InvalidInputError, match="from one query"):
+        BudgetedRanker(Ridge(), **SMALL).fit(X[one], grade[one], qid=qid[one])

@@ -244,6 +244,11 @@ def assign_folds(cv: Any, X: Any, y: Labels, strata: Labels, seed: int, query: I
 def held_out_rows(rows: TrainingRows) -> list[Ints]:
     """Rows of each fold; what is left of the others must hold every stratum of the targets, for every fold."""
     folds = [np.flatnonzero(rows.folds == fold) for fold in np.unique(rows.folds)]
+    if len(folds) < 2 and rows.task.query_of(rows.y) is not None:
+        raise InvalidInputError(
+            "a ranking cannot be learned from one query, or from copies of one: what is judged must not have been "
+            "learned from. Give documents of more queries."
+        )
     if len(folds) < 2:
         raise InvalidInputError(
             "a model cannot be cross-fitted: one class has fewer than two distinct rows. Give more rows, columns that "

@@ -1,15 +1,8 @@
-r"""The order of a query's documents as the answer: one score per document, by which those of a query are ranked.
+"""The order of a query's documents as the answer: one score per document, by which those of a query are ranked.
 
 A score is the gain that a document is expected to have, in units of how far the gains of the fit spread, so that scores
-of documents that stopped at different stages can be compared. With g the gain, t the same in those units, s a score,
-the trees of the stages follow the gradients of one of three losses, the last two summed over the documents of a query:
-
-    pointwise   (t - s)^2 / 2
-    pairwise    log(1 + exp(s_j - s_i))   over the pairs of documents with  g_i > g_j    (RankNet; Burges et al. 2005)
-    listwise    - sum_i  g_i / sum(g)  log softmax(s)_i                                  (ListNet; Cao et al. 2007)
-
-Pairs and lists have weights such that a query counts by the number of its documents. One in which all documents are
-equally relevant says nothing about order: it has no pairs and no list, and counts in the first loss and in costs alone.
+of documents that stopped at different stages can be compared. The trees of the stages follow the gradients of
+its squared error, or of pairs or lists of documents (``ranking_losses``).
 
 An encoded target is one number for the query and the grade of a document, ``32 * query + grade``: whoever takes some of
 the rows takes what belongs to them, and need not know that there are queries.
@@ -20,32 +13,21 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.special import expit
 from sklearn.utils.validation import has_fit_parameter
 
 from thrifty.arrays import Floats, Ints, Labels, check_unmasked
 from thrifty.exceptions import InvalidInputError
 from thrifty.tasks.queries import Queries, average_precision_at, ndcg_at
+from thrifty.tasks.ranking_losses import ListwiseLoss, PairwiseLoss, rows_by_query
 from thrifty.tasks.regression import RegressionTask, SquaredLoss, linear_weights
 from thrifty.tasks.task import Loss
 
-__all__ = [
-    "GRADIENTS",
-    "MEASURES",
-    "ListwiseLoss",
-    "PairwiseLoss",
-    "RankingTask",
-    "grades_of",
-    "queries_of",
-    "ranking_of",
-    "with_queries",
-]
+__all__ = ["GRADIENTS", "MEASURES", "RankingTask", "grades_of", "queries_of", "ranking_of", "with_queries"]
 
 GRADES = 32
 """Grades lie below this: the gain of a larger one would drown all others."""
 
 GRADIENTS, MEASURES = ("pointwise", "pairwise", "listwise"), ("ndcg", "ap")
-LEAST_HESSIAN = 1e-3
 
 
 def grades_of(y: Floats) -> Floats:
@@ -105,113 +87,6 @@ def _check_grades(name: str, relevance: Any) -> Floats:
     return grades
 
 
-class PairwiseLoss:
-    """The logistic loss of pairs of documents of one query, of which one is more relevant; half of it for each.
-
-    Parameters
-    ----------
-    query : ndarray of shape (n_rows,)
-        Query of each document.
-    target : ndarray of shape (n_rows,)
-        Gains in units of their spread.
-    """
-
-    def __init__(self, query: Ints, target: Floats) -> None:
-        self._target = target
-        order, starts, sizes = _runs(query)
-        better, worse, weight = [], [], []
-        for start, size in zip(starts.tolist(), sizes.tolist(), strict=True):
-            rows = order[start : start + size]
-            above, below = np.nonzero(target[rows][:, None] > target[rows][None, :])
-            better.append(rows[above])
-            worse.append(rows[below])
-            weight.append(np.full(len(above), size / max(len(above), 1)))
-        self._better, self._worse = np.concatenate(better), np.concatenate(worse)
-        self._weight = np.concatenate(weight)
-
-    def values(self, scores: Floats) -> Floats:
-        """Loss of each row."""
-        half = 0.5 * self._weight * np.logaddexp(0.0, -self._lead(scores))
-        return self._of_rows(half, half)
-
-    def derivatives(self, scores: Floats) -> tuple[Floats, Floats]:
-        """Gradient and diagonal of the hessian of the sum over all rows, each of shape (n_rows, 1)."""
-        wrong = expit(-self._lead(scores))
-        slope = self._weight * wrong
-        bend = slope * (1.0 - wrong)
-        hessian = np.maximum(self._of_rows(bend, bend), LEAST_HESSIAN)
-        return self._of_rows(-slope, slope)[:, None], hessian[:, None]
-
-    def base(self, weight: Floats) -> Floats:
-        """The mean: a constant leaves every order as it is."""
-        return np.array([np.average(self._target, weights=weight)])
-
-    def _lead(self, scores: Floats) -> Floats:
-        lead: Floats = scores[self._better, 0] - scores[self._worse, 0]
-        return lead
-
-    def _of_rows(self, better: Floats, worse: Floats) -> Floats:
-        found = np.zeros(len(self._target))
-        np.add.at(found, self._better, better)
-        np.add.at(found, self._worse, worse)
-        return found
-
-
-class ListwiseLoss:
-    """The cross-entropy between shares of the gain of a query and the softmax of the scores of its documents.
-
-    Parameters
-    ----------
-    query, target
-        As of ``PairwiseLoss``.
-    gain : ndarray of shape (n_rows,)
-        Gains as they are, of at least 0.
-    """
-
-    def __init__(self, query: Ints, target: Floats, gain: Floats) -> None:
-        self._target = target
-        self._order, self._starts, self._sizes = _runs(query)
-        total = np.add.reduceat(gain[self._order], self._starts)
-        # Where nothing is relevant there is no list to be like.
-        self._counts = np.repeat(np.where(total > 0, self._sizes, 0.0), self._sizes)
-        self._share = gain[self._order] / np.repeat(np.where(total > 0, total, 1.0), self._sizes)
-
-    def values(self, scores: Floats) -> Floats:
-        """Loss of each row."""
-        return self._of_rows(-self._counts * self._share * self._log_softmax(scores))
-
-    def derivatives(self, scores: Floats) -> tuple[Floats, Floats]:
-        """Gradient and diagonal of the hessian of the sum over all rows, each of shape (n_rows, 1)."""
-        said = np.exp(self._log_softmax(scores))
-        gradient = self._of_rows(self._counts * (said - self._share))
-        hessian = np.maximum(self._of_rows(self._counts * said * (1.0 - said)), LEAST_HESSIAN)
-        return gradient[:, None], hessian[:, None]
-
-    def base(self, weight: Floats) -> Floats:
-        """The mean: a constant leaves every order as it is."""
-        return np.array([np.average(self._target, weights=weight)])
-
-    def _log_softmax(self, scores: Floats) -> Floats:
-        """Logarithms of the softmax within each query, by query."""
-        ordered: Floats = scores[:, 0][self._order]
-        ordered = ordered - np.repeat(np.maximum.reduceat(ordered, self._starts), self._sizes)
-        total = np.add.reduceat(np.exp(ordered), self._starts)
-        logs: Floats = ordered - np.repeat(np.log(total), self._sizes)
-        return logs
-
-    def _of_rows(self, ordered: Floats) -> Floats:
-        found = np.empty_like(ordered)
-        found[self._order] = ordered
-        return found
-
-
-def _runs(query: Ints) -> tuple[Ints, Ints, Ints]:
-    """Rows by query, where each query starts among them, and how many it has."""
-    order = np.argsort(query, kind="stable")
-    starts = np.flatnonzero(np.r_[True, np.diff(query[order]) != 0])
-    return order, starts, np.diff(np.r_[starts, len(query)])
-
-
 @dataclass(frozen=True)
 class RankingTask(RegressionTask):
     """Answers with a number by which the documents of a query are ranked, the largest first.
@@ -267,7 +142,7 @@ class RankingTask(RegressionTask):
         """Grades, and the queries in the form in which a ranker of another library takes them."""
         grades, query = grades_of(y), queries_of(y)
         if has_fit_parameter(model, "group"):
-            return grades, {"group": _runs(query)[2]}
+            return grades, {"group": rows_by_query(query)[2]}
         return grades, {"qid": query} if has_fit_parameter(model, "qid") else {}
 
     def query_of(self, y: Floats) -> Ints | None:
@@ -330,7 +205,7 @@ class RankingTask(RegressionTask):
 
     def value_of_queries(self, y: Floats, scores: Floats) -> Floats:
         """The measure of each query in rising order of their numbers; NaN where no document is relevant."""
-        order, _, _ = _runs(queries_of(y))
+        order, _, _ = rows_by_query(queries_of(y))
         known = (grades_of(y)[order], scores[order], queries_of(y)[order])
         return (ndcg_at if self.measure == "ndcg" else average_precision_at)(*known, k=self.k).value
 
@@ -376,7 +251,7 @@ def ranking_of(y: Any, gradients: Any, measure: Any, k: Any, tolerance: Any) -> 
         )
     task = RankingTask("squared", 0.0, 1.0, float(tolerance), gradients, measure, int(k))
     code = task.encode("y", y, len(y))
-    grades, (order, starts, _) = grades_of(code), _runs(queries_of(code))
+    grades, (order, starts, _) = grades_of(code), rows_by_query(queries_of(code))
     ranked = np.minimum(grades[order], GRADES if measure == "ndcg" else 1)
     differs = np.maximum.reduceat(ranked, starts) > np.minimum.reduceat(ranked, starts)
     if not differs.any():
