@@ -59,7 +59,7 @@ def test_scores_of_points_are_means_over_queries_and_costs_means_over_documents(
     X, grade, qid = documents(60, seed=1)
     y = np.column_stack([grade, qid])
     there = Frontier.from_evidence([evidence_of(fitted, X, y)])
-    assert there.n_rows == 60
+    assert "on 60 queries" in repr(there)
     at = fitted.at(budget=2)
     point = Frontier.from_evidence([point_of(at, X, y)])[0]
     np.testing.assert_allclose([point.cost, point.score], [at.cost(X).mean(), at.score(X, grade, qid)])
