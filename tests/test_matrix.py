@@ -13,6 +13,7 @@ from sklearn.naive_bayes import GaussianNB
 import thrifty
 from thrifty import (
     BudgetedClassifier,
+    BudgetedRanker,
     BudgetedRegressor,
     BudgetPruneClassifier,
     ConfidenceRouter,
@@ -46,11 +47,16 @@ TRAIN, VAL, NEW = slice(0, 260), slice(260, 400), slice(400, 520)
 
 @cache
 def rows_of(n_classes):
-    """Tumours: benign or malignant; and, as a third class, benign ones that are large; without classes, a size."""
+    """Tumours: benign or malignant; and, as a third class, benign ones that are large; without classes, a size.
+
+    With one class they are documents: grades of size, and queries of ten.
+    """
     X, y = load_breast_cancer(return_X_y=True)
     table = pd.DataFrame(np.round(X[:, [0, 1, 3, 6, 7]], 3), columns=list(COSTS))
     if n_classes == 0:
         return table, X[:, 23] / 100 + X[:, 21]  # of the worst cells
+    if n_classes == 1:
+        return table, np.column_stack([np.digitize(X[:, 23], [500, 800, 1200]), np.arange(len(X)) // 10])
     labels = np.where(y == 1, "benign", "malignant")
     return table, labels if n_classes == 2 else np.where((y == 1) & (X[:, 0] > 12.5), "large", labels)
 
@@ -64,7 +70,7 @@ def rows(request):
 
 def n_classes_of(name):
     """Classes of the rows that a thing is fitted on."""
-    return 3 if name in SEVERAL else 0 if name in NUMBERS else 2
+    return 3 if name in SEVERAL else 0 if name in NUMBERS else 1 if name in RANKINGS else 2
 
 
 def said(one, X):
@@ -130,11 +136,18 @@ NUMBERS = (
 QUANTILE = {"loss": "pinball", "quantile": 0.7, "tolerance": 0.2}
 
 
+RANKINGS = ("BudgetedRanker", "a loaded ranker", "a ranker before a ranker")
+
+
+def ranker(f0):
+    return BudgetedRanker(f0, sizes=[(8, 3)], cv=2, k=5, feature_costs=COSTS, random_state=0)
+
+
 def regressor(f0, **loss):
     return BudgetedRegressor(f0, sizes=[(8, 3)], cv=2, feature_costs=COSTS, random_state=0, **loss)
 
 
-THINGS = (*recipes(), *COMPOSED, *SEVERAL, *NUMBERS)
+THINGS = (*recipes(), *COMPOSED, *SEVERAL, *NUMBERS, *RANKINGS)
 
 
 @pytest.fixture(scope="module")
@@ -167,7 +180,11 @@ def things():
     ]
     fitted = [one.fit(table[TRAIN], y[TRAIN]) for one in rivals]
     numbers = dict(zip(NUMBERS, (alone, from_bytes(to_bytes(alone)), behind, *fitted), strict=True))
-    return made | several | numbers
+    table, y = rows_of(1)
+    alone = ranker(BayesianRidge()).fit(table[TRAIN], y[TRAIN, 0], qid=y[TRAIN, 1])
+    behind = ranker(FrozenEstimator(alone)).fit(table[VAL], y[VAL])
+    rankings = dict(zip(RANKINGS, (alone, from_bytes(to_bytes(alone)), behind), strict=True))
+    return made | several | numbers | rankings
 
 
 @pytest.fixture(params=THINGS)
@@ -188,6 +205,7 @@ REFUSED = {
     ("GreedyMiserClassifier of three classes", "certificate"): "full model",
     ("GreedyMiserRegressor", "certificate"): "full model",
     (PRICED, "report"): "counts right answers",
+    **{(name, "report"): "order of a query" for name in RANKINGS},
 }
 """Pairs that make no sense, and a word of the refusal."""
 
@@ -219,7 +237,7 @@ class Source:
 
 def test_it_predicts_labels_and_probabilities_that_agree(thing, rows):
     table, y = rows
-    if thing[0] in NUMBERS:
+    if thing[0] in (*NUMBERS, *RANKINGS):
         assert thing[1].score(table[NEW], y[NEW]) > 0.5
         return
     predicted, probability = thing[1].predict(table[NEW]), thing[1].predict_proba(table[NEW])
@@ -302,7 +320,7 @@ def test_its_frontier_stands_on_evidence_and_can_be_scored_on_other_rows(thing, 
 
 def test_a_certificate_is_issued_on_rows_it_has_not_seen(thing, rows):
     table, y = rows
-    limit = 0.6 if thing[0] in NUMBERS else 0.3
+    limit = 0.6 if thing[0] in (*NUMBERS, *RANKINGS) else 0.3
 
     def act(one):
         proved = one.certified(table[NEW], y[NEW], max_loss=limit)
@@ -312,7 +330,7 @@ def test_a_certificate_is_issued_on_rows_it_has_not_seen(thing, rows):
     found = door("certificate", thing, act)
     if found is not None:
         assert found[0].certificate_.bound <= limit
-        assert found[1].n_rows == 120
+        assert found[1].n_rows == (12 if thing[0] in RANKINGS else 120)  # queries, where there are some
 
 
 def wide_budget(one):
@@ -360,8 +378,11 @@ def test_it_stands_behind_a_cheaper_stage_and_is_billed_for_what_each_row_spends
     table, y = rows
     name, inner = thing
     prices = (inner.chain_ if hasattr(inner, "chain_") else inner.forest_).price_list
-    if name in NUMBERS:
-        front = regressor(FrozenEstimator(inner), **(QUANTILE if name == NUMBERS[-1] else {}))
+    if name in (*NUMBERS, *RANKINGS):
+        loss = QUANTILE if name == NUMBERS[-1] else {}
+        front = (
+            ranker(FrozenEstimator(inner)) if name in RANKINGS else regressor(FrozenEstimator(inner), **loss)
+        )
         front.fit(table[VAL], y[VAL])
         assert np.all(front.cost(table[NEW]) <= sum(COSTS.values()) + 1e-9)
         return
@@ -445,10 +466,13 @@ def test_a_function_reads_columns_by_name_and_refuses_other_names(thing, rows, f
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", [*recipes(), *SEVERAL, NUMBERS[0]])
+@pytest.mark.parametrize("name", [*recipes(), *SEVERAL, NUMBERS[0], RANKINGS[0]])
 def test_a_sweep_fits_it_behind_one_full_model(name):
     table, y = rows_of(n_classes_of(name))
-    estimator = regressor(BayesianRidge()) if name in NUMBERS else recipes()[SEVERAL.get(name, name)](full())
+    numbers = {NUMBERS[0]: regressor, RANKINGS[0]: ranker}
+    estimator = (
+        numbers[name](BayesianRidge()) if name in numbers else recipes()[SEVERAL.get(name, name)](full())
+    )
     varied = next(
         {key: [value]}
         for key, value in estimator.get_params(deep=False).items()

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from thrifty.estimators.dynamod_gbrt import DynaModGbrtClassifier, DynaModGbrtRegressor
     from thrifty.estimators.dynamod_lin import DynaModLinClassifier
     from thrifty.estimators.dynamod_lstsq import DynaModLstsqClassifier
+    from thrifty.estimators.ranker import BudgetedRanker
     from thrifty.estimators.rivals.budget_prune import BudgetPruneClassifier
     from thrifty.estimators.rivals.greedy_l1 import GreedyL1Classifier
     from thrifty.estimators.rivals.greedy_leaf import GreedyLeafClassifier
@@ -39,7 +40,6 @@ if TYPE_CHECKING:
     )
     from thrifty.objective.prices import Prices
     from thrifty.ranking.curve import ranking_curve
-    from thrifty.ranking.queries import Queries, average_precision_at, ndcg_at
     from thrifty.report.collect import collect_facts
     from thrifty.report.page import write_report
     from thrifty.sources.memory import DictSource
@@ -47,12 +47,14 @@ if TYPE_CHECKING:
     from thrifty.sources.web import HttpSource
     from thrifty.sweeping.run import sweep
     from thrifty.tables.storage import load, save
+    from thrifty.tasks.queries import Queries, average_precision_at, ndcg_at
 
 __version__ = "0.2.0"
 
 __all__ = [
     "BudgetPruneClassifier",
     "BudgetedClassifier",
+    "BudgetedRanker",
     "BudgetedRegressor",
     "Certificate",
     "Chain",
@@ -108,6 +110,7 @@ __all__ = [
 _HOME = {
     "BudgetPruneClassifier": "estimators.rivals.budget_prune",
     "BudgetedClassifier": "estimators.budgeted",
+    "BudgetedRanker": "estimators.ranker",
     "BudgetedRegressor": "estimators.budgeted",
     "Certificate": "evidence.certificate",
     "Chain": "chain.chain",
@@ -136,7 +139,7 @@ _HOME = {
     "Policy": "chain.policy",
     "Prices": "objective.prices",
     "PurchaseFailedError": "exceptions",
-    "Queries": "ranking.queries",
+    "Queries": "tasks.queries",
     "Receipt": "chain.receipts",
     "RefittedFullModelWarning": "exceptions",
     "Session": "chain.session",
@@ -144,14 +147,14 @@ _HOME = {
     "ThriftyError": "exceptions",
     "UniformRouter": "estimators.rivals.routers",
     "UniformRouterRegressor": "estimators.rivals.routers",
-    "average_precision_at": "ranking.queries",
+    "average_precision_at": "tasks.queries",
     "certify": "evidence.certificate",
     "collect_facts": "report.collect",
     "evidence_of": "evidence.observe",
     "evidence_of_answers": "estimators.rivals.logged",
     "hold_budget": "evidence.hold",
     "load": "tables.storage",
-    "ndcg_at": "ranking.queries",
+    "ndcg_at": "tasks.queries",
     "point_of": "evidence.observe",
     "ranking_curve": "ranking.curve",
     "save": "tables.storage",

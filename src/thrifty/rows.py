@@ -18,7 +18,7 @@ from scipy import sparse
 from thrifty.arrays import Bools, Ints, Words
 from thrifty.exceptions import InvalidInputError
 
-__all__ = ["Draws", "content_folds", "fingerprints", "row_keys", "uniforms"]
+__all__ = ["Draws", "content_folds", "fingerprints", "query_folds", "query_keys", "row_keys", "uniforms"]
 
 
 # Odd multipliers of the splitmix64 generator (Steele, Lea and Flood, 2014): they spread one changed
@@ -41,6 +41,16 @@ def row_keys(X: object, strata: Ints) -> Words:
     held = fingerprints(X)
     keys: Words = np.column_stack([held, _mix(held ^ _mix(strata.astype(np.uint64) + np.uint64(1)))])
     return keys
+
+
+def query_keys(keys: Words, query: Ints | None) -> Words:
+    """Fingerprints of queries from those of their rows, whatever the order of these; of rows if there are none."""
+    if query is None:
+        return keys
+    number = np.unique(query, return_inverse=True)[1]
+    found = np.zeros((int(number.max()) + 1, keys.shape[1]), dtype=np.uint64)
+    np.add.at(found, number, keys)
+    return found
 
 
 def _content(X: object) -> Words:
@@ -102,6 +112,24 @@ def content_folds(X: object, strata: NDArray[Any], n_folds: int, seed: int = 0) 
         _, rank = np.unique(keys[members], return_inverse=True)
         fold[members] = rank % n_folds
     return fold
+
+
+def query_folds(X: object, query: Ints, strata: Ints, n_folds: int, seed: int = 0) -> Ints:
+    """Fold of each row: rows of one query together, and equal queries, whatever the order of their rows.
+
+    Each fold has its share of the queries in which a row of the last stratum is, where there are enough of both kinds.
+    """
+    number = np.unique(query, return_inverse=True)[1]
+    held, kind = np.zeros(int(number.max()) + 1, dtype=np.uint64), np.zeros(int(number.max()) + 1, np.intp)
+    np.add.at(held, number, fingerprints(X, seed))
+    np.maximum.at(kind, number, strata)
+    told = held.astype(np.float64)[:, None]
+    n_distinct = len(np.unique(told))
+    if min(len(np.unique(told[kind == one])) for one in np.unique(kind)) < n_folds:
+        kind = np.zeros_like(kind)
+    if n_distinct < 2:
+        return np.zeros(len(number), dtype=np.intp)
+    return content_folds(told, kind, min(n_folds, n_distinct), seed)[number]
 
 
 def _words(values: NDArray[np.float64]) -> Words:

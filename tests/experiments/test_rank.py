@@ -9,7 +9,7 @@ from thrifty.datasets import load_mq2008
 from thrifty.exceptions import InvalidInputError
 from thrifty.experiments import rank
 from thrifty.experiments.experiment import Run, read_settings
-from thrifty.ranking.queries import Queries
+from thrifty.tasks.queries import Queries
 
 
 def shipped():

@@ -16,11 +16,13 @@ from thrifty.chain.policy import Policy
 from thrifty.chain.stage import CascadeStage, Stage
 from thrifty.estimators.base import link_of
 from thrifty.evidence.evidence import Evidence
+from thrifty.evidence.query_evidence import QueryEvidence
 from thrifty.exceptions import InvalidInputError
 from thrifty.full.model import FullModel
 from thrifty.objective.costs import Discounts, PriceList
 from thrifty.tasks.choose import classification
 from thrifty.tasks.mistakes import CostMatrix, read_loss
+from thrifty.tasks.ranking import GRADIENTS, MEASURES, RankingTask, queries_of
 from thrifty.tasks.regression import RegressionTask
 from thrifty.tasks.task import Task
 
@@ -195,6 +197,7 @@ def pack_evidence(evidence: Evidence, packer: Packer) -> dict[str, Any]:
         "points": packer.optional(evidence.points),
         "weight": packer.optional(evidence.weight),
         **{name: None if rows is None else packer.array(rows) for name, rows in _known_of(evidence).items()},
+        **({"documents": packer.floats(evidence.targets)} if isinstance(evidence, QueryEvidence) else {}),
     }
 
 
@@ -224,7 +227,14 @@ def unpack_evidence(fields: Fields, chain: Chain) -> Evidence:
     weight = optional_floats(fields, "weight", n_rows)
     if weight is not None and (np.any(weight < 0) or not np.any(weight > 0)):
         raise fields.refusal("weight", "be at least 0, and not all 0", float(weight.min()))
-    return Evidence(
+    kind: type[Evidence] = Evidence
+    known: dict[str, Any] = {}
+    n_fingerprints = n_rows
+    if isinstance(chain.task, RankingTask):
+        documents = _unpack_documents(fields, n_rows)
+        kind, known = QueryEvidence, {"document_targets": documents}
+        n_fingerprints = len(np.unique(queries_of(documents)))
+    return kind(
         gate,
         quality("quality", (n_rows, n_stages + 1)),
         cost,
@@ -233,13 +243,22 @@ def unpack_evidence(fields: Fields, chain: Chain) -> Evidence:
         weight,
         tuple(chain.columns.tolist()),
         tuple(tuple(stage.columns.tolist()) for stage in chain.stages),
-        rows=_unpack_known(fields, "rows", np.uint64, n_rows, 2),
+        rows=_unpack_known(fields, "rows", np.uint64, n_fingerprints, 2),
         seen=_unpack_known(fields, "seen", np.uint64, None),
         strata=_unpack_strata(fields, n_rows, len(chain.classes)),
         right=_unpack_known(fields, "right", np.bool_, n_rows, n_stages + 1),
         tolerance=chain.task.tolerance,
         task=chain.task,
+        **known,
     )
+
+
+def _unpack_documents(fields: Fields, n_rows: int) -> Floats:
+    """Query and grade of each document, as the task encodes them."""
+    documents = fields.array("documents", np.float64, (n_rows,))
+    if np.any(documents < 0) or np.any(documents != np.round(documents)):
+        raise fields.refusal("documents", "be whole numbers of at least 0", float(documents.min()))
+    return documents
 
 
 def _unpack_known(fields: Fields, name: str, dtype: Any, *shape: int | None) -> Any:
@@ -328,6 +347,9 @@ def _pack_task(task: Task, packer: Packer) -> dict[str, Any]:
     if not isinstance(task, RegressionTask):
         return {}
     numbers = {name: packer.value(getattr(task, name)) for name in ("centre", "spread", "tolerance")}
+    if isinstance(task, RankingTask):
+        words = {"gradients": task.gradients, "measure": task.measure, "k": task.k}
+        return {"task": {"kind": "order", **words, **numbers}}
     if task.kind == "pinball":
         numbers["quantile"] = packer.value(task.quantile)
     return {"task": {"kind": "number", "error": task.kind, **numbers}}
@@ -338,20 +360,35 @@ def unpack_task(fields: Fields) -> Task:
     if not fields.has("task"):
         return _unpack_labels_task(fields)
     part = fields.inside("task")
-    if part.text("kind") != "number":
-        raise part.refusal("kind", "be number", part.raw("kind"))
-    error, centre, spread = part.text("error"), part.number("centre"), part.number("spread")
-    if error not in ("squared", "absolute", "pinball"):
-        raise part.refusal("error", "be squared, absolute or pinball", error)
-    tolerance = part.number("tolerance")
+    kind = part.text("kind")
+    if kind not in ("number", "order"):
+        raise part.refusal("kind", "be number or order", kind)
+    centre, spread, tolerance = part.number("centre"), part.number("spread"), part.number("tolerance")
     if not (np.isfinite([centre, spread, tolerance]).all() and spread > 0 and tolerance >= 0):
         raise part.refusal("spread", "be positive, and all numbers finite", spread)
+    if kind == "order":
+        return _unpack_ranking(part, RankingTask("squared", centre, spread, tolerance))
+    error = part.text("error")
+    if error not in ("squared", "absolute", "pinball"):
+        raise part.refusal("error", "be squared, absolute or pinball", error)
     if error == "pinball":
         quantile = part.number("quantile")
         if not 0.0 < quantile < 1.0:
             raise part.refusal("quantile", "lie between 0 and 1", quantile)
         return RegressionTask("pinball", centre, spread, tolerance, quantile)
     return RegressionTask("squared" if error == "squared" else "absolute", centre, spread, tolerance)
+
+
+def _unpack_ranking(part: Fields, task: RankingTask) -> RankingTask:
+    """The same gains, with what trees lower and how an order is judged."""
+    gradients, measure, k = part.text("gradients"), part.text("measure"), part.raw("k")
+    if gradients not in GRADIENTS:
+        raise part.refusal("gradients", f"be one of {', '.join(GRADIENTS)}", gradients)
+    if measure not in MEASURES:
+        raise part.refusal("measure", f"be one of {', '.join(MEASURES)}", measure)
+    if type(k) is not int or k < 1:
+        raise part.refusal("k", "be a whole number of at least 1", k)
+    return replace(task, gradients=gradients, measure=measure, k=k)
 
 
 def unpack_names(fields: Fields, n_features: int) -> tuple[str, ...] | None:

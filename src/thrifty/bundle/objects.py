@@ -33,6 +33,7 @@ from thrifty.estimators.cascade import BudgetedCascade
 from thrifty.estimators.dynamod_gbrt import DynaModGbrtClassifier, DynaModGbrtRegressor
 from thrifty.estimators.dynamod_lin import DynaModLinClassifier
 from thrifty.estimators.dynamod_lstsq import DynaModLstsqClassifier
+from thrifty.estimators.ranker import BudgetedRanker
 from thrifty.estimators.rivals.greedy_l1 import GreedyL1Classifier
 from thrifty.estimators.rivals.greedy_leaf import GreedyLeafClassifier
 from thrifty.estimators.rivals.greedy_miser import GreedyMiserClassifier, GreedyMiserRegressor
@@ -74,6 +75,7 @@ def register_estimator(estimator: type[ChainEstimator]) -> None:
 
 for _estimator in (
     BudgetedClassifier,
+    BudgetedRanker,
     BudgetedRegressor,
     DynaModLinClassifier,
     DynaModGbrtClassifier,
@@ -254,7 +256,7 @@ _PARTS_OF_CERTIFICATE: dict[str, tuple[type, ...]] = {
     "failed_losses": (int, type(None)),
     "failed_bound": (float, type(None)),
     **dict.fromkeys(("n_given", "n_repeated", "n_seen"), (int, type(None))),
-    **dict.fromkeys(("duplicates", "issued", "rows", "loss"), (str, type(None))),
+    **dict.fromkeys(("duplicates", "issued", "rows", "loss", "unit"), (str, type(None))),
     **dict.fromkeys(("excess", "largest", "tolerance"), (float, type(None))),
     "is_fallback": (bool,),
 }

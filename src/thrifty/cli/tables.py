@@ -45,6 +45,7 @@ class Answers(StrEnum):
 
     classes = "classes"
     number = "number"
+    ranking = "ranking"
 
 
 SystemFile = Annotated[Path, typer.Argument(help="File that `thrifty fit` wrote.", metavar="SYSTEM")]

@@ -32,7 +32,7 @@ from thrifty.exceptions import InvalidInputError
 from thrifty.full.crossfit import TrainingRows
 from thrifty.full.model import EstimatorFull, FullModel, as_full_model
 from thrifty.objective.costs import PriceList
-from thrifty.rows import content_folds
+from thrifty.rows import content_folds, query_folds
 from thrifty.tasks.choose import classification_of
 from thrifty.tasks.labels import ClassTask
 from thrifty.tasks.regression import RegressionTask, default_regressor, regression_of
@@ -336,7 +336,11 @@ class ChainEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn is un
                 f"{reason} counts rows and knows no weights; got sample_weight or class_weight. Leave one of them out, "
                 f"or repeat rows."
             )
-        is_proof = content_folds(rows.X, rows.task.strata(rows.y), CERTIFYING_SHARE, seed + 1) == 0
+        strata, query = rows.task.strata(rows.y), rows.task.query_of(rows.y)
+        if query is None:
+            is_proof = content_folds(rows.X, strata, CERTIFYING_SHARE, seed + 1) == 0
+        else:
+            is_proof = query_folds(rows.X, query, strata, CERTIFYING_SHARE, seed + 1) == 0
         return rows.take(np.flatnonzero(~is_proof)), rows.take(np.flatnonzero(is_proof))
 
     def _kept_within(self, policy: Policy, budget: float, confidence: float) -> Policy:

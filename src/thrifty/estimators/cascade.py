@@ -21,6 +21,7 @@ from thrifty.evidence.claims import loses_at_most
 from thrifty.evidence.evidence import Evidence
 from thrifty.evidence.frontier import Frontier
 from thrifty.evidence.observe import evidence_of, seen_by
+from thrifty.evidence.query_evidence import QueryEvidence
 from thrifty.evidence.recall import with_classes
 from thrifty.evidence.spending import check_confidence
 from thrifty.evidence.trials import HELD_OUT
@@ -33,7 +34,7 @@ from thrifty.learning.pairs.boosted import Boosting
 from thrifty.objective.costs import PriceList
 from thrifty.objective.prices import check_price_list
 from thrifty.progress import Progress, silent
-from thrifty.rows import row_keys
+from thrifty.rows import query_keys, row_keys
 from thrifty.threads import limited_threads, threads_of
 from thrifty.trees import Binner
 
@@ -146,7 +147,7 @@ class BudgetedCascade(ChainEstimator):
                 judged_rows if self._keeps_scores else judged_rows.without_scores(),
                 features=tuple(self.features_.tolist()),
                 stage_columns=tuple(tuple(stage.columns.tolist()) for stage in self.chain_.stages),
-                rows=row_keys(rows.X, rows.task.strata(rows.y)),
+                rows=query_keys(row_keys(rows.X, rows.task.strata(rows.y)), rows.task.query_of(rows.y)),
                 seen=seen_by(full),
                 task=rows.task,
             )
@@ -193,8 +194,9 @@ class BudgetedCascade(ChainEstimator):
         learn, proof = self._hold_out(rows, seed, "max_loss" if "max_loss" in wish else "confidence")
         if "max_loss" in wish:
             is_proof = np.isin(rows.positions, proof.positions)
-            strata, classes = rows.task.strata(rows.y), rows.task.classes.tolist()
-            check_hold_out(rows.X, strata, is_proof, self.max_loss, self._surely, classes)
+            strata, query = rows.task.strata(rows.y), rows.task.query_of(rows.y)
+            classes = rows.task.classes.tolist()
+            check_hold_out(rows.X, strata, is_proof, self.max_loss, self._surely, classes, query)
         return learn, proof
 
     def _assemble(
@@ -349,7 +351,7 @@ class BudgetedCascade(ChainEstimator):
         """Send every row to the full model, past a chain in its place too; its own answer counts."""
         whole = replace(self._learned, full=self._learned.innermost, blend=self._learned.task.full_alone)
         nobody_stops = np.full((1, whole.n_own_stages), -np.inf)
-        score = float(np.mean(np.asarray(self._evidence().full_quality)))
+        score = self._evidence().full_score
         policy = Policy(nobody_stops, whole.cost_by_route[-1:], np.array([score]), seed=whole.policy.seed)
         self.chain_ = replace(whole, policy=policy)
 
@@ -406,10 +408,13 @@ def _behind(link: FullModel | Chain, rows: TrainingRows) -> Behind | None:
 
 def _warn_if_full_is_worse(learned: LearnedCascade, judged: JudgedFull, rows: TrainingRows) -> None:
     """Say so if a cheap stage answers clearly better than the full model, row by row, and asking both gains nothing."""
-    full = rows.task.quality(rows.y, judged.outputs)
+    full, weight = rows.task.quality(rows.y, judged.outputs), rows.weight
     stages = learned.evidence.quality[:, :-1]
-    best = int(np.argmax(rows.weight @ stages))
-    if not learned.asks_full and lead(stages[:, best], full, rows.weight) > CLEARLY:
+    if isinstance(learned.evidence, QueryEvidence):
+        full, stages = learned.evidence.of_places(judged.scores)
+        weight = np.ones(len(full))
+    best = int(np.argmax(weight @ stages))
+    if not learned.asks_full and lead(stages[:, best], full, weight) > CLEARLY:
         cost = float(np.mean(learned.evidence.cost_at(best)))
         name = rows.task.quality_name
         warnings.warn(

@@ -66,13 +66,13 @@ def check_training_rows(
     given = (
         None
         if isinstance(cv, Integral)
-        else assign_folds(cv, numbers, encoded, task.strata(encoded), seed)[kept]
+        else assign_folds(cv, numbers, encoded, task.strata(encoded), seed, task.query_of(encoded))[kept]
     )
     table, every = X if kind_of_table(X) else numbers, numbers
     if len(kept) < len(weight):
         table, numbers = _safe_indexing(table, kept), numbers[kept]
     encoded = encoded[kept]
-    strata = task.strata(encoded)
+    strata, query = task.strata(encoded), task.query_of(encoded)
     if len(np.unique(strata)) < 2:
         raise one_class(task.decode(encoded[:1]))
     return TrainingRows(
@@ -81,7 +81,7 @@ def check_training_rows(
         y=encoded,
         task=task,
         weight=weight[kept],
-        folds=assign_folds(cv, numbers, encoded, strata, seed) if given is None else given,
+        folds=assign_folds(cv, numbers, encoded, strata, seed, query) if given is None else given,
         positions=kept,
         n_given=len(weight),
         weighted=sample_weight is not None or class_weight is not None,
@@ -97,7 +97,10 @@ def validated(estimator: Any, X: Any, *y: Any, reset: bool) -> Any:
             return plain
     for labels in y:
         check_unmasked("y", labels)
-    tags = get_tags(estimator).input_tags
+    all_tags = get_tags(estimator)
+    tags = all_tags.input_tags
+    # What ranks has a target of two columns, the relevance and the query.
+    columns = {"multi_output": True} if y and all_tags.target_tags.two_d_labels else {}
     try:
         return validate_data(
             estimator,
@@ -107,6 +110,7 @@ def validated(estimator: Any, X: Any, *y: Any, reset: bool) -> Any:
             accept_sparse="csr" if tags.sparse else False,
             ensure_all_finite="allow-nan" if tags.allow_nan else True,
             dtype=np.float64,
+            **columns,
         )
     except (TypeError, ValueError, OverflowError) as error:
         culprit = describe_bad_column(X, allow_missing=tags.allow_nan)

@@ -30,7 +30,7 @@ from thrifty.evidence.claims import (
 from thrifty.evidence.frontier import Frontier, OperatingPoint
 from thrifty.evidence.trials import HELD_OUT, Trials, trials_of
 from thrifty.exceptions import InvalidInputError
-from thrifty.rows import row_keys
+from thrifty.rows import query_keys, row_keys
 
 __all__ = ["MEASURES", "Certificate", "certify", "check_hold_out"]
 
@@ -78,6 +78,8 @@ class Certificate:
         What an answer loses, in words; None where it is right or wrong.
     tolerance : float or None
         How much more than the full model's an answer may lose before it counts as worse, where that is not nothing.
+    unit : str or None
+        What was counted, where that is not rows: "queries".
     """
 
     max_loss: float
@@ -102,13 +104,15 @@ class Certificate:
     largest: float | None = None
     loss: str | None = None
     tolerance: float | None = None
+    unit: str | None = None
 
     def __str__(self) -> str:
         return f"{self._claim}. {self._basis}"
 
     @property
     def _claim(self) -> str:
-        surely = f"with {_percent(self.confidence)} confidence, on {self.n_rows:,} held-out rows"
+        counted = f"{self.n_rows:,} held-out {self.unit or 'rows'}"
+        surely = f"with {_percent(self.confidence)} confidence, on {counted}"
         if self.is_fallback:
             return (
                 f"sends every row to the full model, and so loses nothing against it: the safest of "
@@ -128,7 +132,7 @@ class Certificate:
             parts = [f"{_percent(one.max_loss)} of answers to rows of {one.label!r}" for one in self.by_class]
             limits = " and ".join(filter(None, [", ".join(parts[:-1]), parts[-1]]))
         else:
-            limits = f"{_percent(self.max_loss)} of answers"
+            limits = f"{_percent(self.max_loss)} of {self.unit or 'answers'}"
         return f"{loses} at most {limits} against the full model{self._meaning}"
 
     @property
@@ -137,7 +141,8 @@ class Certificate:
         if self.loss is None:
             return ""
         more = f" by more than {self.tolerance:.6g}" if self.tolerance else ""
-        return f" (an answer is lost if its {self.loss} exceeds that of the full model{more})"
+        one = "an answer" if self.unit is None else f"one of the {self.unit}"
+        return f" ({one} is lost if its {self.loss} exceeds that of the full model{more})"
 
     def _outcome(self, n_losses: int, bound: float) -> str:
         if self.largest is not None and self.excess is not None:
@@ -318,6 +323,7 @@ def certify(
         largest=largest,
         loss=None if task is None else task.lost_in_words,
         tolerance=frontier.evidence[0].tolerance or None,
+        unit=next((one.unit for one in frontier.evidence), None),
     )
 
 
@@ -369,14 +375,22 @@ def _largest(frontier: Frontier, max_loss: Any, measure: str, largest: Any) -> f
 
 
 def check_hold_out(
-    X: Any, strata: Ints, is_proof: Bools, max_loss: Any, confidence: Any, classes: Any = ()
+    X: Any,
+    strata: Ints,
+    is_proof: Bools,
+    max_loss: Any,
+    confidence: Any,
+    classes: Any = (),
+    query: Ints | None = None,
 ) -> None:
-    """Refuse, before anything is fitted, a loss that the rows held out of a fit cannot show."""
+    """Refuse, before anything is fitted, a loss that the rows, or queries, held out of a fit cannot show."""
     check_max_loss(max_loss, classes if isinstance(max_loss, Mapping) else None)
     _check_confidence(confidence)
     keys = row_keys(X, strata)
-    proof, seen = keys[is_proof], (keys[~is_proof, 0],)
-    first = trials_of(proof, seen, len(proof), HELD_OUT).first
+    proof, learned = (
+        query_keys(keys[part], None if query is None else query[part]) for part in (is_proof, ~is_proof)
+    )
+    first = trials_of(proof, (learned[:, 0],), len(proof), HELD_OUT).first
     if not isinstance(max_loss, Mapping):
         check_provable(int(first.sum()), max_loss, confidence, n_given=len(proof))
         return

@@ -7,7 +7,7 @@ operating points are found, compared and certified on arrays, and no model is as
 
 import hashlib
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol, Self
+from typing import Any, ClassVar, Protocol, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -118,6 +118,8 @@ class Evidence:
     right: Bools | None = None
     tolerance: float = 0.0
     task: Task | None = None
+
+    unit: ClassVar[str | None] = None  # what a row is, where it is none
 
     def __post_init__(self) -> None:
         gate = finite_numbers("gate", np.asarray(self.gate), (None, None))
@@ -239,6 +241,15 @@ class Evidence:
     def cost_at(self, place: int) -> Floats:
         """What rows pay that are answered at a place: one number, or one per row."""
         return self.cost[..., place]
+
+    def score_at(self, place: int) -> float:
+        """Mean quality where every row is answered at a place."""
+        return float(np.mean(self.quality[:, place]))
+
+    @property
+    def full_score(self) -> float:
+        """Mean quality of the full model's own answers."""
+        return float(np.mean(np.asarray(self.full_quality)))
 
     def take(self, rows: Ints) -> "Evidence":
         """Some of the rows."""

@@ -418,7 +418,7 @@ class Frontier:
         )
 
     def __repr__(self) -> str:
-        rows = f"{self.n_rows:,} {'other ' if self.held_out else ''}rows"
+        rows = f"{self.n_rows:,} {'other ' if self.held_out else ''}{self.evidence[0].unit or 'rows'}"
         points = f"{len(self):,} point{'' if len(self) == 1 else 's'}"
         systems = f"{len(self.evidence):,} system{'' if len(self.evidence) == 1 else 's'}"
         cheap, dear = self[int(np.argmin(self.cost))], self[int(np.argmax(self.cost))]

@@ -16,15 +16,19 @@ from thrifty.chain.columns import table_of_fit
 from thrifty.chain.sources import TableReader
 from thrifty.evidence.evidence import Evidence
 from thrifty.evidence.inputs import check_threshold
+from thrifty.evidence.query_evidence import QueryEvidence
 from thrifty.evidence.recall import with_classes
 from thrifty.exceptions import InvalidInputError
 from thrifty.full.model import AbsentFull, PrecomputedFull, ask_model
 from thrifty.rows import fingerprints, row_keys
+from thrifty.tasks.ranking import RankingTask
+from thrifty.tasks.task import Task
 
 __all__ = [
     "chain_of",
     "evidence_of",
     "evidence_of_known",
+    "judged_by",
     "point_of",
     "seen_by",
     "table_for",
@@ -138,7 +142,7 @@ def evidence_of_known(
         quality.append(task.quality(target, beyond))
         scores.append(task.scores(beyond))
         if full_quality is None:
-            full_quality = task.quality(target, outputs)
+            full_quality = _own_quality(task, target, outputs)
     every: Numbers = np.column_stack(quality)  # type: ignore[assignment]  # numpy widens a union
     found = Evidence(
         seen.gate,
@@ -156,7 +160,7 @@ def evidence_of_known(
         task=task,
         **known,
     )
-    return with_classes(found, task)
+    return judged_by(task, found, target)
 
 
 def seen_by(*things: Any) -> Words | None:
@@ -170,6 +174,14 @@ def seen_by(*things: Any) -> Words | None:
 
 def _keys(chain: Chain, reader: TableReader, target: Floats) -> Words:
     return row_keys(reader.identity(np.arange(reader.n_samples), None), chain.task.strata(target))
+
+
+def judged_by(task: Task, evidence: Evidence, target: Floats) -> Evidence:
+    """The evidence as the task judges it: by classes, by rows, or by queries whose documents are ranked."""
+    if isinstance(task, RankingTask):
+        assert evidence.scores is not None  # whoever observes a chain has them
+        return QueryEvidence.of_documents(evidence, task, target, evidence.scores[:, :, 0])
+    return with_classes(evidence, task)
 
 
 def point_of(
@@ -194,7 +206,7 @@ def point_of(
     walk = chain.walk(reader)
     outputs = chain.answer(reader, walk)
     scores = chain.task.scores(outputs)
-    return Evidence.of_point(
+    seen = Evidence.of_point(
         chain.spent(reader, walk),
         chain.task.quality(target, outputs),
         walk.route == chain.n_stages,
@@ -206,6 +218,7 @@ def point_of(
         seen=seen_by(thing),
         settings={} if settings is None else settings,
     )
+    return judged_by(chain.task, seen, target) if isinstance(chain.task, RankingTask) else seen
 
 
 def _all_columns(chain: Chain | None) -> tuple[int, ...]:
@@ -232,7 +245,12 @@ def _with_known_full(
         outputs = ask_model(model, chain.task, table, numbers, rows=reader.numbers_of(rows))
     if not chain.buys_by_row:
         chain = _replace_innermost(chain, PrecomputedFull(outputs, fingerprints(numbers)))
-    return chain, chain.task.quality(target, outputs)
+    return chain, _own_quality(chain.task, target, outputs)
+
+
+def _own_quality(task: Task, target: Floats, outputs: Floats) -> Numbers:
+    """How good the full model's answers are; the scores that it ranks documents by, which queries are judged with."""
+    return task.scores(outputs)[:, 0] if isinstance(task, RankingTask) else task.quality(target, outputs)
 
 
 def _replace_innermost(chain: Chain, full: PrecomputedFull) -> Chain:

@@ -95,7 +95,9 @@ def price_grid(evidence: Evidence, n_prices: int) -> Floats:
     return grid
 
 
-def sweep_prices(evidence: Evidence, loss: Floats, score: Numbers, *, n_prices: int = 80) -> Policy:
+def sweep_prices(
+    evidence: Evidence, loss: Floats, score: Numbers, *, n_prices: int = 80, judged: Evidence | None = None
+) -> Policy:
     """Thresholds for every price of a grid, reduced to the convex hull of (mean cost, mean ``score``).
 
     Parameters
@@ -108,6 +110,8 @@ def sweep_prices(evidence: Evidence, loss: Floats, score: Numbers, *, n_prices: 
         What is averaged into the score of a point.
     n_prices : int, default=80
         Prices to try.
+    judged : Evidence, optional
+        The same rows as they are judged together, as documents of a query are; what tells the score of a point then.
     """
     rules = StoppingRules(evidence, loss)
     # Those that let everybody stop at once are the cheapest there are.
@@ -116,13 +120,20 @@ def sweep_prices(evidence: Evidence, loss: Floats, score: Numbers, *, n_prices: 
     thresholds = np.unique(np.array(every), axis=0)
     means = np.array([_means(evidence, np.asarray(score, dtype=np.float64), one) for one in thresholds])
     policy = Policy(thresholds, means[:, 0], means[:, 1])
+    if judged is not None:
+        policy = measured(policy, judged)
     return policy[convex_hull(policy.cost, policy.score)]
 
 
 def measured(policy: Policy, evidence: Evidence) -> Policy:
     """The operating points, by rising cost, with their mean cost and quality on some rows."""
-    quality = np.asarray(evidence.quality, dtype=np.float64)
-    means = np.array([_means(evidence, quality, one) for one in policy.thresholds])
+    weight, seen = evidence.weights, (evidence.at_point(one) for one in policy.thresholds)
+    means = np.array(
+        [
+            (np.average(paid, weights=weight), np.average(np.asarray(quality, np.float64), weights=weight))
+            for _, paid, quality in seen
+        ]
+    )
     policy = replace(policy, cost=means[:, 0], score=means[:, 1])
     return policy if np.all(np.diff(policy.cost) >= 0) else policy[np.argsort(policy.cost, kind="stable")]
 

@@ -34,7 +34,7 @@ from thrifty.full.model import (
     ask_model,
     is_estimator,
 )
-from thrifty.rows import content_folds, fingerprints
+from thrifty.rows import content_folds, fingerprints, query_folds
 from thrifty.tasks.task import Task
 from thrifty.threads import limited_threads
 
@@ -202,12 +202,14 @@ def _cross_fit(full: Any, rows: TrainingRows, n_jobs: int | None, name: str) -> 
     return JudgedFull(model, task.outputs_of(raw, calibration), task)
 
 
-def assign_folds(cv: Any, X: Any, y: Labels, strata: Labels, seed: int) -> Ints:
+def assign_folds(cv: Any, X: Any, y: Labels, strata: Labels, seed: int, query: Ints | None = None) -> Ints:
     """Fold of each row, from a number of folds, a scikit-learn splitter, or an iterable of (train, test).
 
     A number gives folds by content: each with its share of every stratum, with equal rows together, and fewer of them
-    where a stratum has too few distinct rows.
+    where a stratum has too few distinct rows. Rows of one query are never parted.
     """
+    if isinstance(cv, int | np.integer) and cv >= 2 and query is not None:
+        return query_folds(X, query, strata, int(cv), seed)
     if isinstance(cv, int | np.integer) and cv >= 2:
         distinct = min(
             len(np.unique(fingerprints(X[np.flatnonzero(strata == one)], seed))) for one in np.unique(strata)
@@ -219,7 +221,8 @@ def assign_folds(cv: Any, X: Any, y: Labels, strata: Labels, seed: int) -> Ints:
         )
     folds = np.full(len(y), -1, dtype=np.intp)
     try:
-        splits = list(cv.split(X, y) if hasattr(cv, "split") else cv)
+        known = (X, y) if query is None else (X, y, query)
+        splits = list(cv.split(*known) if hasattr(cv, "split") else cv)
         for number, (_, held_out) in enumerate(splits):
             folds[held_out] = number
     except (TypeError, ValueError, IndexError) as error:
@@ -230,12 +233,22 @@ def assign_folds(cv: Any, X: Any, y: Labels, strata: Labels, seed: int) -> Ints:
         raise InvalidInputError(
             f"cv must hold every row out once; {int(np.sum(folds < 0))} rows are never held out."
         )
+    if query is not None and len(np.unique(np.column_stack([query, folds]), axis=0)) > len(np.unique(query)):
+        raise InvalidInputError(
+            "cv must keep the documents of a query in one fold, and parts some. Give a number of folds, or a splitter "
+            "of groups such as GroupKFold()."
+        )
     return folds
 
 
 def held_out_rows(rows: TrainingRows) -> list[Ints]:
     """Rows of each fold; what is left of the others must hold every stratum of the targets, for every fold."""
     folds = [np.flatnonzero(rows.folds == fold) for fold in np.unique(rows.folds)]
+    if len(folds) < 2 and rows.task.query_of(rows.y) is not None:
+        raise InvalidInputError(
+            "a ranking cannot be learned from one query, or from copies of one: what is judged must not have been "
+            "learned from. Give documents of more queries."
+        )
     if len(folds) < 2:
         raise InvalidInputError(
             "a model cannot be cross-fitted: one class has fewer than two distinct rows. Give more rows, columns that "
@@ -263,10 +276,10 @@ def _ask_held_out(full: Any, rows: TrainingRows, train: Ints, held_out: Ints, na
 
 def fit_copy(full: Any, rows: TrainingRows, chosen: Ints) -> Any:
     """A copy of an unfitted estimator, fitted on some of the rows."""
-    arguments = {}
+    labels, arguments = rows.task.lesson(full, rows.y[chosen])
     if rows.weighted and has_fit_parameter(full, "sample_weight"):
         arguments["sample_weight"] = rows.weight[chosen]
-    return fit_model(clone(full), _safe_indexing(rows.table, chosen), rows.labels[chosen], **arguments)
+    return fit_model(clone(full), _safe_indexing(rows.table, chosen), labels, **arguments)
 
 
 def _mention_refit(full: Any, name: str) -> None:

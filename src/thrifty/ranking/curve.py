@@ -20,7 +20,7 @@ from thrifty.arrays import Floats
 from thrifty.evidence.compare import check_bootstrap, tails
 from thrifty.evidence.cuts import cuts_of
 from thrifty.exceptions import InvalidInputError
-from thrifty.ranking.queries import (
+from thrifty.tasks.queries import (
     PerQuery,
     Queries,
     as_queries,

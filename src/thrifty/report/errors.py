@@ -12,6 +12,7 @@ from thrifty.arrays import Floats
 from thrifty.evidence.compare import resampled, tails
 from thrifty.evidence.evidence import Evidence
 from thrifty.evidence.frontier import Frontier
+from thrifty.evidence.query_evidence import QueryEvidence
 from thrifty.exceptions import InvalidInputError
 from thrifty.report.classes import Partition, partition_of
 from thrifty.report.facts import ErrorCurve, Facts, Grouping, Majority
@@ -159,6 +160,11 @@ def numbers_of(frontier: Frontier, y: ArrayLike, estimators: Sequence[Any] | Non
     """The targets, where the systems of a frontier predict numbers; None where they answer with labels."""
     known = [getattr(one, "chain_", one) for one in estimators or () if one is not None]
     tasks = [one.task for one in known if hasattr(one, "task")]
+    if any(isinstance(one, QueryEvidence) for one in frontier.evidence):
+        raise InvalidInputError(
+            "a report counts rows that are answered one by one; here the order of a query's documents is judged. "
+            "Show the points with frontier.plot() and frontier.band(), which count queries."
+        )
     if tasks and len(tasks[0].classes) == 0:
         return Numbers(tasks[0], tasks[0].encode("y", y, frontier.n_rows))
     if not tasks and any(one.quality.dtype != bool and _has_fractions(one) for one in frontier.evidence):

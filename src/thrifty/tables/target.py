@@ -37,6 +37,12 @@ def classes_of(frame: Any, target: str, task: str | None = None) -> NDArray[Any]
     task : {"classes", "number"}, optional
         What it is said to hold; None decides by the column.
     """
+    if task == "ranking":
+        raise InvalidInputError(
+            "--task ranking is not fitted from tables, which do not say which documents belong to one query. Fit "
+            "thrifty.BudgetedRanker().fit(X, relevance, qid=qid) in Python and save it with thrifty.save: thrifty "
+            "predict answers from its file."
+        )
     if task not in (None, *TASKS):
         raise InvalidInputError(f"--task must be one of {', '.join(TASKS)}; got {task!r}.")
     if task == "number":

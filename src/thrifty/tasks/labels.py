@@ -123,6 +123,14 @@ class ClassTask:
         """Labels as the user wrote them."""
         return self.classes[self.strata(y)]
 
+    def query_of(self, y: Floats) -> Ints | None:  # noqa: ARG002 - part of the contract
+        """None: a row is judged by itself."""
+        return None
+
+    def lesson(self, model: Any, y: Floats) -> tuple[Labels, dict[str, Any]]:  # noqa: ARG002 - part of the contract
+        """The targets as the user wrote them."""
+        return self.decode(y), {}
+
     def constant_quality(self, y: Floats, weight: Floats) -> float:
         """Share of the most frequent class; minus what the shares lose as probabilities, where answers lose."""
         counts = np.bincount(self.strata(y), weights=weight, minlength=len(self.classes))

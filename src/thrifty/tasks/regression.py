@@ -26,6 +26,7 @@ from thrifty.arrays import Floats, Ints, Labels, check_unmasked
 from thrifty.exceptions import FULL_MODEL, InvalidInputError
 from thrifty.tasks.answers import check_numbers
 from thrifty.tasks.pinball import PinballLoss, pinball, quantile_of, regret_of_quantile
+from thrifty.tasks.task import Loss
 
 __all__ = [
     "AbsoluteLoss",
@@ -165,6 +166,14 @@ class RegressionTask:
         """Whether a target lies above the centre: folds should hold their share of both sides."""
         return (y > 0).astype(np.intp)
 
+    def query_of(self, y: Floats) -> Ints | None:  # noqa: ARG002 - part of the contract
+        """None: a row is judged by itself."""
+        return None
+
+    def lesson(self, model: Any, y: Floats) -> tuple[Labels, dict[str, Any]]:  # noqa: ARG002 - part of the contract
+        """The targets as the user wrote them."""
+        return self.decode(y), {}
+
     def constant_quality(self, y: Floats, weight: Floats) -> float:
         """Quality of the best constant."""
         best = np.tile(self.loss(y).base(weight), (len(y), 1))
@@ -172,7 +181,7 @@ class RegressionTask:
 
     # -- losses --------------------------------------------------------------------------------
 
-    def loss(self, y: Floats) -> SquaredLoss | AbsoluteLoss | PinballLoss:
+    def loss(self, y: Floats) -> Loss:
         """The loss of scores against encoded targets."""
         if self.kind == "pinball":
             return PinballLoss(y, self.quantile, SMOOTH)

@@ -92,6 +92,12 @@ class Task(Protocol):
     def strata(self, y: Floats) -> Ints:
         """Group of each row, by its target, of which every fold should hold its share; shape (n_rows,)."""
 
+    def query_of(self, y: Floats) -> Ints | None:
+        """Query of each row, where rows are documents to be ranked; None where a row is judged by itself."""
+
+    def lesson(self, model: Any, y: Floats) -> tuple[Labels, dict[str, Any]]:
+        """Labels that a model of somebody else is fitted on, and further arguments of its ``fit``."""
+
     def constant_quality(self, y: Floats, weight: Floats) -> float:
         """Mean quality of the best answer that is the same for every row."""
 

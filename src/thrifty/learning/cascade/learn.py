@@ -13,6 +13,7 @@ import numpy as np
 from thrifty.arrays import Floats, Numbers
 from thrifty.chain.policy import Policy
 from thrifty.evidence.evidence import Evidence, route_by
+from thrifty.evidence.observe import judged_by
 from thrifty.evidence.stopping import StoppingRules, measured, sweep_prices
 from thrifty.learning.cascade.gates import choose_gates, n_coarse_stages, settled_scores
 from thrifty.learning.cascade.plan import choose_plan
@@ -91,14 +92,19 @@ def learn_cascade(problem: CascadeProblem) -> LearnedCascade:
     if gates is not None:
         evidence = replace(evidence, gate=gates.held_out)
     # Beliefs in place of labels again: among many points on few rows the luckiest would look best.
-    policy = sweep_prices(evidence, loss, task.expected_quality(loss))
+    judged = None
+    if task.query_of(problem.y) is not None:
+        ranked = replace(evidence, full_quality=problem.full_scores[:, 0])
+        judged = judged_by(task, ranked, problem.y)
+    policy = sweep_prices(evidence, loss, task.expected_quality(loss), judged=judged)
+    by_row, evidence = evidence, evidence if judged is None else judged
     points = policy.thresholds
     if task.mistake_price is not None:
         # Where tests and mistakes are paid in the same unit, one price is right: one for one.
         least_total = StoppingRules(evidence, loss).at(1.0 / task.mistake_price)
         points = np.unique(np.vstack([points, least_total]), axis=0)
     if problem.against_full:
-        loyal = _loyal_points(problem, evidence, scores, answer, belief)
+        loyal = _loyal_points(problem, by_row, scores, answer, belief)
         points = np.unique(np.vstack([points, loyal]), axis=0)
     evidence = replace(evidence, points=points)
     trees = None if gates is None else gates.trees
