@@ -1,0 +1,149 @@
+"""The best split of a leaf by a set of levels.
+
+Sorted by gradient over hessian, the best of all sets is one that the order cuts in two (Fisher, 1958): as many sums are
+looked at as a column has levels. Levels of few rows come first and last by chance, so that hessians are smoothed in that
+order, and a set must gain with a larger ``l2`` than a threshold; both as LightGBM does.
+
+Compiled apart from the growth of a tree, which leaves jobs to its caller where a table has columns of levels.
+"""
+
+from typing import Any
+
+import numpy as np
+
+from thrifty.arrays import Bools, Floats, Int64s, Words
+from thrifty.compiled import Number, inner, kernel, lean
+from thrifty.trees.best_first import may_split
+from thrifty.trees.categories import A_SET
+from thrifty.trees.lanes import lanes_score
+from thrifty.trees.split import leaf_offset
+from thrifty.trees.workspace import Limits, Workspace
+
+__all__ = ["SMOOTHING", "examine_levels"]
+
+SMOOTHING = 10.0
+"""Added to hessians where levels are ordered, and to ``l2`` where sets are compared."""
+
+
+@kernel
+def examine_levels(ws: Workspace, is_set: Bools, strict: Limits, first: Number, last: Number) -> None:
+    """Best set of levels of the leaves of a job, on each column of levels at places ``first .. last``.
+
+    ``strict`` are the limits of a tree with the ``l2`` of sets.
+    """
+    tree = ws.tree[0]
+    places = ws.places[0] if tree.is_whole else ws.places[1]
+    best = np.zeros(ws.lanes.n_lanes, np.int64)
+    for leaf, slot in ((tree.small, tree.small_slot), (tree.big, tree.big_slot)):
+        if leaf < 0 or not may_split(ws.leaves[leaf], ws.limits):
+            continue
+        total = ws.totals[leaf]
+        offset = leaf_offset(total, ws.lanes, ws.units, strict.l2)
+        for place in range(first, last):
+            f = places[place]
+            if not is_set[f]:
+                continue
+            cells, n_bins, found = ws.hist[slot, f], ws.features[f].n_bins, ws.candidates[leaf, f]
+            score, missing_left = search_levels(cells, n_bins, total, ws, strict, best, ws.sets[leaf, f])
+            found.gain, found.last_left, found.missing_left = -np.inf, A_SET, missing_left
+            if score > 0.0:
+                found.gain = 0.5 * (score - offset)
+                for lane in range(len(best)):
+                    ws.left_totals[leaf, f, lane] = best[lane]
+
+
+@inner
+def search_levels(
+    cells: Int64s, n_bins: Number, total: Int64s, ws: Workspace, strict: Limits, best: Int64s, bits: Words
+) -> tuple[Number, Number]:
+    """Score of the best set and whether missing values go left; ``best`` and ``bits`` take its sums and codes.
+
+    The codes of a column are those of its own levels, one for all others, and one for missing values. Several outputs
+    are tried in the order of each.
+    """
+    n_lanes, missing = ws.lanes.n_lanes, cells[n_bins * ws.lanes.n_lanes :]
+    left, order, keys = np.zeros(n_lanes, np.int64), np.empty(n_bins, np.int64), np.empty(n_bins)
+    chosen = np.zeros(256, np.bool_)
+    any_missing, highest, best_side = False, 0.0, False
+    for lane in range(n_lanes):
+        any_missing |= missing[lane] != 0
+    for k in range(ws.units.shape[0]):
+        n_there = sort_levels(cells, n_bins, ws, k, order, keys)
+        for side in range(2 if any_missing else 1):
+            for lane in range(n_lanes):
+                left[lane] = missing[lane] if side == 1 else 0
+            for at in range(n_there):
+                for lane in range(n_lanes):
+                    left[lane] += cells[order[at] * n_lanes + lane]
+                score = lanes_score(left, total, ws.lanes, ws.units, strict)
+                if score > highest:
+                    highest, best_side = score, side == 1
+                    chosen[:] = False
+                    for b in order[: at + 1]:
+                        chosen[b] = True
+                    for lane in range(n_lanes):
+                        best[lane] = left[lane]
+    if highest <= 0.0:
+        return 0.0, False
+    # Levels that the leaf has not seen are in no list: they follow the levels without a code, or the heavier child.
+    others = n_bins - 1
+    has_others = False
+    for lane in range(n_lanes):
+        has_others |= cells[others * n_lanes + lane] != 0
+    if chosen[others] or (not has_others and is_heavier(best, total, ws)):
+        for b in range(n_bins):
+            is_there = False
+            for lane in range(n_lanes):
+                is_there |= cells[b * n_lanes + lane] != 0
+            chosen[b] = is_there and not chosen[b]
+        for lane in range(n_lanes):
+            best[lane] = total[lane] - best[lane]
+        best_side = not best_side
+    if not any_missing:
+        best_side = is_heavier(best, total, ws)
+    chosen[n_bins] = best_side
+    for word in range(4):
+        bits[word] = 0
+        for bit in range(64):
+            if chosen[64 * word + bit]:
+                bits[word] |= np.uint64(1) << np.uint64(bit)
+    return highest, best_side
+
+
+@lean
+def is_heavier(left: Int64s, total: Int64s, ws: Any) -> Number:
+    """Whether the left child has at least half of the hessians."""
+    left_sum, all_sum = 0.0, 0.0
+    for k in range(ws.units.shape[0]):
+        lane, mask = ws.lanes.fields[k, 2], ws.lanes.fields[k, 3]
+        left_sum += (left[lane] & mask) * ws.units[k, 1]
+        all_sum += (total[lane] & mask) * ws.units[k, 1]
+    return 2 * left_sum >= all_sum
+
+
+@lean
+def sort_levels(
+    cells: Int64s, n_bins: Number, ws: Any, output: Number, order: Int64s, keys: Floats
+) -> Number:
+    """Put the codes that a leaf has in the order of gradient over smoothed hessian; returns their number.
+
+    Of equals the lower code is first.
+    """
+    lane, shift = ws.lanes.fields[output, 0], ws.lanes.fields[output, 1]
+    h_lane, mask, n_lanes = ws.lanes.fields[output, 2], ws.lanes.fields[output, 3], ws.lanes.n_lanes
+    n_there = 0
+    for b in range(n_bins):
+        is_there = False
+        for one in range(n_lanes):
+            is_there |= cells[b * n_lanes + one] != 0
+        if not is_there:
+            continue
+        G = (cells[b * n_lanes + lane] >> shift) * ws.units[output, 0]
+        H = (cells[b * n_lanes + h_lane] & mask) * ws.units[output, 1]
+        key, at = G / (H + SMOOTHING), n_there
+        while at > 0 and keys[at - 1] > key:
+            keys[at], order[at] = keys[at - 1], order[at - 1]
+            at -= 1
+        keys[at], order[at] = key, b
+        n_there += 1
+    return n_there
