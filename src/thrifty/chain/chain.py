@@ -15,6 +15,7 @@ import numpy as np
 
 from thrifty.arrays import Bools, Floats, Ints, Labels
 from thrifty.chain.columns import named_source, table_of_fit
+from thrifty.chain.levels import Levels, plain_table
 from thrifty.chain.policy import Policy
 from thrifty.chain.sources import (
     FeatureSource,
@@ -97,6 +98,9 @@ class Chain:
         Names of the columns.
     kind : {"pandas", "polars"}, optional
         The kind of table the full model expects; None is an array.
+    levels : Levels, optional
+        Levels of the columns of text or categories, which the stages read as numbers; the full model is given them as
+        they came.
     """
 
     stages: tuple[Stage, ...]
@@ -108,6 +112,7 @@ class Chain:
     blend: Floats | None = None
     names: tuple[str, ...] | None = None
     kind: str | None = None
+    levels: Levels | None = None
 
     def __post_init__(self) -> None:
         if self.policy.n_stages != len(self.stages):
@@ -351,7 +356,7 @@ class Chain:
         if isinstance(X, TableReader):
             return X
         X = table_of_fit(X, self.names)
-        numbers = as_numbers(X)
+        numbers = as_numbers(plain_table(X, self.levels))
         if numbers.shape[1] != self.price_list.n_features:
             raise InvalidInputError(
                 f"X must have the {self.price_list.n_features} columns of the price list; got {numbers.shape[1]}."
@@ -361,7 +366,8 @@ class Chain:
     def buyer(self, source: FeatureSource) -> PurchaseReader:
         """Read from a source, buying only what rows need on their way."""
         known = named_source(source, self.names)
-        return PurchaseReader(known, self.price_list, table_like(self.kind, self.names), self.names)
+        encode = None if self.levels is None else self.levels.numbers
+        return PurchaseReader(known, self.price_list, table_like(self.kind, self.names), self.names, encode)
 
     def route(self, X: Any) -> Ints:
         """Place that answers each row; ``n_stages`` means the full model, which is not asked."""

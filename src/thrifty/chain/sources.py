@@ -5,7 +5,7 @@ A ``PurchaseReader`` asks a *source*, and keeps what it got, so that no cell is 
 twice and no cell is asked for before a row's route needs it.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
@@ -109,11 +109,15 @@ class TableReader:
 
 @dataclass(frozen=True)
 class Delivery:
-    """What a source answered to one question: values of some columns, for some rows, both in rising order."""
+    """What a source answered to one question: values of some columns, for some rows, both in rising order.
+
+    ``raw`` is the answer as it came, where columns hold text or categories.
+    """
 
     rows: Ints
     columns: Ints
     values: Floats
+    raw: Any
 
 
 class PurchaseReader:
@@ -132,6 +136,9 @@ class PurchaseReader:
         Turns an array and the numbers of its columns into the kind of table the full model was fitted on.
     names : sequence of str, optional
         Names of the columns, by which a data frame is read that a source answers with.
+    encode : callable, optional
+        Turns an answer and the numbers of its columns into numbers, where columns hold text or categories; the full
+        model is then given what the source answered.
     """
 
     is_at_hand = False
@@ -142,6 +149,7 @@ class PurchaseReader:
         price_list: PriceList,
         wrap: Callable[[Any, Ints], Any],
         names: Sequence[str] | None = None,
+        encode: Callable[[Any, Ints], Floats] | None = None,
     ) -> None:
         if not isinstance(source, FeatureSource):
             raise InvalidInputError(
@@ -152,6 +160,7 @@ class PurchaseReader:
         self._group_of = price_list.group_of
         self._wrap = wrap
         self._names = names
+        self._encode = encode
         self._deliveries: list[Delivery] = []
         self.n_samples = len(source)
 
@@ -164,7 +173,13 @@ class PurchaseReader:
     def table(self, rows: Ints, columns: Ints | None = None) -> Any:
         """Buy what is lacking of these columns and return them as the kind of table the full model reads."""
         columns = np.arange(len(self._group_of)) if columns is None else columns
-        return self._wrap(self.block(rows, columns), columns)
+        numbers = self.block(rows, columns)
+        if self._encode is None:
+            return self._wrap(numbers, columns)
+        raw = np.full(numbers.shape, None, dtype=object)
+        for delivery, cells, there in self._found(rows, columns):
+            raw[cells] = delivery.raw[there]
+        return self._wrap(raw, columns)
 
     def numbers_of(self, rows: Ints) -> Ints:
         """Places in the source."""
@@ -180,14 +195,18 @@ class PurchaseReader:
         """Values of some cells, NaN where nothing was bought, and which were bought."""
         values = np.full((len(rows), len(columns)), np.nan)
         bought = np.zeros(values.shape, dtype=bool)
+        for delivery, cells, there in self._found(rows, columns):
+            values[cells] = delivery.values[there]
+            bought[cells] = True
+        return values, bought
+
+    def _found(self, rows: Ints, columns: Ints) -> Iterator[tuple[Delivery, Any, Any]]:
+        """Deliveries that hold some of these cells: which of them, and where they are in the delivery."""
         for delivery in self._deliveries:
             row, row_there = _places(delivery.rows, rows)
             column, column_there = _places(delivery.columns, columns)
             if row.size and column.size:
-                cells = np.ix_(row, column)
-                values[cells] = delivery.values[np.ix_(row_there, column_there)]
-                bought[cells] = True
-        return values, bought
+                yield delivery, np.ix_(row, column), np.ix_(row_there, column_there)
 
     def _buy(self, rows: Ints, columns: Ints) -> None:
         lacking = ~self._delivered(rows, columns)[1]
@@ -202,7 +221,11 @@ class PurchaseReader:
     def _fetch(self, rows: Ints, columns: Ints) -> None:
         # Copies: a source may use the arrays that it is given as it likes, and the one that it answers with again.
         answer = self._source.fetch(rows.copy(), columns.copy())
-        numbers = as_numbers(self._in_order(answer, columns), "what a source answers")
+        answer, raw = self._in_order(answer, columns), None
+        if self._encode is None:
+            numbers = as_numbers(answer, "what a source answers")
+        else:
+            numbers, raw = self._encode(answer, columns), np.array(answer, dtype=object)
         values = numbers.toarray() if sparse.issparse(numbers) else np.array(numbers)
         if values.shape != (len(rows), len(columns)):
             raise InvalidInputError(
@@ -217,7 +240,9 @@ class PurchaseReader:
                 f"{self._name(columns[column])}. Where a value is missing, answer with NaN."
             )
         rising = np.argsort(rows, kind="stable")
-        self._deliveries.append(Delivery(rows[rising], columns, values[rising]))
+        self._deliveries.append(
+            Delivery(rows[rising], columns, values[rising], None if raw is None else raw[rising])
+        )
 
     def _in_order(self, answer: Any, columns: Ints) -> Any:
         """The answer with its columns in the order asked for, if they have names that can tell."""
@@ -260,10 +285,16 @@ def table_like(template: str | None, names: Sequence[str] | None) -> Callable[[A
     if template == "polars":
         import polars as pl
 
-        return lambda rows, columns: pl.DataFrame(rows, schema=[names[column] for column in columns])
+        return lambda rows, columns: pl.DataFrame(
+            rows.tolist() if rows.dtype == object else rows,
+            schema=[names[column] for column in columns],
+            orient="row",
+        )
     import pandas as pd
 
-    return lambda rows, columns: pd.DataFrame(rows, columns=[names[column] for column in columns])
+    return lambda rows, columns: pd.DataFrame(
+        rows, columns=[names[column] for column in columns]
+    ).infer_objects()
 
 
 def as_numbers(X: Any, name: str = "X") -> Any:

@@ -243,6 +243,7 @@ def _fit_cascade(
         cascade = BudgetedRegressor(full, loss=table.task.kind, **known)
     else:
         cascade = BudgetedClassifier(full, **known)
+    cascade._encoded = table.schema.categorical
     cascade._keeps_scores = True  # a promise tells recall and AUC, or mean errors
     with asking(table.cells.row_numbers):
         return cascade.fit(table.X, table.y, progress=progress)

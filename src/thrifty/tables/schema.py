@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from thrifty.arrays import Floats
+from thrifty.chain.levels import level_numbers, level_text
 from thrifty.exceptions import InvalidInputError
 from thrifty.tables.formats import listed
 from thrifty.tables.reader import Cells, Unreadable
@@ -64,6 +65,11 @@ class Schema:
     def is_number(self) -> bool:
         """Whether a number is predicted, and not one of several labels."""
         return len(self.classes) == 0
+
+    @property
+    def categorical(self) -> tuple[int, ...]:
+        """Numbers of the columns of text."""
+        return tuple(place for place, name in enumerate(self.names) if name in self.categories)
 
     @property
     def text_columns(self) -> tuple[str, ...]:
@@ -144,7 +150,7 @@ def _check_known(frame: Any, target: str, ignore: Sequence[str]) -> None:
 
 
 def _learn_categories(column: Any) -> tuple[str, ...]:
-    found = sorted({str(value) for value in column.dropna()})
+    found = sorted({level_text(value) for value in column.dropna()})
     numbers = [value for value in found if is_number(value)]
     if len(numbers) > len(found) / 2:
         odd = next(value for value in found if not is_number(value))
@@ -175,11 +181,9 @@ def _absent(name: str, frame: Any) -> Unreadable:
 
 
 def _codes(column: Any, categories: Sequence[str]) -> tuple[Floats, Unreadable]:
-    place = {category: float(code) for code, category in enumerate(categories)}
-    text = np.array([str(value) for value in column], dtype=object)
+    text = np.array([level_text(value) for value in column], dtype=object)
     absent = np.array(column.isna(), dtype=bool)
-    codes = np.array([place.get(value, np.nan) for value in text])
-    codes[absent] = np.nan
+    codes = level_numbers(np.where(absent, None, text).tolist(), categories)
 
     def why(value: Any, row: int) -> str:
         return (

@@ -294,7 +294,7 @@ def quantile_ends(counts: NDArray[Any], max_bins: int) -> NDArray[Any]:
 def bin_once(
     X: Floats, max_bins: int, weight: Floats | None = None, categorical: Sequence[int] = ()
 ) -> BinnedTable:
-    """``Binner(max_bins).fit_transform(X, weight, categorical)``, or the last such table again if it was made of the same numbers.
+    """Bin a table as ``Binner(max_bins)`` does, or return the last such table if it was made of the same numbers.
 
     The fits of a sweep differ in their settings, not in their rows: each process bins these once.
     """

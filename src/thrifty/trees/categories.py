@@ -113,7 +113,7 @@ class LevelSets:
     levels: Int32s
 
     @classmethod
-    def of(cls, nodes: Sequence[int], sets: Sequence[Ints]) -> "LevelSets | None":
+    def of(cls, nodes: Ints, sets: Sequence[Ints]) -> "LevelSets | None":
         """Sets of some nodes; None where there are none."""
         if not len(nodes):
             return None

@@ -140,7 +140,8 @@ class TreeEnsemble:
         if X.shape[1] != self.n_features or X.dtype.kind != "f":
             X = self._check(X)
         if self.sets is not None:
-            return self.predict(X)[0]
+            one: Floats = self.predict(X)[0]
+            return one
         scores: Floats = score_row(X, self._walk, self.values)
         return scores
 

@@ -21,8 +21,8 @@ from thrifty.arrays import Bools, Floats
 from thrifty.exceptions import InvalidInputError
 from thrifty.trees.best_first import FINISHED, advance
 from thrifty.trees.binning import WORD, BinnedTable
-from thrifty.trees.gradients import choose_lanes, pack
 from thrifty.trees.categories import A_SET, LevelSets
+from thrifty.trees.gradients import choose_lanes, pack
 from thrifty.trees.lanes import run_lanes
 from thrifty.trees.level_split import SMOOTHING, examine_levels
 from thrifty.trees.output import EnsembleBuilder, GrownTree, TreeArrays, make_arrays, write_tree

@@ -1,8 +1,8 @@
 """The best split of a leaf by a set of levels.
 
-Sorted by gradient over hessian, the best of all sets is one that the order cuts in two (Fisher, 1958): as many sums are
-looked at as a column has levels. Levels of few rows come first and last by chance, so that hessians are smoothed in that
-order, and a set must gain with a larger ``l2`` than a threshold; both as LightGBM does.
+Sorted by gradient over hessian, the best of all sets is one that the order cuts in two (Fisher, 1958): as many sums
+are looked at as a column has levels. Levels of few rows come first and last by chance, so that hessians are smoothed in
+that order, and a set must gain with a larger ``l2`` than a threshold; both as LightGBM does.
 
 Compiled apart from the growth of a tree, which leaves jobs to its caller where a table has columns of levels.
 """
