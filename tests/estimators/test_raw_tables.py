@@ -20,7 +20,9 @@ from thrifty import (
     GreedyMiserRegressor,
 )
 from thrifty.chain.levels import learn_levels
+from thrifty.cli import main
 from thrifty.exceptions import InvalidInputError
+from thrifty.tables.storage import load_table_system
 
 N, NEW = 400, slice(400, None)
 
@@ -55,7 +57,7 @@ def over_text(model):
     return make_pipeline(ColumnTransformer(columns), model)
 
 
-SIZES = {"sizes": [(10, 3)], "cv": 2, "random_state": 0}
+SIZES = {"sizes": [(10, 3)], "stages": 2, "cv": 2, "random_state": 0}
 SMALL = {"n_trees": 5, "max_iter": 1, "random_state": 0, "cv": 2}
 ESTIMATORS = [
     BudgetedClassifier(over_text(LogisticRegression()), **SIZES),
@@ -114,7 +116,8 @@ def stage_sets(stage):
 def test_polars_and_pandas_tables_give_the_same_answers_with_the_default_full_model():
     answers = []
     for table in (X, pl.from_pandas(X), X.astype({"work": "category"})):
-        model = BudgetedClassifier(**SIZES).fit(table[:N], RICH[:N])
+        model = DynaModGbrtClassifier(**SMALL).fit(table[:N], RICH[:N])
+        assert model.chain_.full.reads_numbers
         answers.append(model.predict_proba(table[N:]))
     np.testing.assert_array_equal(answers[0], answers[1])
     np.testing.assert_array_equal(answers[0], answers[2])
@@ -122,7 +125,7 @@ def test_polars_and_pandas_tables_give_the_same_answers_with_the_default_full_mo
 
 def test_dates_are_days_since_1970():
     table = pd.DataFrame(
-        {"day": pd.to_datetime(["1970-01-02", None, "1970-01-03 12:00"]), "a": ["x", "y", "x"]}
+        {"day": pd.to_datetime(["1970-01-02 00:00", None, "1970-01-03 12:00"]), "a": ["x", "y", "x"]}
     )
     for one in (table, pl.from_pandas(table)):
         levels = learn_levels(one)
@@ -134,3 +137,26 @@ def test_linear_estimators_refuse_text_and_name_the_way_out():
         InvalidInputError, match=r"'work' holds text such as .*OneHotEncoder.*BudgetedClassifier"
     ):
         DynaModLinClassifier().fit(X.drop(columns="since"), RICH)
+
+
+@pytest.mark.filterwarnings("ignore::thrifty.exceptions.FullModelNotWorthItWarning")
+def test_commands_and_python_answer_a_table_of_text_alike(small_fits, tmp_path):
+    table = X.drop(columns=["since", "owns"]).astype({"sex": object})
+    table[:N].assign(pay=RICH[:N]).to_csv(tmp_path / "train.csv", index=False)
+    out, new = tmp_path / "fitted.thrifty", read_table(table[NEW], tmp_path)
+    wish = ["--target", "pay", "--full", "boosting", "--budget", "2", "--seed", "0", "--jobs", "1"]
+    assert main(["fit", str(tmp_path / "train.csv"), *wish, "-o", str(out)]) == 0
+    fitted = BudgetedClassifier(budget=2, random_state=0).fit(table[:N], RICH[:N])
+    thrifty.save(fitted, tmp_path / "saved.thrifty")
+    for file in (out, tmp_path / "saved.thrifty"):
+        system = load_table_system(file)
+        said = system.answers(system.read(new))
+        np.testing.assert_array_equal(said["answer"], fitted.predict(table[NEW]))
+        np.testing.assert_array_equal(said["cost"], fitted.cost(table[NEW]))
+        np.testing.assert_array_equal(said["probability"], fitted.predict_proba(table[NEW]).max(axis=1))
+
+
+def read_table(table, folder):
+    """A table as it comes back from a file."""
+    table.to_csv(folder / "new.csv", index=False)
+    return pd.read_csv(folder / "new.csv")

@@ -66,7 +66,7 @@ def test_trees_answer_numbers_as_they_answer_codes_and_tell_levels_apart(n_level
 @pytest.mark.parametrize("n_levels", [20, 600])
 def test_trees_of_levels_do_not_depend_on_threads_or_the_order_of_rows(n_levels):
     X, y = table_of(n_levels)
-    trees, scores = boosted(Binner().fit_transform(X, categorical=[1]), y)
+    trees, _ = boosted(Binner().fit_transform(X, categorical=[1]), y)
     order = np.random.default_rng(5).permutation(len(X))
     shuffled, _ = boosted(Binner().fit_transform(X[order], categorical=[1]), y[order])
     threaded, _ = boosted(Binner().fit_transform(X, categorical=[1]), y, n_threads=2)
@@ -75,7 +75,7 @@ def test_trees_of_levels_do_not_depend_on_threads_or_the_order_of_rows(n_levels)
 
 
 def test_a_column_of_many_levels_is_bought_once():
-    X, y = table_of(600)
+    X, y = table_of(600, n=6000)
     table = Binner().fit_transform(X, categorical=[1])
     assert table.n_features == 2
     assert table.n_codes > 2

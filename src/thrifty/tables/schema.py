@@ -25,7 +25,8 @@ __all__ = ["MOST_CATEGORIES", "Schema", "learn_schema"]
 
 
 MOST_CATEGORIES = 255
-"""Text columns with more distinct values than this are names or notes, not categories."""
+"""Text columns with more distinct values than this hold names or notes, unless each of them is there several times."""
+ROWS_PER_CATEGORY = 5
 
 _DRESSED = re.compile(
     r"[+-]?[$€£¥]?\s?[+-]?(\d{1,3}([,' \u00a0\u202f]\d{3})+(\.\d+)?|\d{1,3}(\.\d{3})+,\d+|\d+([.,]\d+)?)\s?[%$€£¥]?"
@@ -165,10 +166,11 @@ def _learn_categories(column: Any) -> tuple[str, ...]:
                 f"column {column.name!r} holds {called} such as {alike[0]!r}, which would be read as names of "
                 f"categories. {way_out}, or leave the column out with --ignore."
             )
-    if len(found) > MOST_CATEGORIES:
+    if len(found) > max(MOST_CATEGORIES, column.notna().sum() / ROWS_PER_CATEGORY):
         raise InvalidInputError(
-            f"column {column.name!r} holds text with {len(found):,} different values; a category may have "
-            f"{MOST_CATEGORIES}. Leave it out with --ignore, or group its values."
+            f"column {column.name!r} holds text with {len(found):,} different values in {len(column):,} rows; more than "
+            f"{MOST_CATEGORIES} must be there {ROWS_PER_CATEGORY} times each on average. Leave it out with --ignore, or "
+            f"group its values."
         )
     return tuple(found)
 
@@ -183,7 +185,8 @@ def _absent(name: str, frame: Any) -> Unreadable:
 def _codes(column: Any, categories: Sequence[str]) -> tuple[Floats, Unreadable]:
     text = np.array([level_text(value) for value in column], dtype=object)
     absent = np.array(column.isna(), dtype=bool)
-    codes = level_numbers(np.where(absent, None, text).tolist(), categories)
+    codes = level_numbers(text.tolist(), categories)
+    codes[absent] = np.nan
 
     def why(value: Any, row: int) -> str:
         return (
