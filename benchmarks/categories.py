@@ -1,9 +1,10 @@
 """A column of 500 levels: sets of levels against their sorted codes, and against LightGBM's categorical splits.
 
-    python benchmarks/categories.py [--rows 20000] [--trees 100]
+    python benchmarks/categories.py [--rows 20000] [--trees 100] [--seed 2]
 
 Boosted trees of depth 6 on one thread, Newton steps of the logistic loss, with a table of ten numbers and two columns
-of text of 500 and of 20 levels. The order of the texts says nothing. A quarter of the rows is held out of everything.
+of text of 500 and of 20 levels. The order of the texts says nothing. A quarter of the rows is held out of the fits.
+How small a level and how large a set may be was chosen on the tables of seeds 0 and 1.
 """
 
 import argparse
@@ -17,7 +18,7 @@ from thrifty.trees import Binner, EnsembleBuilder, TreeGrower
 RATE = 0.1
 
 
-def make_table(n, seed=0):
+def make_table(n, seed):
     rng = np.random.default_rng(seed)
     shop, town = rng.integers(0, 500, n), rng.integers(0, 20, n)
     numbers = rng.normal(size=(n, 10))
@@ -64,8 +65,11 @@ def main():
     )
     parser.add_argument("--rows", type=int, default=20_000)
     parser.add_argument("--trees", type=int, default=100)
+    parser.add_argument(
+        "--seed", type=int, default=2, help="of the table; smoothing was chosen on seeds 0 and 1"
+    )
     arguments = parser.parse_args()
-    X, y = make_table(arguments.rows)
+    X, y = make_table(arguments.rows, arguments.seed)
     n_train = 3 * len(y) // 4
     ours(X[:500], y[:500], 2, (10, 11)), ours(X[:500], y[:500], 2, ())  # compile
     print(f"{n_train:,} rows, {arguments.trees} trees")

@@ -168,9 +168,9 @@ def _learn_categories(column: Any) -> tuple[str, ...]:
             )
     if len(found) > max(MOST_CATEGORIES, column.notna().sum() / ROWS_PER_CATEGORY):
         raise InvalidInputError(
-            f"column {column.name!r} holds text with {len(found):,} different values in {len(column):,} rows; more than "
-            f"{MOST_CATEGORIES} must be there {ROWS_PER_CATEGORY} times each on average. Leave it out with --ignore, or "
-            f"group its values."
+            f"column {column.name!r} holds text with {len(found):,} different values in {len(column):,} rows; more "
+            f"than {MOST_CATEGORIES} must be there {ROWS_PER_CATEGORY} times each on average. Leave it out with "
+            f"--ignore, or group its values."
         )
     return tuple(found)
 

@@ -23,6 +23,8 @@ __all__ = ["SMOOTHING", "examine_levels"]
 
 SMOOTHING = 10.0
 """Added to hessians where levels are ordered, and to ``l2`` where sets are compared."""
+FEWEST = 2.5
+"""Least hessian of a level in a leaf that sets are made of; levels of less follow those that are in no set."""
 
 
 @kernel
@@ -58,55 +60,39 @@ def search_levels(
 ) -> tuple[Number, Number]:
     """Score of the best set and whether missing values go left; ``best`` and ``bits`` take its sums and codes.
 
-    The codes of a column are those of its own levels, one for all others, and one for missing values. Several outputs
-    are tried in the order of each.
+    The set is from the low or from the high end of the order. Several outputs are tried in the order of each.
     """
     n_lanes, missing = ws.lanes.n_lanes, cells[n_bins * ws.lanes.n_lanes :]
     left, order, keys = np.zeros(n_lanes, np.int64), np.empty(n_bins, np.int64), np.empty(n_bins)
-    chosen = np.zeros(256, np.bool_)
     any_missing, highest, best_side = False, 0.0, False
     for lane in range(n_lanes):
         any_missing |= missing[lane] != 0
     for k in range(ws.units.shape[0]):
         n_there = sort_levels(cells, n_bins, ws, k, order, keys)
-        for side in range(2 if any_missing else 1):
-            for lane in range(n_lanes):
-                left[lane] = missing[lane] if side == 1 else 0
-            for at in range(n_there):
+        most = (n_there + 1) // 2  # a set, or what it leaves, has no more levels than that
+        for from_high in range(2):
+            for side in range(2 if any_missing else 1):
                 for lane in range(n_lanes):
-                    left[lane] += cells[order[at] * n_lanes + lane]
-                score = lanes_score(left, total, ws.lanes, ws.units, strict)
-                if score > highest:
-                    highest, best_side = score, side == 1
-                    chosen[:] = False
-                    for b in order[: at + 1]:
-                        chosen[b] = True
+                    left[lane] = missing[lane] if side == 1 else 0
+                n_best = 0
+                for at in range(most):
+                    code = order[n_there - 1 - at] if from_high else order[at]
                     for lane in range(n_lanes):
-                        best[lane] = left[lane]
-    if highest <= 0.0:
-        return 0.0, False
-    # Levels that the leaf has not seen are in no list: they follow the levels without a code, or the heavier child.
-    others = n_bins - 1
-    has_others = False
-    for lane in range(n_lanes):
-        has_others |= cells[others * n_lanes + lane] != 0
-    if chosen[others] or (not has_others and is_heavier(best, total, ws)):
-        for b in range(n_bins):
-            is_there = False
-            for lane in range(n_lanes):
-                is_there |= cells[b * n_lanes + lane] != 0
-            chosen[b] = is_there and not chosen[b]
-        for lane in range(n_lanes):
-            best[lane] = total[lane] - best[lane]
-        best_side = not best_side
-    if not any_missing:
+                        left[lane] += cells[code * n_lanes + lane]
+                    score = lanes_score(left, total, ws.lanes, ws.units, strict)
+                    if score > highest:
+                        highest, best_side, n_best = score, side == 1, at + 1
+                        for lane in range(n_lanes):
+                            best[lane] = left[lane]
+                if n_best:
+                    bits[:] = 0
+                for at in range(n_best):
+                    code = order[n_there - 1 - at] if from_high else order[at]
+                    bits[code >> 6] |= np.uint64(1) << np.uint64(code & 63)
+    if highest > 0.0 and not any_missing:
         best_side = is_heavier(best, total, ws)
-    chosen[n_bins] = best_side
-    for word in range(4):
-        bits[word] = 0
-        for bit in range(64):
-            if chosen[64 * word + bit]:
-                bits[word] |= np.uint64(1) << np.uint64(bit)
+    if best_side:
+        bits[n_bins >> 6] |= np.uint64(1) << np.uint64(n_bins & 63)
     return highest, best_side
 
 
@@ -121,29 +107,22 @@ def is_heavier(left: Int64s, total: Int64s, ws: Any) -> Number:
     return 2 * left_sum >= all_sum
 
 
-@lean
+@inner
 def sort_levels(
     cells: Int64s, n_bins: Number, ws: Any, output: Number, order: Int64s, keys: Floats
 ) -> Number:
-    """Put the codes that a leaf has in the order of gradient over smoothed hessian; returns their number.
+    """Put the levels that a leaf has enough of in the order of gradient over smoothed hessian; returns their number.
 
-    Of equals the lower code is first.
+    Of equals the lower code is first. The last code before that of missing values stands for levels without one.
     """
     lane, shift = ws.lanes.fields[output, 0], ws.lanes.fields[output, 1]
     h_lane, mask, n_lanes = ws.lanes.fields[output, 2], ws.lanes.fields[output, 3], ws.lanes.n_lanes
     n_there = 0
-    for b in range(n_bins):
-        is_there = False
-        for one in range(n_lanes):
-            is_there |= cells[b * n_lanes + one] != 0
-        if not is_there:
-            continue
-        G = (cells[b * n_lanes + lane] >> shift) * ws.units[output, 0]
+    for b in range(n_bins - 1):
         H = (cells[b * n_lanes + h_lane] & mask) * ws.units[output, 1]
-        key, at = G / (H + SMOOTHING), n_there
-        while at > 0 and keys[at - 1] > key:
-            keys[at], order[at] = keys[at - 1], order[at - 1]
-            at -= 1
-        keys[at], order[at] = key, b
-        n_there += 1
+        if H >= FEWEST:
+            G = (cells[b * n_lanes + lane] >> shift) * ws.units[output, 0]
+            keys[n_there], order[n_there] = G / (H + SMOOTHING), b
+            n_there += 1
+    order[:n_there] = order[:n_there][np.argsort(keys[:n_there], kind="mergesort")]
     return n_there
