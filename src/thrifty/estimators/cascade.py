@@ -90,7 +90,8 @@ class BudgetedCascade(ChainEstimator):
         Parameters
         ----------
         X : array, pandas or polars data frame of shape (n_samples, n_features)
-            Every feature, bought or not: training pays for everything. NaN is missing.
+            Every feature, bought or not: training pays for everything. NaN is missing. Columns
+            of a data frame may hold text or categories, which trees split by sets, and dates, which count as days.
         y : array-like of shape (n_samples,)
             Labels, of two classes or more; numbers, for a regressor.
         sample_weight : array-like of shape (n_samples,), optional

@@ -105,7 +105,7 @@ def validated(estimator: Any, X: Any, *y: Any, reset: bool) -> Any:
     X = _plain_table(estimator, X, reset)
     tags = get_tags(estimator).input_tags
     # Next to text a full model says by itself what it cannot read: a level that is missing is none of its numbers.
-    allow_nan = tags.allow_nan or (estimator._accepts_missing and known_levels(estimator, reset) is not None)
+    allow_nan = tags.allow_nan or (_reads_levels(estimator) and known_levels(estimator, reset) is not None)
     try:
         return validate_data(
             estimator,
@@ -118,7 +118,7 @@ def validated(estimator: Any, X: Any, *y: Any, reset: bool) -> Any:
         )
     except (TypeError, ValueError, OverflowError) as error:
         culprit = describe_bad_column(X, allow_missing=allow_nan)
-        if "encode it" in culprit and kind_of_table(X) and not estimator._accepts_levels:
+        if "encode it" in culprit and kind_of_table(X) and not _reads_levels(estimator):
             culprit += _WAY_OUT
         is_type = isinstance(error, TypeError)
         # Numpy's own words about types say nothing to somebody who has named columns.
@@ -155,9 +155,14 @@ def _plain_numbers(estimator: Any, X: Any) -> Floats | None:
     return numbers if allows_missing else None
 
 
+def _reads_levels(estimator: Any) -> bool:
+    """Whether an estimator reads text, categories and dates as they are; such a one reads missing values too."""
+    return bool(getattr(estimator, "_accepts_levels", False))
+
+
 def _plain_table(estimator: Any, X: Any, reset: bool) -> Any:
     """X with numbers in the place of text, categories and dates, for estimators that read these."""
-    if not estimator._accepts_levels:
+    if not _reads_levels(estimator):
         return X
     if reset:
         # A chain in the place of the full model reads the same numbers: its levels count.
