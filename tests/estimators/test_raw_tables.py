@@ -5,6 +5,7 @@ import pandas as pd
 import polars as pl
 import pytest
 from sklearn.compose import ColumnTransformer
+from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
@@ -160,3 +161,14 @@ def read_table(table, folder):
     """A table as it comes back from a file."""
     table.to_csv(folder / "new.csv", index=False)
     return pd.read_csv(folder / "new.csv")
+
+
+def test_a_chain_behind_stages_shares_their_levels():
+    inner = GreedyMiserClassifier(n_trees=5).fit(X[:N], RICH[:N])
+    fewer = (X["work"] != "work 3").to_numpy() & (np.arange(len(X)) < N)
+    with pytest.raises(InvalidInputError, match="both must have the same levels"):
+        GreedyMiserClassifier(n_trees=5).fit(X[fewer], RICH[fewer]).with_full(inner)
+    outer = DynaModGbrtClassifier(FrozenEstimator(inner), **SMALL).fit(X[fewer], RICH[fewer])
+    assert outer.chain_.levels == inner.chain_.levels
+    everything = outer.at(threshold=-np.inf)
+    np.testing.assert_array_equal(everything.predict(X[NEW]), inner.predict(X[NEW]))

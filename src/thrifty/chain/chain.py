@@ -119,6 +119,12 @@ class Chain:
             raise InvalidInputError(
                 f"a policy must have a threshold for each of the {len(self.stages)} stages; got {self.policy.n_stages}."
             )
+        if self.behind and self.behind.levels != self.levels:
+            raise InvalidInputError(
+                "a chain in the place of the full model reads the numbers of levels that the stages before it read, and "
+                "both must have the same levels; these were fitted on other categories. Fit the stages with full=chain, "
+                "which takes its levels over."
+            )
 
     def __getstate__(self) -> dict[str, Any]:
         # Stacked stages are a second copy of the trees.
