@@ -121,9 +121,9 @@ class Chain:
             )
         if self.behind and self.behind.levels != self.levels:
             raise InvalidInputError(
-                "a chain in the place of the full model reads the numbers of levels that the stages before it read, and "
-                "both must have the same levels; these were fitted on other categories. Fit the stages with full=chain, "
-                "which takes its levels over."
+                "a chain in the place of the full model reads the numbers of levels that the stages before it read, "
+                "and both must have the same levels; these were fitted on other categories. Fit the stages with "
+                "full=chain, which takes its levels over."
             )
 
     def __getstate__(self) -> dict[str, Any]:
