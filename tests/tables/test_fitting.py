@@ -154,6 +154,7 @@ def test_without_a_wish_the_most_accurate_point_is_kept(small_fits, fitted, make
     assert (best.about.budget, best.about.max_loss) == (None, None)
 
 
+@pytest.mark.filterwarnings("ignore::thrifty.exceptions.FullModelNotWorthItWarning")
 def test_the_full_model_reads_and_is_billed_for_its_own_columns(small_fits, make_table):
     fit = fit_table(
         make_table(600), "label", Wish(), full="svm", full_features=["age", "colour"], full_cost=0.5

@@ -12,6 +12,7 @@ from thrifty.bundle.fields import Fields, Packer
 from thrifty.bundle.fulls import pack_full, unpack_full
 from thrifty.bundle.stages import pack_stage, unpack_stage
 from thrifty.chain.chain import Chain
+from thrifty.chain.levels import Levels
 from thrifty.chain.policy import Policy
 from thrifty.chain.stage import CascadeStage, Stage
 from thrifty.estimators.base import link_of
@@ -60,6 +61,7 @@ def pack_chain(chain: Chain, writing: Writing) -> dict[str, Any]:
         "loss": _pack_loss(chain.task, packer),
         "base": packer.optional(chain.base),
         "blend": packer.optional(chain.blend),
+        **_pack_levels(chain.levels),
         "full": pack_full(chain.full, replace(writing, columns=_read_by_full(writing.columns, prices))),
     }
 
@@ -86,7 +88,30 @@ def unpack_chain(fields: Fields, reading: Reading) -> Chain:
         optional_floats(fields, "blend", len(task.full_alone)),
         columns.names,
         columns.kind,
+        _unpack_levels(fields, prices.n_features),
     )
+
+
+def _pack_levels(levels: Levels | None) -> dict[str, Any]:
+    """Levels by the number of their column, where there are any."""
+    if levels is None:
+        return {}
+    return {"levels": {str(column): list(levels.of_column[column]) for column in levels.columns}}
+
+
+def _unpack_levels(fields: Fields, n_features: int) -> Levels | None:
+    """Levels of each column of text or categories; files of earlier versions know none."""
+    if not fields.has("levels"):
+        return None
+    found = fields.raw("levels")
+    known = {str(column) for column in range(n_features)}
+    right = isinstance(found, dict) and found.keys() <= known
+    for texts in found.values() if right else ():
+        right = right and isinstance(texts, list) and all(isinstance(text, str) for text in texts)
+        right = right and len(set(texts)) == len(texts)
+    if not right:
+        raise fields.refusal("levels", f"be lists of distinct text for some of {n_features} columns", found)
+    return Levels({int(column): tuple(texts) for column, texts in found.items()})
 
 
 def _pack_loss(task: Task, packer: Packer) -> Any:

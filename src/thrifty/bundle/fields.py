@@ -17,6 +17,7 @@ from thrifty.arrays import Ints, Labels
 from thrifty.bundle.container import is_storable
 from thrifty.exceptions import InvalidInputError
 from thrifty.trees import TreeEnsemble
+from thrifty.trees.categories import LevelSets
 
 __all__ = ["ENSEMBLE", "Fields", "NotPlainError", "Packer", "Unpacker"]
 
@@ -31,6 +32,9 @@ ENSEMBLE: dict[str, Any] = {
     "leaf_offsets": np.int32,
 }
 """The arrays of an ensemble of trees, and what they are made of."""
+
+SETS = ("nodes", "offsets", "levels")
+"""The arrays of the sets of levels that nodes ask for, where a table has categories."""
 
 _NUMBERS_BY_NAME = {"inf": math.inf, "-inf": -math.inf, "nan": math.nan}
 _MOST_LEVELS = 40
@@ -67,7 +71,13 @@ class Packer:
 
     def ensemble(self, trees: TreeEnsemble) -> dict[str, Any]:
         """Trees as their arrays; how many columns they read is known from where they stand."""
-        return {name: self.array(np.asarray(getattr(trees, name), dtype)) for name, dtype in ENSEMBLE.items()}
+        arrays = {
+            name: self.array(np.asarray(getattr(trees, name), dtype)) for name, dtype in ENSEMBLE.items()
+        }
+        if trees.sets is None:
+            return arrays
+        sets = {name: self.array(np.asarray(getattr(trees.sets, name), np.int32)) for name in SETS}
+        return {**arrays, "sets": sets}
 
     def value(self, value: Any, level: int = 0) -> Any:
         """The value as JSON; refuses what is not plain."""
@@ -257,13 +267,17 @@ class Fields:
         """A part that is trees over so many columns; None is any number of outputs."""
         part = self.inside(name)
         shapes: dict[str, tuple[int | None, ...]] = {"children": (None, 2), "values": (None, n_outputs)}
-        arrays = {
+        arrays: dict[str, Any] = {
             key: part.array(key, dtype, shapes.get(key, (None,)), finite=False)
             for key, dtype in ENSEMBLE.items()
         }
         for key in ("node_offsets", "leaf_offsets"):
             part._check_offsets(key, arrays[key], len(arrays["feature" if key[0] == "n" else "values"]))
-        return TreeEnsemble(n_features, **arrays).validate()
+        sets = None
+        if part.has("sets"):
+            inside = part.inside("sets")
+            sets = LevelSets(*(inside.array(key, np.int32, (None,)) for key in SETS))
+        return TreeEnsemble(n_features, **arrays, sets=sets).validate()
 
     def _check_offsets(self, name: str, offsets: Labels, end: int) -> None:
         # Differences of offsets out of range would wrap around, look harmless and claim any amount of memory.

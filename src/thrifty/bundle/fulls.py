@@ -34,7 +34,12 @@ def pack_full(model: FullModel | Chain, writing: Writing) -> dict[str, Any]:
         return {"type": "precomputed", "values": packer.floats(model.values), "keys": keys}
     if type(model) is EstimatorFull:
         calibration = packer.optional(model.calibration)
-        return {"type": "estimator", "calibration": calibration, **_pack_estimator(model.estimator, writing)}
+        packed = {
+            "type": "estimator",
+            "calibration": calibration,
+            **_pack_estimator(model.estimator, writing),
+        }
+        return {**packed, "reads_numbers": True} if model.reads_numbers else packed
     raise InvalidInputError(
         f"{name_of(model)} is code, and a bundle holds only data. Save the full model with full='reference', and give "
         f"it again when loading; a cheap model must be an estimator."
@@ -62,7 +67,10 @@ def unpack_full(fields: Fields, reading: Reading) -> FullModel | Chain:
     if kind == "estimator":
         estimator = _unpack_estimator(fields, reading)
         calibration = _read_calibration(fields, estimator, reading)
-        return EstimatorFull(estimator, reading.answers, calibration, is_loaded=True)
+        reads_numbers = fields.has("reads_numbers") and fields.flag("reads_numbers")
+        return EstimatorFull(
+            estimator, reading.answers, calibration, is_loaded=True, reads_numbers=reads_numbers
+        )
     raise fields.refusal("type", "be a known form of the full model", kind)
 
 

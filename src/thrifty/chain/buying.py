@@ -6,6 +6,7 @@ import numpy as np
 
 from thrifty.arrays import Bools, Floats, Ints, Labels
 from thrifty.chain.ledger import Ledger
+from thrifty.chain.levels import Levels
 from thrifty.chain.purchase_reader import PurchaseReader
 from thrifty.chain.receipts import Receipt
 from thrifty.chain.session import Session
@@ -25,6 +26,7 @@ class BuysFromSources:
     task: Task
     names: tuple[str, ...] | None
     kind: str | None
+    levels: Levels | None
 
     @property
     def bought_by_route(self) -> Bools:
@@ -59,7 +61,9 @@ class BuysFromSources:
 
     def buying(self, source: Any, ledger: Ledger | None) -> PurchaseReader:
         """Read from a source that counts its columns as the fit does."""
-        return PurchaseReader(source, self.price_list, table_like(self.kind, self.names), self.names, ledger)
+        encode = None if self.levels is None else self.levels.numbers
+        wrap = table_like(self.kind, self.names)
+        return PurchaseReader(source, self.price_list, wrap, self.names, ledger, encode)
 
     def predict_from(self, source: Any, *, n_rows: int | None = None) -> Labels:
         """Label every row of a source, asking it only for the features each row really buys.

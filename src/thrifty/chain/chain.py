@@ -17,6 +17,7 @@ from thrifty.arrays import Bools, Floats, Ints, Labels
 from thrifty.chain.buying import BuysFromSources
 from thrifty.chain.columns import table_of_fit
 from thrifty.chain.ledger import for_able
+from thrifty.chain.levels import Levels, plain_table
 from thrifty.chain.policy import Policy
 from thrifty.chain.sources import Reader, TableReader, as_numbers, kind_of_table
 from thrifty.chain.stacked import StackedStages, stacked_stages
@@ -99,6 +100,9 @@ class Chain(BuysFromSources):
         Names of the columns.
     kind : {"pandas", "polars"}, optional
         The kind of table the full model expects; None is an array.
+    levels : Levels, optional
+        Levels of the columns of text or categories, which the stages read as numbers; the full model is given them as
+        they came.
     """
 
     stages: tuple[Stage, ...]
@@ -110,11 +114,18 @@ class Chain(BuysFromSources):
     blend: Floats | None = None
     names: tuple[str, ...] | None = None
     kind: str | None = None
+    levels: Levels | None = None
 
     def __post_init__(self) -> None:
         if self.policy.n_stages != len(self.stages):
             raise InvalidInputError(
                 f"a policy must have a threshold for each of the {len(self.stages)} stages; got {self.policy.n_stages}."
+            )
+        if self.behind and self.behind.levels != self.levels:
+            raise InvalidInputError(
+                "a chain in the place of the full model reads the numbers of levels that the stages before it read, "
+                "and both must have the same levels; these were fitted on other categories. Fit the stages with "
+                "full=chain, which takes its levels over."
             )
 
     def __getstate__(self) -> dict[str, Any]:
@@ -416,7 +427,7 @@ class Chain(BuysFromSources):
         if isinstance(X, TableReader):
             return X
         X = table_of_fit(X, self.names)
-        numbers = as_numbers(X)
+        numbers = as_numbers(plain_table(X, self.levels))
         if numbers.shape[1] != self.price_list.n_features:
             raise InvalidInputError(
                 f"X must have the {self.price_list.n_features} columns of the price list; got {numbers.shape[1]}."

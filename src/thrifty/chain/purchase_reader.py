@@ -4,7 +4,7 @@ A purchase delivers all columns of its group. What was delivered is kept, and so
 again. What a row pays is computed from what was delivered to it, here and nowhere else.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -34,6 +34,8 @@ class Kept:
         Rows that nothing was delivered for.
     paid : ndarray of shape (n_rows, n_columns), bool
         Cells that the source bills.
+    raw : ndarray of shape (n_rows, n_columns), object, or None
+        What was delivered as it came, where columns hold text or categories.
     """
 
     rows: Ints
@@ -41,6 +43,7 @@ class Kept:
     values: Floats
     failed: Bools
     paid: Bools
+    raw: Any = None
 
 
 class PurchaseReader:
@@ -61,6 +64,9 @@ class PurchaseReader:
         Names of the columns, by which a data frame is read that a source answers with.
     ledger : Ledger, optional
         Keeps what fails; without one, every error is raised as it is.
+    encode : callable, optional
+        Turns an answer and the numbers of its columns into numbers, where columns hold text or categories; the full
+        model is then given what the source answered.
     """
 
     is_at_hand = False
@@ -72,7 +78,9 @@ class PurchaseReader:
         wrap: Callable[[Any, Ints], Any],
         names: Sequence[str] | None = None,
         ledger: Ledger | None = None,
+        encode: Callable[[Any, Ints], Floats] | None = None,
     ) -> None:
+        self._encode = encode
         self._source = source
         self._by_group = bool(getattr(source, "by_group", False))
         self._price_list = price_list
@@ -95,7 +103,13 @@ class PurchaseReader:
     def table(self, rows: Ints, columns: Ints | None = None) -> Any:
         """Buy what is lacking of these columns and return them as the kind of table the full model reads."""
         columns = np.arange(len(self._group_of)) if columns is None else columns
-        return self._wrap(self.block(rows, columns), columns)
+        numbers = self.block(rows, columns)
+        if self._encode is None:
+            return self._wrap(numbers, columns)
+        raw = np.full(numbers.shape, None, dtype=object)
+        for kept, cells, there in self._found(rows, columns):
+            raw[cells] = kept.raw[there]
+        return self._wrap(raw, columns)
 
     def numbers_of(self, rows: Ints) -> Ints:
         """Places in the source."""
@@ -137,14 +151,18 @@ class PurchaseReader:
         """Values of some cells, NaN where nothing was bought, and which were bought."""
         values = np.full((len(rows), len(columns)), np.nan)
         bought = np.zeros(values.shape, dtype=bool)
+        for kept, cells, there in self._found(rows, columns):
+            values[cells] = kept.values[there]
+            bought[cells] = ~kept.failed[there[0]]
+        return values, bought
+
+    def _found(self, rows: Ints, columns: Ints) -> Iterator[tuple[Kept, Any, Any]]:
+        """Questions that brought some of these cells: which of them, and where they are in the answer."""
         for kept in self._kept:
             row, row_there = _places(kept.rows, rows)
             column, column_there = _places(kept.columns, columns)
             if row.size and column.size:
-                cells = np.ix_(row, column)
-                values[cells] = kept.values[np.ix_(row_there, column_there)]
-                bought[cells] = ~kept.failed[row_there, None]
-        return values, bought
+                yield kept, np.ix_(row, column), np.ix_(row_there, column_there)
 
     # -- asking ------------------------------------------------------------------------------------
 
@@ -186,7 +204,12 @@ class PurchaseReader:
         """Keep what was delivered, together with what the same rows got before: it is looked up sooner."""
         rising = np.argsort(kept.rows, kind="stable")
         kept = Kept(
-            kept.rows[rising], kept.columns, kept.values[rising], kept.failed[rising], kept.paid[rising]
+            kept.rows[rising],
+            kept.columns,
+            kept.values[rising],
+            kept.failed[rising],
+            kept.paid[rising],
+            None if kept.raw is None else kept.raw[rising],
         )
         last = self._kept[-1] if self._kept else None
         if (
@@ -197,7 +220,10 @@ class PurchaseReader:
             columns = np.concatenate([last.columns, kept.columns])
             order = np.argsort(columns)
             values, paid = np.hstack([last.values, kept.values]), np.hstack([last.paid, kept.paid])
-            self._kept[-1] = Kept(kept.rows, columns[order], values[:, order], kept.failed, paid[:, order])
+            raw = None if self._encode is None else np.hstack([last.raw, kept.raw])[:, order]
+            self._kept[-1] = Kept(
+                kept.rows, columns[order], values[:, order], kept.failed, paid[:, order], raw
+            )
         else:
             self._kept.append(kept)
 
@@ -207,13 +233,17 @@ class PurchaseReader:
             return self._asked(rows, columns)
         except Exception as error:  # whatever a source of somebody else raises
             ledger.note(rows, told(error), error)
-            return _nothing(rows, columns)
+            return _nothing(rows, columns, has_raw=self._encode is not None)
 
     def _asked(self, rows: Ints, columns: Ints) -> Kept:
         # Copies: a source may use the arrays that it is given as it likes, and the one that it answers with again.
         answer = self._source.fetch(rows.copy(), columns.copy())
         delivery = answer if isinstance(answer, Delivery) else Delivery(answer)
-        numbers = as_numbers(self._in_order(delivery.values, columns), "what a source answers")
+        in_order, raw = self._in_order(delivery.values, columns), None
+        if self._encode is None:
+            numbers = as_numbers(in_order, "what a source answers")
+        else:
+            numbers, raw = self._encode(in_order, columns), np.array(in_order, dtype=object)
         values = numbers.toarray() if sparse.issparse(numbers) else np.array(numbers)
         if values.shape != (len(rows), len(columns)):
             raise InvalidInputError(
@@ -226,7 +256,7 @@ class PurchaseReader:
             failed |= self._refused(infinite, values, rows, columns)
         values[failed] = np.nan
         paid = np.ones(values.shape, dtype=bool) if delivery.paid is None else np.asarray(delivery.paid, bool)
-        return Kept(rows, columns, values, failed, np.broadcast_to(paid, values.shape))
+        return Kept(rows, columns, values, failed, np.broadcast_to(paid, values.shape), raw)
 
     def _failed(self, delivery: Delivery, rows: Ints) -> Bools:
         """The rows that a source says it could not deliver."""
@@ -274,9 +304,10 @@ class PurchaseReader:
         return f"column {column}" if self._names is None else f"column {self._names[column]!r}"
 
 
-def _nothing(rows: Ints, columns: Ints) -> Kept:
+def _nothing(rows: Ints, columns: Ints, *, has_raw: bool) -> Kept:
     shape = (len(rows), len(columns))
-    return Kept(rows, columns, np.full(shape, np.nan), np.ones(len(rows), bool), np.zeros(shape, bool))
+    raw = np.full(shape, None, dtype=object) if has_raw else None
+    return Kept(rows, columns, np.full(shape, np.nan), np.ones(len(rows), bool), np.zeros(shape, bool), raw)
 
 
 def _joined(parts: Sequence[Kept]) -> Kept:
@@ -287,6 +318,7 @@ def _joined(parts: Sequence[Kept]) -> Kept:
         np.concatenate([part.values for part in parts]),
         np.concatenate([part.failed for part in parts]),
         np.concatenate([part.paid for part in parts]),
+        None if parts[0].raw is None else np.concatenate([part.raw for part in parts]),
     )
 
 

@@ -11,9 +11,10 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from thrifty.arrays import Floats, Ints
+from thrifty.arrays import Ints
 from thrifty.chain.columns import number_of
 from thrifty.chain.ledger import Ledger
+from thrifty.chain.levels import Levels
 from thrifty.chain.purchase_reader import PurchaseReader
 from thrifty.chain.receipts import Receipt, in_words, verdict
 from thrifty.exceptions import InvalidInputError
@@ -32,6 +33,10 @@ class Served(Protocol):
     @property
     def names(self) -> tuple[str, ...] | None:
         """Names of the columns."""
+
+    @property
+    def levels(self) -> Levels | None:
+        """Levels of columns of text, where there are any."""
 
     @property
     def n_stages(self) -> int:
@@ -68,18 +73,20 @@ class _Given:
 
     def __init__(self, row: int) -> None:
         self.row = row
-        self.cells: dict[int, float] = {}
+        self.cells: dict[int, Any] = {}
         self.lacking: list[int] = []
 
     def __len__(self) -> int:
         return self.row + 1
 
-    def fetch(self, rows: Ints, columns: Ints) -> Floats:
+    def fetch(self, rows: Ints, columns: Ints) -> Any:
         """The cells, or a note of those that are lacking."""
         self.lacking = [column for column in columns.tolist() if column not in self.cells]
         if self.lacking:
             raise _NotGivenError
-        return np.array([[self.cells[column] for column in columns.tolist()]] * len(rows))
+        cells = [self.cells[column] for column in columns.tolist()]
+        is_number = all(isinstance(cell, float) for cell in cells)
+        return np.array([cells] * len(rows), dtype=np.float64 if is_number else object)
 
 
 class _NotGivenError(InvalidInputError):
@@ -119,10 +126,10 @@ class Session:
             self._given.cells,
             self._given.lacking,
         )
-        read = {
-            number_of(name, self._chain.names, n_features, "give"): _number(name, value)
-            for name, value in values.items()
-        }
+        read = {}
+        for name, value in values.items():
+            column = number_of(name, self._chain.names, n_features, "give")
+            read[column] = value if self._is_text(column) else _number(name, value)
         again = [self._called([column])[0] for column in read if column in before]
         if again:
             raise InvalidInputError(f"{again[0]!r} was given before. Start anew to give another value.")
@@ -187,6 +194,9 @@ class Session:
             return f"{reader} reads it, where every row starts"
         said = in_words(self.answer, self.probability)
         return f"{reader} reads it: stage {self.route} says {said}; {verdict(self.probability, goes_on=True)}"
+
+    def _is_text(self, column: int) -> bool:
+        return self._chain.levels is not None and column in self._chain.levels.columns
 
     def _called(self, columns: Sequence[int]) -> list[Any]:
         names = self._chain.names

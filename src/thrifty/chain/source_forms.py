@@ -176,6 +176,8 @@ def side_by_side(offers: Sequence[tuple[Any, int]], rows: Ints) -> Delivery:
                 f"array of shape {values.shape}."
             )
         columns.append(values if values.ndim == 1 else values[:, place])
+    if any(column.dtype.kind not in "biuf" for column in columns):
+        columns = [column.astype(object) for column in columns]  # numbers beside text stay numbers
     return Delivery(np.column_stack(columns), failed)
 
 

@@ -152,10 +152,16 @@ def table_like(template: str | None, names: Sequence[str] | None) -> Callable[[A
     if template == "polars":
         import polars as pl
 
-        return lambda rows, columns: pl.DataFrame(rows, schema=[names[column] for column in columns])
+        return lambda rows, columns: pl.DataFrame(
+            rows.tolist() if rows.dtype == object else rows,
+            schema=[names[column] for column in columns],
+            orient="row",
+        )
     import pandas as pd
 
-    return lambda rows, columns: pd.DataFrame(rows, columns=[names[column] for column in columns])
+    return lambda rows, columns: pd.DataFrame(
+        rows, columns=[names[column] for column in columns]
+    ).infer_objects()
 
 
 def as_numbers(X: Any, name: str = "X") -> Any:

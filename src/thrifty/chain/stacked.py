@@ -180,12 +180,17 @@ class StackedStages:
         return gate, scores, carried[-1:]
 
 
+def _asks_for_sets(stage: CascadeStage) -> bool:
+    """Whether a node looks at categories: nodes here compare numbers only."""
+    return stage.trees.sets is not None or (stage.gate is not None and stage.gate.sets is not None)
+
+
 def stacked_stages(stages: Sequence[Stage], n_features: int, task: Task) -> tuple[StackedStages, ...]:
     """The stages of a chain, as many together as are worth a call; nothing where it is not a cascade."""
     legs: list[list[CascadeStage]] = []
     n_trees = MOST_TREES
     for stage in stages:
-        if not isinstance(stage, CascadeStage):
+        if not isinstance(stage, CascadeStage) or _asks_for_sets(stage):
             return ()
         n_trees += stage.trees.n_trees
         if n_trees > MOST_TREES:

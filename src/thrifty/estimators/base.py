@@ -17,6 +17,7 @@ from sklearn.utils.validation import check_is_fitted
 from thrifty.arrays import Floats, Ints, Labels
 from thrifty.chain.chain import Chain
 from thrifty.chain.explain import Explanation, explain_rows
+from thrifty.chain.levels import Levels, has_dates
 from thrifty.chain.policy import Policy
 from thrifty.chain.receipts import Receipt
 from thrifty.chain.session import Session
@@ -29,7 +30,7 @@ from thrifty.evidence.observe import evidence_of, seen_by
 from thrifty.evidence.spending import Spending, check_confidence
 from thrifty.evidence.trials import HELD_OUT
 from thrifty.exceptions import InvalidInputError
-from thrifty.full.crossfit import TrainingRows
+from thrifty.full.crossfit import JudgedFull, TrainingRows, judge_full
 from thrifty.full.model import EstimatorFull, FullModel, as_full_model
 from thrifty.objective.costs import PriceList
 from thrifty.rows import content_folds, query_folds
@@ -65,6 +66,11 @@ class ChainEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn is un
     _accepts_missing = False
     _accepts_sparse = True
     _accepts_several = False
+    # Whether text, categories and dates are read as they are.
+    _accepts_levels = False
+    # Columns of numbers that are levels, where somebody else has encoded them.
+    _encoded: tuple[int, ...] = ()
+    _levels: Levels | None = None
 
     full: Any
     random_state: Any
@@ -408,6 +414,25 @@ class ChainEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn is un
     def _full(self) -> Any:
         """The full model as given, or the default one."""
         return self._default_full() if self.full is None else self.full
+
+    def _judged(self, rows: TrainingRows, prices: PriceList, n_jobs: int | None) -> JudgedFull:
+        """The full model and its outputs on the training rows; a chain that does not suit is not asked anything.
+
+        The default one reads numbers, as the stages do; any other one is given the table as it came.
+        """
+        full = self._full()
+        link_of(full, prices, rows.task)
+        asked = rows.with_columns(columns_of(full, prices))
+        if self.full is not None or (self._levels is None and not has_dates(rows.table)):
+            return judge_full(full, asked, n_jobs=n_jobs)
+        judged = judge_full(full, replace(asked, table=asked.X), n_jobs=n_jobs)
+        assert isinstance(judged.model, EstimatorFull)  # the default one was fitted here
+        return replace(judged, model=replace(judged.model, reads_numbers=True))
+
+    @property
+    def _categorical(self) -> tuple[int, ...]:
+        """Columns that hold levels."""
+        return self._encoded if self._levels is None else self._levels.columns
 
     def _default_full(self) -> Any:
         """An unfitted full model for whoever has none."""

@@ -14,7 +14,7 @@ from thrifty.chain.chain import Chain
 from thrifty.chain.policy import Policy
 from thrifty.chain.sources import TableReader, kind_of_table
 from thrifty.chain.stage import CascadeStage
-from thrifty.estimators.base import ChainEstimator, all_or_nothing, columns_of, link_of
+from thrifty.estimators.base import ChainEstimator, all_or_nothing, link_of
 from thrifty.estimators.checks import check_columns, check_count, check_seed, check_training_rows, check_wish
 from thrifty.evidence.certificate import certify, check_hold_out
 from thrifty.evidence.claims import loses_at_most
@@ -26,7 +26,7 @@ from thrifty.evidence.recall import with_classes
 from thrifty.evidence.spending import check_confidence
 from thrifty.evidence.trials import HELD_OUT
 from thrifty.exceptions import FullModelNotWorthItWarning, InvalidInputError, NothingSavedWarning
-from thrifty.full.crossfit import JudgedFull, TrainingRows, held_out_rows, judge_full
+from thrifty.full.crossfit import JudgedFull, TrainingRows, held_out_rows
 from thrifty.full.model import FullModel
 from thrifty.learning.cascade.learn import CLEARLY, LearnedCascade, lead, learn_cascade
 from thrifty.learning.cascade.problem import CAPACITIES, Behind, CascadeProblem
@@ -51,6 +51,7 @@ class BudgetedCascade(ChainEstimator):
 
     _accepts_missing = True
     _accepts_sparse = False
+    _accepts_levels = True
     # Whether targets and scores of the training rows are kept in the evidence, for those who tell recall and AUC.
     _keeps_scores = False
 
@@ -93,7 +94,8 @@ class BudgetedCascade(ChainEstimator):
         Parameters
         ----------
         X : array, pandas or polars data frame of shape (n_samples, n_features)
-            Every feature, bought or not: training pays for everything. NaN is missing.
+            Every feature, bought or not: training pays for everything. NaN is missing. Columns
+            of a data frame may hold text or categories, which trees split by sets, and dates, which count as days.
         y : array-like of shape (n_samples,)
             Labels, of two classes or more; numbers, for a regressor.
         sample_weight : array-like of shape (n_samples,), optional
@@ -112,13 +114,12 @@ class BudgetedCascade(ChainEstimator):
                 _check_affordable(wish["budget"], prices)
             rows, proof = self._parts(given, seed, wish)
             full = self._full()
-            link_of(full, prices, rows.task)
             report("judging the full model", 0, 1)
-            judged = judge_full(full, rows.with_columns(columns_of(full, prices)), n_jobs=self.n_jobs)
+            judged = self._judged(rows, prices, self.n_jobs)
             report("judging the full model", 1, 1)
             link = link_of(judged.model, prices, rows.task)
             problem = CascadeProblem(
-                Binner(self.max_bins).fit_transform(rows.X, rows.weight),
+                Binner(self.max_bins).fit_transform(rows.X, rows.weight, self._categorical),
                 rows.task,
                 rows.y,
                 rows.weight,
@@ -228,6 +229,7 @@ class BudgetedCascade(ChainEstimator):
             learned.blend,
             None if names is None else tuple(str(name) for name in names),
             kind,
+            self._levels,
         )
 
     # -- operating points ----------------------------------------------------------------------

@@ -13,6 +13,7 @@ from sklearn.utils.class_weight import compute_sample_weight
 from sklearn.utils.validation import _check_sample_weight, validate_data
 
 from thrifty.arrays import Floats, Labels, check_unmasked, unmasked
+from thrifty.chain.levels import Levels, learn_levels, plain_table
 from thrifty.chain.sources import describe_bad_column, kind_of_table
 from thrifty.evidence.claims import check_max_loss
 from thrifty.evidence.inputs import check_threshold
@@ -30,12 +31,18 @@ __all__ = [
     "check_training_rows",
     "check_weights",
     "check_wish",
+    "known_levels",
     "validated",
     "warn_unless_converged",
 ]
 
 _OTHER_NAMES = "The feature names should match those that were passed during fit."
 """How scikit-learn begins to refuse columns, in another order included: its own checks ask for these words."""
+
+_WAY_OUT = (
+    " OneHotEncoder turns categories into columns of 0 and 1. BudgetedClassifier, BudgetedRegressor and the estimators "
+    "of DynaMod-Gbrt and GreedyMiser read text, categories and dates as they are."
+)
 
 MOST_WEIGHT = 1e100
 """Largest weight, and largest ratio of two weights: beyond, sums of weighted rows leave the range of numbers."""
@@ -97,8 +104,11 @@ def validated(estimator: Any, X: Any, *y: Any, reset: bool) -> Any:
             return plain
     for labels in y:
         check_unmasked("y", labels)
+    X = _plain_table(estimator, X, reset)
     all_tags = get_tags(estimator)
     tags = all_tags.input_tags
+    # Next to text a full model says by itself what it cannot read: a level that is missing is none of its numbers.
+    allow_nan = tags.allow_nan or (_reads_levels(estimator) and known_levels(estimator, reset) is not None)
     # What ranks has a target of two columns, the relevance and the query.
     columns = {"multi_output": True} if y and all_tags.target_tags.two_d_labels else {}
     try:
@@ -108,12 +118,14 @@ def validated(estimator: Any, X: Any, *y: Any, reset: bool) -> Any:
             *y,
             reset=reset,
             accept_sparse="csr" if tags.sparse else False,
-            ensure_all_finite="allow-nan" if tags.allow_nan else True,
+            ensure_all_finite="allow-nan" if allow_nan else True,
             dtype=np.float64,
             **columns,
         )
     except (TypeError, ValueError, OverflowError) as error:
-        culprit = describe_bad_column(X, allow_missing=tags.allow_nan)
+        culprit = describe_bad_column(X, allow_missing=allow_nan)
+        if "encode it" in culprit and kind_of_table(X) and not _reads_levels(estimator):
+            culprit += _WAY_OUT
         is_type = isinstance(error, TypeError)
         # Numpy's own words about types say nothing to somebody who has named columns.
         told = "X must hold numbers." if is_type and culprit and kind_of_table(X) else str(error).rstrip()
@@ -129,6 +141,8 @@ def _plain_numbers(estimator: Any, X: Any) -> Floats | None:
     For one row scikit-learn's checks take longer than the answer. Whatever is unusual is left to them.
     """
     names = getattr(estimator, "feature_names_in_", None)
+    if known_levels(estimator) is not None:
+        return None
     if type(X) is np.ndarray:
         if names is not None or X.dtype != np.float64:
             return None
@@ -145,6 +159,32 @@ def _plain_numbers(estimator: Any, X: Any) -> Floats | None:
         return numbers
     allows_missing = get_tags(estimator).input_tags.allow_nan and not np.isinf(numbers).any()
     return numbers if allows_missing else None
+
+
+def _reads_levels(estimator: Any) -> bool:
+    """Whether an estimator reads text, categories and dates as they are; such a one reads missing values too."""
+    return bool(getattr(estimator, "_accepts_levels", False))
+
+
+def _plain_table(estimator: Any, X: Any, reset: bool) -> Any:
+    """X with numbers in the place of text, categories and dates, for estimators that read these."""
+    if not _reads_levels(estimator):
+        return X
+    if reset:
+        # A chain in the place of the full model reads the same numbers: its levels count.
+        full = getattr(estimator, "full", None)
+        model = getattr(full, "estimator", full)
+        behind = getattr(getattr(model, "chain_", model), "levels", None)
+        estimator._levels = learn_levels(X) if behind is None else behind
+        return plain_table(X, estimator._levels)
+    return plain_table(X, known_levels(estimator))
+
+
+def known_levels(estimator: Any, reset: bool = False) -> Levels | None:
+    """Levels of the columns of a fit, or of the one that is under way."""
+    chain = None if reset else vars(estimator).get("chain_")
+    levels: Levels | None = vars(estimator).get("_levels") if chain is None else chain.levels
+    return levels
 
 
 def _plain_labels(y: Any) -> Any:

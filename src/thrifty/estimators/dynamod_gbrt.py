@@ -27,6 +27,7 @@ class BoostedEstimator(GatedEstimator):
     _accepts_missing = True
     _accepts_sparse = False
     _accepts_several = True
+    _accepts_levels = True
 
     n_trees: int
     max_depth: int
@@ -60,7 +61,7 @@ class BoostedEstimator(GatedEstimator):
         )
 
     def _binned(self, rows: TrainingRows) -> BinnedTable:
-        return bin_once(rows.X, self.max_bins, rows.weight)
+        return bin_once(rows.X, self.max_bins, rows.weight, self._categorical)
 
 
 class _DynaModGbrt(BoostedEstimator):
@@ -156,7 +157,9 @@ class _DynaModGbrt(BoostedEstimator):
         self._report(run)
         stage = pair.stage()
         if self.gate_reads_score and self.p_full > 0 and len(stage.columns):
-            gate = ScoreReadingGate(boosting, self.distance, self.max_bins, float(self.p_full), extra)
+            gate = ScoreReadingGate(
+                boosting, self.distance, self.max_bins, float(self.p_full), extra, self._categorical
+            )
             return gate.regrow(stage, run.value, rows, full_loss)
         return stage
 

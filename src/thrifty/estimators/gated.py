@@ -20,7 +20,6 @@ from thrifty.estimators.base import (
     ChainEstimator,
     ChainRegressor,
     all_or_nothing,
-    columns_of,
     link_of,
 )
 from thrifty.estimators.checks import check_columns, check_seed, check_share, check_training_rows, check_wish
@@ -30,7 +29,7 @@ from thrifty.evidence.observe import evidence_of, evidence_of_known, seen_by
 from thrifty.evidence.recall import with_classes
 from thrifty.evidence.spending import check_confidence
 from thrifty.exceptions import InvalidInputError
-from thrifty.full.crossfit import JudgedFull, TrainingRows, judge_full
+from thrifty.full.crossfit import JudgedFull, TrainingRows
 from thrifty.objective.costs import PriceList, check_amount
 from thrifty.objective.prices import check_price_list
 from thrifty.threads import limited_threads, threads_of
@@ -123,6 +122,7 @@ class GatedEstimator(ChainEstimator):
                 Policy.of(np.empty(0), seed=seed),
                 names=None if names is None else tuple(str(name) for name in names),
                 kind=kind_of_table(X),
+                levels=self._levels,
             )
             problem = PairProblem(rows, judged, prices, _extra_cost(behind, rows), seed)
             stage = self._learn(problem)
@@ -149,10 +149,8 @@ class GatedEstimator(ChainEstimator):
         """Refuse constructor arguments that do not suit the table, before anything is computed."""
 
     def _judge(self, rows: TrainingRows, prices: PriceList) -> JudgedFull:
-        """The full model and its outputs on the training rows; a chain that does not suit is not asked anything."""
-        full = self._full()
-        link_of(full, prices, rows.task)
-        return judge_full(full, rows.with_columns(columns_of(full, prices)), n_jobs=self.n_jobs)
+        """The full model and its outputs on the training rows."""
+        return self._judged(rows, prices, self.n_jobs)
 
     def _learn(self, problem: PairProblem) -> Stage:
         """Learn (g, f1); what else was learned is stored under names that end in ``_``."""

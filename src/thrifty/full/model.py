@@ -71,19 +71,22 @@ class EstimatorFull:
         What makes outputs of what it says; None where it says them itself.
     is_loaded : bool
         Whether it was read from a file. Whoever made the file may have made it so that it fails when it is asked.
+    reads_numbers : bool
+        Whether it was fitted on the numbers that stages read, in the place of a table with text and dates.
     """
 
     estimator: Any
     task: Task
     calibration: Floats | None = None
     is_loaded: bool = field(default=False, compare=False)
+    reads_numbers: bool = False
 
     def outputs(self, table: Any, numbers: Any) -> Floats:
         """Outputs of the estimator, calibrated where it needs that."""
         n_rows = numbers.shape[0]
         try:
             with limited_threads(openmp=threads_for(n_rows), blas=usable_threads()):
-                said = self.task.ask(self.estimator, table)
+                said = self.task.ask(self.estimator, numbers if self.reads_numbers else table)
             return self.task.outputs_of(said, self.calibration)
         except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
             if not self.is_loaded or isinstance(error, ThriftyError):

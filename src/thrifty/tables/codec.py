@@ -20,7 +20,7 @@ from thrifty.estimators.base import ChainEstimator
 from thrifty.evidence.certificate import Certificate
 from thrifty.evidence.evidence import Evidence
 from thrifty.tables.promise import Promise
-from thrifty.tables.schema import MOST_CATEGORIES, Schema
+from thrifty.tables.schema import Schema
 from thrifty.tables.system import About, TableSystem
 from thrifty.tasks.choose import classification
 from thrifty.tasks.task import ERRORS
@@ -234,8 +234,8 @@ def _unpack_schema(parts: Fields) -> Schema:
         if name not in names or name in categories:
             raise parts.refusal("categories", "name columns of the table, each once", name)
         categories[name] = tuple(_texts(parts, "categories", values))
-        if len(values) > MOST_CATEGORIES or list(values) != sorted(values):
-            raise parts.refusal("categories", f"be at most {MOST_CATEGORIES}, in order", len(values))
+        if list(values) != sorted(values):
+            raise parts.refusal("categories", "be in order", len(values))
     target = parts.text("target")
     if target in names:
         raise parts.refusal("target", "be no feature", target)

@@ -280,6 +280,7 @@ def _fit_cascade(
         cascade = BudgetedRegressor(full, loss=table.task.kind, tolerance=table.task.tolerance, **known)
     else:
         cascade = BudgetedClassifier(full, loss=_loss_of(table.task), **known)
+    cascade._encoded = table.schema.categorical
     cascade._keeps_scores = True  # a promise tells recall and AUC, or mean errors
     with asking(table.cells.row_numbers):
         cascade.fit(table.X, table.y, progress=progress)

@@ -51,12 +51,15 @@ class Cells:
         Number of each row in its file, from 1.
     unreadable : dict of int to Unreadable
         Columns with cells that cannot be read.
+    raw : pandas data frame, optional
+        The columns as they came, where the full model reads text; None where it reads numbers.
     """
 
     names: tuple[str, ...]
     numbers: Floats
     row_numbers: Ints
     unreadable: dict[int, Unreadable] = field(default_factory=dict)
+    raw: Any = None
 
     def __len__(self) -> int:
         return len(self.numbers)
@@ -67,10 +70,14 @@ class Cells:
             column: replace(one, rows=one.rows[rows], values=one.values[rows])
             for column, one in self.unreadable.items()
         }
-        return replace(self, numbers=self.numbers[rows], row_numbers=self.row_numbers[rows], unreadable=parts)
+        raw = None if self.raw is None else self.raw.iloc[rows]
+        numbers, row_numbers = self.numbers[rows], self.row_numbers[rows]
+        return replace(self, numbers=numbers, row_numbers=row_numbers, unreadable=parts, raw=raw)
 
     def table(self, *, named: bool) -> Any:
-        """All numbers, as a data frame with the names of the columns or as an array."""
+        """What the full model reads: numbers in a data frame with names or in an array, or the columns as they came."""
+        if self.raw is not None:
+            return self.raw
         wrap = table_like("pandas" if named else None, self.names)
         return wrap(self.numbers, np.arange(len(self.names)))
 

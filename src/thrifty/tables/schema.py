@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from thrifty.arrays import Floats
+from thrifty.chain.levels import level_numbers, level_text
 from thrifty.exceptions import InvalidInputError
 from thrifty.tables.formats import listed
 from thrifty.tables.reader import Cells, Unreadable
@@ -24,7 +25,8 @@ __all__ = ["MOST_CATEGORIES", "Schema", "learn_schema"]
 
 
 MOST_CATEGORIES = 255
-"""Text columns with more distinct values than this are names or notes, not categories."""
+"""Text columns with more distinct values than this hold names or notes, unless each of them is there several times."""
+ROWS_PER_CATEGORY = 5
 
 _DRESSED = re.compile(
     r"[+-]?[$€£¥]?\s?[+-]?(\d{1,3}([,' \u00a0\u202f]\d{3})+(\.\d+)?|\d{1,3}(\.\d{3})+,\d+|\d+([.,]\d+)?)\s?[%$€£¥]?"
@@ -64,6 +66,11 @@ class Schema:
     def is_number(self) -> bool:
         """Whether a number is predicted, and not one of several labels."""
         return len(self.classes) == 0
+
+    @property
+    def categorical(self) -> tuple[int, ...]:
+        """Numbers of the columns of text."""
+        return tuple(place for place, name in enumerate(self.names) if name in self.categories)
 
     @property
     def text_columns(self) -> tuple[str, ...]:
@@ -144,7 +151,7 @@ def _check_known(frame: Any, target: str, ignore: Sequence[str]) -> None:
 
 
 def _learn_categories(column: Any) -> tuple[str, ...]:
-    found = sorted({str(value) for value in column.dropna()})
+    found = sorted({level_text(value) for value in column.dropna()})
     numbers = [value for value in found if is_number(value)]
     if len(numbers) > len(found) / 2:
         odd = next(value for value in found if not is_number(value))
@@ -159,10 +166,11 @@ def _learn_categories(column: Any) -> tuple[str, ...]:
                 f"column {column.name!r} holds {called} such as {alike[0]!r}, which would be read as names of "
                 f"categories. {way_out}, or leave the column out with --ignore."
             )
-    if len(found) > MOST_CATEGORIES:
+    if len(found) > max(MOST_CATEGORIES, column.notna().sum() / ROWS_PER_CATEGORY):
         raise InvalidInputError(
-            f"column {column.name!r} holds text with {len(found):,} different values; a category may have "
-            f"{MOST_CATEGORIES}. Leave it out with --ignore, or group its values."
+            f"column {column.name!r} holds text with {len(found):,} different values in {len(column):,} rows; more "
+            f"than {MOST_CATEGORIES} must be there {ROWS_PER_CATEGORY} times each on average. Leave it out with "
+            f"--ignore, or group its values."
         )
     return tuple(found)
 
@@ -175,10 +183,9 @@ def _absent(name: str, frame: Any) -> Unreadable:
 
 
 def _codes(column: Any, categories: Sequence[str]) -> tuple[Floats, Unreadable]:
-    place = {category: float(code) for code, category in enumerate(categories)}
-    text = np.array([str(value) for value in column], dtype=object)
+    text = np.array([level_text(value) for value in column], dtype=object)
     absent = np.array(column.isna(), dtype=bool)
-    codes = np.array([place.get(value, np.nan) for value in text])
+    codes = level_numbers(text.tolist(), categories)
     codes[absent] = np.nan
 
     def why(value: Any, row: int) -> str:

@@ -188,7 +188,10 @@ class TableSystem:
 
     def read(self, frame: Any, *, unseen_is_missing: bool = False) -> Cells:
         """The columns of a table, as the schema reads them."""
-        return self.schema.cells(frame, unseen_is_missing=unseen_is_missing)
+        cells, chain = self.schema.cells(frame, unseen_is_missing=unseen_is_missing), self.chain
+        if chain.levels is None:
+            return cells
+        return replace(cells, raw=frame.reindex(columns=list(self.schema.names)))
 
     def answers(self, cells: Cells) -> dict[str, Any]:
         """Answer, its probability if it is a label, the stage that gave it and what it cost, for each row."""
@@ -267,8 +270,13 @@ def as_table_system(thing: Any) -> TableSystem:
             f"columns by their names. Fit it on a data frame."
         )
     full = getattr(chain.innermost, "estimator", chain.innermost)
+    levels = {} if chain.levels is None else chain.levels.of_column
+    categories = {chain.names[column]: texts for column, texts in levels.items()}
     return TableSystem(
-        Schema(chain.names, {}, "", chain.classes), thing, About(type(full).__name__, kind, 0, 0), None
+        Schema(chain.names, categories, "", chain.classes),
+        thing,
+        About(type(full).__name__, kind, 0, 0),
+        None,
     )
 
 

@@ -8,16 +8,17 @@ equally many rows. Fit once: every fit of a sweep may share the table, from any 
 """
 
 import hashlib
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from thrifty.arrays import Floats
+from thrifty.arrays import Floats, Ints
 from thrifty.exceptions import InvalidInputError
+from thrifty.trees.categories import Categories, own_levels
 
 __all__ = ["BinnedTable", "Binner", "Thresholds", "as_float_matrix", "bin_once"]
 
@@ -75,11 +76,14 @@ class BinnedTable:
         Shared by every table of one binner.
     names : tuple of str
         Column names.
+    categories : Categories, optional
+        Which columns of bytes belong to which column; None where all hold numbers, and are one column of bytes each.
     """
 
     padded: NDArray[np.uint8]
     thresholds: Thresholds
     names: tuple[str, ...]
+    categories: Categories | None = None
 
     @property
     def n_rows(self) -> int:
@@ -92,9 +96,21 @@ class BinnedTable:
         return len(self.names)
 
     @property
+    def n_codes(self) -> int:
+        """Number of columns of bytes: several for a column of many levels, else one."""
+        return len(self.thresholds.offsets) - 1
+
+    def places(self, columns: Ints) -> Ints:
+        """Columns of bytes of some columns, in their order."""
+        if self.categories is None:
+            return columns
+        owner = self.categories.feature_of
+        return np.concatenate([np.empty(0, np.intp), *(np.flatnonzero(owner == one) for one in columns)])
+
+    @property
     def codes(self) -> NDArray[np.uint8]:
-        """Codes of shape (n_rows, n_features), a view."""
-        return self.padded[:, : self.n_features]
+        """Codes of shape (n_rows, n_codes), a view."""
+        return self.padded[:, : self.n_codes]
 
     @property
     def words(self) -> NDArray[np.uint64]:
@@ -113,22 +129,22 @@ class BinnedTable:
         Used to break exact ties between columns, so that permuting columns or rows, or giving a row twice in
         place of weighting it by two, changes no tree. Only columns that no content can tell apart share a key.
         """
-        salts = np.array([hash_bytes(self.thresholds.of(f)) for f in range(self.n_features)], dtype=np.uint64)
+        salts = np.array([hash_bytes(self.thresholds.of(f)) for f in range(self.n_codes)], dtype=np.uint64)
         # Which rows are equal is asked with salts that differ from place to place: with equal salts, two rows
         # that hold the same codes in other columns would look alike.
-        places = mix(np.arange(1, self.n_features + 1, dtype=np.uint64))
+        places = mix(np.arange(1, self.n_codes + 1, dtype=np.uint64))
         _, distinct = np.unique(row_identities(self.codes, salts ^ places), return_index=True)
         codes = self.codes[distinct]
         return column_keys(codes, salts, row_identities(codes, salts))
 
     @cached_property
     def columns(self) -> NDArray[np.uint8]:
-        """Codes kept one column after the other, shape (n_features, n_rows); made when first asked for."""
+        """Codes kept one column after the other, shape (n_codes, n_rows); made when first asked for."""
         return np.ascontiguousarray(self.codes.T)
 
     def take(self, rows: NDArray[Any]) -> "BinnedTable":
         """Table of some rows (indices or a mask), with the same bins."""
-        return BinnedTable(np.ascontiguousarray(self.padded[rows]), self.thresholds, self.names)
+        return replace(self, padded=np.ascontiguousarray(self.padded[rows]))
 
 
 class Binner:
@@ -148,15 +164,26 @@ class Binner:
             )
         self.max_bins = max_bins
 
-    def fit(self, X: Any, weight: Floats | None = None) -> Self:
+    def fit(self, X: Any, weight: Floats | None = None, categorical: Sequence[int] = ()) -> Self:
         """Choose thresholds from the rows of ``X`` (numpy, pandas or polars; NaN means missing).
 
-        A row of weight 2 counts as that row given twice.
+        A row of weight 2 counts as that row given twice. Columns numbered in ``categorical`` hold levels, whole numbers
+        from zero without an order.
         """
         values, names = as_float_matrix(X)
         if weight is not None and np.all(weight == weight[0]):
             weight = None  # rows that count alike are counted, which is exact
-        columns = [find_thresholds(values[:, f], self.max_bins, weight) for f in range(values.shape[1])]
+        columns, feature_of, levels = [], [], []
+        for f in range(values.shape[1]):
+            parts: list[Any] = own_levels(values[:, f], weight) if f in categorical else [None]
+            for part in parts:
+                is_number = part is None
+                columns.append(
+                    find_thresholds(values[:, f], self.max_bins, weight) if is_number else part + 0.5
+                )
+                feature_of.append(f)
+                levels.append(part)
+        self.categories_ = Categories(np.array(feature_of), tuple(levels)) if len(categorical) else None
         offsets = np.cumsum([0] + [len(column) for column in columns]).astype(np.int64)
         self.thresholds_ = Thresholds(np.concatenate([np.empty(0), *columns]), offsets)
         self.names_ = names
@@ -172,14 +199,16 @@ class Binner:
                 f"X must have the {len(self.names_)} columns the bins were fitted on; "
                 f"got {values.shape[1]}. Pass the same columns in the same order."
             )
-        n_padded = -(-len(self.names_) // WORD) * WORD
+        n_padded = -(-len(self.thresholds_.n_bins) // WORD) * WORD
         padded = np.zeros((len(values), n_padded), dtype=np.uint8)
-        encode(values, self.thresholds_, padded)
-        return BinnedTable(padded, self.thresholds_, self.names_)
+        encode(values, self.thresholds_, self.categories_, padded)
+        return BinnedTable(padded, self.thresholds_, self.names_, self.categories_)
 
-    def fit_transform(self, X: Any, weight: Floats | None = None) -> BinnedTable:
+    def fit_transform(
+        self, X: Any, weight: Floats | None = None, categorical: Sequence[int] = ()
+    ) -> BinnedTable:
         """Choose thresholds from ``X`` and code its rows."""
-        return self.fit(X, weight).transform(X)
+        return self.fit(X, weight, categorical).transform(X)
 
 
 def as_float_matrix(X: Any) -> tuple[NDArray[Any], tuple[str, ...]]:
@@ -262,19 +291,21 @@ def quantile_ends(counts: NDArray[Any], max_bins: int) -> NDArray[Any]:
     return every[every < len(counts) - 1][: max_bins - 1]
 
 
-def bin_once(X: Floats, max_bins: int, weight: Floats | None = None) -> BinnedTable:
-    """``Binner(max_bins).fit_transform(X, weight)``, or the last such table again if it was made of the same numbers.
+def bin_once(
+    X: Floats, max_bins: int, weight: Floats | None = None, categorical: Sequence[int] = ()
+) -> BinnedTable:
+    """Bin a table as ``Binner(max_bins)`` does, or return the last such table if it was made of the same numbers.
 
     The fits of a sweep differ in their settings, not in their rows: each process bins these once.
     """
     global _last
     weighed = np.empty(0) if weight is None else weight
     digests = tuple(hashlib.blake2b(np.ascontiguousarray(part).data).digest() for part in (X, weighed))
-    key = max_bins, X.shape, X.dtype.str, digests
+    key = max_bins, X.shape, X.dtype.str, digests, tuple(categorical)
     kept = _last
     if kept is not None and kept[0] == key:
         return kept[1]
-    table = Binner(max_bins).fit_transform(X, weight)
+    table = Binner(max_bins).fit_transform(X, weight, categorical)
     _last = (key, table) if table.n_bytes <= MOST_KEPT else None
     return table
 
@@ -287,12 +318,23 @@ def hash_bytes(values: Floats) -> int:
     return state
 
 
-def encode(values: NDArray[Any], thresholds: Thresholds, codes: NDArray[np.uint8]) -> None:
-    """Write, for every value, how many thresholds lie below it; a missing value gets the code after the last."""
-    for f, n_bins in enumerate(thresholds.n_bins):
+def encode(
+    values: NDArray[Any], thresholds: Thresholds, categories: Categories | None, codes: NDArray[np.uint8]
+) -> None:
+    """Write, for every value, how many thresholds lie below it; a missing value gets the code after the last.
+
+    A level gets its place among those of its column of bytes; a level of none of them, the code before the last.
+    """
+    for place, n_bins in enumerate(thresholds.n_bins):
+        f, levels = (
+            (place, None) if categories is None else (categories.feature_of[place], categories.levels[place])
+        )
         column = np.ascontiguousarray(values[:, f], np.float64)
-        codes[:, f] = np.searchsorted(thresholds.of(f), column)
-        codes[np.isnan(column), f] = n_bins
+        found = np.searchsorted(thresholds.of(place), column)
+        if levels is not None:
+            found[~np.isin(column, levels)] = n_bins - 1
+        codes[:, place] = found
+        codes[np.isnan(column), place] = n_bins
 
 
 def mix(numbers: NDArray[np.uint64]) -> NDArray[np.uint64]:

@@ -16,6 +16,8 @@ from numpy.typing import NDArray
 from thrifty.arrays import Bools, Floats, Int32s
 from thrifty.exceptions import InvalidInputError
 from thrifty.trees.binning import BinnedTable
+from thrifty.trees.categories import LevelSets
+from thrifty.trees.level_walks import add_from_coded_levels, walk_levels
 from thrifty.trees.traversal import (
     SIDE_BY_SIDE,
     Walk,
@@ -27,6 +29,8 @@ from thrifty.trees.traversal import (
 )
 
 __all__ = ["TreeEnsemble"]
+
+_NOTHING = np.empty((0, 0))
 
 
 @dataclass(frozen=True)
@@ -51,6 +55,8 @@ class TreeEnsemble:
         What a leaf adds to the score.
     node_offsets, leaf_offsets : ndarray of shape (n_trees + 1,), int32
         Where each tree's nodes and leaves begin.
+    sets : LevelSets, optional
+        Sets of levels that some nodes send left, in the place of a threshold; None where all compare numbers.
     """
 
     n_features: int
@@ -62,6 +68,7 @@ class TreeEnsemble:
     values: Floats
     node_offsets: Int32s
     leaf_offsets: Int32s
+    sets: LevelSets | None = None
 
     @cached_property
     def roots(self) -> Int32s:
@@ -72,6 +79,11 @@ class TreeEnsemble:
     @cached_property
     def _walk(self) -> Walk:
         return Walk(self.roots, self.feature, self.threshold, self.missing_left, self.children)
+
+    @cached_property
+    def _set_of(self) -> Int32s:
+        n_nodes = len(self.feature)
+        return np.full(n_nodes, -1, np.int32) if self.sets is None else self.sets.of_node(n_nodes)
 
     @classmethod
     def empty(cls, n_features: int, n_outputs: int = 1) -> "TreeEnsemble":
@@ -115,6 +127,9 @@ class TreeEnsemble:
         """Scores of shape (n_rows, n_outputs), the leaf values added to ``start``; NaN means missing."""
         X = self._check(X)
         out = np.full((len(X), self.n_outputs), start)
+        if self.sets is not None:
+            self._walk_levels(X, out=out)
+            return out
         nodes = np.empty(SIDE_BY_SIDE, np.int32)
         add_from_values(X, self._walk, self.values, nodes, out)
         return out
@@ -124,6 +139,9 @@ class TreeEnsemble:
         X = np.asarray(row).reshape(1, -1)
         if X.shape[1] != self.n_features or X.dtype.kind != "f":
             X = self._check(X)
+        if self.sets is not None:
+            one: Floats = self.predict(X)[0]
+            return one
         scores: Floats = score_row(X, self._walk, self.values)
         return scores
 
@@ -131,6 +149,20 @@ class TreeEnsemble:
         """Scores from a table coded by the binner the trees were grown on, added to ``out`` if given."""
         if out is None:
             out = np.zeros((table.n_rows, self.n_outputs))
+        if table.categories is not None:
+            place, bits = table.categories.coded(self.sets, self.feature)
+            add_from_coded_levels(
+                table.padded,
+                self._walk,
+                self._set_of,
+                place,
+                bits,
+                self.last_left,
+                table.thresholds.n_bins,
+                self.values,
+                out,
+            )
+            return out
         add_from_codes(table.padded, self._walk, self.last_left, table.thresholds.n_bins, self.values, out)
         return out
 
@@ -138,6 +170,9 @@ class TreeEnsemble:
         """Leaf of every row in every tree, shape (n_rows, n_trees), numbered over all trees."""
         X = self._check(X)
         leaves = np.empty((len(X), self.n_trees), np.int32)
+        if self.sets is not None:
+            self._walk_levels(X, leaves=leaves)
+            return leaves
         find_leaves(X, self._walk, leaves)
         return leaves
 
@@ -145,6 +180,9 @@ class TreeEnsemble:
         """Columns each row is really asked for on its way down, shape (n_rows, n_features)."""
         X = self._check(X)
         touched = np.zeros((len(X), self.n_features), bool)
+        if self.sets is not None:
+            self._walk_levels(X, touched=touched)
+            return touched
         mark_touched(X, self._walk, touched)
         return touched
 
@@ -165,6 +203,7 @@ class TreeEnsemble:
             self.values[:leaves],
             self.node_offsets[: n_trees + 1],
             self.leaf_offsets[: n_trees + 1],
+            None if self.sets is None else self.sets.between(0, nodes),
         )
 
     def over_columns(self, columns: NDArray[np.intp]) -> "TreeEnsemble":
@@ -202,6 +241,7 @@ class TreeEnsemble:
             np.concatenate([part.values for part in parts]),
             join_offsets([part.node_offsets for part in parts]),
             join_offsets([part.leaf_offsets for part in parts]),
+            LevelSets.concatenate([part.sets for part in parts], nodes.tolist()),
         )
 
     def validate(self) -> "TreeEnsemble":
@@ -212,6 +252,23 @@ class TreeEnsemble:
                 f"A tree ensemble must be made of proper trees; {problem}. The arrays are damaged."
             )
         return self
+
+    def _walk_levels(
+        self, X: Any, out: Floats = _NOTHING, leaves: Any = _NOTHING, touched: Any = _NOTHING
+    ) -> None:
+        """Send rows down trees that ask for sets, and write what is asked for."""
+        assert self.sets is not None
+        walk_levels(
+            X,
+            self._walk,
+            self._set_of,
+            self.sets.offsets,
+            self.sets.levels,
+            self.values,
+            out,
+            leaves.astype(np.int32) if leaves is _NOTHING else leaves,
+            touched.astype(bool) if touched is _NOTHING else touched,
+        )
 
     def _check(self, X: Any) -> NDArray[Any]:
         X = np.asarray(X)
@@ -254,6 +311,8 @@ def find_problem(ensemble: TreeEnsemble) -> str | None:
         return f"a node looks at a column outside 0 .. {ensemble.n_features - 1}"
     if np.any(np.isnan(ensemble.threshold)) or not np.all(np.isfinite(ensemble.values)):
         return "a threshold is missing or a leaf value is not finite"
+    if ensemble.sets is not None and ensemble.sets.problem(n_nodes) is not None:
+        return ensemble.sets.problem(n_nodes)
     return find_child_problem(ensemble)
 
 

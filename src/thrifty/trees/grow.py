@@ -9,6 +9,7 @@ this tree or in any earlier one.
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor, wait
+from functools import partial
 from itertools import pairwise
 from math import isfinite
 from typing import Any
@@ -20,8 +21,10 @@ from thrifty.arrays import Bools, Floats
 from thrifty.exceptions import InvalidInputError
 from thrifty.trees.best_first import FINISHED, advance
 from thrifty.trees.binning import WORD, BinnedTable
+from thrifty.trees.categories import A_SET, LevelSets
 from thrifty.trees.gradients import choose_lanes, pack
 from thrifty.trees.lanes import run_lanes
+from thrifty.trees.level_split import SMOOTHING, examine_levels
 from thrifty.trees.output import EnsembleBuilder, GrownTree, TreeArrays, make_arrays, write_tree
 from thrifty.trees.parameters import (
     check_amount,
@@ -114,7 +117,10 @@ class TreeGrower:
         )
         self.group_of = check_groups(group_of, table)
         self.prices = check_prices(prices, self.group_of)
-        self._order = choice_order(table, self.group_of, self.prices)
+        self._places_of = (
+            np.arange(table.n_codes) if table.categories is None else table.categories.feature_of
+        )
+        self._order = choice_order(table, self.group_of[self._places_of], self.prices)
         self._prices_after = prices_after
         self._bought = np.zeros(len(self.prices), bool)
         self._can_split = can_split(table)
@@ -164,9 +170,9 @@ class TreeGrower:
         """
         ws, before = self._grow_in(grad, hess, learning_rate), self._bought
         got = make_arrays(1, int(ws.tree[0]["n_splits"]), len(ws.units))
-        self._take(ws, learning_rate, got, 0, np.empty((0, len(ws.units))))
+        sets = self._take(ws, learning_rate, got, 0, np.empty((0, len(ws.units))))
         new = (self._bought != before).nonzero()[0]
-        tree = got.ensemble(self.table.n_features, 1)
+        tree = got.ensemble(self.table.n_features, 1, sets=sets)
         return GrownTree(tree, got.gain, got.charge, ws.leaf_of.copy(), new, int(ws.tree[0]["n_cells"]))
 
     def add_tree(
@@ -197,9 +203,8 @@ class TreeGrower:
         table = self._checked(scores, builder)
         ws = self._grow_in(grad, hess, learning_rate, builder)
         n_splits = int(ws.tree[0]["n_splits"])
-        self._take(ws, learning_rate, builder.room_for(n_splits), builder.n_trees, table)
-        builder.n_trees += 1
-        builder.n_splits += n_splits
+        sets = self._take(ws, learning_rate, builder.room_for(n_splits), builder.n_trees, table)
+        builder.add(n_splits, sets)
         return int(ws.tree[0]["n_cells"])
 
     def add_tree_along(
@@ -234,7 +239,7 @@ class TreeGrower:
         ws = self._grow_in(*along, learning_rate)
         n_splits = int(ws.tree[0]["n_splits"])
         out = builder.room_for(n_splits)
-        self._take(ws, learning_rate, out, builder.n_trees, table[:0])
+        sets = self._take(ws, learning_rate, out, builder.n_trees, table[:0])
         first = int(out.leaf_offsets[builder.n_trees])
         values = out.values[first : first + n_splits + 1]
         for k in range(n_outputs):
@@ -243,8 +248,7 @@ class TreeGrower:
             step = np.divide(-G, H + self._limits.l2, out=np.zeros(len(G)), where=G != 0.0)
             values[:, k] = learning_rate * np.clip(step, -most_step, most_step)
         add_leaf_values(values, ws.leaf_of, table)
-        builder.n_trees += 1
-        builder.n_splits += n_splits
+        builder.add(n_splits, sets)
         return int(ws.tree[0]["n_cells"])
 
     def _checked(self, scores: Floats, builder: EnsembleBuilder) -> Floats:
@@ -292,6 +296,8 @@ class TreeGrower:
     def _run_job(self, ws: Workspace) -> None:
         """Run the waiting job on all threads, each on its own words of columns."""
         run: Callable[..., Any] = advance if ws.lanes.n_lanes == 1 else run_lanes
+        if self.table.categories is not None:
+            run = partial(_run_with_levels, run, self.table.categories.is_set)
         start, stop = int(ws.tree["first"][0]), int(ws.tree["last"][0])
         if self._pool is None:
             run(ws, start, stop)
@@ -314,8 +320,12 @@ class TreeGrower:
             keep_count = self._limits.min_child_samples > 1
             lanes = choose_lanes(self.table.n_rows, n_outputs, constant=constant, keep_count=keep_count)
             n_groups = len(self.prices)
-            limits = self._limits if lanes.n_lanes == 1 else self._limits._replace(shared_cells=0)
-            ws = make_workspace(self.table, self.group_of, self._order, n_groups, limits, lanes)
+            # Jobs of several lanes, and of columns of levels, are left to what is compiled for them.
+            is_plain = lanes.n_lanes == 1 and self.table.categories is None
+            limits = self._limits if is_plain else self._limits._replace(shared_cells=0)
+            ws = make_workspace(
+                self.table, self.group_of[self._places_of], self._order, n_groups, limits, lanes
+            )
             self._is_stale = True
         if self._is_stale:
             ws.bought[:] = self._bought
@@ -328,16 +338,29 @@ class TreeGrower:
     def _charges(self) -> Floats:
         """What a split on each column pays today; infinite where no split is possible, so it is never waited for."""
         prices = self.prices if self._prices_after is None else self._prices_after(self._bought)
-        charges = self._gamma * np.where(self._bought, 0.0, prices)[self.group_of]
+        charges = self._gamma * np.where(self._bought, 0.0, prices)[self.group_of[self._places_of]]
         return np.where(self._can_split | (charges == 0.0), charges, np.inf)
 
     def _take(
         self, ws: Workspace, learning_rate: float, out: TreeArrays, number: int, scores: Floats
-    ) -> None:
-        """Take a finished tree out of its workspace, and note what it bought."""
+    ) -> LevelSets | None:
+        """Take a finished tree out of its workspace, and note what it bought; returns its sets of levels."""
         ends, rate = self.table.thresholds, float(learning_rate)
         if write_tree(ws, ends.values, ends.offsets, rate, self._bought, out, number, scores):
             self._bought, self._is_stale = ws.bought.copy(), True
+        categories = self.table.categories
+        if categories is None:
+            return None
+        nodes = slice(out.node_offsets[number], out.node_offsets[number + 1])
+        place, asks = out.feature[nodes].copy(), np.flatnonzero(out.last_left[nodes] == A_SET)
+        out.feature[nodes] = categories.feature_of[place]
+        bits = np.unpackbits(ws.sets[asks, -1].view(np.uint8), axis=1, bitorder="little")
+        sets = []
+        for node, one in zip(asks, bits, strict=True):
+            levels = categories.levels[place[node]]
+            assert levels is not None  # only a column of levels is split by sets
+            sets.append(levels[np.flatnonzero(one[: len(levels)])])
+        return LevelSets.of(asks, sets)
 
     def _columns(self, name: str, values: ArrayLike) -> list[Floats]:
         """One array for each output, in the form that ``pack`` wants."""
@@ -351,6 +374,13 @@ class TreeGrower:
                 f"got {np.shape(values)}."
             )
         return [column if column.flags.carray else column.copy() for column in columns]
+
+
+def _run_with_levels(run: Callable[..., Any], is_set: Bools, ws: Workspace, first: int, last: int) -> None:
+    """Run a part of a job, then search its columns of levels again, for sets."""
+    run(ws, first, last)
+    strict = ws.limits._replace(l2=ws.limits.l2 + SMOOTHING)
+    examine_levels(ws, is_set, strict, first, last)
 
 
 def derivatives_along(direction: Floats, grad: Floats, hess: Floats | None) -> tuple[Floats, Floats | None]:

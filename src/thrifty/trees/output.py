@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from thrifty.arrays import Bools, Floats, Int32s, Int64s, Ints
 from thrifty.compiled import Number, lean, lean_kernel
 from thrifty.exceptions import InvalidInputError
+from thrifty.trees.categories import LevelSets
 from thrifty.trees.ensemble import TreeEnsemble
 from thrifty.trees.gradients import Lanes
 from thrifty.trees.histogram import ROW
@@ -86,8 +87,10 @@ class TreeArrays(NamedTuple):
     node_offsets: Int32s
     leaf_offsets: Int32s
 
-    def ensemble(self, n_features: int, n_trees: int, first: int = 0) -> TreeEnsemble:
-        """Copy of the trees from ``first`` to before ``n_trees``."""
+    def ensemble(
+        self, n_features: int, n_trees: int, first: int = 0, sets: LevelSets | None = None
+    ) -> TreeEnsemble:
+        """Copy of the trees from ``first`` to before ``n_trees``, of which some nodes may ask for sets."""
         node, leaf = self.node_offsets[first], self.leaf_offsets[first]
         nodes, leaves = slice(node, self.node_offsets[n_trees]), slice(leaf, self.leaf_offsets[n_trees])
         children = self.children[nodes]
@@ -101,6 +104,7 @@ class TreeArrays(NamedTuple):
             self.values[leaves].copy(),
             self.node_offsets[first : n_trees + 1] - node,
             self.leaf_offsets[first : n_trees + 1] - leaf,
+            None if sets is None else sets.between(node, self.node_offsets[n_trees]),
         )
 
 
@@ -138,6 +142,7 @@ class EnsembleBuilder:
         self.n_outputs = n_outputs
         self.n_trees = self.n_splits = 0
         self._arrays = make_arrays(16, 256, n_outputs)
+        self._sets: list[tuple[LevelSets, int]] = []
 
     def check_shape(self, n_features: int, n_outputs: int) -> None:
         """Refuse trees of other columns or outputs."""
@@ -163,9 +168,19 @@ class EnsembleBuilder:
             self._arrays = larger
         return self._arrays
 
+    def add(self, n_splits: int, sets: LevelSets | None) -> None:
+        """Count one more tree, which is in the arrays already, with the sets that its nodes ask for."""
+        if sets is not None:
+            self._sets.append((sets, self.n_splits))
+        self.n_trees += 1
+        self.n_splits += n_splits
+
     def ensemble(self, first: int = 0) -> TreeEnsemble:
         """The trees so far, from one on."""
-        return self._arrays.ensemble(self.n_features, self.n_trees, first)
+        start = self._arrays.node_offsets[first]
+        new = [(sets, node) for sets, node in self._sets if node >= start]
+        sets = LevelSets.concatenate([one for one, _ in new], [node for _, node in new])
+        return self._arrays.ensemble(self.n_features, self.n_trees, first, sets)
 
     @property
     def gains(self) -> Floats:

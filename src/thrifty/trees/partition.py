@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from thrifty.arrays import Int32s, Int64s, Words
 from thrifty.compiled import Number, lean
+from thrifty.trees.categories import A_SET
 from thrifty.trees.histogram import BYTE, CARRIED_FROM, MOST_CARRIED, ROW
 from thrifty.trees.workspace import Workspace
 
@@ -113,6 +114,19 @@ def send_rows(
 
 
 @lean
+def mark_right(ws: Workspace, leaf: Number, rows: Words) -> Number:
+    """Write to a column of its own where the best set of a leaf sends its rows, 0 is left; returns its number."""
+    f, last, node = ws.leaves[leaf].best, ws.sets.shape[1] - 1, ws.tree[0].n_splits - 1
+    bits, codes, sides = ws.sets[leaf, f], ws.codes[f * ws.column_step :], ws.codes[last * ws.column_step :]
+    for word in range(len(bits)):
+        ws.sets[node, last, word] = bits[word]
+    for row in rows:
+        code = codes[row & ROW]
+        sides[row & ROW] = 1 - ((bits[code >> 6] >> np.uint64(code & 63)) & np.uint64(1))
+    return last
+
+
+@lean
 def divide(ws: Workspace, leaf: Number, new: Number, is_last: Number) -> None:
     """Send the rows of ``leaf`` to it and to ``new`` by its best split; after a last split, to their leaf at once."""
     leaves, n_lanes, f = ws.leaves, ws.lanes.n_lanes, ws.leaves[leaf].best
@@ -126,7 +140,10 @@ def divide(ws: Workspace, leaf: Number, new: Number, is_last: Number) -> None:
     # values comes after all others: where they go left, codes are turned around the byte until it is zero.
     add = 256 - ws.features[f].n_bins if found.missing_left else np.int64(0)
     limit = np.int64(found.last_left) + 1 + add
-    codes, step, rows, packed = ws.codes[f * ws.column_step :], np.uint64(ws.row_step), ws.rows, ws.packed
+    rows, packed, column = ws.rows, ws.packed, f
+    if found.last_left == A_SET:
+        column, add, limit = mark_right(ws, leaf, rows[side][start:stop]), np.int64(0), np.int64(1)
+    codes, step = ws.codes[column * ws.column_step :], np.uint64(ws.row_step)
     middle = start
     if is_last:
         send_rows(codes, step, add, limit, rows[side][start:stop], leaf, new, ws.leaf_of)

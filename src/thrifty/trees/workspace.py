@@ -153,6 +153,9 @@ class Workspace(NamedTuple):
     splits : SPLIT, (max_leaves,)
     tree : TREE, (1,)
         What is known of the tree as a whole.
+    sets : uint64, (max_leaves, n_features + 1, 4)
+        Where a column holds levels: codes of the left child of each candidate, a bit each, and of each split in the
+        last place. Of no leaves where all columns hold numbers.
     """
 
     limits: Limits
@@ -180,6 +183,7 @@ class Workspace(NamedTuple):
     left_totals: Int64s
     splits: Records
     tree: Records
+    sets: Words
 
 
 def make_workspace(
@@ -191,7 +195,7 @@ def make_workspace(
     lanes: Lanes,
 ) -> Workspace:
     """Allocate for trees within ``limits`` over ``table``."""
-    n, p, max_leaves, n_lanes = table.n_rows, table.n_features, limits.max_leaves, lanes.n_lanes
+    n, p, max_leaves, n_lanes = table.n_rows, table.n_codes, limits.max_leaves, lanes.n_lanes
     width = (int(table.thresholds.n_bins.max()) + 1) * n_lanes
     # Only leaves that may have grandchildren keep their histogram for subtraction.
     wanted = min(2 ** max(limits.max_depth - 2, 0), max_leaves)
@@ -199,7 +203,11 @@ def make_workspace(
     n_slots = 2 + max(1, min(wanted, (HISTOGRAM_BYTES - leaf_bytes) // (8 * p * width)))
     features = np.zeros(p, FEATURE)
     features["n_bins"], features["group"], features["place"] = table.thresholds.n_bins, group_of, -1
-    by_columns = table.n_bytes <= COLUMN_BYTES
+    has_levels = table.categories is not None
+    by_columns = has_levels or table.n_bytes <= COLUMN_BYTES
+    codes = table.columns if by_columns else table.padded
+    if has_levels:  # a further column, for the rows of a leaf that a set sends left
+        codes = np.vstack([codes, np.zeros((1, n), np.uint8)])
     return Workspace(
         limits=limits,
         lanes=lanes,
@@ -208,7 +216,7 @@ def make_workspace(
         free_words=free_copy(n, 0),
         # Eight numbers more than a tile: at a stride of a whole page, words of a row would evict each other.
         tile=np.empty((-(-p // WORD), TILE + 8), np.uint64),
-        codes=(table.columns if by_columns else table.padded).reshape(-1),
+        codes=codes.reshape(-1),
         column_step=n if by_columns else 1,
         row_step=1 if by_columns else table.padded.shape[1],
         features=features,
@@ -227,6 +235,7 @@ def make_workspace(
         left_totals=np.zeros((max_leaves, p, n_lanes), np.int64),
         splits=np.zeros(max_leaves, SPLIT),
         tree=np.zeros(1, TREE),
+        sets=np.zeros((max_leaves if has_levels else 0, p + 1, 4), np.uint64),
     )
 
 

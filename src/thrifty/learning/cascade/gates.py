@@ -76,7 +76,7 @@ def n_coarse_stages(problem: CascadeProblem, sets: Sequence[Ints]) -> int:
     """How many stages, from the first on, tell rows apart in a few large lumps only."""
     most = min(MOST_LUMPS, len(problem.y) // ROWS_PER_LUMP)
     for stage, columns in enumerate(sets):
-        if len(np.unique(uniforms(problem.table.codes[:, columns]))) > most:
+        if len(np.unique(uniforms(problem.table.codes[:, problem.table.places(columns)]))) > most:
             return stage
     return len(sets)
 
@@ -235,7 +235,7 @@ def _regress(
 def _with_scores(table: BinnedTable, scores: Floats, weight: Floats) -> BinnedTable:
     """A table with the scores of a stage as further columns."""
     last = Binner().fit_transform(scores, weight)
-    n_before, n_columns = table.n_features, table.n_features + last.n_features
+    n_before, n_columns = table.n_codes, table.n_codes + last.n_features
     padded = np.zeros((table.n_rows, -(-n_columns // WORD) * WORD), dtype=np.uint8)
     padded[:, :n_before] = table.codes
     padded[:, n_before:n_columns] = last.codes
@@ -244,7 +244,9 @@ def _with_scores(table: BinnedTable, scores: Floats, weight: Floats) -> BinnedTa
     thresholds = Thresholds(
         np.concatenate([ends, added]), np.r_[offsets, offsets[-1] + last.thresholds.offsets[1:]]
     )
-    return BinnedTable(padded, thresholds, (*table.names, *(f"score {k}" for k in range(last.n_features))))
+    names = (*table.names, *(f"score {k}" for k in range(last.n_features)))
+    categories = None if table.categories is None else table.categories.with_numbers(last.n_features)
+    return BinnedTable(padded, thresholds, names, categories)
 
 
 def _lead(problem: CascadeProblem, evidence: Evidence, loss: Floats, gate: Floats) -> float:

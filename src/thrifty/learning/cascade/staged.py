@@ -194,12 +194,14 @@ def grow_more(
 
 def narrow_table(table: BinnedTable, columns: Ints) -> BinnedTable:
     """All rows with some of the columns: histograms of the others would be work for nothing."""
-    padded = np.zeros((table.n_rows, -(-len(columns) // WORD) * WORD), dtype=np.uint8)
-    padded[:, : len(columns)] = table.codes[:, columns]
-    ends = [table.thresholds.of(int(column)) for column in columns]
+    places, categories = table.places(columns), table.categories
+    padded = np.zeros((table.n_rows, -(-len(places) // WORD) * WORD), dtype=np.uint8)
+    padded[:, : len(places)] = table.codes[:, places]
+    ends = [table.thresholds.of(int(place)) for place in places]
     offsets = np.cumsum([0] + [len(values) for values in ends]).astype(np.int64)
     thresholds = Thresholds(np.concatenate([np.empty(0), *ends]), offsets)
-    return BinnedTable(padded, thresholds, tuple(table.names[column] for column in columns))
+    categories = None if categories is None else categories.narrow(places, columns)
+    return BinnedTable(padded, thresholds, tuple(table.names[column] for column in columns), categories)
 
 
 class Stage:

@@ -31,6 +31,7 @@ class ScoreReadingGate:
     max_bins: int
     limit: float
     extra_cost: Floats | None
+    categorical: tuple[int, ...] = ()
 
     def regrow(
         self, stage: BoostedStage, last: Alternation[BoostedPair], rows: TrainingRows, full_loss: Floats
@@ -38,21 +39,28 @@ class ScoreReadingGate:
         """Return the stage with its gate replaced."""
         block = rows.X[:, stage.columns]
         counts = rows.weight
-        held_out = self._held_out_scores(block, last.log_odds, rows)
+        held_out = self._held_out_scores(block, self._places(stage), last.log_odds, rows)
         excess = excess_loss(rows.task.loss(rows.y).values(held_out), full_loss)
         g, _ = last.pair.scores(None)
         shares = Q_STEPS[self.distance](
             excess, g, self.limit, extra_cost=self.extra_cost, sample_weight=rows.weight
         ).value
-        table = Binner(self.max_bins).fit_transform(np.column_stack([block, held_out]), counts)
+        both = np.column_stack([block, held_out])
+        table = Binner(self.max_bins).fit_transform(both, counts, self._places(stage))
         gate, base = boost_gate(self.boosting, self.boosting.grower(table), self.distance, shares, counts)
         return BoostedStage(
             stage.columns, gate, stage.cheap, np.r_[base, stage.base[CHEAP]], gate_reads_score=True
         )
 
-    def _held_out_scores(self, block: Floats, log_odds: Floats, rows: TrainingRows) -> Floats:
+    def _places(self, stage: BoostedStage) -> list[int]:
+        """Columns of the block of a stage that hold levels."""
+        return [int(place) for place in np.flatnonzero(np.isin(stage.columns, self.categorical))]
+
+    def _held_out_scores(
+        self, block: Floats, categorical: list[int], log_odds: Floats, rows: TrainingRows
+    ) -> Floats:
         counts, stays = rows.weight, expit(-log_odds)
-        table = Binner(self.max_bins).fit_transform(block, counts)
+        table = Binner(self.max_bins).fit_transform(block, counts, categorical)
         scores = np.empty((len(block), rows.task.n_scores))
         for fold in held_out_rows(rows):
             out = np.zeros(len(block), dtype=bool)
