@@ -113,7 +113,7 @@ class GatedEstimator(ChainEstimator):
                 check_columns("full_features", self.full_features, n_features, names),
             )
             self._check_against(n_features, names)
-            judged = self._judge(rows, prices)
+            judged = self._judged(rows, prices, self.n_jobs)
             behind = Chain(
                 (),
                 link_of(judged.model, prices, rows.task),
@@ -147,10 +147,6 @@ class GatedEstimator(ChainEstimator):
 
     def _check_against(self, n_features: int, names: Any) -> None:
         """Refuse constructor arguments that do not suit the table, before anything is computed."""
-
-    def _judge(self, rows: TrainingRows, prices: PriceList) -> JudgedFull:
-        """The full model and its outputs on the training rows."""
-        return self._judged(rows, prices, self.n_jobs)
 
     def _learn(self, problem: PairProblem) -> Stage:
         """Learn (g, f1); what else was learned is stored under names that end in ``_``."""

@@ -60,7 +60,7 @@ class _GreedyMiser(BoostedEstimator):
         self.full_cost = full_cost
         self.random_state = random_state
 
-    def _judge(self, rows: TrainingRows, prices: PriceList) -> JudgedFull:  # noqa: ARG002
+    def _judged(self, rows: TrainingRows, prices: PriceList, n_jobs: int | None) -> JudgedFull:  # noqa: ARG002
         nothing = rows.task.outputs(np.zeros((len(rows.y), rows.task.n_scores)))
         return JudgedFull(AbsentFull(), nothing, rows.task)
 
