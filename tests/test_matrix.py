@@ -185,7 +185,6 @@ REFUSED = {
     ("GreedyMiserClassifier", "certificate"): "full model",
     ("GreedyMiserClassifier of three classes", "certificate"): "full model",
     ("GreedyMiserRegressor", "certificate"): "full model",
-    (PRICED, "report"): "counts right answers",
 }
 """Pairs that make no sense, and a word of the refusal."""
 
