@@ -185,6 +185,7 @@ REFUSED = {
     ("GreedyMiserClassifier", "certificate"): "full model",
     ("GreedyMiserClassifier of three classes", "certificate"): "full model",
     ("GreedyMiserRegressor", "certificate"): "full model",
+    **{(name, "measures"): "errors of numbers need the targets" for name in NUMBERS},
 }
 """Pairs that make no sense, and a word of the refusal."""
 
@@ -282,6 +283,26 @@ def test_its_frontier_stands_on_evidence_and_can_be_scored_on_other_rows(thing, 
     assert len(thing[1].frontier_) >= 1
 
 
+def test_its_frontier_tells_measures_with_bands_on_rows_of_the_fit_and_on_others(thing, rows):
+    table, y = rows
+    seen, task = evidence_of(thing[1], table[NEW], y[NEW]), thing[1].frontier_.task
+    kept = door("measures", thing, lambda one: one.frontier_.measures(n_boot=50))
+    new = Frontier.from_evidence([seen], task=task).measures(n_boot=50)
+    if thing[0] in NUMBERS:
+        names = ["R2", "RMSE", "MAE"]
+    else:
+        names = [
+            "accuracy",
+            "balanced accuracy",
+            *(f"recall of {label!r}" for label in np.unique(y).tolist()),
+        ]
+        assert kept[names].notna().all(axis=None)
+        names += [] if thing[0] == "BudgetPruneClassifier" else ["log-loss", "AUC"]  # trees keep no scores
+    for name in names:
+        assert new[name].notna().all()
+        assert np.all(new[f"{name}_low"] <= new[f"{name}_high"])
+
+
 def test_a_certificate_is_issued_on_rows_it_has_not_seen(thing, rows):
     table, y = rows
     limit = 0.6 if thing[0] in NUMBERS else 0.3
@@ -333,8 +354,20 @@ def test_it_has_a_report(thing, rows):
     if facts is None:
         return
     page = page_of(facts)
-    assert ("constant" if thing[0] in NUMBERS else "majority class") in page
+    constant = (
+        "best constant" if thing[0] == PRICED else "constant" if thing[0] in NUMBERS else "majority class"
+    )
+    assert constant in page
     assert "radius" in page
+    told = [one.name for one in facts.measures]
+    if thing[0] in NUMBERS:
+        assert told == ([] if facts.score == "R2" else ["R2"])
+        seen = evidence_of(thing[1], table[NEW], y[NEW])
+        told_by = Frontier.from_evidence([seen], task=thing[1].chain_.task).measures(n_boot=50)["R2"]
+        assert not told or np.isclose(facts.measures[0].value, told_by.iloc[-1]).any()
+    else:
+        assert "balanced accuracy" in told
+        assert ("log-loss" in told) == (thing[0] != "BudgetPruneClassifier")
 
 
 @pytest.mark.filterwarnings("ignore::thrifty.FullModelNotWorthItWarning")

@@ -335,13 +335,13 @@ def frontier(
     json: AsJson = False,
 ) -> None:
     """Show what other budgets buy. The efficient operating points are listed, on the rows that they are judged on."""
-    from thrifty.cli.summary import frontier_in_words, frontier_numbers, frontier_picture
+    from thrifty.cli.points import frontier_in_words, frontier_numbers, frontier_picture, judged
     from thrifty.tables.storage import load_table_system
 
     if plot is not None:
         check_output(plot)
     with notes_of_warnings():
-        known = load_table_system(system, trusted=trust or (), public_key=public_key)
+        known = judged(load_table_system(system, trusted=trust or (), public_key=public_key))
     if plot is not None:
         write_file(plot, frontier_picture(known, plot))
     if json:
