@@ -17,7 +17,14 @@ from thrifty.report.tradeoff import new_figure
 from thrifty.tables.promise import promise_of
 from thrifty.tables.system import TableSystem
 
-__all__ = ["frontier_in_words", "frontier_numbers", "frontier_picture", "judged"]
+__all__ = [
+    "frontier_in_words",
+    "frontier_numbers",
+    "frontier_picture",
+    "is_priced",
+    "judged",
+    "parts_in_words",
+]
 
 _SHOWN = 14
 _RESAMPLES = 400
@@ -39,7 +46,7 @@ def frontier_in_words(system: TableSystem, path: Path) -> None:
     known = _measures(system)
     points = [frontier[place] for place in np.unique(frontier.within(_budgets(frontier)))]
     rows = [(*_scores(system, point), *known.get(point.cost, ())) for point in points]
-    name, priced = system.chain.task.quality_name, _is_priced(system)
+    name, priced = system.chain.task.quality_name, is_priced(system)
     score = ("tests", "mistakes", "total cost") if priced else ("mean cost", name)
     measured = ("balanced accuracy", "lowest recall") if known else ()
     print_table((*score, "answered by the full model", *measured), rows)
@@ -47,11 +54,11 @@ def frontier_in_words(system: TableSystem, path: Path) -> None:
     ways = "`thrifty predict --budget` moves to any other point."
     if priced:
         least = _least(frontier)
-        say(f"Least total cost: {_parts(least.cost, -least.score)}.")
+        say(f"Least total cost: {parts_in_words(least.cost, -least.score)}.")
         full = promise.full_accuracy
-        theirs = "unknown" if full is None else _parts(promise.full_cost, -full)
+        theirs = "unknown" if full is None else parts_in_words(promise.full_cost, -full)
         say(
-            f"In force: {_parts(promise.cost, -promise.accuracy)} (tests {low} to {high}, mistakes "
+            f"In force: {parts_in_words(promise.cost, -promise.accuracy)} (tests {low} to {high}, mistakes "
             f"{quantity(-promise.high)} to {quantity(-promise.low)}); the full model for every row: {theirs}. {ways}"
         )
     else:
@@ -80,7 +87,7 @@ def frontier_numbers(system: TableSystem) -> dict[str, Any]:
         "rows": frontier.n_rows,
         "chosen": numbers_of(system),
         "points": [named(system, point.as_dict()) for point in frontier],
-        "least_total": _total_numbers(_least(frontier)) if _is_priced(system) else None,
+        "least_total": _total_numbers(_least(frontier)) if is_priced(system) else None,
         "measures": None if table is None else table.to_dict(orient="records"),
     }
 
@@ -90,7 +97,7 @@ def frontier_picture(system: TableSystem, path: Path) -> bytes:
     kind = path.suffix.lower().lstrip(".") or "png"
     if kind not in ("png", "svg", "pdf"):
         raise InvalidInputError(f"--plot writes png, svg or pdf; got {path.name!r}.")
-    frontier, promise, priced = system.frontier, system.promised, _is_priced(system)
+    frontier, promise, priced = system.frontier, system.promised, is_priced(system)
     table = _table(system)
     figure, (ax, *beside) = new_figure(2 if priced and table is not None else 1)
     sign = -1.0 if priced else 1.0
@@ -126,7 +133,8 @@ def _draw_measures(ax: Any, table: Any, names: list[str]) -> None:
         ax.legend(frameon=False, fontsize=8, loc="lower right")
 
 
-def _is_priced(system: TableSystem) -> bool:
+def is_priced(system: TableSystem) -> bool:
+    """Whether mistakes have prices."""
     return system.chain.task.mistake_price is not None
 
 
@@ -171,7 +179,7 @@ def _measures(system: TableSystem) -> dict[float, tuple[str, str]]:
 
 def _scores(system: TableSystem, point: OperatingPoint) -> tuple[str, ...]:
     share = f"{100 * point.share:.1f} %"
-    if not _is_priced(system):
+    if not is_priced(system):
         return quantity(point.cost), f"{point.score:.4f}", share
     return quantity(point.cost), quantity(-point.score), quantity(point.cost - point.score), share
 
@@ -181,7 +189,8 @@ def _least(frontier: Frontier) -> OperatingPoint:
     return frontier[least_total(frontier)]
 
 
-def _parts(tests: float, mistakes: float) -> str:
+def parts_in_words(tests: float, mistakes: float) -> str:
+    """A total and its two parts."""
     return f"{quantity(tests)} for tests + {quantity(mistakes)} for mistakes = {quantity(tests + mistakes)}"
 
 
