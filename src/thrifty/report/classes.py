@@ -12,7 +12,16 @@ from thrifty.report.facts import Grouping, Majority
 from thrifty.report.routes import Routes
 from thrifty.tasks.choose import classification
 
-__all__ = ["MOST_LABELS", "Partition", "auc_of", "groupings_of", "majority_of", "partition_of", "told_apart"]
+__all__ = [
+    "MOST_LABELS",
+    "Partition",
+    "auc_by_point",
+    "auc_of",
+    "groupings_of",
+    "majority_of",
+    "partition_of",
+    "told_apart",
+]
 
 
 MOST_LABELS = 20
@@ -112,6 +121,18 @@ def auc_of(y: ArrayLike, scores: ArrayLike) -> float | None:
         return None
     task = classification(classes)
     return task.auc(task.encode("y", labels, len(labels)), values)
+
+
+def auc_by_point(y: ArrayLike, at: Sequence[tuple[Routes, Floats]]) -> tuple[float, ...]:
+    """AUC of each point, or nothing where there are no scores."""
+    found = []
+    for routes, point in at:
+        scores = routes.scores(point)
+        auc = None if scores is None else auc_of(y, scores)
+        if auc is None:
+            return ()
+        found.append(auc)
+    return tuple(found)
 
 
 def told_apart(values: Labels) -> tuple[list[str], Ints]:

@@ -10,21 +10,18 @@ from numpy.typing import ArrayLike
 import thrifty
 from thrifty.arrays import Floats, Numbers
 from thrifty.evidence.certificate import Certificate
-from thrifty.evidence.evidence import Evidence
 from thrifty.evidence.frontier import Frontier, OperatingPoint
-from thrifty.evidence.inputs import yes_or_no
 from thrifty.evidence.observe import point_of
 from thrifty.exceptions import InvalidInputError
 from thrifty.objective.costs import PriceList
-from thrifty.report.classes import auc_of, groupings_of, majority_of
+from thrifty.report.classes import auc_by_point, auc_of
 from thrifty.report.errors import numbers_of
 from thrifty.report.facts import Certified, Facts, FullPoint, Measured, Points, Rival
-from thrifty.report.measures import label_curves, label_task
-from thrifty.report.mistakes import billed, counting_right, full_right_of, least_total, prices_of
+from thrifty.report.measures import judged_labels, known_of, label_task
+from thrifty.report.mistakes import billed, counting_right, least_total, prices_of
 from thrifty.report.purchases import purchases_of
 from thrifty.report.routes import Routes, routes_of
 from thrifty.report.shown import Intervals, Shown, evenly, intervals_of, nearly_best, shown_points
-from thrifty.tasks.labels import ClassTask
 
 __all__ = ["collect_facts"]
 
@@ -124,16 +121,16 @@ def collect_facts(
     cost, accuracy = _means(at)
     least_at = _same_as(deployed_at, least_at, shown.budget, cost, accuracy)
     prices, feature_names = _prices_and_names(prices, feature_names, estimators)
-    full_quality = _known(frontier, used, "full_quality")
+    full_quality = known_of(frontier, used, "full_quality")
     purchases, systems, bought = purchases_of(prices, feature_names, purchase_names, routes, at, cost)
     intervals = intervals_of(frontier, shown, level=level, n_boot=n_boot, seed=seed)
     draws: dict[str, Any] = {"level": level, "n_boot": n_boot, "seed": seed}
-    full_known = _known(frontier, used, "full_scores")
+    full_known = known_of(frontier, used, "full_scores")
     if numbers is None:
-        judged = _judged_labels(frontier, used, y, at, task, slices, **draws)
+        judged = judged_labels(frontier, used, y, at, task, slices, **draws)
     else:
         judged = numbers.judged(frontier.evidence, shown, at, slices, **draws)
-    auc, full_auc = ((), None) if numbers else (_auc_by_point(y, at), _auc_of_full(y, full_scores))
+    auc, full_auc = ((), None) if numbers else (auc_by_point(y, at), _auc_of_full(y, full_scores))
     first = [deployed_at, certified_at, least_at, nearly_best(frontier, shown)]
     facts = Facts(
         title=str(title),
@@ -168,32 +165,6 @@ def collect_facts(
     if lost is None or task is None or least_at is None:
         return facts
     return billed(facts, y, task, lost, at, full_known, intervals, least_at)
-
-
-def _judged_labels(
-    frontier: Frontier,
-    used: list[int],
-    y: ArrayLike,
-    at: Sequence[tuple[Routes, Floats]],
-    task: ClassTask | None,
-    slices: Mapping[str, ArrayLike] | None,
-    **draws: Any,
-) -> dict[str, Any]:
-    """What facts say about labels, by the name of the field."""
-    is_priced = any(one.right is not None and one.quality.dtype != bool for one in frontier.evidence)
-    if is_priced:
-        known = (full_right_of(one, task) for one in _first_used(frontier, used))
-        full_right = next((one for one in known if one is not None), None)
-    else:
-        quality = _known(frontier, used, "full_quality")
-        full_right = None if quality is None else yes_or_no("full_quality", quality)
-    curves = label_curves(y, at, task, full_right, _known(frontier, used, "full_scores"), **draws)
-    return {
-        "groupings": groupings_of(y, slices, at, full_right),
-        "majority": majority_of(y),
-        # The share of right answers is the score of the page, unless that is what mistakes cost.
-        "measures": curves if is_priced else curves[1:],
-    }
 
 
 def _check(frontier: Frontier, rivals: Mapping[str, Frontier]) -> None:
@@ -320,31 +291,8 @@ def _points(
     )
 
 
-def _auc_by_point(y: ArrayLike, at: Sequence[tuple[Routes, Floats]]) -> tuple[float, ...]:
-    """AUC of each point, or nothing where there are no scores."""
-    found = []
-    for routes, point in at:
-        scores = routes.scores(point)
-        auc = None if scores is None else auc_of(y, scores)
-        if auc is None:
-            return ()
-        found.append(auc)
-    return tuple(found)
-
-
 def _auc_of_full(y: ArrayLike, scores: ArrayLike | None) -> float | None:
     return None if scores is None else auc_of(y, scores)
-
-
-def _first_used(frontier: Frontier, used: Sequence[int]) -> tuple[Evidence, ...]:
-    """The systems, those that are shown first."""
-    return (*(frontier.evidence[place] for place in used), *frontier.evidence)
-
-
-def _known(frontier: Frontier, used: Sequence[int], name: str) -> Any:
-    """What is known about the full model on each row, by the first system that says it."""
-    known = (getattr(one, name) for one in _first_used(frontier, used))
-    return next((one for one in known if one is not None), None)
 
 
 def _full(

@@ -25,6 +25,7 @@ from thrifty.report.words import (
     cost_digits,
     error_digits,
     error_text,
+    lead_of_bill,
     measure_text,
     money,
     parts_of,
@@ -125,7 +126,7 @@ def _rounded(value: Any) -> Any:
 
 def _lead(facts: Facts) -> str:
     if facts.bill is not None:
-        return escape(_lead_of_bill(facts))
+        return escape(lead_of_bill(facts))
     points, full = facts.points, facts.full
     places = [place for place in range(len(points)) if points.efficient[place]]
     low, high = places[0], places[-1]
@@ -150,25 +151,6 @@ def _lead(facts: Facts) -> str:
         )
     words.append(_constant(facts))
     return escape(" ".join(words))
-
-
-def _lead_of_bill(facts: Facts) -> str:
-    full, least = facts.full, facts.bill.least if facts.bill else 0
-    words = []
-    if full is not None:
-        named = f", {facts.full_name}," if facts.full_name else ""
-        told = parts_of(facts, full.cost, full.accuracy)
-        words.append(f"Asked about every row, the full model (f0){named} costs {told}.")
-    told = parts_of(facts, facts.points.cost[least], facts.points.accuracy[least])
-    words.append(
-        f"{facts.method} answers easy rows from few features and buys more only for the others. Its point of least "
-        f"total cost costs {told}."
-    )
-    words.append(
-        f"Always answering with {facts.majority.label}, without any test, would cost "
-        f"{money(facts, facts.majority.accuracy)} per row in mistakes."
-    )
-    return " ".join(words)
 
 
 def _constant(facts: Facts) -> str:

@@ -9,6 +9,7 @@ __all__ = [
     "cost_digits",
     "error_digits",
     "error_text",
+    "lead_of_bill",
     "measure_text",
     "money",
     "parts_of",
@@ -115,6 +116,26 @@ def parts_of(facts: Facts, tests: float, mistakes: float) -> str:
     """A total and its two parts, where mistakes have prices."""
     total = money(facts, tests + mistakes)
     return f"{total} per row, {plain_number(facts, tests)} for tests and {plain_number(facts, mistakes)} for mistakes"
+
+
+def lead_of_bill(facts: Facts) -> str:
+    """The first lines of a page where mistakes have prices."""
+    full, least = facts.full, facts.bill.least if facts.bill else 0
+    words = []
+    if full is not None:
+        named = f", {facts.full_name}," if facts.full_name else ""
+        told = parts_of(facts, full.cost, full.accuracy)
+        words.append(f"Asked about every row, the full model (f0){named} costs {told}.")
+    told = parts_of(facts, facts.points.cost[least], facts.points.accuracy[least])
+    words.append(
+        f"{facts.method} answers easy rows from few features and buys more only for the others. Its point of least "
+        f"total cost costs {told}."
+    )
+    words.append(
+        f"Always answering with {facts.majority.label}, without any test, would cost "
+        f"{money(facts, facts.majority.accuracy)} per row in mistakes."
+    )
+    return " ".join(words)
 
 
 def cost_digits(facts: Facts) -> int:
