@@ -340,6 +340,8 @@ def test_it_is_saved_and_answers_as_before(thing, rows):
     assert np.array_equal(said(again, table[NEW]), said(thing[1], table[NEW]))
     assert np.array_equal(again.cost(table[NEW]), thing[1].cost(table[NEW]))
     assert len(again.frontier_) == len(thing[1].frontier_)
+    ours, theirs = (one.frontier_.evidence[0].strata for one in (again, thing[1]))
+    assert np.array_equal(ours, theirs) if theirs is not None else ours is None
 
 
 def test_it_has_a_report(thing, rows):
