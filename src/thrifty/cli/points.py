@@ -12,7 +12,7 @@ from thrifty.cli.summary import built_in_words, measures_of, named, numbers_of, 
 from thrifty.estimators.base import ChainEstimator
 from thrifty.evidence.frontier import Frontier, OperatingPoint
 from thrifty.exceptions import InvalidInputError
-from thrifty.report.mistakes import least_total
+from thrifty.report.bill import least_total
 from thrifty.report.tradeoff import new_figure
 from thrifty.tables.promise import promise_of
 from thrifty.tables.system import TableSystem

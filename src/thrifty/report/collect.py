@@ -14,11 +14,11 @@ from thrifty.evidence.frontier import Frontier, OperatingPoint
 from thrifty.evidence.observe import point_of
 from thrifty.exceptions import InvalidInputError
 from thrifty.objective.costs import PriceList
+from thrifty.report.bill import billed, counting_right, least_total, prices_of
 from thrifty.report.classes import auc_by_point, auc_of
+from thrifty.report.curves import judged_labels, known_of, label_task
 from thrifty.report.errors import numbers_of
 from thrifty.report.facts import Certified, Facts, FullPoint, Measured, Points, Rival
-from thrifty.report.measures import judged_labels, known_of, label_task
-from thrifty.report.mistakes import billed, counting_right, least_total, prices_of
 from thrifty.report.purchases import purchases_of
 from thrifty.report.routes import Routes, routes_of
 from thrifty.report.shown import Intervals, Shown, evenly, intervals_of, nearly_best, shown_points

@@ -233,19 +233,21 @@ def _cells(facts: Facts, place: int) -> Iterator[tuple[str, str]]:
     interval = f"{100 * facts.measured.level:g} % interval"
     if facts.bill is not None:
         yield "total", plain_number(facts, facts.total(place))
-        ends = (plain_number(facts, end[place]) for end in (facts.bill.low, facts.bill.high))
-        yield interval, " – ".join(ends)  # noqa: RUF001
+        totals = (plain_number(facts, end[place]) for end in (facts.bill.low, facts.bill.high))
+        yield interval, " – ".join(totals)  # noqa: RUF001
         yield "tests", plain_number(facts, points.cost[place])
         yield "mistakes", score_text(facts, points.accuracy[place])
     else:
         yield "mean cost", plain_number(facts, points.cost[place])
         yield facts.score if facts.is_number else "right", score_text(facts, points.accuracy[place])
-        ends = (score_text(facts, end[place]) for end in (points.low, points.high))
-        yield interval, " – ".join(ends)  # noqa: RUF001
+        scores = (score_text(facts, end[place]) for end in (points.low, points.high))
+        yield interval, " – ".join(scores)  # noqa: RUF001
     for one in facts.measures:
         curves = (one.value, one.low, one.high)
         value, low, high = (measure_text(facts, one.name, curve[place]) for curve in curves)
-        yield one.name, f"{value} ({low.split()[0]} – {high.split()[0]})"  # noqa: RUF001
+        # Beside a bill there is room for what is asked most.
+        ends = "" if one.name == "accuracy" else f" ({low.split()[0]} – {high.split()[0]})"  # noqa: RUF001
+        yield one.name, value + ends
     if points.auc:
         yield "AUC", f"{points.auc[place]:.{percent_digits(facts) + 2}f}"
     for one in facts.errors:

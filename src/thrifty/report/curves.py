@@ -16,9 +16,9 @@ from thrifty.evidence.evidence import Evidence
 from thrifty.evidence.frontier import Frontier
 from thrifty.evidence.inputs import yes_or_no
 from thrifty.evidence.measures import LEAST_PROBABILITY
+from thrifty.report.bill import full_right_of
 from thrifty.report.classes import groupings_of, majority_of, told_apart
 from thrifty.report.facts import MeasureCurve
-from thrifty.report.mistakes import full_right_of
 from thrifty.report.routes import Routes
 from thrifty.tasks.choose import classification
 from thrifty.tasks.labels import ClassTask

@@ -136,7 +136,7 @@ def test_scores_that_differ_and_prices_that_nobody_knows_are_refused(systems, pr
 
 
 def test_of_many_kinds_of_mistakes_the_cheapest_share_a_line():
-    from thrifty.report.mistakes import _kinds
+    from thrifty.report.bill import _kinds
     from thrifty.tasks.choose import classification
 
     rng = np.random.default_rng(0)
