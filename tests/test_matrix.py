@@ -204,8 +204,9 @@ REFUSED = {
     ("GreedyMiserClassifier", "certificate"): "full model",
     ("GreedyMiserClassifier of three classes", "certificate"): "full model",
     ("GreedyMiserRegressor", "certificate"): "full model",
-    (PRICED, "report"): "counts right answers",
     **{(name, "report"): "order of a query" for name in RANKINGS},
+    **{(name, "measures"): "errors of numbers need the targets" for name in NUMBERS},
+    **{(name, "measures"): "scored by the measure of its queries" for name in RANKINGS},
 }
 """Pairs that make no sense, and a word of the refusal."""
 
@@ -318,6 +319,28 @@ def test_its_frontier_stands_on_evidence_and_can_be_scored_on_other_rows(thing, 
     assert len(thing[1].frontier_) >= 1
 
 
+def test_its_frontier_tells_measures_with_bands_on_rows_of_the_fit_and_on_others(thing, rows):
+    table, y = rows
+    seen, task = evidence_of(thing[1], table[NEW], y[NEW]), thing[1].frontier_.task
+    kept = door("measures", thing, lambda one: one.frontier_.measures(n_boot=50))
+    if thing[0] in RANKINGS:
+        return
+    new = Frontier.from_evidence([seen], task=task).measures(n_boot=50)
+    if thing[0] in NUMBERS:
+        names = ["R2", "RMSE", "MAE"]
+    else:
+        names = [
+            "accuracy",
+            "balanced accuracy",
+            *(f"recall of {label!r}" for label in np.unique(y).tolist()),
+        ]
+        assert kept[names].notna().all(axis=None)
+        names += [] if thing[0] == "BudgetPruneClassifier" else ["log-loss", "AUC"]  # trees keep no scores
+    for name in names:
+        assert new[name].notna().all()
+        assert np.all(new[f"{name}_low"] <= new[f"{name}_high"])
+
+
 def test_a_certificate_is_issued_on_rows_it_has_not_seen(thing, rows):
     table, y = rows
     limit = 0.6 if thing[0] in (*NUMBERS, *RANKINGS) else 0.3
@@ -355,6 +378,8 @@ def test_it_is_saved_and_answers_as_before(thing, rows):
     assert np.array_equal(said(again, table[NEW]), said(thing[1], table[NEW]))
     assert np.array_equal(again.cost(table[NEW]), thing[1].cost(table[NEW]))
     assert len(again.frontier_) == len(thing[1].frontier_)
+    ours, theirs = (one.frontier_.evidence[0].strata for one in (again, thing[1]))
+    assert np.array_equal(ours, theirs) if theirs is not None else ours is None
 
 
 def test_it_has_a_report(thing, rows):
@@ -369,8 +394,20 @@ def test_it_has_a_report(thing, rows):
     if facts is None:
         return
     page = page_of(facts)
-    assert ("constant" if thing[0] in NUMBERS else "majority class") in page
+    constant = (
+        "best constant" if thing[0] == PRICED else "constant" if thing[0] in NUMBERS else "majority class"
+    )
+    assert constant in page
     assert "radius" in page
+    told = [one.name for one in facts.measures]
+    if thing[0] in NUMBERS:
+        assert told == ([] if facts.score == "R2" else ["R2"])
+        seen = evidence_of(thing[1], table[NEW], y[NEW])
+        told_by = Frontier.from_evidence([seen], task=thing[1].chain_.task).measures(n_boot=50)["R2"]
+        assert not told or np.isclose(facts.measures[0].value, told_by.iloc[-1]).any()
+    else:
+        assert "balanced accuracy" in told
+        assert ("log-loss" in told) == (thing[0] != "BudgetPruneClassifier")
 
 
 @pytest.mark.filterwarnings("ignore::thrifty.FullModelNotWorthItWarning")

@@ -8,8 +8,9 @@ import pytest
 from sklearn.metrics import mean_absolute_error, r2_score, root_mean_squared_error
 
 from thrifty.cli.explanation import explanation_in_words, explanation_numbers
+from thrifty.cli.points import frontier_in_words
 from thrifty.cli.report import facts_of, report_in_words
-from thrifty.cli.summary import answers_numbers, fit_in_words, fit_numbers, frontier_in_words
+from thrifty.cli.summary import answers_numbers, fit_in_words, fit_numbers
 from thrifty.tables.fit import Fitted
 
 pytestmark = pytest.mark.slow

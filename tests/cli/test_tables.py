@@ -6,7 +6,11 @@ import sys
 import numpy as np
 import pandas as pd
 import pytest
+from sklearn.naive_bayes import GaussianNB
 
+import thrifty
+from thrifty import BudgetedClassifier
+from thrifty.cli.console import quantity
 from thrifty.cli.tables import Method
 from thrifty.tables.fit import METHODS
 from thrifty.tables.storage import load_table_system
@@ -257,6 +261,54 @@ def test_the_frontier_is_shown_as_a_table_as_json_and_as_a_picture(run, files, t
     points = load_table_system(files.system).frontier
     assert [point["cost"] for point in told["points"]] == points.cost.tolist()
     assert set(told["points"][-1]["features"]) <= set(pd.read_csv(files.new).columns)
+    assert "Measures of the point in force: balanced accuracy" in said.out.replace("\n", " ")
+    lines = points.measures([line["budget"] for line in told["measures"]], n_boot=400)
+    assert [line["balanced accuracy_low"] for line in told["measures"]] == lines[
+        "balanced accuracy_low"
+    ].tolist()
+    assert (told["least_total"], {"recall of 'no'", "recall of 'yes'"} - set(told["measures"][0])) == (
+        None,
+        set(),
+    )
+
+
+@pytest.fixture(scope="module")
+def priced(tmp_path_factory, make_table):
+    """A classifier that prices mistakes, saved by itself, and the rows that it did not see."""
+    folder, table = tmp_path_factory.mktemp("priced"), make_table(500)
+    table = table[["age", "lab one", "lab two", "label"]].dropna()
+    known = {"sizes": [(4, 2)], "cv": 2, "random_state": 0}
+    clf = BudgetedClassifier(GaussianNB(), loss=[[0.0, 9.0], [30.0, 0.0]], **known)
+    thrifty.save(clf.fit(table[:300].drop(columns="label"), table["label"][:300]), folder / "p.thrifty")
+    table[300:].to_csv(folder / "new.csv", index=False)
+    return clf, table[300:], folder
+
+
+def test_the_frontier_of_priced_mistakes_tells_both_parts_of_the_bill(run, priced):
+    clf, _, folder = priced
+    said = run("frontier", folder / "p.thrifty", "--plot", folder / "f.png").out
+    assert all(words in said for words in ("tests", "mistakes", "total cost", "Measures of the point"))
+    assert (folder / "f.png").read_bytes().startswith(b"\x89PNG")
+    told = json.loads(run("frontier", folder / "p.thrifty", "--json").out)
+    totals = clf.frontier_.cost - clf.frontier_.score
+    assert told["least_total"]["total"] == pytest.approx(totals.min())
+    right = told["chosen"]["measures"]["accuracy"]["value"]
+    assert 0.5 < right <= 1.0  # shares of right answers, not what they cost
+
+
+def test_a_report_of_priced_mistakes_needs_the_name_of_the_target_and_adds_up(run, refused, priced):
+    clf, table, folder = priced
+    asked = ["report", folder / "p.thrifty", folder / "new.csv", "-o", folder / "r.html"]
+    assert "Name the column with --target" in refused(*asked)
+    X, y = table.drop(columns="label"), table["label"]
+    said = clf.predict(X)
+    mistakes = np.mean(9.0 * ((y == "no") & (said == "yes")) + 30.0 * ((y == "yes") & (said == "no")))
+    told = json.loads(run(*asked, "--target", "label", "--json").out)
+    assert told["minus_the_mean_cost_of_mistakes"] == pytest.approx(-mistakes)
+    assert told["measures"]["accuracy"]["value"] == pytest.approx(np.mean(said == y))
+    assert "What tests and mistakes cost" in (folder / "r.html").read_text()
+    words = run(*asked, "--target", "label").out.replace("\n", " ")
+    assert f"= {quantity(clf.cost(X).mean() + mistakes)} (promised" in words
 
 
 def test_a_report_is_one_page_that_measures_the_chosen_point_on_new_rows(run, files, tmp_path):

@@ -10,7 +10,7 @@ import pytest
 
 from thrifty import Frontier, collect_facts, write_report
 from thrifty.evidence.evidence import Evidence
-from thrifty.report.facts import Majority
+from thrifty.report.facts import Bill, Majority, MistakeKind
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 DRIVER = shutil.which("chromedriver")
@@ -424,4 +424,50 @@ def test_a_cascade_is_shown_with_the_stages_of_its_purchases(browser, cascade_fa
     assert value(page, "document.documentElement.scrollWidth") <= width
     press(page, "home")
     assert "Only where that is not enough" not in text(page, "bought")
+    assert page.get_log("browser") == []
+
+
+def test_every_measure_has_a_tile_with_its_interval_and_that_of_the_full_model(page, facts):
+    assert [one.name for one in facts.measures] == ["balanced accuracy", "log-loss"]
+    press(page, "home")
+    for told, one in zip(texts(page, ".measure"), facts.measures, strict=True):
+        numbers = one.value[0], one.low[0], one.high[0], one.full, one.constant
+        is_share = one.name == "balanced accuracy"
+        value_, low, high, full, constant = (
+            f"{100 * n:.1f}\u00a0%" if is_share else f"{n:.3f}" for n in numbers
+        )
+        known = "" if one.full is None else f"full model: {full}; "
+        assert told == f"{one.name.capitalize()}{value_}{low} to {high}{known}constant: {constant}"
+
+
+@pytest.mark.parametrize("width", [360, 1280])
+def test_a_bill_of_tests_and_mistakes_follows_the_slider_and_marks_the_least_total(
+    browser, facts, tmp_path, width
+):
+    mistakes = tuple(20 * (1 - one) for one in facts.points.accuracy)
+    halves = tuple(one / 2 for one in mistakes)
+    rows = tuple(range(len(mistakes)))
+    kinds = tuple(
+        MistakeKind(truth, answer, price, rows, halves, 0.5)
+        for truth, answer, price in (("low", "high", 20.0), ("high", "low", 5.0))
+    )
+    ends = [tuple(one + by for one in mistakes) for by in (-0.2, 0.2)]
+    bill = Bill(*ends, least=1, kinds=kinds)
+    points = replace(facts.points, accuracy=mistakes, low=ends[0], high=ends[1])
+    full = replace(facts.full, accuracy=1.0)
+    changed = {"points": points, "full": full, "score": "cost of mistakes", "bill": bill, "rivals": ()}
+    other = replace(facts, majority=Majority("a", 10.0), **changed)
+    page = opened(browser, write_report(tmp_path / "b.html", other, picture=False)[0].as_uri(), width=width)
+    page.find_element("id", "show-least").click()
+    total = points.cost[1] + mistakes[1]
+    assert text(page, "total") == f"{total:.2f}"
+    assert text(page, "saving") == f"{100 * (1 - total / (full.cost + 1.0)):.0f}\u00a0%"
+    table = texts(page, "#mistakes tbody tr:first-child > *")
+    assert table == ["low", "high", "20.00", "1", f"{halves[1]:.2f}", "0.50"]
+    assert texts(page, "#mistakes tfoot td")[2:] == ["2", f"{mistakes[1]:.2f}", "1.00"]
+    assert "least total cost" in text(page, "badge")
+    press(page, "end")
+    assert text(page, "total") != f"{total:.2f}"
+    assert value(page, "document.querySelectorAll('#chart .lowest').length") == 1
+    assert value(page, "document.documentElement.scrollWidth") <= width
     assert page.get_log("browser") == []

@@ -44,6 +44,7 @@ __all__ = [
     "unpack_names",
     "unpack_policy",
     "unpack_prices",
+    "unpack_strata",
 ]
 
 MOST_STAGES, MOST_CLASSES = 1000, 100_000
@@ -270,7 +271,7 @@ def unpack_evidence(fields: Fields, chain: Chain) -> Evidence:
         tuple(tuple(stage.columns.tolist()) for stage in chain.stages),
         rows=_unpack_known(fields, "rows", np.uint64, n_fingerprints, 2),
         seen=_unpack_known(fields, "seen", np.uint64, None),
-        strata=_unpack_strata(fields, n_rows, len(chain.classes)),
+        strata=unpack_strata(fields, n_rows, len(chain.classes)),
         right=_unpack_known(fields, "right", np.bool_, n_rows, n_stages + 1),
         tolerance=chain.task.tolerance,
         task=chain.task,
@@ -292,7 +293,8 @@ def _unpack_known(fields: Fields, name: str, dtype: Any, *shape: int | None) -> 
     return fields.array(name, dtype, shape) if kept else None
 
 
-def _unpack_strata(fields: Fields, n_rows: int, n_classes: int) -> Codes | None:
+def unpack_strata(fields: Fields, n_rows: int, n_classes: int) -> Codes | None:
+    """Number of the class of each row, where the file keeps it."""
     strata: Codes | None = _unpack_known(fields, "strata", np.min_scalar_type(n_classes - 1), n_rows)
     if strata is not None and strata.max() >= n_classes:
         raise fields.refusal("strata", f"number {n_classes} classes", int(strata.max()))

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from thrifty.bundle.arguments import pack_parameters, unpack_parameters
-from thrifty.bundle.chains import pack_table, unpack_classes, unpack_names, unpack_prices
+from thrifty.bundle.chains import pack_table, unpack_classes, unpack_names, unpack_prices, unpack_strata
 from thrifty.bundle.context import Reading, Writing
 from thrifty.bundle.fields import Fields
 from thrifty.bundle.objects import Kind
@@ -42,6 +42,7 @@ def pack_pruned(clf: BudgetPruneClassifier, writing: Writing) -> dict[str, Any]:
         "converged": bool(clf.solution_.converged),
         "paid": None if evidence is None else packer.floats(evidence.cost[:, 0]),
         "right": None if evidence is None else packer.array(evidence.quality[:, 0]),
+        "strata": None if evidence is None or evidence.strata is None else packer.array(evidence.strata),
     }
 
 
@@ -65,8 +66,9 @@ def unpack_pruned(fields: Fields, reading: Reading) -> BudgetPruneClassifier:  #
     if fields.has("paid") and fields.raw("paid") is not None:
         paid = fields.array("paid", np.float64, (None,))
         right = fields.array("right", np.bool_, (len(paid),))
-        features = tuple(clf.features_.tolist())
-        clf.evidence_ = Evidence.of_point(paid, right, np.zeros(len(paid), dtype=bool), features=features)
+        features, strata = tuple(clf.features_.tolist()), unpack_strata(fields, len(paid), len(classes))
+        nobody = np.zeros(len(paid), dtype=bool)
+        clf.evidence_ = Evidence.of_point(paid, right, nobody, features=features, strata=strata)
     return clf
 
 

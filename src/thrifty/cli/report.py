@@ -2,6 +2,7 @@
 
 import datetime as dt
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,17 +10,35 @@ import numpy as np
 
 from thrifty.arrays import Labels
 from thrifty.cli.console import number, quantity, say, size_of
+from thrifty.cli.points import is_priced, parts_in_words
 from thrifty.cli.summary import key_of
 from thrifty.evidence.evidence import Evidence
+from thrifty.evidence.observe import point_of
 from thrifty.exceptions import InvalidInputError
 from thrifty.report.collect import collect_facts
 from thrifty.report.facts import Facts
 from thrifty.tables.formats import listed
 from thrifty.tables.full_models import KINDS
+from thrifty.tables.reader import Cells
 from thrifty.tables.system import TableSystem
 from thrifty.tasks.task import ERRORS, mean_errors
 
-__all__ = ["facts_of", "report_in_words", "report_numbers"]
+__all__ = ["facts_of", "report_in_words", "report_numbers", "with_target"]
+
+
+def with_target(system: TableSystem, target: str | None) -> TableSystem:
+    """The system with the name of the column that holds labels or numbers, where its file does not say it."""
+    if system.schema.target and target not in (None, system.schema.target):
+        raise InvalidInputError(
+            f"--target must be {system.schema.target!r}, the column that the system was fitted to predict, or be left "
+            f"out; got {target!r}."
+        )
+    if not system.schema.target and target is None:
+        raise InvalidInputError(
+            f"the file holds a {system.about.method} that was saved by itself and does not say which column holds "
+            f"what it predicts. Name the column with --target."
+        )
+    return system if target is None else replace(system, schema=replace(system.schema, target=target))
 
 
 def facts_of(
@@ -35,9 +54,9 @@ def facts_of(
     cells, about, frontier = system.read(frame), system.about, system.frontier
     seen = system.on(cells, labels)
     answers = system.answers(cells)
-    measured = {
+    measured: dict[str, Any] = {
         "rows": len(labels),
-        **_scores(system, labels, answers["answer"], seen),
+        **_scores(system, cells, labels, answers["answer"], seen),
         "cost": float(answers["cost"].mean()),
         "share_full": float(np.mean(answers["stage"] == "full")),
     }
@@ -60,11 +79,40 @@ def facts_of(
         date=dt.date.today().isoformat(),
         notes=_notes(system, measured),
     )
+    place = facts.start  # the deployed point, where the page opens
+    measured["measures"] = {
+        one.name: {"value": one.value[place], "interval": [one.low[place], one.high[place]], "full": one.full}
+        for one in facts.measures
+    }
     return facts, measured
 
 
 def report_in_words(system: TableSystem, measured: dict[str, Any], written: Sequence[Path]) -> None:
     """How the point in force did on the new rows, and where the page and its picture are."""
+    promise, key = system.promised, key_of(system)
+    if is_priced(system):
+        parts = {
+            "": (measured["cost"], -measured[key]),
+            "promised ": (promise.cost, -promise.accuracy),
+            "the full model for every row: ": (promise.full_cost, -measured[f"full_{key}"]),
+        }
+        told = [f"{name}{parts_in_words(*one)}" for name, one in parts.items()]
+        say(f"On {measured['rows']:,} rows: {told[0]} ({told[1]}); {told[2]}.")
+    else:
+        _say_scores(system, measured)
+    for name in ERRORS if system.schema.is_number else ():
+        ours, theirs = (number(measured[f"{who}{name.lower()}"]) for who in ("", "full_"))
+        say(f"{name} {ours}; the full model for every row: {theirs}.")
+    measures = [
+        f"{name} {one['value']:.4f} ({one['interval'][0]:.4f} to {one['interval'][1]:.4f})"
+        for name, one in measured["measures"].items()
+    ]
+    if measures:
+        say(f"Measures on these rows: {', '.join(measures)}.")
+    say("wrote " + ", ".join(f"{path} ({size_of(path)})" for path in written))
+
+
+def _say_scores(system: TableSystem, measured: dict[str, Any]) -> None:
     promise, key = system.promised, key_of(system)
     low, high = promise.interval(measured["rows"])
     say(
@@ -72,10 +120,6 @@ def report_in_words(system: TableSystem, measured: dict[str, Any], written: Sequ
         f"{low:.4f} to {high:.4f}) at a mean cost of {quantity(measured['cost'])} (promised {quantity(promise.cost)}); "
         f"the full model for every row: {measured[f'full_{key}']:.4f} at {quantity(promise.full_cost)}."
     )
-    for name in ERRORS if system.schema.is_number else ():
-        ours, theirs = (number(measured[f"{who}{name.lower()}"]) for who in ("", "full_"))
-        say(f"{name} {ours}; the full model for every row: {theirs}.")
-    say("wrote " + ", ".join(f"{path} ({size_of(path)})" for path in written))
 
 
 def report_numbers(system: TableSystem, measured: dict[str, Any], written: Sequence[Path]) -> dict[str, Any]:
@@ -92,9 +136,14 @@ def report_numbers(system: TableSystem, measured: dict[str, Any], written: Seque
     }
 
 
-def _scores(system: TableSystem, labels: Labels, answers: Labels, seen: Evidence) -> dict[str, float]:
+def _scores(
+    system: TableSystem, cells: Cells, labels: Labels, answers: Labels, seen: Evidence
+) -> dict[str, float]:
     """How good the answers are on these rows, and those of the full model: the score, and mean errors of numbers."""
     task, key, full = system.chain.task, key_of(system), float(np.mean(np.asarray(seen.full_quality)))
+    if seen.right is not None:
+        lost = point_of(system.relabelled, cells.table(named=system.is_named), labels).quality[:, 0]
+        return {key: float(lost.mean()), f"full_{key}": full}
     if not system.schema.is_number:
         return {key: float(np.mean(answers == labels)), f"full_{key}": full}
     y = task.encode(system.schema.target, labels, len(labels))
@@ -114,10 +163,15 @@ def _notes(system: TableSystem, measured: dict[str, Any]) -> dict[str, str]:
     low, high = promise.interval(measured["rows"])
     least, most = system.estimator.expected_cost_interval_
     asked, name = {"budget": about.budget, "max loss": about.max_loss}, system.chain.task.quality_name
+    force = {
+        "in force": f"{name} {measured[key_of(system)]:.4f} at {measured['cost']:.4g} on these rows; promised "
+        f"{low:.4f} to {high:.4f} at {promise.cost:.4g} (mean cost of all new rows {least:.4g} to {most:.4g})"
+    }
+    if about.n_rows == 0:
+        return force  # an estimator that was saved by itself does not say what it was fitted with
     return {
         "asked for": next((f"{wish} {value:g}" for wish, value in asked.items() if value is not None), name),
-        "in force": f"{name} {measured[key_of(system)]:.4f} at {measured['cost']:.4g} on these rows; promised "
-        f"{low:.4f} to {high:.4f} at {promise.cost:.4g} (mean cost of all new rows {least:.4g} to {most:.4g})",
+        **force,
         "rows of the fit": f"{about.n_rows:,}",
         "seed": str(about.seed),
     }

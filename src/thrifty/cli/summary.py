@@ -1,6 +1,5 @@
-"""What fits, answers and frontiers say: in words for people, as numbers for programs."""
+"""What fits and answers say: in words for people, as numbers for programs."""
 
-import io
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -8,8 +7,6 @@ from typing import Any
 import numpy as np
 
 from thrifty.cli.console import number, quantity, say, size_of
-from thrifty.exceptions import InvalidInputError
-from thrifty.report.tradeoff import new_figure
 from thrifty.tables.fit import Fitted
 from thrifty.tables.formats import listed
 from thrifty.tables.full_models import KINDS
@@ -20,15 +17,17 @@ from thrifty.tasks.task import ERRORS
 __all__ = [
     "answers_in_words",
     "answers_numbers",
+    "built_in_words",
     "fit_in_words",
     "fit_numbers",
-    "frontier_in_words",
-    "frontier_numbers",
-    "frontier_picture",
     "key_of",
+    "measures_of",
+    "named",
+    "numbers_of",
+    "print_table",
+    "share_text",
 ]
 
-_SHOWN = 14
 _NEW_ROWS = 1000
 
 
@@ -44,7 +43,7 @@ def fit_in_words(fitted: Fitted, out: Path) -> None:
     else:
         rivals = ", ".join(f"{name} {score:.3f}" for name, score in competition.accuracy.items())
         say(f"The full model is {kind}: best of {rivals} (cross-validated on {competition.n_rows:,} rows).")
-    say(_built(system))
+    say(built_in_words(system))
     name = system.chain.task.quality_name
     say(
         f"{name[:1].upper()}{name[1:]} {promise.accuracy:.4f} ({promise.low:.4f} to {promise.high:.4f}) at a mean cost "
@@ -67,12 +66,13 @@ def fit_numbers(fitted: Fitted, out: Path) -> dict[str, Any]:
     return {
         "file": str(out),
         "full_candidates": None if competition is None else competition.accuracy,
-        **_numbers_of(fitted.system),
+        **numbers_of(fitted.system),
         "notes": list(fitted.notes),
     }
 
 
-def _built(system: TableSystem) -> str:
+def built_in_words(system: TableSystem) -> str:
+    """What stands in front of the full model, and what it buys."""
     bought, stages, promise = system.bought, system.chain.n_own_stages, system.promised
     buys = f"buys, in this order, {listed(bought, 8)}" if bought else "buys nothing"
     sends = f"{100 * promise.share:.1f} % of the rows are answered by the full model"
@@ -103,21 +103,22 @@ def _print_promise(system: TableSystem) -> None:
     lines: list[tuple[str, Any, Any, Any]] = [
         (name, promise.accuracy, promise.full_accuracy, promise.majority),
     ]
-    rows = [(name, *map(_share, values)) for name, *values in lines]
+    rows = [(name, *map(share_text, values)) for name, *values in lines]
     rows.insert(1, ("mean cost", quantity(promise.cost), quantity(promise.full_cost), "0"))
-    for name, one in _measures_of(system).items():
+    for name, one in measures_of(system).items():
         if name != "accuracy":
-            ends = " to ".join(map(_share, one["interval"]))
-            rows.append((name, f"{_share(one['value'])} ({ends})", _share(one["full"]), "-"))
+            ends = " to ".join(map(share_text, one["interval"]))
+            rows.append((name, f"{share_text(one['value'])} ({ends})", share_text(one["full"]), "-"))
     for name, (value, low, high) in (promise.errors or {}).items():
         others = (
             None if one is None else one[name] for one in (promise.full_errors, promise.constant_errors)
         )
         rows.append((name, f"{number(value)} ({number(low)} to {number(high)})", *map(_error, others)))
-    _print_table(("", "this system", "full model", "a constant" if is_number else "majority class"), rows)
+    print_table(("", "this system", "full model", "a constant" if is_number else "majority class"), rows)
 
 
-def _print_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+def print_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    """Print a table with its numbers to the right."""
     from rich.console import Console
     from rich.table import Table
 
@@ -129,7 +130,8 @@ def _print_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     Console().print(table)
 
 
-def _share(value: float | None) -> str:
+def share_text(value: float | None) -> str:
+    """Four decimals, or a dash for what is not known."""
     # Not "-0.0000", where a constant is the mean but for rounding.
     return "-" if value is None else f"{round(value, 4) + 0.0:.4f}"
 
@@ -139,13 +141,13 @@ def _error(value: float | None) -> str:
 
 
 def key_of(system: TableSystem) -> str:
-    """What programs call the score: accuracy, r2 or d2, or score where it is minus a loss."""
-    if system.chain.task.quality_name.startswith("minus"):
-        return "score"
-    return system.chain.task.quality_name.split()[0].lower()
+    """What programs call the score: accuracy, r2 or d2, or minus what answers lose by its whole name."""
+    name = system.chain.task.quality_name.lower()
+    return name.replace(" ", "_") if name.startswith("minus") else name.split()[0]
 
 
-def _numbers_of(system: TableSystem) -> dict[str, Any]:
+def numbers_of(system: TableSystem) -> dict[str, Any]:
+    """The operating point in force, for programs."""
     promise, about, classes = system.promised, system.about, system.schema.classes.tolist()
 
     def by_class(recall: Sequence[float] | None) -> dict[str, float] | None:
@@ -173,7 +175,7 @@ def _numbers_of(system: TableSystem) -> dict[str, Any]:
             else {
                 "auc": promise.auc,
                 "recall": by_class(promise.recall),
-                "measures": _measures_of(system),
+                "measures": measures_of(system),
                 "full_auc": promise.full_auc,
                 "full_recall": by_class(promise.full_recall),
                 "majority_accuracy": promise.majority,
@@ -186,11 +188,11 @@ def _numbers_of(system: TableSystem) -> dict[str, Any]:
         "seed": about.seed,
         "certificate": None
         if system.certificate is None
-        else {"sentence": str(system.certificate), **_named(system, system.certificate.as_dict())},
+        else {"sentence": str(system.certificate), **named(system, system.certificate.as_dict())},
     }
 
 
-def _measures_of(system: TableSystem) -> dict[str, Any]:
+def measures_of(system: TableSystem) -> dict[str, Any]:
     """Every measure of labels with its interval, and that of the full model; null where it is unknown."""
     promise, codes = system.promised, system.chain.task.classes.tolist()
     # The chain numbers the labels of the table.
@@ -217,12 +219,12 @@ def _error_numbers(promise: Promise) -> dict[str, Any]:
     return found
 
 
-def _named(system: TableSystem, entries: dict[str, Any]) -> dict[str, Any]:
+def named(system: TableSystem, entries: dict[str, Any]) -> dict[str, Any]:
     """Columns by name, and nothing that JSON has no word for."""
     if "features" in entries:
         entries = {**entries, "features": [system.schema.names[column] for column in entries["features"]]}
     if isinstance(entries.get("point"), dict):
-        entries = {**entries, "point": _named(system, entries["point"])}
+        entries = {**entries, "point": named(system, entries["point"])}
     return entries
 
 
@@ -282,57 +284,3 @@ def answers_numbers(system: TableSystem, answers: Any, out: Path, held: float | 
 def _spread_of(answers: Any) -> dict[str, float]:
     """Where numbers lie."""
     return {name: float(getattr(answers, name)()) for name in ("min", "mean", "max")}
-
-
-# -- frontier --------------------------------------------------------------------------------------
-
-
-def frontier_in_words(system: TableSystem, path: Path) -> None:
-    """A table of efficient points, then the one in force."""
-    frontier, promise = system.frontier, system.promised
-    low, high = map(quantity, system.estimator.expected_cost_interval_)
-    budgets = np.linspace(frontier.cost[0], frontier.cost[-1], _SHOWN)
-    points = [frontier[place] for place in np.unique(frontier.within(budgets))]
-    say(f"{path}: {len(frontier):,} efficient points on {frontier.n_rows:,} rows")
-    rows = [(quantity(point.cost), f"{point.score:.4f}", f"{100 * point.share:.1f} %") for point in points]
-    name = system.chain.task.quality_name
-    _print_table(("mean cost", name, "answered by the full model"), rows)
-    say(
-        f"In force: mean cost {quantity(promise.cost)} ({low} to {high}), {name} {promise.accuracy:.4f} "
-        f"({promise.low:.4f} to {promise.high:.4f}); the full model for every row: {_share(promise.full_accuracy)} at "
-        f"{quantity(promise.full_cost)}. `thrifty predict --budget` moves to any other point."
-    )
-    say(_built(system))
-    if system.certificate is not None:
-        say(f"The system {system.certificate}.")
-
-
-def frontier_numbers(system: TableSystem) -> dict[str, Any]:
-    """Every efficient point, and the one in force."""
-    return {
-        "rows": system.frontier.n_rows,
-        "chosen": _numbers_of(system),
-        "points": [_named(system, point.as_dict()) for point in system.frontier],
-    }
-
-
-def frontier_picture(system: TableSystem, path: Path) -> bytes:
-    """Accuracy, or R2, against mean cost, with the point in force and the full model marked."""
-    kind = path.suffix.lower().lstrip(".") or "png"
-    if kind not in ("png", "svg", "pdf"):
-        raise InvalidInputError(f"--plot writes png, svg or pdf; got {path.name!r}.")
-    frontier, promise = system.frontier, system.promised
-    figure, (ax,) = new_figure()
-    ax.step(
-        frontier.cost, frontier.score, where="post", color="#0b5fa5", linewidth=1.5, label="efficient points"
-    )
-    ax.plot(promise.cost, promise.accuracy, "o", color="#c8501e", markersize=7, label="in force")
-    if promise.full_accuracy is not None:
-        at = (promise.full_cost, promise.full_accuracy)
-        ax.plot(*at, "*", color="black", markersize=12, label="full model for every row")
-    ax.set_xlabel("mean cost per row")
-    ax.set_ylabel(system.chain.task.quality_name)
-    ax.legend(frameon=False, fontsize=8, loc="lower right")
-    sink = io.BytesIO()
-    figure.savefig(sink, format=kind)
-    return sink.getvalue()

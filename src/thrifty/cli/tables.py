@@ -355,13 +355,13 @@ def frontier(
     json: AsJson = False,
 ) -> None:
     """Show what other budgets buy. The efficient operating points are listed, on the rows that they are judged on."""
-    from thrifty.cli.summary import frontier_in_words, frontier_numbers, frontier_picture
+    from thrifty.cli.points import frontier_in_words, frontier_numbers, frontier_picture, judged
     from thrifty.tables.storage import load_table_system
 
     if plot is not None:
         check_output(plot)
     with notes_of_warnings():
-        known = load_table_system(system, trusted=trust or (), public_key=public_key)
+        known = judged(load_table_system(system, trusted=trust or (), public_key=public_key))
     if plot is not None:
         write_file(plot, frontier_picture(known, plot))
     if json:
@@ -379,6 +379,13 @@ def report(
         typer.Argument(help="Table with labels that was not fitted on, CSV or parquet.", metavar="TABLE"),
     ],
     out: Annotated[Path, typer.Option("--out", "-o", help="Page to write.")] = Path("report.html"),
+    target: Annotated[
+        str | None,
+        typer.Option(
+            help="Column with the label, for an estimator that was saved by itself and does not know it.",
+            metavar="COLUMN",
+        ),
+    ] = None,
     title: Annotated[str | None, typer.Option(help="Title of the page.")] = None,
     unit: Annotated[str, typer.Option(help="Unit of the prices, for the page.")] = "",
     by: Annotated[
@@ -392,7 +399,8 @@ def report(
     json: AsJson = False,
 ) -> None:
     """Measure a system on labelled rows. One page is written that explains every operating point."""
-    from thrifty.cli.report import facts_of, report_in_words, report_numbers
+    from thrifty.cli.points import judged
+    from thrifty.cli.report import facts_of, report_in_words, report_numbers, with_target
     from thrifty.report.page import write_report
     from thrifty.tables.formats import read_table
     from thrifty.tables.storage import load_table_system
@@ -400,7 +408,8 @@ def report(
     check_output(out)
     with notes_of_warnings(), progress() as show:
         show("measuring", 0, 1)
-        known = load_table_system(system, trusted=trust or (), public_key=public_key)
+        known = judged(load_table_system(system, trusted=trust or (), public_key=public_key))
+        known = with_target(known, target)
         frame = read_table(table, as_text=known.schema.text_columns)
         words = title or f"What {system.stem} does on {table.name}"
         facts, measured = facts_of(known, frame, by or (), words, unit)

@@ -16,7 +16,7 @@ from thrifty.chain.policy import SLACK
 from thrifty.evidence.compare import Band, Comparison, bands_of, compare_within
 from thrifty.evidence.evidence import Evidence, Means
 from thrifty.evidence.inputs import finite_numbers
-from thrifty.evidence.measures import measures_at
+from thrifty.evidence.measures import measures_along
 from thrifty.evidence.views import draw, frame, measures_frame
 from thrifty.exceptions import InvalidInputError
 from thrifty.objective.costs import check_amount
@@ -348,12 +348,13 @@ class Frontier:
             np.linspace(low, high, _LINES) if budgets is None else np.ravel(np.asarray(budgets, dtype=float))
         )
         asked = np.array([check_amount("budgets", budget) for budget in asked])
-        found: dict[int, Any] = {}
-        for place in np.unique(self.within(asked)).tolist():
-            one = self.evidence[self.source[place]]
-            point = self.thresholds[place, : one.n_stages]
-            found[place] = measures_at(one, point, self.task, level=level, n_boot=n_boot, seed=seed)
-        return measures_frame(self, asked, found)
+        places = np.unique(self.within(asked)).tolist()
+        systems = [self.evidence[self.source[place]] for place in places]
+        points = [
+            (one, self.thresholds[place, : one.n_stages]) for place, one in zip(places, systems, strict=True)
+        ]
+        found = measures_along(points, self.task, level=level, n_boot=n_boot, seed=seed)
+        return measures_frame(self, asked, dict(zip(places, found, strict=True)))
 
     def within(self, budgets: Floats) -> Ints:
         """Place of the point for each budget: the dearest it affords on the rows the points were chosen on."""

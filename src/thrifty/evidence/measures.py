@@ -5,6 +5,7 @@ classes, and which answers are right, are enough for accuracy, balanced accuracy
 need the scores of the answers, which a fitted estimator does not keep, and which ``frontier.on(evidence of rows)`` has.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,7 +18,7 @@ from thrifty.exceptions import InvalidInputError
 from thrifty.tasks.labels import ClassTask
 from thrifty.tasks.task import ERRORS, Task, mean_error
 
-__all__ = ["ClassRows", "Measure", "banded", "measures_at"]
+__all__ = ["ClassRows", "Measure", "banded", "measures_along", "measures_at"]
 
 LEAST_PROBABILITY = 1e-15
 """Log-losses are bounded as those of scikit-learn were: one sure mistake must not be infinitely bad."""
@@ -40,21 +41,42 @@ def measures_at(
     The recall of a class stands under "recall of" and its label; one without rows has no recall, and balanced accuracy
     is the mean over the others. A resample that lacks a class is treated alike.
     """
-    return banded(_measured(evidence, point, task), level=level, n_boot=n_boot, seed=seed)
+    return measures_along([(evidence, point)], task, level=level, n_boot=n_boot, seed=seed)[0]
+
+
+def measures_along(
+    points: Sequence[tuple[Evidence, Floats]], task: Task | None, *, level: float, n_boot: int, seed: int
+) -> list[dict[str, Measure]]:
+    """The measures of each of several points on the same rows, which are drawn once for all of them."""
+    own = [_measured(evidence, point, task) for evidence, point in points]
+    return _banded(own, level=level, n_boot=n_boot, seed=seed)
 
 
 def banded(own: "ClassRows | _NumberRows", *, level: float, n_boot: int, seed: int) -> dict[str, Measure]:
     """Every measure of some rows by name, with percentiles of what resamples of the rows give."""
+    return _banded([own], level=level, n_boot=n_boot, seed=seed)[0]
+
+
+def _banded(
+    every: "Sequence[ClassRows | _NumberRows]", *, level: float, n_boot: int, seed: int
+) -> list[dict[str, Measure]]:
     check_bootstrap(level, n_boot)
-    found = {name: np.empty(n_boot) for name in own.names}
-    once = own.under(np.ones((own.n_rows, 1)))
-    for place, counts in draws_of(own.n_rows, n_boot, seed):
-        for name, values in own.under(counts).items():
-            found[name][place] = values
-    ends = {name: tails(values[~np.isnan(values)], level) for name, values in found.items()}
-    return {
-        name: Measure(float(once[name][0]), float(low), float(high)) for name, (low, high) in ends.items()
-    }
+    drawn = [{name: np.empty(n_boot) for name in own.names} for own in every]
+    for place, counts in draws_of(every[0].n_rows, n_boot, seed):
+        for own, found in zip(every, drawn, strict=True):
+            for name, values in own.under(counts).items():
+                found[name][place] = values
+    measures = []
+    for own, found in zip(every, drawn, strict=True):
+        once = own.under(np.ones((own.n_rows, 1)))
+        ends = {name: tails(values[~np.isnan(values)], level) for name, values in found.items()}
+        measures.append(
+            {
+                name: Measure(float(once[name][0]), float(low), float(high))
+                for name, (low, high) in ends.items()
+            }
+        )
+    return measures
 
 
 @dataclass(frozen=True, eq=False)
@@ -145,6 +167,11 @@ class _NumberRows:
 
 def _measured(evidence: Evidence, point: Floats, task: Task | None) -> ClassRows | _NumberRows:
     """The rows as they are answered at a point, or a refusal."""
+    if evidence.unit is not None:
+        raise InvalidInputError(
+            "a frontier of rankings is scored by the measure of its queries already, and there is no other one. Its "
+            "`score` is their mean, and `band` its interval."
+        )
     route, _, quality = evidence.at_point(point)
     rows = np.arange(evidence.n_rows)
     scores = None if evidence.scores is None else evidence.scores[rows, route]

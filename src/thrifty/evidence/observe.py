@@ -206,7 +206,7 @@ def point_of(
     walk = chain.walk(reader)
     outputs = chain.answer(reader, walk)
     scores = chain.task.scores(outputs)
-    seen = Evidence.of_point(
+    found = Evidence.of_point(
         chain.spent(reader, walk),
         chain.task.quality(target, outputs),
         walk.route == chain.n_stages,
@@ -218,7 +218,7 @@ def point_of(
         seen=seen_by(thing),
         settings={} if settings is None else settings,
     )
-    return judged_by(chain.task, seen, target) if isinstance(chain.task, RankingTask) else seen
+    return judged_by(chain.task, found, target)
 
 
 def _all_columns(chain: Chain | None) -> tuple[int, ...]:
@@ -280,4 +280,6 @@ def _without_stages(estimator: Any, X: Any, y: ArrayLike, **known: Any) -> Evide
         )
     right = np.asarray(estimator.predict(X) == labels)
     features = tuple(int(column) for column in getattr(estimator, "features_", ()))
-    return Evidence.of_point(cost, right, np.zeros(len(cost), dtype=bool), features=features, **known)
+    strata = (labels[:, None] == estimator.classes_).argmax(axis=1).astype(np.uint8)
+    nobody = np.zeros(len(cost), dtype=bool)
+    return Evidence.of_point(cost, right, nobody, features=features, strata=strata, **known)

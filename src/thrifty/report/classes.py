@@ -12,7 +12,16 @@ from thrifty.report.facts import Grouping, Majority
 from thrifty.report.routes import Routes
 from thrifty.tasks.choose import classification
 
-__all__ = ["MOST_LABELS", "Partition", "auc_of", "groupings_of", "majority_of", "partition_of"]
+__all__ = [
+    "MOST_LABELS",
+    "Partition",
+    "auc_by_point",
+    "auc_of",
+    "groupings_of",
+    "majority_of",
+    "partition_of",
+    "told_apart",
+]
 
 
 MOST_LABELS = 20
@@ -40,7 +49,7 @@ def partition_of(name: str, labels: ArrayLike, n_rows: int) -> Partition:
         raise InvalidInputError(
             f"{name} must hold one label per row, shape ({n_rows},); got shape {values.shape}."
         )
-    words, of_row = _told_apart(values)
+    words, of_row = told_apart(values)
     if len(words) > MOST_LABELS:
         counts = np.bincount(of_row)
         kept = np.sort(np.argsort(-counts, kind="stable")[: MOST_LABELS - 1])
@@ -81,7 +90,7 @@ def groupings_of(
 
 def majority_of(y: ArrayLike) -> Majority:
     """The class that most rows have; of several, the first in their order."""
-    words, of_row = _told_apart(np.asarray(y))
+    words, of_row = told_apart(np.asarray(y))
     counts = np.bincount(of_row)
     most = int(counts.argmax())
     return Majority(words[most], float(counts[most] / len(of_row)))
@@ -114,7 +123,19 @@ def auc_of(y: ArrayLike, scores: ArrayLike) -> float | None:
     return task.auc(task.encode("y", labels, len(labels)), values)
 
 
-def _told_apart(values: Labels) -> tuple[list[str], Ints]:
+def auc_by_point(y: ArrayLike, at: Sequence[tuple[Routes, Floats]]) -> tuple[float, ...]:
+    """AUC of each point, or nothing where there are no scores."""
+    found = []
+    for routes, point in at:
+        scores = routes.scores(point)
+        auc = None if scores is None else auc_of(y, scores)
+        if auc is None:
+            return ()
+        found.append(auc)
+    return tuple(found)
+
+
+def told_apart(values: Labels) -> tuple[list[str], Ints]:
     """Labels as words, in their order, and which of them each row has."""
     if values.dtype.kind in "biuf":
         found, of_row = np.unique(values, return_inverse=True)

@@ -11,11 +11,12 @@ import thrifty
 from thrifty.arrays import Floats, Numbers
 from thrifty.evidence.certificate import Certificate
 from thrifty.evidence.frontier import Frontier, OperatingPoint
-from thrifty.evidence.inputs import yes_or_no
 from thrifty.evidence.observe import point_of
 from thrifty.exceptions import InvalidInputError
 from thrifty.objective.costs import PriceList
-from thrifty.report.classes import auc_of, groupings_of, majority_of
+from thrifty.report.bill import billed, counting_right, least_total, prices_of
+from thrifty.report.classes import auc_by_point, auc_of
+from thrifty.report.curves import judged_labels, known_of, label_task
 from thrifty.report.errors import numbers_of
 from thrifty.report.facts import Certified, Facts, FullPoint, Measured, Points, Rival
 from thrifty.report.purchases import purchases_of
@@ -102,8 +103,15 @@ def collect_facts(
     n_systems = len(frontier.evidence)
     if hasattr(deployed, "chain_"):
         frontier, estimators, deployed = _with_deployed(frontier, y, estimators, X, deployed)
-    numbers = numbers_of(frontier, y, estimators)
-    shown, certified_at, deployed_at = _shown(frontier, max_points, certificate, deployed)
+    task = label_task(frontier, estimators)
+    lost = prices_of(frontier, task)
+    rivals = rivals or {}
+    if lost is None:
+        frontier = counting_right(frontier, task)
+        rivals = {name: counting_right(rival, None) for name, rival in rivals.items()}
+    numbers = None if lost is not None else numbers_of(frontier, y, estimators)
+    least = None if lost is None else frontier[least_total(frontier)]
+    shown, certified_at, deployed_at, least_at = _shown(frontier, max_points, certificate, deployed, least)
     used = np.unique(shown.source).tolist()
     routes = routes_of(frontier.evidence, used, estimators, X)
     at = [
@@ -111,16 +119,19 @@ def collect_facts(
         for source, thresholds in zip(shown.source.tolist(), shown.thresholds, strict=True)
     ]
     cost, accuracy = _means(at)
+    least_at = _same_as(deployed_at, least_at, shown.budget, cost, accuracy)
     prices, feature_names = _prices_and_names(prices, feature_names, estimators)
-    full_quality = _full_quality(frontier, used)
+    full_quality = known_of(frontier, used, "full_quality")
     purchases, systems, bought = purchases_of(prices, feature_names, purchase_names, routes, at, cost)
     intervals = intervals_of(frontier, shown, level=level, n_boot=n_boot, seed=seed)
+    draws: dict[str, Any] = {"level": level, "n_boot": n_boot, "seed": seed}
+    full_known = known_of(frontier, used, "full_scores")
     if numbers is None:
-        judged = _judged_labels(y, at, slices, full_quality)
+        judged = judged_labels(frontier, used, y, at, task, slices, **draws)
     else:
-        judged = numbers.judged(frontier.evidence, shown, at, slices, level=level, n_boot=n_boot, seed=seed)
-    auc, full_auc = ((), None) if numbers else (_auc_by_point(y, at), _auc_of_full(y, full_scores))
-    first = [deployed_at, certified_at, nearly_best(frontier, shown)]
+        judged = numbers.judged(frontier.evidence, shown, at, slices, **draws)
+    auc, full_auc = ((), None) if numbers else (auc_by_point(y, at), _auc_of_full(y, full_scores))
+    first = [deployed_at, certified_at, least_at, nearly_best(frontier, shown)]
     facts = Facts(
         title=str(title),
         method=str(method),
@@ -144,25 +155,20 @@ def collect_facts(
             notes=tuple((str(name), str(text)) for name, text in (notes or {}).items()),
         ),
         full=_full(frontier, prices, full_quality, full_auc),
-        rivals=tuple(_rival(str(name), rival) for name, rival in (rivals or {}).items()),
+        rivals=tuple(_rival(str(name), rival) for name, rival in rivals.items()),
         certified=None if certificate is None else Certified(str(certificate), certified_at),
         deployed=deployed_at,
         **judged,
     )
-    return facts if numbers is None else numbers.rescaled(facts)
-
-
-def _judged_labels(
-    y: ArrayLike,
-    at: Sequence[tuple[Routes, Floats]],
-    slices: Mapping[str, ArrayLike] | None,
-    full_quality: Numbers | None,
-) -> dict[str, Any]:
-    full_right = None if full_quality is None else yes_or_no("full_quality", full_quality)
-    return {"groupings": groupings_of(y, slices, at, full_right), "majority": majority_of(y)}
+    if numbers is not None:
+        return numbers.rescaled(facts)
+    if lost is None or task is None or least_at is None:
+        return facts
+    return billed(facts, y, task, lost, at, full_known, intervals, least_at)
 
 
 def _check(frontier: Frontier, rivals: Mapping[str, Frontier]) -> None:
+    is_lost = any(system.right is not None for system in frontier.evidence)
     for name, one in {
         "frontier": frontier,
         **{f"rivals[{name!r}]": one for name, one in rivals.items()},
@@ -172,10 +178,12 @@ def _check(frontier: Frontier, rivals: Mapping[str, Frontier]) -> None:
                 f"{name} counts answers that are not worse than the full model's, and a report shows how many are "
                 f"right. Give a frontier made without against_full."
             )
-        if any(system.right is not None for system in one.evidence):
+        if is_lost != any(system.right is not None for system in one.evidence):
+            told = ("minus what answers lose", "the share that is right")
+            ours, theirs = told if is_lost else told[::-1]
             raise InvalidInputError(
-                f"a report counts right answers, and the score of {name} is minus what answers lose. Read its points "
-                f'with to_frame(), or fit with loss="error".'
+                f"the score of {name} is {theirs}, and that of frontier {ours}: one page compares one score. Fit both "
+                f"with the same `loss`."
             )
         if one.n_rows != frontier.n_rows:
             raise InvalidInputError(
@@ -213,16 +221,26 @@ def _shown(
     max_points: int,
     certificate: Certificate | None,
     deployed: OperatingPoint | float | None,
-) -> tuple[Shown, int | None, int | None]:
-    """The points of the page, and the places of the certified and of the deployed one."""
+    least: OperatingPoint | None,
+) -> tuple[Shown, int | None, int | None, int | None]:
+    """The points of the page, and the places of the certified, of the deployed one and of that of least total cost."""
     if deployed is not None and not isinstance(deployed, OperatingPoint):
         deployed = frontier.best(budget=deployed)
     certified = None if certificate is None else certificate.point
-    shown = shown_points(frontier, max_points, {"certified": certified, "deployed": deployed})
-    certified_at, deployed_at = (
-        None if point is None else shown.place_of(point) for point in (certified, deployed)
+    marked = {"certified": certified, "deployed": deployed, "least total cost": least}
+    shown = shown_points(frontier, max_points, marked)
+    certified_at, deployed_at, least_at = (
+        None if point is None else shown.place_of(point) for point in marked.values()
     )
-    return shown, certified_at, deployed_at
+    return shown, certified_at, deployed_at, least_at
+
+
+def _same_as(deployed: int | None, least: int | None, *numbers: Floats) -> int | None:
+    """The deployed point where it is that of least total cost: a system as it is has an entry of its own."""
+    if deployed is None or least is None:
+        return least
+    is_same = all(np.isclose(values[deployed], values[least]) for values in numbers)
+    return deployed if is_same else least
 
 
 def _means(at: Sequence[tuple[Routes, Floats]]) -> tuple[Floats, Floats]:
@@ -273,26 +291,8 @@ def _points(
     )
 
 
-def _auc_by_point(y: ArrayLike, at: Sequence[tuple[Routes, Floats]]) -> tuple[float, ...]:
-    """AUC of each point, or nothing where there are no scores."""
-    found = []
-    for routes, point in at:
-        scores = routes.scores(point)
-        auc = None if scores is None else auc_of(y, scores)
-        if auc is None:
-            return ()
-        found.append(auc)
-    return tuple(found)
-
-
 def _auc_of_full(y: ArrayLike, scores: ArrayLike | None) -> float | None:
     return None if scores is None else auc_of(y, scores)
-
-
-def _full_quality(frontier: Frontier, used: Sequence[int]) -> Numbers | None:
-    """How good the full model is on each row, by the first system that says it, those that are shown first."""
-    known = (*(frontier.evidence[place] for place in used), *frontier.evidence)
-    return next((one.full_quality for one in known if one.full_quality is not None), None)
 
 
 def _full(

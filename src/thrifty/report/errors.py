@@ -15,7 +15,7 @@ from thrifty.evidence.frontier import Frontier
 from thrifty.evidence.query_evidence import QueryEvidence
 from thrifty.exceptions import InvalidInputError
 from thrifty.report.classes import Partition, partition_of
-from thrifty.report.facts import ErrorCurve, Facts, Grouping, Majority
+from thrifty.report.facts import Facts, Grouping, Majority, MeasureCurve
 from thrifty.report.routes import Routes
 from thrifty.report.shown import Shown
 from thrifty.tasks.task import ERRORS, Task, mean_error, mean_errors
@@ -74,11 +74,13 @@ class Numbers:
     ) -> dict[str, Any]:
         """What facts say about numbers, by the name of the field."""
         full = next((one.full_scores for one in evidence if one.full_scores is not None), None)
+        errors = self.curves(evidence, shown, full, level=level, n_boot=n_boot, seed=seed)
         return {
             "groupings": self.groupings(slices, at, full),
             "majority": self.constant,
             "score": self.task.quality_name,
-            "errors": self.curves(evidence, shown, full, level=level, n_boot=n_boot, seed=seed),
+            "errors": errors,
+            "measures": () if self.task.quality_name == "R2" else self.r2_of(errors),
         }
 
     @property
@@ -100,7 +102,7 @@ class Numbers:
         level: float,
         n_boot: int,
         seed: int,
-    ) -> tuple[ErrorCurve, ...]:
+    ) -> tuple[MeasureCurve, ...]:
         """Mean errors of each point, with intervals; none where a system does not tell what it answered."""
         if any(evidence[place].scores is None for place in np.unique(shown.source)):
             return ()
@@ -117,9 +119,29 @@ class Numbers:
                 for source, point in zip(shown.source.tolist(), shown.thresholds, strict=True)
             ]
             curves.append(
-                ErrorCurve(name, tuple(value), tuple(low), tuple(high), theirs.get(name), alike[name])
+                MeasureCurve(name, tuple(value), tuple(low), tuple(high), theirs.get(name), alike[name])
             )
         return tuple(curves)
+
+    def r2_of(self, errors: Sequence[MeasureCurve]) -> tuple[MeasureCurve, ...]:
+        """R2 by the root mean squared errors, for scores that are something else; the targets spread as they do."""
+        spread = float(np.var(np.asarray(self.task.decode(self.y))))
+
+        def score(values: Sequence[float]) -> tuple[float, ...]:
+            return tuple(1.0 - value**2 / spread for value in values)
+
+        return tuple(
+            MeasureCurve(
+                "R2",
+                score(one.value),
+                score(one.high),
+                score(one.low),
+                None if one.full is None else score([one.full])[0],
+                score([one.constant])[0],
+            )
+            for one in errors
+            if one.name == "RMSE"
+        )
 
     def _with_powers(self, one: Evidence, power: int) -> Evidence:
         """The evidence with errors to a power in the place of quality."""

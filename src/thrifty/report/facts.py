@@ -10,13 +10,15 @@ from typing import Any
 from thrifty.exceptions import InvalidInputError
 
 __all__ = [
+    "Bill",
     "Certified",
-    "ErrorCurve",
     "Facts",
     "FullPoint",
     "Grouping",
     "Majority",
+    "MeasureCurve",
     "Measured",
+    "MistakeKind",
     "Points",
     "Purchase",
     "Rival",
@@ -35,7 +37,8 @@ class Points:
     budget : tuple of float
         Mean cost on the rows the point was chosen on: what a budget is compared with.
     cost, accuracy : tuple of float
-        Means on the rows of the report; where numbers are predicted, R2 stands in the place of accuracy.
+        Means on the rows of the report; where numbers are predicted, R2 stands in the place of accuracy, and where
+        mistakes have prices, what they cost.
     low, high : tuple of float
         Ends of the accuracy's bootstrap interval.
     lead_low, lead_high : tuple of float, or empty
@@ -110,8 +113,8 @@ class Grouping:
 
 
 @dataclass(frozen=True)
-class ErrorCurve:
-    """A mean error in the unit of the target: of each point with its interval, of the full model, of a constant."""
+class MeasureCurve:
+    """One measure, such as a mean error: of each point with its interval, of the full model, of a constant."""
 
     name: str
     value: Numbers
@@ -119,6 +122,52 @@ class ErrorCurve:
     high: Numbers
     full: float | None
     constant: float
+
+
+@dataclass(frozen=True)
+class MistakeKind:
+    """Rows of one class that are answered with another one, or several such kinds together.
+
+    Attributes
+    ----------
+    truth, answer : str
+        The two labels; of several kinds, how many they are, and nothing.
+    price : float or None
+        What one of them costs; None where several kinds are told together.
+    count : tuple of int
+        Rows of each point.
+    lost : tuple of float
+        What they cost at each point, per row of the report.
+    full : float or None
+        What they cost if the full model answers every row, if that is known.
+    """
+
+    truth: str
+    answer: str
+    price: float | None
+    count: tuple[int, ...]
+    lost: Numbers
+    full: float | None
+
+
+@dataclass(frozen=True)
+class Bill:
+    """What tests and mistakes cost together, where mistakes have prices.
+
+    Attributes
+    ----------
+    low, high : tuple of float
+        Ends of the bootstrap interval of each point's total, which is ``points.cost`` plus ``points.accuracy``.
+    least : int
+        The point whose total was least on the rows of the choice.
+    kinds : tuple of MistakeKind
+        Mistakes by what was true and what was said, the dearest first.
+    """
+
+    low: Numbers
+    high: Numbers
+    least: int
+    kinds: tuple[MistakeKind, ...]
 
 
 @dataclass(frozen=True)
@@ -225,9 +274,13 @@ class Facts:
     deployed : int or None
         The place of the point that is deployed, if that was said.
     score : str
-        What ``points.accuracy`` is: "accuracy", or "R2" or the like where numbers are predicted.
-    errors : tuple of ErrorCurve
+        What ``points.accuracy`` is: "accuracy", or "R2" or the like where numbers are predicted, or "cost of mistakes".
+    errors : tuple of MeasureCurve
         Mean errors where numbers are predicted, if known.
+    measures : tuple of MeasureCurve
+        What else is told with intervals: balanced accuracy and log-loss, or R2 where the score is another one.
+    bill : Bill or None
+        Totals of tests and mistakes, where mistakes have prices.
     """
 
     title: str
@@ -246,7 +299,9 @@ class Facts:
     certified: Certified | None = None
     deployed: int | None = None
     score: str = "accuracy"
-    errors: tuple[ErrorCurve, ...] = ()
+    errors: tuple[MeasureCurve, ...] = ()
+    measures: tuple[MeasureCurve, ...] = ()
+    bill: Bill | None = None
 
     def __post_init__(self) -> None:
         n_points = len(self.points)
@@ -267,7 +322,11 @@ class Facts:
     @property
     def is_number(self) -> bool:
         """Whether answers are numbers, and not labels that are right or wrong."""
-        return self.score != "accuracy"
+        return self.score != "accuracy" and self.bill is None
+
+    def total(self, place: int) -> float:
+        """What tests and mistakes of a point cost together, where mistakes have prices."""
+        return self.points.cost[place] + self.points.accuracy[place]
 
     def share_buying(self, place: int, item: int) -> float:
         """Share of the rows that make a purchase at a point."""
@@ -278,9 +337,11 @@ class Facts:
         return reach[at] if at < len(reach) else 0.0
 
     def marks(self, place: int) -> list[str]:
-        """What is special about a point: whether it is deployed, whether it is certified."""
+        """What is special about a point: whether it is deployed, certified, or the one of least total cost."""
         certified = None if self.certified is None else self.certified.point
-        return [word for word, at in (("deployed", self.deployed), ("certified", certified)) if at == place]
+        least = None if self.bill is None else self.bill.least
+        named = (("deployed", self.deployed), ("certified", certified), ("least total cost", least))
+        return [word for word, at in named if at == place]
 
     def as_dict(self) -> dict[str, Any]:
         """Everything, ready for a JSON file."""

@@ -22,9 +22,15 @@ from thrifty.report.facts import Facts
 from thrifty.report.tradeoff import majority_is_in_view, picture_of
 from thrifty.report.words import (
     article,
+    cost_digits,
     error_digits,
     error_text,
+    lead_of_bill,
+    measure_text,
+    money,
+    parts_of,
     percent_digits,
+    plain_number,
     reaches,
     score_text,
     words_of,
@@ -86,14 +92,6 @@ def page_of(facts: Facts) -> str:
     )
 
 
-def cost_digits(facts: Facts) -> int:
-    """Decimals of prices: about three digits of the largest."""
-    largest = max(*facts.points.cost, facts.points.cost[0], facts.full.cost if facts.full else 0.0)
-    if largest >= 1 or largest <= 0:
-        return 2 if largest < 100 else 1 if largest < 1000 else 0
-    return min(8, 2 - math.floor(math.log10(largest)))
-
-
 def _asset(name: str) -> str:
     return (files("thrifty.report") / name).read_text(encoding="utf-8")
 
@@ -127,6 +125,8 @@ def _rounded(value: Any) -> Any:
 
 
 def _lead(facts: Facts) -> str:
+    if facts.bill is not None:
+        return escape(lead_of_bill(facts))
     points, full = facts.points, facts.full
     places = [place for place in range(len(points)) if points.efficient[place]]
     low, high = places[0], places[-1]
@@ -135,19 +135,19 @@ def _lead(facts: Facts) -> str:
         named = f", {facts.full_name}," if facts.full_name else ""
         words.append(
             f"Asked about every row, the full model (f0){named} {reaches(facts, full.accuracy)} and costs "
-            f"{_money(facts, full.cost)} per row."
+            f"{money(facts, full.cost)} per row."
         )
     if low == high:
         words.append(
-            f"{facts.method} {reaches(facts, points.accuracy[low])} for {_money(facts, points.cost[low])} per row."
+            f"{facts.method} {reaches(facts, points.accuracy[low])} for {money(facts, points.cost[low])} per row."
         )
     else:
         first = score_text(facts, points.accuracy[low])
         first = f"{article(facts)} {facts.score} of {first}" if facts.is_number else f"{first} right"
         words.append(
             f"{facts.method} answers easy rows from few features and buys more only for the others: "
-            f"from {first} for {_money(facts, points.cost[low])} "
-            f"to {score_text(facts, points.accuracy[high])} for {_money(facts, points.cost[high])}."
+            f"from {first} for {money(facts, points.cost[low])} "
+            f"to {score_text(facts, points.accuracy[high])} for {money(facts, points.cost[high])}."
         )
     words.append(_constant(facts))
     return escape(" ".join(words))
@@ -170,9 +170,13 @@ def _deployed(facts: Facts) -> str:
     if place is None:
         return ""
     cost, accuracy = facts.points.cost[place], facts.points.accuracy[place]
-    text = f"{reaches(facts, accuracy).removeprefix('is ').removeprefix('has ')} for {_money(facts, cost)} per row"
-    if full is not None and full.cost > 0:
-        less = 1 - cost / full.cost
+    text = f"{reaches(facts, accuracy).removeprefix('is ').removeprefix('has ')} for {money(facts, cost)} per row"
+    whole = None if full is None else full.cost
+    if facts.bill is not None:
+        text, cost = parts_of(facts, cost, accuracy), cost + accuracy
+        whole = None if full is None else full.cost + full.accuracy
+    if whole:
+        less = 1 - cost / whole
         text += f", {_percent(abs(less))} {'less' if less >= 0 else 'more'} than the full model"
     return f'<p class="deployed"><strong>Deployed:</strong> {escape(text)}.</p>'
 
@@ -195,7 +199,7 @@ def _certificate(facts: Facts) -> str:
         cost, accuracy = facts.points.cost[certified.point], facts.points.accuracy[certified.point]
         where = (
             f"<p>On the rows of this report it {escape(reaches(facts, accuracy))} "
-            f"for {escape(_money(facts, cost))} per row.</p>"
+            f"for {escape(money(facts, cost))} per row.</p>"
         )
     sentence = certified.sentence
     return (
@@ -211,7 +215,7 @@ def _points_table(facts: Facts) -> str:
     lines = []
     for place in range(len(facts.points)):
         cells = [text for _, text in _cells(facts, place)]
-        kinds = [*facts.marks(place), *([] if place in printed else ["minor"])]
+        kinds = [*(mark.split()[0] for mark in facts.marks(place)), *([] if place in printed else ["minor"])]
         kind = f' class="{" ".join(kinds)}"' if kinds else ""
         lines.append(
             f'<tr data-point="{place}"{kind}><th scope="row">{escape(cells[0])}</th>'
@@ -225,11 +229,25 @@ def _points_table(facts: Facts) -> str:
 def _cells(facts: Facts, place: int) -> Iterator[tuple[str, str]]:
     """What the table says about a point: head and text of each column."""
     points, marks = facts.points, ", ".join(facts.marks(place))
-    yield "budget", _number(facts, points.budget[place]) + (f" ({marks})" if marks else "")
-    yield "mean cost", _number(facts, points.cost[place])
-    yield facts.score if facts.is_number else "right", score_text(facts, points.accuracy[place])
-    ends = (score_text(facts, end[place]) for end in (points.low, points.high))
-    yield f"{100 * facts.measured.level:g} % interval", " – ".join(ends)  # noqa: RUF001
+    yield "budget", plain_number(facts, points.budget[place]) + (f" ({marks})" if marks else "")
+    interval = f"{100 * facts.measured.level:g} % interval"
+    if facts.bill is not None:
+        yield "total", plain_number(facts, facts.total(place))
+        totals = (plain_number(facts, end[place]) for end in (facts.bill.low, facts.bill.high))
+        yield interval, " – ".join(totals)  # noqa: RUF001
+        yield "tests", plain_number(facts, points.cost[place])
+        yield "mistakes", score_text(facts, points.accuracy[place])
+    else:
+        yield "mean cost", plain_number(facts, points.cost[place])
+        yield facts.score if facts.is_number else "right", score_text(facts, points.accuracy[place])
+        scores = (score_text(facts, end[place]) for end in (points.low, points.high))
+        yield interval, " – ".join(scores)  # noqa: RUF001
+    for one in facts.measures:
+        curves = (one.value, one.low, one.high)
+        value, low, high = (measure_text(facts, one.name, curve[place]) for curve in curves)
+        # Beside a bill there is room for what is asked most.
+        ends = "" if one.name == "accuracy" else f" ({low.split()[0]} – {high.split()[0]})"  # noqa: RUF001
+        yield one.name, value + ends
     if points.auc:
         yield "AUC", f"{points.auc[place]:.{percent_digits(facts) + 2}f}"
     for one in facts.errors:
@@ -237,7 +255,10 @@ def _cells(facts: Facts, place: int) -> Iterator[tuple[str, str]]:
         yield one.name, f"{value} ({low} – {high})"  # noqa: RUF001
     yield "full model", f"{100 * points.share(place):.1f} %"
     if facts.full is not None:
-        yield "saved", _percent(1 - points.cost[place] / facts.full.cost) if facts.full.cost > 0 else ""
+        own, whole = points.cost[place], facts.full.cost
+        if facts.bill is not None:
+            own, whole = facts.total(place), facts.full.cost + facts.full.accuracy
+        yield "saved", _percent(1 - own / whole) if whole > 0 else ""
     bought = (one.n_columns * facts.share_buying(place, item) for item, one in enumerate(facts.purchases))
     yield "features per row", f"{sum(bought):,.1f}"
 
@@ -276,7 +297,7 @@ def _measured(facts: Facts) -> Iterator[tuple[str, str]]:
     shown = sum(facts.points.efficient)
     fewer = "" if shown == how.n_points else f"; {shown:,} of them are shown, for evenly spaced budgets"
     yield "Operating points", f"{how.n_points:,} efficient points of {systems}, chosen{on}{fewer}"
-    scores = facts.score if facts.is_number else "accuracies"
+    scores = "accuracies" if facts.score == "accuracy" else facts.score
     yield (
         "Budget",
         f"compared with the mean cost on the rows of the choice; costs and {scores} are of the rows above",
@@ -289,14 +310,6 @@ def _measured(facts: Facts) -> Iterator[tuple[str, str]]:
     if how.date is not None:
         yield "Date", how.date
     yield from how.notes
-
-
-def _number(facts: Facts, value: float) -> str:
-    return f"{value:,.{cost_digits(facts)}f}"
-
-
-def _money(facts: Facts, value: float) -> str:
-    return _number(facts, value) + (f"\N{NO-BREAK SPACE}{facts.unit}" if facts.unit else "")
 
 
 def _percent(share: float) -> str:

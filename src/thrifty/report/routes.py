@@ -57,7 +57,11 @@ class Routes:
 
     def right(self, point: Floats) -> Bools:
         """Whether each row is answered correctly."""
-        return yes_or_no("quality", self.evidence.at_point(point)[2])
+        route, _, quality = self.evidence.at_point(point)
+        if self.evidence.right is None:
+            return yes_or_no("quality", quality)
+        right: Bools = self.evidence.right[np.arange(len(route)), route]
+        return right
 
     def scores(self, point: Floats) -> Floats | None:
         """Score of each row's answer, where that is known."""

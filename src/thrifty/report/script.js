@@ -2,12 +2,14 @@
 (() => {
   document.documentElement.classList.add("js");
   const facts = JSON.parse(document.getElementById("facts").textContent);
-  const { points, full, rivals, certified, deployed, majority, purchases, groupings, errors, words } = facts;
+  const { points, full, rivals, certified, deployed, majority, purchases, groupings, errors, measures, bill, words } = facts;
   const isNumber = facts.is_number;
   const certifiedAt = certified ? certified.point : null;
-  const marks = (place) => [...(place === deployed ? ["deployed"] : []), ...(place === certifiedAt ? ["certified"] : [])];
+  const leastAt = bill ? bill.least : null;
+  const named = [["deployed", deployed], ["certified", certifiedAt], ["least total cost", leastAt]];
+  const marks = (place) => named.filter(([, at]) => at === place).map(([name]) => name);
   /* Points with a name, the deployed one first; one that is both deployed and certified is one entry. */
-  const marked = [...new Set([deployed, certifiedAt])].filter((place) => place !== null);
+  const marked = [...new Set([deployed, certifiedAt, leastAt])].filter((place) => place !== null);
   const efficient = points.budget.map((_, place) => place).filter((place) => points.efficient[place]);
   const byId = (id) => document.getElementById(id);
   let current = facts.start;
@@ -31,11 +33,13 @@
   const money = (value) => number(value) + (facts.unit ? "\u00a0" + facts.unit : "");
   const percent = (share, digits = 0) => fixed(100 * share, digits) + "\u00a0%";
   /* Labels are right for a share of the rows; numbers have a score that is none. */
-  const right = (share) => (isNumber ? fixed(share, facts.percent_digits + 2).replace("-", "\u2212") : percent(share, facts.percent_digits));
+  const right = (share) => (bill ? number(share) : isNumber ? fixed(share, facts.percent_digits + 2).replace("-", "\u2212") : percent(share, facts.percent_digits));
   const signed = (share) => (share < 0 ? "\u2212" : "+") +
-    (isNumber ? fixed(Math.abs(share), facts.percent_digits + 2) : fixed(Math.abs(100 * share), facts.percent_digits) + " points");
+    (bill ? number(Math.abs(share)) : isNumber ? fixed(Math.abs(share), facts.percent_digits + 2) : fixed(Math.abs(100 * share), facts.percent_digits) + " points");
+  const recall = (share) => percent(share, facts.percent_digits);
   const amount = (error) => fixed(error, facts.error_digits);
-  const area = (auc) => fixed(auc, facts.percent_digits + 2);
+  const area = (auc) => fixed(auc, facts.percent_digits + 2).replace("-", "\u2212");
+  const measured = (name, value) => (name.includes("accuracy") ? percent(value, facts.percent_digits) : area(value));
   const whole = (count) => count.toLocaleString("en-US");
   /* A few rows out of many are not none, and almost all are not all. */
   const portion = (share) =>
@@ -83,6 +87,13 @@
     const costs = [...points.cost, ...rivals.flatMap((rival) => rival.cost), ...(full ? [full.cost] : [])];
     const [own, tops] = [[...points.low, ...points.high], [...points.high, ...(full ? [full.accuracy] : [])]];
     const all = [...own, ...tops, ...floor, ...rivals.flatMap((rival) => rival.accuracy)];
+    if (bill) {
+      /* Mistakes cost less further down: a rival far above our cheapest point is cut off, and nothing is below 0. */
+      const [low, ownHigh] = [Math.min(...all), Math.max(...own, ...tops, ...floor)];
+      const high = Math.min(Math.max(...all), ownHigh + 0.5 * (ownHigh - low));
+      const pad = 0.06 * (high - low) || 0.01;
+      return { x: [0, 1.05 * Math.max(...costs) || 1], y: [Math.max(0, low - pad), high + pad] };
+    }
     const top = Math.max(...all);
     const ownLow = Math.min(...own, ...(full ? [full.accuracy] : []));
     /* A rival that falls far below our cheapest point must not flatten the picture; its line is cut off. */
@@ -96,6 +107,7 @@
     .reduce((kept, p) => (kept.length && points.cost[p] - points.cost[kept[kept.length - 1]] < room ? kept : [...kept, p]), []);
   let moving = null;
   const sign = (place) => [
+    ...(place === leastAt ? [draw("path", { class: "lowest", d: shapes[3](marks(place).length > 1 ? 12 : 7) })] : []),
     ...(place === certifiedAt ? [draw("path", { class: "seal", d: seal(place === deployed ? 11 : 6) })] : []),
     ...(place === deployed ? [draw("circle", { class: "pin", r: 6.5 })] : []),
   ];
@@ -104,9 +116,10 @@
     const holder = byId("chart");
     const width = Math.max(260, Math.round(holder.clientWidth || 640));
     const height = Math.round(Math.min(500, Math.max(300, width * 0.7)));
-    const box = { left: 54, right: width - 14, top: deployed === null ? 12 : 30, bottom: height - 46 };
+    const box = { left: 54, right: width - 14, top: (deployed === null ? 12 : 30) + (bill ? 16 : 0), bottom: height - 46 };
     /* Where the majority class is far below, its line gets a strip of its own under a break of the axis. */
-    box.foot = box.bottom - (facts.majority_is_in_view ? 0 : 44);
+    const [inView, strip] = [facts.majority_is_in_view, !facts.majority_is_in_view && !bill];
+    box.foot = box.bottom - (strip ? 44 : 0);
     const { x: [x0, x1], y: [y0, y1] } = domain();
     const x = (cost) => box.left + ((cost - x0) / (x1 - x0)) * (box.right - box.left);
     const y = (accuracy) => box.foot - ((accuracy - y0) / (y1 - y0)) * (box.foot - box.top);
@@ -117,11 +130,12 @@
     const svg = draw("svg", { viewBox: `0 0 ${width} ${height}`, width, height, role: "img", "aria-labelledby": "chart-name" });
     svg.append(draw("title", { id: "chart-name" },
       `${words.vertical} against mean cost per row; ${facts.method}, ${rivals.map((r) => r.name + ", ").join("")}the full model, and the ${words.constant}.`));
+    if (bill) svg.append(draw("text", { x: 4, y: 12 }, "mistakes per row" + (facts.unit ? `, ${facts.unit}` : "")));
     const clip = draw("clipPath", { id: "inside" },
       draw("rect", { x: box.left - 6, y: box.top - 6, width: box.right - box.left + 12, height: box.foot - box.top + 6 }));
     svg.append(draw("defs", {}, clip));
     const across = ticks(x0, x1, Math.min(8, width / 75));
-    const [scale, sign100] = isNumber ? [1, ""] : [100, "%"];
+    const [scale, sign100] = isNumber || bill ? [1, ""] : [100, "%"];
     const up = ticks(scale * y0, scale * y1, height / 62);
     for (const value of up.found) {
       const level = y(value / scale);
@@ -134,11 +148,11 @@
     }
     svg.append(draw("line", { class: "axis", x1: box.left, x2: box.right, y1: box.bottom, y2: box.bottom }));
     svg.append(draw("text", { x: (box.left + box.right) / 2, y: height - 6, "text-anchor": "middle" },
-      "mean cost per row" + (facts.unit ? `, ${facts.unit}` : "")));
+      words.across + (facts.unit ? `, ${facts.unit}` : "")));
     const inside = draw("g", { "clip-path": "url(#inside)" });
-    const level = facts.majority_is_in_view ? y(majority.accuracy) : box.bottom - 11;
-    svg.append(draw("line", { class: "majority", id: "majority", x1: box.left, x2: box.right, y1: level, y2: level }));
-    if (!facts.majority_is_in_view) svg.append(
+    const level = inView ? y(majority.accuracy) : box.bottom - 11;
+    if (inView || strip) svg.append(draw("line", { class: "majority", id: "majority", x1: box.left, x2: box.right, y1: level, y2: level }));
+    if (strip) svg.append(
       draw("text", { x: box.left - 8, y: level + 4, "text-anchor": "end" }, fixed(scale * majority.accuracy, 0) + sign100),
       draw("path", { class: "axis", d: `M${box.left - 7} ${box.foot + 12}l14 -6m-14 11l14 -6` }));
     inside.append(draw("polygon", { class: "band",
@@ -176,7 +190,7 @@
         draw("text", { class: "label flag", id: "flag", x: Math.min(Math.max(px, half), width - half), y: box.top - 10, "text-anchor": "middle" }, words));
       svg.append(draw("g", { transform: `translate(${at(points.cost[place], points.accuracy[place])})` }, ...sign(place)));
     }
-    svg.append(draw("text", { class: "halo", "text-anchor": "end", x: box.right, y: level - 6 }, `${words.constant}: ${right(majority.accuracy)}`));
+    if (inView || strip) svg.append(draw("text", { class: "halo", "text-anchor": "end", x: box.right, y: level - 6 }, `${words.constant}: ${right(majority.accuracy)}`));
     svg.addEventListener("click", (event) => {
       const cost = x0 + ((event.clientX - svg.getBoundingClientRect().left - box.left) / (box.right - box.left)) * (x1 - x0);
       show(efficient.reduce((best, p) => (Math.abs(points.cost[p] - cost) < Math.abs(points.cost[best] - cost) ? p : best)));
@@ -198,7 +212,7 @@
       draw("path", { class: `line r${k % 5}`, "stroke-dasharray": dashes[k % 5], d: "M0 8H34" }),
       draw("path", { class: `symbol r${k % 5}`, d: shapes[k % 5](3.6), transform: "translate(17 8)" })));
     if (full) entry("full model for every row", draw("polygon", { class: "star", points: star, transform: "translate(17 8.5) scale(.8)" }));
-    entry(`${words.constant} for every row`, draw("path", { class: "majority", d: "M0 8H34" }));
+    if (facts.majority_is_in_view || !bill) entry(`${words.constant} for every row`, draw("path", { class: "majority", d: "M0 8H34" }));
     for (const place of marked) entry(marks(place).join(", "), draw("g", { transform: "translate(17 8) scale(.8)" }, ...sign(place)));
     entry("your budget", draw("g", { class: "here", transform: "translate(17 8)" }, draw("circle", { r: 5.5 })));
   };
@@ -219,7 +233,7 @@
   const groupTables = groupings.map((grouping, number) => {
     /* The share of a class that is answered right is its recall. */
     const measure = isNumber ? "MAE" : number === 0 ? "recall" : "right";
-    const told = isNumber ? amount : right;
+    const told = isNumber ? amount : recall;
     const heads = [grouping.name, "rows", "to the full model", measure, ...(grouping.full_right ? [`${measure}, full model`] : [])];
     const caption = number > 0 ? `By ${grouping.name}` : isNumber ? "Errors by range of the target" : "Recall by class";
     const { body, holder } = table(caption, heads, grouping.labels.length > 24);
@@ -267,6 +281,41 @@
     return (place) => { updates.forEach((update) => update(place)); total.textContent = number(points.cost[place]); };
   })();
 
+  const mistakeTable = (() => {
+    if (!bill || bill.kinds.length === 0) return () => {};
+    byId("mistakes-section").hidden = false;
+    const alone = bill.kinds[0].full !== null;
+    const heads = ["true class", "answer", "price", "rows", "per row", ...(alone ? ["per row, full model"] : [])];
+    const { body, grid, holder } = table("Mistakes by kind", heads, false);
+    const updates = bill.kinds.map((kind) => {
+      const [rows, lost] = [make("td"), make("td")];
+      body.append(make("tr", {}, make("th", { scope: "row" }, kind.truth), make("td", {}, kind.answer),
+        make("td", {}, kind.price === null ? "\u2013" : number(kind.price)), rows, lost, ...(alone ? [make("td", {}, number(kind.full))] : [])));
+      return (place) => { rows.textContent = whole(kind.count[place]); lost.textContent = number(kind.lost[place]); };
+    });
+    const [rows, total] = [make("td"), make("td")];
+    grid.append(make("tfoot", {}, make("tr", {}, make("th", { scope: "row" }, "all mistakes"), make("td"), make("td"), rows, total,
+      ...(alone ? [make("td", {}, number(full.accuracy))] : []))));
+    byId("mistakes").append(holder);
+    return (place) => {
+      updates.forEach((update) => update(place));
+      rows.textContent = whole(bill.kinds.reduce((sum, kind) => sum + kind.count[place], 0));
+      total.textContent = number(points.accuracy[place]);
+    };
+  })();
+  /* A tile for every further measure, between those that are always there. */
+  const measureTiles = measures.map((curve, k) => {
+    const [told, range] = [make("b"), make("span")];
+    const others = (curve.full === null ? "" : `full model: ${measured(curve.name, curve.full)}; `) + `constant: ${measured(curve.name, curve.constant)}`;
+    const tile = make("div", { class: "measure" }, make("dt", {}, curve.name[0].toUpperCase() + curve.name.slice(1)),
+      make("dd", {}, told, range, make("span", {}, others)));
+    byId("tiles").insertBefore(tile, byId(k === 0 && !bill ? "saving-tile" : "sent-tile"));
+    return (place) => {
+      told.textContent = measured(curve.name, curve.value[place]);
+      range.textContent = `${measured(curve.name, curve.low[place])} to ${measured(curve.name, curve.high[place])}`;
+    };
+  });
+
   /* One point, shown everywhere. */
   const slider = byId("budget");
   const HANDLE = 16;
@@ -282,8 +331,8 @@
   const showRecall = (place) => {
     const { labels, n_rows, right: good, full_right: alone } = groupings[0];
     const lowest = labels.reduce((worst, _, k) => (good[place][k] / n_rows[k] < good[place][worst] / n_rows[worst] ? k : worst), 0);
-    say("recall", right(good[place][lowest] / n_rows[lowest]));
-    say("recall-note", `class ${labels[lowest]}` + (alone ? `; full model: ${right(alone[lowest] / n_rows[lowest])}` : ""));
+    say("recall", recall(good[place][lowest] / n_rows[lowest]));
+    say("recall-note", `class ${labels[lowest]}` + (alone ? `; full model: ${recall(alone[lowest] / n_rows[lowest])}` : ""));
   };
   const showError = (id, curve, place) => {
     say(id, amount(curve.value[place]));
@@ -293,9 +342,12 @@
   const show = (place, budget = points.budget[place]) => {
     current = place;
     const [cost, share] = [points.cost[place], shareSent(place)];
-    const saving = full && full.cost > 0 ? 1 - cost / full.cost : null;
+    const total = bill ? cost + points.accuracy[place] : cost;
+    const theirs = full ? full.cost + (bill ? full.accuracy : 0) : 0;
+    const saving = theirs > 0 ? 1 - total / theirs : null;
     slider.value = budget;
-    slider.setAttribute("aria-valuetext", `${money(budget)} per row: ${isNumber ? `${words.score} ` : ""}${right(points.accuracy[place])}${isNumber ? "" : " right"}`);
+    slider.setAttribute("aria-valuetext", bill ? `${money(budget)} per row for tests, ${money(points.accuracy[place])} for mistakes`
+      : `${money(budget)} per row: ${isNumber ? `${words.score} ` : ""}${right(points.accuracy[place])}${isNumber ? "" : " right"}`);
     say("budget-text", money(budget) + " per row");
     say("accuracy", right(points.accuracy[place]));
     const range = `${right(points.low[place])} to ${right(points.high[place])}`;
@@ -308,7 +360,11 @@
     say("cost", money(cost));
     say("cost-note", facts.measured.held_out ? `planned: ${money(points.budget[place])}` : "");
     say("saving", saving === null ? "\u2013" : percent(saving));
-    say("saving-note", saving === null ? "" : `${number(full.cost - cost)} of the ${money(full.cost)} that the full model costs`);
+    say("saving-note", saving === null ? "" : `${number(theirs - total)} of the ${money(theirs)} that the full model costs`);
+    if (bill) {
+      say("total", money(total));
+      say("total-note", `${number(bill.low[place])} to ${number(bill.high[place])}`);
+    }
     say("sent", portion(share));
     say("sent-note", "of rows");
     say("badge", marks(place).join(", "));
@@ -317,12 +373,15 @@
     else showRecall(place);
     if (points.auc.length) say("auc", area(points.auc[place]));
     describeBought(place);
-    groupTables.forEach((update) => update(place));
+    [...groupTables, ...measureTiles].forEach((update) => update(place));
+    mistakeTable(place);
     purchaseTable(place);
     moving(place);
     document.querySelector("tr.current")?.classList.remove("current");
     document.querySelector(`tr[data-point="${place}"]`)?.classList.add("current");
-    say("summary", `For at most ${money(budget)} per row, ${isNumber ? `${words.score} is ` : ""}${right(points.accuracy[place])}${isNumber ? "" : " of answers are right"} (${range}) at a mean cost of ` +
+    if (bill) say("summary", `For at most ${money(budget)} per row, tests cost ${money(cost)} and mistakes ${money(points.accuracy[place])} (${range}), together ${money(total)}` +
+      `${saving === null ? "" : `, ${percent(saving)} less than the full model for every row`}; ${portion(share)} of rows go to the full model.`);
+    else say("summary", `For at most ${money(budget)} per row, ${isNumber ? `${words.score} is ` : ""}${right(points.accuracy[place])}${isNumber ? "" : " of answers are right"} (${range}) at a mean cost of ` +
       `${money(cost)}${saving === null ? "" : `, ${percent(saving)} less than the full model for every row`}; ${portion(share)} of rows go to the full model.`);
   };
   const step = (by) => {
@@ -344,15 +403,15 @@
     event.preventDefault();
     step(keys[event.key]);
   });
-  for (const [name, place] of [["deployed", deployed], ["certified", certifiedAt]]) {
+  for (const [name, place] of named) {
     if (place === null) continue;
-    const button = byId(`show-${name}`);
+    const button = byId(`show-${name.split(" ")[0]}`);
     button.hidden = false;
     button.addEventListener("click", () => show(place));
   }
   for (const place of marked) {
     const share = Math.min(1, Math.max(0, (points.budget[place] - slider.min) / (slider.max - slider.min || 1)));
-    const mark = make("span", { class: `mark ${marks(place)[0]}` }, marks(place).join(", "));
+    const mark = make("span", { class: `mark ${marks(place)[0].split(" ")[0]}` }, marks(place).join(", "));
     /* The middle of the handle travels from half its width to as much before the other end. */
     mark.style.left = `calc(${HANDLE / 2}px + ${share} * (100% - ${HANDLE}px))`;
     mark.classList.toggle("late", share > 0.6);
@@ -361,7 +420,12 @@
   byId("auc-tile").hidden = isNumber ? errors.length === 0 : points.auc.length === 0;
   byId("recall-tile").hidden = isNumber && errors.length === 0;
   byId("groups-section").hidden = groupings.length === 0;
-  byId("tiles").classList.toggle("odd", !isNumber && points.auc.length === 0);
+  if (bill) {
+    byId("total-tile").hidden = false;
+    byId("tiles").insertBefore(byId("saving-tile"), byId("score-tile"));
+  }
+  const tiles = [...byId("tiles").children].filter((tile) => !tile.hidden);
+  tiles[tiles.length - 1].classList.toggle("wide", tiles.length % 2 === 1);
   if (!isNumber) say("auc-note", full && full.auc !== null ? `full model: ${area(full.auc)}` : "area under the ROC curve");
   say("majority-note", `${words.constant}${isNumber ? ` (${majority.label})` : ""}: ${right(majority.accuracy)}`);
   legend();

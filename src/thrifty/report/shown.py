@@ -55,12 +55,14 @@ class Shown:
 
 @dataclass(frozen=True)
 class Intervals:
-    """Ends of bootstrap intervals: of the accuracies, and of their leads over the full model (None if unknown)."""
+    """Ends of bootstrap intervals of scores, of leads over the full model (None if unknown), of cost minus score."""
 
     low: Floats
     high: Floats
     lead_low: Floats | None
     lead_high: Floats | None
+    total_low: Floats
+    total_high: Floats
 
 
 def evenly(frontier: Frontier, most: int) -> Ints:
@@ -116,13 +118,13 @@ def intervals_of(frontier: Frontier, shown: Shown, *, level: float, n_boot: int,
         source = np.r_[source, len(evidence)]
         thresholds = np.vstack([thresholds, np.full(thresholds.shape[1], 0.5)])
         evidence = (*evidence, alone)
-    _, score = resampled(evidence, source, thresholds, n_boot=n_boot, seed=seed)
+    cost, score = resampled(evidence, source, thresholds, n_boot=n_boot, seed=seed)
     lead_low = lead_high = None
     if full is not None:
         lead_low, lead_high = tails(score[:-1] - score[-1], level)
-        score = score[:-1]
+        cost, score = cost[:-1], score[:-1]
     low, high = tails(score, level)
-    return Intervals(low, high, lead_low, lead_high)
+    return Intervals(low, high, lead_low, lead_high, *tails(cost - score, level))
 
 
 def _same_thresholds(thresholds: Floats, point: OperatingPoint) -> Bools:

@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike
 
 from thrifty.exceptions import InvalidInputError
 from thrifty.report.facts import Facts
-from thrifty.report.words import words_of
+from thrifty.report.words import score_text, words_of
 
 __all__ = ["Curve", "draw_tradeoff", "majority_is_in_view", "new_figure", "picture_of", "save_figure"]
 
@@ -109,9 +109,11 @@ def draw_tradeoff(
 
 
 def majority_is_in_view(facts: Facts) -> bool:
-    """Whether a picture can reach down to the majority class and leave half of its height to the points."""
+    """Whether a picture can reach to the constant answer and leave half of its height to the points."""
     points = facts.points
     known = [*points.low, *points.high, *([] if facts.full is None else [facts.full.accuracy])]
+    if facts.bill is not None:
+        return max(known) - min(known) >= (facts.majority.accuracy - min(known)) / 2
     return max(known) - min(known) >= (max(known) - facts.majority.accuracy) / 2
 
 
@@ -138,8 +140,10 @@ def picture_of(facts: Facts) -> bytes:
     _draw_marks(ax, facts)
     ax.get_legend().remove()
     figure.legend(loc="outside lower center", ncols=3, frameon=False, fontsize=8)
-    if facts.unit:
-        ax.set_xlabel(f"mean cost per row, {_plain(facts.unit)}")
+    unit = f", {_plain(facts.unit)}" if facts.unit else ""
+    ax.set_xlabel(words_of(facts)["across"] + unit)
+    if facts.bill is not None:
+        ax.set_ylabel("mean cost of mistakes per row" + unit)
     stream = io.BytesIO()
     figure.savefig(stream, format="png", metadata={"Software": None})
     return stream.getvalue()
@@ -160,6 +164,8 @@ def _apart(facts: Facts) -> list[int]:
 
 def _draw_majority(ax: Any, facts: Facts) -> None:
     """Draw a dashed line with its name; one that is far below gets a strip of its own under a break of the axis."""
+    if facts.bill is not None and not majority_is_in_view(facts):
+        return  # it is far above, and the page's first lines say what it costs
     line = {"color": "#444444", "linewidth": 1.1, "linestyle": (0, (6, 4)), "zorder": 1.5}
     level, across = facts.majority.accuracy, ax.get_yaxis_transform()
     if majority_is_in_view(facts):
@@ -175,6 +181,7 @@ def _draw_majority(ax: Any, facts: Facts) -> None:
         slash = {"marker": [(-1, -0.6), (1, 0.6)], "markersize": 9, "linestyle": "none", "color": "black"}
         ax.plot([0, 0], [low, low - 0.02 * (high - low)], transform=across, clip_on=False, **slash)
     level_text = "0" if facts.is_number else f"{100 * facts.majority.accuracy:.1f} %"
+    level_text = level_text if facts.bill is None else score_text(facts, facts.majority.accuracy)
     name = f"{words_of(facts)['constant']}: {level_text}"
     text = {"fontsize": 8, "color": "#444444", "ha": "right", "va": "bottom"}
     ax.annotate(name, (1, level), (0, 2), xycoords=across, textcoords="offset points", **text)
@@ -187,6 +194,10 @@ def _draw_marks(ax: Any, facts: Facts) -> None:
         at = points.cost[facts.certified.point], points.accuracy[facts.certified.point]
         size = 15 if facts.certified.point == facts.deployed else 8
         ax.plot(*at, marker="D", markersize=size, color="#1e6b37", label="certified", **edge)
+    if facts.bill is not None:
+        at = points.cost[facts.bill.least], points.accuracy[facts.bill.least]
+        size = 15 if facts.bill.least == facts.deployed else 9
+        ax.plot(*at, marker="v", markersize=size, color="#7b3f9e", label="least total cost", **edge)
     if facts.deployed is not None:
         at = points.cost[facts.deployed], points.accuracy[facts.deployed]
         pole = {"arrowstyle": "-", "color": _DEPLOYED, "linewidth": 1.5, "shrinkA": 0, "shrinkB": 0}

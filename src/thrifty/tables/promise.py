@@ -1,15 +1,17 @@
 """What to expect of new rows at the operating point in force, from rows whose answering models had not seen them."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from thrifty.arrays import Floats, Ints
+from thrifty.arrays import Bools, Floats, Ints
 from thrifty.estimators.base import ChainEstimator
 from thrifty.evidence.evidence import Evidence
 from thrifty.evidence.frontier import Frontier
 from thrifty.evidence.measures import ClassRows, banded
+from thrifty.evidence.recall import with_classes
 from thrifty.tasks.task import ERRORS, Task, mean_error, mean_errors
 
 __all__ = ["Promise", "promise_of"]
@@ -129,10 +131,7 @@ def promise_of(estimator: ChainEstimator, known: Promise | None = None) -> Promi
         full_accuracy=None if full is None else float(full.mean()),
         score_spread=None if evidence.quality.dtype == bool else float(quality.std()),
     )
-    right = quality
-    if evidence.right is not None:
-        rows = np.arange(evidence.n_rows)
-        right = np.sum([weight * evidence.right[rows, route] for weight, route, _, _ in seen], axis=0)
+    right = quality if evidence.right is None else _right(evidence.right, seen)
     if evidence.target is None or evidence.scores is None:
         if evidence.strata is not None and len(chain.task.classes):
             promise = replace(promise, measures=_measures(chain.task, evidence.strata.astype(np.intp), right))
@@ -154,19 +153,18 @@ def promise_of(estimator: ChainEstimator, known: Promise | None = None) -> Promi
             promise, chain.task, evidence, quality, [(weight, route) for weight, route, _, _ in seen]
         )
     strata = chain.task.strata(y)
-    full_right = None if full is None else np.asarray(full, dtype=np.float64)
-    if evidence.right is not None:
-        answered = None if full_scores is None else _answered(chain.task, full_scores)
-        full_right = None if answered is None else (answered == strata).astype(np.float64)
     drawn = _drawn_scores(evidence, [(weight, route) for weight, route, _, _ in seen], policy.seed)
+    if full is not None and evidence.right is not None:
+        # What is right is not what quality counts, where answers lose.
+        full = None if full_scores is None else _is_right(chain.task, full_scores, strata)
     return replace(
         promise,
         measures=_measures(chain.task, strata, right, drawn),
         full_measures=None
-        if full_right is None or full_scores is None
-        else _values(chain.task, strata, full_right, full_scores),
+        if full is None or full_scores is None
+        else _values(chain.task, strata, np.asarray(full, dtype=np.float64), full_scores),
         recall=_recall(strata, right),
-        full_recall=None if full_right is None else _recall(strata, full_right),
+        full_recall=None if full is None else _recall(strata, np.asarray(full, dtype=np.float64)),
         auc=chain.task.auc(y, drawn),
         full_auc=None if full_scores is None else chain.task.auc(y, full_scores),
     )
@@ -182,7 +180,20 @@ def _as_served(estimator: ChainEstimator) -> Evidence:
     quality[:, -1] = evidence.full_quality
     if scores is not None and evidence.full_scores is not None:
         scores = np.concatenate([scores[:, :-1], evidence.full_scores[:, None]], axis=1)
-    return replace(evidence, quality=quality, scores=scores)
+    served = replace(evidence, quality=quality, scores=scores)
+    return served if evidence.right is None else with_classes(served, chain.task)
+
+
+def _right(right: Bools, seen: Sequence[tuple[float, Any, Any, Any]]) -> Floats:
+    """Probability that each row is answered with its class, where quality counts something else."""
+    rows = np.arange(len(right))
+    found: Floats = np.sum([weight * right[rows, route] for weight, route, _, _ in seen], axis=0)
+    return found
+
+
+def _is_right(task: Task, scores: Floats, strata: Ints) -> Bools:
+    right: Bools = task.answers(task.outputs(scores)) == task.classes[strata]
+    return right
 
 
 def _drawn_scores(evidence: Evidence, routes: list[tuple[float, Any]], seed: int) -> Floats:
@@ -247,12 +258,6 @@ def _measures(
 def _values(task: Task, strata: Ints, quality: Floats, scores: Floats) -> dict[str, float]:
     found = _rows(task, strata, quality, scores).under(np.ones((len(strata), 1)))
     return {name: float(value[0]) for name, value in found.items()}
-
-
-def _answered(task: Task, scores: Floats) -> Ints:
-    """Number of the class that some scores are answered with."""
-    labels = task.answers(task.outputs(scores))
-    return task.strata(task.encode("answers", labels, len(labels)))
 
 
 def _recall(strata: Ints, quality: Floats) -> tuple[float, ...]:

@@ -24,6 +24,7 @@ from thrifty.pruning.forest import PrunedForest
 from thrifty.pruning.node_costs import closure_of
 from thrifty.pruning.optimum import SOLVERS, prune_along
 from thrifty.solvers.solution import Solution
+from thrifty.tasks.choose import classification
 from thrifty.threads import limited_threads, threads_of
 
 __all__ = ["BudgetPruneClassifier"]
@@ -207,8 +208,10 @@ class BudgetPruneClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
         rows = task.rows
         right = self.forest_.probability(rows.X).argmax(axis=1) == rows.code
         nobody = np.zeros(len(right), dtype=bool)
-        features = tuple(self.features_.tolist())
-        self.evidence_ = Evidence.of_point(self.forest_.cost(rows.X), right, nobody, features=features)
+        features, strata = tuple(self.features_.tolist()), rows.code.astype(np.uint8)
+        self.evidence_ = Evidence.of_point(
+            self.forest_.cost(rows.X), right, nobody, features=features, strata=strata
+        )
 
     def _serve(self, system: PrunedForest, solution: Solution[Pruning]) -> None:
         """Everything that is known once there is a pruned forest."""
@@ -254,7 +257,7 @@ class BudgetPruneClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
     def frontier_(self) -> Frontier:
         """The one operating point, on the rows that decided what is pruned."""
         check_is_fitted(self)
-        return Frontier.from_evidence([self.evidence_])
+        return Frontier.from_evidence([self.evidence_], task=classification(self.classes_))
 
     def predict_from(self, source: Any) -> NoReturn:  # noqa: ARG002
         """Refuse: every split decides what to buy next."""

@@ -1,0 +1,149 @@
+"""Pages of systems whose mistakes have prices, and measures beside accuracy: against predictions and scikit-learn."""
+
+import re
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from sklearn.datasets import make_classification
+from sklearn.linear_model import LogisticRegression
+from sklearn.metrics import balanced_accuracy_score, confusion_matrix, log_loss
+
+from thrifty import BudgetedClassifier, Frontier, InvalidInputError, collect_facts, evidence_of
+from thrifty.report.page import page_of, write_report
+
+PRICES = np.array([[0.0, 20.0, 3.0], [9.0, 1.0, 9.0], [6.0, 30.0, 0.0]])
+"""A right answer may cost something too, such as a treatment."""
+pytestmark = pytest.mark.slow
+
+LOSSES = {"error": "error", "log": "log", "prices": PRICES}
+
+
+@pytest.fixture(scope="module")
+def systems():
+    X, y = make_classification(340, 4, n_informative=3, n_redundant=0, n_classes=3, random_state=0)
+    names = np.array(["a", "b", "c"])[y]
+    small = {"sizes": [(4, 2)], "cv": 2, "random_state": 0}
+    fitted = {
+        name: BudgetedClassifier(LogisticRegression(), loss=loss, **small).fit(X[:180], names[:180])
+        for name, loss in LOSSES.items()
+    }
+    return fitted, X[180:], names[180:]
+
+
+def measured(systems, name, **known):
+    fitted, X, y = systems
+    one = fitted[name]
+    there = one.frontier_.on([evidence_of(one, X, y)])
+    facts = collect_facts(there, y, estimators=[one], X=X, deployed=one, n_boot=60, seed=3, **known)
+    return one, X, y, there, facts
+
+
+@pytest.fixture(scope="module")
+def priced(systems):
+    return measured(systems, "prices")
+
+
+@pytest.mark.parametrize("name", LOSSES)
+def test_measures_are_those_of_scikit_learn_with_the_bands_of_the_frontier(systems, name):
+    one, X, y, there, facts = measured(systems, name)
+    curves = {curve.name: curve for curve in facts.measures}
+    expected = {
+        "balanced accuracy": balanced_accuracy_score(y, one.predict(X)),
+        "log-loss": log_loss(y, one.predict_proba(X)),
+    }
+    assert set(curves) == {*expected, *(["accuracy"] if name == "prices" else [])}
+    assert {key: curves[key].value[facts.deployed] for key in expected} == pytest.approx(expected)
+    shown = [place for place in range(len(facts.points)) if facts.points.efficient[place]]
+    table = there.measures(there.chosen.cost, n_boot=60, seed=3)
+    for key, curve in curves.items():
+        for column, values in ((key, curve.value), (f"{key}_low", curve.low), (f"{key}_high", curve.high)):
+            np.testing.assert_allclose([values[place] for place in shown], table[column])
+    full = one.chain_.ask_full(one.chain_.reader(X), np.arange(len(y)))
+    assert curves["log-loss"].full == pytest.approx(log_loss(y, full))
+    shares = np.unique(y, return_counts=True)[1] / len(y)
+    assert curves["log-loss"].constant == pytest.approx(log_loss(y, np.tile(shares, (len(y), 1))))
+
+
+def test_answers_that_lose_by_probability_are_shown_as_right_answers(systems):
+    one, X, y, _, facts = measured(systems, "log")
+    assert facts.score == "accuracy"
+    assert facts.points.accuracy[facts.deployed] == np.mean(one.predict(X) == y)
+    full = one.chain_.ask_full(one.chain_.reader(X), np.arange(len(y))).argmax(axis=1)
+    assert facts.full.accuracy == np.mean(one.classes_[full] == y)
+    assert facts.measured.held_out
+
+
+def test_a_bill_adds_up_from_the_answers_and_their_prices(priced):
+    one, X, y, _, facts = priced
+    place, bill = facts.deployed, facts.bill
+    table = confusion_matrix(y, one.predict(X))
+    assert facts.points.accuracy[place] == pytest.approx((table * PRICES).sum() / len(y))
+    assert facts.total(place) == pytest.approx(one.cost(X).mean() + (table * PRICES).sum() / len(y))
+    classes = one.classes_.tolist()
+    kinds = {(classes.index(kind.truth), classes.index(kind.answer)): kind for kind in bill.kinds}
+    assert set(kinds) == set(map(tuple, np.argwhere(PRICES > 0).tolist()))
+    for pair, kind in kinds.items():
+        assert (kind.price, kind.count[place]) == (PRICES[pair], table[pair])
+        assert kind.lost[place] == pytest.approx(table[pair] * PRICES[pair] / len(y))
+    assert sum(kind.full for kind in bill.kinds) == pytest.approx(facts.full.accuracy)
+    for at in range(len(facts.points)):
+        assert sum(kind.lost[at] for kind in bill.kinds) == pytest.approx(facts.points.accuracy[at])
+        assert bill.low[at] < facts.total(at) < bill.high[at]
+        assert facts.points.low[at] < facts.points.accuracy[at] < facts.points.high[at]
+    constant = (np.unique(y, return_counts=True)[1] @ PRICES) / len(y)
+    assert facts.majority.accuracy == pytest.approx(constant.min())
+
+
+def test_the_point_of_least_total_cost_is_chosen_on_the_rows_of_the_choice_and_marked(systems, priced):
+    _, _, _, there, facts = priced
+    least = int(np.argmin(there.chosen.cost - there.chosen.score))
+    assert facts.points.budget[facts.bill.least] == pytest.approx(there.chosen.cost[least])
+    assert "least total cost" in facts.marks(facts.bill.least)
+    thinned = measured(systems, "prices", max_points=2)[-1]
+    assert thinned.points.budget[thinned.bill.least] == pytest.approx(there.chosen.cost[least])
+
+
+def test_the_page_of_a_bill_tells_totals_and_does_not_count_right_answers(priced, tmp_path):
+    facts = replace(priced[-1], unit="EUR")
+    page = page_of(facts)
+    shown = re.sub("<[^>]*>", " ", page.split('<script type="application')[0].split("</style>")[1])
+    point, full = facts.points, facts.full
+    for tests, mistakes in (
+        (point.cost[facts.bill.least], point.accuracy[facts.bill.least]),
+        (full.cost, full.accuracy),
+    ):
+        total = f"{tests + mistakes:.2f}\N{NO-BREAK SPACE}EUR per row, {tests:.2f} for tests and {mistakes:.2f} for"
+        assert total in shown
+    for words in ("What tests and mistakes cost", "What mistakes cost", "least total cost", "Deployed:"):
+        assert words in shown
+    for words in ("is right on", "majority class", "Answers right"):
+        assert words not in shown
+    assert len(write_report(tmp_path / "bill.html", facts)) == 2
+
+
+def test_scores_that_differ_and_prices_that_nobody_knows_are_refused(systems, priced):
+    fitted, X, y = systems
+    _, _, _, there, _ = priced
+    nameless = Frontier.from_evidence(there.evidence)
+    with pytest.raises(InvalidInputError, match="by which prices.*`estimators`"):
+        collect_facts(nameless, y, n_boot=60)
+    other = Frontier.from_evidence([evidence_of(fitted["error"], X, y)])
+    with pytest.raises(InvalidInputError, match="'plain'.*share that is right.*minus what answers lose"):
+        collect_facts(there, y, rivals={"plain": other}, n_boot=60)
+    rival = collect_facts(there, y, rivals={"itself": there}, n_boot=60).rivals[0]
+    np.testing.assert_allclose(rival.accuracy, -there.score)
+
+
+def test_of_many_kinds_of_mistakes_the_cheapest_share_a_line():
+    from thrifty.report.bill import _kinds
+    from thrifty.tasks.choose import classification
+
+    rng = np.random.default_rng(0)
+    task, costs = classification(np.arange(6)), rng.uniform(1, 5, size=(6, 6))
+    np.fill_diagonal(costs, 0.0)
+    truth, said = rng.integers(0, 6, size=(2, 300))
+    kinds = _kinds(task, costs, truth, [said], None)
+    assert (len(kinds), kinds[-1].truth, kinds[-1].price) == (20, "11 other kinds", None)
+    assert sum(kind.lost[0] for kind in kinds) == pytest.approx(costs[truth, said].mean())
+    assert sum(kind.count[0] for kind in kinds) == np.sum(truth != said)
