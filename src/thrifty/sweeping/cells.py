@@ -20,6 +20,7 @@ from thrifty.arrays import Floats, Labels
 from thrifty.bundle import from_bytes, to_bytes
 from thrifty.evidence.evidence import Evidence
 from thrifty.evidence.observe import evidence_of
+from thrifty.evidence.query_evidence import QueryEvidence
 from thrifty.exceptions import FullModelNotWorthItWarning, OptimisticFullModelWarning
 from thrifty.sweeping.full_model import Answers, known_full
 from thrifty.sweeping.grid import PlannedCell
@@ -61,8 +62,8 @@ class Cell:
 
     def to_bytes(self) -> bytes:
         """The cell as one record."""
-        found = {entry.name: getattr(self.evidence, entry.name) for entry in fields(Evidence)}
-        del found["task"]  # that of the estimator, which is in the record too
+        found = {entry.name: getattr(self.evidence, entry.name) for entry in fields(self.evidence)}
+        found["task"] = found["task"] is not None  # that of the estimator, which is in the record too
         arrays = {name: value for name, value in found.items() if isinstance(value, np.ndarray)}
         others = json.dumps({name: value for name, value in found.items() if name not in arrays})
         arrays["fitted"] = np.frombuffer(self.fitted, dtype=np.uint8)
@@ -75,7 +76,8 @@ class Cell:
         try:
             fitted, others = arrays.pop("fitted").tobytes(), json.loads(facts["evidence"])
             known: dict[str, Any] = {**arrays, **{name: _tuples(value) for name, value in others.items()}}
-            evidence = Evidence(**known)
+            known["task"] = from_bytes(fitted).chain_.task if known["task"] else None
+            evidence = (QueryEvidence if "document_targets" in known else Evidence)(**known)
             return cls(evidence.settings, float(facts["seconds"]), evidence, fitted, key)
         except (KeyError, TypeError, ValueError) as error:
             raise damaged(key, error) from error
