@@ -1,5 +1,7 @@
 """What the gateway answers, and what it refuses."""
 
+import asyncio
+
 import numpy as np
 import pytest
 
@@ -201,3 +203,20 @@ def test_a_batch_is_answered_by_a_thread_as_rows_are_without(open_gateway, numbe
     said = open_gateway(numbers).ask(INFER, {"inputs": [tensor]}).said["outputs"]
     expected = numbers.chain.cost(table)
     np.testing.assert_array_equal(said[3]["data"], expected)
+
+
+def test_requests_that_come_together_are_answered_as_they_are_alone(open_gateway, colours, rows):
+    # The point in force is a mix: chance must not notice who else is there.
+    assert colours.chain.policy.is_mixed
+    gateway = open_gateway(colours)
+    requests = [{"rows": [row]} for row in records(rows)] + [{"rows": records(rows)[:7]}]
+    requests[3]["rows"][0]["colour"] = "pink"
+
+    async def all_at_once():
+        return await asyncio.gather(*(gateway.call("/predict", one) for one in requests))
+
+    together = gateway.run(all_at_once())
+    for one, request in zip(together, requests, strict=True):
+        alone = gateway.ask("/predict", request)
+        assert (one.status, one.said) == (alone.status, alone.said)
+    assert [one.status for one in together].count(200) >= len(requests) - 2

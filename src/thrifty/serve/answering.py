@@ -19,6 +19,7 @@ from thrifty.chain.sources import TableReader
 from thrifty.evidence.observe import chain_of
 from thrifty.exceptions import FULL_MODEL, InvalidAnswerError, InvalidInputError, ThriftyError
 from thrifty.serve.request_rows import RequestRows
+from thrifty.serve.together import Together
 from thrifty.tables.reader import Cells
 from thrifty.tables.system import TableSystem
 
@@ -137,6 +138,7 @@ class Model:
         self.exploring = 0
         self._on_failure = on_failure
         self._worker = worker
+        self._together = Together()
         self._is_picky = system.refuses_missing
         if not self.chain.n_stages and on_failure == "local":
             self._on_failure = "error"  # nobody else can answer
@@ -172,10 +174,7 @@ class Model:
     async def answer(self, cells: Cells) -> Answered:
         """Answer the rows of a request."""
         chain = self.chain if self.controller is None else self.controller.chain_now()
-        if len(cells) <= FEW_ROWS:
-            walk = chain.walk(self._reader(cells))
-        else:
-            walk = await self._in_thread(lambda: chain.walk(self._reader(cells)))
+        walk = await self._walk(chain, cells)
         sent = np.flatnonzero(walk.route == chain.n_stages)
         if sent.size == 0:
             outputs, reason = _local_outputs(chain, walk), None
@@ -185,6 +184,14 @@ class Model:
         if self.controller is not None:
             self.controller.spent(cost)
         return self._answered(chain, walk, outputs, cost, reason, sent)
+
+    async def _walk(self, chain: Chain, cells: Cells) -> Walk:
+        if len(cells) > FEW_ROWS:
+            walked: Walk = await self._in_thread(lambda: chain.walk(self._reader(cells)))
+            return walked
+        if self._needs_care(cells):
+            return chain.walk(self._reader(cells))
+        return await self._together.walk(chain, cells.numbers)
 
     def _answered(
         self, chain: Chain, walk: Walk, outputs: Floats, cost: Floats, reason: str | None, sent: Ints
@@ -271,9 +278,13 @@ class Model:
 
     # -- readers -----------------------------------------------------------------------------------
 
+    def _needs_care(self, cells: Cells) -> bool:
+        """Whether a cell could be refused once somebody reads it."""
+        return bool(cells.unreadable) or (self._is_picky and bool(np.isnan(cells.numbers).any()))
+
     def _reader(self, cells: Cells) -> TableReader:
-        """Reads for the stages; with care only where a cell could be refused."""
-        if cells.unreadable or (self._is_picky and np.isnan(cells.numbers).any()):
+        """Reads for the stages."""
+        if self._needs_care(cells):
             return self.system.reader(cells)
         return TableReader(cells.numbers, cells.numbers)
 

@@ -83,7 +83,7 @@ class Config:
     most_rows: int = 10_000
     body_timeout: float = 10.0
     most_in_flight: int = 256
-    most_delay: float = 0.025
+    most_delay: float = 0.05
     retry_after: int = 1
     explore: float = 0.0
     unseen: str = "refuse"
