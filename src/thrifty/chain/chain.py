@@ -166,11 +166,7 @@ class Chain:
 
     def at(self, policy: Policy) -> "Chain":
         """The chain under another policy."""
-        other = replace(self, policy=policy)
-        # What was worked out of the stages holds under every policy.
-        kept = ("_legs", "bought_by_route", "cost_by_route")
-        vars(other).update({name: value for name, value in vars(self).items() if name in kept})
-        return other
+        return replace(self, policy=policy)
 
     def with_full(self, full: "FullModel | Chain") -> "Chain":
         """The chain in front of another full model."""

@@ -15,20 +15,20 @@ import numpy as np
 
 from thrifty.arrays import Bools, Floats, Ints, Labels
 from thrifty.chain.chain import Chain, Walk
-from thrifty.chain.sources import TableReader
+from thrifty.chain.sources import Reader, TableReader
 from thrifty.evidence.observe import chain_of
-from thrifty.exceptions import FULL_MODEL, InvalidAnswerError, InvalidInputError, ThriftyError
+from thrifty.exceptions import FULL_MODEL, FullModelDownError, InvalidAnswerError, InvalidInputError
 from thrifty.serve.request_rows import RequestRows
 from thrifty.serve.together import Together
 from thrifty.tables.reader import Cells
 from thrifty.tables.system import TableSystem
 
-__all__ = ["Answered", "Controller", "FullModelDown", "Model", "Remote"]
+__all__ = ["Answered", "Controller", "Model", "Remote"]
 
 FEW_ROWS = 32
 """Rows that are answered sooner than a thread would begin with them."""
 
-NOT_TRIED = ("breaker_open", "too_many_in_flight", "closed")
+NOT_TRIED = ("breaker_open", "too_many_in_flight")
 """Failures of rows for which nothing was bought, because nobody was asked."""
 
 MOST_EXPLORING = 8
@@ -53,19 +53,8 @@ class Controller(Protocol):
 
     target: float
 
-    def chain_now(self) -> Chain:
-        """The chain at the operating point for the next rows."""
-
-    def spent(self, costs: Floats) -> None:
-        """What rows really paid."""
-
-
-class FullModelDown(ThriftyError):  # noqa: N818
-    """The full model did not answer, and no other answer is wanted."""
-
-    def __init__(self, reason: str) -> None:
-        super().__init__(f"the full model did not answer ({reason}). Ask again later.")
-        self.reason = reason
+    def walk(self, reader: Reader) -> Walk:
+        """Send rows as far as the budget allows, and take note of what their routes cost."""
 
 
 @dataclass(frozen=True)
@@ -135,10 +124,11 @@ class Model:
         self.is_number = system.schema.is_number
         self.remote: Remote | None = None
         self.controller: Controller | None = None
+        self.drift: Any = None
         self.exploring = 0
         self._on_failure = on_failure
         self._worker = worker
-        self._together = Together()
+        self._together = Together(is_worth_it=self.chain.behind is None)
         self._is_picky = system.refuses_missing
         if not self.chain.n_stages and on_failure == "local":
             self._on_failure = "error"  # nobody else can answer
@@ -173,25 +163,24 @@ class Model:
 
     async def answer(self, cells: Cells) -> Answered:
         """Answer the rows of a request."""
-        chain = self.chain if self.controller is None else self.controller.chain_now()
-        walk = await self._walk(chain, cells)
+        chain, walk = self.chain, await self._walk(cells)
         sent = np.flatnonzero(walk.route == chain.n_stages)
         if sent.size == 0:
             outputs, reason = _local_outputs(chain, walk), None
             cost = chain.cost_by_route[walk.route]
         else:
             outputs, cost, reason = await self._with_full(chain, cells, walk, sent)
-        if self.controller is not None:
-            self.controller.spent(cost)
         return self._answered(chain, walk, outputs, cost, reason, sent)
 
-    async def _walk(self, chain: Chain, cells: Cells) -> Walk:
+    async def _walk(self, cells: Cells) -> Walk:
+        """Send rows as far as the operating point, or the budget, says."""
+        send = self.chain.walk if self.controller is None else self.controller.walk
         if len(cells) > FEW_ROWS:
-            walked: Walk = await self._in_thread(lambda: chain.walk(self._reader(cells)))
-            return walked
+            walk: Walk = await self._in_thread(lambda: send(self._reader(cells)))
+            return walk
         if self._needs_care(cells):
-            return chain.walk(self._reader(cells))
-        return await self._together.walk(chain, cells.numbers)
+            return send(self._reader(cells))
+        return await self._together.walk(send, cells.numbers)
 
     def _answered(
         self, chain: Chain, walk: Walk, outputs: Floats, cost: Floats, reason: str | None, sent: Ints
@@ -226,7 +215,7 @@ class Model:
                 cost = await self._in_thread(lambda: chain.spent(self._full_reader(cells), walk))
             return _local_outputs(chain, walk, full), cost, None
         if self._on_failure == "error":
-            raise FullModelDown(reason)
+            raise FullModelDownError(reason)
         cost = chain.cost_by_route[np.minimum(walk.route, chain.n_stages - 1)]
         if reason not in NOT_TRIED:
             # What the full model reads was bought before the call failed; the call itself is not paid for.

@@ -60,6 +60,8 @@ class Tally:
         if missing is None:
             missing = self.missing[model.rows.names] = np.zeros(len(model.rows.names))
         missing += np.isnan(numbers).sum(axis=0)
+        if model.drift is not None:
+            model.drift.saw(numbers)
         self.took("degraded" if answered.reason else "full" if answered.n_sent else "local", seconds)
 
     def took(self, route: str, seconds: float) -> None:
@@ -134,6 +136,8 @@ class Collector:
         yield _gauge("ready", "Whether the gateway answers.", [], [([], int(self._serving.is_ready))])
         yield self._latency()
         yield self._missing()
+        if self._serving.model.drift is not None:
+            yield self._drift()
         yield from _remote(self._serving.model.remote)
         yield from _controller(self._serving.model.controller)
 
@@ -164,6 +168,15 @@ class Collector:
             ["feature"],
             (([name], share) for name, share in zip(names, shares.tolist(), strict=True)),
         )
+
+    def _drift(self) -> Metric:
+        model = self._serving.model
+        index = model.drift.by_column().tolist()
+        words = (
+            "Population-stability index of a feature against the rows of the fit; above 0.25 it has drifted."
+        )
+        pairs = zip(model.rows.names, index, strict=True)
+        return _gauge("drift", words, ["feature"], (([name], value) for name, value in pairs))
 
 
 def registry_of(tally: Tally, serving: Any) -> CollectorRegistry:

@@ -169,9 +169,20 @@ class Serving:
             unseen_is_missing=self.config.unseen == "missing",
         )
         model.warm_up()
+        model.drift = self._drift(model.system)
         if self._budget is not None:
             model.controller = self._hold(model.chain, self._budget)
         return model
+
+    @staticmethod
+    def _drift(system: TableSystem) -> Any:
+        """Compares new rows with those of the fit, where the file tells how its columns were spread."""
+        spread = getattr(system, "spread", None)
+        if spread is None:
+            return None
+        from thrifty.serve.drift import Drift
+
+        return Drift(spread)
 
     def _held(self, chain: Chain, budget: float) -> Controller:
         from thrifty.serve.controller import BudgetController

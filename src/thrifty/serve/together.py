@@ -6,12 +6,13 @@ event loop.
 """
 
 import asyncio
+from collections.abc import Callable
 
 import numpy as np
 
 from thrifty.arrays import Floats, Ints
-from thrifty.chain.chain import Chain, Walk
-from thrifty.chain.sources import TableReader
+from thrifty.chain.chain import Walk
+from thrifty.chain.sources import Reader, TableReader
 from thrifty.exceptions import ThriftyError
 
 __all__ = ["Together"]
@@ -19,32 +20,40 @@ __all__ = ["Together"]
 ENOUGH_ROWS = 8
 """Rows that walk sooner together than one after the other."""
 
-_Waiting = tuple[Chain, Floats, asyncio.Future[Walk]]
+Send = Callable[[Reader], Walk]
+_Waiting = tuple[Send, Floats, asyncio.Future[Walk]]
 
 
 class Together:
-    """Gathers the rows that are to walk; every cell of them can be read."""
+    """Gathers the rows that are to walk; every cell of them can be read.
 
-    def __init__(self) -> None:
+    Parameters
+    ----------
+    is_worth_it : bool
+        Whether rows walk together at all; through a chain behind a chain they do not.
+    """
+
+    def __init__(self, *, is_worth_it: bool = True) -> None:
+        self._is_worth_it = is_worth_it
         self._waiting: list[_Waiting] = []
 
-    async def walk(self, chain: Chain, numbers: Floats) -> Walk:
-        """Where rows go, together with others that are gathered in this turn of the event loop."""
+    async def walk(self, send: Send, numbers: Floats) -> Walk:
+        """Where ``send`` sends rows, together with others that are gathered in this turn of the event loop."""
         loop = asyncio.get_running_loop()
         future: asyncio.Future[Walk] = loop.create_future()
         if not self._waiting:
-            loop.call_soon(self._send)
-        self._waiting.append((chain, numbers, future))
+            loop.call_soon(self._go)
+        self._waiting.append((send, numbers, future))
         return await future
 
-    def _send(self) -> None:
+    def _go(self) -> None:
         waiting, self._waiting = self._waiting, []
-        groups: dict[int, list[_Waiting]] = {}
+        groups: dict[Send, list[_Waiting]] = {}
         for one in waiting:
-            groups.setdefault(id(one[0]), []).append(one)
+            groups.setdefault(one[0], []).append(one)
         for group in groups.values():
             n_rows = sum(len(numbers) for _, numbers, _ in group)
-            is_worth_it = len(group) > 1 and n_rows >= ENOUGH_ROWS and group[0][0].behind is None
+            is_worth_it = self._is_worth_it and len(group) > 1 and n_rows >= ENOUGH_ROWS
             if not (is_worth_it and _walk_together(group)):
                 for one in group:
                     _walk_alone(*one)
@@ -52,9 +61,9 @@ class Together:
 
 def _walk_together(group: list[_Waiting]) -> bool:
     """Walk, and tell whether that went well; where some row is refused, all walk alone."""
-    chain = group[0][0]
+    send = group[0][0]
     try:
-        walk = chain.walk(_Apart([numbers for _, numbers, _ in group]))
+        walk = send(_Apart([numbers for _, numbers, _ in group]))
     except (ThriftyError, ArithmeticError, ValueError):
         return False
     first = 0
@@ -66,11 +75,11 @@ def _walk_together(group: list[_Waiting]) -> bool:
     return True
 
 
-def _walk_alone(chain: Chain, numbers: Floats, future: asyncio.Future[Walk]) -> None:
+def _walk_alone(send: Send, numbers: Floats, future: asyncio.Future[Walk]) -> None:
     if future.done():  # its client is gone
         return
     try:
-        future.set_result(chain.walk(TableReader(numbers, numbers)))
+        future.set_result(send(TableReader(numbers, numbers)))
     except Exception as error:
         future.set_exception(error)
 
