@@ -106,6 +106,8 @@ class Model:
         The thread for larger batches and for the full model in the file.
     unseen_is_missing : bool
         Whether text that the fit has not seen counts as missing.
+    most_rows : int
+        Requests of more rows are refused.
     """
 
     def __init__(
@@ -116,10 +118,11 @@ class Model:
         on_failure: str,
         worker: Executor,
         unseen_is_missing: bool = False,
+        most_rows: int = 10_000,
     ) -> None:
         self.system = system
         self.version = version
-        self.rows = RequestRows(system.schema, unseen_is_missing=unseen_is_missing)
+        self.rows = RequestRows(system.schema, unseen_is_missing=unseen_is_missing, most_rows=most_rows)
         self.chain = chain_of(system.relabelled)
         self.is_number = system.schema.is_number
         self.remote: Remote | None = None
@@ -176,7 +179,7 @@ class Model:
         """Send rows as far as the operating point, or the budget, says."""
         send = self.chain.walk if self.controller is None else self.controller.walk
         if len(cells) > FEW_ROWS:
-            walk: Walk = await self._in_thread(lambda: send(self._reader(cells)))
+            walk: Walk = await self.in_thread(lambda: send(self._reader(cells)))
             return walk
         if self._needs_care(cells):
             return send(self._reader(cells))
@@ -212,7 +215,7 @@ class Model:
         if reason is None:
             cost = chain.cost_by_route[walk.route]
             if chain.buys_by_row and self.remote is None:
-                cost = await self._in_thread(lambda: chain.spent(self._full_reader(cells), walk))
+                cost = await self.in_thread(lambda: chain.spent(self._full_reader(cells), walk))
             return _local_outputs(chain, walk, full), cost, None
         if self._on_failure == "error":
             raise FullModelDownError(reason)
@@ -227,7 +230,7 @@ class Model:
         """Outputs of the full model for some rows, or why there are none."""
         try:
             if self.remote is None:
-                return await self._in_thread(lambda: self._ask_file(chain, cells, rows)), None
+                return await self.in_thread(lambda: self._ask_file(chain, cells, rows)), None
             reader = self._reader(cells)
             said = await self.remote.ask(reader.block(rows, chain.price_list.read_by_full))
             return chain.task.read_outputs(said, len(rows), FULL_MODEL), None
@@ -283,7 +286,8 @@ class Model:
             return self.system.reader(cells)
         return TableReader(cells.numbers, cells.table(named=self.system.is_named))
 
-    async def _in_thread(self, call: Callable[[], Any]) -> Any:
+    async def in_thread(self, call: Callable[[], Any]) -> Any:
+        """What a call returns, while other requests are read."""
         return await asyncio.get_running_loop().run_in_executor(self._worker, call)
 
 

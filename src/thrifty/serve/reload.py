@@ -167,6 +167,7 @@ class Serving:
             on_failure=self.config.on_remote_failure,
             worker=self._worker,
             unseen_is_missing=self.config.unseen == "missing",
+            most_rows=self.config.most_rows,
         )
         model.warm_up()
         model.drift = self._drift(model.system)
