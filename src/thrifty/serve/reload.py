@@ -201,7 +201,7 @@ class Serving:
             if name not in known:
                 raise InvalidInputError(f"[remote] sets {name!r}, which is no setting.{meant(name, known)}")
         remote: Remote = RemoteModel(
-            self.config.full,
+            str(self.config.full),
             columns=model.full_names,
             n_outputs=model.n_outputs,
             settings=RemoteSettings(**self.config.remote),
