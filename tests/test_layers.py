@@ -31,6 +31,7 @@ LAYERS = (
     "sweeping",
     "tables",
     "report",
+    "serve",
     "datasets",
     "experiments",
     "cli",
