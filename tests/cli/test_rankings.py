@@ -11,6 +11,7 @@ from sklearn.linear_model import Ridge
 
 from thrifty import InvalidInputError, ndcg_at
 from thrifty.cli import main
+from thrifty.cli.report import facts_of
 from thrifty.tables import full_models
 from thrifty.tables.codec import _check_fits
 from thrifty.tables.schema import Schema
@@ -77,6 +78,25 @@ def test_a_fit_promises_the_metric_and_the_cost_of_queries_that_the_ranker_expec
     assert told["random_ndcg"] == promise.majority < told["full_ndcg"]
     assert told["full_cost_per_query"] == pytest.approx(3 * len(train) / 60)
     assert {"k", "queries", "ndcg_interval_1000_queries"} <= set(told)
+
+
+def test_a_report_of_documents_counts_queries_and_scores_as_the_ranker_does(ranked, run, refused, tmp_path):
+    known, new, page = ranked.known, pd.read_csv(ranked.test), tmp_path / "r.html"
+    X, y = new[list(known.schema.names)].to_numpy(), new["relevance"].to_numpy()
+    facts, measured = facts_of(known, new, (), "Documents", "")
+    assert measured["ndcg"] == pytest.approx(known.estimator.score(X, y, qid=new["qid"].to_numpy()))
+    assert facts.points.accuracy[facts.deployed] == pytest.approx(measured["ndcg"])
+    assert facts.full.accuracy == pytest.approx(measured["full_ndcg"])
+    lead = np.array(facts.points.accuracy) - facts.full.accuracy
+    assert np.all(np.array(facts.points.lead_low) <= lead)
+    assert np.all(lead <= np.array(facts.points.lead_high))
+    assert (facts.measured.n_rows, facts.measured.n_queries) == (len(new), 30)
+    told = run("report", ranked.system, ranked.test, "-o", page)
+    assert f"On {len(new)} rows of 30 queries: NDCG@4 {measured['ndcg']:.4f}" in told.out
+    words = page.read_text()
+    for part in ("Orders by chance would have", "documents of 30 queries", "resamples of the queries"):
+        assert part in words
+    assert "Leave 'title' out" in refused("report", ranked.system, ranked.test, "-o", page, "--by", "title")
 
 
 @pytest.mark.parametrize(
