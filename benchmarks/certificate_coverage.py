@@ -13,7 +13,8 @@ model's by more than the tolerance.
 Certificates by class, wrong if one class loses more than its limit, and of the mean excess of a loss: of squared errors
 clipped at 4 variances, of the Brier loss, and of mistakes that cost 5 and 200.
 
-    python benchmarks/certificate_coverage.py --rankings
+    python benchmarks/certificate_coverage.py --rankings ndcg
+    python benchmarks/certificate_coverage.py --rankings ap
 
 Certificates of rankers, which count queries: each is fitted on 60 queries of 8 documents and certified on 150 others to
 lose at most 25 % of them; it is wrong if more of 2,000 new queries have an order that is worse than the full model's.
@@ -47,6 +48,7 @@ MAX_LOSS, CONFIDENCE = 0.05, 0.9
 N_FIT, N_PROOF, N_NEW, TIMES = 200, 300, 10_000, 20
 # Queries to fit on, to prove with and to judge certificates on, documents of each, and the share that may be worse
 QUERIES, DOCUMENTS, QUERIES_LOST = (60, 150, 2_000), 8, 0.25
+METRICS = ("ndcg", "ap")
 # Rows of a world, the cheap model, and what is certified there: rows given, copies of each, duplicates=
 WORLDS = (
     ("new rows", None, GaussianNB(), [(1, "refuse"), (TIMES, "refuse"), (TIMES, "count")]),
@@ -187,16 +189,13 @@ def simulate_ranking(rng, metric):
     return told.n_rows, True, np.mean(1.0 - no_worse) > QUERIES_LOST
 
 
-def print_rankings(repeats):
-    """Print one line per metric."""
+def print_ranking(metric, repeats):
+    """Print the line of one metric."""
+    rng = np.random.default_rng([11, METRICS.index(metric)])
+    found = [simulate_ranking(rng, metric) for _ in range(repeats)]
+    counted, saves, wrong = np.mean(found, axis=0)
     print("certificate               repeats  queries   saves   wrong")
-    for number, metric in enumerate(("ndcg", "ap")):
-        rng = np.random.default_rng([11, number])
-        found = [simulate_ranking(rng, metric) for _ in range(repeats)]
-        counted, saves, wrong = np.mean(found, axis=0)
-        print(
-            f"{f'orders, {metric}@5':>22} {repeats:10} {counted:8.0f} {saves:7.1%} {wrong:7.1%}", flush=True
-        )
+    print(f"{f'orders, {metric}@5':>22} {repeats:10} {counted:8.0f} {saves:7.1%} {wrong:7.1%}")
 
 
 def main():
@@ -205,7 +204,7 @@ def main():
     parser.add_argument("--repeats", type=int, default=500)
     parser.add_argument("--kinds", action="store_true", help="certificates by class and of means")
     parser.add_argument(
-        "--rankings", action="store_true", help="certificates of rankers, which count queries"
+        "--rankings", choices=METRICS, help="certificates of rankers by this metric, which count queries"
     )
     given = parser.parse_args()
     repeats = given.repeats
@@ -213,7 +212,7 @@ def main():
         print_kinds(repeats)
         return
     if given.rankings:
-        print_rankings(repeats)
+        print_ranking(given.rankings, repeats)
         return
     print("classes             rows given  copies duplicates  refused  counted   saves   wrong")
     for n_classes in (2, 3, 0):

@@ -16,7 +16,7 @@ from thrifty.evidence.query_evidence import QueryEvidence
 from thrifty.exceptions import InvalidInputError
 from thrifty.report.classes import Partition, partition_of
 from thrifty.report.facts import ErrorCurve, Facts, Grouping, Majority
-from thrifty.report.orders import Orders
+from thrifty.report.rankings import Orders
 from thrifty.report.routes import Routes
 from thrifty.report.shown import Shown
 from thrifty.tasks.task import ERRORS, Task, mean_error, mean_errors

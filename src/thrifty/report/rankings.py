@@ -49,7 +49,7 @@ class Orders:
         by_chance = float(np.nanmean(one.value(np.zeros(one.n_documents))))
         return {
             "groupings": (),
-            "majority": Majority("random order", by_chance),
+            "majority": Majority("the mean of all orders", by_chance),
             "score": one.task.quality_name,
             "errors": (),
         }
