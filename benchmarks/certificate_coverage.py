@@ -12,9 +12,16 @@ model's by more than the tolerance.
 
 Certificates by class, wrong if one class loses more than its limit, and of the mean excess of a loss: of squared errors
 clipped at 4 variances, of the Brier loss, and of mistakes that cost 5 and 200.
+
+    python benchmarks/certificate_coverage.py --rankings ndcg
+    python benchmarks/certificate_coverage.py --rankings ap
+
+Certificates of rankers, which count queries: each is fitted on 60 queries of 8 documents and certified on 150 others to
+lose at most 25 % of them; it is wrong if more of 2,000 new queries have an order that is worse than the full model's.
 """
 
 import argparse
+import warnings
 from collections import defaultdict
 from dataclasses import replace
 
@@ -24,9 +31,11 @@ from sklearn.naive_bayes import GaussianNB
 from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 
 from thrifty import (
+    BudgetedRanker,
     ConfidenceRouter,
     Frontier,
     InvalidInputError,
+    NothingSavedWarning,
     UniformRouterRegressor,
     certify,
     evidence_of,
@@ -37,6 +46,9 @@ from thrifty.tasks.mistakes import read_loss
 
 MAX_LOSS, CONFIDENCE = 0.05, 0.9
 N_FIT, N_PROOF, N_NEW, TIMES = 200, 300, 10_000, 20
+# Queries to fit on, to prove with and to judge certificates on, documents of each, and the share that may be worse
+QUERIES, DOCUMENTS, QUERIES_LOST = (60, 150, 2_000), 8, 0.25
+METRICS = ("ndcg", "ap")
 # Rows of a world, the cheap model, and what is certified there: rows given, copies of each, duplicates=
 WORLDS = (
     ("new rows", None, GaussianNB(), [(1, "refuse"), (TIMES, "refuse"), (TIMES, "count")]),
@@ -154,15 +166,53 @@ def print_kinds(repeats):
         print(f"{name:>22} {saves:8.1%} {wrong:7.1%}", flush=True)
 
 
+def draw_queries(rng, n_queries):
+    """Documents of four columns, graded by all of them, with their queries."""
+    X, score = draw(rng, DOCUMENTS * n_queries, 0, None)
+    return X, np.column_stack([np.digitize(score, [0.5, 1.5]), np.repeat(np.arange(n_queries), DOCUMENTS)])
+
+
+def simulate_ranking(rng, metric):
+    """One ranker and its certificate: queries counted, whether it saves something, and whether it is wrong."""
+    ranker = BudgetedRanker(
+        Ridge(), metric=metric, k=5, tolerance=0.1, sizes=[(12, 3)], stages=4, cv=2, random_state=0
+    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", NothingSavedWarning)
+        ranker.fit(*draw_queries(rng, QUERIES[0]))
+        sure = ranker.certified(*draw_queries(rng, QUERIES[1]), max_loss=QUERIES_LOST, confidence=CONFIDENCE)
+    told = sure.certificate_
+    if told.is_fallback:
+        return told.n_rows, False, False
+    new = evidence_of(ranker, *draw_queries(rng, QUERIES[2])).against_full()
+    no_worse = new.judged_at(np.array(told.point.thresholds))[2]
+    return told.n_rows, True, np.mean(1.0 - no_worse) > QUERIES_LOST
+
+
+def print_ranking(metric, repeats):
+    """Print the line of one metric."""
+    rng = np.random.default_rng([11, METRICS.index(metric)])
+    found = [simulate_ranking(rng, metric) for _ in range(repeats)]
+    counted, saves, wrong = np.mean(found, axis=0)
+    print("certificate               repeats  queries   saves   wrong")
+    print(f"{f'orders, {metric}@5':>22} {repeats:10} {counted:8.0f} {saves:7.1%} {wrong:7.1%}")
+
+
 def main():
     """Print one line per task and kind of rows."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--repeats", type=int, default=500)
     parser.add_argument("--kinds", action="store_true", help="certificates by class and of means")
+    parser.add_argument(
+        "--rankings", choices=METRICS, help="certificates of rankers by this metric, which count queries"
+    )
     given = parser.parse_args()
     repeats = given.repeats
     if given.kinds:
         print_kinds(repeats)
+        return
+    if given.rankings:
+        print_ranking(given.rankings, repeats)
         return
     print("classes             rows given  copies duplicates  refused  counted   saves   wrong")
     for n_classes in (2, 3, 0):

@@ -88,7 +88,7 @@ def test_a_report_of_numbers_measures_as_scikit_learn_does(bike_system, make_bik
     ("target", "options", "words"),
     [
         ("count", (), "column 'count', the label, is missing in 1 of 100 rows, the first of them row 3"),
-        ("same", ("--task", "ranking"), "BudgetedRanker().fit(X, relevance, qid=qid)"),
+        ("same", ("--task", "ranking"), "--task ranking needs --query"),
         ("same", ("--task", "number"), "column 'same' must hold different numbers; all 100 are 1"),
         ("weather", ("--task", "number"), "column 'weather' must hold finite numbers"),
         ("temperature", ("--method", "confidence"), "--method confidence answers with classes"),

@@ -78,7 +78,7 @@ def test_a_column_tells_whether_it_holds_classes_or_numbers_unless_somebody_says
         ),
         (["1.5", "2", "red"], "number", "must hold finite numbers.*got 'red' in row 3.*--task classes"),
         ([2.5] * 60, "number", "must hold different numbers; all 60 are 2.5"),
-        ([1, 2], "numbers", "--task must be one of classes, number; got 'numbers'"),
+        ([1, 2], "numbers", "--task must be one of classes, number, ranking; got 'numbers'"),
     ],
 )
 def test_a_target_that_cannot_be_predicted_as_a_number_is_refused_by_row_and_value(values, task, words):

@@ -8,7 +8,16 @@ from typing import Any
 import numpy as np
 
 from thrifty.cli.console import quantity, say
-from thrifty.cli.summary import built_in_words, measures_of, named, numbers_of, print_table, share_text
+from thrifty.cli.summary import (
+    built_in_words,
+    measures_of,
+    named,
+    numbers_of,
+    paid_in_words,
+    print_table,
+    share_text,
+    unit_of,
+)
 from thrifty.estimators.base import ChainEstimator
 from thrifty.evidence.frontier import Frontier, OperatingPoint
 from thrifty.exceptions import InvalidInputError
@@ -42,7 +51,7 @@ def judged(system: TableSystem) -> TableSystem:
 def frontier_in_words(system: TableSystem, path: Path) -> None:
     """A table of efficient points, then the one in force."""
     frontier, promise = system.frontier, system.promised
-    say(f"{path}: {len(frontier):,} efficient points on {frontier.n_rows:,} rows")
+    say(f"{path}: {len(frontier):,} efficient points on {frontier.n_rows:,} {unit_of(system)}")
     known = _measures(system)
     points = [frontier[place] for place in np.unique(frontier.within(_budgets(frontier)))]
     rows = [(*_scores(system, point), *known.get(point.cost, ())) for point in points]
@@ -62,8 +71,9 @@ def frontier_in_words(system: TableSystem, path: Path) -> None:
             f"{quantity(-promise.high)} to {quantity(-promise.low)}); the full model for every row: {theirs}. {ways}"
         )
     else:
+        paid = paid_in_words(promise.cost, promise.query_cost, f" ({low} to {high})")
         say(
-            f"In force: mean cost {quantity(promise.cost)} ({low} to {high}), {name} {promise.accuracy:.4f} "
+            f"In force: mean cost {paid}, {name} {promise.accuracy:.4f} "
             f"({promise.low:.4f} to {promise.high:.4f}); the full model for every row: "
             f"{share_text(promise.full_accuracy)} at {quantity(promise.full_cost)}. {ways}"
         )
@@ -84,7 +94,7 @@ def frontier_numbers(system: TableSystem) -> dict[str, Any]:
     frontier = system.frontier
     table = _table(system)
     return {
-        "rows": frontier.n_rows,
+        unit_of(system): frontier.n_rows,
         "chosen": numbers_of(system),
         "points": [named(system, point.as_dict()) for point in frontier],
         "least_total": _total_numbers(_least(frontier)) if is_priced(system) else None,
@@ -102,6 +112,8 @@ def frontier_picture(system: TableSystem, path: Path) -> bytes:
     figure, (ax, *beside) = new_figure(2 if priced and table is not None else 1)
     sign = -1.0 if priced else 1.0
     frontier.plot(ax, color="#0b5fa5", linewidth=1.5, label="efficient points")
+    if system.schema.query:
+        ax.set_xlabel("mean cost per document")
     ax.plot(
         promise.cost,
         sign * promise.accuracy,

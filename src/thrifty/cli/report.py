@@ -8,12 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from thrifty.arrays import Labels
+from thrifty.arrays import Floats, Labels
 from thrifty.cli.console import number, quantity, say, size_of
 from thrifty.cli.points import is_priced, parts_in_words
 from thrifty.cli.summary import key_of
 from thrifty.evidence.evidence import Evidence
 from thrifty.evidence.observe import point_of
+from thrifty.evidence.query_evidence import QueryEvidence
 from thrifty.exceptions import InvalidInputError
 from thrifty.report.collect import collect_facts
 from thrifty.report.facts import Facts
@@ -56,6 +57,7 @@ def facts_of(
     answers = system.answers(cells)
     measured: dict[str, Any] = {
         "rows": len(labels),
+        **_queries(system, labels, answers["cost"]),
         **_scores(system, cells, labels, answers["answer"], seen),
         "cost": float(answers["cost"].mean()),
         "share_full": float(np.mean(answers["stage"] == "full")),
@@ -100,7 +102,11 @@ def report_in_words(system: TableSystem, measured: dict[str, Any], written: Sequ
         say(f"On {measured['rows']:,} rows: {told[0]} ({told[1]}); {told[2]}.")
     else:
         _say_scores(system, measured)
-    for name in ERRORS if system.schema.is_number else ():
+    if "queries" in measured:
+        theirs = quantity(promise.full_cost * measured["rows"] / measured["queries"])
+        ours = quantity(measured["cost_per_query"])
+        say(f"Mean cost of a query {ours}; the full model for every row: {theirs}.")
+    for name in [one for one in ERRORS if one.lower() in measured]:
         ours, theirs = (number(measured[f"{who}{name.lower()}"]) for who in ("", "full_"))
         say(f"{name} {ours}; the full model for every row: {theirs}.")
     measures = [
@@ -114,11 +120,13 @@ def report_in_words(system: TableSystem, measured: dict[str, Any], written: Sequ
 
 def _say_scores(system: TableSystem, measured: dict[str, Any]) -> None:
     promise, key = system.promised, key_of(system)
-    low, high = promise.interval(measured["rows"])
+    low, high = promise.interval(_counted(measured))
+    queries = f" of {measured['queries']:,} queries" if "queries" in measured else ""
     say(
-        f"On {measured['rows']:,} rows: {system.chain.task.quality_name} {measured[key]:.4f} (promised for so many "
-        f"{low:.4f} to {high:.4f}) at a mean cost of {quantity(measured['cost'])} (promised {quantity(promise.cost)}); "
-        f"the full model for every row: {measured[f'full_{key}']:.4f} at {quantity(promise.full_cost)}."
+        f"On {measured['rows']:,} rows{queries}: {system.chain.task.quality_name} {measured[key]:.4f} (promised for so "
+        f"many {low:.4f} to {high:.4f}) at a mean cost of {quantity(measured['cost'])} (promised "
+        f"{quantity(promise.cost)}); the full model for every row: {measured[f'full_{key}']:.4f} at "
+        f"{quantity(promise.full_cost)}."
     )
 
 
@@ -129,11 +137,24 @@ def report_numbers(system: TableSystem, measured: dict[str, Any], written: Seque
         **measured,
         "promised": {
             key_of(system): system.promised.accuracy,
-            "interval": list(system.promised.interval(measured["rows"])),
+            "interval": list(system.promised.interval(_counted(measured))),
             "cost": system.promised.cost,
             "cost_interval": list(system.estimator.expected_cost_interval_),
         },
     }
+
+
+def _counted(measured: dict[str, Any]) -> int:
+    """How many rows a mean of scores is over: queries, where documents are ranked."""
+    return int(measured.get("queries", measured["rows"]))
+
+
+def _queries(system: TableSystem, labels: Labels, cost: Floats) -> dict[str, float]:
+    """How many queries the documents belong to, and what each of them costs."""
+    if not system.schema.query:
+        return {}
+    n_queries = len(np.unique(labels[:, 1]))
+    return {"queries": n_queries, "cost_per_query": float(cost.sum() / n_queries)}
 
 
 def _scores(
@@ -141,6 +162,9 @@ def _scores(
 ) -> dict[str, float]:
     """How good the answers are on these rows, and those of the full model: the score, and mean errors of numbers."""
     task, key, full = system.chain.task, key_of(system), float(np.mean(np.asarray(seen.full_quality)))
+    if isinstance(seen, QueryEvidence):
+        own = seen.value(task.scores(answers[:, None])[:, 0])
+        return {key: float(np.nanmean(own)), f"full_{key}": seen.full_score}
     if seen.right is not None:
         lost = point_of(system.relabelled, cells.table(named=system.is_named), labels).quality[:, 0]
         return {key: float(lost.mean()), f"full_{key}": full}
@@ -160,7 +184,7 @@ def _scores(
 
 def _notes(system: TableSystem, measured: dict[str, Any]) -> dict[str, str]:
     about, promise = system.about, system.promised
-    low, high = promise.interval(measured["rows"])
+    low, high = promise.interval(_counted(measured))
     least, most = system.estimator.expected_cost_interval_
     asked, name = {"budget": about.budget, "max loss": about.max_loss}, system.chain.task.quality_name
     force = {

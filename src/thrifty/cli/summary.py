@@ -24,8 +24,10 @@ __all__ = [
     "measures_of",
     "named",
     "numbers_of",
+    "paid_in_words",
     "print_table",
     "share_text",
+    "unit_of",
 ]
 
 _NEW_ROWS = 1000
@@ -44,15 +46,16 @@ def fit_in_words(fitted: Fitted, out: Path) -> None:
         rivals = ", ".join(f"{name} {score:.3f}" for name, score in competition.accuracy.items())
         say(f"The full model is {kind}: best of {rivals} (cross-validated on {competition.n_rows:,} rows).")
     say(built_in_words(system))
-    name = system.chain.task.quality_name
+    name, unit = system.chain.task.quality_name, unit_of(system)
     say(
         f"{name[:1].upper()}{name[1:]} {promise.accuracy:.4f} ({promise.low:.4f} to {promise.high:.4f}) at a mean cost "
-        f"of {quantity(promise.cost)}, measured on {promise.n_rows:,} rows by models that had not seen them."
+        f"of {paid_in_words(promise.cost, promise.query_cost)}, measured on {promise.n_rows:,} {unit} by models "
+        f"that had not seen them."
     )
     _print_promise(system)
     low, high = promise.interval(_NEW_ROWS)
     say(
-        f"19 times out of 20, {_NEW_ROWS:,} new rows have {'a' if name[:1] in 'Dm' else 'an'} {name} of {low:.4f} to "
+        f"19 times out of 20, {_NEW_ROWS:,} new {unit} have {'a' if name[:1] in 'Dm' else 'an'} {name} of {low:.4f} to "
         f"{high:.4f}. {_strays(system)}"
     )
     if system.certificate is not None:
@@ -71,15 +74,28 @@ def fit_numbers(fitted: Fitted, out: Path) -> dict[str, Any]:
     }
 
 
+def unit_of(system: TableSystem) -> str:
+    """What is counted: queries where documents are ranked, else rows."""
+    return "queries" if system.schema.query else "rows"
+
+
+def paid_in_words(cost: float, query_cost: float | None, interval: str = "") -> str:
+    """The mean cost, and where it lies; per document and per query where documents are ranked."""
+    if query_cost is None:
+        return quantity(cost) + interval
+    return f"{quantity(cost)}{interval} per document and {quantity(query_cost)} per query"
+
+
 def built_in_words(system: TableSystem) -> str:
     """What stands in front of the full model, and what it buys."""
     bought, stages, promise = system.bought, system.chain.n_own_stages, system.promised
     buys = f"buys, in this order, {listed(bought, 8)}" if bought else "buys nothing"
-    sends = f"{100 * promise.share:.1f} % of the rows are answered by the full model"
+    rows, row = ("documents", "document") if system.schema.query else ("rows", "row")
+    sends = f"{100 * promise.share:.1f} % of the {rows} are answered by the full model"
     many = "s" if stages > 1 else ""
     return (
         f"The {system.about.method} in front of the full model has {stages} stage{many} and {buys} ({len(bought)} of "
-        f"{len(system.schema.names)} columns); {sends if promise.share else 'it answers every row'}."
+        f"{len(system.schema.names)} columns); {sends if promise.share else f'it answers every {row}'}."
     )
 
 
@@ -88,11 +104,10 @@ def _strays(system: TableSystem) -> str:
     promise = system.promised
     spread = 1.96 * promise.spread(_NEW_ROWS)
     low, high = quantity(max(promise.cost - spread, 0.0)), quantity(promise.cost + spread)
-    told = f"Their mean cost lies between {low} and {high} by the chance of rows alone"
+    unit, what = unit_of(system), "per document " if system.schema.query else ""
+    told = f"Their mean cost {what}lies between {low} and {high} by the chance of {unit} alone"
     low, high = map(quantity, system.estimator.expected_cost_interval_)
-    told += (
-        f", and that of all new rows between {low} and {high}, what serves being fitted on few rows included"
-    )
+    told += f", and that of all new {unit} between {low} and {high}, what serves being fitted on few {unit} included"
     return f"{told}; `thrifty predict --hold-budget` holds a budget on just the rows at hand."
 
 
@@ -105,6 +120,9 @@ def _print_promise(system: TableSystem) -> None:
     ]
     rows = [(name, *map(share_text, values)) for name, *values in lines]
     rows.insert(1, ("mean cost", quantity(promise.cost), quantity(promise.full_cost), "0"))
+    if promise.documents is not None and promise.query_cost is not None:
+        full_cost = quantity(promise.full_cost * promise.documents)
+        rows.append(("mean cost of a query", quantity(promise.query_cost), full_cost, "0"))
     for name, one in measures_of(system).items():
         if name != "accuracy":
             ends = " to ".join(map(share_text, one["interval"]))
@@ -114,7 +132,10 @@ def _print_promise(system: TableSystem) -> None:
             None if one is None else one[name] for one in (promise.full_errors, promise.constant_errors)
         )
         rows.append((name, f"{number(value)} ({number(low)} to {number(high)})", *map(_error, others)))
-    print_table(("", "this system", "full model", "a constant" if is_number else "majority class"), rows)
+    constant = "a constant" if is_number else "majority class"
+    print_table(
+        ("", "this system", "full model", "a random order" if system.schema.query else constant), rows
+    )
 
 
 def print_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
@@ -141,9 +162,9 @@ def _error(value: float | None) -> str:
 
 
 def key_of(system: TableSystem) -> str:
-    """What programs call the score: accuracy, r2 or d2, or minus what answers lose by its whole name."""
+    """What programs call the score: accuracy, r2, d2, ndcg or ap, or minus what answers lose by its whole name."""
     name = system.chain.task.quality_name.lower()
-    return name.replace(" ", "_") if name.startswith("minus") else name.split()[0]
+    return name.replace(" ", "_") if name.startswith("minus") else name.split()[0].split("@")[0]
 
 
 def numbers_of(system: TableSystem) -> dict[str, Any]:
@@ -155,22 +176,24 @@ def numbers_of(system: TableSystem) -> dict[str, Any]:
             None if recall is None else {str(label): one for label, one in zip(classes, recall, strict=True)}
         )
 
-    score = key_of(system)
+    score, unit = key_of(system), unit_of(system)
     return {
         "full": about.full,
         "method": about.method,
         "asked": {"budget": about.budget, "max_loss": about.max_loss},
         score: promise.accuracy,
         f"{score}_interval": [promise.low, promise.high],
-        f"{score}_interval_1000_rows": list(promise.interval(_NEW_ROWS)),
+        f"{score}_interval_1000_{unit}": list(promise.interval(_NEW_ROWS)),
         "mean_cost": promise.cost,
         "mean_cost_interval": list(system.estimator.expected_cost_interval_),
-        "mean_cost_spread_1000_rows": promise.spread(_NEW_ROWS),
+        f"mean_cost_spread_1000_{unit}": promise.spread(_NEW_ROWS),
         "share_full": promise.share,
         f"full_{score}": promise.full_accuracy,
         "full_cost": promise.full_cost,
         **(
-            _error_numbers(promise)
+            _order_numbers(system)
+            if system.schema.query
+            else _error_numbers(promise)
             if system.schema.is_number
             else {
                 "auc": promise.auc,
@@ -184,7 +207,7 @@ def numbers_of(system: TableSystem) -> dict[str, Any]:
         "stages": system.chain.n_own_stages,
         "bought": system.bought,
         "settings": dict(system.estimator.evidence_.settings),
-        "rows": {"table": about.n_rows, "measured": promise.n_rows},
+        "rows": {"table": about.n_rows, "measured": round(promise.n_rows * (promise.documents or 1.0))},
         "seed": about.seed,
         "certificate": None
         if system.certificate is None
@@ -204,6 +227,19 @@ def measures_of(system: TableSystem) -> dict[str, Any]:
     return {
         called.get(name, name): {"value": value, "interval": [low, high], "full": theirs.get(name)}
         for name, (value, low, high) in (promise.measures or {}).items()
+    }
+
+
+def _order_numbers(system: TableSystem) -> dict[str, Any]:
+    """What is known of queries besides: places that count, what a query costs, and orders by chance."""
+    promise = system.promised
+    per_query = promise.documents or float("nan")
+    return {
+        "k": system.estimator.k,
+        "mean_cost_per_query": promise.query_cost,
+        "full_cost_per_query": promise.full_cost * per_query,
+        f"random_{key_of(system)}": promise.majority,
+        "queries": promise.n_rows,
     }
 
 
@@ -244,7 +280,7 @@ def answers_in_words(
     facts = answers_numbers(system, answers, out, held)
     say(
         f"wrote {out}: {facts['rows']:,} answers, {100 * facts['share_full']:.1f} % of them by the full model, "
-        f"mean cost {quantity(facts['mean_cost'])}"
+        f"mean cost {paid_in_words(facts['mean_cost'], facts.get('mean_cost_per_query'))}"
     )
     promise = system.promise
     if budget is not None and held is None and promise is not None and promise.cost < 0.99 * budget:
@@ -275,10 +311,19 @@ def answers_numbers(system: TableSystem, answers: Any, out: Path, held: float | 
         f"promised_{key_of(system)}": None if promise is None else promise.accuracy,
         "held_budget": held,
         "routes_depend_on_batch": held is not None,
+        **_query_costs(answers),
         "answers": _spread_of(answers["answer"])
         if system.schema.is_number
         else {str(label): int(count) for label, count in answers["answer"].value_counts().items()},
     }
+
+
+def _query_costs(answers: Any) -> dict[str, float]:
+    """What queries cost, where the table of answers says which they are."""
+    if "query" not in answers:
+        return {}
+    spent = answers.groupby("query", sort=False)["cost"].sum()
+    return {"queries": len(spent), "mean_cost_per_query": float(spent.mean())}
 
 
 def _spread_of(answers: Any) -> dict[str, float]:

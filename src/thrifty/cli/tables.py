@@ -48,6 +48,13 @@ class Answers(StrEnum):
     ranking = "ranking"
 
 
+class Metric(StrEnum):
+    """How the order of a query's documents is judged."""
+
+    ndcg = "ndcg"
+    ap = "ap"
+
+
 SystemFile = Annotated[Path, typer.Argument(help="File that `thrifty fit` wrote.", metavar="SYSTEM")]
 NewRows = Annotated[Path, typer.Argument(help="Table of new rows, CSV or parquet.", metavar="TABLE")]
 Trust = Annotated[
@@ -95,7 +102,9 @@ MinRecall = Annotated[
 
 def fit(
     table: Annotated[Path, typer.Argument(help="Training table, CSV or parquet.", metavar="TABLE")],
-    target: Annotated[str, typer.Option(help="Name of the column with the label, or the number to predict.")],
+    target: Annotated[
+        str, typer.Option(help="Name of the column with the label, the number to predict, or the relevance.")
+    ],
     out: Annotated[
         Path, typer.Option("--out", "-o", help="File to write the system to, for example system.thrifty.")
     ],
@@ -132,8 +141,9 @@ def fit(
     task: Annotated[
         Answers | None,
         typer.Option(
-            help="What the target holds: classes or number. Without it, a column of more than 30 different numbers is "
-            "predicted as a number, and every other one as classes.",
+            help="What the target holds: classes, number, or ranking, which is relevance to the queries in --query. "
+            "Without it, a column of more than 30 different numbers is predicted as a number, and every other one as "
+            "classes.",
             metavar="TASK",
         ),
     ] = None,
@@ -141,15 +151,33 @@ def fit(
         str | None,
         typer.Option(
             help="What an answer loses. Of numbers: squared, as without it, or absolute. Of classes: error, as without "
-            "it, log, brier, or a .csv or .json file of what each mistake costs.",
+            "it, log, brier, or a .csv or .json file of what each mistake costs. Of documents: pointwise, as without "
+            "it, pairwise or listwise.",
             metavar="LOSS|FILE",
         ),
+    ] = None,
+    query: Annotated[
+        str,
+        typer.Option(
+            help="Column with the query of each row, which has the documents of each query ranked by --target. It is "
+            "no feature; rows of a query stand together.",
+            metavar="COLUMN",
+        ),
+    ] = "",
+    metric: Annotated[
+        Metric | None,
+        typer.Option(
+            help="How the order of a query is judged: ndcg, as without it, or ap.", metavar="METRIC"
+        ),
+    ] = None,
+    k: Annotated[
+        int | None, typer.Option(min=1, help="First places of a query that count (10 without it).")
     ] = None,
     tolerance: Annotated[
         float | None,
         typer.Option(
             help="How much larger than the full model's the error of a number may be before it counts as worse, in "
-            "units of the spread of the target (0.01 without it)."
+            "units of the spread of the target, or how much lower the metric of a query may be (0.01 without it)."
         ),
     ] = None,
     method: Annotated[
@@ -172,7 +200,7 @@ def fit(
     ] = None,
     json: AsJson = False,
 ) -> None:
-    """Fit a system on a table of labels or numbers. It is written to one file, which answers at any budget."""
+    """Fit a system on labels, numbers or documents of queries. It is one file, which answers at any budget."""
     from thrifty.bundle.signature import check_private_key
     from thrifty.cli.summary import fit_in_words, fit_numbers
     from thrifty.tables.by_class import read_max_loss, read_shares
@@ -192,6 +220,9 @@ def fit(
             task=None if task is None else task.value,
             loss=loss,
             tolerance=tolerance,
+            query=query,
+            metric=None if metric is None else metric.value,
+            k=k,
             method=method.value,
             costs=costs,
             full=full,
@@ -277,6 +308,8 @@ def predict(
         elif budget is not None or max_loss or confidence is not None or floors:
             known = known.at(budget=budget, max_loss=allowed, confidence=confidence, min_recall=floors)
         answers = pd.DataFrame(known.answers(cells))
+        if known.schema.query in frame.columns:
+            answers.insert(0, "query", frame[known.schema.query].to_numpy())
     extra = known.schema.extra_columns(frame)
     if extra:
         note(f"columns of {table} that the system does not read: {listed(extra)}")

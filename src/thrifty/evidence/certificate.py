@@ -338,7 +338,8 @@ def _claim_of(
     if isinstance(max_loss, Mapping):
         return SharesByClass.of(frontier, trials, max_loss, confidence)
     of_mean = largest is not None
-    check_provable(trials.n_trials, max_loss, confidence, n_given=frontier.n_rows, of_mean=of_mean)
+    unit = frontier.evidence[0].unit or "rows"
+    check_provable(trials.n_trials, max_loss, confidence, n_given=frontier.n_rows, of_mean=of_mean, unit=unit)
     if largest is not None:
         return MeanExcess(frontier, trials, float(max_loss), confidence, largest)
     return ShareLost.of(frontier, trials, max_loss, confidence)
@@ -392,7 +393,8 @@ def check_hold_out(
     )
     first = trials_of(proof, (learned[:, 0],), len(proof), HELD_OUT).first
     if not isinstance(max_loss, Mapping):
-        check_provable(int(first.sum()), max_loss, confidence, n_given=len(proof))
+        unit = "rows" if query is None else "queries"
+        check_provable(int(first.sum()), max_loss, confidence, n_given=len(proof), unit=unit)
         return
     for label, limit in max_loss.items():
         own = strata[is_proof] == list(classes).index(label)

@@ -243,17 +243,18 @@ def check_provable(
     n_given: int | None = None,
     label: Any = None,
     of_mean: bool = False,
+    unit: str = "rows",
 ) -> None:
-    """Refuse a loss that so many held-out rows cannot show, not even without a single one that is worse."""
+    """Refuse a loss that so many held-out rows, or queries, cannot show even without a single one that is worse."""
     least = mean_bound(np.zeros(n_rows), confidence) if of_mean else float(upper_bound(0, n_rows, confidence))
     if passes(np.array(least), max_loss):
         return
     needed = rows_of_mean(max_loss, confidence) if of_mean else rows_needed(max_loss, confidence)
-    fewer = f" (of {n_given:,}: rows that equal others, or rows of the fit, do not count)"
+    fewer = f" (of {n_given:,}: {unit} that equal others, or {unit} of the fit, do not count)"
     of_class = "" if label is None else f" of class {label!r}"
     raise InvalidInputError(
-        f"{n_rows:,} held-out rows{of_class}{'' if n_given in (None, n_rows) else fewer} "
+        f"{n_rows:,} held-out {unit}{of_class}{'' if n_given in (None, n_rows) else fewer} "
         f"cannot show a loss of at most {100 * max_loss:.3g} % with {100 * confidence:.3g} % "
-        f"confidence, not even without a single loss: it takes {needed:,} rows{of_class}. "
-        f"Give more rows{of_class} to prove with, or allow a loss of at least {100 * least:.3g} %."
+        f"confidence, not even without a single loss: it takes {needed:,} {unit}{of_class}. "
+        f"Give more {unit}{of_class} to prove with, or allow a loss of at least {100 * least:.3g} %."
     )

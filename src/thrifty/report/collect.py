@@ -62,8 +62,9 @@ def collect_facts(
     frontier : Frontier
         Points that were chosen on some rows and scored on others: ``chosen.on(evidence of test rows)``. One that is
         scored on the rows of the choice is accepted, and the page says that its numbers are too good.
-    y : array-like of shape (n_samples,)
-        Labels of the rows, or their numbers, in the frontier's order; who is sent on is told by class, or by range.
+    y : array-like of shape (n_samples,), or (n_samples, 2) of documents
+        Labels of the rows, or their numbers, in the frontier's order; who is sent on is told by class, or by range. Of
+        documents, relevance and query.
     chosen : Frontier, optional
         The same frontier on the rows of the choice, to say how many they were.
     estimators, X : sequence of fitted estimators and table, optional
@@ -201,15 +202,16 @@ def _with_deployed(
         )
     measured = point_of(deployed, X, y, settings={"deployed": True})
     planned = float(deployed.expected_cost_)
+    _, paid, quality = measured.at_point(np.array([0.5]))
     point = OperatingPoint(
-        cost=float(measured.cost[:, 0].mean()),
-        score=float(measured.quality[:, 0].mean()),
+        cost=float(paid.mean()),
+        score=float(quality.mean()),
         share=float(measured.gate.mean()),
         threshold=None,
         source=len(frontier.evidence),
         features=measured.features,
         settings=measured.settings,
-        chosen_cost=planned if np.isfinite(planned) else float(measured.cost[:, 0].mean()),
+        chosen_cost=planned if np.isfinite(planned) else float(paid.mean()),
         chosen_score=float(deployed.expected_score_),
     )
     known = [None] * len(frontier.evidence) if estimators is None else list(estimators)

@@ -16,6 +16,7 @@ from thrifty.evidence.query_evidence import QueryEvidence
 from thrifty.exceptions import InvalidInputError
 from thrifty.report.classes import Partition, partition_of
 from thrifty.report.facts import Facts, Grouping, Majority, MeasureCurve
+from thrifty.report.rankings import Orders
 from thrifty.report.routes import Routes
 from thrifty.report.shown import Shown
 from thrifty.tasks.task import ERRORS, Task, mean_error, mean_errors
@@ -178,15 +179,13 @@ class Numbers:
         )
 
 
-def numbers_of(frontier: Frontier, y: ArrayLike, estimators: Sequence[Any] | None) -> Numbers | None:
-    """The targets, where the systems of a frontier predict numbers; None where they answer with labels."""
+def numbers_of(frontier: Frontier, y: ArrayLike, estimators: Sequence[Any] | None) -> Numbers | Orders | None:
+    """The targets, where the systems of a frontier predict numbers or rank; None where they answer with labels."""
     known = [getattr(one, "chain_", one) for one in estimators or () if one is not None]
     tasks = [one.task for one in known if hasattr(one, "task")]
-    if any(isinstance(one, QueryEvidence) for one in frontier.evidence):
-        raise InvalidInputError(
-            "a report counts rows that are answered one by one; here the order of a query's documents is judged. "
-            "Show the points with frontier.plot() and frontier.band(), which count queries."
-        )
+    ranked = [one for one in frontier.evidence if isinstance(one, QueryEvidence)]
+    if ranked:
+        return Orders(next((one for one in ranked if one.full_quality is not None), ranked[0]))
     if tasks and len(tasks[0].classes) == 0:
         return Numbers(tasks[0], tasks[0].encode("y", y, frontier.n_rows))
     if not tasks and any(one.quality.dtype != bool and _has_fractions(one) for one in frontier.evidence):

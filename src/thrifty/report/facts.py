@@ -212,7 +212,7 @@ class Measured:
     Attributes
     ----------
     n_rows : int
-        Rows of the report.
+        Rows of the report; documents, where those are ranked.
     held_out : bool
         Whether they are others than those the points were chosen on.
     n_chosen : int or None
@@ -227,6 +227,8 @@ class Measured:
         As the caller wrote it.
     notes : tuple of (str, str)
         What else the caller wants said.
+    n_queries : int or None
+        Queries of the documents, over which scores are means and which intervals draw; None where nothing is ranked.
     """
 
     n_rows: int
@@ -240,6 +242,7 @@ class Measured:
     version: str
     date: str | None = None
     notes: tuple[tuple[str, str], ...] = ()
+    n_queries: int | None = None
 
 
 @dataclass(frozen=True)

@@ -156,6 +156,11 @@ def _lead(facts: Facts) -> str:
 def _constant(facts: Facts) -> str:
     """What an answer that looks at nothing achieves."""
     told = score_text(facts, facts.majority.accuracy)
+    if facts.measured.n_queries is not None:
+        return (
+            f"Orders by chance would have {article(facts)} {facts.score} of {told}. A row is a document; {facts.score} "
+            f"is a mean over queries."
+        )
     if not facts.is_number:
         return f"Always answering with the most frequent class ({facts.majority.label}) would be right on {told}."
     errors = ", ".join(f"{one.name} {error_text(facts, one.constant)}" for one in facts.errors)
@@ -261,6 +266,9 @@ def _cells(facts: Facts, place: int) -> Iterator[tuple[str, str]]:
         yield "saved", _percent(1 - own / whole) if whole > 0 else ""
     bought = (one.n_columns * facts.share_buying(place, item) for item, one in enumerate(facts.purchases))
     yield "features per row", f"{sum(bought):,.1f}"
+    if facts.measured.n_queries:
+        documents = facts.measured.n_rows / facts.measured.n_queries
+        yield "cost of a query", plain_number(facts, points.cost[place] * documents)
 
 
 def _printed(facts: Facts) -> set[int]:
@@ -283,16 +291,18 @@ def _print_note(facts: Facts) -> str:
 
 def _measured(facts: Facts) -> Iterator[tuple[str, str]]:
     how = facts.measured
+    drawn = "rows" if how.n_queries is None else "queries"
+    rows = "" if how.n_queries is None else f" documents of {how.n_queries:,} queries"
     yield (
         "Rows",
-        f"{how.n_rows:,}, "
+        f"{how.n_rows:,}{rows}, "
         + (
             "on which no operating point was chosen"
             if how.held_out
             else "the very rows the operating points were chosen on"
         ),
     )
-    on = "" if how.n_chosen is None else f" on {how.n_chosen:,} other rows" if how.held_out else ""
+    on = "" if how.n_chosen is None else f" on {how.n_chosen:,} other {drawn}" if how.held_out else ""
     systems = f"{how.n_systems:,} fitted system{'' if how.n_systems == 1 else 's'}"
     shown = sum(facts.points.efficient)
     fewer = "" if shown == how.n_points else f"; {shown:,} of them are shown, for evenly spaced budgets"
@@ -304,7 +314,7 @@ def _measured(facts: Facts) -> Iterator[tuple[str, str]]:
     )
     yield (
         "Intervals",
-        f"{100 * how.level:g} % of {how.n_boot:,} bootstrap resamples of the rows (seed {how.seed}), point by point",
+        f"{100 * how.level:g} % of {how.n_boot:,} bootstrap resamples of the {drawn} (seed {how.seed}), point by point",
     )
     yield "Version", f"thrifty {how.version}"
     if how.date is not None:

@@ -126,15 +126,15 @@ def _routes(one: Evidence, estimator: Any, X: Any, place: int) -> Routes:
         return _as_it_is(one, chain, X, place)
     if is_known and hasattr(estimator, "bought"):
         asked = estimator.bought(table_for(estimator, X))
-        _check_rows(len(asked) == one.n_rows and not one.gate.any(), place)
-        return Routes(one, np.ones(one.n_rows, dtype=np.intp), (one.columns_at(0),), asked)
+        _check_rows(len(asked) == len(one.gate) and not one.gate.any(), place)
+        return Routes(one, np.ones(len(one.gate), dtype=np.intp), (one.columns_at(0),), asked)
     if _differs_by_row(one):
         raise InvalidInputError(
             f"evidence[{place}] is of a chain in front of another one, or of a system whose rows do not all buy the "
             f"same, and does not say what each row buys. Give `estimators` and `X`."
         )
     columns = tuple(one.columns_at(stage) for stage in range(one.n_stages))
-    return Routes(one, np.full(one.n_rows, one.n_stages, dtype=np.intp), columns)
+    return Routes(one, np.full(len(one.gate), one.n_stages, dtype=np.intp), columns)
 
 
 def _differs_by_row(one: Evidence) -> bool:
@@ -149,8 +149,8 @@ def _differs_by_row(one: Evidence) -> bool:
 def _in_front(one: Evidence, chain: Any, X: Any, place: int) -> Routes:
     """Stages of the evidence, and where each row stops in a chain behind them, if there is one."""
     n_own, inner = one.n_stages, chain.behind
-    route = np.zeros(one.n_rows, dtype=np.intp) if inner is None else inner.route(X)
-    _check_rows(len(route) == one.n_rows and set(one.features) == set(chain.columns.tolist()), place)
+    route = np.zeros(len(one.gate), dtype=np.intp) if inner is None else inner.route(X)
+    _check_rows(len(route) == len(one.gate) and set(one.features) == set(chain.columns.tolist()), place)
     return Routes(one, n_own + route, *_columns(chain, X))
 
 
@@ -158,8 +158,8 @@ def _as_it_is(one: Evidence, chain: Any, X: Any, place: int) -> Routes:
     """A point as it is: its gate says only who got to the full model, so the chain says where the others stopped."""
     route = chain.route(X)
     sent = one.gate[:, 0] > 0.5
-    _check_rows(len(route) == one.n_rows and np.array_equal(route == chain.n_stages, sent), place)
-    return Routes(replace(one, gate=np.ones((one.n_rows, 1))), route, *_columns(chain, X))
+    _check_rows(len(route) == len(one.gate) and np.array_equal(route == chain.n_stages, sent), place)
+    return Routes(replace(one, gate=np.ones((len(one.gate), 1))), route, *_columns(chain, X))
 
 
 def _columns(chain: Any, X: Any) -> tuple[tuple[Ints, ...], Bools | None, int]:

@@ -5,10 +5,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from thrifty.arrays import Bools, Floats, Ints
+from thrifty.arrays import Bools, Floats, Ints, Numbers
 from thrifty.evidence.compare import check_bootstrap, resampled, tails
 from thrifty.evidence.evidence import Evidence
 from thrifty.evidence.frontier import Frontier, OperatingPoint
+from thrifty.evidence.query_evidence import QueryEvidence
 from thrifty.exceptions import InvalidInputError
 
 __all__ = ["Intervals", "Shown", "evenly", "intervals_of", "nearly_best", "shown_points"]
@@ -114,7 +115,7 @@ def intervals_of(frontier: Frontier, shown: Shown, *, level: float, n_boot: int,
     evidence, source, thresholds = frontier.evidence, shown.source, shown.thresholds
     if full is not None:
         # The full model by itself is one more system, with a single point.
-        alone = Evidence.of_point(np.zeros(len(full)), full, np.ones(len(full)))
+        alone = _alone(frontier.evidence, full)
         source = np.r_[source, len(evidence)]
         thresholds = np.vstack([thresholds, np.full(thresholds.shape[1], 0.5)])
         evidence = (*evidence, alone)
@@ -125,6 +126,16 @@ def intervals_of(frontier: Frontier, shown: Shown, *, level: float, n_boot: int,
         cost, score = cost[:-1], score[:-1]
     low, high = tails(score, level)
     return Intervals(low, high, lead_low, lead_high, *tails(cost - score, level))
+
+
+def _alone(evidence: tuple[Evidence, ...], full: Numbers) -> Evidence:
+    """The full model as a system; of documents, judged by the orders that its scores give."""
+    alone = Evidence.of_point(np.zeros(len(full)), full, np.ones(len(full)))
+    ranked = next((one for one in evidence if isinstance(one, QueryEvidence)), None)
+    if ranked is None or ranked.task is None:
+        return alone
+    scores = np.column_stack([full, full]).astype(np.float64)
+    return QueryEvidence.of_documents(alone, ranked.task, ranked.targets, scores)
 
 
 def _same_thresholds(thresholds: Floats, point: OperatingPoint) -> Bools:

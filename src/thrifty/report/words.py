@@ -50,6 +50,7 @@ def words_of(facts: Facts) -> dict[str, str]:
     if not facts.is_number:
         return _LABELS
     names = [*(one.name for one in facts.errors), "", ""]
+    is_ranking = facts.measured.n_queries is not None
     return _LABELS | {
         "picture": f"{facts.score} for the money",
         "score": facts.score,
@@ -57,8 +58,11 @@ def words_of(facts: Facts) -> dict[str, str]:
         "second": names[1],
         "groups": "Errors, and who needs the full model",
         "vertical": facts.score,
-        "constant": "constant",
-        "certified": "how often the error of a new row is larger than that of the full model, by more than the "
+        "constant": "random order" if is_ranking else "constant",
+        "certified": "how often the order of a new query is worse than by the full model, by more than the tolerance "
+        "of the fit"
+        if is_ranking
+        else "how often the error of a new row is larger than that of the full model, by more than the "
         "tolerance of the fit",
     }
 

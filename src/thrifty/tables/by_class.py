@@ -63,7 +63,11 @@ def as_models_know(option: str, shares: Any, classes: Labels, known: Labels) -> 
     names = [str(label) for label in classes.tolist()]
     unknown = [name for name in shares if name not in names]
     if unknown:
-        told = f"the classes are {listed(names)}" if names else "numbers are predicted, which have no classes"
+        told = (
+            f"the classes are {listed(names)}"
+            if names
+            else "numbers are predicted, or documents ranked, which have no classes"
+        )
         raise InvalidInputError(f"{option} names the class {unknown[0]!r}; {told}.")
     return {known[names.index(name)].item(): share for name, share in shares.items()}
 

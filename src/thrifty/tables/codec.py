@@ -23,6 +23,7 @@ from thrifty.tables.promise import Promise
 from thrifty.tables.schema import Schema
 from thrifty.tables.system import About, TableSystem
 from thrifty.tasks.choose import classification
+from thrifty.tasks.ranking import RankingTask
 from thrifty.tasks.task import ERRORS
 
 __all__ = ["TABLE"]
@@ -68,6 +69,8 @@ def _check_fits(parts: Fields, schema: Schema, estimator: ChainEstimator) -> Non
     chain = estimator.chain_
     if schema.is_number != (len(chain.classes) == 0):
         raise parts.refusal("schema", "hold classes where the estimator does", schema.classes[:5].tolist())
+    if bool(schema.query) != isinstance(chain.task, RankingTask):
+        raise parts.refusal("schema", "name the column of queries where the estimator ranks", schema.query)
     if chain.price_list.n_features != len(schema.names) or chain.names not in (None, schema.names):
         raise parts.refusal("schema", "name the columns of the estimator", schema.names[:5])
 
@@ -221,6 +224,7 @@ def _pack_schema(schema: Schema, packer: Packer) -> dict[str, Any]:
         "categories": [[name, list(found)] for name, found in schema.categories.items()],
         "target": schema.target,
         "classes": packer.value(np.asarray(schema.classes)),
+        **({"query": schema.query} if schema.query else {}),
     }
 
 
@@ -237,13 +241,14 @@ def _unpack_schema(parts: Fields) -> Schema:
         if list(values) != sorted(values):
             raise parts.refusal("categories", "be in order", len(values))
     target = parts.text("target")
-    if target in names:
-        raise parts.refusal("target", "be no feature", target)
+    query = parts.text("query") if parts.has("query") else ""
+    for name, column in (("target", target), ("query", query)):
+        if column in names:
+            raise parts.refusal(name, "be no feature", column)
     classes = parts.value("classes")
     is_number = isinstance(classes, np.ndarray) and classes.shape == (0,) and classes.dtype == np.float64
-    return Schema(
-        tuple(names), categories, target, np.empty(0) if is_number else _label_list(parts, "classes")
-    )
+    classes = np.empty(0) if is_number else _label_list(parts, "classes")
+    return Schema(tuple(names), categories, target, classes, query)
 
 
 def _texts(parts: Fields, name: str, found: Any) -> list[str]:

@@ -10,11 +10,12 @@ from thrifty.estimators.base import CERTIFYING_SHARE, ChainEstimator
 from thrifty.estimators.budgeted import BudgetedClassifier, BudgetedRegressor
 from thrifty.estimators.cascade import BudgetedCascade
 from thrifty.estimators.checks import check_seed
+from thrifty.estimators.ranker import BudgetedRanker
 from thrifty.evidence.certificate import check_hold_out
 from thrifty.exceptions import InvalidInputError, asking
 from thrifty.objective.costs import check_amount
 from thrifty.progress import Progress, silent
-from thrifty.rows import content_folds
+from thrifty.rows import content_folds, query_folds
 from thrifty.tables.by_class import as_models_know
 from thrifty.tables.full_models import Competition, best_kind, recipe
 from thrifty.tables.promise import Promise, promise_of
@@ -22,6 +23,7 @@ from thrifty.tables.swept_methods import SWEPT, check_method, fit_swept
 from thrifty.tables.system import About, TableSystem
 from thrifty.tables.training import TrainingTable, prepare, refuse_missing
 from thrifty.tasks.mistakes import CostMatrix
+from thrifty.tasks.ranking import RankingTask
 from thrifty.tasks.regression import RegressionTask
 from thrifty.threads import limited_threads, threads_of
 
@@ -102,6 +104,9 @@ def fit_table(
     task: str | None = None,
     loss: str | None = None,
     tolerance: float | None = None,
+    query: str = "",
+    metric: str | None = None,
+    k: int | None = None,
     method: str = "cascade",
     costs: str | os.PathLike[str] | None = None,
     full: str = "auto",
@@ -118,20 +123,25 @@ def fit_table(
     Parameters
     ----------
     frame : pandas data frame
-        Rows with their label, or with the number that is to be predicted.
+        Rows with their label, or with the number that is to be predicted; documents with relevance and query.
     target : str
-        Name of the column with the label or number.
+        Name of the column with the label, number or relevance.
     wish : Wish
         What is asked for.
-    task : {"classes", "number"}, optional
-        What the target holds; None has the column decide.
+    task : {"classes", "number", "ranking"}, optional
+        What the target holds; None has the column decide, unless there are queries.
     loss : str, optional
         For numbers, the error that counts: "squared", as without it, or "absolute". For classes "log", "brier", or a
-        CSV or JSON file of what each mistake costs.
+        CSV or JSON file of what each mistake costs. For documents "pointwise", as without it, "pairwise" or "listwise".
     tolerance : float, optional
-        For numbers, how much larger than the full model's an error may be before the answer counts as worse.
+        For numbers, how much larger than the full model's an error may be before the answer counts as worse; for
+        documents, how much lower the metric of a query may be.
+    query : str
+        Name of the column with the query of each document, which is no feature; empty where nothing is ranked.
+    metric, k : {"ndcg", "ap"} and int, optional
+        How the order of a query is judged: "ndcg" and 10 without them.
     method : str
-        One of ``METHODS``; numbers are predicted by the cascade alone.
+        One of ``METHODS``; numbers are predicted, and documents ranked, by the cascade alone.
     costs : path, optional
         File of prices; None is 1 for each column.
     full : str
@@ -161,6 +171,9 @@ def fit_table(
         task=task,
         loss=loss,
         tolerance=tolerance,
+        query=query,
+        metric=metric,
+        k=k,
     )
     asked = wish
     wish = _by_labels(wish, table)
@@ -205,8 +218,9 @@ def _refuse_early(table: TrainingTable, wish: Wish, method: str, seed: int) -> N
                 f"--loss and --min-recall are for --method cascade; got --method {method}. Leave them out."
             )
         if table.schema.is_number:
+            wanted = "documents are ranked by" if table.schema.query else "numbers are predicted in"
             raise InvalidInputError(
-                f"--method {method} answers with classes, and numbers are predicted in column {table.schema.target!r}. "
+                f"--method {method} answers with classes, and {wanted} column {table.schema.target!r}. "
                 f"Use --method cascade, or have labels predicted with --task classes."
             )
         if wish.budget is not None and wish.confidence is not None:
@@ -227,16 +241,12 @@ def _refuse_early(table: TrainingTable, wish: Wish, method: str, seed: int) -> N
             "one column with --costs, or to the full model with --full-cost."
         )
     if wish.max_loss is not None:
-        strata = table.strata
-        folds = content_folds(table.cells.numbers, strata, CERTIFYING_SHARE, check_seed(seed) + 1)
-        check_hold_out(
-            table.cells.numbers,
-            strata,
-            folds == 0,
-            wish.max_loss,
-            wish.surely,
-            table.class_names,
-        )
+        X, strata, query = table.cells.numbers, table.strata, table.queries
+        if query is None:
+            folds = content_folds(X, strata, CERTIFYING_SHARE, check_seed(seed) + 1)
+        else:
+            folds = query_folds(X, query, strata, CERTIFYING_SHARE, check_seed(seed) + 1)
+        check_hold_out(X, strata, folds == 0, wish.max_loss, wish.surely, table.class_names, query)
 
 
 def _full(
@@ -276,10 +286,14 @@ def _fit_cascade(
         **table.costs,
     }
     cascade: BudgetedCascade
-    if isinstance(table.task, RegressionTask):
-        cascade = BudgetedRegressor(full, loss=table.task.kind, tolerance=table.task.tolerance, **known)
+    task = table.task
+    if isinstance(task, RankingTask):
+        judged: dict[str, Any] = {"metric": task.measure, "k": task.k, "tolerance": task.tolerance}
+        cascade = BudgetedRanker(full, loss=task.gradients, **judged, **known)
+    elif isinstance(task, RegressionTask):
+        cascade = BudgetedRegressor(full, loss=task.kind, tolerance=task.tolerance, **known)
     else:
-        cascade = BudgetedClassifier(full, loss=_loss_of(table.task), **known)
+        cascade = BudgetedClassifier(full, loss=_loss_of(task), **known)
     cascade._encoded = table.schema.categorical
     cascade._keeps_scores = True  # a promise tells recall and AUC, or mean errors
     with asking(table.cells.row_numbers):

@@ -1,7 +1,8 @@
 """A full model for somebody who has a table: by name, by competition, or from a skops file.
 
-A competition is decided by cross-validated accuracy, or R2, on at most ``SAMPLE`` rows, which is enough to tell kinds
-of models apart; the winner is then fitted on all rows there are to learn from.
+A competition is decided by cross-validated accuracy, R2, or the metric of queries whose documents are ranked, on at
+most ``SAMPLE`` rows, which is enough to tell kinds of models apart; the winner is then fitted on all rows there are to
+learn from.
 """
 
 import importlib.util
@@ -23,13 +24,15 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC
 
+from thrifty.arrays import Floats, Ints
 from thrifty.bundle.archive import UntrustedTypesError, load_model
 from thrifty.bundle.container import DEFAULT_MAX_BYTES
 from thrifty.exceptions import InvalidInputError
 from thrifty.files import read_capped
 from thrifty.full.fitting import fit_model
 from thrifty.progress import Progress
-from thrifty.rows import content_folds, fingerprints
+from thrifty.rows import content_folds, fingerprints, query_folds, query_keys
+from thrifty.tasks.ranking import RankingTask
 from thrifty.tasks.regression import RegressionTask, default_regressor
 from thrifty.tasks.task import Task
 
@@ -44,9 +47,11 @@ TRUSTED = (
     "collections.OrderedDict",
     "lightgbm.basic.Booster",
     "lightgbm.sklearn.LGBMClassifier",
+    "lightgbm.sklearn.LGBMRanker",
     "lightgbm.sklearn.LGBMRegressor",
     "xgboost.core.Booster",
     "xgboost.sklearn.XGBClassifier",
+    "xgboost.sklearn.XGBRanker",
     "xgboost.sklearn.XGBRegressor",
 )
 """What the kinds below are made of, besides what skops trusts by itself and what bundles have reviewed."""
@@ -64,7 +69,7 @@ _BOOSTED: dict[str, Any] = {"n_estimators": 300, "learning_rate": 0.1}
 
 @dataclass(frozen=True)
 class Competition:
-    """Which kind won, and the accuracy, or R2, of all that took part."""
+    """Which kind won, and the accuracy, R2 or metric of orders of all that took part."""
 
     winner: str
     accuracy: dict[str, float]
@@ -72,7 +77,7 @@ class Competition:
 
 
 def recipe(kind: str, seed: int, n_jobs: int, task: Task | None = None) -> Any:
-    """An unfitted classifier of a kind; a regressor where the task is one of numbers."""
+    """An unfitted classifier of a kind; a regressor where the task is one of numbers, or a ranker of documents."""
     if kind not in KINDS:
         raise InvalidInputError(
             f"--full must be auto, one of {', '.join(KINDS)}, or a .skops file; got {kind!r}."
@@ -83,7 +88,7 @@ def recipe(kind: str, seed: int, n_jobs: int, task: Task | None = None) -> Any:
             f"`pip install thrifty[boosters]`, or use --full boosting."
         )
     if isinstance(task, RegressionTask):
-        return _regressor(kind, seed, n_jobs, task.kind)
+        return _regressor(kind, seed, n_jobs, task.kind, is_ranking=isinstance(task, RankingTask))
     if kind == "forest":
         return RandomForestClassifier(300, random_state=seed, n_jobs=n_jobs)
     if kind == "svm":
@@ -99,19 +104,22 @@ def recipe(kind: str, seed: int, n_jobs: int, task: Task | None = None) -> Any:
     return LGBMClassifier(verbosity=-1, **_BOOSTED, random_state=seed, n_jobs=n_jobs)
 
 
-def _regressor(kind: str, seed: int, n_jobs: int, loss: str) -> Any:
-    """An unfitted regressor of a kind, for the squared or the absolute error where it knows both."""
+def _regressor(kind: str, seed: int, n_jobs: int, loss: str, *, is_ranking: bool) -> Any:
+    """An unfitted regressor of a kind, for the squared or the absolute error where it knows both; or a ranker."""
     if kind == "forest":
         # By the squared error always: trees of medians take a hundred times as long.
         return RandomForestRegressor(300, random_state=seed, n_jobs=n_jobs)
     if kind == "svm":
         kinds = ", ".join(one for one in KINDS if one != "svm")
+        wanted = "documents are ranked" if is_ranking else "numbers are predicted"
         raise InvalidInputError(
-            f"--full svm answers with classes, and here numbers are predicted. Use auto, one of {kinds}, or a .skops "
+            f"--full svm answers with classes, and here {wanted}. Use auto, one of {kinds}, or a .skops "
             f"file with a fitted regressor."
         )
     if kind == "boosting":
         return default_regressor(loss, seed)
+    if is_ranking:
+        return _booster_of_orders(kind, random_state=seed, n_jobs=n_jobs)
     squared = loss == "squared"
     if kind == "xgboost":
         from xgboost import XGBRegressor
@@ -124,35 +132,63 @@ def _regressor(kind: str, seed: int, n_jobs: int, loss: str) -> Any:
     return LGBMRegressor(objective=objective, verbosity=-1, **_BOOSTED, random_state=seed, n_jobs=n_jobs)
 
 
+def _booster_of_orders(kind: str, **known: Any) -> Any:
+    """An unfitted ranker of a library that has one."""
+    if kind == "xgboost":
+        from xgboost import XGBRanker
+
+        return XGBRanker(**_BOOSTED, **known)
+    from lightgbm import LGBMRanker
+
+    return LGBMRanker(verbosity=-1, **_BOOSTED, **known)
+
+
 def best_kind(
     X: Any, y: NDArray[Any], task: Task, *, seed: int, n_jobs: int, has_missing: bool, progress: Progress
 ) -> Competition:
-    """The kind with the best cross-validated accuracy, or R2, on a bounded sample of the rows."""
+    """The kind with the best cross-validated accuracy, R2 or metric of orders, on a bounded sample of the rows."""
     kinds = _eligible(len(y), has_missing or len(task.classes) == 0)
-    chosen = _sample(X, seed)
+    chosen = _sample(X, seed, task.query_of(task.encode("y", y, len(y))))
     numbers, labels = np.asarray(X)[chosen], y[chosen]
     target = task.encode("y", labels, len(labels))
     # XGBoost reads no labels but 0 and 1.
     learned = np.unique(labels, return_inverse=True)[1] if len(task.classes) else labels
-    folds = _folds(numbers, task.strata(target), seed)
+    folds = _folds(numbers, task.strata(target), seed, task.query_of(target))
     accuracy: dict[str, float] = {}
     progress("comparing full models", 0, len(kinds))
     for kind in kinds:
         model = recipe(kind, seed, n_jobs, task)
-        quality = np.zeros(len(labels))
-        for fold in range(_FOLDS):
-            out = folds == fold
-            said = fit_model(clone(model), numbers[~out], learned[~out]).predict(numbers[out])
-            right = said == learned[out] if len(task.classes) else task.quality(target[out], said[:, None])
-            quality[out] = right
-        accuracy[kind] = float(quality.mean())
+        if isinstance(task, RankingTask):
+            accuracy[kind] = _mean_of_queries(model, numbers, target, folds, task)
+        else:
+            quality = np.zeros(len(labels))
+            for fold in range(_FOLDS):
+                out = folds == fold
+                said = fit_model(clone(model), numbers[~out], learned[~out]).predict(numbers[out])
+                right = (
+                    said == learned[out] if len(task.classes) else task.quality(target[out], said[:, None])
+                )
+                quality[out] = right
+            accuracy[kind] = float(quality.mean())
         progress("comparing full models", len(accuracy), len(kinds))
     # The first of equals: a dict keeps its order.
     return Competition(max(accuracy, key=lambda kind: accuracy[kind]), accuracy, len(labels))
 
 
-def _folds(numbers: Any, labels: NDArray[Any], seed: int) -> NDArray[np.intp]:
-    """Folds by content; by content and place where too few different rows would leave a fold without a class."""
+def _mean_of_queries(model: Any, numbers: Any, target: Floats, folds: Ints, task: RankingTask) -> float:
+    """Mean metric of queries, whose documents are scored by a model that has learned from others."""
+    scores = np.zeros(len(target))
+    for fold in np.unique(folds):
+        out = folds == fold
+        grades, queries = task.lesson(model, target[~out])
+        scores[out] = fit_model(clone(model), numbers[~out], grades, **queries).predict(numbers[out])
+    return float(np.nanmean(task.value_of_queries(target, scores)))
+
+
+def _folds(numbers: Any, labels: NDArray[Any], seed: int, query: Ints | None) -> NDArray[np.intp]:
+    """Folds by content, rows of a query together; by place too where equal rows would leave a fold without a class."""
+    if query is not None:
+        return query_folds(numbers, query, labels, _FOLDS, seed)
     folds = content_folds(numbers, labels, _FOLDS, seed)
     n_labels = len(np.unique(labels))
     if all(len(np.unique(labels[folds != fold])) == n_labels for fold in range(_FOLDS)):
@@ -187,9 +223,12 @@ def _eligible(n_rows: int, without_svm: bool) -> Sequence[str]:
     return [*kinds, *(kind for kind in _BOOSTERS if _is_installed(kind))]
 
 
-def _sample(X: Any, seed: int) -> NDArray[np.intp]:
-    """Rows drawn by their content: the same ones however the table is sorted."""
-    order = np.argsort(fingerprints(np.asarray(X, dtype=np.float64), seed), kind="stable")
+def _sample(X: Any, seed: int, query: Ints | None) -> NDArray[np.intp]:
+    """Rows drawn by their content, those of a query together: the same ones however the table is sorted."""
+    keys = fingerprints(np.asarray(X, dtype=np.float64), seed)
+    if query is not None:
+        keys = query_keys(keys[:, None], query)[np.unique(query, return_inverse=True)[1], 0]
+    order = np.argsort(keys, kind="stable")
     return np.sort(order[:SAMPLE])
 
 

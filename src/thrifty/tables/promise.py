@@ -11,6 +11,7 @@ from thrifty.estimators.base import ChainEstimator
 from thrifty.evidence.evidence import Evidence
 from thrifty.evidence.frontier import Frontier
 from thrifty.evidence.measures import ClassRows, banded
+from thrifty.evidence.query_evidence import QueryEvidence
 from thrifty.evidence.recall import with_classes
 from thrifty.tasks.task import ERRORS, Task, mean_error, mean_errors
 
@@ -56,6 +57,9 @@ class Promise:
         Where numbers are predicted, by the name of each mean error: its value, and the ends of a 95 % interval.
     full_errors, constant_errors : dict of str to float, optional
         The mean errors of the full model, and of the best number that is the same for every row.
+    documents : float, optional
+        Where documents are ranked, their mean number in a query. Rows are then queries, ``accuracy`` is the mean of
+        their metric and ``majority`` that of orders by chance; costs and ``share`` are means over documents.
     """
 
     accuracy: float
@@ -78,6 +82,12 @@ class Promise:
     constant_errors: dict[str, float] | None = None
     measures: dict[str, tuple[float, ...]] | None = None
     full_measures: dict[str, float] | None = None
+    documents: float | None = None
+
+    @property
+    def query_cost(self) -> float | None:
+        """Mean cost of all documents of a query, where documents are ranked."""
+        return None if self.documents is None else self.cost * self.documents
 
     def spread(self, n_rows: int) -> float:
         """Standard deviation of the mean cost of ``n_rows`` new rows by the chance of rows alone, theirs and ours."""
@@ -117,7 +127,7 @@ def promise_of(estimator: ChainEstimator, known: Promise | None = None) -> Promi
     cost = float(sum(weight * paid.mean() for weight, _, paid, _ in seen))
     squared = sum(weight * np.square(paid - cost).mean() for weight, _, paid, _ in seen)
     sent = np.sum([weight * (route == evidence.n_stages) for weight, route, _, _ in seen], axis=0)
-    band = Frontier.from_evidence([Evidence.of_point(0.0, quality, sent > 0)]).band(0.95)
+    band = Frontier.from_evidence([Evidence.of_point(0.0, quality, np.zeros(len(quality)))]).band(0.95)
     full = evidence.full_quality
     promise = Promise(
         accuracy=float(quality.mean()),
@@ -131,6 +141,8 @@ def promise_of(estimator: ChainEstimator, known: Promise | None = None) -> Promi
         full_accuracy=None if full is None else float(full.mean()),
         score_spread=None if evidence.quality.dtype == bool else float(quality.std()),
     )
+    if isinstance(evidence, QueryEvidence):
+        return _of_orders(promise, evidence)
     right = quality if evidence.right is None else _right(evidence.right, seen)
     if evidence.target is None or evidence.scores is None:
         if evidence.strata is not None and len(chain.task.classes):
@@ -167,6 +179,16 @@ def promise_of(estimator: ChainEstimator, known: Promise | None = None) -> Promi
         full_recall=None if full is None else _recall(strata, np.asarray(full, dtype=np.float64)),
         auc=chain.task.auc(y, drawn),
         full_auc=None if full_scores is None else chain.task.auc(y, full_scores),
+    )
+
+
+def _of_orders(promise: Promise, evidence: QueryEvidence) -> Promise:
+    """The promise of queries whose documents are ranked, beside any order of them that looks at nothing."""
+    return replace(
+        promise,
+        full_accuracy=None if evidence.full_quality is None else evidence.full_score,
+        majority=float(np.nanmean(evidence.value(np.zeros(evidence.n_documents)))),
+        documents=evidence.n_documents / evidence.n_rows,
     )
 
 

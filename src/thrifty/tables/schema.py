@@ -19,7 +19,16 @@ from thrifty.chain.levels import level_numbers, level_text
 from thrifty.exceptions import InvalidInputError
 from thrifty.tables.formats import listed
 from thrifty.tables.reader import Cells, Unreadable
-from thrifty.tables.target import classes_of, is_number, is_text, labels_of, numbers_of, plain
+from thrifty.tables.target import (
+    classes_of,
+    documents_of,
+    is_number,
+    is_text,
+    labels_of,
+    numbers_of,
+    plain,
+    task_of,
+)
 
 __all__ = ["MOST_CATEGORIES", "Schema", "learn_schema"]
 
@@ -55,16 +64,19 @@ class Schema:
         Name of the column with the label, or with the number that is predicted.
     classes : ndarray of shape (n_classes,)
         The labels, as the table writes them, in order; none where a number is predicted.
+    query : str
+        Name of the column with the query of each row, where documents are ranked; empty elsewhere.
     """
 
     names: tuple[str, ...]
     categories: Mapping[str, tuple[str, ...]]
     target: str
     classes: NDArray[Any] = field(compare=False)
+    query: str = ""
 
     @property
     def is_number(self) -> bool:
-        """Whether a number is predicted, and not one of several labels."""
+        """Whether a number is predicted, by which documents may be ranked, and not one of several labels."""
         return len(self.classes) == 0
 
     @property
@@ -79,7 +91,7 @@ class Schema:
 
     def extra_columns(self, frame: Any) -> list[str]:
         """Columns of a table that nobody reads."""
-        return [name for name in frame.columns if name not in set(self.names) | {self.target}]
+        return [name for name in frame.columns if name not in {*self.names, self.target, self.query}]
 
     def cells(self, frame: Any, *, unseen_is_missing: bool = False) -> Cells:
         """The features in the order the models know; cells that cannot be read are kept as such.
@@ -106,7 +118,9 @@ class Schema:
         return Cells(self.names, numbers, np.arange(1, len(frame) + 1), unreadable)
 
     def labels(self, frame: Any) -> NDArray[Any]:
-        """The labels of a table, each one of the classes, or its numbers where those are predicted."""
+        """The labels of a table, each one of the classes; its numbers, or relevance and query, where there are none."""
+        if self.query:
+            return documents_of(frame, self.target, self.query)
         if self.is_number:
             return numbers_of(frame, self.target)
         labels = labels_of(frame, self.target)
@@ -120,13 +134,16 @@ class Schema:
         return labels.astype(self.classes.dtype)
 
 
-def learn_schema(frame: Any, target: str, ignore: Sequence[str] = (), task: str | None = None) -> Schema:
-    """The schema of a training table: every column is a feature but the target and those to be ignored.
+def learn_schema(
+    frame: Any, target: str, ignore: Sequence[str] = (), task: str | None = None, query: str = ""
+) -> Schema:
+    """The schema of a training table: every column is a feature but the target, the query and those to be ignored.
 
-    ``task`` is "classes" or "number"; None has the column of the target decide.
+    ``task`` is "classes", "number" or "ranking"; None has the column of the target decide, unless there are queries.
     """
     _check_known(frame, target, ignore)
-    names = tuple(name for name in frame.columns if name not in {target, *ignore})
+    task = task_of(frame, target, task, query)
+    names = tuple(name for name in frame.columns if name not in {target, query, *ignore})
     if not names:
         raise InvalidInputError(f"the table has no column besides {target!r}: there is nothing to buy.")
     classes = classes_of(frame, target, task)
@@ -137,7 +154,7 @@ def learn_schema(frame: Any, target: str, ignore: Sequence[str] = (), task: str 
             f"every column must hold a value in some row; {listed(empty)} {'have' if len(empty) > 1 else 'has'} none. "
             f"Leave out with --ignore what holds nothing."
         )
-    return Schema(names, categories, target, classes)
+    return Schema(names, categories, target, classes, query)
 
 
 def _check_known(frame: Any, target: str, ignore: Sequence[str]) -> None:

@@ -1,7 +1,7 @@
-"""The column that a system answers for: labels of classes, or numbers.
+"""The column that a system answers for: labels of classes, numbers, or the relevance of documents to their query.
 
 Text and truth values are labels. Numbers are labels while few of them differ, at most ``MOST_NUMBERED``; of more, the
-number itself is predicted.
+number itself is predicted. Numbers are relevance where another column names the query of each row.
 """
 
 from typing import Any
@@ -9,13 +9,24 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from thrifty.arrays import Floats
+from thrifty.arrays import Floats, Labels
 from thrifty.exceptions import InvalidInputError
 from thrifty.tables.formats import listed
+from thrifty.tasks.ranking import GRADES
 
-__all__ = ["TASKS", "classes_of", "is_number", "is_text", "labels_of", "numbers_of", "plain"]
+__all__ = [
+    "TASKS",
+    "classes_of",
+    "documents_of",
+    "is_number",
+    "is_text",
+    "labels_of",
+    "numbers_of",
+    "plain",
+    "task_of",
+]
 
-TASKS = ("classes", "number")
+TASKS = ("classes", "number", "ranking")
 """What a target may be said to hold."""
 
 MOST_NUMBERED = 30
@@ -25,8 +36,29 @@ MOST_LABELS = 1000
 """A target with more distinct values than this holds numbers or names, not classes."""
 
 
+def task_of(frame: Any, target: str, task: str | None, query: str) -> str | None:
+    """What the target is said to hold: relevance where a column of queries is named, else ``task`` as it is."""
+    if task == "ranking" and not query:
+        raise InvalidInputError(
+            f"--task ranking needs --query, the column that says which query each row is a document of; the table has "
+            f"{listed(frame.columns)}."
+        )
+    if not query:
+        return task
+    if task not in (None, "ranking"):
+        raise InvalidInputError(
+            f"--query is for --task ranking; got --query {query} and --task {task}. Leave one of them out."
+        )
+    if query == target or query not in frame.columns:
+        raise InvalidInputError(
+            f"--query must name a column of the table besides {target!r}, the target; got {query!r}, and the table has "
+            f"{listed(frame.columns)}."
+        )
+    return "ranking"
+
+
 def classes_of(frame: Any, target: str, task: str | None = None) -> NDArray[Any]:
-    """The classes that the target holds, in order; none where it holds numbers.
+    """The classes that the target holds, in order; none where it holds numbers or relevance.
 
     Parameters
     ----------
@@ -34,17 +66,13 @@ def classes_of(frame: Any, target: str, task: str | None = None) -> NDArray[Any]
         The training table.
     target : str
         Name of the column.
-    task : {"classes", "number"}, optional
+    task : {"classes", "number", "ranking"}, optional
         What it is said to hold; None decides by the column.
     """
-    if task == "ranking":
-        raise InvalidInputError(
-            "--task ranking is not fitted from tables, which do not say which documents belong to one query. Fit "
-            "thrifty.BudgetedRanker().fit(X, relevance, qid=qid) in Python and save it with thrifty.save: thrifty "
-            "predict answers from its file."
-        )
     if task not in (None, *TASKS):
         raise InvalidInputError(f"--task must be one of {', '.join(TASKS)}; got {task!r}.")
+    if task == "ranking":
+        return np.empty(0)
     if task == "number":
         _refuse_constant(numbers_of(frame, target), target)
         return np.empty(0)
@@ -79,6 +107,32 @@ def numbers_of(frame: Any, target: str) -> Floats:
     return numbers
 
 
+def documents_of(frame: Any, target: str, query: str) -> Labels:
+    """Relevance and number of the query of each row, shape (n_rows, 2); rows of a query stand together."""
+    values = _column(frame, target).to_numpy(dtype=object)
+    grades = np.array([float(value) if is_number(value) else np.nan for value in values])
+    wrong = np.flatnonzero(~np.isin(grades, np.arange(GRADES)))
+    if wrong.size:
+        row = int(wrong[0])
+        raise InvalidInputError(
+            f"column {target!r} must hold grades of relevance, whole numbers from 0 to {GRADES - 1}; got "
+            f"{plain(values[row])!r} in row {row + 1}. The gain of a grade is 2**grade - 1: make grades of finer "
+            f"numbers."
+        )
+    column = _column(frame, query, "the query").astype("object")
+    names = np.array([str(name) for name in column], dtype=object)
+    is_first = np.r_[True, names[1:] != names[:-1]]
+    seen: set[str] = set()
+    for row in np.flatnonzero(is_first).tolist():
+        if names[row] in seen:
+            raise InvalidInputError(
+                f"column {query!r} must have the rows of a query one after the other; {names[row]!r} comes back in row "
+                f"{row + 1}. Sort the table by {query!r}."
+            )
+        seen.add(names[row])
+    return np.column_stack([grades, np.cumsum(is_first) - 1])
+
+
 def is_text(column: Any) -> bool:
     """Whether a column of a table holds text."""
     if str(column.dtype) == "category":
@@ -102,19 +156,19 @@ def plain(value: Any) -> Any:
     return value.item() if isinstance(value, np.generic) else value
 
 
-def _column(frame: Any, target: str) -> Any:
+def _column(frame: Any, target: str, called: str = "the label") -> Any:
     """The column, which holds something in every row."""
     if target not in frame.columns:
         is_headless = sum(is_number(name) for name in frame.columns) > len(frame.columns) / 2
         raise InvalidInputError(
-            f"the table has no column {target!r}, which should hold the label. Its columns are {listed(frame.columns)}."
+            f"the table has no column {target!r}, which should hold {called}. Its columns are {listed(frame.columns)}."
             + (" The first line of a file must hold the names of its columns." if is_headless else "")
         )
     column = frame[target]
     missing = np.flatnonzero(column.isna())
     if missing.size:
         raise InvalidInputError(
-            f"column {target!r}, the label, is missing in {missing.size:,} of {len(column):,} rows, the first of "
+            f"column {target!r}, {called}, is missing in {missing.size:,} of {len(column):,} rows, the first of "
             f"them row {missing[0] + 1}. Leave those rows out."
         )
     return column

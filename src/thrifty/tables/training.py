@@ -23,13 +23,14 @@ from thrifty.tables.reader import Cells
 from thrifty.tables.schema import Schema, learn_schema
 from thrifty.tasks.choose import classification
 from thrifty.tasks.mistakes import read_loss
+from thrifty.tasks.ranking import ranking_of
 from thrifty.tasks.regression import regression_of
 from thrifty.tasks.task import Task
 
 __all__ = ["TrainingTable", "prepare"]
 
 FEWEST = 30
-"""Distinct rows of each class that a fit needs: three in every tenth part. To predict a number it needs twice that."""
+"""Distinct rows of each class, or queries, that a fit needs: three in every tenth part. Of numbers, twice that."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,8 +45,9 @@ class TrainingTable:
         What its columns cost, and which of them the full model reads.
     cells : Cells
         Its columns.
-    y : ndarray of shape (n_rows,)
-        Numbers, or labels as the models know them: 0 and 1, unless the full model comes from a file and knows others.
+    y : ndarray of shape (n_rows,), or (n_rows, 2) of documents
+        Numbers, or labels as the models know them: 0 and 1, unless the full model comes from a file and knows others;
+        of documents that are ranked, relevance and query.
     task : Task
         What an answer is, with these labels.
     frozen : FrozenEstimator, optional
@@ -76,6 +78,11 @@ class TrainingTable:
     def strata(self) -> Ints:
         """Group of each row of which every part of the table should hold its share."""
         return self.task.strata(self.task.encode("y", self.y, len(self.y)))
+
+    @property
+    def queries(self) -> Ints | None:
+        """Number of the query of each row; None where nothing is ranked."""
+        return self.task.query_of(self.task.encode("y", self.y, len(self.y)))
 
     @property
     def has_missing(self) -> bool:
@@ -118,10 +125,13 @@ def prepare(
     task: str | None = None,
     loss: str | None = None,
     tolerance: float | None = None,
+    query: str = "",
+    metric: str | None = None,
+    k: int | None = None,
 ) -> TrainingTable:
     """Check all that can be refused about a table, its prices and its full model; arguments as in ``fit_table``."""
     frozen = load_full(full, trusted) if _is_file(full) else None
-    schema = learn_schema(frame, target, ignore, task)
+    schema = learn_schema(frame, target, ignore, task, query)
     _check_features(schema, full_features)
     notes = []
     if frozen is not None:
@@ -137,10 +147,10 @@ def prepare(
         notes.append("no --costs file: every column costs 1")
     cells = schema.cells(frame)
     cells.refuse_unreadable()
-    y, answers = _targets(schema, frame, frozen is not None, loss, tolerance)
+    y, answers = _targets(schema, frame, frozen is not None, loss, tolerance, metric, k)
     if frozen is not None:
         answers.check_model(frozen.estimator, Path(full).name)
-    if schema.is_number and task is None:
+    if schema.is_number and not query and task is None:
         notes.append(
             f"column {target!r} holds numbers, and numbers are predicted; --task classes would predict labels"
         )
@@ -152,10 +162,27 @@ def prepare(
 
 
 def _targets(
-    schema: Schema, frame: Any, has_own_labels: bool, loss: str | None, tolerance: float | None
+    schema: Schema,
+    frame: Any,
+    has_own_labels: bool,
+    loss: str | None,
+    tolerance: float | None,
+    metric: str | None,
+    k: int | None,
 ) -> tuple[Labels, Task]:
     """What the models learn to answer, and the task that it poses."""
     labels = schema.labels(frame)
+    if schema.query:
+        allowed = 0.01 if tolerance is None else tolerance
+        return labels, ranking_of(
+            labels, loss or "pointwise", metric or "ndcg", 10 if k is None else k, allowed
+        )
+    if metric is not None or k is not None:
+        given = f"--k {k}" if metric is None else f"--metric {metric}"
+        raise InvalidInputError(
+            f"{given.split()[0]} is for documents that are ranked; got {given} without --query. Leave it out, or name "
+            f"the column of the queries with --query."
+        )
     if schema.is_number:
         if loss not in (None, "squared", "absolute"):
             raise InvalidInputError(
@@ -188,6 +215,13 @@ def refuse_missing(table: TrainingTable, full: Any, kind: str) -> None:
 
 
 def _refuse_few(table: TrainingTable) -> None:
+    if table.schema.query:
+        n_queries = len(np.unique(table.y[:, 1]))
+        if n_queries < FEWEST:
+            raise InvalidInputError(
+                f"the table must have at least {FEWEST} queries, to learn from some and to be judged on others; column "
+                f"{table.schema.query!r} names {n_queries:,}. Give more queries, or name another column with --query."
+            )
     if table.schema.is_number:
         distinct = len(np.unique(fingerprints(table.cells.numbers)))
         if distinct < 2 * FEWEST:

@@ -22,7 +22,16 @@ from thrifty.tasks.ranking_losses import ListwiseLoss, PairwiseLoss, rows_by_que
 from thrifty.tasks.regression import RegressionTask, SquaredLoss, linear_weights
 from thrifty.tasks.task import Loss
 
-__all__ = ["GRADIENTS", "MEASURES", "RankingTask", "grades_of", "queries_of", "ranking_of", "with_queries"]
+__all__ = [
+    "GRADES",
+    "GRADIENTS",
+    "MEASURES",
+    "RankingTask",
+    "grades_of",
+    "queries_of",
+    "ranking_of",
+    "with_queries",
+]
 
 GRADES = 32
 """Grades lie below this: the gain of a larger one would drown all others."""

@@ -1,0 +1,165 @@
+"""Commands on a table of documents, whose target is their relevance to a query."""
+
+import json
+from types import SimpleNamespace
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.dummy import DummyRegressor
+from sklearn.linear_model import Ridge
+
+from thrifty import InvalidInputError, ndcg_at
+from thrifty.cli import main
+from thrifty.cli.report import facts_of
+from thrifty.tables import full_models
+from thrifty.tables.codec import _check_fits
+from thrifty.tables.schema import Schema
+from thrifty.tables.storage import load_table_system
+from thrifty.tasks.ranking import ranking_of
+
+pytestmark = pytest.mark.slow
+
+
+def documents(n_queries, seed=0):
+    """Documents of queries of different length, graded by their title, their body and chance."""
+    rng = np.random.default_rng(seed)
+    query = np.repeat(np.arange(n_queries), rng.integers(4, 9, n_queries))
+    X = rng.normal(size=(len(query), 3)).round(3)
+    grade = np.digitize(X @ [1.0, 0.7, 0.2] + 0.3 * rng.normal(size=len(query)), [0.6, 1.5])
+    frame = pd.DataFrame(X, columns=["title", "body", "links"])
+    return frame.assign(qid=[f"q{one}" for one in query], relevance=grade)
+
+
+@pytest.fixture(scope="module")
+def ranked(tmp_path_factory, while_fits_are_small):
+    """A folder with documents and what a fit made of them; nothing changes it."""
+    folder = tmp_path_factory.mktemp("documents")
+    train, test, system = folder / "docs.csv", folder / "test.csv", folder / "ranker.thrifty"
+    documents(60).to_csv(train, index=False)
+    documents(30, seed=1).to_csv(test, index=False)
+    options = "--target relevance --query qid --task ranking --metric ndcg --k 4 --budget 1.6 --full boosting --jobs 1"
+    with while_fits_are_small():
+        assert main(["fit", str(train), *options.split(), "-o", str(system)]) == 0
+    return SimpleNamespace(train=train, test=test, system=system, known=load_table_system(system))
+
+
+def test_documents_are_ranked_by_every_command_from_the_file(ranked, run, tmp_path):
+    known, out = ranked.known, tmp_path / "a.csv"
+    assert known.schema.names == ("title", "body", "links")
+    told = run("predict", ranked.system, ranked.test, "-o", out)
+    assert told.code == 0, told.err
+    assert "does not read" not in told.err
+    answers, new = pd.read_csv(out), pd.read_csv(ranked.test)
+    X = new[list(known.schema.names)].to_numpy()
+    assert list(answers.columns) == ["query", "answer", "stage", "cost"]
+    np.testing.assert_allclose(answers["answer"], known.estimator.predict(X))
+    per_query = known.estimator.query_cost(X, new["qid"].to_numpy())
+    assert answers.groupby("query", sort=False)["cost"].sum().tolist() == pytest.approx(per_query.tolist())
+    assert f"per document and {np.round(per_query.mean(), 3):g} per query" in told.out
+    moved = json.loads(run("predict", ranked.system, ranked.test, "-o", out, "--budget", 1.2, "--json").out)
+    assert moved["promised_ndcg"] < known.promise.accuracy
+    assert moved["mean_cost_per_query"] < per_query.mean()
+    assert f"points on {known.frontier.n_rows} queries" in run("frontier", ranked.system).out
+    assert "probability" not in run("explain", ranked.system, ranked.test, "--row", 1).out
+
+
+def test_a_fit_promises_the_metric_and_the_cost_of_queries_that_the_ranker_expects(ranked, run):
+    promise, ranker = ranked.known.promise, ranked.known.estimator
+    train = pd.read_csv(ranked.train)
+    assert promise.n_rows == train["qid"].nunique()
+    assert promise.accuracy == pytest.approx(ranker.expected_score_)
+    assert promise.cost == pytest.approx(ranker.expected_cost_)
+    assert promise.query_cost == pytest.approx(ranker.expected_cost_ * len(train) / train["qid"].nunique())
+    by_chance = ndcg_at(train["relevance"], np.zeros(len(train)), train["qid"], k=4)
+    assert promise.majority == pytest.approx(np.nanmean(by_chance.value))
+    assert promise.majority < promise.low < promise.accuracy < promise.high < 1
+    told = json.loads(run("frontier", ranked.system, "--json").out)["chosen"]
+    assert told["random_ndcg"] == promise.majority < told["full_ndcg"]
+    assert told["full_cost_per_query"] == pytest.approx(3 * len(train) / 60)
+    assert {"k", "queries", "ndcg_interval_1000_queries"} <= set(told)
+
+
+def test_a_report_of_documents_counts_queries_and_scores_as_the_ranker_does(ranked, run, refused, tmp_path):
+    known, new, page = ranked.known, pd.read_csv(ranked.test), tmp_path / "r.html"
+    X, y = new[list(known.schema.names)].to_numpy(), new["relevance"].to_numpy()
+    facts, measured = facts_of(known, new, (), "Documents", "")
+    assert measured["ndcg"] == pytest.approx(known.estimator.score(X, y, qid=new["qid"].to_numpy()))
+    assert facts.points.accuracy[facts.deployed] == pytest.approx(measured["ndcg"])
+    assert facts.full.accuracy == pytest.approx(measured["full_ndcg"])
+    lead = np.array(facts.points.accuracy) - facts.full.accuracy
+    assert np.all(np.array(facts.points.lead_low) <= lead)
+    assert np.all(lead <= np.array(facts.points.lead_high))
+    assert (facts.measured.n_rows, facts.measured.n_queries) == (len(new), 30)
+    told = run("report", ranked.system, ranked.test, "-o", page)
+    assert f"On {len(new)} rows of 30 queries: NDCG@4 {measured['ndcg']:.4f}" in told.out
+    words = page.read_text()
+    for part in ("Orders by chance would have", "documents of 30 queries", "resamples of the queries"):
+        assert part in words
+    assert "Leave 'title' out" in refused("report", ranked.system, ranked.test, "-o", page, "--by", "title")
+
+
+@pytest.mark.parametrize(
+    ("change", "options", "words"),
+    [
+        ({}, "--task ranking", "--task ranking needs --query"),
+        ({}, "--query id", "--query must name a column of the table besides 'relevance'"),
+        ({}, "--query qid --task number", "--query is for --task ranking"),
+        ({}, "--k 4 --ignore qid", "--k is for documents that are ranked"),
+        ({}, "--query qid --full svm", "here documents are ranked"),
+        ({}, "--query qid --method confidence", "documents are ranked by column 'relevance'"),
+        ({}, "--query qid --max-loss 0.01", "held-out queries cannot show a loss"),
+        ({"qid": ["a", "b"] * 120}, "--query qid", "'a' comes back in row 3. Sort the table by 'qid'"),
+        ({"qid": [None] * 240}, "--query qid", "column 'qid', the query, is missing in 240 of 240 rows"),
+        ({"qid": ["a"] * 120 + ["b"] * 120}, "--query qid", "at least 30 queries"),
+        ({"relevance": 0.5}, "--query qid", "whole numbers from 0 to 31; got 0.5 in row 1"),
+    ],
+)
+def test_documents_that_cannot_be_ranked_are_one_sentence(refused, tmp_path, change, options, words):
+    documents(60).iloc[:240].assign(**change).to_csv(tmp_path / "t.csv", index=False)
+    told = refused(
+        "fit", tmp_path / "t.csv", "--target", "relevance", *options.split(), "-o", tmp_path / "s.thrifty"
+    )
+    assert words in told
+
+
+def test_the_full_model_of_documents_is_chosen_by_the_metric_of_whole_queries(monkeypatch):
+    frame = documents(60)
+    X = frame[["title", "body", "links"]].to_numpy()
+    y = np.column_stack([frame["relevance"], frame["qid"].str[1:].astype(int)])
+    kinds = {"forest": DummyRegressor(), "boosting": Ridge()}
+    monkeypatch.setattr(full_models, "_eligible", lambda *_: list(kinds))
+    monkeypatch.setattr(full_models, "recipe", lambda kind, *_: kinds[kind])
+    task = ranking_of(y, "pointwise", "ndcg", 4, 0.01)
+    silent = {"has_missing": False, "progress": lambda *_: None}
+    found = full_models.best_kind(X, y, task, seed=0, n_jobs=1, **silent)
+    assert found.winner == "boosting"
+    by_chance = ndcg_at(y[:, 0], np.zeros(len(y)), y[:, 1], k=4).value
+    assert found.accuracy["forest"] == pytest.approx(np.nanmean(by_chance))  # one score for all is no order
+    monkeypatch.setattr(full_models, "SAMPLE", 100)
+    chosen = full_models._sample(X, 0, y[:, 1])
+    cut = [one for one in np.unique(y[chosen, 1]) if (y[chosen, 1] == one).sum() < (y[:, 1] == one).sum()]
+    assert len(chosen) == 100
+    assert len(cut) <= 1
+
+
+@pytest.mark.parametrize(("kind", "name"), [("lightgbm", "LGBMRanker"), ("xgboost", "XGBRanker")])
+def test_a_booster_that_can_rank_is_asked_to(kind, name):
+    pytest.importorskip(kind)
+    y = np.column_stack([[0, 1, 0, 2], [0, 0, 1, 1]])
+    model = full_models.recipe(kind, 0, 1, ranking_of(y, "pointwise", "ndcg", 4, 0.01))
+    assert type(model).__name__ == name
+    assert any(one.endswith(f".{name}") for one in full_models.TRUSTED)
+
+
+def test_a_file_whose_ranker_has_no_column_of_queries_is_refused(ranked):
+    class Parts:
+        @staticmethod
+        def refusal(name, rule, _):
+            return InvalidInputError(f"{name} must {rule}")
+
+    schema, ranker = ranked.known.schema, ranked.known.estimator
+    _check_fits(Parts, schema, ranker)
+    without = Schema(schema.names, schema.categories, schema.target, schema.classes)
+    with pytest.raises(InvalidInputError, match="name the column of queries where the estimator ranks"):
+        _check_fits(Parts, without, ranker)
