@@ -44,7 +44,7 @@ class Levels:
     def numbers(self, X: Any, columns: Ints | None = None) -> Floats:
         """Numbers of a table that holds the columns of the fit, or those numbered in ``columns``."""
         kind = kind_of_table(X)
-        table = X if kind else np.asarray(X, dtype=object)
+        table: Any = X if kind else np.asarray(X, dtype=object)
         if len(table.shape) != 2:
             raise InvalidInputError(f"X must be a table of rows and columns; got shape {np.shape(table)}.")
         numbers = np.empty(table.shape)

@@ -171,7 +171,9 @@ class Binner:
         from zero without an order.
         """
         values, names = as_float_matrix(X)
-        of_levels = weight  # which have a code of their own where they have enough rows: two of them are not one
+        of_levels = (
+            weight  # which have a code of their own where they have enough rows: two of them are not one
+        )
         if weight is not None and np.all(weight == weight[0]):
             weight = None  # rows that count alike are counted, which is exact
         columns, feature_of, levels = [], [], []
