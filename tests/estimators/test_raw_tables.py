@@ -24,9 +24,10 @@ from thrifty import (
 from thrifty.chain.levels import learn_levels
 from thrifty.cli import main
 from thrifty.exceptions import InvalidInputError
+from thrifty.tables import swept_methods
 from thrifty.tables.storage import load_table_system
 
-N, FEW, NEW = 400, 160, slice(400, None)
+N, FEW, NEW = 400, 300, slice(400, None)
 
 
 def people(n=500):
@@ -199,9 +200,13 @@ def test_a_full_model_of_text_answers_alike_in_python_in_files_in_purchases_and_
 
 @pytest.mark.filterwarnings("ignore::thrifty.exceptions.FullModelNotWorthItWarning")
 @pytest.mark.parametrize("method", ["cascade", "dynamod-gbrt", "greedy-miser"])
-def test_commands_read_text_as_sets_and_dates_as_days_as_python_does(small_fits, files, capsys, method):
+def test_commands_read_text_as_sets_and_dates_as_days_as_python_does(
+    small_fits, files, capsys, monkeypatch, method
+):
+    monkeypatch.setattr(swept_methods, "_TREE_GAMMAS", np.array([1e-3]))
     folder, train, new, _ = files
-    system = fit_by_command(folder, "--full", "boosting", "--method", method)
+    budget = "2" if method == "cascade" else "5"
+    system = fit_by_command(folder, "--full", "boosting", "--method", method, "--budget", budget)
     assert "dates are read as days since 1970-01-01: 'since'" in "".join(capsys.readouterr())
     assert any(stage_sets(stage) for stage in system.chain.stages)
     if method == "cascade":
