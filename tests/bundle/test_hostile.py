@@ -4,9 +4,10 @@ import copy
 from dataclasses import replace
 
 import numpy as np
+import pandas as pd
 import pytest
 
-from thrifty import Chain, InvalidInputError, Policy
+from thrifty import Chain, GreedyMiserClassifier, InvalidInputError, Policy
 from thrifty.bundle import from_bytes, to_bytes
 from thrifty.chain.stage import LinearStage
 from thrifty.full.model import PrecomputedFull
@@ -473,3 +474,48 @@ def test_prices_whose_sum_is_infinite_are_refused(fitted, forge):
     n_prices = fitted["boosted"].chain_.price_list.prices.size
     with pytest.raises(InvalidInputError, match="prices .* must have a finite sum"):
         from_bytes(forge.with_array(data, lambda facts: facts["chain"]["prices"], np.full(n_prices, 1.7e308)))
+
+
+@pytest.fixture(scope="module")
+def of_levels():
+    rng = np.random.default_rng(0)
+    table = pd.DataFrame(
+        {"kind": [f"kind {one}" for one in rng.integers(0, 6, 200)], "size": rng.normal(size=200)}
+    )
+    y = table["kind"].isin(["kind 1", "kind 4"]) ^ (table["size"] > 1)
+    return to_bytes(GreedyMiserClassifier(n_trees=3, gamma=0.0).fit(table, y))
+
+
+SETS = ("chain", "stages", 0, "cheap", "sets")
+LEVELS = ("chain", "levels")
+
+
+@pytest.mark.parametrize(
+    ("name", "change", "told"),
+    [
+        ("levels", lambda levels: np.r_[levels[:-1], 6], "ask for levels of columns that have them"),
+        ("levels", lambda levels: np.r_[-1, levels[1:]], "do not rise from zero"),
+        ("levels", lambda levels: levels[:-1], "end at the last level"),
+        ("offsets", lambda offsets: np.r_[0, 2**31 - 1, offsets[2:]], "not in the order of their nodes"),
+        ("offsets", lambda offsets: offsets[:0], "do not begin at zero"),
+        ("nodes", lambda nodes: np.r_[nodes[:-1], 2**31 - 1], "belongs to no node"),
+    ],
+)
+def test_damaged_sets_of_levels_are_refused(of_levels, forge, name, change, told):
+    array = array_of(of_levels, forge, at(*SETS, name), "<i4")
+    assert len(array) > 1
+    refused(forge.with_array(of_levels, at(*SETS, name), change(array).astype("<i4")), told)
+
+
+@pytest.mark.parametrize(
+    ("levels", "told"),
+    [
+        ({"1": [f"kind {one}" for one in range(6)]}, "ask for levels of columns that have them"),
+        ({"0": ["kind 0", "kind 1"]}, "ask for levels of columns that have them"),
+        ({"0": ["kind 0", "kind 0"]}, "be lists of distinct text"),
+        ({"9": ["kind 0"]}, "be lists of distinct text"),
+        (["kind 0"], "be lists of distinct text"),
+    ],
+)
+def test_levels_that_are_not_those_of_the_sets_are_refused(of_levels, forge, levels, told):
+    refused(forge.with_fact(of_levels, setting(LEVELS, levels)), told)

@@ -19,6 +19,7 @@ from thrifty.full.model import CallableFull
 from thrifty.objective.prices import check_price_list
 from thrifty.tasks.binary import BinaryTask
 from thrifty.trees import TreeEnsemble
+from thrifty.trees.categories import LevelSets
 
 N_FEATURES = 8
 TASK = BinaryTask(np.array(["a", "b"]))
@@ -49,6 +50,12 @@ def tree(rng, n_columns, depth):
 
 def forest(rng, n_columns, n_trees=11):
     return TreeEnsemble.concatenate([tree(rng, n_columns, int(rng.integers(0, 5))) for _ in range(n_trees)])
+
+
+def asking_for_sets(rng, trees):
+    """The same trees, in which every second node asks for a set of levels."""
+    nodes = np.arange(0, len(trees.feature), 2)
+    return replace(trees, sets=LevelSets.of(nodes, [np.flatnonzero(rng.random(8) < 0.5) for _ in nodes]))
 
 
 def first_column(table):
@@ -144,6 +151,27 @@ def test_one_row_of_a_table_at_hand_does_not_go_from_stage_to_stage(monkeypatch)
     chain.predict_proba(one)
     with pytest.raises(AssertionError, match="a stage was asked alone"):
         chain.walk(Guarded(one, one))
+
+
+@pytest.mark.parametrize("most_trees", [1, 25])
+def test_one_row_of_levels_is_answered_as_in_a_batch_and_not_stage_by_stage(monkeypatch, most_trees):
+    monkeypatch.setattr(stacked, "MOST_TREES", most_trees)
+    rng, X, chain = np.random.default_rng(2), np.floor(3 * abs(rows_of())), cascade(5, gated=0.5)
+    stages = [replace(stage, trees=asking_for_sets(rng, stage.trees)) for stage in chain.stages]
+    stages = [
+        stage if stage.gate is None else replace(stage, gate=asking_for_sets(rng, stage.gate))
+        for stage in stages
+    ]
+    chain = replace(chain, stages=tuple(stages))
+    thresholds = np.quantile(chain.visit_all(chain.reader(X)).gate, 0.3, axis=0)
+    chain = chain.at(Policy.of(thresholds))
+    walk = chain.walk(TableReader(X, X))
+    assert len(set(walk.route.tolist())) > 3
+    monkeypatch.setattr(CascadeStage, "visit", None)
+    for row, one in enumerate(X[:, None]):
+        alone = chain.walk(TableReader(one, one))
+        np.testing.assert_array_equal(alone.route, walk.route[[row]])
+        np.testing.assert_array_equal(alone.scores, walk.scores[[row]])
 
 
 def test_one_row_without_a_score_is_refused_by_its_stage():

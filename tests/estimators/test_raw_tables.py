@@ -4,6 +4,7 @@ import numpy as np
 import pandas as pd
 import polars as pl
 import pytest
+import skops.io
 from sklearn.compose import ColumnTransformer
 from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression, Ridge
@@ -23,9 +24,10 @@ from thrifty import (
 from thrifty.chain.levels import learn_levels
 from thrifty.cli import main
 from thrifty.exceptions import InvalidInputError
+from thrifty.tables import swept_methods
 from thrifty.tables.storage import load_table_system
 
-N, NEW = 400, slice(400, None)
+N, FEW, NEW = 400, 300, slice(400, None)
 
 
 def people(n=500):
@@ -61,7 +63,6 @@ def over_text(model):
 SIZES = {"sizes": [(10, 3)], "stages": 2, "cv": 2, "random_state": 0}
 SMALL = {"n_trees": 5, "max_iter": 1, "random_state": 0, "cv": 2}
 ESTIMATORS = [
-    BudgetedClassifier(over_text(LogisticRegression()), **SIZES),
     BudgetedRegressor(over_text(Ridge()), **SIZES),
     DynaModGbrtClassifier(over_text(LogisticRegression()), gate_reads_score=True, **SMALL),
     DynaModGbrtRegressor(over_text(Ridge()), **SMALL),
@@ -117,7 +118,7 @@ def stage_sets(stage):
 def test_polars_and_pandas_tables_give_the_same_answers_with_the_default_full_model():
     answers = []
     for table in (X, pl.from_pandas(X), X.astype({"work": "category"})):
-        model = DynaModGbrtClassifier(**SMALL).fit(table[:N], RICH[:N])
+        model = DynaModGbrtClassifier(**SMALL).fit(table[:FEW], RICH[:FEW])
         assert model.chain_.full.reads_numbers
         answers.append(model.predict_proba(table[N:]))
     np.testing.assert_array_equal(answers[0], answers[1])
@@ -140,27 +141,88 @@ def test_linear_estimators_refuse_text_and_name_the_way_out():
         DynaModLinClassifier().fit(X.drop(columns="since"), RICH)
 
 
-@pytest.mark.filterwarnings("ignore::thrifty.exceptions.FullModelNotWorthItWarning")
-def test_commands_and_python_answer_a_table_of_text_alike(small_fits, tmp_path):
-    table = X.drop(columns=["since", "owns"]).astype({"sex": object})
-    table[:N].assign(pay=RICH[:N]).to_csv(tmp_path / "train.csv", index=False)
-    out, new = tmp_path / "fitted.thrifty", read_table(table[NEW], tmp_path)
-    wish = ["--target", "pay", "--full", "boosting", "--budget", "2", "--seed", "0", "--jobs", "1"]
-    assert main(["fit", str(tmp_path / "train.csv"), *wish, "-o", str(out)]) == 0
-    fitted = BudgetedClassifier(budget=2, random_state=0).fit(table[:N], RICH[:N])
-    thrifty.save(fitted, tmp_path / "saved.thrifty")
-    for file in (out, tmp_path / "saved.thrifty"):
-        system = load_table_system(file)
-        said = system.answers(system.read(new))
-        np.testing.assert_array_equal(said["answer"], fitted.predict(table[NEW]))
-        np.testing.assert_array_equal(said["cost"], fitted.cost(table[NEW]))
-        np.testing.assert_array_equal(said["probability"], fitted.predict_proba(table[NEW]).max(axis=1))
+@pytest.fixture
+def files(tmp_path):
+    """A table of text and dates in a file, further rows as read from one, and a full model over text."""
+    table = X.drop(columns=["owns"]).astype({"sex": object})
+    train = read_table(table[:FEW].assign(pay=RICH[:FEW]), tmp_path / "train.csv")
+    full = over_text(LogisticRegression()).fit(train.drop(columns=["pay", "since"]), train["pay"])
+    skops.io.dump(full, tmp_path / "full.skops")
+    return tmp_path, train, read_table(table[NEW], tmp_path / "new.csv"), full
 
 
-def read_table(table, folder):
+def read_table(table, file):
     """A table as it comes back from a file."""
-    table.to_csv(folder / "new.csv", index=False)
-    return pd.read_csv(folder / "new.csv")
+    table.to_csv(file, index=False)
+    return pd.read_csv(file)
+
+
+def fit_by_command(folder, *options):
+    """What `thrifty fit` makes of the training table."""
+    wish = ["--target", "pay", "--budget", "2", "--seed", "0", "--jobs", "1", *options]
+    assert main(["fit", str(folder / "train.csv"), *wish, "-o", str(folder / "fitted.thrifty")]) == 0
+    return load_table_system(folder / "fitted.thrifty")
+
+
+def assert_answers_alike(system, table, model, same):
+    said = system.answers(system.read(table))
+    np.testing.assert_array_equal(said["answer"], model.predict(same))
+    np.testing.assert_array_equal(said["cost"], model.cost(same))
+    np.testing.assert_array_equal(said["probability"], model.predict_proba(same).max(axis=1))
+
+
+@pytest.mark.filterwarnings("ignore::thrifty.exceptions.FullModelNotWorthItWarning")
+def test_a_full_model_of_text_answers_alike_in_python_in_files_in_purchases_and_in_commands(
+    small_fits, files
+):
+    folder, train, new, full = files
+    X_train, new = train.drop(columns=["pay", "since"]), new.drop(columns="since")
+    model = BudgetedClassifier(FrozenEstimator(full), budget=2, random_state=0).fit(X_train, train["pay"])
+    said = model.predict(new)
+    assert (model.route(new) == model.n_stages_).any()
+    thrifty.save(model, folder / "saved.thrifty")
+    loaded = thrifty.load(folder / "saved.thrifty")
+    np.testing.assert_array_equal(loaded.predict_proba(new), model.predict_proba(new))
+    shops = {name: new[name].to_numpy() for name in new.columns}
+    bought = model.predict_from(
+        {name: (lambda rows, one=one: one[rows]) for name, one in shops.items()}, n_rows=len(new)
+    )
+    np.testing.assert_array_equal(bought, said)
+    for row in range(5):
+        session = loaded.start(row)
+        while (wanted := session.next_purchase) is not None:
+            session.give({name: new[name][row] for name in wanted.columns})
+        assert session.answer == said[row]
+    assert_answers_alike(load_table_system(folder / "saved.thrifty"), new, model, new)
+    system = fit_by_command(folder, "--full", str(folder / "full.skops"), "--ignore", "since")
+    assert_answers_alike(system, new, model, new)
+
+
+@pytest.mark.filterwarnings("ignore::thrifty.exceptions.FullModelNotWorthItWarning")
+@pytest.mark.parametrize("method", ["cascade", "dynamod-gbrt", "greedy-miser"])
+def test_commands_read_text_as_sets_and_dates_as_days_as_python_does(
+    small_fits, files, capsys, monkeypatch, method
+):
+    monkeypatch.setattr(swept_methods, "_TREE_GAMMAS", np.array([1e-3]))
+    folder, train, new, _ = files
+    budget = "2" if method == "cascade" else "5"
+    system = fit_by_command(folder, "--full", "boosting", "--method", method, "--budget", budget)
+    assert "dates are read as days since 1970-01-01: 'since'" in "".join(capsys.readouterr())
+    assert any(stage_sets(stage) for stage in system.chain.stages)
+    if method == "cascade":
+        X_train, same = (table.assign(since=pd.to_datetime(table["since"])) for table in (train, new))
+        fitted = BudgetedClassifier(budget=2, random_state=0).fit(X_train.drop(columns="pay"), train["pay"])
+        assert_answers_alike(system, new, fitted, same)
+
+
+@pytest.mark.parametrize("full", [None, over_text(LogisticRegression())], ids=["default", "over text"])
+def test_sweeps_read_tables_of_text_and_serve_what_was_fitted_by_itself(full):
+    recipe = DynaModGbrtClassifier(full, gamma=0.01, **SMALL)
+    found = thrifty.sweep(recipe, {"gamma": [0.01]}, X[:FEW], RICH[:FEW], X[FEW:N], RICH[FEW:N], n_jobs=1)
+    swept = found.estimator(found.frontier[len(found.frontier) - 1])
+    alone = recipe.fit(X[:FEW], RICH[:FEW]).at(threshold=found.frontier.threshold[-1])
+    np.testing.assert_array_equal(swept.predict_proba(X[NEW]), alone.predict_proba(X[NEW]))
+    assert found.on(X[NEW], RICH[NEW]).n_rows == len(X) - N
 
 
 def test_a_chain_behind_stages_shares_their_levels():

@@ -75,9 +75,15 @@ def test_text_with_too_many_values_is_no_category():
     assert len(learn_schema(often, "y").categories["name"]) == n
 
 
-def test_dates_are_neither_numbers_nor_text():
-    frame = pd.DataFrame({"day": pd.to_datetime(["2020-01-01", "2020-01-02"]), "y": [0, 1]})
-    assert "'day' must hold numbers or text; it holds datetime64" in refusal(learn_schema(frame, "y"), frame)
+@pytest.mark.parametrize("as_text", [True, False])
+def test_dates_are_days_since_1970_and_other_text_among_them_is_refused(as_text):
+    day = ["1970-01-02", None, "1970-01-03 12:00"]
+    frame = pd.DataFrame({"day": day if as_text else pd.to_datetime(day, format="ISO8601"), "y": [0, 1, 0]})
+    schema = learn_schema(frame, "y")
+    assert schema.dates == ("day",)
+    np.testing.assert_array_equal(schema.cells(frame).numbers[:, 0], [1.0, np.nan, 2.5])
+    later = pd.DataFrame({"day": ["1970-01-02", "soon"]})
+    assert "'day' must hold dates such as 2026-01-31; got 'soon' in row 2" in refusal(schema, later)
 
 
 @pytest.mark.parametrize(
@@ -125,7 +131,7 @@ def test_a_target_that_is_not_there_and_columns_to_ignore_that_are_not_there_are
         (["1.234,5", "0,5", "-0,25", "7,125"], "Write them plainly, with a point before the decimals"),
         (["$5", "$-1.50", "12 €", "3%"], "numbers with separators or units"),
         (["2020-01-31", "2020-02-01", "2021-1-1", "2021-12-24 18:00"], "holds dates such as '2020-01-31'"),
-        (["31.01.2020", "1/2/20", "24-12-2021", "1.1.2021 07:30:00"], "such as days since some day"),
+        (["31.01.2020", "1/2/20", "24-12-2021", "1.1.2021 07:30:00"], "Write them as 2026-01-31"),
     ],
 )
 def test_numbers_in_disguise_and_dates_are_no_categories(cells, told):

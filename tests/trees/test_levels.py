@@ -74,6 +74,32 @@ def test_trees_of_levels_do_not_depend_on_threads_or_the_order_of_rows(n_levels)
         np.testing.assert_array_equal(other.predict(X), trees.predict(X))
 
 
+def test_a_tree_of_levels_is_grown_in_one_compiled_call(monkeypatch):
+    monkeypatch.setattr(TreeGrower, "_run_job", None)
+    X, y = table_of(20, n=300)
+    trees, _ = boosted(Binner().fit_transform(X, categorical=[1]), y, n_trees=2)
+    assert trees.sets is not None
+
+
+@pytest.mark.parametrize("twice", [slice(0, 500), slice(None)], ids=["some rows", "all rows"])
+@pytest.mark.parametrize("n_levels", [30, 300])
+def test_a_row_of_weight_two_is_that_row_given_twice(n_levels, twice):
+    X, y = table_of(n_levels, n=2000)
+    grad, weight = np.round(-y * 1024) / 1024, np.ones(len(X))
+    weight[twice] = 2.0
+    rows = np.repeat(np.arange(len(X)), weight.astype(int))
+    tables, grown = [], []
+    for given, of_row in ((np.arange(len(X)), weight), (rows, np.ones(len(rows)))):
+        tables.append(Binner().fit_transform(X[given], of_row, categorical=[1]))
+        grower = TreeGrower(tables[-1], max_depth=6, l2=1.0)
+        grown.append(grower.grow(grad[given] * of_row, of_row).tree)
+    for levels, again in zip(*(table.categories.levels for table in tables), strict=True):
+        np.testing.assert_array_equal(levels, again)
+    assert grown[0].sets is not None
+    np.testing.assert_array_equal(grown[0].sets.levels, grown[1].sets.levels)
+    np.testing.assert_array_equal(grown[0].predict(X), grown[1].predict(X))
+
+
 def test_a_column_of_many_levels_is_bought_once():
     X, y = table_of(600, n=6000)
     table = Binner().fit_transform(X, categorical=[1])

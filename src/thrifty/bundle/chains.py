@@ -1,5 +1,6 @@
 """A chain, its policy and the evidence about it, as JSON and arrays."""
 
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
 from typing import Any
@@ -26,11 +27,13 @@ from thrifty.tasks.mistakes import CostMatrix, read_loss
 from thrifty.tasks.ranking import GRADIENTS, MEASURES, RankingTask, queries_of
 from thrifty.tasks.regression import RegressionTask
 from thrifty.tasks.task import Task
+from thrifty.trees import TreeEnsemble
 
 __all__ = [
     "MOST_CLASSES",
     "MOST_STAGES",
     "check_nested",
+    "check_sets",
     "linked",
     "optional_floats",
     "pack_chain",
@@ -78,6 +81,9 @@ def unpack_chain(fields: Fields, reading: Reading) -> Chain:
         raise fields.refusal("stages", f"be at most {MOST_STAGES}", len(parts))
     stages = tuple(unpack_stage(part, reading) for part in parts)
     check_nested(stages, fields)
+    levels = _unpack_levels(fields, prices.n_features)
+    if levels is not None:
+        check_sets(fields, stages, {column: len(texts) for column, texts in levels.of_column.items()})
     full = unpack_full(fields.inside("full"), replace(reading, columns=_read_by_full(columns, prices)))
     return Chain(
         stages,
@@ -89,7 +95,7 @@ def unpack_chain(fields: Fields, reading: Reading) -> Chain:
         optional_floats(fields, "blend", len(task.full_alone)),
         columns.names,
         columns.kind,
-        _unpack_levels(fields, prices.n_features),
+        levels,
     )
 
 
@@ -113,6 +119,20 @@ def _unpack_levels(fields: Fields, n_features: int) -> Levels | None:
     if not right:
         raise fields.refusal("levels", f"be lists of distinct text for some of {n_features} columns", found)
     return Levels({int(column): tuple(texts) for column, texts in found.items()})
+
+
+def check_sets(fields: Fields, stages: Sequence[Stage], n_levels: Mapping[int, int]) -> None:
+    """Refuse trees that ask for levels which a column has not; ``n_levels`` is their number, by column."""
+    for stage in stages:
+        # Behind the columns of a stage a gate may read scores, which are no levels either.
+        known = np.array([n_levels.get(int(column), 0) for column in stage.columns] + [0])
+        for trees in getattr(stage, "__dict__", {}).values():
+            if not isinstance(trees, TreeEnsemble) or trees.sets is None:
+                continue
+            place = np.minimum(trees.feature[trees.sets.nodes], len(stage.columns))
+            allowed = np.repeat(known[place], np.diff(trees.sets.offsets))
+            if np.any(known[place] == 0) or np.any(trees.sets.levels >= allowed):
+                raise fields.refusal("stages", "ask for levels of columns that have them", "other sets")
 
 
 def _pack_loss(task: Task, packer: Packer) -> Any:

@@ -8,6 +8,7 @@ of January 1970, and durations days.
 import datetime as dt
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -42,12 +43,35 @@ class Levels:
 
     def numbers(self, X: Any, columns: Ints | None = None) -> Floats:
         """Numbers of a table that holds the columns of the fit, or those numbered in ``columns``."""
-        table = X if kind_of_table(X) else np.asarray(X, dtype=object)
+        kind = kind_of_table(X)
+        table: Any = X if kind else np.asarray(X, dtype=object)
         if len(table.shape) != 2:
             raise InvalidInputError(f"X must be a table of rows and columns; got shape {np.shape(table)}.")
-        wanted = np.arange(table.shape[1]) if columns is None else columns
-        found = [_numbers_of(table, place, self.of_column.get(int(one))) for place, one in enumerate(wanted)]
-        return np.column_stack(found) if found else np.empty(table.shape)
+        numbers = np.empty(table.shape)
+        wanted = range(table.shape[1]) if columns is None else columns.tolist()
+        types = _declared_types(table) if kind else [""] * len(wanted)
+        plain = []
+        for place, column in enumerate(wanted):
+            if column in self._number_of:
+                values = _column(table, place).to_list() if kind else table[:, place].tolist()
+                number_of = self._number_of[column]
+                numbers[:, place] = [number_of.get(_text_of(value), np.nan) for value in values]
+            elif _is_date(types[place], table, place):
+                numbers[:, place] = _days(_column(table, place))
+            else:
+                plain.append(place)
+        if plain:
+            part = table.iloc[:, plain] if kind == "pandas" else table[:, plain]
+            numbers[:, plain] = as_numbers(part)
+        return numbers
+
+    @cached_property
+    def _number_of(self) -> dict[int, dict[str | None, float]]:
+        """Number of each level, by column."""
+        return {
+            column: {level: float(number) for number, level in enumerate(levels)}
+            for column, levels in self.of_column.items()
+        }
 
 
 def learn_levels(X: Any) -> Levels | None:
@@ -55,11 +79,10 @@ def learn_levels(X: Any) -> Levels | None:
     if kind_of_table(X) is None:
         return None
     found = {}
-    for place in range(X.shape[1]):
-        column = _column(X, place)
-        if _is_text(column):
-            texts = {level_text(value) for value in column.to_list() if not _is_missing(value)}
-            found[place] = tuple(sorted(texts))
+    for place, declared in enumerate(_declared_types(X)):
+        if _is_text(declared, X, place):
+            texts = {_text_of(value) for value in _column(X, place).to_list()}
+            found[place] = tuple(sorted(text for text in texts if text is not None))
     return Levels(found) if found else None
 
 
@@ -74,7 +97,9 @@ def plain_table(X: Any, levels: Levels | None) -> Any:
 
 def has_dates(X: Any) -> bool:
     """Whether a data frame holds a column of dates or durations."""
-    return kind_of_table(X) is not None and any(_is_date(_column(X, place)) for place in range(X.shape[1]))
+    return kind_of_table(X) is not None and any(
+        _is_date(declared, X, place) for place, declared in enumerate(_declared_types(X))
+    )
 
 
 def level_numbers(texts: Sequence[str | None], levels: Sequence[str]) -> Floats:
@@ -90,20 +115,8 @@ def level_text(value: Any) -> str:
     return str(value)
 
 
-def _numbers_of(table: Any, place: int, levels: tuple[str, ...] | None) -> Floats:
-    """Numbers of one column of a data frame or of an array of objects."""
-    if not kind_of_table(table):
-        values = table[:, place].tolist()
-        if levels is None:
-            return np.asarray(as_numbers(np.array(values, dtype=object)[:, None]))[:, 0]
-        return level_numbers([None if _is_missing(one) else level_text(one) for one in values], levels)
-    column = _column(table, place)
-    if levels is not None:
-        values = column.to_list()
-        return level_numbers([None if _is_missing(one) else level_text(one) for one in values], levels)
-    if _is_date(column):
-        return _days(column)
-    return np.asarray(as_numbers(table[[table.columns[place]]]))[:, 0]
+def _text_of(value: Any) -> str | None:
+    return None if _is_missing(value) else level_text(value)
 
 
 def _days(column: Any) -> Floats:
@@ -121,17 +134,20 @@ def _column(X: Any, place: int) -> Any:
     return X.iloc[:, place] if kind_of_table(X) == "pandas" else X.to_series(place)
 
 
-def _is_text(column: Any) -> bool:
-    declared = str(column.dtype).lower()
+def _declared_types(X: Any) -> list[str]:
+    """Type of each column of a data frame, in small letters."""
+    return [str(one).lower() for one in X.dtypes]
+
+
+def _is_text(declared: str, X: Any, place: int) -> bool:
     if declared == "object":
-        return any(isinstance(value, str) for value in column.to_list())
+        return any(isinstance(value, str) for value in _column(X, place).to_list())
     return declared.startswith(_TEXT_TYPES)
 
 
-def _is_date(column: Any) -> bool:
-    declared = str(column.dtype).lower()
+def _is_date(declared: str, X: Any, place: int) -> bool:
     if declared == "object":
-        there = [value for value in column.to_list() if not _is_missing(value)]
+        there = [value for value in _column(X, place).to_list() if not _is_missing(value)]
         return bool(there) and all(isinstance(value, dt.date) for value in there)
     return declared.startswith(_DATE_TYPES)
 

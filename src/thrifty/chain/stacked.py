@@ -13,11 +13,13 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from thrifty.arrays import Floats, Ints
+from thrifty.arrays import Floats, Int32s, Ints
 from thrifty.chain.stage import CascadeStage, Stage
-from thrifty.compiled import kernel
+from thrifty.compiled import kernel, lean_kernel
 from thrifty.tasks.task import Task
 from thrifty.trees import TreeEnsemble
+from thrifty.trees.categories import LevelSets
+from thrifty.trees.level_walks import holds
 
 __all__ = ["StackedStages", "stacked_stages"]
 
@@ -54,12 +56,18 @@ class StackedTrees:
         Where the trees of each ensemble begin.
     values : ndarray of shape (n_leaves, n_outputs)
         What a leaf adds.
+    sets : LevelSets, optional
+        Sets of levels that nodes ask for.
+    set_of : ndarray of shape (n_nodes,), optional
+        Number of the set of each node, -1 where it compares numbers.
     """
 
     nodes: NDArray[np.void]
     roots: Ints
     parts: Ints
     values: Floats
+    sets: LevelSets | None
+    set_of: Int32s | None
 
     @classmethod
     def of(cls, ensembles: Sequence[TreeEnsemble], columns: Sequence[Ints]) -> "StackedTrees":
@@ -74,17 +82,24 @@ class StackedTrees:
             for side, name in enumerate(("left", "right")):
                 part[name] = _moved(trees.children[:, side], n_nodes[place], n_leaves[place])
             roots.append(_moved(trees.roots, n_nodes[place], n_leaves[place]))
+        sets = LevelSets.concatenate([trees.sets for trees in ensembles], n_nodes.tolist())
         return cls(
             nodes,
             np.concatenate(roots),
             np.cumsum([0] + [trees.n_trees for trees in ensembles]),
             np.concatenate([trees.values for trees in ensembles]),
+            sets,
+            None if sets is None else sets.of_node(len(nodes)),
         )
 
     def predict(self, table: Floats) -> Floats:
         """Scores of shape (n_ensembles, n_outputs)."""
         out = np.zeros((len(table), self.values.shape[1]))
-        add_by_ensemble(table, self.nodes, self.roots, self.parts, self.values, out)
+        stacked = self.nodes, self.roots, self.parts, self.values
+        if self.sets is None:
+            add_by_ensemble(table, *stacked, out)
+        else:
+            add_by_levels(table, *stacked, self.set_of, self.sets.offsets, self.sets.levels, out)
         return out
 
 
@@ -120,6 +135,36 @@ def add_by_ensemble(table: Any, nodes: Any, roots: Any, parts: Any, values: Any,
             for t in range(n_trees):
                 for k in range(values.shape[1]):
                     out[i, k] += values[~reached[t], k]
+
+
+@lean_kernel
+def add_by_levels(
+    table: Any,
+    nodes: Any,
+    roots: Any,
+    parts: Any,
+    values: Any,
+    set_of: Any,
+    offsets: Any,
+    levels: Any,
+    out: Any,
+) -> None:
+    """Add like ``add_by_ensemble`` where some nodes ask for sets of levels; apart, as most tables have none."""
+    for i in range(len(table)):
+        for root in roots[parts[i] : parts[i + 1]]:
+            at = root
+            while at >= 0:
+                node, number = nodes[at], set_of[at]
+                value = table[i, node.feature]
+                if value != value:
+                    goes_left = node.missing_left
+                elif number < 0:
+                    goes_left = value <= node.threshold
+                else:
+                    goes_left = holds(levels, offsets[number], offsets[number + 1], np.int64(value))
+                at = node.left if goes_left else node.right
+            for k in range(values.shape[1]):
+                out[i, k] += values[~at, k]
 
 
 @dataclass(frozen=True)
@@ -180,17 +225,12 @@ class StackedStages:
         return gate, scores, carried[-1:]
 
 
-def _asks_for_sets(stage: CascadeStage) -> bool:
-    """Whether a node looks at categories: nodes here compare numbers only."""
-    return stage.trees.sets is not None or (stage.gate is not None and stage.gate.sets is not None)
-
-
 def stacked_stages(stages: Sequence[Stage], n_features: int, task: Task) -> tuple[StackedStages, ...]:
     """The stages of a chain, as many together as are worth a call; nothing where it is not a cascade."""
     legs: list[list[CascadeStage]] = []
     n_trees = MOST_TREES
     for stage in stages:
-        if not isinstance(stage, CascadeStage) or _asks_for_sets(stage):
+        if not isinstance(stage, CascadeStage):
             return ()
         n_trees += stage.trees.n_trees
         if n_trees > MOST_TREES:

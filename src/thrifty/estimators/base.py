@@ -429,6 +429,13 @@ class ChainEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn is un
         assert isinstance(judged.model, EstimatorFull)  # the default one was fitted here
         return replace(judged, model=replace(judged.model, reads_numbers=True))
 
+    def __sklearn_clone__(self) -> Any:
+        """An unfitted copy, of the same columns of levels."""
+        other = super().__sklearn_clone__()
+        if self._encoded:
+            other._encoded = self._encoded
+        return other
+
     @property
     def _categorical(self) -> tuple[int, ...]:
         """Columns that hold levels."""

@@ -140,9 +140,12 @@ def _plain_numbers(estimator: Any, X: Any) -> Floats | None:
 
     For one row scikit-learn's checks take longer than the answer. Whatever is unusual is left to them.
     """
-    names = getattr(estimator, "feature_names_in_", None)
-    if known_levels(estimator) is not None:
-        return None
+    names, levels = getattr(estimator, "feature_names_in_", None), known_levels(estimator)
+    if levels is not None:
+        if names is None or not kind_of_table(X) or list(X.columns) != names.tolist():
+            return None
+        numbers = levels.numbers(X)
+        return numbers if len(numbers) and not np.isinf(numbers).any() else None
     if type(X) is np.ndarray:
         if names is not None or X.dtype != np.float64:
             return None

@@ -128,6 +128,8 @@ def judge_once(shared: Shared, full_val: ArrayLike | None, n_jobs: int | None) -
     link_of(shared.full, prices, rows.task)
     judged = judge_full(shared.full, rows, n_jobs=n_jobs)
     model = judged.model
+    if isinstance(model, EstimatorFull) and shared.reads_numbers:
+        model = replace(model, reads_numbers=True)
     link_of(model, prices, rows.task)
     keys = fingerprints(rows.X), fingerprints(shared.numbers_val)
     if _is_array(shared.full):
@@ -154,7 +156,9 @@ def remake_full(shared: Shared, answers: Answers) -> FullModel:
     rows = shared.rows
     if _is_recipe(shared.full):
         fitted = fit_copy(shared.full, rows, np.arange(len(rows.y)))
-        model: FullModel = EstimatorFull(fitted, rows.task, answers.calibration)
+        model: FullModel = EstimatorFull(
+            fitted, rows.task, answers.calibration, reads_numbers=shared.reads_numbers
+        )
         if not np.allclose(_on_validation_rows(model, shared), answers.val, rtol=0.0, atol=_SAME):
             raise InvalidInputError(
                 f"full, a {type(shared.full).__name__}, answers differently when it is fitted again, so it is not the "

@@ -19,6 +19,7 @@ from scipy import sparse
 from sklearn.frozen import FrozenEstimator
 
 import thrifty
+from thrifty.chain.levels import learn_levels, plain_table
 from thrifty.chain.sources import as_numbers
 from thrifty.exceptions import InvalidInputError
 from thrifty.full.model import is_estimator
@@ -53,14 +54,18 @@ def _bytes(part: Any) -> tuple[str, bytes]:
 
 def table(X: Any, y: Any = ()) -> str:
     """Checksum of a table, its column names and its labels."""
-    numbers = as_numbers(X)
+    levels = learn_levels(X)
+    numbers = as_numbers(plain_table(X, levels))
     parts = (
         [numbers.indptr.astype(np.int64), numbers.indices.astype(np.int64), numbers.data, str(numbers.shape)]
         if sparse.issparse(numbers)
         else [numbers]
     )
     names = json.dumps([str(name) for name in getattr(X, "columns", ())])
-    return digest(*parts, names, y)
+    known = (
+        () if levels is None else (json.dumps({str(key): levels.of_column[key] for key in levels.columns}),)
+    )
+    return digest(*parts, names, y, *known)
 
 
 def costs(prices: PriceList) -> str:

@@ -1,6 +1,6 @@
 """What the cells of a sweep share: the estimator, the rows and the prices, checked once for all of them."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -8,9 +8,10 @@ from sklearn.base import clone
 from sklearn.frozen import FrozenEstimator
 
 from thrifty.arrays import Labels
+from thrifty.chain.levels import has_dates
 from thrifty.chain.sources import TableReader, kind_of_table
 from thrifty.estimators.base import ChainEstimator, columns_of
-from thrifty.estimators.checks import check_columns, check_seed, check_training_rows, validated
+from thrifty.estimators.checks import check_columns, check_seed, check_training_rows, known_levels, validated
 from thrifty.estimators.rivals.budget_prune import BudgetPruneClassifier
 from thrifty.exceptions import InvalidInputError
 from thrifty.full.crossfit import TrainingRows
@@ -40,6 +41,8 @@ class Shared:
         The validation rows with those columns.
     price_list : PriceList
         What purchases cost.
+    reads_numbers : bool
+        Whether the full model, being the default one, is given numbers where tables hold text or dates.
     """
 
     estimator: Any
@@ -53,6 +56,7 @@ class Shared:
     table_val: Any
     numbers_val: Any
     price_list: PriceList
+    reads_numbers: bool = False
 
     def identity(self, varied: set[str]) -> dict[str, Any]:
         """What every cell depends on, the full model aside; ``varied`` are the parameters that the grid sets."""
@@ -81,20 +85,21 @@ def check_shared(estimator: Any, X: Any, y: Any, sample_weight: Any, X_val: Any,
     """Check everything that can be refused before the full model is asked anything."""
     _check_estimator(estimator)
     given = estimator.get_params(deep=False)
-    probe = type(estimator)(**given)
+    probe = _again(estimator, **given)
     # Copies are made without the full model, which may be large, or nothing that can be copied.
-    light = with_fixed_seeds(type(estimator)(**{**given, "full": None} if "full" in given else given))
+    light = with_fixed_seeds(_again(estimator, **{**given, "full": None} if "full" in given else given))
     rows = _check_rows(probe, X, y, sample_weight, check_seed(light.random_state))
     prices = _check_prices(probe)
     numbers = validated(probe, X_val, reset=False)
     _check_labels(rows, y, y_val, numbers.shape[0])
-    reader, everyone = (
-        TableReader(numbers, X_val if kind_of_table(X_val) else numbers),
-        np.arange(numbers.shape[0]),
-    )
-    full = None
+    full, is_default = None, "full" in given and given["full"] is None
+    reads_numbers = is_default and (known_levels(probe) is not None or has_dates(X))
+    is_table, everyone = kind_of_table(X_val) and not reads_numbers, np.arange(numbers.shape[0])
+    reader = TableReader(numbers, X_val if is_table else numbers)
+    if rows is not None and reads_numbers:
+        rows = replace(rows, table=rows.X)
     if "full" in given:
-        full = with_fixed_seeds(light._full() if given["full"] is None else given["full"])
+        full = with_fixed_seeds(light._full() if is_default else given["full"])
     if full is not None and prices.full_columns is not None and columns_of(full, prices) is None:
         raise InvalidInputError(
             "a sweep in front of a chain takes no full_features: the chain reads its own columns. Fit the estimator by "
@@ -112,7 +117,16 @@ def check_shared(estimator: Any, X: Any, y: Any, sample_weight: Any, X_val: Any,
         table_val=reader.table(everyone, prices.full_columns),
         numbers_val=reader.block(everyone, prices.read_by_full),
         price_list=prices,
+        reads_numbers=bool(reads_numbers),
     )
+
+
+def _again(estimator: Any, **given: Any) -> Any:
+    """An unfitted estimator of the same kind that knows which columns of numbers are levels."""
+    other = type(estimator)(**given)
+    if getattr(estimator, "_encoded", ()):
+        other._encoded = estimator._encoded
+    return other
 
 
 def with_fixed_seeds(model: Any) -> Any:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from thrifty.arrays import Labels
-from thrifty.bundle.chains import MOST_CLASSES
+from thrifty.bundle.chains import MOST_CLASSES, check_sets
 from thrifty.bundle.context import Columns, Reading, Writing
 from thrifty.bundle.fields import Fields, Packer
 from thrifty.bundle.format_1 import old_tie
@@ -73,6 +73,9 @@ def _check_fits(parts: Fields, schema: Schema, estimator: ChainEstimator) -> Non
         raise parts.refusal("schema", "name the column of queries where the estimator ranks", schema.query)
     if chain.price_list.n_features != len(schema.names) or chain.names not in (None, schema.names):
         raise parts.refusal("schema", "name the columns of the estimator", schema.names[:5])
+    if chain.levels is None:  # the schema counts the levels, not the estimator
+        known = {place: len(schema.categories[schema.names[place]]) for place in schema.categorical}
+        check_sets(parts, chain.stages, known)
 
 
 def _unpack_promise(parts: Fields, n_classes: int) -> Promise:
@@ -225,6 +228,7 @@ def _pack_schema(schema: Schema, packer: Packer) -> dict[str, Any]:
         "target": schema.target,
         "classes": packer.value(np.asarray(schema.classes)),
         **({"query": schema.query} if schema.query else {}),
+        **({"dates": list(schema.dates)} if schema.dates else {}),
     }
 
 
@@ -247,8 +251,11 @@ def _unpack_schema(parts: Fields) -> Schema:
             raise parts.refusal(name, "be no feature", column)
     classes = parts.value("classes")
     is_number = isinstance(classes, np.ndarray) and classes.shape == (0,) and classes.dtype == np.float64
-    classes = np.empty(0) if is_number else _label_list(parts, "classes")
-    return Schema(tuple(names), categories, target, classes, query)
+    dates = _texts(parts, "dates", parts.raw("dates")) if parts.has("dates") else []
+    if not set(dates) <= set(names) - set(categories):
+        raise parts.refusal("dates", "name columns of the table that hold no categories", dates[:5])
+    known = np.empty(0) if is_number else _label_list(parts, "classes")
+    return Schema(tuple(names), categories, target, known, query, tuple(dates))
 
 
 def _texts(parts: Fields, name: str, found: Any) -> list[str]:

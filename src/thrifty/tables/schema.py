@@ -2,7 +2,7 @@
 
 Models read numbers. A column of text becomes the number of its category, counted in sorted order among those seen when
 the schema was learned. The schema is kept with the system: whatever comes later is read in the same way, or refused by
-the name of the column and the value.
+the name of the column and the value. Dates are read as days since the first of January 1970.
 """
 
 import re
@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from thrifty.arrays import Floats
-from thrifty.chain.levels import level_numbers, level_text
+from thrifty.chain.levels import Levels, level_numbers, level_text
 from thrifty.exceptions import InvalidInputError
 from thrifty.tables.formats import listed
 from thrifty.tables.reader import Cells, Unreadable
@@ -43,9 +43,10 @@ _DRESSED = re.compile(
 _DATE = re.compile(
     r"(\d{4}[-/.]\d{1,2}[-/.]\d{1,2}|\d{1,2}[-.]\d{1,2}[-.]\d{4}|\d{1,2}/\d{1,2}/(\d{2}|\d{4}))([T ]\d{1,2}:\d{2}.*)?"
 )
+_PLAIN_DATE = re.compile(r"\d{4}-\d{2}-\d{2}([T ]\d{2}:\d{2}(:\d{2}(\.\d+)?)?(Z|[+-]\d{2}:?\d{2})?)?")
 _DISGUISES = (
     (_DRESSED, "numbers with separators or units", "Write them plainly, with a point before the decimals"),
-    (_DATE, "dates", "Write them as numbers, such as days since some day"),
+    (_DATE, "dates", "Write them as 2026-01-31, or with a time as 2026-01-31 12:30"),
 )
 """Text that is no category: models would be given its place in the alphabet, and new rows would hold other text."""
 
@@ -66,6 +67,8 @@ class Schema:
         The labels, as the table writes them, in order; none where a number is predicted.
     query : str
         Name of the column with the query of each row, where documents are ranked; empty elsewhere.
+    dates : tuple of str
+        Columns of dates, which models read as days since the first of January 1970.
     """
 
     names: tuple[str, ...]
@@ -73,6 +76,7 @@ class Schema:
     target: str
     classes: NDArray[Any] = field(compare=False)
     query: str = ""
+    dates: tuple[str, ...] = ()
 
     @property
     def is_number(self) -> bool:
@@ -111,11 +115,18 @@ class Schema:
             elif name in self.categories:
                 numbers[:, place], found = _codes(frame[name], self.categories[name])
                 found = None if unseen_is_missing else found
+            elif name in self.dates:
+                numbers[:, place], found = _days(frame[name])
             else:
                 numbers[:, place], found = _as_numbers(frame[name])
             if found is not None and found.rows.any():
                 unreadable[place] = found
         return Cells(self.names, numbers, np.arange(1, len(frame) + 1), unreadable)
+
+    def raw(self, frame: Any) -> Any:
+        """The features as they came, in the order the models know, with dates as such."""
+        table = frame.reindex(columns=list(self.names))
+        return table.assign(**{name: _dates(table[name]) for name in self.dates})
 
     def labels(self, frame: Any) -> NDArray[Any]:
         """The labels of a table, each one of the classes; its numbers, or relevance and query, where there are none."""
@@ -147,14 +158,17 @@ def learn_schema(
     if not names:
         raise InvalidInputError(f"the table has no column besides {target!r}: there is nothing to buy.")
     classes = classes_of(frame, target, task)
-    categories = {name: _learn_categories(frame[name]) for name in names if is_text(frame[name])}
+    dates = tuple(name for name in names if _holds_dates(frame[name]))
+    categories = {
+        name: _learn_categories(frame[name]) for name in names if name not in dates and is_text(frame[name])
+    }
     empty = [name for name in names if frame[name].isna().all()]
     if empty:
         raise InvalidInputError(
             f"every column must hold a value in some row; {listed(empty)} {'have' if len(empty) > 1 else 'has'} none. "
             f"Leave out with --ignore what holds nothing."
         )
-    return Schema(names, categories, target, classes, query)
+    return Schema(names, categories, target, classes, query, dates)
 
 
 def _check_known(frame: Any, target: str, ignore: Sequence[str]) -> None:
@@ -190,6 +204,36 @@ def _learn_categories(column: Any) -> tuple[str, ...]:
             f"--ignore, or group its values."
         )
     return tuple(found)
+
+
+def _holds_dates(column: Any) -> bool:
+    """Whether a column is one of dates, or of text that all is dates of one form."""
+    if column.dtype.kind == "M":
+        return True
+    there = column.dropna() if is_text(column) else ()
+    return len(there) > 0 and all(_PLAIN_DATE.fullmatch(str(value).strip()) for value in there)
+
+
+def _dates(column: Any) -> Any:
+    """A column as dates of no time zone; missing where it holds none."""
+    import pandas as pd
+
+    text = column if column.dtype.kind == "M" else column.astype("string").str.strip()
+    return pd.to_datetime(text, format="ISO8601", errors="coerce", utc=True).dt.tz_localize(None)
+
+
+def _days(column: Any) -> tuple[Floats, Unreadable]:
+    """Dates as days since the first of January 1970."""
+    table = _dates(column).to_frame()
+
+    def why(value: Any, row: int) -> str:
+        return (
+            f"column {column.name!r} must hold dates such as 2026-01-31; got {value!r} in row {row}. "
+            f"Correct it, or leave the cell empty."
+        )
+
+    days = Levels({}).numbers(table)[:, 0]
+    return days, Unreadable(np.isnan(days) & np.array(column.notna()), column.to_numpy(dtype=object), why)
 
 
 def _absent(name: str, frame: Any) -> Unreadable:

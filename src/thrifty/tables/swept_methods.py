@@ -119,6 +119,8 @@ def _sweep(
     n_jobs: int,
     progress: Progress,
 ) -> _Candidates:
+    if isinstance(estimator, DynaModGbrtClassifier):
+        estimator._encoded = learn.schema.categorical
     with asking(choose.cells.row_numbers, table="X_val"), asking(learn.cells.row_numbers):
         found = sweep(estimator, grid, learn.X, learn.y, choose.X, choose.y, n_jobs=n_jobs, progress=progress)
 
@@ -209,6 +211,7 @@ def _misers(learn: TrainingTable, seed: int, progress: Progress) -> list[GreedyM
     for gamma in gammas:
         progress("fitting cheap models", len(fitted), len(gammas))
         miser = GreedyMiserClassifier(n_trees=_TREES, gamma=gamma, random_state=seed, **learn.costs)
+        miser._encoded = learn.schema.categorical
         fitted.append(miser.fit(learn.X, learn.y))
     progress("fitting cheap models", len(gammas), len(gammas))
     return fitted

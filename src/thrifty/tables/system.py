@@ -191,7 +191,7 @@ class TableSystem:
         cells, chain = self.schema.cells(frame, unseen_is_missing=unseen_is_missing), self.chain
         if chain.levels is None:
             return cells
-        return replace(cells, raw=frame.reindex(columns=list(self.schema.names)))
+        return replace(cells, raw=self.schema.raw(frame))
 
     def answers(self, cells: Cells) -> dict[str, Any]:
         """Answer, its probability if it is a label, the stage that gave it and what it cost, for each row."""
@@ -242,7 +242,8 @@ class TableSystem:
             columns = self.chain.stages[0].columns
             cells.refuse_unreadable(columns=columns)
             cells.refuse_missing(np.arange(len(cells)), columns, f"the {self.about.method} stage")
-        needs = None if self._full_reads_missing else f"the full model ({self.about.full})"
+        reads_all = cells.raw is not None or self._full_reads_missing
+        needs = None if reads_all else f"the full model ({self.about.full})"
         return CellReader(cells, named=self.is_named, full_needs=needs)
 
     @property

@@ -143,10 +143,14 @@ def prepare(
         read = list(full_features) or list(schema.names)
     columns = np.array([place for place, name in enumerate(schema.names) if name in read], dtype=np.intp)
     prices = read_prices(costs, schema.names, known=ignore, full_cost=full_cost, full_columns=columns)
+    if schema.dates:
+        notes.append(f"dates are read as days since 1970-01-01: {listed(schema.dates)}")
     if costs is None:
         notes.append("no --costs file: every column costs 1")
     cells = schema.cells(frame)
     cells.refuse_unreadable()
+    if frozen is not None and schema.categories and _reads_text(frozen.estimator, schema.raw(frame)[read]):
+        cells = replace(cells, raw=schema.raw(frame))
     y, answers = _targets(schema, frame, frozen is not None, loss, tolerance, metric, k)
     if frozen is not None:
         answers.check_model(frozen.estimator, Path(full).name)
@@ -209,9 +213,20 @@ def _targets(
 
 def refuse_missing(table: TrainingTable, full: Any, kind: str) -> None:
     """Refuse missing cells where the full model cannot read them."""
-    if table.has_missing and not get_tags(full).input_tags.allow_nan:
+    # Next to text a full model says by itself what it cannot read.
+    if table.cells.raw is None and table.has_missing and not get_tags(full).input_tags.allow_nan:
         rows, columns = np.arange(len(table.cells)), table.prices.read_by_full
         table.cells.refuse_missing(rows, columns, f"the full model ({kind})")
+
+
+def _reads_text(model: Any, frame: Any) -> bool:
+    """Whether a fitted model answers a row of text as it came: one that was fitted on numbers cannot."""
+    whole = frame.dropna()
+    try:
+        model.predict((whole if len(whole) else frame).head(1))
+    except Exception:  # whatever the model makes of a table that it does not read
+        return False
+    return True
 
 
 def _refuse_few(table: TrainingTable) -> None:

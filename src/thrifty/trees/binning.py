@@ -171,11 +171,14 @@ class Binner:
         from zero without an order.
         """
         values, names = as_float_matrix(X)
+        of_levels = (
+            weight  # which have a code of their own where they have enough rows: two of them are not one
+        )
         if weight is not None and np.all(weight == weight[0]):
             weight = None  # rows that count alike are counted, which is exact
         columns, feature_of, levels = [], [], []
         for f in range(values.shape[1]):
-            parts: list[Any] = own_levels(values[:, f], weight) if f in categorical else [None]
+            parts: list[Any] = own_levels(values[:, f], of_levels) if f in categorical else [None]
             for part in parts:
                 is_number = part is None
                 columns.append(

@@ -24,7 +24,7 @@ from thrifty.trees.binning import WORD, BinnedTable
 from thrifty.trees.categories import A_SET, LevelSets
 from thrifty.trees.gradients import choose_lanes, pack
 from thrifty.trees.lanes import run_lanes
-from thrifty.trees.level_split import SMOOTHING, examine_levels
+from thrifty.trees.level_split import LevelSearch, advance_levels, examine_levels, make_search
 from thrifty.trees.output import EnsembleBuilder, GrownTree, TreeArrays, make_arrays, write_tree
 from thrifty.trees.parameters import (
     check_amount,
@@ -125,6 +125,7 @@ class TreeGrower:
         self._bought = np.zeros(len(self.prices), bool)
         self._can_split = can_split(table)
         self._ws: Workspace | None = None
+        self._levels: LevelSearch | None = None
         self._is_stale = True  # whether charges have changed since the workspace learned of them
         self._pool = ThreadPoolExecutor(n_threads - 1) if n_threads > 1 else None
         self._n_threads = n_threads
@@ -286,18 +287,24 @@ class TreeGrower:
         pack(gradients, hessians, ws.lanes, ws.packed[0], ws.units, ws.totals[0])
         ws.tree[0]["n_leaves"] = 0
         try:
-            while advance(ws, 0, 0) != FINISHED:
+            while self._advance(ws) != FINISHED:
                 self._run_job(ws)
         except BaseException:
             self._is_stale = True  # what an unfinished tree bought is not bought
             raise
         return ws
 
+    def _advance(self, ws: Workspace) -> int:
+        """Grow until the tree is finished or a job waits."""
+        if self._levels is None or ws.lanes.n_lanes > 1:
+            return int(advance(ws, 0, 0))
+        return int(advance_levels(ws, self._levels))
+
     def _run_job(self, ws: Workspace) -> None:
         """Run the waiting job on all threads, each on its own words of columns."""
         run: Callable[..., Any] = advance if ws.lanes.n_lanes == 1 else run_lanes
-        if self.table.categories is not None:
-            run = partial(_run_with_levels, run, self.table.categories.is_set)
+        if self._levels is not None:
+            run = partial(_run_with_levels, run, self._levels)
         start, stop = int(ws.tree["first"][0]), int(ws.tree["last"][0])
         if self._pool is None:
             run(ws, start, stop)
@@ -326,6 +333,8 @@ class TreeGrower:
             ws = make_workspace(
                 self.table, self.group_of[self._places_of], self._order, n_groups, limits, lanes
             )
+            if self.table.categories is not None:
+                self._levels = make_search(self.table, self._limits, lanes.n_lanes)
             self._is_stale = True
         if self._is_stale:
             ws.bought[:] = self._bought
@@ -376,11 +385,12 @@ class TreeGrower:
         return [column if column.flags.carray else column.copy() for column in columns]
 
 
-def _run_with_levels(run: Callable[..., Any], is_set: Bools, ws: Workspace, first: int, last: int) -> None:
-    """Run a part of a job, then search its columns of levels again, for sets."""
+def _run_with_levels(
+    run: Callable[..., Any], levels: LevelSearch, ws: Workspace, first: int, last: int
+) -> None:
+    """Run a part of a job, then search its columns of levels."""
     run(ws, first, last)
-    strict = ws.limits._replace(l2=ws.limits.l2 + SMOOTHING)
-    examine_levels(ws, is_set, strict, first, last)
+    examine_levels(ws, levels.for_thread(), first, last)
 
 
 def derivatives_along(direction: Floats, grad: Floats, hess: Floats | None) -> tuple[Floats, Floats | None]:

@@ -7,19 +7,20 @@ that order, and a set must gain with a larger ``l2`` than a threshold; both as L
 Compiled apart from the growth of a tree, which leaves jobs to its caller where a table has columns of levels.
 """
 
-from typing import Any
+from typing import NamedTuple
 
 import numpy as np
 
-from thrifty.arrays import Bools, Floats, Int64s, Words
-from thrifty.compiled import Number, inner, kernel, lean
-from thrifty.trees.best_first import may_split
+from thrifty.arrays import Floats, Int64s, Words
+from thrifty.compiled import Number, lean, lean_kernel
+from thrifty.trees.best_first import FINISHED, advance, may_split, n_rows
+from thrifty.trees.binning import BinnedTable
 from thrifty.trees.categories import A_SET
 from thrifty.trees.lanes import lanes_score
 from thrifty.trees.split import leaf_offset
 from thrifty.trees.workspace import Limits, Workspace
 
-__all__ = ["SMOOTHING", "examine_levels"]
+__all__ = ["SMOOTHING", "LevelSearch", "advance_levels", "examine_levels", "make_search"]
 
 SMOOTHING = 10.0
 """Added to hessians where levels are ordered, and to ``l2`` where sets are compared."""
@@ -27,26 +28,73 @@ FEWEST = 2.5
 """Least hessian of a level in a leaf that sets are made of; levels of less follow those that are in no set."""
 
 
-@kernel
-def examine_levels(ws: Workspace, is_set: Bools, strict: Limits, first: Number, last: Number) -> None:
-    """Best set of levels of the leaves of a job, on each column of levels at places ``first .. last``.
+class LevelSearch(NamedTuple):
+    """What the search for sets needs besides a workspace; each thread has its own.
 
-    ``strict`` are the limits of a tree with the ``l2`` of sets.
+    Attributes
+    ----------
+    limits : Limits
+        Limits of a tree, with the ``l2`` of sets.
+    n_codes : int64, (n_features,)
+        Codes of each column of levels, that of missing values not counted; zero where a column holds numbers.
+    order : int64, (n_cells,)
+        Codes of the levels of one leaf and column, in the order of ``keys``.
+    keys : float64, (n_cells,)
+    sums : int64, (2, n_lanes)
+        Sums of the set that is looked at, and of the best one.
     """
+
+    limits: Limits
+    n_codes: Int64s
+    order: Int64s
+    keys: Floats
+    sums: Int64s
+
+    def for_thread(self) -> "LevelSearch":
+        """The same search, with memory of its own."""
+        return self._replace(order=self.order.copy(), keys=self.keys.copy(), sums=self.sums.copy())
+
+
+def make_search(table: BinnedTable, limits: Limits, n_lanes: int) -> LevelSearch:
+    """Allocate for the search for sets of ``table`` within the limits of a tree."""
+    assert table.categories is not None  # who has no columns of levels does not search them
+    n_codes = np.where(table.categories.is_set, table.thresholds.n_bins, 0)
+    strict, most = limits._replace(l2=limits.l2 + SMOOTHING), int(n_codes.max())
+    return LevelSearch(
+        strict, n_codes, np.empty(most, np.int64), np.empty(most), np.empty((2, n_lanes), np.int64)
+    )
+
+
+@lean_kernel
+def advance_levels(ws: Workspace, levels: LevelSearch) -> Number:
+    """Grow until the tree is finished (0) or a job over places up to a positive number is left to the caller."""
     tree = ws.tree[0]
+    while True:
+        last = advance(ws, 0, 0)
+        if (
+            last == FINISHED
+            or (last - tree.first) * n_rows(ws.leaves[tree.small]) >= levels.limits.shared_cells
+        ):
+            return last
+        advance(ws, tree.first, last)
+        examine_levels(ws, levels, tree.first, last)
+
+
+@lean_kernel
+def examine_levels(ws: Workspace, levels: LevelSearch, first: Number, last: Number) -> None:
+    """Best set of levels of the leaves of a job, on each column of levels at places ``first .. last``."""
+    tree, best = ws.tree[0], levels.sums[1]
     places = ws.places[0] if tree.is_whole else ws.places[1]
-    best = np.zeros(ws.lanes.n_lanes, np.int64)
     for leaf, slot in ((tree.small, tree.small_slot), (tree.big, tree.big_slot)):
         if leaf < 0 or not may_split(ws.leaves[leaf], ws.limits):
             continue
-        total = ws.totals[leaf]
-        offset = leaf_offset(total, ws.lanes, ws.units, strict.l2)
+        offset = leaf_offset(ws.totals[leaf], ws.lanes, ws.units, levels.limits.l2)
         for place in range(first, last):
             f = places[place]
-            if not is_set[f]:
+            if levels.n_codes[f] == 0:
                 continue
-            cells, n_bins, found = ws.hist[slot, f], ws.features[f].n_bins, ws.candidates[leaf, f]
-            score, missing_left = search_levels(cells, n_bins, total, ws, strict, best, ws.sets[leaf, f])
+            found = ws.candidates[leaf, f]
+            score, missing_left = search_levels(ws, levels, leaf, f, ws.hist[slot, f], ws.sets[leaf, f])
             found.gain, found.last_left, found.missing_left = -np.inf, A_SET, missing_left
             if score > 0.0:
                 found.gain = 0.5 * (score - offset)
@@ -54,21 +102,21 @@ def examine_levels(ws: Workspace, is_set: Bools, strict: Limits, first: Number, 
                     ws.left_totals[leaf, f, lane] = best[lane]
 
 
-@inner
+@lean
 def search_levels(
-    cells: Int64s, n_bins: Number, total: Int64s, ws: Workspace, strict: Limits, best: Int64s, bits: Words
+    ws: Workspace, levels: LevelSearch, leaf: Number, f: Number, cells: Int64s, bits: Words
 ) -> tuple[Number, Number]:
-    """Score of the best set and whether missing values go left; ``best`` and ``bits`` take its sums and codes.
+    """Score of the best set and whether missing values go left; ``bits`` takes its codes, ``levels`` its sums.
 
     The set is from the low or from the high end of the order. Several outputs are tried in the order of each.
     """
-    n_lanes, missing = ws.lanes.n_lanes, cells[n_bins * ws.lanes.n_lanes :]
-    left, order, keys = np.zeros(n_lanes, np.int64), np.empty(n_bins, np.int64), np.empty(n_bins)
+    n_lanes, n_codes, total = ws.lanes.n_lanes, levels.n_codes[f], ws.totals[leaf]
+    missing, order, left, best = cells[n_codes * n_lanes :], levels.order, levels.sums[0], levels.sums[1]
     any_missing, highest, best_side = False, 0.0, False
     for lane in range(n_lanes):
         any_missing |= missing[lane] != 0
     for k in range(ws.units.shape[0]):
-        n_there = sort_levels(cells, n_bins, ws, k, order, keys)
+        n_there = sort_levels(ws, levels, k, n_codes, cells)
         most = (n_there + 1) // 2  # a set, or what it leaves, has no more levels than that
         for from_high in range(2):
             for side in range(2 if any_missing else 1):
@@ -79,7 +127,7 @@ def search_levels(
                     code = order[n_there - 1 - at] if from_high else order[at]
                     for lane in range(n_lanes):
                         left[lane] += cells[code * n_lanes + lane]
-                    score = lanes_score(left, total, ws.lanes, ws.units, strict)
+                    score = lanes_score(left, total, ws.lanes, ws.units, levels.limits)
                     if score > highest:
                         highest, best_side, n_best = score, side == 1, at + 1
                         for lane in range(n_lanes):
@@ -92,12 +140,12 @@ def search_levels(
     if highest > 0.0 and not any_missing:
         best_side = is_heavier(best, total, ws)
     if best_side:
-        bits[n_bins >> 6] |= np.uint64(1) << np.uint64(n_bins & 63)
+        bits[n_codes >> 6] |= np.uint64(1) << np.uint64(n_codes & 63)
     return highest, best_side
 
 
 @lean
-def is_heavier(left: Int64s, total: Int64s, ws: Any) -> Number:
+def is_heavier(left: Int64s, total: Int64s, ws: Workspace) -> Number:
     """Whether the left child has at least half of the hessians."""
     left_sum, all_sum = 0.0, 0.0
     for k in range(ws.units.shape[0]):
@@ -107,22 +155,32 @@ def is_heavier(left: Int64s, total: Int64s, ws: Any) -> Number:
     return 2 * left_sum >= all_sum
 
 
-@inner
-def sort_levels(
-    cells: Int64s, n_bins: Number, ws: Any, output: Number, order: Int64s, keys: Floats
-) -> Number:
+@lean
+def sort_levels(ws: Workspace, levels: LevelSearch, output: Number, n_codes: Number, cells: Int64s) -> Number:
     """Put the levels that a leaf has enough of in the order of gradient over smoothed hessian; returns their number.
 
     Of equals the lower code is first. The last code before that of missing values stands for levels without one.
     """
-    lane, shift = ws.lanes.fields[output, 0], ws.lanes.fields[output, 1]
-    h_lane, mask, n_lanes = ws.lanes.fields[output, 2], ws.lanes.fields[output, 3], ws.lanes.n_lanes
+    order, keys, n_lanes = levels.order, levels.keys, ws.lanes.n_lanes
+    lane, shift, h_lane, mask = ws.lanes.fields[output]
     n_there = 0
-    for b in range(n_bins - 1):
-        H = (cells[b * n_lanes + h_lane] & mask) * ws.units[output, 1]
+    for code in range(n_codes - 1):
+        H = (cells[code * n_lanes + h_lane] & mask) * ws.units[output, 1]
         if H >= FEWEST:
-            G = (cells[b * n_lanes + lane] >> shift) * ws.units[output, 0]
-            keys[n_there], order[n_there] = G / (H + SMOOTHING), b
+            G = (cells[code * n_lanes + lane] >> shift) * ws.units[output, 0]
+            keys[n_there], order[n_there] = G / (H + SMOOTHING), code
             n_there += 1
-    order[:n_there] = order[:n_there][np.argsort(keys[:n_there], kind="mergesort")]
+    sort(keys[:n_there], order)
     return n_there
+
+
+@lean
+def sort(keys: Floats, order: Int64s) -> None:
+    """Sort codes by their keys, equals by code, in place (Shell, 1959): most leaves have but few levels."""
+    for gap in (132, 57, 23, 10, 4, 1):
+        for i in range(gap, len(keys)):
+            key, code, at = keys[i], order[i], i
+            while at >= gap and (keys[at - gap] > key or (keys[at - gap] == key and order[at - gap] > code)):
+                keys[at], order[at] = keys[at - gap], order[at - gap]
+                at -= gap
+            keys[at], order[at] = key, code

@@ -12,7 +12,7 @@ from thrifty.arrays import Bools, Floats, Int32s, Words
 from thrifty.compiled import Number, lean, lean_kernel
 from thrifty.trees.traversal import Walk
 
-__all__ = ["add_from_coded_levels", "walk_levels"]
+__all__ = ["add_from_coded_levels", "holds", "walk_levels"]
 
 
 @lean

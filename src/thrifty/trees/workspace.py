@@ -20,7 +20,7 @@ Records: TypeAlias = Any  # array of records, whose fields are attributes in com
 
 FEATURE = np.dtype(
     [
-        ("n_bins", np.int64),
+        ("n_bins", np.int64),  # zero for a column of levels
         ("group", np.int64),
         ("place", np.int64),  # in the copy of free columns; -1: not there
     ]
@@ -204,6 +204,8 @@ def make_workspace(
     features = np.zeros(p, FEATURE)
     features["n_bins"], features["group"], features["place"] = table.thresholds.n_bins, group_of, -1
     has_levels = table.categories is not None
+    if table.categories is not None:  # no threshold is looked for among levels
+        features["n_bins"][table.categories.is_set] = 0
     by_columns = has_levels or table.n_bytes <= COLUMN_BYTES
     codes = table.columns if by_columns else table.padded
     if has_levels:  # a further column, for the rows of a leaf that a set sends left
