@@ -44,7 +44,8 @@ def test_the_listed_price_is_the_one_given_or_the_mean_and_rows_pay_their_own(co
     paid = prices.cost_of_rows(used, np.array([False, True, False]), TABLE[:, 3:])
     np.testing.assert_allclose(paid, [expected[0] + 4.0, 0.0 + 3.0, expected[0] + expected[1]])
     again = listed(Prices.of(prices))
-    assert again.is_same(prices) and again.by_row.is_same(prices.by_row)
+    assert again.is_same(prices)
+    assert again.by_row.is_same(prices.by_row)
 
 
 def test_a_row_of_weight_two_counts_twice_in_the_mean():
@@ -134,9 +135,11 @@ def test_a_row_whose_price_is_none_is_not_bought_for_and_the_others_are(hearts, 
     table.loc[:20, "ecg_price"] = [np.nan, -1.0, 1.0] * 7
     receipt = cascade.buy(table.to_dict("series"))
     no_price = ~(table["ecg_price"] >= 0).to_numpy()
-    assert receipt.is_answered.all() and not receipt.bought[no_price, 2].any()
+    assert receipt.is_answered.all()
+    assert not receipt.bought[no_price, 2].any()
     assert receipt.bought[~no_price, 2].any()
-    assert "row 1 has -1" in receipt.reason[1] and receipt.failed[1, 2]
+    assert "row 1 has -1" in receipt.reason[1]
+    assert receipt.failed[1, 2]
     assert not any(receipt.reason[~no_price])
     paid = receipt.bought[:, :3] @ [1.0, 2.0, 0.0] + receipt.bought[:, 2] * table["ecg_price"].fillna(0.0)
     np.testing.assert_allclose(receipt.cost, paid)
