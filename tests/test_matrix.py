@@ -68,7 +68,7 @@ def rows_of(n_classes):
             points=np.array(["few", "some", "many"])[np.digitize(X[:, 7], [0.03, 0.07])]
         ), labels
     if n_classes == "router":
-        return table, np.where(X[:, 7] > 0.05, "strong", "weak")
+        return table, np.where(X[:, 27] > 0.12, "strong", "weak")  # of the worst cells
     return table, labels if n_classes == 2 else np.where((y == 1) & (X[:, 0] > 12.5), "large", labels)
 
 
