@@ -6,8 +6,8 @@ from typing import Annotated
 import typer
 
 import thrifty
-from thrifty.cli.buying import buy
 from thrifty.cli.console import complain
+from thrifty.cli.database import buy
 from thrifty.cli.paper import demo, paper
 from thrifty.cli.tables import explain, fit, frontier, predict, report
 from thrifty.exceptions import ThriftyError

@@ -28,7 +28,7 @@ from thrifty.evidence.hold import hold_budget
 from thrifty.evidence.observe import chain_of, evidence_of
 from thrifty.exceptions import InvalidInputError
 from thrifty.full.model import EstimatorFull
-from thrifty.tables.buying import TableBuyer
+from thrifty.tables.buyer import TableBuyer
 from thrifty.tables.by_class import as_models_know
 from thrifty.tables.promise import Promise, promise_of
 from thrifty.tables.reader import CellReader, Cells
