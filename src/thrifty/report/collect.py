@@ -103,6 +103,7 @@ def collect_facts(
     if hasattr(deployed, "chain_"):
         frontier, estimators, deployed = _with_deployed(frontier, y, estimators, X, deployed)
     numbers = numbers_of(frontier, y, estimators)
+    prices, feature_names = _prices_and_names(prices, feature_names, estimators)
     shown, certified_at, deployed_at = _shown(frontier, max_points, certificate, deployed)
     used = np.unique(shown.source).tolist()
     routes = routes_of(frontier.evidence, used, estimators, X)
@@ -111,7 +112,6 @@ def collect_facts(
         for source, thresholds in zip(shown.source.tolist(), shown.thresholds, strict=True)
     ]
     cost, accuracy = _means(at)
-    prices, feature_names = _prices_and_names(prices, feature_names, estimators)
     full_quality = _full_quality(frontier, used)
     purchases, systems, bought = purchases_of(prices, feature_names, purchase_names, routes, at, cost)
     intervals = intervals_of(frontier, shown, level=level, n_boot=n_boot, seed=seed)
@@ -241,6 +241,11 @@ def _prices_and_names(
         prices = getattr(served, "price_list", None)
     if names is None:
         names = getattr(first, "feature_names_in_", getattr(served, "names", None))
+    if prices is not None and prices.by_row is not None:
+        raise InvalidInputError(
+            "a report adds up prices times the shares of rows that pay them, and some prices here differ by row. Show "
+            "costs and scores with frontier.plot(), and single rows with explain."
+        )
     return prices, names
 
 

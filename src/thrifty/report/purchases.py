@@ -32,11 +32,6 @@ def purchases_of(
 
     All of that is checked against what the rows paid.
     """
-    if prices is not None and prices.by_row is not None:
-        raise InvalidInputError(
-            "a report adds up prices times the shares of rows that pay them, and some prices here differ by row. Show "
-            "costs and scores with frontier.plot(), and single rows with explain."
-        )
     listed = _price_list(prices, feature_names, routes)
     names = _names(listed, feature_names, purchase_names)
     shares = [one.shares(point, listed) for one, point in at]
