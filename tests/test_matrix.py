@@ -6,10 +6,13 @@ from functools import cache
 import numpy as np
 import pandas as pd
 import pytest
+from sklearn.compose import ColumnTransformer
 from sklearn.datasets import load_breast_cancer
 from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import BayesianRidge
 from sklearn.naive_bayes import GaussianNB
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import OneHotEncoder
 
 import thrifty
 from thrifty import (
@@ -28,6 +31,7 @@ from thrifty import (
     GreedyMiserClassifier,
     GreedyMiserRegressor,
     InvalidInputError,
+    Prices,
     UniformRouter,
     UniformRouterRegressor,
     certify,
@@ -52,7 +56,8 @@ TRAIN, VAL, NEW = slice(0, 260), slice(260, 400), slice(400, 520)
 def rows_of(n_classes):
     """Tumours: benign or malignant; and, as a third class, benign ones that are large; without classes, a size.
 
-    With one class they are documents: grades of size, and queries of ten.
+    With one class they are documents: grades of size, and queries of ten. In words, the points are a category; for a
+    router, the label says which of two models had better be asked.
     """
     X, y = load_breast_cancer(return_X_y=True)
     table = pd.DataFrame(np.round(X[:, [0, 1, 3, 6, 7]], 3), columns=list(COSTS))
@@ -61,6 +66,12 @@ def rows_of(n_classes):
     if n_classes == 1:
         return table, np.column_stack([np.digitize(X[:, 23], [500, 800, 1200]), np.arange(len(X)) // 10])
     labels = np.where(y == 1, "benign", "malignant")
+    if n_classes == "words":
+        return table.assign(
+            points=np.array(["few", "some", "many"])[np.digitize(X[:, 7], [0.03, 0.07])]
+        ), labels
+    if n_classes == "router":
+        return table, np.where(X[:, 27] > 0.12, "strong", "weak")  # of the worst cells
     return table, labels if n_classes == 2 else np.where((y == 1) & (X[:, 0] > 12.5), "large", labels)
 
 
@@ -73,6 +84,8 @@ def rows(request):
 
 def n_classes_of(name):
     """Classes of the rows that a thing is fitted on."""
+    if name in (WORDS, ROUTER):
+        return "words" if name == WORDS else "router"
     return 3 if name in SEVERAL else 0 if name in NUMBERS else 1 if name in RANKINGS else 2
 
 
@@ -150,7 +163,45 @@ def regressor(f0, **loss):
     return BudgetedRegressor(f0, sizes=[(8, 3)], cv=2, feature_costs=COSTS, random_state=0, **loss)
 
 
-THINGS = (*recipes(), *COMPOSED, *SEVERAL, *NUMBERS, *RANKINGS)
+WORDS, BY_ROW, CHEAPER, ROUTER = OTHERS = (
+    "a cascade over words",
+    "a cascade of prices by row",
+    "a cascade with a discount",
+    "a router from answers",
+)
+# A free column, whose numbers lie between 0 and 1/2, says what the points cost.
+ROW_PRICES = Prices({**COSTS, "points": 0.1, "shape": 0.0}, by_row={"points": "shape"})
+DISCOUNT = Prices(COSTS, discounts={"one picture": (["texture", "area"], 1.5)})
+
+THINGS = (*recipes(), *COMPOSED, *SEVERAL, *NUMBERS, *RANKINGS, *OTHERS)
+
+
+def reads_words():
+    """A full model that reads categories."""
+    encoder = ColumnTransformer([("points", OneHotEncoder(), ["points"])], remainder="passthrough")
+    return make_pipeline(encoder, GaussianNB())
+
+
+def other_things():
+    """A table with text, prices of their own kinds, and a router that knows who was right."""
+    cascade = recipes()["BudgetedClassifier"]
+    table, y = rows_of("words")
+    made = {WORDS: cascade(reads_words()).fit(table[TRAIN], y[TRAIN])}
+    table, y = rows_of(2)
+    for name, prices in ((BY_ROW, ROW_PRICES), (CHEAPER, DISCOUNT)):
+        made[name] = cascade(full()).set_params(feature_costs=prices).fit(table[TRAIN], y[TRAIN])
+    table, y = rows_of("router")
+    log = table[TRAIN], y[TRAIN] == "weak", y[TRAIN] == "strong"
+    return made | {ROUTER: ConfidenceRouter.from_answers(*log, feature_costs=COSTS, random_state=0)}
+
+
+def billed(name, asked, table):
+    """What rows pay that were asked for some columns."""
+    prices = np.tile(list((ROW_PRICES.costs if name == BY_ROW else COSTS).values()), (len(table), 1))
+    if name == BY_ROW:
+        prices[:, 4] = table["shape"]
+    saved = 1.5 * (asked[:, 1] & asked[:, 2]) if name == CHEAPER else 0.0
+    return (asked * prices).sum(axis=1) - saved
 
 
 @pytest.fixture(scope="module")
@@ -187,7 +238,7 @@ def things():
     alone = ranker(BayesianRidge()).fit(table[TRAIN], y[TRAIN, 0], qid=y[TRAIN, 1])
     behind = ranker(FrozenEstimator(alone)).fit(table[VAL], y[VAL])
     rankings = dict(zip(RANKINGS, (alone, from_bytes(to_bytes(alone)), behind), strict=True))
-    return made | several | numbers | rankings
+    return made | several | numbers | rankings | other_things()
 
 
 @pytest.fixture(params=THINGS)
@@ -209,6 +260,7 @@ REFUSED = {
     ("GreedyMiserRegressor", "certificate"): "full model",
     **{(name, "measures"): "errors of numbers need the targets" for name in NUMBERS},
     **{(name, "measures"): "scored by the measure of its queries" for name in RANKINGS},
+    (BY_ROW, "report"): "differ by row",
 }
 """Pairs that make no sense, and a word of the refusal."""
 
@@ -281,9 +333,8 @@ def test_it_buys_what_it_bills_and_answers_as_from_a_table(thing, rows):
         np.testing.assert_allclose(receipt.cost, thing[1].cost(table[NEW]))
         assert not receipt.failed.any()
         chain = thing[1].chain_
-        prices = chain.price_list.prices[chain.price_list.group_of]
         called = chain.price_list.full_cost * (receipt.route == chain.n_stages)
-        np.testing.assert_allclose(receipt.cost, source.asked @ prices + called)
+        np.testing.assert_allclose(receipt.cost, billed(thing[0], source.asked, table[NEW]) + called)
 
 
 def walked(one, table, row):
@@ -419,11 +470,13 @@ def test_it_stands_behind_a_cheaper_stage_and_is_billed_for_what_each_row_spends
     table, y = rows
     name, inner = thing
     prices = (inner.chain_ if hasattr(inner, "chain_") else inner.forest_).price_list
-    if name in (*NUMBERS, *RANKINGS):
+    if name in (*NUMBERS, *RANKINGS, WORDS):
         loss = QUANTILE if name == NUMBERS[-1] else {}
         front = (
             ranker(FrozenEstimator(inner)) if name in RANKINGS else regressor(FrozenEstimator(inner), **loss)
         )
+        if name == WORDS:
+            front = recipes()["BudgetedClassifier"](FrozenEstimator(inner))
         front.fit(table[VAL], y[VAL])
         assert np.all(front.cost(table[NEW]) <= sum(COSTS.values()) + 1e-9)
         return
@@ -431,8 +484,9 @@ def test_it_stands_behind_a_cheaper_stage_and_is_billed_for_what_each_row_spends
         FrozenEstimator(inner),
         full(),
         features=["texture"],
-        feature_costs=prices.prices[prices.group_of],
+        feature_costs=Prices.of(prices),
         full_cost=prices.full_cost,
+        full_features=prices.full_columns,
         random_state=0,
     ).fit(table[VAL], y[VAL])
     sent = front.at(threshold=-np.inf)

@@ -1,7 +1,10 @@
+import numpy as np
 import pytest
 
 from thrifty import InvalidInputError
+from thrifty.objective.prices import RowsOfFit, check_price_list
 from thrifty.tables.price_file import read_prices
+from thrifty.tables.training import prepare
 
 
 @pytest.fixture
@@ -56,3 +59,30 @@ def test_prices_that_cannot_be_meant_are_refused_by_name(costs, text, told):
 
 def test_a_column_that_is_left_out_may_have_a_price(costs):
     assert read_prices(costs("a,1\nid,9\n"), ["a"], known=["id"]).cost_of_everything == 1
+
+
+def test_a_fit_finds_the_prices_that_a_column_of_the_table_holds(costs, make_table):
+    frame = make_table(200)
+    frame["lab price"] = np.where(np.arange(len(frame)) % 2, 1.0, 5.0)
+    path = costs("feature,cost,by_row\n*,1\nlab one,,lab price\nlab price,0\n")
+    table = prepare(
+        frame,
+        "label",
+        costs=path,
+        full="svm",
+        full_cost=0.0,
+        full_features=(),
+        ignore=(),
+        trusted=(),
+    )
+    place = list(table.schema.names).index("lab one")
+    assert table.prices.prices[place] == 3.0
+    again = check_price_list(table.costs["feature_costs"], None, 0.0, len(table.schema.names))
+    assert again.is_same(table.prices)
+    frame.loc[4, "lab price"] = -2.0
+    with pytest.raises(InvalidInputError, match=r"costs.csv: column 'lab price' holds prices.*row 5 has -2"):
+        read_prices(
+            path,
+            table.schema.names,
+            rows=RowsOfFit(table.schema.cells(frame).numbers, numbers=np.arange(1, 201)),
+        )

@@ -111,7 +111,7 @@ def _unpack_parameter(fields: Fields) -> Any:
         return fields.value("value")
     if fields.has("prices"):
         arguments = fields.value("prices")
-        if not isinstance(arguments, dict) or set(arguments) != set(Prices().as_dict()):
+        if not isinstance(arguments, dict) or set(arguments) - set(Prices().as_dict()):
             raise fields.refusal("prices", "be the arguments of Prices", arguments)
         return Prices(**arguments)
     return NotStored(fields.text("not_stored")[:100], fields.flag("sparse"), fields.flag("allow_nan"))

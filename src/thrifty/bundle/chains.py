@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from thrifty.arrays import Codes, Floats, Labels, Numbers
+from thrifty.arrays import Codes, Floats, Ints, Labels, Numbers
 from thrifty.bundle.context import Columns, Reading, Writing
 from thrifty.bundle.fields import Fields, Packer
 from thrifty.bundle.fulls import pack_full, unpack_full
@@ -21,7 +21,7 @@ from thrifty.evidence.evidence import Evidence
 from thrifty.evidence.query_evidence import QueryEvidence
 from thrifty.exceptions import InvalidInputError
 from thrifty.full.model import FullModel
-from thrifty.objective.costs import Discounts, PriceList
+from thrifty.objective.costs import Discounts, PriceList, RowPrices
 from thrifty.tasks.choose import classification
 from thrifty.tasks.mistakes import CostMatrix, read_loss
 from thrifty.tasks.ranking import GRADIENTS, MEASURES, RankingTask, queries_of
@@ -333,6 +333,7 @@ def pack_table(system: Any, packer: Packer) -> dict[str, Any]:
         "full_cost": packer.value(float(prices.full_cost)),
         "full_columns": None if prices.full_columns is None else packer.columns(prices.full_columns),
         **_pack_discounts(prices, packer),
+        **_pack_row_prices(prices, packer),
         "classes": packer.value(np.asarray(system.classes)),
         "names": None if system.names is None else [str(name) for name in system.names],
         "kind": getattr(system, "kind", None),
@@ -354,7 +355,9 @@ def unpack_prices(fields: Fields) -> PriceList:
     columns = None
     if fields.has("full_columns") and fields.raw("full_columns") is not None:
         columns = fields.columns("full_columns", len(group_of))
-    return PriceList(prices, group_of, full_cost, columns, _unpack_discounts(fields, prices))
+    discounts = _unpack_discounts(fields, prices)
+    by_row = _unpack_row_prices(fields, prices, group_of, discounts)
+    return PriceList(prices, group_of, full_cost, columns, discounts, by_row)
 
 
 def _pack_discounts(prices: PriceList, packer: Packer) -> dict[str, Any]:
@@ -376,6 +379,31 @@ def _unpack_discounts(fields: Fields, prices: Floats) -> Discounts | None:
     if np.any(~np.isfinite(savings) | (savings < 0)) or np.any(prices[of >= 0] < savings[of[of >= 0]]):
         raise fields.refusal("savings", "lie between 0 and the price of each purchase", savings[:5].tolist())
     return Discounts(of, savings)
+
+
+def _pack_row_prices(prices: PriceList, packer: Packer) -> dict[str, Any]:
+    if prices.by_row is None:
+        return {}
+    return {
+        "priced_by_row": packer.columns(prices.by_row.purchases),
+        "row_prices": packer.columns(prices.by_row.columns),
+    }
+
+
+def _unpack_row_prices(
+    fields: Fields, prices: Floats, group_of: Ints, discounts: Discounts | None
+) -> RowPrices | None:
+    if not fields.has("priced_by_row"):
+        return None
+    purchases = fields.columns("priced_by_row", len(prices))
+    columns = fields.array("row_prices", np.int64, (len(purchases),)).astype(np.intp)
+    if not len(purchases) or np.any(np.diff(purchases) <= 0):
+        raise fields.refusal("priced_by_row", "name purchases, each once and rising", purchases[:5].tolist())
+    if np.any((columns < 0) | (columns >= len(group_of))) or np.any(prices[group_of[columns]] > 0):
+        raise fields.refusal("row_prices", "name columns that are free", columns[:5].tolist())
+    of = np.full(len(purchases), -1) if discounts is None else discounts.of[purchases]
+    least = np.zeros(len(of)) if discounts is None else np.where(of >= 0, discounts.savings[of], 0.0)
+    return RowPrices(purchases, columns, least)
 
 
 def unpack_classes(fields: Fields) -> Labels:

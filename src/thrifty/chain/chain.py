@@ -19,7 +19,7 @@ from thrifty.chain.columns import table_of_fit
 from thrifty.chain.ledger import for_able
 from thrifty.chain.levels import Levels, plain_table
 from thrifty.chain.policy import Policy
-from thrifty.chain.sources import Reader, TableReader, as_numbers, kind_of_table
+from thrifty.chain.sources import Reader, TableReader, amounts_of, as_numbers, kind_of_table
 from thrifty.chain.stacked import StackedStages, stacked_stages
 from thrifty.chain.stage import Stage, Visit
 from thrifty.exceptions import InvalidInputError, UnreadableRowsError, asking
@@ -167,11 +167,13 @@ class Chain(BuysFromSources):
             bought[len(self.stages) :] |= self.behind.bought_by_route
         else:
             bought[-1, self.price_list.read_by_full] = True
+        for held in bought if self.price_list.by_row is not None else ():
+            held[self.price_list.with_row_prices(np.flatnonzero(held))] = True
         return bought
 
     @cached_property
     def cost_by_route(self) -> Floats:
-        """What a row pays that was answered at each place: (n_stages + 1,)."""
+        """What a row pays that was answered at each place, by the listed prices: (n_stages + 1,)."""
         places = np.arange(self.n_stages + 1)
         return self.price_list.cost_of_rows(self.bought_by_route, places == self.n_stages)
 
@@ -390,16 +392,28 @@ class Chain(BuysFromSources):
 
     def spent(self, reader: Reader, walk: Walk) -> Floats:
         """What each row of a walk pays."""
-        cost = self.cost_by_route[walk.route]
+        prices, amounts = self.price_list, None
+        if prices.by_row is None:
+            cost = self.cost_by_route[walk.route]
+        else:
+            used = self.bought_by_route[walk.route]
+            amounts = amounts_of(prices, reader, walk.rows, used, self.names)
+            cost = prices.cost_of_rows(used, walk.route == self.n_stages, amounts)
         sent = np.flatnonzero(walk.route == self.n_stages)
         if sent.size and self.buys_by_row:
-            used = np.zeros((len(sent), self.price_list.n_features), dtype=bool)
+            used = np.zeros((len(sent), prices.n_features), dtype=bool)
             if self.n_stages:
                 used |= self.bought_by_route[-2]
-            asked = reader.table(walk.rows[sent], self.price_list.full_columns)
-            used[:, self.price_list.read_by_full] |= _asked(self.innermost).bought(asked)
-            cost[sent] = self.price_list.cost_of_rows(used, np.ones(len(sent), dtype=bool))
+            asked = reader.table(walk.rows[sent], prices.full_columns)
+            used[:, prices.read_by_full] |= _asked(self.innermost).bought(asked)
+            some = None if amounts is None else amounts[sent]
+            cost[sent] = prices.cost_of_rows(used, np.ones(len(sent), dtype=bool), some)
         return cost
+
+    def spent_at(self, reader: Reader, place: int) -> Floats:
+        """What each row of a reader would pay that is answered at a place."""
+        rows = np.arange(reader.n_samples)
+        return self.spent(reader, Walk(rows, np.full(len(rows), place), np.empty((len(rows), 0))))
 
     @property
     def buys_by_row(self) -> bool:

@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from thrifty.arrays import Ints
+from thrifty.arrays import Floats, Ints
 from thrifty.chain.chain import Chain, Walk
 from thrifty.chain.receipts import in_words, verdict
-from thrifty.chain.sources import Reader
+from thrifty.chain.sources import Reader, amounts_of
 
 __all__ = ["Explanation", "StageView", "explain_rows"]
 
@@ -97,8 +97,8 @@ def explain_rows(chain: Chain, reader: Reader, names: Sequence[str]) -> list[Exp
     outputs, spent = chain.answer(reader, walk), chain.spent(reader, walk)
     answers, probability = chain.task.answers(outputs).tolist(), chain.task.confidence(outputs)
     views: list[list[StageView]] = [[] for _ in range(len(walk.route))]
-    _add_views(views, chain, reader, walk, _new_columns(chain, names), chain.cost_by_route.tolist(), 0)
-    total = chain.price_list.cost_of_full
+    cost, total = _costs(chain, reader, len(walk.route))
+    _add_views(views, chain, reader, walk, _new_columns(chain, names), cost, 0)
     return [
         Explanation(
             tuple(views[row]),
@@ -106,10 +106,23 @@ def explain_rows(chain: Chain, reader: Reader, names: Sequence[str]) -> list[Exp
             answers[row],
             float(probability[row]),
             float(spent[row]),
-            total - float(spent[row]),
+            float(total[row]) - float(spent[row]),
         )
         for row in range(len(walk.route))
     ]
+
+
+def _costs(chain: Chain, reader: Reader, n_rows: int) -> tuple[Sequence[Floats], Floats]:
+    """What each row would have paid by the end of each stage, and at the full model alone."""
+    prices = chain.price_list
+    if prices.by_row is None:
+        flat = (np.broadcast_to(one, n_rows) for one in chain.cost_by_route)
+        return list(flat), np.full(n_rows, prices.cost_of_full)
+    read = np.zeros((1, prices.n_features), dtype=bool)
+    read[0, prices.read_by_full] = True
+    amounts = amounts_of(prices, reader, np.arange(n_rows), np.repeat(read, n_rows, axis=0), chain.names)
+    total = prices.cost_of_rows(read, np.ones(1, dtype=bool), amounts)
+    return [chain.spent_at(reader, place) for place in range(chain.n_stages)], total
 
 
 def _add_views(
@@ -118,7 +131,7 @@ def _add_views(
     reader: Reader,
     walk: Walk,
     new: Sequence[tuple[str, ...]],
-    cost: Sequence[float],
+    cost: Sequence[Floats],
     first: int,
 ) -> None:
     """The stages of one chain as its rows met them, and those of the chain behind it; stages count from ``first``."""
@@ -140,7 +153,7 @@ def _add_views(
             views[row].append(
                 StageView(
                     new[at],
-                    cost[at],
+                    float(cost[at][row]),
                     answers[number],
                     float(sure[number]),
                     float(gate[number]),

@@ -94,7 +94,9 @@ class PurchaseReader:
     def block(self, rows: Ints, columns: Ints) -> Any:
         """Buy what is lacking of these cells, then return them."""
         if len(rows) and len(columns):
-            self._buy(rows, np.flatnonzero(np.isin(self._group_of, self._group_of[columns])))
+            able = rows if self._price_list.by_row is None else self._with_prices(rows, columns)
+            if len(able):
+                self._buy(able, np.flatnonzero(np.isin(self._group_of, self._group_of[columns])))
         values, bought = self._delivered(rows, columns)
         if self.ledger is not None and self.ledger.on_failure != "skip" and not bought.all():
             raise RowsLeftBehindError(rows[~bought.all(axis=1)])
@@ -136,7 +138,10 @@ class PurchaseReader:
     def spent(self, rows: Ints, calls: Ints) -> Floats:
         """What some rows paid: the purchases that were delivered and billed, and the calls of the full model."""
         paid = self._marked(rows, lambda kept: kept.paid & ~kept.failed[:, None])
-        cost = self._price_list.cost_of_rows(paid, calls > 0)
+        by_row = self._price_list.by_row
+        # A purchase that was made had its price looked at before.
+        amounts = None if by_row is None else np.nan_to_num(self._delivered(rows, by_row.columns)[0])
+        cost = self._price_list.cost_of_rows(paid, calls > 0, amounts)
         again: Floats = cost + self._price_list.full_cost * np.maximum(calls - 1, 0)
         return again
 
@@ -165,6 +170,28 @@ class PurchaseReader:
                 yield kept, np.ix_(row, column), np.ix_(row_there, column_there)
 
     # -- asking ------------------------------------------------------------------------------------
+
+    def _with_prices(self, rows: Ints, columns: Ints) -> Ints:
+        """Look up what some purchases cost each row, and return the rows that have a price for all of them."""
+        by_row, group_of = self._price_list.by_row, self._group_of
+        assert by_row is not None  # asked for only where prices differ by row
+        made = by_row.take(np.flatnonzero(np.isin(by_row.purchases, group_of[columns])))
+        if not len(made.columns):
+            return rows
+        self._buy(rows, np.flatnonzero(np.isin(group_of, group_of[made.columns])))
+        amounts, told = self._delivered(rows, made.columns)
+        able = made.is_priced(amounts)
+        for place in np.flatnonzero(~able & told.all(axis=1)):
+            refused = made.refusal(amounts[place], int(rows[place]), self._names)
+            if self.ledger is None:
+                raise refused
+            self.ledger.note(rows[[place]], str(refused), refused)
+        # Nothing is bought at a price that is not known.
+        unpriced = np.flatnonzero(np.isin(group_of, made.purchases))
+        left = rows[~able & ~self._marked(rows, lambda kept: kept.failed[:, None])[:, unpriced].all(axis=1)]
+        if len(left):
+            self._keep(_nothing(left, unpriced, has_raw=self._encode is not None))
+        return rows if self.ledger is None or self.ledger.on_failure == "skip" else rows[able]
 
     def _buy(self, rows: Ints, columns: Ints) -> None:
         lacking = ~self._delivered(rows, columns)[1]

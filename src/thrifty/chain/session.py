@@ -58,7 +58,7 @@ class NextPurchase:
     columns : tuple
         Names of the columns to give, or their numbers where the fit knew no names.
     price : float
-        What they cost.
+        What they add to what was paid: the price of this row where prices differ by row, less what a discount saves.
     why : str
         Who reads them, and why the row is not answered yet.
     """
@@ -147,9 +147,7 @@ class Session:
         lacking = self._given.lacking
         if not lacking:
             return None
-        return NextPurchase(
-            tuple(self._called(lacking)), self._chain.price_list.cost_of(lacking), self._why()
-        )
+        return NextPurchase(tuple(self._called(lacking)), self._price_of(lacking), self._why())
 
     @property
     def is_settled(self) -> bool:
@@ -175,6 +173,20 @@ class Session:
     def route(self) -> int:
         """The stage that gave the answer; the number of stages is the full model, and -1 is nobody yet."""
         return int(self._receipt.route[0])
+
+    def _price_of(self, columns: Sequence[int]) -> float:
+        """What the bill grows by with some more columns."""
+        prices, held = self._chain.price_list, self._receipt.bought
+        if prices.by_row is None and prices.discounts is None:
+            return prices.cost_of(columns)
+        every = held.copy()
+        every[0, columns] = True
+        amounts, calls = None, np.zeros(1, dtype=bool)
+        if prices.by_row is not None:
+            told = [self._given.cells.get(column, np.nan) for column in prices.by_row.columns.tolist()]
+            amounts = np.nan_to_num(np.array([told], dtype=np.float64))
+        before, after = (prices.cost_of_rows(used, calls, amounts)[0] for used in (held, every))
+        return float(after - before)
 
     def _walk(self) -> Receipt:
         ledger = Ledger("answer")

@@ -13,15 +13,17 @@ from numpy.typing import ArrayLike
 from scipy import sparse
 from sklearn.utils import _safe_indexing
 
-from thrifty.arrays import Ints, unmasked
+from thrifty.arrays import Bools, Floats, Ints, unmasked
 from thrifty.chain.ledger import Ledger
 from thrifty.exceptions import InvalidInputError
+from thrifty.objective.costs import PriceList
 
 __all__ = [
     "Delivery",
     "FeatureSource",
     "Reader",
     "TableReader",
+    "amounts_of",
     "as_numbers",
     "describe_bad_column",
     "identity_of",
@@ -133,6 +135,34 @@ class TableReader:
     def identity(self, rows: Ints, held: Ints | None) -> Any:
         """The place of each row in the table and what it holds, or the whole row."""
         return self._numbers[rows] if held is None else identity_of(rows, self.block(rows, held))
+
+
+def amounts_of(
+    price_list: PriceList, reader: Reader, rows: Ints, used: Bools, names: Sequence[str] | None
+) -> Floats | None:
+    """What rows pay for the purchases whose price differs by row; None where no price does.
+
+    Parameters
+    ----------
+    rows : ndarray of shape (n_rows,)
+        Positions of the rows in their reader.
+    used : ndarray of shape (n_rows, n_features), bool
+        Columns that each row buys: a price is looked at, and must be there, where the row makes the purchase.
+    names : sequence of str or None
+        Names of the columns, for a refusal.
+    """
+    by_row = price_list.by_row
+    if by_row is None:
+        return None
+    amounts = np.zeros((len(rows), len(by_row.columns)))
+    for place, (purchase, column) in enumerate(zip(by_row.purchases, by_row.columns, strict=True)):
+        buys = np.flatnonzero(used[:, price_list.group_of == purchase].any(axis=1))
+        if len(buys):
+            one, there = by_row.take([place]), rows[buys]
+            block = reader.block(there, np.array([column]))
+            found = block.toarray() if sparse.issparse(block) else block
+            amounts[buys, place] = one.checked(found, reader.numbers_of(there), names)[:, 0]
+    return amounts
 
 
 def identity_of(rows: Ints, block: Any) -> Any:

@@ -22,7 +22,7 @@ from thrifty.chain.policy import Policy
 from thrifty.chain.receipts import Receipt
 from thrifty.chain.session import Session
 from thrifty.chain.sources import TableReader, kind_of_table
-from thrifty.estimators.checks import check_wish, validated
+from thrifty.estimators.checks import check_columns, check_wish, validated
 from thrifty.evidence.certificate import Certificate, certify
 from thrifty.evidence.evidence import Evidence
 from thrifty.evidence.frontier import Frontier
@@ -33,6 +33,7 @@ from thrifty.exceptions import InvalidInputError
 from thrifty.full.crossfit import JudgedFull, TrainingRows, judge_full
 from thrifty.full.model import EstimatorFull, FullModel, as_full_model
 from thrifty.objective.costs import PriceList
+from thrifty.objective.prices import RowsOfFit, check_price_list
 from thrifty.rows import content_folds, query_folds
 from thrifty.tasks.choose import classification_of
 from thrifty.tasks.labels import ClassTask
@@ -73,6 +74,10 @@ class ChainEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn is un
     _levels: Levels | None = None
 
     full: Any
+    feature_costs: Any
+    feature_groups: Any
+    full_cost: float
+    full_features: Any
     random_state: Any
     chain_: Chain
     evidence_: Evidence
@@ -435,6 +440,27 @@ class ChainEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn is un
         if self._encoded:
             other._encoded = self._encoded
         return other
+
+    def _price_list(self, rows: TrainingRows) -> PriceList:
+        """What purchases cost, and what the full model reads."""
+        n_features, names = rows.X.shape[1], getattr(self, "feature_names_in_", None)
+        prices = check_price_list(
+            self.feature_costs,
+            self.feature_groups,
+            self.full_cost,
+            n_features,
+            names,
+            check_columns("full_features", self.full_features, n_features, names),
+            RowsOfFit(rows.X, rows.weight, rows.positions),
+        )
+        told = () if prices.by_row is None else prices.by_row.columns.tolist()
+        levels = [column for column in told if column in self._categorical]
+        if levels:
+            called = levels[0] if names is None else repr(str(names[levels[0]]))
+            raise InvalidInputError(
+                f"by_row reads prices from column {called}, which holds text or categories. Write prices as numbers."
+            )
+        return prices
 
     @property
     def _categorical(self) -> tuple[int, ...]:

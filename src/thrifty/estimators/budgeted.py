@@ -48,7 +48,7 @@ class BudgetedClassifier(ChainClassifier, BudgetedCascade):
         ``max_loss`` or ``confidence``, which count rows.
     feature_costs : array-like of shape (n_features,), number, dict by column name, Series, Prices, path or None
         Price per column; None is 1 each, 0 is a feature at hand. ``thrifty.Prices`` also says a price for all columns
-        that are not named, and discounts; a path is a CSV or JSON file of prices.
+        that are not named, discounts, and prices that differ by row; a path is a CSV or JSON file of prices.
     feature_groups : array-like of shape (n_features,), dict by column name, or None
         Columns that one purchase delivers together have the same label and the same price.
     full_cost : float, default=0.0

@@ -15,7 +15,7 @@ from thrifty.chain.policy import Policy
 from thrifty.chain.sources import TableReader, kind_of_table
 from thrifty.chain.stage import CascadeStage
 from thrifty.estimators.base import ChainEstimator, all_or_nothing, link_of
-from thrifty.estimators.checks import check_columns, check_count, check_seed, check_training_rows, check_wish
+from thrifty.estimators.checks import check_count, check_seed, check_training_rows, check_wish
 from thrifty.evidence.certificate import certify, check_hold_out
 from thrifty.evidence.claims import loses_at_most
 from thrifty.evidence.evidence import Evidence
@@ -32,7 +32,7 @@ from thrifty.learning.cascade.learn import CLEARLY, LearnedCascade, lead, learn_
 from thrifty.learning.cascade.problem import CAPACITIES, Behind, CascadeProblem
 from thrifty.learning.pairs.boosted import Boosting
 from thrifty.objective.costs import PriceList
-from thrifty.objective.prices import check_price_list
+from thrifty.objective.prices import RowsOfFit
 from thrifty.progress import Progress, silent
 from thrifty.rows import query_keys, row_keys
 from thrifty.threads import limited_threads, threads_of
@@ -109,7 +109,7 @@ class BudgetedCascade(ChainEstimator):
         with all_or_nothing(self), limited_threads(openmp=threads_of(self.n_jobs), blas=1):
             seed = check_seed(self.random_state)
             given = check_training_rows(self, X, y, sample_weight, self.cv, seed)
-            prices = self._prices(given.X.shape[1])
+            prices = self._prices(given)
             if "budget" in wish:
                 _check_affordable(wish["budget"], prices)
             rows, proof = self._parts(given, seed, wish)
@@ -132,6 +132,7 @@ class BudgetedCascade(ChainEstimator):
                 report,
                 _behind(link, rows),
                 "max_loss" in wish,
+                None if prices.by_row is None else RowsOfFit(rows.X).amounts(prices.by_row, None),
             )
             learned = learn_cascade(problem)
             _warn_if_full_is_worse(learned, judged, rows)
@@ -169,12 +170,8 @@ class BudgetedCascade(ChainEstimator):
         if self.stages is not None:
             check_count("stages", self.stages)
 
-    def _prices(self, n_features: int) -> PriceList:
-        names = getattr(self, "feature_names_in_", None)
-        columns = check_columns("full_features", self.full_features, n_features, names)
-        prices = check_price_list(
-            self.feature_costs, self.feature_groups, self.full_cost, n_features, names, columns
-        )
+    def _prices(self, rows: TrainingRows) -> PriceList:
+        prices = self._price_list(rows)
         if prices.cost_of_everything == 0.0:
             raise InvalidInputError(
                 "feature_costs and full_cost are all zero, so there is nothing to save: use the full model for every "
@@ -354,7 +351,10 @@ class BudgetedCascade(ChainEstimator):
         whole = replace(self._learned, full=self._learned.innermost, blend=self._learned.task.full_alone)
         nobody_stops = np.full((1, whole.n_own_stages), -np.inf)
         score = self._evidence().full_score
-        policy = Policy(nobody_stops, whole.cost_by_route[-1:], np.array([score]), seed=whole.policy.seed)
+        cost = whole.cost_by_route[-1:]
+        if whole.price_list.by_row is not None and self._learned.behind is None:
+            cost = np.array([np.mean(self._evidence().cost_at(-1))])
+        policy = Policy(nobody_stops, cost, np.array([score]), seed=whole.policy.seed)
         self.chain_ = replace(whole, policy=policy)
 
     def _expected(self) -> tuple[float, float]:

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import _safe_indexing, check_random_state, get_tags
 from sklearn.utils.class_weight import compute_sample_weight
-from sklearn.utils.validation import _check_sample_weight, validate_data
+from sklearn.utils.validation import _check_feature_names, _check_sample_weight, validate_data
 
 from thrifty.arrays import Floats, Labels, check_unmasked, unmasked
 from thrifty.chain.levels import Levels, learn_levels, plain_table
@@ -38,6 +38,8 @@ __all__ = [
 
 _OTHER_NAMES = "The feature names should match those that were passed during fit."
 """How scikit-learn begins to refuse columns, in another order included: its own checks ask for these words."""
+
+_IN_ORDER = " Give X with those columns, in that order: X[list(estimator.feature_names_in_)]."
 
 _WAY_OUT = (
     " OneHotEncoder turns categories into columns of 0 and 1. BudgetedClassifier, BudgetedRegressor and the estimators "
@@ -131,7 +133,7 @@ def validated(estimator: Any, X: Any, *y: Any, reset: bool) -> Any:
         told = "X must hold numbers." if is_type and culprit and kind_of_table(X) else str(error).rstrip()
         told = told if told.endswith((".", "\n")) or not culprit else f"{told}."
         if told.startswith(_OTHER_NAMES):
-            told += " Give X with those columns, in that order: X[list(estimator.feature_names_in_)]."
+            told += _IN_ORDER
         raise (InvalidTypeError if is_type else InvalidInputError)(f"{told}{culprit}") from error
 
 
@@ -180,7 +182,14 @@ def _plain_table(estimator: Any, X: Any, reset: bool) -> Any:
         behind = getattr(getattr(model, "chain_", model), "levels", None)
         estimator._levels = learn_levels(X) if behind is None else behind
         return plain_table(X, estimator._levels)
-    return plain_table(X, known_levels(estimator))
+    levels = known_levels(estimator)
+    if levels is not None and kind_of_table(X) and hasattr(estimator, "feature_names_in_"):
+        # Levels belong to places of columns: whose names are others must be seen before they are read.
+        try:
+            _check_feature_names(estimator, X, reset=False)
+        except ValueError as error:
+            raise InvalidInputError(f"{str(error).rstrip()}{_IN_ORDER}") from error
+    return plain_table(X, levels)
 
 
 def known_levels(estimator: Any, reset: bool = False) -> Levels | None:

@@ -22,7 +22,7 @@ from thrifty.estimators.base import (
     all_or_nothing,
     link_of,
 )
-from thrifty.estimators.checks import check_columns, check_seed, check_share, check_training_rows, check_wish
+from thrifty.estimators.checks import check_seed, check_share, check_training_rows, check_wish
 from thrifty.evidence.cuts import ThresholdCurve, cuts_of, threshold_curve
 from thrifty.evidence.evidence import Evidence
 from thrifty.evidence.observe import evidence_of, evidence_of_known, seen_by
@@ -31,7 +31,6 @@ from thrifty.evidence.spending import check_confidence
 from thrifty.exceptions import InvalidInputError
 from thrifty.full.crossfit import JudgedFull, TrainingRows
 from thrifty.objective.costs import PriceList, check_amount
-from thrifty.objective.prices import check_price_list
 from thrifty.threads import limited_threads, threads_of
 
 __all__ = ["GatedClassifier", "GatedEstimator", "GatedRegressor", "PairProblem"]
@@ -104,14 +103,7 @@ class GatedEstimator(ChainEstimator):
                 rows, proof = self._hold_out(rows, seed, "confidence")
             names = getattr(self, "feature_names_in_", None)
             n_features = rows.X.shape[1]
-            prices = check_price_list(
-                self.feature_costs,
-                self.feature_groups,
-                self.full_cost,
-                n_features,
-                names,
-                check_columns("full_features", self.full_features, n_features, names),
-            )
+            prices = self._price_list(rows)
             self._check_against(n_features, names)
             judged = self._judged(rows, prices, self.n_jobs)
             behind = Chain(
@@ -243,7 +235,9 @@ class GatedEstimator(ChainEstimator):
             g = self.chain_.visit_all(reader).gate[:, 0]
         wide_open = self.chain_.at(Policy.of(np.full(self.chain_.n_own_stages, -np.inf)))
         sent_on = wide_open.spent(reader, wide_open.walk(reader))
-        return threshold_curve(g, self.chain_.cost_by_route[0], sent_on, weight=weight)
+        by_row = self.chain_.price_list.by_row is not None
+        stop = self.chain_.spent_at(reader, 0) if by_row else self.chain_.cost_by_route[0]
+        return threshold_curve(g, stop, sent_on, weight=weight)
 
     def _set_threshold(self, threshold: float) -> None:
         """Cut the first gate; those behind it stay as they are."""
@@ -270,7 +264,7 @@ class GatedRegressor(ChainRegressor, GatedEstimator):
 
 def _extra_cost(behind: Chain, rows: TrainingRows) -> Floats | None:
     """Price of sending each row on, scaled to a mean of 1; None where it does not differ or is nothing."""
-    if behind.behind is None and not behind.buys_by_row:
+    if behind.behind is None and not behind.buys_by_row and behind.price_list.by_row is None:
         return None
     reader = TableReader(rows.X, rows.table, rows.positions)
     cost = behind.spent(reader, behind.walk(reader))

@@ -7,9 +7,14 @@ or the full model. A row that reaches the full model pays for everything, plus `
 Purchases may share a *discount*: blood is drawn once, so that every blood test after the first costs less (Turney,
 1995). What a row pays does not depend on the order in which it bought: of its purchases that share a discount, all but
 one are cheaper by the saving.
+
+The price of a purchase may differ *by row*: a free column of the table holds it. What is listed for such a purchase
+stands for the price of a row that is not known yet, in orders of purchases and rules; a row pays its own price.
 """
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -17,7 +22,7 @@ from numpy.typing import ArrayLike
 from thrifty.arrays import Bools, Floats, Ints
 from thrifty.exceptions import InvalidInputError
 
-__all__ = ["LEAST_PRICE", "MOST_PRICE", "Discounts", "PriceList", "check_amount"]
+__all__ = ["LEAST_PRICE", "MOST_PRICE", "Discounts", "PriceList", "RowPrices", "check_amount"]
 
 LEAST_PRICE, MOST_PRICE = 1e-100, 1e100
 """Bounds of a price that is not zero: products and ratios of two prices within them are numbers, neither 0 nor inf."""
@@ -63,6 +68,66 @@ class Discounts:
 
 
 @dataclass(frozen=True)
+class RowPrices:
+    """Purchases whose price differs by row, and the columns that hold it.
+
+    Attributes
+    ----------
+    purchases, columns : ndarray of shape (n_row_prices,)
+        Each purchase, rising, and the column of the table that holds its price.
+    least : ndarray of shape (n_row_prices,)
+        What a row must pay at least: the saving of the discount that the purchase shares, or 0.
+    """
+
+    purchases: Ints
+    columns: Ints
+    least: Floats
+
+    def is_same(self, other: "RowPrices | None") -> bool:
+        """Whether another finds the same prices in the same columns."""
+        return (
+            other is not None
+            and np.array_equal(self.purchases, other.purchases)
+            and np.array_equal(self.columns, other.columns)
+        )
+
+    def take(self, places: Sequence[int] | Ints) -> "RowPrices":
+        """Some of the purchases."""
+        return RowPrices(self.purchases[places], self.columns[places], self.least[places])
+
+    def is_priced(self, amounts: Floats) -> Bools:
+        """Which rows have a price for every one of these purchases, from what the columns hold of them."""
+        is_price = (amounts == 0) | ((amounts >= LEAST_PRICE) & (amounts <= MOST_PRICE))
+        priced: Bools = np.all(is_price & (amounts >= self.least), axis=1)
+        return priced
+
+    def refusal(self, amounts: Floats, row: int, names: Sequence[str] | None) -> InvalidInputError:
+        """What to say about a row without a price: what its columns hold, its number, and names of the columns."""
+        places = range(len(amounts))
+        place = next(one for one in places if not self.take([one]).is_priced(amounts[None, [one]])[0])
+        amount, column = float(amounts[place]), int(self.columns[place])
+        called = f"column {column}" if names is None else f"column {str(names[column])!r}"
+        rule, least = "holds prices and must have one in every row that pays it", float(self.least[place])
+        if 0.0 <= amount < least:
+            return InvalidInputError(
+                f"{called} {rule}; row {row} has {amount:g}, and a discount saves {least:g}: no price may fall below "
+                f"0. Lower the saving, or raise the price."
+            )
+        return InvalidInputError(
+            f"{called} {rule}, 0 or a number between {LEAST_PRICE:g} and {MOST_PRICE:g}; row {row} has {amount:g}. "
+            f"Fill it in; 0 is a purchase that costs this row nothing."
+        )
+
+    def checked(self, amounts: Floats, rows: Ints, names: Sequence[str] | None) -> Floats:
+        """What the columns hold, shape (n_rows, n_row_prices), if each of the rows so numbered has its prices."""
+        is_priced = self.is_priced(amounts)
+        if not is_priced.all():
+            first = int(is_priced.argmin())
+            raise self.refusal(amounts[first], int(rows[first]), names)
+        return amounts
+
+
+@dataclass(frozen=True)
 class PriceList:
     """Prices of purchases, the purchase each column belongs to, and the price of one call of the full model.
 
@@ -78,6 +143,8 @@ class PriceList:
         The columns that the full model reads; None is all of them.
     discounts : Discounts, optional
         Purchases of which all but the first cost less.
+    by_row : RowPrices, optional
+        Purchases whose price differs by row; ``prices`` has what is listed for them.
     """
 
     prices: Floats
@@ -85,6 +152,7 @@ class PriceList:
     full_cost: float = 0.0
     full_columns: Ints | None = None
     discounts: Discounts | None = None
+    by_row: RowPrices | None = None
 
     @property
     def n_features(self) -> int:
@@ -112,7 +180,11 @@ class PriceList:
         return float(self.prices.sum()) - saved + self.full_cost
 
     def is_same(self, other: "PriceList") -> bool:
-        """Whether another list has the same purchases at the same prices."""
+        """Whether another list has the same purchases at the same prices; of those by row the columns count."""
+        if self.by_row is not None or other.by_row is not None:
+            if self.by_row is None or not self.by_row.is_same(other.by_row):
+                return False
+            return self._without_row_prices.is_same(other._without_row_prices)
         return (
             np.array_equal(self.group_of, other.group_of)
             and np.array_equal(self.prices, other.prices)
@@ -122,6 +194,22 @@ class PriceList:
                 other.discounts is None if self.discounts is None else self.discounts.is_same(other.discounts)
             )
         )
+
+    @cached_property
+    def _without_row_prices(self) -> "PriceList":
+        """The list in which the purchases whose price differs by row cost nothing."""
+        if self.by_row is None:
+            return self
+        prices = self.prices.copy()
+        prices[self.by_row.purchases] = 0.0
+        return replace(self, prices=prices, by_row=None)
+
+    def with_row_prices(self, columns: Ints) -> Ints:
+        """Some columns, and those that hold the prices of the purchases that deliver them; rising."""
+        if self.by_row is None or not len(columns):
+            return columns
+        made = np.isin(self.by_row.purchases, self.group_of[columns])
+        return np.union1d(columns, self.by_row.columns[made]) if made.any() else columns
 
     def prices_after(self, bought: Bools) -> Floats:
         """What each purchase costs somebody who made some purchases, a mask; nothing where it is among them."""
@@ -146,7 +234,7 @@ class PriceList:
             return self.cost_of_everything
         return self.cost_of(np.union1d(columns, self.full_columns)) + self.full_cost
 
-    def cost_of_rows(self, used: Bools, reaches_full: Bools) -> Floats:
+    def cost_of_rows(self, used: Bools, reaches_full: Bools, amounts: Floats | None = None) -> Floats:
         """What each row pays, given the columns it used and whether it called the full model.
 
         Parameters
@@ -155,7 +243,14 @@ class PriceList:
             Columns that the row bought on its route, those that the full model reads included if it got there.
         reaches_full : ndarray of shape (n_samples,), bool
             Rows answered by the full model, which pay for the call.
+        amounts : ndarray of shape (n_samples, n_row_prices), optional
+            What each row pays for the purchases whose price differs by row; without it, what is listed.
         """
+        if amounts is not None and self.by_row is not None:
+            cost = self._without_row_prices.cost_of_rows(used, reaches_full)
+            for amount, purchase in zip(amounts.T, self.by_row.purchases, strict=True):
+                cost = cost + np.where(used[:, self.group_of == purchase].any(axis=1), amount, 0.0)
+            return cost
         bought = np.zeros((len(used), len(self.prices)), dtype=bool)
         for column, group in enumerate(self.group_of):
             bought[:, group] |= used[:, column]

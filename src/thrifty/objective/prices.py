@@ -7,7 +7,7 @@ import json
 import operator
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Self
 
@@ -15,9 +15,9 @@ import numpy as np
 
 from thrifty.arrays import Floats, Ints, check_unmasked
 from thrifty.exceptions import InvalidInputError
-from thrifty.objective.costs import LEAST_PRICE, MOST_PRICE, Discounts, PriceList, check_amount
+from thrifty.objective.costs import LEAST_PRICE, MOST_PRICE, Discounts, PriceList, RowPrices, check_amount
 
-__all__ = ["Prices", "check_price_list", "did_you_mean"]
+__all__ = ["Prices", "RowsOfFit", "check_price_list", "did_you_mean"]
 
 
 FeatureCosts = Any  # ArrayLike | Mapping[str, float] | None, or a table of prices of some other library
@@ -26,7 +26,7 @@ FeatureGroups = Sequence[object] | Mapping[str, object] | None
 ALL_OTHERS = "*"
 """What a file writes in the place of a name to price the columns that it does not name."""
 
-_COLUMNS = ("feature", "cost", "group", "discount", "saving")
+_COLUMNS = ("feature", "cost", "group", "discount", "saving", "by_row")
 
 
 @dataclass(frozen=True)
@@ -44,6 +44,10 @@ class Prices:
     discounts : dict, optional
         ``{label: (columns, saving)}``: of these columns every one that is bought after the first costs ``saving`` less,
         as where blood is drawn once for several tests (Turney, 1995). Columns are names or numbers.
+    by_row : dict, optional
+        ``{column: column of prices}``: for each row, the price of the purchase that delivers the first is what the
+        second holds. A column of prices is free, and has a price in every row. What ``costs`` says of such a purchase,
+        or the mean over the rows of the fit, stands for a row that is not known yet.
 
     Examples
     --------
@@ -56,6 +60,7 @@ class Prices:
     default: float | None = None
     groups: Any = None
     discounts: Mapping[str, tuple[Sequence[Any], float]] = field(default_factory=dict)
+    by_row: Mapping[Any, Any] = field(default_factory=dict)
 
     @classmethod
     def of(cls, price_list: PriceList) -> "Prices":
@@ -69,6 +74,14 @@ class Prices:
                 str(number): (np.flatnonzero(by_column == number).tolist(), saving)
                 for number, saving in enumerate(savings)
             },
+            by_row={}
+            if price_list.by_row is None
+            else {
+                int(np.flatnonzero(price_list.group_of == purchase)[0]): int(column)
+                for purchase, column in zip(
+                    price_list.by_row.purchases, price_list.by_row.columns, strict=True
+                )
+            },
         )
 
     @classmethod
@@ -78,9 +91,10 @@ class Prices:
         Parameters
         ----------
         path : path
-            A CSV file with the columns feature and cost and, where there are any, group, discount (a label) and saving;
-            the feature ``*`` prices all that are not named. Or a JSON file: an object of prices by name, or one with
-            the parts costs, default, groups and discounts.
+            A CSV file with the columns feature and cost and, where there are any, group, discount (a label), saving
+            and by_row (the column that holds the price of each row; the cost may then be empty); the feature ``*``
+            prices all that are not named. Or a JSON file: an object of prices by name, or one with the parts costs,
+            default, groups, discounts and by_row.
         """
         path = Path(path)
         try:
@@ -101,14 +115,14 @@ class Prices:
         if not isinstance(facts, dict):
             raise InvalidInputError(f"a JSON file of prices must hold an object; got {type(facts).__name__}.")
         parts = facts if isinstance(facts.get("costs"), dict) else {"costs": facts}
-        unknown = sorted(set(parts) - {"costs", "default", "groups", "discounts"})
+        unknown = sorted(set(parts) - {"costs", "default", "groups", "discounts", "by_row"})
         if unknown:
             raise InvalidInputError(
-                f"the parts of a file of prices are costs, default, groups and discounts; got {unknown[0]!r}."
+                f"the parts of a file of prices are costs, default, groups, discounts and by_row; got {unknown[0]!r}."
             )
         costs = dict(parts["costs"])
         default = parts.get("default", costs.pop(ALL_OTHERS, None))
-        return cls(costs, default, parts.get("groups"), parts.get("discounts", {}))
+        return cls(costs, default, parts.get("groups"), parts.get("discounts", {}), parts.get("by_row", {}))
 
     @classmethod
     def from_rows(cls, rows: Sequence[Sequence[str]]) -> Self:
@@ -124,12 +138,16 @@ class Prices:
         costs: dict[str, float] = {}
         groups: dict[str, str] = {}
         saved: dict[str, dict[str, float]] = {}
+        by_row: dict[str, str] = {}
         for row in rows:
             cells = _cells(row, columns)
             name = cells["feature"]
-            if name in costs:
+            if name in costs or name in by_row:
                 raise InvalidInputError(f"there are two prices for {name!r}. Keep one of them.")
-            costs[name] = _amount_in(cells["cost"], "cost", name)
+            if cells.get("by_row"):
+                by_row[name] = cells["by_row"]
+            if not cells.get("by_row") or cells["cost"] not in ("", "None", "nan"):
+                costs[name] = _amount_in(cells["cost"], "cost", name)
             if cells.get("group"):
                 groups[name] = cells["group"]
             if bool(cells.get("discount")) != bool(cells.get("saving")):
@@ -146,11 +164,35 @@ class Prices:
                 )
         discounts = {label: (list(by_name), next(iter(by_name.values()))) for label, by_name in saved.items()}
         default = costs.pop(ALL_OTHERS, None)
-        return cls(costs, default, groups or None, discounts)
+        return cls(costs, default, groups or None, discounts, by_row)
 
     def as_dict(self) -> dict[str, Any]:
         """The arguments that make these prices."""
         return asdict(self)
+
+
+@dataclass(frozen=True, eq=False)
+class RowsOfFit:
+    """The rows of a fit, where prices that differ by row are found.
+
+    Attributes
+    ----------
+    table : array or CSR of shape (n_rows, n_features)
+        The rows as numbers.
+    weight, numbers : ndarray of shape (n_rows,), optional
+        Their weights, and the numbers by which the user knows them; None is one each, counted from 0.
+    """
+
+    table: Any
+    weight: Floats | None = None
+    numbers: Ints | None = None
+
+    def amounts(self, by_row: RowPrices, names: Sequence[str] | None) -> Floats:
+        """What each row pays for the purchases whose price differs by row, or a refusal."""
+        block = self.table[:, by_row.columns]
+        amounts = np.asarray(block.toarray() if hasattr(block, "toarray") else block, dtype=np.float64)
+        numbers = np.arange(len(amounts)) if self.numbers is None else self.numbers
+        return by_row.checked(amounts, numbers, names)
 
 
 def _csv_rows(text: str) -> list[list[str]]:
@@ -163,7 +205,7 @@ def _csv_rows(text: str) -> list[list[str]]:
 def _columns_of(names: Sequence[str]) -> tuple[str, ...]:
     """What the columns of a table of prices hold, from its line of names; the first three may be called anything."""
     columns = [*_COLUMNS[:3][: len(names)], *(name.strip().lower() for name in names[3:])]
-    if len(names) > 2 and names[2].strip().lower() == "discount":
+    if len(names) > 2 and names[2].strip().lower() in ("discount", "by_row"):
         columns = [*_COLUMNS[:2], *(name.strip().lower() for name in names[2:])]
     unknown = [name for name in columns if name not in _COLUMNS]
     if unknown or len(set(columns)) < len(columns):
@@ -218,6 +260,7 @@ def check_price_list(
     n_features: int,
     feature_names: Sequence[str] | None = None,
     full_columns: Ints | None = None,
+    rows: RowsOfFit | None = None,
 ) -> PriceList:
     """Turn what a user writes about prices into a ``PriceList``.
 
@@ -238,6 +281,8 @@ def check_price_list(
         Names of the columns, needed to read a dict.
     full_columns : ndarray of int, optional
         Columns that the full model reads; None is all of them.
+    rows : RowsOfFit, optional
+        The rows of the fit: prices that differ by row must be there.
     """
     names = [str(name) for name in feature_names] if feature_names is not None else None
     if isinstance(feature_costs, str | os.PathLike):
@@ -249,8 +294,10 @@ def check_price_list(
                 "feature_groups is given twice, by itself and in the Prices of feature_costs. Give it in one place."
             )
         feature_groups = given.groups
-    costs = _costs_per_column(given.costs, given.default, n_features, names)
     group_of = _group_per_column(feature_groups, n_features, names)
+    by_row = _told_by_rows(given.by_row, group_of, names)
+    known = _prices_of_rows(by_row, given.costs, group_of, names, rows)
+    costs = _costs_per_column(given.costs, given.default, n_features, names, known)
     n_groups = int(group_of.max()) + 1 if n_features else 0
     prices = np.zeros(n_groups)
     prices[group_of] = costs
@@ -266,7 +313,71 @@ def check_price_list(
     if not _is_price(amount):
         raise InvalidInputError(f"full_cost must be {_PRICE}; got {amount:g}. Write prices in another unit.")
     discounts = _discounts(given.discounts, prices, group_of, names)
-    return PriceList(prices, group_of, amount, _partial(full_columns, n_features), discounts)
+    if by_row is not None:
+        by_row = _in_force(by_row, prices, group_of, discounts, names)
+        if rows is not None:
+            rows.amounts(by_row, names)
+    return PriceList(prices, group_of, amount, _partial(full_columns, n_features), discounts, by_row)
+
+
+def _told_by_rows(given: Any, group_of: Ints, names: list[str] | None) -> RowPrices | None:
+    """Purchases whose price differs by row, and the columns that hold it."""
+    if not isinstance(given, Mapping):
+        raise InvalidInputError(f"by_row must be a dict {{column: column of prices}}; got {given!r}.")
+    found: dict[int, int] = {}
+    for bought, told in given.items():
+        column, prices = (_column_number(one, names, len(group_of), "by_row") for one in (bought, told))
+        purchase = int(group_of[column])
+        if found.setdefault(purchase, prices) != prices:
+            raise InvalidInputError(
+                f"by_row names two columns of prices, {_call(found[purchase], names)} and {_call(prices, names)}, for "
+                f"the purchase that delivers {_call(column, names)}. Keep one of them."
+            )
+    purchases = np.array(sorted(found), dtype=np.intp)
+    columns = np.array([found[one] for one in purchases.tolist()], dtype=np.intp)
+    return RowPrices(purchases, columns, np.zeros(len(found))) if found else None
+
+
+def _prices_of_rows(
+    by_row: RowPrices | None, costs: Any, group_of: Ints, names: list[str] | None, rows: RowsOfFit | None
+) -> dict[int, float]:
+    """What columns cost that nothing is listed for: the mean price of rows, and nothing for a column of prices."""
+    if by_row is None:
+        return {}
+    known = dict.fromkeys(by_row.columns.tolist(), 0.0)
+    if rows is not None:
+        means = np.average(rows.amounts(by_row, names), axis=0, weights=rows.weight)
+        listed = {str(one) for one in costs} if isinstance(costs, Mapping) else set()
+        for purchase, mean in zip(by_row.purchases, means, strict=True):
+            columns = np.flatnonzero(group_of == purchase).tolist()
+            if names is None or listed.isdisjoint(names[column] for column in columns):
+                known |= dict.fromkeys(columns, float(mean))
+    return known
+
+
+def _in_force(
+    by_row: RowPrices, prices: Floats, group_of: Ints, discounts: Discounts | None, names: list[str] | None
+) -> RowPrices:
+    """Prices by row next to the others: columns of prices are free, and no discount saves more than a row pays."""
+    for column in by_row.columns.tolist():
+        group = int(group_of[column])
+        if prices[group] > 0 or group in by_row.purchases:
+            told = "is priced by row itself" if group in by_row.purchases else f"costs {prices[group]:g}"
+            raise InvalidInputError(
+                f"by_row reads prices from {_call(column, names)}, which must be free, since a price is looked at "
+                f"before anything is bought; it {told}. Give it the price 0."
+            )
+    free = by_row.purchases[prices[by_row.purchases] == 0]
+    if len(free):
+        column = int(np.flatnonzero(group_of == free[0])[0])
+        raise InvalidInputError(
+            f"{_call(column, names)} has a price in each row, and 0 is listed for it, which is a feature that is at "
+            f"hand. List what it costs on average, or leave its price out: the mean over the rows of the fit is taken."
+        )
+    if discounts is None:
+        return by_row
+    of = discounts.of[by_row.purchases]
+    return replace(by_row, least=np.where(of >= 0, discounts.savings[of], 0.0))
 
 
 def _discounts(given: Any, prices: Floats, group_of: Ints, names: list[str] | None) -> Discounts | None:
@@ -284,7 +395,7 @@ def _discounts(given: Any, prices: Floats, group_of: Ints, names: list[str] | No
             raise InvalidInputError(
                 f"discounts[{label!r}] must be (columns, saving); got {content!r}."
             ) from None
-        columns = [_column_number(column, names, len(group_of)) for column in columns]
+        columns = [_column_number(column, names, len(group_of), "discounts") for column in columns]
         amount = check_amount(f"the saving of discounts[{label!r}]", saving)
         purchases = np.unique(group_of[columns]) if columns else np.empty(0, dtype=np.intp)
         if len(purchases) < 2:
@@ -310,19 +421,20 @@ def _discounts(given: Any, prices: Floats, group_of: Ints, names: list[str] | No
     return Discounts(of, np.array(savings))
 
 
-def _column_number(column: Any, names: list[str] | None, n_features: int) -> int:
+def _column_number(column: Any, names: list[str] | None, n_features: int, what: str) -> int:
+    verb = "name" if what.endswith("s") else "names"
     if isinstance(column, str):
         if names is None or column not in names:
             raise InvalidInputError(
-                f"discounts name {column!r}, not a column of X.{did_you_mean(column, names or ())}"
+                f"{what} {verb} {column!r}, not a column of X.{did_you_mean(column, names or ())}"
             )
         return names.index(column)
     try:
         number = operator.index(column)
     except TypeError:
-        raise InvalidInputError(f"discounts must name columns by name or number; got {column!r}.") from None
+        raise InvalidInputError(f"{what} must name columns by name or number; got {column!r}.") from None
     if not 0 <= number < n_features:
-        raise InvalidInputError(f"discounts name column {number}; X has columns 0 to {n_features - 1}.")
+        raise InvalidInputError(f"{what} {verb} column {number}; X has columns 0 to {n_features - 1}.")
     return number
 
 
@@ -340,14 +452,23 @@ def _partial(columns: Ints | None, n_features: int) -> Ints | None:
 
 
 def _costs_per_column(
-    feature_costs: FeatureCosts, default: float | None, n_features: int, names: list[str] | None
+    feature_costs: FeatureCosts,
+    default: float | None,
+    n_features: int,
+    names: list[str] | None,
+    known: Mapping[int, float],
 ) -> Floats:
-    if feature_costs is None:
-        return np.full(n_features, 1.0 if default is None else check_amount("default", default))
+    """A price for each column; ``known`` has those of columns that are not named."""
+    if feature_costs is None or (known and isinstance(feature_costs, int | float)):
+        every = default if feature_costs is None else feature_costs
+        costs = np.full(n_features, 1.0 if every is None else check_amount("default", every))
+        costs[list(known)] = list(known.values())
+        return costs
     check_unmasked("feature_costs", feature_costs)
     feature_costs = _by_index("feature_costs", feature_costs, n_features, names)
     if isinstance(feature_costs, Mapping):
         named = _by_name("feature_costs", feature_costs, n_features, names)
+        named = {**known, **named}
         missing = [i for i in range(n_features) if i not in named]
         if missing and default is None:
             raise InvalidInputError(

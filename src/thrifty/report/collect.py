@@ -104,6 +104,7 @@ def collect_facts(
     n_systems = len(frontier.evidence)
     if hasattr(deployed, "chain_"):
         frontier, estimators, deployed = _with_deployed(frontier, y, estimators, X, deployed)
+    prices, feature_names = _prices_and_names(prices, feature_names, estimators)
     task = label_task(frontier, estimators)
     lost = prices_of(frontier, task)
     rivals = rivals or {}
@@ -121,7 +122,6 @@ def collect_facts(
     ]
     cost, accuracy = _means(at)
     least_at = _same_as(deployed_at, least_at, shown.budget, cost, accuracy)
-    prices, feature_names = _prices_and_names(prices, feature_names, estimators)
     full_quality = known_of(frontier, used, "full_quality")
     purchases, systems, bought = purchases_of(prices, feature_names, purchase_names, routes, at, cost)
     intervals = intervals_of(frontier, shown, level=level, n_boot=n_boot, seed=seed)
@@ -261,6 +261,11 @@ def _prices_and_names(
         prices = getattr(served, "price_list", None)
     if names is None:
         names = getattr(first, "feature_names_in_", getattr(served, "names", None))
+    if prices is not None and prices.by_row is not None:
+        raise InvalidInputError(
+            "a report adds up prices times the shares of rows that pay them, and some prices here differ by row. Show "
+            "costs and scores with frontier.plot(), and single rows with explain."
+        )
     return prices, names
 
 

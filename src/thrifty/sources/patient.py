@@ -99,6 +99,7 @@ class PatientSource:
             with ThreadPoolExecutor(min(self._threads, len(chunks))) as pool:
                 answers = pool.map(lambda chunk: self._patiently(rows[chunk], wanted, patience), chunks)  # noqa: B023
                 for chunk, (found, gone_wrong) in zip(chunks, answers, strict=True):
+                    values = _roomy(values, found)
                     values[np.ix_(chunk, np.flatnonzero(pattern))] = found
                     failed.update(gone_wrong)
         arrived = ~np.isin(rows, list(failed))
@@ -118,6 +119,7 @@ class PatientSource:
                 time.sleep(pause)
                 pause = min(2 * pause, LONGEST_PAUSE)
             found, reasons = self._once(rows[waiting], names, patience)
+            values = _roomy(values, found)
             values[waiting] = found
             waiting = waiting[np.isin(rows[waiting], list(reasons))]
             if not len(waiting):
@@ -134,7 +136,7 @@ class PatientSource:
         try:
             said = call_within(limit, lambda: self.ask(rows, names), type(self).__name__)
             delivery = said if isinstance(said, Delivery) else Delivery(said)
-            values = np.asarray(delivery.values, dtype=np.float64)
+            values = _plain(delivery.values)
             if values.shape != shape:
                 raise InvalidInputError(f"the answer must have the shape {shape}; got {values.shape}.")
         except Exception as error:  # whatever a driver of somebody else raises
@@ -149,6 +151,7 @@ class PatientSource:
         for place, name in enumerate(names):
             if name in self._stock:
                 column, known = self._stock[name]
+                values = _roomy(values, column)
                 values[:, place], held[:, place] = column[rows], known[rows]
         return values, held
 
@@ -159,7 +162,22 @@ class PatientSource:
             if name not in self._stock:
                 self._stock[name] = np.full(self._n_rows, np.nan), np.zeros(self._n_rows, dtype=bool)
             column, known = self._stock[name]
+            column = _roomy(column, values)
             column[rows], known[rows] = values[:, place], True
+            self._stock[name] = column, known
+
+
+def _plain(values: Any) -> Any:
+    """Values as numbers, or as they are where some of them are text."""
+    try:
+        return np.asarray(values, dtype=np.float64)
+    except (TypeError, ValueError):
+        return np.asarray(values, dtype=object)
+
+
+def _roomy(values: Any, more: Any) -> Any:
+    """An array that has room for some more values: text among them has none among numbers."""
+    return values.astype(object) if more.dtype == object and values.dtype != object else values
 
 
 def plain_keys(keys: Any) -> list[Any]:

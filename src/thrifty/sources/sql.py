@@ -123,7 +123,7 @@ class SqlSource(PatientSource):
             cursor.execute(query, keys)
             found = {line[0]: line[1:] for line in cursor.fetchall()}
         nothing = (None,) * len(names)
-        values = np.array([found.get(key, nothing) for key in keys], dtype=np.float64).reshape(len(keys), -1)
+        values = np.array([found.get(key, nothing) for key in keys], dtype=object).reshape(len(keys), -1)
         lacking = {
             int(row): f"{self._table} has no row with {self._key} = {key!r}"
             for row, key in zip(rows, keys, strict=True)

@@ -71,9 +71,11 @@ def table(X: Any, y: Any = ()) -> str:
 def costs(prices: PriceList) -> str:
     """Checksum of a price list."""
     read = prices.read_by_full.astype(np.int64)
-    shared = (
-        () if prices.discounts is None else (prices.discounts.of.astype(np.int64), prices.discounts.savings)
-    )
+    shared: list[Any] = []
+    if prices.discounts is not None:
+        shared += [prices.discounts.of.astype(np.int64), prices.discounts.savings]
+    if prices.by_row is not None:
+        shared += [prices.by_row.purchases.astype(np.int64), prices.by_row.columns.astype(np.int64)]
     return digest(
         prices.prices, prices.group_of.astype(np.int64), repr(float(prices.full_cost)), read, *shared
     )

@@ -89,7 +89,7 @@ def check_shared(estimator: Any, X: Any, y: Any, sample_weight: Any, X_val: Any,
     # Copies are made without the full model, which may be large, or nothing that can be copied.
     light = with_fixed_seeds(_again(estimator, **{**given, "full": None} if "full" in given else given))
     rows = _check_rows(probe, X, y, sample_weight, check_seed(light.random_state))
-    prices = _check_prices(probe)
+    prices = _check_prices(probe) if rows is None else probe._price_list(rows)
     numbers = validated(probe, X_val, reset=False)
     _check_labels(rows, y, y_val, numbers.shape[0])
     full, is_default = None, "full" in given and given["full"] is None
@@ -168,6 +168,7 @@ def _check_rows(probe: Any, X: Any, y: Any, sample_weight: Any, seed: int) -> Tr
 
 
 def _check_prices(probe: Any) -> PriceList:
+    """The prices of an estimator without stages."""
     n_features, names = probe.n_features_in_, getattr(probe, "feature_names_in_", None)
     return check_price_list(
         probe.feature_costs,

@@ -8,7 +8,7 @@ from pathlib import Path
 from thrifty.arrays import Ints
 from thrifty.exceptions import InvalidInputError
 from thrifty.objective.costs import PriceList
-from thrifty.objective.prices import Prices, check_price_list, did_you_mean
+from thrifty.objective.prices import Prices, RowsOfFit, check_price_list, did_you_mean
 from thrifty.tables.formats import listed, read_rows
 
 __all__ = ["read_prices"]
@@ -21,6 +21,7 @@ def read_prices(
     known: Sequence[str] = (),
     full_cost: float = 0.0,
     full_columns: Ints | None = None,
+    rows: RowsOfFit | None = None,
 ) -> PriceList:
     """The price list of some columns; every one of them must be priced.
 
@@ -37,17 +38,20 @@ def read_prices(
         Price of one call of the full model, on top of what it reads.
     full_columns : ndarray of int, optional
         Numbers of the columns that the full model reads; None is all of them.
+    rows : RowsOfFit, optional
+        The rows of the fit, where prices that differ by row are found.
     """
     if path is None:
         return check_price_list(None, None, full_cost, len(names), names, full_columns)
     given = _read(path)
-    unknown = [name for name in given.costs if name not in {*names, *known}]
+    unknown = [name for name in (*given.costs, *given.by_row) if name not in {*names, *known}]
     if unknown:
         raise InvalidInputError(
             f"{path} gives a price for {listed(unknown)}, not a feature of the table, which has {listed(names)}."
             f"{did_you_mean(unknown[0], names)}"
         )
-    missing = [name for name in names if name not in given.costs]
+    told = {*given.by_row, *given.by_row.values()}
+    missing = [name for name in names if name not in given.costs and name not in told]
     if missing and given.default is None:
         raise InvalidInputError(
             f"{path} gives no price for {listed(missing)}. Every feature needs one; 0 is a feature that is at "
@@ -58,9 +62,10 @@ def read_prices(
         costs={name: cost for name, cost in given.costs.items() if name in names},
         groups={name: group for name, group in (given.groups or {}).items() if name in names} or None,
         discounts=_of_features(given, names),
+        by_row={name: column for name, column in given.by_row.items() if name in names},
     )
     try:
-        return check_price_list(here, None, full_cost, len(names), names, full_columns)
+        return check_price_list(here, None, full_cost, len(names), names, full_columns, rows)
     except InvalidInputError as error:
         raise InvalidInputError(f"{path}: {error}") from None
 

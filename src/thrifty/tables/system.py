@@ -12,6 +12,8 @@ from thrifty.arrays import Labels
 from thrifty.chain.chain import Chain
 from thrifty.chain.explain import Explanation, explain_rows
 from thrifty.chain.policy import Policy
+from thrifty.chain.receipts import Receipt
+from thrifty.chain.session import Session
 from thrifty.chain.sources import TableReader
 from thrifty.estimators.base import ChainEstimator
 from thrifty.estimators.budgeted import BudgetedClassifier
@@ -26,6 +28,7 @@ from thrifty.evidence.hold import hold_budget
 from thrifty.evidence.observe import chain_of, evidence_of
 from thrifty.exceptions import InvalidInputError
 from thrifty.full.model import EstimatorFull
+from thrifty.tables.buyer import TableBuyer
 from thrifty.tables.by_class import as_models_know
 from thrifty.tables.promise import Promise, promise_of
 from thrifty.tables.reader import CellReader, Cells
@@ -208,6 +211,32 @@ class TableSystem:
             "stage": np.where(walk.route == chain.n_stages, "full", walk.route.astype(str)),
             "cost": chain.spent(reader, walk),
         }
+
+    def buy(
+        self,
+        source: Any,
+        *,
+        on_failure: str = "answer",
+        n_rows: int | None = None,
+        batch_size: int | None = None,
+        full_timeout: float | None = None,
+        unseen_is_missing: bool = False,
+    ) -> Receipt:
+        """Answer every row of a source of cells as the table has them, and say what was bought, paid and failed.
+
+        Parameters are those of the estimators' ``buy``; ``unseen_is_missing`` has text that was not in the training
+        table count as missing, where it is otherwise a purchase that failed.
+        """
+        return self._buyer(unseen_is_missing=unseen_is_missing).buy(
+            source, on_failure=on_failure, n_rows=n_rows, batch_size=batch_size, full_timeout=full_timeout
+        )
+
+    def start(self, row: int = 0, *, unseen_is_missing: bool = False) -> Session:
+        """Start with a row of which nothing is known yet, and be told what to buy for it, one step after another."""
+        return self._buyer(unseen_is_missing=unseen_is_missing).start(row)
+
+    def _buyer(self, *, unseen_is_missing: bool) -> TableBuyer:
+        return TableBuyer.of(chain_of(self.relabelled), self.schema, unseen_is_missing=unseen_is_missing)
 
     def explain(self, cells: Cells) -> list[Explanation]:
         """The way of each row, with the names of the columns and the labels as the table has them."""

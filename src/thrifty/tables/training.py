@@ -13,7 +13,7 @@ from sklearn.utils import get_tags
 from thrifty.arrays import Ints, Labels
 from thrifty.exceptions import InvalidInputError
 from thrifty.objective.costs import PriceList
-from thrifty.objective.prices import Prices
+from thrifty.objective.prices import Prices, RowsOfFit
 from thrifty.rows import fingerprints
 from thrifty.tables.by_class import is_matrix_file, read_matrix
 from thrifty.tables.formats import listed
@@ -93,11 +93,10 @@ class TrainingTable:
     def costs(self) -> dict[str, Any]:
         """Prices as arguments of an estimator."""
         prices = self.prices
+        is_plain = prices.discounts is None and prices.by_row is None
         return {
-            "feature_costs": prices.prices[prices.group_of]
-            if prices.discounts is None
-            else Prices.of(prices),
-            "feature_groups": prices.group_of.tolist() if prices.discounts is None else None,
+            "feature_costs": prices.prices[prices.group_of] if is_plain else Prices.of(prices),
+            "feature_groups": prices.group_of.tolist() if is_plain else None,
             "full_cost": prices.full_cost,
         }
 
@@ -142,12 +141,19 @@ def prepare(
     else:
         read = list(full_features) or list(schema.names)
     columns = np.array([place for place, name in enumerate(schema.names) if name in read], dtype=np.intp)
-    prices = read_prices(costs, schema.names, known=ignore, full_cost=full_cost, full_columns=columns)
+    cells = schema.cells(frame)
+    prices = read_prices(
+        costs,
+        schema.names,
+        known=ignore,
+        full_cost=full_cost,
+        full_columns=columns,
+        rows=RowsOfFit(cells.numbers, numbers=cells.row_numbers),
+    )
     if schema.dates:
         notes.append(f"dates are read as days since 1970-01-01: {listed(schema.dates)}")
     if costs is None:
         notes.append("no --costs file: every column costs 1")
-    cells = schema.cells(frame)
     cells.refuse_unreadable()
     if frozen is not None and schema.categories and _reads_text(frozen.estimator, schema.raw(frame)[read]):
         cells = replace(cells, raw=schema.raw(frame))

@@ -73,6 +73,11 @@ def pruning_task(
     rows = _check_rows(estimator, X, y, sample_weight)
     n_features, names = rows.X.shape[1], getattr(estimator, "feature_names_in_", None)
     prices = check_price_list(estimator.feature_costs, estimator.feature_groups, 0.0, n_features, names)
+    if prices.by_row is not None:
+        raise InvalidInputError(
+            "a forest is pruned by prices that are the same for every row; feature_costs has some that differ by row. "
+            "Leave by_row out, or use BudgetedClassifier."
+        )
     grow, prune = rows, rows
     if share and not recipe.is_frozen:
         out = _held_out(rows, share, seed)

@@ -18,7 +18,7 @@ from sklearn.dummy import DummyClassifier
 from thrifty.arrays import Floats, Ints, Numbers
 from thrifty.chain.chain import Chain
 from thrifty.chain.policy import Policy
-from thrifty.chain.sources import kind_of_table
+from thrifty.chain.sources import TableReader, kind_of_table
 from thrifty.chain.stage import BoostedStage
 from thrifty.estimators.base import all_or_nothing
 from thrifty.estimators.checks import check_count, check_seed, validated
@@ -27,7 +27,7 @@ from thrifty.exceptions import InvalidInputError
 from thrifty.full.model import EstimatorFull
 from thrifty.learning.pairs.boosted import Boosting
 from thrifty.objective.costs import check_amount
-from thrifty.objective.prices import check_price_list
+from thrifty.objective.prices import RowsOfFit, check_price_list
 from thrifty.rows import content_folds, row_keys
 from thrifty.tasks.choose import classification
 from thrifty.trees import BinnedTable, Binner, EnsembleBuilder, TreeEnsemble
@@ -52,7 +52,12 @@ def learn_from_answers(router: Any, X: Any, weak_right: Any, strong_right: Any) 
         weak, strong = _checked(weak_right, strong_right, len(numbers))
         names = getattr(router, "feature_names_in_", None)
         prices = check_price_list(
-            router.feature_costs, router.feature_groups, router.full_cost, numbers.shape[1], names
+            router.feature_costs,
+            router.feature_groups,
+            router.full_cost,
+            numbers.shape[1],
+            names,
+            rows=RowsOfFit(numbers),
         )
         gain = np.asarray(strong, dtype=np.float64) - np.asarray(weak, dtype=np.float64)
         table = Binner().fit_transform(numbers)
@@ -72,7 +77,10 @@ def learn_from_answers(router: Any, X: Any, weak_right: Any, strong_right: Any) 
         router.chain_ = _chain(trees, base, columns, prices, router, names, kind_of_table(X), seed)
         router.features_ = columns
         router.certificate_ = None
-        router.evidence_ = _evidence(router.chain_, held_out, weak, strong, row_keys(numbers, everyone))
+        reader = TableReader(numbers, numbers)
+        router.evidence_ = _evidence(
+            router.chain_, reader, held_out, weak, strong, row_keys(numbers, everyone)
+        )
         router._proof = None
         router._move(**({"threshold": 0.0} if budget is None else {"budget": budget}))
     return router
@@ -100,13 +108,16 @@ def evidence_of_answers(router: Any, X: Any, weak_right: Any, strong_right: Any)
     weak, strong = _checked(weak_right, strong_right, reader.n_samples)
     everyone = np.arange(reader.n_samples)
     keys = row_keys(reader.identity(everyone, None), np.zeros(len(everyone), dtype=np.intp))
-    seen = _evidence(chain, chain.visit_all(reader).gate[:, 0], weak, strong, keys)
+    seen = _evidence(chain, reader, chain.visit_all(reader).gate[:, 0], weak, strong, keys)
     known = router.evidence_.known_rows
     return replace(seen, seen=np.unique(np.concatenate(known)) if known else None)
 
 
-def _evidence(chain: Chain, g: Floats, weak: Numbers, strong: Numbers, keys: Any) -> Evidence:
-    stop, go = chain.cost_by_route.tolist()
+def _evidence(
+    chain: Chain, reader: TableReader, g: Floats, weak: Numbers, strong: Numbers, keys: Any
+) -> Evidence:
+    by_row = chain.price_list.by_row is not None
+    stop, go = (chain.spent_at(reader, place) for place in (0, 1)) if by_row else chain.cost_by_route.tolist()
     return Evidence.of_gate(
         g,
         stop_cost=stop,

@@ -41,11 +41,13 @@ class Behind:
     route: Ints
     bought: Bools
 
-    def cost(self, prices: PriceList, held: Ints) -> Floats:
-        """What each row pays in all that holds some columns and then goes there."""
+    def cost(self, prices: PriceList, held: Ints, amounts: Floats | None) -> Floats:
+        """What each row pays in all that holds some columns and then goes there, at its own prices if it has any."""
         bought = self.bought.copy()
         bought[:, held] = True
         asks_full = np.arange(len(bought)) == len(bought) - 1
+        if amounts is not None:
+            return prices.cost_of_rows(bought[self.route], asks_full[self.route], amounts)
         return prices.cost_of_rows(bought, asks_full)[self.route]
 
 
@@ -71,6 +73,8 @@ class CascadeProblem:
         Where rows go that pass every stage, if a chain stands in the place of the full model.
     price_list : PriceList
         Prices.
+    amounts : ndarray of shape (n_rows, n_row_prices), optional
+        What each row pays for the purchases whose price differs by row.
     capacities : sequence of Boosting
         Sizes of a stage to choose from.
     n_stages : int, optional
@@ -94,6 +98,7 @@ class CascadeProblem:
     progress: Progress = silent
     behind: Behind | None = None
     against_full: bool = False
+    amounts: Floats | None = None
 
     @property
     def places(self) -> Ints:
@@ -104,11 +109,28 @@ class CascadeProblem:
     def costs(self, sets: Sequence[Ints]) -> Floats:
         """What a row has paid at each stage and, last, beyond them; per row where that differs."""
         prices = self.price_list
+        if self.amounts is not None:
+            return self._costs_by_row(sets, self.amounts)
         paid = [prices.cost_of(columns) if len(columns) else 0.0 for columns in sets]
         if self.behind is None:
             return np.array([*paid, prices.cost_of_route(sets[-1])])
-        beyond = self.behind.cost(prices, sets[-1])
+        beyond = self.behind.cost(prices, sets[-1], None)
         return np.column_stack([np.tile(paid, (len(beyond), 1)), beyond])
+
+    def _costs_by_row(self, sets: Sequence[Ints], amounts: Floats) -> Floats:
+        """What each row has paid at each stage and beyond, where prices differ by row."""
+        prices = self.price_list
+        held = np.zeros((len(sets) + 1, prices.n_features), dtype=bool)
+        for place, columns in enumerate(sets):
+            held[place, columns] = True
+        held[-1, np.union1d(sets[-1], prices.read_by_full)] = True
+        asks_full = np.arange(len(held)) == len(sets)
+        places = [slice(place, place + 1) for place in range(len(held))]
+        paid = [prices.cost_of_rows(held[one], asks_full[one], amounts) for one in places]
+        if self.behind is not None:
+            paid[-1] = self.behind.cost(prices, sets[-1], amounts)
+        # A place that buys nothing by row costs every row the same.
+        return np.column_stack([np.broadcast_to(one, len(amounts)) for one in paid])
 
     def take(self, rows: Ints) -> "CascadeProblem":
         """The targets and the full model's answers of some rows; the table stays whole."""
@@ -118,6 +140,7 @@ class CascadeProblem:
             weight=self.weight[rows],
             full_scores=self.full_scores[rows],
             behind=None if self.behind is None else replace(self.behind, route=self.behind.route[rows]),
+            amounts=None if self.amounts is None else self.amounts[rows],
         )
 
 

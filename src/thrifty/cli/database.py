@@ -1,0 +1,174 @@
+"""``thrifty buy``: rows of a database, of which only those cells are asked for that their answers need."""
+
+import sqlite3
+from contextlib import closing
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any
+from urllib.parse import parse_qsl, quote
+
+import typer
+
+from thrifty.cli.console import check_output, note, notes_of_warnings, print_json, quantity, say, write_file
+from thrifty.cli.tables import (
+    AsJson,
+    Budget,
+    Confidence,
+    MaxLoss,
+    PublicKey,
+    SystemFile,
+    Trust,
+    Unseen,
+    UnseenText,
+)
+from thrifty.exceptions import InvalidInputError, PurchaseFailedError
+
+__all__ = ["buy"]
+
+_FORM = "sqlite:PATH?table=TABLE&key=COLUMN"
+
+
+class OnFailure(StrEnum):
+    """What becomes of a row whose purchase fails."""
+
+    answer = "answer"
+    skip = "skip"
+    stop = "raise"
+
+
+@dataclass(frozen=True)
+class Database:
+    """A table of an SQLite file, with a row for each key."""
+
+    path: Path
+    table: str
+    key: str
+
+    @classmethod
+    def of(cls, address: str) -> "Database":
+        """The table that an address names, or a refusal."""
+        kind, _, rest = address.partition(":")
+        path, _, query = rest.partition("?")
+        given = dict(parse_qsl(query))
+        if kind != "sqlite" or not path or set(given) != {"table", "key"}:
+            raise InvalidInputError(
+                f"--source must have the form {_FORM}; got {address!r}. Name the file, its table, and the column that "
+                f"tells rows apart, and put quotation marks around all of it."
+            )
+        if not Path(path).is_file():
+            raise InvalidInputError(f"--source names {path}, which must be an SQLite file; there is none.")
+        return cls(Path(path), given["table"], given["key"])
+
+    def connect(self) -> sqlite3.Connection:
+        """Open the file for reading."""
+        return sqlite3.connect(f"file:{quote(str(self.path.resolve()))}?mode=ro", uri=True)
+
+    @property
+    def has_text_keys(self) -> bool:
+        """Whether keys are text: those of the table of rows are then read as text too, 007 with its zeros."""
+        name, table = (f'"{one.replace(chr(34), chr(34) * 2)}"' for one in (self.key, self.table))
+        try:
+            with closing(self.connect()) as connection:
+                found = connection.execute(f"SELECT typeof({name}) FROM {table} LIMIT 1").fetchone()
+        except sqlite3.Error as error:
+            raise InvalidInputError(
+                f"--source names the table {self.table!r} of {self.path}, which must be there with its key "
+                f"{self.key!r}; the database says: {error}."
+            ) from error
+        return found is not None and found[0] == "text"
+
+
+def buy(
+    system: SystemFile,
+    rows: Annotated[
+        Path,
+        typer.Argument(
+            help="Table of the rows to answer, CSV or parquet, with their keys in a column named as in the database.",
+            metavar="TABLE",
+        ),
+    ],
+    source: Annotated[
+        str,
+        typer.Option(help="Where to buy, a table of an SQLite file with a row for each key.", metavar=_FORM),
+    ],
+    out: Annotated[Path, typer.Option("--out", "-o", help="File of receipts to write, CSV or parquet.")],
+    on_failure: Annotated[
+        OnFailure,
+        typer.Option(
+            help="What becomes of a row whose purchase fails: it is answered by the last stage that it got to, goes on "
+            "with the cells missing (skip), or ends everything (raise)."
+        ),
+    ] = OnFailure.answer,
+    budget: Budget = None,
+    max_loss: MaxLoss = None,
+    confidence: Confidence = None,
+    unseen: UnseenText = Unseen.refuse,
+    trust: Trust = None,
+    public_key: PublicKey = None,
+    json: AsJson = False,
+) -> None:
+    """Answer rows of a database, asking it only for what each needs. Written is a receipt for each row."""
+    from thrifty.sources.sql import SqlSource
+    from thrifty.tables.by_class import read_max_loss
+    from thrifty.tables.formats import listed, read_table, table_bytes
+    from thrifty.tables.storage import load_table_system
+
+    check_output(out)
+    database = Database.of(source)
+    with notes_of_warnings():
+        known = load_table_system(system, trusted=trust or (), public_key=public_key)
+        if budget is not None or max_loss or confidence is not None:
+            known = known.at(budget=budget, max_loss=read_max_loss(max_loss), confidence=confidence)
+        frame = read_table(rows, as_text=(database.key,) if database.has_text_keys else ())
+        if database.key not in frame.columns:
+            raise InvalidInputError(
+                f"{rows} must have the column {database.key!r}, the key of --source; it has {listed(frame.columns)}."
+            )
+        keys = frame[database.key]
+        bought_from = SqlSource(database.connect, database.table, database.key, keys.tolist())
+        how: dict[str, Any] = {"unseen_is_missing": unseen is Unseen.missing}
+        is_ended = False
+        try:
+            receipt = known.buy(bought_from, on_failure=on_failure.value, **how)
+        except PurchaseFailedError as error:
+            receipt, is_ended = error.receipt, True
+    table = _written(receipt, known.chain.n_stages, database.key, keys)
+    write_file(out, table_bytes(table, out))
+    failures = table["reason"].dropna()
+    # Rows that were not asked about any more say that something had failed before them.
+    own = failures[~failures.str.contains("had failed before", regex=False)] if len(failures) else failures
+    first = f"row {own.index[0] + 1}: {own.iloc[0]}" if len(own) else ""
+    if is_ended:
+        raise InvalidInputError(
+            f"nothing more was asked for after the first failure, of {first}. Receipts of what was bought before are "
+            f"in {out}; --on-failure answer goes on with the other rows."
+        )
+    facts: dict[str, Any] = {
+        "rows": len(receipt),
+        "answered": int(receipt.is_answered.sum()),
+        "failed": len(failures),
+        "mean_cost": float(receipt.cost.mean()),
+        "queries": bought_from.n_questions,
+        "out": str(out),
+    }
+    if json:
+        print_json(facts)
+        return
+    say(
+        f"wrote {out}: {facts['answered']:,} answers for {facts['rows']:,} rows, mean cost "
+        f"{quantity(facts['mean_cost'])}, {facts['queries']:,} queries"
+    )
+    if first:
+        note(f"{len(failures):,} rows failed; {first}")
+
+
+def _written(receipt: Any, n_stages: int, key: str, keys: Any) -> Any:
+    """The receipts as a table of plain cells; names of columns that were bought stand side by side."""
+    table = receipt.to_pandas()
+    stage = table.pop("route").astype(str)
+    table.insert(2, "stage", stage.replace({str(n_stages): "full", "-1": ""}))
+    for name in ("bought", "failed"):
+        table[name] = [", ".join(map(str, names)) for names in table[name]]
+    table.insert(0, key if key not in table.columns else f"{key} of the row", keys.to_numpy())
+    return table
