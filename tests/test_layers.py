@@ -30,6 +30,7 @@ LAYERS = (
     "sweeping",
     "tables",
     "report",
+    "serve",
     "datasets",
     "experiments",
     "cli",
