@@ -221,17 +221,17 @@ def test_two_classes_may_come_as_the_probability_of_the_second():
 
 
 def test_rows_are_sent_as_one_tensor_or_as_one_of_each_column():
-    one = json.loads(request_of(ROWS, COLUMNS, "X", "FP64"))["inputs"]
+    one = json.loads(request_of(ROWS, COLUMNS))["inputs"]
     assert [(tensor["name"], tensor["shape"]) for tensor in one] == [("X", [3, 2])]
     assert one[0]["data"] == [0.25, 7.0, 0.5, None, 0.75, 1e300]
-    each = json.loads(request_of(ROWS, COLUMNS, None, "FP32"))["inputs"]
+    each = json.loads(request_of(ROWS, COLUMNS, input_name=None, datatype="FP32"))["inputs"]
     assert [(tensor["name"], tensor["shape"], tensor["datatype"]) for tensor in each] == [
         ("share", [3, 1], "FP32"),
         ("other", [3, 1], "FP32"),
     ]
     assert each[1]["data"] == [7.0, None, 1e300]
     with pytest.raises(InvalidInputError, match="must have its 2 columns; got the shape"):
-        request_of(ROWS[:, :1], COLUMNS, "X", "FP64")
+        request_of(ROWS[:, :1], COLUMNS)
 
 
 @pytest.mark.parametrize("url", ["127.0.0.1:8080", "http://host/predict", "ftp://host/v2/models/m"])

@@ -34,6 +34,8 @@ from thrifty.tasks.task import Task
 
 __all__ = ["Chain", "StagesSeen", "Walk"]
 
+_SAME_AT_EVERY_POINT = ("_legs", "bought_by_route", "cost_by_route")
+
 
 @dataclass(frozen=True)
 class Walk:
@@ -166,11 +168,19 @@ class Chain:
 
     def at(self, policy: Policy) -> "Chain":
         """The chain under another policy."""
-        return replace(self, policy=policy)
+        other = replace(self, policy=policy)
+        # What does not depend on the policy is not computed again: a stream of rows may change points with every row.
+        vars(other).update({name: vars(self)[name] for name in _SAME_AT_EVERY_POINT if name in vars(self)})
+        return other
 
     def with_full(self, full: "FullModel | Chain") -> "Chain":
         """The chain in front of another full model."""
         return replace(self, full=full)
+
+    def ready(self) -> "Chain":
+        """The chain itself, with everything made that single rows need, here and at its other operating points."""
+        _ = self._legs, self.cost_by_route
+        return self
 
     # -- walking -----------------------------------------------------------------------------------
 

@@ -51,7 +51,8 @@ class RemoteSettings:
     input_name : str or None
         Name of the one tensor with all columns, shape (n_rows, n_columns); None sends a tensor per column, by name.
     output_name : str, optional
-        Name of the tensor with the outputs; None takes ``probability`` or ``predict_proba``, or the only tensor.
+        Name of the tensor with the outputs, which is then asked for (``"predict_proba"`` of a scikit-learn classifier
+        in MLServer, which otherwise gives labels); None takes what thrifty or MLServer call them, or the only tensor.
     datatype : {"FP32", "FP64"}
         Type of the numbers that are sent.
     """
@@ -174,7 +175,13 @@ class RemoteModel:
             raise self._failed(
                 "too_many_in_flight", f"{self.in_flight} calls are under way, the most allowed"
             )
-        body = request_of(rows, self.columns, self.settings.input_name, self.settings.datatype)
+        body = request_of(
+            rows,
+            self.columns,
+            input_name=self.settings.input_name,
+            output_name=self.settings.output_name,
+            datatype=self.settings.datatype,
+        )
         self.in_flight += 1
         try:
             return await self._try_until(ends, body, len(rows))

@@ -12,13 +12,21 @@ from thrifty.tasks.answers import check_numbers, check_probabilities
 
 __all__ = ["answer_of", "request_of"]
 
-_USUAL_NAMES = ("probability", "predict_proba")
-"""What a thrifty gateway and MLServer call the outputs of a classifier."""
+_USUAL_NAMES = {False: ("probabilities", "predict_proba"), True: ("answer", "predict")}
+"""What a thrifty gateway and MLServer call the outputs that are wanted, by whether they are numbers. A gateway also
+tells the probability of each answer, which is that of the second class only where that is the answer."""
 
 _WHO = "the remote model"
 
 
-def request_of(rows: Floats, columns: Sequence[str], input_name: str | None, datatype: str) -> bytes:
+def request_of(
+    rows: Floats,
+    columns: Sequence[str],
+    *,
+    input_name: str | None = "X",
+    output_name: str | None = None,
+    datatype: str = "FP64",
+) -> bytes:
     """The body of a request about some rows, shape (n_rows, n_columns); a missing value is null."""
     if rows.ndim != 2 or rows.shape[1] != len(columns):
         raise InvalidInputError(
@@ -29,7 +37,10 @@ def request_of(rows: Floats, columns: Sequence[str], input_name: str | None, dat
         inputs = [_tensor(input_name, rows, datatype)]
     else:
         inputs = [_tensor(name, rows[:, [place]], datatype) for place, name in enumerate(columns)]
-    return orjson.dumps({"inputs": inputs}, option=orjson.OPT_SERIALIZE_NUMPY)
+    body: dict[str, Any] = {"inputs": inputs}
+    if output_name is not None:
+        body["outputs"] = [{"name": output_name}]
+    return orjson.dumps(body, option=orjson.OPT_SERIALIZE_NUMPY)
 
 
 def _tensor(name: str, values: Floats, datatype: str) -> dict[str, Any]:
@@ -67,7 +78,7 @@ def _output(parsed: Any, name: str | None, n_outputs: int) -> dict[str, Any]:
     if not isinstance(outputs, list) or not all(isinstance(output, dict) for output in outputs):
         raise RemoteFailure("bad_json", "its answer has no list of `outputs`")
     by_name: dict[Any, dict[str, Any]] = {output.get("name"): output for output in outputs}
-    wanted = _USUAL_NAMES if name is None and n_outputs > 1 else (name,)
+    wanted = _USUAL_NAMES[n_outputs == 1] if name is None else (name,)
     found = next((by_name[usual] for usual in wanted if usual in by_name), None)
     if found is None and name is None and len(outputs) == 1:
         found = outputs[0]
