@@ -30,7 +30,7 @@ from thrifty.exceptions import InvalidInputError
 
 __all__ = ["BudgetController"]
 
-HORIZONS = 10
+HORIZONS = 20
 """Debts are paid back within the window's rows over this number."""
 
 PATIENCE = 4.0
