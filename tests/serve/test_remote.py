@@ -5,7 +5,11 @@ import json
 import os
 import signal
 import socket
+import subprocess
+import sys
 import time
+from contextlib import contextmanager
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -18,6 +22,29 @@ ROWS = np.array([[0.25, 7.0], [0.5, np.nan], [0.75, 1e300]])
 COLUMNS = ("share", "other")
 DEADLINE, SLACK = 0.15, 0.05
 SETTINGS = RemoteSettings(total_timeout=DEADLINE)
+LIFETIME = 120  # seconds; a server that is forgotten ends by itself
+
+
+@contextmanager
+def misbehaving_server():
+    """A model server in a process of its own that fails as its path says."""
+    script = Path(__file__).with_name("misbehaving.py")
+    process = subprocess.Popen(
+        [sys.executable, "-I", script, str(LIFETIME)], stdout=subprocess.PIPE, text=True
+    )
+    try:
+        yield process, int(process.stdout.readline())
+    finally:
+        process.kill()
+        process.wait()
+        process.stdout.close()
+
+
+@pytest.fixture(scope="module")
+def misbehaving_port():
+    """The port of such a server that the tests share."""
+    with misbehaving_server() as (_, port):
+        yield port
 
 
 def address(port, mode):
@@ -108,7 +135,7 @@ def test_a_deadline_of_the_caller_that_is_nearer_holds(misbehaving_port):
     assert seconds < DEADLINE
 
 
-def test_a_server_that_is_killed_fails_the_call_under_way_and_refuses_the_next(misbehaving_server):
+def test_a_server_that_is_killed_fails_the_call_under_way_and_refuses_the_next():
     with misbehaving_server() as (process, port):
 
         async def use(remote):

@@ -34,8 +34,6 @@ from thrifty.tasks.task import Task
 
 __all__ = ["Chain", "StagesSeen", "Walk"]
 
-_SAME_AT_EVERY_POINT = ("_legs", "bought_by_route", "cost_by_route")
-
 
 @dataclass(frozen=True)
 class Walk:
@@ -169,8 +167,9 @@ class Chain:
     def at(self, policy: Policy) -> "Chain":
         """The chain under another policy."""
         other = replace(self, policy=policy)
-        # What does not depend on the policy is not computed again: a stream of rows may change points with every row.
-        vars(other).update({name: vars(self)[name] for name in _SAME_AT_EVERY_POINT if name in vars(self)})
+        # What was worked out of the stages holds under every policy.
+        kept = ("_legs", "bought_by_route", "cost_by_route")
+        vars(other).update({name: value for name, value in vars(self).items() if name in kept})
         return other
 
     def with_full(self, full: "FullModel | Chain") -> "Chain":
