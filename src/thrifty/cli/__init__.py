@@ -8,6 +8,7 @@ import typer
 import thrifty
 from thrifty.cli.console import complain
 from thrifty.cli.paper import demo, paper
+from thrifty.cli.serve import serve
 from thrifty.cli.tables import explain, fit, frontier, predict, report
 from thrifty.exceptions import ThriftyError
 
@@ -21,7 +22,7 @@ app = typer.Typer(
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for _command in (fit, predict, explain, frontier, report):
+for _command in (fit, predict, explain, frontier, report, serve):
     app.command()(_command)
 app.command(short_help="Show the trade-off on a small data set.")(demo)
 app.command(short_help="Run an experiment of the paper again.")(paper)

@@ -168,7 +168,7 @@ class TableSystem:
 
     def answers(self, cells: Cells) -> dict[str, Any]:
         """Answer, its probability if it is a label, the stage that gave it and what it cost, for each row."""
-        chain, reader = self.chain, self._reader(cells)
+        chain, reader = self.chain, self.reader(cells)
         walk = chain.walk(reader)
         outputs = chain.answer(reader, walk)
         answer = chain.task.answers(outputs)
@@ -184,7 +184,7 @@ class TableSystem:
 
     def explain(self, cells: Cells) -> list[Explanation]:
         """The way of each row, with the names of the columns and the labels as the table has them."""
-        return explain_rows(chain_of(self.relabelled), self._reader(cells), self.schema.names)
+        return explain_rows(chain_of(self.relabelled), self.reader(cells), self.schema.names)
 
     def starved(self, cells: Cells, stage: Labels) -> int:
         """How many rows the full model answered although more than half of the cells it reads were missing."""
@@ -193,7 +193,7 @@ class TableSystem:
 
     def on(self, cells: Cells, labels: Labels) -> Evidence:
         """Every operating point on labelled rows; the full model is asked about all of them once."""
-        rows, chain, reader = np.arange(len(cells)), self.chain, self._reader(cells)
+        rows, chain, reader = np.arange(len(cells)), self.chain, self.reader(cells)
         reader.block(rows, chain.columns)
         reader.table(rows, chain.price_list.full_columns)
         estimator = self.relabelled
@@ -209,15 +209,24 @@ class TableSystem:
         """Reads all cells, whether or not a row needs them."""
         return TableReader(cells.numbers, cells.table(named=self.is_named), cells.row_numbers)
 
-    def _reader(self, cells: Cells) -> CellReader:
-        chain, model = self.chain, self.chain.innermost
+    def reader(self, cells: Cells) -> CellReader:
+        """Reads cells for the chain, and refuses those that a row needs and that cannot be read."""
         if not getattr(self.estimator, "_accepts_missing", True):
-            columns = chain.stages[0].columns
+            columns = self.chain.stages[0].columns
             cells.refuse_unreadable(columns=columns)
             cells.refuse_missing(np.arange(len(cells)), columns, f"the {self.about.method} stage")
-        reads_all = not isinstance(model, EstimatorFull) or get_tags(model.estimator).input_tags.allow_nan
-        needs = None if reads_all else f"the full model ({self.about.full})"
+        needs = None if self._full_reads_missing else f"the full model ({self.about.full})"
         return CellReader(cells, named=self.is_named, full_needs=needs)
+
+    @property
+    def refuses_missing(self) -> bool:
+        """Whether a stage or the full model cannot do with missing values."""
+        return not (getattr(self.estimator, "_accepts_missing", True) and self._full_reads_missing)
+
+    @property
+    def _full_reads_missing(self) -> bool:
+        model = self.chain.innermost
+        return not isinstance(model, EstimatorFull) or bool(get_tags(model.estimator).input_tags.allow_nan)
 
     def _labels(self, answers: Labels) -> Labels:
         task = self.chain.task

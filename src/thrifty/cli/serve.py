@@ -1,0 +1,79 @@
+"""``thrifty serve``: a system behind HTTP."""
+
+import hashlib
+import os
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from thrifty.cli.console import notes_of_warnings, say
+from thrifty.cli.tables import PublicKey, SystemFile, Trust
+from thrifty.exceptions import InvalidInputError
+
+__all__ = ["serve"]
+
+
+def serve(
+    system: SystemFile,
+    full: Annotated[
+        str | None,
+        typer.Option(
+            help="Address of the full model behind the Open Inference Protocol: http://HOST:PORT/v2/models/NAME. "
+            "Without it, the one in the file is asked.",
+            metavar="URL",
+        ),
+    ] = None,
+    budget: Annotated[
+        float | None, typer.Option(help="Mean cost per row that the stream of rows is to spend.")
+    ] = None,
+    host: Annotated[str | None, typer.Option(help="Address to answer at; 127.0.0.1 without it.")] = None,
+    port: Annotated[int | None, typer.Option(help="Port to answer at; 8080 without it.")] = None,
+    admin_port: Annotated[
+        int | None,
+        typer.Option(help="Port of metrics, status page and administration on 127.0.0.1; 8081 without it."),
+    ] = None,
+    name: Annotated[
+        str | None, typer.Option(help="Name of the model in addresses; that of the file without it.")
+    ] = None,
+    config: Annotated[
+        Path | None, typer.Option(help="TOML file with settings; options given here come first.")
+    ] = None,
+    trust: Trust = None,
+    public_key: PublicKey = None,
+) -> None:
+    """Answer questions over HTTP. Keys are read from THRIFTY_API_KEY and THRIFTY_REMOTE_API_KEY, or from --config."""
+    try:
+        from thrifty.serve.app import create_admin, create_app
+        from thrifty.serve.server import run
+    except ModuleNotFoundError as error:
+        raise InvalidInputError(
+            f"thrifty serve needs {error.name}, which is not installed: pip install 'thrifty[serve]'."
+        ) from error
+    from thrifty.files import read_capped
+    from thrifty.serve.config import Config, read_config
+    from thrifty.serve.reload import Loaded
+    from thrifty.tables.storage import load_table_system
+
+    settings = Config(name=system.stem) if config is None else read_config(config)
+    settings = settings.with_changes(
+        full=full,
+        budget=budget,
+        host=host,
+        port=port,
+        admin_port=admin_port,
+        name=name or (system.stem if settings.name == Config.name else None),
+        api_key=os.environ.get("THRIFTY_API_KEY"),
+        remote_api_key=os.environ.get("THRIFTY_REMOTE_API_KEY"),
+    )
+
+    def load() -> Loaded:
+        version = hashlib.sha256(read_capped(system, 2**30)).hexdigest()[:12]
+        return Loaded(load_table_system(system, trusted=trust or (), public_key=public_key), version)
+
+    with notes_of_warnings():
+        app = create_app(load(), settings, load=load)
+    say(
+        f"{settings.name} answers at http://{settings.host}:{settings.port}; status at http://127.0.0.1:{settings.admin_port}"
+    )
+    run(app, create_admin(app.state.serving), settings)

@@ -1,0 +1,284 @@
+"""The gateway as two applications: one that answers questions, and one for those who look after it."""
+
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import orjson
+from prometheus_client import generate_latest
+from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+from starlette.middleware.trustedhost import TrustedHostMiddleware
+from starlette.requests import Request as StarletteRequest
+from starlette.responses import HTMLResponse, Response
+from starlette.routing import Route
+
+import thrifty
+from thrifty.exceptions import InvalidInputError
+from thrifty.serve.admission import Operation, Refusal, Request, error_body
+from thrifty.serve.answering import Answered, Model
+from thrifty.serve.config import Config
+from thrifty.serve.metrics import registry_of
+from thrifty.serve.openapi import description_of
+from thrifty.serve.protocol import datatype_of, infer_response, read_infer, read_json
+from thrifty.serve.reload import Serving
+from thrifty.serve.status import PAGE, status_of
+from thrifty.tables.reader import Cells
+
+__all__ = ["create_admin", "create_app"]
+
+_NUMPY = orjson.OPT_SERIALIZE_NUMPY
+
+
+def create_app(system: Any, config: Config | None = None, **how: Any) -> Starlette:
+    """The application that answers questions; ``app.state.serving`` is what serves in it.
+
+    Parameters
+    ----------
+    system : TableSystem, fitted estimator with names of columns, Chain or Loaded
+        What answers.
+    config : Config, optional
+        Settings.
+    **how
+        As ``Serving`` takes it: ``load``, ``connect`` and ``hold``.
+    """
+    config = config or Config()
+    serving = Serving(system, config, **how)
+    app = Starlette(
+        routes=_Questions(serving).routes(),
+        lifespan=_lifespan(serving),
+        exception_handlers={HTTPException: _refused},
+    )
+    app.state.serving = serving
+    return app
+
+
+def create_admin(serving: Serving) -> Starlette:
+    """The application for those who look after the gateway; it is served on this machine alone."""
+    registry = registry_of(serving.tally, serving)
+
+    async def metrics(_: StarletteRequest) -> Response:
+        return Response(generate_latest(registry), media_type=CONTENT_TYPE_PLAIN_0_0_4)
+
+    shown = PAGE.read_text(encoding="utf-8")
+
+    async def page(_: StarletteRequest) -> Response:
+        return HTMLResponse(shown)
+
+    async def status(_: StarletteRequest) -> Response:
+        return Response(orjson.dumps(status_of(serving), option=_NUMPY), media_type="application/json")
+
+    async def budget(request: Request) -> bytes:
+        said = read_json(request.body)
+        if set(said) != {"budget"}:
+            raise InvalidInputError('the body must be {"budget": NUMBER}, or null for the point of the file.')
+        serving.change_budget(said["budget"])
+        return orjson.dumps({"budget": serving.budget})
+
+    async def reload(_: Request) -> bytes:
+        return orjson.dumps({"version": await serving.reload()})
+
+    def changing(name: str, run: Callable[[Request], Awaitable[bytes]]) -> Route:
+        return Route(f"/{name}", _Json(Operation(name, run, serving.config, serving.tally)), methods=["POST"])
+
+    return Starlette(
+        routes=[
+            Route("/", page),
+            Route("/status.json", status),
+            Route("/metrics", metrics),
+            changing("budget", budget),
+            changing("reload", reload),
+        ],
+        # A page of somebody else in a browser on this machine must not reach it by another name.
+        middleware=[Middleware(TrustedHostMiddleware, allowed_hosts=["127.0.0.1", "localhost"])],
+        exception_handlers={HTTPException: _refused},
+    )
+
+
+class _Json:
+    """Lets only JSON through: a browser asks before it sends that from a page of somebody else, and is not answered."""
+
+    def __init__(self, app: Operation) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        kind = dict(scope["headers"]).get(b"content-type", b"").split(b";")[0].strip()
+        if kind != b"application/json":
+            raise HTTPException(415, "send Content-Type: application/json.")
+        await self._app(scope, receive, send)
+
+
+class _Questions:
+    """The operations of the gateway."""
+
+    def __init__(self, serving: Serving) -> None:
+        self._serving = serving
+        self._config = serving.config
+
+    def routes(self) -> list[Route]:
+        """Addresses, the busiest first."""
+        model = f"/v2/models/{self._config.name}"
+        routes = []
+        for at in (model, model + "/versions/{version}"):
+            routes += [
+                self._route(f"{at}/infer", "infer", self._infer, is_work=True),
+                self._route(f"{at}/ready", "ready", self._model_ready, is_open=True),
+                self._route(at, "metadata", self._metadata),
+            ]
+        return [
+            routes[0],
+            self._route("/predict", "predict", self._predict, is_work=True),
+            *routes[1:],
+            self._route("/v2/health/live", "live", self._live, is_open=True),
+            self._route("/v2/health/ready", "ready", self._ready, is_open=True),
+            self._route("/v2", "server", self._server),
+            self._route("/openapi.json", "openapi", self._openapi),
+        ]
+
+    def _route(
+        self, path: str, name: str, run: Any, *, is_work: bool = False, is_open: bool = False
+    ) -> Route:
+        heartbeat = self._serving.heartbeat if is_work else None
+        operation = Operation(name, run, self._config, self._serving.tally, heartbeat, is_open=is_open)
+        return Route(path, operation, methods=["POST" if is_work else "GET"])
+
+    # -- questions -----------------------------------------------------------------------------------
+
+    async def _infer(self, request: Request) -> bytes:
+        model = self._model(request)
+        length = request.headers.get(b"inference-header-content-length")
+        asked = read_infer(request.body, length, model.rows, model.output_names)
+        answered = await self._answer(model, asked.cells, request)
+        return infer_response(answered, asked, self._config.name, model.version, _answer_type(model))
+
+    async def _predict(self, request: Request) -> bytes:
+        model = self._model(request)
+        said = read_json(request.body)
+        if set(said) != {"rows"}:
+            raise InvalidInputError('the body must be {"rows": [{"COLUMN": VALUE, ...}, ...]}.')
+        answered = await self._answer(model, model.rows.from_records(said["rows"]), request)
+        columns = {"answer": answered.answer, "probability": answered.probability, "route": answered.route}
+        columns |= {"cost": answered.cost, "degraded": answered.degraded}
+        lists = {
+            name: values.tolist() if hasattr(values, "tolist") else values
+            for name, values in columns.items()
+            if values is not None
+        }
+        rows = [dict(zip(lists, row, strict=True)) for row in zip(*lists.values(), strict=True)]
+        return orjson.dumps(
+            {"model_name": self._config.name, "model_version": model.version, "answers": rows}
+        )
+
+    async def _answer(self, model: Model, cells: Cells, request: Request) -> Answered:
+        if len(cells) > self._config.most_rows:
+            raise Refusal(
+                413, f"a request must have at most {self._config.most_rows:,} rows; got {len(cells):,}."
+            )
+        began = time.perf_counter()
+        request.facts |= {"version": model.version, "rows": len(cells)}
+        answered = await model.answer(cells)
+        self._serving.tally.answered(model, cells.numbers, answered, time.perf_counter() - began)
+        if answered.n_sent:
+            request.facts["sent"] = answered.n_sent
+        if answered.reason is not None:
+            request.facts["degraded"] = answered.reason
+        if self._config.explore:
+            self._serving.in_background(self._explore(model, cells, answered))
+        return answered
+
+    async def _explore(self, model: Model, cells: Cells, answered: Answered) -> None:
+        compared = await model.explore(cells, answered, self._config.explore)
+        if compared is not None:
+            self._serving.tally.explored["compared"] += compared[0]
+            self._serving.tally.explored["agreed"] += compared[1]
+
+    # -- what there is -------------------------------------------------------------------------------
+
+    def _model(self, request: Request) -> Model:
+        model, version = self._serving.model, request.path.get("version")
+        if version is not None and version != model.version:
+            raise Refusal(
+                404, f"there is no version {version[:60]!r} of the model; {model.version!r} is served."
+            )
+        return model
+
+    async def _live(self, _: Request) -> bytes:
+        return orjson.dumps({"live": True})
+
+    async def _ready(self, _: Request) -> bytes:
+        if not self._serving.is_ready:
+            raise Refusal(503, "the gateway is not ready.", self._config.retry_after)
+        return orjson.dumps({"ready": True})
+
+    async def _model_ready(self, request: Request) -> bytes:
+        self._model(request)
+        return await self._ready(request)
+
+    async def _server(self, _: Request) -> bytes:
+        extensions = ["binary_tensor_data"]
+        return orjson.dumps({"name": "thrifty", "version": thrifty.__version__, "extensions": extensions})
+
+    async def _metadata(self, request: Request) -> bytes:
+        model = self._model(request)
+        rows = model.rows
+        if rows.is_numeric:
+            inputs = [{"name": "X", "datatype": "FP64", "shape": [-1, len(rows.names)]}]
+        else:
+            inputs = [
+                {"name": name, "datatype": "BYTES" if rows.is_text(name) else "FP64", "shape": [-1]}
+                for name in rows.names
+            ]
+        types = {"answer": _answer_type(model), "route": "INT64", "degraded": "BOOL"}
+        outputs = [
+            {
+                "name": name,
+                "datatype": types.get(name, "FP64"),
+                "shape": [-1, model.n_outputs] if name == "probabilities" else [-1],
+            }
+            for name in model.output_names
+        ]
+        classes = model.system.schema.classes.tolist()
+        return orjson.dumps(
+            {
+                "name": self._config.name,
+                "versions": [model.version],
+                "platform": "thrifty",
+                "inputs": inputs,
+                "outputs": outputs,
+                "parameters": {"columns": rows.names, "classes": classes, "stages": model.chain.n_stages},
+            }
+        )
+
+    async def _openapi(self, _: Request) -> bytes:
+        return orjson.dumps(description_of(self._serving.model, self._config))
+
+
+def _answer_type(model: Model) -> str:
+    return "FP64" if model.is_number else datatype_of(model.chain.classes.dtype.kind)
+
+
+def _lifespan(serving: Serving) -> Callable[[Starlette], Any]:
+    @asynccontextmanager
+    async def lifespan(_: Starlette) -> AsyncIterator[None]:
+        await serving.start()
+        try:
+            yield
+        finally:
+            await serving.close()
+
+    return lifespan
+
+
+async def _refused(_: StarletteRequest, error: Exception) -> Response:
+    """Addresses and methods that there are not."""
+    status = error.status_code if isinstance(error, HTTPException) else 500
+    words = str(error.detail) if isinstance(error, HTTPException) else "the gateway failed."
+    words = {
+        404: "there is nothing at this address; /openapi.json says what there is.",
+        405: "this address takes another method; /openapi.json says which.",
+    }.get(status, words)
+    headers = error.headers if isinstance(error, HTTPException) else None
+    return Response(error_body(words), status, headers=headers, media_type="application/json")

@@ -1,0 +1,227 @@
+"""What the gateway has done so far, in plain numbers, which Prometheus and the status page read when they ask."""
+
+import time
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import numpy as np
+from prometheus_client import CollectorRegistry
+from prometheus_client.core import (
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    HistogramMetricFamily,
+    Metric,
+)
+
+from thrifty.arrays import Floats
+from thrifty.serve.answering import Answered, Model
+
+__all__ = ["Collector", "Tally", "registry_of"]
+
+BOUNDS = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5)
+"""Upper bounds of the classes of latency, in seconds."""
+
+
+class Tally:
+    """Counts since the start."""
+
+    def __init__(self) -> None:
+        self.started = time.time()
+        self.requests: Counter[tuple[str, int]] = Counter()
+        self.turned_away: Counter[str] = Counter()
+        self.routes: Counter[int] = Counter()
+        self.degraded: Counter[str] = Counter()
+        self.rows = 0
+        self.spend = 0.0
+        self.saved = 0.0
+        self.in_flight = 0
+        self.reloads = {"done": 0, "refused": 0}
+        self.explored = {"compared": 0, "agreed": 0}
+        self.latency: dict[str, list[int]] = {}
+        self.latency_sum: Counter[str] = Counter()
+        self.missing: dict[tuple[str, ...], Floats] = {}
+
+    def answered(self, model: Model, numbers: Floats, answered: Answered, seconds: float) -> None:
+        """Count the rows of one request, by who answered them, and its latency, by the dearest route in it."""
+        n_rows = len(numbers)
+        spend = float(answered.cost.sum())
+        self.rows += n_rows
+        self.spend += spend
+        self.saved += n_rows * model.cost_of_full - spend
+        if n_rows == 1:
+            self.routes[int(answered.route[0])] += 1
+        else:
+            self.routes.update(answered.route.tolist())
+        if answered.reason is not None:
+            self.degraded[answered.reason] += answered.n_sent
+        missing = self.missing.get(model.rows.names)
+        if missing is None:
+            missing = self.missing[model.rows.names] = np.zeros(len(model.rows.names))
+        missing += np.isnan(numbers).sum(axis=0)
+        self.took("degraded" if answered.reason else "full" if answered.n_sent else "local", seconds)
+
+    def took(self, route: str, seconds: float) -> None:
+        """Count how long a request took."""
+        counts = self.latency.setdefault(route, [0] * (len(BOUNDS) + 1))
+        counts[bisect_left(BOUNDS, seconds)] += 1
+        self.latency_sum[route] += seconds  # type: ignore[assignment]
+
+    def quantile(self, share: float) -> float | None:
+        """A latency that this share of all requests does not exceed; the upper bound of its class."""
+        counts = np.sum(list(self.latency.values()), axis=0) if self.latency else np.zeros(1)
+        if not counts.sum():
+            return None
+        place = int(np.searchsorted(np.cumsum(counts), share * counts.sum()))
+        return BOUNDS[min(place, len(BOUNDS) - 1)]
+
+
+class Collector:
+    """The counts as Prometheus reads them.
+
+    Parameters
+    ----------
+    tally : Tally
+        The counts.
+    serving : object with ``model`` and ``is_ready``
+        What serves now.
+    """
+
+    def __init__(self, tally: Tally, serving: Any) -> None:
+        self._tally = tally
+        self._serving = serving
+
+    def collect(self) -> Iterator[Metric]:
+        """Every metric."""
+        tally = self._tally
+        yield _counter(
+            "requests",
+            "Requests answered, by operation and status.",
+            ["operation", "status"],
+            (([operation, str(status)], n) for (operation, status), n in tally.requests.items()),
+        )
+        yield _counter(
+            "turned_away",
+            "Requests that were turned away unread, by reason.",
+            ["reason"],
+            _each(tally.turned_away),
+        )
+        yield _counter(
+            "rows",
+            "Rows answered, by route.",
+            ["route"],
+            (([self._called(route)], n) for route, n in tally.routes.items()),
+        )
+        yield _counter(
+            "degraded_rows",
+            "Rows the full model did not answer, by reason.",
+            ["reason"],
+            _each(tally.degraded),
+        )
+        yield _counter("spend", "What rows paid.", [], [([], tally.spend)])
+        yield _counter(
+            "saved", "What rows would have paid more at the full model.", [], [([], max(tally.saved, 0.0))]
+        )
+        yield _counter("reloads", "Reloads of the file, by outcome.", ["outcome"], _each(tally.reloads))
+        yield _counter(
+            "explored_rows",
+            "Rows that the full model was asked about to compare, and where both agreed.",
+            ["outcome"],
+            _each(tally.explored),
+        )
+        yield _gauge("in_flight", "Requests under way.", [], [([], tally.in_flight)])
+        yield _gauge("ready", "Whether the gateway answers.", [], [([], int(self._serving.is_ready))])
+        yield self._latency()
+        yield self._missing()
+        yield from _remote(self._serving.model.remote)
+        yield from _controller(self._serving.model.controller)
+
+    def _called(self, route: int) -> str:
+        return (
+            "full" if route == self._serving.model.chain.n_stages else "nobody" if route < 0 else str(route)
+        )
+
+    def _latency(self) -> Metric:
+        family = HistogramMetricFamily(
+            "thrifty_latency_seconds",
+            "Time that requests took, by who answered their dearest row.",
+            labels=["route"],
+        )
+        for route, counts in self._tally.latency.items():
+            summed = np.cumsum(counts).tolist()
+            buckets = [(str(bound), n) for bound, n in zip((*BOUNDS, "+Inf"), summed, strict=True)]
+            family.add_metric([route], buckets, self._tally.latency_sum[route])
+        return family
+
+    def _missing(self) -> Metric:
+        names = self._serving.model.rows.names
+        missing = self._tally.missing.get(names, np.zeros(len(names)))
+        shares = missing / max(self._tally.rows, 1)
+        return _gauge(
+            "missing_share",
+            "Share of rows in which a feature is missing or was not sent.",
+            ["feature"],
+            (([name], share) for name, share in zip(names, shares.tolist(), strict=True)),
+        )
+
+
+def registry_of(tally: Tally, serving: Any) -> CollectorRegistry:
+    """What an exporter of Prometheus reads."""
+    registry = CollectorRegistry()
+    registry.register(Collector(tally, serving))
+    return registry
+
+
+def _remote(remote: Any) -> Iterator[Metric]:
+    if remote is None:
+        return
+    for name, words in (
+        ("calls", "Calls of the remote full model."),
+        ("retries", "Calls of the remote full model that were tried again."),
+    ):
+        yield _counter(f"remote_{name}", words, [], [([], getattr(remote, name))])
+    yield _counter(
+        "remote_failures",
+        "Calls of the remote full model that failed, by reason.",
+        ["reason"],
+        _each(remote.failures),
+    )
+    yield _gauge(
+        "remote_in_flight", "Calls of the remote full model under way.", [], [([], remote.in_flight)]
+    )
+    state = str(getattr(remote.breaker, "state", "unknown"))
+    yield _gauge(
+        "breaker_open", "Whether the remote full model is left alone.", [], [([], int(state != "closed"))]
+    )
+
+
+def _controller(controller: Any) -> Iterator[Metric]:
+    if controller is None:
+        return
+    for name, words in (
+        ("target", "Mean cost per row that is to be spent."),
+        ("mean_spend", "Mean cost per row of late."),
+        ("setpoint", "Mean cost of the operating point in force."),
+        ("capped", "Whether the cap keeps rows from the full model."),
+    ):
+        value = getattr(controller, name)
+        yield _gauge(f"budget_{name}", words, [], [([], float("nan") if value is None else float(value))])
+
+
+def _each(counts: Any) -> Iterator[tuple[list[str], float]]:
+    return (([key], n) for key, n in counts.items())
+
+
+def _counter(name: str, words: str, labels: list[str], values: Iterable[tuple[list[str], float]]) -> Metric:
+    family = CounterMetricFamily(f"thrifty_{name}", words, labels=labels)
+    for key, value in values:
+        family.add_metric(key, value)
+    return family
+
+
+def _gauge(name: str, words: str, labels: list[str], values: Iterable[tuple[list[str], float]]) -> Metric:
+    family = GaugeMetricFamily(f"thrifty_{name}", words, labels=labels)
+    for key, value in values:
+        family.add_metric(key, value)
+    return family

@@ -1,0 +1,325 @@
+"""How the gateway is run: failures of the full model, load, budgets, reloads, metrics and logs."""
+
+import asyncio
+import json
+import logging
+from dataclasses import replace
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from thrifty import InvalidInputError, Policy
+from thrifty.serve.config import Config, read_config
+from thrifty.serve.metrics import Tally
+from thrifty.serve.reload import Loaded
+
+
+class DownError(Exception):
+    reason = "connect"
+
+
+def fails(_):
+    raise DownError
+
+
+@pytest.fixture
+def question(numbers, make_table):
+    rows = make_table(60, seed=5)[list(numbers.schema.names)]
+    return {"rows": rows.to_dict("records")}
+
+
+def with_remote(fake_remote, says):
+    remote = fake_remote(says)
+    return remote, {"connect": lambda model: remote}
+
+
+def test_a_remote_full_model_is_asked_about_the_rows_sent_on_and_about_no_other(
+    open_gateway, numbers, fake_remote, question
+):
+    remote, how = with_remote(fake_remote, lambda rows: np.tile([0.25, 0.75], (len(rows), 1)))
+    said = open_gateway(numbers, how).ask("/predict", question).said["answers"]
+    sent = [place for place, one in enumerate(said) if one["route"] == numbers.chain.n_stages]
+    assert 0 < len(sent) < len(said)
+    np.testing.assert_array_equal(remote.asked[0], [list(question["rows"][place].values()) for place in sent])
+    if numbers.chain.blend is None:
+        assert {said[place]["probability"] for place in sent} == {0.75}
+
+
+def test_a_remote_that_says_what_the_model_in_the_file_says_gives_the_same_answers(
+    open_gateway, numbers, fake_remote, question
+):
+    full = numbers.chain.innermost
+    _, how = with_remote(fake_remote, lambda rows: full.outputs(rows, rows))
+    said = open_gateway(numbers, how).ask("/predict", question).said
+    assert said == open_gateway(numbers).ask("/predict", question).said
+
+
+@pytest.mark.parametrize(
+    "says",
+    [
+        pytest.param(fails, id="connect"),
+        pytest.param(lambda rows: np.full((len(rows), 2), np.nan), id="bad_answer"),
+        pytest.param(lambda rows: np.zeros((len(rows) + 1, 2)), id="bad_answer of another shape"),
+        pytest.param(lambda rows: 1 / 0, id="failed"),
+    ],
+)
+def test_without_the_full_model_rows_get_the_last_stages_answer_marked_and_counted(
+    open_gateway, numbers, fake_remote, question, says, request
+):
+    _, how = with_remote(fake_remote, says)
+    whole = open_gateway(numbers).ask("/predict", question).said["answers"]
+    gateway = open_gateway(numbers, how)
+    said = gateway.ask("/predict", question).said["answers"]
+    n_stages, chain = numbers.chain.n_stages, numbers.chain
+    bought = chain.price_list.cost_of(np.flatnonzero(chain.bought_by_route[-1]))
+    for one, before in zip(said, whole, strict=True):
+        assert one["degraded"] == (before["route"] == n_stages)
+        if one["degraded"]:
+            assert one["route"] == n_stages - 1
+            assert one["answer"] in {"yes", "no"}
+            assert one["cost"] == bought
+        else:
+            assert one == before
+    n_degraded = sum(one["degraded"] for one in said)
+    reason = request.node.callspec.id.split()[0]
+    assert gateway.serving.tally.degraded == {reason: n_degraded}
+
+
+def test_a_call_that_was_not_tried_costs_what_the_stages_bought(open_gateway, numbers, fake_remote, question):
+    error = type("Open", (Exception,), {"reason": "breaker_open"})
+
+    def refuses(_):
+        raise error
+
+    _, how = with_remote(fake_remote, refuses)
+    said = open_gateway(numbers, how).ask("/predict", question).said["answers"]
+    degraded = {one["cost"] for one in said if one["degraded"]}
+    assert degraded == {numbers.chain.cost_by_route[-2]}
+
+
+def test_error_and_abstain_give_no_answer_of_a_stage(open_gateway, numbers, fake_remote, question):
+    _, how = with_remote(fake_remote, fails)
+    said = open_gateway(numbers, how, on_remote_failure="error").ask("/predict", question)
+    assert said.status == 503
+    assert said.headers["retry-after"] == "1"
+    assert "did not answer (connect)" in said.said["error"]
+    said = open_gateway(numbers, how, on_remote_failure="abstain").ask("/predict", question).said["answers"]
+    lost = [one for one in said if one["degraded"]]
+    assert lost
+    for one in lost:
+        assert (one["answer"], one["probability"], one["route"]) == (None, None, -1)
+
+
+def test_too_many_requests_are_turned_away_and_told_when_to_come_again(
+    open_gateway, numbers, fake_remote, question
+):
+    remote, how = with_remote(fake_remote, None)
+    gateway = open_gateway(numbers, how, most_in_flight=2, retry_after=3)
+
+    async def slow(rows):
+        await asyncio.sleep(0.05)
+        return np.tile([0.5, 0.5], (len(rows), 1))
+
+    remote.ask = slow
+
+    async def five():
+        return await asyncio.gather(*(gateway.call("/predict", question) for _ in range(5)))
+
+    said = gateway.run(five())
+    assert sorted(one.status for one in said) == [200, 200, 503, 503, 503]
+    assert {one.headers.get("retry-after") for one in said} == {None, "3"}
+    assert gateway.serving.tally.turned_away == {"in_flight": 3}
+    assert gateway.ask("/predict", question).status == 200
+
+
+def test_while_the_gateway_works_without_a_pause_requests_are_turned_away(open_gateway, numbers, question):
+    gateway = open_gateway(numbers, most_delay=0.025)
+    busy = SimpleNamespace(busy=0.03)
+    for route in gateway.app.routes:
+        if route.app._heartbeat is not None:
+            route.app._heartbeat = busy
+    assert gateway.ask("/predict", question).status == 503
+    assert gateway.ask("/v2/health/ready").status == 200
+    busy.busy = 0.02
+    assert gateway.ask("/predict", question).status == 200
+
+
+class Held:
+    """Holds a budget with the mix of the file."""
+
+    def __init__(self, chain, target):
+        self._chain, self.target, self.costs = chain, target, []
+        self.mean_spend = self.setpoint = target
+        self.capped = False
+        self.chain_now()
+
+    def chain_now(self):
+        return self._chain.at(self._chain.policy.within(self.target))
+
+    def spent(self, costs):
+        self.costs += costs.tolist()
+
+
+def test_the_budget_is_held_from_the_start_and_changed_at_the_admin_port(open_gateway, numbers, question):
+    gateway = open_gateway(numbers, {"hold": Held}, budget=3.0)
+    dear = gateway.ask("/predict", question).said["answers"]
+    assert gateway.serving.model.controller.costs == [one["cost"] for one in dear]
+    cheapest = float(numbers.chain.policy.cost[0])
+    assert gateway.admin("/budget", {"budget": cheapest}).said == {"budget": cheapest}
+    cheap = gateway.ask("/predict", question).said["answers"]
+    assert np.mean([one["cost"] for one in cheap]) < np.mean([one["cost"] for one in dear])
+    for budget in ("2", True, -1, [1]):
+        assert gateway.admin("/budget", {"budget": budget}).status == 400
+    assert gateway.admin("/status.json").said["budget"] == cheapest
+    assert gateway.admin("/budget", {"budget": None}).said == {"budget": None}
+    assert gateway.serving.model.controller is None
+
+
+def test_another_file_takes_over_and_a_bad_one_changes_nothing(open_gateway, numbers, question):
+    chain = numbers.chain
+    stops = replace(numbers, estimator=chain.at(Policy.of(np.full(chain.n_stages, np.inf))))
+    files = [Loaded(stops, "b"), InvalidInputError("the file is broken."), OSError("gone")]
+
+    def load():
+        found = files.pop(0)
+        if isinstance(found, Exception):
+            raise found
+        return found
+
+    gateway = open_gateway(Loaded(numbers, "a"), {"load": load})
+    assert gateway.ask("/predict", question).said["model_version"] == "a"
+    assert gateway.admin("/reload", {}).said == {"version": "b"}
+    said = gateway.ask("/predict", question).said
+    assert said["model_version"] == "b"
+    assert {one["route"] for one in said["answers"]} == {0}
+    for _ in range(2):
+        assert gateway.admin("/reload", {}).status == 400
+    assert gateway.ask("/predict", question).said == said
+    assert gateway.serving.tally.reloads == {"done": 1, "refused": 2}
+
+
+def test_a_request_under_way_is_answered_by_the_model_it_started_with(
+    open_gateway, numbers, fake_remote, question
+):
+    remote, how = with_remote(fake_remote, None)
+    gateway = open_gateway(Loaded(numbers, "a"), {**how, "load": lambda: Loaded(numbers, "b")})
+    waiting = asyncio.Event()
+
+    async def slow(rows):
+        await waiting.wait()
+        return np.tile([0.5, 0.5], (len(rows), 1))
+
+    remote.ask = slow
+
+    async def both():
+        under_way = asyncio.ensure_future(gateway.call("/predict", question))
+        await asyncio.sleep(0)
+        await gateway.serving.reload()
+        waiting.set()
+        return await under_way, await gateway.call("/predict", question)
+
+    old, new = gateway.run(both())
+    assert (old.said["model_version"], new.said["model_version"]) == ("a", "b")
+
+
+def test_rows_that_a_stage_answers_are_compared_with_the_full_model_where_that_is_wished(
+    open_gateway, numbers, fake_remote, question
+):
+    _, how = with_remote(fake_remote, lambda rows: np.tile([0.25, 0.75], (len(rows), 1)))
+    gateway = open_gateway(numbers, how, explore=1.0)
+    said = gateway.ask("/predict", question).said["answers"]
+    gateway.run(asyncio.sleep(0.01))
+    easy = [one["answer"] for one in said if one["route"] < numbers.chain.n_stages]
+    agreed = easy.count(numbers.schema.classes[1])
+    assert 0 < agreed < len(easy)
+    assert gateway.serving.tally.explored == {"compared": len(easy), "agreed": agreed}
+
+
+def test_metrics_count_rows_spend_and_missing_values(open_gateway, numbers, fake_remote, question):
+    _, how = with_remote(fake_remote, fails)
+    gateway = open_gateway(numbers, {**how, "hold": Held}, budget=3.0)
+    question["rows"][0]["noise"] = None
+    said = gateway.ask("/predict", question).said["answers"]
+    text = gateway.admin("/metrics").said.decode()
+    lines = dict(line.rsplit(" ", 1) for line in text.splitlines() if not line.startswith("#"))
+    assert float(lines["thrifty_spend_total"]) == pytest.approx(sum(one["cost"] for one in said))
+    full = numbers.chain.price_list.cost_of_full
+    assert float(lines["thrifty_saved_total"]) == pytest.approx(60 * full - sum(one["cost"] for one in said))
+    assert float(lines['thrifty_missing_share{feature="noise"}']) == pytest.approx(1 / 60)
+    assert lines['thrifty_requests_total{operation="predict",status="200"}'] == "1.0"
+    assert float(lines['thrifty_degraded_rows_total{reason="connect"}']) == sum(
+        one["degraded"] for one in said
+    )
+    assert lines['thrifty_latency_seconds_count{route="degraded"}'] == "1.0"
+    assert lines["thrifty_breaker_open"] == "0.0"
+    assert lines["thrifty_budget_target"] == "3.0"
+
+
+def test_latencies_are_told_by_their_class():
+    tally = Tally()
+    assert tally.quantile(0.5) is None
+    for seconds in (0.0004, 0.0015, 0.0015, 0.3):
+        tally.took("local", seconds)
+    assert (tally.quantile(0.5), tally.quantile(0.99)) == (0.002, 0.5)
+
+
+def test_the_log_says_what_happened_and_no_values(open_gateway, numbers, caplog):
+    gateway = open_gateway(numbers)
+    row = dict.fromkeys(numbers.schema.names, 0.123456)
+    with caplog.at_level(logging.INFO, "thrifty.serve"):
+        gateway.ask("/predict", {"rows": [row]})
+        gateway.ask("/predict", {"rows": [{**row, "age": "0.123456"}]})
+    first, second = (json.loads(record.getMessage()) for record in caplog.records)
+    assert (first["operation"], first["status"], first["rows"]) == ("predict", 200, 1)
+    assert second["status"] == 400
+    assert "0.123456" not in caplog.text
+
+
+def test_an_error_of_our_own_is_a_500_without_a_traceback(open_gateway, numbers, question, caplog):
+    gateway = open_gateway(numbers)
+
+    def breaks(*_):
+        raise RuntimeError("value 0.5")
+
+    gateway.serving.model.rows.from_records = breaks
+    with caplog.at_level(logging.INFO, "thrifty.serve"):
+        said = gateway.ask("/predict", question)
+    assert said.status == 500
+    assert said.said == {"error": "the gateway failed. Its log says where."}
+    assert "RuntimeError at " in caplog.text
+    assert "value 0.5" not in caplog.text
+
+
+def test_pages_of_others_cannot_reach_the_administration(open_gateway, numbers):
+    gateway = open_gateway(numbers)
+    assert gateway.admin("/metrics", headers={"host": "evil.example"}).status == 400
+    assert gateway.admin("/budget", b"{}", headers={"content-type": "text/plain"}).status == 415
+    assert b"<h1" in gateway.admin("/").said
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("prot = 1", "sets 'prot', which is no setting. Did you mean 'port'?"),
+        ("port = '80'", "port must be a whole number; got '80'"),
+        ("port = 70000", "port must lie in"),
+        ("explore = true", "explore must be a number; got True"),
+        ("on_remote_failure = 'lokal'", "Did you mean 'local'?"),
+        ("name = 'a/b'", "name must be made of letters"),
+        ("api_key = 5", "api_key must be text. "),
+        ("port =", "must be a TOML file"),
+    ],
+)
+def test_a_file_of_settings_that_breaks_a_rule_is_refused(tmp_path, text, words):
+    path = tmp_path / "serve.toml"
+    path.write_text(text)
+    with pytest.raises(InvalidInputError, match=words.replace("?", r"\?").replace("'", ".")):
+        read_config(path)
+
+
+def test_settings_are_read_from_a_file_and_changed_by_options(tmp_path):
+    path = tmp_path / "serve.toml"
+    path.write_text('budget = 3\nfull = "http://127.0.0.1:9/v2/models/f"\n[remote]\ntotal_timeout = 0.5\n')
+    config = read_config(path).with_changes(budget=2.0, port=None)
+    assert config == Config(budget=2.0, full="http://127.0.0.1:9/v2/models/f", remote={"total_timeout": 0.5})
