@@ -123,7 +123,8 @@ class RemoteFailure(ThriftyError):  # noqa: N818 - what is counted is a failure 
     ----------
     reason : str
         A word to count it under: "connect", "timeout", "closed", "bad_http", "status_500" and the like, "too_large",
-        "bad_json", "shape", "datatype", "nan", "not_probabilities", "breaker_open" or "too_many_in_flight".
+        "bad_json", "shape", "datatype", "nan", "not_probabilities"; or nobody was asked: "breaker_open",
+        "too_many_in_flight", "not_started".
     """
 
     def __init__(self, reason: str, words: str) -> None:

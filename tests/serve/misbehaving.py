@@ -1,6 +1,6 @@
-"""A model server that misbehaves as its path says: ``/MODE/v2/models/m/infer``. Prints its port, then serves.
+"""A model server that misbehaves as its path says: ``/MODE/v2/models/3/infer``. Prints its port, then serves.
 
-It answers with the probabilities of three classes; the first of them is the first number of each row.
+The name of the model is the number of its classes; the probability of the first is the first number of each row.
 """
 
 import asyncio
@@ -10,8 +10,8 @@ import sys
 SEEN = {}
 
 
-def answer(rows, *, n_classes=3, datatype="FP64"):
-    first = [row[0] for row in rows]
+def answer(rows, n_classes, datatype="FP64"):
+    first = [min(max(row[0], 0.0), 1.0) for row in rows]
     rest = [[(1 - p) / (n_classes - 1)] * (n_classes - 1) for p in first]
     data = [number for p, others in zip(first, rest, strict=True) for number in (p, *others)]
     output = {"name": "probability", "datatype": datatype, "shape": [len(rows), n_classes], "data": data}
@@ -23,9 +23,9 @@ def whole(body, status="200 OK"):
     return f"HTTP/1.1 {status}\r\nContent-Length: {len(body)}\r\n\r\n".encode() + body
 
 
-def said(mode, rows):
+def said(mode, rows, n_classes):
     """The bytes that a mode answers with, if it answers at once and whole."""
-    good = answer(rows)
+    good = answer(rows, n_classes)
     data = good["outputs"][0]["data"]
     if mode.isdigit():
         return whole(b"sorry", f"{mode} Sorry")
@@ -42,11 +42,11 @@ def said(mode, rows):
     elif mode == "sums":
         data[1] += 0.5
     elif mode == "shape":
-        good = answer(rows, n_classes=4)
+        good = answer(rows, n_classes + 1)
     elif mode == "short":
         data.pop()
     elif mode == "labels":
-        good = answer(rows, datatype="INT64")
+        good = answer(rows, n_classes, "INT64")
     elif mode == "garbage":
         return b"this is not HTTP\r\n\r\n"
     return whole(good)
@@ -55,7 +55,7 @@ def said(mode, rows):
 async def serve(reader, writer):
     try:
         while line := await reader.readline():
-            mode = line.decode().split()[1].split("/")[1]
+            _, mode, *_, n_classes, _ = line.decode().split()[1].split("/")
             length = 0
             while (header := await reader.readline()) not in (b"\r\n", b""):
                 name, _, value = header.decode().partition(":")
@@ -64,15 +64,15 @@ async def serve(reader, writer):
             width = tensor["shape"][1]
             rows = [tensor["data"][at : at + width] for at in range(0, len(tensor["data"]), width)]
             SEEN[mode] = SEEN.get(mode, 0) + 1
-            await misbehave(mode, rows, writer)
+            await misbehave(mode, rows, int(n_classes), writer)
     except (ConnectionError, asyncio.IncompleteReadError):
         pass
     finally:
         writer.close()
 
 
-async def misbehave(mode, rows, writer):
-    good = said("good", rows)
+async def misbehave(mode, rows, n_classes, writer):
+    good = said("good", rows, n_classes)
     if mode == "slow":
         await asyncio.sleep(2.0)
         writer.write(good)
@@ -93,7 +93,7 @@ async def misbehave(mode, rows, writer):
         await writer.drain()
         writer.close()
     else:
-        writer.write(said(mode, rows))
+        writer.write(said(mode, rows, n_classes))
     await writer.drain()
 
 

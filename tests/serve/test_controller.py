@@ -1,5 +1,6 @@
 """Held budgets: streams of rows that are not those of the fit, through a small chain whose points were measured."""
 
+import asyncio
 from dataclasses import replace
 
 import numpy as np
@@ -158,3 +159,20 @@ def test_what_cannot_be_held_is_refused_in_words(chain):
         BudgetController(chain, target=2.0, window=0)
     with pytest.raises(InvalidInputError, match="whose costs are known"):
         BudgetController(chain.at(Policy.of(np.zeros(2))), target=2.0)
+
+
+def test_requests_that_come_at_the_same_time_do_not_break_the_cap_of_a_gateway(open_gateway, numbers):
+    cheapest, target = numbers.chain.cost_by_route[0], 2.0
+    gateway = open_gateway(numbers, budget=target, budget_window=40, budget_cap=2.2, most_in_flight=500)
+    rows_of_each = [
+        {"rows": [dict.fromkeys(numbers.schema.names, place / 200 - 0.5)]} for place in range(200)
+    ]
+
+    async def at_once():
+        return await asyncio.gather(*(gateway.call("/predict", one) for one in rows_of_each))
+
+    costs = np.array([one.said["answers"][0]["cost"] for one in gateway.run(at_once())])
+    assert costs.max() > cheapest
+    assert costs.sum() <= 2.2 * len(costs)
+    assert gateway.serving.model.controller.n_seen == 200
+    assert gateway.serving.model.controller.mean_spend <= 2.2

@@ -151,14 +151,12 @@ class Held:
     def __init__(self, chain, target):
         self._chain, self.target, self.costs = chain, target, []
         self.mean_spend = self.setpoint = target
-        self.capped = False
-        self.chain_now()
+        self.capped, self.behind = False, chain.behind
 
-    def chain_now(self):
-        return self._chain.at(self._chain.policy.within(self.target))
-
-    def spent(self, costs):
-        self.costs += costs.tolist()
+    def walk(self, reader):
+        walk = self._chain.at(self._chain.policy.within(self.target)).walk(reader)
+        self.costs += self._chain.cost_by_route[walk.route].tolist()
+        return walk
 
 
 def test_the_budget_is_held_from_the_start_and_changed_at_the_admin_port(open_gateway, numbers, question):

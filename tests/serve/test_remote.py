@@ -47,8 +47,8 @@ def misbehaving_port():
         yield port
 
 
-def address(port, mode):
-    return f"http://127.0.0.1:{port}/{mode}/v2/models/m"
+def address(port, mode, n_classes=3):
+    return f"http://127.0.0.1:{port}/{mode}/v2/models/{n_classes}"
 
 
 def with_remote(url, use, settings=SETTINGS, n_outputs=3):
@@ -236,7 +236,7 @@ def test_one_call_too_many_at_the_same_time_is_refused_at_once(misbehaving_port)
 
 def test_a_remote_that_was_not_started_says_so():
     remote = RemoteModel(address(1, "good"), columns=COLUMNS, n_outputs=3, settings=SETTINGS)
-    with pytest.raises(RemoteFailure, match="closed.*`start` comes before calls"):
+    with pytest.raises(RemoteFailure, match="not_started.*`start` comes before calls"):
         asyncio.run(remote.ask(ROWS))
 
 
@@ -272,3 +272,37 @@ def test_settings_that_make_no_sense_are_refused():
     for bad in ({"total_timeout": 0.0}, {"max_retries": -1}, {"datatype": "INT8"}):
         with pytest.raises(InvalidInputError, match="of the remote must be"):
             RemoteSettings(**bad)
+
+
+@pytest.fixture
+def question(numbers, make_table):
+    rows = make_table(60, seed=5)[list(numbers.schema.names)]
+    return {"rows": rows.to_dict("records")}
+
+
+@pytest.mark.parametrize("mode", ["500", "cut", "slow"])
+def test_a_gateway_answers_every_row_whatever_the_remote_does(
+    misbehaving_port, open_gateway, numbers, question, mode
+):
+    url = address(misbehaving_port, mode, n_classes=2)
+    gateway = open_gateway(numbers, full=url, remote={"total_timeout": DEADLINE})
+    took = []
+    for _ in range(3):
+        start = time.perf_counter()
+        said = gateway.ask("/predict", question)
+        took.append(time.perf_counter() - start)
+        assert said.status == 200
+        assert any(one["degraded"] for one in said.said["answers"])
+        assert all(one["answer"] in numbers.schema.classes for one in said.said["answers"])
+    assert min(took) < DEADLINE + SLACK
+    remote = gateway.serving.model.remote
+    assert gateway.serving.tally.degraded.keys() == {FAULTS[mode]} == remote.failures.keys()
+
+
+def test_a_gateway_asks_a_remote_that_behaves(misbehaving_port, open_gateway, numbers, question):
+    gateway = open_gateway(
+        numbers, full=address(misbehaving_port, "good", n_classes=2), remote={"total_timeout": 5.0}
+    )
+    said = gateway.ask("/predict", question).said["answers"]
+    assert not any(one["degraded"] for one in said)
+    assert any(one["route"] == numbers.chain.n_stages for one in said)

@@ -18,6 +18,7 @@ from thrifty.chain.chain import Chain, Walk
 from thrifty.chain.sources import TableReader
 from thrifty.evidence.observe import chain_of
 from thrifty.exceptions import FULL_MODEL, InvalidAnswerError, InvalidInputError, ThriftyError
+from thrifty.serve.drift import Drift
 from thrifty.serve.request_rows import RequestRows
 from thrifty.serve.together import Together
 from thrifty.tables.reader import Cells
@@ -28,7 +29,7 @@ __all__ = ["Answered", "Controller", "FullModelDown", "Model", "Remote"]
 FEW_ROWS = 32
 """Rows that are answered sooner than a thread would begin with them."""
 
-NOT_TRIED = ("breaker_open", "too_many_in_flight", "closed")
+NOT_TRIED = ("breaker_open", "too_many_in_flight", "not_started")
 """Failures of rows for which nothing was bought, because nobody was asked."""
 
 MOST_EXPLORING = 8
@@ -53,11 +54,12 @@ class Controller(Protocol):
 
     target: float
 
-    def chain_now(self) -> Chain:
-        """The chain at the operating point for the next rows."""
+    @property
+    def behind(self) -> Chain | None:
+        """The chain that stands in the place of the full model, if there is one."""
 
-    def spent(self, costs: Floats) -> None:
-        """What rows really paid."""
+    def walk(self, reader: TableReader) -> Walk:
+        """Send rows as far as the budget allows, and take note of what they pay."""
 
 
 class FullModelDown(ThriftyError):  # noqa: N818
@@ -135,6 +137,7 @@ class Model:
         self.is_number = system.schema.is_number
         self.remote: Remote | None = None
         self.controller: Controller | None = None
+        self.drift = None if system.spread is None else Drift(system.spread)
         self.exploring = 0
         self._on_failure = on_failure
         self._worker = worker
@@ -173,25 +176,23 @@ class Model:
 
     async def answer(self, cells: Cells) -> Answered:
         """Answer the rows of a request."""
-        chain = self.chain if self.controller is None else self.controller.chain_now()
-        walk = await self._walk(chain, cells)
+        chain = self.chain
+        walk = await self._walk(chain if self.controller is None else self.controller, cells)
         sent = np.flatnonzero(walk.route == chain.n_stages)
         if sent.size == 0:
             outputs, reason = _local_outputs(chain, walk), None
             cost = chain.cost_by_route[walk.route]
         else:
             outputs, cost, reason = await self._with_full(chain, cells, walk, sent)
-        if self.controller is not None:
-            self.controller.spent(cost)
         return self._answered(chain, walk, outputs, cost, reason, sent)
 
-    async def _walk(self, chain: Chain, cells: Cells) -> Walk:
+    async def _walk(self, sender: Chain | Controller, cells: Cells) -> Walk:
         if len(cells) > FEW_ROWS:
-            walked: Walk = await self._in_thread(lambda: chain.walk(self._reader(cells)))
+            walked: Walk = await self._in_thread(lambda: sender.walk(self._reader(cells)))
             return walked
         if self._needs_care(cells):
-            return chain.walk(self._reader(cells))
-        return await self._together.walk(chain, cells.numbers)
+            return sender.walk(self._reader(cells))
+        return await self._together.walk(sender, cells.numbers)
 
     def _answered(
         self, chain: Chain, walk: Walk, outputs: Floats, cost: Floats, reason: str | None, sent: Ints

@@ -105,10 +105,11 @@ class BudgetController:
                 f"the target must be at most the cap of {self._cap:.6g}; got {target!r}. Raise the cap, or lower the "
                 f"target."
             )
-        self._target = float(target)
-        # What was spent beyond another target is no debt under this one.
-        self._debt = 0.0
-        self._move(0)
+        with self._turn:
+            self._target = float(target)
+            # What was spent beyond another target is no debt under this one.
+            self._debt = 0.0
+            self._move(0)
 
     def _check_cap(self) -> None:
         if self._cap is not None and not self._cap >= self._least:
@@ -116,6 +117,11 @@ class BudgetController:
                 f"the cap must be at least {self._least:.6g}, what a row pays that stops at the first stage; got "
                 f"{self._cap!r}."
             )
+
+    @property
+    def behind(self) -> Chain | None:
+        """The chain that stands in the place of the full model, if there is one."""
+        return self._chain.behind
 
     @property
     def mean_spend(self) -> float:

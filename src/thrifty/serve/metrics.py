@@ -60,6 +60,8 @@ class Tally:
         if missing is None:
             missing = self.missing[model.rows.names] = np.zeros(len(model.rows.names))
         missing += np.isnan(numbers).sum(axis=0)
+        if model.drift is not None:
+            model.drift.saw(numbers)
         self.took("degraded" if answered.reason else "full" if answered.n_sent else "local", seconds)
 
     def took(self, route: str, seconds: float) -> None:
@@ -134,6 +136,7 @@ class Collector:
         yield _gauge("ready", "Whether the gateway answers.", [], [([], int(self._serving.is_ready))])
         yield self._latency()
         yield self._missing()
+        yield self._drift()
         yield from _remote(self._serving.model.remote)
         yield from _controller(self._serving.model.controller)
 
@@ -163,6 +166,16 @@ class Collector:
             "Share of rows in which a feature is missing or was not sent.",
             ["feature"],
             (([name], share) for name, share in zip(names, shares.tolist(), strict=True)),
+        )
+
+    def _drift(self) -> Metric:
+        model = self._serving.model
+        found = [] if model.drift is None else model.drift.by_column().tolist()
+        return _gauge(
+            "drift",
+            "Population-stability index of a feature against the training table; above 0.25 it has drifted.",
+            ["feature"],
+            (([name], index) for name, index in zip(model.rows.names, found, strict=bool(found))),
         )
 
 

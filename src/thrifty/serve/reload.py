@@ -17,7 +17,9 @@ from thrifty.objective.costs import check_amount
 from thrifty.serve.admission import LOG, Heartbeat
 from thrifty.serve.answering import Controller, Model, Remote
 from thrifty.serve.config import Config, meant
+from thrifty.serve.controller import BudgetController
 from thrifty.serve.metrics import Tally
+from thrifty.serve.remote import RemoteModel, RemoteSettings
 from thrifty.tables.system import TableSystem, as_table_system
 
 __all__ = ["Loaded", "Serving"]
@@ -174,25 +176,19 @@ class Serving:
         return model
 
     def _held(self, chain: Chain, budget: float) -> Controller:
-        from thrifty.serve.controller import BudgetController
-
-        controller: Controller = BudgetController(
+        return BudgetController(
             chain, target=budget, window=self.config.budget_window, cap=self.config.budget_cap
         )
-        return controller
 
     def _connected(self, model: Model) -> Remote:
-        from thrifty.serve.remote import RemoteModel, RemoteSettings
-
         known = {one.name for one in dataclasses.fields(RemoteSettings)}
         for name in self.config.remote:
             if name not in known:
                 raise InvalidInputError(f"[remote] sets {name!r}, which is no setting.{meant(name, known)}")
-        remote: Remote = RemoteModel(
-            self.config.full,
+        return RemoteModel(
+            str(self.config.full),
             columns=model.full_names,
             n_outputs=model.n_outputs,
             settings=RemoteSettings(**self.config.remote),
             api_key=self.config.remote_api_key,
         )
-        return remote

@@ -241,7 +241,7 @@ class RemoteModel:
     async def _post(self, body: bytes) -> bytes:
         if self._session is None:
             raise RemoteFailure(
-                "closed", "no connections are open: `start` comes before calls, `close` after them"
+                "not_started", "no connections are open: `start` comes before calls, `close` after them"
             )
         said = bytearray()
         async with self._session.post(self.url, data=body, allow_redirects=False) as response:

@@ -6,11 +6,12 @@ event loop.
 """
 
 import asyncio
+from typing import Protocol
 
 import numpy as np
 
 from thrifty.arrays import Floats, Ints
-from thrifty.chain.chain import Chain, Walk
+from thrifty.chain.chain import Walk
 from thrifty.chain.sources import TableReader
 from thrifty.exceptions import ThriftyError
 
@@ -19,7 +20,19 @@ __all__ = ["Together"]
 ENOUGH_ROWS = 8
 """Rows that walk sooner together than one after the other."""
 
-_Waiting = tuple[Chain, Floats, asyncio.Future[Walk]]
+
+class Sender(Protocol):
+    """What sends rows on their way: a chain, or what holds its budget."""
+
+    @property
+    def behind(self) -> object:
+        """The chain that stands in the place of the full model, if there is one."""
+
+    def walk(self, reader: TableReader) -> Walk:
+        """Send every row as far as it goes."""
+
+
+_Waiting = tuple[Sender, Floats, asyncio.Future[Walk]]
 
 
 class Together:
@@ -28,13 +41,13 @@ class Together:
     def __init__(self) -> None:
         self._waiting: list[_Waiting] = []
 
-    async def walk(self, chain: Chain, numbers: Floats) -> Walk:
+    async def walk(self, sender: Sender, numbers: Floats) -> Walk:
         """Where rows go, together with others that are gathered in this turn of the event loop."""
         loop = asyncio.get_running_loop()
         future: asyncio.Future[Walk] = loop.create_future()
         if not self._waiting:
             loop.call_soon(self._send)
-        self._waiting.append((chain, numbers, future))
+        self._waiting.append((sender, numbers, future))
         return await future
 
     def _send(self) -> None:
@@ -52,9 +65,8 @@ class Together:
 
 def _walk_together(group: list[_Waiting]) -> bool:
     """Walk, and tell whether that went well; where some row is refused, all walk alone."""
-    chain = group[0][0]
     try:
-        walk = chain.walk(_Apart([numbers for _, numbers, _ in group]))
+        walk = group[0][0].walk(_Apart([numbers for _, numbers, _ in group]))
     except (ThriftyError, ArithmeticError, ValueError):
         return False
     first = 0
@@ -66,11 +78,11 @@ def _walk_together(group: list[_Waiting]) -> bool:
     return True
 
 
-def _walk_alone(chain: Chain, numbers: Floats, future: asyncio.Future[Walk]) -> None:
+def _walk_alone(sender: Sender, numbers: Floats, future: asyncio.Future[Walk]) -> None:
     if future.done():  # its client is gone
         return
     try:
-        future.set_result(chain.walk(TableReader(numbers, numbers)))
+        future.set_result(sender.walk(TableReader(numbers, numbers)))
     except Exception as error:
         future.set_exception(error)
 
