@@ -7,6 +7,7 @@ from typing import Any
 __all__ = [
     "FULL_MODEL",
     "DataUnavailableError",
+    "FullModelDownError",
     "FullModelNotWorthItWarning",
     "InvalidAnswerError",
     "InvalidInputError",
@@ -36,6 +37,14 @@ class InvalidInputError(ThriftyError, ValueError):
 
 class InvalidTypeError(InvalidInputError, TypeError):
     """A table is of a type that cannot be read as numbers; scikit-learn asks for a ``TypeError`` there."""
+
+
+class FullModelDownError(ThriftyError):
+    """The full model did not answer, and nobody else is to answer in its place; ``reason`` is why."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(f"the full model did not answer ({reason}). Ask again later.")
+        self.reason = reason
 
 
 class NoPriceOfMistakesError(InvalidInputError, AttributeError):

@@ -91,13 +91,3 @@ def test_a_file_with_a_spread_that_is_none_is_refused(bike_system, part, words):
     getattr(bad, part)[0] = np.linspace(9.0, 1.0, getattr(bad, part).shape[1])
     with pytest.raises(InvalidInputError, match=words):
         table_system_from_bytes(table_system_to_bytes(replace(bike_system, spread=bad)))
-
-
-def test_a_gateway_tells_the_drift_of_each_feature(open_gateway, numbers, make_table):
-    table = make_table(LEAST_VALUES, seed=1)[list(numbers.schema.names)].assign(age=9.0)
-    gateway = open_gateway(numbers)
-    assert gateway.ask("/predict", {"rows": table.to_dict("records")}).status == 200
-    text = gateway.admin("/metrics").said.decode()
-    lines = dict(line.rsplit(" ", 1) for line in text.splitlines() if not line.startswith("#"))
-    assert float(lines['thrifty_drift{feature="age"}']) > 1.0
-    assert float(lines['thrifty_drift{feature="noise"}']) < 0.25

@@ -5,11 +5,7 @@ import json
 import os
 import signal
 import socket
-import subprocess
-import sys
 import time
-from contextlib import contextmanager
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -22,29 +18,6 @@ ROWS = np.array([[0.25, 7.0], [0.5, np.nan], [0.75, 1e300]])
 COLUMNS = ("share", "other")
 DEADLINE, SLACK = 0.15, 0.05
 SETTINGS = RemoteSettings(total_timeout=DEADLINE)
-LIFETIME = 120  # seconds; a server that is forgotten ends by itself
-
-
-@contextmanager
-def misbehaving_server():
-    """A model server in a process of its own that fails as its path says."""
-    script = Path(__file__).with_name("misbehaving.py")
-    process = subprocess.Popen(
-        [sys.executable, "-I", script, str(LIFETIME)], stdout=subprocess.PIPE, text=True
-    )
-    try:
-        yield process, int(process.stdout.readline())
-    finally:
-        process.kill()
-        process.wait()
-        process.stdout.close()
-
-
-@pytest.fixture(scope="module")
-def misbehaving_port():
-    """The port of such a server that the tests share."""
-    with misbehaving_server() as (_, port):
-        yield port
 
 
 def address(port, mode, n_classes=3):
@@ -135,7 +108,7 @@ def test_a_deadline_of_the_caller_that_is_nearer_holds(misbehaving_port):
     assert seconds < DEADLINE
 
 
-def test_a_server_that_is_killed_fails_the_call_under_way_and_refuses_the_next():
+def test_a_server_that_is_killed_fails_the_call_under_way_and_refuses_the_next(misbehaving_server):
     with misbehaving_server() as (process, port):
 
         async def use(remote):
@@ -272,37 +245,3 @@ def test_settings_that_make_no_sense_are_refused():
     for bad in ({"total_timeout": 0.0}, {"max_retries": -1}, {"datatype": "INT8"}):
         with pytest.raises(InvalidInputError, match="of the remote must be"):
             RemoteSettings(**bad)
-
-
-@pytest.fixture
-def question(numbers, make_table):
-    rows = make_table(60, seed=5)[list(numbers.schema.names)]
-    return {"rows": rows.to_dict("records")}
-
-
-@pytest.mark.parametrize("mode", ["500", "cut", "slow"])
-def test_a_gateway_answers_every_row_whatever_the_remote_does(
-    misbehaving_port, open_gateway, numbers, question, mode
-):
-    url = address(misbehaving_port, mode, n_classes=2)
-    gateway = open_gateway(numbers, full=url, remote={"total_timeout": DEADLINE})
-    took = []
-    for _ in range(3):
-        start = time.perf_counter()
-        said = gateway.ask("/predict", question)
-        took.append(time.perf_counter() - start)
-        assert said.status == 200
-        assert any(one["degraded"] for one in said.said["answers"])
-        assert all(one["answer"] in numbers.schema.classes for one in said.said["answers"])
-    assert min(took) < DEADLINE + SLACK
-    remote = gateway.serving.model.remote
-    assert gateway.serving.tally.degraded.keys() == {FAULTS[mode]} == remote.failures.keys()
-
-
-def test_a_gateway_asks_a_remote_that_behaves(misbehaving_port, open_gateway, numbers, question):
-    gateway = open_gateway(
-        numbers, full=address(misbehaving_port, "good", n_classes=2), remote={"total_timeout": 5.0}
-    )
-    said = gateway.ask("/predict", question).said["answers"]
-    assert not any(one["degraded"] for one in said)
-    assert any(one["route"] == numbers.chain.n_stages for one in said)

@@ -11,8 +11,7 @@ from typing import Any
 import orjson
 from starlette.types import Receive, Scope, Send
 
-from thrifty.exceptions import InvalidInputError
-from thrifty.serve.answering import FullModelDown
+from thrifty.exceptions import FullModelDownError, InvalidInputError
 from thrifty.serve.config import Config
 from thrifty.serve.metrics import Tally
 
@@ -132,7 +131,7 @@ class Operation:
             return
         except Refusal as error:
             status, answer, retry_after = error.status, error_body(str(error)), error.retry_after
-        except FullModelDown as error:
+        except FullModelDownError as error:
             status, answer, retry_after = 503, error_body(str(error)), self._config.retry_after
         except InvalidInputError as error:
             status, answer = 400, error_body(str(error))

@@ -15,16 +15,16 @@ import numpy as np
 
 from thrifty.arrays import Bools, Floats, Ints, Labels
 from thrifty.chain.chain import Chain, Walk
-from thrifty.chain.sources import TableReader
+from thrifty.chain.sources import Reader, TableReader
 from thrifty.evidence.observe import chain_of
-from thrifty.exceptions import FULL_MODEL, InvalidAnswerError, InvalidInputError, ThriftyError
+from thrifty.exceptions import FULL_MODEL, FullModelDownError, InvalidAnswerError, InvalidInputError
 from thrifty.serve.drift import Drift
 from thrifty.serve.request_rows import RequestRows
 from thrifty.serve.together import Together
 from thrifty.tables.reader import Cells
 from thrifty.tables.system import TableSystem
 
-__all__ = ["Answered", "Controller", "FullModelDown", "Model", "Remote"]
+__all__ = ["Answered", "Controller", "Model", "Remote"]
 
 FEW_ROWS = 32
 """Rows that are answered sooner than a thread would begin with them."""
@@ -54,20 +54,8 @@ class Controller(Protocol):
 
     target: float
 
-    @property
-    def behind(self) -> Chain | None:
-        """The chain that stands in the place of the full model, if there is one."""
-
-    def walk(self, reader: TableReader) -> Walk:
-        """Send rows as far as the budget allows, and take note of what they pay."""
-
-
-class FullModelDown(ThriftyError):  # noqa: N818
-    """The full model did not answer, and no other answer is wanted."""
-
-    def __init__(self, reason: str) -> None:
-        super().__init__(f"the full model did not answer ({reason}). Ask again later.")
-        self.reason = reason
+    def walk(self, reader: Reader) -> Walk:
+        """Send rows as far as the budget allows, and take note of what their routes cost."""
 
 
 @dataclass(frozen=True)
@@ -119,6 +107,8 @@ class Model:
         The thread for larger batches and for the full model in the file.
     unseen_is_missing : bool
         Whether text that the fit has not seen counts as missing.
+    most_rows : int
+        Requests of more rows are refused.
     """
 
     def __init__(
@@ -129,19 +119,20 @@ class Model:
         on_failure: str,
         worker: Executor,
         unseen_is_missing: bool = False,
+        most_rows: int = 10_000,
     ) -> None:
         self.system = system
         self.version = version
-        self.rows = RequestRows(system.schema, unseen_is_missing=unseen_is_missing)
+        self.rows = RequestRows(system.schema, unseen_is_missing=unseen_is_missing, most_rows=most_rows)
         self.chain = chain_of(system.relabelled)
         self.is_number = system.schema.is_number
         self.remote: Remote | None = None
         self.controller: Controller | None = None
-        self.drift = None if system.spread is None else Drift(system.spread)
+        self.drift: Drift | None = None
         self.exploring = 0
         self._on_failure = on_failure
         self._worker = worker
-        self._together = Together()
+        self._together = Together(is_worth_it=self.chain.behind is None)
         self._is_picky = system.refuses_missing
         if not self.chain.n_stages and on_failure == "local":
             self._on_failure = "error"  # nobody else can answer
@@ -176,8 +167,7 @@ class Model:
 
     async def answer(self, cells: Cells) -> Answered:
         """Answer the rows of a request."""
-        chain = self.chain
-        walk = await self._walk(chain if self.controller is None else self.controller, cells)
+        chain, walk = self.chain, await self._walk(cells)
         sent = np.flatnonzero(walk.route == chain.n_stages)
         if sent.size == 0:
             outputs, reason = _local_outputs(chain, walk), None
@@ -186,13 +176,15 @@ class Model:
             outputs, cost, reason = await self._with_full(chain, cells, walk, sent)
         return self._answered(chain, walk, outputs, cost, reason, sent)
 
-    async def _walk(self, sender: Chain | Controller, cells: Cells) -> Walk:
+    async def _walk(self, cells: Cells) -> Walk:
+        """Send rows as far as the operating point, or the budget, says."""
+        send = self.chain.walk if self.controller is None else self.controller.walk
         if len(cells) > FEW_ROWS:
-            walked: Walk = await self._in_thread(lambda: sender.walk(self._reader(cells)))
-            return walked
+            walk: Walk = await self.in_thread(lambda: send(self._reader(cells)))
+            return walk
         if self._needs_care(cells):
-            return sender.walk(self._reader(cells))
-        return await self._together.walk(sender, cells.numbers)
+            return send(self._reader(cells))
+        return await self._together.walk(send, cells.numbers)
 
     def _answered(
         self, chain: Chain, walk: Walk, outputs: Floats, cost: Floats, reason: str | None, sent: Ints
@@ -224,10 +216,10 @@ class Model:
         if reason is None:
             cost = chain.cost_by_route[walk.route]
             if chain.buys_by_row and self.remote is None:
-                cost = await self._in_thread(lambda: chain.spent(self._full_reader(cells), walk))
+                cost = await self.in_thread(lambda: chain.spent(self._full_reader(cells), walk))
             return _local_outputs(chain, walk, full), cost, None
         if self._on_failure == "error":
-            raise FullModelDown(reason)
+            raise FullModelDownError(reason)
         cost = chain.cost_by_route[np.minimum(walk.route, chain.n_stages - 1)]
         if reason not in NOT_TRIED:
             # What the full model reads was bought before the call failed; the call itself is not paid for.
@@ -239,7 +231,7 @@ class Model:
         """Outputs of the full model for some rows, or why there are none."""
         try:
             if self.remote is None:
-                return await self._in_thread(lambda: self._ask_file(chain, cells, rows)), None
+                return await self.in_thread(lambda: self._ask_file(chain, cells, rows)), None
             reader = self._reader(cells)
             said = await self.remote.ask(reader.block(rows, chain.price_list.read_by_full))
             return chain.task.read_outputs(said, len(rows), FULL_MODEL), None
@@ -295,7 +287,8 @@ class Model:
             return self.system.reader(cells)
         return TableReader(cells.numbers, cells.table(named=self.system.is_named))
 
-    async def _in_thread(self, call: Callable[[], Any]) -> Any:
+    async def in_thread(self, call: Callable[[], Any]) -> Any:
+        """What a call returns, while other requests are read."""
         return await asyncio.get_running_loop().run_in_executor(self._worker, call)
 
 

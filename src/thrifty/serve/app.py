@@ -32,6 +32,9 @@ __all__ = ["create_admin", "create_app"]
 
 _NUMPY = orjson.OPT_SERIALIZE_NUMPY
 
+_LONG = 2**16
+"""Bytes of a request from which reading it takes longer than others should wait."""
+
 
 def create_app(system: Any, config: Config | None = None, **how: Any) -> Starlette:
     """The application that answers questions; ``app.state.serving`` is what serves in it.
@@ -150,16 +153,16 @@ class _Questions:
     async def _infer(self, request: Request) -> bytes:
         model = self._model(request)
         length = request.headers.get(b"inference-header-content-length")
-        asked = read_infer(request.body, length, model.rows, model.output_names)
+        asked = await self._read(
+            model, request, lambda body: read_infer(body, length, model.rows, model.output_names)
+        )
         answered = await self._answer(model, asked.cells, request)
         return infer_response(answered, asked, self._config.name, model.version, _answer_type(model))
 
     async def _predict(self, request: Request) -> bytes:
         model = self._model(request)
-        said = read_json(request.body)
-        if set(said) != {"rows"}:
-            raise InvalidInputError('the body must be {"rows": [{"COLUMN": VALUE, ...}, ...]}.')
-        answered = await self._answer(model, model.rows.from_records(said["rows"]), request)
+        cells = await self._read(model, request, lambda body: model.rows.from_records(_records(body)))
+        answered = await self._answer(model, cells, request)
         columns = {"answer": answered.answer, "probability": answered.probability, "route": answered.route}
         columns |= {"cost": answered.cost, "degraded": answered.degraded}
         lists = {
@@ -172,11 +175,13 @@ class _Questions:
             {"model_name": self._config.name, "model_version": model.version, "answers": rows}
         )
 
+    @staticmethod
+    async def _read(model: Model, request: Request, read: Callable[[bytes], Any]) -> Any:
+        """Read a request; a long one by a thread, so that short ones do not wait for it."""
+        body = request.body
+        return read(body) if len(body) <= _LONG else await model.in_thread(lambda: read(body))
+
     async def _answer(self, model: Model, cells: Cells, request: Request) -> Answered:
-        if len(cells) > self._config.most_rows:
-            raise Refusal(
-                413, f"a request must have at most {self._config.most_rows:,} rows; got {len(cells):,}."
-            )
         began = time.perf_counter()
         request.facts |= {"version": model.version, "rows": len(cells)}
         answered = await model.answer(cells)
@@ -254,6 +259,13 @@ class _Questions:
 
     async def _openapi(self, _: Request) -> bytes:
         return orjson.dumps(description_of(self._serving.model, self._config))
+
+
+def _records(body: bytes) -> Any:
+    said = read_json(body)
+    if set(said) != {"rows"}:
+        raise InvalidInputError('the body must be {"rows": [{"COLUMN": VALUE, ...}, ...]}.')
+    return said["rows"]
 
 
 def _answer_type(model: Model) -> str:

@@ -119,11 +119,6 @@ class BudgetController:
             )
 
     @property
-    def behind(self) -> Chain | None:
-        """The chain that stands in the place of the full model, if there is one."""
-        return self._chain.behind
-
-    @property
     def mean_spend(self) -> float:
         """Mean cost of the latest rows, at most ``window`` of them; 0 before the first."""
         n = min(self.n_seen, self._window)

@@ -136,7 +136,8 @@ class Collector:
         yield _gauge("ready", "Whether the gateway answers.", [], [([], int(self._serving.is_ready))])
         yield self._latency()
         yield self._missing()
-        yield self._drift()
+        if self._serving.model.drift is not None:
+            yield self._drift()
         yield from _remote(self._serving.model.remote)
         yield from _controller(self._serving.model.controller)
 
@@ -170,13 +171,12 @@ class Collector:
 
     def _drift(self) -> Metric:
         model = self._serving.model
-        found = [] if model.drift is None else model.drift.by_column().tolist()
-        return _gauge(
-            "drift",
-            "Population-stability index of a feature against the training table; above 0.25 it has drifted.",
-            ["feature"],
-            (([name], index) for name, index in zip(model.rows.names, found, strict=bool(found))),
+        index = model.drift.by_column().tolist()
+        words = (
+            "Population-stability index of a feature against the rows of the fit; above 0.25 it has drifted."
         )
+        pairs = zip(model.rows.names, index, strict=True)
+        return _gauge("drift", words, ["feature"], (([name], value) for name, value in pairs))
 
 
 def registry_of(tally: Tally, serving: Any) -> CollectorRegistry:

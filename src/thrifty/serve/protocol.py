@@ -135,7 +135,7 @@ def _tensors(inputs: Any, tail: memoryview) -> list[_Tensor]:
             )
         name, datatype = tensor["name"], tensor.get("datatype")
         shape = _shape(name, tensor.get("shape"))
-        if datatype != "BYTES" and datatype not in _NUMBERS:
+        if not isinstance(datatype, str) or datatype not in {"BYTES", *_NUMBERS}:
             raise InvalidInputError(
                 f"input {name[:60]!r} must have one of the datatypes {', '.join(_NUMBERS)} and, for text, BYTES; got "
                 f"{str(datatype)[:20]!r}. Send truth values as numbers, 0 and 1."
@@ -235,6 +235,7 @@ def _cells(tensors: list[_Tensor], rows: RequestRows) -> Cells:
             )
         return rows.from_table(first.data, first.shape[0])
     columns = {}
+    rows.check_count(first.shape[0])
     for tensor in tensors:
         if tensor.name == TABLE and TABLE not in rows.names:
             raise InvalidInputError(f"input {TABLE!r} holds all columns and must be the only input.")

@@ -18,6 +18,7 @@ from thrifty.serve.admission import LOG, Heartbeat
 from thrifty.serve.answering import Controller, Model, Remote
 from thrifty.serve.config import Config, meant
 from thrifty.serve.controller import BudgetController
+from thrifty.serve.drift import Drift
 from thrifty.serve.metrics import Tally
 from thrifty.serve.remote import RemoteModel, RemoteSettings
 from thrifty.tables.system import TableSystem, as_table_system
@@ -169,8 +170,11 @@ class Serving:
             on_failure=self.config.on_remote_failure,
             worker=self._worker,
             unseen_is_missing=self.config.unseen == "missing",
+            most_rows=self.config.most_rows,
         )
         model.warm_up()
+        spread = model.system.spread
+        model.drift = None if spread is None else Drift(spread)
         if self._budget is not None:
             model.controller = self._hold(model.chain, self._budget)
         return model

@@ -35,9 +35,11 @@ class RequestRows:
         Columns, and the text that they may hold.
     unseen_is_missing : bool
         Whether text that the fit has not seen counts as missing.
+    most_rows : int
+        Requests of more rows are refused.
     """
 
-    def __init__(self, schema: Schema, *, unseen_is_missing: bool = False) -> None:
+    def __init__(self, schema: Schema, *, unseen_is_missing: bool, most_rows: int) -> None:
         self.names = schema.names
         self._known = {name: place for place, name in enumerate(schema.names)}
         self._codes = {
@@ -45,6 +47,7 @@ class RequestRows:
             for name, texts in schema.categories.items()
         }
         self._unseen_is_missing = unseen_is_missing
+        self._most_rows = most_rows
 
     @property
     def is_numeric(self) -> bool:
@@ -54,6 +57,13 @@ class RequestRows:
     def is_text(self, name: str) -> bool:
         """Whether a column holds text."""
         return self._known[name] in self._codes
+
+    def check_count(self, n_rows: int) -> None:
+        """Refuse more rows than a request may have."""
+        if n_rows > self._most_rows:
+            raise InvalidInputError(
+                f"a request must have at most {self._most_rows:,} rows; got {n_rows:,}. Send fewer at a time."
+            )
 
     def place_of(self, name: Any) -> int:
         """Place of a column, or a refusal of a name that is not known."""
@@ -69,6 +79,7 @@ class RequestRows:
             raise InvalidInputError(
                 f"rows must be a list of at least one object, from names of columns to values; got {_shown(records)}."
             )
+        self.check_count(len(records))
         names, rows = self.names, []
         for number, record in enumerate(records, 1):
             if not isinstance(record, dict):
@@ -86,6 +97,7 @@ class RequestRows:
 
     def from_table(self, values: Sequence[Any] | Floats, n_rows: int) -> Cells:
         """Rows of numbers in the order of the columns, one after the other in one list or array."""
+        self.check_count(n_rows)
         if not self.is_numeric:
             text = [name for name in self.names if self.is_text(name)]
             raise InvalidInputError(

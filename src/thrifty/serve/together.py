@@ -6,13 +6,13 @@ event loop.
 """
 
 import asyncio
-from typing import Protocol
+from collections.abc import Callable
 
 import numpy as np
 
 from thrifty.arrays import Floats, Ints
 from thrifty.chain.chain import Walk
-from thrifty.chain.sources import TableReader
+from thrifty.chain.sources import Reader, TableReader
 from thrifty.exceptions import ThriftyError
 
 __all__ = ["Together"]
@@ -20,44 +20,40 @@ __all__ = ["Together"]
 ENOUGH_ROWS = 8
 """Rows that walk sooner together than one after the other."""
 
-
-class Sender(Protocol):
-    """What sends rows on their way: a chain, or what holds its budget."""
-
-    @property
-    def behind(self) -> object:
-        """The chain that stands in the place of the full model, if there is one."""
-
-    def walk(self, reader: TableReader) -> Walk:
-        """Send every row as far as it goes."""
-
-
-_Waiting = tuple[Sender, Floats, asyncio.Future[Walk]]
+Send = Callable[[Reader], Walk]
+_Waiting = tuple[Send, Floats, asyncio.Future[Walk]]
 
 
 class Together:
-    """Gathers the rows that are to walk; every cell of them can be read."""
+    """Gathers the rows that are to walk; every cell of them can be read.
 
-    def __init__(self) -> None:
+    Parameters
+    ----------
+    is_worth_it : bool
+        Whether rows walk together at all; through a chain behind a chain they do not.
+    """
+
+    def __init__(self, *, is_worth_it: bool = True) -> None:
+        self._is_worth_it = is_worth_it
         self._waiting: list[_Waiting] = []
 
-    async def walk(self, sender: Sender, numbers: Floats) -> Walk:
-        """Where rows go, together with others that are gathered in this turn of the event loop."""
+    async def walk(self, send: Send, numbers: Floats) -> Walk:
+        """Where ``send`` sends rows, together with others that are gathered in this turn of the event loop."""
         loop = asyncio.get_running_loop()
         future: asyncio.Future[Walk] = loop.create_future()
         if not self._waiting:
-            loop.call_soon(self._send)
-        self._waiting.append((sender, numbers, future))
+            loop.call_soon(self._go)
+        self._waiting.append((send, numbers, future))
         return await future
 
-    def _send(self) -> None:
+    def _go(self) -> None:
         waiting, self._waiting = self._waiting, []
-        groups: dict[int, list[_Waiting]] = {}
+        groups: dict[Send, list[_Waiting]] = {}
         for one in waiting:
-            groups.setdefault(id(one[0]), []).append(one)
+            groups.setdefault(one[0], []).append(one)
         for group in groups.values():
             n_rows = sum(len(numbers) for _, numbers, _ in group)
-            is_worth_it = len(group) > 1 and n_rows >= ENOUGH_ROWS and group[0][0].behind is None
+            is_worth_it = self._is_worth_it and len(group) > 1 and n_rows >= ENOUGH_ROWS
             if not (is_worth_it and _walk_together(group)):
                 for one in group:
                     _walk_alone(*one)
@@ -65,8 +61,9 @@ class Together:
 
 def _walk_together(group: list[_Waiting]) -> bool:
     """Walk, and tell whether that went well; where some row is refused, all walk alone."""
+    send = group[0][0]
     try:
-        walk = group[0][0].walk(_Apart([numbers for _, numbers, _ in group]))
+        walk = send(_Apart([numbers for _, numbers, _ in group]))
     except (ThriftyError, ArithmeticError, ValueError):
         return False
     first = 0
@@ -78,11 +75,11 @@ def _walk_together(group: list[_Waiting]) -> bool:
     return True
 
 
-def _walk_alone(sender: Sender, numbers: Floats, future: asyncio.Future[Walk]) -> None:
+def _walk_alone(send: Send, numbers: Floats, future: asyncio.Future[Walk]) -> None:
     if future.done():  # its client is gone
         return
     try:
-        future.set_result(sender.walk(TableReader(numbers, numbers)))
+        future.set_result(send(TableReader(numbers, numbers)))
     except Exception as error:
         future.set_exception(error)
 

@@ -191,7 +191,7 @@ def test_bodies_and_batches_have_a_largest_size(open_gateway, numbers):
     gateway = open_gateway(numbers, most_body_bytes=500, most_rows=3)
     row = dict.fromkeys(numbers.schema.names, 0)
     assert gateway.ask("/predict", {"rows": [row] * 3}).status == 200
-    assert gateway.ask("/predict", {"rows": [row] * 4}).status == 413
+    assert gateway.ask("/predict", {"rows": [row] * 4}).status == 400
     assert gateway.ask("/predict", {"rows": [row] * 40}).status == 413
     assert gateway.ask("/predict", b"{}", headers={"content-length": "501"}).status == 413
     assert gateway.ask("/predict", b"{}", headers={"content-encoding": "gzip"}).status == 415

@@ -151,11 +151,12 @@ class Held:
     def __init__(self, chain, target):
         self._chain, self.target, self.costs = chain, target, []
         self.mean_spend = self.setpoint = target
-        self.capped, self.behind = False, chain.behind
+        self.capped = False
 
     def walk(self, reader):
-        walk = self._chain.at(self._chain.policy.within(self.target)).walk(reader)
-        self.costs += self._chain.cost_by_route[walk.route].tolist()
+        chain = self._chain.at(self._chain.policy.within(self.target))
+        walk = chain.walk(reader)
+        self.costs += chain.cost_by_route[walk.route].tolist()
         return walk
 
 

@@ -1,0 +1,123 @@
+"""Gateways without a network: an application is called as a server would call it."""
+
+import asyncio
+import contextlib
+import json
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from thrifty.serve.app import create_admin, create_app
+from thrifty.serve.config import Config
+
+
+@pytest.fixture(scope="session")
+def colours(make_table, while_fits_are_small):
+    """What a fit on a table with a text column makes; its full model reads missing values."""
+    from thrifty.tables.fit import Wish, fit_table
+
+    with while_fits_are_small():
+        return fit_table(make_table(400), "label", Wish(budget=3.0), full="boosting").system
+
+
+@pytest.fixture(scope="session")
+def numbers(make_table, while_fits_are_small):
+    """What a fit on numbers alone makes; its full model reads no missing values."""
+    from thrifty.tables.fit import Wish, fit_table
+
+    table = make_table(400).drop(columns=["colour", "old"])
+    with while_fits_are_small():
+        return fit_table(table, "label", Wish(budget=2.5), full="svm").system
+
+
+@pytest.fixture
+def open_gateway():
+    """``open_gateway(system, **settings)``: a gateway that has started; it is closed when the test ends."""
+    with contextlib.ExitStack() as stack:
+        yield lambda system, how=None, **settings: stack.enter_context(_gateway(system, how or {}, settings))
+
+
+@contextlib.contextmanager
+def _gateway(system, how, settings):
+    # Between two calls the test works where a server would wait, and that is no reason to turn anybody away.
+    app = create_app(system, Config(**{"most_delay": 60.0, **settings}), **how)
+    admin = create_admin(app.state.serving)
+    with asyncio.Runner() as runner:
+        life = app.router.lifespan_context(app)
+        runner.run(life.__aenter__())
+
+        def ask(path, body=None, *, method=None, headers=(), app=app):
+            return runner.run(call(app, path, body, method, headers))
+
+        yield SimpleNamespace(
+            ask=ask,
+            admin=lambda *args, **how: ask(*args, **how, app=admin),
+            serving=app.state.serving,
+            run=runner.run,
+            call=lambda path, body: call(app, path, body),
+            app=app,
+        )
+        runner.run(life.__aexit__(None, None, None))
+
+
+async def call(app, path, body=None, method=None, headers=()):
+    """Send one request to an application; returns status, headers and, where it is JSON, what was said."""
+    raw = body if isinstance(body, bytes) else b"" if body is None else json.dumps(body).encode()
+    given = {b"host": b"127.0.0.1", b"content-type": b"application/json"}
+    given |= {name.encode(): value.encode() for name, value in dict(headers).items()}
+    scope = {
+        "type": "http",
+        "method": method or ("GET" if body is None else "POST"),
+        "path": path,
+        "raw_path": path.encode(),
+        "root_path": "",
+        "query_string": b"",
+        "headers": list(given.items()),
+        "http_version": "1.1",
+        "scheme": "http",
+        "server": ("127.0.0.1", 80),
+        "client": ("127.0.0.1", 1),
+    }
+    sent = []
+
+    async def receive():
+        return {"type": "http.request", "body": raw, "more_body": False}
+
+    async def send(message):
+        sent.append(message)
+
+    await app(scope, receive, send)
+    headers = {name.decode(): value.decode() for name, value in sent[0]["headers"]}
+    said = b"".join(message.get("body", b"") for message in sent[1:])
+    if headers.get("content-type", "").startswith("application/json"):
+        said = json.loads(said)
+    return SimpleNamespace(status=sent[0]["status"], headers=headers, said=said)
+
+
+class FakeRemote:
+    """A full model that says what a function says of the rows, or fails."""
+
+    def __init__(self, says):
+        self.says = says
+        self.asked = []
+        self.calls = self.retries = self.in_flight = 0
+        self.failures = {}
+        self.breaker = SimpleNamespace(state="closed")
+
+    async def start(self):
+        pass
+
+    async def close(self):
+        pass
+
+    async def ask(self, rows):
+        self.calls += 1
+        self.asked.append(np.array(rows))
+        return self.says(rows)
+
+
+@pytest.fixture
+def fake_remote():
+    """A remote full model, made from a function of rows."""
+    return FakeRemote
