@@ -1,5 +1,6 @@
 """Whatever serves, serves everywhere: things that serve x doors. Each pair works, or is refused in words."""
 
+import asyncio
 from functools import cache
 
 import numpy as np
@@ -38,6 +39,8 @@ from thrifty.bundle import from_bytes, to_bytes
 from thrifty.cli import main
 from thrifty.evidence.observe import chain_of
 from thrifty.report.page import page_of
+from thrifty.serve.config import Config
+from thrifty.serve.reload import Serving
 from thrifty.sweeping.run import sweep
 
 COSTS = {"radius": 1.0, "texture": 2.0, "area": 2.0, "shape": 3.0, "points": 1.5}
@@ -462,3 +465,22 @@ def test_the_command_line_answers_from_its_file(thing, rows, tmp_path, capsys):
     answers = pd.read_csv(tmp_path / "a.csv")
     assert answers["answer"].tolist() == thing[1].predict(table[NEW]).tolist()
     np.testing.assert_allclose(answers["cost"], thing[1].cost(table[NEW]))
+
+
+def test_the_gateway_answers_and_bills_as_it_does_in_batches_and_row_by_row(thing, rows):
+    one, new = thing[1], rows[0][NEW]
+
+    async def ask(*tables):
+        serving = Serving(one, Config())
+        await serving.start()
+        read = (serving.model.rows.from_records(table.to_dict("records")) for table in tables)
+        found = await asyncio.gather(*(serving.model.answer(cells) for cells in read))
+        await serving.close()
+        return found
+
+    tables = [new, *(new[place : place + 1] for place in range(10))]
+    for answered, table in zip(asyncio.run(ask(*tables)), tables, strict=True):
+        assert list(answered.answer) == one.predict(table).tolist()
+        np.testing.assert_array_equal(answered.cost, one.cost(table))
+        np.testing.assert_array_equal(answered.route, one.route(table))
+        assert not answered.degraded.any()

@@ -25,6 +25,12 @@ def test_importing_thrifty_does_not_import_scikit_learn():
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
+def test_importing_thrifty_does_not_import_what_serves():
+    foreign = {"starlette", "uvicorn", "aiohttp", "orjson", "prometheus_client"}
+    code = f"import sys, thrifty, thrifty.cli; sys.exit(bool({foreign!r} & set(sys.modules)))"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
 def test_every_refusal_is_a_value_error():
     assert issubclass(thrifty.InvalidInputError, ValueError)
     assert issubclass(thrifty.InvalidInputError, thrifty.ThriftyError)
