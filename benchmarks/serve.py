@@ -20,6 +20,7 @@ import time
 import urllib.request
 import warnings
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -85,7 +86,7 @@ def run_remote(port):
 
 def fitted(path):
     """Write a system of which a fifth of the rows is sent on; returns rows to ask about."""
-    from thrifty import save
+    from thrifty import Policy, save
     from thrifty.tables.fit import Wish, fit_table
 
     X, y = make_classification(5000, N_COLUMNS, n_informative=12, flip_y=0.05, random_state=0)
@@ -96,11 +97,14 @@ def fitted(path):
             frame[:1000].assign(y=y[:1000]), "y", Wish(), full="boosting", full_cost=2.0
         ).system
     rows, chain = frame[1000:].to_numpy(), system.chain
-    budgets = np.linspace(*chain.policy.cost[[0, -1]], 60)
-    shares = [np.mean(chain.at(chain.policy.within(one)).route(rows) == chain.n_stages) for one in budgets]
-    best = int(np.argmin(np.abs(np.array(shares) - 0.2)))
-    save(system.at(budget=budgets[best]), path)
-    print(f"{chain.n_stages} stages; {shares[best]:.0%} of the rows are sent to the remote", flush=True)
+    low, high = -50.0, 50.0
+    while high - low > 1e-3:  # lower thresholds send more rows on
+        shift = (low + high) / 2
+        there = chain.at(Policy.of(chain.policy.thresholds[-1] - shift))
+        share = np.mean(there.route(rows) == chain.n_stages)
+        low, high = (shift, high) if share < 0.2 else (low, shift)
+    save(replace(there, names=tuple(frame.columns)), path)
+    print(f"{chain.n_stages} stages; {share:.0%} of the rows are sent to the remote", flush=True)
     return rows
 
 
