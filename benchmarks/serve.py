@@ -119,10 +119,13 @@ class Running:
         )
         settings += f'full="http://127.0.0.1:{self.far}/v2/models/f0"\n[remote]\ntotal_timeout={DEADLINE}\n'
         (folder / "serve.toml").write_text(settings)
+        self.remote = self.gateway = None
+
+    def start(self):
         self.remote = self.start_remote()
         code = "import sys; from thrifty.cli import main; sys.exit(main(sys.argv[1:]))"
         command = [sys.executable, "-c", code, "serve", "system.thrifty", "--config", "serve.toml"]
-        self.gateway = subprocess.Popen(command, cwd=folder, stdout=subprocess.DEVNULL)
+        self.gateway = subprocess.Popen(command, cwd=self.folder, stdout=subprocess.DEVNULL)
         _wait(f"http://127.0.0.1:{self.port}/v2/health/ready")
 
     def start_remote(self):
@@ -150,7 +153,7 @@ class Running:
         return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
     def close(self):
-        for process in (self.gateway, self.remote):
+        for process in filter(None, (self.gateway, self.remote)):
             process.kill()
             process.wait()
 
@@ -183,17 +186,25 @@ class Client:
     async def ask(self, request, due=None):
         due = time.perf_counter() if due is None else due
         try:
-            reader, writer = self._free.pop() if self._free else await self._connect()
-            writer.write(request)
-            head = await reader.readuntil(b"\r\n\r\n")
-            status = int(head[9:12])
-            length = int(head.lower().split(b"content-length:")[1].split(b"\r\n")[0])
-            await reader.readexactly(length)
-            self._free.append((reader, writer))
+            try:
+                status = await self._ask(
+                    request, *(self._free.pop() if self._free else await self._connect())
+                )
+            except (OSError, asyncio.IncompleteReadError):
+                # A connection that lay idle may have been closed meanwhile: clients try once more with another.
+                status = await self._ask(request, *await self._connect())
         except (OSError, asyncio.IncompleteReadError):
             status = 0
         (self.latencies if status == 200 else self.refused).append(time.perf_counter() - due)
         self.statuses[status] += 1
+
+    async def _ask(self, request, reader, writer):
+        writer.write(request)
+        head = await reader.readuntil(b"\r\n\r\n")
+        length = int(head.lower().split(b"content-length:")[1].split(b"\r\n")[0])
+        await reader.readexactly(length)
+        self._free.append((reader, writer))
+        return int(head[9:12])
 
     async def _connect(self):
         return await asyncio.open_connection("127.0.0.1", self._port, limit=2**24)
@@ -313,9 +324,9 @@ def soak(running, one, soak_seconds, **_):
     while time.perf_counter() - start < soak_seconds:
         told("500 a second", running, open_loop(running.port, one, 500, 10), 10)
         sizes.append((time.perf_counter() - start, running.megabytes()))
-    later = np.array(sizes[len(sizes) // 3 :])
-    slope = 60 * np.polyfit(*later.T, 1)[0] if len(later) > 2 else float("nan")
-    print(f"memory after {soak_seconds} s: {sizes[-1][1]:.0f} MB, slope {slope:+.2f} MB a minute")
+    later = np.array(sizes[len(sizes) // 3 :])  # the first third fills caches
+    slope = f", slope {60 * np.polyfit(*later.T, 1)[0]:+.2f} MB a minute" if soak_seconds >= 120 else ""
+    print(f"memory {sizes[0][1]:.0f} MB at first, {sizes[-1][1]:.0f} MB after {sizes[-1][0]:.0f} s{slope}")
 
 
 def main():
@@ -338,6 +349,7 @@ def main():
         rows = fitted(Path(folder) / "system.thrifty")
         running = Running(Path(folder))
         try:
+            running.start()
             known = {
                 "one": [asking(row[None]) for row in rows[:2000]],
                 "many": [asking(rows[first : first + 1000]) for first in (0, 1000, 2000)],
