@@ -47,6 +47,8 @@ def said(mode, rows, n_classes):
         data.pop()
     elif mode == "labels":
         good = answer(rows, n_classes, "INT64")
+    elif mode == "padded":
+        return whole(json.dumps(good).encode() + b" " * 100_000)
     elif mode == "garbage":
         return b"this is not HTTP\r\n\r\n"
     return whole(good)

@@ -75,6 +75,7 @@ FAULTS = {
     "short": "shape",
     "labels": "datatype",
     "large": "too_large",
+    "padded": "too_large",
     "declared": "too_large",
     "cut": "closed",
     "garbage": "bad_http",

@@ -25,6 +25,11 @@ __all__ = ["RemoteFailure", "RemoteModel", "RemoteSettings"]
 MOST_SAVED_RETRIES = 10.0
 """Retries that calls without failures can save up: a long good time is no leave to hammer on a remote that breaks."""
 
+_SPARE_BYTES, _BYTES_PER_NUMBER = (
+    2**16,
+    2**10,
+)  # many times what an answer takes; a flood must not keep others waiting
+
 _PASSING = frozenset({"connect", "closed", "status_500", "status_502", "status_503", "status_504"})
 """Failures that the next try may not meet; a remote that has too much to do (429) is not asked again."""
 
@@ -44,7 +49,8 @@ class RemoteSettings:
     most_in_flight : int
         Most calls at the same time; one more is refused at once.
     most_bytes : int
-        Size of the largest answer that is read.
+        Size of the largest answer that is read; less is read where few numbers were asked for: 64 KiB, and 1 KiB for
+        each number.
     breaker_failures, breaker_share, breaker_window, breaker_pause : int, float, int, float
         The breaker opens after so many failures in a row, or such a share of failures among so many calls, and lets
         one probe through after so many seconds.
@@ -227,7 +233,7 @@ class RemoteModel:
         """Ask once; everything that can go wrong on the way has its reason."""
         try:
             async with asyncio.timeout_at(ends):
-                said = await self._post(body)
+                said = await self._post(body, n_rows)
         except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
             raise RemoteFailure("connect", str(error)) from error
         except TimeoutError as error:
@@ -238,25 +244,24 @@ class RemoteModel:
             raise RemoteFailure("closed", str(error)) from error
         return answer_of(said, n_rows, self.n_outputs, self.settings.output_name)
 
-    async def _post(self, body: bytes) -> bytes:
+    async def _post(self, body: bytes, n_rows: int) -> bytes:
         if self._session is None:
             raise RemoteFailure(
                 "not_started", "no connections are open: `start` comes before calls, `close` after them"
             )
-        said = bytearray()
+        said, most = bytearray(), _SPARE_BYTES + _BYTES_PER_NUMBER * n_rows * self.n_outputs
+        most = min(most, self.settings.most_bytes)
         async with self._session.post(self.url, data=body, allow_redirects=False) as response:
             if response.status != 200:
                 raise RemoteFailure(f"status_{response.status}", f"it answered with status {response.status}")
-            too_large = (response.content_length or 0) > self.settings.most_bytes
+            too_large = (response.content_length or 0) > most
             while not too_large and (part := await response.content.readany()):
                 said += part
-                too_large = len(said) > self.settings.most_bytes
+                too_large = len(said) > most
             if too_large:
                 # What is left would be read before the connection is used again.
                 response.close()
-                raise RemoteFailure(
-                    "too_large", f"its answer is larger than {self.settings.most_bytes:,} bytes"
-                )
+                raise RemoteFailure("too_large", f"its answer is larger than {most:,} bytes")
         return bytes(said)
 
     def _failed(self, reason: str, words: str) -> RemoteFailure:
