@@ -8,7 +8,7 @@ import asyncio
 import random
 from collections.abc import Callable
 from concurrent.futures import Executor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import numpy as np
@@ -282,7 +282,11 @@ class Model:
         return TableReader(cells.numbers, cells.numbers)
 
     def _full_reader(self, cells: Cells) -> TableReader:
-        """Reads for the full model in the file too, which may want a data frame."""
+        """Reads for the full model in the file too, which may want a data frame, or text."""
+        if getattr(self.chain, "levels", None) is not None:
+            # The system says how its full model reads text; what a request lacks is still refused.
+            cells = replace(self.system.read(self.rows.as_frame(cells)), unreadable=cells.unreadable)
+            return self.system.reader(cells)
         if cells.unreadable or self._is_picky:
             return self.system.reader(cells)
         return TableReader(cells.numbers, cells.table(named=self.system.is_named))

@@ -132,6 +132,17 @@ class RequestRows:
                 numbers[:, place] = self._numbers(place, given)
         return Cells(self.names, numbers, np.arange(1, n_rows + 1), unreadable)
 
+    def as_frame(self, cells: Cells) -> Any:
+        """The rows as a data frame, with text in the columns of text."""
+        import pandas as pd
+
+        frame = pd.DataFrame(cells.numbers, columns=list(self.names))
+        for place, codes in self._codes.items():
+            texts = dict(enumerate(codes))
+            column = [None if np.isnan(code) else texts[int(code)] for code in cells.numbers[:, place]]
+            frame[self.names[place]] = pd.Series(column, dtype=object)
+        return frame
+
     def _numbers(self, place: int, values: Sequence[Any]) -> Floats:
         if not set(map(type, values)) <= _NUMBERS:
             row = next(row for row, value in enumerate(values) if type(value) not in _NUMBERS)

@@ -7,6 +7,7 @@ import pytest
 
 from thrifty import Policy
 from thrifty.serve.config import Config
+from thrifty.serve.request_rows import RequestRows
 
 INFER = "/v2/models/thrifty/infer"
 
@@ -220,3 +221,15 @@ def test_requests_that_come_together_are_answered_as_they_are_alone(open_gateway
         alone = gateway.ask("/predict", request)
         assert (one.status, one.said) == (alone.status, alone.said)
     assert [one.status for one in together].count(200) >= len(requests) - 2
+
+
+def test_rows_of_a_request_are_a_table_again_with_text_where_there_was_text(colours, rows):
+    read = RequestRows(colours.schema, unseen_is_missing=False, most_rows=100)
+    given = [
+        {**row, "age": None, "colour": None} if place == 2 else row for place, row in enumerate(records(rows))
+    ]
+    cells = read.from_records(given)
+    frame = read.as_frame(cells)
+    assert frame["colour"][:2].tolist() == rows["colour"][:2].tolist()
+    assert frame["colour"][2] is None
+    np.testing.assert_array_equal(colours.read(frame).numbers, cells.numbers)
