@@ -6,6 +6,8 @@ import os
 import signal
 import socket
 import time
+from collections import Counter
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -18,6 +20,7 @@ ROWS = np.array([[0.25, 7.0], [0.5, np.nan], [0.75, 1e300]])
 COLUMNS = ("share", "other")
 DEADLINE, SLACK = 0.15, 0.05
 SETTINGS = RemoteSettings(total_timeout=DEADLINE)
+PATIENT = RemoteSettings(connect_timeout=5.0, total_timeout=5.0)  # where time is not what is tested
 
 
 def address(port, mode, n_classes=3):
@@ -56,7 +59,7 @@ def test_a_remote_that_behaves_answers_with_checked_probabilities(misbehaving_po
     async def use(remote):
         return await remote.ask(ROWS), await remote.ask(ROWS[:0])
 
-    (outputs, none), remote = with_remote(address(misbehaving_port, "good"), use)
+    (outputs, none), remote = with_remote(address(misbehaving_port, "good"), use, PATIENT)
     np.testing.assert_allclose(outputs, np.column_stack([ROWS[:, 0], *[(1 - ROWS[:, 0]) / 2] * 2]))
     assert none.shape == (0, 3)
     assert (remote.calls, remote.retries, remote.in_flight, remote.failures) == (1, 0, 0, {})
@@ -87,16 +90,16 @@ FAULTS = {
 @pytest.mark.parametrize(("mode", "reason"), FAULTS.items())
 def test_every_fault_has_its_reason_within_the_deadline_and_is_counted(misbehaving_port, mode, reason):
     async def use(remote):
-        tries = []
-        # A busy machine may hold up one try, not three.
-        while len(tries) < 3 and (not tries or tries[-1][1] > DEADLINE + SLACK):
+        tries = [await reason_of(remote)]
+        # A busy machine may hold up some tries, and then they are late or have another reason; not all of them.
+        while len(tries) < 5 and not (tries[-1][0] == reason and tries[-1][1] <= DEADLINE + SLACK):
             tries.append(await reason_of(remote))
         return tries
 
     tries, remote = with_remote(address(misbehaving_port, mode), use)
-    assert {found for found, _ in tries} == {reason}
-    assert min(seconds for _, seconds in tries) <= DEADLINE + SLACK
-    assert remote.failures == {reason: len(tries)}
+    assert tries[-1][0] == reason
+    assert tries[-1][1] <= DEADLINE + SLACK
+    assert remote.failures == Counter(found for found, _ in tries)
     assert remote.in_flight == 0
 
 
@@ -114,11 +117,11 @@ def test_a_server_that_is_killed_fails_the_call_under_way_and_refuses_the_next(m
 
         async def use(remote):
             under_way = asyncio.create_task(reason_of(remote))
-            await asyncio.sleep(0.05)
+            await asyncio.sleep(0.2)
             os.kill(process.pid, signal.SIGKILL)
             return (await under_way)[0], (await reason_of(remote))[0]
 
-        (first, second), _ = with_remote(address(port, "slow"), use, RemoteSettings(total_timeout=2.0))
+        (first, second), _ = with_remote(address(port, "slow"), use, PATIENT)
     assert (first, second) == ("closed", "connect")
 
 
@@ -140,7 +143,7 @@ def test_a_connection_that_does_not_come_about_is_given_up_before_the_deadline()
 
 
 def test_a_passing_failure_is_tried_again_but_no_more_than_every_fifth_call_is(misbehaving_port):
-    settings = RemoteSettings(breaker_failures=1000, breaker_share=1.0, breaker_window=1000)
+    settings = replace(PATIENT, breaker_failures=1000, breaker_share=1.0, breaker_window=1000)
     n_calls = 30
     reasons, remote = with_remote(
         address(misbehaving_port, "flapping"), lambda remote: reasons_of(remote, n_calls), settings
@@ -153,12 +156,12 @@ def test_a_passing_failure_is_tried_again_but_no_more_than_every_fifth_call_is(m
 
 
 def test_a_long_good_time_saves_up_only_a_few_retries(misbehaving_port):
-    settings = RemoteSettings(breaker_failures=1000, breaker_window=1000, retry_budget=20.0)
+    settings = replace(PATIENT, breaker_failures=1000, breaker_window=1000, retry_budget=20.0)
 
     async def use(remote):
         await remote.ask(ROWS)  # would be worth twenty
         remote.url = address(misbehaving_port, "500") + "/infer"
-        remote.settings = RemoteSettings(retry_budget=0.0)
+        remote.settings = replace(PATIENT, retry_budget=0.0)
         await reasons_of(remote, 15)
 
     _, remote = with_remote(address(misbehaving_port, "good"), use, settings)
@@ -173,7 +176,7 @@ def test_an_open_breaker_asks_nobody_and_closes_after_a_good_probe(misbehaving_p
         await asyncio.sleep(0.05)
         return failing, sent, await reasons_of(remote, 2)
 
-    settings = RemoteSettings(breaker_pause=0.05, max_retries=0)
+    settings = replace(PATIENT, breaker_pause=0.05, max_retries=0)
     (failing, sent, after), remote = with_remote(address(misbehaving_port, "500"), use, settings)
     assert failing == ["status_500"] * 5 + ["breaker_open"] * 3
     assert (sent, after) == (5, [None, None])
@@ -191,7 +194,7 @@ def test_a_cancelled_probe_does_not_lock_the_breaker(misbehaving_port):
         await asyncio.wait([probe])
         return remote.breaker.allows()
 
-    settings = RemoteSettings(breaker_pause=0.0, max_retries=0)
+    settings = replace(PATIENT, breaker_pause=0.0, max_retries=0)
     allows, remote = with_remote(address(misbehaving_port, "500"), use, settings)
     assert allows
     assert remote.in_flight == 0
@@ -201,7 +204,7 @@ def test_one_call_too_many_at_the_same_time_is_refused_at_once(misbehaving_port)
     async def use(remote):
         return await asyncio.gather(*(reason_of(remote) for _ in range(3)))
 
-    settings = RemoteSettings(most_in_flight=2, total_timeout=0.1)
+    settings = RemoteSettings(most_in_flight=2, connect_timeout=5.0, total_timeout=0.1)
     found, remote = with_remote(address(misbehaving_port, "slow"), use, settings)
     assert [reason for reason, _ in found] == ["timeout", "timeout", "too_many_in_flight"]
     assert found[-1][1] < 0.05
