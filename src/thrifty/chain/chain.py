@@ -181,11 +181,20 @@ class Chain(BuysFromSources):
 
     def at(self, policy: Policy) -> "Chain":
         """The chain under another policy."""
-        return replace(self, policy=policy)
+        other = replace(self, policy=policy)
+        # What was worked out of the stages holds under every policy.
+        kept = ("_legs", "bought_by_route", "cost_by_route")
+        vars(other).update({name: value for name, value in vars(self).items() if name in kept})
+        return other
 
     def with_full(self, full: "FullModel | Chain") -> "Chain":
         """The chain in front of another full model."""
         return replace(self, full=full)
+
+    def ready(self) -> "Chain":
+        """The chain itself, with everything made that single rows need, here and at its other operating points."""
+        _ = self._legs, self.cost_by_route
+        return self
 
     # -- walking -----------------------------------------------------------------------------------
 

@@ -18,6 +18,7 @@ from thrifty.chain.chain import Chain, Walk
 from thrifty.chain.sources import Reader, TableReader
 from thrifty.evidence.observe import chain_of
 from thrifty.exceptions import FULL_MODEL, FullModelDownError, InvalidAnswerError, InvalidInputError
+from thrifty.serve.drift import Drift
 from thrifty.serve.request_rows import RequestRows
 from thrifty.serve.together import Together
 from thrifty.tables.reader import Cells
@@ -28,7 +29,7 @@ __all__ = ["Answered", "Controller", "Model", "Remote"]
 FEW_ROWS = 32
 """Rows that are answered sooner than a thread would begin with them."""
 
-NOT_TRIED = ("breaker_open", "too_many_in_flight")
+NOT_TRIED = ("breaker_open", "too_many_in_flight", "not_started")
 """Failures of rows for which nothing was bought, because nobody was asked."""
 
 MOST_EXPLORING = 8
@@ -124,10 +125,15 @@ class Model:
         self.version = version
         self.rows = RequestRows(system.schema, unseen_is_missing=unseen_is_missing, most_rows=most_rows)
         self.chain = chain_of(system.relabelled)
+        if self.chain.price_list.by_row is not None:
+            raise InvalidInputError(
+                "prices of this system differ by row, and the gateway bills rows by where they stop. Fit it with one "
+                "price for each purchase, or answer with `thrifty predict` or `thrifty buy`."
+            )
         self.is_number = system.schema.is_number
         self.remote: Remote | None = None
         self.controller: Controller | None = None
-        self.drift: Any = None
+        self.drift: Drift | None = None
         self.exploring = 0
         self._on_failure = on_failure
         self._worker = worker

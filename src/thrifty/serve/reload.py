@@ -17,7 +17,10 @@ from thrifty.objective.costs import check_amount
 from thrifty.serve.admission import LOG, Heartbeat
 from thrifty.serve.answering import Controller, Model, Remote
 from thrifty.serve.config import Config, meant
+from thrifty.serve.controller import BudgetController
+from thrifty.serve.drift import Drift
 from thrifty.serve.metrics import Tally
+from thrifty.serve.remote import RemoteModel, RemoteSettings
 from thrifty.tables.system import TableSystem, as_table_system
 
 __all__ = ["Loaded", "Serving"]
@@ -170,41 +173,26 @@ class Serving:
             most_rows=self.config.most_rows,
         )
         model.warm_up()
-        model.drift = self._drift(model.system)
+        spread = model.system.spread
+        model.drift = None if spread is None else Drift(spread)
         if self._budget is not None:
             model.controller = self._hold(model.chain, self._budget)
         return model
 
-    @staticmethod
-    def _drift(system: TableSystem) -> Any:
-        """Compares new rows with those of the fit, where the file tells how its columns were spread."""
-        spread = getattr(system, "spread", None)
-        if spread is None:
-            return None
-        from thrifty.serve.drift import Drift
-
-        return Drift(spread)
-
     def _held(self, chain: Chain, budget: float) -> Controller:
-        from thrifty.serve.controller import BudgetController
-
-        controller: Controller = BudgetController(
+        return BudgetController(
             chain, target=budget, window=self.config.budget_window, cap=self.config.budget_cap
         )
-        return controller
 
     def _connected(self, model: Model) -> Remote:
-        from thrifty.serve.remote import RemoteModel, RemoteSettings
-
         known = {one.name for one in dataclasses.fields(RemoteSettings)}
         for name in self.config.remote:
             if name not in known:
                 raise InvalidInputError(f"[remote] sets {name!r}, which is no setting.{meant(name, known)}")
-        remote: Remote = RemoteModel(
+        return RemoteModel(
             str(self.config.full),
             columns=model.full_names,
             n_outputs=model.n_outputs,
             settings=RemoteSettings(**self.config.remote),
             api_key=self.config.remote_api_key,
         )
-        return remote

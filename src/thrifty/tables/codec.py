@@ -21,6 +21,7 @@ from thrifty.evidence.certificate import Certificate
 from thrifty.evidence.evidence import Evidence
 from thrifty.tables.promise import Promise
 from thrifty.tables.schema import Schema
+from thrifty.tables.spread import N_BINS, Spread
 from thrifty.tables.system import About, TableSystem
 from thrifty.tasks.choose import classification
 from thrifty.tasks.ranking import RankingTask
@@ -38,6 +39,7 @@ def _pack(system: TableSystem, writing: Writing) -> dict[str, Any]:
         "estimator": pack_object(system.estimator, writing),
         "promise": {name: packer.value(value) for name, value in asdict(system.promised).items()},
         "about": {name: packer.value(value) for name, value in asdict(system.about).items()},
+        "spread": None if system.spread is None else _pack_spread(system.spread, packer),
     }
 
 
@@ -62,6 +64,10 @@ def _unpack(parts: Fields, reading: Reading) -> TableSystem:
             _max_loss(about),
         ),
         _unpack_promise(parts.inside("promise"), len(schema.classes)),
+        # Files that were written before drift was watched do not have it.
+        _unpack_spread(parts.inside("spread"), schema)
+        if parts.has("spread") and parts.raw("spread") is not None
+        else None,
     )
 
 
@@ -216,6 +222,23 @@ def _old_certificate(parts: Fields) -> Certificate | None:
         raise parts.refusal("certificate", f"be one ({type(error).__name__})", entries) from None
     point = certificate.point
     return certificate if point is None else replace(certificate, point=replace(point, source=0))
+
+
+# -- how columns were spread ---------------------------------------------------------------------------
+
+
+def _pack_spread(spread: Spread, packer: Packer) -> dict[str, Any]:
+    return {"edges": packer.floats(spread.edges), "shares": packer.floats(spread.shares)}
+
+
+def _unpack_spread(parts: Fields, schema: Schema) -> Spread:
+    edges = parts.array("edges", np.float64, (len(schema.names), N_BINS - 1), finite=False)
+    shares = parts.array("shares", np.float64, (len(schema.names), N_BINS))
+    if not np.all(edges[:, :-1] <= edges[:, 1:]):
+        raise parts.refusal("edges", "rise in every column", edges[:1].tolist())
+    if not np.all(shares >= 0) or not np.all(np.isclose(shares.sum(axis=1), 1) | (shares == 0).all(axis=1)):
+        raise parts.refusal("shares", "be shares that sum to 1 in every column", shares[:1].tolist())
+    return Spread(edges, shares)
 
 
 # -- schemas ---------------------------------------------------------------------------------------

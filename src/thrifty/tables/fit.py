@@ -19,6 +19,7 @@ from thrifty.rows import content_folds, query_folds
 from thrifty.tables.by_class import as_models_know
 from thrifty.tables.full_models import Competition, best_kind, recipe
 from thrifty.tables.promise import Promise, promise_of
+from thrifty.tables.spread import Spread
 from thrifty.tables.swept_methods import SWEPT, check_method, fit_swept
 from thrifty.tables.system import About, TableSystem
 from thrifty.tables.training import TrainingTable, prepare, refuse_missing
@@ -196,7 +197,7 @@ def fit_table(
             )
     about = About(kind, method, seed, len(table.y), asked.budget, asked.max_loss)
     promise = promise_of(estimator)
-    system = TableSystem(table.schema, estimator, about, promise)
+    system = TableSystem(table.schema, estimator, about, promise, Spread.of(table.cells.numbers))
     return Fitted(system, competition, (*table.notes, *_remarks(promise, estimator, asked)))
 
 

@@ -33,6 +33,7 @@ from thrifty.tables.by_class import as_models_know
 from thrifty.tables.promise import Promise, promise_of
 from thrifty.tables.reader import CellReader, Cells
 from thrifty.tables.schema import Schema
+from thrifty.tables.spread import Spread
 from thrifty.tasks.choose import classification
 
 __all__ = ["About", "TableSystem", "as_table_system"]
@@ -79,12 +80,15 @@ class TableSystem:
     promise : Promise, optional
         What to expect at the operating point in force; None for an estimator that was saved by itself, about which
         nothing was measured on rows that it has not seen.
+    spread : Spread, optional
+        How the values of each column were spread in the training table; None where the file does not tell.
     """
 
     schema: Schema
     estimator: Any
     about: About
     promise: Promise | None
+    spread: Spread | None = None
 
     @property
     def promised(self) -> Promise:

@@ -1,0 +1,57 @@
+"""How the values of each column were spread in the training table, in a few numbers that the file keeps.
+
+New rows can be compared with them: a column whose values are spread otherwise than in the fit is one that the models
+have not learned on.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from thrifty.arrays import Floats, Int64s
+
+__all__ = ["N_BINS", "Spread"]
+
+N_BINS = 10
+"""Bins of each column; with fewer different values, those with a share of their own."""
+
+MOST_ROWS = 100_000
+"""Rows that are looked at, spread evenly over the table: shares of tenths need no more."""
+
+
+@dataclass(frozen=True, eq=False)
+class Spread:
+    """Bins of every column, and the share of the training rows in each.
+
+    Attributes
+    ----------
+    edges : ndarray of shape (n_columns, N_BINS - 1)
+        Upper edges of all bins but the last, which belong to their bins; rising, and infinite where there are fewer.
+    shares : ndarray of shape (n_columns, N_BINS)
+        Shares of the values that are not missing; all zero in a column without any.
+    """
+
+    edges: Floats
+    shares: Floats
+
+    @classmethod
+    def of(cls, numbers: Floats) -> "Spread":
+        """Deciles of the columns of a table, shape (n_rows, n_columns); NaN is missing."""
+        numbers = numbers[:: max(len(numbers) // MOST_ROWS, 1)]
+        edges = np.full((numbers.shape[1], N_BINS - 1), np.inf)
+        for column, values in enumerate(numbers.T):
+            there = values[~np.isnan(values)]
+            if there.size:
+                tenths = np.linspace(0, 1, N_BINS + 1)[1:-1]
+                found = np.unique(np.quantile(there, tenths, method="inverted_cdf"))
+                edges[column, : len(found)] = found
+        counts = cls(edges, np.zeros((len(edges), N_BINS))).counts(numbers)
+        return cls(edges, counts / np.maximum(counts.sum(axis=1, keepdims=True), 1))
+
+    def counts(self, numbers: Floats) -> Int64s:
+        """How many values of each column fall into each bin, shape (n_columns, N_BINS); missing ones into none."""
+        counts = np.zeros((len(self.edges), N_BINS), dtype=np.int64)
+        for column, (edges, values) in enumerate(zip(self.edges, numbers.T, strict=True)):
+            bins = np.searchsorted(edges, values[~np.isnan(values)])
+            counts[column] = np.bincount(bins, minlength=N_BINS)
+        return counts
