@@ -167,7 +167,7 @@ WORDS, BY_ROW, CHEAPER, ROUTER = OTHERS = (
     "a cascade over words",
     "a cascade of prices by row",
     "a cascade with a discount",
-    ANSWERS,
+    "a router from answers",
 )
 # A free column, whose numbers lie between 0 and 1/2, says what the points cost.
 ROW_PRICES = Prices({**COSTS, "points": 0.1, "shape": 0.0}, by_row={"points": "shape"})
@@ -262,7 +262,7 @@ REFUSED = {
     **{(name, "measures"): "scored by the measure of its queries" for name in RANKINGS},
     (BY_ROW, "report"): "differ by row",
     (BY_ROW, "gateway"): "differ by row",
-    (ANSWERS, "measures"): "known without their classes",
+    (ROUTER, "measures"): "known without their classes",
 }
 """Pairs that make no sense, and a word of the refusal."""
 
@@ -378,7 +378,7 @@ def test_its_frontier_tells_measures_with_bands_on_rows_of_the_fit_and_on_others
     table, y = rows
     seen, task = evidence_of(thing[1], table[NEW], y[NEW]), thing[1].frontier_.task
     kept = door("measures", thing, lambda one: one.frontier_.measures(n_boot=50))
-    if thing[0] in (*RANKINGS, ANSWERS):
+    if thing[0] in (*RANKINGS, ROUTER):
         return
     new = Frontier.from_evidence([seen], task=task).measures(n_boot=50)
     if thing[0] in NUMBERS:
