@@ -122,7 +122,9 @@ def test_a_server_that_is_killed_fails_the_call_under_way_and_refuses_the_next(m
             return (await under_way)[0], (await reason_of(remote))[0]
 
         (first, second), _ = with_remote(address(port, "slow"), use, PATIENT)
-    assert (first, second) == ("closed", "connect")
+    # The next call may still find the old connection, and then hears that it is closed.
+    assert first == "closed"
+    assert second in ("connect", "closed")
 
 
 def test_a_connection_that_does_not_come_about_is_given_up_before_the_deadline():

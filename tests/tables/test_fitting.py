@@ -239,7 +239,7 @@ def test_a_fitted_model_from_a_file_reads_its_own_columns_in_its_own_order(small
     assert any("does not read 'noise', 'old'" in note for note in fit.notes)
     new = make_table(50, seed=8)
     cells, chain = system.read(new), system.chain
-    asked = chain.ask_full(system._reader(cells), np.arange(50))
+    asked = chain.ask_full(system.reader(cells), np.arange(50))
     expected = model.predict_proba(numbers(new)[names])[:, 1]
     np.testing.assert_allclose(asked[:, 1], np.clip(expected, 1e-6, 1 - 1e-6))
     again = table_system_from_bytes(table_system_to_bytes(system))
