@@ -32,11 +32,13 @@ def run(code, cache):
     )
 
 
+@pytest.mark.slow
 def test_importing_an_estimator_does_not_import_the_compiler(tmp_path):
     code = "import sys; from thrifty import BudgetedClassifier; print('numba' in sys.modules)"
     assert run(code, tmp_path).stdout == "False\n"
 
 
+@pytest.mark.slow
 def test_the_first_process_says_once_that_it_compiles_and_the_second_finds_the_result(tmp_path):
     first, second = (
         run(ROUND + ROUND.replace("3", "4").replace("0.7]", "0.7, 0]"), tmp_path) for _ in range(2)
@@ -47,6 +49,7 @@ def test_the_first_process_says_once_that_it_compiles_and_the_second_finds_the_r
     assert first.stdout.startswith(ANSWER)
 
 
+@pytest.mark.slow
 def test_without_a_folder_to_write_to_compiled_code_is_not_kept_which_is_said_once(tmp_path):
     in_the_way = tmp_path / "file"
     in_the_way.touch()
@@ -58,6 +61,7 @@ def test_without_a_folder_to_write_to_compiled_code_is_not_kept_which_is_said_on
     assert done.stderr.count("NUMBA_CACHE_DIR") == 1
 
 
+@pytest.mark.slow
 def test_a_full_disk_does_not_stop_a_fit(tmp_path, small_disk):
     with small_disk(tmp_path, "16k"):
         done = run(ROUND, tmp_path)
@@ -158,6 +162,7 @@ DAMAGES = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("damage", DAMAGES.values(), ids=DAMAGES)
 @pytest.mark.parametrize("which", [0, 1], ids=["index", "code"])
 def test_a_damaged_file_of_compiled_code_is_replaced(next_process, which, damage):

@@ -347,6 +347,7 @@ def walked(one, table, row):
     return session
 
 
+@pytest.mark.slow
 def test_one_row_after_another_goes_the_way_that_it_goes_in_a_batch(thing, rows):
     table = rows[0][NEW][:15]
     sessions = door("start", thing, lambda one: [walked(one, table, row) for row in range(len(table))])
@@ -366,6 +367,7 @@ def test_it_explains_each_row_with_the_answer_and_the_cost_that_it_has(thing, ro
         assert all(str(one).startswith("stage 0") for one in told)
 
 
+@pytest.mark.slow
 def test_its_frontier_stands_on_evidence_and_can_be_scored_on_other_rows(thing, rows):
     table, y = rows
     chosen = Frontier.from_evidence([evidence_of(thing[1], table[VAL], y[VAL])])
@@ -396,6 +398,7 @@ def test_its_frontier_tells_measures_with_bands_on_rows_of_the_fit_and_on_others
         assert np.all(new[f"{name}_low"] <= new[f"{name}_high"])
 
 
+@pytest.mark.slow
 def test_a_certificate_is_issued_on_rows_it_has_not_seen(thing, rows):
     table, y = rows
     limit = 0.6 if thing[0] in (*NUMBERS, *RANKINGS) else 0.3
@@ -467,6 +470,7 @@ def test_it_has_a_report(thing, rows):
         assert ("log-loss" in told) == (thing[0] != "BudgetPruneClassifier")
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::thrifty.FullModelNotWorthItWarning")
 def test_it_stands_behind_a_cheaper_stage_and_is_billed_for_what_each_row_spends_there(thing, rows):
     table, y = rows
@@ -552,6 +556,7 @@ FUNCTIONS = {
 """What takes a system and a table, and no rule of scikit-learn's speaks of: names tell which column is which."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("function", FUNCTIONS)
 def test_a_function_reads_columns_by_name_and_refuses_other_names(thing, rows, function):
     table, y, act = rows[0][NEW], rows[1][NEW], FUNCTIONS[function]
@@ -602,6 +607,7 @@ def test_the_command_line_answers_from_its_file(thing, rows, tmp_path, capsys):
     np.testing.assert_allclose(answers["cost"], thing[1].cost(table[NEW]))
 
 
+@pytest.mark.slow
 def test_the_gateway_answers_and_bills_as_it_does_in_batches_and_row_by_row(thing, rows):
     one, new = thing[1], rows[0][NEW]
 

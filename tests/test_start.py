@@ -4,6 +4,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 REPOSITORY = Path(__file__).resolve().parents[1]
 
 LATER = (
@@ -33,6 +35,7 @@ def loaded_by(statement):
     return set(run.stdout.split())
 
 
+@pytest.mark.slow
 def test_the_front_door_adds_to_scikit_learn_only_itself_and_its_compiler():
     theirs = loaded_by("import sklearn.ensemble, sklearn.linear_model, sklearn.frozen, numba")
     ours = loaded_by("from thrifty import BudgetedClassifier") - theirs

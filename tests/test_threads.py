@@ -144,6 +144,7 @@ if __name__ == "__main__":
 """
 
 
+@pytest.mark.slow
 def test_the_full_model_gets_no_more_threads_than_were_asked_for(tmp_path):
     script = tmp_path / "spy.py"
     script.write_text(SPY)

@@ -31,6 +31,7 @@ def test_a_file_answers_as_when_it_was_written(name, old):
     assert old.differing(name, old.load(name)).tolist() == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", FILES)
 def test_saved_in_format_2_it_answers_bit_by_bit_as_before(name, old):
     before, after, X = old.load(name), old.load(name, again=True), old.table(name)

@@ -204,6 +204,7 @@ def test_a_calibration_of_another_form_is_refused(array, match, fitted, cascade,
     refused(forge.with_array(to_bytes(fitted["linear"]), at("chain", "full", "calibration"), array), match)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("path", "value", "match"), [
     (("kind",), "pickle", "be chain or estimator"),
     (("class",), "object", "be one of"),
@@ -490,6 +491,7 @@ SETS = ("chain", "stages", 0, "cheap", "sets")
 LEVELS = ("chain", "levels")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "change", "told"),
     [

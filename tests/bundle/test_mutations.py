@@ -83,6 +83,7 @@ def test_no_damage_goes_unnoticed(version, chain):
         n_tried += 1
 
 
+@pytest.mark.slow
 def test_every_single_bit_is_covered(chain):
     data = to_bytes(replace(chain, stages=chain.stages[:1], policy=Policy.of(np.zeros(1)), names=None))
     for place in range(len(data)):

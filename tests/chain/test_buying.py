@@ -92,6 +92,7 @@ class Shop:
 # -- purchases that fail -----------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", DATA)
 @pytest.mark.parametrize("on_failure", ["answer", "skip"])
 def test_a_failed_purchase_is_the_problem_of_its_row_alone(fitted, name, on_failure):
@@ -134,6 +135,7 @@ def test_where_nothing_may_fail_the_error_carries_what_was_bought(fitted):
     assert isinstance(caught.value, ThriftyError)
 
 
+@pytest.mark.slow
 def test_a_source_that_raises_has_failed_for_the_rows_of_its_question(fitted):
     X, _ = rows_of("cancer")
     values = X.to_numpy()
@@ -153,6 +155,7 @@ def test_a_source_that_raises_has_failed_for_the_rows_of_its_question(fitted):
     assert [*apart.answer[:17], *apart.answer[18:]] == [*expected[:17], *expected[18:]]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("answer", "words", "n_failed"),
     [
@@ -328,6 +331,7 @@ def test_a_receipt_is_a_table(fitted):
 # -- one row at a time ---------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", DATA)
 def test_a_session_agrees_with_the_batch_on_every_row(fitted, name):
     X, _ = rows_of(name)

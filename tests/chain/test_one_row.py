@@ -94,6 +94,7 @@ def assert_same(one, other):
     np.testing.assert_array_equal(one.scores, other.scores)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("most_trees", [1, 25, 800])
 @pytest.mark.parametrize("gated", [0.0, 0.5, 1.0])
 @pytest.mark.parametrize("n_stages", [1, 2, 5, 16])
@@ -110,6 +111,7 @@ def test_one_row_is_answered_bit_by_bit_as_in_a_batch(monkeypatch, n_stages, gat
         np.testing.assert_array_equal(chain.cost(one), cost[[row]])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("most_trees", [1, 25, 800])
 @pytest.mark.parametrize("share", [0.0, 0.5, 1.0])
 def test_chance_sends_one_row_where_it_sends_a_row_that_walks(monkeypatch, share, most_trees):
@@ -153,6 +155,7 @@ def test_one_row_of_a_table_at_hand_does_not_go_from_stage_to_stage(monkeypatch)
         chain.walk(Guarded(one, one))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("most_trees", [1, 25])
 def test_one_row_of_levels_is_answered_as_in_a_batch_and_not_stage_by_stage(monkeypatch, most_trees):
     monkeypatch.setattr(stacked, "MOST_TREES", most_trees)

@@ -31,6 +31,7 @@ def database(new, tmp_path_factory):
     return path
 
 
+@pytest.mark.slow
 def test_a_table_system_buys_text_as_the_table_has_it_and_answers_as_from_the_table(known, new):
     expected = known.answers(known.read(new))
     for source in (new.to_dict("series"), lambda rows, names: new.loc[rows, names[::-1]]):

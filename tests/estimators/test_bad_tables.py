@@ -124,6 +124,7 @@ def test_every_public_estimator_is_here():
     assert here == {name for name in thrifty.__all__ if name.endswith(("Classifier", "Router"))}
 
 
+@pytest.mark.slow
 @every_estimator
 def test_a_table_that_no_estimator_reads_is_refused(estimator):
     reads = {"text", "dates"} if getattr(estimator, "_accepts_levels", False) else set()
@@ -163,6 +164,7 @@ def test_weights_that_cannot_be_meant_are_refused(estimator):
             clone(estimator).fit(X, Y, sample_weight=weight)
 
 
+@pytest.mark.slow
 @every_estimator
 def test_prices_budgets_and_columns_that_cannot_be_meant_are_refused(estimator):
     known = set(estimator.get_params(deep=False))
@@ -197,6 +199,7 @@ def answered(estimator, X=X, sample_weight=None, **parameters):
     return fresh.predict_proba(X), fresh.cost(X)
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
 @every_estimator
 @pytest.mark.parametrize("case", ODD)

@@ -77,6 +77,7 @@ def new_rows():
     return make(500, 3)
 
 
+@pytest.mark.slow
 def test_every_estimator_with_a_chain_is_here(learned):
     public = [getattr(thrifty, name) for name in thrifty.__all__ if name.endswith(("Classifier", "Router"))]
     with_chain = [thing.__name__ for thing in public if issubclass(thing, ChainClassifier)]

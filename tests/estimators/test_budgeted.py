@@ -73,6 +73,7 @@ class Source:
         return self.X[np.ix_(rows, columns)]
 
 
+@pytest.mark.slow
 def test_the_best_feature_is_bought_first(fitted):
     assert fitted.order_[0] == 2
     assert set(fitted.order_[:3]) == {0, 1, 2}
@@ -342,6 +343,7 @@ def test_an_explanation_retells_the_route(fitted, others):
         )
 
 
+@pytest.mark.slow
 def test_max_loss_is_proved_on_rows_kept_out_of_everything(proved, others):
     clf = proved
     assert clf.certificate_.n_rows == pytest.approx(375, abs=3)

@@ -46,6 +46,7 @@ def fitted(rows):
         return BudgetedRegressor(LinearRegression(), **RECIPE).fit(X[:600], y[:600])
 
 
+@pytest.mark.slow
 def test_rows_go_on_where_more_features_change_the_number(rows, fitted):
     X, _ = rows
     route = fitted.at(budget=2.4).route(X[600:])
@@ -67,6 +68,7 @@ def test_scores_of_points_rise_with_their_budget(fitted):
     assert policy.score[-1] > policy.score[0] + 0.2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("shift", "scale"), [(1e6, 1e-6), (0.0, 1e6)])
 def test_the_unit_of_the_target_does_not_matter(rows, fitted, shift, scale):
     X, y = rows
@@ -76,6 +78,7 @@ def test_the_unit_of_the_target_does_not_matter(rows, fitted, shift, scale):
     assert np.mean(np.abs(other.predict(X[600:]) / scale - shift - fitted.predict(X[600:]))) < 0.7
 
 
+@pytest.mark.slow
 def test_the_absolute_error_is_not_led_by_outliers(rows):
     X, y = rows
     dirty = y[:600].copy()
@@ -96,6 +99,7 @@ def test_an_unknown_loss_and_a_classifier_are_refused(rows):
         BudgetedRegressor(GaussianNB()).fit(X, y)
 
 
+@pytest.mark.slow
 def test_a_quantile_is_covered_on_new_rows_at_every_budget_and_comes_back_from_a_file(rows):
     X, y = rows
     spread = np.random.default_rng(1).exponential(1 + 9 * np.abs(X[:, 0]))
@@ -149,6 +153,7 @@ def test_boosting_on_another_scale_is_not_taken_for_numbers(rows):
     assert tree_classifier_of(model) is None
 
 
+@pytest.mark.slow
 def test_a_file_needs_no_trust_for_the_default_full_model(rows):
     X, y = rows
     clf = BudgetedRegressor(
@@ -159,6 +164,7 @@ def test_a_file_needs_no_trust_for_the_default_full_model(rows):
     assert again.chain_.task == clf.chain_.task
 
 
+@pytest.mark.slow
 def test_a_support_vector_regressor_comes_back_from_a_file_and_a_wrong_count_does_not(rows):
     X, y = rows
     clf = BudgetedRegressor(SVR(), sizes=[(5, 2)], cv=2, random_state=0, full_cost=1.0).fit(X[:200], y[:200])

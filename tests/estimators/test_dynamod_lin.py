@@ -163,6 +163,7 @@ def test_csr_gives_what_dense_gives(cancer):
     np.testing.assert_array_equal(csr.route(sparse.csr_array(X)), dense.route(X))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("labels", [("benign", "malign"), (7, 3), (False, True), (-1.0, 2.0)])
 def test_any_two_labels_will_do(cancer, labels):
     X, y = cancer[0][:200], cancer[1][:200]
@@ -523,6 +524,7 @@ def test_a_bad_argument_is_refused_and_nothing_is_half_fitted(cancer, frozen, se
     assert vars(clf) == before
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("spoil", "says"),
     [
@@ -547,6 +549,7 @@ def test_a_bad_table_is_refused_and_an_earlier_fit_survives_it(cancer, frozen, s
     np.testing.assert_array_equal(clf.predict(X), before)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("form", ["bare", "frozen", "function", "both classes", "one class", "system"])
 def test_another_full_model_may_be_given_in_any_fitted_form(cancer, frozen, fitted, form):
     X, y = cancer

@@ -54,6 +54,7 @@ def locals_of_every_library():
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("local", locals_of_every_library(), ids=lambda local: type(local).__name__)
 @pytest.mark.parametrize("share", [0.1, 0.35])
 def test_no_rounds_are_the_confidence_router_row_by_row(local, share, full):
@@ -115,6 +116,7 @@ def test_learning_beats_sending_at_random(distance, trust, full):
     assert g[~right].mean() > g[right].mean()
 
 
+@pytest.mark.slow
 def test_the_same_seed_gives_the_same_bits(full):
     one, other = (
         DynaModLstsqClassifier(full, random_state=3).fit(X[500:1000], Y[500:1000]).scores(X_NEW)
@@ -138,6 +140,7 @@ def test_a_saved_system_answers_bit_by_bit_as_before(fitted, tmp_path):
     assert loaded.n_bytes_ == fitted.n_bytes_
 
 
+@pytest.mark.slow
 def test_missing_values_reach_the_trees_that_are_grown_here(full):
     holes = X[500:1000].copy()
     holes[::3, ::5] = np.nan

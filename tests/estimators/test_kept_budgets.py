@@ -104,6 +104,7 @@ def test_equal_rows_are_one_observation_of_what_is_spent():
     assert np.ptp(narrow) < np.ptp(Spending(once, 50).interval(policy, 0.95)) / 4
 
 
+@pytest.mark.slow
 def test_means_of_new_rows_keep_to_a_budget_as_often_as_stated():
     """A gate whose scores are uniform sends on a share of all rows there are that is known exactly."""
     rng = np.random.default_rng(0)

@@ -90,6 +90,7 @@ def outcome(estimator, table):
         return numbers, [str(warning.message) for warning in caught]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("missing", [False, True])
 @pytest.mark.parametrize("named", [False, True])
 @pytest.mark.parametrize("table", TABLES)

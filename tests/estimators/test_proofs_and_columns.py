@@ -50,6 +50,7 @@ def test_a_full_model_reads_its_columns_in_the_order_in_which_they_were_named(ro
         router.set_params(full_features=[0, 0, 3]).fit(X[250:], y[250:])
 
 
+@pytest.mark.slow
 def test_another_full_model_ends_what_was_proved_against_the_old_one(certified):
     assert certified.certificate_ is not None
     other = certified.with_full(lambda table: np.full(len(table), 0.5))

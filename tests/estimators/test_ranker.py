@@ -35,6 +35,7 @@ def fitted():
     return BudgetedRanker(Ridge(), **SMALL).fit(X, grade, qid=qid)
 
 
+@pytest.mark.slow
 def test_more_is_spent_where_it_puts_documents_into_a_better_order(fitted):
     X, grade, qid = documents(200, seed=1)
     cheap, dear = fitted.at(budget=1.2), fitted.at(budget=4)
@@ -113,6 +114,7 @@ def test_the_interval_of_the_cost_holds_the_mean_cost_of_new_queries(fitted):
     assert low < at.cost(documents(300, seed=3)[0]).mean() < high
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("loss", "metric"), [("pairwise", "ndcg"), ("listwise", "ap")])
 def test_pairs_and_lists_learn_the_order_too(loss, metric):
     X, grade, qid = documents(40)
@@ -122,6 +124,7 @@ def test_pairs_and_lists_learn_the_order_too(loss, metric):
     assert made.chain_.task.quality_name == {"ndcg": "NDCG@5", "ap": "AP@5"}[metric]
 
 
+@pytest.mark.slow
 def test_a_loss_is_proved_on_queries_that_the_fit_keeps_out():
     X, grade, qid = documents(60)
     made = BudgetedRanker(Ridge(), max_loss=0.4, **SMALL).fit(X, grade, qid=qid)

@@ -84,6 +84,7 @@ class Source:
         return self.table.iloc[rows, columns]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("estimator", ESTIMATORS, ids=lambda one: type(one).__name__)
 def test_raw_tables_are_read_from_every_door_and_come_back_from_files(estimator, tmp_path):
     y = (
@@ -115,6 +116,7 @@ def stage_sets(stage):
     return any(getattr(one, "sets", None) is not None for one in trees)
 
 
+@pytest.mark.slow
 def test_polars_and_pandas_tables_give_the_same_answers_with_the_default_full_model():
     answers = []
     for table in (X, pl.from_pandas(X), X.astype({"work": "category"})):
@@ -171,6 +173,7 @@ def assert_answers_alike(system, table, model, same):
     np.testing.assert_array_equal(said["probability"], model.predict_proba(same).max(axis=1))
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::thrifty.exceptions.FullModelNotWorthItWarning")
 def test_a_full_model_of_text_answers_alike_in_python_in_files_in_purchases_and_in_commands(
     small_fits, files
@@ -198,6 +201,7 @@ def test_a_full_model_of_text_answers_alike_in_python_in_files_in_purchases_and_
     assert_answers_alike(system, new, model, new)
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::thrifty.exceptions.FullModelNotWorthItWarning")
 @pytest.mark.parametrize("method", ["cascade", "dynamod-gbrt", "greedy-miser"])
 def test_commands_read_text_as_sets_and_dates_as_days_as_python_does(
@@ -215,6 +219,7 @@ def test_commands_read_text_as_sets_and_dates_as_days_as_python_does(
         assert_answers_alike(system, new, fitted, same)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("full", [None, over_text(LogisticRegression())], ids=["default", "over text"])
 def test_sweeps_read_tables_of_text_and_serve_what_was_fitted_by_itself(full):
     recipe = DynaModGbrtClassifier(full, gamma=0.01, **SMALL)

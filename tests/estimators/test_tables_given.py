@@ -61,6 +61,7 @@ def test_cells_that_a_row_does_not_buy_have_no_say_in_its_route(rows):
     np.testing.assert_array_equal(mixed.predict(blanked), mixed.predict(X))
 
 
+@pytest.mark.slow
 def test_what_is_masked_is_missing_in_fits_and_in_questions(rows):
     X, y = rows[0].to_numpy(), rows[1].to_numpy()
     hidden, holes = np.ma.masked_greater(X, 1.0), np.where(X > 1.0, np.nan, X)

@@ -11,6 +11,7 @@ SCORES = st.lists(
 )
 
 
+@pytest.mark.slow
 @given(SCORES, st.integers(0, 2**32 - 1))
 def test_every_point_of_the_curve_is_what_its_threshold_does(scores, seed):
     g = np.array(scores)

@@ -103,6 +103,7 @@ def test_a_single_gate_has_the_same_means_on_the_path_of_many_stages(seed, cost_
         np.testing.assert_allclose(one, other, rtol=1e-12, atol=1e-12)
 
 
+@pytest.mark.slow
 @given(SEEDS, st.booleans(), st.booleans())
 def test_every_point_of_a_single_gate_is_what_its_threshold_does_to_the_rows(seed, cost_per_row, soft):
     evidence = random_evidence(seed, cost_per_row=cost_per_row, soft=soft)

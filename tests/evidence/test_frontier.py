@@ -119,6 +119,7 @@ def test_a_frontier_holds_exactly_the_undominated_points_of_all_its_systems(seed
     assert np.all(np.diff(frontier.score) > 0)
 
 
+@pytest.mark.slow
 @given(st.integers(0, 10_000))
 def test_the_same_points_on_the_same_rows_have_the_same_numbers(seed):
     evidence = systems(seed)

@@ -30,6 +30,7 @@ def batch(seed, n=60, *, values=3):
     )
 
 
+@pytest.mark.slow
 @given(st.integers(0, 10_000), st.floats(1.0, 12.0), st.integers(1, 2), st.integers(1, 60))
 @settings(deadline=None)
 def test_a_batch_spends_at_most_its_budget_and_one_more_row_would_be_too_much(seed, budget, n_stages, n):

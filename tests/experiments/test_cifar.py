@@ -1,9 +1,11 @@
 import numpy as np
+import pytest
 
 from thrifty.experiments import cifar
 from thrifty.experiments.cifar import WORDS, learn_patch_words
 
 
+@pytest.mark.slow
 def test_patch_words_describe_an_image_by_its_quarters(monkeypatch):
     monkeypatch.setattr(cifar, "LEARN_FROM", 5_000)
     rng = np.random.default_rng(0)

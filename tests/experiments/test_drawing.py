@@ -68,6 +68,7 @@ def test_without_a_line_of_the_paper_or_a_flagship_there_is_one_panel_with_full_
     assert all(line.get_alpha() is None for line in ax.get_lines())
 
 
+@pytest.mark.slow
 def test_a_ranking_is_drawn_by_average_precision_over_logarithmic_costs(drawn):
     panel = {"f0": {"cost": 9.0, "average_precision": 0.6}}
     panel["chosen"] = {"GreedyMiser": line(0.4, 0.5, measure="average_precision")}

@@ -263,6 +263,7 @@ def test_rows_of_a_file_keep_their_numbers_in_the_part_that_they_are_drawn_for(m
     assert "X_val" not in str(seen.value)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fault", ROWS)
 def test_the_cheap_model_of_a_router_is_checked_in_its_own_name(fault):
     says = rf"the cheap model \(Faulty\) must give .*{ROWS[fault].format('(7|30|99)')}"

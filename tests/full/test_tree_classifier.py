@@ -61,6 +61,7 @@ def same(model, X):
     return ours
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", MODELS)
 def test_every_bit_of_an_answer_is_that_of_scikit_learn(name, problem):
     X, y = problem

@@ -28,6 +28,7 @@ def fresh_pair(distance, seed=0, gamma=0.02, p=5):
     return LinearPair(gamma, prices, distance=distance, start=start)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("distance", ["kl", "squared"])
 @pytest.mark.parametrize("limit", [0.05, 0.3, 1.0])
 @pytest.mark.parametrize("seed", range(2))

@@ -53,6 +53,7 @@ def gated():
     return fitted(hopeless=0.4)
 
 
+@pytest.mark.slow
 def test_gates_are_learned_where_rows_that_look_unsure_cannot_be_helped(gated):
     assert all(stage.gate is not None for stage in gated.chain_.stages)
     X, _ = make(2000, 0.4, seed=1)

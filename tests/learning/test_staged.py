@@ -123,6 +123,7 @@ def looks_of(table, y, held_out, truth, columns, boosting):
     return np.array(found)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("columns", [np.array([2]), np.array([3]), np.arange(5)])
 def test_a_stage_ends_where_the_loss_of_rows_that_watch_was_lowest(columns, rows):
     X, y = rows

@@ -143,6 +143,7 @@ def fitted(patients):
     ).fit(X, y)
 
 
+@pytest.mark.slow
 def test_rows_pay_by_what_they_bought_and_never_the_sum_of_single_prices(patients, fitted):
     X, _ = patients
     for budget in (20.0, 35.0, 60.0):
@@ -187,6 +188,7 @@ def test_a_report_adds_up_discounted_costs(patients, fitted):
     assert facts.full.cost == sum(COSTS) - 15.0
 
 
+@pytest.mark.slow
 def test_the_command_line_bills_the_discounts_of_its_file(patients, tmp_path):
     from typer.testing import CliRunner
 

@@ -155,6 +155,7 @@ def test_the_same_facts_make_the_same_page_and_no_clock_is_asked(facts):
     assert "Date" not in Reading(page_of(undated)).text
 
 
+@pytest.mark.slow
 def test_a_page_of_two_hundred_points_stays_below_half_a_megabyte():
     rng = np.random.default_rng(0)
     n_rows, full = 5000, np.ones(5000, bool)
@@ -192,6 +193,7 @@ def test_writing_gives_the_page_and_a_picture_beside_it(facts, tmp_path):
     assert write_report(tmp_path / "other.html", facts, picture=False) == [tmp_path / "other.html"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("level", [0.2, 0.9])
 def test_the_picture_names_the_deployed_point_and_the_majority_class(facts, monkeypatch, level):
     kept = []

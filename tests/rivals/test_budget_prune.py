@@ -157,6 +157,7 @@ def test_rounds_that_run_out_are_told_and_the_gap_is_still_true(rows):
     assert clf.solution_.value.bound <= best <= clf.solution_.value.objective + 1e-6
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("settings", "message"),
     [

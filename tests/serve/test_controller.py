@@ -55,6 +55,7 @@ def means(costs, window=WINDOW):
     return (total[window:] - total[:-window]) / window
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("target", "batch"), [(1.3, 20), (2.0, 1000), (4.0, 20)])
 def test_every_window_of_a_stream_spends_the_target_within_two_percent(chain, target, batch):
     costs = stream(BudgetController(chain, target=target), chain, rows(8000, 1, 0.3), batch)
@@ -72,6 +73,7 @@ def test_rows_that_become_harder_at_once_are_caught_up_with(chain):
     np.testing.assert_allclose(means(costs[6000:]), 2.0, rtol=0.02)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("batch", [1, 700])
 def test_the_cap_is_never_broken_whatever_comes(chain, batch):
     controller = BudgetController(chain, target=2.0, cap=2.05, window=400)

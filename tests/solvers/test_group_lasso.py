@@ -119,6 +119,7 @@ def make(gate="kl", weights="equal", group_of=SINGLE, prices=None, l2=0.0, share
     return X, fits, group_of, prices, gamma, l2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", PROBLEMS)
 def test_the_objective_agrees_with_a_conic_solver(name):
     *problem, l2 = make(**PROBLEMS[name])
@@ -198,6 +199,7 @@ def test_gamma_max_without_prices_is_zero():
     assert gamma_max(X, fits, group_of, np.zeros(8)) == 0.0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", PROBLEMS)
 def test_a_warm_start_reaches_the_same_objective(name):
     *problem, gamma, l2 = make(**PROBLEMS[name])
@@ -222,6 +224,7 @@ def test_a_path_is_returned_in_the_order_asked_for():
         np.testing.assert_allclose(solution.value.coef, alone.value.coef, atol=1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(8))
 @pytest.mark.parametrize("size", [1.0, 1e2, 1e4])
 def test_the_objective_never_rises_from_a_start(seed, size):

@@ -59,6 +59,7 @@ def solve_generically(distance, excess, g, limit, price, weight, starts):
     return min((r for r in found if spend(r.x, price, weight) <= limit + 1e-8), key=lambda r: r.fun)
 
 
+@pytest.mark.slow
 @BOTH
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize("limit", [0.15, 0.4, 5.0], ids=["tight", "binding", "free"])
@@ -73,6 +74,7 @@ def test_step_matches_a_generic_solver(distance, seed, limit):
     np.testing.assert_allclose(expit(solution.value), expit(generic.x), atol=2e-4)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", [4, 6, 9])
 def test_a_generic_solver_finds_nothing_better_when_the_limit_falls_in_a_jump(seed):
     excess, g, price, weight = draw(seed, scale=10.0)
@@ -86,6 +88,7 @@ def test_a_generic_solver_finds_nothing_better_when_the_limit_falls_in_a_jump(se
     assert value <= generic.fun + 0.01 * solution.residual
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", [3, 4, 6, 11])
 def test_squared_residual_is_primal_minus_the_largest_dual_value(seed):
     excess, g, price, weight = draw(seed, scale=10.0)
@@ -146,6 +149,7 @@ def test_squared_row_from_bounds_equals_the_one_from_nothing():
         np.testing.assert_allclose(between, minimise_tilted(a, g, side), rtol=1e-9, atol=1e-9)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("limit", [0.2, 5.0], ids=["binding", "free"])
 def test_admm_agrees_with_the_exact_dual(seed, limit):

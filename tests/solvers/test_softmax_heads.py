@@ -57,6 +57,7 @@ def best_objective(X, fits, group_of, prices, gamma, l2):
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", PROBLEMS)
 def test_the_objective_agrees_with_a_conic_solver(name):
     *known, l2 = problem(**PROBLEMS[name])

@@ -43,6 +43,7 @@ def agrees(clf, receipt):
     return True
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "how", [{}, {"threads": 3, "chunk_size": 50, "timeout": 30.0}], ids=["alone", "threads"]
 )
@@ -103,6 +104,7 @@ HTTPServer(("127.0.0.1", int(sys.argv[1])), Service).serve_forever()
 """Answers in JSON; at its second address one row is sold out."""
 
 
+@pytest.mark.slow
 def test_a_service_that_is_killed_and_comes_back_is_waited_for(clf, tmp_path):
     TABLE.set_index(pd.Index(KEYS)).to_json(tmp_path / "table.json")
     with closing(socket.socket()) as free:
@@ -154,6 +156,7 @@ class Counted:
         return Delivery(self.values[rows], failed)
 
 
+@pytest.mark.slow
 def test_rows_that_fail_are_asked_for_again_and_no_others(clf):
     counters = {name: Counted(name) for name in NAMES}
     source = DictSource(counters, len(TABLE), threads=2, chunk_size=100)

@@ -40,6 +40,7 @@ def test_keys_do_not_depend_on_the_order_of_the_grid(gammas, caps, data):
     assert {cell.key: cell.settings for cell in again} == {cell.key: cell.settings for cell in plan}
 
 
+@pytest.mark.slow
 @given(gammas=GAMMAS, caps=CAPS)
 def test_a_wave_holds_what_needs_nothing_but_earlier_waves(gammas, caps):
     plan = make_plan(DynaModLinClassifier(), {"gamma": gammas, "p_full": caps})

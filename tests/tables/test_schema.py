@@ -178,6 +178,7 @@ def test_labels_are_numbers_text_or_truth_values_and_others_are_refused(labels, 
         schema.labels(table(y=["other"] * 4 if kind == "U" else [9] * 4))
 
 
+@pytest.mark.slow
 @given(st.lists(st.sampled_from(["a", "b", "ä", "z z"]), min_size=2, max_size=20), st.randoms())
 def test_codes_do_not_depend_on_the_order_of_the_rows(values, chance):
     frame = pd.DataFrame({"t": values, "y": [0, 1] + [0] * (len(values) - 2)})

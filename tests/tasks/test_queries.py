@@ -80,6 +80,7 @@ def all_orders(grades, scores, k):
     return values
 
 
+@pytest.mark.slow
 @given(st.lists(QUERY, min_size=1, max_size=4), st.integers(1, 7))
 def test_average_precision_is_the_mean_over_all_orders_that_the_scores_allow(lists, k):
     rows = [pair for one in lists for pair in one]

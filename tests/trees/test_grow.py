@@ -59,6 +59,7 @@ def test_every_split_gains_more_than_it_pays_and_pays_once(problem):
             paid.add(group)
 
 
+@pytest.mark.slow
 @quick
 @given(problems())
 def test_no_column_outside_the_bought_set_is_ever_read(problem):
@@ -135,6 +136,7 @@ def boost(X, y, rounds=12, newton=False, **options):
     return grower, trees, score
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("newton", [False, True])
 def test_skipping_saves_work_and_changes_no_tree(priced_problem, newton):
     X, y = priced_problem
@@ -180,6 +182,7 @@ def test_gradients_of_any_size_grow_the_same_tree_with_and_without_skipping(scal
             np.testing.assert_array_equal(a.grow(grad).tree.feature, b.grow(grad).tree.feature)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "options", [{"gamma": 20.0}, {"max_depth": 8, "newton": True}, {"min_child_samples": 9, "newton": True}]
 )

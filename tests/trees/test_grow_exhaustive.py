@@ -127,6 +127,7 @@ def check(X, grad, hess=None, rtol=1e-6, **options):
         np.testing.assert_allclose(grown.tree.values[leaf], value, rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(6))
 @pytest.mark.parametrize("gamma", [0.0, 0.3, 2.0, 30.0])
 def test_the_papers_impurity_agrees_at_every_price(seed, gamma):
@@ -134,6 +135,7 @@ def test_the_papers_impurity_agrees_at_every_price(seed, gamma):
     check(X, grad, gamma=gamma, prices=np.array([3.0, 1.0, 0.0, 0.5]), max_depth=3)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(6))
 @pytest.mark.parametrize("gamma", [0.0, 1.0])
 def test_newton_gain_with_missing_values_agrees(seed, gamma):
@@ -141,6 +143,7 @@ def test_newton_gain_with_missing_values_agrees(seed, gamma):
     check(X, grad, hess, gamma=gamma, l2=0.7, rtol=1e-4)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(6))
 def test_a_group_is_paid_once_and_delivers_all_its_columns(seed):
     X, grad, _ = problem(seed, p=6, missing=0.1)

@@ -79,6 +79,7 @@ def mangled(raw, chance):
     return bytes(raw)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", OPERATIONS)
 def test_a_thousand_spoilt_requests_are_answered_or_refused_in_words(open_gateway, numbers, path):
     gateway, chance = open_gateway(numbers), np.random.default_rng(7)
@@ -110,6 +111,7 @@ def test_deep_and_repetitive_json_is_refused(open_gateway, numbers):
         assert gateway.ask("/predict", body).status == 400
 
 
+@pytest.mark.slow
 def test_the_description_names_every_operation_and_every_status(open_gateway, colours, numbers):
     for system in (colours, numbers):
         gateway = open_gateway(system, api_key="secret")
