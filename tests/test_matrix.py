@@ -324,6 +324,7 @@ def test_every_row_has_a_route_and_pays_for_the_distinct_purchases_on_it(thing, 
     assert cost.max() <= sum(COSTS.values()) + 1.0
 
 
+@pytest.mark.slow
 def test_it_buys_what_it_bills_and_answers_as_from_a_table(thing, rows):
     table, _ = rows
     source = Source(table[NEW])
@@ -517,6 +518,7 @@ METHODS = {
 """Methods of estimators that take a table: columns in another order are refused, as scikit-learn demands."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", METHODS)
 def test_a_method_refuses_columns_in_another_order_or_with_other_names(thing, rows, method):
     table, y = rows

@@ -90,6 +90,7 @@ def test_no_more_threads_than_cores_that_the_process_may_use(monkeypatch):
     assert usable_threads() == 2
 
 
+@pytest.mark.slow
 def test_the_affinity_of_a_process_counts():
     code = "import os; os.sched_setaffinity(0, {min(os.sched_getaffinity(0))}); from thrifty.threads import threads_of"
     if not hasattr(__import__("os"), "sched_setaffinity"):
@@ -165,6 +166,7 @@ def test_the_full_model_gets_no_more_threads_than_were_asked_for(tmp_path):
     assert {(True, "fit", "openmp"), (True, "ask", "openmp"), (False, "ask", "openmp")} <= set(seen)
 
 
+@pytest.mark.slow
 def test_one_row_that_a_stage_answers_does_not_touch_threads(monkeypatch):
     from sklearn.linear_model import LogisticRegression
 

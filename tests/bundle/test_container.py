@@ -60,6 +60,7 @@ def test_arrays_and_facts_come_back_bit_by_bit(arrays, facts):
         assert now.flags.writeable
 
 
+@pytest.mark.slow
 @given(VALUES)
 def test_plain_values_come_back_with_their_types(value):
     packer = Packer()
@@ -68,6 +69,7 @@ def test_plain_values_come_back_with_their_types(value):
     assert same(Unpacker(contents.arrays).value(contents.facts["value"]), value)
 
 
+@pytest.mark.slow
 @given(hnp.arrays(DTYPES, ()))
 def test_numbers_of_numpy_come_back_as_such(array):
     packer = Packer()
@@ -114,6 +116,7 @@ def test_a_newer_format_is_refused_by_number(fitted):
     refused(bytes(data), f"has format {FORMAT + 1}, and this version of thrifty reads formats 1 to {FORMAT}")
 
 
+@pytest.mark.slow
 def test_a_file_that_is_cut_off_anywhere_is_refused(fitted):
     data = to_bytes(fitted["linear"], full="absent")
     for length in range(len(data)):

@@ -73,6 +73,7 @@ def test_a_plain_model_of_scikit_learn_goes_inside_and_needs_no_trust(name, mode
     np.testing.assert_array_equal(after.predict_proba(rows[0]), chain.predict_proba(rows[0]), strict=True)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "model", [GradientBoostingClassifier(n_estimators=2), BaggingClassifier(DecisionTreeClassifier())]
 )

@@ -249,6 +249,7 @@ def test_facts_that_are_not_facts_are_refused(path, value, match, boosted, forge
 # -- policies ------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("where", [("chain", "policy"), ("memory", "policy")])
 @pytest.mark.parametrize(("name", "value", "match"), [
     ("lower", 99, r"lower .*\[0, "),
@@ -270,6 +271,7 @@ def test_a_policy_whose_numbers_are_none_is_refused(where, name, value, match, c
     refused(forge.with_fact(cascade, setting((*where, name), value)), match)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("where", [("chain", "policy"), ("memory", "policy")])
 @pytest.mark.parametrize(("name", "change", "match"), [
     ("thresholds", lambda old: np.where(old == old[0, 0], np.nan, old), "thresholds .* be numbers"),
@@ -378,6 +380,7 @@ def test_a_chain_behind_a_stage_for_other_columns_is_refused(fitted, linear, for
 # -- what operating points were judged on --------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("where", [("evidence",), ("memory", "proof")])
 @pytest.mark.parametrize(("name", "made", "match"), [
     ("gate", lambda k: np.zeros((0, k)), "have a row"),

@@ -268,6 +268,7 @@ def test_trees_that_skops_wrote_are_read_as_our_own_and_nothing_of_them_is_built
     assert (found.model.categories is not None) == (name == "categories")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("damage", DAMAGE)
 @pytest.mark.parametrize("name", ["forest", "tree", "boosting", "categories", "pipeline"])
 def test_damaged_trees_that_skops_wrote_are_refused_in_words(name, damage, archives):

@@ -108,6 +108,7 @@ def test_a_small_file_that_would_be_large_in_memory_is_refused_before_it_is(how,
     assert peak <= 8 * len(data) + ROOM
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "text",
     [listed(item, 60_000) for item in ("[]", "{}", "10000", '"ab"', "0.125", '{"$tuple":[]}', "[[[]]]")]

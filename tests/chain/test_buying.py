@@ -223,6 +223,7 @@ def at_random(table):
     return np.where(np.arange(len(table)) < 3, np.nan, 0.9)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("model", "words", "n_calls"),
     [
@@ -282,6 +283,7 @@ FORMS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("form", FORMS)
 def test_sources_of_every_form_are_answered_alike(fitted, form):
     X, _ = rows_of("cancer")

@@ -281,6 +281,7 @@ def test_the_examples_of_nested_chains_answer_at_every_place():
     assert set(np.concatenate(seen)) == {0, 1, 2, 3, 4}
 
 
+@pytest.mark.slow
 @given(SEEDS, GROUPS)
 @settings(deadline=None, max_examples=40)
 def test_a_chain_behind_a_stage_is_the_longer_chain(seed, groups):

@@ -43,6 +43,7 @@ def fitted():
 
 
 # An arrow table reaches the full model as an array, as everything does that thrifty has no name for.
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:X does not have valid feature names, but LogisticRegression")
 @pytest.mark.parametrize("kind", KINDS)
 def test_tables_of_every_kind_with_columns_in_another_order_are_read_by_name(fitted, kind):

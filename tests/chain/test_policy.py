@@ -31,6 +31,7 @@ def measured(cost, score=None):
 # -- budgets -----------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @given(st.lists(st.floats(0.01, 5), min_size=1, max_size=6), st.floats(0, 1))
 def test_a_mix_of_two_neighbours_spends_exactly_the_budget(steps, place):
     cost = np.cumsum(steps)
@@ -102,6 +103,7 @@ def mixed_chain(policy):
     return Chain(tuple(stages), full, PRICES, TASK, policy)
 
 
+@pytest.mark.slow
 @given(st.integers(0, 10_000), st.floats(0, 1), st.integers(0, 5))
 def test_a_row_follows_one_point_all_the_way_and_chance_says_which(seed, share, chance_seed):
     rng = np.random.default_rng(seed)

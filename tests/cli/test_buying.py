@@ -67,6 +67,7 @@ def test_a_cell_that_cannot_be_read_fails_for_its_row_alone(known, new):
         session.give({read: "soon"})
 
 
+@pytest.mark.slow
 def test_the_command_writes_a_receipt_for_each_row(files, known, new, database, run, tmp_path):
     out, keys = tmp_path / "receipts.csv", database.parent / "keys.csv"
     source = f"sqlite:{database}?table=people&key=person"
@@ -83,6 +84,7 @@ def test_the_command_writes_a_receipt_for_each_row(files, known, new, database, 
     assert receipts.loc[50, "cost"] == 0.0
 
 
+@pytest.mark.slow
 def test_the_command_ends_where_nothing_may_fail_and_keeps_what_was_bought(
     files, database, refused, tmp_path
 ):

@@ -26,6 +26,7 @@ def fit(files, small_fits, tmp_path):
     return lambda *options: [*common, *options, "-o", tmp_path / "s.thrifty"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("options", "words"),
     [
@@ -44,6 +45,7 @@ def test_what_makes_no_sense_of_classes_is_refused_before_anything_is_fitted(ref
     assert words in refused(*fit(*options)).replace("\n", " ")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("lines", "words"),
     [

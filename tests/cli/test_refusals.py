@@ -153,6 +153,7 @@ def test_new_rows_that_do_not_fit(refused, changed, files, tmp_path):
     assert "holds no rows" in predict(lambda frame: frame[:0])
 
 
+@pytest.mark.slow
 def test_wishes_of_predict_and_explain(refused, files, tmp_path):
     predict = ["predict", files.system, files.new, "-o", tmp_path / "a.csv"]
     assert "give one of budget, max_loss" in refused(*predict, "--budget", 5, "--max-loss", 0.1)

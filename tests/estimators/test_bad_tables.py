@@ -212,6 +212,7 @@ def test_what_one_estimator_reads_and_another_does_not_is_answered_or_refused(es
         assert np.isfinite(cost).all()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("values", [np.full(N, np.nan), np.where(ROW == 3, 1.0, np.nan)], ids=["none", "one"])
 @pytest.mark.parametrize("kind", ["array", "pandas", "polars"])
 def test_a_column_without_values_in_a_fold_does_not_stop_histogram_boosting(values, kind):

@@ -139,6 +139,7 @@ class Source:
         return self.X[np.ix_(rows, columns)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 def test_cost_route_explanations_and_a_source_tell_one_story(learned, new_rows, name):
     clf, X = learned[0][name], new_rows[0]

@@ -229,6 +229,7 @@ def test_missing_values_are_values(rows):
     assert np.isfinite(clf.predict_proba(X)).all()
 
 
+@pytest.mark.slow
 def test_a_full_model_that_is_much_better_is_asked_by_the_most_accurate_point():
     X, y = make(1500, n_features=3)
     clf = BudgetedClassifier(
@@ -311,6 +312,7 @@ def test_a_cascade_in_front_of_a_chain_learns_with_what_each_row_pays_in_it(rows
         pays_for_what_it_asks(clf.at(budget=float(cost)), there)
 
 
+@pytest.mark.slow
 def test_a_cascade_at_which_no_row_ever_stops_keeps_a_stage(rows, others, behind):
     # Its only stage buys everything, so that the better answers behind it cost nothing more.
     clf = BudgetedClassifier(FrozenEstimator(behind), stages=1, sizes=[(2, 1)], cv=2, random_state=0)

@@ -140,6 +140,7 @@ def test_another_operating_point_needs_no_refit(cancer, fitted):
     assert dearer.gate_coef_ is fitted.gate_coef_
 
 
+@pytest.mark.slow
 def test_data_frames_of_both_kinds_give_what_an_array_gives(cancer):
     X, y = cancer[0][:200], cancer[1][:200]
     names = [f"f{i}" for i in range(30)]
@@ -153,6 +154,7 @@ def test_data_frames_of_both_kinds_give_what_an_array_gives(cancer):
         np.testing.assert_array_equal(by_name.cost(frame), by_array.cost(X))
 
 
+@pytest.mark.slow
 def test_csr_gives_what_dense_gives(cancer):
     X, y = cancer[0][:200].copy(), cancer[1][:200]
     X[:, ::2] *= X[:, ::2] > np.median(X[:, ::2], axis=0)
@@ -245,6 +247,7 @@ def test_a_chain_whose_tail_costs_nothing_can_be_fitted(cancer, frozen):
     assert np.all(outer.cost(X) == 0)
 
 
+@pytest.mark.slow
 def test_a_wrapper_around_a_system_is_a_model_of_its_own_and_no_chain(cancer, fitted):
     X, y = cancer[0][150:450], cancer[1][150:450]
     # Bagging keeps the fitted system as its `estimator`; another price list is no contradiction then.
@@ -435,6 +438,7 @@ def test_refitting_keeps_the_features_and_lowers_the_loss_of_f1(cancer, frozen):
     assert np.linalg.norm(refitted.cheap_coef_ * X.std(0)) > np.linalg.norm(plain.cheap_coef_ * X.std(0))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("distance", ["kl", "squared"])
 def test_a_gate_that_reads_the_margin_sends_the_unsure_rows_and_buys_nothing_more(distance):
     rng = np.random.default_rng(0)
@@ -455,6 +459,7 @@ def test_a_gate_that_reads_the_margin_sends_the_unsure_rows_and_buys_nothing_mor
     assert reader.score(X, y) > plain.score(X, y) + 0.03
 
 
+@pytest.mark.slow
 def test_the_same_seed_gives_bit_identical_weights_whatever_the_number_of_threads():
     rng = np.random.default_rng(0)
     X = rng.normal(size=(6000, 30))
@@ -597,6 +602,7 @@ def test_the_decision_is_finite_at_extreme_scores():
     np.testing.assert_array_equal(decision, clf.scores(X * 100)[1])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("cv", [3, KFold(3), list(KFold(3).split(np.zeros(300)))])
 def test_rows_of_weight_zero_are_left_out_of_everything(cancer, frozen, cv):
     X, y = cancer[0][150:450], cancer[1][150:450]
@@ -645,6 +651,7 @@ def test_nothing_is_fitted_before_bad_arguments_are_refused(cancer):
     assert Counting.n_fits == 0
 
 
+@pytest.mark.slow
 def test_a_grid_search_and_a_pickle_work(cancer, frozen):
     X, y = cancer[0][150:450], cancer[1][150:450]
     search = GridSearchCV(quick(frozen), {"gamma": [0.02, 0.2]}, cv=2).fit(X, y)
@@ -658,6 +665,7 @@ def test_a_clone_is_unfitted_and_equal_in_its_parameters(fitted):
     assert copy.gamma == fitted.gamma
 
 
+@pytest.mark.slow
 def test_a_start_at_the_solution_intercepts_included_stays_there(cancer, frozen):
     X, y = cancer
     first = DynaModLinClassifier(frozen, gamma=0.02, random_state=0).fit(X, y)

@@ -102,6 +102,7 @@ def test_a_fit_may_start_from_the_weights_of_another(fitted, rows):
         DynaModLinClassifier(GaussianNB(), init=(np.zeros(8), np.zeros(8)), **SMALL).fit(X, y)
 
 
+@pytest.mark.slow
 def test_a_sparse_table_gives_the_same_fit(rows):
     X, y = rows
     full = LogisticRegression(max_iter=1000)

@@ -67,6 +67,7 @@ def test_no_rounds_are_the_confidence_router_row_by_row(local, share, full):
     assert start.route(X_fit).mean() <= share
 
 
+@pytest.mark.slow
 def test_no_rounds_with_a_recipe_cut_where_the_router_cuts_on_held_out_margins(full):
     local = GradientBoostingClassifier(n_estimators=6, random_state=0)
     start = DynaModLstsqClassifier(full, local, max_iter=0, random_state=0).fit(X[500:1000], Y[500:1000])
@@ -74,6 +75,7 @@ def test_no_rounds_with_a_recipe_cut_where_the_router_cuts_on_held_out_margins(f
     np.testing.assert_array_equal(start.route(X_NEW), router.route(X_NEW))
 
 
+@pytest.mark.slow
 def test_with_features_at_hand_the_mean_cost_is_the_share_sent(fitted):
     assert fitted.cost(X_NEW).mean() == fitted.route(X_NEW).mean()
     assert 0.0 < fitted.route(X_NEW).mean() < 1.0
@@ -242,6 +244,7 @@ def test_the_greedy_gate_leaves_f1_as_it_is_and_learns_where_it_errs(full):
     assert g[wrong].mean() > g[~wrong].mean()
 
 
+@pytest.mark.slow
 def test_dynamod_lin_can_stand_over_the_leaves_too():
     trees = additive_trees(
         GradientBoostingClassifier(n_estimators=4, random_state=0).fit(X[:500], Y[:500]), 64

@@ -40,6 +40,7 @@ def locals_of_every_library():
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("local", locals_of_every_library(), ids=lambda local: type(local).__name__)
 def test_no_rounds_are_the_confidence_router_and_rounds_lower_the_objective(local, full):
     local = FrozenEstimator(local.fit(X[:200], Y[:200]))

@@ -44,6 +44,7 @@ def bound_of(paid, confidence):
     return stats.t.ppf(confidence, len(paid) - 1, paid.mean(), stats.sem(paid))
 
 
+@pytest.mark.slow
 def test_the_bound_on_the_rows_kept_out_is_within_the_budget_and_nearly_spends_it(clf, rows):
     assert clf._proof.n_rows == pytest.approx(100, abs=2)
     policy, seen = clf.chain_.policy, clf._proof

@@ -18,6 +18,7 @@ def rows():
     return X, (X["a"] + X["b"] > 0).astype(int)
 
 
+@pytest.mark.slow
 def test_nullable_integer_labels_stay_integers(rows):
     X, y = rows
     clf = DynaModLinClassifier(LogisticRegression(), random_state=0).fit(X, y.astype("Int64"))
@@ -42,12 +43,14 @@ def test_a_column_that_is_no_numbers_is_named_with_what_it_holds(rows, column, t
         BudgetedClassifier(LogisticRegression(), **SMALL).fit(X.assign(d=column), y)
 
 
+@pytest.mark.slow
 def test_a_fitted_full_model_that_will_be_fitted_again_is_mentioned(rows):
     X, y = rows
     with pytest.warns(RefittedFullModelWarning, match="FrozenEstimator"):
         DynaModLinClassifier(LogisticRegression().fit(X, y), random_state=0).fit(X, y)
 
 
+@pytest.mark.slow
 def test_cells_that_a_row_does_not_buy_have_no_say_in_its_route(rows):
     X, y = rows
     clf = BudgetedClassifier(LogisticRegression(), **SMALL).fit(X, y)

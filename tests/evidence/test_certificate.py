@@ -19,6 +19,7 @@ from thrifty.exceptions import InvalidInputError
 # -- the bound -------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @given(st.integers(1, 5000), st.floats(0, 1), st.sampled_from([0.5, 0.8, 0.9, 0.95, 0.99, 0.999]))
 def test_the_bound_is_scipys_exact_one(n_rows, share, confidence):
     losses = round(share * n_rows)
@@ -138,6 +139,7 @@ def wrong_certificates(true_losses, seed=0):
 JUST_ABOVE = MAX_LOSS + 1e-9
 
 
+@pytest.mark.slow
 def test_a_single_point_at_the_limit_is_certified_as_rarely_as_the_exact_test_says():
     wrong, _ = wrong_certificates([JUST_ABOVE])
     allowed = np.flatnonzero(binom.cdf(np.arange(50), N_ROWS, MAX_LOSS) <= 1 - CONFIDENCE)[-1]

@@ -90,6 +90,7 @@ def test_averages_under_weights_are_weighted_means_for_points_in_any_order(
             assert means.share[place, column] == pytest.approx(share)
 
 
+@pytest.mark.slow
 @given(SEEDS, st.booleans(), st.booleans(), st.booleans())
 def test_a_single_gate_has_the_same_means_on_the_path_of_many_stages(seed, cost_per_row, soft, weighted):
     evidence = random_evidence(seed, cost_per_row=cost_per_row, soft=soft)
@@ -164,6 +165,7 @@ def test_one_cost_for_all_and_one_per_row_may_be_mixed():
     np.testing.assert_array_equal(mixed.cost, [[1.0, 3.0], [1.0, 4.0]])
 
 
+@pytest.mark.slow
 @given(SEEDS, st.booleans(), st.floats(-2, 2))
 def test_what_rows_did_at_one_point_is_a_point_with_the_same_means(seed, cost_per_row, cut):
     evidence = random_evidence(seed, 3, cost_per_row=cost_per_row)
@@ -209,6 +211,7 @@ def test_some_of_the_rows_and_some_of_the_stages():
 # -- against the full model ----------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @given(SEEDS, st.integers(1, 3))
 def test_holding_rows_against_f0_counts_where_f0_is_right_and_the_system_is_not(seed, n_stages):
     evidence = random_evidence(seed, n_stages)

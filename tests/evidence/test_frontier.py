@@ -13,6 +13,7 @@ from thrifty.exceptions import InvalidInputError
 POINTS = st.lists(st.tuples(st.integers(0, 8), st.integers(0, 8)), min_size=1, max_size=40)
 
 
+@pytest.mark.slow
 @given(POINTS)
 def test_a_point_is_efficient_iff_no_other_is_as_cheap_and_as_good(points):
     cost, score = np.array(points, dtype=float).T
@@ -25,6 +26,7 @@ def test_a_point_is_efficient_iff_no_other_is_as_cheap_and_as_good(points):
     assert kept == undominated
 
 
+@pytest.mark.slow
 @given(POINTS, st.integers(0, 8))
 def test_the_best_within_a_budget_is_the_brute_force_best(points, budget):
     cost, score = np.array(points, dtype=float).T

@@ -85,6 +85,7 @@ def test_a_higher_price_never_spends_more_with_one_stage(seed):
     assert all(later <= earlier + 1e-9 for earlier, later in pairwise(spent))
 
 
+@pytest.mark.slow
 @given(st.lists(st.tuples(st.integers(0, 30), st.integers(0, 30)), min_size=1, max_size=12))
 def test_no_mix_of_two_points_lies_above_the_hull(points):
     cost, score = np.array(points, dtype=float).T

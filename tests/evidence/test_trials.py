@@ -71,6 +71,7 @@ def with_some_of_the_fit(rows, n=20):
 # -- rows that the fit has seen --------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_rows_of_the_fit_are_refused_with_their_number_and_the_first_of_them(fitted, rows):
     X, y = with_some_of_the_fit(rows)
     told = r"20 of the 420 rows .* \[400, 401, 402, 403, 404\].* duplicates=\"drop\""

@@ -136,6 +136,7 @@ def served():
     return router(LogisticRegression()).fit(TABLE, LABELS).at(threshold=-np.inf)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("labels", [LABELS, THREE], ids=["two classes", "three classes"])
 @pytest.mark.parametrize("fault", FAULTS)
 def test_a_fit_on_a_model_that_answers_wrongly_is_refused_by_the_rule_and_the_row(fault, labels):

@@ -74,6 +74,7 @@ def test_every_bit_of_an_answer_is_that_of_scikit_learn(name, problem):
     assert ours.n_features_in_ == 5
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", READ_MISSING)
 def test_missing_values_go_where_scikit_learn_sends_them(name, problem):
     X = np.where(np.isnan(table(0, missing=True)), np.nan, problem[0])
@@ -100,6 +101,7 @@ def test_numbers_too_large_for_single_precision_and_other_columns_are_refused_al
                 each.predict_proba(wrong)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["forest", "categories", "scaled"])
 def test_a_data_frame_is_read_by_its_names(name, problem):
     frame = pd.DataFrame(problem[0], columns=list("vwxyz"))

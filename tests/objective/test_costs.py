@@ -60,6 +60,7 @@ def test_a_bad_price_of_the_full_model_is_refused(full_cost):
         check_price_list(None, None, full_cost, 3)
 
 
+@pytest.mark.slow
 @given(st.data())
 def test_what_a_row_pays_is_the_brute_force_sum_over_distinct_groups(data):
     n_features = data.draw(st.integers(1, 6))

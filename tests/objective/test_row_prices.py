@@ -113,6 +113,7 @@ def cascade(hearts):
     return clf.fit(table[:300], y[:300])
 
 
+@pytest.mark.slow
 def test_evidence_frontier_and_budget_are_counted_in_prices_of_rows(hearts, cascade):
     table, y = hearts[0][300:].reset_index(drop=True), hearts[1][300:]
     held = evidence_of(cascade, table, y)

@@ -61,6 +61,7 @@ def test_what_a_solution_says_of_itself_is_what_its_pruned_trees_do(tiny_case, s
     assert solutions[2] is solutions[4]
 
 
+@pytest.mark.slow
 @settings(max_examples=25, deadline=None)
 @given(seed=st.integers(0, 60), error=ERRORS)
 def test_a_larger_gamma_never_spends_more(tiny_case, seed, error):
@@ -71,6 +72,7 @@ def test_a_larger_gamma_never_spends_more(tiny_case, seed, error):
     assert np.all(np.diff(spends) <= 1e-9)
 
 
+@pytest.mark.slow
 @settings(max_examples=15, deadline=None)
 @given(seed=st.integers(0, 60))
 def test_shares_of_any_kind_give_a_lower_bound(tiny_case, seed):

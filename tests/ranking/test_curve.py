@@ -64,6 +64,7 @@ def test_nothing_relevant_anywhere_has_no_score(documents):
     assert np.isnan(ranking_curve(**documents, n_points=3).score).all()
 
 
+@pytest.mark.slow
 @given(st.lists(st.integers(-5, 5), min_size=1, max_size=60), st.integers(2, 20))
 def test_thresholds_are_few_fall_and_hold_both_ends(gate, n_points):
     gate = np.array(gate, dtype=float)

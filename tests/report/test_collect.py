@@ -125,6 +125,7 @@ def chain_of(digits):
     return chain
 
 
+@pytest.mark.slow
 def test_a_chain_of_stages_is_told_apart_by_asking_it_where_its_rows_stop(digits):
     chain = chain_of(digits)
     known = digits.full.predict_proba(digits.X)
@@ -305,6 +306,7 @@ def test_a_deployed_point_of_other_systems_or_that_no_budget_affords_is_refused(
         collected(digits, deployed=0.5)
 
 
+@pytest.mark.slow
 def test_the_auc_of_every_point_is_that_of_the_scores_it_answers_with(digits, facts):
     efficient = [auc for auc, ok in zip(facts.points.auc, facts.points.efficient, strict=True) if ok]
     scores = [

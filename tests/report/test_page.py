@@ -184,6 +184,7 @@ def test_a_page_of_two_hundred_points_stays_below_half_a_megabyte():
     assert len(page_of(facts)) < 500_000
 
 
+@pytest.mark.slow
 def test_writing_gives_the_page_and_a_picture_beside_it(facts, tmp_path):
     written = write_report(tmp_path / "report.html", facts)
     assert written == [tmp_path / "report.html", tmp_path / "report.png"]
@@ -218,6 +219,7 @@ def test_the_picture_names_the_deployed_point_and_the_majority_class(facts, monk
     assert dashed == [pytest.approx(level if level == 0.9 else ticks["0.20"])]
 
 
+@pytest.mark.slow
 def test_a_name_with_dollars_and_underscores_does_not_break_the_picture(facts, tmp_path):
     odd = replace(
         facts, title="$x_$", unit="US$", rivals=(Rival("_hidden $\\frac$", (1.0, 2.0), (0.5, 0.6)),)

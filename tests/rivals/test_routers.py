@@ -115,6 +115,7 @@ def test_a_router_takes_missing_values_where_its_models_do(rows, noisy):
         ConfidenceRouter(noisy, LogisticRegression()).fit(holed, y)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("share", [0.0, 1.0])
 def test_a_share_of_zero_or_one_sends_nobody_or_everybody(rows, noisy, share):
     X, y = rows

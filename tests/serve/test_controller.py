@@ -65,6 +65,7 @@ def test_every_window_of_a_stream_spends_the_target_within_two_percent(chain, ta
     np.testing.assert_allclose(means(costs[WINDOW:]), target, rtol=0.02)
 
 
+@pytest.mark.slow
 def test_rows_that_become_harder_at_once_are_caught_up_with(chain):
     X = np.vstack([rows(4000, 2), rows(6000, 3, 0.8)])
     costs = stream(BudgetController(chain, target=2.0), chain, X)
@@ -84,6 +85,7 @@ def test_the_cap_is_never_broken_whatever_comes(chain, batch):
     assert controller.n_capped > 0
 
 
+@pytest.mark.slow
 def test_a_long_time_in_which_the_target_cannot_be_spent_is_no_leave_to_overspend(chain):
     easy = np.full((20_000, 3), -9.0)  # nobody goes on at any point
     controller = BudgetController(chain, target=2.0)

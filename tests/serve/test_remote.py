@@ -87,6 +87,7 @@ FAULTS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("mode", "reason"), FAULTS.items())
 def test_every_fault_has_its_reason_within_the_deadline_and_is_counted(misbehaving_port, mode, reason):
     async def use(remote):
@@ -112,6 +113,7 @@ def test_a_deadline_of_the_caller_that_is_nearer_holds(misbehaving_port):
     assert seconds < DEADLINE
 
 
+@pytest.mark.slow
 def test_a_server_that_is_killed_fails_the_call_under_way_and_refuses_the_next(misbehaving_server):
     with misbehaving_server() as (process, port):
 

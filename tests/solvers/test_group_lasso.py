@@ -140,6 +140,7 @@ def test_the_residual_is_what_a_plain_computation_finds(name):
         assert solution.converged == (plain <= 1e-8)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", PROBLEMS)
 def test_a_sparse_table_gives_the_answer_of_the_dense_one(name):
     X, *rest, l2 = make(**PROBLEMS[name])
@@ -345,6 +346,7 @@ def test_constant_and_empty_columns_stay_out_even_when_free():
     np.testing.assert_allclose(solution.value.coef[:8], plain.value.coef, atol=1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("gamma", [0.0, 1e-3])
 def test_copies_of_a_column_are_no_obstacle(gamma):
     X, fits, _, _, _, _ = make()

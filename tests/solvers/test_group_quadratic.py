@@ -87,6 +87,7 @@ def test_the_newton_system_matches_finite_differences_of_the_smoothed_model(smoo
     np.testing.assert_allclose(system, curved, atol=1e-6)
 
 
+@pytest.mark.slow
 def test_newton_steps_never_raise_the_model():
     for seed in range(20):
         hessian, gradient, b = model(seed, collinear=10.0)

@@ -18,6 +18,7 @@ def design(rng):
     return LeafDesign(leaves, 7)
 
 
+@pytest.mark.slow
 def test_it_agrees_with_an_independent_minimiser_of_the_written_out_objective(design, rng):
     target, weight = rng.dirichlet(np.ones(3), size=150), rng.random(150)
     base, centre, phi = rng.normal(size=3), rng.normal(size=(7, 3)), design.indicators.toarray()

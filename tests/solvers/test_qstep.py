@@ -105,6 +105,7 @@ def test_squared_residual_is_primal_minus_the_largest_dual_value(seed):
     assert primal + best.fun == pytest.approx(solution.residual, abs=1e-5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scale", [5.0, 20.0, 25.0, 200.0, 1e4])
 def test_squared_row_is_as_good_as_the_best_of_a_fine_grid(scale):
     rng = np.random.default_rng(0)
@@ -176,6 +177,7 @@ ROWS = st.lists(
 )
 
 
+@pytest.mark.slow
 @settings(reproducible, max_examples=100)
 @given(rows=ROWS, part=st.floats(1e-6, 1.2))
 def test_kl_step_meets_the_limit_with_the_smallest_multiplier(rows, part):
@@ -193,6 +195,7 @@ def test_kl_step_meets_the_limit_with_the_smallest_multiplier(rows, part):
         assert spent >= limit * (1 - 1e-10)
 
 
+@pytest.mark.slow
 @settings(reproducible, max_examples=25)
 @given(rows=ROWS, part=st.floats(1e-6, 1.2))
 def test_squared_step_meets_the_limit_at_extreme_scores_and_prices(rows, part):
@@ -301,6 +304,7 @@ def test_the_others_make_room_for_a_tied_row_where_that_is_cheaper(seed, scale):
     assert 0.0 < solution.residual < 0.01
 
 
+@pytest.mark.slow
 def test_with_many_rows_little_is_lost_at_a_jump():
     rng = np.random.default_rng(0)
     excess, g = 30 * rng.normal(size=10_000), 10 * rng.normal(size=10_000)
@@ -342,6 +346,7 @@ def test_kl_residual_is_primal_minus_dual_value():
     assert primal - dual == pytest.approx(solution.residual, abs=1e-13)
 
 
+@pytest.mark.slow
 def test_a_million_rows_meet_the_limit_in_few_evaluations():
     rng = np.random.default_rng(0)
     excess, g = 3 * rng.normal(size=(2, 1_000_000))

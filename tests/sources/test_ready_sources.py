@@ -170,6 +170,7 @@ def test_rows_that_fail_are_asked_for_again_and_no_others(clf):
         clf.buy(DictSource({"age": TABLE["age"]}))
 
 
+@pytest.mark.slow
 def test_nothing_is_waited_for_beyond_the_deadline():
     def asleep(rows):
         time.sleep(3.0)

@@ -19,6 +19,7 @@ from thrifty.sweeping import identity
 TABLES = hnp.arrays(np.float64, (3, 2), elements=st.floats(-10, 10))
 
 
+@pytest.mark.slow
 @given(
     table=TABLES,
     row=st.integers(0, 2),

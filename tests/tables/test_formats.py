@@ -183,6 +183,7 @@ def test_small_files_are_read_as_cells_of_text(tmp_path):
     assert read_rows(tmp_path / "c.parquet") == [["feature", "cost"], ["a", "1.5"]]
 
 
+@pytest.mark.slow
 @given(st.lists(st.text(max_size=5), max_size=12))
 def test_a_list_of_names_says_how_many_it_leaves_out(names):
     told = listed(names, 3)

@@ -116,6 +116,7 @@ def test_scores_come_back_from_their_outputs():
     np.testing.assert_array_equal(TASK.decision(scores), scores[:, 0])
 
 
+@pytest.mark.slow
 @given(SCORES)
 def test_extreme_scores_give_probabilities_and_bounded_ones_give_finite_scores(scores):
     outputs = TASK.outputs(scores)
@@ -133,6 +134,7 @@ def test_certainty_has_an_infinite_score_where_scores_are_exact():
     np.testing.assert_array_equal(TASK.outputs(TASK.exact_scores(certain)), certain)
 
 
+@pytest.mark.slow
 @given(SCORES, st.integers(0, 10_000))
 def test_the_answer_is_the_more_probable_label_and_the_first_where_both_are(scores, seed):
     outputs = TASK.outputs(scores)

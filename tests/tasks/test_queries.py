@@ -47,6 +47,7 @@ def test_queries_for_another_number_of_documents_are_refused():
         as_queries([1, 1], 3)
 
 
+@pytest.mark.slow
 @given(st.lists(st.integers(1, 6), min_size=2, max_size=30), st.integers(2, 5), st.integers(0, 9))
 def test_folds_tear_no_query_apart_and_are_nearly_even(sizes, n_folds, seed):
     queries = Queries(np.repeat(np.arange(len(sizes)), sizes))

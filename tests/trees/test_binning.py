@@ -46,6 +46,7 @@ def test_constant_and_all_missing_columns_are_allowed():
     np.testing.assert_array_equal(table.thresholds.n_bins, [1, 1])
 
 
+@pytest.mark.slow
 @given(
     hnp.arrays(np.float64, st.integers(1, 40), elements=st.floats(allow_infinity=False, width=64)),
     st.integers(2, 255),

@@ -76,6 +76,7 @@ def test_no_column_outside_the_bought_set_is_ever_read(problem):
     np.testing.assert_array_equal(ensemble.predict(hidden), ensemble.predict(X))
 
 
+@pytest.mark.slow
 @quick
 @given(problems(), st.integers(0, 1000))
 def test_permuting_rows_changes_nothing(problem, seed):
@@ -86,6 +87,7 @@ def test_permuting_rows_changes_nothing(problem, seed):
     same_trees(trees, permuted)
 
 
+@pytest.mark.slow
 @quick
 @given(problems(), st.integers(0, 1000))
 def test_permuting_columns_changes_nothing_but_their_names(problem, seed):
@@ -105,12 +107,14 @@ def test_permuting_columns_changes_nothing_but_their_names(problem, seed):
         np.testing.assert_array_equal(a.tree.values, b.tree.values)
 
 
+@pytest.mark.slow
 @quick
 @given(problems())
 def test_skipping_what_cannot_pay_changes_no_tree(problem):
     same_trees(grow_all(*problem)[1], grow_all(*problem, skip_hopeless=False)[1])
 
 
+@pytest.mark.slow
 @quick
 @given(problems())
 def test_bins_and_raw_numbers_and_training_rows_reach_the_same_leaves(problem):

@@ -157,6 +157,7 @@ def test_a_group_is_paid_once_and_delivers_all_its_columns(seed):
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("n_outputs", [2, 3])
 @pytest.mark.parametrize("newton", [False, True])
 def test_several_outputs_add_their_gains(n_outputs, newton):

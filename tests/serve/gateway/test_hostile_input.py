@@ -94,6 +94,7 @@ def test_a_thousand_spoilt_requests_are_answered_or_refused_in_words(open_gatewa
     assert statuses[200] > 20
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", OPERATIONS)
 def test_bytes_that_were_mangled_on_the_way_are_answered_or_refused_in_words(open_gateway, numbers, path):
     gateway, chance = open_gateway(numbers), np.random.default_rng(8)

@@ -17,6 +17,7 @@ def question(numbers, make_table):
     return {"rows": rows.to_dict("records")}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("mode", "reason"), [("500", "status_500"), ("cut", "closed"), ("slow", "timeout")])
 def test_a_gateway_answers_every_row_whatever_the_remote_does(
     misbehaving_port, open_gateway, numbers, question, mode, reason
