@@ -1,8 +1,10 @@
-"""Total cost on test rows, tests and mistakes together, at the prices of Turney (1995).
+"""Total cost on test rows, tests and mistakes together, at the prices and discounts of Turney (1995).
 
-    python benchmarks/money.py [heart pima hepatitis thyroid] [--mistakes 5 20 100]
+    python benchmarks/money.py [heart pima hepatitis thyroid] [--mistakes 5 20 100] [--no-discounts]
 
-Data lies in THRIFTY_DATA (default ../shared/data). Every mistake costs 5, 20 or 100 times the mean price of a test. Of
+Data lies in THRIFTY_DATA (default ../shared/data). Of the tests of one group, all but the first that a row buys are
+cheaper: blood is drawn once for all of them. Every method is billed so. A mistake costs 5, 20 or 100 times the mean
+price of a test that is bought alone. Of
 five folds, each is the test rows of a fit on the other four (thyroid: two of them); test rows are pooled, with a 95 %
 bootstrap interval over rows. f0 is a forest of 200 trees, cross-fitted once for a fold.
 
@@ -19,8 +21,9 @@ import lightgbm
 import numpy as np
 from sklearn.model_selection import StratifiedKFold
 
-from frontier import load_priced
-from thrifty import BudgetedClassifier
+from frontier import DATA, load_priced
+from thrifty import BudgetedClassifier, Prices, datasets
+from thrifty.objective.price_list import check_price_list
 
 TABLES = ["heart", "pima", "hepatitis", "thyroid"]
 N_FOLDS = {"thyroid": 2}  # 2,880 test rows are enough, and a fit takes longest there
@@ -41,10 +44,10 @@ def answers_of_top(X, y, columns, X_test):
 class TopColumns:
     """Columns by gain, and how often a model on the first k of them errs on rows that it has not seen."""
 
-    def __init__(self, case):
+    def __init__(self, case, prices):
         self.case = case
         self.order = np.argsort(-boosted(case.X, case.y).feature_importance("gain"), kind="stable")
-        self.cost = np.r_[0.0, np.cumsum(case.costs[self.order])]
+        self.cost = np.array([prices.cost_of(self.order[:k]) for k in range(len(self.order) + 1)])
         self.error = np.zeros(len(self.cost))
         for train, test in StratifiedKFold(4, shuffle=True, random_state=0).split(case.X, case.y):
             for k in range(len(self.cost)):
@@ -57,25 +60,24 @@ class TopColumns:
         return np.full(len(found), self.cost[k]), found
 
 
-def cascade(case, price):
-    clf = BudgetedClassifier(
-        case.held_out, loss=price * (1 - np.eye(2)), feature_costs=case.costs, random_state=0
-    )
+def cascade(case, given, price):
+    clf = BudgetedClassifier(case.held_out, loss=price * (1 - np.eye(2)), feature_costs=given, random_state=0)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         clf = clf.fit(case.X, case.y).with_full(case.on_test, case.X_test)
     return clf.cost(case.X_test), clf.predict(case.X_test)
 
 
-def run(case, multiples):
+def run(case, given, multiples):
     """What each method pays for tests and for mistakes on each test row, by multiple."""
     case.judge_full()
-    top, found = TopColumns(case), {}
+    prices = check_price_list(given, None, 0.0, len(case.costs))
+    top, found = TopColumns(case, prices), {}
     for multiple in multiples:
         price, n_rows = multiple * case.costs.mean(), len(case.y_test)
         ways = {
-            "thrifty": cascade(case, price),
-            "full model": (np.full(n_rows, case.costs.sum()), (case.on_test > 0.5).astype(int)),
+            "thrifty": cascade(case, given, price),
+            "full model": (np.full(n_rows, prices.cost_of_everything), (case.on_test > 0.5).astype(int)),
             "never test": (np.zeros(n_rows), answers_of_top(case.X, case.y, [], case.X_test)),
             "LightGBM, top k": top.at(price),
         }
@@ -89,10 +91,11 @@ def interval(total, n_boot=1000):
     return np.quantile(total[draws].mean(axis=1), [0.025, 0.975])
 
 
-def print_table(name, multiples):
+def print_table(name, multiples, *, discounts=True):
     start, cases = time.process_time(), list(load_priced(name))[: N_FOLDS.get(name)]
-    runs = [run(case, multiples) for case in cases]
     costs = cases[0].costs
+    given = Prices(costs, discounts=datasets.load_priced(name, DATA).discounts if discounts else {})
+    runs = [run(case, given, multiples) for case in cases]
     print(
         f"\n{name}: {sum(len(case.y_test) for case in cases):,} test rows, {time.process_time() - start:.0f} s"
     )
@@ -113,9 +116,12 @@ def main():
     )
     parser.add_argument("data", nargs="*", default=TABLES)
     parser.add_argument("--mistakes", nargs="+", type=float, default=[5, 20, 100])
+    parser.add_argument(
+        "--no-discounts", action="store_true", help="bill every test as if it were the only one"
+    )
     chosen = parser.parse_args()
     for name in chosen.data:
-        print_table(name, chosen.mistakes)
+        print_table(name, chosen.mistakes, discounts=not chosen.no_discounts)
 
 
 if __name__ == "__main__":

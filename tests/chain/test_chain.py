@@ -23,7 +23,7 @@ from thrifty.chain.stage import LinearStage, Visit
 from thrifty.exceptions import InvalidInputError
 from thrifty.full.model import CallableFull, PrecomputedFull
 from thrifty.objective.costs import PriceList
-from thrifty.objective.prices import check_price_list
+from thrifty.objective.price_list import check_price_list
 from thrifty.rows import fingerprints, uniforms
 from thrifty.tasks.binary import BinaryTask
 from thrifty.tasks.labels import CLIP

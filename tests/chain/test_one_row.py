@@ -16,7 +16,7 @@ from thrifty.chain.sources import TableReader
 from thrifty.chain.stage import CascadeStage
 from thrifty.exceptions import InvalidInputError
 from thrifty.full.model import CallableFull
-from thrifty.objective.prices import check_price_list
+from thrifty.objective.price_list import check_price_list
 from thrifty.tasks.binary import BinaryTask
 from thrifty.trees import TreeEnsemble
 from thrifty.trees.categories import LevelSets

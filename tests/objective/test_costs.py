@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from thrifty.exceptions import InvalidInputError
 from thrifty.objective.costs import check_amount
-from thrifty.objective.prices import check_price_list
+from thrifty.objective.price_list import check_price_list
 
 NAMES = ["age", "ecg", "bmi"]
 

@@ -15,7 +15,8 @@ from thrifty import (
     evidence_of,
     hold_budget,
 )
-from thrifty.objective.prices import RowsOfFit, check_price_list
+from thrifty.objective.price_list import check_price_list
+from thrifty.objective.row_prices import RowsOfFit
 
 NAMES = ["age", "pulse", "ecg", "ecg_price"]
 LISTED = {"age": 1.0, "pulse": 2.0}

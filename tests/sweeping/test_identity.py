@@ -13,7 +13,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from thrifty import InvalidInputError
-from thrifty.objective.prices import check_price_list
+from thrifty.objective.price_list import check_price_list
 from thrifty.sweeping import identity
 
 TABLES = hnp.arrays(np.float64, (3, 2), elements=st.floats(-10, 10))

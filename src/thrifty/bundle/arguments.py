@@ -113,7 +113,7 @@ def _unpack_parameter(fields: Fields) -> Any:
         arguments = fields.value("prices")
         if not isinstance(arguments, dict) or set(arguments) - set(Prices().as_dict()):
             raise fields.refusal("prices", "be the arguments of Prices", arguments)
-        return Prices(**arguments)
+        return Prices.from_dict(arguments)
     return NotStored(fields.text("not_stored")[:100], fields.flag("sparse"), fields.flag("allow_nan"))
 
 

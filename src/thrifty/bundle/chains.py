@@ -21,7 +21,8 @@ from thrifty.evidence.evidence import Evidence
 from thrifty.evidence.query_evidence import QueryEvidence
 from thrifty.exceptions import InvalidInputError
 from thrifty.full.model import FullModel
-from thrifty.objective.costs import Discounts, PriceList, RowPrices
+from thrifty.objective.costs import Discounts, PriceList
+from thrifty.objective.row_prices import ForgottenFunction, RowPrices, free_columns
 from thrifty.tasks.choose import classification
 from thrifty.tasks.mistakes import CostMatrix, read_loss
 from thrifty.tasks.ranking import GRADIENTS, MEASURES, RankingTask, queries_of
@@ -386,7 +387,7 @@ def _pack_row_prices(prices: PriceList, packer: Packer) -> dict[str, Any]:
         return {}
     return {
         "priced_by_row": packer.columns(prices.by_row.purchases),
-        "row_prices": packer.columns(prices.by_row.columns),
+        "row_prices": packer.columns(prices.by_row.told_by),  # -1 is a function, which no file keeps
     }
 
 
@@ -399,11 +400,19 @@ def _unpack_row_prices(
     columns = fields.array("row_prices", np.int64, (len(purchases),)).astype(np.intp)
     if not len(purchases) or np.any(np.diff(purchases) <= 0):
         raise fields.refusal("priced_by_row", "name purchases, each once and rising", purchases[:5].tolist())
-    if np.any((columns < 0) | (columns >= len(group_of))) or np.any(prices[group_of[columns]] > 0):
-        raise fields.refusal("row_prices", "name columns that are free", columns[:5].tolist())
+    free = free_columns(prices, group_of, purchases)
+    if not len(free) or not np.isin(columns, [-1, *free]).all():
+        raise fields.refusal("row_prices", "name columns that are free, or -1", columns[:5].tolist())
+    names = unpack_names(fields, len(group_of))
+    first = [int(np.flatnonzero(group_of == purchase)[0]) for purchase in purchases]
+    priced = [column if names is None else names[column] for column in first]
+    reads = tuple(free if column < 0 else np.array([column]) for column in columns)
+    functions = [
+        ForgottenFunction(name) if told < 0 else None for name, told in zip(priced, columns, strict=True)
+    ]
     of = np.full(len(purchases), -1) if discounts is None else discounts.of[purchases]
     least = np.zeros(len(of)) if discounts is None else np.where(of >= 0, discounts.savings[of], 0.0)
-    return RowPrices(purchases, columns, least)
+    return RowPrices(purchases, reads, least, tuple(functions))
 
 
 def unpack_classes(fields: Fields) -> Labels:

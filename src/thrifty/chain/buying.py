@@ -1,6 +1,7 @@
 """What a chain does with sources: it buys what rows need on their way, in a batch or one row at a time."""
 
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, Self
 
 import numpy as np
 
@@ -16,10 +17,95 @@ from thrifty.exceptions import InvalidInputError, PurchaseFailedError
 from thrifty.objective.costs import PriceList
 from thrifty.tasks.task import Task
 
-__all__ = ["BuysFromSources"]
+__all__ = ["Buys", "BuysFromSources"]
 
 
-class BuysFromSources:
+class Buys:
+    """The methods that buy, of whatever has a chain."""
+
+    def _served(self) -> "BuysFromSources":
+        """The chain that buys."""
+        raise NotImplementedError
+
+    def predict_from(
+        self, source: Any, *, n_rows: int | None = None, prices: Mapping[Any, Any] | None = None
+    ) -> Labels:
+        """Label every row of a source, asking it only for the features each row really buys.
+
+        Errors of the source are raised as they are; ``buy`` keeps the answers of the other rows.
+
+        Parameters
+        ----------
+        source, n_rows, prices
+            As in ``buy``; a source is asked once per stage, for the rows that get there and the purchases they do not
+            hold yet.
+        """
+        chain = self._served().with_prices(prices)
+        return chain.task.answers(chain.answer(chain.buyer(source, n_rows=n_rows)))
+
+    def buy(
+        self,
+        source: Any,
+        *,
+        on_failure: str = "answer",
+        n_rows: int | None = None,
+        batch_size: int | None = None,
+        full_timeout: float | None = None,
+        prices: Mapping[Any, Any] | None = None,
+    ) -> Receipt:
+        """Answer every row of a source, and say what was bought, what it really cost and what failed.
+
+        Parameters
+        ----------
+        source : FeatureSource, mapping or callable
+            Has ``__len__`` and ``fetch(rows, columns)``, ``fetch(rows, names)`` or ``fetch(rows, group)``; or is a
+            mapping from columns, or tuples of columns that come in one purchase, to values or to functions of rows; or
+            a function of rows and names of columns. A source that can tell which rows failed answers with a
+            ``thrifty.Delivery``; one that raises has failed for all the rows that it was asked about.
+        on_failure : {"answer", "skip", "raise"}, default="answer"
+            What becomes of a row whose purchase fails: it is answered by the last stage that it got to, or it goes on
+            with the columns missing (and is answered by the last stage that could do without), or nothing more is
+            asked for and ``PurchaseFailedError`` carries the receipt of everything so far. A full model that raises,
+            takes too long or answers nonsense is a failure too, of the rows that it was asked about.
+        n_rows : int, optional
+            Rows to ask about, where the source does not say how many it has.
+        batch_size : int, optional
+            Most rows in one question, of the source and of the full model; None asks once per stage.
+        full_timeout : float, optional
+            Seconds that the full model may take for one question; None waits.
+        prices : dict, optional
+            Prices of each row, as ``by_row`` of ``thrifty.Prices``, in the place of those of the fit: a column that
+            holds the price of a purchase, or a function of the columns that are free.
+        """
+        ledger = Ledger(on_failure, batch_size, full_timeout)
+        chain = self._served().with_prices(prices)
+        reader = chain.buyer(source, ledger, n_rows)
+        receipt = chain.receipt(reader, np.arange(reader.n_samples))
+        if ledger.is_closed:
+            row, reason = next(iter(ledger.reasons.items()))
+            raise PurchaseFailedError(
+                f"row {row} failed ({reason}), and nothing more was asked for. What was bought before is in the "
+                f"`receipt` of this error; on_failure='answer' or 'skip' goes on with the other rows.",
+                receipt,
+            ) from (ledger.errors[0] if ledger.errors else None)
+        return receipt
+
+    def start(self, row: int = 0, *, prices: Mapping[Any, Any] | None = None) -> Session:
+        """Start with a row of which nothing is known yet, and be told what to buy for it, one step after another.
+
+        Parameters
+        ----------
+        row : int, default=0
+            Place of the row in its batch. It matters where two operating points are mixed: chance then depends on it.
+        prices : dict, optional
+            As in ``buy``.
+        """
+        chain = self._served().with_prices(prices)
+        chain.refuse_purchases_by_node()
+        return Session(chain, row)
+
+
+class BuysFromSources(Buys):
     """The methods of a chain that buy; the chain says how rows walk and how they are answered."""
 
     price_list: PriceList
@@ -51,11 +137,16 @@ class BuysFromSources:
         """Who answers some rows, -1 being nobody, and with what."""
         raise NotImplementedError
 
-    # -- batches -----------------------------------------------------------------------------------
+    def with_prices(self, prices: Mapping[Any, Any] | None) -> Self:
+        """The same, with other prices by row; as it is where None are given."""
+        raise NotImplementedError
+
+    def _served(self) -> "BuysFromSources":
+        return self
 
     def buyer(self, source: Any, ledger: Ledger | None = None, n_rows: int | None = None) -> PurchaseReader:
         """Read from a source in any form, buying only what rows need on their way."""
-        self._refuse_purchases_by_node()
+        self.refuse_purchases_by_node()
         needed = np.flatnonzero(self.bought_by_route[-1])
         return self.buying(as_source(source, self.names, self.price_list, needed, n_rows), ledger)
 
@@ -64,55 +155,6 @@ class BuysFromSources:
         encode = None if self.levels is None else self.levels.numbers
         wrap = table_like(self.kind, self.names)
         return PurchaseReader(source, self.price_list, wrap, self.names, ledger, encode)
-
-    def predict_from(self, source: Any, *, n_rows: int | None = None) -> Labels:
-        """Label every row of a source, asking it only for the features each row really buys.
-
-        Errors of the source are raised as they are; ``buy`` keeps the answers of the other rows.
-        """
-        return self.task.answers(self.answer(self.buyer(source, n_rows=n_rows)))
-
-    def buy(
-        self,
-        source: Any,
-        *,
-        on_failure: str = "answer",
-        n_rows: int | None = None,
-        batch_size: int | None = None,
-        full_timeout: float | None = None,
-    ) -> Receipt:
-        """Answer every row of a source, and say what was bought, what it really cost and what failed.
-
-        Parameters
-        ----------
-        source : FeatureSource, mapping or callable
-            Has ``__len__`` and ``fetch(rows, columns)``, ``fetch(rows, names)`` or ``fetch(rows, group)``; or is a
-            mapping from columns, or tuples of columns that come in one purchase, to values or to functions of rows; or
-            a function of rows and names of columns. A source that can tell which rows failed answers with a
-            ``Delivery``; one that raises has failed for all the rows that it was asked about.
-        on_failure : {"answer", "skip", "raise"}, default="answer"
-            What becomes of a row whose purchase fails: it is answered by the last stage that it got to, or it goes on
-            with the columns missing (and is answered by the last stage that could do without), or nothing more is
-            asked for and ``PurchaseFailedError`` carries the receipt of everything so far. A full model that raises,
-            takes too long or answers nonsense is a failure too, of the rows that it was asked about.
-        n_rows : int, optional
-            Rows to ask about, where the source does not say how many it has.
-        batch_size : int, optional
-            Most rows in one question, of the source and of the full model; None asks once per stage.
-        full_timeout : float, optional
-            Seconds that the full model may take for one question; None waits.
-        """
-        ledger = Ledger(on_failure, batch_size, full_timeout)
-        reader = self.buyer(source, ledger, n_rows)
-        receipt = self.receipt(reader, np.arange(reader.n_samples))
-        if ledger.is_closed:
-            row, reason = next(iter(ledger.reasons.items()))
-            raise PurchaseFailedError(
-                f"row {row} failed ({reason}), and nothing more was asked for. What was bought before is in the "
-                f"`receipt` of this error; on_failure='answer' or 'skip' goes on with the other rows.",
-                receipt,
-            ) from (ledger.errors[0] if ledger.errors else None)
-        return receipt
 
     def receipt(self, reader: PurchaseReader, rows: Ints) -> Receipt:
         """What becomes of some rows that are bought for."""
@@ -138,20 +180,8 @@ class BuysFromSources:
             self.names or tuple(range(self.price_list.n_features)),
         )
 
-    # -- one row -----------------------------------------------------------------------------------
-
-    def start(self, row: int = 0) -> Session:
-        """Start with a row of which nothing is known yet, and be told what to buy for it, one step after another.
-
-        Parameters
-        ----------
-        row : int, default=0
-            Place of the row in its batch. It matters where two operating points are mixed: chance then depends on it.
-        """
-        self._refuse_purchases_by_node()
-        return Session(self, row)
-
-    def _refuse_purchases_by_node(self) -> None:
+    def refuse_purchases_by_node(self) -> None:
+        """Refuse sources where the model at the end does not read the same columns of every row."""
         if self.buys_by_row:
             raise InvalidInputError(
                 "the full model here decides node by node what a row needs, and a source is asked stage by stage: it "

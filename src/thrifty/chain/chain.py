@@ -7,6 +7,7 @@ place behind a further, cheaper stage, the paper's general framework; a row then
 """
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -25,6 +26,7 @@ from thrifty.chain.stage import Stage, Visit
 from thrifty.exceptions import InvalidInputError, UnreadableRowsError, asking
 from thrifty.full.model import BuysByRow, EstimatorFull, FullModel, PrecomputedFull, ask_model
 from thrifty.objective.costs import PriceList
+from thrifty.objective.price_list import with_prices
 from thrifty.tasks.task import Task
 
 __all__ = ["Chain", "StagesSeen", "Walk"]
@@ -190,6 +192,13 @@ class Chain(BuysFromSources):
     def with_full(self, full: "FullModel | Chain") -> "Chain":
         """The chain in front of another full model."""
         return replace(self, full=full)
+
+    def with_prices(self, prices: Mapping[Any, Any] | None) -> "Chain":
+        """The chain with other prices by row, as ``by_row`` of ``thrifty.Prices``; where None are given, as it is."""
+        if prices is None:
+            return self
+        full = self.behind.with_prices(prices) if self.behind else self.full
+        return replace(self, full=full, price_list=with_prices(self.price_list, prices, self.names))
 
     def ready(self) -> "Chain":
         """The chain itself, with everything made that single rows need, here and at its other operating points."""

@@ -6,6 +6,7 @@ again. What a row pays is computed from what was delivered to it, here and nowhe
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,7 @@ from thrifty.chain.ledger import Ledger, told
 from thrifty.chain.sources import Delivery, FeatureSource, as_numbers, identity_of, kind_of_table
 from thrifty.exceptions import InvalidInputError, PurchaseFailedError, RowsLeftBehindError
 from thrifty.objective.costs import PriceList
+from thrifty.objective.row_prices import RowPrices
 
 __all__ = ["PurchaseReader"]
 
@@ -88,6 +90,7 @@ class PurchaseReader:
         self._wrap = wrap
         self._names = names
         self._kept: list[Kept] = []
+        self._amounts: Floats | None = None
         self.ledger = ledger
         self.n_samples = len(source)
 
@@ -138,12 +141,14 @@ class PurchaseReader:
     def spent(self, rows: Ints, calls: Ints) -> Floats:
         """What some rows paid: the purchases that were delivered and billed, and the calls of the full model."""
         paid = self._marked(rows, lambda kept: kept.paid & ~kept.failed[:, None])
-        by_row = self._price_list.by_row
-        # A purchase that was made had its price looked at before.
-        amounts = None if by_row is None else np.nan_to_num(self._delivered(rows, by_row.columns)[0])
-        cost = self._price_list.cost_of_rows(paid, calls > 0, amounts)
+        cost = self._price_list.cost_of_rows(paid, calls > 0, self.amounts(rows))
         again: Floats = cost + self._price_list.full_cost * np.maximum(calls - 1, 0)
         return again
+
+    def amounts(self, rows: Ints) -> Floats | None:
+        """What some rows pay for the purchases whose price differs by row, 0 where nobody asked yet."""
+        # A purchase that was made had its price looked at before, and a function is not asked twice.
+        return None if self._amounts is None else np.nan_to_num(self._amounts[rows])
 
     def _marked(self, rows: Ints, mark: Callable[[Kept], Bools]) -> Bools:
         marked = np.zeros((len(rows), len(self._group_of)), dtype=bool)
@@ -175,23 +180,51 @@ class PurchaseReader:
         """Look up what some purchases cost each row, and return the rows that have a price for all of them."""
         by_row, group_of = self._price_list.by_row, self._group_of
         assert by_row is not None  # asked for only where prices differ by row
-        made = by_row.take(np.flatnonzero(np.isin(by_row.purchases, group_of[columns])))
-        if not len(made.columns):
+        places = np.flatnonzero(np.isin(by_row.purchases, group_of[columns]))
+        if not len(places):
             return rows
+        made = by_row.take(places)
         self._buy(rows, np.flatnonzero(np.isin(group_of, group_of[made.columns])))
-        amounts, told = self._delivered(rows, made.columns)
+        told = self._delivered(rows, made.columns)[1].all(axis=1)
+        amounts = self._looked_up(rows, told, places)
         able = made.is_priced(amounts)
-        for place in np.flatnonzero(~able & told.all(axis=1)):
+        for place in np.flatnonzero(~able & told):
             refused = made.refusal(amounts[place], int(rows[place]), self._names)
             if self.ledger is None:
                 raise refused
-            self.ledger.note(rows[[place]], str(refused), refused)
+            if int(rows[place]) not in self.ledger.reasons:
+                self.ledger.note(rows[[place]], str(refused), refused)
         # Nothing is bought at a price that is not known.
         unpriced = np.flatnonzero(np.isin(group_of, made.purchases))
         left = rows[~able & ~self._marked(rows, lambda kept: kept.failed[:, None])[:, unpriced].all(axis=1)]
         if len(left):
             self._keep(_nothing(left, unpriced, has_raw=self._encode is not None))
         return rows if self.ledger is None or self.ledger.on_failure == "skip" else rows[able]
+
+    def _looked_up(self, rows: Ints, told: Bools, places: Ints) -> Floats:
+        """What some purchases cost rows of which everything is there that tells it, and NaN for the others."""
+        by_row = self._price_list.by_row
+        assert by_row is not None  # asked for only where prices differ by row
+        if self._amounts is None:
+            self._amounts = np.full((self.n_samples, len(by_row)), np.nan)
+        for place in places:
+            asked = rows[told & np.isnan(self._amounts[rows, place])]
+            if len(asked):
+                self._amounts[asked, place] = self._told(by_row.take([place]), asked)
+        return self._amounts[np.ix_(rows, places)]
+
+    def _told(self, one: RowPrices, rows: Ints) -> Floats:
+        """What one purchase costs some rows; whatever a function of somebody else raises is a failure of theirs."""
+        try:
+            found = one.amounts(
+                len(rows), lambda columns: self._delivered(rows, columns)[0], partial(self.table, rows)
+            )
+        except Exception as error:
+            if self.ledger is None:
+                raise
+            self.ledger.note(rows, told(error), error)
+            return np.full(len(rows), np.nan)
+        return found[:, 0]
 
     def _buy(self, rows: Ints, columns: Ints) -> None:
         lacking = ~self._delivered(rows, columns)[1]

@@ -181,18 +181,18 @@ class Session:
             return prices.cost_of(columns)
         every = held.copy()
         every[0, columns] = True
-        amounts, calls = None, np.zeros(1, dtype=bool)
-        if prices.by_row is not None:
-            told = [self._given.cells.get(column, np.nan) for column in prices.by_row.columns.tolist()]
-            amounts = np.nan_to_num(np.array([told], dtype=np.float64))
-        before, after = (prices.cost_of_rows(used, calls, amounts)[0] for used in (held, every))
+        before, after = (
+            prices.cost_of_rows(used, np.zeros(1, dtype=bool), self._amounts)[0] for used in (held, every)
+        )
         return float(after - before)
 
     def _walk(self) -> Receipt:
         ledger = Ledger("answer")
         self._given.lacking = []
         reader = self._chain.buying(self._given, ledger)
-        receipt = self._chain.receipt(reader, np.array([self._given.row]))
+        row = np.array([self._given.row])
+        receipt = self._chain.receipt(reader, row)
+        self._amounts = reader.amounts(row)
         errors = [error for error in ledger.errors if not isinstance(error, _NotGivenError)]
         if errors:
             raise errors[0]

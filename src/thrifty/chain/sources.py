@@ -6,6 +6,7 @@ is asked for what a row's route needs, when it needs it, by the reader of ``thri
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
@@ -154,13 +155,12 @@ def amounts_of(
     by_row = price_list.by_row
     if by_row is None:
         return None
-    amounts = np.zeros((len(rows), len(by_row.columns)))
-    for place, (purchase, column) in enumerate(zip(by_row.purchases, by_row.columns, strict=True)):
+    amounts = np.zeros((len(rows), len(by_row)))
+    for place, purchase in enumerate(by_row.purchases):
         buys = np.flatnonzero(used[:, price_list.group_of == purchase].any(axis=1))
         if len(buys):
             one, there = by_row.take([place]), rows[buys]
-            block = reader.block(there, np.array([column]))
-            found = block.toarray() if sparse.issparse(block) else block
+            found = one.amounts(len(there), partial(reader.block, there), partial(reader.table, there))
             amounts[buys, place] = one.checked(found, reader.numbers_of(there), names)[:, 0]
     return amounts
 

@@ -15,12 +15,11 @@ from sklearn.utils import get_tags
 from sklearn.utils.validation import check_is_fitted
 
 from thrifty.arrays import Floats, Ints, Labels
+from thrifty.chain.buying import Buys
 from thrifty.chain.chain import Chain
 from thrifty.chain.explain import Explanation, explain_rows
 from thrifty.chain.levels import Levels, has_dates
 from thrifty.chain.policy import Policy
-from thrifty.chain.receipts import Receipt
-from thrifty.chain.session import Session
 from thrifty.chain.sources import TableReader, kind_of_table
 from thrifty.estimators.checks import check_columns, check_wish, validated
 from thrifty.evidence.certificate import Certificate, certify
@@ -33,7 +32,8 @@ from thrifty.exceptions import InvalidInputError
 from thrifty.full.crossfit import JudgedFull, TrainingRows, judge_full
 from thrifty.full.model import EstimatorFull, FullModel, as_full_model
 from thrifty.objective.costs import PriceList
-from thrifty.objective.prices import RowsOfFit, check_price_list
+from thrifty.objective.price_list import check_price_list
+from thrifty.objective.row_prices import RowsOfFit
 from thrifty.rows import content_folds, query_folds
 from thrifty.tasks.choose import classification_of
 from thrifty.tasks.labels import ClassTask
@@ -58,7 +58,7 @@ _LEVEL = 0.95
 _USUAL_FOLDS = 5
 
 
-class ChainEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn is untyped
+class ChainEstimator(Buys, BaseEstimator):  # type: ignore[misc]  # scikit-learn is untyped
     """An estimator whose answers are those of its ``chain_``; subclasses say how that is learned.
 
     A fit stores ``chain_``, and ``evidence_``: what the chain did with rows that its operating points are judged on.
@@ -102,67 +102,9 @@ class ChainEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn is un
         reader = self._reader(X)
         return self.chain_.spent(reader, self.chain_.walk(reader))
 
-    def predict_from(self, source: Any, *, n_rows: int | None = None) -> Labels:
-        """Label every row of a source, asking it only for the features each row really buys.
-
-        Errors of the source are raised as they are; ``buy`` keeps the answers of the other rows.
-
-        Parameters
-        ----------
-        source : FeatureSource, mapping or callable
-            As in ``buy``; it is asked once per stage, for the rows that get there and the purchases they do not hold
-            yet.
-        n_rows : int, optional
-            Rows to ask about, where the source does not say how many it has.
-        """
+    def _served(self) -> Chain:
         check_is_fitted(self)
-        return self.chain_.predict_from(source, n_rows=n_rows)
-
-    def buy(
-        self,
-        source: Any,
-        *,
-        on_failure: str = "answer",
-        n_rows: int | None = None,
-        batch_size: int | None = None,
-        full_timeout: float | None = None,
-    ) -> Receipt:
-        """Answer every row of a source, and say what was bought, what it really cost and what failed.
-
-        Parameters
-        ----------
-        source : FeatureSource, mapping or callable
-            Has ``__len__`` and ``fetch(rows, columns)``, ``fetch(rows, names)`` or ``fetch(rows, group)``; or is a
-            mapping from columns, or tuples of columns that come in one purchase, to values or to functions of rows; or
-            a function of rows and names of columns. A source that can tell which rows failed answers with a
-            ``thrifty.Delivery``; one that raises has failed for all the rows that it was asked about.
-        on_failure : {"answer", "skip", "raise"}, default="answer"
-            What becomes of a row whose purchase fails: it is answered by the last stage that it got to, or it goes on
-            with the columns missing (and is answered by the last stage that could do without), or nothing more is
-            asked for and ``PurchaseFailedError`` carries the receipt of everything so far. A full model that raises,
-            takes too long or answers nonsense is a failure too, of the rows that it was asked about.
-        n_rows : int, optional
-            Rows to ask about, where the source does not say how many it has.
-        batch_size : int, optional
-            Most rows in one question, of the source and of the full model; None asks once per stage.
-        full_timeout : float, optional
-            Seconds that the full model may take for one question; None waits.
-        """
-        check_is_fitted(self)
-        return self.chain_.buy(
-            source, on_failure=on_failure, n_rows=n_rows, batch_size=batch_size, full_timeout=full_timeout
-        )
-
-    def start(self, row: int = 0) -> Session:
-        """Start with a row of which nothing is known yet, and be told what to buy for it, one step after another.
-
-        Parameters
-        ----------
-        row : int, default=0
-            Place of the row in its batch. It matters where two operating points are mixed: chance then depends on it.
-        """
-        check_is_fitted(self)
-        return self.chain_.start(row)
+        return self.chain_
 
     def explain(self, X: Any) -> list[Explanation]:
         """What was bought for each row in which order, what each stage would have answered, and why it stopped.
@@ -330,6 +272,21 @@ class ChainEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn is un
         other._change_chain(lambda chain: chain.with_full(link_of(model, prices, chain.task)))
         return other
 
+    def with_prices(self, prices: Mapping[Any, Any]) -> Self:
+        """Return the same fit with other prices by row; nothing is refitted, and operating points stay as they are.
+
+        Parameters
+        ----------
+        prices : dict
+            As ``by_row`` of ``thrifty.Prices``, for some of the purchases that are not free: the column that holds the
+            price of each row, or a function of the columns that are free. A file keeps no functions; what is loaded
+            from it is given them here.
+        """
+        check_is_fitted(self)
+        other = copy.copy(self)
+        other._change_chain(lambda chain: chain.with_prices(prices))
+        return other
+
     # -- for subclasses --------------------------------------------------------------------------
 
     def _task_of(self, y: Any, weight: Floats) -> Task:
@@ -451,9 +408,9 @@ class ChainEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn is un
             n_features,
             names,
             check_columns("full_features", self.full_features, n_features, names),
-            RowsOfFit(rows.X, rows.weight, rows.positions),
+            RowsOfFit(rows.X, rows.weight, rows.positions, rows.table),
         )
-        told = () if prices.by_row is None else prices.by_row.columns.tolist()
+        told = () if prices.by_row is None else prices.by_row.told_by.tolist()
         levels = [column for column in told if column in self._categorical]
         if levels:
             called = levels[0] if names is None else repr(str(names[levels[0]]))

@@ -32,7 +32,7 @@ from thrifty.learning.cascade.learn import CLEARLY, LearnedCascade, lead, learn_
 from thrifty.learning.cascade.problem import CAPACITIES, Behind, CascadeProblem
 from thrifty.learning.pairs.boosted import Boosting
 from thrifty.objective.costs import PriceList
-from thrifty.objective.prices import RowsOfFit
+from thrifty.objective.row_prices import RowsOfFit
 from thrifty.progress import Progress, silent
 from thrifty.rows import query_keys, row_keys
 from thrifty.threads import limited_threads, threads_of
@@ -132,7 +132,9 @@ class BudgetedCascade(ChainEstimator):
                 report,
                 _behind(link, rows),
                 "max_loss" in wish,
-                None if prices.by_row is None else RowsOfFit(rows.X).amounts(prices.by_row, None),
+                None
+                if prices.by_row is None
+                else RowsOfFit(rows.X, table=rows.table).amounts(prices.by_row, None),
             )
             learned = learn_cascade(problem)
             _warn_if_full_is_worse(learned, judged, rows)

@@ -28,7 +28,7 @@ from thrifty.exceptions import InvalidInputError
 from thrifty.experiments.fits import Fit, FullScores
 from thrifty.experiments.selection import AnyCandidate, Candidate, PointCandidate
 from thrifty.objective.costs import PriceList
-from thrifty.objective.prices import check_price_list
+from thrifty.objective.price_list import check_price_list
 from thrifty.tasks.labels import clip_probability
 
 __all__ = ["METHODS", "Priced", "SweepSettings", "plan_fits"]

@@ -8,11 +8,11 @@ Purchases may share a *discount*: blood is drawn once, so that every blood test 
 1995). What a row pays does not depend on the order in which it bought: of its purchases that share a discount, all but
 one are cheaper by the saving.
 
-The price of a purchase may differ *by row*: a free column of the table holds it. What is listed for such a purchase
-stands for the price of a row that is not known yet, in orders of purchases and rules; a row pays its own price.
+The price of a purchase may differ *by row*: a free column of the table holds it, or a function makes it of the free
+columns. What is listed for such a purchase stands for the price of a row that is not known yet, in orders of purchases
+and rules; a row pays its own price.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -21,11 +21,9 @@ from numpy.typing import ArrayLike
 
 from thrifty.arrays import Bools, Floats, Ints
 from thrifty.exceptions import InvalidInputError
+from thrifty.objective.row_prices import RowPrices
 
-__all__ = ["LEAST_PRICE", "MOST_PRICE", "Discounts", "PriceList", "RowPrices", "check_amount"]
-
-LEAST_PRICE, MOST_PRICE = 1e-100, 1e100
-"""Bounds of a price that is not zero: products and ratios of two prices within them are numbers, neither 0 nor inf."""
+__all__ = ["Discounts", "PriceList", "check_amount"]
 
 
 @dataclass(frozen=True)
@@ -65,66 +63,6 @@ class Discounts:
             and np.array_equal(self.of, other.of)
             and np.array_equal(self.savings, other.savings)
         )
-
-
-@dataclass(frozen=True)
-class RowPrices:
-    """Purchases whose price differs by row, and the columns that hold it.
-
-    Attributes
-    ----------
-    purchases, columns : ndarray of shape (n_row_prices,)
-        Each purchase, rising, and the column of the table that holds its price.
-    least : ndarray of shape (n_row_prices,)
-        What a row must pay at least: the saving of the discount that the purchase shares, or 0.
-    """
-
-    purchases: Ints
-    columns: Ints
-    least: Floats
-
-    def is_same(self, other: "RowPrices | None") -> bool:
-        """Whether another finds the same prices in the same columns."""
-        return (
-            other is not None
-            and np.array_equal(self.purchases, other.purchases)
-            and np.array_equal(self.columns, other.columns)
-        )
-
-    def take(self, places: Sequence[int] | Ints) -> "RowPrices":
-        """Some of the purchases."""
-        return RowPrices(self.purchases[places], self.columns[places], self.least[places])
-
-    def is_priced(self, amounts: Floats) -> Bools:
-        """Which rows have a price for every one of these purchases, from what the columns hold of them."""
-        is_price = (amounts == 0) | ((amounts >= LEAST_PRICE) & (amounts <= MOST_PRICE))
-        priced: Bools = np.all(is_price & (amounts >= self.least), axis=1)
-        return priced
-
-    def refusal(self, amounts: Floats, row: int, names: Sequence[str] | None) -> InvalidInputError:
-        """What to say about a row without a price: what its columns hold, its number, and names of the columns."""
-        places = range(len(amounts))
-        place = next(one for one in places if not self.take([one]).is_priced(amounts[None, [one]])[0])
-        amount, column = float(amounts[place]), int(self.columns[place])
-        called = f"column {column}" if names is None else f"column {str(names[column])!r}"
-        rule, least = "holds prices and must have one in every row that pays it", float(self.least[place])
-        if 0.0 <= amount < least:
-            return InvalidInputError(
-                f"{called} {rule}; row {row} has {amount:g}, and a discount saves {least:g}: no price may fall below "
-                f"0. Lower the saving, or raise the price."
-            )
-        return InvalidInputError(
-            f"{called} {rule}, 0 or a number between {LEAST_PRICE:g} and {MOST_PRICE:g}; row {row} has {amount:g}. "
-            f"Fill it in; 0 is a purchase that costs this row nothing."
-        )
-
-    def checked(self, amounts: Floats, rows: Ints, names: Sequence[str] | None) -> Floats:
-        """What the columns hold, shape (n_rows, n_row_prices), if each of the rows so numbered has its prices."""
-        is_priced = self.is_priced(amounts)
-        if not is_priced.all():
-            first = int(is_priced.argmin())
-            raise self.refusal(amounts[first], int(rows[first]), names)
-        return amounts
 
 
 @dataclass(frozen=True)
@@ -180,7 +118,7 @@ class PriceList:
         return float(self.prices.sum()) - saved + self.full_cost
 
     def is_same(self, other: "PriceList") -> bool:
-        """Whether another list has the same purchases at the same prices; of those by row the columns count."""
+        """Whether another list has the same purchases at the same prices; of those by row, who tells them."""
         if self.by_row is not None or other.by_row is not None:
             if self.by_row is None or not self.by_row.is_same(other.by_row):
                 return False
@@ -205,11 +143,11 @@ class PriceList:
         return replace(self, prices=prices, by_row=None)
 
     def with_row_prices(self, columns: Ints) -> Ints:
-        """Some columns, and those that hold the prices of the purchases that deliver them; rising."""
+        """Some columns, and those that tell the prices of the purchases that deliver them; rising."""
         if self.by_row is None or not len(columns):
             return columns
-        made = np.isin(self.by_row.purchases, self.group_of[columns])
-        return np.union1d(columns, self.by_row.columns[made]) if made.any() else columns
+        made = np.flatnonzero(np.isin(self.by_row.purchases, self.group_of[columns]))
+        return np.union1d(columns, self.by_row.take(made).columns) if len(made) else columns
 
     def prices_after(self, bought: Bools) -> Floats:
         """What each purchase costs somebody who made some purchases, a mask; nothing where it is among them."""

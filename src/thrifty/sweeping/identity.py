@@ -75,7 +75,7 @@ def costs(prices: PriceList) -> str:
     if prices.discounts is not None:
         shared += [prices.discounts.of.astype(np.int64), prices.discounts.savings]
     if prices.by_row is not None:
-        shared += [prices.by_row.purchases.astype(np.int64), prices.by_row.columns.astype(np.int64)]
+        shared += [prices.by_row.purchases.astype(np.int64), prices.by_row.told_by.astype(np.int64)]
     return digest(
         prices.prices, prices.group_of.astype(np.int64), repr(float(prices.full_cost)), read, *shared
     )

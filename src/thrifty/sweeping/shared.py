@@ -17,7 +17,7 @@ from thrifty.exceptions import InvalidInputError
 from thrifty.full.crossfit import TrainingRows
 from thrifty.full.model import is_estimator
 from thrifty.objective.costs import PriceList
-from thrifty.objective.prices import check_price_list
+from thrifty.objective.price_list import check_price_list
 from thrifty.sweeping import identity
 
 __all__ = ["Shared", "check_shared", "with_fixed_seeds"]

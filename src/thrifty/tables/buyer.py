@@ -86,6 +86,13 @@ class TableBuyer(BuysFromSources):
         """Who answers some rows, -1 being nobody, and with what."""
         return self.chain.route_and_outputs(reader, rows)
 
+    def with_prices(self, prices: Mapping[Any, Any] | None) -> "TableBuyer":
+        """The same, with other prices by row."""
+        if prices is None:
+            return self
+        chain = self.chain.with_prices(prices)
+        return replace(self, chain=chain, price_list=chain.price_list)
+
     def buying(self, source: Any, ledger: Ledger | None) -> PurchaseReader:
         """Read cells from a source that counts its columns as the fit does."""
         keeps_text = self.chain.levels is not None

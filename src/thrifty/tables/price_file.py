@@ -7,8 +7,11 @@ from pathlib import Path
 
 from thrifty.arrays import Ints
 from thrifty.exceptions import InvalidInputError
+from thrifty.objective.by_column import did_you_mean
 from thrifty.objective.costs import PriceList
-from thrifty.objective.prices import Prices, RowsOfFit, check_price_list, did_you_mean
+from thrifty.objective.price_list import check_price_list
+from thrifty.objective.prices import Prices
+from thrifty.objective.row_prices import RowsOfFit
 from thrifty.tables.formats import listed, read_rows
 
 __all__ = ["read_prices"]

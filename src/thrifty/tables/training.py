@@ -13,7 +13,8 @@ from sklearn.utils import get_tags
 from thrifty.arrays import Ints, Labels
 from thrifty.exceptions import InvalidInputError
 from thrifty.objective.costs import PriceList
-from thrifty.objective.prices import Prices, RowsOfFit
+from thrifty.objective.prices import Prices
+from thrifty.objective.row_prices import RowsOfFit
 from thrifty.rows import fingerprints
 from thrifty.tables.by_class import is_matrix_file, read_matrix
 from thrifty.tables.formats import listed

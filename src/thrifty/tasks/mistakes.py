@@ -17,7 +17,7 @@ import numpy as np
 
 from thrifty.arrays import Floats, Ints, Labels
 from thrifty.exceptions import InvalidInputError
-from thrifty.objective.costs import MOST_PRICE
+from thrifty.objective.row_prices import MOST_PRICE
 
 __all__ = ["CostMatrix", "Mistakes", "ProbabilityLoss", "read_loss"]
 

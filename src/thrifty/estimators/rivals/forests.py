@@ -15,7 +15,7 @@ from thrifty.arrays import Bools, Floats
 from thrifty.estimators.checks import check_weights, validated
 from thrifty.exceptions import InvalidInputError
 from thrifty.objective.costs import PriceList
-from thrifty.objective.prices import check_price_list
+from thrifty.objective.price_list import check_price_list
 from thrifty.pruning.forest import PrunableForest, flatten_forest, grow_forest
 from thrifty.pruning.node_costs import PruningRows
 from thrifty.rows import fingerprints

@@ -27,7 +27,8 @@ from thrifty.exceptions import InvalidInputError
 from thrifty.full.model import EstimatorFull
 from thrifty.learning.pairs.boosted import Boosting
 from thrifty.objective.costs import check_amount
-from thrifty.objective.prices import RowsOfFit, check_price_list
+from thrifty.objective.price_list import check_price_list
+from thrifty.objective.row_prices import RowsOfFit
 from thrifty.rows import content_folds, row_keys
 from thrifty.tasks.choose import classification
 from thrifty.trees import BinnedTable, Binner, EnsembleBuilder, TreeEnsemble
@@ -57,7 +58,7 @@ def learn_from_answers(router: Any, X: Any, weak_right: Any, strong_right: Any) 
             router.full_cost,
             numbers.shape[1],
             names,
-            rows=RowsOfFit(numbers),
+            rows=RowsOfFit(numbers, table=X if kind_of_table(X) else None),
         )
         gain = np.asarray(strong, dtype=np.float64) - np.asarray(weak, dtype=np.float64)
         table = Binner().fit_transform(numbers)
@@ -77,7 +78,7 @@ def learn_from_answers(router: Any, X: Any, weak_right: Any, strong_right: Any) 
         router.chain_ = _chain(trees, base, columns, prices, router, names, kind_of_table(X), seed)
         router.features_ = columns
         router.certificate_ = None
-        reader = TableReader(numbers, numbers)
+        reader = TableReader(numbers, X if kind_of_table(X) else numbers)
         router.evidence_ = _evidence(
             router.chain_, reader, held_out, weak, strong, row_keys(numbers, everyone)
         )
