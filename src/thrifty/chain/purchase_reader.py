@@ -185,7 +185,7 @@ class PurchaseReader:
             return rows
         made = by_row.take(places)
         self._buy(rows, np.flatnonzero(np.isin(group_of, group_of[made.columns])))
-        told = self._delivered(rows, made.columns)[1].all(axis=1)
+        told: Bools = np.all(self._delivered(rows, made.columns)[1], axis=1)
         amounts = self._looked_up(rows, told, places)
         able = made.is_priced(amounts)
         for place in np.flatnonzero(~able & told):

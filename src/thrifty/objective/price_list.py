@@ -151,10 +151,10 @@ def _told_by_rows(given: Any, group_of: Ints, names: list[str] | None) -> dict[i
     for bought, teller in given.items():
         column = column_number(bought, names, len(group_of), "by_row")
         told = teller if callable(teller) else column_number(teller, names, len(group_of), "by_row")
-        before = found.setdefault(int(group_of[column]), told)
+        before: Any = found.setdefault(int(group_of[column]), told)
         if before != told:
             both = " and ".join(
-                "a function" if callable(one) else name_of(int(one), names) for one in (before, told)
+                "a function" if callable(one) else name_of(one, names) for one in [before, told]
             )
             raise InvalidInputError(
                 f"by_row names two columns of prices, {both}, for the purchase that delivers {name_of(column, names)}. "

@@ -15,7 +15,7 @@ import numpy as np
 
 from thrifty.arrays import Bools, Floats, Ints, Labels
 from thrifty.chain.chain import Chain, Walk
-from thrifty.chain.sources import Reader, TableReader
+from thrifty.chain.sources import Reader, TableReader, amounts_of
 from thrifty.evidence.observe import chain_of
 from thrifty.exceptions import FULL_MODEL, FullModelDownError, InvalidAnswerError, InvalidInputError
 from thrifty.serve.drift import Drift
@@ -125,10 +125,11 @@ class Model:
         self.version = version
         self.rows = RequestRows(system.schema, unseen_is_missing=unseen_is_missing, most_rows=most_rows)
         self.chain = chain_of(system.relabelled)
-        if self.chain.price_list.by_row is not None:
+        by_row = self.chain.price_list.by_row
+        if by_row is not None and any(by_row.functions):
             raise InvalidInputError(
-                "prices of this system differ by row, and the gateway bills rows by where they stop. Fit it with one "
-                "price for each purchase, or answer with `thrifty predict` or `thrifty buy`."
+                "a function tells prices of this system, and the gateway reads prices from a column of the request. "
+                "Write the prices into a column, name it in by_row, and fit again."
             )
         self.is_number = system.schema.is_number
         self.remote: Remote | None = None
@@ -176,7 +177,7 @@ class Model:
         sent = np.flatnonzero(walk.route == chain.n_stages)
         if sent.size == 0:
             outputs, reason = _local_outputs(chain, walk), None
-            cost = chain.cost_by_route[walk.route]
+            cost = self._cost(chain, cells, walk)
         else:
             outputs, cost, reason = await self._with_full(chain, cells, walk, sent)
         return self._answered(chain, walk, outputs, cost, reason, sent)
@@ -219,18 +220,27 @@ class Model:
         """Outputs and costs where the full model is asked about some rows, and why it did not answer, if so."""
         full, reason = await self._ask_full(chain, cells, sent)
         if reason is None:
-            cost = chain.cost_by_route[walk.route]
+            cost = self._cost(chain, cells, walk)
             if chain.buys_by_row and self.remote is None:
                 cost = await self.in_thread(lambda: chain.spent(self._full_reader(cells), walk))
             return _local_outputs(chain, walk, full), cost, None
         if self._on_failure == "error":
             raise FullModelDownError(reason)
-        cost = chain.cost_by_route[np.minimum(walk.route, chain.n_stages - 1)]
+        last = np.minimum(walk.route, chain.n_stages - 1)
+        cost = self._cost(chain, cells, replace(walk, route=last))
         if reason not in NOT_TRIED:
             # What the full model reads was bought before the call failed; the call itself is not paid for.
-            bought = chain.bought_by_route[[-1]]
-            cost[sent] = chain.price_list.cost_of_rows(bought, np.zeros(1, dtype=bool))[0]
+            bought, prices = chain.bought_by_route[[-1]], chain.price_list
+            every = np.repeat(bought, len(sent), axis=0)
+            amounts = amounts_of(prices, self._reader(cells), sent, every, chain.names)
+            cost[sent] = prices.cost_of_rows(bought, np.zeros(1, dtype=bool), amounts)
         return _local_outputs(chain, walk), cost, reason
+
+    def _cost(self, chain: Chain, cells: Cells, walk: Walk) -> Floats:
+        """What rows pay on their way, by the prices of each row where they differ."""
+        if chain.price_list.by_row is None:
+            return chain.cost_by_route[walk.route]
+        return chain.spent(self._reader(cells), walk)
 
     async def _ask_full(self, chain: Chain, cells: Cells, rows: Ints) -> tuple[Floats | None, str | None]:
         """Outputs of the full model for some rows, or why there are none."""

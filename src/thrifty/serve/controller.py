@@ -77,6 +77,11 @@ class BudgetController:
         self._chain, self._window, self._cap = chain.ready(), window, cap
         self._cheapest, self._dearest = float(chain.policy.cost[0]), float(chain.policy.cost[-1])
         self._least, self._most = float(chain.cost_by_route[0]), float(chain.cost_by_route.max())
+        if cap is not None and chain.price_list.by_row is not None:
+            raise InvalidInputError(
+                f"a cap needs to know the most that a row can cost, and prices of this system differ by row; got "
+                f"{cap!r}. Leave the cap out: the mean is held without it."
+            )
         self._check_cap()
         self._latest = np.full(window, self._least)  # a ring: the next cost takes the place of the oldest
         self._turn = Lock()
@@ -134,14 +139,14 @@ class BudgetController:
         sending ever more rows to a remote that is down.
         """
         walks: list[Walk] = []
-        first = 0
+        first, by_row = 0, self._chain.price_list.by_row is not None
         while first < reader.n_samples or not walks:
             # Threads take turns by pieces: what one has spent is known before another goes on.
             with self._turn:
                 n_rows = min(reader.n_samples - first, self._most_together)
                 chain = self.chain_now(n_rows)
                 walks.append(chain.walk(reader, np.arange(first, first + n_rows)))
-                self.spent(chain.cost_by_route[walks[-1].route])
+                self.spent(chain.spent(reader, walks[-1]) if by_row else chain.cost_by_route[walks[-1].route])
             first += n_rows
         return _joined(walks)
 

@@ -75,6 +75,11 @@ def costs(prices: PriceList) -> str:
     if prices.discounts is not None:
         shared += [prices.discounts.of.astype(np.int64), prices.discounts.savings]
     if prices.by_row is not None:
+        if any(prices.by_row.functions):
+            raise InvalidInputError(
+                "a sweep keeps what it has fitted for the prices that it was fitted for, and a function does not say "
+                "whether it still tells the same ones. Write the prices into a column, and name it in by_row."
+            )
         shared += [prices.by_row.purchases.astype(np.int64), prices.by_row.told_by.astype(np.int64)]
     return digest(
         prices.prices, prices.group_of.astype(np.int64), repr(float(prices.full_cost)), read, *shared
