@@ -254,7 +254,9 @@ class Chain(BuysFromSources):
         self, place: int, reader: Reader, rows: Ints, carried: Floats
     ) -> tuple[Bools | None, tuple[Visit, Floats] | None]:
         """Which rows can visit a stage, None being all, and what it makes of them, with the score of "go on"."""
-        stage = self.stages[place]
+        stage, visited = self.stages[place], reader.visited
+        if visited is not None and id(stage) in visited:
+            return None, visited[id(stage)]
 
         def meet(kept: Any) -> tuple[Visit, Floats]:
             visit = self.visit(stage, reader, rows[kept], carried[kept])
@@ -262,7 +264,10 @@ class Chain(BuysFromSources):
             _refuse_nan(gate, visit.scores, place, rows[kept])
             return visit, gate
 
-        return for_able(reader, rows, stage.columns, meet)
+        able, met = for_able(reader, rows, stage.columns, meet)
+        if visited is not None and met is not None:
+            visited[id(stage)] = met
+        return able, met
 
     @cached_property
     def _legs(self) -> tuple[StackedStages, ...]:

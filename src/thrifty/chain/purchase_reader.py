@@ -72,6 +72,7 @@ class PurchaseReader:
     """
 
     is_at_hand = False
+    visited: dict[int, Any] | None = None
 
     def __init__(
         self,
@@ -109,12 +110,14 @@ class PurchaseReader:
         """Buy what is lacking of these columns and return them as the kind of table the full model reads."""
         columns = np.arange(len(self._group_of)) if columns is None else columns
         numbers = self.block(rows, columns)
-        if self._encode is None:
-            return self._wrap(numbers, columns)
         raw = np.full(numbers.shape, None, dtype=object)
-        for kept, cells, there in self._found(rows, columns):
+        for kept, cells, there in self._found(rows, columns) if self._encode is not None else ():
             raw[cells] = kept.raw[there]
-        return self._wrap(raw, columns)
+        return self.as_table(numbers, raw, columns)
+
+    def as_table(self, numbers: Floats, raw: Any, columns: Ints) -> Any:
+        """Cells of some columns as the kind of table the full model reads."""
+        return self._wrap(numbers if self._encode is None else raw, columns)
 
     def numbers_of(self, rows: Ints) -> Ints:
         """Places in the source."""
@@ -246,7 +249,7 @@ class PurchaseReader:
         """Ask for some columns of some rows, and return the rows that more is worth asking for."""
         ledger = self.ledger
         if ledger is None:
-            kept = self._asked(rows, columns)
+            kept = self.read(rows, columns)
         else:
             parts = []
             for part in ledger.parts(rows):
@@ -290,12 +293,13 @@ class PurchaseReader:
     def _asked_within(self, ledger: Ledger, rows: Ints, columns: Ints) -> Kept:
         """Ask, and take whatever goes wrong for a failure of all these rows."""
         try:
-            return self._asked(rows, columns)
+            return self.read(rows, columns)
         except Exception as error:  # whatever a source of somebody else raises
             ledger.note(rows, told(error), error)
             return _nothing(rows, columns, has_raw=self._encode is not None)
 
-    def _asked(self, rows: Ints, columns: Ints) -> Kept:
+    def read(self, rows: Ints, columns: Ints) -> Kept:
+        """Ask for some cells, and read what is answered; nothing is kept."""
         # Copies: a source may use the arrays that it is given as it likes, and the one that it answers with again.
         answer = self._source.fetch(rows.copy(), columns.copy())
         delivery = answer if isinstance(answer, Delivery) else Delivery(answer)

@@ -1,8 +1,8 @@
 """One row at a time: what to buy next, and the answer once nothing more is worth its price.
 
 A session is the walk of one row whose purchases are made by somebody else: whenever the row needs a column that it was
-not given, the walk stops there, and goes on from the start once it has it. So the row goes the way that it would go in
-a batch.
+not given, the walk stops there, and begins anew once it has it; stages that were met before are remembered. So the row
+goes the way that it would go in a batch.
 """
 
 from collections.abc import Mapping, Sequence
@@ -11,14 +11,17 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from thrifty.arrays import Ints
+from thrifty.arrays import Floats, Ints
 from thrifty.chain.columns import number_of
+from thrifty.chain.given_row import GivenRow
 from thrifty.chain.ledger import Ledger
 from thrifty.chain.levels import Levels
 from thrifty.chain.purchase_reader import PurchaseReader
-from thrifty.chain.receipts import Receipt, in_words, verdict
+from thrifty.chain.receipts import in_words, verdict
+from thrifty.chain.sources import Reader
 from thrifty.exceptions import InvalidInputError
 from thrifty.objective.costs import PriceList
+from thrifty.tasks.task import Task
 
 __all__ = ["NextPurchase", "Session"]
 
@@ -39,14 +42,18 @@ class Served(Protocol):
         """Levels of columns of text, where there are any."""
 
     @property
+    def task(self) -> Task:
+        """What is answered."""
+
+    @property
     def n_stages(self) -> int:
         """Number of stages in front of the full model."""
 
     def buying(self, source: Any, ledger: Ledger | None) -> PurchaseReader:
         """Read from a source that counts its columns as the fit does."""
 
-    def receipt(self, reader: PurchaseReader, rows: Ints) -> Receipt:
-        """What becomes of some rows."""
+    def route_and_outputs(self, reader: Reader, rows: Ints) -> tuple[Ints, Floats]:
+        """Who answers some rows, -1 being nobody, and with what."""
 
 
 @dataclass(frozen=True)
@@ -68,31 +75,6 @@ class NextPurchase:
     why: str
 
 
-class _Given:
-    """A source of one row: what it was given so far."""
-
-    def __init__(self, row: int) -> None:
-        self.row = row
-        self.cells: dict[int, Any] = {}
-        self.lacking: list[int] = []
-
-    def __len__(self) -> int:
-        return self.row + 1
-
-    def fetch(self, rows: Ints, columns: Ints) -> Any:
-        """The cells, or a note of those that are lacking."""
-        self.lacking = [column for column in columns.tolist() if column not in self.cells]
-        if self.lacking:
-            raise _NotGivenError
-        cells = [self.cells[column] for column in columns.tolist()]
-        is_number = all(isinstance(cell, float) for cell in cells)
-        return np.array([cells] * len(rows), dtype=np.float64 if is_number else object)
-
-
-class _NotGivenError(InvalidInputError):
-    """A column is needed that was not given yet."""
-
-
 class Session:
     """The way of one row, one purchase after another; made by ``start`` of an estimator or a chain.
 
@@ -108,8 +90,8 @@ class Session:
         if not isinstance(row, int | np.integer) or isinstance(row, bool) or row < 0:
             raise InvalidInputError(f"row must be the place of the row in its batch, 0 or more; got {row!r}.")
         self._chain = chain
-        self._given = _Given(int(row))
-        self._receipt = self._walk()
+        self._given = GivenRow(int(row), chain.price_list, chain.names, chain.buying)
+        self._walk(self._given, is_new=True)
 
     def give(self, values: Mapping[Any, Any]) -> "Session":
         """Give values of columns, by name, and return this session; None or NaN is a value that is missing.
@@ -121,24 +103,14 @@ class Session:
             raise InvalidInputError(
                 f"give takes a mapping from columns to values, such as {{'age': 41}}; got {type(values).__name__}."
             )
-        n_features, before, lacking = (
-            self._chain.price_list.n_features,
-            self._given.cells,
-            self._given.lacking,
-        )
         read = {}
         for name, value in values.items():
-            column = number_of(name, self._chain.names, n_features, "give")
+            column = number_of(name, self._chain.names, self._chain.price_list.n_features, "give")
             read[column] = value if self._is_text(column) else _number(name, value)
-        again = [self._called([column])[0] for column in read if column in before]
+        again = [self._called([column])[0] for column in read if column in self._given.cells]
         if again:
             raise InvalidInputError(f"{again[0]!r} was given before. Start anew to give another value.")
-        self._given.cells = {**before, **read}
-        try:
-            self._receipt = self._walk()
-        except BaseException:
-            self._given.cells, self._given.lacking = before, lacking
-            raise
+        self._walk(self._given.with_cells(read))
         return self
 
     @property
@@ -157,46 +129,46 @@ class Session:
     @property
     def answer(self) -> Any:
         """The answer, or the one that would be given if the row stopped here; None before the first stage."""
-        return self._receipt.answer.tolist()[0] if self.route >= 0 else None
+        return self._chain.task.answers(self._outputs).tolist()[0] if self.route >= 0 else None
 
     @property
     def probability(self) -> float:
         """Probability of the answer; NaN where there is none."""
-        return float(self._receipt.probability[0])
+        return float(self._chain.task.confidence(self._outputs)[0]) if self.route >= 0 else float("nan")
 
     @property
     def cost(self) -> float:
         """What was paid so far."""
-        return float(self._receipt.cost[0])
+        return self._given.spent()
 
     @property
     def route(self) -> int:
         """The stage that gave the answer; the number of stages is the full model, and -1 is nobody yet."""
-        return int(self._receipt.route[0])
+        return self._route
 
     def _price_of(self, columns: Sequence[int]) -> float:
         """What the bill grows by with some more columns."""
-        prices, held = self._chain.price_list, self._receipt.bought
+        prices, held = self._chain.price_list, self._given.bought
         if prices.by_row is None and prices.discounts is None:
             return prices.cost_of(columns)
         every = held.copy()
         every[0, columns] = True
         before, after = (
-            prices.cost_of_rows(used, np.zeros(1, dtype=bool), self._amounts)[0] for used in (held, every)
+            prices.cost_of_rows(used, np.zeros(1, dtype=bool), self._given.amounts)[0]
+            for used in (held, every)
         )
         return float(after - before)
 
-    def _walk(self) -> Receipt:
-        ledger = Ledger("answer")
-        self._given.lacking = []
-        reader = self._chain.buying(self._given, ledger)
-        row = np.array([self._given.row])
-        receipt = self._chain.receipt(reader, row)
-        self._amounts = reader.amounts(row)
-        errors = [error for error in ledger.errors if not isinstance(error, _NotGivenError)]
-        if errors:
-            raise errors[0]
-        return receipt
+    def _walk(self, given: GivenRow, *, is_new: bool = False) -> None:
+        """Send the row as far as it can be bought for; the session changes only if nothing is refused."""
+        if is_new or self._given.lacking:  # a settled row needs nothing more
+            ledger = given.ledger = Ledger("answer")
+            given.lacking = []
+            route, outputs = self._chain.route_and_outputs(given, given.rows)
+            if ledger.errors:
+                raise ledger.errors[0]
+            self._route, self._outputs = int(route[0]), outputs
+        self._given = given
 
     def _why(self) -> str:
         """Who reads the next columns, and what was said so far."""

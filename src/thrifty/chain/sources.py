@@ -81,6 +81,9 @@ class Reader(Protocol):
     ledger: Ledger | None
     """Keeps what fails and lets the other rows go on; None lets every error pass."""
 
+    visited: dict[int, Any] | None
+    """What stages said before, by their identity, where one row walks again and again; None remembers nothing."""
+
     @property
     def n_samples(self) -> int:
         """Rows in the batch."""
@@ -106,6 +109,7 @@ class TableReader:
 
     is_at_hand = True
     ledger: Ledger | None = None
+    visited: dict[int, Any] | None = None
 
     def __init__(self, numbers: Any, raw: Any, row_numbers: Ints | None = None) -> None:
         self._numbers = numbers
