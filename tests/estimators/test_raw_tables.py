@@ -217,6 +217,9 @@ def test_commands_read_text_as_sets_and_dates_as_days_as_python_does(
         X_train, same = (table.assign(since=pd.to_datetime(table["since"])) for table in (train, new))
         fitted = BudgetedClassifier(budget=2, random_state=0).fit(X_train.drop(columns="pay"), train["pay"])
         assert_answers_alike(system, new, fitted, same)
+        # The file of a system that was fitted on dates knows which text is dates.
+        thrifty.save(fitted, folder / "saved.thrifty")
+        assert_answers_alike(load_table_system(folder / "saved.thrifty"), new, fitted, same)
 
 
 @pytest.mark.slow

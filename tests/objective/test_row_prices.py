@@ -17,6 +17,8 @@ from thrifty import (
 )
 from thrifty.objective.price_list import check_price_list
 from thrifty.objective.row_prices import RowsOfFit
+from thrifty.serve.controller import BudgetController
+from thrifty.sweeping import identity
 
 NAMES = ["age", "pulse", "ecg", "ecg_price"]
 LISTED = {"age": 1.0, "pulse": 2.0}
@@ -173,6 +175,121 @@ def test_a_chain_behind_bills_rows_their_own_prices_though_its_mean_is_another(h
     sent = front.at(threshold=-np.inf)
     assert np.all(sent.cost(table) >= cascade.cost(table) - 1e-9)
     assert sent.cost(table).max() <= 13.0
+
+
+def ecg_price(free):
+    """What an ECG costs some rows, by the column that is at hand."""
+    return 1.0 + 9.0 * (free["ecg_price"] > 5)
+
+
+TOLD = Prices({**LISTED, "ecg_price": 0.0}, by_row={"ecg": ecg_price})
+
+
+def test_a_function_lists_the_mean_of_the_rows_and_is_given_the_free_columns_as_they_came():
+    seen = []
+
+    def price(free):
+        seen.append(free)
+        return [len(word) for word in free["word"]]
+
+    frame = pd.DataFrame({"age": [1.0, 2.0], "word": ["a", "abc"], "ecg": [5.0, 6.0]})
+    rows = RowsOfFit(np.zeros((2, 3)), table=frame)
+    given = Prices({"age": 3.0, "word": 0.0}, by_row={"ecg": price})
+    prices = check_price_list(given, None, 0.0, 3, list(frame.columns), None, rows)
+    assert prices.prices.tolist() == [3.0, 0.0, 2.0]
+    assert all(list(table.columns) == ["word"] for table in seen)
+
+
+@pytest.mark.parametrize(
+    ("prices", "says"),
+    [
+        (
+            Prices({**LISTED, "ecg_price": 1.0}, by_row={"ecg": ecg_price}),
+            "given the columns that are free, and none",
+        ),
+        (
+            Prices(TOLD.costs, by_row={"ecg": lambda free: free[:2, 0]}),
+            "given 3 rows and must answer with as many",
+        ),
+        (Prices(TOLD.costs, by_row={"ecg": lambda free: ["dear"] * 3}), "must answer with as many numbers"),
+        (
+            Prices(TOLD.costs, by_row={"ecg": lambda free: -free[:, 0]}),
+            "'<lambda>' tells prices .* row 0 has -4",
+        ),
+        (
+            Prices(TOLD.costs, groups=[0, 1, 1, 2], by_row={"ecg": len, "pulse": max}),
+            "a function and a function",
+        ),
+    ],
+)
+def test_a_function_that_tells_no_price_of_every_row_is_refused_in_words(prices, says):
+    with pytest.raises(InvalidInputError, match=says):
+        listed(prices)
+
+
+def test_prices_at_the_time_of_the_purchase_are_billed_in_receipts_tables_and_sessions(hearts, cascade):
+    table = hearts[0][300:340].reset_index(drop=True)
+    told, asked = {"ecg": ecg_price}, []
+
+    def once(free):
+        asked.append(len(free))
+        return ecg_price(free)
+
+    other = cascade.with_prices(told)
+    receipt = cascade.buy(table.to_dict("series"), prices={"ecg": once})
+    ecg = np.where(table["ecg_price"] > 5, 10.0, 1.0)
+    np.testing.assert_allclose(
+        receipt.cost, receipt.bought[:, :3] @ [1.0, 2.0, 0.0] + receipt.bought[:, 2] * ecg
+    )
+    assert sum(asked) == receipt.bought[:, 2].sum(), "a function is asked once about a row"
+    np.testing.assert_allclose(other.cost(table), receipt.cost)
+    np.testing.assert_array_equal(
+        cascade.predict_from(table.to_dict("series"), prices=told), other.predict(table)
+    )
+    session = cascade.start(prices={"ecg": lambda free: free["ecg_price"] + 7.0})
+    session.give({"ecg_price": 1.0, "pulse": 0.01})
+    assert session.next_purchase.price == 8.0
+    assert session.give({"ecg": 0.0}).cost >= 8.0
+
+
+def test_a_function_that_fails_is_the_problem_of_its_rows(hearts, cascade):
+    table = hearts[0][300:340].reset_index(drop=True)
+
+    def down(free):
+        raise ConnectionError("no quotes today")
+
+    receipt = cascade.buy(table.to_dict("series"), prices={"ecg": down})
+    assert receipt.is_answered.all()
+    assert not receipt.bought[:, 2].any()
+    assert "no quotes today" in next(one for one in receipt.reason if one)
+    with pytest.raises(ConnectionError):
+        cascade.predict_from(table.to_dict("series"), prices={"ecg": down})
+
+
+def test_a_sweep_refuses_functions_of_prices_in_words():
+    with pytest.raises(InvalidInputError, match="does not say whether it still tells the same"):
+        identity.costs(listed(Prices(TOLD.costs, by_row={"ecg": lambda free: free[:, 0]})))
+
+
+def test_a_single_row_goes_through_a_first_stage_without_trees_as_in_a_batch(hearts, cascade):
+    assert cascade.chain_.stages[0].trees.n_trees == 0
+    table = hearts[0][300:310]
+    alone = [cascade.predict_proba(table[row : row + 1])[0] for row in range(len(table))]
+    np.testing.assert_array_equal(alone, cascade.predict_proba(table))
+
+
+def test_a_cap_needs_the_most_that_a_row_can_cost(cascade):
+    with pytest.raises(InvalidInputError, match="prices of this system differ by row"):
+        BudgetController(cascade.chain_, target=4.0, cap=20.0)
+
+
+def test_a_live_budget_holds_prices_of_rows(hearts, cascade):
+    controller, reader = (
+        BudgetController(cascade.chain_, target=4.0, window=50),
+        cascade.chain_.reader(hearts[0]),
+    )
+    cost = cascade.chain_.spent(reader, controller.walk(reader))
+    assert controller.mean_spend == pytest.approx(cost[-50:].mean())
 
 
 def test_a_pruned_forest_refuses_prices_by_row_in_words(hearts):

@@ -67,6 +67,7 @@ def pack_chain(chain: Chain, writing: Writing) -> dict[str, Any]:
         "base": packer.optional(chain.base),
         "blend": packer.optional(chain.blend),
         **_pack_levels(chain.levels),
+        **({"dates": packer.columns(np.array(chain.dates, dtype=np.intp))} if chain.dates else {}),
         "full": pack_full(chain.full, replace(writing, columns=_read_by_full(writing.columns, prices))),
     }
 
@@ -97,6 +98,7 @@ def unpack_chain(fields: Fields, reading: Reading) -> Chain:
         columns.names,
         columns.kind,
         levels,
+        tuple(fields.columns("dates", prices.n_features).tolist()) if fields.has("dates") else (),
     )
 
 

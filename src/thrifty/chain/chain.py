@@ -105,6 +105,8 @@ class Chain(BuysFromSources):
     levels : Levels, optional
         Levels of the columns of text or categories, which the stages read as numbers; the full model is given them as
         they came.
+    dates : tuple of int
+        Columns that held dates in the fit, which a file of text is read by; the full model is given them as such.
     """
 
     stages: tuple[Stage, ...]
@@ -117,6 +119,7 @@ class Chain(BuysFromSources):
     names: tuple[str, ...] | None = None
     kind: str | None = None
     levels: Levels | None = None
+    dates: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
         if self.policy.n_stages != len(self.stages):

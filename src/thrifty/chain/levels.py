@@ -17,7 +17,7 @@ from thrifty.arrays import Floats, Ints
 from thrifty.chain.sources import as_numbers, kind_of_table, table_like
 from thrifty.exceptions import InvalidInputError
 
-__all__ = ["Levels", "has_dates", "learn_levels", "level_numbers", "plain_table"]
+__all__ = ["Levels", "date_columns", "has_dates", "learn_levels", "level_numbers", "plain_table"]
 
 _TEXT_TYPES = ("category", "string", "str", "categorical", "enum", "utf8")
 _DATE_TYPES = ("date", "datetime", "duration", "timedelta")
@@ -97,9 +97,17 @@ def plain_table(X: Any, levels: Levels | None) -> Any:
 
 def has_dates(X: Any) -> bool:
     """Whether a data frame holds a column of dates or durations."""
-    return kind_of_table(X) is not None and any(
-        _is_date(declared, X, place) for place, declared in enumerate(_declared_types(X))
-    )
+    return bool(_columns_of(X, _DATE_TYPES))
+
+
+def date_columns(X: Any) -> tuple[int, ...]:
+    """Columns of a table that hold dates; durations, which text in a file does not tell from numbers, are none."""
+    return _columns_of(X, _DATE_TYPES[:2])
+
+
+def _columns_of(X: Any, types: tuple[str, ...]) -> tuple[int, ...]:
+    declared = enumerate(_declared_types(X)) if kind_of_table(X) else ()
+    return tuple(place for place, one in declared if _is_date(one, X, place, types))
 
 
 def level_numbers(texts: Sequence[str | None], levels: Sequence[str]) -> Floats:
@@ -145,11 +153,11 @@ def _is_text(declared: str, X: Any, place: int) -> bool:
     return declared.startswith(_TEXT_TYPES)
 
 
-def _is_date(declared: str, X: Any, place: int) -> bool:
+def _is_date(declared: str, X: Any, place: int, types: tuple[str, ...] = _DATE_TYPES) -> bool:
     if declared == "object":
         there = [value for value in _column(X, place).to_list() if not _is_missing(value)]
         return bool(there) and all(isinstance(value, dt.date) for value in there)
-    return declared.startswith(_DATE_TYPES)
+    return declared.startswith(types)
 
 
 def _is_missing(value: Any) -> bool:

@@ -11,6 +11,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from thrifty.arrays import Floats
 from thrifty.chain.chain import Chain
+from thrifty.chain.levels import date_columns
 from thrifty.chain.policy import Policy
 from thrifty.chain.sources import TableReader, kind_of_table
 from thrifty.chain.stage import CascadeStage
@@ -229,6 +230,7 @@ class BudgetedCascade(ChainEstimator):
             None if names is None else tuple(str(name) for name in names),
             kind,
             self._levels,
+            date_columns(rows.table),
         )
 
     # -- operating points ----------------------------------------------------------------------

@@ -298,7 +298,7 @@ class Model:
 
     def _full_reader(self, cells: Cells) -> TableReader:
         """Reads for the full model in the file too, which may want a data frame, or text."""
-        if getattr(self.chain, "levels", None) is not None:
+        if self.chain.levels is not None or self.chain.dates:
             # The system says how its full model reads text; what a request lacks is still refused.
             cells = replace(self.system.read(self.rows.as_frame(cells)), unreadable=cells.unreadable)
             return self.system.reader(cells)

@@ -46,6 +46,7 @@ class RequestRows:
             self._known[name]: {text: float(code) for code, text in enumerate(texts)}
             for name, texts in schema.categories.items()
         }
+        self._dates = schema.dates
         self._unseen_is_missing = unseen_is_missing
         self._most_rows = most_rows
 
@@ -133,10 +134,12 @@ class RequestRows:
         return Cells(self.names, numbers, np.arange(1, n_rows + 1), unreadable)
 
     def as_frame(self, cells: Cells) -> Any:
-        """The rows as a data frame, with text in the columns of text."""
+        """The rows as a data frame, with text in the columns of text, and dates, which come as days since 1970."""
         import pandas as pd
 
         frame = pd.DataFrame(cells.numbers, columns=list(self.names))
+        for name in self._dates:
+            frame[name] = pd.to_datetime(frame[name], unit="D")
         for place, codes in self._codes.items():
             texts = dict(enumerate(codes))
             column = [None if np.isnan(code) else texts[int(code)] for code in cells.numbers[:, place]]

@@ -196,7 +196,7 @@ class TableSystem:
     def read(self, frame: Any, *, unseen_is_missing: bool = False) -> Cells:
         """The columns of a table, as the schema reads them."""
         cells, chain = self.schema.cells(frame, unseen_is_missing=unseen_is_missing), self.chain
-        if chain.levels is None:
+        if chain.levels is None and not chain.dates:
             return cells
         return replace(cells, raw=self.schema.raw(frame))
 
@@ -316,7 +316,13 @@ def as_table_system(thing: Any) -> TableSystem:
     levels = {} if chain.levels is None else chain.levels.of_column
     categories = {chain.names[column]: texts for column, texts in levels.items()}
     return TableSystem(
-        Schema(chain.names, categories, "", chain.classes),
+        Schema(
+            chain.names,
+            categories,
+            "",
+            chain.classes,
+            dates=tuple(chain.names[column] for column in chain.dates),
+        ),
         thing,
         About(type(full).__name__, kind, 0, 0),
         None,
