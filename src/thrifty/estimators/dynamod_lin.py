@@ -54,7 +54,8 @@ class DynaModLinClassifier(GatedClassifier):
     distance : {"kl", "squared"}, default="kl"
         How the gate is compared with the shares.
     feature_costs : array-like, dict by column name or None, default=None
-        Price per column; None is 1 each.
+        Price per column; None is 1 each. Discounts of ``thrifty.Prices`` are billed, but not learned with: the group
+        lasso weighs every purchase by its full price.
     feature_groups : array-like, dict by column name or None, default=None
         A label per column; columns with the same label are one purchase at one price.
     full_cost : float, default=0.0

@@ -52,7 +52,7 @@ class BudgetPruneClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
         What a tree loses on a row: 1 if the most frequent class of its leaf is wrong, or the share of
         the wrong classes in the leaf.
     feature_costs, feature_groups
-        As in ``DynaModLinClassifier``.
+        As in ``DynaModLinClassifier``; trees are pruned by full prices too, and discounts only billed.
     n_trees : int, default=40
         Trees to grow.
     max_depth : int, default=None

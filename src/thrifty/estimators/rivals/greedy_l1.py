@@ -31,7 +31,7 @@ class GreedyL1Classifier(GatedClassifier):
     Parameters
     ----------
     full, feature_costs, feature_groups, full_cost, full_features, budget, confidence, cv, n_jobs, random_state
-        As in ``DynaModLinClassifier``.
+        As in ``DynaModLinClassifier``; the L1 penalty too knows full prices only, no discounts.
     C : float, default=0.1
         Inverse strength of the L1 penalty; each weight is penalised in proportion to its column's price.
     n_features : int, default=None
