@@ -8,9 +8,10 @@ import typer
 import thrifty
 from thrifty.cli.console import complain
 from thrifty.cli.database import buy
+from thrifty.cli.fit import fit
 from thrifty.cli.paper import demo, paper
 from thrifty.cli.serve import serve
-from thrifty.cli.tables import explain, fit, frontier, predict, report
+from thrifty.cli.tables import explain, frontier, predict, report
 from thrifty.exceptions import ThriftyError
 
 __all__ = ["app", "main"]

@@ -11,7 +11,7 @@ from urllib.parse import parse_qsl, quote
 import typer
 
 from thrifty.cli.console import check_output, note, notes_of_warnings, print_json, quantity, say, write_file
-from thrifty.cli.tables import (
+from thrifty.cli.options import (
     AsJson,
     Budget,
     Confidence,

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from thrifty.cli.console import notes_of_warnings, say
-from thrifty.cli.tables import PublicKey, SystemFile, Trust
+from thrifty.cli.options import PublicKey, SystemFile, Trust
 from thrifty.exceptions import InvalidInputError
 
 __all__ = ["serve"]

@@ -1,6 +1,5 @@
-"""``thrifty fit``, ``predict``, ``explain``, ``frontier`` and ``report``: from a table to a system and its answers."""
+"""``thrifty predict``, ``explain``, ``frontier`` and ``report``: a system and a table of rows."""
 
-from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
@@ -15,233 +14,25 @@ from thrifty.cli.console import (
     say,
     write_file,
 )
+from thrifty.cli.options import (
+    AsJson,
+    Budget,
+    Confidence,
+    MaxLoss,
+    MinRecall,
+    NewRows,
+    PublicKey,
+    SystemFile,
+    Trust,
+    Unseen,
+    UnseenText,
+)
 from thrifty.exceptions import InvalidInputError
 
-__all__ = ["Method", "explain", "fit", "frontier", "predict", "report"]
+__all__ = ["explain", "frontier", "predict", "report"]
 
 _EXPLAINED = 20
 """Rows that are explained unless all are asked for."""
-
-
-class Unseen(StrEnum):
-    """What becomes of text that was not in the training table."""
-
-    refuse = "refuse"
-    missing = "missing"
-
-
-class Method(StrEnum):
-    """What is fitted in front of the full model."""
-
-    cascade = "cascade"
-    dynamod_gbrt = "dynamod-gbrt"
-    dynamod_lin = "dynamod-lin"
-    greedy_miser = "greedy-miser"
-    confidence = "confidence"
-
-
-class Answers(StrEnum):
-    """What the target holds."""
-
-    classes = "classes"
-    number = "number"
-    ranking = "ranking"
-
-
-class Metric(StrEnum):
-    """How the order of a query's documents is judged."""
-
-    ndcg = "ndcg"
-    ap = "ap"
-
-
-SystemFile = Annotated[Path, typer.Argument(help="File that `thrifty fit` wrote.", metavar="SYSTEM")]
-NewRows = Annotated[Path, typer.Argument(help="Table of new rows, CSV or parquet.", metavar="TABLE")]
-Trust = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--trust",
-        help="Full name of a type that the full model may be made of. May be repeated.",
-        metavar="TYPE",
-    ),
-]
-PublicKey = Annotated[
-    Path | None,
-    typer.Option(help="PEM file of an ed25519 key; a SYSTEM that it was not signed for is refused."),
-]
-AsJson = Annotated[bool, typer.Option("--json", help="Print numbers for programs on standard output.")]
-UnseenText = Annotated[
-    Unseen, typer.Option(help="What to do with text, in a cell that is read, that the fit has not seen.")
-]
-Budget = Annotated[
-    float | None, typer.Option(help="Mean cost per row to spend, in place of the one that was fitted for.")
-]
-Confidence = Annotated[
-    float | None,
-    typer.Option(
-        help="Probability with which --max-loss is proved (0.95 without it), or new rows keep to --budget, which is "
-        "met as measured without it."
-    ),
-]
-MaxLoss = Annotated[
-    list[str] | None,
-    typer.Option(
-        help="Share of answers that may be worse than the full model's, in place of a budget, such as 0.02; or of the "
-        "rows of a class, such as sick=0.02, which may be repeated.",
-        metavar="SHARE|CLASS=SHARE",
-    ),
-]
-MinRecall = Annotated[
-    list[str] | None,
-    typer.Option(
-        help="Least share of the rows of a class that is answered with it, such as sick=0.9. May be repeated.",
-        metavar="CLASS=SHARE",
-    ),
-]
-
-
-def fit(
-    table: Annotated[Path, typer.Argument(help="Training table, CSV or parquet.", metavar="TABLE")],
-    target: Annotated[
-        str, typer.Option(help="Name of the column with the label, the number to predict, or the relevance.")
-    ],
-    out: Annotated[
-        Path, typer.Option("--out", "-o", help="File to write the system to, for example system.thrifty.")
-    ],
-    costs: Annotated[
-        Path | None,
-        typer.Option(
-            help="File with lines of feature, cost and, if need be, group. Without it each costs 1."
-        ),
-    ] = None,
-    full: Annotated[
-        str,
-        typer.Option(
-            help="The full model: auto, forest, svm, boosting, xgboost, lightgbm, or a .skops file with a fitted one.",
-            metavar="KIND|FILE",
-        ),
-    ] = "auto",
-    full_features: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="Column that the full model reads. May be repeated; without it, all of them.",
-            metavar="COLUMN",
-        ),
-    ] = None,
-    full_cost: Annotated[
-        float, typer.Option(help="Price of one call of the full model, on top of the columns it reads.")
-    ] = 0.0,
-    budget: Annotated[
-        float | None,
-        typer.Option(help="Mean cost per row to spend. Without a wish, the most accurate point is kept."),
-    ] = None,
-    max_loss: MaxLoss = None,
-    confidence: Confidence = None,
-    min_recall: MinRecall = None,
-    task: Annotated[
-        Answers | None,
-        typer.Option(
-            help="What the target holds: classes, number, or ranking, which is relevance to the queries in --query. "
-            "Without it, a column of more than 30 different numbers is predicted as a number, and every other one as "
-            "classes.",
-            metavar="TASK",
-        ),
-    ] = None,
-    loss: Annotated[
-        str | None,
-        typer.Option(
-            help="What an answer loses. Of numbers: squared, as without it, or absolute. Of classes: error, as without "
-            "it, log, brier, or a .csv or .json file of what each mistake costs. Of documents: pointwise, as without "
-            "it, pairwise or listwise.",
-            metavar="LOSS|FILE",
-        ),
-    ] = None,
-    query: Annotated[
-        str,
-        typer.Option(
-            help="Column with the query of each row, which has the documents of each query ranked by --target. It is "
-            "no feature; rows of a query stand together.",
-            metavar="COLUMN",
-        ),
-    ] = "",
-    metric: Annotated[
-        Metric | None,
-        typer.Option(
-            help="How the order of a query is judged: ndcg, as without it, or ap.", metavar="METRIC"
-        ),
-    ] = None,
-    k: Annotated[
-        int | None, typer.Option(min=1, help="First places of a query that count (10 without it).")
-    ] = None,
-    tolerance: Annotated[
-        float | None,
-        typer.Option(
-            help="How much larger than the full model's the error of a number may be before it counts as worse, in "
-            "units of the spread of the target, or how much lower the metric of a query may be (0.01 without it)."
-        ),
-    ] = None,
-    method: Annotated[
-        Method,
-        typer.Option(
-            help="What to fit in front of the full model: cascade, or dynamod-gbrt, dynamod-lin, greedy-miser or "
-            "confidence as in the paper.",
-            metavar="METHOD",
-        ),
-    ] = Method.cascade,
-    ignore: Annotated[
-        list[str] | None,
-        typer.Option(help="Column that is not a feature. May be repeated.", metavar="COLUMN"),
-    ] = None,
-    seed: Annotated[int, typer.Option(min=0, max=2**32 - 1, help="Seed of all random choices.")] = 0,
-    jobs: Annotated[int, typer.Option(min=1, help="Number of fits that run side by side.")] = 2,
-    trust: Trust = None,
-    private_key: Annotated[
-        Path | None, typer.Option(help="PEM file of an ed25519 key, which signs the system.")
-    ] = None,
-    json: AsJson = False,
-) -> None:
-    """Fit a system on labels, numbers or documents of queries. It is one file, which answers at any budget."""
-    from thrifty.bundle.signature import check_private_key
-    from thrifty.cli.summary import fit_in_words, fit_numbers
-    from thrifty.tables.by_class import read_max_loss, read_shares
-    from thrifty.tables.fit import Wish, fit_table
-    from thrifty.tables.formats import read_table
-    from thrifty.tables.storage import table_system_to_bytes
-
-    floors = read_shares("--min-recall", min_recall or ())
-    wish = Wish(budget, read_max_loss(max_loss), confidence, floors or None)
-    check_output(out)
-    key = None if private_key is None else check_private_key(private_key)
-    with notes_of_warnings(), progress() as show:
-        fitted = fit_table(
-            read_table(table),
-            target,
-            wish,
-            task=None if task is None else task.value,
-            loss=loss,
-            tolerance=tolerance,
-            query=query,
-            metric=None if metric is None else metric.value,
-            k=k,
-            method=method.value,
-            costs=costs,
-            full=full,
-            full_cost=full_cost,
-            full_features=full_features or (),
-            ignore=ignore or (),
-            seed=seed,
-            n_jobs=jobs,
-            trusted=trust or (),
-            progress=show,
-        )
-        data = table_system_to_bytes(fitted.system, private_key=key)
-    write_file(out, data)
-    for text in fitted.notes:
-        note(text)
-    if json:
-        print_json(fit_numbers(fitted, out))
-    else:
-        fit_in_words(fitted, out)
 
 
 def predict(
