@@ -1,5 +1,8 @@
 """Prices that differ by row: what is refused, and that every door bills each row its own price."""
 
+import asyncio
+import copy
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -11,13 +14,16 @@ from thrifty import (
     BudgetPruneClassifier,
     DynaModGbrtClassifier,
     InvalidInputError,
+    Policy,
     Prices,
     evidence_of,
     hold_budget,
 )
 from thrifty.objective.price_list import check_price_list
 from thrifty.objective.row_prices import RowsOfFit
+from thrifty.serve.config import Config
 from thrifty.serve.controller import BudgetController
+from thrifty.serve.reload import Serving
 from thrifty.sweeping import identity
 
 NAMES = ["age", "pulse", "ecg", "ecg_price"]
@@ -271,6 +277,33 @@ def test_a_sweep_refuses_functions_of_prices_in_words():
         identity.costs(listed(Prices(TOLD.costs, by_row={"ecg": lambda free: free[:, 0]})))
 
 
+class Down:
+    """A full model elsewhere that fails."""
+
+    async def ask(self, rows):
+        raise ConnectionError
+
+    async def close(self):
+        pass
+
+
+def test_the_gateway_bills_prices_of_rows_though_the_full_model_is_down(hearts, cascade):
+    table, wide_open = hearts[0][300:320], copy.copy(cascade)
+    wide_open.chain_ = cascade.chain_.at(Policy.of(np.full(cascade.n_stages_, -np.inf)))
+
+    async def ask():
+        serving = Serving(wide_open, Config())
+        await serving.start()
+        serving.model.remote = Down()
+        answered = await serving.model.answer(serving.model.rows.from_records(table.to_dict("records")))
+        await serving.close()
+        return answered
+
+    answered = asyncio.run(ask())
+    assert answered.degraded.all()
+    np.testing.assert_allclose(answered.cost, 3.0 + table["ecg_price"])
+
+
 def test_a_single_row_goes_through_a_first_stage_without_trees_as_in_a_batch(hearts, cascade):
     assert cascade.chain_.stages[0].trees.n_trees == 0
     table = hearts[0][300:310]
@@ -286,7 +319,7 @@ def test_a_cap_needs_the_most_that_a_row_can_cost(cascade):
 def test_a_live_budget_holds_prices_of_rows(hearts, cascade):
     controller, reader = (
         BudgetController(cascade.chain_, target=4.0, window=50),
-        cascade.chain_.reader(hearts[0]),
+        cascade.chain_.reader(hearts[0][:100]),
     )
     cost = cascade.chain_.spent(reader, controller.walk(reader))
     assert controller.mean_spend == pytest.approx(cost[-50:].mean())
