@@ -6,8 +6,8 @@ A cascade is fitted once. (1) sqlite3 with 100,000 rows: queries, and rows per s
 its purchases at random, 10,000 rows under each policy: rows without an answer, cells asked for twice, and the
 difference between what the receipts and the ledger of the source say. (3) A session for each row against the batch: of
 4,200 rows each of letters, covtype (seven classes) and the thyroid table at its prices and discounts, which are all
-that it has beside those of the fit, in THRIFTY_DATA (default ../shared/data), and of diabetes, a number. Times are processor seconds, which do not depend on
-what else runs.
+that it has beside those of the fit, in THRIFTY_DATA (default ../shared/data), and of diabetes, a number. Times are
+processor seconds, which do not depend on what else runs.
 """
 
 import sqlite3

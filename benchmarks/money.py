@@ -4,9 +4,9 @@
 
 Data lies in THRIFTY_DATA (default ../shared/data). Of the tests of one group, all but the first that a row buys are
 cheaper: blood is drawn once for all of them. Every method is billed so. A mistake costs 5, 20 or 100 times the mean
-price of a test that is bought alone. Of
-five folds, each is the test rows of a fit on the other four (thyroid: two of them); test rows are pooled, with a 95 %
-bootstrap interval over rows. f0 is a forest of 200 trees, cross-fitted once for a fold.
+price of a test that is bought alone. Of five folds, each is the test rows of a fit on the other four (thyroid: two of
+them); test rows are pooled, with a 95 % bootstrap interval over rows. f0 is a forest of 200 trees, cross-fitted once
+for a fold.
 
 `thrifty` is BudgetedClassifier(loss=matrix) with default settings and no budget. `full model` asks f0 about every row.
 `never test` gives the best constant answer of the fit rows. `top k` ranks columns by the gain of a LightGBM that reads

@@ -13,7 +13,6 @@ from thrifty.estimators.checks import check_seed
 from thrifty.estimators.ranker import BudgetedRanker
 from thrifty.evidence.certificate import check_hold_out
 from thrifty.exceptions import InvalidInputError, asking
-from thrifty.objective.costs import check_amount
 from thrifty.progress import Progress, silent
 from thrifty.rows import content_folds, query_folds
 from thrifty.tables.by_class import as_models_know
@@ -23,6 +22,7 @@ from thrifty.tables.spread import Spread
 from thrifty.tables.swept_methods import SWEPT, check_method, fit_swept
 from thrifty.tables.system import About, TableSystem
 from thrifty.tables.training import TrainingTable, prepare, refuse_missing
+from thrifty.tables.wish import Wish
 from thrifty.tasks.mistakes import CostMatrix
 from thrifty.tasks.ranking import RankingTask
 from thrifty.tasks.regression import RegressionTask
@@ -34,48 +34,6 @@ METHODS = ("cascade", *SWEPT)
 """What can be fitted in front of the full model: the cascade, and the paper's pairs and rivals."""
 
 _NEAR = 0.01  # a budget that is met up to this share of it needs no words
-
-
-@dataclass(frozen=True)
-class Wish:
-    """What a user wants: a mean cost per row, a loss against the full model that is proved, or accuracy alone.
-
-    Attributes
-    ----------
-    budget, max_loss : float, optional
-        At most one of them; with neither, the most accurate operating point is wanted.
-    confidence : float, optional
-        How surely a budget is to be kept, or a loss to be proved; None meets a budget as measured, and proves a loss
-        with 0.95.
-    min_recall : dict, optional
-        Least recall by class, alone or with a budget. Classes have the names that the table gives them, as in
-        ``max_loss`` by class.
-    """
-
-    budget: float | None = None
-    max_loss: float | Mapping[Any, float] | None = None
-    confidence: float | None = None
-    min_recall: Mapping[Any, float] | None = None
-
-    def __post_init__(self) -> None:
-        if self.budget is not None and self.max_loss is not None:
-            raise InvalidInputError(
-                "give at most one of --budget (mean cost per row) and --max-loss (share of answers that may become "
-                "worse than the full model's); got both."
-            )
-        if self.budget is not None:
-            object.__setattr__(self, "budget", check_amount("--budget", self.budget))
-        if self.min_recall and (self.max_loss is not None or self.confidence is not None):
-            raise InvalidInputError("--min-recall goes with --budget or stands alone. Leave the others out.")
-        limits = self.max_loss.values() if isinstance(self.max_loss, Mapping) else [self.max_loss]
-        for name, value in (*(("--max-loss", one) for one in limits), ("--confidence", self.confidence)):
-            if value is not None and not 0 < value < 1:
-                raise InvalidInputError(f"{name} must lie strictly between 0 and 1; got {value!r}.")
-
-    @property
-    def surely(self) -> float:
-        """Probability with which a loss is to be proved."""
-        return 0.95 if self.confidence is None else self.confidence
 
 
 @dataclass(frozen=True)
