@@ -228,8 +228,8 @@ class TableSystem:
     ) -> Receipt:
         """Answer every row of a source of cells as the table has them, and say what was bought, paid and failed.
 
-        Parameters are those of the estimators' ``buy``, without prices; ``unseen_is_missing`` has text that was not in the training
-        table count as missing, where it is otherwise a purchase that failed.
+        Parameters are those of the estimators' ``buy``, but for prices; ``unseen_is_missing`` has text that was not in
+        the training table count as missing, where it is otherwise a purchase that failed.
         """
         return self._buyer(unseen_is_missing=unseen_is_missing).buy(
             source, on_failure=on_failure, n_rows=n_rows, batch_size=batch_size, full_timeout=full_timeout
