@@ -23,6 +23,7 @@ from thrifty import (
     PurchaseFailedError,
     ThriftyError,
 )
+from thrifty.chain.stage import CascadeStage
 from thrifty.full.model import CallableFull
 
 DATA = {"cancer": load_breast_cancer, "wine": load_wine, "diabetes": load_diabetes}
@@ -393,6 +394,18 @@ def test_what_a_session_refuses_leaves_it_as_it_was(linear, values, words):
         linear.start(row=-1)
 
 
+def test_a_session_visits_every_stage_on_its_way_once(fitted, monkeypatch):
+    X, _ = rows_of("cancer")
+    chain, visited = fitted["cancer"].chain_, []
+    row = int(np.flatnonzero(chain.route(X) == chain.n_stages)[0])
+    visit = CascadeStage.visit
+    monkeypatch.setattr(CascadeStage, "visit", lambda *args: visited.append(args[0]) or visit(*args))
+    session = chain.start(row)
+    while (wanted := session.next_purchase) is not None:
+        session.give({name: X[name][row] for name in wanted.columns})
+    assert [id(stage) for stage in visited] == [id(stage) for stage in chain.stages]
+
+
 def test_the_full_model_is_asked_once_and_its_error_is_raised(linear):
     asked = []
 
@@ -407,9 +420,10 @@ def test_the_full_model_is_asked_once_and_its_error_is_raised(linear):
     wanted = session.next_purchase.columns
     session.give({name: cells[name] for name in wanted})
     assert session.next_purchase.why.startswith("the full model reads it: stage 0 says")
-    rest = {name: cells[name] for name in session.next_purchase.columns}
+    rest, paid = {name: cells[name] for name in session.next_purchase.columns}, session.cost
     with pytest.raises(OSError, match="the model is down"):
         session.give(rest)
+    assert session.cost == paid
     assert session.give(rest).is_settled
     assert asked == [1, 1]
     assert session.route == 1
