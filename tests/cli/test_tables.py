@@ -11,7 +11,7 @@ from sklearn.naive_bayes import GaussianNB
 import thrifty
 from thrifty import BudgetedClassifier
 from thrifty.cli.console import quantity
-from thrifty.cli.fit import Method
+from thrifty.cli.new_system import Method
 from thrifty.tables.fit import METHODS
 from thrifty.tables.storage import load_table_system
 

@@ -8,7 +8,7 @@ import typer
 import thrifty
 from thrifty.cli.console import complain
 from thrifty.cli.database import buy
-from thrifty.cli.fit import fit
+from thrifty.cli.new_system import fit
 from thrifty.cli.paper import demo, paper
 from thrifty.cli.serve import serve
 from thrifty.cli.tables import explain, frontier, predict, report
