@@ -197,7 +197,7 @@ def middle_price(evidence: Evidence, loss: Floats, n_prices: int = 30) -> float:
     """The price whose rules spend the geometric mean of the least and the most that any rules spend."""
     rules = StoppingRules(evidence, loss)
     prices = price_grid(evidence, n_prices)
-    spent = np.array([_spent(evidence, rules.at(float(price))) for price in prices])
+    spent = np.array([_spent(evidence, one) for one in rules.at_each(prices)])
     positive = spent[spent > 0]
     if not len(positive):
         return float(prices[0])
