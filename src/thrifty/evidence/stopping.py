@@ -53,7 +53,8 @@ class StoppingRules:
 
     def at(self, price: float) -> Floats:
         """Threshold of every stage, shape (n_stages,); infinite ones let everybody stop, or nobody."""
-        return self._induce(np.array([price]))[0][0]
+        thresholds: Floats = self._induce(np.array([price]))[0][0]
+        return thresholds
 
     def at_each(self, prices: Floats) -> Floats:
         """Thresholds for each of some prices, shape (n_prices, n_stages)."""
@@ -64,7 +65,8 @@ class StoppingRules:
 
     def stop_minus_go(self, price: float) -> Floats:
         """What a row that stands at each stage loses by stopping, later stages as decided: (n_rows, n_stages)."""
-        return self._induce(np.array([price]))[1][0]
+        differences: Floats = self._induce(np.array([price]))[1][0]
+        return differences
 
     def _induce(self, prices: Floats) -> tuple[Floats, Floats]:
         """Thresholds for each price, and what each row then loses by stopping at each stage."""
