@@ -3,6 +3,7 @@
 import os
 import subprocess
 from contextlib import contextmanager
+from dataclasses import replace
 from itertools import chain
 from pathlib import Path
 
@@ -126,10 +127,15 @@ def bike_system():
 @contextmanager
 def _small_fits():
     from thrifty.estimators import cascade
+    from thrifty.learning.cascade import gates, plan
     from thrifty.learning.pairs.boosted import Boosting
     from thrifty.tables import swept_methods
 
     with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(plan, "ORDERING", replace(plan.ORDERING, n_trees=10, max_depth=4))
+        patch.setattr(gates, "OF_MARGIN", replace(gates.OF_MARGIN, n_trees=10))
+        patch.setattr(gates, "OF_EVERYTHING", replace(gates.OF_EVERYTHING, n_trees=10))
+        patch.setattr(gates, "WITHOUT_DOUBT", (replace(gates.WITHOUT_DOUBT[0], n_trees=20),))
         patch.setattr(cascade, "CAPACITIES", (Boosting(n_trees=15, max_depth=3),))
         patch.setattr(swept_methods, "_TREE_GAMMAS", np.array([1e-3, 2e-2]))
         patch.setattr(swept_methods, "_LINEAR_GAMMAS", np.array([1e-3, 2e-2]))
@@ -139,7 +145,7 @@ def _small_fits():
 
 @pytest.fixture
 def small_fits():
-    """One small size of stages and two gammas with few trees, for one test: `thrifty fit` in a second."""
+    """One small size of stages, few trees for orders and gates, two gammas, for one test: `thrifty fit` in a second."""
     with _small_fits():
         yield
 

@@ -215,8 +215,17 @@ def billed(name, asked, table):
     return (asked * prices).sum(axis=1) - saved
 
 
+pytestmark = pytest.mark.usefixtures("small_fits")
+
+
 @pytest.fixture(scope="module")
-def things():
+def things(while_fits_are_small):
+    with while_fits_are_small():
+        return every_thing()
+
+
+def every_thing():
+    """Everything that serves, fitted, by name."""
     table, y = rows_of(3)
     several = {name: recipes()[kind](full()).fit(table[TRAIN], y[TRAIN]) for name, kind in SEVERAL.items()}
     table, y = rows_of(2)

@@ -7,6 +7,7 @@ from sklearn.utils import get_tags
 from sklearn.utils.estimator_checks import (
     check_estimator_sparse_tag,
     check_estimators_nan_inf,
+    estimator_checks_generator,
     parametrize_with_checks,
 )
 
@@ -40,13 +41,11 @@ def _local():
 # Those without trees first: whoever runs the others at the same time has compiled the trees by then.
 ESTIMATORS = [
     DynaModLinClassifier(_full(), tol=1e-2, max_iter=1000, cv=2, random_state=0),
-    DynaModLinClassifier(_full(), distance="squared", tol=1e-2, max_iter=1000, cv=2, random_state=0),
     ConfidenceRouter(_full(), cv=2, random_state=0),
     UniformRouter(_full(), cv=2, random_state=0),
     GreedyL1Classifier(_full(), cv=2, random_state=0),
     GreedyLeafClassifier(_full(), _local(), cv=2, random_state=0),
     BudgetPruneClassifier(n_trees=5, random_state=0),
-    BudgetPruneClassifier(n_trees=5, holdout="oob", error="probability", solver="lp", random_state=0),
     DynaModGbrtClassifier(_full(), n_trees=10, max_iter=2, tol=1.0, cv=2, random_state=0),
     DynaModLstsqClassifier(_full(), n_trees=3, max_iter=3, tol=1.0, cv=2, random_state=0),
     GreedyMiserClassifier(n_trees=10),
@@ -57,14 +56,54 @@ ESTIMATORS = [
     BudgetedRegressor(Ridge(), sizes=[(20, 3)], stages=1, cv=2, random_state=0),
 ]
 
+VARIANTS = [
+    DynaModLinClassifier(_full(), distance="squared", tol=1e-2, max_iter=1000, cv=2, random_state=0),
+    BudgetPruneClassifier(n_trees=5, holdout="oob", error="probability", solver="lp", random_state=0),
+]
+"""Other ways to compute the same: what is checked before a fit, and around it, does not know of them."""
+
+OF_NUMBERS = {
+    "check_classifiers_classes",
+    "check_classifiers_train",
+    "check_fit_idempotent",
+    "check_methods_sample_order_invariance",
+    "check_methods_subset_invariance",
+    "check_sample_weight_equivalence_on_dense_data",
+    "check_sample_weight_equivalence_on_sparse_data",
+}
+CHECKS_OF_VARIANTS = [
+    (estimator, check)
+    for variant in VARIANTS
+    for estimator, check in estimator_checks_generator(variant)
+    if check.func.__name__ in OF_NUMBERS
+]
+
+# Labels of the checks may be chance.
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::thrifty.FullModelNotWorthItWarning"),
+    pytest.mark.usefixtures("small_fits"),
+]
+
 
 @pytest.mark.slow
-@pytest.mark.filterwarnings(
-    "ignore::thrifty.FullModelNotWorthItWarning"
-)  # labels of the checks may be chance
 @parametrize_with_checks(ESTIMATORS)
 def test_scikit_learn_check(estimator, check):
     check(estimator)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("estimator", "check"),
+    CHECKS_OF_VARIANTS,
+    ids=lambda one: one.func.__name__ if hasattr(one, "func") else type(one).__name__,
+)
+def test_scikit_learn_check_of_what_is_computed(estimator, check):
+    check(estimator)
+
+
+def test_variants_are_checked_by_names_that_scikit_learn_has():
+    assert {type(estimator) for estimator, _ in CHECKS_OF_VARIANTS} == {type(one) for one in VARIANTS}
+    assert {check.func.__name__ for _, check in CHECKS_OF_VARIANTS} == OF_NUMBERS
 
 
 @pytest.mark.slow

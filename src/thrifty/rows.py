@@ -85,16 +85,22 @@ def uniforms(X: object, seed: int = 0) -> NDArray[np.float64]:
 class Draws:
     """Shares of the same rows under many seeds: ``Draws(X, share)(seed)`` is ``uniforms(X, seed) < share``, and faster.
 
-    A share is compared with the words that uniform numbers are made of, which need not become numbers for that.
+    A share is compared with the words that uniform numbers are made of, which need not become numbers for that. Seeds
+    are usually asked for one after the other: where rows are few, those that follow are drawn in the same call.
     """
 
     def __init__(self, X: object, share: float) -> None:
         self._content = _content(X)
         self._end = np.uint64(math.ceil(share * 2.0**53 - 0.5) << 11)
+        self._n_together = max(BLOCK // max(len(self._content), 1), 1)
+        self._first, self._drawn = 0, np.empty((0, len(self._content)), dtype=bool)
 
     def __call__(self, seed: int) -> Bools:
         """Whether each row is drawn."""
-        drawn: Bools = _mix(self._content + _mixed(seed, seed + 1)[0]) < self._end
+        if not self._first <= seed < self._first + len(self._drawn):
+            seeds = _mixed(seed, seed + self._n_together)
+            self._first, self._drawn = seed, _mix(self._content + seeds[:, None]) < self._end
+        drawn: Bools = self._drawn[seed - self._first]
         return drawn
 
 

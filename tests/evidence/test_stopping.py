@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from thrifty.evidence import stopping
 from thrifty.evidence.evidence import Evidence, route_by
 from thrifty.evidence.stopping import StoppingRules, convex_hull, price_grid, sweep_prices
 
@@ -127,3 +128,17 @@ def test_stop_minus_go_is_what_stopping_loses_under_the_rules_of_the_later_stage
         loss[:, 2] + price * evidence.cost[2],
     )
     np.testing.assert_allclose(loses[:, 1], loss[:, 1] + price * evidence.cost[1] - later)
+
+
+@pytest.mark.parametrize("ties", [False, True])
+@pytest.mark.parametrize("cost_per_row", [False, True])
+@pytest.mark.parametrize("n_together", [1, 7, 80])
+def test_prices_that_are_looked_at_together_have_the_thresholds_they_have_alone(
+    ties, cost_per_row, n_together, monkeypatch
+):
+    evidence, loss = make(4, ties=ties, cost_per_row=cost_per_row)
+    monkeypatch.setattr(stopping, "BLOCK", n_together * evidence.n_rows)
+    rules, prices = StoppingRules(evidence, loss), price_grid(evidence, 30)
+    alone = np.array([rules.at(float(price)) for price in prices])
+    assert len(np.unique(alone, axis=0)) > 5
+    np.testing.assert_array_equal(rules.at_each(prices), alone)

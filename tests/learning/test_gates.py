@@ -9,6 +9,7 @@ from thrifty import BudgetedClassifier
 from thrifty.bundle import from_bytes, to_bytes
 from thrifty.evidence.evidence import Evidence
 from thrifty.evidence.stopping import price_grid
+from thrifty.learning.cascade import gates
 from thrifty.learning.cascade.gates import (
     choose_gates,
     learn_gates,
@@ -63,8 +64,11 @@ def test_gates_are_learned_where_rows_that_look_unsure_cannot_be_helped(gated):
 
 
 @pytest.mark.slow
-def test_the_margin_stays_the_gate_where_it_says_all_there_is():
+def test_the_margin_stays_the_gate_where_it_says_all_there_is_and_no_other_is_grown_on_all_rows(monkeypatch):
+    grown_on, regress = [], gates._regress
+    monkeypatch.setattr(gates, "_regress", lambda *known: grown_on.append(len(known[4])) or regress(*known))
     assert all(stage.gate is None for stage in fitted(hopeless=0.0, n_rows=1500).chain_.stages)
+    assert 1000 < max(grown_on) < 1200  # three folds of four
 
 
 def test_learned_gates_are_kept_in_files(gated):

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from thrifty.learning.cascade import orders
 from thrifty.learning.cascade.orders import ORDERS
 from thrifty.learning.cascade.plan import ENOUGH, choose_plan
 from thrifty.learning.cascade.problem import CAPACITIES, CascadeProblem, mean_in_errors
@@ -53,6 +54,14 @@ def test_every_order_is_found_and_told():
     assert plan.order[0] == 1
     assert [done for what, done, _ in told if what == "finding orders"] == list(range(1, len(ORDERS) + 1))
     assert set(ORDERS) == {"elimination", "gain", "falling price"}
+
+
+def test_what_several_orders_begin_with_is_grown_once(monkeypatch):
+    grown, grow = [], orders.total_gains
+    monkeypatch.setattr(orders, "total_gains", lambda *known: grown.append(len(known[3])) or grow(*known))
+    X = np.random.default_rng(0).normal(size=(200, 4))
+    choose_plan(problem(X, X[:, 1] > 0, (SMALL,)))
+    assert grown == [4, 3, 2]  # and the last purchase that is left needs no trees
 
 
 def test_a_lead_counts_a_row_of_weight_two_as_two_rows():

@@ -22,7 +22,7 @@ from thrifty import (
     sweep,
 )
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("small_fits")]
 
 SIZES = {"sizes": [[(5, 2)], [(10, 3)]]}
 GAMMAS = {"gamma": [0.001, 0.01, 0.1]}

@@ -27,6 +27,9 @@ __all__ = ["StoppingRules", "convex_hull", "measured", "price_grid", "sweep_pric
 TIE = 1e-10
 """Cuts whose sums differ by less, as a share of all that is summed, are equally good: rows then stop earlier."""
 
+BLOCK = 2**15
+"""Rows times prices that are looked at together: where rows are few, calls would take longer than their work."""
+
 
 class StoppingRules:
     """Finds the thresholds for any price; what does not depend on the price is sorted once.
@@ -50,37 +53,47 @@ class StoppingRules:
 
     def at(self, price: float) -> Floats:
         """Threshold of every stage, shape (n_stages,); infinite ones let everybody stop, or nobody."""
-        return self._induce(price)[0]
+        thresholds: Floats = self._induce(np.array([price]))[0][0]
+        return thresholds
+
+    def at_each(self, prices: Floats) -> Floats:
+        """Thresholds for each of some prices, shape (n_prices, n_stages)."""
+        step = max(BLOCK // len(self._ranked), 1)
+        return np.concatenate(
+            [self._induce(prices[first : first + step])[0] for first in range(0, len(prices), step)]
+        )
 
     def stop_minus_go(self, price: float) -> Floats:
         """What a row that stands at each stage loses by stopping, later stages as decided: (n_rows, n_stages)."""
-        return self._induce(price)[1]
+        differences: Floats = self._induce(np.array([price]))[1][0]
+        return differences
 
-    def _induce(self, price: float) -> tuple[Floats, Floats]:
-        evidence = self._evidence
-        onward = self._loss[:, -1] + price * evidence.cost_at(-1)
-        thresholds, differences = np.empty(evidence.n_stages), np.empty(evidence.gate.shape)
+    def _induce(self, prices: Floats) -> tuple[Floats, Floats]:
+        """Thresholds for each price, and what each row then loses by stopping at each stage."""
+        evidence, per_cost = self._evidence, prices[:, None]
+        onward = self._loss[:, -1] + per_cost * evidence.cost_at(-1)
+        thresholds = np.empty((len(prices), evidence.n_stages))
+        differences = np.empty((len(prices), *evidence.gate.shape))
         for stage in range(evidence.n_stages - 1, -1, -1):
-            stop = self._loss[:, stage] + price * evidence.cost_at(stage)
-            differences[:, stage] = stop - onward
-            thresholds[stage] = self._cut(stage, self._weight * differences[:, stage])
-            onward = np.where(evidence.gate[:, stage] > thresholds[stage], onward, stop)
+            stop = self._loss[:, stage] + per_cost * evidence.cost_at(stage)
+            differences[:, :, stage] = stop - onward
+            thresholds[:, stage] = self._cut(stage, self._weight * differences[:, :, stage])
+            onward = np.where(evidence.gate[:, stage] > thresholds[:, stage, None], onward, stop)
         return thresholds, differences
 
-    def _cut(self, stage: int, stop_minus_go: Floats) -> float:
-        """Threshold with the least sum of ``stop - go`` over the rows that stop."""
-        sums = np.r_[0.0, np.cumsum(stop_minus_go[self._order[:, stage]])]
-        sums[~self._is_cut[:, stage]] = np.inf
-        slack = TIE * float(np.abs(stop_minus_go).sum())
-        n_stop = int(np.flatnonzero(sums <= sums.min() + slack)[-1])
-        ranked = self._ranked[:, stage]
-        if n_stop == 0:
-            return -np.inf
-        if n_stop == len(ranked):
-            return np.inf
-        low, high = float(ranked[n_stop - 1]), float(ranked[n_stop])
+    def _cut(self, stage: int, stop_minus_go: Floats) -> Floats:
+        """For each price, the threshold with the least sum of ``stop - go`` over the rows that stop."""
+        ranked, n_rows = self._ranked[:, stage], len(self._ranked)
+        sums = np.zeros((len(stop_minus_go), n_rows + 1))
+        np.cumsum(stop_minus_go.take(self._order[:, stage], axis=1), axis=1, out=sums[:, 1:])
+        sums[:, ~self._is_cut[:, stage]] = np.inf
+        slack = TIE * np.abs(stop_minus_go).sum(axis=1)
+        is_least = sums <= (sums.min(axis=1) + slack)[:, None]
+        n_stop = n_rows - np.argmax(is_least[:, ::-1], axis=1)
+        low, high = ranked[np.maximum(n_stop - 1, 0)], ranked[np.minimum(n_stop, n_rows - 1)]
         middle = low / 2 + high / 2
-        return middle if low <= middle < high else low
+        cut = np.where((low <= middle) & (middle < high), middle, low)
+        return np.where(n_stop == 0, -np.inf, np.where(n_stop == n_rows, np.inf, cut))
 
 
 def price_grid(evidence: Evidence, n_prices: int) -> Floats:
@@ -115,9 +128,8 @@ def sweep_prices(
     """
     rules = StoppingRules(evidence, loss)
     # Those that let everybody stop at once are the cheapest there are.
-    every = [np.full(evidence.n_stages, np.inf)]
-    every += [rules.at(float(price)) for price in price_grid(evidence, n_prices)]
-    thresholds = np.unique(np.array(every), axis=0)
+    at_once = np.full((1, evidence.n_stages), np.inf)
+    thresholds = np.unique(np.concatenate([at_once, rules.at_each(price_grid(evidence, n_prices))]), axis=0)
     means = np.array([_means(evidence, np.asarray(score, dtype=np.float64), one) for one in thresholds])
     policy = Policy(thresholds, means[:, 0], means[:, 1])
     if judged is not None:

@@ -10,7 +10,7 @@ equally many rows. Fit once: every fit of a sweep may share the table, from any 
 import hashlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any, Self
 
 import numpy as np
@@ -315,8 +315,14 @@ def bin_once(
 
 def hash_bytes(values: Floats) -> int:
     """64-bit FNV hash of an array, equal on every machine and run."""
+    return _hash(values.tobytes())
+
+
+@lru_cache(maxsize=1024)
+def _hash(content: bytes) -> int:
+    """Hash of an array's bytes; every grower over the same bins asks for the same ones."""
     state = 0xCBF29CE484222325
-    for word in values.view(np.uint64).tolist():
+    for word in np.frombuffer(content, dtype=np.uint64).tolist():
         state = ((state ^ word) * 0x100000001B3) % 2**64
     return state
 

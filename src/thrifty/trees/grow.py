@@ -374,8 +374,8 @@ class TreeGrower:
     def _columns(self, name: str, values: ArrayLike) -> list[Floats]:
         """One array for each output, in the form that ``pack`` wants."""
         rows, n_rows = np.asarray(values, dtype=np.float64), self.table.n_rows
-        if rows.ndim == 1 and len(rows) == n_rows and rows.flags.carray:
-            return [rows]
+        if rows.ndim in (1, 2) and len(rows) == rows.size == n_rows and rows.flags.carray:
+            return [rows.reshape(-1)]
         columns = [rows] if rows.ndim == 1 else list(rows.T)
         if rows.ndim not in (1, 2) or len(rows) != n_rows or not columns:
             raise InvalidInputError(

@@ -14,14 +14,15 @@ The plain margin is a hard rival: a learned gate is used only if, with threshold
 others, it is clearly ahead of it.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cached_property, partial
+from typing import TypeVar
 
 import numpy as np
 
-from thrifty.arrays import Floats, Ints
+from thrifty.arrays import Bools, Floats, Ints
 from thrifty.evidence.evidence import Evidence
 from thrifty.evidence.stopping import StoppingRules, price_grid, sweep_prices
 from thrifty.learning.cascade.problem import CascadeProblem, mean_in_errors
@@ -33,6 +34,8 @@ from thrifty.trees.binning import WORD, Thresholds
 
 __all__ = ["LearnedGates", "choose_gates", "learn_gates", "n_coarse_stages", "settled_scores"]
 
+
+Made = TypeVar("Made")
 
 OF_MARGIN = Boosting(n_trees=20, max_depth=4, learning_rate=0.3, step="gradient", min_child_samples=20)
 OF_EVERYTHING = Boosting(n_trees=30, max_depth=3, learning_rate=0.05, step="gradient", min_child_samples=40)
@@ -66,10 +69,23 @@ AHEAD = 2.0
 
 @dataclass(frozen=True, eq=False)
 class LearnedGates:
-    """Trees of each stage over its columns and, behind them, its scores; and every row's held-out gate scores."""
+    """Every row's held-out gate scores, and how to grow what serves: most gates are compared, and not taken.
 
-    trees: tuple[TreeEnsemble, ...]
+    Attributes
+    ----------
+    held_out : ndarray of shape (n_rows, n_stages)
+        Gate scores by trees that have not seen the row, but for coarse stages.
+    grow : callable
+        Grows the trees of each stage on all rows.
+    """
+
     held_out: Floats
+    grow: Callable[[], tuple[TreeEnsemble, ...]]
+
+    @cached_property
+    def trees(self) -> tuple[TreeEnsemble, ...]:
+        """Trees of each stage over its columns and, behind them, its scores."""
+        return self.grow()
 
 
 def n_coarse_stages(problem: CascadeProblem, sets: Sequence[Ints]) -> int:
@@ -119,9 +135,13 @@ def choose_gates(
     learned[:, 1 - first :: 2] = others.held_out
     if _lead(problem, evidence, loss, learned) <= AHEAD:
         return None
-    trees = [*some.trees, *others.trees]
-    trees[first::2], trees[1 - first :: 2] = some.trees, others.trees
-    return LearnedGates(tuple(trees), learned)
+
+    def grow() -> tuple[TreeEnsemble, ...]:
+        trees = [*some.trees, *others.trees]
+        trees[first::2], trees[1 - first :: 2] = some.trees, others.trees
+        return tuple(trees)
+
+    return LearnedGates(learned, grow)
 
 
 def _only_learned(
@@ -161,7 +181,7 @@ def learn_gates(
     stages: Sequence[int] | None = None,
     most: Boosting | None = None,
 ) -> LearnedGates:
-    """Grow a gate per stage on all rows, and one per fold and stage for the rows of the fold.
+    """Grow a gate per fold and stage for the rows of the fold, and later, if it is taken, one per stage on all rows.
 
     With ``stages`` only for those; ``most`` are the trees that look at everything.
     """
@@ -172,32 +192,44 @@ def learn_gates(
     held_out = np.empty(scores.shape[:2])
     stages = range(len(sets)) if stages is None else stages
 
-    def of_stage(stage: int) -> TreeEnsemble:
-        columns = np.sort(sets[stage])
-        table = _with_scores(narrow_table(problem.table, columns), scores[:, stage], problem.weight)
-        wanted, weight = target[:, stage], problem.weight
-        whole = _regress(table, n_scores, wanted, weight, np.flatnonzero(used), most)
+    def table_of(stage: int) -> BinnedTable:
+        narrow = narrow_table(problem.table, np.sort(sets[stage]))
+        return _with_scores(narrow, scores[:, stage], problem.weight)
+
+    def regress(stage: int, table: BinnedTable, rows: Bools) -> TreeEnsemble:
+        return _regress(table, n_scores, target[:, stage], problem.weight, np.flatnonzero(rows), most)
+
+    def judge(stage: int) -> None:
+        table = table_of(stage)
         if stage < n_coarse:
-            held_out[:, stage] = whole.predict_binned(table)[:, 0]
-        for fold in problem.folds if stage >= n_coarse else ():
+            held_out[:, stage] = regress(stage, table, used).predict_binned(table)[:, 0]
+            return
+        for fold in problem.folds:
             rest = used.copy()
             rest[fold] = False
-            trees = _regress(table, n_scores, wanted, weight, np.flatnonzero(rest), most)
-            held_out[fold, stage] = trees.predict_binned(table.take(fold))[:, 0]
-        return whole.over_columns(
-            np.r_[np.searchsorted(columns, sets[stage]), len(columns) + np.arange(n_scores)]
-        )
+            held_out[fold, stage] = regress(stage, table, rest).predict_binned(table.take(fold))[:, 0]
 
-    with ThreadPoolExecutor(problem.n_threads) as pool:
-        trees = tuple(pool.map(of_stage, stages))
-    return LearnedGates(trees, held_out[:, stages])
+    def serve(stage: int) -> TreeEnsemble:
+        places = np.searchsorted(np.sort(sets[stage]), sets[stage])
+        whole = regress(stage, table_of(stage), used)
+        return whole.over_columns(np.r_[places, len(places) + np.arange(n_scores)])
+
+    each = partial(_of_each, problem.n_threads, stages)
+    each(judge)
+    return LearnedGates(held_out[:, stages], partial(each, serve))
+
+
+def _of_each(n_threads: int, stages: Sequence[int], make: Callable[[int], Made]) -> tuple[Made, ...]:
+    """What is made of each stage, side by side."""
+    with ThreadPoolExecutor(n_threads) as pool:
+        return tuple(pool.map(make, stages))
 
 
 def middle_price(evidence: Evidence, loss: Floats, n_prices: int = 30) -> float:
     """The price whose rules spend the geometric mean of the least and the most that any rules spend."""
     rules = StoppingRules(evidence, loss)
     prices = price_grid(evidence, n_prices)
-    spent = np.array([_spent(evidence, rules.at(float(price))) for price in prices])
+    spent = np.array([_spent(evidence, one) for one in rules.at_each(prices)])
     positive = spent[spent > 0]
     if not len(positive):
         return float(prices[0])

@@ -20,6 +20,7 @@ A purchase is a group of columns with one price. Columns that cost nothing are h
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -104,11 +105,16 @@ class Learner:
         worth: Floats = per_purchase[purchases] / self.price_list.prices[purchases]
         return worth
 
+    @cached_property
+    def first_worth(self) -> Floats:
+        """What each purchase gains per unit of price where everything is bought: most orders begin with it."""
+        return self.gain_per_price(self.priced)
+
 
 def by_gain(learner: Learner) -> Ints:
     """Purchases by falling gain per unit of price in one ensemble that reads everything."""
     purchases, price_list = learner.priced, learner.price_list
-    worth = learner.gain_per_price(purchases)
+    worth = learner.first_worth
     if price_list.discounts is None:
         return purchases[np.argsort(-worth, kind="stable")]
     # A purchase makes those that share its discount cheaper, and then they may be worth more than others.
@@ -132,17 +138,18 @@ def by_elimination(learner: Learner) -> Ints:
     """Purchases in the opposite order of their elimination, the least gain per unit of price first."""
     left = learner.priced
     dropped: list[int] = []
-    while len(left):
-        rising = np.argsort(learner.gain_per_price(left), kind="stable")
+    while len(left) > 1:  # the last one left needs no trees
+        worth = learner.gain_per_price(left) if dropped else learner.first_worth
+        rising = np.argsort(worth, kind="stable")
         n_out = max(1, int(DROPPED_SHARE * len(left)))
         dropped.extend(int(left[place]) for place in rising[:n_out])
         left = np.sort(left[rising[n_out:]])
-    return np.array(dropped[::-1], dtype=np.intp)
+    return np.array([*left, *dropped[::-1]], dtype=np.intp)
 
 
 def by_falling_price(learner: Learner) -> Ints:
     """Purchases in the order in which trees buy them while gamma falls; what is never bought comes by gain."""
-    start = learner.gain_per_price(learner.priced)
+    start = learner.first_worth
     by_worth = learner.priced[np.argsort(-start, kind="stable")]
     highest = float(start.max()) if len(start) else 0.0
     if highest <= 0.0:

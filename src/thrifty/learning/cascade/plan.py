@@ -52,6 +52,7 @@ def choose_plan(problem: CascadeProblem) -> Plan:
 def _find_orders(problem: CascadeProblem) -> dict[str, Ints]:
     """Every order by name, found side by side: each is a sequence of ensembles that wait for each other."""
     learner = Learner(problem.table, problem.task, problem.y, problem.weight, problem.price_list, ORDERING)
+    _ = learner.first_worth  # before they would each find it
     orders, ways = {}, ORDERS if problem.task.n_scores == 1 else ORDERS_OF_SEVERAL
     with ThreadPoolExecutor(problem.n_threads) as pool:
         jobs = {name: pool.submit(find, learner) for name, find in ways.items()}

@@ -252,6 +252,9 @@ def weighted_on_grid(values: Floats, counts: Floats, bits: int) -> Floats:
         return (counts * values.T).T
     # By output, each in one piece: so the grower takes them as they are.
     weighted = np.empty(values.shape, order="F")
+    if values.size == len(values):
+        round_to(values.reshape(-1), counts, bits - 2, weighted.reshape(-1))
+        return weighted
     for column, out in zip(
         values.T.reshape(-1, len(values)), weighted.T.reshape(-1, len(values)), strict=True
     ):
