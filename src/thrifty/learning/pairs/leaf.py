@@ -146,23 +146,25 @@ def leaf_stage(local: AdditiveTrees, gate: LeafWeights, cheap: Floats) -> LeafSt
 
 
 def greedy_leaf_gate(
-    local: AdditiveTrees, X: Floats, wrong: Bools, weight: Floats, ridge: float
+    local: AdditiveTrees, X: Floats, wrong: Bools, weight: Floats, ridge: float, margin: Floats | None = None
 ) -> Solution[LeafWeights]:
     """The paper's greedy gate over leaves: a logistic regression on "f1 is wrong here", f1 left as it is.
 
-    It does not see ``|f1|``: its dense weights are a zero and the constant.
+    It reads ``margin``, ``|f1|`` of the same rows, beside the leaves; without one the weight of the margin is zero.
     """
     design = LeafDesign(local.trees.apply(X), len(local.trees.values))
-    zero = LeafWeights(np.zeros(design.n_leaves), np.zeros(1))
+    columns = [np.ones(len(wrong))] if margin is None else [margin, np.ones(len(wrong))]
+    zero = LeafWeights(np.zeros(design.n_leaves), np.zeros(len(columns)))
     solution = ridge_logistic(
         design,
         wrong.astype(np.float64),
         weight,
         ridge,
-        dense=np.ones((len(wrong), 1)),
-        pulled=np.zeros(1),
+        dense=np.column_stack(columns),
+        pulled=_PULLED[-len(columns) :],
         centre=zero,
         start=zero,
     )
     gate = solution.value
-    return replace(solution, value=LeafWeights(gate.leaf, np.r_[0.0, gate.dense]))
+    dense = np.r_[0.0, gate.dense] if margin is None else gate.dense
+    return replace(solution, value=LeafWeights(gate.leaf, dense))
