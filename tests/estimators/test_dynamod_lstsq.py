@@ -236,7 +236,9 @@ def test_bad_parameters_are_refused_by_name(settings, message):
 
 
 @pytest.mark.parametrize("reads_margin", [True, False])
-def test_the_greedy_gate_leaves_f1_as_it_is_and_is_scikit_learns_regression_on_where_it_errs(full, reads_margin):
+def test_the_greedy_gate_leaves_f1_as_it_is_and_is_scikit_learns_regression_on_where_it_errs(
+    full, reads_margin
+):
     local = GradientBoostingClassifier(n_estimators=6, max_depth=3, random_state=0).fit(X[:500], Y[:500])
     rows, labels = X[500:1000], Y[500:1000]
     clf = GreedyLeafClassifier(full, FrozenEstimator(local), gate_reads_margin=reads_margin).fit(rows, labels)

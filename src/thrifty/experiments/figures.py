@@ -63,6 +63,10 @@ MARGINAL_CLAIMS = tuple(
 """The claims of figure 3 where the paper says that gains are marginal."""
 
 
+def _forest(settings: SweepSettings, *_: Any) -> dict[str, Any]:
+    return settings.forest()
+
+
 @dataclass(frozen=True)
 class Figure:
     """Data, full models and claims of one figure.
@@ -78,7 +82,7 @@ class Figure:
     notes : tuple of str
         Sentences that a reader must know about the data.
     fulls : callable
-        ``fulls(settings)`` gives every f0 by name: unfitted estimators.
+        ``fulls(settings, split, kept, how)`` gives every f0 by name: unfitted estimators.
     paper_accuracy : dict
         Accuracy of an f0 in the paper, where the paper gives it.
     compare : callable, optional
@@ -90,7 +94,7 @@ class Figure:
     load: Callable[[str | None, SweepSettings], Priced]
     claims: tuple[Claim, ...]
     notes: tuple[str, ...] = ()
-    fulls: Callable[[SweepSettings], Mapping[str, Any]] = SweepSettings.forest
+    fulls: Callable[[SweepSettings, Split, Kept, Run], Mapping[str, Any]] = _forest
     paper_accuracy: Mapping[str, float] = field(default_factory=dict)
     compare: Callable[[Path, dict[str, Any]], list[str]] | None = None
 
@@ -119,7 +123,7 @@ def run_figure(figure: Figure, how: Run) -> Outcome:
     with kept_in(how.out, figure.name, priced.split) as kept:
         panels = [
             _run_panel(figure, priced, settings, name, model, kept, how)
-            for name, model in figure.fulls(settings).items()
+            for name, model in figure.fulls(settings, priced.split, kept, how).items()
         ]
         seconds = kept.seconds
     lines = [name for name in CURVES if any(name in panel.chosen for panel in panels)]

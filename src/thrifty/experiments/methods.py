@@ -66,6 +66,8 @@ class SweepSettings:
         Most training, validation and test rows; empty for all.
     cascade_sizes : tuple of (n_trees, max_depth)
         Sizes of a stage of the cascade; empty for the default.
+    svm_grid : tuple of tuples of float
+        Values of C and of gamma that an f0 that is an RBF-SVM is cross-validated over.
     """
 
     thinned: str
@@ -82,6 +84,7 @@ class SweepSettings:
     seed: int
     rows: tuple[int, ...] = ()
     cascade_sizes: tuple[tuple[int, ...], ...] = ()
+    svm_grid: tuple[tuple[float, ...], ...] = ((10.0,), (0.3,))
 
     def __post_init__(self) -> None:
         for name in ("methods", "gammas", "caps", "rates", "budgets"):

@@ -202,11 +202,12 @@ def _rounds(found: Found, most: int) -> list[str]:
         for number in measured["rounds"]
         if number is not None
     ]
-    return [
+    sentence = (
         f"Alternations: {len(rounds)}, at most {most} rounds each; the median took {np.median(rounds):.0f}, and "
         f"{np.mean(np.array(rounds) < most):.0%} stopped before the last round because the objective changed by less "
         f"than 1e-4."
-    ]
+    )
+    return [sentence]
 
 
 def _times(found: Found) -> list[str]:

@@ -18,8 +18,8 @@ class GreedyLeafClassifier(GatedClassifier):
     """A given small ensemble, and a gate over its leaves that learns "f1 is wrong here".
 
     What DynaMod-Lstsq is compared with, for any number of classes: the same trees, and again values of f1 and of the
-    gate in each leaf, and a gate that reads ``|f1|`` besides, but f1 is left as it is and f0 is not looked at. A logistic
-    regression, C = 1.
+    gate in each leaf, and a gate that reads ``|f1|`` besides, but f1 is left as it is and f0 is not looked at. A
+    logistic regression, C = 1.
 
     Parameters
     ----------
@@ -95,7 +95,10 @@ class GreedyLeafClassifier(GatedClassifier):
         self.local_ = as_local(self._local(), rows, n_jobs=self.n_jobs).model
         task = class_task(rows.task)
         f1 = self.local_.scores(rows.X)
-        wrong, margin = task.best(f1) != task.strata(rows.y), -task.doubt(f1) if self.gate_reads_margin else None
+        wrong, margin = (
+            task.best(f1) != task.strata(rows.y),
+            -task.doubt(f1) if self.gate_reads_margin else None,
+        )
         gate = greedy_leaf_gate(self.local_, rows.X, wrong, rows.weight, float(self.ridge), margin).value
         stage = leaf_stage(self.local_, gate, self.local_.trees.values)
         self.n_bytes_ = stage.n_bytes
