@@ -1,21 +1,31 @@
 """DynaMod-Lstsq: the paper's Algorithm 3, for a small ensemble on a device and a large model behind a remote call."""
 
+from functools import partial
 from typing import Any, Literal
 
 import numpy as np
 
-from thrifty.arrays import Floats
+from thrifty.arrays import Floats, Ints
 from thrifty.chain.stage import LeafStage
-from thrifty.estimators.checks import check_count, check_share, warn_unless_converged
+from thrifty.estimators.checks import check_cap, check_count, check_share, warn_unless_converged
 from thrifty.estimators.gated import GatedClassifier, PairProblem
 from thrifty.evidence.cuts import threshold_curve
-from thrifty.learning.pairs.alternating import alternate
+from thrifty.full.crossfit import TrainingRows
 from thrifty.learning.pairs.boosted import Boosting
+from thrifty.learning.pairs.folds import Fold, alternate_in_folds
 from thrifty.learning.pairs.leaf import LeafPair
-from thrifty.learning.pairs.local import LocalTrees, as_local, bare, given_trees, grow_local
+from thrifty.learning.pairs.local import (
+    LocalTrees,
+    as_local,
+    bare,
+    given_trees,
+    grow_local,
+    trees_without,
+)
 from thrifty.objective.costs import check_amount
 from thrifty.objective.distances import check_distance
 from thrifty.tasks.labels import class_task
+from thrifty.trees.foreign import AdditiveTrees
 
 __all__ = ["DynaModLstsqClassifier"]
 
@@ -41,9 +51,13 @@ class DynaModLstsqClassifier(GatedClassifier):
         of all its trees count, of several classes those of the trees of every class. The probabilities of a forest
         become scores by a slope and shifts that fit the labels best. None grows
         ``n_trees`` trees best-first, with at most ``max_leaves`` leaves each.
-    p_full : float, default=0.3
-        Share of rows allowed to reach the full model while the weights are learned. ``threshold_for`` sets the share
-        that is really sent.
+    p_full : float, default=None
+        Share of rows allowed to reach the full model while the weights are learned; None is 0.3 without a budget, and
+        what the budget allows with one, as in ``DynaModLinClassifier``. ``threshold_for`` sets the share that is really
+        sent.
+    cross_fit : bool, default=False
+        As in ``DynaModLinClassifier``: a small model that is grown or fitted here is grown again for each fold; of one
+        in a ``FrozenEstimator`` only the leaves are learned again.
     distance : {"squared", "kl"}, default="squared"
         How the gate is compared with the shares. "kl" is DynaMod-Lin over leaves.
     trust : float, default=0.5
@@ -88,8 +102,9 @@ class DynaModLstsqClassifier(GatedClassifier):
         full: Any = None,
         local: Any = None,
         *,
-        p_full: float = 0.3,
+        p_full: float | None = None,
         distance: Literal["squared", "kl"] = "squared",
+        cross_fit: bool = False,
         trust: float = 0.5,
         ridge: float = 20.0,
         n_trees: int = 10,
@@ -114,6 +129,7 @@ class DynaModLstsqClassifier(GatedClassifier):
         self.local = local
         self.p_full = p_full
         self.distance = distance
+        self.cross_fit = cross_fit
         self.trust = trust
         self.ridge = ridge
         self.n_trees = n_trees
@@ -135,7 +151,7 @@ class DynaModLstsqClassifier(GatedClassifier):
         self.random_state = random_state
 
     def _check_parameters(self) -> None:
-        check_share("p_full", self.p_full, meaning="the share of samples allowed to reach the full model")
+        check_cap(self.p_full)
         check_share("trust", self.trust, meaning="how far the full model's belief replaces the labels")
         check_distance(self.distance)
         check_count("n_trees", self.n_trees)
@@ -154,24 +170,26 @@ class DynaModLstsqClassifier(GatedClassifier):
     def _learn(self, problem: PairProblem) -> LeafStage:
         rows = problem.rows
         local = self._local(problem)
-        pair = LeafPair(
-            local.model,
-            rows.X,
-            self.distance,
-            self.ridge / float(rows.weight.sum()),
-            _confidence_threshold(rows.task.doubt(local.held_out), float(self.p_full), rows.weight),
-            class_task(rows.task),
-        )
+        share = problem.share_at(self.p_full, np.flatnonzero(local.model.trees.features_used))
+        threshold = _confidence_threshold(rows.task.doubt(local.held_out), share, rows.weight)
+        pair = self._pair(local.model, rows, threshold)
         self.local_ = local.model
         if self.max_iter:
-            self._alternate(pair, problem)
+            self._alternate(pair, problem, threshold)
         stage = pair.stage()
         self.n_bytes_ = stage.n_bytes
         return stage
 
+    def _pair(self, local: AdditiveTrees, rows: TrainingRows, threshold: float) -> LeafPair:
+        ridge = self.ridge / float(rows.weight.sum())
+        return LeafPair(local, rows.X, self.distance, ridge, threshold, class_task(rows.task))
+
     def _local(self, problem: PairProblem) -> LocalTrees:
         if self.local is not None:
             return as_local(self.local, problem.rows, n_jobs=self.n_jobs)
+        return self._grown(problem.rows, problem.full.scores, self._labels(problem))
+
+    def _grown(self, rows: TrainingRows, full: Floats, labels: Floats) -> LocalTrees:
         boosting = Boosting(
             n_trees=self.n_trees,
             max_depth=self.max_depth,
@@ -179,8 +197,17 @@ class DynaModLstsqClassifier(GatedClassifier):
             min_child_weight=self.min_child_weight,
             max_leaves=self.max_leaves,
         )
-        full, labels = problem.full.scores, self._labels(problem)
-        return grow_local(boosting, problem.rows, full, labels, float(self.gate_weight))
+        return grow_local(boosting, rows, full, labels, float(self.gate_weight))
+
+    def _without(self, problem: PairProblem, threshold: float, train: Ints, out: Ints) -> Fold[LeafPair]:
+        """A pair over trees that have not seen some rows."""
+        rows, part = problem.rows, problem.rows.take(train)
+        if self.local is None:
+            local = self._grown(part, problem.full.scores[train], self._labels(problem)[train]).model
+        else:
+            local = trees_without(self.local, rows, train)
+        unseen = rows.X[out]
+        return Fold(self._pair(local, part, threshold), None, train, out, lambda pair: pair.scores_of(unseen))
 
     def _labels(self, problem: PairProblem) -> Floats:
         """Targets: the user's labels, moved towards f0's belief as far as it is trusted."""
@@ -191,24 +218,26 @@ class DynaModLstsqClassifier(GatedClassifier):
             rows.y, rows.task.outputs(problem.full.believed(rows)), trust
         )
 
-    def _alternate(self, pair: LeafPair, problem: PairProblem) -> None:
+    def _alternate(self, pair: LeafPair, problem: PairProblem, threshold: float) -> None:
         rows = problem.rows
         labels = self._labels(problem)
         # Log-odds of f0 on the labels' own scale: calibrated where f0 is believed, its own where it is not.
         f0 = problem.full.believed(rows) if self.trust else problem.full.scores
-        run = alternate(
+        run = alternate_in_folds(
             pair,
+            problem.folds(partial(self._without, problem, threshold)) if self.cross_fit else None,
             None,
             labels,
             rows.task.loss(labels).values(f0),
             task=rows.task,
-            limit=float(self.p_full),
+            limit=problem.limit(self.p_full),
             distance=self.distance,
             extra_cost=problem.extra_cost,
             weight=rows.weight,
             max_iter=self.max_iter,
             tol=self.tol,
         )
+        self._out_of_fold = run.value.held_out
         self.trace_ = np.array([[step.after_shares, step.after_pair] for step in run.value.rounds])
         self.n_iter_ = run.n_iter
         self.residuals_ = np.array([solution.residual for solution in pair.solutions])

@@ -4,13 +4,15 @@ A subclass says how its stage (g, f1) is learned; everything else is here or in 
 nothing: after a refusal the estimator is exactly as it was before.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, Self
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from thrifty.arrays import Floats
+from thrifty.arrays import Floats, Ints
 from thrifty.chain.chain import Chain
 from thrifty.chain.policy import Policy
 from thrifty.chain.sources import TableReader, kind_of_table
@@ -29,11 +31,17 @@ from thrifty.evidence.observe import evidence_of, evidence_of_known, seen_by
 from thrifty.evidence.recall import with_classes
 from thrifty.evidence.spending import check_confidence
 from thrifty.exceptions import InvalidInputError
-from thrifty.full.crossfit import JudgedFull, TrainingRows
+from thrifty.full.crossfit import JudgedFull, TrainingRows, held_out_rows
+from thrifty.learning.pairs.alternating import AnyPair, Limit
+from thrifty.learning.pairs.call_budget import CallBudget
+from thrifty.learning.pairs.folds import Fold
 from thrifty.objective.costs import PriceList, check_amount
 from thrifty.threads import limited_threads, threads_of
 
 __all__ = ["GatedClassifier", "GatedEstimator", "GatedRegressor", "PairProblem"]
+
+DEFAULT_SHARE = 0.3
+"""Share of rows that may be sent while learning where neither ``p_full`` nor a budget says so."""
 
 _MOST_CUTS = 401
 """Cuts that are tried where a budget is to be kept with confidence: a quarter of a per cent of the rows apart."""
@@ -55,6 +63,12 @@ class PairProblem:
         Price of sending each row on, scaled to a mean of 1; None where it is the same for all of them.
     seed : int
         Seed of all random choices.
+    behind : Chain
+        The full model, or the chain in its place, with its prices.
+    budget : float or None
+        Most that a row may spend on average.
+    held_out : tuple of two ndarrays or None
+        Scores ``(g, f1)`` of the rows out of fold, once the stage is learned, if it was cross-fitted.
     """
 
     rows: TrainingRows
@@ -62,6 +76,42 @@ class PairProblem:
     price_list: PriceList
     extra_cost: Floats | None
     seed: int
+    behind: Chain
+    budget: float | None = None
+    held_out: tuple[Floats, Floats] | None = None
+
+    @property
+    def reader(self) -> TableReader:
+        """The rows, to be read."""
+        return TableReader(self.rows.X, self.rows.table, self.rows.positions)
+
+    @cached_property
+    def _calls(self) -> CallBudget:
+        assert self.budget is not None  # whoever asks has looked
+        return CallBudget(self.budget, self.behind, self.rows, self.behind.walk(self.reader).route)
+
+    def limit(self, p_full: float | None) -> Limit:
+        """Limit of the q-step: the cap of (OPT2) where ``p_full`` is given, the budget of (OPT1) where it is not."""
+        if p_full is not None or self.budget is None:
+            return float(DEFAULT_SHARE if p_full is None else p_full)
+        return lambda pair: self._calls.of(np.empty(0, dtype=np.intp) if pair is None else pair.columns)
+
+    def limit_at(self, p_full: float | None, columns: Ints) -> tuple[float, Floats | None]:
+        """The q-step's limit and prices for a stage whose columns are chosen."""
+        if p_full is not None or self.budget is None:
+            return float(DEFAULT_SHARE if p_full is None else p_full), self.extra_cost
+        return self._calls.of(columns)
+
+    def share_at(self, p_full: float | None, columns: Ints) -> float:
+        """Share of the rows that may be sent by a stage of these columns."""
+        if p_full is not None or self.budget is None:
+            return float(DEFAULT_SHARE if p_full is None else p_full)
+        return self._calls.share_of(columns)
+
+    def folds(self, made: Callable[[Ints, Ints], Fold[AnyPair]]) -> list[Fold[AnyPair]]:
+        """A pair for each fold of the rows: ``made(train, out)``."""
+        everyone = np.arange(len(self.rows.y))
+        return [made(np.setdiff1d(everyone, out), out) for out in held_out_rows(self.rows)]
 
 
 class GatedEstimator(ChainEstimator):
@@ -116,8 +166,9 @@ class GatedEstimator(ChainEstimator):
                 kind=kind_of_table(X),
                 levels=self._levels,
             )
-            problem = PairProblem(rows, judged, prices, _extra_cost(behind, rows), seed)
+            problem = PairProblem(rows, judged, prices, _extra_cost(behind, rows), seed, behind, budget)
             stage = self._learn(problem)
+            problem = replace(problem, held_out=self.__dict__.pop("_out_of_fold", None))
             if len(rows.task.classes):
                 self.classes_ = rows.task.classes
             self.chain_ = replace(behind, stages=(stage,), policy=Policy.of(np.zeros(1), seed=seed))
@@ -141,22 +192,27 @@ class GatedEstimator(ChainEstimator):
         """Refuse constructor arguments that do not suit the table, before anything is computed."""
 
     def _learn(self, problem: PairProblem) -> Stage:
-        """Learn (g, f1); what else was learned is stored under names that end in ``_``."""
+        """Learn (g, f1); what else was learned is stored under names that end in ``_``.
+
+        A stage that was cross-fitted leaves its scores out of fold in ``_out_of_fold``.
+        """
         raise NotImplementedError
 
     def _default_threshold(self, problem: PairProblem, budget: float | None) -> float:
         """Threshold of a fresh fit: the paper's ``g > 0``, or the one that spends the budget on the training rows."""
         if budget is None:
             return 0.0
-        rows = problem.rows
-        curve = self._curve(TableReader(rows.X, rows.table, rows.positions), weight=rows.weight)
+        g = None if problem.held_out is None else problem.held_out[0]
+        curve = self._curve(problem.reader, g=g, weight=problem.rows.weight)
         return float(curve.threshold[curve.within(budget)])
 
     def _judged_rows(self, problem: PairProblem) -> Evidence:
-        """The training rows: the full model's answers are out of fold, those of the stage are not."""
-        rows = problem.rows
-        reader = TableReader(rows.X, rows.table, rows.positions)
-        return evidence_of_known(self.chain_, reader, rows.y, problem.full.outputs, weight=rows.weight)
+        """The training rows: the full model's answers are out of fold, those of the stage if it was cross-fitted."""
+        rows, seen = problem.rows, self.chain_.visit_all(problem.reader)
+        if problem.held_out is not None:
+            seen.gate[:, 0], seen.scores[:, 0] = problem.held_out
+        outputs = problem.full.outputs
+        return evidence_of_known(self.chain_, problem.reader, rows.y, outputs, seen=seen, weight=rows.weight)
 
     # -- operating points -------------------------------------------------------------------------
 

@@ -21,7 +21,7 @@ from thrifty.solvers.qstep import q_step_kl, q_step_squared
 from thrifty.solvers.solution import Solution
 from thrifty.tasks.task import Loss, Task
 
-__all__ = ["Alternation", "AnyPair", "Pair", "Round", "alternate"]
+__all__ = ["Alternation", "AnyPair", "Limit", "Pair", "Round", "alternate"]
 
 
 class Pair(Protocol):
@@ -42,6 +42,9 @@ class Pair(Protocol):
 
 AnyPair = TypeVar("AnyPair", bound=Pair)
 
+Limit = float | Callable[[Any], tuple[float, Floats]]
+"""A cap on the spend on calls; or the cap and the price of each row's call, of a pair, or of None at the start."""
+
 Q_STEPS: dict[DistanceName, Callable[..., Solution[Floats]]] = {"kl": q_step_kl, "squared": q_step_squared}
 
 
@@ -56,11 +59,12 @@ class Round:
 
 @dataclass(frozen=True)
 class Alternation(Generic[AnyPair]):
-    """Where the loop ended and how it got there."""
+    """Where the loop ended and how it got there; ``(g, f1)`` out of fold, if the pair was cross-fitted."""
 
     pair: AnyPair
     log_odds: Floats
     rounds: tuple[Round, ...]
+    held_out: tuple[Floats, Floats] | None = None
 
     @property
     def objective(self) -> float:
@@ -76,7 +80,7 @@ class Problem:
     full_loss: Floats
     weight: Floats
     distance: DistanceName
-    limit: float
+    limit: Limit
     extra_cost: Floats | None
 
     def objective(self, pair: Pair, X: Any, log_odds: Floats) -> float:
@@ -87,14 +91,15 @@ class Problem:
         gating = DISTANCES[self.distance].value(log_odds, g)
         return float(self.weight @ (cheap + full + gating)) + pair.penalty()
 
-    def best_shares(self, pair: Pair, X: Any) -> Floats:
+    def best_shares(self, pair: Pair, X: Any, *, at_start: bool = False) -> Floats:
         """Log-odds of the shares that are best for the pair as it is."""
         g, f1 = pair.scores(X)
         excess = excess_loss(self.loss.values(f1), self.full_loss)
-        step = Q_STEPS[self.distance](
-            excess, g, self.limit, extra_cost=self.extra_cost, sample_weight=self.weight
+        limit, extra = (
+            self.limit(None if at_start else pair) if callable(self.limit) else (self.limit, self.extra_cost)
         )
-        return np.maximum(step.value, NEVER) if self.limit == 0.0 else step.value
+        step = Q_STEPS[self.distance](excess, g, limit, extra_cost=extra, sample_weight=self.weight)
+        return np.maximum(step.value, NEVER) if limit == 0.0 else step.value
 
 
 def alternate(
@@ -104,7 +109,7 @@ def alternate(
     full_loss: Floats,
     *,
     task: Task,
-    limit: float,
+    limit: Limit,
     distance: DistanceName = "kl",
     extra_cost: Floats | None = None,
     weight: Floats | None = None,
@@ -123,8 +128,10 @@ def alternate(
         The full model's loss on those rows, out of fold.
     task : Task
         What f1 answers.
-    limit : float
-        Cap on the mean of ``extra_cost * q``; with no ``extra_cost`` the paper's P_full.
+    limit : float or callable
+        Cap on the mean of ``extra_cost * q``; with no ``extra_cost`` the paper's P_full. A function of the pair, called
+        in every round, gives the cap and the extra costs of (OPT1), which depend on what the pair has bought; before
+        the first round it is given None.
     weight : ndarray of shape (n_samples,), optional
         Sample weights; normalised to sum to 1.
     max_iter, tol
@@ -160,9 +167,14 @@ def _improved_shares(problem: Problem, pair: Pair, X: Any, previous: Floats | No
     """The best shares; the previous ones if they are better still.
 
     Under the squared distance the shares solve a non-convex problem whose exact answer may leave a
-    duality gap of one row, which could raise the objective by as much.
+    duality gap of one row, which could raise the objective by as much. Where the limit moves with the pair, the
+    previous shares may no longer meet it.
     """
-    shares = problem.best_shares(pair, X)
-    if previous is None or problem.objective(pair, X, shares) <= problem.objective(pair, X, previous):
+    shares = problem.best_shares(pair, X, at_start=previous is None)
+    if (
+        previous is None
+        or callable(problem.limit)
+        or problem.objective(pair, X, shares) <= problem.objective(pair, X, previous)
+    ):
         return shares
     return previous

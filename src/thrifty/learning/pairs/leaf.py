@@ -15,7 +15,7 @@ from typing import Any, Self
 import numpy as np
 from scipy.special import expit
 
-from thrifty.arrays import Bools, Floats
+from thrifty.arrays import Bools, Floats, Ints
 from thrifty.chain.stage import LeafStage
 from thrifty.objective.distances import DistanceName
 from thrifty.solvers.leaf_softmax import LeafSoftmax
@@ -119,12 +119,24 @@ class LeafPair:
             start=self.gate,
         )
 
+    @property
+    def columns(self) -> Ints:
+        """Columns that the trees look at."""
+        return np.flatnonzero(self._local.trees.features_used)
+
     def scores(self, X: Any) -> tuple[Floats, Floats]:  # noqa: ARG002 - the rows are known
         """``(g, f1)`` of the training rows."""
         return self.gate.scores(self._design, self._margin_columns()), self._f1
 
-    def _margin_columns(self) -> Floats:
-        return np.column_stack([-self._task.doubt(self._f1), np.ones(len(self._f1))])
+    def scores_of(self, X: Floats) -> tuple[Floats, Floats]:
+        """``(g, f1)`` of any rows."""
+        design = LeafDesign(self._local.trees.apply(X), self._design.n_leaves)
+        f1 = self._local.base + design.dot(self.cheap)
+        return self.gate.scores(design, self._margin_columns(f1)), f1
+
+    def _margin_columns(self, f1: Floats | None = None) -> Floats:
+        f1 = self._f1 if f1 is None else f1
+        return np.column_stack([-self._task.doubt(f1), np.ones(len(f1))])
 
     def penalty(self) -> float:
         """``ridge / 2`` times the squared distance of every pulled weight from its centre."""
