@@ -10,7 +10,8 @@ from thrifty.chain.stage import LeafStage
 from thrifty.estimators.checks import check_cap, check_count, check_share, warn_unless_converged
 from thrifty.estimators.gated import GatedClassifier, PairProblem
 from thrifty.evidence.cuts import threshold_curve
-from thrifty.full.crossfit import TrainingRows
+from thrifty.exceptions import InvalidInputError
+from thrifty.full.crossfit import TrainingRows, held_out_rows
 from thrifty.learning.pairs.boosted import Boosting
 from thrifty.learning.pairs.folds import Fold, alternate_in_folds
 from thrifty.learning.pairs.leaf import LeafPair
@@ -22,6 +23,7 @@ from thrifty.learning.pairs.local import (
     grow_local,
     trees_without,
 )
+from thrifty.learning.pairs.sizes import shapes_within
 from thrifty.objective.costs import check_amount
 from thrifty.objective.distances import check_distance
 from thrifty.tasks.labels import class_task
@@ -67,6 +69,10 @@ class DynaModLstsqClassifier(GatedClassifier):
         Rows' worth of pull that keeps leaf values near the start.
     n_trees, max_leaves, max_depth, learning_rate, min_child_weight : default=10, 32, 12, 0.6, 5.0
         Limits of the trees grown here; not used with ``local``.
+    max_bytes : int, default=None
+        Most bytes that the device has for trees, f1 and gate. Trees grown here then take the number and the size, among
+        those that fit, that answer best on a fold of the rows, f1 and full model together; ``n_trees`` and
+        ``max_leaves`` have no say. A ``local`` model that is larger is refused.
     gate_weight : float, default=1.0
         Weight of the gate's question in a split's gain while trees are grown here: they are grown for f1 and g at
         once. 0 grows them for f1 alone.
@@ -85,6 +91,8 @@ class DynaModLstsqClassifier(GatedClassifier):
         The small model as it was before its leaves were learned again.
     n_bytes_ : int
         Size of what the device stores.
+    shape_ : tuple of two ints or None
+        Number of trees grown here, and most leaves of each; None with ``local``.
     features_, threshold_
         As in ``DynaModLinClassifier``.
     trace_ : ndarray of shape (n_rounds, 2)
@@ -112,6 +120,7 @@ class DynaModLstsqClassifier(GatedClassifier):
         max_depth: int = 12,
         learning_rate: float = 0.6,
         min_child_weight: float = 5.0,
+        max_bytes: int | None = None,
         gate_weight: float = 1.0,
         max_iter: int = 50,
         tol: float = 1e-4,
@@ -137,6 +146,7 @@ class DynaModLstsqClassifier(GatedClassifier):
         self.max_depth = max_depth
         self.learning_rate = learning_rate
         self.min_child_weight = min_child_weight
+        self.max_bytes = max_bytes
         self.gate_weight = gate_weight
         self.max_iter = max_iter
         self.tol = tol
@@ -158,6 +168,8 @@ class DynaModLstsqClassifier(GatedClassifier):
         check_count("max_leaves", self.max_leaves, least=2)
         check_count("max_depth", self.max_depth, most=12)
         check_count("max_iter", self.max_iter, least=0)
+        if self.max_bytes is not None:
+            check_count("max_bytes", self.max_bytes)
         for name in ("ridge", "learning_rate", "min_child_weight", "gate_weight", "tol"):
             check_amount(name, getattr(self, name))
 
@@ -169,6 +181,7 @@ class DynaModLstsqClassifier(GatedClassifier):
 
     def _learn(self, problem: PairProblem) -> LeafStage:
         rows = problem.rows
+        self.shape_ = self._shape(problem)
         local = self._local(problem)
         share = problem.share_at(self.p_full, np.flatnonzero(local.model.trees.features_used))
         threshold = _confidence_threshold(rows.task.doubt(local.held_out), share, rows.weight)
@@ -178,7 +191,34 @@ class DynaModLstsqClassifier(GatedClassifier):
             self._alternate(pair, problem, threshold)
         stage = pair.stage()
         self.n_bytes_ = stage.n_bytes
+        if self.max_bytes is not None and self.n_bytes_ > self.max_bytes:
+            raise InvalidInputError(
+                f"the local model takes {self.n_bytes_} bytes with a gate in its leaves; max_bytes is "
+                f"{self.max_bytes}. Give a smaller one, or local=None to grow the best that fits."
+            )
         return stage
+
+    def _shape(self, problem: PairProblem) -> tuple[int, int] | None:
+        """Numbers of trees and leaves: as given, or the best in which the size ends up."""
+        if self.local is not None:
+            return None
+        if self.max_bytes is None:
+            return self.n_trees, self.max_leaves
+        shapes = shapes_within(self.max_bytes, problem.rows.task.n_scores)
+        return min(shapes, key=partial(self._held_out_loss, problem))
+
+    def _held_out_loss(self, problem: PairProblem, shape: tuple[int, int]) -> float:
+        """Loss of f1 and f0 together on a fold that trees of a shape have not seen, gated by confidence."""
+        rows, out = problem.rows, held_out_rows(problem.rows)[0]
+        train = np.setdiff1d(np.arange(len(rows.y)), out)
+        labels = self._labels(problem)
+        local = self._grown(shape, rows.take(train), problem.full.scores[train], labels[train]).model
+        f1, weight = local.scores(rows.X[out]), rows.weight[out]
+        doubt = rows.task.doubt(f1)
+        share = problem.share_at(self.p_full, np.flatnonzero(local.trees.features_used))
+        stays = doubt <= _confidence_threshold(doubt, share, weight)
+        loss = np.where(stays, rows.task.loss(rows.y[out]).values(f1), problem.full.loss(rows.y)[out])
+        return float(np.average(loss, weights=weight))
 
     def _pair(self, local: AdditiveTrees, rows: TrainingRows, threshold: float) -> LeafPair:
         ridge = self.ridge / float(rows.weight.sum())
@@ -187,23 +227,27 @@ class DynaModLstsqClassifier(GatedClassifier):
     def _local(self, problem: PairProblem) -> LocalTrees:
         if self.local is not None:
             return as_local(self.local, problem.rows, n_jobs=self.n_jobs)
-        return self._grown(problem.rows, problem.full.scores, self._labels(problem))
+        assert self.shape_ is not None  # trees that are grown here have one
+        return self._grown(self.shape_, problem.rows, problem.full.scores, self._labels(problem))
 
-    def _grown(self, rows: TrainingRows, full: Floats, labels: Floats) -> LocalTrees:
+    def _grown(self, shape: tuple[int, int], rows: TrainingRows, full: Floats, labels: Floats) -> LocalTrees:
+        n_trees, max_leaves = shape
         boosting = Boosting(
-            n_trees=self.n_trees,
+            n_trees=n_trees,
             max_depth=self.max_depth,
             learning_rate=self.learning_rate,
             min_child_weight=self.min_child_weight,
-            max_leaves=self.max_leaves,
+            max_leaves=max_leaves,
         )
         return grow_local(boosting, rows, full, labels, float(self.gate_weight))
 
     def _without(self, problem: PairProblem, threshold: float, train: Ints, out: Ints) -> Fold[LeafPair]:
         """A pair over trees that have not seen some rows."""
         rows, part = problem.rows, problem.rows.take(train)
-        if self.local is None:
-            local = self._grown(part, problem.full.scores[train], self._labels(problem)[train]).model
+        if self.shape_ is not None:
+            local = self._grown(
+                self.shape_, part, problem.full.scores[train], self._labels(problem)[train]
+            ).model
         else:
             local = trees_without(self.local, rows, train)
         unseen = rows.X[out]

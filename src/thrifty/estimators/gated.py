@@ -35,6 +35,7 @@ from thrifty.full.crossfit import JudgedFull, TrainingRows, held_out_rows
 from thrifty.learning.pairs.alternating import AnyPair, Limit
 from thrifty.learning.pairs.call_budget import CallBudget
 from thrifty.learning.pairs.folds import Fold
+from thrifty.learning.pairs.sizes import Part, Unit, local_size
 from thrifty.objective.costs import PriceList, check_amount
 from thrifty.threads import limited_threads, threads_of
 
@@ -220,6 +221,19 @@ class GatedEstimator(ChainEstimator):
         """Gate and cheap-model scores ``(g, f1)`` of the stage, for every row."""
         seen = self.chain_.visit_all(self._reader(X))
         return seen.gate[:, 0], self.chain_.task.decision(seen.scores[:, 0])
+
+    def local_size(self, unit: Unit = "bytes", *, of: Part = "both") -> int:
+        """Complexity of what is answered with locally: bytes that are stored, or trees that are walked for a row.
+
+        Parameters
+        ----------
+        unit : {"bytes", "trees"}
+            What is counted.
+        of : {"both", "cheap", "gate"}
+            The pair, the cheap model alone, or what the gate adds to it.
+        """
+        check_is_fitted(self)
+        return local_size(self.chain_.stages[0], unit, of)
 
     def threshold_for(
         self,
