@@ -172,7 +172,7 @@ class _DynaModGbrt(BoostedEstimator):
 
     def _report(self, run: Solution[Alternation[BoostedPair]]) -> None:
         self.trace_ = np.array([[step.after_shares, step.after_pair] for step in run.value.rounds])
-        self.n_iter_ = run.n_iter
+        self.n_iter_, self.excess_ = run.n_iter, run.value.excess
         if self.max_iter > 1:
             warn_unless_converged(run, self.tol)
 
@@ -223,6 +223,9 @@ class DynaModGbrtClassifier(GatedClassifier, _DynaModGbrt):
         Rows with ``g > threshold_`` go to the full model.
     trace_ : ndarray of shape (n_rounds, 2)
         The objective after the q-step and after the pair-step of every round.
+    excess_ : float
+        Mean loss of the cheap model minus that of the full model, as learning sees it: on the rows of the fit, or, with
+        ``cross_fit``, out of fold.
     """
 
 
@@ -249,7 +252,7 @@ class DynaModGbrtRegressor(GatedRegressor, _DynaModGbrt):
 
     Attributes
     ----------
-    chain_, features_, threshold_, trace_
+    chain_, features_, threshold_, trace_, excess_
         As in ``DynaModGbrtClassifier``.
 
     Examples

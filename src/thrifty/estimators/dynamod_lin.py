@@ -125,6 +125,9 @@ class DynaModLinClassifier(GatedClassifier):
     trace_ : ndarray of shape (n_rounds, 2)
         The objective after the q-step and after the pair-step of every round of the start that was kept;
         ``refit`` and ``gate_reads_margin`` come after it.
+    excess_ : float
+        Mean loss of the cheap model minus that of the full model, as learning sees it: on the rows of the fit, or, with
+        ``cross_fit``, out of fold.
     objectives_ : ndarray of shape (n_init,)
         The objective each start ended with.
     kkt_residual_ : float
@@ -325,7 +328,7 @@ class DynaModLinClassifier(GatedClassifier):
         self.trace_ = np.array([[step.after_shares, step.after_pair] for step in best.value.rounds])
         self.objectives_ = np.array([run.value.objective for run in runs])
         self.kkt_residual_ = best.value.pair.solution.residual
-        self.n_iter_ = best.n_iter
+        self.n_iter_, self.excess_ = best.n_iter, best.value.excess
 
     def _warn_unless_converged(self, runs: list[Solution[Any]]) -> None:
         """Warn once, of the run that was farthest from done."""

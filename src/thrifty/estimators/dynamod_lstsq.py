@@ -97,6 +97,8 @@ class DynaModLstsqClassifier(GatedClassifier):
         As in ``DynaModLinClassifier``.
     trace_ : ndarray of shape (n_rounds, 2)
         The objective after the q-step and after the pair-step of every round.
+    excess_ : float
+        As in ``DynaModLinClassifier``.
     residuals_ : ndarray of shape (2,)
         Largest entry of the gradient of (OPT6) and (OPT7) in the last round.
     """
@@ -283,7 +285,7 @@ class DynaModLstsqClassifier(GatedClassifier):
         )
         self._out_of_fold = run.value.held_out
         self.trace_ = np.array([[step.after_shares, step.after_pair] for step in run.value.rounds])
-        self.n_iter_ = run.n_iter
+        self.n_iter_, self.excess_ = run.n_iter, run.value.excess
         self.residuals_ = np.array([solution.residual for solution in pair.solutions])
         if self.max_iter > 1:
             warn_unless_converged(run, self.tol)

@@ -157,11 +157,10 @@ def _dynamod(priced: Priced, settings: SweepSettings, full: FullScores, **option
 def _linear(priced: Priced, settings: SweepSettings, full: FullScores, **options: Any) -> list[Fit]:
     """Plan DynaMod-Lin at every (gamma, p_full)."""
     common = {**priced.parameters, **options, "max_iter": 20, "tol": 1e-4, "random_state": settings.seed}
-    return [
-        Fit(cell, {"estimator": DynaModLinClassifier(full.train, **cell, **common)})
-        for gamma, cap in product(settings.linear_gammas, settings.caps)
-        for cell in [{"gamma": gamma, "p_full": cap}]
+    cells: list[dict[str, Any]] = [
+        {"gamma": gamma, "p_full": cap} for gamma, cap in product(settings.linear_gammas, settings.caps)
     ]
+    return [Fit(cell, {"estimator": DynaModLinClassifier(full.train, **cell, **common)}) for cell in cells]
 
 
 def _miser(priced: Priced, settings: SweepSettings, full: FullScores) -> list[Fit]:  # noqa: ARG001

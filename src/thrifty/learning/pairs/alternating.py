@@ -76,11 +76,26 @@ class Round:
 
 @dataclass(frozen=True)
 class Alternation(Generic[AnyPair]):
-    """Where the loop ended and how it got there; ``(g, f1)`` out of fold, if the pair was cross-fitted."""
+    """Where the loop ended and how it got there.
+
+    Attributes
+    ----------
+    pair : Pair
+        The pair, fitted.
+    log_odds : ndarray of shape (n_samples,)
+        Log-odds of the last shares.
+    rounds : tuple of Round
+        What each round did.
+    excess : float
+        Mean of ``l(f1) - l(f0)``, as the next q-step would see it.
+    held_out : tuple of two ndarrays, optional
+        ``(g, f1)`` out of fold, if the pair was cross-fitted.
+    """
 
     pair: AnyPair
     log_odds: Floats
     rounds: tuple[Round, ...]
+    excess: float
     held_out: tuple[Floats, Floats] | None = None
 
     @property
@@ -184,7 +199,9 @@ def alternate(
             break
     converged = change <= tol * max(1.0, abs(last))
     assert log_odds is not None  # max_iter >= 1 is checked by whoever takes it from a user
-    return Solution(Alternation(pair, log_odds, tuple(rounds)), float(change), len(rounds), bool(converged))
+    excess = float(weight @ excess_loss(problem.loss.values(pair.scores(X)[1]), full_loss))
+    ended = Alternation(pair, log_odds, tuple(rounds), excess)
+    return Solution(ended, float(change), len(rounds), bool(converged))
 
 
 def _gating(distance: DistanceName | Distance, q_step: QStep | None) -> tuple[Distance, QStep]:

@@ -6,7 +6,7 @@ its own, fitted to the same shares without the rows of the fold, whose f1 answer
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Generic, Self
 
 import numpy as np
@@ -99,4 +99,5 @@ def alternate_in_folds(
     crossed = CrossFittedPair(pair, folds)
     run = alternate(crossed, *rows, **how)
     found = run.value
-    return replace(run, value=Alternation(pair, found.log_odds, found.rounds, crossed.held_out()))
+    ended = Alternation(pair, found.log_odds, found.rounds, found.excess, crossed.held_out())
+    return Solution(ended, run.residual, run.n_iter, run.converged)
