@@ -104,9 +104,11 @@ def recipes():
     small = {"sizes": [(6, 2)], "cv": 2, **priced}
     return {
         "BudgetedClassifier": lambda f0: BudgetedClassifier(f0, **small),
-        "DynaModLinClassifier": lambda f0: DynaModLinClassifier(f0, gamma=0.02, **priced),
+        "DynaModLinClassifier": lambda f0: DynaModLinClassifier(
+            f0, gamma=0.02, cross_fit=True, cv=2, **priced
+        ),
         "DynaModGbrtClassifier": lambda f0: DynaModGbrtClassifier(f0, n_trees=4, max_iter=2, tol=1, **priced),
-        "DynaModLstsqClassifier": lambda f0: DynaModLstsqClassifier(f0, n_trees=3, max_leaves=4, **priced),
+        "DynaModLstsqClassifier": lambda f0: DynaModLstsqClassifier(f0, max_bytes=400, **priced),
         "ConfidenceRouter": lambda f0: ConfidenceRouter(f0, full(), features=["radius"], **priced),
         "UniformRouter": lambda f0: UniformRouter(f0, full(), features=["radius"], **priced),
         "GreedyL1Classifier": lambda f0: GreedyL1Classifier(f0, n_features=2, **priced),

@@ -235,13 +235,20 @@ def test_bad_parameters_are_refused_by_name(settings, message):
 # -- the greedy gate over leaves ---------------------------------------------------------------------
 
 
-def test_the_greedy_gate_leaves_f1_as_it_is_and_learns_where_it_errs(full):
+@pytest.mark.parametrize("reads_margin", [True, False])
+def test_the_greedy_gate_leaves_f1_as_it_is_and_is_scikit_learns_regression_on_where_it_errs(
+    full, reads_margin
+):
     local = GradientBoostingClassifier(n_estimators=6, max_depth=3, random_state=0).fit(X[:500], Y[:500])
-    clf = GreedyLeafClassifier(full, FrozenEstimator(local)).fit(X[500:1000], Y[500:1000])
-    g, f1 = clf.scores(X[500:1000])
-    np.testing.assert_allclose(f1, local.decision_function(X[500:1000]), atol=1e-9)
-    wrong = (f1 > 0) != (Y[500:1000] == 1)
-    assert g[wrong].mean() > g[~wrong].mean()
+    rows, labels = X[500:1000], Y[500:1000]
+    clf = GreedyLeafClassifier(full, FrozenEstimator(local), gate_reads_margin=reads_margin).fit(rows, labels)
+    g, f1 = clf.scores(rows)
+    np.testing.assert_allclose(f1, local.decision_function(rows), atol=1e-9)
+    trees = clf.local_.trees
+    phi = LeafDesign(trees.apply(rows), len(trees.values)).indicators.toarray()
+    seen = np.column_stack([phi, np.abs(f1)]) if reads_margin else phi
+    theirs = LogisticRegression(tol=1e-8, max_iter=10_000).fit(seen, (f1 > 0) != (labels == 1))
+    np.testing.assert_allclose(g, theirs.decision_function(seen), atol=1e-5)
 
 
 @pytest.mark.slow

@@ -1,12 +1,16 @@
 """Kept results: what is there is not made again, and an interruption leaves no trace in the results."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from joblib import parallel_config
 
+from thrifty.datasets import Split
 from thrifty.exceptions import InvalidInputError
-from thrifty.experiments.experiment import silent
+from thrifty.experiments.experiment import Run, read_settings, silent
 from thrifty.experiments.fits import FullScores, Job, Kept, from_record, key_of, to_record
+from thrifty.experiments.letters import LinearSettings, _full_models
 from thrifty.experiments.selection import Candidate, PointCandidate
 from thrifty.sweeping import identity
 
@@ -110,3 +114,14 @@ def test_a_record_with_a_changed_byte_is_refused():
     record[len(record) // 2] ^= 1
     with pytest.raises(InvalidInputError, match="damaged.*Delete the file of cells"):
         from_record(bytes(record))
+
+
+def test_the_support_vector_machine_of_letters_is_the_best_in_cross_validation(tmp_path):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(120, 2))
+    y = (X[:, 0] * X[:, 1] > 0).astype(int)
+    split = Split(X, y, X, y, X, y, ("a", "b"))
+    settings = replace(read_settings(LinearSettings, "letters_linear"), svm_grid=((1e-4, 10.0), (1e-4, 1.0)))
+    with Kept(None, {}) as kept:
+        f0 = _full_models(settings, split, kept, Run(tmp_path, n_jobs=1))["RBF-SVM"]
+    assert (f0.get_params()["svc__C"], f0.get_params()["svc__gamma"]) == (10.0, 1.0)

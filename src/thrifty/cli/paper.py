@@ -26,6 +26,8 @@ class Experiment(StrEnum):
     scene15 = "scene15"
     cifar = "cifar"
     table1 = "table1"
+    cross_fit_miniboone = "cross_fit_miniboone"
+    cross_fit_letters = "cross_fit_letters"
     all = "all"
 
 

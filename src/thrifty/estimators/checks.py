@@ -261,6 +261,12 @@ def check_share(name: str, value: Any, *, meaning: str) -> float:
     return float(value)
 
 
+def check_cap(p_full: Any) -> None:
+    """Refuse a ``p_full`` that is neither a share nor left to the budget."""
+    if p_full is not None:
+        check_share("p_full", p_full, meaning="the share of samples allowed to reach the full model")
+
+
 def check_count(name: str, value: Any, *, least: int = 1, most: int | None = None) -> int:
     """A whole number of at least ``least`` and at most ``most``."""
     fits = not isinstance(value, bool) and isinstance(value, Integral) and int(value) >= least

@@ -4,13 +4,15 @@ from typing import Any, Literal
 
 import numpy as np
 
+from thrifty.arrays import Ints
 from thrifty.chain.stage import BoostedStage
-from thrifty.estimators.checks import check_count, check_share, warn_unless_converged
+from thrifty.estimators.checks import check_cap, check_count, warn_unless_converged
 from thrifty.estimators.gated import GatedClassifier, GatedEstimator, GatedRegressor, PairProblem
 from thrifty.exceptions import InvalidInputError
 from thrifty.full.crossfit import TrainingRows
-from thrifty.learning.pairs.alternating import Alternation, alternate
+from thrifty.learning.pairs.alternating import Alternation
 from thrifty.learning.pairs.boosted import BoostedPair, Boosting
+from thrifty.learning.pairs.folds import Fold, alternate_in_folds
 from thrifty.learning.pairs.score_reading import ScoreReadingGate
 from thrifty.objective.costs import check_amount
 from thrifty.objective.distances import check_distance
@@ -75,7 +77,7 @@ class _DynaModGbrt(BoostedEstimator):
         max_depth: int = 4,
         learning_rate: float = 0.1,
         gamma: float = 1.0,
-        p_full: float = 0.3,
+        p_full: float | None = None,
         distance: Literal["kl", "squared"] = "kl",
         step: Literal["gradient", "newton"] = "newton",
         l2: float = 1.0,
@@ -83,6 +85,7 @@ class _DynaModGbrt(BoostedEstimator):
         min_child_samples: int = 1,
         max_bins: int = 255,
         gate_reads_score: bool = False,
+        cross_fit: bool = False,
         feature_costs: Any = None,
         feature_groups: Any = None,
         full_cost: float = 0.0,
@@ -108,6 +111,7 @@ class _DynaModGbrt(BoostedEstimator):
         self.min_child_samples = min_child_samples
         self.max_bins = max_bins
         self.gate_reads_score = gate_reads_score
+        self.cross_fit = cross_fit
         self.feature_costs = feature_costs
         self.feature_groups = feature_groups
         self.full_cost = full_cost
@@ -125,47 +129,50 @@ class _DynaModGbrt(BoostedEstimator):
         check_amount("tol", self.tol)
         check_count("max_iter", self.max_iter)
         check_distance(self.distance)
-        check_share("p_full", self.p_full, meaning="the share of samples allowed to reach the full model")
+        check_cap(self.p_full)
 
     def _learn(self, problem: PairProblem) -> BoostedStage:
         rows, boosting = problem.rows, self._boosting()
-        total = float(rows.weight.sum())
-        pair = BoostedPair(
-            self._binned(rows),
-            problem.price_list,
-            self.gamma,
-            boosting,
-            rows.task,
-            self.distance,
-            total=total,
-        )
-        pair.start(rows.y, rows.weight)
-        extra, full_loss = problem.extra_cost, problem.full.loss(rows.y)
-        run = alternate(
+        table, full_loss = self._binned(rows), problem.full.loss(rows.y)
+
+        def started(table: BinnedTable, some: Ints) -> BoostedPair:
+            # The weights of some rows count as much as those of all, or gamma and l2 would weigh more.
+            total = float(rows.weight.sum())
+            of = (problem.price_list, self.gamma, boosting, rows.task, self.distance)
+            return BoostedPair(table, *of, total=total).start(rows.y[some], rows.weight[some])
+
+        def without(train: Ints, out: Ints) -> Fold[BoostedPair]:
+            unseen = table.take(out)
+            pair = started(table.take(train), train)
+            return Fold(pair, None, train, out, lambda pair: pair.scores_of(unseen))
+
+        pair = started(table, np.arange(len(rows.y)))
+        run = alternate_in_folds(
             pair,
+            problem.folds(without) if self.cross_fit else None,
             None,
             rows.y,
             full_loss,
             task=rows.task,
-            limit=float(self.p_full),
+            limit=problem.limit(self.p_full),
             distance=self.distance,
-            extra_cost=extra,
+            extra_cost=problem.extra_cost,
             weight=rows.weight,
             max_iter=self.max_iter,
             tol=self.tol,
         )
         self._report(run)
         stage = pair.stage()
-        if self.gate_reads_score and self.p_full > 0 and len(stage.columns):
-            gate = ScoreReadingGate(
-                boosting, self.distance, self.max_bins, float(self.p_full), extra, self._categorical
-            )
+        limit, extra = problem.limit_at(self.p_full, stage.columns)
+        if self.gate_reads_score and limit > 0 and len(stage.columns):
+            gate = ScoreReadingGate(boosting, self.distance, self.max_bins, limit, extra, self._categorical)
             return gate.regrow(stage, run.value, rows, full_loss)
+        self._out_of_fold = run.value.held_out
         return stage
 
     def _report(self, run: Solution[Alternation[BoostedPair]]) -> None:
         self.trace_ = np.array([[step.after_shares, step.after_pair] for step in run.value.rounds])
-        self.n_iter_ = run.n_iter
+        self.n_iter_, self.excess_ = run.n_iter, run.value.excess
         if self.max_iter > 1:
             warn_unless_converged(run, self.tol)
 
@@ -181,7 +188,7 @@ class DynaModGbrtClassifier(GatedClassifier, _DynaModGbrt):
     ----------
     full, feature_costs, feature_groups, full_cost, full_features, budget, confidence
         As in ``DynaModLinClassifier``.
-    p_full, distance, cv, n_jobs, random_state
+    p_full, cross_fit, distance, cv, n_jobs, random_state
         As in ``DynaModLinClassifier``. Missing values (NaN) are allowed; sparse tables are not.
     n_trees : int, default=100
         Trees of g and of f1 each.
@@ -216,6 +223,9 @@ class DynaModGbrtClassifier(GatedClassifier, _DynaModGbrt):
         Rows with ``g > threshold_`` go to the full model.
     trace_ : ndarray of shape (n_rounds, 2)
         The objective after the q-step and after the pair-step of every round.
+    excess_ : float
+        Mean loss of the cheap model minus that of the full model, as learning sees it: on the rows of the fit, or, with
+        ``cross_fit``, out of fold.
     """
 
 
@@ -235,14 +245,14 @@ class DynaModGbrtRegressor(GatedRegressor, _DynaModGbrt):
         The error that counts: half of its square, or its size.
     n_trees, max_depth, learning_rate, gamma, p_full, distance, step, l2, min_child_weight, min_child_samples, max_bins
         As in ``DynaModGbrtClassifier``.
-    gate_reads_score, feature_costs, feature_groups, full_cost, full_features, budget, confidence, max_iter, tol
+    gate_reads_score, cross_fit, feature_costs, feature_groups, full_cost, full_features, budget, confidence, max_iter
         As in ``DynaModGbrtClassifier``.
-    cv, n_jobs, random_state
+    tol, cv, n_jobs, random_state
         As in ``DynaModGbrtClassifier``.
 
     Attributes
     ----------
-    chain_, features_, threshold_, trace_
+    chain_, features_, threshold_, trace_, excess_
         As in ``DynaModGbrtClassifier``.
 
     Examples
@@ -266,7 +276,7 @@ class DynaModGbrtRegressor(GatedRegressor, _DynaModGbrt):
         max_depth: int = 4,
         learning_rate: float = 0.1,
         gamma: float = 1.0,
-        p_full: float = 0.3,
+        p_full: float | None = None,
         distance: Literal["kl", "squared"] = "kl",
         step: Literal["gradient", "newton"] = "newton",
         l2: float = 1.0,
@@ -274,6 +284,7 @@ class DynaModGbrtRegressor(GatedRegressor, _DynaModGbrt):
         min_child_samples: int = 1,
         max_bins: int = 255,
         gate_reads_score: bool = False,
+        cross_fit: bool = False,
         feature_costs: Any = None,
         feature_groups: Any = None,
         full_cost: float = 0.0,
@@ -300,6 +311,7 @@ class DynaModGbrtRegressor(GatedRegressor, _DynaModGbrt):
             min_child_samples=min_child_samples,
             max_bins=max_bins,
             gate_reads_score=gate_reads_score,
+            cross_fit=cross_fit,
             feature_costs=feature_costs,
             feature_groups=feature_groups,
             full_cost=full_cost,

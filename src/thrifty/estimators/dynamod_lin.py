@@ -1,17 +1,19 @@
 """DynaMod-Lin: the paper's Algorithm 1, a linear gate and a linear model on one sparse set of features."""
 
+from copy import copy
 from dataclasses import replace
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from thrifty.arrays import Floats
+from thrifty.arrays import Floats, Ints
 from thrifty.chain.stage import LinearStage
-from thrifty.estimators.checks import check_count, check_share, warn_unless_converged
+from thrifty.estimators.checks import check_cap, check_count, warn_unless_converged
 from thrifty.estimators.gated import GatedClassifier, PairProblem
 from thrifty.exceptions import InvalidInputError
-from thrifty.learning.pairs.alternating import Alternation, AnyPair, alternate
+from thrifty.learning.pairs.alternating import Alternation, AnyPair
+from thrifty.learning.pairs.folds import Fold, alternate_in_folds
 from thrifty.learning.pairs.linear import (
     CHEAP,
     GATE,
@@ -48,9 +50,14 @@ class DynaModLinClassifier(GatedClassifier):
         None is a ``HistGradientBoostingClassifier``. A fitted system of ours becomes the tail of the chain.
     gamma : float, default=0.01
         Weight of the prices; larger buys fewer features.
-    p_full : float, default=0.3
-        Cap on the mean share of rows sent to the full model while learning. Behind a chain, whose cost differs from
-        row to row, the cap on the share of its spend.
+    p_full : float, default=None
+        Cap on the mean share of rows sent to the full model while learning, (OPT2). Behind a chain, whose cost differs
+        from row to row, the cap on the share of its spend. None is 0.3 without a budget; with one, what the budget
+        leaves for calls once the gate and the cheap model have bought their columns, at each row's own price: (OPT1).
+    cross_fit : bool, default=False
+        Judge the cheap model while learning on rows that it was not fitted on, as the full model is: one more pair for
+        each fold of ``cv``, which takes as many times as long. The threshold that spends a budget, and the evidence,
+        are then out of fold too. False is the paper.
     distance : {"kl", "squared"}, default="kl"
         How the gate is compared with the shares.
     feature_costs : array-like, dict by column name or None, default=None
@@ -63,11 +70,12 @@ class DynaModLinClassifier(GatedClassifier):
     full_features : array-like of column numbers or names, or a mask, default=None
         Columns that the full model reads, and is given; None is all of them.
     budget : float, default=None
-        Mean spend per row: sets the gate's threshold so that the training rows spend at most this.
+        Mean spend per row: what is learned under, unless ``p_full`` is given, and what the gate's threshold lets the
+        training rows spend at most.
         None keeps the paper's rule, ``g > 0``. Under it few rows, or none, may be sent: ``g`` is the log-odds of the
         share q, whose mean is at most ``p_full``. Where the features do not tell which rows gain, or none does because
         f1 errs no more than f0, ``g`` lies near ``log(p_full / (1 - p_full))`` everywhere, which is below 0 for
-        ``p_full`` < 0.5. A budget sends the rows with the largest ``g`` wherever they lie; ``gate_reads_margin``
+        a cap below 0.5. A budget sends the rows with the largest ``g`` wherever they lie; ``gate_reads_margin``
         lets ``g`` spread.
     confidence : float, default=None
         Probability with which the mean cost of new rows keeps to ``budget``. A quarter of the rows is then kept out of
@@ -118,6 +126,9 @@ class DynaModLinClassifier(GatedClassifier):
     trace_ : ndarray of shape (n_rounds, 2)
         The objective after the q-step and after the pair-step of every round of the start that was kept;
         ``refit`` and ``gate_reads_margin`` come after it.
+    excess_ : float
+        Mean loss of the cheap model minus that of the full model, as learning sees it: on the rows of the fit, or, with
+        ``cross_fit``, out of fold.
     objectives_ : ndarray of shape (n_init,)
         The objective each start ended with.
     kkt_residual_ : float
@@ -146,8 +157,9 @@ class DynaModLinClassifier(GatedClassifier):
         full: Any = None,
         *,
         gamma: float = 0.01,
-        p_full: float = 0.3,
+        p_full: float | None = None,
         distance: Literal["kl", "squared"] = "kl",
+        cross_fit: bool = False,
         feature_costs: Any = None,
         feature_groups: Any = None,
         full_cost: float = 0.0,
@@ -170,6 +182,7 @@ class DynaModLinClassifier(GatedClassifier):
         self.gamma = gamma
         self.p_full = p_full
         self.distance = distance
+        self.cross_fit = cross_fit
         self.feature_costs = feature_costs
         self.feature_groups = feature_groups
         self.full_cost = full_cost
@@ -193,7 +206,7 @@ class DynaModLinClassifier(GatedClassifier):
         check_amount("l2", self.l2)
         check_amount("tol", self.tol)
         check_distance(self.distance)
-        check_share("p_full", self.p_full, meaning="the share of samples allowed to reach the full model")
+        check_cap(self.p_full)
         check_count("n_init", self.n_init)
         check_count("max_iter", self.max_iter)
         if isinstance(self.init, str) and self.init not in ("logistic", "gaussian"):
@@ -208,18 +221,21 @@ class DynaModLinClassifier(GatedClassifier):
     def _learn(self, problem: PairProblem) -> LinearStage:
         X, scale = scaled(problem.rows.X, problem.rows.weight, self.standardize)
         runs = [
-            self._alternate(self._pair(start, problem.price_list, self.l2), X, problem)
+            self._alternate(self._pair(start, problem.price_list, self.l2), X, problem, None)
             for start in self._starts(X, scale, problem)
         ]
         best = min(runs, key=lambda run: run.value.objective)
         self._report(best, runs)
         extra: list[Solution[Any]] = []
         linear, margin = best.value.pair.linear, 0.0
+        self._out_of_fold = best.value.held_out
         if self.refit:
             linear, run = self._refitted(linear, X, problem)
+            self._out_of_fold = run.value.held_out
             extra.append(run)
         if self.gate_reads_margin:
             linear, margin, gate_run = self._margin_gate(linear, X, problem)
+            self._out_of_fold = None  # no fold has a gate like this one
             extra.append(gate_run)
         self._warn_unless_converged([best, *extra])
         coef = linear.coef / scale[:, None]
@@ -235,16 +251,28 @@ class DynaModLinClassifier(GatedClassifier):
     def _pair(self, start: LinearScores, prices: PriceList, l2: float) -> LinearPair:
         return LinearPair(self.gamma, prices, distance=self.distance, l2=l2, start=start)
 
-    def _alternate(self, pair: AnyPair, X: Any, problem: PairProblem) -> Solution[Alternation[AnyPair]]:
-        return alternate(
+    def _alternate(
+        self, pair: AnyPair, X: Any, problem: PairProblem, chosen: Ints | None
+    ) -> Solution[Alternation[AnyPair]]:
+        """The alternation over a table; ``chosen`` are its columns if they are some of all, which all are bought."""
+        limit, extra = problem.limit(self.p_full), problem.extra_cost
+        if chosen is not None:
+            limit, extra = problem.limit_at(self.p_full, chosen)
+
+        def without(train: Ints, out: Ints) -> Fold[AnyPair]:
+            # Where a pair starts does not matter: each of its fits is convex.
+            return Fold(copy(pair), X[train], train, out, lambda pair: pair.scores(X[out]))
+
+        return alternate_in_folds(
             pair,
+            problem.folds(without) if self.cross_fit and isinstance(pair, LinearPair) else None,
             X,
             problem.rows.y,
             problem.full.loss(problem.rows.y),
             task=problem.rows.task,
-            limit=float(self.p_full),
+            limit=limit,
             distance=self.distance,
-            extra_cost=problem.extra_cost,
+            extra_cost=extra,
             weight=problem.rows.weight,
             max_iter=self.max_iter,
             tol=self.tol,
@@ -258,7 +286,7 @@ class DynaModLinClassifier(GatedClassifier):
         free = PriceList(np.zeros(len(columns)), np.arange(len(columns)))
         start = LinearScores(chosen.coef[columns], chosen.intercept)
         run = self._alternate(
-            self._pair(start, free, 1.0 / problem.rows.weight.sum()), X[:, columns], problem
+            self._pair(start, free, 1.0 / problem.rows.weight.sum()), X[:, columns], problem, columns
         )
         coef = np.zeros_like(chosen.coef)
         coef[columns] = run.value.pair.linear.coef
@@ -272,7 +300,7 @@ class DynaModLinClassifier(GatedClassifier):
         f1 = chosen.scores(X)[:, CHEAP]
         margin = -problem.rows.task.doubt(f1)
         gate = MarginGate(f1, margin, self.distance, 1.0 / problem.rows.weight.sum())
-        run = self._alternate(gate.start(len(columns)), gate.with_margin(X[:, columns]), problem)
+        run = self._alternate(gate.start(len(columns)), gate.with_margin(X[:, columns]), problem, columns)
         coef = chosen.coef.copy()
         coef[columns, GATE] = gate.linear.coef[:-1, 0]
         intercept = np.r_[gate.linear.intercept, chosen.intercept[CHEAP]]
@@ -301,7 +329,7 @@ class DynaModLinClassifier(GatedClassifier):
         self.trace_ = np.array([[step.after_shares, step.after_pair] for step in best.value.rounds])
         self.objectives_ = np.array([run.value.objective for run in runs])
         self.kkt_residual_ = best.value.pair.solution.residual
-        self.n_iter_ = best.n_iter
+        self.n_iter_, self.excess_ = best.n_iter, best.value.excess
 
     def _warn_unless_converged(self, runs: list[Solution[Any]]) -> None:
         """Warn once, of the run that was farthest from done."""

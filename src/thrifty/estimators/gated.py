@@ -4,7 +4,7 @@ A subclass says how its stage (g, f1) is learned; everything else is here or in 
 nothing: after a refusal the estimator is exactly as it was before.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Self
 
 import numpy as np
@@ -24,45 +24,21 @@ from thrifty.estimators.base import (
     link_of,
 )
 from thrifty.estimators.checks import check_seed, check_share, check_training_rows, check_wish
+from thrifty.estimators.pair_problem import PairProblem, extra_cost_of
 from thrifty.evidence.cuts import ThresholdCurve, cuts_of, threshold_curve
 from thrifty.evidence.evidence import Evidence
 from thrifty.evidence.observe import evidence_of, evidence_of_known, seen_by
 from thrifty.evidence.recall import with_classes
 from thrifty.evidence.spending import check_confidence
 from thrifty.exceptions import InvalidInputError
-from thrifty.full.crossfit import JudgedFull, TrainingRows
-from thrifty.objective.costs import PriceList, check_amount
+from thrifty.learning.pairs.sizes import Part, Unit, local_size
+from thrifty.objective.costs import check_amount
 from thrifty.threads import limited_threads, threads_of
 
 __all__ = ["GatedClassifier", "GatedEstimator", "GatedRegressor", "PairProblem"]
 
 _MOST_CUTS = 401
 """Cuts that are tried where a budget is to be kept with confidence: a quarter of a per cent of the rows apart."""
-
-
-@dataclass(frozen=True)
-class PairProblem:
-    """All that a subclass needs to learn its stage.
-
-    Attributes
-    ----------
-    rows : TrainingRows
-        Rows to learn from.
-    full : JudgedFull
-        The full model and its outputs on those rows.
-    price_list : PriceList
-        What purchases cost.
-    extra_cost : ndarray of shape (n_samples,) or None
-        Price of sending each row on, scaled to a mean of 1; None where it is the same for all of them.
-    seed : int
-        Seed of all random choices.
-    """
-
-    rows: TrainingRows
-    full: JudgedFull
-    price_list: PriceList
-    extra_cost: Floats | None
-    seed: int
 
 
 class GatedEstimator(ChainEstimator):
@@ -118,8 +94,9 @@ class GatedEstimator(ChainEstimator):
                 levels=self._levels,
                 dates=date_columns(rows.table),
             )
-            problem = PairProblem(rows, judged, prices, _extra_cost(behind, rows), seed)
+            problem = PairProblem(rows, judged, prices, extra_cost_of(behind, rows), seed, behind, budget)
             stage = self._learn(problem)
+            problem = replace(problem, held_out=self.__dict__.pop("_out_of_fold", None))
             if len(rows.task.classes):
                 self.classes_ = rows.task.classes
             self.chain_ = replace(behind, stages=(stage,), policy=Policy.of(np.zeros(1), seed=seed))
@@ -143,22 +120,27 @@ class GatedEstimator(ChainEstimator):
         """Refuse constructor arguments that do not suit the table, before anything is computed."""
 
     def _learn(self, problem: PairProblem) -> Stage:
-        """Learn (g, f1); what else was learned is stored under names that end in ``_``."""
+        """Learn (g, f1); what else was learned is stored under names that end in ``_``.
+
+        A stage that was cross-fitted leaves its scores out of fold in ``_out_of_fold``.
+        """
         raise NotImplementedError
 
     def _default_threshold(self, problem: PairProblem, budget: float | None) -> float:
         """Threshold of a fresh fit: the paper's ``g > 0``, or the one that spends the budget on the training rows."""
         if budget is None:
             return 0.0
-        rows = problem.rows
-        curve = self._curve(TableReader(rows.X, rows.table, rows.positions), weight=rows.weight)
+        g = None if problem.held_out is None else problem.held_out[0]
+        curve = self._curve(problem.reader, g=g, weight=problem.rows.weight)
         return float(curve.threshold[curve.within(budget)])
 
     def _judged_rows(self, problem: PairProblem) -> Evidence:
-        """The training rows: the full model's answers are out of fold, those of the stage are not."""
-        rows = problem.rows
-        reader = TableReader(rows.X, rows.table, rows.positions)
-        return evidence_of_known(self.chain_, reader, rows.y, problem.full.outputs, weight=rows.weight)
+        """The training rows: the full model's answers are out of fold, those of the stage if it was cross-fitted."""
+        rows, seen = problem.rows, self.chain_.visit_all(problem.reader)
+        if problem.held_out is not None:
+            seen.gate[:, 0], seen.scores[:, 0] = problem.held_out
+        outputs = problem.full.outputs
+        return evidence_of_known(self.chain_, problem.reader, rows.y, outputs, seen=seen, weight=rows.weight)
 
     # -- operating points -------------------------------------------------------------------------
 
@@ -166,6 +148,19 @@ class GatedEstimator(ChainEstimator):
         """Gate and cheap-model scores ``(g, f1)`` of the stage, for every row."""
         seen = self.chain_.visit_all(self._reader(X))
         return seen.gate[:, 0], self.chain_.task.decision(seen.scores[:, 0])
+
+    def local_size(self, unit: Unit = "bytes", *, of: Part = "both") -> int:
+        """Complexity of what is answered with locally: bytes that are stored, or trees that are walked for a row.
+
+        Parameters
+        ----------
+        unit : {"bytes", "trees"}
+            What is counted.
+        of : {"both", "cheap", "gate"}
+            The pair, the cheap model alone, or what the gate adds to it.
+        """
+        check_is_fitted(self)
+        return local_size(self.chain_.stages[0], unit, of)
 
     def threshold_for(
         self,
@@ -262,13 +257,3 @@ class GatedClassifier(ChainClassifier, GatedEstimator):
 
 class GatedRegressor(ChainRegressor, GatedEstimator):
     """A regressor with one cheap stage in front of the full model."""
-
-
-def _extra_cost(behind: Chain, rows: TrainingRows) -> Floats | None:
-    """Price of sending each row on, scaled to a mean of 1; None where it does not differ or is nothing."""
-    if behind.behind is None and not behind.buys_by_row and behind.price_list.by_row is None:
-        return None
-    reader = TableReader(rows.X, rows.table, rows.positions)
-    cost = behind.spent(reader, behind.walk(reader))
-    mean = float(np.average(cost, weights=rows.weight))
-    return cost / mean if mean > 0 else None

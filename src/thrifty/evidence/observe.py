@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from thrifty.arrays import Floats, Numbers, Words
-from thrifty.chain.chain import Chain, Walk
+from thrifty.chain.chain import Chain, StagesSeen, Walk
 from thrifty.chain.columns import table_of_fit
 from thrifty.chain.sources import TableReader
 from thrifty.evidence.evidence import Evidence
@@ -116,6 +116,7 @@ def evidence_of_known(
     *,
     full_quality: Numbers | None = None,
     threshold: float | None = None,
+    seen: StagesSeen | None = None,
     **known: Any,
 ) -> Evidence:
     """Evidence of a chain where the outputs of whatever stands behind its stages are known.
@@ -126,8 +127,11 @@ def evidence_of_known(
         What stands behind the stages says about every row; None where there is nobody to ask.
     full_quality : ndarray of shape (n_rows,), optional
         How good the full model's own answers are; by default those of ``outputs``.
+    seen : StagesSeen, optional
+        What the stages made of every row, if it is not what they make of it now: scores out of fold.
     """
-    task, seen, n_own = chain.task, chain.visit_all(reader), chain.n_own_stages
+    task, n_own = chain.task, chain.n_own_stages
+    seen = chain.visit_all(reader) if seen is None else seen
     quality = [task.quality(target, task.outputs(seen.scores[:, place])) for place in range(n_own)]
     points = None if n_own == 1 and not chain.policy.is_measured else chain.policy.thresholds
     if threshold is not None:

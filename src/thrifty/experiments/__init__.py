@@ -30,4 +30,6 @@ def experiments() -> dict[str, Callable[[Run], Outcome]]:
         "scene15": figures["scene15"],
         "cifar": figures["cifar"],
         "table1": table1.run,
+        "cross_fit_miniboone": figures["cross_fit_miniboone"],
+        "cross_fit_letters": figures["cross_fit_letters"],
     }

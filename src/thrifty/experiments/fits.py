@@ -278,8 +278,8 @@ def _fit(
     do: Callable[..., list[AnyCandidate]], split: Split, settings: dict[str, Any], arguments: dict[str, Any]
 ) -> list[AnyCandidate]:
     with warnings.catch_warnings():
-        # A sweep runs the paper's number of rounds, converged or not, gives f0 as probabilities that are
-        # cross-fitted already, and measures for itself what f0 is worth.
+        # A sweep stops after a given number of rounds, converged or not, and before where an estimator's tol is met;
+        # it gives f0 as probabilities that are cross-fitted already, and measures for itself what f0 is worth.
         for kind in (ConvergenceWarning, OptimisticFullModelWarning, FullModelNotWorthItWarning):
             warnings.simplefilter("ignore", kind)
         return do(split, settings, **arguments)

@@ -21,6 +21,7 @@ from thrifty.chain.chain import Chain
 from thrifty.datasets import Split
 from thrifty.estimators.budgeted import BudgetedClassifier
 from thrifty.estimators.dynamod_gbrt import DynaModGbrtClassifier
+from thrifty.estimators.dynamod_lin import DynaModLinClassifier
 from thrifty.estimators.rivals.budget_prune import BudgetPruneClassifier
 from thrifty.estimators.rivals.greedy_miser import GreedyMiserClassifier
 from thrifty.evidence.evidence import route_by
@@ -66,6 +67,10 @@ class SweepSettings:
         Most training, validation and test rows; empty for all.
     cascade_sizes : tuple of (n_trees, max_depth)
         Sizes of a stage of the cascade; empty for the default.
+    linear_gammas : tuple of float
+        Weights of the prices for DynaMod-Lin, whose loss is a mean over rows.
+    svm_grid : tuple of tuples of float
+        Values of C and of gamma that an f0 that is an RBF-SVM is cross-validated over.
     """
 
     thinned: str
@@ -82,6 +87,8 @@ class SweepSettings:
     seed: int
     rows: tuple[int, ...] = ()
     cascade_sizes: tuple[tuple[int, ...], ...] = ()
+    linear_gammas: tuple[float, ...] = ()
+    svm_grid: tuple[tuple[float, ...], ...] = ((10.0,), (0.3,))
 
     def __post_init__(self) -> None:
         for name in ("methods", "gammas", "caps", "rates", "budgets"):
@@ -145,6 +152,15 @@ def _dynamod(priced: Priced, settings: SweepSettings, full: FullScores, **option
         Fit(cell, {"estimator": DynaModGbrtClassifier(full.train, **cell, **common)})
         for cell in settings.cells("gamma", "p_full", "learning_rate")
     ]
+
+
+def _linear(priced: Priced, settings: SweepSettings, full: FullScores, **options: Any) -> list[Fit]:
+    """Plan DynaMod-Lin at every (gamma, p_full)."""
+    common = {**priced.parameters, **options, "max_iter": 20, "tol": 1e-4, "random_state": settings.seed}
+    cells: list[dict[str, Any]] = [
+        {"gamma": gamma, "p_full": cap} for gamma, cap in product(settings.linear_gammas, settings.caps)
+    ]
+    return [Fit(cell, {"estimator": DynaModLinClassifier(full.train, **cell, **common)}) for cell in cells]
 
 
 def _miser(priced: Priced, settings: SweepSettings, full: FullScores) -> list[Fit]:  # noqa: ARG001
@@ -280,6 +296,10 @@ METHODS: dict[str, Planner] = {
     "prune": _prune,
     "kl": _dynamod,
     "squared": partial(_dynamod, distance="squared"),
+    "kl_crossed": partial(_dynamod, cross_fit=True, cv=3),
+    "squared_crossed": partial(_dynamod, distance="squared", cross_fit=True, cv=3),
+    "lin": _linear,
+    "lin_crossed": partial(_linear, cross_fit=True, cv=3),
     "reads_score": partial(_dynamod, gate_reads_score=True),
     "miser": _miser,
     "cegb": _cegb,

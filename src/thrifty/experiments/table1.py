@@ -42,7 +42,7 @@ class TableSettings:
         Numbers of random splits; a small set needs more of them for the same standard error.
     full_rates : tuple of tuples of float
         Learning rates tried for f0.
-    full_trees, small_rates, grown_rates, given_up
+    full_trees, small_rates, grown_rates, given_up, caps, rounds
         As in ``RemoteSettings``.
     """
 
@@ -54,6 +54,8 @@ class TableSettings:
     small_rates: tuple[float, ...]
     grown_rates: tuple[float, ...]
     given_up: tuple[float, ...]
+    caps: tuple[float, ...]
+    rounds: int
 
     def __post_init__(self) -> None:
         unknown = [name for name in self.data_sets if name not in DATA_SETS]
@@ -68,7 +70,9 @@ class TableSettings:
     def of(self, name: str) -> RemoteSettings:
         """Return the settings of one data set."""
         rates = self.full_rates[self.data_sets.index(name)]
-        return RemoteSettings(self.full_trees, rates, self.small_rates, self.grown_rates, self.given_up)
+        return RemoteSettings(
+            self.full_trees, rates, self.small_rates, self.grown_rates, self.given_up, self.caps, self.rounds
+        )
 
 
 def run(how: Run) -> Outcome:
@@ -93,6 +97,7 @@ def run(how: Run) -> Outcome:
         [
             *(line for name, splits in found.items() for line in _sentences(name, splits, wishes)),
             *_sizes(found),
+            *_rounds(found, settings.rounds),
             *_times(found),
             f"Sweep: {settings.thinned}",
         ],
@@ -183,6 +188,24 @@ def _sizes(found: Found) -> list[str]:
         f"Bytes on the device, mean over all splits: ten XGBoost trees with a gate in their leaves "
         f"{mean('DM-Lstsq'):,.0f}, joint structure {mean('joint'):,.0f}; XGBoost's own file of the ten trees, without "
         f"a gate, {np.mean([split['bytes_xgboost'] for split in splits]):,.0f}."
+    )
+    return [sentence]
+
+
+def _rounds(found: Found, most: int) -> list[str]:
+    """Say how many alternations ended at their tolerance and how many at the last round."""
+    rounds = [
+        number
+        for splits in found.values()
+        for split in splits
+        for measured in split["methods"].values()
+        for number in measured["rounds"]
+        if number is not None
+    ]
+    sentence = (
+        f"Alternations: {len(rounds)}, at most {most} rounds each; the median took {np.median(rounds):.0f}, and "
+        f"{np.mean(np.array(rounds) < most):.0%} stopped before the last round because the objective changed by less "
+        f"than 1e-4."
     )
     return [sentence]
 

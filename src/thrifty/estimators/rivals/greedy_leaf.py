@@ -18,8 +18,8 @@ class GreedyLeafClassifier(GatedClassifier):
     """A given small ensemble, and a gate over its leaves that learns "f1 is wrong here".
 
     What DynaMod-Lstsq is compared with, for any number of classes: the same trees, and again values of f1 and of the
-    gate in each leaf, but f1 is left as it is, f0 is not looked at, and the gate does not read ``|f1|``. A logistic
-    regression, C = 1.
+    gate in each leaf, and a gate that reads ``|f1|`` besides, but f1 is left as it is and f0 is not looked at. A
+    logistic regression, C = 1.
 
     Parameters
     ----------
@@ -28,7 +28,10 @@ class GreedyLeafClassifier(GatedClassifier):
     local : boosted trees or forest, default=None
         As in ``DynaModLstsqClassifier``; None is scikit-learn's ``GradientBoostingClassifier``, ten trees of depth 5.
     ridge : float, default=1.0
-        Strength of the ridge on the gate's leaves, ``1 / C``.
+        Strength of the ridge on the gate's weights, ``1 / C``.
+    gate_reads_margin : bool, default=True
+        Whether the gate reads ``|f1|`` (of several classes: how far the best score leads the second) beside the leaves,
+        as in the paper's appendix.
     feature_costs, feature_groups, full_cost, full_features, budget, confidence, cv, n_jobs, random_state
         As in ``DynaModLstsqClassifier``.
 
@@ -48,6 +51,7 @@ class GreedyLeafClassifier(GatedClassifier):
         local: Any = None,
         *,
         ridge: float = 1.0,
+        gate_reads_margin: bool = True,
         feature_costs: Any = 0.0,
         feature_groups: Any = None,
         full_cost: float = 1.0,
@@ -61,6 +65,7 @@ class GreedyLeafClassifier(GatedClassifier):
         self.full = full
         self.local = local
         self.ridge = ridge
+        self.gate_reads_margin = gate_reads_margin
         self.feature_costs = feature_costs
         self.feature_groups = feature_groups
         self.full_cost = full_cost
@@ -89,8 +94,12 @@ class GreedyLeafClassifier(GatedClassifier):
         rows = problem.rows
         self.local_ = as_local(self._local(), rows, n_jobs=self.n_jobs).model
         task = class_task(rows.task)
-        wrong = task.best(self.local_.scores(rows.X)) != task.strata(rows.y)
-        gate = greedy_leaf_gate(self.local_, rows.X, wrong, rows.weight, float(self.ridge)).value
+        f1 = self.local_.scores(rows.X)
+        wrong, margin = (
+            task.best(f1) != task.strata(rows.y),
+            -task.doubt(f1) if self.gate_reads_margin else None,
+        )
+        gate = greedy_leaf_gate(self.local_, rows.X, wrong, rows.weight, float(self.ridge), margin).value
         stage = leaf_stage(self.local_, gate, self.local_.trees.values)
         self.n_bytes_ = stage.n_bytes
         return stage

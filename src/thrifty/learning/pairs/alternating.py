@@ -15,13 +15,14 @@ import numpy as np
 from scipy.special import expit
 
 from thrifty.arrays import Floats
-from thrifty.objective.distances import DISTANCES, NEVER, DistanceName
+from thrifty.exceptions import InvalidInputError
+from thrifty.objective.distances import DISTANCES, NEVER, Distance, DistanceName, check_distance
 from thrifty.objective.losses import excess_loss
 from thrifty.solvers.qstep import q_step_kl, q_step_squared
 from thrifty.solvers.solution import Solution
 from thrifty.tasks.task import Loss, Task
 
-__all__ = ["Alternation", "AnyPair", "Pair", "Round", "alternate"]
+__all__ = ["Alternation", "AnyPair", "Limit", "Pair", "QStep", "Round", "alternate"]
 
 
 class Pair(Protocol):
@@ -42,7 +43,26 @@ class Pair(Protocol):
 
 AnyPair = TypeVar("AnyPair", bound=Pair)
 
-Q_STEPS: dict[DistanceName, Callable[..., Solution[Floats]]] = {"kl": q_step_kl, "squared": q_step_squared}
+Limit = float | Callable[[Any], tuple[float, Floats]]
+"""A cap on the spend on calls; or the cap and the price of each row's call, of a pair, or of None at the start."""
+
+
+class QStep(Protocol):
+    """Shares of the rows that are best for a pair: ``argmin_q mean[(1 - q) excess + D(q, g)]`` under the limit."""
+
+    def __call__(
+        self,
+        excess: Floats,
+        g: Floats,
+        limit: float,
+        *,
+        extra_cost: Floats | None = None,
+        sample_weight: Floats | None = None,
+    ) -> Solution[Floats]:
+        """Log-odds of the shares, with ``mean(extra_cost * q) <= limit``."""
+
+
+Q_STEPS: dict[DistanceName, QStep] = {"kl": q_step_kl, "squared": q_step_squared}
 
 
 @dataclass(frozen=True)
@@ -56,11 +76,27 @@ class Round:
 
 @dataclass(frozen=True)
 class Alternation(Generic[AnyPair]):
-    """Where the loop ended and how it got there."""
+    """Where the loop ended and how it got there.
+
+    Attributes
+    ----------
+    pair : Pair
+        The pair, fitted.
+    log_odds : ndarray of shape (n_samples,)
+        Log-odds of the last shares.
+    rounds : tuple of Round
+        What each round did.
+    excess : float
+        Mean of ``l(f1) - l(f0)``, as the next q-step would see it.
+    held_out : tuple of two ndarrays, optional
+        ``(g, f1)`` out of fold, if the pair was cross-fitted.
+    """
 
     pair: AnyPair
     log_odds: Floats
     rounds: tuple[Round, ...]
+    excess: float
+    held_out: tuple[Floats, Floats] | None = None
 
     @property
     def objective(self) -> float:
@@ -75,8 +111,9 @@ class Problem:
     loss: Loss
     full_loss: Floats
     weight: Floats
-    distance: DistanceName
-    limit: float
+    distance: Distance
+    q_step: QStep
+    limit: Limit
     extra_cost: Floats | None
 
     def objective(self, pair: Pair, X: Any, log_odds: Floats) -> float:
@@ -84,17 +121,18 @@ class Problem:
         g, f1 = pair.scores(X)
         cheap = expit(-log_odds) * self.loss.values(f1)
         full = expit(log_odds) * self.full_loss
-        gating = DISTANCES[self.distance].value(log_odds, g)
+        gating = self.distance.value(log_odds, g)
         return float(self.weight @ (cheap + full + gating)) + pair.penalty()
 
-    def best_shares(self, pair: Pair, X: Any) -> Floats:
+    def best_shares(self, pair: Pair, X: Any, *, at_start: bool = False) -> Floats:
         """Log-odds of the shares that are best for the pair as it is."""
         g, f1 = pair.scores(X)
         excess = excess_loss(self.loss.values(f1), self.full_loss)
-        step = Q_STEPS[self.distance](
-            excess, g, self.limit, extra_cost=self.extra_cost, sample_weight=self.weight
+        limit, extra = (
+            self.limit(None if at_start else pair) if callable(self.limit) else (self.limit, self.extra_cost)
         )
-        return np.maximum(step.value, NEVER) if self.limit == 0.0 else step.value
+        step = self.q_step(excess, g, limit, extra_cost=extra, sample_weight=self.weight)
+        return np.maximum(step.value, NEVER) if limit == 0.0 else step.value
 
 
 def alternate(
@@ -104,8 +142,9 @@ def alternate(
     full_loss: Floats,
     *,
     task: Task,
-    limit: float,
-    distance: DistanceName = "kl",
+    limit: Limit,
+    distance: DistanceName | Distance = "kl",
+    q_step: QStep | None = None,
     extra_cost: Floats | None = None,
     weight: Floats | None = None,
     max_iter: int = 50,
@@ -123,8 +162,14 @@ def alternate(
         The full model's loss on those rows, out of fold.
     task : Task
         What f1 answers.
-    limit : float
-        Cap on the mean of ``extra_cost * q``; with no ``extra_cost`` the paper's P_full.
+    limit : float or callable
+        Cap on the mean of ``extra_cost * q``; with no ``extra_cost`` the paper's P_full. A function of the pair, called
+        in every round, gives the cap and the extra costs of (OPT1), which depend on what the pair has bought; before
+        the first round it is given None.
+    distance : {"kl", "squared"} or Distance
+        How the gate is compared with the shares; one of your own comes with its ``q_step``.
+    q_step : QStep, optional
+        Solver of the shares; by default the one of the named distance.
     weight : ndarray of shape (n_samples,), optional
         Sample weights; normalised to sum to 1.
     max_iter, tol
@@ -137,7 +182,8 @@ def alternate(
         ``residual`` is the last round's decrease of the objective.
     """
     weight = np.full(len(y), 1.0 / len(y)) if weight is None else weight / weight.sum()
-    problem = Problem(task.loss(y), full_loss, weight, distance, limit, extra_cost)
+    apart, solver = _gating(distance, q_step)
+    problem = Problem(task.loss(y), full_loss, weight, apart, solver, limit, extra_cost)
     rounds: list[Round] = []
     log_odds: Floats | None = None
     last = change = np.inf
@@ -153,16 +199,35 @@ def alternate(
             break
     converged = change <= tol * max(1.0, abs(last))
     assert log_odds is not None  # max_iter >= 1 is checked by whoever takes it from a user
-    return Solution(Alternation(pair, log_odds, tuple(rounds)), float(change), len(rounds), bool(converged))
+    excess = float(weight @ excess_loss(problem.loss.values(pair.scores(X)[1]), full_loss))
+    ended = Alternation(pair, log_odds, tuple(rounds), excess)
+    return Solution(ended, float(change), len(rounds), bool(converged))
+
+
+def _gating(distance: DistanceName | Distance, q_step: QStep | None) -> tuple[Distance, QStep]:
+    if isinstance(distance, str):
+        name = check_distance(distance)
+        return DISTANCES[name], Q_STEPS[name] if q_step is None else q_step
+    if q_step is None:
+        raise InvalidInputError(
+            f"distance {type(distance).__name__} needs the q-step that belongs to it. Give q_step=, a function such as "
+            f"thrifty.learning.q_step_kl."
+        )
+    return distance, q_step
 
 
 def _improved_shares(problem: Problem, pair: Pair, X: Any, previous: Floats | None) -> Floats:
     """The best shares; the previous ones if they are better still.
 
     Under the squared distance the shares solve a non-convex problem whose exact answer may leave a
-    duality gap of one row, which could raise the objective by as much.
+    duality gap of one row, which could raise the objective by as much. Where the limit moves with the pair, the
+    previous shares may no longer meet it.
     """
-    shares = problem.best_shares(pair, X)
-    if previous is None or problem.objective(pair, X, shares) <= problem.objective(pair, X, previous):
+    shares = problem.best_shares(pair, X, at_start=previous is None)
+    if (
+        previous is None
+        or callable(problem.limit)
+        or problem.objective(pair, X, shares) <= problem.objective(pair, X, previous)
+    ):
         return shares
     return previous

@@ -228,6 +228,11 @@ class BoostedPair:
         """``(g, f1)`` of the training rows, of shapes (n_rows,) and (n_rows, n_scores)."""
         return self._g, self._f1
 
+    def scores_of(self, table: BinnedTable) -> tuple[Floats, Floats]:
+        """``(g, f1)`` of any rows with the same bins."""
+        g = self.base[GATE] + self.gate.predict_binned(table)[:, 0]
+        return g, self.base[CHEAP] + self.cheap.predict_binned(table)
+
     def penalty(self) -> float:
         """``gamma`` times the price of what was bought, on the scale of a mean over rows."""
         spent = self._prices.cost_of(np.flatnonzero(self._grower.bought_columns))

@@ -15,7 +15,7 @@ from typing import Any, Self
 import numpy as np
 from scipy.special import expit
 
-from thrifty.arrays import Bools, Floats
+from thrifty.arrays import Bools, Floats, Ints
 from thrifty.chain.stage import LeafStage
 from thrifty.objective.distances import DistanceName
 from thrifty.solvers.leaf_softmax import LeafSoftmax
@@ -119,12 +119,24 @@ class LeafPair:
             start=self.gate,
         )
 
+    @property
+    def columns(self) -> Ints:
+        """Columns that the trees look at."""
+        return np.flatnonzero(self._local.trees.features_used)
+
     def scores(self, X: Any) -> tuple[Floats, Floats]:  # noqa: ARG002 - the rows are known
         """``(g, f1)`` of the training rows."""
         return self.gate.scores(self._design, self._margin_columns()), self._f1
 
-    def _margin_columns(self) -> Floats:
-        return np.column_stack([-self._task.doubt(self._f1), np.ones(len(self._f1))])
+    def scores_of(self, X: Floats) -> tuple[Floats, Floats]:
+        """``(g, f1)`` of any rows."""
+        design = LeafDesign(self._local.trees.apply(X), self._design.n_leaves)
+        f1 = self._local.base + design.dot(self.cheap)
+        return self.gate.scores(design, self._margin_columns(f1)), f1
+
+    def _margin_columns(self, f1: Floats | None = None) -> Floats:
+        f1 = self._f1 if f1 is None else f1
+        return np.column_stack([-self._task.doubt(f1), np.ones(len(f1))])
 
     def penalty(self) -> float:
         """``ridge / 2`` times the squared distance of every pulled weight from its centre."""
@@ -146,23 +158,25 @@ def leaf_stage(local: AdditiveTrees, gate: LeafWeights, cheap: Floats) -> LeafSt
 
 
 def greedy_leaf_gate(
-    local: AdditiveTrees, X: Floats, wrong: Bools, weight: Floats, ridge: float
+    local: AdditiveTrees, X: Floats, wrong: Bools, weight: Floats, ridge: float, margin: Floats | None = None
 ) -> Solution[LeafWeights]:
     """The paper's greedy gate over leaves: a logistic regression on "f1 is wrong here", f1 left as it is.
 
-    It does not see ``|f1|``: its dense weights are a zero and the constant.
+    It reads ``margin``, ``|f1|`` of the same rows, beside the leaves; without one the weight of the margin is zero.
     """
     design = LeafDesign(local.trees.apply(X), len(local.trees.values))
-    zero = LeafWeights(np.zeros(design.n_leaves), np.zeros(1))
+    columns = [np.ones(len(wrong))] if margin is None else [margin, np.ones(len(wrong))]
+    zero = LeafWeights(np.zeros(design.n_leaves), np.zeros(len(columns)))
     solution = ridge_logistic(
         design,
         wrong.astype(np.float64),
         weight,
         ridge,
-        dense=np.ones((len(wrong), 1)),
-        pulled=np.zeros(1),
+        dense=np.column_stack(columns),
+        pulled=_PULLED[-len(columns) :],
         centre=zero,
         start=zero,
     )
     gate = solution.value
-    return replace(solution, value=LeafWeights(gate.leaf, np.r_[0.0, gate.dense]))
+    dense = np.r_[0.0, gate.dense] if margin is None else gate.dense
+    return replace(solution, value=LeafWeights(gate.leaf, dense))

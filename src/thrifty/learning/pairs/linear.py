@@ -6,7 +6,7 @@ import numpy as np
 from scipy import sparse
 from scipy.special import expit
 
-from thrifty.arrays import Floats
+from thrifty.arrays import Floats, Ints
 from thrifty.chain.stage import CHEAP, GATE, LinearStage
 from thrifty.objective.costs import PriceList
 from thrifty.objective.datafits import LogisticFit, SoftmaxFit, SquaredFit
@@ -88,6 +88,11 @@ class LinearPair:
     def linear(self) -> LinearScores:
         """The current weights."""
         return self.solution.value
+
+    @property
+    def columns(self) -> Ints:
+        """Columns with a non-zero weight in g or in f1."""
+        return np.flatnonzero(np.any(self.linear.coef != 0.0, axis=1))
 
     def fit(self, X: Any, y: Floats, log_odds: Floats, weight: Floats) -> Self:
         """Solve OPT4 for the given shares, starting from the current weights."""

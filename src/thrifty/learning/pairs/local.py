@@ -6,11 +6,11 @@ from typing import Any
 import numpy as np
 from sklearn.frozen import FrozenEstimator
 
-from thrifty.arrays import Floats
+from thrifty.arrays import Floats, Ints
 from thrifty.chain.chain import Chain
 from thrifty.chain.stage import CHEAP, ConfidentStage
 from thrifty.exceptions import InvalidInputError
-from thrifty.full.crossfit import TrainingRows, judge_full
+from thrifty.full.crossfit import TrainingRows, fit_copy, judge_full
 from thrifty.full.model import EstimatorFull, is_estimator
 from thrifty.learning.pairs.boosted import Boosting, boost_jointly, boost_labels
 from thrifty.tasks.labels import class_task
@@ -18,7 +18,7 @@ from thrifty.tasks.task import Task
 from thrifty.trees import Binner
 from thrifty.trees.foreign import AdditiveTrees, additive_trees
 
-__all__ = ["LocalTrees", "as_local", "bare", "given_trees", "grow_local"]
+__all__ = ["LocalTrees", "as_local", "bare", "given_trees", "grow_local", "trees_without"]
 
 
 @dataclass(frozen=True)
@@ -54,6 +54,15 @@ def as_local(local: Any, rows: TrainingRows, *, n_jobs: int | None = None) -> Lo
     # Of two classes a forest has the probability of the second, of several that of each.
     held_out = judged.outputs[:, -rows.task.n_scores :] if fitted.are_probabilities else judged.scores
     return _with_log_odds(LocalTrees(fitted, held_out), rows)
+
+
+def trees_without(local: Any, rows: TrainingRows, train: Ints) -> AdditiveTrees:
+    """The user's small model fitted on some of the rows; as it stands, if it was fitted elsewhere."""
+    given = given_trees(local, rows.X.shape[1])
+    if given is None:
+        given = _trees_of(fit_copy(local, rows, train), rows.X.shape[1])
+    part = rows.take(train)
+    return _with_log_odds(LocalTrees(given, given.scores(part.X)), part).model
 
 
 def _check_scores(found: AdditiveTrees, model: Any, task: Task) -> None:
