@@ -132,8 +132,9 @@ def fit_table(
     task : {"classes", "number", "ranking"}, optional
         What the target holds; None has the column decide, unless there are queries.
     loss : str, optional
-        For numbers, the error that counts: "squared", as without it, or "absolute". For classes "log", "brier", or a
-        CSV or JSON file of what each mistake costs. For documents "pointwise", as without it, "pairwise" or "listwise".
+        For numbers, the error that counts: "squared", as without it, "absolute", or the pinball loss of a quantile,
+        such as "pinball:0.9". For classes "log", "brier", or a CSV or JSON file of what each mistake costs. For
+        documents "pointwise", as without it, "pairwise" or "listwise".
     tolerance : float, optional
         For numbers, how much larger than the full model's an error may be before the answer counts as worse; for
         documents, how much lower the metric of a query may be.
@@ -292,7 +293,10 @@ def _fit_cascade(
         judged: dict[str, Any] = {"metric": task.measure, "k": task.k, "tolerance": task.tolerance}
         cascade = BudgetedRanker(full, loss=task.gradients, **judged, **known)
     elif isinstance(task, RegressionTask):
-        cascade = BudgetedRegressor(full, loss=task.kind, tolerance=task.tolerance, **known)
+        quantile = task.quantile if task.kind == "pinball" else None
+        cascade = BudgetedRegressor(
+            full, loss=task.kind, quantile=quantile, tolerance=task.tolerance, **known
+        )
     else:
         cascade = BudgetedClassifier(full, loss=_loss_of(task), **known)
     cascade._encoded = table.schema.categorical
