@@ -11,7 +11,7 @@ from thrifty.estimators.budgeted import BudgetedClassifier, BudgetedRegressor
 from thrifty.estimators.cascade import BudgetedCascade
 from thrifty.estimators.checks import check_seed
 from thrifty.estimators.ranker import BudgetedRanker
-from thrifty.evidence.certificate import check_hold_out
+from thrifty.evidence.proof import check_hold_out
 from thrifty.exceptions import InvalidInputError, asking
 from thrifty.objective.costs import check_amount
 from thrifty.progress import Progress, silent
