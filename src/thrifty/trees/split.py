@@ -76,7 +76,10 @@ def search(
             left += cells[first]
             first += 1
         for b in range(first, last + 1):
-            left += cells[np.uint64(b)]
+            cell = cells[np.uint64(b)]
+            if cell == 0:  # the split before it again; in small leaves of large trees most cells are empty
+                continue
+            left += cell
             a = np.float64(left & mask) + extra
             cross = np.float64(left >> shift) * both - all_g * a
             cross *= cross
