@@ -20,11 +20,12 @@ if TYPE_CHECKING:
     from thrifty.estimators.rivals.greedy_miser import GreedyMiserClassifier, GreedyMiserRegressor
     from thrifty.estimators.rivals.logged import evidence_of_answers
     from thrifty.estimators.rivals.routers import ConfidenceRouter, UniformRouter, UniformRouterRegressor
-    from thrifty.evidence.certificate import Certificate, certify
+    from thrifty.evidence.certificate import Certificate
     from thrifty.evidence.evidence import Evidence
     from thrifty.evidence.frontier import Frontier
     from thrifty.evidence.hold import hold_budget
     from thrifty.evidence.observe import evidence_of, point_of
+    from thrifty.evidence.proof import certify
     from thrifty.exceptions import (
         DataUnavailableError,
         FullModelNotWorthItWarning,
@@ -148,7 +149,7 @@ _HOME = {
     "UniformRouter": "estimators.rivals.routers",
     "UniformRouterRegressor": "estimators.rivals.routers",
     "average_precision_at": "tasks.queries",
-    "certify": "evidence.certificate",
+    "certify": "evidence.proof",
     "collect_facts": "report.collect",
     "evidence_of": "evidence.observe",
     "evidence_of_answers": "estimators.rivals.logged",

@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pandas as pd
 import pytest
-from sklearn.metrics import mean_absolute_error, r2_score, root_mean_squared_error
+from sklearn.metrics import d2_pinball_score, mean_absolute_error, r2_score, root_mean_squared_error
 
 from thrifty.cli.explanation import explanation_in_words, explanation_numbers
 from thrifty.cli.points import frontier_in_words
@@ -16,25 +16,28 @@ from thrifty.tables.fit import Fitted
 pytestmark = pytest.mark.slow
 
 
-def test_numbers_go_through_every_command(run, small_fits, make_bikes, tmp_path):
+def test_a_quantile_goes_through_every_command(run, small_fits, make_bikes, tmp_path):
     for name, n_rows, seed in (("train", 250, 0), ("test", 120, 1)):
         make_bikes(n_rows, seed).to_csv(tmp_path / f"{name}.csv", index=False)
     system, test, out = tmp_path / "s.thrifty", tmp_path / "test.csv", tmp_path / "a.csv"
     common = ("--target", "count", "--full", "boosting", "--jobs", 1)
-    said = run("fit", tmp_path / "train.csv", *common, "--loss", "absolute", "--budget", 2, "-o", system)
+    said = run("fit", tmp_path / "train.csv", *common, "--loss", "pinball:0.8", "--budget", 2, "-o", system)
     assert said.code == 0, said.err
-    assert "D2 of the absolute error" in said.out
+    assert "D2 of the pinball loss (quantile 0.8)" in said.out
     assert "--task classes would predict labels" in said.err
     assert run("predict", system, test, "-o", out).code == 0
     answers, truth = pd.read_csv(out), pd.read_csv(test)["count"]
     assert list(answers.columns) == ["answer", "stage", "cost"]
     told = json.loads(run("report", system, test, "-o", tmp_path / "r.html", "--json").out)
+    assert told["d2"] == pytest.approx(d2_pinball_score(truth, answers["answer"], alpha=0.8))
+    assert (truth <= answers["answer"]).mean() > 0.65
     assert told["mae"] == pytest.approx(mean_absolute_error(truth, answers["answer"]))
     assert told["rmse"] == pytest.approx(root_mean_squared_error(truth, answers["answer"]))
     moved = json.loads(run("predict", system, test, "-o", out, "--budget", 1.2, "--json").out)
     assert moved["promised_d2"] < told["promised"]["d2"]
     assert "probability" not in run("explain", system, test, "--row", 1).out
-    assert "D2 of the absolute error" in run("frontier", system).out
+    assert "D2 of the pinball loss (quantile 0.8)" in run("frontier", system).out
+    assert "D2 of the pinball loss (quantile 0.8)" in (tmp_path / "r.html").read_text()
 
 
 def test_a_fit_of_numbers_speaks_of_r2_and_errors_and_not_of_classes(bike_system, capsys, tmp_path):

@@ -9,7 +9,7 @@ import pytest
 from sklearn.dummy import DummyRegressor
 from sklearn.linear_model import Ridge
 
-from thrifty import InvalidInputError, ndcg_at
+from thrifty import BudgetedRanker, InvalidInputError, load, ndcg_at, save
 from thrifty.cli import main
 from thrifty.cli.report import facts_of
 from thrifty.tables import full_models
@@ -96,7 +96,23 @@ def test_a_report_of_documents_counts_queries_and_scores_as_the_ranker_does(rank
     words = page.read_text()
     for part in ("Orders by chance would have", "documents of 30 queries", "resamples of the queries"):
         assert part in words
+    assert "the file knows 'qid'" in refused("report", ranked.system, ranked.test, "--query", "id")
     assert "Leave 'title' out" in refused("report", ranked.system, ranked.test, "-o", page, "--by", "title")
+
+
+def test_a_ranker_that_was_saved_by_itself_knows_the_column_of_its_queries(run, refused, tmp_path):
+    frame, new = documents(24), documents(12, seed=1)
+    names, test, file = ["title", "body", "links"], tmp_path / "test.csv", tmp_path / "ranker.thrifty"
+    new.to_csv(test, index=False)
+    ranker = BudgetedRanker(Ridge(), k=4, sizes=[(8, 3)], stages=2, cv=2, random_state=0)
+    ranker.fit(frame[names], frame["relevance"], qid=frame["qid"].rename("search"))
+    save(ranker, file)
+    assert load(file).query_name_ == "search"
+    told = ("report", file, test, "--target", "relevance", "-o", tmp_path / "r.html")
+    assert "has no column 'search', which should hold the query" in refused(*told)
+    measured = json.loads(run(*told, "--query", "qid", "--json").out)
+    expected = ranker.score(new[names], new["relevance"], qid=new["qid"].to_numpy())
+    assert (measured["queries"], measured["ndcg"]) == (12, pytest.approx(expected))
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,8 @@ from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression
 
 from thrifty import BudgetPruneClassifier, ConfidenceRouter, GreedyMiserClassifier, Policy
-from thrifty.evidence.evidence import Evidence, _GateAverages, _RouteAverages
+from thrifty.evidence.averages import GateAverages, RouteAverages
+from thrifty.evidence.evidence import Evidence
 from thrifty.evidence.frontier import Frontier
 from thrifty.evidence.observe import evidence_of, point_of
 from thrifty.exceptions import InvalidInputError
@@ -97,7 +98,10 @@ def test_a_single_gate_has_the_same_means_on_the_path_of_many_stages(seed, cost_
     rng = np.random.default_rng(seed)
     points = random_points(rng, evidence)
     weights = rng.multinomial(25, np.full(25, 1 / 25), size=6).T.astype(float) if weighted else None
-    gate, route = _GateAverages(evidence, points[:, 0]), _RouteAverages(evidence, points)
+    gate, route = (
+        GateAverages(evidence.gate[:, 0], evidence.cost, evidence.quality, points[:, 0]),
+        RouteAverages([evidence.at_point(point) for point in points], evidence.n_stages),
+    )
     for name in ("cost", "share", "score"):
         one, other = (getattr(path.under(weights), name) for path in (gate, route))
         assert one.shape == other.shape

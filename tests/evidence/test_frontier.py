@@ -7,7 +7,8 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from thrifty.evidence.evidence import Evidence
-from thrifty.evidence.frontier import Frontier, OperatingPoint, best_within, efficient
+from thrifty.evidence.frontier import Frontier
+from thrifty.evidence.operating_point import OperatingPoint, best_within, efficient
 from thrifty.exceptions import InvalidInputError
 
 POINTS = st.lists(st.tuples(st.integers(0, 8), st.integers(0, 8)), min_size=1, max_size=40)

@@ -13,7 +13,7 @@ from thrifty.evidence.evidence import Evidence
 from thrifty.exceptions import InvalidInputError
 from thrifty.tables.codec import _unpack_numbers
 from thrifty.tables.fit import Wish, fit_table
-from thrifty.tables.full_models import best_kind
+from thrifty.tables.full_models import best_kind, recipe
 from thrifty.tables.promise import promise_of
 from thrifty.tables.target import MOST_NUMBERED, classes_of
 from thrifty.tasks.regression import regression_of
@@ -92,7 +92,13 @@ def test_a_target_that_cannot_be_predicted_as_a_number_is_refused_by_row_and_val
         ({"method": "greedy-miser"}, "--method greedy-miser answers with classes.*Use --method cascade"),
         ({"full": "svm"}, "--full svm answers with classes, and here numbers are predicted"),
         ({"task": "classes", "loss": "absolute"}, "--loss is for a target of numbers; got --loss absolute"),
-        ({"loss": "cubic"}, "loss must be squared or absolute where numbers are predicted"),
+        (
+            {"task": "classes", "loss": "pinball:0.9"},
+            "--loss is for a target of numbers; got --loss pinball:0.9",
+        ),
+        ({"loss": "cubic"}, "loss must be squared, absolute, or pinball:Q .*got --loss cubic"),
+        ({"loss": "pinball"}, "a quantile Q between 0 and 1, such as pinball:0.9, .*got --loss pinball, "),
+        ({"loss": "pinball:1"}, "a quantile Q between 0 and 1, .*got --loss pinball:1, "),
     ],
 )
 def test_what_numbers_cannot_be_fitted_with_is_refused_before_anything_is_fitted(make_bikes, how, words):
@@ -104,6 +110,15 @@ def test_few_different_rows_are_refused(make_bikes):
     twice = pd.concat([make_bikes(40), make_bikes(40)])
     with pytest.raises(InvalidInputError, match="at least 60 different rows.*it has 40 among 80"):
         fit_table(twice, "count", Wish(), task="number", full="boosting")
+
+
+@pytest.mark.parametrize("kind", ["boosting", "xgboost", "lightgbm"])
+def test_a_full_model_of_a_quantile_is_above_that_share_of_the_targets(kind):
+    pytest.importorskip(kind if kind != "boosting" else "sklearn")
+    y = np.random.default_rng(0).exponential(size=400)
+    X = np.repeat([[0.0], [1.0]], 200, axis=0)
+    model = recipe(kind, 0, 1, regression_of(y, "pinball", quantile=0.8))
+    assert np.mean(y <= model.fit(X, y).predict(X)) == pytest.approx(0.8, abs=0.02)
 
 
 def test_the_full_model_of_numbers_is_chosen_by_r2(monkeypatch):

@@ -8,7 +8,8 @@ from sklearn.metrics import d2_absolute_error_score, d2_pinball_score, r2_score
 
 from thrifty import InvalidAnswerError, InvalidInputError
 from thrifty.tasks.pinball import PinballLoss, quantile_of
-from thrifty.tasks.regression import AbsoluteLoss, SquaredLoss, linear_weights, regression_of
+from thrifty.tasks.regression import regression_of
+from thrifty.tasks.regression_losses import AbsoluteLoss, SquaredLoss, linear_weights
 
 RNG = np.random.default_rng(0)
 Y = RNG.gamma(2.0, 3.0, size=200) - 4.0
@@ -86,6 +87,9 @@ def test_the_pinball_loss_leads_to_the_quantile_whose_score_scikit_learn_tells(q
     y, weight = task.encode("y", Y, 200), RNG.uniform(0.5, 2.0, size=200)
     quality = task.quality(y, said[:, None]).mean()
     np.testing.assert_allclose(task.score(y, quality), d2_pinball_score(Y, said, alpha=quantile), rtol=0.01)
+    # The unit of a certificate: the best constant loses one of it.
+    assert task.lost_in_words == "pinball loss in units of that of the best constant"
+    assert task.constant_quality(y, np.ones(len(y))) == pytest.approx(0.0, abs=1e-12)
     assert task.constant_quality(y, np.ones(200)) == pytest.approx(0.0, abs=1e-9)
     best = quantile_of(y, weight, quantile)
     losses = [weight @ task.loss(y).values(np.full((200, 1), at)) for at in (best - 0.05, best, best + 0.05)]

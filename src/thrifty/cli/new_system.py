@@ -87,9 +87,9 @@ def fit(
     loss: Annotated[
         str | None,
         typer.Option(
-            help="What an answer loses. Of numbers: squared, as without it, or absolute. Of classes: error, as without "
-            "it, log, brier, or a .csv or .json file of what each mistake costs. Of documents: pointwise, as without "
-            "it, pairwise or listwise.",
+            help="What an answer loses. Of numbers: squared, as without it, absolute, or that of a quantile, such as "
+            "pinball:0.9. Of classes: error, as without it, log, brier, or a .csv or .json file of what each mistake "
+            "costs. Of documents: pointwise, as without it, pairwise or listwise.",
             metavar="LOSS|FILE",
         ),
     ] = None,

@@ -19,7 +19,8 @@ from thrifty.cli.summary import (
     unit_of,
 )
 from thrifty.estimators.base import ChainEstimator
-from thrifty.evidence.frontier import Frontier, OperatingPoint
+from thrifty.evidence.frontier import Frontier
+from thrifty.evidence.operating_point import OperatingPoint
 from thrifty.exceptions import InvalidInputError
 from thrifty.report.bill import least_total
 from thrifty.report.tradeoff import new_figure

@@ -27,8 +27,16 @@ from thrifty.tasks.task import ERRORS, mean_errors
 __all__ = ["facts_of", "report_in_words", "report_numbers", "with_target"]
 
 
-def with_target(system: TableSystem, target: str | None) -> TableSystem:
-    """The system with the name of the column that holds labels or numbers, where its file does not say it."""
+def with_target(system: TableSystem, target: str | None, query: str | None = None) -> TableSystem:
+    """The system with the names of the columns of labels, numbers or relevance, and of queries, as a user says them.
+
+    The target is named where the file does not know it; queries may be named where it holds a ranker by itself.
+    """
+    if query is not None and (system.schema.target or not system.schema.query):
+        known = f"the file knows {system.schema.query!r}" if system.schema.query else "the file ranks nothing"
+        raise InvalidInputError(
+            f"--query is for a ranker that was saved by itself; got --query {query}, and {known}. Leave it out."
+        )
     if system.schema.target and target not in (None, system.schema.target):
         raise InvalidInputError(
             f"--target must be {system.schema.target!r}, the column that the system was fitted to predict, or be left "
@@ -39,7 +47,9 @@ def with_target(system: TableSystem, target: str | None) -> TableSystem:
             f"the file holds a {system.about.method} that was saved by itself and does not say which column holds "
             f"what it predicts. Name the column with --target."
         )
-    return system if target is None else replace(system, schema=replace(system.schema, target=target))
+    if target is None:
+        return system
+    return replace(system, schema=replace(system.schema, target=target, query=query or system.schema.query))
 
 
 def facts_of(

@@ -210,6 +210,14 @@ def report(
             metavar="COLUMN",
         ),
     ] = None,
+    query: Annotated[
+        str | None,
+        typer.Option(
+            help="Column with the query of each document, for a ranker that was saved by itself; without it, the name "
+            "that its queries had in the fit.",
+            metavar="COLUMN",
+        ),
+    ] = None,
     title: Annotated[str | None, typer.Option(help="Title of the page.")] = None,
     unit: Annotated[str, typer.Option(help="Unit of the prices, for the page.")] = "",
     by: Annotated[
@@ -233,7 +241,7 @@ def report(
     with notes_of_warnings(), progress() as show:
         show("measuring", 0, 1)
         known = judged(load_table_system(system, trusted=trust or (), public_key=public_key))
-        known = with_target(known, target)
+        known = with_target(known, target, query)
         frame = read_table(table, as_text=known.schema.text_columns)
         words = title or f"What {system.stem} does on {table.name}"
         facts, measured = facts_of(known, frame, by or (), words, unit)

@@ -22,10 +22,11 @@ from thrifty.chain.levels import Levels, has_dates
 from thrifty.chain.policy import Policy
 from thrifty.chain.sources import TableReader, kind_of_table
 from thrifty.estimators.checks import check_columns, check_wish, validated
-from thrifty.evidence.certificate import Certificate, certify
+from thrifty.evidence.certificate import Certificate
 from thrifty.evidence.evidence import Evidence
 from thrifty.evidence.frontier import Frontier
 from thrifty.evidence.observe import evidence_of, seen_by
+from thrifty.evidence.proof import certify
 from thrifty.evidence.spending import Spending, check_confidence
 from thrifty.evidence.trials import HELD_OUT
 from thrifty.exceptions import InvalidInputError

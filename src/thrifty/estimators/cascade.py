@@ -17,11 +17,11 @@ from thrifty.chain.sources import TableReader, kind_of_table
 from thrifty.chain.stage import CascadeStage
 from thrifty.estimators.base import ChainEstimator, all_or_nothing, link_of
 from thrifty.estimators.checks import check_count, check_seed, check_training_rows, check_wish
-from thrifty.evidence.certificate import certify, check_hold_out
 from thrifty.evidence.claims import loses_at_most
 from thrifty.evidence.evidence import Evidence
 from thrifty.evidence.frontier import Frontier
 from thrifty.evidence.observe import evidence_of, seen_by
+from thrifty.evidence.proof import certify, check_hold_out
 from thrifty.evidence.query_evidence import QueryEvidence
 from thrifty.evidence.recall import with_classes
 from thrifty.evidence.spending import check_confidence

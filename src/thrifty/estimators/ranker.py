@@ -58,6 +58,9 @@ class BudgetedRanker(BudgetedCascade):
         As of ``BudgetedClassifier``; scores are means of the metric over queries, costs means over documents.
     evidence_ : QueryEvidence
         The queries of the fit, every document at every stage, scored by models that have not seen its query.
+    query_name_ : str
+        Name of the queries, by which commands find their column in a table: that of ``qid`` where it is a Series with
+        a name, or of the second column of ``y``; "qid" where there is none.
     expected_cost_, expected_score_ : float
         Mean cost per document and mean metric over queries of the operating point in force, out of fold.
     expected_cost_interval_ : tuple of float
@@ -147,7 +150,8 @@ class BudgetedRanker(BudgetedCascade):
         y : array-like of shape (n_documents,) or (n_documents, 2)
             Grades of relevance, whole numbers from 0 to 31; with the query in a second column in place of ``qid``.
         qid : array-like of shape (n_documents,)
-            Query of each document; documents of one query stand together.
+            Query of each document; documents of one query stand together. Required, unless ``y`` holds it: a table
+            of one query would leave none to judge an order on.
         sample_weight : None
             Refused: queries count alike.
         progress : callable, optional
@@ -158,7 +162,9 @@ class BudgetedRanker(BudgetedCascade):
                 "a BudgetedRanker takes no sample_weight: the order of a query is judged as a whole, and queries count "
                 "alike. Leave it out, or give a query more often, under different ids."
             )
-        return super().fit(X, _targets(y, qid), progress=progress)
+        super().fit(X, _targets(y, qid), progress=progress)
+        self.query_name_ = _name_of_queries(y, qid)
+        return self
 
     def score(self, X: Any, y: Any, qid: Any = None) -> float:
         """Mean of the metric over the queries that have a relevant document."""
@@ -228,6 +234,12 @@ class BudgetedRanker(BudgetedCascade):
         return tags
 
 
+def _name_of_queries(y: Any, qid: Any) -> str:
+    """Name of the column that queries come from, where it has one."""
+    name = getattr(qid, "name", None) if qid is not None else [*getattr(y, "columns", ()), None, None][1]
+    return name if isinstance(name, str) and name else "qid"
+
+
 def _targets(y: Any, qid: Any) -> Any:
-    """Relevance and query in two columns, from that or from both."""
-    return y if qid is None and np.ndim(y) == 2 else with_queries(y, qid)
+    """Relevance and query in two columns, from that or from both; without targets None, which every fit refuses."""
+    return y if y is None or (qid is None and np.ndim(y) == 2) else with_queries(y, qid)

@@ -7,13 +7,13 @@ operating points are found, compared and certified on arrays, and no model is as
 
 import hashlib
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar, Protocol, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy import sparse
 
 from thrifty.arrays import Bools, Codes, Floats, Ints, Numbers, Words
+from thrifty.evidence.averages import Averages, GateAverages, Means, RouteAverages, route_by
 from thrifty.evidence.cuts import cuts_of
 from thrifty.evidence.inputs import (
     as_text,
@@ -28,29 +28,7 @@ from thrifty.evidence.inputs import (
 from thrifty.exceptions import InvalidInputError
 from thrifty.tasks.task import Task
 
-__all__ = ["Averages", "Evidence", "Means", "route_by"]
-
-
-@dataclass(frozen=True)
-class Means:
-    """Mean cost, share of rows that go beyond the stages, and mean quality of some operating points.
-
-    Attributes
-    ----------
-    cost, share, score : ndarray of shape (n_points,) or (n_points, n_weightings)
-        One row per point; one column per weighting where several were given.
-    """
-
-    cost: Floats
-    share: Floats
-    score: Floats
-
-
-class Averages(Protocol):
-    """Means of some operating points as a function of the rows' weights: what a bootstrap asks a thousand times."""
-
-    def under(self, weights: Floats | None = None) -> Means:
-        """Means under weights of shape (n_rows, n_weightings); every row once, and flat answers, if None."""
+__all__ = ["Evidence"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -313,8 +291,8 @@ class Evidence:
     def averages(self, points: Floats) -> Averages:
         """Means at some points, shape (n_points, n_stages), for any weights of the rows."""
         if self.n_stages == 1:
-            return _GateAverages(self, points[:, 0])
-        return _RouteAverages(self, points)
+            return GateAverages(self.gate[:, 0], self.cost, self.quality, points[:, 0])
+        return RouteAverages([self.at_point(point) for point in points], self.n_stages)
 
     def against_full(self) -> "Evidence":
         """The evidence with "not worse than the full model on this row" in the place of quality."""
@@ -351,87 +329,6 @@ class Evidence:
         rows = np.arange(self.n_rows)
         cost = self.cost[route] if self.cost.ndim == 1 else self.cost[rows, route]
         return route, cost, self.quality[rows, route]
-
-
-def route_by(gate: Floats, thresholds: Floats) -> Ints:
-    """Stage at which each row stops, shape (n_rows,); the number of stages means that it goes beyond them."""
-    stops = gate <= thresholds
-    route: Ints = np.where(stops.any(axis=1), np.argmax(stops, axis=1), gate.shape[1]).astype(np.intp)
-    return route
-
-
-class _GateAverages:
-    """Means at thresholds of one gate.
-
-    A lower threshold sends on all rows that a higher one does. So a statistic at the j-th highest threshold is what
-    it is with nobody sent, plus the gains of the rows that are first sent at one of the thresholds 1..j: a sparse
-    product with one entry per row, and a running sum.
-    """
-
-    def __init__(self, evidence: Evidence, thresholds: Floats) -> None:
-        self._n_rows, self._n_points = evidence.n_rows, len(thresholds)
-        falling = np.argsort(-thresholds, kind="stable")
-        self._place_of = np.empty(len(thresholds), dtype=np.intp)
-        self._place_of[falling] = np.arange(len(thresholds))
-        # The place of the highest threshold that sends the row on; the number of thresholds if none does.
-        self._first = np.searchsorted(-thresholds[falling], -evidence.gate[:, 0], side="right")
-        self._flat_cost = evidence.cost if evidence.cost.ndim == 1 else None
-        cost = np.broadcast_to(evidence.cost, (evidence.n_rows, 2))
-        quality = np.asarray(evidence.quality, dtype=np.float64)
-        self._stop = {"share": np.zeros(evidence.n_rows), "cost": cost[:, 0], "score": quality[:, 0]}
-        self._gain = {
-            "share": np.ones(evidence.n_rows),
-            "cost": cost[:, 1] - cost[:, 0],
-            "score": quality[:, 1] - quality[:, 0],
-        }
-        self._steps: dict[str, sparse.csr_array] = {}
-
-    def under(self, weights: Floats | None = None) -> Means:
-        """Means under some weightings of the rows."""
-        total = float(self._n_rows) if weights is None else weights.sum(axis=0)
-        sent = self._sums("share", weights)
-        if self._flat_cost is not None:
-            # Two exact products, so that "everybody" costs the same whatever the rows that stop would have paid.
-            stop, go = self._flat_cost
-            cost = float(stop) * (total - sent) + float(go) * sent
-        else:
-            cost = self._sums("cost", weights)
-        return Means(cost / total, sent / total, self._sums("score", weights) / total)
-
-    def _sums(self, name: str, weights: Floats | None) -> Floats:
-        """The sum with nobody sent, plus the gains of the rows that each threshold is the first to send, summed up."""
-        if weights is None:
-            gains = np.bincount(self._first, self._gain[name], self._n_points + 1)[:-1]
-            sums: Floats = self._stop[name].sum() + np.cumsum(gains)
-        else:
-            sums = self._stop[name] @ weights + np.cumsum(self._steps_of(name) @ weights, axis=0)
-        return sums[self._place_of]
-
-    def _steps_of(self, name: str) -> sparse.csr_array:
-        """Gains, each in the line of the threshold at which its row is first sent on; made once."""
-        if name not in self._steps:
-            gain = self._gain[name]
-            rows = np.flatnonzero((self._first < self._n_points) & (gain != 0))
-            shape = (self._n_points, self._n_rows)
-            self._steps[name] = sparse.csr_array((gain[rows], (self._first[rows], rows)), shape=shape)
-        return self._steps[name]
-
-
-class _RouteAverages:
-    """Means at thresholds of several stages: a line per point of what each row does there."""
-
-    def __init__(self, evidence: Evidence, points: Floats) -> None:
-        seen = [evidence.at_point(point) for point in points]
-        self._cost = np.array([cost for _, cost, _ in seen])
-        self._share = np.array([route == evidence.n_stages for route, _, _ in seen], dtype=np.float64)
-        self._score = np.array([quality for _, _, quality in seen], dtype=np.float64)
-
-    def under(self, weights: Floats | None = None) -> Means:
-        """Means under some weightings of the rows."""
-        if weights is None:
-            return Means(self._cost.mean(axis=1), self._share.mean(axis=1), self._score.mean(axis=1))
-        total = weights.sum(axis=0)
-        return Means(*(one @ weights / total for one in (self._cost, self._share, self._score)))
 
 
 def _per_row(name: str, cost: ArrayLike, n_rows: int) -> Floats:

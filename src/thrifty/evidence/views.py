@@ -6,8 +6,8 @@ from typing import Any, Protocol
 import numpy as np
 
 from thrifty.arrays import Floats
+from thrifty.evidence.averages import Means
 from thrifty.evidence.compare import Scored
-from thrifty.evidence.evidence import Means
 from thrifty.evidence.measures import Measure
 from thrifty.exceptions import InvalidInputError
 from thrifty.tasks.task import Task

@@ -24,7 +24,7 @@ from thrifty.estimators.dynamod_gbrt import DynaModGbrtClassifier
 from thrifty.estimators.dynamod_lin import DynaModLinClassifier
 from thrifty.estimators.rivals.budget_prune import BudgetPruneClassifier
 from thrifty.estimators.rivals.greedy_miser import GreedyMiserClassifier
-from thrifty.evidence.evidence import route_by
+from thrifty.evidence.averages import route_by
 from thrifty.exceptions import InvalidInputError
 from thrifty.experiments.fits import Fit, FullScores
 from thrifty.experiments.selection import AnyCandidate, Candidate, PointCandidate

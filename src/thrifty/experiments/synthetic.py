@@ -17,7 +17,7 @@ from thrifty.datasets import make_synthetic
 from thrifty.estimators.dynamod_lin import DynaModLinClassifier
 from thrifty.estimators.rivals.greedy_l1 import GreedyL1Classifier
 from thrifty.evidence.cuts import threshold_curve
-from thrifty.evidence.frontier import efficient
+from thrifty.evidence.operating_point import efficient
 from thrifty.experiments.experiment import Outcome, Progress, Run
 from thrifty.report.tradeoff import Curve, draw_tradeoff, new_figure, save_figure
 

@@ -259,9 +259,11 @@ def held_out_rows(rows: TrainingRows) -> list[Ints]:
     for fold in folds:
         left = len(np.unique(np.delete(strata, fold)))
         if left < n_strata:
+            lacking = f"only {left} of the {n_strata} classes"
+            if rows.task.query_of(rows.y) is not None:
+                lacking = "only documents that are relevant, or only others,"
             raise InvalidInputError(
-                f"cv leaves only {left} of the {n_strata} classes to fit on when a fold is held out. Use fewer folds, "
-                f"or stratified ones."
+                f"cv leaves {lacking} to fit on when a fold is held out. Use fewer folds, or stratified ones."
             )
     return folds
 

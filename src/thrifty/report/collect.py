@@ -10,8 +10,9 @@ from numpy.typing import ArrayLike
 import thrifty
 from thrifty.arrays import Floats, Numbers
 from thrifty.evidence.certificate import Certificate
-from thrifty.evidence.frontier import Frontier, OperatingPoint
+from thrifty.evidence.frontier import Frontier
 from thrifty.evidence.observe import point_of
+from thrifty.evidence.operating_point import OperatingPoint
 from thrifty.exceptions import InvalidInputError
 from thrifty.objective.costs import PriceList
 from thrifty.report.bill import billed, counting_right, least_total, prices_of

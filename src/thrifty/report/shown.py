@@ -8,7 +8,8 @@ import numpy as np
 from thrifty.arrays import Bools, Floats, Ints, Numbers
 from thrifty.evidence.compare import check_bootstrap, resampled, tails
 from thrifty.evidence.evidence import Evidence
-from thrifty.evidence.frontier import Frontier, OperatingPoint
+from thrifty.evidence.frontier import Frontier
+from thrifty.evidence.operating_point import OperatingPoint
 from thrifty.evidence.query_evidence import QueryEvidence
 from thrifty.exceptions import InvalidInputError
 

@@ -19,8 +19,9 @@ from numpy.typing import ArrayLike
 from thrifty.arrays import Floats
 from thrifty.bundle import from_bytes
 from thrifty.estimators.base import ChainEstimator
-from thrifty.evidence.frontier import Frontier, OperatingPoint
+from thrifty.evidence.frontier import Frontier
 from thrifty.evidence.observe import evidence_of, seen_by
+from thrifty.evidence.operating_point import OperatingPoint
 from thrifty.evidence.stopping import measured
 from thrifty.exceptions import InvalidInputError
 from thrifty.full.model import AbsentFull, FullModel, ask_model

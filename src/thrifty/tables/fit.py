@@ -11,7 +11,7 @@ from thrifty.estimators.budgeted import BudgetedClassifier, BudgetedRegressor
 from thrifty.estimators.cascade import BudgetedCascade
 from thrifty.estimators.checks import check_seed
 from thrifty.estimators.ranker import BudgetedRanker
-from thrifty.evidence.certificate import check_hold_out
+from thrifty.evidence.proof import check_hold_out
 from thrifty.exceptions import InvalidInputError, asking
 from thrifty.progress import Progress, silent
 from thrifty.rows import content_folds, query_folds
@@ -90,8 +90,9 @@ def fit_table(
     task : {"classes", "number", "ranking"}, optional
         What the target holds; None has the column decide, unless there are queries.
     loss : str, optional
-        For numbers, the error that counts: "squared", as without it, or "absolute". For classes "log", "brier", or a
-        CSV or JSON file of what each mistake costs. For documents "pointwise", as without it, "pairwise" or "listwise".
+        For numbers, the error that counts: "squared", as without it, "absolute", or the pinball loss of a quantile,
+        such as "pinball:0.9". For classes "log", "brier", or a CSV or JSON file of what each mistake costs. For
+        documents "pointwise", as without it, "pairwise" or "listwise".
     tolerance : float, optional
         For numbers, how much larger than the full model's an error may be before the answer counts as worse; for
         documents, how much lower the metric of a query may be.
@@ -250,7 +251,10 @@ def _fit_cascade(
         judged: dict[str, Any] = {"metric": task.measure, "k": task.k, "tolerance": task.tolerance}
         cascade = BudgetedRanker(full, loss=task.gradients, **judged, **known)
     elif isinstance(task, RegressionTask):
-        cascade = BudgetedRegressor(full, loss=task.kind, tolerance=task.tolerance, **known)
+        quantile = task.quantile if task.kind == "pinball" else None
+        cascade = BudgetedRegressor(
+            full, loss=task.kind, quantile=quantile, tolerance=task.tolerance, **known
+        )
     else:
         cascade = BudgetedClassifier(full, loss=_loss_of(task), **known)
     cascade._encoded = table.schema.categorical

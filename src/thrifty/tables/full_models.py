@@ -64,6 +64,14 @@ KINDS = {
     "lightgbm": "LightGBM",
 }
 _BOOSTERS = ("xgboost", "lightgbm")
+_OBJECTIVES = {
+    "xgboost": {
+        "squared": "reg:squarederror",
+        "absolute": "reg:absoluteerror",
+        "pinball": "reg:quantileerror",
+    },
+    "lightgbm": {"squared": "regression", "absolute": "regression_l1", "pinball": "quantile"},
+}
 _BOOSTED: dict[str, Any] = {"n_estimators": 300, "learning_rate": 0.1}
 
 
@@ -88,7 +96,7 @@ def recipe(kind: str, seed: int, n_jobs: int, task: Task | None = None) -> Any:
             f"`pip install thrifty[boosters]`, or use --full boosting."
         )
     if isinstance(task, RegressionTask):
-        return _regressor(kind, seed, n_jobs, task.kind, is_ranking=isinstance(task, RankingTask))
+        return _regressor(kind, seed, n_jobs, task)
     if kind == "forest":
         return RandomForestClassifier(300, random_state=seed, n_jobs=n_jobs)
     if kind == "svm":
@@ -104,10 +112,11 @@ def recipe(kind: str, seed: int, n_jobs: int, task: Task | None = None) -> Any:
     return LGBMClassifier(verbosity=-1, **_BOOSTED, random_state=seed, n_jobs=n_jobs)
 
 
-def _regressor(kind: str, seed: int, n_jobs: int, loss: str, *, is_ranking: bool) -> Any:
-    """An unfitted regressor of a kind, for the squared or the absolute error where it knows both; or a ranker."""
+def _regressor(kind: str, seed: int, n_jobs: int, task: RegressionTask) -> Any:
+    """An unfitted regressor of a kind, for the error that counts where it knows several; or a ranker."""
+    is_ranking, quantile = isinstance(task, RankingTask), task.quantile
     if kind == "forest":
-        # By the squared error always: trees of medians take a hundred times as long.
+        # By the squared error always: trees of medians take a hundred times as long, and there are none of quantiles.
         return RandomForestRegressor(300, random_state=seed, n_jobs=n_jobs)
     if kind == "svm":
         kinds = ", ".join(one for one in KINDS if one != "svm")
@@ -117,19 +126,22 @@ def _regressor(kind: str, seed: int, n_jobs: int, loss: str, *, is_ranking: bool
             f"file with a fitted regressor."
         )
     if kind == "boosting":
-        return default_regressor(loss, seed)
+        return default_regressor(task.kind, seed, quantile)
     if is_ranking:
         return _booster_of_orders(kind, random_state=seed, n_jobs=n_jobs)
-    squared = loss == "squared"
+    lowered = _OBJECTIVES[kind][task.kind]
+    share: dict[str, Any] = {}
+    if task.kind == "pinball":
+        share = {"quantile_alpha" if kind == "xgboost" else "alpha": quantile}
     if kind == "xgboost":
         from xgboost import XGBRegressor
 
-        objective = "reg:squarederror" if squared else "reg:absoluteerror"
-        return XGBRegressor(objective=objective, **_BOOSTED, random_state=seed, n_jobs=n_jobs)
+        return XGBRegressor(objective=lowered, **share, **_BOOSTED, random_state=seed, n_jobs=n_jobs)
     from lightgbm import LGBMRegressor
 
-    objective = "regression" if squared else "regression_l1"
-    return LGBMRegressor(objective=objective, verbosity=-1, **_BOOSTED, random_state=seed, n_jobs=n_jobs)
+    return LGBMRegressor(
+        objective=lowered, verbosity=-1, **share, **_BOOSTED, random_state=seed, n_jobs=n_jobs
+    )
 
 
 def _booster_of_orders(kind: str, **known: Any) -> Any:

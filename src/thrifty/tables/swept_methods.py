@@ -18,10 +18,11 @@ from thrifty.estimators.dynamod_lin import DynaModLinClassifier
 from thrifty.estimators.gated import GatedClassifier
 from thrifty.estimators.rivals.greedy_miser import GreedyMiserClassifier
 from thrifty.estimators.rivals.routers import ConfidenceRouter
-from thrifty.evidence.certificate import certify, check_hold_out
 from thrifty.evidence.evidence import Evidence
-from thrifty.evidence.frontier import Frontier, OperatingPoint
+from thrifty.evidence.frontier import Frontier
 from thrifty.evidence.observe import evidence_of
+from thrifty.evidence.operating_point import OperatingPoint
+from thrifty.evidence.proof import certify, check_hold_out
 from thrifty.evidence.trials import HELD_OUT
 from thrifty.exceptions import InvalidInputError, asking
 from thrifty.full.crossfit import judge_full

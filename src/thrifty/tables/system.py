@@ -35,6 +35,7 @@ from thrifty.tables.reader import CellReader, Cells
 from thrifty.tables.schema import Schema
 from thrifty.tables.spread import Spread
 from thrifty.tasks.choose import classification
+from thrifty.tasks.ranking import RankingTask
 
 __all__ = ["About", "TableSystem", "as_table_system"]
 
@@ -315,12 +316,18 @@ def as_table_system(thing: Any) -> TableSystem:
     full = getattr(chain.innermost, "estimator", chain.innermost)
     levels = {} if chain.levels is None else chain.levels.of_column
     categories = {chain.names[column]: texts for column, texts in levels.items()}
+    query = ""
+    if isinstance(chain.task, RankingTask):
+        # Chains, and files that were written before rankers knew it, do not tell.
+        name = getattr(thing, "query_name_", None)
+        query = name if isinstance(name, str) and name else "qid"
     return TableSystem(
         Schema(
             chain.names,
             categories,
             "",
             chain.classes,
+            query,
             dates=tuple(chain.names[column] for column in chain.dates),
         ),
         thing,

@@ -4,7 +4,7 @@ import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 from sklearn.frozen import FrozenEstimator
@@ -22,10 +22,11 @@ from thrifty.tables.full_models import KINDS, load_full, recipe
 from thrifty.tables.price_file import read_prices
 from thrifty.tables.reader import Cells
 from thrifty.tables.schema import Schema, learn_schema
+from thrifty.tables.target import is_number
 from thrifty.tasks.choose import classification
 from thrifty.tasks.mistakes import read_loss
 from thrifty.tasks.ranking import ranking_of
-from thrifty.tasks.regression import regression_of
+from thrifty.tasks.regression import RegressionLoss, regression_of
 from thrifty.tasks.task import Task
 
 __all__ = ["TrainingTable", "prepare"]
@@ -195,14 +196,10 @@ def _targets(
             f"the column of the queries with --query."
         )
     if schema.is_number:
-        if loss not in (None, "squared", "absolute"):
-            raise InvalidInputError(
-                f"--loss must be squared or absolute where numbers are predicted; got --loss {loss}, and column "
-                f"{schema.target!r} holds numbers. Leave it out, or say --task classes."
-            )
+        kind, quantile = _loss_of_numbers(loss, schema.target)
         allowed = 0.01 if tolerance is None else tolerance
-        return labels, regression_of(labels, loss or "squared", tolerance=allowed)
-    if tolerance is not None or loss in ("squared", "absolute"):
+        return labels, regression_of(labels, kind, tolerance=allowed, quantile=quantile)
+    if tolerance is not None or (loss or "").partition(":")[0] in get_args(RegressionLoss):
         given = f"--loss {loss}" if tolerance is None else f"--tolerance {tolerance:g}"
         raise InvalidInputError(
             f"{given.split()[0]} is for a target of numbers; got {given}, and column {schema.target!r} holds classes. "
@@ -216,6 +213,21 @@ def _targets(
     if has_own_labels:
         return labels, classification(schema.classes, mistakes)
     return np.searchsorted(schema.classes, labels), classification(np.arange(len(schema.classes)), mistakes)
+
+
+def _loss_of_numbers(loss: str | None, target: str) -> tuple[RegressionLoss, float | None]:
+    """The error that counts, from how it is written on the command line, and the quantile of the pinball loss."""
+    kind, _, share = (loss or "squared").partition(":")
+    quantile = float(share) if is_number(share) else np.nan
+    if kind == "pinball" and 0.0 < quantile < 1.0:
+        return "pinball", quantile
+    if loss in (None, "squared", "absolute"):
+        return "absolute" if loss == "absolute" else "squared", None
+    raise InvalidInputError(
+        f"--loss must be squared, absolute, or pinball:Q with a quantile Q between 0 and 1, such as pinball:0.9, where "
+        f"numbers are predicted; got --loss {loss}, and column {target!r} holds numbers. Correct it, leave it out, or "
+        f"say --task classes."
+    )
 
 
 def refuse_missing(table: TrainingTable, full: Any, kind: str) -> None:

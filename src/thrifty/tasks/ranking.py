@@ -19,7 +19,8 @@ from thrifty.arrays import Floats, Ints, Labels, check_unmasked
 from thrifty.exceptions import InvalidInputError
 from thrifty.tasks.queries import Queries, average_precision_at, ndcg_at
 from thrifty.tasks.ranking_losses import ListwiseLoss, PairwiseLoss, rows_by_query
-from thrifty.tasks.regression import RegressionTask, SquaredLoss, linear_weights
+from thrifty.tasks.regression import RegressionTask
+from thrifty.tasks.regression_losses import SquaredLoss, linear_weights
 from thrifty.tasks.task import Loss
 
 __all__ = [
@@ -271,8 +272,9 @@ def ranking_of(y: Any, gradients: Any, measure: Any, k: Any, tolerance: Any) -> 
     differs = np.maximum.reduceat(ranked, starts) > np.minimum.reduceat(ranked, starts)
     if not differs.any():
         raise InvalidInputError(
-            f"y must hold a query with documents of different relevance; in each of the {len(starts):,} queries all "
-            f"documents are equally relevant, or there is just one, and there is no order to learn."
+            f"y must hold a query with documents of different relevance; in each of the {len(starts):,} queries "
+            f"(n_samples={len(y)}) all documents are equally relevant, or there is just one, and there is no order to "
+            f"learn. Give queries whose documents differ."
         )
     gains = task.gains(code)
     return RankingTask("squared", float(gains.mean()), float(gains.std()), float(tolerance), **words)

@@ -1,11 +1,8 @@
 r"""A number as the answer: one score, the number itself in units of how far the targets of the fit spread.
 
-    squared    loss(y, s) = (y - s)^2 / 2,    derivatives   s - y        and   1
-    absolute   loss(y, s) = |y - s|,          derivatives   sign(s - y)  and   1 / max(|y - s|, SMOOTH)
+    squared    loss(y, s) = (y - s)^2 / 2
+    absolute   loss(y, s) = |y - s|
     pinball    that of a quantile, the absolute error with a dearer and a cheaper side
-
-The second derivative of the absolute error is that of the parabola which touches it from above, so that a step
-minimises a weighted sum of squares, and steps that are repeated end at the median.
 
 How good an answer is, is told on the scale of scikit-learn's ``r2_score``, ``d2_absolute_error_score`` and
 ``d2_pinball_score``: one is perfect, and zero what the best constant reaches on the rows of the fit.
@@ -22,73 +19,17 @@ import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.base import is_regressor
 
-from thrifty.arrays import Floats, Ints, Labels, check_unmasked
+from thrifty.arrays import Floats, Ints, Labels
 from thrifty.exceptions import FULL_MODEL, InvalidInputError
 from thrifty.tasks.answers import check_numbers
-from thrifty.tasks.pinball import PinballLoss, pinball, quantile_of, regret_of_quantile
+from thrifty.tasks.pinball import PinballLoss, pinball, regret_of_quantile
+from thrifty.tasks.regression_losses import SMOOTH, AbsoluteLoss, SquaredLoss, linear_weights
+from thrifty.tasks.regression_targets import centre_and_spread, check_loss, read_targets
 from thrifty.tasks.task import Loss
 
-__all__ = [
-    "AbsoluteLoss",
-    "RegressionLoss",
-    "RegressionTask",
-    "SquaredLoss",
-    "default_regressor",
-    "linear_weights",
-    "regression_of",
-]
+__all__ = ["RegressionLoss", "RegressionTask", "default_regressor", "regression_of"]
 
 RegressionLoss = Literal["squared", "absolute", "pinball"]
-SMOOTH = 0.02
-"""Errors below this, in units of the spread, count as this large when absolute errors are weighed."""
-
-RIDGE = 1e-6
-_ROUNDS = 25
-_ROUNDS_OF_QUANTILES = 100
-
-
-@dataclass(frozen=True)
-class SquaredLoss:
-    """Half of the squared error."""
-
-    y: Floats
-
-    def values(self, scores: Floats) -> Floats:
-        """Loss of each row."""
-        losses: Floats = 0.5 * np.square(scores[:, 0] - self.y)
-        return losses
-
-    def derivatives(self, scores: Floats) -> tuple[Floats, Floats]:
-        """Gradient and hessian, each of shape (n_rows, 1)."""
-        return scores - self.y[:, None], np.ones_like(scores)
-
-    def base(self, weight: Floats) -> Floats:
-        """The mean."""
-        return np.array([np.average(self.y, weights=weight)])
-
-
-@dataclass(frozen=True)
-class AbsoluteLoss:
-    """The absolute error."""
-
-    y: Floats
-
-    def values(self, scores: Floats) -> Floats:
-        """Loss of each row."""
-        losses: Floats = np.abs(scores[:, 0] - self.y)
-        return losses
-
-    def derivatives(self, scores: Floats) -> tuple[Floats, Floats]:
-        """Gradient and hessian of the parabola that touches the loss from above, each of shape (n_rows, 1)."""
-        error = scores - self.y[:, None]
-        hessian: Floats = 1.0 / np.maximum(np.abs(error), SMOOTH)
-        return error * hessian, hessian
-
-    def base(self, weight: Floats) -> Floats:
-        """The weighted median."""
-        order = np.argsort(self.y, kind="stable")
-        passed = np.cumsum(weight[order])
-        return self.y[order][[np.searchsorted(passed, passed[-1] / 2)]]
 
 
 @dataclass(frozen=True)
@@ -136,6 +77,8 @@ class RegressionTask:
     @property
     def lost_in_words(self) -> str | None:
         """The error, with its unit."""
+        if self.kind == "pinball":
+            return "pinball loss in units of that of the best constant"
         unit = "the variance" if self.kind == "squared" else "the mean distance from the median"
         return f"{self.kind} error in units of {unit} of the targets"
 
@@ -383,14 +326,7 @@ def regression_of(
     if weight is None or np.all(weight == weight[0]):
         weight = np.ones(len(numbers))
     numbers, weight = numbers[weight > 0], weight[weight > 0]
-    middle, mean = _weighted_median(numbers, weight), _mean(numbers, weight)
-    centre = middle if np.any(numbers > middle) else float(mean)
-    if kind == "pinball":
-        away = pinball(numbers - quantile_of(numbers, weight, wanted), wanted)
-    else:
-        away = np.square(numbers - mean) if kind == "squared" else np.abs(numbers - middle)
-    spread = _mean(away, weight)
-    spread = float(np.sqrt(spread) if kind == "squared" else spread)
+    centre, spread = centre_and_spread(numbers, weight, kind, wanted)
     if not np.isfinite(spread) or spread <= 1e-12 * max(abs(centre), 1e-300):
         raise InvalidInputError(
             f"y must vary; got {len(numbers):,} sample{'s' if len(numbers) > 1 else ''} with the target {centre:g}, or "
@@ -398,37 +334,6 @@ def regression_of(
         )
     name: RegressionLoss = "squared" if kind == "squared" else "pinball" if kind == "pinball" else "absolute"
     return RegressionTask(name, centre, spread, float(tolerance), wanted)
-
-
-def check_loss(kind: str, quantile: Any) -> float:
-    """The quantile that the pinball loss is of, or one half for the other losses, which have none; or a refusal."""
-    if kind not in ("squared", "absolute", "pinball"):
-        raise InvalidInputError(f'loss must be "squared", "absolute" or "pinball"; got {kind!r}.')
-    if kind != "pinball":
-        if quantile is not None:
-            raise InvalidInputError(
-                f"quantile={quantile!r} goes with loss='pinball'; got loss={kind!r}. Leave it out, or change the loss."
-            )
-        return 0.5
-    if not (isinstance(quantile, int | float | np.number) and 0.0 < float(quantile) < 1.0):
-        raise InvalidInputError(
-            f"loss='pinball' needs a quantile between 0 and 1, both left out; got {quantile!r}. Give quantile=0.9 to "
-            f"BudgetedRegressor, for numbers that nine of ten targets do not exceed."
-        )
-    return float(quantile)
-
-
-def _mean(numbers: Floats, weight: Floats) -> Any:
-    return numbers.mean() if np.all(weight == 1.0) else np.average(numbers, weights=weight)
-
-
-def _weighted_median(numbers: Floats, weight: Floats) -> float:
-    """The number with half of the weight on either side, or the middle of the two that part it evenly."""
-    order = np.argsort(numbers, kind="stable")
-    passed = np.cumsum(weight[order])
-    lower = int(np.searchsorted(passed, passed[-1] / 2))
-    upper = lower + int(passed[lower] == passed[-1] / 2)
-    return float((numbers[order[lower]] + numbers[order[upper]]) / 2)
 
 
 def default_regressor(kind: str, random_state: Any, quantile: float | None = None) -> Any:
@@ -439,43 +344,3 @@ def default_regressor(kind: str, random_state: Any, quantile: float | None = Non
         return HistGradientBoostingRegressor(loss="quantile", quantile=quantile, random_state=random_state)
     loss: Any = f"{kind}_error"
     return HistGradientBoostingRegressor(loss=loss, random_state=random_state)
-
-
-def read_targets(name: str, values: Any) -> Floats:
-    """Targets as finite numbers, or a refusal that names the row."""
-    check_unmasked(name, values)
-    try:
-        numbers = np.asarray(values, dtype=np.float64)
-    except (TypeError, ValueError) as error:
-        raise InvalidInputError(f"{name} must hold numbers, as targets of a regression: {error}") from error
-    wrong = ~np.isfinite(numbers)
-    if wrong.any():
-        row = int(np.argwhere(wrong)[0][0])
-        raise InvalidInputError(
-            f"{name} must hold finite numbers; got {float(numbers[wrong][0])!r} in row {row}. Leave such rows out."
-        )
-    return numbers
-
-
-def linear_weights(scores: Floats, y: Floats, weight: Floats, kind: str, quantile: float = 0.5) -> Floats:
-    """Intercept and slopes, shape (1 + n_scores,), with the least squared or absolute error, or pinball loss.
-
-    The absolute error is minimised by weighted least squares, each row weighted by one over the error it had before.
-    The pinball loss is half of that and a part that is linear in the error, a constant pull towards the dearer side.
-    """
-    middle = np.average(scores, axis=0, weights=weight)
-    spread = np.sqrt(np.average(np.square(scores - middle), axis=0, weights=weight))
-    scale = np.where(spread > 0, spread, 1.0)
-    design = np.column_stack([np.ones(len(y)), (scores - middle) / scale])
-    ridge = RIDGE * weight.sum() * np.diag([0.0, *np.ones(scores.shape[1])])
-    each, found = weight, np.zeros(design.shape[1])
-    rounds = {"squared": 1, "absolute": _ROUNDS, "pinball": _ROUNDS_OF_QUANTILES}[kind]
-    # Rows are weighted as for the absolute error, twice the pinball loss of the median, hence twice the pull.
-    pull = (2.0 * quantile - 1.0) * (weight @ design) if kind == "pinball" else 0.0
-    for _ in range(rounds):
-        weighted = each[:, None] * design
-        found = np.linalg.solve(design.T @ weighted + ridge, weighted.T @ y + pull)
-        each = weight / np.maximum(np.abs(y - design @ found), SMOOTH)
-    slopes = found[1:] / scale
-    weights: Floats = np.r_[found[0] - slopes @ middle, slopes]
-    return weights

@@ -13,8 +13,8 @@ examined keep a histogram, as long as there are slots; sums are exact, so either
 
 Work that cannot pay is skipped. What a leaf's rows could gain if each had its own value bounds the gain of any split;
 if that is below the charge of every feature still to be bought, only the free features are examined, from a copy of
-their columns. If one that was skipped is bought in another leaf later, it is examined then. The trees are the same,
-bit for bit, as without skipping.
+their columns. If one that was skipped is bought in another leaf later, it is examined then. In a leaf of few rows most
+bins are empty, and those are passed over. The trees are the same, bit for bit, as without skipping.
 """
 
 import numpy as np

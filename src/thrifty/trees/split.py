@@ -67,7 +67,7 @@ def search(
     best, best_bin, best_left, best_sum = 0.0, -1, False, np.int64(0)
     for side in range(2 if missing != 0 else 1):
         left = missing if side == 1 else np.int64(0)
-        first, last = np.int64(0), np.int64(n_bins - 1)
+        first, last, again = np.int64(0), np.int64(n_bins - 1), False
         right = missing - left
         while last >= 0 and (right & mask) < least:
             right += cells[last]
@@ -76,13 +76,21 @@ def search(
             left += cells[first]
             first += 1
         for b in range(first, last + 1):
-            left += cells[np.uint64(b)]
+            cell = cells[np.uint64(b)]
+            if cell == 0:  # the split before it again; in small leaves of large trees most cells are empty
+                if again:
+                    best_bin = b
+                continue
+            left += cell
             a = np.float64(left & mask) + extra
             cross = np.float64(left >> shift) * both - all_g * a
             cross *= cross
             sizes = a * (both - a)
+            again = False
             if cross > best * sizes:  # a division only where it will be kept
                 best, best_bin, best_left, best_sum = cross / sizes, b, side == 1, left
+                # The quotient is rounded: where it is too small, the same split would win over itself.
+                again = cross > best * sizes
     if missing == 0:
         best_left = 2 * (best_sum & mask) >= all_h
     return best * unit_g * unit_g, best_bin, best_left, best_sum

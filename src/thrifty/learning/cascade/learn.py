@@ -12,7 +12,8 @@ import numpy as np
 
 from thrifty.arrays import Floats, Numbers
 from thrifty.chain.policy import Policy
-from thrifty.evidence.evidence import Evidence, route_by
+from thrifty.evidence.averages import route_by
+from thrifty.evidence.evidence import Evidence
 from thrifty.evidence.observe import judged_by
 from thrifty.evidence.stopping import StoppingRules, measured, sweep_prices
 from thrifty.learning.cascade.gates import choose_gates, n_coarse_stages, settled_scores
