@@ -124,7 +124,8 @@ def _inputs_of_outputs(step: Any, n_inputs: int) -> Bools:
     """Columns that each column is made of that a step delivers, shape (n_outputs, n_inputs)."""
     kept = np.eye(n_inputs, dtype=bool)
     if isinstance(step, SelectorMixin):
-        return kept[np.asarray(step.get_support())]
+        selected: Bools = kept[step.get_support()]
+        return selected
     if isinstance(step, OneHotEncoder):
         return np.repeat(kept, step._n_features_outs, axis=0)
     if isinstance(step, ColumnTransformer):
@@ -134,7 +135,8 @@ def _inputs_of_outputs(step: Any, n_inputs: int) -> Bools:
         return kept
     if isinstance(step, SimpleImputer) and not step.add_indicator:
         filled = np.asarray(step.statistics_, dtype=object)
-        return kept if step.keep_empty_features else kept[np.array([one == one for one in filled])]
+        filled_in: Bools = kept[[bool(step.keep_empty_features or one == one) for one in filled]]
+        return filled_in
     if isinstance(step, Pipeline):
         made_of = kept
         for _, one in step.steps:

@@ -23,6 +23,7 @@ from thrifty.chain.receipts import Receipt
 from thrifty.chain.session import Session
 from thrifty.chain.sources import TableReader, kind_of_table
 from thrifty.estimators.checks import check_columns, check_wish, validated
+from thrifty.estimators.notebook import Notebook
 from thrifty.evidence.certificate import Certificate, certify
 from thrifty.evidence.evidence import Evidence
 from thrifty.evidence.frontier import Frontier
@@ -58,7 +59,7 @@ _LEVEL = 0.95
 _USUAL_FOLDS = 5
 
 
-class ChainEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn is untyped
+class ChainEstimator(Notebook, BaseEstimator):  # type: ignore[misc]  # scikit-learn is untyped
     """An estimator whose answers are those of its ``chain_``; subclasses say how that is learned.
 
     A fit stores ``chain_``, and ``evidence_``: what the chain did with rows that its operating points are judged on.

@@ -125,4 +125,5 @@ def table(head: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
         return f"<tr>{inside}</tr>"
 
     body = "".join(line(cells, "td") for cells in lines)
-    return f'<table style="border-collapse:collapse"><thead>{line(head, "th")}</thead><tbody>{body}</tbody></table>'
+    style = "border-collapse:collapse;font-size:12px"
+    return f'<table style="{style}"><thead>{line(head, "th")}</thead><tbody>{body}</tbody></table>'
