@@ -374,7 +374,7 @@ def test_it_draws_its_purchases_and_the_way_of_a_row_and_has_a_page_in_notebooks
     way = door("explain", thing, lambda it: it.plot_route(table[400:401], backend="plotly"))
     if way is not None:
         paid = one.cost(table[400:401])[0]
-        assert max(way.data[0].base + way.data[0].x) == pytest.approx(paid)
+        assert np.add(way.data[0].base, way.data[0].x).max() == pytest.approx(paid)
     bars = one.plot_purchases(table[NEW], backend="plotly").data[0]
     if name not in (BY_ROW, CHEAPER):
         calls = 0.0
