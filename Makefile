@@ -15,7 +15,7 @@ else
   INSTALL = $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 endif
 
-.PHONY: help demo test test-quick check format bench paper paper-quick paper-smoke clean
+.PHONY: help demo test test-quick test-lowest check dist-check format bench paper paper-quick paper-smoke clean
 .DEFAULT_GOAL := help
 
 help: ## Show this list
@@ -62,6 +62,17 @@ check: $(VENV)/.dev ## Format, lint, types, tests, doctests: what continuous int
 	@$(BIN)/mypy
 	@$(PYTEST)
 
+# The lowest versions that pyproject.toml allows, in an environment of their own; tests of what is not installed there skip.
+LOWEST := .venv-lowest
+test-lowest: ## Run a part of the tests with the lowest versions of all dependencies
+	@$(PYTHON) -m venv $(LOWEST)
+	@$(PYTHON) .ci/lowest.py report parquet > $(LOWEST)/lowest.txt
+	@$(LOWEST)/bin/python -m pip install --quiet --disable-pip-version-check -c $(LOWEST)/lowest.txt -e '.[report,parquet]' hypothesis 'polars<2' pytest
+	@OMP_NUM_THREADS=1 $(LOWEST)/bin/python -m pytest -q -m 'not slow' -W default tests/chain tests/objective tests/evidence tests/estimators/test_notebook.py tests/test_public_api.py
+
+dist-check: ## Build wheel and source distribution, install each into an empty environment, and try it there
+	@PYTHON=$(PYTHON) .ci/dist_check
+
 format: $(VENV)/.dev ## Rewrite the sources in the project's format
 	@$(BIN)/ruff format .
 	@$(BIN)/ruff check --fix .
@@ -79,5 +90,5 @@ paper-smoke: $(VENV)/.boosters ## The same, thinned to seconds, as the tests run
 	@$(BIN)/thrifty paper all --data $(THRIFTY_DATA) --out paper-smoke --profile smoke
 
 clean: ## Remove the environment and every cache
-	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(LOWEST) dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -29,6 +29,7 @@ LAYERS = (
     "estimators",
     "bundle",
     "sweeping",
+    "auditing",
     "tables",
     "report",
     "serve",

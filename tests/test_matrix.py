@@ -392,6 +392,25 @@ def test_it_explains_each_row_with_the_answer_and_the_cost_that_it_has(thing, ro
         assert all(str(one).startswith("stage 0") for one in told)
 
 
+def test_it_draws_its_purchases_and_the_way_of_a_row_and_has_a_page_in_notebooks(thing, rows):
+    table, _ = rows
+    name, one = thing
+    way = door("explain", thing, lambda it: it.plot_route(table[400:401], backend="plotly"))
+    if way is not None:
+        paid = one.cost(table[400:401])[0]
+        assert np.add(way.data[0].base, way.data[0].x).max() == pytest.approx(paid)
+    bars = one.plot_purchases(table[NEW], backend="plotly").data[0]
+    if name not in (BY_ROW, CHEAPER):
+        calls = 0.0
+        if hasattr(one, "chain_"):
+            calls = one.chain_.price_list.full_cost * np.mean(one.route(table[NEW]) == one.chain_.n_stages)
+            page = one._repr_mimebundle_()["text/html"]
+            assert page.count("<title>") == (1 if one.chain_.behind else 2)
+            assert one.chain_.task.quality_name in page
+        paid = sum(share * COSTS[column] for column, share in zip(bars.y, bars.x, strict=True))
+        assert paid + calls == pytest.approx(one.cost(table[NEW]).mean())
+
+
 @pytest.mark.slow
 def test_its_frontier_stands_on_evidence_and_can_be_scored_on_other_rows(thing, rows):
     table, y = rows

@@ -4,6 +4,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from thrifty.auditing.auditor import audit
+    from thrifty.auditing.findings import Audit
     from thrifty.chain.chain import Chain
     from thrifty.chain.policy import Policy
     from thrifty.chain.receipts import Receipt
@@ -53,6 +55,7 @@ if TYPE_CHECKING:
 __version__ = "0.2.0"
 
 __all__ = [
+    "Audit",
     "BudgetPruneClassifier",
     "BudgetedClassifier",
     "BudgetedRanker",
@@ -92,6 +95,7 @@ __all__ = [
     "ThriftyError",
     "UniformRouter",
     "UniformRouterRegressor",
+    "audit",
     "average_precision_at",
     "certify",
     "collect_facts",
@@ -109,6 +113,7 @@ __all__ = [
 
 # Names are looked up when they are first used: the command line answers `--help` without loading scikit-learn.
 _HOME = {
+    "Audit": "auditing.findings",
     "BudgetPruneClassifier": "estimators.rivals.budget_prune",
     "BudgetedClassifier": "estimators.budgeted",
     "BudgetedRanker": "estimators.ranker",
@@ -148,6 +153,7 @@ _HOME = {
     "ThriftyError": "exceptions",
     "UniformRouter": "estimators.rivals.routers",
     "UniformRouterRegressor": "estimators.rivals.routers",
+    "audit": "auditing.auditor",
     "average_precision_at": "tasks.queries",
     "certify": "evidence.proof",
     "collect_facts": "report.collect",

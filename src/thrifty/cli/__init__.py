@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 import thrifty
+from thrifty.cli.audit import audit
 from thrifty.cli.console import complain
 from thrifty.cli.database import buy
 from thrifty.cli.new_system import fit
@@ -24,7 +25,7 @@ app = typer.Typer(
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for _command in (fit, predict, buy, explain, frontier, report, serve):
+for _command in (fit, predict, buy, explain, frontier, report, audit, serve):
     app.command()(_command)
 app.command(short_help="Show the trade-off on a small data set.")(demo)
 app.command(short_help="Run an experiment of the paper again.")(paper)

@@ -22,6 +22,7 @@ from thrifty.chain.levels import Levels, has_dates
 from thrifty.chain.policy import Policy
 from thrifty.chain.sources import TableReader, kind_of_table
 from thrifty.estimators.checks import check_columns, check_wish, validated
+from thrifty.estimators.notebook import Notebook
 from thrifty.evidence.certificate import Certificate
 from thrifty.evidence.evidence import Evidence
 from thrifty.evidence.frontier import Frontier
@@ -59,7 +60,7 @@ _LEVEL = 0.95
 _USUAL_FOLDS = 5
 
 
-class ChainEstimator(Buys, BaseEstimator):  # type: ignore[misc]  # scikit-learn is untyped
+class ChainEstimator(Notebook, Buys, BaseEstimator):  # type: ignore[misc]  # scikit-learn is untyped
     """An estimator whose answers are those of its ``chain_``; subclasses say how that is learned.
 
     A fit stores ``chain_``, and ``evidence_``: what the chain did with rows that its operating points are judged on.

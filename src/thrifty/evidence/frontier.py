@@ -19,7 +19,8 @@ from thrifty.evidence.evidence import Evidence
 from thrifty.evidence.inputs import finite_numbers
 from thrifty.evidence.measures import measures_along
 from thrifty.evidence.operating_point import OperatingPoint, efficient
-from thrifty.evidence.views import draw, frame, measures_frame
+from thrifty.evidence.pictures import check_backend
+from thrifty.evidence.views import draw, draw_with_plotly, frame, measures_frame
 from thrifty.exceptions import InvalidInputError
 from thrifty.objective.costs import check_amount
 from thrifty.tasks.task import Task
@@ -220,9 +221,13 @@ class Frontier:
         judged = [replace(one, quality=each) for one, each in zip(self.evidence, of_rows, strict=True)]
         return _means_at(judged, self.source, self.thresholds, rows).score * int(rows.sum())
 
-    def plot(self, ax: Any = None, **line: Any) -> Any:
-        """Draw score against mean cost on matplotlib axes and return them; ``line`` goes to ``ax.plot``."""
-        return draw(self, ax, **line)
+    def plot(self, ax: Any = None, *, backend: str = "matplotlib", **line: Any) -> Any:
+        """Draw score against mean cost on matplotlib axes and return them; ``line`` goes to ``ax.plot``.
+
+        With ``backend="plotly"`` a figure of plotly is returned, and ``line`` goes to its ``Scatter``.
+        """
+        check_backend(backend)
+        return draw_with_plotly(self, **line) if backend == "plotly" else draw(self, ax, **line)
 
     def to_frame(self) -> Any:
         """Return a pandas data frame with one line per point."""

@@ -9,10 +9,11 @@ from thrifty.arrays import Floats
 from thrifty.evidence.averages import Means
 from thrifty.evidence.compare import Scored
 from thrifty.evidence.measures import Measure
+from thrifty.evidence.pictures import check_backend, new_axes
 from thrifty.exceptions import InvalidInputError
 from thrifty.tasks.task import Task
 
-__all__ = ["Shown", "draw", "frame", "measures_frame"]
+__all__ = ["Shown", "draw", "draw_with_plotly", "frame", "measures_frame"]
 
 
 class Shown(Scored, Protocol):
@@ -48,14 +49,7 @@ def draw(frontier: Shown, ax: Any = None, **line: Any) -> Any:
 
     Where mistakes have prices, the second axis is what they cost, and the point of least total cost is marked.
     """
-    if ax is None:
-        try:
-            from matplotlib import pyplot as plt
-        except ModuleNotFoundError:
-            raise InvalidInputError(
-                "pictures need matplotlib; install it with `pip install thrifty[report]`."
-            ) from None
-        _, ax = plt.subplots(layout="constrained")
+    ax = new_axes() if ax is None else ax
     # Between two points of a frontier there is the cheaper one; points on other rows are no staircase.
     style = {"marker": ".", "linewidth": 1.2} if frontier.held_out else {"drawstyle": "steps-post"}
     priced = frontier.task is not None and frontier.task.mistake_price is not None
@@ -63,9 +57,30 @@ def draw(frontier: Shown, ax: Any = None, **line: Any) -> Any:
         return _draw_money(frontier, ax, {**style, **line})
     ax.plot(frontier.cost, frontier.score, **{**style, **line})
     ax.set_xlabel("mean cost per row")
-    name = "mean score" if frontier.task is None else frontier.task.quality_name
-    ax.set_ylabel("share of rows not worse than the full model" if frontier.compares_with_full else name)
+    ax.set_ylabel(_score_in_words(frontier))
     return ax
+
+
+def _score_in_words(frontier: Shown) -> str:
+    if frontier.compares_with_full:
+        return "share of rows not worse than the full model"
+    return "mean score" if frontier.task is None else frontier.task.quality_name
+
+
+def draw_with_plotly(frontier: Shown, **line: Any) -> Any:
+    """The same as a figure of plotly; ``line`` goes to ``plotly.graph_objects.Scatter``."""
+    check_backend("plotly")
+    from plotly import graph_objects as go
+
+    priced = frontier.task is not None and frontier.task.mistake_price is not None
+    is_money = priced and not frontier.compares_with_full
+    style = {"mode": "lines+markers"} if frontier.held_out else {"mode": "lines", "line_shape": "hv"}
+    score = -frontier.score if is_money else frontier.score
+    figure = go.Figure(go.Scatter(x=frontier.cost, y=score, **{**style, **line}))
+    names = ("mean cost of tests per row", "mean cost of mistakes per row")
+    across, up = names if is_money else ("mean cost per row", _score_in_words(frontier))
+    figure.update_layout(xaxis_title=across, yaxis_title=up, template="plotly_white")
+    return figure
 
 
 def _draw_money(frontier: Shown, ax: Any, style: dict[str, Any]) -> Any:

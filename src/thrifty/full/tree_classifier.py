@@ -6,6 +6,7 @@ anything of the library that fitted it but the arrays, so a file may hold them a
 compiled code of others is given them.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
@@ -202,16 +203,32 @@ class TreeModel:
         problems += [] if self.categories is None else [self.categories.problem(self.n_features)]
         return next((one for one in problems if one), None)
 
-    def raw(self, X: Any) -> Floats:
-        """Sums over the trees, shape (n_rows, n_scores) or (n_rows, n_classes)."""
-        n_scores = max(len(self.classes), 1) if self.baseline is None else len(self.baseline)
-        raw = np.zeros((X.shape[0], n_scores), order="C" if self.baseline is None else "F")
-        for begin in range(0, len(raw), _BLOCK):
+    def _blocks(self, X: Any) -> Iterator[tuple[slice, Floats]]:
+        """A few rows after the other, as the trees read them: each split on categories is a column of its own."""
+        for begin in range(0, X.shape[0], _BLOCK):
             rows = slice(begin, begin + _BLOCK)
             block = X[rows].toarray() if sparse.issparse(X) else X[rows]
             block = np.asarray(block, dtype=np.float64)
             if self.categories is not None:
                 block = np.hstack([block, self.categories.answers(block)])
+            yield rows, block
+
+    def touched(self, X: Any) -> Bools:
+        """Columns that each row is asked for on its way down, shape (n_rows, n_features)."""
+        touched = np.zeros((X.shape[0], self.n_features), dtype=bool)
+        for rows, block in self._blocks(X):
+            asked = np.logical_or.reduce([part.touched(block) for part in self.trees])
+            touched[rows] = asked[:, : self.n_features]
+            if self.categories is not None:
+                for split, column in enumerate(self.categories.columns[self.categories.asked]):
+                    touched[rows, column] |= asked[:, self.n_features + split]
+        return touched
+
+    def raw(self, X: Any) -> Floats:
+        """Sums over the trees, shape (n_rows, n_scores) or (n_rows, n_classes)."""
+        n_scores = max(len(self.classes), 1) if self.baseline is None else len(self.baseline)
+        raw = np.zeros((X.shape[0], n_scores), order="C" if self.baseline is None else "F")
+        for rows, block in self._blocks(X):
             if self.baseline is None:
                 raw[rows] = self.trees[0].predict(block)
                 continue
@@ -266,7 +283,15 @@ class _TreeEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn is un
             f"it in FrozenEstimator to use it as it is, or give an unfitted model."
         )
 
+    def touched(self, X: Any) -> Bools:
+        """Columns that each row is asked for on its way down the trees, shape (n_rows, n_features)."""
+        return self.model.touched(self._numbers(X))
+
     def _raw(self, X: Any) -> Floats:
+        return self.model.raw(self._numbers(X))
+
+    def _numbers(self, X: Any) -> Any:
+        """The table as the trees read it."""
         is_forest = self.model.baseline is None
         # A forest rounds its tables to single precision and refuses what is too large for that.
         rules: dict[str, Any] = {"dtype": np.float64, "ensure_all_finite": False}
@@ -275,12 +300,12 @@ class _TreeEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn is un
             rules = {"dtype": np.float32, "ensure_all_finite": "allow-nan" if may_miss else True}
             rules["accept_sparse"] = "csr"
         if not self.model.scalers:
-            return self.model.raw(validate_data(self, X, reset=False, **rules))
+            return validate_data(self, X, reset=False, **rules)
         validate_data(self, X, reset=False, skip_check_array=True)
         names = None if self.model.names is None else self.feature_names_in_
         for step in self.model.scalers:
             X, names = step.made(names).transform(X), None
-        return self.model.raw(check_array(X, **rules))
+        return check_array(X, **rules)
 
 
 class TreeClassifier(ClassifierMixin, _TreeEstimator):  # type: ignore[misc]  # scikit-learn is untyped

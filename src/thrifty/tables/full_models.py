@@ -36,7 +36,7 @@ from thrifty.tasks.ranking import RankingTask
 from thrifty.tasks.regression import RegressionTask, default_regressor
 from thrifty.tasks.task import Task
 
-__all__ = ["KINDS", "SAMPLE", "TRUSTED", "Competition", "best_kind", "load_full", "recipe"]
+__all__ = ["KINDS", "SAMPLE", "TRUSTED", "Competition", "best_kind", "load_foreign", "load_full", "recipe"]
 
 SAMPLE = 5_000
 """Rows that a competition of kinds looks at."""
@@ -225,6 +225,37 @@ def load_full(path: str | os.PathLike[str], trusted: Iterable[str] = ()) -> Any:
             f"Write it with skops.io.dump."
         ) from error
     return FrozenEstimator(model)
+
+
+def load_foreign(path: str | os.PathLike[str], trusted: Iterable[str] = ()) -> Any:
+    """A fitted model from a skops file, or a booster from the file that LightGBM or XGBoost wrote; never a pickle."""
+    kind = os.path.splitext(path)[1].lower()
+    if kind == ".skops":
+        return load_full(path, trusted).estimator
+    library = {".txt": "lightgbm", ".json": "xgboost", ".ubj": "xgboost"}.get(kind)
+    if library is None:
+        raise InvalidInputError(
+            f"{path} must be a .skops file, a .txt file of LightGBM, or a .json or .ubj file of XGBoost; a pickle is "
+            f"never opened, because it may run anything. Write it with skops.io.dump, or with its own save_model."
+        )
+    if not _is_installed(library):
+        raise InvalidInputError(
+            f"{path} needs {KINDS[library]}, which is not installed. Install it with `pip install thrifty[boosters]`."
+        )
+    data = read_capped(path, DEFAULT_MAX_BYTES)
+    try:
+        if library == "lightgbm":
+            from lightgbm import Booster
+
+            return Booster(model_str=data.decode())
+        from xgboost import Booster as OtherBooster
+
+        return OtherBooster(model_file=bytearray(data))
+    except Exception as error:  # both raise classes of their own, which need not be importable here
+        told = " ".join(str(error).split())[:200]
+        raise InvalidInputError(
+            f"{path} cannot be read as a model of {KINDS[library]}: {told} Write it with save_model."
+        ) from error
 
 
 def _eligible(n_rows: int, without_svm: bool) -> Sequence[str]:

@@ -14,9 +14,11 @@ from sklearn.utils.validation import check_is_fitted
 from thrifty.arrays import Bools, Floats
 from thrifty.estimators.base import all_or_nothing
 from thrifty.estimators.checks import check_count, check_seed, validated
+from thrifty.estimators.notebook import draw_purchased
 from thrifty.estimators.rivals.forests import ForestRecipe, PruningTask, pruning_task
 from thrifty.evidence.evidence import Evidence
 from thrifty.evidence.frontier import Frontier
+from thrifty.evidence.pictures import purchased
 from thrifty.exceptions import InvalidInputError
 from thrifty.objective.costs import check_amount
 from thrifty.pruning.closure import Pruning
@@ -279,6 +281,19 @@ class BudgetPruneClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
         raise InvalidInputError(
             "a pruned forest has no stages whose verdicts could be told: a row walks many trees at once. `bought(X)` "
             "says what each row needed."
+        )
+
+    def plot_route(self, row: Any, ax: Any = None, *, backend: str = "matplotlib") -> NoReturn:  # noqa: ARG002
+        """Refuse, as ``explain`` does."""
+        self.explain(row)
+
+    def plot_purchases(self, X: Any, ax: Any = None, *, backend: str = "matplotlib") -> Any:
+        """Draw how many of some rows make each purchase, on axes of matplotlib or as a figure of plotly."""
+        names = getattr(self, "feature_names_in_", [f"x{place}" for place in range(self.n_features_in_)])
+        bought = self.bought(X)
+        each = np.full(len(bought), 1.0 / len(bought))
+        return draw_purchased(
+            purchased(self.forest_.price_list, bought, each, list(map(str, names))), ax, backend
         )
 
     def at(self, **wish: Any) -> NoReturn:  # noqa: ARG002

@@ -1,0 +1,290 @@
+"""Which columns of each row a fitted model of another library reads.
+
+A tree reads the columns on the way to the leaf that a row reaches. Which leaf that is, the library itself says: numbers
+are rounded, missing values are sent and categories are compared as it does all that. The way to a leaf is in its
+description of the tree. A linear model reads the columns with a coefficient that is not zero; any other model reads
+everything it is given. Steps before a model are looked through as far as they tell which column became which.
+"""
+
+import json
+import warnings
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+from sklearn.base import OneToOneFeatureMixin
+from sklearn.calibration import CalibratedClassifierCV
+from sklearn.compose import ColumnTransformer
+from sklearn.dummy import DummyClassifier, DummyRegressor
+from sklearn.ensemble import AdaBoostClassifier, AdaBoostRegressor, VotingClassifier, VotingRegressor
+from sklearn.feature_selection import SelectorMixin
+from sklearn.frozen import FrozenEstimator
+from sklearn.impute import SimpleImputer
+from sklearn.model_selection import GridSearchCV, RandomizedSearchCV
+from sklearn.multiclass import OneVsRestClassifier
+from sklearn.pipeline import Pipeline
+from sklearn.preprocessing import Normalizer, OneHotEncoder
+
+from thrifty.arrays import Bools, Ints
+from thrifty.full.tree_classifier import TreeClassifier, TreeRegressor
+
+__all__ = ["columns_read", "follows_paths"]
+
+Leaves = Iterator[tuple[Ints, Bools]]
+"""For each tree the node at which every row ends, and the columns on the way to each node, (n_nodes, n_features)."""
+
+
+def columns_read(model: Any, X: Any) -> Bools:
+    """Columns of each row that a fitted model reads to answer it, shape (n_rows, n_features).
+
+    Parameters
+    ----------
+    model : fitted estimator or booster
+        Trees of LightGBM, XGBoost and scikit-learn, alone, in a Pipeline, and inside of estimators that calibrate,
+        average or select them, are followed row by row.
+    X : table of shape (n_rows, n_features)
+        The rows, as the model takes them.
+    """
+    n_rows, n_features = np.shape(X)
+    if isinstance(model, Pipeline):
+        *steps, (_, last) = model.steps
+        made_of = np.eye(n_features, dtype=bool)
+        for _, step in steps:
+            if step is not None and step != "passthrough":
+                made_of = _joined(_inputs_of_outputs(step, made_of.shape[0]), made_of)
+                X = step.transform(X)
+        return _joined(columns_read(last, X), made_of)
+    members = _members(model)
+    if members is not None:
+        together: Bools = np.logical_or.reduce([columns_read(one, X) for one in members])
+        return together
+    if isinstance(model, TreeClassifier | TreeRegressor):
+        return model.touched(X)
+    with warnings.catch_warnings():
+        # Somebody who fitted on a data frame may ask about an array, as far as the library allows it.
+        warnings.filterwarnings("ignore", message="X does not have valid feature names")
+        trees = _leaves_of(model, X, n_features)
+        if trees is None:
+            return np.repeat(_used_by_all(model, n_features)[None, :], n_rows, axis=0)
+        touched = np.zeros((n_rows, n_features), dtype=bool)
+        for leaf, on_the_way in trees:
+            touched |= on_the_way[leaf]
+    start = getattr(model, "init_", None)
+    if hasattr(start, "predict") and not isinstance(start, DummyClassifier | DummyRegressor):
+        touched |= columns_read(start, X)
+    return touched
+
+
+def follows_paths(model: Any) -> bool:
+    """Whether rows may differ in what they are asked for: whether there are trees to follow."""
+    if isinstance(model, Pipeline):
+        return follows_paths(model.steps[-1][1])
+    members = _members(model)
+    if members is not None:
+        return any(follows_paths(one) for one in members)
+    return isinstance(model, TreeClassifier | TreeRegressor) or _reader_of(model) is not None
+
+
+def _members(model: Any) -> list[Any] | None:
+    """Models of which a model asks every one, or None where it is no such model."""
+    if isinstance(model, FrozenEstimator):
+        return [model.estimator]
+    if isinstance(model, GridSearchCV | RandomizedSearchCV):
+        return [model.best_estimator_]
+    if isinstance(model, CalibratedClassifierCV):
+        return [one.estimator for one in model.calibrated_classifiers_]
+    averaged = VotingClassifier, VotingRegressor, AdaBoostClassifier, AdaBoostRegressor, OneVsRestClassifier
+    return list(model.estimators_) if isinstance(model, averaged) else None
+
+
+def _used_by_all(model: Any, n_features: int) -> Bools:
+    """Columns that a model without trees reads of every row, shape (n_features,)."""
+    try:
+        slopes = model.coef_
+    except AttributeError:  # boosters and kernel machines have the property, and no coefficients
+        return np.ones(n_features, dtype=bool)
+    slopes = np.atleast_2d(slopes.toarray() if sparse.issparse(slopes) else np.asarray(slopes))
+    if slopes.shape[-1] != n_features:
+        return np.ones(n_features, dtype=bool)
+    used: Bools = (slopes != 0).any(axis=0)
+    return used
+
+
+# -- steps before a model ----------------------------------------------------------------------
+
+
+def _joined(outer: Bools, inner: Bools) -> Bools:
+    """Columns behind columns: what is read of the inner ones by whoever reads the outer ones."""
+    joined: Bools = outer.astype(np.float32) @ inner.astype(np.float32) > 0
+    return joined
+
+
+def _inputs_of_outputs(step: Any, n_inputs: int) -> Bools:
+    """Columns that each column is made of that a step delivers, shape (n_outputs, n_inputs)."""
+    kept = np.eye(n_inputs, dtype=bool)
+    if isinstance(step, SelectorMixin):
+        selected: Bools = kept[step.get_support()]
+        return selected
+    if isinstance(step, OneHotEncoder):
+        return np.repeat(kept, step._n_features_outs, axis=0)
+    if isinstance(step, ColumnTransformer):
+        return _of_column_transformer(step, n_inputs)
+    # A row's norm is made of all its columns.
+    if isinstance(step, OneToOneFeatureMixin) and not isinstance(step, Normalizer):
+        return kept
+    if isinstance(step, SimpleImputer) and not step.add_indicator:
+        filled = np.asarray(step.statistics_, dtype=object)
+        filled_in: Bools = kept[[bool(step.keep_empty_features or one == one) for one in filled]]
+        return filled_in
+    if isinstance(step, Pipeline):
+        made_of = kept
+        for _, one in step.steps:
+            if one is not None and one != "passthrough":
+                made_of = _joined(_inputs_of_outputs(one, made_of.shape[0]), made_of)
+        return made_of
+    n_outputs = len(step.get_feature_names_out()) if hasattr(step, "get_feature_names_out") else n_inputs
+    return np.ones((n_outputs, n_inputs), dtype=bool)
+
+
+def _of_column_transformer(step: ColumnTransformer, n_inputs: int) -> Bools:
+    n_outputs = max((part.stop for part in step.output_indices_.values()), default=0)
+    made_of = np.zeros((n_outputs, n_inputs), dtype=bool)
+    names = list(getattr(step, "feature_names_in_", range(n_inputs)))
+    for name, one, columns in step.transformers_:
+        part = step.output_indices_[name]
+        if part.stop == part.start:
+            continue
+        read = _column_numbers(columns, names)
+        inside = (
+            np.eye(len(read), dtype=bool)
+            if isinstance(one, str)  # passthrough
+            else _inputs_of_outputs(one, len(read))
+        )
+        made_of[part.start : part.stop, read] = inside
+    return made_of
+
+
+def _column_numbers(columns: Any, names: list[Any]) -> Ints:
+    if isinstance(columns, slice):
+        return np.arange(len(names))[columns]
+    listed = np.atleast_1d(np.asarray(columns))
+    if listed.dtype == bool:
+        return np.flatnonzero(listed)
+    if listed.dtype.kind in "iu":
+        return np.arange(len(names))[listed.astype(np.intp)]
+    return np.array([names.index(one) for one in listed.tolist()], dtype=np.intp)
+
+
+# -- trees of one library each -----------------------------------------------------------------
+
+
+def _reader_of(model: Any) -> Any:
+    """What follows rows down the trees of a model, or None where it has none that are known."""
+    # Recognised by what they offer, so that nobody needs a library that is not in use.
+    if hasattr(model, "get_booster") or hasattr(model, "save_raw"):
+        return _xgboost_leaves if _xgboost_trees(model) is not None else None
+    if hasattr(model, "booster_") or hasattr(model, "dump_model"):
+        return _lightgbm_leaves
+    if hasattr(model, "_predictors") and hasattr(model, "_bin_mapper"):
+        return _histogram_leaves
+    has_trees = hasattr(model, "tree_") or hasattr(
+        np.ravel(getattr(model, "estimators_", [None]))[0], "tree_"
+    )
+    return _scikit_leaves if has_trees and hasattr(model, "apply") else None
+
+
+def _leaves_of(model: Any, X: Any, n_features: int) -> Leaves | None:
+    reader = _reader_of(model)
+    return None if reader is None else reader(model, X, n_features)
+
+
+def _on_the_way(left: Ints, right: Ints, feature: Ints, n_features: int) -> Bools:
+    """Columns on the way to each node, one level after the other; a node without a left child is a leaf."""
+    seen = np.zeros((len(left), n_features), dtype=bool)
+    level = np.zeros(1, dtype=np.intp)
+    while level.size:
+        level = level[left[level] >= 0]
+        for child in (left[level], right[level]):
+            seen[child] = seen[level]
+            seen[child, feature[level]] = True
+        level = np.concatenate([left[level], right[level]])
+    return seen
+
+
+def _scikit_leaves(model: Any, X: Any, n_features: int) -> Leaves:
+    members = [model] if hasattr(model, "tree_") else np.ravel(model.estimators_).tolist()
+    leaves = np.asarray(model.apply(X)).astype(np.intp).reshape(np.shape(X)[0], -1)
+    for place, one in enumerate(members):
+        tree = one.tree_
+        way = _on_the_way(tree.children_left, tree.children_right, tree.feature, n_features)
+        yield leaves[:, place], way
+
+
+def _histogram_leaves(model: Any, X: Any, n_features: int) -> Leaves:
+    from sklearn.ensemble._hist_gradient_boosting.predictor import TreePredictor
+
+    numbers = np.asarray(model._preprocess_X(X, reset=False), dtype=np.float64)
+    known, place_of = model._bin_mapper.make_known_categories_bitsets()
+    is_category = np.asarray(
+        np.zeros(n_features) if model.is_categorical_ is None else model.is_categorical_, dtype=bool
+    )
+    # Columns of categories come before the others where they are encoded.
+    column_of = np.arange(n_features)
+    if model._preprocessor is not None:
+        column_of = np.concatenate([np.flatnonzero(is_category), np.flatnonzero(~is_category)])
+    for predictor in (one for a_round in model._predictors for one in a_round):
+        nodes = predictor.nodes.copy()
+        # Each leaf answers with its own number.
+        nodes["value"] = np.arange(len(nodes))
+        numbered = TreePredictor(nodes, predictor.binned_left_cat_bitsets, predictor.raw_left_cat_bitsets)
+        leaf = numbered.predict(numbers, known, place_of, 1).astype(np.intp)
+        left, right = (
+            np.where(nodes["is_leaf"], -1, nodes[side].astype(np.intp)) for side in ("left", "right")
+        )
+        yield leaf, _on_the_way(left, right, column_of[nodes["feature_idx"]], n_features)
+
+
+def _xgboost_trees(model: Any) -> list[Any] | None:
+    """Trees of a booster as it describes them, in order; None where it has none."""
+    booster = model.get_booster() if hasattr(model, "get_booster") else model
+    described = json.loads(bytes(booster.save_raw("json")))["learner"]["gradient_booster"]
+    # Trees that are dropped in training are wrapped once more.
+    inner = described.get("gbtree", described)
+    trees: list[Any] | None = inner["model"].get("trees")
+    return trees
+
+
+def _xgboost_leaves(model: Any, X: Any, n_features: int) -> Leaves:
+    if hasattr(model, "apply"):
+        found = model.apply(X)
+    else:
+        from xgboost import DMatrix
+
+        best = (0, model.best_iteration + 1) if model.attr("best_iteration") else (0, 0)
+        rows = DMatrix(X, enable_categorical=True)
+        found = model.predict(rows, pred_leaf=True, iteration_range=best)
+    leaves = np.asarray(found).astype(np.intp).reshape(np.shape(X)[0], -1)
+    for place, tree in zip(range(leaves.shape[1]), _xgboost_trees(model) or [], strict=False):
+        left, right, feature = (
+            np.asarray(tree[name], dtype=np.intp)
+            for name in ("left_children", "right_children", "split_indices")
+        )
+        yield leaves[:, place], _on_the_way(left, right, feature, n_features)
+
+
+def _lightgbm_leaves(model: Any, X: Any, n_features: int) -> Leaves:
+    booster = model.booster_ if hasattr(model, "booster_") else model
+    leaves = np.asarray(model.predict(X, pred_leaf=True)).astype(np.intp).reshape(np.shape(X)[0], -1)
+    for place, tree in enumerate(booster.dump_model()["tree_info"][: leaves.shape[1]]):
+        way = np.zeros((max(int(tree["num_leaves"]), 1), n_features), dtype=bool)
+        waiting: list[tuple[Any, list[int]]] = [(tree["tree_structure"], [])]
+        while waiting:
+            node, columns = waiting.pop()
+            if "split_feature" in node:
+                further = [*columns, int(node["split_feature"])]
+                waiting += [(node["left_child"], further), (node["right_child"], further)]
+            else:
+                # A leaf of a linear tree reads what its slopes are about.
+                way[int(node.get("leaf_index", 0)), [*columns, *node.get("leaf_features", ())]] = True
+        yield leaves[:, place], way

@@ -1,0 +1,105 @@
+"""``thrifty audit``: what a model of somebody else spends per row, and what a cascade in front of it would save."""
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from thrifty.cli.console import check_output, notes_of_warnings, print_json, progress, say, write_file
+from thrifty.cli.options import AsJson, Trust
+from thrifty.exceptions import InvalidInputError
+
+__all__ = ["audit"]
+
+
+def audit(
+    model: Annotated[
+        Path,
+        typer.Argument(
+            help="Fitted model: .skops, .txt of LightGBM, or .json or .ubj of XGBoost.", metavar="MODEL"
+        ),
+    ],
+    table: Annotated[
+        Path, typer.Argument(help="Rows that it was not fitted on, CSV or parquet.", metavar="TABLE")
+    ],
+    target: Annotated[
+        str | None,
+        typer.Option(
+            help="Column with the label or number. Without it, nothing is said of losses and cascades.",
+            metavar="COLUMN",
+        ),
+    ] = None,
+    costs: Annotated[
+        Path | None,
+        typer.Option(
+            help="File with lines of feature, cost and, if need be, group. Without it each costs 1."
+        ),
+    ] = None,
+    full_cost: Annotated[
+        float, typer.Option(help="Price of one call of the model, on top of the columns it reads.")
+    ] = 0.0,
+    ignore: Annotated[
+        list[str] | None,
+        typer.Option(help="Column that is not a feature. May be repeated.", metavar="COLUMN"),
+    ] = None,
+    out: Annotated[Path | None, typer.Option("--out", "-o", help="Page to write, as HTML.")] = None,
+    seed: Annotated[int, typer.Option(min=0, max=2**32 - 1, help="Seed of all random choices.")] = 0,
+    trust: Trust = None,
+    json: AsJson = False,
+) -> None:
+    """Tell what a fitted model spends per row, what it could do without, and what a cascade before it would save."""
+    from sklearn.base import is_regressor
+
+    from thrifty.auditing.auditor import audit as look_at
+    from thrifty.auditing.boosters import is_booster
+    from thrifty.objective.prices import Prices
+    from thrifty.tables.formats import read_table
+    from thrifty.tables.full_models import load_foreign
+    from thrifty.tables.price_file import read_prices
+    from thrifty.tables.target import labels_of, numbers_of
+
+    if out is not None:
+        check_output(out)
+    with notes_of_warnings(), progress() as show:
+        show("auditing", 0, 1)
+        known, frame = load_foreign(model, trust or ()), read_table(table)
+        y = None
+        if target is not None:
+            is_number = not is_booster(known) and is_regressor(known)
+            y = (numbers_of if is_number else labels_of)(frame, target)
+        rows = _features(known, frame, [*(ignore or ()), *([target] if target else [])], table)
+        prices = read_prices(costs, list(rows.columns), known=list(frame.columns), full_cost=full_cost)
+        found = look_at(
+            known,
+            rows,
+            Prices.of(prices),
+            y,
+            full_cost=full_cost,
+            random_state=seed,
+        )
+        show("auditing", 1, 1)
+    if out is not None:
+        page = (
+            f"<!doctype html><meta charset=utf-8><title>Audit of {found.model}</title>{found._repr_html_()}\n"
+        )
+        write_file(out, page.encode())
+    if json:
+        print_json(found.as_dict())
+    else:
+        for line in str(found).splitlines():
+            say(line)
+        if out is not None:
+            say(f"wrote {out}")
+
+
+def _features(model: Any, frame: Any, left_out: list[str], table: Path) -> Any:
+    """The columns that a model takes, where it knows them by name; else all that are not left out."""
+    from thrifty.auditing.auditor import names_of
+    from thrifty.tables.formats import listed
+
+    unknown = [name for name in left_out if name not in frame.columns]
+    if unknown:
+        raise InvalidInputError(f"{table} has no column {listed(unknown)}; it has {listed(frame.columns)}.")
+    rows = frame.drop(columns=left_out)
+    known = names_of(model, rows)
+    return rows[known] if known is not None and set(known) <= set(rows.columns) else rows

@@ -1,0 +1,156 @@
+"""A fitted estimator to look at: its pictures, and its page in a notebook."""
+
+from html import escape
+from typing import Any
+
+import numpy as np
+
+from thrifty.arrays import Floats
+from thrifty.chain.chain import Chain
+from thrifty.chain.sources import kind_of_table
+from thrifty.evidence.averages import route_by
+from thrifty.evidence.evidence import Evidence
+from thrifty.evidence.pictures import Bar, Purchased, draw_bars, purchased, route_bars
+from thrifty.evidence.sketches import Mark, bars, staircase, table
+from thrifty.exceptions import InvalidInputError
+
+__all__ = ["Notebook", "draw_purchased"]
+
+_SHOWN = 12
+
+
+def draw_purchased(found: list[Purchased], ax: Any, backend: str) -> Any:
+    """What is bought how often, as bars."""
+    shown = [Bar(one.name, 0.0, one.share, f"{one.share:.0%} of rows, price {one.price:g}") for one in found]
+    return draw_bars(shown, "share of rows that buy it", "What is bought", ax, backend)
+
+
+class Notebook:
+    """What an estimator with a chain shows of itself, once it is fitted."""
+
+    chain_: Chain
+    n_features_in_: int
+
+    def plot_route(self, row: Any, ax: Any = None, *, backend: str = "matplotlib") -> Any:
+        """Draw the way of one row: what it pays at each stage, and what that stage would answer.
+
+        The full model is asked if the row reaches it.
+
+        Parameters
+        ----------
+        row : table with one row, or array of shape (n_features,)
+            The row.
+        ax : matplotlib axes, optional
+            Where to draw; new ones by default.
+        backend : {"matplotlib", "plotly"}, default="matplotlib"
+            Library that draws.
+
+        Returns
+        -------
+        matplotlib axes, or a plotly figure
+        """
+        one = row if kind_of_table(row) or np.ndim(row) == 2 else np.asarray(row)[None, :]
+        if np.shape(one)[0] != 1:
+            raise InvalidInputError(
+                f"plot_route draws the way of one row; got {np.shape(one)[0]}. Write X[3:4] for the row of number 3."
+            )
+        way = self.explain(one)[0]  # type: ignore[attr-defined]
+        less = "less than" if way.saved >= 0 else "more than"
+        title = f"paid {way.cost:g}, {abs(way.saved):g} {less} the full model"
+        return draw_bars(route_bars(way), "paid so far", title, ax, backend)
+
+    def plot_purchases(self, X: Any = None, ax: Any = None, *, backend: str = "matplotlib") -> Any:
+        """Draw how many rows make each purchase, at the operating point in force.
+
+        Parameters
+        ----------
+        X : table, optional
+            Rows to count; by default the rows of ``evidence_``.
+        ax : matplotlib axes, optional
+            Where to draw; new ones by default.
+        backend : {"matplotlib", "plotly"}, default="matplotlib"
+            Library that draws.
+
+        Returns
+        -------
+        matplotlib axes, or a plotly figure
+        """
+        if X is None:
+            return draw_purchased(self._purchased(self._shares()), ax, backend)
+        route = self.route(X)  # type: ignore[attr-defined]
+        shares = np.bincount(route, minlength=self.chain_.n_stages + 1) / len(route)
+        return draw_purchased(self._purchased(shares), ax, backend)
+
+    def _purchased(self, shares: Floats) -> list[Purchased]:
+        chain = self.chain_
+        return purchased(chain.price_list, chain.bought_by_route, shares, self._names())
+
+    def _names(self) -> list[str]:
+        known = getattr(self, "feature_names_in_", None)
+        return (
+            [f"x{place}" for place in range(self.n_features_in_)] if known is None else list(map(str, known))
+        )
+
+    def _shares(self) -> Floats:
+        """Shares of the rows of the evidence that are answered at each place, shape (n_stages + 1,)."""
+        evidence: Evidence = self._evidence()  # type: ignore[attr-defined]
+        chain = self.chain_
+        if chain.behind is not None:
+            raise InvalidInputError(
+                "the evidence of a chain before a chain does not tell what rows buy in the second one. Give rows: "
+                "plot_purchases(X)."
+            )
+        policy, n_places = chain.policy, chain.n_stages + 1
+        shares = np.zeros(n_places)
+        for point, weight in ((policy.lower, 1.0 - policy.share), (policy.upper, policy.share)):
+            route = route_by(evidence.gate, policy.thresholds[point])
+            shares += weight * np.bincount(route, minlength=n_places) / len(route)
+        return shares
+
+    # -- pages of notebooks --------------------------------------------------------------------
+
+    def _repr_html_inner(self) -> str:
+        return super()._repr_html_inner() + self._page()  # type: ignore[misc,no-any-return]
+
+    def _repr_mimebundle_(self, **kwargs: Any) -> dict[str, str]:
+        bundle: dict[str, str] = super()._repr_mimebundle_(**kwargs)  # type: ignore[misc]
+        if "text/html" in bundle:
+            bundle["text/html"] += self._page()
+        return bundle
+
+    def _page(self) -> str:
+        """Stages, purchases and the frontier; nothing before the fit, nor where a file did not keep the evidence."""
+        if "chain_" not in vars(self):
+            return ""
+        try:
+            parts = [self._sketch(), self._stages_as_html()]
+        except InvalidInputError:
+            return ""
+        style = "display:flex;flex-wrap:wrap;gap:12px 24px;margin:8px 0;font-size:12px"
+        return f'<div style="{style}">{"".join(parts)}</div>'
+
+    def _sketch(self: Any) -> str:
+        frontier, cost, score = self.frontier_, self.expected_cost_, self.expected_score_
+        name = self.chain_.task.quality_name
+        here = Mark(cost, score, f"in force: {name} {score:.4g} for {cost:.4g} per row", "#b3261e")
+        return staircase(frontier.cost, frontier.score, [here], f"{name} against mean cost per row", name)
+
+    def _stages_as_html(self) -> str:
+        chain, names = self.chain_, self._names()
+        if chain.behind is not None:
+            return f"<div>{chain.n_stages} stages, the last {chain.behind.n_stages} in a chain of their own</div>"
+        shares = self._shares()
+        held, lines = np.zeros(len(names), dtype=bool), []
+        for place, paid in enumerate(chain.cost_by_route.tolist()):
+            new = [names[column] for column in np.flatnonzero(chain.bought_by_route[place] & ~held)]
+            held |= chain.bought_by_route[place]
+            shown = ", ".join(new[:3]) + (f" and {len(new) - 3} more" if len(new) > 3 else "")
+            called = f"stage {place}" if place < chain.n_stages else "full model"
+            lines.append((f"{called}: {shown or 'nothing new'}", f"{paid:.4g}", f"{shares[place]:.1%}"))
+        made = self._purchased(shares)
+        most = made[:_SHOWN]
+        notes = [f"{one.share:.0%} of rows, price {one.price:g}" for one in most]
+        drawn = bars([one.name for one in most], [one.share for one in most], notes, "What is bought")
+        more = f"<div>and {len(made) - _SHOWN} purchases more</div>" if len(made) > _SHOWN else ""
+        head = ("buys", "paid by then", "answers")
+        return f"<div>{table(head, lines)}</div><div><div>{escape('What is bought')}</div>{drawn}{more}</div>"
