@@ -88,15 +88,9 @@ copybutton_prompt_text = r">>> |\.\.\. |\$ "
 copybutton_prompt_is_regexp = True
 
 
-def without_labels_of_others(
-    app: Any,
-    what: str,
-    name: str,
-    obj: Any,
-    options: Any,
-    lines: list[str],  # noqa: ARG001 - Sphinx calls it so
-) -> None:
+def without_labels_of_others(*said: Any) -> None:
     """Keep the words, and drop the links, of docstrings that methods inherit from scikit-learn."""
+    *_, obj, _, lines = said  # Sphinx also says which application, what kind of object, and its name
     if getattr(obj, "__module__", "").startswith("sklearn."):
         lines[:] = [re.sub(r":ref:`([^`<]+) <[^`>]+>`", r"\1", line) for line in lines]
 

@@ -1,10 +1,10 @@
 """
-A certificate: proof that no more than five answers in a hundred are lost
-=========================================================================
+A certificate that at most five answers in a hundred are lost: how often is it wrong?
+=====================================================================================
 
-"It saves three quarters and loses nothing" is easily said, on the rows that it was chosen on. A certificate says how many
-answers are lost against the full model, at most, with a probability that holds: by an exact test, on rows that nothing
-was chosen on. How often is such a certificate wrong?
+"It saves three quarters and loses nothing" is easily said, on the rows that it was chosen on. A certificate says how
+many answers are lost against the full model, at most, with a probability that holds: by an exact test, on rows that
+nothing was chosen on. How often is such a certificate wrong?
 """
 
 import matplotlib.pyplot as plt

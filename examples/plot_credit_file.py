@@ -1,6 +1,6 @@
 """
-A credit file bought piece by piece from sqlite
-===============================================
+A credit file in sqlite: which pieces are worth buying?
+=======================================================
 
 A lender asks who will pay back. The application is at hand; the register, the employer and the credit bureau charge for
 every answer. The applicants are in a database, which here plays all three. The lender trains on files that were bought

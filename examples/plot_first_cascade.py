@@ -42,7 +42,7 @@ for budget in (2, 4, 8):
 
 # %%
 # The frontier on test rows. ``evidence_of`` takes the fitted cascade through rows that had no say, and ``on`` scores
-# the same operating points there. On 143 patients one mistake is 0.7 points, so the end of the curve wiggles.
+# the same operating points there. On 143 patients one mistake is 0.7 points, so the steps are coarse.
 
 frontier = clf.frontier_.on([evidence_of(clf, X_test, y_test)])
 fig, ax = plt.subplots(figsize=(7, 4))

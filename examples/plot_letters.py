@@ -3,8 +3,8 @@ Twenty-six letters: how little has to be measured to tell them apart?
 =====================================================================
 
 Frey and Slate (1991, Machine Learning 6) described printed letters by sixteen numbers: where the ink lies, how it is
-spread, how many edges there are. Here letters are printed in six fonts and two sizes, tilted, with much ink or little, and
-measured in that way. Every number costs 1. An I needs few of them; a B, D, O and Q need more.
+spread, how many edges there are. Here letters are printed in six fonts and two sizes, tilted, with much ink or little,
+and measured in that way. Every number costs 1. Which letters need more of them than others?
 """
 
 import matplotlib.pyplot as plt

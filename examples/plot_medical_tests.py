@@ -2,10 +2,10 @@
 Medical tests at real prices: when is the blood test worth it?
 ==============================================================
 
-Age, weight and family tell something of diabetes, and cost next to nothing to ask. A glucose test costs 17.61 and an insulin test 22.78, and
-the second of the two is cheaper by 2.10, because blood is drawn once. These are the prices of a health plan in Ontario
-that Turney (1995, Journal of Artificial Intelligence Research 2) made a benchmark of. The patients of this page are made
-up, so that it runs anywhere; the project's results have the real ones.
+Age, weight and family tell something of diabetes, and cost next to nothing to ask. A glucose test costs 17.61 and an
+insulin test 22.78, and the second of the two is cheaper by 2.10, because blood is drawn once. These are the prices of a
+health plan in Ontario that Turney (1995, Journal of Artificial Intelligence Research 2) made a benchmark of. The
+patients of this page are made up, so that it runs anywhere; the project's results have the real ones.
 """
 
 import matplotlib.pyplot as plt

@@ -1,6 +1,6 @@
 """
-One row: what was bought, and why it stopped
-============================================
+One row: what was bought, and why did it stop?
+==============================================
 
 Somebody asks why their case was decided on two measurements. ``explain`` retells the way of a row; a session buys for
 one row while it stands before you, and says at every step what it wants next and why.
@@ -53,8 +53,12 @@ paid = [stage.cost for stage in explained.stages]
 sure = [stage.probability for stage in explained.stages]
 ax.plot(paid, sure, color="tab:red", marker="o", linewidth=2, label="the wine that cost most")
 for stage in explained.stages:
-    text = f"{', '.join(stage.bought)}\n{stage.answer}"
-    ax.annotate(text, (stage.cost, stage.probability), (6, -14), textcoords="offset points", fontsize=8)
-ax.set(xlabel="paid so far", ylabel="probability of the answer", ylim=(0.3, 1.02))
+    ax.annotate(
+        stage.answer, (stage.cost, stage.probability), (5, -12), textcoords="offset points", fontsize=8
+    )
+ax.set_xticks(paid, [", ".join(stage.bought).replace("_", "\n") for stage in explained.stages], fontsize=8)
+ax.set(
+    xlabel="bought, one after the other, for 1 each", ylabel="probability of the answer", ylim=(0.35, 1.02)
+)
 ax.legend(loc="lower right")
 fig.tight_layout()

@@ -3,8 +3,8 @@ Ranking documents: which need the expensive features?
 =====================================================
 
 A search engine ranks ten documents for each query. Whether words match is known at once; reading the whole document and
-asking a language model cost time. A document that is hopeless, or clearly the best, needs neither. What counts is the
-order of the first five.
+asking a language model cost time. A document that is hopeless needs neither. What counts is the order of the first five.
+For which documents is more bought?
 """
 
 import matplotlib.pyplot as plt
@@ -53,6 +53,6 @@ left.plot(spent, ndcg, marker="o")
 left.set(xlabel="mean cost for each document", ylabel="NDCG@5 on test queries", title="What a budget buys")
 right.bar(range(4), [cost[y_test == grade].mean() for grade in range(4)])
 right.axhline(cost.mean(), color="black", linestyle="--", label="mean of all documents")
-right.set(xlabel="grade of relevance", ylabel="mean cost at a budget of 6", xticks=range(4))
+right.set(xlabel="grade of relevance", ylabel="mean cost at a budget of 6", xticks=range(4), ylim=(0, 12))
 right.legend()
 fig.tight_layout()

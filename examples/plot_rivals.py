@@ -1,6 +1,6 @@
 """
-Against LightGBM's own penalties, on your table
-===============================================
+Is it better than LightGBM's own penalties, on your table?
+==========================================================
 
 LightGBM can charge for features while it grows trees (``cegb_penalty_feature_coupled``): a column that no tree has used
 yet must earn its price. It then buys the same columns for every row. A cascade buys for each row what that row needs.
@@ -55,7 +55,7 @@ rival = chosen.on([judged(*rival, X_test, y_test) for rival in rivals])
 
 # %%
 # The cascade has LightGBM without penalties as its full model, and is fitted on all the rows that LightGBM had for
-# fitting and choosing. The fit finds that its own last stage is better than this full model, warns, and does without it.
+# fitting and choosing. The fit finds that its own last stage beats this full model, warns, and does without it.
 
 full = lightgbm.LGBMClassifier(n_estimators=100, num_leaves=15, verbose=-1, n_jobs=1, random_state=0)
 clf = BudgetedClassifier(full, feature_costs=costs, sizes=[(60, 4)], cv=3, random_state=0)

@@ -2,8 +2,8 @@
 Sensors in groups: which of six does a machine need?
 ====================================================
 
-A machine has six sensors. Reading one takes time and power, and gives four numbers at once: mean, spread, peak and slope
-of the last second. So a purchase is a sensor, not a number. Which faults need which sensors?
+A machine has six sensors. Reading one takes time and power, and gives four numbers at once: mean, spread, peak and
+slope of the last second. So a purchase is a sensor, not a number. Which faults need which sensors?
 """
 
 import matplotlib.pyplot as plt

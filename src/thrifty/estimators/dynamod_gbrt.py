@@ -208,14 +208,29 @@ class DynaModGbrtClassifier(GatedClassifier, _DynaModGbrt):
 
     Attributes
     ----------
-    chain_ : Chain
-        What serves.
+    classes_, chain_, evidence_, frontier_, certificate_, expected_cost_, expected_score_, expected_cost_interval_
+        As in ``DynaModLinClassifier``.
     features_ : ndarray
         Columns that the gate and the cheap model buy.
     threshold_ : float
         Rows with ``g > threshold_`` go to the full model.
     trace_ : ndarray of shape (n_rounds, 2)
         The objective after the q-step and after the pair-step of every round.
+    n_iter_ : int
+        Rounds of the alternation.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_breast_cancer
+    >>> from sklearn.linear_model import LogisticRegression
+    >>> from sklearn.pipeline import make_pipeline
+    >>> from sklearn.preprocessing import StandardScaler
+    >>> from thrifty import DynaModGbrtClassifier
+    >>> X, y = load_breast_cancer(return_X_y=True)
+    >>> full = make_pipeline(StandardScaler(), LogisticRegression())
+    >>> clf = DynaModGbrtClassifier(full, n_trees=20, gamma=5, budget=8, tol=1.0, random_state=0).fit(X[::2], y[::2])
+    >>> bool(clf.score(X[1::2], y[1::2]) > 0.9), bool(clf.cost(X[1::2]).mean() < 10)
+    (True, True)
     """
 
 
@@ -242,8 +257,10 @@ class DynaModGbrtRegressor(GatedRegressor, _DynaModGbrt):
 
     Attributes
     ----------
-    chain_, features_, threshold_, trace_
+    chain_, features_, threshold_, trace_, n_iter_
         As in ``DynaModGbrtClassifier``.
+    evidence_, frontier_, certificate_, expected_cost_, expected_score_, expected_cost_interval_
+        As in ``DynaModLinClassifier``; the score is one minus the error in units of the spread of ``y``.
 
     Examples
     --------
