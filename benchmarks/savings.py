@@ -1,10 +1,11 @@
-"""How much is saved for half a point of accuracy: the table of the README.
+"""How much is saved where accuracy should stay as it is, or may fall by half a point: the table of the README.
 
     python benchmarks/savings.py [cancer digits letters miniboone forest thyroid]
 
-Cancer and digits come with scikit-learn; the others lie in THRIFTY_DATA or are fetched from OpenML where it has them. The
-operating point is the cheapest one that is within half a point of the full model on the rows of the fit, each answered
-by models that have not seen it; test rows have no say. Default settings, and a row of the table is one fit.
+Cancer and digits come with scikit-learn; the others lie in THRIFTY_DATA or are fetched from OpenML where it has them.
+The operating point is the cheapest one that is as accurate as the full model, or within half a point of it, on the rows
+of the fit, each answered by models that have not seen it; test rows have no say, and show what was really kept. Default
+settings, and a row of the table is one fit.
 """
 
 import argparse
@@ -22,7 +23,7 @@ from sklearn.svm import SVC
 from thrifty import BudgetedClassifier, FullModelNotWorthItWarning
 from thrifty.datasets import load_digits_at_least_five, load_forest, load_letters, load_miniboone, load_priced
 
-HALF_A_POINT = 0.005
+ALLOWED = (0.0, 0.005)
 
 
 def svm(C=10, gamma="scale"):
@@ -67,17 +68,17 @@ def line(name):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", FullModelNotWorthItWarning)
         clf.fit(X, y)
-    wish = clf.evidence_.full_quality.mean() - HALF_A_POINT
-    there = clf.at(budget=clf.frontier_.cheapest(score=wish).cost)
     everything = X.shape[1] if costs is None else costs.sum()
-    accuracy, spent = np.mean(there.predict(X_test) == y_test), there.cost(X_test).mean()
+    cells = []
+    for loss in ALLOWED:
+        wish = min(clf.evidence_.full_quality.mean(), clf.frontier_.score.max()) - loss
+        there = clf.at(budget=clf.frontier_.cheapest(score=wish).cost)
+        accuracy, spent = np.mean(there.predict(X_test) == y_test), there.cost(X_test).mean()
+        cells.append(f"{accuracy:.3f} for {spent:.3g}, saves {1 - spent / everything:.0%}")
     known = np.mean(clf.chain_.innermost.outputs(X_test, X_test).argmax(axis=1) == y_test)
     seconds = time.process_time() - start
-    print(
-        f"| {title} | {len(y):,} / {len(y_test):,} | {known:.3f} for {everything:.4g} | {accuracy:.3f} for {spent:.3g} | "
-        f"{1 - spent / everything:.0%} |  {seconds:.0f} s of processor",
-        flush=True,
-    )
+    facts = [title, f"{len(y):,} / {len(y_test):,}", f"{known:.3f} for {everything:.4g}", *cells]
+    print(f"| {' | '.join(facts)} |  {seconds:.0f} s of processor", flush=True)
 
 
 def main():
@@ -85,7 +86,10 @@ def main():
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("tables", nargs="*", default=list(TABLES), choices=list(TABLES))
-    print("| | rows to learn from / test | full model | thrifty | saved |\n|---|---|---|---|---|")
+    print(
+        "| | rows to learn from / test | full model | as accurate | half a point less |\n" + "|---" * 5 + "|",
+        flush=True,
+    )
     for name in parser.parse_args().tables:
         line(name)
 

@@ -40,11 +40,12 @@ for budget in budgets:
     spent.append(there.cost(X_test).mean())
     errors.append(r2_score(y_test, there.predict(X_test)))
     print(f"budget {budget:2}: R2 {errors[-1]:.3f}, blood drawn for {spent[-1] / 10:.0%} of patients")
-# Every step towards the blood sample helps a little, and all of it helps most: here little is to be had for less, and the
-# curve says so before anybody signs a contract.
-everybody = r2_score(y_test, Ridge(0.01).fit(X, y).predict(X_test))
 
 # %%
+# Every step towards the blood sample helps a little, and all of it helps most. Little is to be had for less here, and
+# the curve says so before anybody decides.
+
+everybody = r2_score(y_test, Ridge(0.01).fit(X, y).predict(X_test))
 
 fig, (left, right) = plt.subplots(1, 2, figsize=(9, 3.8))
 left.plot(spent, errors, marker="o", label="cascade")

@@ -3,8 +3,8 @@ Ranking documents: which need the expensive features?
 =====================================================
 
 A search engine ranks ten documents for each query. Whether words match is known at once; reading the whole document and
-asking a language model cost time. A document that is hopeless needs neither. What counts is the order of the first five.
-For which documents is more bought?
+asking a language model cost time. A document that is hopeless needs neither. What counts is the order of the first
+five. For which documents is more bought?
 """
 
 import matplotlib.pyplot as plt
