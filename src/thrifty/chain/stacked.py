@@ -228,12 +228,12 @@ class StackedStages:
 def stacked_stages(stages: Sequence[Stage], n_features: int, task: Task) -> tuple[StackedStages, ...]:
     """The stages of a chain, as many together as are worth a call; nothing where it is not a cascade."""
     legs: list[list[CascadeStage]] = []
-    n_trees = MOST_TREES
+    n_trees = 0
     for stage in stages:
         if not isinstance(stage, CascadeStage):
             return ()
         n_trees += stage.trees.n_trees
-        if n_trees > MOST_TREES:
+        if not legs or n_trees > MOST_TREES:
             legs.append([])
             n_trees = stage.trees.n_trees
         legs[-1].append(stage)
