@@ -15,7 +15,7 @@ else
   INSTALL = $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 endif
 
-.PHONY: help demo test test-quick test-lowest check dist-check format bench paper paper-quick paper-smoke clean
+.PHONY: help demo test test-quick test-lowest check dist-check format docs bench paper paper-quick paper-smoke clean
 .DEFAULT_GOAL := help
 
 help: ## Show this list
@@ -77,6 +77,17 @@ format: $(VENV)/.dev ## Rewrite the sources in the project's format
 	@$(BIN)/ruff format .
 	@$(BIN)/ruff check --fix .
 
+# What the site is built with.
+$(VENV)/.docs: $(VENV)/.user
+	@echo "installing what the site is built with ..."
+	@$(INSTALL) -e '.[docs]'
+	@touch $@
+
+docs: $(VENV)/.docs ## Build the site into docs/_build/html: run the code of its pages and examples, warnings as errors, links checked
+	@OMP_NUM_THREADS=1 $(BIN)/python docs/check_pages.py code
+	@OMP_NUM_THREADS=1 $(BIN)/python -m sphinx -W --keep-going -q -b html docs docs/_build/html
+	@$(BIN)/python docs/check_pages.py links docs/_build/html
+
 bench: $(VENV)/.dev ## Time the solvers against their rivals (several minutes)
 	@for script in benchmarks/*.py; do echo "== $$script"; $(BIN)/python $$script || exit 1; done
 
@@ -90,5 +101,5 @@ paper-smoke: $(VENV)/.boosters ## The same, thinned to seconds, as the tests run
 	@$(BIN)/thrifty paper all --data $(THRIFTY_DATA) --out paper-smoke --profile smoke
 
 clean: ## Remove the environment and every cache
-	rm -rf $(VENV) $(LOWEST) dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(LOWEST) dist .pytest_cache .mypy_cache .ruff_cache .hypothesis docs/_build docs/gallery docs/generated
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

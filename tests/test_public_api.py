@@ -1,9 +1,7 @@
-import re
 import subprocess
 import sys
 
 import pytest
-from sklearn.base import BaseEstimator
 
 import thrifty
 
@@ -37,14 +35,3 @@ def test_every_refusal_is_a_value_error():
     assert issubclass(thrifty.DataUnavailableError, thrifty.InvalidInputError)
     assert issubclass(thrifty.InvalidTypeError, thrifty.InvalidInputError)
     assert issubclass(thrifty.InvalidTypeError, TypeError)
-
-
-def test_every_public_estimator_documents_each_of_its_parameters():
-    for name in thrifty.__all__:
-        thing = getattr(thrifty, name)
-        if isinstance(thing, type) and issubclass(thing, BaseEstimator):
-            for parameter in thing().get_params(deep=False):
-                listed = re.search(
-                    rf"^    (?:.*, )?{parameter}(?:,.*)?(?: : .*)?$", thing.__doc__, re.MULTILINE
-                )
-                assert listed or "Parameters as in" in thing.__doc__, (name, parameter)

@@ -111,6 +111,14 @@ def test_one_row_is_answered_bit_by_bit_as_in_a_batch(monkeypatch, n_stages, gat
         np.testing.assert_array_equal(chain.cost(one), cost[[row]])
 
 
+def test_one_row_passes_a_first_stage_that_has_no_trees():
+    chain, X = cascade(3), rows_of()
+    first = chain.stages[0]
+    empty = replace(first, trees=TreeEnsemble.empty(len(first.columns)))
+    chain = replace(chain, stages=(empty, *chain.stages[1:]))
+    np.testing.assert_array_equal(chain.predict_proba(X[:1]), chain.predict_proba(X)[:1])
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("most_trees", [1, 25, 800])
 @pytest.mark.parametrize("share", [0.0, 0.5, 1.0])

@@ -84,6 +84,8 @@ class BudgetedClassifier(ChainClassifier, BudgetedCascade):
 
     Attributes
     ----------
+    classes_ : ndarray of shape (n_classes,)
+        Labels, sorted.
     chain_ : Chain
         What serves, at the operating point in force.
     evidence_ : Evidence

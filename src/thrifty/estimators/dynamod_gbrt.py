@@ -215,8 +215,8 @@ class DynaModGbrtClassifier(GatedClassifier, _DynaModGbrt):
 
     Attributes
     ----------
-    chain_ : Chain
-        What serves.
+    classes_, chain_, evidence_, frontier_, certificate_, expected_cost_, expected_score_, expected_cost_interval_
+        As in ``DynaModLinClassifier``.
     features_ : ndarray
         Columns that the gate and the cheap model buy.
     threshold_ : float
@@ -226,6 +226,21 @@ class DynaModGbrtClassifier(GatedClassifier, _DynaModGbrt):
     excess_ : float
         Mean loss of the cheap model minus that of the full model, as learning sees it: on the rows of the fit, or, with
         ``cross_fit``, out of fold.
+    n_iter_ : int
+        Rounds of the alternation.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_breast_cancer
+    >>> from sklearn.linear_model import LogisticRegression
+    >>> from sklearn.pipeline import make_pipeline
+    >>> from sklearn.preprocessing import StandardScaler
+    >>> from thrifty import DynaModGbrtClassifier
+    >>> X, y = load_breast_cancer(return_X_y=True)
+    >>> full = make_pipeline(StandardScaler(), LogisticRegression())
+    >>> clf = DynaModGbrtClassifier(full, n_trees=20, gamma=5, budget=8, tol=1.0, random_state=0).fit(X[::2], y[::2])
+    >>> bool(clf.score(X[1::2], y[1::2]) > 0.9), bool(clf.cost(X[1::2]).mean() < 10)
+    (True, True)
     """
 
 
@@ -252,8 +267,10 @@ class DynaModGbrtRegressor(GatedRegressor, _DynaModGbrt):
 
     Attributes
     ----------
-    chain_, features_, threshold_, trace_, excess_
+    chain_, features_, threshold_, trace_, excess_, n_iter_
         As in ``DynaModGbrtClassifier``.
+    evidence_, frontier_, certificate_, expected_cost_, expected_score_, expected_cost_interval_
+        As in ``DynaModLinClassifier``; the score is one minus the error in units of the spread of ``y``.
 
     Examples
     --------

@@ -110,8 +110,20 @@ class DynaModLinClassifier(GatedClassifier):
 
     Attributes
     ----------
+    classes_ : ndarray of shape (n_classes,)
+        Labels, sorted.
     chain_ : Chain
-        What serves.
+        What serves, at the operating point in force.
+    evidence_ : Evidence
+        What the stage and the full model did with the rows that operating points are judged on.
+    frontier_ : Frontier
+        Every operating point, on those rows.
+    certificate_ : Certificate or None
+        What ``certified`` or ``at(max_loss=...)`` proved.
+    expected_cost_, expected_score_ : float
+        Mean cost and accuracy of the operating point in force, on the rows of ``evidence_``.
+    expected_cost_interval_ : tuple of float
+        Where the mean cost of new rows lies at that point, 19 times out of 20.
     features_ : ndarray
         Columns that the gate and the cheap model buy.
     gate_coef_, cheap_coef_ : ndarray of shape (n_features,)
@@ -129,6 +141,8 @@ class DynaModLinClassifier(GatedClassifier):
     excess_ : float
         Mean loss of the cheap model minus that of the full model, as learning sees it: on the rows of the fit, or, with
         ``cross_fit``, out of fold.
+    n_iter_ : int
+        Rounds of that start.
     objectives_ : ndarray of shape (n_init,)
         The objective each start ended with.
     kkt_residual_ : float

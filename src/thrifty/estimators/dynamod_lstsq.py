@@ -85,8 +85,8 @@ class DynaModLstsqClassifier(GatedClassifier):
 
     Attributes
     ----------
-    chain_ : Chain
-        What serves.
+    classes_, chain_, evidence_, frontier_, certificate_, expected_cost_, expected_score_, expected_cost_interval_
+        As in ``DynaModLinClassifier``.
     local_ : AdditiveTrees
         The small model as it was before its leaves were learned again.
     n_bytes_ : int
@@ -99,8 +99,23 @@ class DynaModLstsqClassifier(GatedClassifier):
         The objective after the q-step and after the pair-step of every round.
     excess_ : float
         As in ``DynaModLinClassifier``.
+    n_iter_ : int
+        Rounds of the alternation.
     residuals_ : ndarray of shape (2,)
         Largest entry of the gradient of (OPT6) and (OPT7) in the last round.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_breast_cancer
+    >>> from sklearn.linear_model import LogisticRegression
+    >>> from sklearn.pipeline import make_pipeline
+    >>> from sklearn.preprocessing import StandardScaler
+    >>> from thrifty import DynaModLstsqClassifier
+    >>> X, y = load_breast_cancer(return_X_y=True)
+    >>> full = make_pipeline(StandardScaler(), LogisticRegression())
+    >>> clf = DynaModLstsqClassifier(full, n_trees=3, budget=0.2, random_state=0).fit(X[::2], y[::2])
+    >>> bool(clf.score(X[1::2], y[1::2]) > 0.9), bool(clf.cost(X[1::2]).mean() < 0.3)  # the share of calls
+    (True, True)
     """
 
     _accepts_several = True

@@ -89,6 +89,10 @@ class BudgetPruneClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
         Columns that some row may be asked for.
     classes_ : ndarray
         Labels.
+    evidence_ : Evidence
+        Its one operating point, on the rows that decided what is pruned.
+    frontier_ : Frontier
+        That point.
 
     Examples
     --------

@@ -46,8 +46,23 @@ class GreedyL1Classifier(GatedClassifier):
 
     Attributes
     ----------
-    chain_, features_, threshold_
+    classes_, chain_, evidence_, frontier_, certificate_, expected_cost_, expected_score_, expected_cost_interval_
         As in ``DynaModLinClassifier``.
+    features_, threshold_
+        As in ``DynaModLinClassifier``.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_breast_cancer
+    >>> from sklearn.linear_model import LogisticRegression
+    >>> from sklearn.pipeline import make_pipeline
+    >>> from sklearn.preprocessing import StandardScaler
+    >>> from thrifty import GreedyL1Classifier
+    >>> X, y = load_breast_cancer(return_X_y=True)
+    >>> full = make_pipeline(StandardScaler(), LogisticRegression())
+    >>> clf = GreedyL1Classifier(full, n_features=5, budget=10, random_state=0).fit(X[::2], y[::2])
+    >>> bool(clf.score(X[1::2], y[1::2]) > 0.9), bool(clf.cost(X[1::2]).mean() < 12)
+    (True, True)
     """
 
     _accepts_several = True

@@ -37,8 +37,23 @@ class GreedyLeafClassifier(GatedClassifier):
 
     Attributes
     ----------
-    chain_, local_, n_bytes_, features_, threshold_
+    classes_, chain_, evidence_, frontier_, certificate_, expected_cost_, expected_score_, expected_cost_interval_
         As in ``DynaModLstsqClassifier``.
+    local_, n_bytes_, features_, threshold_
+        As in ``DynaModLstsqClassifier``.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_breast_cancer
+    >>> from sklearn.linear_model import LogisticRegression
+    >>> from sklearn.pipeline import make_pipeline
+    >>> from sklearn.preprocessing import StandardScaler
+    >>> from thrifty import GreedyLeafClassifier
+    >>> X, y = load_breast_cancer(return_X_y=True)
+    >>> full = make_pipeline(StandardScaler(), LogisticRegression())
+    >>> clf = GreedyLeafClassifier(full, budget=0.2, random_state=0).fit(X[::2], y[::2])
+    >>> bool(clf.score(X[1::2], y[1::2]) > 0.9), bool(clf.cost(X[1::2]).mean() < 0.3)
+    (True, True)
     """
 
     _accepts_several = True

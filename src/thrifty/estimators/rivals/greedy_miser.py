@@ -100,8 +100,19 @@ class GreedyMiserClassifier(GatedClassifier, _GreedyMiser):
 
     Attributes
     ----------
-    chain_, features_
+    classes_, chain_, features_, threshold_
         As in ``DynaModGbrtClassifier``.
+    evidence_, frontier_, certificate_, expected_cost_, expected_score_, expected_cost_interval_
+        As in ``DynaModLinClassifier``; there is one operating point until there is a full model.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_breast_cancer
+    >>> from thrifty import GreedyMiserClassifier
+    >>> X, y = load_breast_cancer(return_X_y=True)
+    >>> clf = GreedyMiserClassifier(n_trees=20, gamma=5).fit(X[::2], y[::2])
+    >>> bool(clf.score(X[1::2], y[1::2]) > 0.9), bool(clf.cost(X[1::2]).mean() < 10)
+    (True, True)
     """
 
 
@@ -123,8 +134,19 @@ class GreedyMiserRegressor(GatedRegressor, _GreedyMiser):
 
     Attributes
     ----------
-    chain_, features_
+    chain_, features_, threshold_
         As in ``DynaModGbrtRegressor``.
+    evidence_, frontier_, certificate_, expected_cost_, expected_score_, expected_cost_interval_
+        As in ``DynaModGbrtRegressor``.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_diabetes
+    >>> from thrifty import GreedyMiserRegressor
+    >>> X, y = load_diabetes(return_X_y=True)
+    >>> model = GreedyMiserRegressor(n_trees=30, gamma=5).fit(X[::2], y[::2])
+    >>> bool(model.score(X[1::2], y[1::2]) > 0.2), bool(model.cost(X[1::2]).mean() < 8)
+    (True, True)
     """
 
     def __init__(

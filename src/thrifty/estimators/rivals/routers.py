@@ -122,6 +122,28 @@ class ConfidenceRouter(GatedClassifier, _Router):
         Share of rows sent to the full model: the threshold is the matching quantile of out-of-fold margins.
     feature_costs, feature_groups, full_cost, full_features, budget, confidence, cv, n_jobs, random_state
         As in ``DynaModLinClassifier``; a ``budget`` takes the place of ``p_full``.
+
+    Attributes
+    ----------
+    classes_, chain_, evidence_, frontier_, certificate_, expected_cost_, expected_score_, expected_cost_interval_
+        As in ``DynaModLinClassifier``.
+    features_ : ndarray
+        Columns that the cheap model reads.
+    threshold_ : float
+        Rows with ``g > threshold_`` go to the full model.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_breast_cancer
+    >>> from sklearn.linear_model import LogisticRegression
+    >>> from sklearn.pipeline import make_pipeline
+    >>> from sklearn.preprocessing import StandardScaler
+    >>> from thrifty import ConfidenceRouter
+    >>> X, y = load_breast_cancer(return_X_y=True)
+    >>> full = make_pipeline(StandardScaler(), LogisticRegression())
+    >>> clf = ConfidenceRouter(full, features=[0, 1, 2, 3], budget=10, random_state=0).fit(X[::2], y[::2])
+    >>> bool(clf.score(X[1::2], y[1::2]) > 0.9), bool(clf.cost(X[1::2]).mean() < 14)
+    (True, True)
     """
 
     @classmethod
@@ -206,7 +228,34 @@ class UniformRouter(GatedClassifier, _UniformRouter):
     """Rows go to the full model at random: what any gate must beat.
 
     "At random" is fixed by the content of the row, so that a row is always treated alike; ``random_state``
-    gives another draw. Parameters as in ``ConfidenceRouter``.
+    gives another draw.
+
+    Parameters
+    ----------
+    full, cheap, features, p_full, feature_costs, feature_groups, full_cost, full_features, budget, confidence
+        As in ``ConfidenceRouter``.
+    cv, n_jobs, random_state
+        As in ``ConfidenceRouter``.
+
+    Attributes
+    ----------
+    classes_, chain_, evidence_, frontier_, certificate_, expected_cost_, expected_score_, expected_cost_interval_
+        As in ``ConfidenceRouter``.
+    features_, threshold_
+        As in ``ConfidenceRouter``.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_breast_cancer
+    >>> from sklearn.linear_model import LogisticRegression
+    >>> from sklearn.pipeline import make_pipeline
+    >>> from sklearn.preprocessing import StandardScaler
+    >>> from thrifty import UniformRouter
+    >>> X, y = load_breast_cancer(return_X_y=True)
+    >>> full = make_pipeline(StandardScaler(), LogisticRegression())
+    >>> clf = UniformRouter(full, features=[0, 1, 2, 3], budget=15, random_state=0).fit(X[::2], y[::2])
+    >>> bool(clf.score(X[1::2], y[1::2]) > 0.85), bool(clf.cost(X[1::2]).mean() < 18)
+    (True, True)
     """
 
 
@@ -225,6 +274,23 @@ class UniformRouterRegressor(GatedRegressor, _UniformRouter):
         As in ``ConfidenceRouter``.
     cv, n_jobs, random_state
         As in ``ConfidenceRouter``; "at random" as in ``UniformRouter``.
+
+    Attributes
+    ----------
+    chain_, evidence_, frontier_, certificate_, expected_cost_, expected_score_, expected_cost_interval_
+        As in ``DynaModGbrtRegressor``.
+    features_, threshold_
+        As in ``ConfidenceRouter``.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_diabetes
+    >>> from sklearn.linear_model import Ridge
+    >>> from thrifty import UniformRouterRegressor
+    >>> X, y = load_diabetes(return_X_y=True)
+    >>> model = UniformRouterRegressor(Ridge(0.01), features=[2, 8], budget=5, random_state=0).fit(X[::2], y[::2])
+    >>> bool(model.score(X[1::2], y[1::2]) > 0.2), bool(model.cost(X[1::2]).mean() < 6)
+    (True, True)
     """
 
     def __init__(

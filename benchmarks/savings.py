@@ -1,0 +1,98 @@
+"""How much is saved where accuracy should stay as it is, or may fall by half a point: the table of the README.
+
+    python benchmarks/savings.py [cancer digits letters miniboone forest thyroid]
+
+Cancer and digits come with scikit-learn; the others lie in THRIFTY_DATA or are fetched from OpenML where it has them.
+The operating point is the cheapest one that is as accurate as the full model, or within half a point of it, on the rows
+of the fit, each answered by models that have not seen it; test rows have no say, and show what was really kept. Default
+settings, and a row of the table is one fit.
+"""
+
+import argparse
+import time
+import warnings
+
+import numpy as np
+from sklearn.datasets import load_breast_cancer
+from sklearn.ensemble import RandomForestClassifier
+from sklearn.model_selection import train_test_split
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.svm import SVC
+
+from thrifty import BudgetedClassifier, FullModelNotWorthItWarning
+from thrifty.datasets import load_digits_at_least_five, load_forest, load_letters, load_miniboone, load_priced
+
+ALLOWED = (0.0, 0.005)
+
+
+def svm(C=10, gamma="scale"):
+    return make_pipeline(StandardScaler(), SVC(C=C, gamma=gamma))
+
+
+def forest():
+    return RandomForestClassifier(200, random_state=0)
+
+
+def of_split(split, full, most=None):
+    X, y = np.vstack([split.X_train, split.X_val]), np.r_[split.y_train, split.y_val]
+    return X[:most], y[:most], split.X_test[:20_000], split.y_test[:20_000], None, full
+
+
+def cancer():
+    X, X_test, y, y_test = train_test_split(*load_breast_cancer(return_X_y=True), random_state=0)
+    return X, y, X_test, y_test, None, svm(C=5)
+
+
+def thyroid():
+    table = load_priced("thyroid")
+    X, X_test, y, y_test, *_ = train_test_split(table.X, table.y, stratify=table.y, random_state=0)
+    return X, y, X_test, y_test, table.feature_costs, forest()
+
+
+TABLES = {
+    "cancer": ("tumours, 30 measurements", cancer),
+    "digits": ("digits, 64 pixels", lambda: of_split(load_digits_at_least_five(), svm())),
+    "letters": ("letters, 16 measurements", lambda: of_split(load_letters(), svm(gamma=0.3))),
+    "miniboone": ("particles, 50 measurements", lambda: of_split(load_miniboone(), forest())),
+    "forest": ("trees of a forest, 54 columns", lambda: of_split(load_forest(), forest(), 20_000)),
+    "thyroid": ("thyroid, 20 tests at real prices", thyroid),
+}
+
+
+def line(name):
+    title, load = TABLES[name]
+    X, y, X_test, y_test, costs, full = load()
+    start = time.process_time()
+    clf = BudgetedClassifier(full, feature_costs=costs, random_state=0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FullModelNotWorthItWarning)
+        clf.fit(X, y)
+    everything = X.shape[1] if costs is None else costs.sum()
+    cells = []
+    for loss in ALLOWED:
+        wish = min(clf.evidence_.full_quality.mean(), clf.frontier_.score.max()) - loss
+        there = clf.at(budget=clf.frontier_.cheapest(score=wish).cost)
+        accuracy, spent = np.mean(there.predict(X_test) == y_test), there.cost(X_test).mean()
+        cells.append(f"{accuracy:.3f} for {spent:.3g}, saves {1 - spent / everything:.0%}")
+    known = np.mean(clf.chain_.innermost.outputs(X_test, X_test).argmax(axis=1) == y_test)
+    seconds = time.process_time() - start
+    facts = [title, f"{len(y):,} / {len(y_test):,}", f"{known:.3f} for {everything:.4g}", *cells]
+    print(f"| {' | '.join(facts)} |  {seconds:.0f} s of processor", flush=True)
+
+
+def main():
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("tables", nargs="*", default=list(TABLES), choices=list(TABLES))
+    print(
+        "| | rows to learn from / test | full model | as accurate | half a point less |\n" + "|---" * 5 + "|",
+        flush=True,
+    )
+    for name in parser.parse_args().tables:
+        line(name)
+
+
+if __name__ == "__main__":
+    main()

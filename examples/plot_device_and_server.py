@@ -1,0 +1,62 @@
+"""
+A device in front of a server: how many calls can it save?
+==========================================================
+
+A sensor tells two kinds of events apart. The device has room for ten small trees; a forest on a server is right more
+often, but every call costs time and power. Features are at hand, so only calls have a price. How many calls does a
+wished accuracy take?
+"""
+
+import matplotlib.pyplot as plt
+import numpy as np
+from sklearn.datasets import make_classification
+from sklearn.ensemble import ExtraTreesClassifier, GradientBoostingClassifier
+from sklearn.frozen import FrozenEstimator
+
+from thrifty import ConfidenceRouter, DynaModLstsqClassifier, Frontier, UniformRouter, evidence_of
+
+X, y = make_classification(
+    14_000, 20, n_informative=10, n_clusters_per_class=6, class_sep=1.2, flip_y=0.01, random_state=0
+)
+train, fit, choose, test = np.split(np.arange(14_000), [4000, 8000, 11_000])
+server = FrozenEstimator(ExtraTreesClassifier(100, random_state=0).fit(X[train], y[train]))
+small = GradientBoostingClassifier(n_estimators=10, max_depth=5, learning_rate=0.5, random_state=0)
+small = FrozenEstimator(small.fit(X[train], y[train]))
+print(f"server: {server.score(X[test], y[test]):.3f}, ten trees: {small.score(X[test], y[test]):.3f}")
+
+# %%
+# Three ways to decide which rows need a call: chance; how sure the ten trees are; and ten trees that are grown for both
+# questions at once, what the answer is and where the server is worth a call.
+
+calls = {"feature_costs": 0.0, "full_cost": 1.0}
+ways = {
+    "by chance": UniformRouter(server, small, **calls),
+    "by confidence": ConfidenceRouter(server, small, **calls),
+    "learned": DynaModLstsqClassifier(server, random_state=0),
+}
+frontiers = {}
+for name, way in ways.items():
+    way.fit(X[fit], y[fit])
+    chosen = Frontier.from_evidence([evidence_of(way, X[choose], y[choose])])
+    frontiers[name] = chosen.on([evidence_of(way, X[test], y[test])])
+print(f"the learned trees take {ways['learned'].n_bytes_ / 1000:.1f} kB on the device")
+
+# %%
+# A budget is now a share of calls. Thresholds were chosen on rows of their own, and are shown on test rows.
+
+for share in (0.0, 0.1, 0.3):
+    for name, frontier in frontiers.items():
+        point = frontier.best(budget=share)
+        print(
+            f"{share:4.0%} of rows may call, {name:13}: accuracy {point.score:.3f} with {point.cost:.1%} calls"
+        )
+
+# %%
+
+fig, ax = plt.subplots(figsize=(7, 4))
+for name, style in zip(frontiers, (":", "--", "-"), strict=True):
+    frontiers[name].plot(ax, label=name, linestyle=style)
+ax.axhline(server.score(X[test], y[test]), color="black", linewidth=0.8, label="server for every row")
+ax.set(xlabel="share of rows that call the server", ylabel="accuracy on test rows", xlim=(0, 1))
+ax.legend(loc="lower right")
+fig.tight_layout()
