@@ -6,9 +6,10 @@ batches, and the full model in the file, are left to one thread, so that other r
 
 import asyncio
 import random
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 import numpy as np
@@ -18,8 +19,12 @@ from thrifty.chain.chain import Chain, Walk
 from thrifty.chain.sources import Reader, TableReader
 from thrifty.evidence.observe import chain_of
 from thrifty.exceptions import FULL_MODEL, FullModelDownError, InvalidAnswerError, InvalidInputError
+from thrifty.serve.config import Config
+from thrifty.serve.controller import cost_at_hand
 from thrifty.serve.drift import Drift
-from thrifty.serve.request_rows import RequestRows
+from thrifty.serve.providers import Provider
+from thrifty.serve.purchases import Buyer, TakesTurns
+from thrifty.serve.request_rows import RequestCells, RequestRows
 from thrifty.serve.together import Together
 from thrifty.tables.reader import Cells
 from thrifty.tables.system import TableSystem
@@ -49,7 +54,7 @@ class Remote(Protocol):
         """Outputs of some rows; an error has a ``reason``."""
 
 
-class Controller(Protocol):
+class Controller(TakesTurns, Protocol):
     """What holds the mean spend of a stream of rows."""
 
     target: float
@@ -75,9 +80,9 @@ class Answered:
     cost : ndarray of shape (n_rows,)
         What each row paid.
     degraded : ndarray of shape (n_rows,)
-        Whether the full model should have answered and did not.
-    reason : str, optional
-        Why it did not.
+        Whether the full model should have answered and did not, or a purchase failed.
+    reasons : dict of str to int
+        Why, and for how many rows.
     n_sent : int
         Rows that were sent on to the full model.
     """
@@ -88,7 +93,7 @@ class Answered:
     route: Ints
     cost: Floats
     degraded: Bools
-    reason: str | None = None
+    reasons: Mapping[str, int] = field(default_factory=dict)
     n_sent: int = 0
 
 
@@ -101,14 +106,14 @@ class Model:
         What answers.
     version : str
         What tells it from others of the same name.
-    on_failure : {"local", "error", "abstain"}
-        What becomes of rows that the full model does not answer.
     worker : Executor
         The thread for larger batches and for the full model in the file.
-    unseen_is_missing : bool
-        Whether text that the fit has not seen counts as missing.
-    most_rows : int
-        Requests of more rows are refused.
+    buyers : Executor
+        Threads that wait for providers.
+    providers : sequence of Provider
+        Who sells columns that requests do not carry. Rows then pay for what is bought, and not for what they come with.
+    config : Config
+        Limits, and what becomes of rows for which something fails.
     """
 
     def __init__(
@@ -116,14 +121,20 @@ class Model:
         system: TableSystem,
         *,
         version: str,
-        on_failure: str,
+        config: Config,
         worker: Executor,
-        unseen_is_missing: bool = False,
-        most_rows: int = 10_000,
+        buyers: Executor,
+        providers: Sequence[Provider] = (),
     ) -> None:
         self.system = system
         self.version = version
-        self.rows = RequestRows(system.schema, unseen_is_missing=unseen_is_missing, most_rows=most_rows)
+        self.providers = tuple(providers)
+        self.rows = RequestRows(
+            system.schema,
+            unseen_is_missing=config.unseen == "missing",
+            most_rows=config.most_rows,
+            keys=dict.fromkeys(provider.settings.key for provider in providers),
+        )
         self.chain = chain_of(system.relabelled)
         if self.chain.price_list.by_row is not None:
             raise InvalidInputError(
@@ -135,11 +146,16 @@ class Model:
         self.controller: Controller | None = None
         self.drift: Drift | None = None
         self.exploring = 0
-        self._on_failure = on_failure
-        self._worker = worker
+        self.cost_by_route = cost_at_hand(self.chain, is_free=bool(providers))
+        self._on_failure = config.on_remote_failure
+        self._worker, self._buyers = worker, buyers
+        self._buyer = None
+        if providers:
+            how = config.on_provider_failure, config.purchase_deadline
+            self._buyer = Buyer(self.chain, self.rows, providers, *how)
         self._together = Together(is_worth_it=self.chain.behind is None)
         self._is_picky = system.refuses_missing
-        if not self.chain.n_stages and on_failure == "local":
+        if not self.chain.n_stages and self._on_failure == "local":
             self._on_failure = "error"  # nobody else can answer
 
     @property
@@ -170,16 +186,22 @@ class Model:
             walk = self.chain.walk(TableReader(numbers, numbers))
             _local_outputs(self.chain, walk)
 
-    async def answer(self, cells: Cells) -> Answered:
+    async def answer(self, cells: RequestCells) -> Answered:
         """Answer the rows of a request."""
+        if self._buyer is not None and self._buyer.is_needed(cells):
+            return await self._bought(self._buyer, cells)
         chain, walk = self.chain, await self._walk(cells)
-        sent = np.flatnonzero(walk.route == chain.n_stages)
+        route, degraded = walk.route, np.zeros(len(walk.route), dtype=bool)
+        sent = np.flatnonzero(route == chain.n_stages)
         if sent.size == 0:
-            outputs, reason = _local_outputs(chain, walk), None
-            cost = chain.cost_by_route[walk.route]
-        else:
-            outputs, cost, reason = await self._with_full(chain, cells, walk, sent)
-        return self._answered(chain, walk, outputs, cost, reason, sent)
+            outputs, cost = _local_outputs(chain, walk), self.cost_by_route[route]
+            return self._answered(route, outputs, cost, degraded, {}, 0)
+        outputs, cost, reason = await self._with_full(chain, cells, walk, sent)
+        if reason is None:
+            return self._answered(route, outputs, cost, degraded, {}, len(sent))
+        route, degraded[sent] = route.copy(), True
+        route[sent] = -1 if self._on_failure == "abstain" else chain.n_stages - 1
+        return self._answered(route, outputs, cost, degraded, {reason: len(sent)}, len(sent))
 
     async def _walk(self, cells: Cells) -> Walk:
         """Send rows as far as the operating point, or the budget, says."""
@@ -192,24 +214,57 @@ class Model:
         return await self._together.walk(send, cells.numbers)
 
     def _answered(
-        self, chain: Chain, walk: Walk, outputs: Floats, cost: Floats, reason: str | None, sent: Ints
+        self,
+        route: Ints,
+        outputs: Floats,
+        cost: Floats,
+        degraded: Bools,
+        reasons: Mapping[str, int],
+        n_sent: int,
     ) -> Answered:
-        _refuse_infinite(outputs)
-        answer: Any = chain.task.answers(outputs)
-        probability: Any = None if self.is_number else chain.task.confidence(outputs)
-        route, degraded = walk.route, np.zeros(len(walk.route), dtype=bool)
-        if reason is not None:
-            degraded[sent] = True
-            abstains = self._on_failure == "abstain"
-            route = route.copy()
-            route[sent] = -1 if abstains else chain.n_stages - 1
-            if abstains:
-                answer = [None if lost else one for one, lost in zip(answer.tolist(), degraded, strict=True)]
-                if probability is not None:
-                    probability[sent] = np.nan  # written as null
-        if isinstance(answer, np.ndarray) and answer.dtype.kind not in "biuf":
+        nobody = route < 0
+        is_whole = not nobody.any()
+        _refuse_infinite(outputs if is_whole else outputs[~nobody])
+        answer: Any = self.chain.task.answers(outputs)
+        probability: Any = None if self.is_number else self.chain.task.confidence(outputs)
+        if not is_whole:
+            answer = [None if lost else one for one, lost in zip(answer.tolist(), nobody, strict=True)]
+            if probability is not None:
+                probability[nobody] = np.nan  # written as null
+        elif answer.dtype.kind not in "biuf":
             answer = answer.tolist()
-        return Answered(answer, probability, outputs, route, cost, degraded, reason, len(sent))
+        return Answered(answer, probability, outputs, route, cost, degraded, reasons, n_sent)
+
+    # -- what is bought ------------------------------------------------------------------------------
+
+    async def _bought(self, buyer: Buyer, cells: RequestCells) -> Answered:
+        """Answer rows that lack something that can be bought."""
+        loop, n_stages = asyncio.get_running_loop(), self.chain.n_stages
+
+        def ask_full(table: Any, numbers: Any) -> Floats:
+            if self.remote is None:
+                said: Floats = self._worker.submit(self.chain.innermost.outputs, table, numbers).result()
+                return said
+            far = asyncio.run_coroutine_threadsafe(self.remote.ask(numbers), loop).result()
+            return self.chain.task.read_outputs(far, len(numbers), FULL_MODEL)
+
+        found = await loop.run_in_executor(
+            self._buyers, lambda: buyer.answer(cells, ask_full, self.controller)
+        )
+        lost = found.lost_by_full(n_stages)
+        if lost.size:
+            if self.remote is None and self._is_picky:
+                given = [one for one in self.chain.price_list.read_by_full if one not in cells.absent]
+                cells.refuse_missing(lost, np.array(given, dtype=np.intp), "the full model")
+            if self._on_failure == "error":
+                raise FullModelDownError(found.reasons[int(lost[0])])
+            if self._on_failure == "abstain":
+                found.route[lost] = -1
+        degraded = np.isin(np.arange(len(cells)), list(found.reasons))
+        reasons = Counter(found.reasons.values())
+        return self._answered(
+            found.route, found.outputs, found.cost, degraded, reasons, int(found.sent.sum())
+        )
 
     # -- the full model ----------------------------------------------------------------------------
 
@@ -219,14 +274,14 @@ class Model:
         """Outputs and costs where the full model is asked about some rows, and why it did not answer, if so."""
         full, reason = await self._ask_full(chain, cells, sent)
         if reason is None:
-            cost = chain.cost_by_route[walk.route]
+            cost = self.cost_by_route[walk.route]
             if chain.buys_by_row and self.remote is None:
                 cost = await self.in_thread(lambda: chain.spent(self._full_reader(cells), walk))
             return _local_outputs(chain, walk, full), cost, None
         if self._on_failure == "error":
             raise FullModelDownError(reason)
-        cost = chain.cost_by_route[np.minimum(walk.route, chain.n_stages - 1)]
-        if reason not in NOT_TRIED:
+        cost = self.cost_by_route[np.minimum(walk.route, chain.n_stages - 1)]
+        if reason not in NOT_TRIED and not self.providers:
             # What the full model reads was bought before the call failed; the call itself is not paid for.
             bought = chain.bought_by_route[[-1]]
             cost[sent] = chain.price_list.cost_of_rows(bought, np.zeros(1, dtype=bool))[0]

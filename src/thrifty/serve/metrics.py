@@ -54,15 +54,15 @@ class Tally:
             self.routes[int(answered.route[0])] += 1
         else:
             self.routes.update(answered.route.tolist())
-        if answered.reason is not None:
-            self.degraded[answered.reason] += answered.n_sent
+        for reason, n in answered.reasons.items():
+            self.degraded[reason] += n
         missing = self.missing.get(model.rows.names)
         if missing is None:
             missing = self.missing[model.rows.names] = np.zeros(len(model.rows.names))
         missing += np.isnan(numbers).sum(axis=0)
         if model.drift is not None:
             model.drift.saw(numbers)
-        self.took("degraded" if answered.reason else "full" if answered.n_sent else "local", seconds)
+        self.took("degraded" if answered.reasons else "full" if answered.n_sent else "local", seconds)
 
     def took(self, route: str, seconds: float) -> None:
         """Count how long a request took."""
@@ -117,7 +117,7 @@ class Collector:
         )
         yield _counter(
             "degraded_rows",
-            "Rows the full model did not answer, by reason.",
+            "Rows that the full model did not answer, or for which a purchase failed, by reason.",
             ["reason"],
             _each(tally.degraded),
         )
@@ -138,6 +138,8 @@ class Collector:
         yield self._missing()
         if self._serving.model.drift is not None:
             yield self._drift()
+        if self._serving.model.providers:
+            yield from _providers(self._serving.model.providers)
         yield from _remote(self._serving.model.remote)
         yield from _controller(self._serving.model.controller)
 
@@ -184,6 +186,16 @@ def registry_of(tally: Tally, serving: Any) -> CollectorRegistry:
     registry = CollectorRegistry()
     registry.register(Collector(tally, serving))
     return registry
+
+
+def _providers(providers: Iterable[Any]) -> Iterator[Metric]:
+    for name, words, kind in (
+        ("purchases", "Rows that columns were needed for, by provider and outcome.", "outcome"),
+        ("purchase_failures", "Purchases that failed, by provider and reason.", "reason"),
+    ):
+        counts = [(one.name, one.outcomes if kind == "outcome" else one.failures) for one in providers]
+        pairs = (([who, key], n) for who, found in counts for key, n in dict(found).items())
+        yield _counter(name, words, ["provider", kind], pairs)
 
 
 def _remote(remote: Any) -> Iterator[Metric]:

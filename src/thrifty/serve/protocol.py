@@ -14,8 +14,7 @@ import orjson
 
 from thrifty.exceptions import InvalidInputError
 from thrifty.serve.answering import Answered
-from thrifty.serve.request_rows import RequestRows
-from thrifty.tables.reader import Cells
+from thrifty.serve.request_rows import RequestCells, RequestRows
 
 __all__ = ["OUTPUTS", "InferRequest", "datatype_of", "infer_response", "read_infer", "read_json"]
 
@@ -41,7 +40,7 @@ class InferRequest:
 
     Attributes
     ----------
-    cells : Cells
+    cells : RequestCells
         The rows.
     outputs : tuple of str
         Outputs that it wants.
@@ -49,7 +48,7 @@ class InferRequest:
         What it calls the request.
     """
 
-    cells: Cells
+    cells: RequestCells
     outputs: tuple[str, ...]
     id: str | None
 
@@ -224,7 +223,7 @@ def _texts(name: str, data: bytes, n_values: int) -> list[str]:
     return texts
 
 
-def _cells(tensors: list[_Tensor], rows: RequestRows) -> Cells:
+def _cells(tensors: list[_Tensor], rows: RequestRows) -> RequestCells:
     first = tensors[0]
     if len(tensors) == 1 and first.name == TABLE and TABLE not in rows.names:
         n_columns = len(rows.names)
@@ -234,19 +233,23 @@ def _cells(tensors: list[_Tensor], rows: RequestRows) -> Cells:
                 f"{list(first.shape)}."
             )
         return rows.from_table(first.data, first.shape[0])
-    columns = {}
+    columns: dict[int, Any] = {}
+    keys: dict[str, Any] = dict.fromkeys(rows.keys, [None] * first.shape[0])
     rows.check_count(first.shape[0])
     for tensor in tensors:
         if tensor.name == TABLE and TABLE not in rows.names:
             raise InvalidInputError(f"input {TABLE!r} holds all columns and must be the only input.")
-        place = rows.place_of(tensor.name)
+        is_key = tensor.name in keys
+        place = -1 if is_key and tensor.name not in rows.names else rows.place_of(tensor.name)
         if tensor.shape[0] != first.shape[0] or tensor.shape[1:] not in ((), (1,)):
             raise InvalidInputError(
                 f"every column must have as many rows as the first, shape [{first.shape[0]}] or [{first.shape[0]}, 1]; "
                 f"input {tensor.name[:60]!r} has {list(tensor.shape)}."
             )
         columns[place] = tensor.data
-    return rows.from_columns(columns, first.shape[0])
+        if is_key:
+            keys[tensor.name] = tensor.data.tolist() if isinstance(tensor.data, np.ndarray) else tensor.data
+    return rows.from_columns(columns, first.shape[0], keys)
 
 
 def _wanted(outputs: Any, known: tuple[str, ...]) -> tuple[str, ...]:

@@ -5,6 +5,7 @@ stock costs nothing.
 """
 
 import time
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from threading import Lock
@@ -43,6 +44,13 @@ class PatientSource:
         Seconds after which nothing is asked again; None is when the retries are used up.
     cache : bool
         Whether what was delivered is kept in stock.
+
+    Attributes
+    ----------
+    n_questions : int
+        Questions that were put.
+    failures : Counter
+        Questions that failed as a whole, by the type of the error.
     """
 
     def __init__(
@@ -73,6 +81,7 @@ class PatientSource:
         self._stock: dict[Any, tuple[Floats, Bools]] = {}
         self._lock = Lock()
         self.n_questions = 0
+        self.failures: Counter[str] = Counter()
 
     def __len__(self) -> int:
         return self._n_rows
@@ -140,6 +149,8 @@ class PatientSource:
             if values.shape != shape:
                 raise InvalidInputError(f"the answer must have the shape {shape}; got {values.shape}.")
         except Exception as error:  # whatever a driver of somebody else raises
+            with self._lock:
+                self.failures[type(error).__name__] += 1
             return np.full(shape, np.nan), dict.fromkeys(rows.tolist(), f"{type(error).__name__}: {error}")
         return values, dict(delivery.failed)
 

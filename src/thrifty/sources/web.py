@@ -15,6 +15,9 @@ from thrifty.sources.patient import PatientSource, plain_keys
 
 __all__ = ["HttpSource"]
 
+MOST_BYTES = 2**26
+"""Size of the largest answer that is read."""
+
 
 class HttpSource(PatientSource):
     """A service that takes a POST of ``{"rows": [keys], "columns": [names]}``.
@@ -69,10 +72,13 @@ class HttpSource(PatientSource):
         body = json.dumps({"rows": keys, "columns": list(names)}).encode()
         try:
             with urlopen(Request(self._url, body, self._headers), timeout=self._timeout) as response:
-                said = json.loads(response.read())
+                raw = response.read(MOST_BYTES + 1)
         except HTTPError as error:
             error.close()
             raise ConnectionError(f"the service answered {error.code} {error.reason}") from error
+        if len(raw) > MOST_BYTES:
+            raise InvalidInputError(f"a service must answer with at most {MOST_BYTES:,} bytes.")
+        said = json.loads(raw)
         if not isinstance(said, dict) or not isinstance(said.get("values"), list):
             raise InvalidInputError(
                 f'a service must answer with {{"values": [[...], ...]}}; got {str(said)[:80]!r}.'
@@ -80,6 +86,6 @@ class HttpSource(PatientSource):
         failed = said.get("failed") or {}
         row_of = {str(key): int(row) for key, row in zip(keys, rows, strict=True)}
         return Delivery(
-            np.array(said["values"], dtype=np.float64).reshape(len(said["values"]), -1),
+            np.array(said["values"], dtype=object).reshape(len(said["values"]), -1),
             {row_of[key]: str(why) for key, why in failed.items() if key in row_of},
         )
