@@ -5,6 +5,7 @@ batches, and the full model in the file, are left to one thread, so that other r
 """
 
 import asyncio
+import math
 import random
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -153,7 +154,7 @@ class Model:
         if providers:
             how = config.on_provider_failure, config.purchase_deadline
             self._buyer = Buyer(self.chain, self.rows, providers, *how)
-        self._together = Together(is_worth_it=self.chain.behind is None)
+        self._together = Together(self.chain)
         self._is_picky = system.refuses_missing
         if not self.chain.n_stages and self._on_failure == "local":
             self._on_failure = "error"  # nobody else can answer
@@ -223,7 +224,7 @@ class Model:
         n_sent: int,
     ) -> Answered:
         nobody = route < 0
-        is_whole = not nobody.any()
+        is_whole = not np.count_nonzero(nobody)
         _refuse_infinite(outputs if is_whole else outputs[~nobody])
         answer: Any = self.chain.task.answers(outputs)
         probability: Any = None if self.is_number else self.chain.task.confidence(outputs)
@@ -369,7 +370,7 @@ def _local_outputs(chain: Chain, walk: Walk, full: Floats | None = None) -> Floa
 
 
 def _refuse_infinite(outputs: Floats) -> None:
-    if not np.isfinite(outputs.sum()):
+    if not math.isfinite(outputs.sum()):
         raise InvalidInputError(
             "a row has no answer: its numbers are so large that sums of them are no numbers. Correct them."
         )

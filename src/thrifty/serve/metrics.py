@@ -23,6 +23,8 @@ __all__ = ["Collector", "Tally", "registry_of"]
 BOUNDS = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5)
 """Upper bounds of the classes of latency, in seconds."""
 
+_BLOCK = 256  # rows that are looked at together
+
 
 class Tally:
     """Counts since the start."""
@@ -41,12 +43,14 @@ class Tally:
         self.explored = {"compared": 0, "agreed": 0}
         self.latency: dict[str, list[int]] = {}
         self.latency_sum: Counter[str] = Counter()
-        self.missing: dict[tuple[str, ...], Floats] = {}
+        self._missing: dict[tuple[str, ...], Floats] = {}
+        self._waiting: list[tuple[Model, Floats]] = []
+        self._n_waiting = 0
 
     def answered(self, model: Model, numbers: Floats, answered: Answered, seconds: float) -> None:
         """Count the rows of one request, by who answered them, and its latency, by the dearest route in it."""
         n_rows = len(numbers)
-        spend = float(answered.cost.sum())
+        spend = float(answered.cost[0] if n_rows == 1 else answered.cost.sum())
         self.rows += n_rows
         self.spend += spend
         self.saved += n_rows * model.cost_of_full - spend
@@ -56,13 +60,28 @@ class Tally:
             self.routes.update(answered.route.tolist())
         for reason, n in answered.reasons.items():
             self.degraded[reason] += n
-        missing = self.missing.get(model.rows.names)
-        if missing is None:
-            missing = self.missing[model.rows.names] = np.zeros(len(model.rows.names))
-        missing += np.isnan(numbers).sum(axis=0)
-        if model.drift is not None:
-            model.drift.saw(numbers)
+        # One by one, counting what rows hold would take longer than answering them.
+        self._waiting.append((model, numbers))
+        self._n_waiting += n_rows
+        if self._n_waiting >= _BLOCK:
+            self._look()
         self.took("degraded" if answered.reasons else "full" if answered.n_sent else "local", seconds)
+
+    def _look(self) -> None:
+        """Count what the rows of the latest requests hold."""
+        waiting, self._waiting, self._n_waiting = self._waiting, [], 0
+        for model in dict.fromkeys(model for model, _ in waiting):
+            numbers = np.concatenate([rows for of, rows in waiting if of is model])
+            names = model.rows.names
+            missing = self._missing.setdefault(names, np.zeros(len(names)))
+            missing += np.isnan(numbers).sum(axis=0)
+            if model.drift is not None:
+                model.drift.saw(numbers)
+
+    def missing_of(self, model: Model) -> Floats:
+        """How many rows lacked each column of a model; how these rows are spread is known afterwards too."""
+        self._look()
+        return self._missing.get(model.rows.names, np.zeros(len(model.rows.names)))
 
     def took(self, route: str, seconds: float) -> None:
         """Count how long a request took."""
@@ -161,9 +180,8 @@ class Collector:
         return family
 
     def _missing(self) -> Metric:
-        names = self._serving.model.rows.names
-        missing = self._tally.missing.get(names, np.zeros(len(names)))
-        shares = missing / max(self._tally.rows, 1)
+        model = self._serving.model
+        names, shares = model.rows.names, self._tally.missing_of(model) / max(self._tally.rows, 1)
         return _gauge(
             "missing_share",
             "Share of rows in which a feature is missing or was not sent.",

@@ -4,6 +4,7 @@ A request holds one tensor ``X`` of all columns, shape [rows, columns], or one t
 Data come as JSON, flat or nested, or as bytes behind the JSON (the binary extension that clients of Triton use).
 """
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import chain
@@ -32,6 +33,8 @@ _NUMBERS = {
     **{f"UINT{8 * n}": f"<u{n}" for n in (1, 2, 4, 8)},
 }
 """Types of tensors that hold numbers, as numpy calls them."""
+
+_DATATYPES = frozenset({"BYTES", *_NUMBERS})
 
 
 @dataclass(frozen=True)
@@ -134,7 +137,7 @@ def _tensors(inputs: Any, tail: memoryview) -> list[_Tensor]:
             )
         name, datatype = tensor["name"], tensor.get("datatype")
         shape = _shape(name, tensor.get("shape"))
-        if not isinstance(datatype, str) or datatype not in {"BYTES", *_NUMBERS}:
+        if not isinstance(datatype, str) or datatype not in _DATATYPES:
             raise InvalidInputError(
                 f"input {name[:60]!r} must have one of the datatypes {', '.join(_NUMBERS)} and, for text, BYTES; got "
                 f"{str(datatype)[:20]!r}. Send truth values as numbers, 0 and 1."
@@ -172,7 +175,7 @@ def _flat(name: str, data: Any, shape: tuple[int, ...], datatype: str) -> list[A
         if len(data) != shape[0] or not all(isinstance(row, list) and len(row) == shape[1] for row in data):
             raise InvalidInputError(f"the data of input {name[:60]!r} must have the shape {list(shape)}.")
         data = list(chain.from_iterable(data))
-    n_values = int(np.prod(shape, dtype=object))
+    n_values = math.prod(shape)
     if not isinstance(data, list) or len(data) != n_values:
         found = f"{len(data)} values" if isinstance(data, list) else "no list"
         raise InvalidInputError(
@@ -188,7 +191,7 @@ def _flat(name: str, data: Any, shape: tuple[int, ...], datatype: str) -> list[A
 
 def _from_bytes(name: str, data: memoryview, shape: tuple[int, ...], datatype: str) -> Any:
     """Data of a tensor that follow the JSON; NaN is a missing value there."""
-    n_values = int(np.prod(shape, dtype=object))
+    n_values = math.prod(shape)
     if datatype == "BYTES":
         return _texts(name, bytes(data), n_values)
     kind = np.dtype(_NUMBERS[datatype])
