@@ -29,6 +29,9 @@ __all__ = ["Bought", "Provider", "ProviderSettings", "providers_of"]
 
 Make = Callable[..., PatientSource]
 
+SPARE_BYTES, BYTES_PER_VALUE = 2**16, 2**10
+"""Size of the largest answer of a service: many times what an answer takes, and no flood."""
+
 
 @dataclass(frozen=True)
 class ProviderSettings:
@@ -282,7 +285,13 @@ def _make_of(settings: ProviderSettings) -> Make:
     if settings.url is not None:
         if any(name != own for name, own in names.items()):
             raise InvalidInputError("a service is asked by the names of the model: columns must be a list.")
-        return lambda keys, **how: HttpSource(str(settings.url), keys, headers=settings.headers, **how)
+        url, each = settings.url, len(names) * BYTES_PER_VALUE
+
+        def ask(keys: Sequence[Any], **how: Any) -> PatientSource:
+            most = SPARE_BYTES + each * len(keys)
+            return HttpSource(url, keys, headers=settings.headers, most_bytes=most, **how)
+
+        return ask
     if settings.database is not None:
         path = Path(settings.database).resolve()
         address, table = f"{path.as_uri()}?mode=ro", str(settings.table)
@@ -309,8 +318,9 @@ def _in_memory(settings: ProviderSettings) -> Make:
     line_of = {key: line for line, key in enumerate(keys)}
     columns = {name: frame[own].to_numpy() for name, own in settings.names.items()}
 
-    def make(keys: Sequence[Any], **how: Any) -> PatientSource:
-        return _Lines(columns, [line_of.get(key) for key in keys], **how)
+    def make(keys: Sequence[Any], **_: Any) -> PatientSource:
+        # Nobody has to be waited for, so there is nothing to keep time of.
+        return _Lines(columns, [line_of.get(key) for key in keys], retries=0, cache=False)
 
     return make
 

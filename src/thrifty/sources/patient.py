@@ -105,15 +105,21 @@ class PatientSource:
             here = np.flatnonzero((lacking == pattern).all(axis=1))
             wanted = [name for name, is_lacking in zip(names, pattern, strict=True) if is_lacking]
             chunks = np.split(here, np.arange(self._chunk_size, len(here), self._chunk_size))
-            with ThreadPoolExecutor(min(self._threads, len(chunks))) as pool:
-                answers = pool.map(lambda chunk: self._patiently(rows[chunk], wanted, patience), chunks)  # noqa: B023
-                for chunk, (found, gone_wrong) in zip(chunks, answers, strict=True):
-                    values = _roomy(values, found)
-                    values[np.ix_(chunk, np.flatnonzero(pattern))] = found
-                    failed.update(gone_wrong)
+            questions = [(rows[chunk], wanted, patience) for chunk in chunks]
+            for chunk, (found, gone_wrong) in zip(chunks, self._side_by_side(questions), strict=True):
+                values = _roomy(values, found)
+                values[np.ix_(chunk, np.flatnonzero(pattern))] = found
+                failed.update(gone_wrong)
         arrived = ~np.isin(rows, list(failed))
         self._to_stock(rows[arrived], names, values[arrived])
         return Delivery(values, failed, paid=lacking)
+
+    def _side_by_side(self, questions: Sequence[tuple[Any, ...]]) -> list[tuple[Floats, Mapping[int, str]]]:
+        n_threads = min(self._threads, len(questions))
+        if n_threads == 1:
+            return [self._patiently(*question) for question in questions]
+        with ThreadPoolExecutor(n_threads) as pool:
+            return list(pool.map(lambda question: self._patiently(*question), questions))
 
     def _patiently(
         self, rows: Ints, names: Sequence[Any], patience: float
