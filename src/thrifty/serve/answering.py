@@ -5,21 +5,21 @@ batches, and the full model in the file, are left to one thread, so that other r
 """
 
 import asyncio
-import math
 import random
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any, Protocol
 
 import numpy as np
 
-from thrifty.arrays import Bools, Floats, Ints, Labels
+from thrifty.arrays import Bools, Floats, Ints
 from thrifty.chain.chain import Chain, Walk
 from thrifty.chain.sources import Reader, TableReader
 from thrifty.evidence.observe import chain_of
 from thrifty.exceptions import FULL_MODEL, FullModelDownError, InvalidAnswerError, InvalidInputError
+from thrifty.serve.answers import Answered, agree, local_outputs, refuse_infinite
 from thrifty.serve.config import Config
 from thrifty.serve.controller import cost_at_hand
 from thrifty.serve.drift import Drift
@@ -30,7 +30,7 @@ from thrifty.serve.together import Together
 from thrifty.tables.reader import Cells
 from thrifty.tables.system import TableSystem
 
-__all__ = ["Answered", "Controller", "Model", "Remote"]
+__all__ = ["Controller", "Model", "Remote"]
 
 FEW_ROWS = 32
 """Rows that are answered sooner than a thread would begin with them."""
@@ -62,40 +62,6 @@ class Controller(TakesTurns, Protocol):
 
     def walk(self, reader: Reader) -> Walk:
         """Send rows as far as the budget allows, and take note of what their routes cost."""
-
-
-@dataclass(frozen=True)
-class Answered:
-    """What became of the rows of a request.
-
-    Attributes
-    ----------
-    answer : ndarray or list of length n_rows
-        Labels or numbers; None where a row has no answer.
-    probability : ndarray of shape (n_rows,), optional
-        Probability of the answer; None where numbers are predicted.
-    outputs : ndarray of shape (n_rows, n_outputs)
-        Probabilities of all classes, or the number.
-    route : ndarray of shape (n_rows,)
-        Place that answered; the number of stages is the full model, and -1 nobody.
-    cost : ndarray of shape (n_rows,)
-        What each row paid.
-    degraded : ndarray of shape (n_rows,)
-        Whether the full model should have answered and did not, or a purchase failed.
-    reasons : dict of str to int
-        Why, and for how many rows.
-    n_sent : int
-        Rows that were sent on to the full model.
-    """
-
-    answer: Any
-    probability: Any
-    outputs: Floats
-    route: Ints
-    cost: Floats
-    degraded: Bools
-    reasons: Mapping[str, int] = field(default_factory=dict)
-    n_sent: int = 0
 
 
 class Model:
@@ -185,7 +151,7 @@ class Model:
         for n_rows in (1, 2):
             numbers = np.zeros((n_rows, len(self.rows.names)))
             walk = self.chain.walk(TableReader(numbers, numbers))
-            _local_outputs(self.chain, walk)
+            local_outputs(self.chain, walk)
 
     async def answer(self, cells: RequestCells) -> Answered:
         """Answer the rows of a request."""
@@ -195,7 +161,7 @@ class Model:
         route, degraded = walk.route, np.zeros(len(walk.route), dtype=bool)
         sent = np.flatnonzero(route == chain.n_stages)
         if sent.size == 0:
-            outputs, cost = _local_outputs(chain, walk), self.cost_by_route[route]
+            outputs, cost = local_outputs(chain, walk), self.cost_by_route[route]
             return self._answered(route, outputs, cost, degraded, {}, 0)
         outputs, cost, reason = await self._with_full(chain, cells, walk, sent)
         if reason is None:
@@ -225,7 +191,7 @@ class Model:
     ) -> Answered:
         nobody = route < 0
         is_whole = not np.count_nonzero(nobody)
-        _refuse_infinite(outputs if is_whole else outputs[~nobody])
+        refuse_infinite(outputs if is_whole else outputs[~nobody])
         answer: Any = self.chain.task.answers(outputs)
         probability: Any = None if self.is_number else self.chain.task.confidence(outputs)
         if not is_whole:
@@ -278,7 +244,7 @@ class Model:
             cost = self.cost_by_route[walk.route]
             if chain.buys_by_row and self.remote is None:
                 cost = await self.in_thread(lambda: chain.spent(self._full_reader(cells), walk))
-            return _local_outputs(chain, walk, full), cost, None
+            return local_outputs(chain, walk, full), cost, None
         if self._on_failure == "error":
             raise FullModelDownError(reason)
         cost = self.cost_by_route[np.minimum(walk.route, chain.n_stages - 1)]
@@ -286,7 +252,7 @@ class Model:
             # What the full model reads was bought before the call failed; the call itself is not paid for.
             bought = chain.bought_by_route[[-1]]
             cost[sent] = chain.price_list.cost_of_rows(bought, np.zeros(1, dtype=bool))[0]
-        return _local_outputs(chain, walk), cost, reason
+        return local_outputs(chain, walk), cost, reason
 
     async def _ask_full(self, chain: Chain, cells: Cells, rows: Ints) -> tuple[Floats | None, str | None]:
         """Outputs of the full model for some rows, or why there are none."""
@@ -328,7 +294,7 @@ class Model:
         if reason is not None or full is None:
             return None
         given = self.chain.task.answers(answered.outputs[easy])
-        return len(easy), int(_agree(given, self.chain.task.answers(full), self.is_number).sum())
+        return len(easy), int(agree(given, self.chain.task.answers(full), self.is_number).sum())
 
     # -- readers -----------------------------------------------------------------------------------
 
@@ -355,28 +321,3 @@ class Model:
     async def in_thread(self, call: Callable[[], Any]) -> Any:
         """What a call returns, while other requests are read."""
         return await asyncio.get_running_loop().run_in_executor(self._worker, call)
-
-
-def _local_outputs(chain: Chain, walk: Walk, full: Floats | None = None) -> Floats:
-    """Outputs of a walk, with those of the full model for the rows that reached it; without them, the last stage's."""
-    outputs = chain.task.outputs(walk.scores)
-    sent = np.flatnonzero(walk.route >= chain.n_own_stages)
-    if sent.size and walk.behind is not None and chain.behind is not None:
-        behind = _local_outputs(chain.behind, walk.behind, full)
-        outputs[sent] = chain.blended(walk.scores[sent], behind)
-    elif sent.size and full is not None:
-        outputs[sent] = chain.blended(walk.scores[sent], full)
-    return outputs
-
-
-def _refuse_infinite(outputs: Floats) -> None:
-    if not math.isfinite(outputs.sum()):
-        raise InvalidInputError(
-            "a row has no answer: its numbers are so large that sums of them are no numbers. Correct them."
-        )
-
-
-def _agree(one: Labels, other: Labels, is_number: bool) -> Bools:
-    """Whether answers are the same; numbers, to one part in a hundred."""
-    same: Bools = np.isclose(one, other, rtol=0.01) if is_number else one == other
-    return same

@@ -3,6 +3,7 @@
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import orjson
@@ -19,18 +20,21 @@ from starlette.routing import Route
 import thrifty
 from thrifty.exceptions import InvalidInputError
 from thrifty.serve.admission import Operation, Refusal, Request, error_body
-from thrifty.serve.answering import Answered, Model
+from thrifty.serve.answering import Model
+from thrifty.serve.answers import Answered
 from thrifty.serve.config import Config
-from thrifty.serve.metrics import registry_of
+from thrifty.serve.metrics import registry_of, status_of
 from thrifty.serve.openapi import description_of
 from thrifty.serve.protocol import datatype_of, infer_response, read_infer, read_json
 from thrifty.serve.reload import Serving
 from thrifty.serve.request_rows import RequestCells
-from thrifty.serve.status import PAGE, status_of
 
 __all__ = ["create_admin", "create_app"]
 
 _NUMPY = orjson.OPT_SERIALIZE_NUMPY
+
+_PAGE = Path(__file__).with_name("status.html")
+"""One page without anything to build; it asks for the data that it shows once a second."""
 
 _LONG = 2**16
 """Bytes of a request from which reading it takes longer than others should wait."""
@@ -66,7 +70,7 @@ def create_admin(serving: Serving) -> Starlette:
     async def metrics(_: StarletteRequest) -> Response:
         return Response(generate_latest(registry), media_type=CONTENT_TYPE_PLAIN_0_0_4)
 
-    shown = PAGE.read_text(encoding="utf-8")
+    shown = _PAGE.read_text(encoding="utf-8")
 
     async def page(_: StarletteRequest) -> Response:
         return HTMLResponse(shown)

@@ -16,9 +16,10 @@ from prometheus_client.core import (
 )
 
 from thrifty.arrays import Floats
-from thrifty.serve.answering import Answered, Model
+from thrifty.serve.answering import Model
+from thrifty.serve.answers import Answered
 
-__all__ = ["Collector", "Tally", "registry_of"]
+__all__ = ["Collector", "Tally", "registry_of", "status_of"]
 
 BOUNDS = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5)
 """Upper bounds of the classes of latency, in seconds."""
@@ -132,7 +133,7 @@ class Collector:
             "rows",
             "Rows answered, by route.",
             ["route"],
-            (([self._called(route)], n) for route, n in tally.routes.items()),
+            (([_called(route, self._serving.model)], n) for route, n in tally.routes.items()),
         )
         yield _counter(
             "degraded_rows",
@@ -161,11 +162,6 @@ class Collector:
             yield from _providers(self._serving.model.providers)
         yield from _remote(self._serving.model.remote)
         yield from _controller(self._serving.model.controller)
-
-    def _called(self, route: int) -> str:
-        return (
-            "full" if route == self._serving.model.chain.n_stages else "nobody" if route < 0 else str(route)
-        )
 
     def _latency(self) -> Metric:
         family = HistogramMetricFamily(
@@ -197,6 +193,48 @@ class Collector:
         )
         pairs = zip(model.rows.names, index, strict=True)
         return _gauge("drift", words, ["feature"], (([name], value) for name, value in pairs))
+
+
+def status_of(serving: Any) -> dict[str, Any]:
+    """What the status page shows, as plain data."""
+    tally, model = serving.tally, serving.model
+    places = [*range(model.chain.n_stages + 1), -1]
+    statuses: Counter[str] = Counter()
+    for (_, status), n in tally.requests.items():
+        statuses[str(status)] += n
+    remote, controller = model.remote, model.controller
+    return {
+        "name": serving.config.name,
+        "version": model.version,
+        "is_ready": serving.is_ready,
+        "seconds": time.time() - tally.started,
+        "requests": dict(statuses),
+        "in_flight": tally.in_flight,
+        "turned_away": dict(tally.turned_away),
+        "rows": tally.rows,
+        "routes": [
+            {"route": _called(place, model, "stage "), "rows": tally.routes[place]} for place in places
+        ],
+        "degraded": dict(tally.degraded),
+        "spend": tally.spend,
+        "saved": tally.saved,
+        "cost_of_full": model.cost_of_full,
+        "budget": serving.budget,
+        "mean_spend": getattr(controller, "mean_spend", None),
+        "setpoint": getattr(controller, "setpoint", None),
+        "capped": getattr(controller, "capped", None),
+        "full": "in the file" if remote is None else str(serving.config.full or "remote"),
+        "breaker": None if remote is None else str(getattr(getattr(remote, "breaker", None), "state", "")),
+        "on_remote_failure": serving.config.on_remote_failure,
+        "bounds": BOUNDS,
+        "latency": tally.latency,
+        "explored": tally.explored,
+        "reloads": tally.reloads,
+    }
+
+
+def _called(place: int, model: Model, prefix: str = "") -> str:
+    return "nobody" if place < 0 else "full" if place == model.chain.n_stages else f"{prefix}{place}"
 
 
 def registry_of(tally: Tally, serving: Any) -> CollectorRegistry:
