@@ -1,6 +1,7 @@
 """The gateway under load and under faults, all on this machine: `thrifty serve`, a remote of 20 ms, and who asks.
 
     python benchmarks/serve.py [load] [closed] [batches] [overload] [reloads] [faults] [providers] [soak] [--long]
+        [--soak-rate 500]
 
 Three processes share the cores: the gateway, the remote full model behind the Open Inference Protocol, and this one,
 which asks. Rows have 50 columns, about a fifth of them is sent to the remote, a key is asked for and metrics are on.
@@ -464,10 +465,10 @@ def counted(change, name):
     return found
 
 
-def soak(running, one, soak_seconds, **_):
+def soak(running, one, soak_seconds, soak_rate, **_):
     sizes, start = [], time.perf_counter()
     while time.perf_counter() - start < soak_seconds:
-        told("500 a second", running, one, rate=500, seconds=10)
+        told(f"{soak_rate:,} a second", running, one, rate=soak_rate, seconds=10)
         sizes.append((time.perf_counter() - start, running.megabytes()))
     later = np.array(sizes[len(sizes) // 3 :])  # the first third fills caches
     slope = f", slope {60 * np.polyfit(*later.T, 1)[0]:+.2f} MB a minute" if soak_seconds >= 120 else ""
@@ -482,6 +483,9 @@ def main():
         "parts", nargs="*", metavar="part", help=f"some of {', '.join(PARTS)}; all without any"
     )
     parser.add_argument("--long", action="store_true", help="60 s of load and 10 minutes of soak")
+    parser.add_argument(
+        "--soak-rate", type=int, default=500, metavar="N", help="requests a second of the soak"
+    )
     parser.add_argument("--remote", type=int, help=argparse.SUPPRESS)
     asked = parser.parse_args()
     if asked.remote:
@@ -501,6 +505,7 @@ def main():
                 "rows": rows,
                 "many": [asking(rows[first : first + 1000]) for first in (0, 1000, 2000)],
                 "seconds": 60 if asked.long else 5,
+                "soak_rate": asked.soak_rate,
                 "soak_seconds": 600 if asked.long else 30,
             }
             Load(running.port, known["one"]).in_turn(4, 1)

@@ -196,8 +196,9 @@ class Model:
         probability: Any = None if self.is_number else self.chain.task.confidence(outputs)
         if not is_whole:
             answer = [None if lost else one for one, lost in zip(answer.tolist(), nobody, strict=True)]
+            outputs = np.where(nobody[:, None], np.nan, outputs)  # written as null
             if probability is not None:
-                probability[nobody] = np.nan  # written as null
+                probability[nobody] = np.nan
         elif answer.dtype.kind not in "biuf":
             answer = answer.tolist()
         return Answered(answer, probability, outputs, route, cost, degraded, reasons, n_sent)

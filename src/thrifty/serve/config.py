@@ -82,7 +82,7 @@ class Config:
     full: str | None = None
     remote: Mapping[str, Any] = field(default_factory=dict)
     on_remote_failure: str = "local"
-    providers: Mapping[str, Any] = field(default_factory=dict)
+    providers: Mapping[str, Any] = field(default_factory=dict, repr=False)  # headers may hold keys
     on_provider_failure: str = "answer"
     purchase_deadline: float = 1.0
     budget: float | None = None
