@@ -19,12 +19,12 @@ from thrifty.chain.chain import Chain, Walk
 from thrifty.chain.sources import Reader, TableReader
 from thrifty.evidence.observe import chain_of
 from thrifty.exceptions import FULL_MODEL, FullModelDownError, InvalidAnswerError, InvalidInputError
-from thrifty.serve.answers import Answered, agree, local_outputs, refuse_infinite
+from thrifty.serve.answered import Answered, agree, local_outputs, refuse_infinite
 from thrifty.serve.config import Config
 from thrifty.serve.controller import cost_at_hand
 from thrifty.serve.drift import Drift
 from thrifty.serve.providers import Provider
-from thrifty.serve.purchases import Buyer, TakesTurns
+from thrifty.serve.request_buyer import Buyer, TakesTurns
 from thrifty.serve.request_rows import RequestCells, RequestRows
 from thrifty.serve.together import Together
 from thrifty.tables.reader import Cells

@@ -20,8 +20,8 @@ from starlette.routing import Route
 import thrifty
 from thrifty.exceptions import InvalidInputError
 from thrifty.serve.admission import Operation, Refusal, Request, error_body
+from thrifty.serve.answered import Answered
 from thrifty.serve.answering import Model
-from thrifty.serve.answers import Answered
 from thrifty.serve.config import Config
 from thrifty.serve.metrics import registry_of, status_of
 from thrifty.serve.openapi import description_of

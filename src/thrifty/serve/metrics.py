@@ -16,8 +16,8 @@ from prometheus_client.core import (
 )
 
 from thrifty.arrays import Floats
+from thrifty.serve.answered import Answered
 from thrifty.serve.answering import Model
-from thrifty.serve.answers import Answered
 
 __all__ = ["Collector", "Tally", "registry_of", "status_of"]
 

@@ -14,7 +14,7 @@ import numpy as np
 import orjson
 
 from thrifty.exceptions import InvalidInputError
-from thrifty.serve.answers import Answered
+from thrifty.serve.answered import Answered
 from thrifty.serve.request_rows import RequestCells, RequestRows
 
 __all__ = ["OUTPUTS", "InferRequest", "datatype_of", "infer_response", "read_infer", "read_json"]
