@@ -15,11 +15,11 @@ else
   INSTALL = $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 endif
 
-.PHONY: help demo test test-quick test-lowest check dist-check format docs bench paper paper-quick paper-smoke clean
+.PHONY: help demo test test-quick test-lowest test-mlserver check dist-check format docs bench paper paper-quick paper-smoke clean
 .DEFAULT_GOAL := help
 
 help: ## Show this list
-	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-11s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-13s %s\n", $$1, $$2}'
 
 $(BIN)/python:
 	@echo "making $(VENV) ..."
@@ -55,6 +55,16 @@ test: $(VENV)/.dev ## Run every test and doctest
 
 test-quick: $(VENV)/.dev ## Run the tests that are not marked slow: in about a minute, for use while writing code
 	@$(PYTEST) -m 'not slow' tests
+
+# MLServer asks for an older starlette than the gateway runs on, so it has an environment of its own.
+.venv-mlserver/bin/mlserver:
+	@echo "making .venv-mlserver ..."
+	@$(MAKE_VENV:$(VENV)=.venv-mlserver)
+	@$(if $(UV),$(UV) pip install --quiet --python .venv-mlserver/bin/python,.venv-mlserver/bin/python -m pip install --quiet) \
+		'mlserver>=1.6' 'mlserver-sklearn>=1.6'
+
+test-mlserver: $(VENV)/.dev .venv-mlserver/bin/mlserver ## Ask a real MLServer, in an environment of its own
+	@THRIFTY_MLSERVER=$(CURDIR)/.venv-mlserver/bin/mlserver $(BIN)/python -m pytest -q tests/serve/test_mlserver.py
 
 check: $(VENV)/.dev ## Format, lint, types, tests, doctests: what continuous integration runs
 	@$(BIN)/ruff format --check .
@@ -101,5 +111,5 @@ paper-smoke: $(VENV)/.boosters ## The same, thinned to seconds, as the tests run
 	@$(BIN)/thrifty paper all --data $(THRIFTY_DATA) --out paper-smoke --profile smoke
 
 clean: ## Remove the environment and every cache
-	rm -rf $(VENV) $(LOWEST) dist .pytest_cache .mypy_cache .ruff_cache .hypothesis docs/_build docs/gallery docs/generated
+	rm -rf $(VENV) $(LOWEST) .venv-mlserver dist .pytest_cache .mypy_cache .ruff_cache .hypothesis docs/_build docs/gallery docs/generated
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

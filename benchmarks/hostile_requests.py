@@ -4,7 +4,8 @@
 
 A small system is fitted and served by `thrifty serve` on this machine. Requests are well-meant ones of which bytes were
 changed, cut out or repeated, headers included. With --schemathesis N, that program then sends up to N generated
-requests for each operation of /openapi.json (`pip install schemathesis`), for ten minutes at most.
+requests for each operation of /openapi.json (`pip install schemathesis`), for half an hour at most; an operation that
+takes no input is asked once.
 """
 
 import argparse
@@ -19,10 +20,30 @@ from collections import Counter
 from pathlib import Path
 
 import numpy as np
-import pandas as pd
 from sklearn.datasets import load_breast_cancer
 
 from thrifty import BudgetedClassifier, save
+
+SCALARS = [
+    0,
+    -1,
+    1.5,
+    1e308,
+    -0.0,
+    2**63,
+    10**30,
+    True,
+    None,
+    "",
+    "1.5",
+    "red",
+    "\u0000",
+    "x" * 5000,
+    [],
+    {},
+    [[1]],
+]
+"""What stands where something else is expected."""
 
 
 def fitted(folder):
@@ -50,31 +71,62 @@ def started(folder, port):
     raise SystemExit((folder / "log").read_text())
 
 
-def request(X: pd.DataFrame, chance):
-    row = X.iloc[int(chance.integers(len(X)))]
+def asked(operation, names, chance):
+    """A request that is well meant."""
+    numbers = chance.normal(size=(2, len(names))).round(3).tolist()
+    if operation == "predict":
+        return {"rows": [dict(zip(names, row, strict=True)) for row in numbers]}
     if chance.random() < 0.5:
-        path, body = "/predict", {"rows": [row.to_dict()]}
+        tensor = {"name": "X", "datatype": "FP64", "shape": [2, len(names)], "data": numbers}
+        return {"inputs": [tensor], "outputs": [{"name": "answer"}], "id": "a"}
+    columns = zip(names, zip(*numbers, strict=True), strict=True)
+    tensors = [{"name": one, "datatype": "FP64", "shape": [2], "data": list(two)} for one, two in columns]
+    return {"inputs": tensors}
+
+
+def spoilt(thing, chance):
+    """The same with something in it replaced, left out or added."""
+    keys = (
+        list(thing) if isinstance(thing, dict) else list(range(len(thing))) if isinstance(thing, list) else []
+    )
+    if not keys or chance.random() < 0.15:
+        return SCALARS[chance.integers(len(SCALARS))]
+    key, what = keys[chance.integers(len(keys))], chance.random()
+    other = dict(thing) if isinstance(thing, dict) else list(thing)
+    if what < 0.12:
+        del other[key]
+    elif what < 0.2 and isinstance(other, dict):
+        other[str(SCALARS[chance.integers(len(SCALARS))])] = other[key]
+    elif what < 0.25 and isinstance(other, list):
+        other.append(other[key])
     else:
-        tensor = {"name": "X", "datatype": "FP64", "shape": [1, len(row)], "data": row.tolist()}
-        path, body = "/v2/models/cancer/infer", {"inputs": [tensor]}
-    raw = json.dumps(body).encode()
-    return f"POST {path} HTTP/1.1\r\nHost: x\r\nContent-Length: {len(raw)}\r\n\r\n".encode(), raw
+        other[key] = spoilt(thing[key], chance)
+    return other
 
 
 def mangled(raw, chance):
+    """The same bytes with some of them changed, cut out or repeated."""
     raw = bytearray(raw)
-    for _ in range(chance.integers(1, 5)):
+    for _ in range(chance.integers(1, 4)):
         at = int(chance.integers(len(raw) + 1))
         what = chance.integers(4)
         if what == 0 and at < len(raw):
             raw[at] = int(chance.integers(256))
         elif what == 1:
-            del raw[at : at + int(chance.integers(1, 40))]
+            del raw[at : at + int(chance.integers(1, 30))]
         elif what == 2:
             raw[at:at] = [b"NaN", b"1e999", b"\xff", b"{", b"]", b'"', b"null", b"\r\n"][chance.integers(8)]
         else:
-            raw[at:at] = raw[at : at + int(chance.integers(1, 40))]
+            raw[at:at] = raw[at : at + int(chance.integers(1, 30))]
     return bytes(raw)
+
+
+def request(names, chance):
+    """A well-meant request: its head and its body."""
+    operation = ("predict", "infer")[chance.integers(2)]
+    raw = json.dumps(asked(operation, names, chance)).encode()
+    path = {"predict": "/predict", "infer": "/v2/models/cancer/infer"}[operation]
+    return f"POST {path} HTTP/1.1\r\nHost: x\r\nContent-Length: {len(raw)}\r\n\r\n".encode(), raw
 
 
 def status_of(port, raw):
@@ -100,9 +152,9 @@ def generated(url, n_examples):
     program = Path(sys.executable).with_name("schemathesis")
     how = ["--max-examples", str(n_examples), "--checks", checks, "--phases", "fuzzing", "--seed", "1"]
     try:
-        subprocess.run([program, "run", url, *how], check=False, timeout=600)
+        subprocess.run([program, "run", url, *how], check=False, timeout=1800)
     except subprocess.TimeoutExpired:
-        print("schemathesis was stopped after ten minutes")
+        print("schemathesis was stopped after half an hour")
 
 
 def main():
@@ -120,7 +172,7 @@ def main():
         try:
             statuses, sizes = Counter(), []
             for number in range(args.requests):
-                head, body = request(X, chance)
+                head, body = request(list(X.columns), chance)
                 whole = (
                     head + mangled(body, chance) if chance.random() < 0.7 else mangled(head + body, chance)
                 )

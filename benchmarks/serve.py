@@ -1,6 +1,7 @@
 """The gateway under load and under faults, all on this machine: `thrifty serve`, a remote of 20 ms, and who asks.
 
-    python benchmarks/serve.py [load] [closed] [batches] [overload] [faults] [soak] [--long]
+    python benchmarks/serve.py [load] [closed] [batches] [overload] [reloads] [faults] [providers] [soak] [--long]
+        [--soak-rate 500]
 
 Three processes share the cores: the gateway, the remote full model behind the Open Inference Protocol, and this one,
 which asks. Rows have 50 columns, about a fifth of them is sent to the remote, a key is asked for and metrics are on.
@@ -13,15 +14,19 @@ import asyncio
 import contextlib
 import json
 import os
+import select
+import socket
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 import urllib.request
 import warnings
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -29,7 +34,8 @@ from aiohttp import web
 from sklearn.datasets import make_classification
 
 N_COLUMNS, KEY, DELAY, DEADLINE = 50, "secret", 0.02, 0.25
-PARTS = ("load", "closed", "batches", "overload", "faults", "soak")
+SOLD = [f"x{place}" for place in range(10, N_COLUMNS)]
+PARTS = ("load", "closed", "batches", "overload", "reloads", "faults", "providers", "soak")
 MODES = ["slow", "flapping", "500", "429", "bad_json", "nan", "shape", "large", "drip", "cut", "killed"]
 
 # -- the remote, in a process of its own ---------------------------------------------------------------------
@@ -41,7 +47,8 @@ async def remote(request):
     if request.path == "/mode":
         state["mode"] = await request.text()
         return web.Response()
-    n_rows = (await request.json())["inputs"][0]["shape"][0]
+    asked = await request.json()
+    n_rows = len(asked["rows"]) if "rows" in asked else asked["inputs"][0]["shape"][0]
     state["n"] += 1
     await asyncio.sleep(2.0 if mode == "slow" else DELAY)
     if mode.isdigit() or (mode == "flapping" and state["n"] // 50 % 2):
@@ -54,7 +61,11 @@ async def remote(request):
     }
     output["data"] = [float("nan")] * 2 * n_rows if mode == "nan" else output["data"]
     output["shape"] = [n_rows, 3] if mode == "shape" else output["shape"]
-    body = json.dumps({"model_name": "f0", "outputs": [output]}).encode()
+    said = {"model_name": "f0", "outputs": [output]}
+    if "rows" in asked:  # a provider, asked by key
+        value = float("nan") if mode == "nan" else 0.5
+        said = {"values": [[value] * (len(asked["columns"]) + (mode == "shape"))] * n_rows}
+    body = json.dumps(said).encode()
     if mode in ("large", "drip", "cut"):
         return await trickle(request, mode, body)
     return web.Response(body=b"{" if mode == "bad_json" else body)
@@ -104,6 +115,8 @@ def fitted(path):
         share = np.mean(there.route(rows) == chain.n_stages)
         low, high = (shift, high) if share < 0.2 else (low, shift)
     save(replace(there, names=tuple(frame.columns)), path)
+    stops = chain.at(Policy.of(np.full(chain.n_stages, np.inf)))
+    save(replace(stops, names=tuple(frame.columns)), path.with_name("other.thrifty"))
     print(f"{chain.n_stages} stages; {share:.0%} of the rows are sent to the remote", flush=True)
     return rows
 
@@ -111,13 +124,16 @@ def fitted(path):
 class Running:
     """Gateway and remote as processes, on free ports of the loopback."""
 
-    def __init__(self, folder):
+    def __init__(self, folder, *, asks_remote=True, sells=False):
         self.port, self.admin, self.far = (_free_port() for _ in range(3))
         self.folder = folder
         settings = (
             f'port={self.port}\nadmin_port={self.admin}\nname="m"\napi_key="{KEY}"\nlog_requests=false\n'
         )
-        settings += f'full="http://127.0.0.1:{self.far}/v2/models/f0"\n[remote]\ntotal_timeout={DEADLINE}\n'
+        settings += f'full="http://127.0.0.1:{self.far}/v2/models/f0"\n' if asks_remote else ""
+        settings += f"purchase_deadline={DEADLINE}\n[remote]\ntotal_timeout={DEADLINE}\n"
+        if sells:
+            settings += f'[providers.lab]\nkey="id"\ncolumns={SOLD}\nurl="http://127.0.0.1:{self.far}/lab"\n'
         (folder / "serve.toml").write_text(settings)
         self.remote = self.gateway = None
 
@@ -143,6 +159,14 @@ class Running:
             key: float(value) for key, value in (x.rsplit(" ", 1) for x in lines if not x.startswith("#"))
         }
 
+    def reload(self, file):
+        """Serve another file."""
+        (self.folder / "new").write_bytes(file)
+        (self.folder / "new").replace(self.folder / "system.thrifty")
+        headers = {"Content-Type": "application/json", "X-API-Key": KEY}
+        request = urllib.request.Request(f"http://127.0.0.1:{self.admin}/reload", b"{}", headers)
+        urllib.request.urlopen(request, timeout=60).close()
+
     def megabytes(self):
         pages = int(Path(f"/proc/{self.gateway.pid}/statm").read_text().split()[1])
         return pages * os.sysconf("SC_PAGE_SIZE") / 2**20
@@ -159,8 +183,6 @@ class Running:
 
 
 def _free_port():
-    import socket
-
     with socket.create_server(("127.0.0.1", 0)) as one:
         return one.getsockname()[1]
 
@@ -176,153 +198,277 @@ def _wait(url, body=None, seconds=120):
 # -- who asks ------------------------------------------------------------------------------------------------
 
 
-class Client:
-    """Connections that are used again; a request is bytes that are sent as they are."""
+class Load:
+    """Asks through plain sockets; a request is bytes that are sent as they are.
 
-    def __init__(self, port):
-        self._port, self._free = port, []
-        self.statuses, self.latencies, self.refused = Counter(), [], []
+    One loop over all connections takes a small part of the time that the gateway takes to answer. How late it is itself
+    is kept beside the latencies: those of requests that were sent late say nothing about the gateway.
+    """
 
-    async def ask(self, request, due=None):
-        due = time.perf_counter() if due is None else due
-        try:
+    def __init__(self, port, requests):
+        self._port, self._requests = port, requests
+        self._ready, self._open, self._free = select.epoll(), {}, []
+        self.statuses, self.latencies, self.refused, self.late = Counter(), [], [], []
+        self.bodies = None  # a list keeps what was said to which request
+
+    def at_rate(self, rate, seconds, most_waiting=2000):
+        """Send so many requests a second, whether or not others were answered; latencies count from when it was due."""
+        start, number, n_requests = time.perf_counter(), 0, int(rate * seconds)
+        while number < n_requests or self._n_waiting:
+            now = time.perf_counter()
+            while number < n_requests and start + number / rate <= now:
+                due = start + number / rate
+                if self._n_waiting < most_waiting:
+                    self.late.append(now - due)
+                    self._send(self._requests[number % len(self._requests)], due)
+                else:
+                    self.statuses["not sent"] += 1
+                number += 1
+            ahead = start + number / rate - time.perf_counter() if number < n_requests else 0.1
+            self._hear(max(ahead, 0.0))
+            if number >= n_requests and time.perf_counter() > start + seconds + 30:
+                self.statuses["no answer"] += self._n_waiting
+                break
+        return self._closed()
+
+    def in_turn(self, n_clients, until):
+        """As many clients, each of which sends a request as soon as its last one was answered, for a time."""
+        end, number = time.perf_counter() + until if isinstance(until, int) else None, 0
+        while (goes_on := time.perf_counter() < end if end else not until.is_set()) or self._n_waiting:
+            while goes_on and self._n_waiting < n_clients:
+                self._send(self._requests[number % len(self._requests)], time.perf_counter())
+                number += 1
+            self._hear(0.1)
+        return self._closed()
+
+    @property
+    def _n_waiting(self):
+        return len(self._open) - len(self._free)
+
+    def _send(self, request, due):
+        while True:
+            connection = self._free.pop() if self._free else self._connected()
+            connection.due, connection.said, connection.request = due, b"", request
             try:
-                status = await self._ask(
-                    request, *(self._free.pop() if self._free else await self._connect())
-                )
-            except (OSError, asyncio.IncompleteReadError):
-                # A connection that lay idle may have been closed meanwhile: clients try once more with another.
-                status = await self._ask(request, *await self._connect())
-        except (OSError, asyncio.IncompleteReadError):
-            status = 0
-        (self.latencies if status == 200 else self.refused).append(time.perf_counter() - due)
+                connection.socket.sendall(request)
+                return
+            except OSError:  # it lay idle and was closed meanwhile
+                self._drop(connection)
+
+    def _connected(self):
+        connection = SimpleNamespace(socket=socket.create_connection(("127.0.0.1", self._port)))
+        self._open[connection.socket.fileno()] = connection
+        self._ready.register(connection.socket.fileno(), select.EPOLLIN)
+        return connection
+
+    def _drop(self, connection):
+        self._ready.unregister(connection.socket.fileno())
+        del self._open[connection.socket.fileno()]
+        connection.socket.close()
+
+    def _hear(self, seconds):
+        for number, _ in self._ready.poll(seconds):
+            connection = self._open[number]
+            try:
+                part = connection.socket.recv(2**20)
+            except OSError:
+                part = b""
+            if part:
+                connection.said += part
+                self._listen(connection)
+            elif connection.due is None:
+                self._free = [one for one in self._free if one is not connection]
+                self._drop(connection)
+            else:
+                self._drop(connection)
+                if connection.said:
+                    self.statuses["cut"] += 1
+                else:  # closed while it lay idle, before the request was read: clients try once more
+                    self._send(connection.request, connection.due)
+
+    def _listen(self, connection):
+        head, _, body = connection.said.partition(b"\r\n\r\n")
+        length = head.lower().partition(b"content-length: ")[2].partition(b"\r\n")[0]
+        if not length or len(body) < int(length):
+            return
+        status, took = int(head[9:12]), time.perf_counter() - connection.due
         self.statuses[status] += 1
+        (self.latencies if status == 200 else self.refused).append(took)
+        if self.bodies is not None:
+            self.bodies.append((connection.request, body))
+        connection.due = None
+        self._free.append(connection)
 
-    async def _ask(self, request, reader, writer):
-        writer.write(request)
-        head = await reader.readuntil(b"\r\n\r\n")
-        length = int(head.lower().split(b"content-length:")[1].split(b"\r\n")[0])
-        await reader.readexactly(length)
-        self._free.append((reader, writer))
-        return int(head[9:12])
+    def _closed(self):
+        for connection in list(self._open.values()):
+            connection.socket.close()
+        self._ready.close()
+        return self
 
-    async def _connect(self):
-        return await asyncio.open_connection("127.0.0.1", self._port, limit=2**24)
 
-    def close(self):
-        for _, writer in self._free:
-            writer.close()
+def by_key(row, key):
+    """A request of a row that carries some columns, and a key for the others."""
+    columns = [("id", "BYTES", key), *((f"x{place}", "FP64", value) for place, value in enumerate(row[:10]))]
+    inputs = [{"name": name, "datatype": kind, "shape": [1], "data": [one]} for name, kind, one in columns]
+    return posting({"inputs": inputs})
 
 
 def asking(rows):
     """Requests of some rows, one tensor each, as bytes."""
     tensor = {"name": "X", "datatype": "FP64", "shape": list(rows.shape), "data": rows.ravel().tolist()}
-    body = json.dumps({"inputs": [tensor]}, separators=(",", ":")).encode()
+    return posting({"inputs": [tensor]})
+
+
+def posting(said):
+    """A request as bytes."""
+    body = json.dumps(said, separators=(",", ":")).encode()
     head = f"POST /v2/models/m/infer HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Bearer {KEY}\r\n"
     return f"{head}Content-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n".encode() + body
 
 
-async def open_loop(port, requests, rate, seconds, most_waiting=2000):
-    client, start, tasks = Client(port), time.perf_counter(), set()
-    for number in range(int(rate * seconds)):
-        due = start + number / rate
-        if (ahead := due - time.perf_counter()) > 0:
-            await asyncio.sleep(ahead)
-        if len(tasks) < most_waiting:
-            task = asyncio.create_task(client.ask(requests[number % len(requests)], due))
-            tasks.add(task)
-            task.add_done_callback(tasks.discard)
-        else:
-            client.statuses["not sent"] += 1
-    await asyncio.gather(*tasks)
-    client.close()
-    return client
-
-
-async def closed_loop(port, requests, n_clients, seconds):
-    client, until = Client(port), time.perf_counter() + seconds
-
-    async def one(first):
-        number = first
-        while time.perf_counter() < until:
-            await client.ask(requests[number % len(requests)])
-            number += n_clients
-
-    await asyncio.gather(*(one(first) for first in range(n_clients)))
-    client.close()
-    return client
-
-
-def told(name, running, loop, seconds, n_rows=1):
-    """Run a loop of requests, and print one line about it."""
-    before, start = running.core(), time.perf_counter()
-    client = asyncio.run(loop)
-    core = 1e3 * (running.core() - before) / max(sum(client.statuses.values()), 1)
+def told(name, running, requests, *, seconds, rate=None, n_clients=None, n_rows=1):
+    """Send requests at a rate, or by some clients in turn, and print one line about it."""
+    before, start, load = running.core(), time.perf_counter(), Load(running.port, requests)
+    load = load.in_turn(n_clients, seconds) if rate is None else load.at_rate(rate, seconds)
+    core = 1e3 * (running.core() - before) / max(sum(load.statuses.values()), 1)
     seconds = max(seconds, time.perf_counter() - start)
-    good = 1e3 * np.array(client.latencies or [np.nan])
-    others = {str(status): n for status, n in client.statuses.items() if status != 200}
+    good = 1e3 * np.array(load.latencies or [np.nan])
+    others = {str(status): n for status, n in load.statuses.items() if status != 200}
     print(
-        f"{name:<28}{client.statuses[200] * n_rows / seconds:>8,.0f} rows/s  p50 {np.median(good):>6.1f}  p99 "
+        f"{name:<28}{load.statuses[200] * n_rows / seconds:>8,.0f} rows/s  p50 {np.median(good):>6.1f}  p99 "
         f"{np.percentile(good, 99):>6.1f}  max {good.max():>6.1f} ms  core {core:>6.2f} ms  others {others or 'none'}",
         flush=True,
     )
-    return client
+    return load
 
 
 # -- the parts -----------------------------------------------------------------------------------------------
 
 
 def load(running, one, seconds, **_):
-    told("1,000 a second, open loop", running, open_loop(running.port, one, 1000, seconds), seconds)
+    told("1,000 a second, open loop", running, one, rate=1000, seconds=seconds)
 
 
 def closed(running, one, **_):
-    told("16 clients, closed loop", running, closed_loop(running.port, one, 16, 5), 5)
+    told("16 clients, closed loop", running, one, n_clients=16, seconds=5)
 
 
 def batches(running, many, **_):
-    told("1,000 rows a request", running, closed_loop(running.port, many, 2, 5), 5, n_rows=1000)
+    told("1,000 rows a request", running, many, n_clients=2, seconds=5, n_rows=1000)
 
 
 def overload(running, one, **_):
-    rate = 3 * asyncio.run(closed_loop(running.port, one, 16, 2)).statuses[200] / 2
-    name = f"{rate:,.0f} a second: three times"
-    client = told(name, running, open_loop(running.port, one, rate, 5), 5)
-    if client.refused:
-        print(f"{'':<28}refused: p99 {1e3 * np.percentile(client.refused, 99):.0f} ms")
-    told(f"{rate / 6:,.0f} a second, right after", running, open_loop(running.port, one, rate / 6, 5), 5)
+    rate = 3 * Load(running.port, one).in_turn(16, 2).statuses[200] / 2
+    load = told(f"{rate:,.0f} a second: three times", running, one, rate=rate, seconds=5)
+    for name, seconds in (("refused", load.refused), ("sent late, by the load generator", load.late)):
+        if seconds:
+            p50, p99 = 1e3 * np.percentile(seconds, [50, 99])
+            print(f"{'':<28}{name}: p50 {p50:.1f}  p99 {p99:.1f}  max {1e3 * max(seconds):.1f} ms")
+    for second in range(1, 6):
+        told(f"{rate / 6:,.0f} a second, {second} s after", running, one, rate=rate / 6, seconds=1)
+
+
+def reloads(running, some, **_):
+    """Two files take turns a hundred times; every answer must be wholly that of one of them."""
+    running = Running(running.folder, asks_remote=False)  # the full models in the files answer
+    try:
+        running.start()
+        _reloads(running, some)
+    finally:
+        running.close()
+
+
+def _reloads(running, some):
+    known, folder = {}, running.folder
+    whole = [(folder / name).read_bytes() for name in ("system.thrifty", "other.thrifty")]
+    for file in (*whole[::-1], whole[0]):
+        running.reload(file)
+        load = Load(running.port, some)
+        load.bodies = []
+        for request, body in load.at_rate(100, len(some) / 100).bodies:
+            known.setdefault(request, set()).add(body)
+    load, stop = Load(running.port, some), threading.Event()
+    load.bodies, done = [], []
+
+    def turns():
+        for number in range(100):
+            running.reload(whole[number % 2])
+            done.append(number)
+        stop.set()
+
+    thread = threading.Thread(target=turns)
+    thread.start()
+    start = time.perf_counter()
+    load.in_turn(4, stop)
+    thread.join()
+    mixed = sum(body not in known[request] for request, body in load.bodies)
+    counts = Counter(
+        sorted(known[request]).index(body) for request, body in load.bodies if body in known[request]
+    )
+    print(
+        f"{len(done)} reloads in {time.perf_counter() - start:.0f} s, {len(load.bodies):,} requests of 20 rows: "
+        f"{dict(load.statuses)}, of one file {counts[0]:,}, of the other {counts[1]:,}, mixed {mixed}",
+        flush=True,
+    )
 
 
 def faults(running, one, **_):
     print(f"Faults of the remote, 200 requests a second for 3 s each, deadline {1e3 * DEADLINE:.0f} ms")
     for mode in MODES:
-        before = running.metrics()
-        if mode == "killed":
-            running.remote.kill()
-            running.remote.wait()
-        else:
-            running.mode(mode)
-        told(f"  {mode}", running, open_loop(running.port, one, 200, 3), 3)
-        if mode == "killed":
-            running.remote = running.start_remote()
-        running.mode("good")
-        after = running.metrics()
-        change = {key: after[key] - before.get(key, 0) for key in after}
+        change = under_fault(running, one, mode)
         asked = change["thrifty_remote_calls_total"] + change["thrifty_remote_retries_total"]
-        reasons = {
-            key.split('"')[1]: int(n)
-            for key, n in change.items()
-            if key.startswith("thrifty_remote_failures_total") and n
-        }
+        reasons = counted(change, "thrifty_remote_failures_total")
         print(f"{'':<28}calls / requests {asked / 600:.2f}; failures {reasons}", flush=True)
-        time.sleep(1.5)  # until the breaker lets a probe through
-        asyncio.run(open_loop(running.port, one, 200, 0.5))
 
 
-def soak(running, one, soak_seconds, **_):
+def providers(running, rows, **_):
+    """The same faults, of a service that sells 40 of the 50 columns; rows carry the others and a key."""
+    print(f"Faults of a provider, 100 requests a second for 3 s each, deadline {1e3 * DEADLINE:.0f} ms")
+    requests = [by_key(row, f"n{number}") for number, row in enumerate(rows[:2000])]
+    selling = Running(running.folder, sells=True)
+    try:
+        selling.start()
+        Load(selling.port, requests).in_turn(2, 1)
+        told("  good", selling, requests, rate=100, seconds=3)
+        for mode in MODES:
+            change = under_fault(selling, requests, mode, rate=100)
+            print(f"{'':<28}{counted(change, 'thrifty_purchase')}", flush=True)
+    finally:
+        selling.close()
+
+
+def under_fault(running, requests, mode, rate=200):
+    """Ask while the remote fails, and return how the metrics changed."""
+    before = running.metrics()
+    if mode == "killed":
+        running.remote.kill()
+        running.remote.wait()
+    else:
+        running.mode(mode)
+    told(f"  {mode}", running, requests, rate=rate, seconds=3)
+    if mode == "killed":
+        running.remote = running.start_remote()
+    running.mode("good")
+    after = running.metrics()
+    time.sleep(1.5)  # until the breaker lets a probe through
+    Load(running.port, requests).at_rate(rate, 0.5)
+    return {key: after[key] - before.get(key, 0) for key in after}
+
+
+def counted(change, name):
+    """Counts of a metric that changed, by their last label."""
+    found = {
+        key.split('"')[1 if key.count('"') == 2 else 3]: int(n)
+        for key, n in change.items()
+        if key.startswith(name) and n
+    }
+    return found
+
+
+def soak(running, one, soak_seconds, soak_rate, **_):
     sizes, start = [], time.perf_counter()
     while time.perf_counter() - start < soak_seconds:
-        told("500 a second", running, open_loop(running.port, one, 500, 10), 10)
+        told(f"{soak_rate:,} a second", running, one, rate=soak_rate, seconds=10)
         sizes.append((time.perf_counter() - start, running.megabytes()))
     later = np.array(sizes[len(sizes) // 3 :])  # the first third fills caches
     slope = f", slope {60 * np.polyfit(*later.T, 1)[0]:+.2f} MB a minute" if soak_seconds >= 120 else ""
@@ -337,6 +483,9 @@ def main():
         "parts", nargs="*", metavar="part", help=f"some of {', '.join(PARTS)}; all without any"
     )
     parser.add_argument("--long", action="store_true", help="60 s of load and 10 minutes of soak")
+    parser.add_argument(
+        "--soak-rate", type=int, default=500, metavar="N", help="requests a second of the soak"
+    )
     parser.add_argument("--remote", type=int, help=argparse.SUPPRESS)
     asked = parser.parse_args()
     if asked.remote:
@@ -352,11 +501,14 @@ def main():
             running.start()
             known = {
                 "one": [asking(row[None]) for row in rows[:2000]],
+                "some": [asking(rows[first : first + 20]) for first in range(0, 1000, 20)],
+                "rows": rows,
                 "many": [asking(rows[first : first + 1000]) for first in (0, 1000, 2000)],
                 "seconds": 60 if asked.long else 5,
+                "soak_rate": asked.soak_rate,
                 "soak_seconds": 600 if asked.long else 30,
             }
-            asyncio.run(closed_loop(running.port, known["one"], 4, 1))
+            Load(running.port, known["one"]).in_turn(4, 1)
             for part in asked.parts or PARTS:
                 globals()[part](running, **known)
         finally:

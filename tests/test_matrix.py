@@ -46,6 +46,7 @@ from thrifty.evidence.observe import chain_of
 from thrifty.report.page import page_of
 from thrifty.serve.config import Config
 from thrifty.serve.reload import Serving
+from thrifty.sources.memory import DictSource
 from thrifty.sweeping.run import sweep
 
 COSTS = {"radius": 1.0, "texture": 2.0, "area": 2.0, "shape": 3.0, "points": 1.5}
@@ -286,6 +287,9 @@ REFUSED = {
     (FUNCTION, "report"): "differ by row",
     (FUNCTION, "gateway"): "a function tells prices",
     (FUNCTION, "file"): "files keep no functions",
+    (FUNCTION, "providers"): "a function tells prices",
+    (BY_ROW, "providers"): "differ by row",
+    ("BudgetPruneClassifier", "providers"): "node by node",
     (ROUTER, "measures"): "known without their classes",
 }
 """Pairs that make no sense, and a word of the refusal."""
@@ -678,4 +682,28 @@ def test_the_gateway_answers_and_bills_as_it_does_in_batches_and_row_by_row(thin
         assert list(answered.answer) == one.predict(table).tolist()
         np.testing.assert_array_equal(answered.cost, one.cost(table))
         np.testing.assert_array_equal(answered.route, one.route(table))
+        assert not answered.degraded.any()
+
+
+@pytest.mark.slow
+def test_the_gateway_buys_for_rows_that_come_with_nothing_but_a_key(thing, rows):
+    one, new = thing[1], rows[0][NEW]
+    columns = {"columns": list(new.columns), "key": "row", "path": "unread.csv"}
+
+    def sells(keys, **how):
+        return DictSource({name: new[name].to_numpy()[list(keys)] for name in new.columns}, **how)
+
+    async def ask(one):
+        serving = Serving(one, Config(providers={"shop": columns}), sources={"shop": sells})
+        await serving.start()
+        cells = serving.model.rows.from_records([{"row": place} for place in range(len(new))])
+        answered = await serving.model.answer(cells)
+        await serving.close()
+        return answered
+
+    answered = door("providers", thing, lambda one: asyncio.run(ask(one)))
+    if answered is not None:
+        assert list(answered.answer) == one.predict(new).tolist()
+        np.testing.assert_allclose(answered.cost, one.cost(new))
+        np.testing.assert_array_equal(answered.route, one.route(new))
         assert not answered.degraded.any()

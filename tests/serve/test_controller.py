@@ -6,9 +6,11 @@ import numpy as np
 import pytest
 
 from thrifty.chain.chain import Chain
+from thrifty.chain.ledger import Ledger
 from thrifty.chain.policy import Policy
+from thrifty.chain.sources import TableReader
 from thrifty.chain.stage import LinearStage
-from thrifty.exceptions import InvalidInputError
+from thrifty.exceptions import InvalidInputError, RowsLeftBehindError
 from thrifty.full.model import CallableFull
 from thrifty.objective.costs import PriceList
 from thrifty.serve.controller import BudgetController
@@ -161,3 +163,35 @@ def test_what_cannot_be_held_is_refused_in_words(chain):
         BudgetController(chain, target=2.0, window=0)
     with pytest.raises(InvalidInputError, match="whose costs are known"):
         BudgetController(chain.at(Policy.of(np.zeros(2))), target=2.0)
+
+
+class Nothing(TableReader):
+    """A source that delivers nothing."""
+
+    is_at_hand = False
+    ledger = Ledger("answer")
+
+    def block(self, rows, columns):
+        raise RowsLeftBehindError(rows)
+
+
+def test_rows_that_nobody_answers_cost_nothing(chain):
+    controller = BudgetController(chain, target=float(chain.policy.cost[4]))
+    assert controller.walk(Nothing(rows(3, 0), None)).route.tolist() == [-1] * 3
+    assert (controller.n_seen, controller.mean_spend) == (3, 0.0)
+
+
+def test_rows_under_way_count_for_the_cap_as_the_dearest_there_are(chain):
+    cap, window, most = float(chain.policy.cost[4]), 40, chain.cost_by_route.max()
+    controller = BudgetController(chain, target=cap, window=window, cap=cap)
+    begun = 0
+    while not controller.capped:
+        begun += controller.begin(1)[0]
+    # The last one is made to stop at the first stage; the others may all pay the most.
+    assert 1 < begun < window
+    room = (cap - chain.cost_by_route[0]) * window / (most - chain.cost_by_route[0])
+    assert begun - 1 == int(room)
+    for _ in range(begun):
+        controller.end(1, np.zeros(0))  # refused: nothing was paid
+    controller.begin(1)
+    assert not controller.capped

@@ -45,7 +45,7 @@ def mlserver(tmp_path_factory):
     """The address of a model of three classes, and what it should say about 200 rows."""
     command = os.environ.get("THRIFTY_MLSERVER") or shutil.which("mlserver")
     if command is None:
-        pytest.skip("no mlserver: set THRIFTY_MLSERVER to the command in an environment of its own")
+        pytest.skip("no mlserver: `make test-mlserver` installs one in an environment of its own")
     folder = tmp_path_factory.mktemp("mlserver")
     python = Path(command).with_name("python")
     subprocess.run([python, "-c", TRAIN], cwd=folder, check=True, env={"PATH": os.environ["PATH"]})

@@ -330,9 +330,9 @@ class Chain(BuysFromSources):
         """Outputs of the task: the answering stage's own, the full model's, or its blend, where a row reached it."""
         return self._settle(reader, self.walk(reader) if walk is None else walk)[1]
 
-    def route_and_outputs(self, reader: Reader, rows: Ints) -> tuple[Ints, Floats]:
+    def route_and_outputs(self, reader: Reader, rows: Ints, walk: Walk | None = None) -> tuple[Ints, Floats]:
         """Who answers some rows, -1 being nobody, and with what; a row goes no further than it can be bought for."""
-        walk, outputs = self._settle(reader, self.walk(reader, rows))
+        walk, outputs = self._settle(reader, self.walk(reader, rows) if walk is None else walk)
         return walk.route, outputs
 
     def _settle(self, reader: Reader, walk: Walk) -> tuple[Walk, Floats]:

@@ -57,7 +57,9 @@ class PurchaseReader:
     Parameters
     ----------
     source : FeatureSource
-        What is asked; one that is asked for a single purchase at a time says so with a true ``by_group``.
+        What is asked; one that is asked for a single purchase at a time says so with a true ``by_group``, and one
+        behind which there are several sellers tells the number of each column's in an array ``seller_of``: they are
+        asked apart, so that what one cannot deliver is not lost with what another has delivered.
     price_list : PriceList
         Which columns come in one purchase, and what it costs.
     wrap : callable
@@ -85,9 +87,10 @@ class PurchaseReader:
     ) -> None:
         self._encode = encode
         self._source = source
-        self._by_group = bool(getattr(source, "by_group", False))
         self._price_list = price_list
         self._group_of = price_list.group_of
+        by_group = bool(getattr(source, "by_group", False))
+        self._asked_apart: Ints | None = self._group_of if by_group else getattr(source, "seller_of", None)
         self._wrap = wrap
         self._names = names
         self._kept: list[Kept] = []
@@ -239,9 +242,8 @@ class PurchaseReader:
             patterns, pattern_of = np.unique(lacking, axis=0, return_inverse=True)
         for number, pattern in enumerate(patterns):
             here, wanted = rows[pattern_of.reshape(-1) == number], columns[pattern]
-            groups = self._group_of[wanted]
-            questions = [wanted[groups == group] for group in dict.fromkeys(groups.tolist())]
-            for question in questions if self._by_group else [wanted]:
+            parts = np.zeros(len(wanted)) if self._asked_apart is None else self._asked_apart[wanted]
+            for question in [wanted[parts == part] for part in dict.fromkeys(parts.tolist())]:
                 if len(question) and len(here):
                     here = self._fetch(here, question)
 

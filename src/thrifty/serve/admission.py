@@ -11,7 +11,7 @@ from typing import Any
 import orjson
 from starlette.types import Receive, Scope, Send
 
-from thrifty.exceptions import FullModelDownError, InvalidInputError
+from thrifty.exceptions import FullModelDownError, InvalidInputError, PurchaseFailedError
 from thrifty.serve.config import Config
 from thrifty.serve.metrics import Tally
 
@@ -131,7 +131,7 @@ class Operation:
             return
         except Refusal as error:
             status, answer, retry_after = error.status, error_body(str(error)), error.retry_after
-        except FullModelDownError as error:
+        except (FullModelDownError, PurchaseFailedError) as error:
             status, answer, retry_after = 503, error_body(str(error)), self._config.retry_after
         except InvalidInputError as error:
             status, answer = 400, error_body(str(error))

@@ -6,25 +6,31 @@ batches, and the full model in the file, are left to one thread, so that other r
 
 import asyncio
 import random
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Protocol
 
 import numpy as np
 
-from thrifty.arrays import Bools, Floats, Ints, Labels
+from thrifty.arrays import Bools, Floats, Ints
 from thrifty.chain.chain import Chain, Walk
 from thrifty.chain.sources import Reader, TableReader, amounts_of
 from thrifty.evidence.observe import chain_of
 from thrifty.exceptions import FULL_MODEL, FullModelDownError, InvalidAnswerError, InvalidInputError
+from thrifty.serve.answered import Answered, agree, local_outputs, refuse_infinite
+from thrifty.serve.config import Config
+from thrifty.serve.controller import cost_at_hand
 from thrifty.serve.drift import Drift
-from thrifty.serve.request_rows import RequestRows
+from thrifty.serve.providers import Provider
+from thrifty.serve.request_buyer import Buyer, TakesTurns
+from thrifty.serve.request_rows import RequestCells, RequestRows
 from thrifty.serve.together import Together
 from thrifty.tables.reader import Cells
 from thrifty.tables.system import TableSystem
 
-__all__ = ["Answered", "Controller", "Model", "Remote"]
+__all__ = ["Controller", "Model", "Remote"]
 
 FEW_ROWS = 32
 """Rows that are answered sooner than a thread would begin with them."""
@@ -49,47 +55,13 @@ class Remote(Protocol):
         """Outputs of some rows; an error has a ``reason``."""
 
 
-class Controller(Protocol):
+class Controller(TakesTurns, Protocol):
     """What holds the mean spend of a stream of rows."""
 
     target: float
 
     def walk(self, reader: Reader) -> Walk:
         """Send rows as far as the budget allows, and take note of what their routes cost."""
-
-
-@dataclass(frozen=True)
-class Answered:
-    """What became of the rows of a request.
-
-    Attributes
-    ----------
-    answer : ndarray or list of length n_rows
-        Labels or numbers; None where a row has no answer.
-    probability : ndarray of shape (n_rows,), optional
-        Probability of the answer; None where numbers are predicted.
-    outputs : ndarray of shape (n_rows, n_outputs)
-        Probabilities of all classes, or the number.
-    route : ndarray of shape (n_rows,)
-        Place that answered; the number of stages is the full model, and -1 nobody.
-    cost : ndarray of shape (n_rows,)
-        What each row paid.
-    degraded : ndarray of shape (n_rows,)
-        Whether the full model should have answered and did not.
-    reason : str, optional
-        Why it did not.
-    n_sent : int
-        Rows that were sent on to the full model.
-    """
-
-    answer: Any
-    probability: Any
-    outputs: Floats
-    route: Ints
-    cost: Floats
-    degraded: Bools
-    reason: str | None = None
-    n_sent: int = 0
 
 
 class Model:
@@ -101,14 +73,14 @@ class Model:
         What answers.
     version : str
         What tells it from others of the same name.
-    on_failure : {"local", "error", "abstain"}
-        What becomes of rows that the full model does not answer.
     worker : Executor
         The thread for larger batches and for the full model in the file.
-    unseen_is_missing : bool
-        Whether text that the fit has not seen counts as missing.
-    most_rows : int
-        Requests of more rows are refused.
+    buyers : Executor
+        Threads that wait for providers.
+    providers : sequence of Provider
+        Who sells columns that requests do not carry. Rows then pay for what is bought, and not for what they come with.
+    config : Config
+        Limits, and what becomes of rows for which something fails.
     """
 
     def __init__(
@@ -116,14 +88,20 @@ class Model:
         system: TableSystem,
         *,
         version: str,
-        on_failure: str,
+        config: Config,
         worker: Executor,
-        unseen_is_missing: bool = False,
-        most_rows: int = 10_000,
+        buyers: Executor,
+        providers: Sequence[Provider] = (),
     ) -> None:
         self.system = system
         self.version = version
-        self.rows = RequestRows(system.schema, unseen_is_missing=unseen_is_missing, most_rows=most_rows)
+        self.providers = tuple(providers)
+        self.rows = RequestRows(
+            system.schema,
+            unseen_is_missing=config.unseen == "missing",
+            most_rows=config.most_rows,
+            keys=dict.fromkeys(provider.settings.key for provider in providers),
+        )
         self.chain = chain_of(system.relabelled)
         by_row = self.chain.price_list.by_row
         if by_row is not None and any(by_row.functions):
@@ -131,16 +109,26 @@ class Model:
                 "a function tells prices of this system, and the gateway reads prices from a column of the request. "
                 "Write the prices into a column, name it in by_row, and fit again."
             )
+        if by_row is not None and providers:
+            raise InvalidInputError(
+                "prices of this system differ by row, and what a provider sells is billed by one list. Leave the "
+                "providers out, or fit it with one price for each purchase."
+            )
         self.is_number = system.schema.is_number
         self.remote: Remote | None = None
         self.controller: Controller | None = None
         self.drift: Drift | None = None
         self.exploring = 0
-        self._on_failure = on_failure
-        self._worker = worker
-        self._together = Together(is_worth_it=self.chain.behind is None)
+        self.cost_by_route = cost_at_hand(self.chain, is_free=bool(providers))
+        self._on_failure = config.on_remote_failure
+        self._worker, self._buyers = worker, buyers
+        self._buyer = None
+        if providers:
+            how = config.on_provider_failure, config.purchase_deadline
+            self._buyer = Buyer(self.chain, self.rows, providers, *how)
+        self._together = Together(self.chain)
         self._is_picky = system.refuses_missing
-        if not self.chain.n_stages and on_failure == "local":
+        if not self.chain.n_stages and self._on_failure == "local":
             self._on_failure = "error"  # nobody else can answer
 
     @property
@@ -169,18 +157,24 @@ class Model:
         for n_rows in (1, 2):
             numbers = np.zeros((n_rows, len(self.rows.names)))
             walk = self.chain.walk(TableReader(numbers, numbers))
-            _local_outputs(self.chain, walk)
+            local_outputs(self.chain, walk)
 
-    async def answer(self, cells: Cells) -> Answered:
+    async def answer(self, cells: RequestCells) -> Answered:
         """Answer the rows of a request."""
+        if self._buyer is not None and self._buyer.is_needed(cells):
+            return await self._bought(self._buyer, cells)
         chain, walk = self.chain, await self._walk(cells)
-        sent = np.flatnonzero(walk.route == chain.n_stages)
+        route, degraded = walk.route, np.zeros(len(walk.route), dtype=bool)
+        sent = np.flatnonzero(route == chain.n_stages)
         if sent.size == 0:
-            outputs, reason = _local_outputs(chain, walk), None
-            cost = self._cost(chain, cells, walk)
-        else:
-            outputs, cost, reason = await self._with_full(chain, cells, walk, sent)
-        return self._answered(chain, walk, outputs, cost, reason, sent)
+            outputs, cost = local_outputs(chain, walk), self._cost(chain, cells, walk)
+            return self._answered(route, outputs, cost, degraded, {}, 0)
+        outputs, cost, reason = await self._with_full(chain, cells, walk, sent)
+        if reason is None:
+            return self._answered(route, outputs, cost, degraded, {}, len(sent))
+        route, degraded[sent] = route.copy(), True
+        route[sent] = -1 if self._on_failure == "abstain" else chain.n_stages - 1
+        return self._answered(route, outputs, cost, degraded, {reason: len(sent)}, len(sent))
 
     async def _walk(self, cells: Cells) -> Walk:
         """Send rows as far as the operating point, or the budget, says."""
@@ -193,24 +187,58 @@ class Model:
         return await self._together.walk(send, cells.numbers)
 
     def _answered(
-        self, chain: Chain, walk: Walk, outputs: Floats, cost: Floats, reason: str | None, sent: Ints
+        self,
+        route: Ints,
+        outputs: Floats,
+        cost: Floats,
+        degraded: Bools,
+        reasons: Mapping[str, int],
+        n_sent: int,
     ) -> Answered:
-        _refuse_infinite(outputs)
-        answer: Any = chain.task.answers(outputs)
-        probability: Any = None if self.is_number else chain.task.confidence(outputs)
-        route, degraded = walk.route, np.zeros(len(walk.route), dtype=bool)
-        if reason is not None:
-            degraded[sent] = True
-            abstains = self._on_failure == "abstain"
-            route = route.copy()
-            route[sent] = -1 if abstains else chain.n_stages - 1
-            if abstains:
-                answer = [None if lost else one for one, lost in zip(answer.tolist(), degraded, strict=True)]
-                if probability is not None:
-                    probability[sent] = np.nan  # written as null
-        if isinstance(answer, np.ndarray) and answer.dtype.kind not in "biuf":
+        nobody = route < 0
+        is_whole = not np.count_nonzero(nobody)
+        refuse_infinite(outputs if is_whole else outputs[~nobody])
+        answer: Any = self.chain.task.answers(outputs)
+        probability: Any = None if self.is_number else self.chain.task.confidence(outputs)
+        if not is_whole:
+            answer = [None if lost else one for one, lost in zip(answer.tolist(), nobody, strict=True)]
+            outputs = np.where(nobody[:, None], np.nan, outputs)  # written as null
+            if probability is not None:
+                probability[nobody] = np.nan
+        elif answer.dtype.kind not in "biuf":
             answer = answer.tolist()
-        return Answered(answer, probability, outputs, route, cost, degraded, reason, len(sent))
+        return Answered(answer, probability, outputs, route, cost, degraded, reasons, n_sent)
+
+    # -- what is bought ------------------------------------------------------------------------------
+
+    async def _bought(self, buyer: Buyer, cells: RequestCells) -> Answered:
+        """Answer rows that lack something that can be bought."""
+        loop, n_stages = asyncio.get_running_loop(), self.chain.n_stages
+
+        def ask_full(table: Any, numbers: Any) -> Floats:
+            if self.remote is None:
+                said: Floats = self._worker.submit(self.chain.innermost.outputs, table, numbers).result()
+                return said
+            far = asyncio.run_coroutine_threadsafe(self.remote.ask(numbers), loop).result()
+            return self.chain.task.read_outputs(far, len(numbers), FULL_MODEL)
+
+        found = await loop.run_in_executor(
+            self._buyers, lambda: buyer.answer(cells, ask_full, self.controller)
+        )
+        lost = found.lost_by_full(n_stages)
+        if lost.size:
+            if self.remote is None and self._is_picky:
+                given = [one for one in self.chain.price_list.read_by_full if one not in cells.absent]
+                cells.refuse_missing(lost, np.array(given, dtype=np.intp), "the full model")
+            if self._on_failure == "error":
+                raise FullModelDownError(found.reasons[int(lost[0])])
+            if self._on_failure == "abstain":
+                found.route[lost] = -1
+        degraded = np.isin(np.arange(len(cells)), list(found.reasons))
+        reasons = Counter(found.reasons.values())
+        return self._answered(
+            found.route, found.outputs, found.cost, degraded, reasons, int(found.sent.sum())
+        )
 
     # -- the full model ----------------------------------------------------------------------------
 
@@ -223,23 +251,23 @@ class Model:
             cost = self._cost(chain, cells, walk)
             if chain.buys_by_row and self.remote is None:
                 cost = await self.in_thread(lambda: chain.spent(self._full_reader(cells), walk))
-            return _local_outputs(chain, walk, full), cost, None
+            return local_outputs(chain, walk, full), cost, None
         if self._on_failure == "error":
             raise FullModelDownError(reason)
         last = np.minimum(walk.route, chain.n_stages - 1)
         cost = self._cost(chain, cells, replace(walk, route=last))
-        if reason not in NOT_TRIED:
+        if reason not in NOT_TRIED and not self.providers:
             # What the full model reads was bought before the call failed; the call itself is not paid for.
             bought, prices = chain.bought_by_route[[-1]], chain.price_list
             every = np.repeat(bought, len(sent), axis=0)
             amounts = amounts_of(prices, self._reader(cells), sent, every, chain.names)
             cost[sent] = prices.cost_of_rows(bought, np.zeros(1, dtype=bool), amounts)
-        return _local_outputs(chain, walk), cost, reason
+        return local_outputs(chain, walk), cost, reason
 
     def _cost(self, chain: Chain, cells: Cells, walk: Walk) -> Floats:
         """What rows pay on their way, by the prices of each row where they differ."""
         if chain.price_list.by_row is None:
-            return chain.cost_by_route[walk.route]
+            return self.cost_by_route[walk.route]
         return chain.spent(self._reader(cells), walk)
 
     async def _ask_full(self, chain: Chain, cells: Cells, rows: Ints) -> tuple[Floats | None, str | None]:
@@ -282,7 +310,7 @@ class Model:
         if reason is not None or full is None:
             return None
         given = self.chain.task.answers(answered.outputs[easy])
-        return len(easy), int(_agree(given, self.chain.task.answers(full), self.is_number).sum())
+        return len(easy), int(agree(given, self.chain.task.answers(full), self.is_number).sum())
 
     # -- readers -----------------------------------------------------------------------------------
 
@@ -309,28 +337,3 @@ class Model:
     async def in_thread(self, call: Callable[[], Any]) -> Any:
         """What a call returns, while other requests are read."""
         return await asyncio.get_running_loop().run_in_executor(self._worker, call)
-
-
-def _local_outputs(chain: Chain, walk: Walk, full: Floats | None = None) -> Floats:
-    """Outputs of a walk, with those of the full model for the rows that reached it; without them, the last stage's."""
-    outputs = chain.task.outputs(walk.scores)
-    sent = np.flatnonzero(walk.route >= chain.n_own_stages)
-    if sent.size and walk.behind is not None and chain.behind is not None:
-        behind = _local_outputs(chain.behind, walk.behind, full)
-        outputs[sent] = chain.blended(walk.scores[sent], behind)
-    elif sent.size and full is not None:
-        outputs[sent] = chain.blended(walk.scores[sent], full)
-    return outputs
-
-
-def _refuse_infinite(outputs: Floats) -> None:
-    if not np.isfinite(outputs.sum()):
-        raise InvalidInputError(
-            "a row has no answer: its numbers are so large that sums of them are no numbers. Correct them."
-        )
-
-
-def _agree(one: Labels, other: Labels, is_number: bool) -> Bools:
-    """Whether answers are the same; numbers, to one part in a hundred."""
-    same: Bools = np.isclose(one, other, rtol=0.01) if is_number else one == other
-    return same

@@ -3,6 +3,7 @@
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import orjson
@@ -19,18 +20,21 @@ from starlette.routing import Route
 import thrifty
 from thrifty.exceptions import InvalidInputError
 from thrifty.serve.admission import Operation, Refusal, Request, error_body
-from thrifty.serve.answering import Answered, Model
+from thrifty.serve.answered import Answered
+from thrifty.serve.answering import Model
 from thrifty.serve.config import Config
-from thrifty.serve.metrics import registry_of
+from thrifty.serve.metrics import registry_of, status_of
 from thrifty.serve.openapi import description_of
 from thrifty.serve.protocol import datatype_of, infer_response, read_infer, read_json
 from thrifty.serve.reload import Serving
-from thrifty.serve.status import PAGE, status_of
-from thrifty.tables.reader import Cells
+from thrifty.serve.request_rows import RequestCells
 
 __all__ = ["create_admin", "create_app"]
 
 _NUMPY = orjson.OPT_SERIALIZE_NUMPY
+
+_PAGE = Path(__file__).with_name("status.html")
+"""One page without anything to build; it asks for the data that it shows once a second."""
 
 _LONG = 2**16
 """Bytes of a request from which reading it takes longer than others should wait."""
@@ -46,7 +50,7 @@ def create_app(system: Any, config: Config | None = None, **how: Any) -> Starlet
     config : Config, optional
         Settings.
     **how
-        As ``Serving`` takes it: ``load``, ``connect`` and ``hold``.
+        As ``Serving`` takes it: ``load``, ``connect``, ``sources`` and ``hold``.
     """
     config = config or Config()
     serving = Serving(system, config, **how)
@@ -66,7 +70,7 @@ def create_admin(serving: Serving) -> Starlette:
     async def metrics(_: StarletteRequest) -> Response:
         return Response(generate_latest(registry), media_type=CONTENT_TYPE_PLAIN_0_0_4)
 
-    shown = PAGE.read_text(encoding="utf-8")
+    shown = _PAGE.read_text(encoding="utf-8")
 
     async def page(_: StarletteRequest) -> Response:
         return HTMLResponse(shown)
@@ -181,20 +185,20 @@ class _Questions:
         body = request.body
         return read(body) if len(body) <= _LONG else await model.in_thread(lambda: read(body))
 
-    async def _answer(self, model: Model, cells: Cells, request: Request) -> Answered:
+    async def _answer(self, model: Model, cells: RequestCells, request: Request) -> Answered:
         began = time.perf_counter()
         request.facts |= {"version": model.version, "rows": len(cells)}
         answered = await model.answer(cells)
         self._serving.tally.answered(model, cells.numbers, answered, time.perf_counter() - began)
         if answered.n_sent:
             request.facts["sent"] = answered.n_sent
-        if answered.reason is not None:
-            request.facts["degraded"] = answered.reason
+        if answered.reasons:
+            request.facts["degraded"] = dict(answered.reasons)
         if self._config.explore:
             self._serving.in_background(self._explore(model, cells, answered))
         return answered
 
-    async def _explore(self, model: Model, cells: Cells, answered: Answered) -> None:
+    async def _explore(self, model: Model, cells: RequestCells, answered: Answered) -> None:
         compared = await model.explore(cells, answered, self._config.explore)
         if compared is not None:
             self._serving.tally.explored["compared"] += compared[0]
@@ -253,7 +257,8 @@ class _Questions:
                 "platform": "thrifty",
                 "inputs": inputs,
                 "outputs": outputs,
-                "parameters": {"columns": rows.names, "classes": classes, "stages": model.chain.n_stages},
+                "parameters": {"columns": rows.names, "classes": classes, "stages": model.chain.n_stages}
+                | ({"keys": rows.keys} if rows.keys else {}),
             }
         )
 

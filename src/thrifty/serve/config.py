@@ -15,6 +15,7 @@ from thrifty.exceptions import InvalidInputError
 __all__ = ["Config", "meant", "read_config"]
 
 ON_REMOTE_FAILURE = ("local", "error", "abstain")
+ON_PROVIDER_FAILURE = ("answer", "skip", "raise")
 UNSEEN = ("refuse", "missing")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 
@@ -39,6 +40,13 @@ class Config:
     on_remote_failure : {"local", "error", "abstain"}
         What becomes of a row whose full model does not answer: it gets the last stage's answer, the request
         is refused with 503, or the row gets no answer. Answers of the first and third kind are marked degraded.
+    providers : dict of str to dict
+        Who sells columns that a request does not carry, by the names of ``ProviderSettings``.
+    on_provider_failure : {"answer", "skip", "raise"}
+        What becomes of a row for which a purchase fails: it is answered with what it holds, it goes on without what it
+        lacks, or the request is refused with 503. Rows of the first two kinds are marked degraded.
+    purchase_deadline : float
+        Seconds that all purchases of one request may take.
     budget : float, optional
         Mean cost per row that the stream of rows is to spend; None keeps the operating point of the file.
     budget_window : int
@@ -74,6 +82,9 @@ class Config:
     full: str | None = None
     remote: Mapping[str, Any] = field(default_factory=dict)
     on_remote_failure: str = "local"
+    providers: Mapping[str, Any] = field(default_factory=dict, repr=False)  # headers may hold keys
+    on_provider_failure: str = "answer"
+    purchase_deadline: float = 1.0
     budget: float | None = None
     budget_window: int = 2000
     budget_cap: float | None = None
@@ -94,6 +105,7 @@ class Config:
         for one in dataclasses.fields(self):
             _check_type(one.name, getattr(self, one.name), get_type_hints(Config)[one.name])
         _check_choice("on_remote_failure", self.on_remote_failure, ON_REMOTE_FAILURE)
+        _check_choice("on_provider_failure", self.on_provider_failure, ON_PROVIDER_FAILURE)
         _check_choice("unseen", self.unseen, UNSEEN)
         if not _NAME.fullmatch(self.name):
             raise InvalidInputError(
@@ -103,6 +115,7 @@ class Config:
         for name, least, most in (
             ("port", 0, 65_535),
             ("admin_port", 0, 65_535),
+            ("purchase_deadline", 1e-3, 3600),
             ("budget_window", 1, 10**9),
             ("most_body_bytes", 1, 2**30),
             ("most_rows", 1, 10**6),

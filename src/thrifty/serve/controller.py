@@ -28,7 +28,7 @@ from thrifty.chain.policy import SLACK, Policy
 from thrifty.chain.sources import Reader
 from thrifty.exceptions import InvalidInputError
 
-__all__ = ["BudgetController"]
+__all__ = ["BudgetController", "cost_at_hand"]
 
 HORIZONS = 20
 """Debts are paid back within the window's rows over this number."""
@@ -51,6 +51,8 @@ class BudgetController:
     cap : float, optional
         Mean cost per row that no ``window`` rows in succession may exceed, whatever they are: rows that could break it
         stop at the first stage.
+    is_at_hand_free : bool
+        Whether rows pay only for what is bought for them, and nothing for the columns that they come with.
 
     Attributes
     ----------
@@ -66,7 +68,15 @@ class BudgetController:
         Rows that were.
     """
 
-    def __init__(self, chain: Chain, *, target: float, window: int = 2000, cap: float | None = None) -> None:
+    def __init__(
+        self,
+        chain: Chain,
+        *,
+        target: float,
+        window: int = 2000,
+        cap: float | None = None,
+        is_at_hand_free: bool = False,
+    ) -> None:
         if window < 1:
             raise InvalidInputError(f"the window of a budget must have at least 1 row; got {window!r}.")
         if not chain.policy.is_measured:
@@ -76,15 +86,17 @@ class BudgetController:
             )
         self._chain, self._window, self._cap = chain.ready(), window, cap
         self._cheapest, self._dearest = float(chain.policy.cost[0]), float(chain.policy.cost[-1])
-        self._least, self._most = float(chain.cost_by_route[0]), float(chain.cost_by_route.max())
         if cap is not None and chain.price_list.by_row is not None:
             raise InvalidInputError(
                 f"a cap needs to know the most that a row can cost, and prices of this system differ by row; got "
                 f"{cap!r}. Leave the cap out: the mean is held without it."
             )
+        self._cost_by_route = cost_at_hand(chain, is_free=is_at_hand_free)
+        self._least, self._most = float(self._cost_by_route[0]), float(chain.cost_by_route.max())
         self._check_cap()
         self._latest = np.full(window, self._least)  # a ring: the next cost takes the place of the oldest
         self._turn = Lock()
+        self._n_begun = 0  # rows under way whose costs are not known yet
         self.n_seen = self.n_capped = 0
         self.capped = False
         self._debt = self._correction = 0.0
@@ -141,28 +153,38 @@ class BudgetController:
         walks: list[Walk] = []
         first, by_row = 0, self._chain.price_list.by_row is not None
         while first < reader.n_samples or not walks:
-            # Threads take turns by pieces: what one has spent is known before another goes on.
-            with self._turn:
-                n_rows = min(reader.n_samples - first, self._most_together)
-                chain = self.chain_now(n_rows)
+            n_rows, chain = self.begin(reader.n_samples - first)
+            costs = np.zeros(0)
+            try:
                 walks.append(chain.walk(reader, np.arange(first, first + n_rows)))
-                self.spent(chain.spent(reader, walks[-1]) if by_row else chain.cost_by_route[walks[-1].route])
+                costs = chain.spent(reader, walks[-1]) if by_row else self._cost_by_route[walks[-1].route]
+            finally:
+                self.end(n_rows, costs)
             first += n_rows
         return _joined(walks)
 
-    def chain_now(self, n_rows: int = 1) -> Chain:
-        """The chain at the point for the next rows; what they pay must be told before it is asked for again."""
-        self.capped = n_rows > self._n_free
-        if self.capped:
-            self.n_capped += n_rows
-            return self._stopping
-        return self._chain_at_setpoint
+    def begin(self, n_rows: int) -> tuple[int, Chain]:
+        """How many of some rows go next, and the chain at the point that they follow; ``end`` must be told of them.
 
-    def spent(self, costs: Floats) -> None:
-        """Take note of what some rows paid."""
+        Nobody waits for rows under way. Until it is known what they pay, the cap takes it for as much as a row can.
+        """
+        with self._turn:
+            n_rows = min(n_rows, self._most_together)
+            self.capped = n_rows > self._n_free
+            if self.capped:
+                self.n_capped += n_rows
+            self._n_begun += n_rows
+            return n_rows, self._stopping if self.capped else self._chain_at_setpoint
+
+    def end(self, n_rows: int, costs: Floats) -> None:
+        """Take note that rows which had begun are done, and of what they paid; without costs, they were refused."""
+        with self._turn:
+            self._n_begun -= n_rows
+            if len(costs):
+                self._spent(costs)
+
+    def _spent(self, costs: Floats) -> None:
         n_rows = len(costs)
-        if n_rows == 0:
-            return
         kept = np.asarray(costs, dtype=np.float64)[-self._window :]
         self._latest[self._places(n_rows - len(kept), len(kept))] = kept
         self.n_seen += n_rows
@@ -203,7 +225,7 @@ class BudgetController:
         room = self._cap * self._window * (1 + SLACK) - float(self._latest.sum())
         # Every row takes the place of the oldest one, which paid at least what a row pays at the first stage.
         more = self._most - self._least
-        return self._window if more * self._window <= room else int(room // more)
+        return sys.maxsize if more * self._window <= room else int(room // more) - self._n_begun
 
     @property
     def _most_together(self) -> int:
@@ -213,6 +235,14 @@ class BudgetController:
     def _places(self, first: int, n: int) -> Ints:
         """Places in the ring of ``n`` costs, from ``first`` after the oldest one."""
         return (self.n_seen + first + np.arange(n)) % self._window
+
+
+def cost_at_hand(chain: Chain, *, is_free: bool) -> Floats:
+    """What a row pays that is answered at each place with columns that it came with, and at -1, by nobody: nothing."""
+    places = np.arange(chain.n_stages + 1)
+    nothing = np.zeros((len(places), chain.price_list.n_features), dtype=bool)
+    calls_alone = chain.price_list.cost_of_rows(nothing, places == chain.n_stages) if is_free else None
+    return np.append(chain.cost_by_route if calls_alone is None else calls_alone, 0.0)
 
 
 def _joined(walks: Sequence[Walk]) -> Walk:

@@ -22,8 +22,6 @@ LEAST_VALUES = 500
 FLOOR = 1e-4
 """The least share of a bin: the logarithm of an empty one would be infinite."""
 
-_BLOCK = 256  # rows that are counted together: one by one, counting would take longer than answering
-
 
 def stability_index(new: Floats, training: Floats) -> Floats:
     """Population-stability index of some columns, from shares of bins of shape (n_columns, n_bins)."""
@@ -47,35 +45,20 @@ class Drift:
 
     def __init__(self, spread: Spread, window: int = 10_000) -> None:
         self._spread, self._window = spread, window
-        self._waiting = np.empty((_BLOCK, len(spread.edges)))
-        self._n_waiting = self._n_new = 0
+        self._n_new = 0
         self._old = self._new = np.zeros(spread.shares.shape, dtype=np.int64)
 
     def saw(self, numbers: Floats) -> None:
         """Take note of some rows, shape (n_rows, n_columns); NaN is missing."""
-        if self._n_waiting + len(numbers) > _BLOCK:
-            self._count()
-        if len(numbers) > _BLOCK:
-            self._add(numbers)
-            return
-        self._waiting[self._n_waiting : self._n_waiting + len(numbers)] = numbers
-        self._n_waiting += len(numbers)
+        self._new = self._new + self._spread.counts(numbers)
+        self._n_new += len(numbers)
+        if self._n_new >= self._window:
+            self._old, self._new, self._n_new = self._new, np.zeros_like(self._new), 0
 
     def by_column(self) -> Floats:
         """Population-stability index of each column; NaN where too few values have come, or the fit had none."""
-        self._count()
         counts = self._old + self._new
         n_values = counts.sum(axis=1)
         index = stability_index(counts / np.maximum(n_values, 1)[:, None], self._spread.shares)
         index[(n_values < LEAST_VALUES) | (self._spread.shares.sum(axis=1) == 0)] = np.nan
         return index
-
-    def _count(self) -> None:
-        waiting, self._n_waiting = self._waiting[: self._n_waiting], 0
-        self._add(waiting)
-
-    def _add(self, numbers: Floats) -> None:
-        self._new = self._new + self._spread.counts(numbers)
-        self._n_new += len(numbers)
-        if self._n_new >= self._window:
-            self._old, self._new, self._n_new = self._new, np.zeros_like(self._new), 0

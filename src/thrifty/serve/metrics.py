@@ -16,12 +16,15 @@ from prometheus_client.core import (
 )
 
 from thrifty.arrays import Floats
-from thrifty.serve.answering import Answered, Model
+from thrifty.serve.answered import Answered
+from thrifty.serve.answering import Model
 
-__all__ = ["Collector", "Tally", "registry_of"]
+__all__ = ["Collector", "Tally", "registry_of", "status_of"]
 
 BOUNDS = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5)
 """Upper bounds of the classes of latency, in seconds."""
+
+_BLOCK = 256  # rows that are looked at together
 
 
 class Tally:
@@ -41,12 +44,14 @@ class Tally:
         self.explored = {"compared": 0, "agreed": 0}
         self.latency: dict[str, list[int]] = {}
         self.latency_sum: Counter[str] = Counter()
-        self.missing: dict[tuple[str, ...], Floats] = {}
+        self._missing: dict[tuple[str, ...], Floats] = {}
+        self._waiting: list[tuple[Model, Floats]] = []
+        self._n_waiting = 0
 
     def answered(self, model: Model, numbers: Floats, answered: Answered, seconds: float) -> None:
         """Count the rows of one request, by who answered them, and its latency, by the dearest route in it."""
         n_rows = len(numbers)
-        spend = float(answered.cost.sum())
+        spend = float(answered.cost[0] if n_rows == 1 else answered.cost.sum())
         self.rows += n_rows
         self.spend += spend
         self.saved += n_rows * model.cost_of_full - spend
@@ -54,15 +59,30 @@ class Tally:
             self.routes[int(answered.route[0])] += 1
         else:
             self.routes.update(answered.route.tolist())
-        if answered.reason is not None:
-            self.degraded[answered.reason] += answered.n_sent
-        missing = self.missing.get(model.rows.names)
-        if missing is None:
-            missing = self.missing[model.rows.names] = np.zeros(len(model.rows.names))
-        missing += np.isnan(numbers).sum(axis=0)
-        if model.drift is not None:
-            model.drift.saw(numbers)
-        self.took("degraded" if answered.reason else "full" if answered.n_sent else "local", seconds)
+        for reason, n in answered.reasons.items():
+            self.degraded[reason] += n
+        # One by one, counting what rows hold would take longer than answering them.
+        self._waiting.append((model, numbers))
+        self._n_waiting += n_rows
+        if self._n_waiting >= _BLOCK:
+            self._look()
+        self.took("degraded" if answered.reasons else "full" if answered.n_sent else "local", seconds)
+
+    def _look(self) -> None:
+        """Count what the rows of the latest requests hold."""
+        waiting, self._waiting, self._n_waiting = self._waiting, [], 0
+        for model in dict.fromkeys(model for model, _ in waiting):
+            numbers = np.concatenate([rows for of, rows in waiting if of is model])
+            names = model.rows.names
+            missing = self._missing.setdefault(names, np.zeros(len(names)))
+            missing += np.isnan(numbers).sum(axis=0)
+            if model.drift is not None:
+                model.drift.saw(numbers)
+
+    def missing_of(self, model: Model) -> Floats:
+        """How many rows lacked each column of a model; how these rows are spread is known afterwards too."""
+        self._look()
+        return self._missing.get(model.rows.names, np.zeros(len(model.rows.names)))
 
     def took(self, route: str, seconds: float) -> None:
         """Count how long a request took."""
@@ -113,11 +133,11 @@ class Collector:
             "rows",
             "Rows answered, by route.",
             ["route"],
-            (([self._called(route)], n) for route, n in tally.routes.items()),
+            (([_called(route, self._serving.model)], n) for route, n in tally.routes.items()),
         )
         yield _counter(
             "degraded_rows",
-            "Rows the full model did not answer, by reason.",
+            "Rows that the full model did not answer, or for which a purchase failed, by reason.",
             ["reason"],
             _each(tally.degraded),
         )
@@ -138,13 +158,10 @@ class Collector:
         yield self._missing()
         if self._serving.model.drift is not None:
             yield self._drift()
+        if self._serving.model.providers:
+            yield from _providers(self._serving.model.providers)
         yield from _remote(self._serving.model.remote)
         yield from _controller(self._serving.model.controller)
-
-    def _called(self, route: int) -> str:
-        return (
-            "full" if route == self._serving.model.chain.n_stages else "nobody" if route < 0 else str(route)
-        )
 
     def _latency(self) -> Metric:
         family = HistogramMetricFamily(
@@ -159,9 +176,8 @@ class Collector:
         return family
 
     def _missing(self) -> Metric:
-        names = self._serving.model.rows.names
-        missing = self._tally.missing.get(names, np.zeros(len(names)))
-        shares = missing / max(self._tally.rows, 1)
+        model = self._serving.model
+        names, shares = model.rows.names, self._tally.missing_of(model) / max(self._tally.rows, 1)
         return _gauge(
             "missing_share",
             "Share of rows in which a feature is missing or was not sent.",
@@ -179,11 +195,63 @@ class Collector:
         return _gauge("drift", words, ["feature"], (([name], value) for name, value in pairs))
 
 
+def status_of(serving: Any) -> dict[str, Any]:
+    """What the status page shows, as plain data."""
+    tally, model = serving.tally, serving.model
+    places = [*range(model.chain.n_stages + 1), -1]
+    statuses: Counter[str] = Counter()
+    for (_, status), n in tally.requests.items():
+        statuses[str(status)] += n
+    remote, controller = model.remote, model.controller
+    return {
+        "name": serving.config.name,
+        "version": model.version,
+        "is_ready": serving.is_ready,
+        "seconds": time.time() - tally.started,
+        "requests": dict(statuses),
+        "in_flight": tally.in_flight,
+        "turned_away": dict(tally.turned_away),
+        "rows": tally.rows,
+        "routes": [
+            {"route": _called(place, model, "stage "), "rows": tally.routes[place]} for place in places
+        ],
+        "degraded": dict(tally.degraded),
+        "spend": tally.spend,
+        "saved": tally.saved,
+        "cost_of_full": model.cost_of_full,
+        "budget": serving.budget,
+        "mean_spend": getattr(controller, "mean_spend", None),
+        "setpoint": getattr(controller, "setpoint", None),
+        "capped": getattr(controller, "capped", None),
+        "full": "in the file" if remote is None else str(serving.config.full or "remote"),
+        "breaker": None if remote is None else str(getattr(getattr(remote, "breaker", None), "state", "")),
+        "on_remote_failure": serving.config.on_remote_failure,
+        "bounds": BOUNDS,
+        "latency": tally.latency,
+        "explored": tally.explored,
+        "reloads": tally.reloads,
+    }
+
+
+def _called(place: int, model: Model, prefix: str = "") -> str:
+    return "nobody" if place < 0 else "full" if place == model.chain.n_stages else f"{prefix}{place}"
+
+
 def registry_of(tally: Tally, serving: Any) -> CollectorRegistry:
     """What an exporter of Prometheus reads."""
     registry = CollectorRegistry()
     registry.register(Collector(tally, serving))
     return registry
+
+
+def _providers(providers: Iterable[Any]) -> Iterator[Metric]:
+    for name, words, kind in (
+        ("purchases", "Rows that columns were needed for, by provider and outcome.", "outcome"),
+        ("purchase_failures", "Purchases that failed, by provider and reason.", "reason"),
+    ):
+        counts = [(one.name, one.outcomes if kind == "outcome" else one.failures) for one in providers]
+        pairs = (([who, key], n) for who, found in counts for key, n in dict(found).items())
+        yield _counter(name, words, ["provider", kind], pairs)
 
 
 def _remote(remote: Any) -> Iterator[Metric]:

@@ -81,6 +81,7 @@ _OUTPUTS = {
 
 def _rows(model: Model) -> dict[str, Any]:
     columns = {name: {"type": [_kind(model, name), "null"]} for name in model.rows.names}
+    columns = {key: {"type": ["string", "integer", "null"]} for key in model.rows.keys} | columns
     row = {"type": "object", "properties": columns, "additionalProperties": False}
     return _object({"rows": {"type": "array", "minItems": 1, "items": row}}, is_closed=True)
 
@@ -113,7 +114,9 @@ def _answers(model: Model) -> dict[str, Any]:
 def _tensors(model: Model) -> dict[str, Any]:
     tensor = _object(
         {
-            "name": {"enum": ["X", *model.rows.names] if model.rows.is_numeric else list(model.rows.names)},
+            "name": {
+                "enum": [*(["X"] if model.rows.is_numeric else []), *model.rows.names, *model.rows.keys]
+            },
             "datatype": {"enum": ["FP64", "FP32", "INT64", "INT32", "BYTES"]},
             "shape": {
                 "type": "array",

@@ -4,6 +4,7 @@ A request holds one tensor ``X`` of all columns, shape [rows, columns], or one t
 Data come as JSON, flat or nested, or as bytes behind the JSON (the binary extension that clients of Triton use).
 """
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import chain
@@ -13,9 +14,8 @@ import numpy as np
 import orjson
 
 from thrifty.exceptions import InvalidInputError
-from thrifty.serve.answering import Answered
-from thrifty.serve.request_rows import RequestRows
-from thrifty.tables.reader import Cells
+from thrifty.serve.answered import Answered
+from thrifty.serve.request_rows import RequestCells, RequestRows
 
 __all__ = ["OUTPUTS", "InferRequest", "datatype_of", "infer_response", "read_infer", "read_json"]
 
@@ -34,6 +34,8 @@ _NUMBERS = {
 }
 """Types of tensors that hold numbers, as numpy calls them."""
 
+_DATATYPES = frozenset({"BYTES", *_NUMBERS})
+
 
 @dataclass(frozen=True)
 class InferRequest:
@@ -41,7 +43,7 @@ class InferRequest:
 
     Attributes
     ----------
-    cells : Cells
+    cells : RequestCells
         The rows.
     outputs : tuple of str
         Outputs that it wants.
@@ -49,7 +51,7 @@ class InferRequest:
         What it calls the request.
     """
 
-    cells: Cells
+    cells: RequestCells
     outputs: tuple[str, ...]
     id: str | None
 
@@ -135,7 +137,7 @@ def _tensors(inputs: Any, tail: memoryview) -> list[_Tensor]:
             )
         name, datatype = tensor["name"], tensor.get("datatype")
         shape = _shape(name, tensor.get("shape"))
-        if not isinstance(datatype, str) or datatype not in {"BYTES", *_NUMBERS}:
+        if not isinstance(datatype, str) or datatype not in _DATATYPES:
             raise InvalidInputError(
                 f"input {name[:60]!r} must have one of the datatypes {', '.join(_NUMBERS)} and, for text, BYTES; got "
                 f"{str(datatype)[:20]!r}. Send truth values as numbers, 0 and 1."
@@ -173,7 +175,7 @@ def _flat(name: str, data: Any, shape: tuple[int, ...], datatype: str) -> list[A
         if len(data) != shape[0] or not all(isinstance(row, list) and len(row) == shape[1] for row in data):
             raise InvalidInputError(f"the data of input {name[:60]!r} must have the shape {list(shape)}.")
         data = list(chain.from_iterable(data))
-    n_values = int(np.prod(shape, dtype=object))
+    n_values = math.prod(shape)
     if not isinstance(data, list) or len(data) != n_values:
         found = f"{len(data)} values" if isinstance(data, list) else "no list"
         raise InvalidInputError(
@@ -189,7 +191,7 @@ def _flat(name: str, data: Any, shape: tuple[int, ...], datatype: str) -> list[A
 
 def _from_bytes(name: str, data: memoryview, shape: tuple[int, ...], datatype: str) -> Any:
     """Data of a tensor that follow the JSON; NaN is a missing value there."""
-    n_values = int(np.prod(shape, dtype=object))
+    n_values = math.prod(shape)
     if datatype == "BYTES":
         return _texts(name, bytes(data), n_values)
     kind = np.dtype(_NUMBERS[datatype])
@@ -224,7 +226,7 @@ def _texts(name: str, data: bytes, n_values: int) -> list[str]:
     return texts
 
 
-def _cells(tensors: list[_Tensor], rows: RequestRows) -> Cells:
+def _cells(tensors: list[_Tensor], rows: RequestRows) -> RequestCells:
     first = tensors[0]
     if len(tensors) == 1 and first.name == TABLE and TABLE not in rows.names:
         n_columns = len(rows.names)
@@ -234,19 +236,23 @@ def _cells(tensors: list[_Tensor], rows: RequestRows) -> Cells:
                 f"{list(first.shape)}."
             )
         return rows.from_table(first.data, first.shape[0])
-    columns = {}
+    columns: dict[int, Any] = {}
+    keys: dict[str, Any] = dict.fromkeys(rows.keys, [None] * first.shape[0])
     rows.check_count(first.shape[0])
     for tensor in tensors:
         if tensor.name == TABLE and TABLE not in rows.names:
             raise InvalidInputError(f"input {TABLE!r} holds all columns and must be the only input.")
-        place = rows.place_of(tensor.name)
+        is_key = tensor.name in keys
+        place = -1 if is_key and tensor.name not in rows.names else rows.place_of(tensor.name)
         if tensor.shape[0] != first.shape[0] or tensor.shape[1:] not in ((), (1,)):
             raise InvalidInputError(
                 f"every column must have as many rows as the first, shape [{first.shape[0]}] or [{first.shape[0]}, 1]; "
                 f"input {tensor.name[:60]!r} has {list(tensor.shape)}."
             )
         columns[place] = tensor.data
-    return rows.from_columns(columns, first.shape[0])
+        if is_key:
+            keys[tensor.name] = tensor.data.tolist() if isinstance(tensor.data, np.ndarray) else tensor.data
+    return rows.from_columns(columns, first.shape[0], keys)
 
 
 def _wanted(outputs: Any, known: tuple[str, ...]) -> tuple[str, ...]:

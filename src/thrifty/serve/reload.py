@@ -7,7 +7,7 @@ cannot be read, or that cannot hold the budget, changes nothing.
 import asyncio
 import contextlib
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -20,6 +20,7 @@ from thrifty.serve.config import Config, meant
 from thrifty.serve.controller import BudgetController
 from thrifty.serve.drift import Drift
 from thrifty.serve.metrics import Tally
+from thrifty.serve.providers import providers_of
 from thrifty.serve.remote import RemoteModel, RemoteSettings
 from thrifty.tables.system import TableSystem, as_table_system
 
@@ -47,6 +48,9 @@ class Serving:
         Reads the file again.
     connect : callable, optional
         Makes the remote full model for a model; None makes the one of ``config.full``.
+    sources : dict of str to callable, optional
+        By the name of a provider: makes its source from keys, ``timeout``, ``retries``, ``deadline`` and ``cache``;
+        None makes those that ``config.providers`` describes.
     hold : callable, optional
         Makes what holds a budget from a chain and the budget; None makes a ``BudgetController``.
     """
@@ -58,6 +62,7 @@ class Serving:
         *,
         load: Callable[[], Loaded] | None = None,
         connect: Callable[[Model], Remote] | None = None,
+        sources: Mapping[str, Any] | None = None,
         hold: Callable[[Chain, float], Controller] | None = None,
     ) -> None:
         self.config = config
@@ -69,6 +74,9 @@ class Serving:
         self._hold = hold or self._held
         self._budget = config.budget
         self._worker = ThreadPoolExecutor(1, thread_name_prefix="thrifty-serve")
+        # A request waits for no other one's purchases; threads are started as they are needed.
+        self._buyers = ThreadPoolExecutor(config.most_in_flight, thread_name_prefix="thrifty-buy")
+        self.providers = providers_of(config.providers, sources)
         self._tasks: set[asyncio.Task[Any]] = set()
         self._changing = asyncio.Lock()
         self.model = self._made(system)
@@ -91,7 +99,8 @@ class Serving:
         await asyncio.gather(*self._tasks, return_exceptions=True)
         if self.model.remote is not None:
             await self.model.remote.close()
-        self._worker.shutdown(wait=False, cancel_futures=True)
+        for pool in (self._worker, self._buyers):
+            pool.shutdown(wait=False, cancel_futures=True)
 
     def in_background(self, work: Any) -> None:
         """Run something that no request waits for."""
@@ -167,10 +176,10 @@ class Serving:
         model = Model(
             system if isinstance(system, TableSystem) else as_table_system(system),
             version=loaded.version,
-            on_failure=self.config.on_remote_failure,
+            config=self.config,
             worker=self._worker,
-            unseen_is_missing=self.config.unseen == "missing",
-            most_rows=self.config.most_rows,
+            buyers=self._buyers,
+            providers=self.providers,
         )
         model.warm_up()
         spread = model.system.spread
@@ -181,7 +190,11 @@ class Serving:
 
     def _held(self, chain: Chain, budget: float) -> Controller:
         return BudgetController(
-            chain, target=budget, window=self.config.budget_window, cap=self.config.budget_cap
+            chain,
+            target=budget,
+            window=self.config.budget_window,
+            cap=self.config.budget_cap,
+            is_at_hand_free=bool(self.providers),
         )
 
     def _connected(self, model: Model) -> Remote:

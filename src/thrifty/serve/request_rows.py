@@ -5,25 +5,42 @@ belongs, whatever could be made of them. A column that a request leaves out, or 
 refused only where a row's route reads it.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any
 
 import numpy as np
 
-from thrifty.arrays import Floats
+from thrifty.arrays import Bools, Floats
 from thrifty.exceptions import InvalidInputError
 from thrifty.serve.config import meant
 from thrifty.tables.formats import listed
 from thrifty.tables.reader import Cells, Unreadable
 from thrifty.tables.schema import Schema
 
-__all__ = ["RequestRows"]
+__all__ = ["RequestCells", "RequestRows"]
 
 _NUMBERS = {float, int, type(None)}
 _TEXT = {str, type(None)}
 _ABSENT: Any = object()
 """Stands where a row has no such column."""
+
+
+@dataclass(frozen=True, eq=False)
+class RequestCells(Cells):
+    """The columns of a schema in the rows of a request.
+
+    Attributes
+    ----------
+    absent : dict of int to ndarray of shape (n_rows,), bool
+        Rows that a column did not come with, for the columns of which there are such rows.
+    keys : dict of str to sequence
+        By the names of keys that came: what providers know each row by; None where a row has no such key.
+    """
+
+    absent: Mapping[int, Bools] = field(default_factory=dict)
+    keys: Mapping[str, Sequence[Any]] = field(default_factory=dict)
 
 
 class RequestRows:
@@ -37,10 +54,15 @@ class RequestRows:
         Whether text that the fit has not seen counts as missing.
     most_rows : int
         Requests of more rows are refused.
+    keys : collection of str
+        Names by which requests carry what providers know rows by; some may be names of columns too.
     """
 
-    def __init__(self, schema: Schema, *, unseen_is_missing: bool, most_rows: int) -> None:
+    def __init__(
+        self, schema: Schema, *, unseen_is_missing: bool, most_rows: int, keys: Collection[str] = ()
+    ) -> None:
         self.names = schema.names
+        self.keys = tuple(keys)
         self._known = {name: place for place, name in enumerate(schema.names)}
         self._codes = {
             self._known[name]: {text: float(code) for code, text in enumerate(texts)}
@@ -69,12 +91,13 @@ class RequestRows:
     def place_of(self, name: Any) -> int:
         """Place of a column, or a refusal of a name that is not known."""
         if not isinstance(name, str) or name not in self._known:
+            known = {*self._known, *self.keys}
             raise InvalidInputError(
-                f"{_shown(name)} is no column of the model.{meant(str(name)[:100], self._known)}"
+                f"{_shown(name)} is no column of the model.{meant(str(name)[:100], known)}"
             )
         return self._known[name]
 
-    def from_records(self, records: Any) -> Cells:
+    def from_records(self, records: Any) -> RequestCells:
         """Rows that are JSON objects, from names of columns to values."""
         if not isinstance(records, list) or not records:
             raise InvalidInputError(
@@ -89,14 +112,17 @@ class RequestRows:
                 )
             row = [record.get(name, _ABSENT) for name in names]
             if len(record) + row.count(_ABSENT) != len(names):
-                self.place_of(next(name for name in record if name not in self._known))
+                for name in record:
+                    if name not in self._known and name not in self.keys:
+                        self.place_of(name)
             rows.append(row)
         if self.is_numeric and _ABSENT not in chain.from_iterable(rows):
             return self.from_table(list(chain.from_iterable(rows)), len(rows))
         columns = dict(enumerate(zip(*rows, strict=True)))
-        return self.from_columns(columns, len(rows))
+        keys = {key: [record.get(key) for record in records] for key in self.keys}
+        return self.from_columns(columns, len(rows), keys)
 
-    def from_table(self, values: Sequence[Any] | Floats, n_rows: int) -> Cells:
+    def from_table(self, values: Sequence[Any] | Floats, n_rows: int) -> RequestCells:
         """Rows of numbers in the order of the columns, one after the other in one list or array."""
         self.check_count(n_rows)
         if not self.is_numeric:
@@ -108,12 +134,14 @@ class RequestRows:
             place = next(place for place, value in enumerate(values) if type(value) not in _NUMBERS)
             self._refuse_number(place % len(self.names), values[place], place // len(self.names) + 1)
         numbers = np.array(values, dtype=np.float64).reshape(n_rows, len(self.names))
-        return Cells(self.names, numbers, np.arange(1, n_rows + 1))
+        return RequestCells(self.names, numbers, np.arange(1, n_rows + 1))
 
-    def from_columns(self, columns: Mapping[int, Any], n_rows: int) -> Cells:
-        """Columns by their places, each a list, tuple or array of as many values as there are rows."""
+    def from_columns(
+        self, columns: Mapping[int, Any], n_rows: int, keys: Mapping[str, Sequence[Any]] | None = None
+    ) -> RequestCells:
+        """Columns by their places, each a list, tuple or array of as many values as there are rows, and keys."""
         numbers = np.full((n_rows, len(self.names)), np.nan)
-        unreadable = {}
+        unreadable, absent = {}, {}
         for place in range(len(self.names)):
             values = columns.get(place, (_ABSENT,) * n_rows)
             if isinstance(values, np.ndarray):
@@ -124,6 +152,7 @@ class RequestRows:
             is_absent = np.array([value is _ABSENT for value in values])
             given = values if not is_absent.any() else [None if one is _ABSENT else one for one in values]
             if is_absent.any():
+                absent[place] = is_absent
                 unreadable[place] = Unreadable(is_absent, np.full(n_rows, None), self._why_absent(place))
             if place in self._codes:
                 numbers[:, place], unseen = self._coded(place, given)
@@ -131,7 +160,10 @@ class RequestRows:
                     unreadable[place] = _either(unreadable.get(place), unseen)
             else:
                 numbers[:, place] = self._numbers(place, given)
-        return Cells(self.names, numbers, np.arange(1, n_rows + 1), unreadable)
+        known = {key: [_key(key, one) for one in values] for key, values in (keys or {}).items()}
+        return RequestCells(
+            self.names, numbers, np.arange(1, n_rows + 1), unreadable, absent=absent, keys=known
+        )
 
     def as_frame(self, cells: Cells) -> Any:
         """The rows as a data frame, with text in the columns of text, and dates, which come as days since 1970."""
@@ -140,11 +172,29 @@ class RequestRows:
         frame = pd.DataFrame(cells.numbers, columns=list(self.names))
         for name in self._dates:
             frame[name] = pd.to_datetime(frame[name], unit="D")
-        for place, codes in self._codes.items():
-            texts = dict(enumerate(codes))
-            column = [None if np.isnan(code) else texts[int(code)] for code in cells.numbers[:, place]]
-            frame[self.names[place]] = pd.Series(column, dtype=object)
+        for place in self._codes:
+            frame[self.names[place]] = pd.Series(self.values_of(place, cells.numbers[:, place]), dtype=object)
         return frame
+
+    def values_of(self, place: int, numbers: Floats) -> list[Any]:
+        """What some numbers of a column stand for: the text of its levels, or the numbers themselves."""
+        if place not in self._codes:
+            return list(numbers.tolist())
+        texts = dict(enumerate(self._codes[place]))
+        return [None if np.isnan(code) else texts[int(code)] for code in numbers]
+
+    def from_provider(self, place: int, value: Any) -> tuple[float, str | None]:
+        """The number of a value that was bought, or why it cannot be read; NaN and null are missing."""
+        if value is None or (isinstance(value, float) and np.isnan(value)):
+            return np.nan, None
+        if place in self._codes:
+            number = self._codes[place].get(value) if isinstance(value, str) else None
+            is_unseen = isinstance(value, str) and self._unseen_is_missing
+            return (np.nan if number is None else number), (
+                None if number is not None or is_unseen else "what came is no text that the fit has seen"
+            )
+        is_number = isinstance(value, int | float) and not isinstance(value, bool) and np.isfinite(value)
+        return (float(value), None) if is_number else (np.nan, "what came is no finite number")
 
     def _numbers(self, place: int, values: Sequence[Any]) -> Floats:
         if not set(map(type, values)) <= _NUMBERS:
@@ -197,6 +247,17 @@ def _either(one: Unreadable | None, other: Unreadable) -> Unreadable:
         other.values,
         lambda value, row: why[bool(one.rows[row - 1])](value, row),
     )
+
+
+def _key(name: str, value: Any) -> Any:
+    """A key as providers are asked with it: text or a whole number; None where a row has none."""
+    if type(value) is float and value.is_integer():
+        return int(value)
+    if value is not None and type(value) not in (str, int):
+        raise InvalidInputError(
+            f"{name!r}, by which columns are bought, must be text or a whole number; got {_shown(value)}."
+        )
+    return value
 
 
 def _shown(value: Any) -> str:

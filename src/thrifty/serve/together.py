@@ -1,24 +1,25 @@
 """Rows of requests that come at the same time walk together, and each goes the way that it would go alone.
 
-A stage is called once for all of them: for sixteen requests of one row that takes a fraction of the time of sixteen
-walks. Nobody waits for others to come: what walks together are the requests that were read in the same turn of the
-event loop.
+A stage is called once for all of them, which pays where there are more rows than stages. Where there are fewer, they
+walk one after the other, which is still done sooner than each between the parsing of one request and of the next.
+Nobody waits for others to come: what walks together are the requests that were read in the same turn of the event loop.
 """
 
 import asyncio
+import math
 from collections.abc import Callable
 
 import numpy as np
 
 from thrifty.arrays import Floats, Ints
-from thrifty.chain.chain import Walk
+from thrifty.chain.chain import Chain, Walk
 from thrifty.chain.sources import Reader, TableReader
 from thrifty.exceptions import ThriftyError
 
 __all__ = ["Together"]
 
-ENOUGH_ROWS = 8
-"""Rows that walk sooner together than one after the other."""
+ENOUGH_ROWS = 1.5
+"""Rows for each stage that walk sooner together than one after the other: alone, a row visits several at once."""
 
 Send = Callable[[Reader], Walk]
 _Waiting = tuple[Send, Floats, asyncio.Future[Walk]]
@@ -29,12 +30,12 @@ class Together:
 
     Parameters
     ----------
-    is_worth_it : bool
-        Whether rows walk together at all; through a chain behind a chain they do not.
+    chain : Chain
+        What they walk through; with a chain behind it, each row walks alone.
     """
 
-    def __init__(self, *, is_worth_it: bool = True) -> None:
-        self._is_worth_it = is_worth_it
+    def __init__(self, chain: Chain) -> None:
+        self._enough = math.inf if chain.behind is not None else max(ENOUGH_ROWS * chain.n_stages, 2)
         self._waiting: list[_Waiting] = []
 
     async def walk(self, send: Send, numbers: Floats) -> Walk:
@@ -53,7 +54,7 @@ class Together:
             groups.setdefault(one[0], []).append(one)
         for group in groups.values():
             n_rows = sum(len(numbers) for _, numbers, _ in group)
-            is_worth_it = self._is_worth_it and len(group) > 1 and n_rows >= ENOUGH_ROWS
+            is_worth_it = len(group) > 1 and n_rows >= self._enough
             if not (is_worth_it and _walk_together(group)):
                 for one in group:
                     _walk_alone(*one)

@@ -5,6 +5,7 @@ stock costs nothing.
 """
 
 import time
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from threading import Lock
@@ -43,6 +44,13 @@ class PatientSource:
         Seconds after which nothing is asked again; None is when the retries are used up.
     cache : bool
         Whether what was delivered is kept in stock.
+
+    Attributes
+    ----------
+    n_questions : int
+        Questions that were put.
+    failures : Counter
+        Questions that failed as a whole, by the type of the error.
     """
 
     def __init__(
@@ -73,6 +81,7 @@ class PatientSource:
         self._stock: dict[Any, tuple[Floats, Bools]] = {}
         self._lock = Lock()
         self.n_questions = 0
+        self.failures: Counter[str] = Counter()
 
     def __len__(self) -> int:
         return self._n_rows
@@ -96,15 +105,21 @@ class PatientSource:
             here = np.flatnonzero((lacking == pattern).all(axis=1))
             wanted = [name for name, is_lacking in zip(names, pattern, strict=True) if is_lacking]
             chunks = np.split(here, np.arange(self._chunk_size, len(here), self._chunk_size))
-            with ThreadPoolExecutor(min(self._threads, len(chunks))) as pool:
-                answers = pool.map(lambda chunk: self._patiently(rows[chunk], wanted, patience), chunks)  # noqa: B023
-                for chunk, (found, gone_wrong) in zip(chunks, answers, strict=True):
-                    values = _roomy(values, found)
-                    values[np.ix_(chunk, np.flatnonzero(pattern))] = found
-                    failed.update(gone_wrong)
+            questions = [(rows[chunk], wanted, patience) for chunk in chunks]
+            for chunk, (found, gone_wrong) in zip(chunks, self._side_by_side(questions), strict=True):
+                values = _roomy(values, found)
+                values[np.ix_(chunk, np.flatnonzero(pattern))] = found
+                failed.update(gone_wrong)
         arrived = ~np.isin(rows, list(failed))
         self._to_stock(rows[arrived], names, values[arrived])
         return Delivery(values, failed, paid=lacking)
+
+    def _side_by_side(self, questions: Sequence[tuple[Any, ...]]) -> list[tuple[Floats, Mapping[int, str]]]:
+        n_threads = min(self._threads, len(questions))
+        if n_threads == 1:
+            return [self._patiently(*question) for question in questions]
+        with ThreadPoolExecutor(n_threads) as pool:
+            return list(pool.map(lambda question: self._patiently(*question), questions))
 
     def _patiently(
         self, rows: Ints, names: Sequence[Any], patience: float
@@ -140,6 +155,8 @@ class PatientSource:
             if values.shape != shape:
                 raise InvalidInputError(f"the answer must have the shape {shape}; got {values.shape}.")
         except Exception as error:  # whatever a driver of somebody else raises
+            with self._lock:
+                self.failures[type(error).__name__] += 1
             return np.full(shape, np.nan), dict.fromkeys(rows.tolist(), f"{type(error).__name__}: {error}")
         return values, dict(delivery.failed)
 

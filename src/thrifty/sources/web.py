@@ -15,6 +15,9 @@ from thrifty.sources.patient import PatientSource, plain_keys
 
 __all__ = ["HttpSource"]
 
+MOST_BYTES = 2**26
+"""Size of the largest answer that is read, unless something else is said."""
+
 
 class HttpSource(PatientSource):
     """A service that takes a POST of ``{"rows": [keys], "columns": [names]}``.
@@ -30,6 +33,8 @@ class HttpSource(PatientSource):
         The rows to ask about, as the service calls them, in the order of the answers.
     headers : dict, optional
         Headers of every question, such as an authorisation.
+    most_bytes : int
+        Size of the largest answer that is read.
     chunk_size, threads, timeout, retries, deadline, cache
         Most rows in one question, questions at the same time, seconds for one question, how often a question is put
         again, within how many seconds, and whether delivered cells are kept so that they are never bought again.
@@ -41,6 +46,7 @@ class HttpSource(PatientSource):
         keys: Sequence[Any],
         *,
         headers: Mapping[str, str] | None = None,
+        most_bytes: int = MOST_BYTES,
         chunk_size: int = 1000,
         threads: int = 4,
         timeout: float | None = 30.0,
@@ -60,7 +66,7 @@ class HttpSource(PatientSource):
             deadline=deadline,
             cache=cache,
         )
-        self._url = url
+        self._url, self._most_bytes = url, most_bytes
         self._headers = {"Content-Type": "application/json", **(headers or {})}
 
     def ask(self, rows: Ints, names: Sequence[Any]) -> Delivery:
@@ -69,10 +75,13 @@ class HttpSource(PatientSource):
         body = json.dumps({"rows": keys, "columns": list(names)}).encode()
         try:
             with urlopen(Request(self._url, body, self._headers), timeout=self._timeout) as response:
-                said = json.loads(response.read())
+                raw = response.read(self._most_bytes + 1)
         except HTTPError as error:
             error.close()
             raise ConnectionError(f"the service answered {error.code} {error.reason}") from error
+        if len(raw) > self._most_bytes:
+            raise InvalidInputError(f"a service must answer with at most {self._most_bytes:,} bytes.")
+        said = json.loads(raw)
         if not isinstance(said, dict) or not isinstance(said.get("values"), list):
             raise InvalidInputError(
                 f'a service must answer with {{"values": [[...], ...]}}; got {str(said)[:80]!r}.'
@@ -80,6 +89,6 @@ class HttpSource(PatientSource):
         failed = said.get("failed") or {}
         row_of = {str(key): int(row) for key, row in zip(keys, rows, strict=True)}
         return Delivery(
-            np.array(said["values"], dtype=np.float64).reshape(len(said["values"]), -1),
+            np.array(said["values"], dtype=object).reshape(len(said["values"]), -1),
             {row_of[key]: str(why) for key, why in failed.items() if key in row_of},
         )

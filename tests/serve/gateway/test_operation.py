@@ -322,3 +322,31 @@ def test_settings_are_read_from_a_file_and_changed_by_options(tmp_path):
     path.write_text('budget = 3\nfull = "http://127.0.0.1:9/v2/models/f"\n[remote]\ntotal_timeout = 0.5\n')
     config = read_config(path).with_changes(budget=2.0, port=None)
     assert config == Config(budget=2.0, full="http://127.0.0.1:9/v2/models/f", remote={"total_timeout": 0.5})
+
+
+def test_every_answer_is_wholly_that_of_one_file_while_two_take_turns(open_gateway, numbers, question):
+    chain = numbers.chain
+    stops = replace(numbers, estimator=chain.at(Policy.of(np.full(chain.n_stages, np.inf))))
+    files = [Loaded(numbers, "a"), Loaded(stops, "b")]
+    whole = {one.version: open_gateway(one).ask("/predict", question).said for one in files}
+    gateway = open_gateway(files[0], {"load": lambda: files[len(turns) % 2]})
+    turns = []
+
+    async def reloads():
+        while len(turns) < 10:
+            turns.append(await gateway.serving.reload())
+            await asyncio.sleep(0)
+
+    async def asks():
+        said = []
+        while len(turns) < 10:
+            said.append(await gateway.call("/predict", question))
+        return said
+
+    async def both():
+        return (await asyncio.gather(asks(), asks(), asks(), reloads()))[:3]
+
+    said = [one for many in gateway.run(both()) for one in many]
+    assert {one.status for one in said} == {200}
+    assert {one.said["model_version"] for one in said} == {"a", "b"}
+    assert all(one.said == whole[one.said["model_version"]] for one in said)
