@@ -236,7 +236,12 @@ def _check_entry(
         raise _bad_entry(number, f"must hold numbers, truth values or text; its type is {str(name)[:30]!r}")
     if not isinstance(shape, list) or len(shape) > _MOST_DIMENSIONS or not all(map(_is_count, shape)):
         raise _bad_entry(number, f"has the shape {str(shape)[:60]}, which is none")
-    if not isinstance(length, int) or not _is_count(length) or not _is_count(entry.get("offset")) or entry["offset"] != offset:
+    if (
+        not isinstance(length, int)
+        or not _is_count(length)
+        or not _is_count(entry.get("offset"))
+        or entry["offset"] != offset
+    ):
         raise _bad_entry(number, "does not follow the one before")
     dtype = np.dtype(name)
     n_bytes = math.prod(shape) * dtype.itemsize

@@ -20,7 +20,7 @@ __all__ = ["decoded", "encoded"]
 
 Array = NDArray[Any]
 
-FEWEST_BYTES = 4096
+FEWEST_BYTES = 1024
 """Shorter arrays are not worth a description of how they are stored."""
 
 WORTH = 0.9
@@ -60,7 +60,7 @@ def _few(flat: Array) -> tuple[Array, Array]:
         return nothing, single
     # Compared bit by bit: zero has two signs, and there are many kinds of NaN.
     words, place = np.unique(flat.view(f"<u{flat.dtype.itemsize}"), return_inverse=True)
-    if len(words) > min(MOST_DISTINCT, len(flat) // 4):
+    if len(words) > min(MOST_DISTINCT, len(flat) // 2):
         return nothing, flat
     return words.view(flat.dtype), place.astype("|u1" if len(words) <= 256 else "<u2")
 

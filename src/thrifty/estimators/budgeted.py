@@ -73,6 +73,9 @@ class BudgetedClassifier(ChainClassifier, BudgetedCascade):
         where there are ten rows for each tree.
     max_bins : int, default=255
         Bins per column.
+    max_bytes : int, optional
+        Bytes that the trees of all stages may take in a saved file; stages are given fewer trees until they do. Rows
+        that operating points were judged on and the full model come on top. None is no limit.
     cv : int, splitter or iterable, default=4
         Folds in which everything is judged.
     n_jobs : int, optional
@@ -140,6 +143,7 @@ class BudgetedClassifier(ChainClassifier, BudgetedCascade):
         stages: int | None = None,
         sizes: Any = None,
         max_bins: int = 255,
+        max_bytes: int | None = None,
         cv: Any = 4,
         n_jobs: int | None = None,
         random_state: Any = None,
@@ -156,6 +160,7 @@ class BudgetedClassifier(ChainClassifier, BudgetedCascade):
             stages=stages,
             sizes=sizes,
             max_bins=max_bins,
+            max_bytes=max_bytes,
             cv=cv,
             n_jobs=n_jobs,
             random_state=random_state,
@@ -251,7 +256,7 @@ class BudgetedRegressor(ChainRegressor, BudgetedCascade):
     feature_costs, feature_groups, full_cost, full_features, budget, max_loss, confidence
         As of ``BudgetedClassifier``. ``max_loss`` is the share of rows whose error may be larger than that of the full
         model, by more than ``tolerance``.
-    stages, sizes, max_bins, cv, n_jobs, random_state
+    stages, sizes, max_bins, max_bytes, cv, n_jobs, random_state
         As of ``BudgetedClassifier``.
 
     Attributes
@@ -292,6 +297,7 @@ class BudgetedRegressor(ChainRegressor, BudgetedCascade):
         stages: int | None = None,
         sizes: Any = None,
         max_bins: int = 255,
+        max_bytes: int | None = None,
         cv: Any = 4,
         n_jobs: int | None = None,
         random_state: Any = None,
@@ -308,6 +314,7 @@ class BudgetedRegressor(ChainRegressor, BudgetedCascade):
             stages=stages,
             sizes=sizes,
             max_bins=max_bins,
+            max_bytes=max_bytes,
             cv=cv,
             n_jobs=n_jobs,
             random_state=random_state,

@@ -69,6 +69,7 @@ class BudgetedCascade(ChainEstimator):
         stages: int | None = None,
         sizes: Any = None,
         max_bins: int = 255,
+        max_bytes: int | None = None,
         cv: Any = 4,
         n_jobs: int | None = None,
         random_state: Any = None,
@@ -84,6 +85,7 @@ class BudgetedCascade(ChainEstimator):
         self.stages = stages
         self.sizes = sizes
         self.max_bins = max_bins
+        self.max_bytes = max_bytes
         self.cv = cv
         self.n_jobs = n_jobs
         self.random_state = random_state
@@ -133,6 +135,7 @@ class BudgetedCascade(ChainEstimator):
                 _behind(link, rows),
                 "max_loss" in wish,
                 None if prices.by_row is None else RowsOfFit(rows.X).amounts(prices.by_row, None),
+                self.max_bytes,
             )
             learned = learn_cascade(problem)
             _warn_if_full_is_worse(learned, judged, rows)
@@ -167,8 +170,9 @@ class BudgetedCascade(ChainEstimator):
         check_confidence(self.confidence)
         check_sizes(self.sizes)
         check_count("max_bins", self.max_bins, least=2, most=255)
-        if self.stages is not None:
-            check_count("stages", self.stages)
+        for name in ("stages", "max_bytes"):
+            if getattr(self, name) is not None:
+                check_count(name, getattr(self, name))
 
     def _prices(self, rows: TrainingRows) -> PriceList:
         prices = self._price_list(rows)

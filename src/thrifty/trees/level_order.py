@@ -23,9 +23,9 @@ def children_of(is_leaf: Bools, node_offsets: Int32s) -> Int32s:
     grown = np.arange(len(n_splits)) - stumps
     leaves_before: Ints = np.cumsum(is_leaf.ravel()).reshape(is_leaf.shape) - is_leaf
     nodes_before: Ints = np.cumsum(~is_leaf.ravel()).reshape(is_leaf.shape) - ~is_leaf
-    children: Int32s = np.where(is_leaf, ~(leaves_before + stumps[tree]), nodes_before + 1 + grown[tree]).astype(
-        np.int32
-    )
+    children: Int32s = np.where(
+        is_leaf, ~(leaves_before + stumps[tree]), nodes_before + 1 + grown[tree]
+    ).astype(np.int32)
     return children
 
 

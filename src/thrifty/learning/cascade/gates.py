@@ -25,7 +25,7 @@ from thrifty.arrays import Floats, Ints
 from thrifty.evidence.evidence import Evidence
 from thrifty.evidence.stopping import StoppingRules, price_grid, sweep_prices
 from thrifty.learning.cascade.problem import CascadeProblem, mean_in_errors
-from thrifty.learning.cascade.staged import StagedTrees, narrow_table
+from thrifty.learning.cascade.staged import StagedTrees, compact, narrow_table
 from thrifty.learning.pairs.boosted import Boosting
 from thrifty.rows import uniforms
 from thrifty.trees import BinnedTable, Binner, EnsembleBuilder, TreeEnsemble
@@ -87,9 +87,13 @@ def settled_scores(
     calibrations: Sequence[Floats],
     scores: Floats,
     n_coarse: int,
+    stretch: Floats,
 ) -> Floats:
-    """Held-out scores, those of coarse stages replaced by the scores of the model that serves."""
-    settled = scores.copy()
+    """Held-out scores as the model that serves gives them: stretched, and at coarse stages those of that model itself.
+
+    Numbers that are predicted, and not how sure an answer is, are left as they are.
+    """
+    settled = scores * stretch[:, None] if problem.task.has_doubt else scores.copy()
     first = StagedTrees(staged.base, staged.sets[:n_coarse], staged.parts[:n_coarse]).scores(problem.table)
     for stage in range(n_coarse):
         settled[:, stage] = problem.task.calibrated(first[:, stage], calibrations[stage])
@@ -176,7 +180,7 @@ def learn_gates(
         columns = np.sort(sets[stage])
         table = _with_scores(narrow_table(problem.table, columns), scores[:, stage], problem.weight)
         wanted, weight = target[:, stage], problem.weight
-        whole = _regress(table, n_scores, wanted, weight, np.flatnonzero(used), most)
+        whole = compact(_regress(table, n_scores, wanted, weight, np.flatnonzero(used), most))
         if stage < n_coarse:
             held_out[:, stage] = whole.predict_binned(table)[:, 0]
         for fold in problem.folds if stage >= n_coarse else ():

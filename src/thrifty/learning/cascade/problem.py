@@ -83,6 +83,8 @@ class CascadeProblem:
         Folds are judged side by side.
     progress : callable
         Told what is done.
+    max_bytes : int, optional
+        Bytes that the trees of all stages may take in a file.
     """
 
     table: BinnedTable
@@ -99,6 +101,7 @@ class CascadeProblem:
     behind: Behind | None = None
     against_full: bool = False
     amounts: Floats | None = None
+    max_bytes: int | None = None
 
     @property
     def places(self) -> Ints:

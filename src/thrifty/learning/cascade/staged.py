@@ -27,8 +27,19 @@ from thrifty.rows import Draws, uniforms
 from thrifty.tasks.task import Loss, Task
 from thrifty.trees import BinnedTable, EnsembleBuilder, TreeEnsemble
 from thrifty.trees.binning import WORD, Thresholds
+from thrifty.trees.level_order import in_level_order
 
-__all__ = ["Stage", "StagedTrees", "grow_more", "grow_stages", "narrow_table", "score_fold", "total_gains"]
+__all__ = [
+    "Stage",
+    "StagedTrees",
+    "compact",
+    "grow_more",
+    "grow_stages",
+    "narrow_table",
+    "score_fold",
+    "stored_bytes",
+    "total_gains",
+]
 
 
 KEPT = 0.7
@@ -62,11 +73,14 @@ class StagedTrees:
         Columns of each stage, those of the stage before it first.
     parts : tuple of TreeEnsemble
         Trees that each stage adds, over all columns of the table.
+    spread : ndarray of shape (n_stages,), optional
+        Mean distance of the scores from ``base`` after each stage, on the rows that the trees were grown on.
     """
 
     base: Floats
     sets: tuple[Ints, ...]
     parts: tuple[TreeEnsemble, ...]
+    spread: Floats | None = None
 
     def scores(self, table: BinnedTable) -> Floats:
         """Scores of every row after every stage, shape (n_rows, n_stages, n_scores)."""
@@ -76,6 +90,15 @@ class StagedTrees:
             part.predict_binned(table, running)
             scores[:, place] = running
         return scores
+
+    @property
+    def n_bytes(self) -> Ints:
+        """Bytes that the trees of each stage take in a file at most, shape (n_stages,)."""
+        return np.array([stored_bytes(part) for part in self.parts])
+
+    def to_serve(self) -> "StagedTrees":
+        """The same trees as they are served and stored: leaves in single precision, nodes level by level."""
+        return replace(self, parts=tuple(compact(part) for part in self.parts))
 
 
 @dataclass(frozen=True)
@@ -130,7 +153,7 @@ def grow_stages(
     score = np.tile(base, (table.n_rows, 1))
     watching = None if watch is None else _Watching(watch, task.loss(watch.y), base)
     draws = Draws(uniforms(table.codes)[:, None], ROWS_PER_TREE)
-    parts, scale, look_after = [], 1.0, max(boosting.n_trees // LOOKS, 1)
+    parts, spread, scale, look_after = [], np.zeros(len(sets)), 1.0, max(boosting.n_trees // LOOKS, 1)
     for place, columns in enumerate(sets):
         if 0 < place < MOST_SCALED:
             score *= KEPT
@@ -150,7 +173,10 @@ def grow_stages(
         n_best = watching.restore(stage, score) if watching else stage.n_trees
         trees = stage.trees().first(n_best)
         parts.append(replace(trees, values=trees.values * scale))
-    return StagedTrees(base, tuple(np.asarray(columns, dtype=np.intp) for columns in sets), tuple(parts))
+        spread[place] = np.average(np.abs(score * scale - base).mean(axis=1), weights=counts)
+    return StagedTrees(
+        base, tuple(np.asarray(columns, dtype=np.intp) for columns in sets), tuple(parts), spread
+    )
 
 
 def score_fold(
@@ -162,8 +188,8 @@ def score_fold(
     sets: Sequence[Ints],
     boosting: Boosting,
     n_trees: Sequence[int] | None = None,
-) -> tuple[Floats, list[int]]:
-    """Scores of the rows of one fold at every stage, by an ensemble grown on all others, and its trees per stage.
+) -> tuple[Floats, list[int], Floats]:
+    """Scores of the rows of one fold at every stage, by an ensemble grown on all others; its trees and spread by stage.
 
     Without ``n_trees`` the rows of the fold tell when a stage ends.
     """
@@ -173,7 +199,8 @@ def score_fold(
     watch = Watch(held_out, y[fold], counts[fold]) if n_trees is None else None
     known = (table.take(rest), y[rest], counts[rest])
     grown = grow_stages(task, *known, sets, boosting, n_trees=n_trees, watch=watch)
-    return grown.scores(held_out), [part.n_trees for part in grown.parts]
+    assert grown.spread is not None
+    return grown.scores(held_out), [part.n_trees for part in grown.parts], grown.spread
 
 
 def total_gains(table: BinnedTable, loss: Loss, counts: Floats, columns: Ints, boosting: Boosting) -> Floats:
@@ -202,6 +229,25 @@ def narrow_table(table: BinnedTable, columns: Ints) -> BinnedTable:
     thresholds = Thresholds(np.concatenate([np.empty(0), *ends]), offsets)
     categories = None if categories is None else categories.narrow(places, columns)
     return BinnedTable(padded, thresholds, tuple(table.names[column] for column in columns), categories)
+
+
+def compact(trees: TreeEnsemble) -> TreeEnsemble:
+    """Trees in a form that takes few bytes in a file; their sums move by about a ten-millionth of themselves."""
+    trees = in_level_order(trees)
+    return replace(trees, values=trees.values.astype(np.float32).astype(np.float64))
+
+
+def stored_bytes(trees: TreeEnsemble) -> int:
+    """Bytes that trees take in a file at most, once they are compact: what is compressed takes less."""
+    of_feature = 1 if trees.n_features <= 256 else 4
+    per_node = of_feature + 1 + 1  # and the last bin, and bits: missing, leaf or node
+    if trees.sets is not None:
+        per_node += 8 + 4  # children by number, and a set
+    n_nodes, n_levels = len(trees.feature), 0 if trees.sets is None else len(trees.sets.levels)
+    # Thresholds are written once each, and then counted, or all of them as they are.
+    of_thresholds = min(2 * n_nodes + 8 * len(np.unique(trees.threshold)), 8 * n_nodes)
+    of_leaves = 4 * (trees.values.size + n_levels) + 8 * (trees.n_trees + 1)
+    return n_nodes * per_node + of_thresholds + of_leaves
 
 
 class Stage:
