@@ -70,7 +70,7 @@ class BudgetedClassifier(ChainClassifier, BudgetedCascade):
     sizes : sequence of (n_trees, max_depth), optional
         Sizes of a stage to choose from out of fold, from small to large, each at most that: a stage ends when its trees
         no longer help. None is (60, 4), which learns at half the usual rate, (100, 6) and (150, 10), the larger ones
-        where there are ten rows for each tree.
+        where there are ten rows for each tree; with 100 rows to 1,000, (60, 4) with smaller penalties too.
     max_bins : int, default=255
         Bins per column.
     max_bytes : int, optional

@@ -29,7 +29,7 @@ from thrifty.exceptions import FullModelNotWorthItWarning, InvalidInputError, No
 from thrifty.full.crossfit import JudgedFull, TrainingRows, held_out_rows
 from thrifty.full.model import FullModel
 from thrifty.learning.cascade.learn import CLEARLY, LearnedCascade, lead, learn_cascade
-from thrifty.learning.cascade.problem import CAPACITIES, Behind, CascadeProblem
+from thrifty.learning.cascade.problem import CAPACITIES, Behind, CascadeProblem, lighter
 from thrifty.learning.pairs.boosted import Boosting
 from thrifty.objective.costs import PriceList
 from thrifty.objective.prices import RowsOfFit
@@ -44,6 +44,10 @@ _USUAL_CONFIDENCE = 0.95
 
 ROWS_PER_TREE = 10
 """Rows that a tree of a larger size must have before that size is tried: on fewer it would win by chance."""
+
+
+ROWS_TO_COMPARE = 100
+"""Rows from which on smaller penalties are tried where rows are too few for a larger size."""
 
 
 class BudgetedCascade(ChainEstimator):
@@ -378,7 +382,7 @@ def check_sizes(sizes: Any, n_rows: int = 0) -> tuple[Boosting, ...]:
     """Sizes of a stage to choose from, from pairs (n_trees, max_depth); those that so many rows can feed by default."""
     if sizes is None:
         fed = [size for size in CAPACITIES[1:] if n_rows >= ROWS_PER_TREE * size.n_trees]
-        return (CAPACITIES[0], *fed)
+        return (CAPACITIES[0], *(fed or ([lighter(CAPACITIES[0])] if n_rows >= ROWS_TO_COMPARE else [])))
     try:
         pairs = [(n_trees, max_depth) for n_trees, max_depth in sizes]
     except (TypeError, ValueError):
