@@ -44,6 +44,7 @@ from thrifty import (
     evidence_of,
     hold_budget,
 )
+from thrifty.bundle import to_bytes
 from thrifty.evidence.evidence import Evidence
 from thrifty.rows import content_folds
 from thrifty.tasks.logistic import platt
@@ -163,7 +164,9 @@ def cascade(case, budgets):
         found.append((right, there.cost(case.X_test)))
     n_trees = sum(stage.trees.n_trees for stage in clf.chain_.stages)
     SIZE[case.name] = (n_trees, clf.size_[1])
-    sizes = f"{n_trees} trees in {clf.n_stages_} stages of {clf.size_[0]} trees of depth {clf.size_[1]}"
+    megabytes = len(to_bytes(clf, full="absent")) / 1e6
+    sizes = f"{megabytes:.2f} MB, {n_trees} trees in {clf.n_stages_} stages of {clf.size_[0]} trees of "
+    sizes += f"depth {clf.size_[1]}"
     return (
         found,
         f"fit {fitting:.0f} s ({processor:.0f} of processor), predict {predicting:.2f} s ({used:.2f}), {sizes}",

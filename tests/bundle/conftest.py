@@ -70,6 +70,7 @@ class Forge:
         number = reference(manifest)["$array"]
         array = np.ascontiguousarray(array)
         manifest["entries"][number].update(dtype=array.dtype.str, shape=list(array.shape))
+        manifest["entries"][number].pop("form", None)
         blobs[number] = array.tobytes()
         return Forge.sealed(manifest, blobs)
 

@@ -138,8 +138,8 @@ def test_stages_of_few_lumps_are_judged_by_the_model_that_serves(known):
     assert n_coarse_stages(problem, sets[1:]) == 0
     staged = grow_stages(problem.task, problem.table, problem.y, problem.weight, sets, Boosting(n_trees=3))
     calibrations = [np.array([2.0, 0.1]), np.array([1.0, 0.0])]
-    settled = settled_scores(problem, staged, calibrations, scores, 1)
-    np.testing.assert_array_equal(settled[:, 1], scores[:, 1])
+    settled = settled_scores(problem, staged, calibrations, scores, 1, np.array([3.0, 1.5]))
+    np.testing.assert_array_equal(settled[:, 1], 1.5 * scores[:, 1])  # as sure as the model that serves
     np.testing.assert_array_equal(settled[:, 0], 2 * staged.scores(problem.table)[:, 0] + 0.1)
 
 

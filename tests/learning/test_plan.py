@@ -3,10 +3,11 @@
 import numpy as np
 import pytest
 
+from thrifty.estimators.cascade import check_sizes
 from thrifty.learning.cascade import orders
 from thrifty.learning.cascade.orders import ORDERS
 from thrifty.learning.cascade.plan import ENOUGH, choose_plan
-from thrifty.learning.cascade.problem import CAPACITIES, CascadeProblem, mean_in_errors
+from thrifty.learning.cascade.problem import CAPACITIES, CascadeProblem, lighter, mean_in_errors
 from thrifty.learning.pairs.boosted import Boosting
 from thrifty.objective.costs import PriceList
 from thrifty.rows import content_folds
@@ -37,6 +38,18 @@ def test_labels_that_are_chance_take_the_smallest_size():
     rng = np.random.default_rng(0)
     X = rng.normal(size=(300, 4))
     assert choose_plan(problem(X, rng.random(300) < 0.5, (SMALL, LARGE))).boosting is SMALL
+
+
+@pytest.mark.parametrize("flipped", [0.0, 0.35])
+def test_few_rows_take_small_penalties_unless_labels_are_half_chance(flipped):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(200, 3))
+    y = (X[:, 0] > 1.2) ^ (rng.random(200) < flipped)
+    sizes = check_sizes(None, 200)
+    assert sizes == (CAPACITIES[0], lighter(CAPACITIES[0]))
+    assert choose_plan(problem(X, y, sizes)).boosting is sizes[flipped == 0.0]
+    assert check_sizes(None, 50) == sizes[:1]
+    assert check_sizes(None, 1000) == CAPACITIES[:2]
 
 
 @pytest.mark.slow

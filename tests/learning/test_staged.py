@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from thrifty.learning.cascade.learn import MOST_STRETCHED, stretch_of
 from thrifty.learning.cascade.orders import ORDERS_OF_SEVERAL, Learner, nested_sets, stopping_places
 from thrifty.learning.cascade.staged import (
     LEAST_DROP,
@@ -68,6 +69,7 @@ def test_a_row_of_weight_two_is_that_row_given_twice(rows):
     repeated = grow_stages(TASK, binner.transform(X[twice]), y[twice], np.ones(700), sets, SMALL)
     table = binner.transform(X)
     np.testing.assert_allclose(weighted.scores(table), repeated.scores(table), rtol=1e-9)
+    np.testing.assert_allclose(weighted.spread, repeated.spread, rtol=1e-9)
 
 
 def test_trees_see_different_shares_of_the_rows(rows, monkeypatch):
@@ -130,7 +132,7 @@ def test_a_stage_ends_where_the_loss_of_rows_that_watch_was_lowest(columns, rows
     table, fold = Binner().fit_transform(X), np.arange(0, 600, 3)
     rest = np.setdiff1d(np.arange(600), fold)
     boosting = Boosting(n_trees=100, max_depth=4)
-    scores, n_trees = score_fold(TASK, table, y, np.ones(600), fold, [columns], boosting)
+    scores, n_trees, _ = score_fold(TASK, table, y, np.ones(600), fold, [columns], boosting)
     losses = looks_of(table.take(rest), y[rest], table.take(fold), y[fold], columns, boosting)
     best, worse = 0, 0
     for look, loss in enumerate(losses):
@@ -147,8 +149,8 @@ def test_stages_behind_one_that_ended_early_begin_where_it_ended(rows):
     X, y = rows
     table, fold = Binner().fit_transform(X), np.arange(0, 600, 3)
     boosting, sets = Boosting(n_trees=40, max_depth=3), [np.array([2]), np.array([2, 3]), np.arange(5)]
-    watched, n_trees = score_fold(TASK, table, y, np.ones(600), fold, sets, boosting)
-    again, same = score_fold(TASK, table, y, np.ones(600), fold, sets, boosting, n_trees)
+    watched, n_trees, _ = score_fold(TASK, table, y, np.ones(600), fold, sets, boosting)
+    again, same, _ = score_fold(TASK, table, y, np.ones(600), fold, sets, boosting, n_trees)
     assert n_trees == same
     assert min(n_trees) < 40
     np.testing.assert_array_equal(again, watched)
@@ -186,3 +188,26 @@ def test_sets_are_nested_and_begin_with_what_is_free():
     prices = PriceList(np.array([0.0, 1.0, 2.0]), np.array([1, 0, 2, 1]))
     sets = nested_sets(np.array([2, 1]), [1, 2], prices)
     assert [columns.tolist() for columns in sets] == [[1], [1, 2], [1, 2, 0, 3]]
+
+
+def test_scores_of_copies_are_stretched_by_as_much_as_those_of_the_model_that_serves_are_larger(rows):
+    table, y, sets = Binner().fit_transform(rows[0]), rows[1], [np.array([2]), np.array([2, 3])]
+    grown = grow_stages(TASK, table, y, np.ones(600), sets, SMALL)
+    scores = grown.scores(table)
+    np.testing.assert_allclose(grown.spread, np.abs(scores - grown.base).mean(axis=(0, 2)))
+    np.testing.assert_allclose(stretch_of(grown, grown.spread), 1.0)
+    np.testing.assert_allclose(stretch_of(grown, grown.spread / 1.1), 1.1)
+    np.testing.assert_allclose(stretch_of(grown, grown.spread / [1.3, 1.0]), 1.3 ** np.array([2 / 3, 1 / 3]))
+    np.testing.assert_allclose(stretch_of(grown, grown.spread / 9), np.exp(MOST_STRETCHED))
+    np.testing.assert_allclose(stretch_of(grown, np.zeros(2)), 1.0)  # nothing was grown
+
+
+def test_the_share_of_the_score_that_is_kept_rises_to_nearly_all_of_it(rows):
+    table, y, sets = Binner().fit_transform(rows[0]), rows[1], [np.arange(5)] * 20
+    grown = grow_stages(TASK, table, y, np.ones(600), sets, SMALL, n_trees=[1] + [0] * 17 + [1, 1])
+    largest = [np.abs(part.values).max() if part.n_trees else 0.0 for part in grown.parts]
+    shares = np.minimum(0.7 + 0.25 * np.arange(1, 19) / 16, 0.95)
+    np.testing.assert_allclose(
+        largest[18] / largest[0], 1 / shares.prod(), rtol=0.6
+    )  # a tree like the first, scaled
+    assert largest[18] / largest[0] < 0.1 / 0.7**18

@@ -3,22 +3,25 @@
     magic (8) | format (4) | manifest length (8) | manifest, JSON | arrays, raw | SHA-256 of all before (32)
 
 Numbers are little-endian. The manifest says what the arrays are and where they lie; they follow one another without a
-gap, so every byte belongs to something. Nothing is allocated because the file says so: every length is first
-compared with the bytes that are really there, text is measured before it is parsed, and all references to arrays
-together may not amount to more than the file, since something is made of each of them.
+gap, so every byte belongs to something. Large arrays are stored in fewer bytes where that loses nothing. Nothing is
+allocated because the file says so: every length is first compared with the bytes that are really there, text is
+measured before it is parsed, and all references to arrays together may not amount to more than ``EXPANSION`` times the
+file, since something is made of each of them. An array is made when it is asked for, and not before.
 """
 
 import hashlib
 import json
 import math
 import struct
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from thrifty.bundle.encoding import decoded, encoded
 from thrifty.exceptions import InvalidInputError
 
 __all__ = ["DEFAULT_MAX_BYTES", "FORMAT", "Contents", "is_storable", "pack", "parsed_size", "unpack"]
@@ -26,7 +29,7 @@ __all__ = ["DEFAULT_MAX_BYTES", "FORMAT", "Contents", "is_storable", "pack", "pa
 Array = NDArray[Any]
 
 MAGIC = b"thrifty\x00"
-FORMAT = 2
+FORMAT = 3
 """The layout this version writes; it reads all up to it."""
 DEFAULT_MAX_BYTES = 1 << 30
 """Files larger than this are refused unless the caller says otherwise."""
@@ -40,6 +43,8 @@ _LAST_CODE_POINT = 0x10FFFF
 
 _ROOM_FOR_FACTS = 48 << 20  # what a parsed manifest may take in memory, besides four times the file
 _ROOM_FOR_REFERENCES = 2 << 20
+EXPANSION = 6
+"""Bytes that all arrays together may have in memory for each byte of the file, besides a little room."""
 _COSTS = {b"{": 240, b"[": 96, b'"': 32, b",": 48, b":": 100}
 """Bytes that the parsed form takes at most for each of these characters; text and numbers come on top."""
 
@@ -59,16 +64,31 @@ def is_storable(array: Array) -> bool:
 
 def pack(contents: Contents) -> bytes:
     """The file's bytes."""
-    blobs = [_raw(array) for array in contents.arrays]
+    stored = _stored(contents.arrays)
+    blobs = [blob for _, blob in stored]
     entries, offset = [], 0
-    for array, blob in zip(contents.arrays, blobs, strict=True):
-        entries.append(_entry(array, blob, offset))
+    for array, (form, blob) in zip(contents.arrays, stored, strict=True):
+        entries.append({**_entry(array, blob, offset), **form})
         offset += len(blob)
     manifest = json.dumps(
         {**contents.facts, "entries": entries}, allow_nan=False, separators=(",", ":")
     ).encode("ascii")
     body = b"".join([_HEADER.pack(MAGIC, FORMAT, len(manifest)), manifest, *blobs])
     return body + hashlib.sha256(body).digest()
+
+
+def _stored(arrays: Sequence[Array]) -> list[tuple[dict[str, Any], bytes]]:
+    """How each array is stored, and its bytes."""
+    plain: list[tuple[dict[str, Any], bytes]] = [
+        ({}, _raw(array)) if is_storable(array) else ({}, b"") for array in arrays
+    ]
+    few = [
+        encoded(np.frombuffer(raw, _little_endian(array.dtype))) or (form, raw)
+        for array, (form, raw) in zip(arrays, plain, strict=True)
+    ]
+    n_plain, n_few = (sum(len(blob) for _, blob in one) for one in (plain, few))
+    # What compresses better than this would be refused as a trap for whoever reads it.
+    return few if n_plain <= EXPANSION * n_few + _ROOM_FOR_REFERENCES else plain
 
 
 def unpack(data: Any, *, max_bytes: int = DEFAULT_MAX_BYTES) -> Contents:
@@ -98,8 +118,31 @@ def unpack(data: Any, *, max_bytes: int = DEFAULT_MAX_BYTES) -> Contents:
     facts = _parse(manifest)
     blobs = view[begin + manifest_length : len(view) - _DIGEST]
     arrays = _arrays(facts.pop("entries", None), blobs)
-    _check_references(facts, arrays, len(view) + _ROOM_FOR_REFERENCES)
+    _check_references(facts, arrays, EXPANSION * len(view) + _ROOM_FOR_REFERENCES)
     return Contents(facts, arrays)
+
+
+class Stored(Sequence[Array]):
+    """The arrays of a file; those that are encoded are made when they are asked for."""
+
+    def __init__(self) -> None:
+        self._makers: list[Callable[[], Array]] = []
+        self._sizes: list[int] = []
+
+    def append(self, make: Callable[[], Array], n_bytes: int) -> None:
+        """Add an array whose entry was checked."""
+        self._makers.append(make)
+        self._sizes.append(n_bytes)
+
+    def __len__(self) -> int:
+        return len(self._makers)
+
+    def __getitem__(self, number: Any) -> Any:
+        return self._makers[number]()
+
+    def nbytes(self, number: int) -> int:
+        """What an array takes in memory."""
+        return self._sizes[number]
 
 
 def parsed_size(text: bytes) -> int:
@@ -109,7 +152,7 @@ def parsed_size(text: bytes) -> int:
     return width * len(text) + sum(cost * text.count(mark) for mark, cost in _COSTS.items())
 
 
-def _check_references(facts: dict[str, Any], arrays: Sequence[Array], room: int) -> None:
+def _check_references(facts: dict[str, Any], arrays: Stored, room: int) -> None:
     """Refuse facts that refer to large arrays from many places, which `save` never does."""
     waiting: list[Any] = [facts]
     while waiting:
@@ -119,7 +162,7 @@ def _check_references(facts: dict[str, Any], arrays: Sequence[Array], room: int)
         elif isinstance(node, dict):
             waiting += node.values()
             number = node.get("$array")
-            room -= arrays[number].nbytes if type(number) is int and 0 <= number < len(arrays) else 0
+            room -= arrays.nbytes(number) if type(number) is int and 0 <= number < len(arrays) else 0
     if room < 0:
         raise InvalidInputError(
             "the bundle refers to its arrays so often that they would take more memory than the file. It was not "
@@ -162,13 +205,20 @@ def _refuse_constant(name: str) -> None:
     raise ValueError(f"{name} is not JSON")
 
 
-def _arrays(entries: Any, blobs: memoryview) -> list[Array]:
+def _arrays(entries: Any, blobs: memoryview) -> Stored:
     if not isinstance(entries, list):
         raise InvalidInputError(f"the bundle must list its arrays; got {type(entries).__name__}.")
-    arrays, offset = [], 0
+    arrays, offset = Stored(), 0
     for number, entry in enumerate(entries):
         dtype, shape, length = _check_entry(entry, number, offset, len(blobs))
-        arrays.append(_array(blobs[offset : offset + length], dtype, shape, entry, number))
+        blob = blobs[offset : offset + length]
+        if hashlib.sha256(blob).hexdigest() != entry.get("sha256"):
+            raise _bad_entry(number, "does not match its checksum")
+        make = partial(_array, blob, dtype, shape, entry, number)
+        if "form" not in entry:
+            made = make()
+            make = partial(np.asarray, made)
+        arrays.append(make, math.prod(shape) * dtype.itemsize)
         offset += length
     if offset != len(blobs):
         raise InvalidInputError(f"the bundle holds {len(blobs) - offset} bytes that belong to no array.")
@@ -186,15 +236,22 @@ def _check_entry(
         raise _bad_entry(number, f"must hold numbers, truth values or text; its type is {str(name)[:30]!r}")
     if not isinstance(shape, list) or len(shape) > _MOST_DIMENSIONS or not all(map(_is_count, shape)):
         raise _bad_entry(number, f"has the shape {str(shape)[:60]}, which is none")
-    if not _is_count(length) or not _is_count(entry.get("offset")) or entry["offset"] != offset:
+    if (
+        not isinstance(length, int)
+        or not _is_count(length)
+        or not _is_count(entry.get("offset"))
+        or entry["offset"] != offset
+    ):
         raise _bad_entry(number, "does not follow the one before")
     dtype = np.dtype(name)
-    if length != math.prod(shape) * dtype.itemsize:
+    n_bytes = math.prod(shape) * dtype.itemsize
+    room = EXPANSION * available + _ROOM_FOR_REFERENCES
+    if (n_bytes > room) if "form" in entry else (length != n_bytes):
         raise _bad_entry(number, f"of shape {shape} and type {name} cannot have {length} bytes")
     if length > available - offset:
         raise _bad_entry(number, f"has {length} bytes, but only {available - offset} are left")
     # A side of an empty array takes no bytes; it must not be a way to claim a size that was never written.
-    if max(shape, default=0) > max(available, _LONGEST_EMPTY_SIDE):
+    if max(shape, default=0) > max(room if "form" in entry else available, _LONGEST_EMPTY_SIDE):
         raise _bad_entry(number, f"has the shape {shape}, larger than the file")
     return dtype, tuple(shape), length
 
@@ -202,17 +259,27 @@ def _check_entry(
 def _array(
     blob: memoryview, dtype: np.dtype[Any], shape: tuple[int, ...], entry: dict[str, Any], number: int
 ) -> Array:
-    if hashlib.sha256(blob).hexdigest() != entry.get("sha256"):
-        raise _bad_entry(number, "does not match its checksum")
+    if "form" in entry:
+        try:
+            flat = decoded(entry["form"], blob, dtype, math.prod(shape))
+        except InvalidInputError as error:
+            raise _bad_entry(number, str(error)) from None
+        return _shaped(flat, dtype, shape, entry, number)
     if dtype.kind == "b" and np.any(np.frombuffer(blob, np.uint8) > 1):
         raise _bad_entry(number, "holds truth values that are neither 0 nor 1")
     if dtype.kind == "U" and np.any(np.frombuffer(blob, "<u4") > _LAST_CODE_POINT):
         raise _bad_entry(number, "holds text that is no text")
+    return _shaped(np.frombuffer(blob, dtype), dtype, shape, entry, number)
+
+
+def _shaped(
+    flat: Array, dtype: np.dtype[Any], shape: tuple[int, ...], entry: dict[str, Any], number: int
+) -> Array:
+    """The array in its shape and layout, in numbers of this machine."""
     order = entry.get("order", "C")
     if order not in ("C", "F"):
         raise _bad_entry(number, f"has the order {str(order)[:30]!r}, neither C nor F")
-    flat = np.frombuffer(blob, dtype).astype(dtype.newbyteorder("="))
-    return flat.reshape(shape, order=order)
+    return flat.astype(dtype.newbyteorder("=")).reshape(shape, order=order)
 
 
 def _entry(array: Array, blob: bytes, offset: int) -> dict[str, Any]:

@@ -18,6 +18,7 @@ from thrifty.bundle.container import is_storable
 from thrifty.exceptions import InvalidInputError
 from thrifty.trees import TreeEnsemble
 from thrifty.trees.categories import LevelSets
+from thrifty.trees.level_order import children_of
 
 __all__ = ["ENSEMBLE", "Fields", "NotPlainError", "Packer", "Unpacker"]
 
@@ -71,9 +72,13 @@ class Packer:
 
     def ensemble(self, trees: TreeEnsemble) -> dict[str, Any]:
         """Trees as their arrays; how many columns they read is known from where they stand."""
-        arrays = {
-            name: self.array(np.asarray(getattr(trees, name), dtype)) for name, dtype in ENSEMBLE.items()
-        }
+        is_leaf = trees.children < 0
+        follows = np.array_equal(children_of(is_leaf, trees.node_offsets), trees.children)
+        parts = {name: np.asarray(getattr(trees, name), dtype) for name, dtype in ENSEMBLE.items()}
+        if follows:
+            del parts["children"]
+            parts["is_leaf"] = is_leaf
+        arrays: dict[str, Any] = {name: self.array(part) for name, part in parts.items()}
         if trees.sets is None:
             return arrays
         sets = {name: self.array(np.asarray(getattr(trees.sets, name), np.int32)) for name in SETS}
@@ -270,9 +275,15 @@ class Fields:
         arrays: dict[str, Any] = {
             key: part.array(key, dtype, shapes.get(key, (None,)), finite=False)
             for key, dtype in ENSEMBLE.items()
+            if key != "children" or not part.has("is_leaf")
         }
         for key in ("node_offsets", "leaf_offsets"):
             part._check_offsets(key, arrays[key], len(arrays["feature" if key[0] == "n" else "values"]))
+        if "children" not in arrays:
+            is_leaf = part.array("is_leaf", np.bool_, (len(arrays["feature"]), 2))
+            if len(arrays["node_offsets"]) != len(arrays["leaf_offsets"]):
+                raise part.refusal("leaf_offsets", "be as many as node_offsets", len(arrays["leaf_offsets"]))
+            arrays["children"] = children_of(is_leaf, arrays["node_offsets"])
         sets = None
         if part.has("sets"):
             inside = part.inside("sets")

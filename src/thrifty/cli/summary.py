@@ -68,6 +68,7 @@ def fit_numbers(fitted: Fitted, out: Path) -> dict[str, Any]:
     competition = fitted.competition
     return {
         "file": str(out),
+        "bytes": out.stat().st_size,
         "full_candidates": None if competition is None else competition.accuracy,
         **numbers_of(fitted.system),
         "notes": list(fitted.notes),

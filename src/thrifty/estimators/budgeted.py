@@ -70,9 +70,12 @@ class BudgetedClassifier(ChainClassifier, BudgetedCascade):
     sizes : sequence of (n_trees, max_depth), optional
         Sizes of a stage to choose from out of fold, from small to large, each at most that: a stage ends when its trees
         no longer help. None is (60, 4), which learns at half the usual rate, (100, 6) and (150, 10), the larger ones
-        where there are ten rows for each tree.
+        where there are ten rows for each tree; with 100 rows to 1,000, (60, 4) with smaller penalties too.
     max_bins : int, default=255
         Bins per column.
+    max_bytes : int, optional
+        Bytes that the trees of all stages may take in a saved file; stages are given fewer trees until they do. Rows
+        that operating points were judged on and the full model come on top. None is no limit.
     cv : int, splitter or iterable, default=4
         Folds in which everything is judged.
     n_jobs : int, optional
@@ -142,6 +145,7 @@ class BudgetedClassifier(ChainClassifier, BudgetedCascade):
         stages: int | None = None,
         sizes: Any = None,
         max_bins: int = 255,
+        max_bytes: int | None = None,
         cv: Any = 4,
         n_jobs: int | None = None,
         random_state: Any = None,
@@ -158,6 +162,7 @@ class BudgetedClassifier(ChainClassifier, BudgetedCascade):
             stages=stages,
             sizes=sizes,
             max_bins=max_bins,
+            max_bytes=max_bytes,
             cv=cv,
             n_jobs=n_jobs,
             random_state=random_state,
@@ -253,7 +258,7 @@ class BudgetedRegressor(ChainRegressor, BudgetedCascade):
     feature_costs, feature_groups, full_cost, full_features, budget, max_loss, confidence
         As of ``BudgetedClassifier``. ``max_loss`` is the share of rows whose error may be larger than that of the full
         model, by more than ``tolerance``.
-    stages, sizes, max_bins, cv, n_jobs, random_state
+    stages, sizes, max_bins, max_bytes, cv, n_jobs, random_state
         As of ``BudgetedClassifier``.
 
     Attributes
@@ -294,6 +299,7 @@ class BudgetedRegressor(ChainRegressor, BudgetedCascade):
         stages: int | None = None,
         sizes: Any = None,
         max_bins: int = 255,
+        max_bytes: int | None = None,
         cv: Any = 4,
         n_jobs: int | None = None,
         random_state: Any = None,
@@ -310,6 +316,7 @@ class BudgetedRegressor(ChainRegressor, BudgetedCascade):
             stages=stages,
             sizes=sizes,
             max_bins=max_bins,
+            max_bytes=max_bytes,
             cv=cv,
             n_jobs=n_jobs,
             random_state=random_state,

@@ -30,7 +30,7 @@ from thrifty.exceptions import FullModelNotWorthItWarning, InvalidInputError, No
 from thrifty.full.crossfit import JudgedFull, TrainingRows, held_out_rows
 from thrifty.full.model import FullModel
 from thrifty.learning.cascade.learn import CLEARLY, LearnedCascade, lead, learn_cascade
-from thrifty.learning.cascade.problem import CAPACITIES, Behind, CascadeProblem
+from thrifty.learning.cascade.problem import CAPACITIES, Behind, CascadeProblem, lighter
 from thrifty.learning.pairs.boosted import Boosting
 from thrifty.objective.costs import PriceList
 from thrifty.objective.row_prices import RowsOfFit
@@ -45,6 +45,10 @@ _USUAL_CONFIDENCE = 0.95
 
 ROWS_PER_TREE = 10
 """Rows that a tree of a larger size must have before that size is tried: on fewer it would win by chance."""
+
+
+ROWS_TO_COMPARE = 100
+"""Rows from which on smaller penalties are tried where rows are too few for a larger size."""
 
 
 class BudgetedCascade(ChainEstimator):
@@ -70,6 +74,7 @@ class BudgetedCascade(ChainEstimator):
         stages: int | None = None,
         sizes: Any = None,
         max_bins: int = 255,
+        max_bytes: int | None = None,
         cv: Any = 4,
         n_jobs: int | None = None,
         random_state: Any = None,
@@ -85,6 +90,7 @@ class BudgetedCascade(ChainEstimator):
         self.stages = stages
         self.sizes = sizes
         self.max_bins = max_bins
+        self.max_bytes = max_bytes
         self.cv = cv
         self.n_jobs = n_jobs
         self.random_state = random_state
@@ -136,6 +142,7 @@ class BudgetedCascade(ChainEstimator):
                 None
                 if prices.by_row is None
                 else RowsOfFit(rows.X, table=rows.table).amounts(prices.by_row, None),
+                self.max_bytes,
             )
             learned = learn_cascade(problem)
             _warn_if_full_is_worse(learned, judged, rows)
@@ -170,8 +177,9 @@ class BudgetedCascade(ChainEstimator):
         check_confidence(self.confidence)
         check_sizes(self.sizes)
         check_count("max_bins", self.max_bins, least=2, most=255)
-        if self.stages is not None:
-            check_count("stages", self.stages)
+        for name in ("stages", "max_bytes"):
+            if getattr(self, name) is not None:
+                check_count(name, getattr(self, name))
 
     def _prices(self, rows: TrainingRows) -> PriceList:
         prices = self._price_list(rows)
@@ -378,7 +386,7 @@ def check_sizes(sizes: Any, n_rows: int = 0) -> tuple[Boosting, ...]:
     """Sizes of a stage to choose from, from pairs (n_trees, max_depth); those that so many rows can feed by default."""
     if sizes is None:
         fed = [size for size in CAPACITIES[1:] if n_rows >= ROWS_PER_TREE * size.n_trees]
-        return (CAPACITIES[0], *fed)
+        return (CAPACITIES[0], *(fed or ([lighter(CAPACITIES[0])] if n_rows >= ROWS_TO_COMPARE else [])))
     try:
         pairs = [(n_trees, max_depth) for n_trees, max_depth in sizes]
     except (TypeError, ValueError):

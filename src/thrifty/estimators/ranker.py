@@ -47,7 +47,7 @@ class BudgetedRanker(BudgetedCascade):
     max_loss : float, optional
         Share of queries, in (0, 1), whose order may be worse than the full model's. A quarter of the queries is then
         kept out of everything and the cheapest point is taken that they prove to lose no more.
-    stages, sizes, max_bins, n_jobs, random_state
+    stages, sizes, max_bins, max_bytes, n_jobs, random_state
         As of ``BudgetedClassifier``.
     cv : int, splitter or iterable, default=4
         Folds in which everything is judged; documents of a query are in one fold.
@@ -107,6 +107,7 @@ class BudgetedRanker(BudgetedCascade):
         stages: int | None = None,
         sizes: Any = None,
         max_bins: int = 255,
+        max_bytes: int | None = None,
         cv: Any = 4,
         n_jobs: int | None = None,
         random_state: Any = None,
@@ -123,6 +124,7 @@ class BudgetedRanker(BudgetedCascade):
             stages=stages,
             sizes=sizes,
             max_bins=max_bins,
+            max_bytes=max_bytes,
             cv=cv,
             n_jobs=n_jobs,
             random_state=random_state,

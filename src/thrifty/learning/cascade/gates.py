@@ -26,7 +26,7 @@ from thrifty.arrays import Bools, Floats, Ints
 from thrifty.evidence.evidence import Evidence
 from thrifty.evidence.stopping import StoppingRules, price_grid, sweep_prices
 from thrifty.learning.cascade.problem import CascadeProblem, mean_in_errors
-from thrifty.learning.cascade.staged import StagedTrees, narrow_table
+from thrifty.learning.cascade.staged import StagedTrees, compact, narrow_table
 from thrifty.learning.pairs.boosted import Boosting
 from thrifty.rows import uniforms
 from thrifty.trees import BinnedTable, Binner, EnsembleBuilder, TreeEnsemble
@@ -103,9 +103,13 @@ def settled_scores(
     calibrations: Sequence[Floats],
     scores: Floats,
     n_coarse: int,
+    stretch: Floats,
 ) -> Floats:
-    """Held-out scores, those of coarse stages replaced by the scores of the model that serves."""
-    settled = scores.copy()
+    """Held-out scores as the model that serves gives them: stretched, and at coarse stages those of that model itself.
+
+    Numbers that are predicted, and not how sure an answer is, are left as they are.
+    """
+    settled = scores * stretch[:, None] if problem.task.has_doubt else scores.copy()
     first = StagedTrees(staged.base, staged.sets[:n_coarse], staged.parts[:n_coarse]).scores(problem.table)
     for stage in range(n_coarse):
         settled[:, stage] = problem.task.calibrated(first[:, stage], calibrations[stage])
@@ -202,7 +206,7 @@ def learn_gates(
     def judge(stage: int) -> None:
         table = table_of(stage)
         if stage < n_coarse:
-            held_out[:, stage] = regress(stage, table, used).predict_binned(table)[:, 0]
+            held_out[:, stage] = compact(regress(stage, table, used)).predict_binned(table)[:, 0]
             return
         for fold in problem.folds:
             rest = used.copy()
@@ -211,7 +215,7 @@ def learn_gates(
 
     def serve(stage: int) -> TreeEnsemble:
         places = np.searchsorted(np.sort(sets[stage]), sets[stage])
-        whole = regress(stage, table_of(stage), used)
+        whole = compact(regress(stage, table_of(stage), used))
         return whole.over_columns(np.r_[places, len(places) + np.arange(n_scores)])
 
     each = partial(_of_each, problem.n_threads, stages)

@@ -16,6 +16,7 @@ from thrifty.evidence.averages import route_by
 from thrifty.evidence.evidence import Evidence
 from thrifty.evidence.observe import judged_by
 from thrifty.evidence.stopping import StoppingRules, measured, sweep_prices
+from thrifty.exceptions import InvalidInputError
 from thrifty.learning.cascade.gates import choose_gates, n_coarse_stages, settled_scores
 from thrifty.learning.cascade.plan import choose_plan
 from thrifty.learning.cascade.problem import (
@@ -29,6 +30,9 @@ from thrifty.learning.cascade.staged import StagedTrees, grow_stages, score_fold
 from thrifty.trees import TreeEnsemble
 
 __all__ = ["CLEARLY", "LearnedCascade", "is_worth_asking", "lead", "learn_cascade"]
+
+MOST_STRETCHED = 0.25
+"""Logarithm of the largest factor by which the scores of copies are thought to fall short."""
 
 CLEARLY = 3.0
 """Standard errors by which one model must lead another before anybody is told."""
@@ -75,7 +79,7 @@ class LearnedCascade:
 def learn_cascade(problem: CascadeProblem) -> LearnedCascade:
     """Choose order and size out of fold, then grow, calibrate and sweep."""
     task, plan = problem.task, choose_plan(problem)
-    staged, raw = _grow(problem, plan)
+    staged, raw, stretch = _grow(problem, plan)
     calibrations, scores = calibrate(task, raw, problem.y, problem.weight)
     blend, answer, belief = choose_blend(problem, scores[:, -1])
     evidence, loss = judge_stages(problem, plan.sets, scores, answer, belief)
@@ -85,7 +89,7 @@ def learn_cascade(problem: CascadeProblem) -> LearnedCascade:
         loss[:, -1] = 1.0 + loss.max()
     problem.progress("learning gates", 0, 1)
     n_coarse = n_coarse_stages(problem, plan.sets)
-    settled = settled_scores(problem, staged, calibrations, scores, n_coarse)
+    settled = settled_scores(problem, staged, calibrations, scores, n_coarse, stretch)
     doubts = np.column_stack([task.doubt(settled[:, stage]) for stage in range(len(plan.sets))])
     evidence = replace(evidence, gate=doubts)
     gates = choose_gates(problem, plan.sets, evidence, loss, settled, n_coarse)
@@ -124,24 +128,63 @@ def _loyal_points(
     return sweep_prices(evidence, regret, task.expected_quality(regret)).thresholds
 
 
-def _grow(problem: CascadeProblem, plan: Plan) -> tuple[StagedTrees, Floats]:
-    """The ensemble on all rows, and the scores of every row by a copy that has not seen it."""
+def _grow(problem: CascadeProblem, plan: Plan) -> tuple[StagedTrees, Floats, Floats]:
+    """The ensemble on all rows, every row's scores by a copy that has not seen it, and how much surer the former is."""
     known = (problem.task, problem.table, problem.y, problem.weight)
     scores = np.empty((len(problem.y), len(plan.sets), problem.task.n_scores))
     # The kernels release the interpreter's lock, so threads share one table of codes.
     with ThreadPoolExecutor(problem.n_threads) as pool:
         first, *others = problem.folds
         # The rows of one fold tell how many trees a stage needs; the other copies have as many.
-        scores[first], n_trees = pool.submit(score_fold, *known, first, plan.sets, plan.boosting).result()
+        job = pool.submit(score_fold, *known, first, plan.sets, plan.boosting)
+        scores[first], n_trees, spread = job.result()
         problem.progress("growing stages", 1, len(others) + 2)
+        if problem.max_bytes is not None and (fewer := _few_enough(problem, plan, n_trees)) != n_trees:
+            n_trees = fewer
+            scores[first], _, spread = score_fold(*known, first, plan.sets, plan.boosting, n_trees)
         whole = pool.submit(grow_stages, *known, plan.sets, plan.boosting, n_trees=n_trees)
         judged = [pool.submit(score_fold, *known, fold, plan.sets, plan.boosting, n_trees) for fold in others]
         for number, (fold, job) in enumerate(zip(others, judged, strict=True)):
-            scores[fold] = job.result()[0]
+            scores[fold], _, of_fold = job.result()
+            spread = spread + of_fold
             problem.progress("growing stages", number + 2, len(others) + 2)
-        staged = whole.result()
+        staged = whole.result().to_serve()
         problem.progress("growing stages", len(others) + 2, len(others) + 2)
-        return staged, scores
+        return staged, scores, stretch_of(staged, spread / len(problem.folds))
+
+
+def stretch_of(staged: StagedTrees, spread: Floats) -> Floats:
+    """By what factor the scores of the model that serves are larger than those of its copies, at each stage.
+
+    It is grown on more rows, which penalties of leaves shrink less. Neither has been asked about new rows; but both
+    were about the rows that they were grown on, and what makes their scores larger there makes them larger elsewhere.
+    Neighbouring stages are averaged, for the factor changes slowly and is the less certain the fewer rows there are.
+    """
+    own = spread if staged.spread is None else staged.spread
+    grown = (own > 0) & (spread > 0)
+    logs = np.where(grown, np.log(np.where(grown, own, 1.0) / np.where(grown, spread, 1.0)), 0.0)
+    around = np.convolve(np.r_[logs[:1], logs, logs[-1:]], np.full(3, 1 / 3), "valid")
+    stretch: Floats = np.exp(np.clip(around, -MOST_STRETCHED, MOST_STRETCHED))
+    return stretch
+
+
+def _few_enough(problem: CascadeProblem, plan: Plan, n_trees: list[int]) -> list[int]:
+    """Trees of each stage, cut to a common number where all together would take more bytes than they may."""
+    known, most = (problem.task, problem.table, problem.y, problem.weight), problem.max_bytes
+    assert most is not None
+    while True:
+        taken = grow_stages(*known, plan.sets, plan.boosting, n_trees=n_trees).n_bytes
+        if taken.sum() <= most:
+            return n_trees
+        cuts = np.minimum(np.array(n_trees), np.arange(max(n_trees))[:, None])
+        cut_to = taken / np.maximum(n_trees, 1) * cuts
+        fits = np.flatnonzero(cut_to.sum(axis=1) <= most)
+        if fits[-1] == 0:
+            raise InvalidInputError(
+                f"max_bytes must leave room for a tree in every stage, about {int(cut_to[1].sum())} bytes here; got "
+                f"{most}. Raise it, ask for fewer `stages`, or give a smaller depth in `sizes`."
+            )
+        n_trees = cuts[fits[-1]].tolist()
 
 
 def choose_blend(problem: CascadeProblem, last: Floats) -> tuple[Floats, Floats, Floats]:

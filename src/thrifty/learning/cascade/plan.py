@@ -33,6 +33,9 @@ RACE_BUDGETS = 25
 ENOUGH = 1.0
 """Standard errors by which a larger size must lead: on few rows the larger one would be taken by chance."""
 
+ENOUGH_ON_FEW = 2.0
+"""The same, where all rows together are fewer than a comparison asks for."""
+
 
 def choose_plan(problem: CascadeProblem) -> Plan:
     """The size of a stage, then the order, that give the best held-out scores over all budgets."""
@@ -65,10 +68,11 @@ def _find_orders(problem: CascadeProblem) -> dict[str, Ints]:
 def _best_size(race: "_Race", plan: Plan) -> Boosting:
     """Sizes from small to large, until one is no better than the one before: large ones cost most and overfit first."""
     sizes, progress = list(race.problem.capacities), race.problem.progress
+    enough = ENOUGH if len(race.problem.y) >= RACE_ROWS else ENOUGH_ON_FEW
     for number, (best, size) in enumerate(pairwise(sizes)):
         pair = [replace(plan, boosting=one) for one in (best, size)]
         # One fold suffices to see that a size is behind; that it is ahead must be seen on all of them.
-        if not (_leads(race, pair, 1, 0.0) and _leads(race, pair, race.n_folds, ENOUGH)):
+        if not (_leads(race, pair, 1, 0.0) and _leads(race, pair, race.n_folds, enough)):
             progress("comparing sizes", len(sizes), len(sizes))
             return best
         progress("comparing sizes", number + 2, len(sizes))

@@ -1,13 +1,15 @@
 """One growing ensemble over nested sets of columns: stage k continues stage k - 1's trees on more columns.
 
-    f_k = KEPT f_(k-1) + trees over the columns of stage k,   each a Newton step of   sum_i w_i loss(y_i, f(x_i))
+    f_k = kept_k f_(k-1) + trees over the columns of stage k,   each a Newton step of   sum_i w_i loss(y_i, f(x_i))
 
 A row that goes on keeps the score it has: what was computed at the earlier stages is part of every later one. The
 columns of a stage include those of the stages before it, so that new trees may combine what is old and what is new.
 
 Only a part of the old score is kept, because it is surer of the rows it was grown on than of any others: taken as it
-is, it would leave the next stage too little to learn. What is stored is ``f_k / KEPT^k``, of which the score of the
-stage before is a plain summand; calibration undoes the scale.
+is, it would leave the next stage too little to learn. The first stages see few columns, and what they say is soon said
+better; the later ones add little to what is known, so the part rises from stage to stage. What is stored is f_k over
+the product of all parts up to k, of which the score of the stage before is a plain summand; calibration undoes the
+scale.
 
 Each tree is grown on a share of the rows. Which ones is a function of what a row holds and of the number of the tree,
 so equal rows share their fate and a row of weight two is that row given twice.
@@ -27,12 +29,23 @@ from thrifty.rows import Draws, uniforms
 from thrifty.tasks.task import Loss, Task
 from thrifty.trees import BinnedTable, EnsembleBuilder, TreeEnsemble
 from thrifty.trees.binning import WORD, Thresholds
+from thrifty.trees.level_order import in_level_order
 
-__all__ = ["Stage", "StagedTrees", "grow_more", "grow_stages", "narrow_table", "score_fold", "total_gains"]
+__all__ = [
+    "Stage",
+    "StagedTrees",
+    "compact",
+    "grow_more",
+    "grow_stages",
+    "narrow_table",
+    "score_fold",
+    "stored_bytes",
+    "total_gains",
+]
 
 
-KEPT = 0.7
-"""Share of the score so far that the next stage starts from."""
+KEPT_FIRST, KEPT_LAST, RISES = 0.7, 0.95, 16
+"""Share of the score so far that the next stage starts from: of the first, of the last, and after how many stages."""
 
 ROWS_PER_TREE = 0.6
 """Share of the rows that a tree is grown on."""
@@ -62,11 +75,14 @@ class StagedTrees:
         Columns of each stage, those of the stage before it first.
     parts : tuple of TreeEnsemble
         Trees that each stage adds, over all columns of the table.
+    spread : ndarray of shape (n_stages,), optional
+        Mean distance of the scores from ``base`` after each stage, on the rows that the trees were grown on.
     """
 
     base: Floats
     sets: tuple[Ints, ...]
     parts: tuple[TreeEnsemble, ...]
+    spread: Floats | None = None
 
     def scores(self, table: BinnedTable) -> Floats:
         """Scores of every row after every stage, shape (n_rows, n_stages, n_scores)."""
@@ -76,6 +92,15 @@ class StagedTrees:
             part.predict_binned(table, running)
             scores[:, place] = running
         return scores
+
+    @property
+    def n_bytes(self) -> Ints:
+        """Bytes that the trees of each stage take in a file at most, shape (n_stages,)."""
+        return np.array([stored_bytes(part) for part in self.parts])
+
+    def to_serve(self) -> "StagedTrees":
+        """The same trees as they are served and stored: leaves in single precision, nodes level by level."""
+        return replace(self, parts=tuple(compact(part) for part in self.parts))
 
 
 @dataclass(frozen=True)
@@ -130,13 +155,14 @@ def grow_stages(
     score = np.tile(base, (table.n_rows, 1))
     watching = None if watch is None else _Watching(watch, task.loss(watch.y), base)
     draws = Draws(uniforms(table.codes)[:, None], ROWS_PER_TREE)
-    parts, scale, look_after = [], 1.0, max(boosting.n_trees // LOOKS, 1)
+    parts, spread, scale, look_after = [], np.zeros(len(sets)), 1.0, max(boosting.n_trees // LOOKS, 1)
     for place, columns in enumerate(sets):
         if 0 < place < MOST_SCALED:
-            score *= KEPT
-            scale /= KEPT
+            kept = min(KEPT_FIRST + (KEPT_LAST - KEPT_FIRST) * place / RISES, KEPT_LAST)
+            score *= kept
+            scale /= kept
             if watching:
-                watching.score *= KEPT
+                watching.score *= kept
         if not len(columns):
             parts.append(TreeEnsemble.empty(table.n_features, task.n_scores))
             continue
@@ -150,7 +176,10 @@ def grow_stages(
         n_best = watching.restore(stage, score) if watching else stage.n_trees
         trees = stage.trees().first(n_best)
         parts.append(replace(trees, values=trees.values * scale))
-    return StagedTrees(base, tuple(np.asarray(columns, dtype=np.intp) for columns in sets), tuple(parts))
+        spread[place] = np.average(np.abs(score * scale - base).mean(axis=1), weights=counts)
+    return StagedTrees(
+        base, tuple(np.asarray(columns, dtype=np.intp) for columns in sets), tuple(parts), spread
+    )
 
 
 def score_fold(
@@ -162,8 +191,8 @@ def score_fold(
     sets: Sequence[Ints],
     boosting: Boosting,
     n_trees: Sequence[int] | None = None,
-) -> tuple[Floats, list[int]]:
-    """Scores of the rows of one fold at every stage, by an ensemble grown on all others, and its trees per stage.
+) -> tuple[Floats, list[int], Floats]:
+    """Scores of the rows of one fold at every stage, by an ensemble grown on all others; its trees and spread by stage.
 
     Without ``n_trees`` the rows of the fold tell when a stage ends.
     """
@@ -173,7 +202,8 @@ def score_fold(
     watch = Watch(held_out, y[fold], counts[fold]) if n_trees is None else None
     known = (table.take(rest), y[rest], counts[rest])
     grown = grow_stages(task, *known, sets, boosting, n_trees=n_trees, watch=watch)
-    return grown.scores(held_out), [part.n_trees for part in grown.parts]
+    assert grown.spread is not None
+    return grown.scores(held_out), [part.n_trees for part in grown.parts], grown.spread
 
 
 def total_gains(table: BinnedTable, loss: Loss, counts: Floats, columns: Ints, boosting: Boosting) -> Floats:
@@ -202,6 +232,25 @@ def narrow_table(table: BinnedTable, columns: Ints) -> BinnedTable:
     thresholds = Thresholds(np.concatenate([np.empty(0), *ends]), offsets)
     categories = None if categories is None else categories.narrow(places, columns)
     return BinnedTable(padded, thresholds, tuple(table.names[column] for column in columns), categories)
+
+
+def compact(trees: TreeEnsemble) -> TreeEnsemble:
+    """Trees in a form that takes few bytes in a file; their sums move by about a ten-millionth of themselves."""
+    trees = in_level_order(trees)
+    return replace(trees, values=trees.values.astype(np.float32).astype(np.float64))
+
+
+def stored_bytes(trees: TreeEnsemble) -> int:
+    """Bytes that trees take in a file at most, once they are compact: what is compressed takes less."""
+    of_feature = 1 if trees.n_features <= 256 else 4
+    per_node = of_feature + 1 + 1  # and the last bin, and bits: missing, leaf or node
+    if trees.sets is not None:
+        per_node += 8 + 4  # children by number, and a set
+    n_nodes, n_levels = len(trees.feature), 0 if trees.sets is None else len(trees.sets.levels)
+    # Thresholds are written once each, and then counted, or all of them as they are.
+    of_thresholds = min(2 * n_nodes + 8 * len(np.unique(trees.threshold)), 8 * n_nodes)
+    of_leaves = 4 * (trees.values.size + n_levels) + 8 * (trees.n_trees + 1)
+    return n_nodes * per_node + of_thresholds + of_leaves
 
 
 class Stage:
