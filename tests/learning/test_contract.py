@@ -20,7 +20,7 @@ from thrifty.tasks.binary import BinaryTask
 from thrifty.trees import Binner
 from thrifty.trees.foreign import additive_trees
 
-EXAMPLE = runpy.run_path(str(Path(__file__).parents[2] / "examples" / "own_family.py"))
+EXAMPLE = runpy.run_path(str(Path(__file__).parents[2] / "examples" / "plot_own_family.py"))
 TASK = BinaryTask(np.array([0, 1]))
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(200, 3))

@@ -278,7 +278,7 @@ class DynaModGbrtRegressor(GatedRegressor, _DynaModGbrt):
     >>> from sklearn.linear_model import Ridge
     >>> from thrifty import DynaModGbrtRegressor
     >>> X, y = load_diabetes(return_X_y=True)
-    >>> model = DynaModGbrtRegressor(Ridge(0.01), gamma=3, n_trees=30, budget=5, tol=1.0, random_state=0)
+    >>> model = DynaModGbrtRegressor(Ridge(0.01), gamma=1, n_trees=30, budget=5, tol=1.0, random_state=0)
     >>> model = model.fit(X[::2], y[::2])
     >>> bool(model.score(X[1::2], y[1::2]) > 0.2), bool(model.cost(X[1::2]).mean() < 6)
     (True, True)

@@ -8,7 +8,7 @@
 one of the paper's distances or with any ``Distance`` and the q-step that belongs to it. ``check_pair`` says whether a
 family keeps to the protocol. A subclass of ``GatedClassifier`` (``thrifty.estimators.gated``) whose ``_learn`` runs the
 alternation and returns a ``Stage`` then predicts, buys and moves its operating point as every other estimator does:
-``examples/own_family.py`` does all of it for splines.
+``examples/plot_own_family.py`` does all of it for splines.
 """
 
 from thrifty.chain.stage import Stage, Visit
