@@ -417,7 +417,7 @@ def test_a_certificate_is_issued_on_rows_it_has_not_seen(thing, rows):
 
 def wide_budget(one):
     """A budget between the first stage for every row and the full model for every row."""
-    costs = one.chain_.cost_by_route if hasattr(one, "chain_") else np.array([1.0])
+    costs = one.chain_.cost_by_place if hasattr(one, "chain_") else np.array([1.0])
     return float(costs[0] + 0.4 * (costs[-1] - costs[0]))
 
 

@@ -46,7 +46,7 @@ def chain():
 def stream(controller, chain, X, batch=20):
     """What each row paid."""
     readers = (chain.reader(X[first : first + batch]) for first in range(0, len(X), batch))
-    return np.concatenate([chain.cost_by_route[controller.walk(reader).route] for reader in readers])
+    return np.concatenate([chain.cost_by_place[controller.walk(reader).route] for reader in readers])
 
 
 def means(costs, window=WINDOW):
@@ -138,7 +138,7 @@ def test_a_batch_in_pieces_is_one_walk_also_through_a_chain_behind(chain):
 
 def test_another_point_of_a_chain_does_not_compute_anew_what_all_points_share(chain):
     other = chain.ready().at(chain.policy.at(1))
-    assert other.cost_by_route is chain.cost_by_route
+    assert other.cost_by_place is chain.cost_by_place
     assert other._legs is chain._legs
     np.testing.assert_array_equal(
         other.route(rows(50, 11)), replace(chain, policy=chain.policy.at(1)).route(rows(50, 11))

@@ -123,10 +123,11 @@ def _unpack_levels(fields: Fields, n_features: int) -> Levels | None:
 
 def check_sets(fields: Fields, stages: Sequence[Stage], n_levels: Mapping[int, int]) -> None:
     """Refuse trees that ask for levels which a column has not; ``n_levels`` is their number, by column."""
-    for stage in stages:
+    for stage in (node for stage in stages for node in nodes_of(stage)):
         # Behind the columns of a stage a gate may read scores, which are no levels either.
         known = np.array([n_levels.get(int(column), 0) for column in stage.columns] + [0])
-        for trees in getattr(stage, "__dict__", {}).values():
+        turn = getattr(stage, "turn", None)
+        for trees in [*getattr(stage, "__dict__", {}).values(), None if turn is None else turn.trees]:
             if not isinstance(trees, TreeEnsemble) or trees.sets is None:
                 continue
             place = np.minimum(trees.feature[trees.sets.nodes], len(stage.columns))

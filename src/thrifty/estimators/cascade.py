@@ -351,7 +351,7 @@ class BudgetedCascade(ChainEstimator):
         whole = replace(self._learned, full=self._learned.innermost, blend=self._learned.task.full_alone)
         nobody_stops = np.full((1, whole.n_own_stages), -np.inf)
         score = self._evidence().full_score
-        cost = whole.cost_by_route[-1:]
+        cost = whole.cost_by_place[-1:]
         if whole.price_list.by_row is not None and self._learned.behind is None:
             cost = np.array([np.mean(self._evidence().cost_at(-1))])
         policy = Policy(nobody_stops, cost, np.array([score]), seed=whole.policy.seed)
@@ -405,7 +405,8 @@ def _behind(link: FullModel | Chain, rows: TrainingRows) -> Behind | None:
     """Where the training rows go in a chain that stands in the place of the full model."""
     if not isinstance(link, Chain):
         return None
-    return Behind(link.walk(TableReader(rows.X, rows.table, rows.positions)).route, link.bought_by_route)
+    walk = link.walk(TableReader(rows.X, rows.table, rows.positions))
+    return Behind(link.places(walk), link.bought_by_place)
 
 
 def _warn_if_full_is_worse(learned: LearnedCascade, judged: JudgedFull, rows: TrainingRows) -> None:

@@ -176,7 +176,7 @@ class Model:
         sent = np.flatnonzero(walk.route == chain.n_stages)
         if sent.size == 0:
             outputs, reason = _local_outputs(chain, walk), None
-            cost = chain.cost_by_route[walk.route]
+            cost = chain.cost_by_place[chain.places(walk)]
         else:
             outputs, cost, reason = await self._with_full(chain, cells, walk, sent)
         return self._answered(chain, walk, outputs, cost, reason, sent)
@@ -219,16 +219,17 @@ class Model:
         """Outputs and costs where the full model is asked about some rows, and why it did not answer, if so."""
         full, reason = await self._ask_full(chain, cells, sent)
         if reason is None:
-            cost = chain.cost_by_route[walk.route]
+            cost = chain.cost_by_place[chain.places(walk)]
             if chain.buys_by_row and self.remote is None:
                 cost = await self.in_thread(lambda: chain.spent(self._full_reader(cells), walk))
             return _local_outputs(chain, walk, full), cost, None
         if self._on_failure == "error":
             raise FullModelDownError(reason)
-        cost = chain.cost_by_route[np.minimum(walk.route, chain.n_stages - 1)]
+        # Whoever was sent on stands behind the last stage, at the place before the full model's.
+        cost = chain.cost_by_place[np.minimum(chain.places(walk), len(chain.cost_by_place) - 2)]
         if reason not in NOT_TRIED:
             # What the full model reads was bought before the call failed; the call itself is not paid for.
-            bought = chain.bought_by_route[[-1]]
+            bought = chain.bought_by_place[[-1]]
             cost[sent] = chain.price_list.cost_of_rows(bought, np.zeros(1, dtype=bool))[0]
         return _local_outputs(chain, walk), cost, reason
 

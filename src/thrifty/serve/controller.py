@@ -76,7 +76,7 @@ class BudgetController:
             )
         self._chain, self._window, self._cap = chain.ready(), window, cap
         self._cheapest, self._dearest = float(chain.policy.cost[0]), float(chain.policy.cost[-1])
-        self._least, self._most = float(chain.cost_by_route[0]), float(chain.cost_by_route.max())
+        self._least, self._most = float(chain.cost_by_place[0]), float(chain.cost_by_place.max())
         self._check_cap()
         self._latest = np.full(window, self._least)  # a ring: the next cost takes the place of the oldest
         self._turn = Lock()
@@ -141,7 +141,7 @@ class BudgetController:
                 n_rows = min(reader.n_samples - first, self._most_together)
                 chain = self.chain_now(n_rows)
                 walks.append(chain.walk(reader, np.arange(first, first + n_rows)))
-                self.spent(chain.cost_by_route[walks[-1].route])
+                self.spent(chain.cost_by_place[chain.places(walks[-1])])
             first += n_rows
         return _joined(walks)
 
@@ -220,4 +220,7 @@ def _joined(walks: Sequence[Walk]) -> Walk:
         np.concatenate([walk.route for walk in walks]),
         np.concatenate([walk.scores for walk in walks]),
         _joined(behind) if behind else None,
+        None
+        if walks[0].node is None
+        else np.concatenate([walk.node for walk in walks if walk.node is not None]),
     )

@@ -1,0 +1,424 @@
+"""Which purchase next, for this row: a graph of sets of purchases, found out of fold.
+
+A line buys for all rows in one order. Here rows that hold the same may go on to different purchases, chosen by what
+they hold. The graph is found level by level, from nothing bought:
+
+1. At every node each candidate is tried: a few trees that may use it continue the scores, on one half of the rows, and
+   the other half tells, row by row, what that gains per unit of price. Both halves judge each other.
+2. What each candidate gains is regressed on the columns that are held. A row takes the candidate with the largest
+   predicted gain. Candidates are added to a node one by one, as long as held-out gains of rows that choose among them
+   grow clearly.
+3. Nodes of a level that hold the same are one. Of too many, those with the most rows stay, and the others' rows go where
+   they can.
+
+After ``DEPTH`` purchases the sets are brought together again: the two that cost their rows least to unite become one,
+until half of them are left, and so on; then comes the line. So the last stages are the same for all rows.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from thrifty.arrays import Bools, Floats, Ints
+from thrifty.learning.cascade.problem import CascadeProblem, Plan
+from thrifty.learning.cascade.staged import KEPT, Stage, narrow_table
+from thrifty.learning.pairs.boosted import Boosting
+from thrifty.objective.costs import PriceList
+from thrifty.rows import uniforms
+from thrifty.trees import BinnedTable, EnsembleBuilder, TreeEnsemble
+
+__all__ = ["GraphNode", "Lesson", "PurchaseGraph", "find_graph", "learn_turn"]
+
+
+TRIAL = Boosting(n_trees=12, max_depth=6, learning_rate=0.2, l2=5.0)
+"""Trees that a trial of a purchase adds."""
+
+TURNS = Boosting(n_trees=60, max_depth=5, learning_rate=0.1, step="gradient", min_child_samples=30)
+"""Trees that predict what each choice gains."""
+
+MOST_ROWS = 12_000
+"""Rows that a graph is found on."""
+
+FEWEST_ROWS = 300
+"""Rows that must come to a node before it is worth more than one choice."""
+
+DEPTH, WIDTH, CHOICES = 6, 12, 4
+"""Purchases after which sets are brought together again, nodes of a level, and choices of a node."""
+
+POOL, TRIED = 16, 10
+"""First purchases of the line's order that a graph chooses from, and how many of them a node tries."""
+
+LEAST_GAIN = 0.01
+"""Share by which one more choice must raise what rows gain at a node."""
+
+OTHERS = 0.3
+"""Weight of the rows that do not come to a node, in trials there."""
+
+HALF, N_PARTS = 3, 4
+
+
+@dataclass(frozen=True, eq=False)
+class Lesson:
+    """What the turns of a node are learned from.
+
+    Attributes
+    ----------
+    rows : ndarray of shape (n,)
+        Rows of the problem that come to the node.
+    gains : ndarray of shape (n, n_choices)
+        What each choice gains them, out of fold, less the mean over the choices.
+    """
+
+    rows: Ints
+    gains: Floats
+
+
+@dataclass(frozen=True, eq=False)
+class GraphNode:
+    """A set of columns that was bought.
+
+    Attributes
+    ----------
+    columns : ndarray
+        The columns, in the order of purchase along one of the ways here.
+    parent : int
+        Node of the level before on that way.
+    choices : ndarray
+        Nodes of the next level that rows may go on to.
+    lesson : Lesson, optional
+        What a choice among several is learned from.
+    """
+
+    columns: Ints
+    parent: int
+    choices: Ints
+    lesson: Lesson | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class PurchaseGraph:
+    """Nodes by level; the last level has one.
+
+    Attributes
+    ----------
+    levels : tuple of tuple of GraphNode
+        A row stands at one node of each level it gets to.
+    """
+
+    levels: tuple[tuple[GraphNode, ...], ...]
+
+    @property
+    def n_nodes(self) -> int:
+        """Number of nodes."""
+        return sum(len(level) for level in self.levels)
+
+
+def find_graph(problem: CascadeProblem, plan: Plan) -> PurchaseGraph | None:
+    """A graph, or None where no node has more than one choice that is worth having."""
+    search = _Search(problem, plan.order[:POOL])
+    levels = search.levels()
+    if not any(len(state.children) > 1 for level in levels for state in level):
+        return None
+    return PurchaseGraph(_with_line(search, levels, plan))
+
+
+def learn_turn(table: BinnedTable, gains: Floats, weight: Floats, columns: Ints) -> TreeEnsemble:
+    """Trees over the columns of the table that predict, from some of them, what each choice gains."""
+    order = np.sort(columns)
+    spread = float(np.sqrt(np.mean(np.square(gains)))) or 1.0
+    wanted, score, ones = gains / spread, np.zeros(gains.shape), np.ones(gains.shape)
+    grower, builder = TURNS.grower(narrow_table(table, order)), EnsembleBuilder(len(order), gains.shape[1])
+    for _ in range(TURNS.n_trees):
+        TURNS.add_tree(grower, builder, (score - wanted, ones), weight, score)
+    trees = builder.ensemble()
+    return replace(trees, n_features=table.n_features, feature=order[trees.feature].astype(np.int32))
+
+
+@dataclass(eq=False)
+class _State:
+    """A node while the graph is found: who comes here, and what copies grown on each half say of all rows."""
+
+    bought: frozenset[int]
+    order: tuple[int, ...]
+    comes: Bools
+    scores: tuple[Floats, Floats]
+    parent: int = 0
+    children: dict[frozenset[int], int] = field(default_factory=dict)
+    gains: Floats | None = None
+    predicted: Floats | None = None
+    candidates: list[int] = field(default_factory=list)
+    worth: dict[int, float] = field(default_factory=dict)
+
+
+class _Search:
+    """Finds the levels of a graph on a part of the rows."""
+
+    def __init__(self, problem: CascadeProblem, pool: Ints) -> None:
+        # By content, so that equal rows are all used or not at all.
+        chance = uniforms(problem.table.codes, 1)
+        self.rows = np.flatnonzero(chance < MOST_ROWS / len(problem.y))
+        self.problem, self.pool = problem, [int(purchase) for purchase in pool]
+        self.table, self.weight = problem.table.take(self.rows), problem.weight[self.rows]
+        self.loss = problem.task.loss(problem.y[self.rows])
+        halves = uniforms(self.table.codes, HALF)
+        self.is_first = halves < 0.5
+        self.part = np.minimum((uniforms(self.table.codes, HALF + 1) * N_PARTS).astype(int), N_PARTS - 1)
+        self._halves = [np.flatnonzero(self.is_first), np.flatnonzero(~self.is_first)]
+        self._tables = [self.table.take(half) for half in self._halves]
+        self._losses = [problem.task.loss(problem.y[self.rows[half]]) for half in self._halves]
+
+    @property
+    def prices(self) -> PriceList:
+        """What purchases cost."""
+        return self.problem.price_list
+
+    def columns_of(self, order: Sequence[int]) -> Ints:
+        """Columns that are free or delivered by these purchases, in their order."""
+        group_of = self.prices.group_of
+        free = np.flatnonzero(self.prices.prices[group_of] == 0)
+        return np.concatenate([free, *(np.flatnonzero(group_of == one) for one in order)]).astype(np.intp)
+
+    # -- trials ------------------------------------------------------------------------------------
+
+    def grown(self, state: _State, columns: Ints, kept: float) -> tuple[Floats, Floats]:
+        """Scores of all rows after a few more trees over some columns, by copies grown on each half."""
+        counts = self.weight * np.where(state.comes, 1.0, OTHERS)
+        both = []
+        for table, loss, half, before in zip(
+            self._tables, self._losses, self._halves, state.scores, strict=True
+        ):
+            score, own = before * kept, before[half] * kept
+            stage = Stage(table, columns, TRIAL, score.shape[1])
+            for _ in range(TRIAL.n_trees):
+                stage.grow(loss, counts[half], own)
+            stage.trees().predict_binned(self.table, score)
+            both.append(score)
+        return both[0], both[1]
+
+    def losses(self, scores: tuple[Floats, Floats]) -> Floats:
+        """Loss of each row by the copy that has not seen it."""
+        return self.loss.values(np.where(self.is_first[:, None], scores[1], scores[0]))
+
+    # -- levels ------------------------------------------------------------------------------------
+
+    def levels(self) -> list[list[_State]]:
+        """Levels of the graph as deep as rows part, and then as sets are brought together; without the line."""
+        base = [loss.base(self.weight[half]) for loss, half in zip(self._losses, self._halves, strict=True)]
+        n_rows = len(self.rows)
+        start = _State(
+            frozenset(),
+            (),
+            np.ones(n_rows, dtype=bool),
+            (np.tile(base[0], (n_rows, 1)), np.tile(base[1], (n_rows, 1))),
+        )
+        free = self.columns_of(())
+        if len(free):
+            start.scores = self.grown(start, free, 1.0)
+        levels = [[start]]
+        n_steps = min(DEPTH, len(self.pool) - 1)
+        for step in range(n_steps):
+            levels.append(self._next_level(levels[-1], step))
+            self.problem.progress("finding a graph", step + 1, n_steps)
+            if step == 2 and all(len(level) == 1 for level in levels):
+                break  # nobody parts where parting gains most
+        while len(levels[-1]) > 1:
+            levels.append(_united(levels[-1], self.prices))
+        return levels if len(free) else levels[1:]
+
+    def _next_level(self, level: list[_State], step: int) -> list[_State]:
+        found: dict[frozenset[int], _State] = {}
+        mass: dict[frozenset[int], float] = {}
+        for number, state in enumerate(level):
+            tried = self._try(state)
+            chosen = self._choose(state)
+            taken = self._taken(state, chosen)
+            for place in chosen:
+                purchase = state.candidates[place]
+                key = state.bought | {purchase}
+                here = state.comes & (taken == place)
+                n_here = float(self.weight[here].sum())
+                if key not in found or n_here > mass[key]:
+                    comes = here if key not in found else here | found[key].comes
+                    worth = state.worth
+                    found[key] = _State(
+                        key, (*state.order, purchase), comes, tried[place], number, worth=worth
+                    )
+                    mass[key] = n_here
+                else:
+                    found[key].comes |= here
+        return self._kept(level, list(found.values()), step)
+
+    def _try(self, state: _State) -> list[tuple[Floats, Floats]]:
+        """Try candidates at a node; what each gains every row per unit of price is noted in the node."""
+        left = [one for one in self.pool if one not in state.bought]
+        left.sort(key=lambda one: -state.worth.get(one, np.inf))
+        state.candidates = sorted(left[:TRIED], key=self.pool.index)
+        held = np.zeros(len(self.prices.prices), dtype=bool)
+        held[list(state.bought)] = True
+        prices = self.prices.prices_after(held)
+        before = self.losses(state.scores)
+        kept = KEPT if state.bought else 1.0
+        tried = [self.grown(state, self.columns_of((*state.order, one)), kept) for one in state.candidates]
+        gains = [
+            (before - self.losses(scores)) / max(float(prices[one]), 1e-12)
+            for one, scores in zip(state.candidates, tried, strict=True)
+        ]
+        state.gains = np.column_stack(gains)
+        weight = self.weight[state.comes]
+        means = np.average(state.gains[state.comes], axis=0, weights=weight)
+        # What helps little here is tried last further on.
+        state.worth = dict.fromkeys(left, -np.inf) | dict(zip(state.candidates, means.tolist(), strict=True))
+        return tried
+
+    def _choose(self, state: _State) -> list[int]:
+        """Places of the candidates that rows choose from at a node: as many as are clearly worth it."""
+        assert state.gains is not None  # the node was tried
+        here = np.flatnonzero(state.comes)
+        weight, gains = self.weight[here], state.gains[here]
+        means = np.average(gains, axis=0, weights=weight)
+        chosen = [int(np.argmax(means))]
+        columns = self.columns_of(state.order)
+        if len(here) < FEWEST_ROWS or len(columns) == 0 or gains.shape[1] < 2:
+            return chosen
+        predicted = self._predict(gains - gains.mean(axis=1, keepdims=True), here, columns)
+        state.predicted = np.zeros(state.gains.shape)
+        state.predicted[here] = predicted
+        best = float(means[chosen[0]])
+        while len(chosen) < min(CHOICES, gains.shape[1]):
+            trials = []
+            for place in range(gains.shape[1]):
+                some = [*chosen, place]
+                taken = np.array(some)[predicted[:, some].argmax(axis=1)]
+                trials.append(float(np.average(gains[np.arange(len(here)), taken], weights=weight)))
+            place = int(np.argmax(trials))
+            if place in chosen or trials[place] < best + LEAST_GAIN * max(abs(best), 1e-12):
+                break
+            best = trials[place]
+            chosen.append(place)
+        return chosen
+
+    def _predict(self, wanted: Floats, here: Ints, columns: Ints) -> Floats:
+        """Predicted gains of the rows that come to a node, by trees that have not seen them."""
+        table, part, weight = self.table.take(here), self.part[here], self.weight[here]
+        predicted = np.zeros(wanted.shape)
+        for number in range(N_PARTS):
+            rest, own = np.flatnonzero(part != number), np.flatnonzero(part == number)
+            if len(own) and len(rest):
+                trees = learn_turn(table.take(rest), wanted[rest], weight[rest], columns)
+                predicted[own] = trees.predict_binned(table.take(own))
+        return predicted
+
+    @staticmethod
+    def _taken(state: _State, chosen: list[int]) -> Ints:
+        """Place of the candidate that each row chooses among some."""
+        if state.predicted is None or len(chosen) == 1:
+            return np.full(len(state.comes), chosen[0], dtype=np.intp)
+        return np.array(chosen)[state.predicted[:, chosen].argmax(axis=1)]
+
+    def _kept(self, level: list[_State], found: list[_State], step: int) -> list[_State]:
+        """The nodes of the next level that stay, with all rows sent to one of them."""
+        found.sort(key=lambda state: (-self.weight[state.comes].sum(), state.order))
+        width = 1 if step == 0 and not len(self.columns_of(())) else WIDTH
+        kept = {state.bought: state for state in found[:width]}
+        for state in level:
+            reached = self._reached(state, kept)
+            if not reached:  # its best child stays, whatever its size
+                assert state.gains is not None
+                means = (
+                    state.gains[state.comes].mean(axis=0) if state.comes.any() else state.gains.mean(axis=0)
+                )
+                best = state.bought | {state.candidates[int(np.argmax(means))]}
+                child = next((one for one in found if one.bought == best), None)
+                child = child or next(one for one in found if state.bought < one.bought)
+                kept[child.bought] = child
+        nodes = list(kept.values())
+        numbers = {state.bought: number for number, state in enumerate(nodes)}
+        for node in nodes:
+            node.comes = np.zeros(len(self.rows), dtype=bool)
+        for state in level:
+            reached = self._reached(state, kept)
+            taken = self._taken(state, list(reached))
+            for place, key in reached.items():
+                kept[key].comes |= state.comes & (taken == place)
+            state.children = {key: numbers[key] for key in reached.values()}
+        return nodes
+
+    def _reached(self, state: _State, kept: dict[frozenset[int], _State]) -> dict[int, frozenset[int]]:
+        """Candidates of a node that lead to a node that stays: those rows chose, or else any."""
+        every = {
+            place: state.bought | {purchase}
+            for place, purchase in enumerate(state.candidates)
+            if state.bought | {purchase} in kept
+        }
+        if state.predicted is None and every and state.gains is not None:
+            means = state.gains[state.comes].mean(axis=0) if state.comes.any() else state.gains.mean(axis=0)
+            best = max(every, key=lambda place: means[place])
+            return {best: every[best]}
+        return every
+
+
+def _united(level: list[_State], prices: PriceList) -> list[_State]:
+    """Half as many sets, each the union of some of those of a level: those that cost their rows least to unite."""
+    groups = [[number] for number in range(len(level))]
+    sets = [state.bought for state in level]
+    mass = [float(state.comes.sum()) for state in level]
+
+    def price(purchases: frozenset[int]) -> float:
+        return float(prices.prices[list(purchases)].sum())
+
+    while len(groups) > max(1, len(level) // 2):
+        pairs = [(a, b) for a in range(len(groups)) for b in range(a)]
+        added = [mass[a] * price(sets[b] - sets[a]) + mass[b] * price(sets[a] - sets[b]) for a, b in pairs]
+        a, b = pairs[int(np.argmin(added))]
+        groups[b] += groups.pop(a)
+        sets[b] = sets[b] | sets.pop(a)
+        mass[b] += mass.pop(a)
+    united = []
+    for number, (group, bought) in enumerate(zip(groups, sets, strict=True)):
+        group.sort(key=lambda one: -int(level[one].comes.sum()))
+        first = level[group[0]]
+        rest = [one for state in (level[other] for other in group) for one in state.order]
+        order = tuple(dict.fromkeys([*first.order, *rest]))
+        comes = np.logical_or.reduce([level[one].comes for one in group])
+        united.append(_State(bought, order, comes, first.scores, group[0]))
+        for one in group:
+            level[one].children = {bought: number}
+    return united
+
+
+def _with_line(search: _Search, levels: list[list[_State]], plan: Plan) -> tuple[tuple[GraphNode, ...], ...]:
+    """The levels as nodes, and behind them the line, as far as its stages hold more."""
+    last = levels[-1][0]
+    tail: list[Ints] = []
+    held = search.columns_of(last.order)
+    for columns in plan.sets:
+        if len(columns) > len(held) and not np.isin(columns, held).all():
+            held = np.r_[held, columns[~np.isin(columns, held)]]
+            tail.append(held)
+    nodes: list[tuple[GraphNode, ...]] = []
+    for number, level in enumerate(levels):
+        is_last = number == len(levels) - 1
+        nodes.append(
+            tuple(
+                GraphNode(
+                    search.columns_of(state.order),
+                    state.parent if number else 0,
+                    np.zeros(1, np.intp) if is_last else np.array(list(state.children.values()), np.intp),
+                    None if is_last else _lesson(search, state),
+                )
+                for state in level
+            )
+        )
+    nodes += [(GraphNode(columns, 0, np.zeros(1, np.intp)),) for columns in tail]
+    return tuple(nodes)
+
+
+def _lesson(search: _Search, state: _State) -> Lesson | None:
+    """What the choice among the children of a node is learned from."""
+    if len(state.children) < 2 or state.gains is None:
+        return None
+    added = [next(iter(key - state.bought)) for key in state.children]
+    here = np.flatnonzero(state.comes)
+    gains = state.gains[np.ix_(here, [state.candidates.index(one) for one in added])]
+    return Lesson(search.rows[here], gains - gains.mean(axis=1, keepdims=True))
