@@ -67,6 +67,9 @@ class BudgetedClassifier(ChainClassifier, BudgetedCascade):
     stages : int, optional
         Places along the order of purchases where a row may stop; None chooses up to 16. Those at which no operating
         point lets a row stop are left out afterwards.
+    structure : {"line", "graph", "auto"}, default="line"
+        Whether all rows buy in one order, or each row is sent to the purchase that is best for it, by what it holds; "auto" takes
+        the graph only where it is clearly ahead out of fold.
     sizes : sequence of (n_trees, max_depth), optional
         Sizes of a stage to choose from out of fold, from small to large, each at most that: a stage ends when its trees
         no longer help. None is (60, 4), which learns at half the usual rate, (100, 6) and (150, 10), the larger ones
@@ -139,6 +142,7 @@ class BudgetedClassifier(ChainClassifier, BudgetedCascade):
         confidence: float | None = None,
         stages: int | None = None,
         sizes: Any = None,
+        structure: str = "line",
         max_bins: int = 255,
         cv: Any = 4,
         n_jobs: int | None = None,
@@ -155,6 +159,7 @@ class BudgetedClassifier(ChainClassifier, BudgetedCascade):
             confidence=confidence,
             stages=stages,
             sizes=sizes,
+            structure=structure,
             max_bins=max_bins,
             cv=cv,
             n_jobs=n_jobs,

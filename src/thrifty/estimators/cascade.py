@@ -2,18 +2,19 @@
 
 import copy
 import warnings
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Self
+from typing import Any, Self, get_args
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from thrifty.arrays import Floats
 from thrifty.chain.chain import Chain
+from thrifty.chain.fork import ForkStage
 from thrifty.chain.policy import Policy
 from thrifty.chain.sources import TableReader, kind_of_table
-from thrifty.chain.stage import CascadeStage
+from thrifty.chain.stage import CascadeStage, Stage
 from thrifty.estimators.base import ChainEstimator, all_or_nothing, link_of
 from thrifty.estimators.checks import check_count, check_seed, check_training_rows, check_wish
 from thrifty.evidence.certificate import certify, check_hold_out
@@ -28,13 +29,15 @@ from thrifty.evidence.trials import HELD_OUT
 from thrifty.exceptions import FullModelNotWorthItWarning, InvalidInputError, NothingSavedWarning
 from thrifty.full.crossfit import JudgedFull, TrainingRows, held_out_rows
 from thrifty.full.model import FullModel
+from thrifty.learning.cascade.graph_trees import GraphTrees, GrownNode
 from thrifty.learning.cascade.learn import CLEARLY, LearnedCascade, lead, learn_cascade
-from thrifty.learning.cascade.problem import CAPACITIES, Behind, CascadeProblem
+from thrifty.learning.cascade.problem import CAPACITIES, Behind, CascadeProblem, Structure
 from thrifty.learning.pairs.boosted import Boosting
 from thrifty.objective.costs import PriceList
 from thrifty.objective.prices import RowsOfFit
 from thrifty.progress import Progress, silent
 from thrifty.rows import query_keys, row_keys
+from thrifty.tasks.task import Task
 from thrifty.threads import limited_threads, threads_of
 from thrifty.trees import Binner
 
@@ -68,6 +71,7 @@ class BudgetedCascade(ChainEstimator):
         confidence: float | None = None,
         stages: int | None = None,
         sizes: Any = None,
+        structure: str = "line",
         max_bins: int = 255,
         cv: Any = 4,
         n_jobs: int | None = None,
@@ -83,6 +87,7 @@ class BudgetedCascade(ChainEstimator):
         self.confidence = confidence
         self.stages = stages
         self.sizes = sizes
+        self.structure = structure
         self.max_bins = max_bins
         self.cv = cv
         self.n_jobs = n_jobs
@@ -133,6 +138,7 @@ class BudgetedCascade(ChainEstimator):
                 _behind(link, rows),
                 "max_loss" in wish,
                 None if prices.by_row is None else RowsOfFit(rows.X).amounts(prices.by_row, None),
+                self.structure,  # type: ignore[arg-type]  # checked
             )
             learned = learn_cascade(problem)
             _warn_if_full_is_worse(learned, judged, rows)
@@ -167,6 +173,11 @@ class BudgetedCascade(ChainEstimator):
         check_confidence(self.confidence)
         check_sizes(self.sizes)
         check_count("max_bins", self.max_bins, least=2, most=255)
+        if self.structure not in get_args(Structure):
+            raise InvalidInputError(
+                f"structure must be 'line' (all rows buy in one order), 'graph' (each in its own) or 'auto' "
+                f"(whichever is clearly better); got {self.structure!r}."
+            )
         if self.stages is not None:
             check_count("stages", self.stages)
 
@@ -208,13 +219,19 @@ class BudgetedCascade(ChainEstimator):
     ) -> Chain:
         """What serves, from what was learned: plain arrays, at the most accurate operating point."""
         staged, names = learned.staged, getattr(self, "feature_names_in_", None)
-        gates = [None] * len(staged.sets) if learned.gates is None else learned.gates
-        stages = tuple(
-            CascadeStage(columns, part.over_columns(columns), calibration, rows.task, gate)
-            for columns, part, calibration, gate in zip(
-                staged.sets, staged.parts, learned.calibrations, gates, strict=True
+        gates = [None] * len(learned.calibrations) if learned.gates is None else learned.gates
+        if isinstance(staged, GraphTrees):
+            stages = tuple(
+                _level(level, calibration, rows.task)
+                for level, calibration in zip(staged.levels, learned.calibrations, strict=True)
             )
-        )
+        else:
+            stages = tuple(
+                CascadeStage(columns, part.over_columns(columns), calibration, rows.task, gate)
+                for columns, part, calibration, gate in zip(
+                    staged.sets, staged.parts, learned.calibrations, gates, strict=True
+                )
+            )
         last = len(learned.policy) - 1
         return Chain(
             stages,
@@ -368,6 +385,18 @@ class BudgetedCascade(ChainEstimator):
 
     def _change_chain(self, change: Any) -> None:
         self._learned, self.chain_ = change(self._learned), change(self.chain_)
+
+
+def _level(nodes: Sequence[GrownNode], calibration: Floats, task: Task) -> Stage:
+    """A level of a graph as a stage: a fork, if it has several nodes."""
+    stages = []
+    for node in nodes:
+        turn = node.turn
+        if turn is not None and turn.trees is not None:
+            turn = replace(turn, trees=turn.trees.over_columns(node.columns))
+        trees = node.trees.over_columns(node.columns)
+        stages.append(CascadeStage(node.columns, trees, calibration, task, turn=turn))
+    return stages[0] if len(stages) == 1 else ForkStage(tuple(stages))
 
 
 def check_sizes(sizes: Any, n_rows: int = 0) -> tuple[Boosting, ...]:

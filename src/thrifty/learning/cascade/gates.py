@@ -21,17 +21,20 @@ from functools import partial
 
 import numpy as np
 
-from thrifty.arrays import Floats, Ints
+from thrifty.arrays import Floats, Ints, Numbers
 from thrifty.evidence.evidence import Evidence
 from thrifty.evidence.stopping import StoppingRules, price_grid, sweep_prices
 from thrifty.learning.cascade.problem import CascadeProblem, mean_in_errors
-from thrifty.learning.cascade.staged import StagedTrees, narrow_table
+from thrifty.learning.cascade.staged import narrow_table
 from thrifty.learning.pairs.boosted import Boosting
 from thrifty.rows import uniforms
 from thrifty.trees import BinnedTable, Binner, EnsembleBuilder, TreeEnsemble
 from thrifty.trees.binning import WORD, Thresholds
 
-__all__ = ["LearnedGates", "choose_gates", "learn_gates", "n_coarse_stages", "settled_scores"]
+__all__ = ["LearnedGates", "choose_gates", "lead_of", "learn_gates", "n_coarse_stages", "settled_scores"]
+
+Candidate = tuple[Evidence, Floats, Numbers]
+"""Evidence, what answers lose, and what they are worth, at every place."""
 
 
 OF_MARGIN = Boosting(n_trees=20, max_depth=4, learning_rate=0.3, step="gradient", min_child_samples=20)
@@ -82,17 +85,15 @@ def n_coarse_stages(problem: CascadeProblem, sets: Sequence[Ints]) -> int:
 
 
 def settled_scores(
-    problem: CascadeProblem,
-    staged: StagedTrees,
-    calibrations: Sequence[Floats],
-    scores: Floats,
-    n_coarse: int,
+    problem: CascadeProblem, served: Floats, calibrations: Sequence[Floats], scores: Floats
 ) -> Floats:
-    """Held-out scores, those of coarse stages replaced by the scores of the model that serves."""
+    """Held-out scores, those of coarse stages replaced by the scores of the model that serves.
+
+    ``served`` are its scores at those stages, which are the first: (n_rows, n_coarse, n_scores).
+    """
     settled = scores.copy()
-    first = StagedTrees(staged.base, staged.sets[:n_coarse], staged.parts[:n_coarse]).scores(problem.table)
-    for stage in range(n_coarse):
-        settled[:, stage] = problem.task.calibrated(first[:, stage], calibrations[stage])
+    for stage in range(served.shape[1]):
+        settled[:, stage] = problem.task.calibrated(served[:, stage], calibrations[stage])
     return settled
 
 
@@ -250,24 +251,30 @@ def _with_scores(table: BinnedTable, scores: Floats, weight: Floats) -> BinnedTa
 
 
 def _lead(problem: CascadeProblem, evidence: Evidence, loss: Floats, gate: Floats) -> float:
-    """By how many standard errors the second gates lead: thresholds cut on half of the folds, answers of the others."""
-    cost = evidence.cost if evidence.cost.ndim == 1 else evidence.cost.mean(axis=0)
-    if not (cost > 0).any():
+    """By how many standard errors the second gates lead, by what their answers are expected to be worth."""
+    expected = problem.task.expected_quality(loss)
+    return lead_of(problem, (evidence, loss, expected), (replace(evidence, gate=gate), loss, expected))
+
+
+def lead_of(problem: CascadeProblem, one: Candidate, other: Candidate) -> float:
+    """By how many standard errors the second leads: thresholds cut on half of the folds, answers of the others."""
+    costs = [each[0].cost if each[0].cost.ndim == 1 else each[0].cost.mean(axis=0) for each in (one, other)]
+    positive = np.concatenate(costs)
+    if not (positive > 0).any():
         return 0.0
-    budgets = np.geomspace(float(cost[cost > 0].min()), float(cost[-1]), N_BUDGETS)
-    gains, expected = np.zeros(len(problem.y)), problem.task.expected_quality(loss)
+    budgets = np.geomspace(
+        float(positive[positive > 0].min()), float(max(cost[-1] for cost in costs)), N_BUDGETS
+    )
+    gains = np.zeros(len(problem.y))
     halves = [np.concatenate(problem.folds[half::2]) for half in (0, 1)]
     for cut_on, counted_on in (halves, halves[::-1]):
-        scores = [
-            _score_of_rows(replace(evidence, gate=one), loss, expected, cut_on, counted_on, budgets)
-            for one in (evidence.gate, gate)
-        ]
-        gains[counted_on] = scores[1] - scores[0]
+        before, after = (_score_of_rows(*each, cut_on, counted_on, budgets) for each in (one, other))
+        gains[counted_on] = after - before
     return mean_in_errors(gains, problem.weight)
 
 
 def _score_of_rows(
-    evidence: Evidence, loss: Floats, score: Floats, cut_on: Ints, counted_on: Ints, budgets: Floats
+    evidence: Evidence, loss: Floats, score: Numbers, cut_on: Ints, counted_on: Ints, budgets: Floats
 ) -> Floats:
     """Mean over budgets of how good each row's answer is, at the mixes that these budgets afford."""
     policy = sweep_prices(evidence.take(cut_on), loss[cut_on], score[cut_on], n_prices=30)

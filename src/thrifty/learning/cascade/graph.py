@@ -8,8 +8,8 @@ they hold. The graph is found level by level, from nothing bought:
 2. What each candidate gains is regressed on the columns that are held. A row takes the candidate with the largest
    predicted gain. Candidates are added to a node one by one, as long as held-out gains of rows that choose among them
    grow clearly.
-3. Nodes of a level that hold the same are one. Of too many, those with the most rows stay, and the others' rows go where
-   they can.
+3. Nodes of a level that hold the same are one. Of too many, those with the most rows stay, and the rows of the others
+   go where they can.
 
 After ``DEPTH`` purchases the sets are brought together again: the two that cost their rows least to unite become one,
 until half of them are left, and so on; then comes the line. So the last stages are the same for all rows.
@@ -314,7 +314,8 @@ class _Search:
         """Place of the candidate that each row chooses among some."""
         if state.predicted is None or len(chosen) == 1:
             return np.full(len(state.comes), chosen[0], dtype=np.intp)
-        return np.array(chosen)[state.predicted[:, chosen].argmax(axis=1)]
+        taken: Ints = np.array(chosen)[state.predicted[:, chosen].argmax(axis=1)]
+        return taken
 
     def _kept(self, level: list[_State], found: list[_State], step: int) -> list[_State]:
         """The nodes of the next level that stay, with all rows sent to one of them."""
@@ -420,5 +421,6 @@ def _lesson(search: _Search, state: _State) -> Lesson | None:
         return None
     added = [next(iter(key - state.bought)) for key in state.children]
     here = np.flatnonzero(state.comes)
-    gains = state.gains[np.ix_(here, [state.candidates.index(one) for one in added])]
+    places = np.array([state.candidates.index(one) for one in added])
+    gains = state.gains[np.ix_(here, places)]
     return Lesson(search.rows[here], gains - gains.mean(axis=1, keepdims=True))

@@ -3,8 +3,8 @@
     f_node = KEPT f_before + trees over the columns of the node
 
 where ``f_before`` is the score that a row brings from the node it comes from. A node's trees are grown on the rows that
-come there and on a share of the others, which hold its columns too when a model is learned: what is learned from them is
-less to the point, but they are many. They start from the scores of the node's parent.
+come there and on a share of the others, whose cells are all known while a model is learned: they teach less to the
+point, but they are many. They start from the scores of the node's parent.
 """
 
 from collections.abc import Sequence
@@ -111,7 +111,8 @@ def grow_graph(
                     stage.grow(part_of_loss, counts[some] * draws(number_of_tree)[some], own)
                 trees = stage.trees()
             score[some] = own
-            turn = _turn(table, counts, node, place_of)
+            following_nodes = graph.levels[place + 1] if place + 1 < len(graph.levels) else ()
+            turn = _turn(table, counts, node, place_of) if len(following_nodes) > 1 else None
             one = GrownNode(node.columns, replace(trees, values=trees.values * scale), turn)
             if comes.any():
                 following[comes] = one.taken(table.take(np.flatnonzero(comes)))
@@ -132,10 +133,10 @@ def _start(before: list[Floats], node: GraphNode, comes: Bools, came_from: Ints)
     return score
 
 
-def _turn(table: BinnedTable, counts: Floats, node: GraphNode, place_of: Ints) -> Turn | None:
+def _turn(table: BinnedTable, counts: Floats, node: GraphNode, place_of: Ints) -> Turn:
     """Where rows go on to from a node, learned from those of its lesson that are there."""
     if node.lesson is None:
-        return None if len(node.choices) == 1 and node.choices[0] == 0 else Turn(node.choices[:1])
+        return Turn(node.choices[:1])
     places = place_of[node.lesson.rows]
     known = np.flatnonzero(places >= 0)
     some = places[known]
