@@ -19,19 +19,19 @@ pytestmark = pytest.mark.filterwarnings("ignore::thrifty.exceptions.FullModelNot
 def _switched(n_rows, seed):
     """The first column says something, and which of two others says the rest; the others are noise."""
     rng = np.random.default_rng(seed)
-    X = rng.normal(size=(n_rows, 5))
+    X = rng.normal(size=(n_rows, 4))
     y = np.where(X[:, 0] > 0, X[:, 1] + 0.8, X[:, 2] - 0.8) > 0
     return X, np.where(y, "yes", "no")
 
 
 def _clf(structure, **changed):
-    settings = {"sizes": [(20, 3)], "cv": 3, "random_state": 0, "n_jobs": 1} | changed
+    settings = {"sizes": [(15, 3)], "cv": 2, "random_state": 0, "n_jobs": 1} | changed
     return BudgetedClassifier(DecisionTreeClassifier(max_depth=6), structure=structure, **settings)
 
 
 @pytest.fixture(scope="module")
 def fitted():
-    X, y = _switched(1_500, 0)
+    X, y = _switched(1_200, 0)
     return {structure: _clf(structure).fit(X, y) for structure in ("line", "graph")}
 
 
@@ -43,10 +43,10 @@ def rows():
 def test_rows_buy_the_column_that_the_first_one_points_to(fitted, rows):
     X, y = rows
     scores = {name: hold_budget(clf, X, 2.0).score(X, y) for name, clf in fitted.items()}
-    assert scores["graph"] > 0.95 > 0.9 > scores["line"]
+    assert scores["graph"] > 0.97 > 0.95 > scores["line"]
     chain = fitted["graph"].chain_
     to_the_end = fitted["graph"].at(budget=float(chain.policy.cost[-1]))
-    one, two = to_the_end.explain(np.array([[0.3, 0.01, 0.01, 0, 0], [-0.3, 0.01, 0.01, 0, 0]]))
+    one, two = to_the_end.explain(np.array([[0.3, 0.01, 0.01, 0], [-0.3, 0.01, 0.01, 0]]))
     assert one.stages[1].bought == ("x1",)
     assert two.stages[1].bought == ("x2",)
 
@@ -101,7 +101,7 @@ def test_a_file_holds_the_graph(fitted, rows, tmp_path):
 
 
 def test_auto_takes_the_graph_where_it_leads_and_the_line_where_it_does_not():
-    X, y = _switched(1_500, 0)
+    X, y = _switched(1_200, 0)
     assert _clf("auto").fit(X, y).chain_.has_forks
     labels = np.where(X[:, 0] + 0.5 * X[:, 1] > 0, "yes", "no")
     alike, line = (_clf(structure).fit(X, labels) for structure in ("auto", "line"))
@@ -110,11 +110,13 @@ def test_auto_takes_the_graph_where_it_leads_and_the_line_where_it_does_not():
 
 
 def test_the_structure_does_not_depend_on_threads_or_on_the_order_of_rows(fitted, rows):
-    X, y = _switched(1_500, 0)
+    X, y = _switched(1_200, 0)
     order = np.random.default_rng(3).permutation(len(y))
     clf = _clf("graph", n_jobs=2).fit(X[order], y[order])
-    one, other = (est.chain_.at(est.chain_.policy.at(1)) for est in (clf, fitted["graph"]))
-    assert np.allclose(one.predict_proba(rows[0]), other.predict_proba(rows[0]), atol=1e-12)
+    # What the stages say, because the full model of this test depends on the order of its rows.
+    one, other = (est.chain_.visit_all(est.chain_.reader(rows[0])) for est in (clf, fitted["graph"]))
+    assert np.array_equal(one.node, other.node)
+    assert np.allclose(one.scores, other.scores, atol=1e-9)
 
 
 def test_a_turn_that_leads_nowhere_is_refused(fitted):

@@ -39,7 +39,7 @@ from thrifty.progress import Progress, silent
 from thrifty.rows import query_keys, row_keys
 from thrifty.tasks.task import Task
 from thrifty.threads import limited_threads, threads_of
-from thrifty.trees import Binner
+from thrifty.trees import Binner, TreeEnsemble
 
 __all__ = ["BudgetedCascade"]
 
@@ -219,19 +219,16 @@ class BudgetedCascade(ChainEstimator):
     ) -> Chain:
         """What serves, from what was learned: plain arrays, at the most accurate operating point."""
         staged, names = learned.staged, getattr(self, "feature_names_in_", None)
-        gates = [None] * len(learned.calibrations) if learned.gates is None else learned.gates
+        levels: Sequence[Sequence[GrownNode]]
         if isinstance(staged, GraphTrees):
-            stages = tuple(
-                _level(level, calibration, rows.task)
-                for level, calibration in zip(staged.levels, learned.calibrations, strict=True)
-            )
+            levels = staged.levels
         else:
-            stages = tuple(
-                CascadeStage(columns, part.over_columns(columns), calibration, rows.task, gate)
-                for columns, part, calibration, gate in zip(
-                    staged.sets, staged.parts, learned.calibrations, gates, strict=True
-                )
-            )
+            levels = [(GrownNode(*one),) for one in zip(staged.sets, staged.parts, strict=True)]
+        gates = [(None,) * len(nodes) for nodes in levels] if learned.gates is None else learned.gates
+        stages = tuple(
+            _level(nodes, calibration, rows.task, of_nodes)
+            for nodes, calibration, of_nodes in zip(levels, learned.calibrations, gates, strict=True)
+        )
         last = len(learned.policy) - 1
         return Chain(
             stages,
@@ -387,15 +384,17 @@ class BudgetedCascade(ChainEstimator):
         self._learned, self.chain_ = change(self._learned), change(self.chain_)
 
 
-def _level(nodes: Sequence[GrownNode], calibration: Floats, task: Task) -> Stage:
+def _level(
+    nodes: Sequence[GrownNode], calibration: Floats, task: Task, gates: Sequence[TreeEnsemble | None]
+) -> Stage:
     """A level of a graph as a stage: a fork, if it has several nodes."""
     stages = []
-    for node in nodes:
+    for node, gate in zip(nodes, gates, strict=True):
         turn = node.turn
         if turn is not None and turn.trees is not None:
             turn = replace(turn, trees=turn.trees.over_columns(node.columns))
         trees = node.trees.over_columns(node.columns)
-        stages.append(CascadeStage(node.columns, trees, calibration, task, turn=turn))
+        stages.append(CascadeStage(node.columns, trees, calibration, task, gate, turn))
     return stages[0] if len(stages) == 1 else ForkStage(tuple(stages))
 
 

@@ -4,7 +4,8 @@
 
 "Go" is what the rules of the later stages make of a row, at a price in the middle of the frontier. First come trees
 that look at the scores alone: what the margin says by itself. Then small trees with little say each look at
-everything, and correct it. Every row's gate is predicted by trees that were grown without the row's fold.
+everything, and correct it. Every row's gate is predicted by trees that were grown without the row's fold. In a
+graph of purchases every node has a gate of its own, learned from the rows that stand there.
 
 At a stage that can tell rows apart in a few lumps only, the copies of the model that judge the folds would each give a
 lump another score, and a threshold between those scores would part the lump. The model that serves cannot: for it a
@@ -18,6 +19,7 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import Any
 
 import numpy as np
 
@@ -31,7 +33,7 @@ from thrifty.rows import uniforms
 from thrifty.trees import BinnedTable, Binner, EnsembleBuilder, TreeEnsemble
 from thrifty.trees.binning import WORD, Thresholds
 
-__all__ = ["LearnedGates", "choose_gates", "lead_of", "learn_gates", "n_coarse_stages", "settled_scores"]
+__all__ = ["LearnedGates", "Standing", "choose_gates", "lead_of", "learn_gates", "n_coarse_stages", "settled_scores"]
 
 Candidate = tuple[Evidence, Floats, Numbers]
 """Evidence, what answers lose, and what they are worth, at every place."""
@@ -69,10 +71,35 @@ AHEAD = 2.0
 
 @dataclass(frozen=True, eq=False)
 class LearnedGates:
-    """Trees of each stage over its columns and, behind them, its scores; and every row's held-out gate scores."""
+    """Trees of each node of each stage over its columns and, behind them, its scores; and rows' held-out gates."""
 
-    trees: tuple[TreeEnsemble, ...]
+    trees: tuple[tuple[TreeEnsemble, ...], ...]
     held_out: Floats
+
+
+@dataclass(frozen=True, eq=False)
+class Standing:
+    """What rows hold at every stage.
+
+    Attributes
+    ----------
+    nodes : sequence of sequence of ndarray
+        Columns of every node of every stage; a stage of a line has one.
+    node : ndarray of shape (n_rows, n_stages), optional
+        The node of each stage at which a row stands; None where every stage has one.
+    """
+
+    nodes: Sequence[Sequence[Ints]]
+    node: Ints | None = None
+
+    @classmethod
+    def on_line(cls, sets: Sequence[Ints]) -> "Standing":
+        """All rows hold the same at a stage."""
+        return cls([[columns] for columns in sets])
+
+    def rows_at(self, stage: int, number: int) -> Any:
+        """Which rows stand at a node: a mask, or a slice of all of them."""
+        return slice(None) if self.node is None else self.node[:, stage] == number
 
 
 def n_coarse_stages(problem: CascadeProblem, sets: Sequence[Ints]) -> int:
@@ -99,17 +126,17 @@ def settled_scores(
 
 def choose_gates(
     problem: CascadeProblem,
-    sets: Sequence[Ints],
+    standing: Standing,
     evidence: Evidence,
     loss: Floats,
     scores: Floats,
     n_coarse: int = 0,
 ) -> LearnedGates | None:
     """Learned gates, or None where the plain margin does as well."""
-    price, n_stages = middle_price(evidence, loss), len(sets)
+    price, n_stages = middle_price(evidence, loss), len(standing.nodes)
     if not problem.task.has_doubt:
-        return _only_learned(problem, sets, evidence, loss, scores, price, n_coarse)
-    learn = partial(learn_gates, problem, sets, evidence, loss, scores, price, n_coarse)
+        return _only_learned(problem, standing, evidence, loss, scores, price, n_coarse)
+    learn = partial(learn_gates, problem, standing, evidence, loss, scores, price, n_coarse)
     # Every second stage first: half of the gates that are worth having should have half of the lead.
     first, learned = (n_stages - 1) % 2, evidence.gate.copy()
     some = learn(range(first, n_stages, 2))
@@ -127,7 +154,7 @@ def choose_gates(
 
 def _only_learned(
     problem: CascadeProblem,
-    sets: Sequence[Ints],
+    standing: Standing,
     evidence: Evidence,
     loss: Floats,
     scores: Floats,
@@ -143,7 +170,7 @@ def _only_learned(
     for most in WITHOUT_DOUBT[: 2 if len(problem.y) >= ROWS_OF_LARGER else 1]:
         found, at = evidence, price
         for _ in range(2):
-            gates = learn_gates(problem, sets, found, loss, scores, at, n_coarse, most=most)
+            gates = learn_gates(problem, standing, found, loss, scores, at, n_coarse, most=most)
             found = replace(evidence, gate=gates.held_out)
             at = middle_price(found, loss)
         learned.append((_lead(problem, evidence, loss, gates.held_out), gates))
@@ -153,7 +180,7 @@ def _only_learned(
 
 def learn_gates(
     problem: CascadeProblem,
-    sets: Sequence[Ints],
+    standing: Standing,
     evidence: Evidence,
     loss: Floats,
     scores: Floats,
@@ -162,7 +189,7 @@ def learn_gates(
     stages: Sequence[int] | None = None,
     most: Boosting | None = None,
 ) -> LearnedGates:
-    """Grow a gate per stage on all rows, and one per fold and stage for the rows of the fold.
+    """Grow a gate per node on all rows that stand there, and one per fold and node for the rows of the fold.
 
     With ``stages`` only for those; ``most`` are the trees that look at everything.
     """
@@ -171,23 +198,33 @@ def learn_gates(
     most_rows = MOST_ROWS if problem.task.has_doubt else MOST_ROWS_WITHOUT_DOUBT
     used = uniforms(problem.table.codes, 1) < most_rows / len(problem.y)
     held_out = np.empty(scores.shape[:2])
-    stages = range(len(sets)) if stages is None else stages
+    stages = range(len(standing.nodes)) if stages is None else stages
 
-    def of_stage(stage: int) -> TreeEnsemble:
-        columns = np.sort(sets[stage])
-        table = _with_scores(narrow_table(problem.table, columns), scores[:, stage], problem.weight)
-        wanted, weight = target[:, stage], problem.weight
-        whole = _regress(table, n_scores, wanted, weight, np.flatnonzero(used), most)
+    def of_node(stage: int, number: int) -> TreeEnsemble:
+        listed, here = standing.nodes[stage][number], np.zeros(len(problem.y), dtype=bool)
+        here[standing.rows_at(stage, number)] = True
+        columns, rows = np.sort(listed), np.flatnonzero(here)
+        if not len(rows):
+            return TreeEnsemble.empty(len(columns) + n_scores)
+        weight, wanted = problem.weight[rows], target[rows, stage]
+        table = narrow_table(problem.table, columns).take(rows)
+        table = _with_scores(table, scores[rows, stage], weight)
+        whole = _regress(table, n_scores, wanted, weight, np.flatnonzero(used[rows]), most)
         if stage < n_coarse:
-            held_out[:, stage] = whole.predict_binned(table)[:, 0]
+            held_out[rows, stage] = whole.predict_binned(table)[:, 0]
         for fold in problem.folds if stage >= n_coarse else ():
-            rest = used.copy()
-            rest[fold] = False
-            trees = _regress(table, n_scores, wanted, weight, np.flatnonzero(rest), most)
-            held_out[fold, stage] = trees.predict_binned(table.take(fold))[:, 0]
+            is_held_out = np.zeros(len(problem.y), dtype=bool)
+            is_held_out[fold] = True
+            own = np.flatnonzero(is_held_out[rows])
+            rest = np.flatnonzero(used[rows] & ~is_held_out[rows])
+            trees = _regress(table, n_scores, wanted, weight, rest, most)
+            held_out[rows[own], stage] = trees.predict_binned(table.take(own))[:, 0]
         return whole.over_columns(
-            np.r_[np.searchsorted(columns, sets[stage]), len(columns) + np.arange(n_scores)]
+            np.r_[np.searchsorted(columns, listed), len(columns) + np.arange(n_scores)]
         )
+
+    def of_stage(stage: int) -> tuple[TreeEnsemble, ...]:
+        return tuple(of_node(stage, number) for number in range(len(standing.nodes[stage])))
 
     with ThreadPoolExecutor(problem.n_threads) as pool:
         trees = tuple(pool.map(of_stage, stages))
@@ -219,6 +256,8 @@ def _regress(
     most: Boosting | None = None,
 ) -> TreeEnsemble:
     """Boosted least squares: the scores, which are the last columns, alone, then all columns."""
+    if not len(rows):
+        return TreeEnsemble.empty(table.n_features)
     part, wanted, counts = table.take(rows), target[rows], weight[rows]
     margin = np.arange(table.n_features - n_scores, table.n_features)
     score, ones = np.zeros(len(rows)), np.ones(len(rows))

@@ -11,8 +11,8 @@ they hold. The graph is found level by level, from nothing bought:
 3. Nodes of a level that hold the same are one. Of too many, those with the most rows stay, and the rows of the others
    go where they can.
 
-After ``DEPTH`` purchases the sets are brought together again: the two that cost their rows least to unite become one,
-until half of them are left, and so on; then comes the line. So the last stages are the same for all rows.
+The purchases to choose from are the first ``POOL`` of the line's order. So every row that buys all of them holds the
+same, whichever way it came, and goes on along the line: ways part and meet again without a purchase made for that.
 """
 
 from collections.abc import Sequence
@@ -43,11 +43,11 @@ MOST_ROWS = 12_000
 FEWEST_ROWS = 300
 """Rows that must come to a node before it is worth more than one choice."""
 
-DEPTH, WIDTH, CHOICES = 6, 12, 4
-"""Purchases after which sets are brought together again, nodes of a level, and choices of a node."""
+POOL = 8
+"""First purchases of the line's order, among which rows choose; then all hold the same."""
 
-POOL, TRIED = 16, 10
-"""First purchases of the line's order that a graph chooses from, and how many of them a node tries."""
+WIDTH, CHOICES = 12, 4
+"""Most nodes of a level, but for those without which rows could not go on, and most choices of a node."""
 
 LEAST_GAIN = 0.01
 """Share by which one more choice must raise what rows gain at a node."""
@@ -148,7 +148,6 @@ class _State:
     gains: Floats | None = None
     predicted: Floats | None = None
     candidates: list[int] = field(default_factory=list)
-    worth: dict[int, float] = field(default_factory=dict)
 
 
 class _Search:
@@ -203,7 +202,7 @@ class _Search:
     # -- levels ------------------------------------------------------------------------------------
 
     def levels(self) -> list[list[_State]]:
-        """Levels of the graph as deep as rows part, and then as sets are brought together; without the line."""
+        """Levels of the graph until all purchases of the pool are made, without the line."""
         base = [loss.base(self.weight[half]) for loss, half in zip(self._losses, self._halves, strict=True)]
         n_rows = len(self.rows)
         start = _State(
@@ -216,14 +215,12 @@ class _Search:
         if len(free):
             start.scores = self.grown(start, free, 1.0)
         levels = [[start]]
-        n_steps = min(DEPTH, len(self.pool) - 1)
+        n_steps = len(self.pool)
         for step in range(n_steps):
             levels.append(self._next_level(levels[-1], step))
             self.problem.progress("finding a graph", step + 1, n_steps)
             if step == 2 and all(len(level) == 1 for level in levels):
                 break  # nobody parts where parting gains most
-        while len(levels[-1]) > 1:
-            levels.append(_united(levels[-1], self.prices))
         return levels if len(free) else levels[1:]
 
     def _next_level(self, level: list[_State], step: int) -> list[_State]:
@@ -240,10 +237,7 @@ class _Search:
                 n_here = float(self.weight[here].sum())
                 if key not in found or n_here > mass[key]:
                     comes = here if key not in found else here | found[key].comes
-                    worth = state.worth
-                    found[key] = _State(
-                        key, (*state.order, purchase), comes, tried[place], number, worth=worth
-                    )
+                    found[key] = _State(key, (*state.order, purchase), comes, tried[place], number)
                     mass[key] = n_here
                 else:
                     found[key].comes |= here
@@ -251,9 +245,7 @@ class _Search:
 
     def _try(self, state: _State) -> list[tuple[Floats, Floats]]:
         """Try candidates at a node; what each gains every row per unit of price is noted in the node."""
-        left = [one for one in self.pool if one not in state.bought]
-        left.sort(key=lambda one: -state.worth.get(one, np.inf))
-        state.candidates = sorted(left[:TRIED], key=self.pool.index)
+        state.candidates = [one for one in self.pool if one not in state.bought]
         held = np.zeros(len(self.prices.prices), dtype=bool)
         held[list(state.bought)] = True
         prices = self.prices.prices_after(held)
@@ -265,10 +257,6 @@ class _Search:
             for one, scores in zip(state.candidates, tried, strict=True)
         ]
         state.gains = np.column_stack(gains)
-        weight = self.weight[state.comes]
-        means = np.average(state.gains[state.comes], axis=0, weights=weight)
-        # What helps little here is tried last further on.
-        state.worth = dict.fromkeys(left, -np.inf) | dict(zip(state.candidates, means.tolist(), strict=True))
         return tried
 
     def _choose(self, state: _State) -> list[int]:
@@ -357,35 +345,6 @@ class _Search:
             best = max(every, key=lambda place: means[place])
             return {best: every[best]}
         return every
-
-
-def _united(level: list[_State], prices: PriceList) -> list[_State]:
-    """Half as many sets, each the union of some of those of a level: those that cost their rows least to unite."""
-    groups = [[number] for number in range(len(level))]
-    sets = [state.bought for state in level]
-    mass = [float(state.comes.sum()) for state in level]
-
-    def price(purchases: frozenset[int]) -> float:
-        return float(prices.prices[list(purchases)].sum())
-
-    while len(groups) > max(1, len(level) // 2):
-        pairs = [(a, b) for a in range(len(groups)) for b in range(a)]
-        added = [mass[a] * price(sets[b] - sets[a]) + mass[b] * price(sets[a] - sets[b]) for a, b in pairs]
-        a, b = pairs[int(np.argmin(added))]
-        groups[b] += groups.pop(a)
-        sets[b] = sets[b] | sets.pop(a)
-        mass[b] += mass.pop(a)
-    united = []
-    for number, (group, bought) in enumerate(zip(groups, sets, strict=True)):
-        group.sort(key=lambda one: -int(level[one].comes.sum()))
-        first = level[group[0]]
-        rest = [one for state in (level[other] for other in group) for one in state.order]
-        order = tuple(dict.fromkeys([*first.order, *rest]))
-        comes = np.logical_or.reduce([level[one].comes for one in group])
-        united.append(_State(bought, order, comes, first.scores, group[0]))
-        for one in group:
-            level[one].children = {bought: number}
-    return united
 
 
 def _with_line(search: _Search, levels: list[list[_State]], plan: Plan) -> tuple[tuple[GraphNode, ...], ...]:

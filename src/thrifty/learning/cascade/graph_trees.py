@@ -3,8 +3,8 @@
     f_node = KEPT f_before + trees over the columns of the node
 
 where ``f_before`` is the score that a row brings from the node it comes from. A node's trees are grown on the rows that
-come there and on a share of the others, whose cells are all known while a model is learned: they teach less to the
-point, but they are many. They start from the scores of the node's parent.
+come there and, with less weight, on the others, whose cells are all known while a model is learned: they teach less to
+the point, but they are many. They start from the scores of the node's parent.
 """
 
 from collections.abc import Sequence
@@ -24,7 +24,10 @@ from thrifty.trees import BinnedTable, TreeEnsemble
 __all__ = ["GraphTrees", "GrownNode", "grow_graph"]
 
 OTHERS = 0.3
-"""Share of the rows that do not come to a node which its trees are grown on all the same."""
+"""Weight, at a node, of the rows that do not come there."""
+
+MOST_OTHERS = 12_000
+"""Rows among which these are: of many, those that come there are enough."""
 
 OTHERS_SEED = 5
 
@@ -89,7 +92,7 @@ def grow_graph(
     base = loss.base(counts)
     place_of = np.full(len(problem.y), -1, dtype=np.intp)
     place_of[rows] = np.arange(len(rows))
-    others = uniforms(table.codes, OTHERS_SEED) < OTHERS
+    others = uniforms(table.codes, OTHERS_SEED) < MOST_OTHERS / len(rows)
     draws = Draws(uniforms(table.codes)[:, None], ROWS_PER_TREE)
     before, came_from = [np.tile(base, (len(rows), 1))], np.zeros(len(rows), dtype=np.intp)
     node_of, scale, number_of_tree = np.zeros(len(rows), dtype=np.intp), 1.0, 0
@@ -106,9 +109,10 @@ def grow_graph(
             if len(node.columns):
                 stage = Stage(table.take(some), node.columns, boosting, len(base))
                 part_of_loss = problem.task.loss(y[some])
+                here = counts[some] * np.where(comes[some], 1.0, OTHERS)
                 for _ in range(n_trees[place]):
                     number_of_tree += 1
-                    stage.grow(part_of_loss, counts[some] * draws(number_of_tree)[some], own)
+                    stage.grow(part_of_loss, here * draws(number_of_tree)[some], own)
                 trees = stage.trees()
             score[some] = own
             following_nodes = graph.levels[place + 1] if place + 1 < len(graph.levels) else ()

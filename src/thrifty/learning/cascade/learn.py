@@ -18,6 +18,7 @@ from thrifty.evidence.stopping import StoppingRules, measured, sweep_prices
 from thrifty.learning.cascade.gates import (
     AHEAD,
     LearnedGates,
+    Standing,
     choose_gates,
     lead_of,
     n_coarse_stages,
@@ -60,8 +61,9 @@ class LearnedCascade:
         Operating points; their scores are the mean quality of held-out answers.
     evidence : Evidence
         Held-out rows they were chosen on.
-    gates : tuple of TreeEnsemble, optional
-        Learned gates, over the columns of each stage and its scores; None where the doubt of the task decides.
+    gates : tuple of tuple of TreeEnsemble, optional
+        Learned gates of the nodes of each stage, over its columns and its scores; None where the doubt of the task
+        decides.
     """
 
     plan: Plan
@@ -70,7 +72,7 @@ class LearnedCascade:
     blend: Floats
     policy: Policy
     evidence: Evidence
-    gates: tuple[TreeEnsemble, ...] | None = None
+    gates: tuple[tuple[TreeEnsemble, ...], ...] | None = None
 
     @property
     def asks_full(self) -> bool:
@@ -86,7 +88,7 @@ def learn_cascade(problem: CascadeProblem) -> LearnedCascade:
     staged, raw, n_trees = _grow(problem, plan)
     n_coarse = n_coarse_stages(problem, plan.sets)
     first = StagedTrees(staged.base, staged.sets[:n_coarse], staged.parts[:n_coarse]).scores(problem.table)
-    line = _judged(problem, raw, first, problem.costs(plan.sets), plan.sets)
+    line = _judged(problem, raw, first, problem.costs(plan.sets), Standing.on_line(plan.sets))
     graph = _learn_graph(problem, plan, n_trees, line)
     if graph is not None:
         trees, judged = graph
@@ -116,7 +118,7 @@ class _Judged:
 
 
 def _judged(
-    problem: CascadeProblem, raw: Floats, served: Floats, costs: Floats, sets: Sequence[Ints] | None
+    problem: CascadeProblem, raw: Floats, served: Floats, costs: Floats, standing: Standing
 ) -> _Judged:
     """Calibrate held-out scores, blend the last with the full model, and learn gates.
 
@@ -128,8 +130,8 @@ def _judged(
         Scores of the model that serves, at the first stages, which tell rows apart in a few lumps only.
     costs : ndarray
         What rows have paid at each stage and beyond.
-    sets : sequence of ndarray, optional
-        Columns of each stage; without them the doubt of the task is every gate.
+    standing : Standing
+        What rows hold at each stage.
     """
     task = problem.task
     calibrations, scores = calibrate(task, raw, problem.y, problem.weight)
@@ -143,9 +145,7 @@ def _judged(
     settled = settled_scores(problem, served, calibrations, scores)
     doubts = np.column_stack([task.doubt(settled[:, stage]) for stage in range(scores.shape[1])])
     evidence = replace(evidence, gate=doubts)
-    gates = None
-    if sets is not None:
-        gates = choose_gates(problem, sets, evidence, loss, settled, served.shape[1])
+    gates = choose_gates(problem, standing, evidence, loss, settled, served.shape[1])
     problem.progress("learning gates", 1, 1)
     if gates is not None:
         evidence = replace(evidence, gate=gates.held_out)
@@ -208,16 +208,16 @@ def _learn_graph(
     sets = [[one.columns for one in level] for level in trees.levels]
     n_coarse = n_coarse_stages(problem, [level[0] for level in sets if len(level) == 1][:1])
     served = trees.walk(problem.table)[0][:, :n_coarse]
-    judged = _judged(problem, raw, served, problem.costs_by_node(sets, node), None)
+    judged = _judged(problem, raw, served, problem.costs_by_node(sets, node), Standing(sets, node))
     if problem.structure == "auto" and lead_of(problem, line.candidate, judged.candidate) <= AHEAD:
         return None
     return trees, judged
 
 
 def may_part(problem: CascadeProblem) -> bool:
-    """Whether rows may buy in different orders: scores must tell doubt, and rows be judged one by one."""
+    """Whether rows may buy in different orders: rows must be judged one by one, and have something to choose from."""
     is_alone = problem.task.query_of(problem.y) is None
-    return problem.task.has_doubt and is_alone and int((problem.price_list.prices > 0).sum()) > 2
+    return is_alone and int((problem.price_list.prices > 0).sum()) > 2
 
 
 def _trees_of_level(n_columns: int, plan: Plan, n_trees: Sequence[int]) -> int:
