@@ -112,14 +112,18 @@ def test_a_held_out_gate_does_not_know_the_losses_of_its_fold(known):
     changed[fold] = 1 - changed[fold]
     # What happens behind the last stage depends on no threshold, so only the labels of the fold differ.
     last = Evidence(evidence.gate[:, 1:], evidence.quality[:, 1:], evidence.cost[1:])
-    after = learn_gates(problem, Standing.on_line(sets[1:]), last, changed[:, 1:], scores[:, 1:], price).held_out
+    after = learn_gates(
+        problem, Standing.on_line(sets[1:]), last, changed[:, 1:], scores[:, 1:], price
+    ).held_out
     np.testing.assert_array_equal(after[fold, 0], before[fold, 1])
     assert (after[:, 0] != before[:, 1]).any()
 
 
 def test_a_gate_reads_its_block_in_the_order_of_purchase(known):
     problem, sets, evidence, loss, scores = known
-    trees = learn_gates(problem, Standing.on_line(sets), evidence, loss, scores, middle_price(evidence, loss)).trees
+    trees = learn_gates(
+        problem, Standing.on_line(sets), evidence, loss, scores, middle_price(evidence, loss)
+    ).trees
     X, _ = make(800, 0.4)
     block = np.column_stack([X[:, sets[1]], scores[:, 1]])
     other = block.copy()

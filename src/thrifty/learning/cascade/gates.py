@@ -33,7 +33,15 @@ from thrifty.rows import uniforms
 from thrifty.trees import BinnedTable, Binner, EnsembleBuilder, TreeEnsemble
 from thrifty.trees.binning import WORD, Thresholds
 
-__all__ = ["LearnedGates", "Standing", "choose_gates", "lead_of", "learn_gates", "n_coarse_stages", "settled_scores"]
+__all__ = [
+    "LearnedGates",
+    "Standing",
+    "choose_gates",
+    "lead_of",
+    "learn_gates",
+    "n_coarse_stages",
+    "settled_scores",
+]
 
 Candidate = tuple[Evidence, Floats, Numbers]
 """Evidence, what answers lose, and what they are worth, at every place."""
@@ -219,9 +227,7 @@ def learn_gates(
             rest = np.flatnonzero(used[rows] & ~is_held_out[rows])
             trees = _regress(table, n_scores, wanted, weight, rest, most)
             held_out[rows[own], stage] = trees.predict_binned(table.take(own))[:, 0]
-        return whole.over_columns(
-            np.r_[np.searchsorted(columns, listed), len(columns) + np.arange(n_scores)]
-        )
+        return whole.over_columns(np.r_[np.searchsorted(columns, listed), len(columns) + np.arange(n_scores)])
 
     def of_stage(stage: int) -> tuple[TreeEnsemble, ...]:
         return tuple(of_node(stage, number) for number in range(len(standing.nodes[stage])))

@@ -49,11 +49,8 @@ POOL = 8
 WIDTH, CHOICES = 12, 4
 """Most nodes of a level, but for those without which rows could not go on, and most choices of a node."""
 
-LEAST_GAIN = 0.01
+LEAST_GAIN = 0.02
 """Share by which one more choice must raise what rows gain at a node."""
-
-OTHERS = 0.3
-"""Weight of the rows that do not come to a node, in trials there."""
 
 HALF, N_PARTS = 3, 4
 
@@ -181,8 +178,10 @@ class _Search:
     # -- trials ------------------------------------------------------------------------------------
 
     def grown(self, state: _State, columns: Ints, kept: float) -> tuple[Floats, Floats]:
-        """Scores of all rows after a few more trees over some columns, by copies grown on each half."""
-        counts = self.weight * np.where(state.comes, 1.0, OTHERS)
+        """Scores of all rows after a few more trees over some columns, by copies grown on each half.
+
+        Rows that do not come to the node teach as much as those that do: with less weight, trees of trials were worse.
+        """
         both = []
         for table, loss, half, before in zip(
             self._tables, self._losses, self._halves, state.scores, strict=True
@@ -190,7 +189,7 @@ class _Search:
             score, own = before * kept, before[half] * kept
             stage = Stage(table, columns, TRIAL, score.shape[1])
             for _ in range(TRIAL.n_trees):
-                stage.grow(loss, counts[half], own)
+                stage.grow(loss, self.weight[half], own)
             stage.trees().predict_binned(self.table, score)
             both.append(score)
         return both[0], both[1]

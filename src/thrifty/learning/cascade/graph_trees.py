@@ -23,7 +23,7 @@ from thrifty.trees import BinnedTable, TreeEnsemble
 
 __all__ = ["GraphTrees", "GrownNode", "grow_graph"]
 
-OTHERS = 0.3
+OTHERS = 0.5
 """Weight, at a node, of the rows that do not come there."""
 
 MOST_OTHERS = 12_000
