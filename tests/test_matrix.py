@@ -13,6 +13,7 @@ from sklearn.linear_model import BayesianRidge
 from sklearn.naive_bayes import GaussianNB
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder
+from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 
 import thrifty
 from thrifty import (
@@ -50,6 +51,8 @@ from thrifty.sweeping.run import sweep
 
 COSTS = {"radius": 1.0, "texture": 2.0, "area": 2.0, "shape": 3.0, "points": 1.5}
 TRAIN, VAL, NEW = slice(0, 260), slice(260, 400), slice(400, 520)
+PARTED = slice(520, None)
+"""Rows of a fit in which rows part: a choice among purchases takes more rows to learn than a line."""
 
 
 @cache
@@ -57,8 +60,14 @@ def rows_of(n_classes):
     """Tumours: benign or malignant; and, as a third class, benign ones that are large; without classes, a size.
 
     With one class they are documents: grades of size, and queries of ten. In words, the points are a category; for a
-    router, the label says which of two models had better be asked.
+    router, the label says which of two models had better be asked. Where rows are to part, the radius says which of
+    two other columns tells the label, or the number.
     """
+    if n_classes in ("parted", "parted numbers"):
+        rng = np.random.default_rng(0)
+        table = pd.DataFrame(rng.normal(size=(1_020, 5)).round(3), columns=list(COSTS))
+        number = np.where(table["radius"] > 0, table["texture"] + 0.8, table["area"] - 0.8)
+        return table, number if n_classes == "parted numbers" else np.where(number > 0, "high", "low")
     X, y = load_breast_cancer(return_X_y=True)
     table = pd.DataFrame(np.round(X[:, [0, 1, 3, 6, 7]], 3), columns=list(COSTS))
     if n_classes == 0:
@@ -84,8 +93,9 @@ def rows(request):
 
 def n_classes_of(name):
     """Classes of the rows that a thing is fitted on."""
-    if name in (WORDS, ROUTER):
-        return "words" if name == WORDS else "router"
+    special = {WORDS: "words", ROUTER: "router", GRAPH: "parted", NUMBERS[-1]: "parted numbers"}
+    if name in special:
+        return special[name]
     return 3 if name in SEVERAL else 0 if name in NUMBERS else 1 if name in RANKINGS else 2
 
 
@@ -148,6 +158,7 @@ NUMBERS = (
     "GreedyMiserRegressor",
     "UniformRouterRegressor",
     "a regressor of a quantile",
+    "a graph that predicts numbers",
 )
 QUANTILE = {"loss": "pinball", "quantile": 0.7, "tolerance": 0.2}
 
@@ -163,11 +174,12 @@ def regressor(f0, **loss):
     return BudgetedRegressor(f0, sizes=[(8, 3)], cv=2, feature_costs=COSTS, random_state=0, **loss)
 
 
-WORDS, BY_ROW, CHEAPER, ROUTER = OTHERS = (
+WORDS, BY_ROW, CHEAPER, ROUTER, GRAPH = OTHERS = (
     "a cascade over words",
     "a cascade of prices by row",
     "a cascade with a discount",
     "a router from answers",
+    "a graph before a single gate",
 )
 # A free column, whose numbers lie between 0 and 1/2, says what the points cost.
 ROW_PRICES = Prices({**COSTS, "points": 0.1, "shape": 0.0}, by_row={"points": "shape"})
@@ -192,7 +204,12 @@ def other_things():
         made[name] = cascade(full()).set_params(feature_costs=prices).fit(table[TRAIN], y[TRAIN])
     table, y = rows_of("router")
     log = table[TRAIN], y[TRAIN] == "weak", y[TRAIN] == "strong"
-    return made | {ROUTER: ConfidenceRouter.from_answers(*log, feature_costs=COSTS, random_state=0)}
+    made[ROUTER] = ConfidenceRouter.from_answers(*log, feature_costs=COSTS, random_state=0)
+    table, y = rows_of("parted")
+    gate = recipes()["DynaModGbrtClassifier"](DecisionTreeClassifier(max_depth=7, random_state=0))
+    behind = FrozenEstimator(gate.fit(table[TRAIN], y[TRAIN]))
+    made[GRAPH] = cascade(behind).set_params(structure="graph").fit(table[PARTED], y[PARTED])
+    return made
 
 
 def billed(name, asked, table):
@@ -233,6 +250,9 @@ def things():
         regressor(BayesianRidge(), **QUANTILE),
     ]
     fitted = [one.fit(table[TRAIN], y[TRAIN]) for one in rivals]
+    table, y = rows_of("parted numbers")
+    graph = regressor(DecisionTreeRegressor(max_depth=5, random_state=0)).set_params(structure="graph")
+    fitted.append(graph.fit(table[PARTED], y[PARTED]))
     numbers = dict(zip(NUMBERS, (alone, from_bytes(to_bytes(alone)), behind, *fitted), strict=True))
     table, y = rows_of(1)
     alone = ranker(BayesianRidge()).fit(table[TRAIN], y[TRAIN, 0], qid=y[TRAIN, 1])
@@ -322,6 +342,7 @@ def test_every_row_has_a_route_and_pays_for_the_distinct_purchases_on_it(thing, 
     assert route.shape == cost.shape == (120,)
     assert cost.min() >= 0.0
     assert cost.max() <= sum(COSTS.values()) + 1.0
+    assert thing[1].chain_.has_forks if thing[0] in (GRAPH, NUMBERS[-1]) else True
 
 
 @pytest.mark.slow
@@ -478,7 +499,7 @@ def test_it_stands_behind_a_cheaper_stage_and_is_billed_for_what_each_row_spends
     name, inner = thing
     prices = (inner.chain_ if hasattr(inner, "chain_") else inner.forest_).price_list
     if name in (*NUMBERS, *RANKINGS, WORDS):
-        loss = QUANTILE if name == NUMBERS[-1] else {}
+        loss = QUANTILE if name == NUMBERS[-2] else {}
         front = (
             ranker(FrozenEstimator(inner)) if name in RANKINGS else regressor(FrozenEstimator(inner), **loss)
         )

@@ -148,7 +148,7 @@ class BudgetedCascade(ChainEstimator):
             self.chain_ = self._learned
             self.order_ = learned.plan.order
             self.size_ = (learned.plan.boosting.n_trees, learned.plan.boosting.max_depth)
-            self.features_ = self.chain_.stages[-1].columns
+            self.features_ = self.chain_.columns
             self.n_stages_ = self.chain_.n_own_stages
             judged_rows = with_classes(learned.evidence, rows.task)
             self.evidence_ = replace(
