@@ -591,21 +591,24 @@ def test_a_function_reads_columns_by_name_and_refuses_other_names(thing, rows, f
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", [*recipes(), *SEVERAL, NUMBERS[0], RANKINGS[0]])
+@pytest.mark.parametrize("name", [*recipes(), *SEVERAL, NUMBERS[0], RANKINGS[0], GRAPH])
 def test_a_sweep_fits_it_behind_one_full_model(name):
     table, y = rows_of(n_classes_of(name))
     numbers = {NUMBERS[0]: regressor, RANKINGS[0]: ranker}
-    estimator = (
-        numbers[name](BayesianRidge()) if name in numbers else recipes()[SEVERAL.get(name, name)](full())
-    )
+    kind = "BudgetedClassifier" if name == GRAPH else SEVERAL.get(name, name)
+    estimator = numbers[name](BayesianRidge()) if name in numbers else recipes()[kind](full())
+    if name == GRAPH:
+        estimator.set_params(structure="graph")
+    rows = PARTED if name == GRAPH else TRAIN
     varied = next(
         {key: [value]}
         for key, value in estimator.get_params(deep=False).items()
         if key in ("gamma", "p_full", "sizes", "C", "ridge")
     )
-    found = sweep(estimator, varied, table[TRAIN], y[TRAIN], table[VAL], y[VAL])
+    found = sweep(estimator, varied, table[rows], y[rows], table[VAL], y[VAL])
     fitted = found.estimator(found.frontier[0])
     assert fitted.predict(table[NEW]).shape == (120,)
+    assert name != GRAPH or fitted.chain_.has_forks
     assert len(found.on(table[NEW], y[NEW])) == len(found.frontier)
 
 

@@ -119,6 +119,24 @@ def test_a_held_out_gate_does_not_know_the_losses_of_its_fold(known):
     assert (after[:, 0] != before[:, 1]).any()
 
 
+def test_the_gate_of_a_node_is_learned_from_the_rows_that_stand_there(known):
+    problem, sets, evidence, loss, scores = known
+    price = middle_price(evidence, loss)
+    # The last stage alone, because what happens behind it depends on no threshold.
+    last = Evidence(evidence.gate[:, 1:], evidence.quality[:, 1:], evidence.cost[1:])
+    node = (problem.table.codes[:, 3] > np.median(problem.table.codes[:, 3])).astype(int)[:, None]
+    standing = Standing([[sets[1], np.array([1, 0, 3])]], node)
+    changed, there = loss.copy(), node[:, 0] == 0
+    changed[there] = 1 - changed[there]
+    one, other = (
+        learn_gates(problem, standing, last, losses[:, 1:], scores[:, 1:], price)
+        for losses in (loss, changed)
+    )
+    np.testing.assert_array_equal(one.held_out[~there], other.held_out[~there])
+    assert (one.held_out[there] != other.held_out[there]).any()
+    assert [trees.n_features for trees in one.trees[0]] == [4, 4]
+
+
 def test_a_gate_reads_its_block_in_the_order_of_purchase(known):
     problem, sets, evidence, loss, scores = known
     trees = learn_gates(

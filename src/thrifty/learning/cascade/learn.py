@@ -24,7 +24,7 @@ from thrifty.learning.cascade.gates import (
     n_coarse_stages,
     settled_scores,
 )
-from thrifty.learning.cascade.graph import find_graph
+from thrifty.learning.cascade.graph import FEWEST_ROWS, find_graph
 from thrifty.learning.cascade.graph_trees import GraphTrees, grow_graph
 from thrifty.learning.cascade.plan import choose_plan
 from thrifty.learning.cascade.problem import (
@@ -217,7 +217,8 @@ def _learn_graph(
 def may_part(problem: CascadeProblem) -> bool:
     """Whether rows may buy in different orders: rows must be judged one by one, and have something to choose from."""
     is_alone = problem.task.query_of(problem.y) is None
-    return is_alone and int((problem.price_list.prices > 0).sum()) > 2
+    n_purchases = int((problem.price_list.prices > 0).sum())
+    return is_alone and n_purchases > 2 and len(problem.y) >= FEWEST_ROWS
 
 
 def _trees_of_level(n_columns: int, plan: Plan, n_trees: Sequence[int]) -> int:
