@@ -13,7 +13,10 @@ from thrifty.chain.stage import Turn
 from thrifty.evidence.observe import evidence_of
 from thrifty.exceptions import InvalidInputError
 
-pytestmark = pytest.mark.filterwarnings("ignore::thrifty.exceptions.FullModelNotWorthItWarning")
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.filterwarnings("ignore::thrifty.exceptions.FullModelNotWorthItWarning"),
+]
 
 
 def _switched(n_rows, seed):

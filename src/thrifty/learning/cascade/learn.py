@@ -24,7 +24,7 @@ from thrifty.learning.cascade.gates import (
     n_coarse_stages,
     settled_scores,
 )
-from thrifty.learning.cascade.graph import FEWEST_ROWS, find_graph
+from thrifty.learning.cascade.graph_search import FEWEST_ROWS, find_graph
 from thrifty.learning.cascade.graph_trees import GraphTrees, grow_graph
 from thrifty.learning.cascade.plan import choose_plan
 from thrifty.learning.cascade.problem import (
