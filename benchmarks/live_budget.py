@@ -44,7 +44,7 @@ def stream_of(cost, seed=1):
 def spent(controller, chain, X, batch):
     """What each row pays."""
     readers = (chain.reader(X[first : first + batch]) for first in range(0, len(X), batch))
-    return np.concatenate([chain.cost_by_route[controller.walk(reader).route] for reader in readers])
+    return np.concatenate([chain.cost_by_place[controller.walk(reader).route] for reader in readers])
 
 
 def errors(costs, target):

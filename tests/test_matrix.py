@@ -13,6 +13,7 @@ from sklearn.linear_model import BayesianRidge
 from sklearn.naive_bayes import GaussianNB
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder
+from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 
 import thrifty
 from thrifty import (
@@ -51,6 +52,8 @@ from thrifty.sweeping.run import sweep
 
 COSTS = {"radius": 1.0, "texture": 2.0, "area": 2.0, "shape": 3.0, "points": 1.5}
 TRAIN, VAL, NEW = slice(0, 260), slice(260, 400), slice(400, 520)
+PARTED = slice(520, None)
+"""Rows of a fit in which rows part: a choice among purchases takes more rows to learn than a line."""
 
 
 @cache
@@ -58,8 +61,14 @@ def rows_of(n_classes):
     """Tumours: benign or malignant; and, as a third class, benign ones that are large; without classes, a size.
 
     With one class they are documents: grades of size, and queries of ten. In words, the points are a category; for a
-    router, the label says which of two models had better be asked.
+    router, the label says which of two models had better be asked. Where rows are to part, the radius says which of
+    two other columns tells the label, or the number.
     """
+    if n_classes in ("parted", "parted numbers"):
+        rng = np.random.default_rng(0)
+        table = pd.DataFrame(rng.normal(size=(1_020, 5)).round(3), columns=list(COSTS))
+        number = np.where(table["radius"] > 0, table["texture"] + 0.8, table["area"] - 0.8)
+        return table, number if n_classes == "parted numbers" else np.where(number > 0, "high", "low")
     X, y = load_breast_cancer(return_X_y=True)
     table = pd.DataFrame(np.round(X[:, [0, 1, 3, 6, 7]], 3), columns=list(COSTS))
     if n_classes == 0:
@@ -85,8 +94,9 @@ def rows(request):
 
 def n_classes_of(name):
     """Classes of the rows that a thing is fitted on."""
-    if name in (WORDS, ROUTER):
-        return "words" if name == WORDS else "router"
+    special = {WORDS: "words", ROUTER: "router", GRAPH: "parted", NUMBERS[-1]: "parted numbers"}
+    if name in special:
+        return special[name]
     return 3 if name in SEVERAL else 0 if name in NUMBERS else 1 if name in RANKINGS else 2
 
 
@@ -151,6 +161,7 @@ NUMBERS = (
     "GreedyMiserRegressor",
     "UniformRouterRegressor",
     "a regressor of a quantile",
+    "a graph that predicts numbers",
 )
 QUANTILE = {"loss": "pinball", "quantile": 0.7, "tolerance": 0.2}
 
@@ -166,12 +177,13 @@ def regressor(f0, **loss):
     return BudgetedRegressor(f0, sizes=[(8, 3)], cv=2, feature_costs=COSTS, random_state=0, **loss)
 
 
-WORDS, BY_ROW, FUNCTION, CHEAPER, ROUTER = OTHERS = (
+WORDS, BY_ROW, FUNCTION, CHEAPER, ROUTER, GRAPH = OTHERS = (
     "a cascade over words",
     "a cascade of prices by row",
     "a cascade of prices by a function of the row",
     "a cascade with a discount",
     "a router from answers",
+    "a graph before a single gate",
 )
 # A free column, whose numbers lie between 0 and 1/2, says what the points cost.
 ROW_PRICES = Prices({**COSTS, "points": 0.1, "shape": 0.0}, by_row={"points": "shape"})
@@ -204,7 +216,12 @@ def other_things():
         made[name] = cascade(full()).set_params(feature_costs=prices).fit(table[TRAIN], y[TRAIN])
     table, y = rows_of("router")
     log = table[TRAIN], y[TRAIN] == "weak", y[TRAIN] == "strong"
-    return made | {ROUTER: ConfidenceRouter.from_answers(*log, feature_costs=COSTS, random_state=0)}
+    made[ROUTER] = ConfidenceRouter.from_answers(*log, feature_costs=COSTS, random_state=0)
+    table, y = rows_of("parted")
+    gate = recipes()["DynaModGbrtClassifier"](DecisionTreeClassifier(max_depth=7, random_state=0))
+    behind = FrozenEstimator(gate.fit(table[TRAIN], y[TRAIN]))
+    made[GRAPH] = cascade(behind).set_params(structure="graph").fit(table[PARTED], y[PARTED])
+    return made
 
 
 def billed(name, asked, table):
@@ -256,6 +273,9 @@ def every_thing():
         regressor(BayesianRidge(), **QUANTILE),
     ]
     fitted = [one.fit(table[TRAIN], y[TRAIN]) for one in rivals]
+    table, y = rows_of("parted numbers")
+    graph = regressor(DecisionTreeRegressor(max_depth=5, random_state=0)).set_params(structure="graph")
+    fitted.append(graph.fit(table[PARTED], y[PARTED]))
     numbers = dict(zip(NUMBERS, (alone, from_bytes(to_bytes(alone)), behind, *fitted), strict=True))
     table, y = rows_of(1)
     alone = ranker(BayesianRidge()).fit(table[TRAIN], y[TRAIN, 0], qid=y[TRAIN, 1])
@@ -350,6 +370,7 @@ def test_every_row_has_a_route_and_pays_for_the_distinct_purchases_on_it(thing, 
     assert route.shape == cost.shape == (120,)
     assert cost.min() >= 0.0
     assert cost.max() <= sum(COSTS.values()) + 1.0
+    assert thing[1].chain_.has_forks if thing[0] in (GRAPH, NUMBERS[-1]) else True
 
 
 @pytest.mark.slow
@@ -409,7 +430,7 @@ def test_it_draws_its_purchases_and_the_way_of_a_row_and_has_a_page_in_notebooks
         if hasattr(one, "chain_"):
             calls = one.chain_.price_list.full_cost * np.mean(one.route(table[NEW]) == one.chain_.n_stages)
             page = one._repr_mimebundle_()["text/html"]
-            assert page.count("<title>") == (1 if one.chain_.behind else 2)
+            assert page.count("<title>") == (1 if one.chain_.behind or one.chain_.has_forks else 2)
             assert one.chain_.task.quality_name in page
         paid = sum(share * COSTS[column] for column, share in zip(bars.y, bars.x, strict=True))
         assert paid + calls == pytest.approx(one.cost(table[NEW]).mean())
@@ -464,7 +485,7 @@ def test_a_certificate_is_issued_on_rows_it_has_not_seen(thing, rows):
 
 def wide_budget(one):
     """A budget between the first stage for every row and the full model for every row."""
-    costs = one.chain_.cost_by_route if hasattr(one, "chain_") else np.array([1.0])
+    costs = one.chain_.cost_by_place if hasattr(one, "chain_") else np.array([1.0])
     return float(costs[0] + 0.4 * (costs[-1] - costs[0]))
 
 
@@ -527,7 +548,7 @@ def test_it_stands_behind_a_cheaper_stage_and_is_billed_for_what_each_row_spends
     name, inner = thing
     prices = (inner.chain_ if hasattr(inner, "chain_") else inner.forest_).price_list
     if name in (*NUMBERS, *RANKINGS, WORDS):
-        loss = QUANTILE if name == NUMBERS[-1] else {}
+        loss = QUANTILE if name == NUMBERS[-2] else {}
         front = (
             ranker(FrozenEstimator(inner)) if name in RANKINGS else regressor(FrozenEstimator(inner), **loss)
         )
@@ -619,21 +640,24 @@ def test_a_function_reads_columns_by_name_and_refuses_other_names(thing, rows, f
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", [*recipes(), *SEVERAL, NUMBERS[0], RANKINGS[0]])
+@pytest.mark.parametrize("name", [*recipes(), *SEVERAL, NUMBERS[0], RANKINGS[0], GRAPH])
 def test_a_sweep_fits_it_behind_one_full_model(name):
     table, y = rows_of(n_classes_of(name))
     numbers = {NUMBERS[0]: regressor, RANKINGS[0]: ranker}
-    estimator = (
-        numbers[name](BayesianRidge()) if name in numbers else recipes()[SEVERAL.get(name, name)](full())
-    )
+    kind = "BudgetedClassifier" if name == GRAPH else SEVERAL.get(name, name)
+    estimator = numbers[name](BayesianRidge()) if name in numbers else recipes()[kind](full())
+    if name == GRAPH:
+        estimator.set_params(structure="graph")
+    rows = PARTED if name == GRAPH else TRAIN
     varied = next(
         {key: [value]}
         for key, value in estimator.get_params(deep=False).items()
         if key in ("gamma", "p_full", "sizes", "C", "ridge")
     )
-    found = sweep(estimator, varied, table[TRAIN], y[TRAIN], table[VAL], y[VAL])
+    found = sweep(estimator, varied, table[rows], y[rows], table[VAL], y[VAL])
     fitted = found.estimator(found.frontier[0])
     assert fitted.predict(table[NEW]).shape == (120,)
+    assert name != GRAPH or fitted.chain_.has_forks
     assert len(found.on(table[NEW], y[NEW])) == len(found.frontier)
 
 

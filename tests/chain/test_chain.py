@@ -292,7 +292,7 @@ def test_a_chain_behind_a_stage_is_the_longer_chain(seed, groups):
     np.testing.assert_array_equal(joined.route(X), whole.route(X))
     np.testing.assert_array_equal(joined.cost(X), whole.cost(X))
     np.testing.assert_array_equal(joined.predict_proba(X), whole.predict_proba(X))
-    np.testing.assert_array_equal(joined.bought_by_route, whole.bought_by_route)
+    np.testing.assert_array_equal(joined.bought_by_place, whole.bought_by_place)
     assert (joined.n_own_stages, joined.n_stages, joined.innermost) == (1, 3, whole.full)
     # As an opaque full model the tail gives the same answers, kept away from certainty.
     opaque = replace(joined, full=CallableFull(lambda table: tail.outputs(table, table), TASK))

@@ -32,6 +32,19 @@ def test_the_methods_of_the_command_are_those_of_the_library():
     assert tuple(one.value for one in Method) == METHODS
 
 
+def test_a_graph_is_fitted_on_request_and_refused_where_nothing_has_one(run, small_fits, tmp_path):
+    rng = np.random.default_rng(0)
+    table = pd.DataFrame(rng.normal(size=(900, 4)), columns=["way", "left", "right", "noise"])
+    table["label"] = np.where(table["way"] > 0, table["left"] + 0.8, table["right"] - 0.8) > 0
+    table.to_csv(tmp_path / "t.csv", index=False)
+    fit = (*FIT, tmp_path / "t.csv", "--structure", "graph", "-o", tmp_path / "s.thrifty")
+    assert run(*fit).code == 0
+    assert load_table_system(tmp_path / "s.thrifty").estimator.chain_.has_forks
+    said = run(*fit, "--method", "dynamod-lin")
+    assert said.code == 2
+    assert "--structure graph is for cascades" in said.err
+
+
 def test_a_fit_says_what_it_promises_in_words(run, files, small_fits, tmp_path):
     out = tmp_path / "s.thrifty"
     said = run(*FIT, files.train, "--costs", files.costs, "--budget", 3, "-o", out)

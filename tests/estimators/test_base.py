@@ -113,7 +113,7 @@ def test_a_budget_is_spent_on_the_rows_of_the_evidence_and_the_fit_stays_as_it_w
     estimators, X, _ = learned
     clf = estimators[name]
     before = clf.chain_
-    cheapest = float(clf.chain_.cost_by_route[0])
+    cheapest = float(clf.chain_.cost_by_place[0])
     for budget in (cheapest, (cheapest + TOTAL) / 2, 99.0):
         there = clf.at(budget=budget)
         assert there.cost(X).mean() <= budget * (1 + 1e-9)

@@ -116,7 +116,7 @@ def test_switching_leaves_the_fit_as_it_was(fitted, others):
 
 def test_cost_is_what_the_route_bought(fitted, others):
     route, cost = fitted.route(others[0]), fitted.cost(others[0])
-    paid = fitted.chain_.bought_by_route[route].sum(axis=1)
+    paid = fitted.chain_.bought_by_place[route].sum(axis=1)
     np.testing.assert_array_equal(cost, paid)
 
 
@@ -160,7 +160,7 @@ def test_a_row_goes_where_its_place_and_what_it_bought_send_it_whatever_else_is_
     assert there.chain_.policy.is_mixed
     route = there.route(X)
     np.testing.assert_array_equal(there.route(X[:50]), route[:50])
-    X[~there.chain_.bought_by_route[route]] = 7.0
+    X[~there.chain_.bought_by_place[route]] = 7.0
     np.testing.assert_array_equal(there.route(X), route)
     # At an operating point of its own nothing is left to chance, and places do not count.
     pure = fitted.at(budget=float(fitted.chain_.policy.cost[1]))
@@ -201,17 +201,17 @@ def test_what_is_free_is_held_by_every_stage_and_what_is_dear_comes_late(rows):
     costs = [1.0, 1.0, 50.0, 0.0, 1.0, 1.0]
     clf = budgeted(feature_costs=costs).fit(*rows)
     assert all(3 in stage.columns for stage in clf.chain_.stages)
-    assert clf.chain_.cost_by_route[0] == 0.0
+    assert clf.chain_.cost_by_place[0] == 0.0
     assert clf.order_[0] in (0, 1)
 
 
 @pytest.mark.slow
 def test_columns_of_one_purchase_are_bought_together_and_paid_once(rows):
     clf = budgeted(feature_groups=[0, 1, 2, 0, 2, 0], budget=2.0).fit(*rows)
-    held = clf.chain_.bought_by_route
+    held = clf.chain_.bought_by_place
     np.testing.assert_array_equal(held[:, 0], held[:, 5])
     np.testing.assert_array_equal(held[:, 2], held[:, 4])
-    assert clf.chain_.cost_by_route[-1] == 3.0
+    assert clf.chain_.cost_by_place[-1] == 3.0
 
 
 @pytest.mark.slow
@@ -302,7 +302,7 @@ def test_a_cascade_in_front_of_a_chain_learns_with_what_each_row_pays_in_it(rows
     there = others[0][:300]
     held = np.zeros((300, 6), dtype=bool)
     held[:, everybody.columns] = True
-    held |= behind.chain_.bought_by_route[behind.route(there)]
+    held |= behind.chain_.bought_by_place[behind.route(there)]
     np.testing.assert_array_equal(everybody.cost(there), held.sum(axis=1))
     np.testing.assert_allclose(
         clf.chain_.policy.cost,

@@ -76,7 +76,7 @@ def test_a_purchase_of_several_columns_is_paid_once(rows):
     clf = fit(rows, feature_groups=[0, 0, 0, 1, 2, 3, 4, 5], feature_costs=[2.0] * 3 + [1.0] * 5, gamma=10.0)
     assert {0, 1, 2} <= set(clf.features_)
     others = set(clf.features_) - {0, 1, 2}
-    assert clf.chain_.cost_by_route.tolist() == [2.0 + len(others), 7.0]
+    assert clf.chain_.cost_by_place.tolist() == [2.0 + len(others), 7.0]
 
 
 def test_missing_values_are_allowed_and_infinite_ones_are_not(rows):

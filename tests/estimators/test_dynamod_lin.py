@@ -180,7 +180,7 @@ def test_columns_of_one_group_are_bought_together_at_one_price(cancer, frozen):
     # The 30 columns are mean, error and worst of 10 measurements.
     clf = quick(frozen, feature_groups=np.tile(np.arange(10), 3), gamma=0.05).fit(X[150:450], y[150:450])
     bought = len(set(clf.features_ % 10))
-    assert clf.chain_.cost_by_route.tolist() == [bought, 10.0]
+    assert clf.chain_.cost_by_place.tolist() == [bought, 10.0]
     assert bought < 10
 
 
@@ -190,7 +190,7 @@ def test_a_free_feature_is_used_and_costs_nothing(cancer, frozen):
     costs[[20, 21]] = 0.0
     clf = quick(frozen, feature_costs=costs, gamma=0.05).fit(X[150:450], y[150:450])
     assert {20, 21} <= set(clf.features_)
-    assert clf.chain_.cost_by_route[0] == len(clf.features_) - 2
+    assert clf.chain_.cost_by_place[0] == len(clf.features_) - 2
 
 
 def test_the_price_of_a_call_is_paid_by_rows_that_are_sent(cancer, frozen):
@@ -207,7 +207,7 @@ def test_a_frozen_system_is_a_valid_full_model_for_a_cheaper_stage(cancer, fitte
     assert isinstance(longer.chain_.full, Chain)
     assert (longer.chain_.n_stages, longer.chain_.n_own_stages) == (2, 1)
     route = longer.route(X)
-    np.testing.assert_array_equal(longer.cost(X), longer.chain_.cost_by_route[route])
+    np.testing.assert_array_equal(longer.cost(X), longer.chain_.cost_by_place[route])
     sent = route > 0
     np.testing.assert_array_equal(route[sent] - 1, fitted.route(X)[sent])
     np.testing.assert_allclose(longer.predict_proba(X)[sent], fitted.predict_proba(X)[sent])
@@ -397,7 +397,7 @@ def test_a_stage_in_front_of_a_chain_whose_full_model_reads_some_columns(partial
         outer = quick(full, **known).fit(frame[300:], y[300:])
         assert outer.chain_.n_stages == 2
         route = outer.route(frame)
-        np.testing.assert_array_equal(outer.cost(frame), outer.chain_.cost_by_route[route])
+        np.testing.assert_array_equal(outer.cost(frame), outer.chain_.cost_by_place[route])
     swapped = quick(clone(clf.full), **known).fit(frame[300:], y[300:]).with_full(clf)
     assert swapped.chain_.n_stages == 2
     np.testing.assert_array_equal(swapped.cost(frame).shape, route.shape)

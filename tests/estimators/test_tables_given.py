@@ -58,7 +58,7 @@ def test_cells_that_a_row_does_not_buy_have_no_say_in_its_route(rows):
     mixed = clf.at(budget=float(low + 0.5 * (high - low)))
     assert mixed.chain_.policy.is_mixed
     route = mixed.route(X)
-    bought = mixed.chain_.bought_by_route[route]
+    bought = mixed.chain_.bought_by_place[route]
     blanked = X.mask(~bought, 123.0)
     np.testing.assert_array_equal(mixed.route(blanked), route)
     np.testing.assert_array_equal(mixed.predict(blanked), mixed.predict(X))

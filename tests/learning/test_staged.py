@@ -195,11 +195,13 @@ def test_scores_of_copies_are_stretched_by_as_much_as_those_of_the_model_that_se
     grown = grow_stages(TASK, table, y, np.ones(600), sets, SMALL)
     scores = grown.scores(table)
     np.testing.assert_allclose(grown.spread, np.abs(scores - grown.base).mean(axis=(0, 2)))
-    np.testing.assert_allclose(stretch_of(grown, grown.spread), 1.0)
-    np.testing.assert_allclose(stretch_of(grown, grown.spread / 1.1), 1.1)
-    np.testing.assert_allclose(stretch_of(grown, grown.spread / [1.3, 1.0]), 1.3 ** np.array([2 / 3, 1 / 3]))
-    np.testing.assert_allclose(stretch_of(grown, grown.spread / 9), np.exp(MOST_STRETCHED))
-    np.testing.assert_allclose(stretch_of(grown, np.zeros(2)), 1.0)  # nothing was grown
+    np.testing.assert_allclose(stretch_of(grown.spread, grown.spread), 1.0)
+    np.testing.assert_allclose(stretch_of(grown.spread, grown.spread / 1.1), 1.1)
+    np.testing.assert_allclose(
+        stretch_of(grown.spread, grown.spread / [1.3, 1.0]), 1.3 ** np.array([2 / 3, 1 / 3])
+    )
+    np.testing.assert_allclose(stretch_of(grown.spread, grown.spread / 9), np.exp(MOST_STRETCHED))
+    np.testing.assert_allclose(stretch_of(grown.spread, np.zeros(2)), 1.0)  # nothing was grown
 
 
 def test_the_share_of_the_score_that_is_kept_rises_to_nearly_all_of_it(rows):

@@ -148,7 +148,7 @@ def test_rows_pay_by_what_they_bought_and_never_the_sum_of_single_prices(patient
     X, _ = patients
     for budget in (20.0, 35.0, 60.0):
         at = fitted.at(budget=budget)
-        bought = at.chain_.bought_by_route[at.chain_.walk(at._reader(X)).route]
+        bought = at.chain_.bought_by_place[at.chain_.walk(at._reader(X)).route]
         single = bought @ np.array(COSTS)
         both = bought[:, 1] & bought[:, 2]
         np.testing.assert_allclose(at.cost(X), single - 15.0 * both)

@@ -127,7 +127,7 @@ def test_evidence_frontier_and_budget_are_counted_in_prices_of_rows(hearts, casc
     table, y = hearts[0][300:].reset_index(drop=True), hearts[1][300:]
     held = evidence_of(cascade, table, y)
     for place in range(cascade.chain_.n_stages + 1):
-        bought = cascade.chain_.bought_by_route[place]
+        bought = cascade.chain_.bought_by_place[place]
         flat = cascade.chain_.price_list.cost_of(np.flatnonzero(bought & (np.arange(4) < 2)))
         np.testing.assert_allclose(held.cost_at(place), flat + bought[2] * table["ecg_price"])
     assert cascade.at(budget=4.0).expected_cost_ == pytest.approx(4.0)
@@ -136,7 +136,7 @@ def test_evidence_frontier_and_budget_are_counted_in_prices_of_rows(hearts, casc
 
 def test_rules_of_stopping_send_on_rows_for_which_that_is_cheap(hearts, cascade):
     table, dear = hearts[0][300:], hearts[0][300:]["ecg_price"] == 10.0
-    buys = cascade.at(budget=4.0).chain_.bought_by_route[cascade.at(budget=4.0).route(table), 2]
+    buys = cascade.at(budget=4.0).chain_.bought_by_place[cascade.at(budget=4.0).route(table), 2]
     assert buys[~dear].mean() > buys[dear].mean() + 0.2
 
 

@@ -138,7 +138,7 @@ def test_a_chain_of_stages_is_told_apart_by_asking_it_where_its_rows_stop(digits
         np.testing.assert_allclose(
             facts.points.reach[place], [(route >= stage).mean() for stage in range(system.n_stages + 1)]
         )
-        share = dict(zip(names, system.bought_by_route[route].mean(axis=0), strict=True))
+        share = dict(zip(names, system.bought_by_place[route].mean(axis=0), strict=True))
         first = facts.systems[0].first
         for purchase, at in zip(facts.purchases, first, strict=True):
             if purchase.name in share:

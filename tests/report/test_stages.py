@@ -69,7 +69,7 @@ def test_rows_reach_the_stages_of_a_cascade_as_its_routes_say(cascade, digits, f
             cascade_facts.points.reach[place],
             [(route >= stage).mean() for stage in range(chain.n_stages + 1)],
         )
-        assert_as_bought(cascade_facts, place, chain.bought_by_route[route], digits.names)
+        assert_as_bought(cascade_facts, place, chain.bought_by_place[route], digits.names)
         assert_explained(cascade_facts, place, cascade.full_cost)
         assert cascade_facts.points.cost[place] == pytest.approx(served(cascade, point).cost(digits.X).mean())
 
@@ -133,7 +133,7 @@ def test_a_stage_in_front_of_a_cascade_is_told_apart_from_those_behind_it(cascad
             facts.points.reach[place], [(route >= stage).mean() for stage in range(n_stages + 1)]
         )
         names = [f"feature {column}" for column in range(64)]
-        assert_as_bought(facts, place, there.chain_.bought_by_route[route], names)
+        assert_as_bought(facts, place, there.chain_.bought_by_place[route], names)
         assert_explained(facts, place, cascade.full_cost)
         auc = roc_auc_score(digits.y, there.decision_function(digits.X))
         assert facts.points.auc[place] == pytest.approx(auc)

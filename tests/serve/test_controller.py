@@ -48,7 +48,7 @@ def chain():
 def stream(controller, chain, X, batch=20):
     """What each row paid."""
     readers = (chain.reader(X[first : first + batch]) for first in range(0, len(X), batch))
-    return np.concatenate([chain.cost_by_route[controller.walk(reader).route] for reader in readers])
+    return np.concatenate([chain.cost_by_place[controller.walk(reader).route] for reader in readers])
 
 
 def means(costs, window=WINDOW):
@@ -140,7 +140,7 @@ def test_a_batch_in_pieces_is_one_walk_also_through_a_chain_behind(chain):
 
 def test_another_point_of_a_chain_does_not_compute_anew_what_all_points_share(chain):
     other = chain.ready().at(chain.policy.at(1))
-    assert other.cost_by_route is chain.cost_by_route
+    assert other.cost_by_place is chain.cost_by_place
     assert other._legs is chain._legs
     np.testing.assert_array_equal(
         other.route(rows(50, 11)), replace(chain, policy=chain.policy.at(1)).route(rows(50, 11))
@@ -182,14 +182,14 @@ def test_rows_that_nobody_answers_cost_nothing(chain):
 
 
 def test_rows_under_way_count_for_the_cap_as_the_dearest_there_are(chain):
-    cap, window, most = float(chain.policy.cost[4]), 40, chain.cost_by_route.max()
+    cap, window, most = float(chain.policy.cost[4]), 40, chain.cost_by_place.max()
     controller = BudgetController(chain, target=cap, window=window, cap=cap)
     begun = 0
     while not controller.capped:
         begun += controller.begin(1)[0]
     # The last one is made to stop at the first stage; the others may all pay the most.
     assert 1 < begun < window
-    room = (cap - chain.cost_by_route[0]) * window / (most - chain.cost_by_route[0])
+    room = (cap - chain.cost_by_place[0]) * window / (most - chain.cost_by_place[0])
     assert begun - 1 == int(room)
     for _ in range(begun):
         controller.end(1, np.zeros(0))  # refused: nothing was paid

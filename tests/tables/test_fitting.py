@@ -74,7 +74,7 @@ def test_what_no_row_reads_may_be_absent_unseen_or_nonsense(fitted, make_table):
     system, new = fitted.system.at(budget=1.2), make_table(300, seed=5)
     before = system.answers(system.read(new))
     place_of = {"full": system.chain.n_stages} | {str(place): place for place in range(system.chain.n_stages)}
-    held = system.chain.bought_by_route[[place_of[stage] for stage in before["stage"]]]
+    held = system.chain.bought_by_place[[place_of[stage] for stage in before["stage"]]]
     strange = new.astype(object)
     never = [name for name, read in zip(system.schema.names, held.any(axis=0), strict=True) if not read]
     assert never, "some column is never read at this budget"

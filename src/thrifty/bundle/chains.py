@@ -13,6 +13,7 @@ from thrifty.bundle.fields import Fields, Packer
 from thrifty.bundle.fulls import pack_full, unpack_full
 from thrifty.bundle.stages import pack_stage, unpack_stage
 from thrifty.chain.chain import Chain
+from thrifty.chain.fork import nodes_of
 from thrifty.chain.levels import Levels
 from thrifty.chain.policy import Policy
 from thrifty.chain.stage import CascadeStage, Stage
@@ -126,10 +127,11 @@ def _unpack_levels(fields: Fields, n_features: int) -> Levels | None:
 
 def check_sets(fields: Fields, stages: Sequence[Stage], n_levels: Mapping[int, int]) -> None:
     """Refuse trees that ask for levels which a column has not; ``n_levels`` is their number, by column."""
-    for stage in stages:
+    for stage in (node for each in stages for node in nodes_of(each)):
         # Behind the columns of a stage a gate may read scores, which are no levels either.
         known = np.array([n_levels.get(int(column), 0) for column in stage.columns] + [0])
-        for trees in getattr(stage, "__dict__", {}).values():
+        turn = getattr(stage, "turn", None)
+        for trees in [*getattr(stage, "__dict__", {}).values(), None if turn is None else turn.trees]:
             if not isinstance(trees, TreeEnsemble) or trees.sets is None:
                 continue
             place = np.minimum(trees.feature[trees.sets.nodes], len(stage.columns))

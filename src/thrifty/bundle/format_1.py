@@ -65,7 +65,7 @@ def old_evidence(fields: Fields, chain: Chain, points: Any) -> Evidence:
     return Evidence(
         gate,
         fields.array("right", np.bool_, (len(gate), n_stages + 1)),
-        chain.cost_by_route,
+        chain.cost_by_place,
         fields.array("full_right", np.bool_, (len(gate),)),
         points,
         features=tuple(chain.columns.tolist()),

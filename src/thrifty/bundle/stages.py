@@ -14,6 +14,7 @@ from thrifty.bundle.context import Reading, Writing
 from thrifty.bundle.fields import Fields
 from thrifty.bundle.fulls import pack_full, unpack_full
 from thrifty.chain.chain import Chain
+from thrifty.chain.fork import ForkStage
 from thrifty.chain.stage import (
     BoostedStage,
     CascadeStage,
@@ -22,6 +23,7 @@ from thrifty.chain.stage import (
     LeafStage,
     LinearStage,
     Stage,
+    Turn,
     UniformGate,
 )
 from thrifty.exceptions import InvalidInputError
@@ -29,6 +31,9 @@ from thrifty.exceptions import InvalidInputError
 __all__ = ["Codec", "pack_stage", "register_stage", "unpack_stage"]
 
 AnyStage = TypeVar("AnyStage")
+
+MOST_NODES = 4096
+"""Nodes of a fork in a file that is read."""
 
 
 @dataclass(frozen=True)
@@ -225,7 +230,32 @@ def _pack_cascade(stage: CascadeStage, writing: Writing) -> dict[str, Any]:
         "trees": packer.ensemble(stage.trees),
         "calibration": packer.floats(stage.calibration),
         "gate": None if stage.gate is None else packer.ensemble(stage.gate),
+        **({} if stage.turn is None else {"turn": _pack_turn(stage.turn, writing)}),
     }
+
+
+def _pack_turn(turn: Turn, writing: Writing) -> dict[str, Any]:
+    trees = None if turn.trees is None else writing.packer.ensemble(turn.trees)
+    return {"nodes": writing.packer.columns(turn.nodes), "trees": trees}
+
+
+def _unpack_turn(fields: Fields, n_columns: int) -> Turn:
+    nodes = fields.columns("nodes", MOST_NODES)
+    trees = None if fields.raw("trees") is None else fields.ensemble("trees", n_columns, n_outputs=len(nodes))
+    if len(nodes) == 0 or (trees is None and len(nodes) > 1):
+        raise fields.refusal("nodes", "be one, or as many as the trees have outputs", nodes[:5].tolist())
+    return Turn(nodes, trees)
+
+
+def _pack_fork(stage: ForkStage, writing: Writing) -> dict[str, Any]:
+    return {"nodes": [_pack_cascade(node, writing) for node in stage.nodes]}
+
+
+def _unpack_fork(fields: Fields, reading: Reading) -> ForkStage:
+    parts = fields.items("nodes")
+    if not 1 <= len(parts) <= MOST_NODES:
+        raise fields.refusal("nodes", f"be 1 to {MOST_NODES}", len(parts))
+    return ForkStage(tuple(_unpack_cascade(part, reading) for part in parts))
 
 
 def _unpack_cascade(fields: Fields, reading: Reading) -> CascadeStage:
@@ -238,7 +268,8 @@ def _unpack_cascade(fields: Fields, reading: Reading) -> CascadeStage:
     if fields.raw("gate") is not None:
         gate = fields.ensemble("gate", len(columns) + task.n_scores)
     trees = fields.ensemble("trees", len(columns), n_outputs=task.n_scores)
-    return CascadeStage(columns, trees, calibration, task, gate)
+    turn = _unpack_turn(fields.inside("turn"), len(columns)) if fields.has("turn") else None
+    return CascadeStage(columns, trees, calibration, task, gate, turn)
 
 
 for _codec in (
@@ -248,5 +279,6 @@ for _codec in (
     Codec("LeafScorer", LeafStage, _pack_leaf, _unpack_leaf),
     Codec("ForeignScorer", ForeignStage, _pack_foreign, _unpack_foreign),
     Codec("CascadeStep", CascadeStage, _pack_cascade, _unpack_cascade),
+    Codec("CascadeFork", ForkStage, _pack_fork, _unpack_fork),
 ):
     register_stage(_codec)

@@ -115,7 +115,7 @@ class BuysFromSources(Buys):
     levels: Levels | None
 
     @property
-    def bought_by_route(self) -> Bools:
+    def bought_by_place(self) -> Bools:
         """Columns a row holds that was answered at each place."""
         raise NotImplementedError
 
@@ -147,7 +147,7 @@ class BuysFromSources(Buys):
     def buyer(self, source: Any, ledger: Ledger | None = None, n_rows: int | None = None) -> PurchaseReader:
         """Read from a source in any form, buying only what rows need on their way."""
         self.refuse_purchases_by_node()
-        needed = np.flatnonzero(self.bought_by_route[-1])
+        needed = np.flatnonzero(self.bought_by_place[-1])
         return self.buying(as_source(source, self.names, self.price_list, needed, n_rows), ledger)
 
     def buying(self, source: Any, ledger: Ledger | None) -> PurchaseReader:

@@ -17,6 +17,7 @@ import numpy as np
 from thrifty.arrays import Bools, Floats, Ints, Labels
 from thrifty.chain.buying import BuysFromSources
 from thrifty.chain.columns import table_of_fit
+from thrifty.chain.fork import ForkStage, check_turns, joined_visit, nodes_of, rows_by_node
 from thrifty.chain.ledger import for_able
 from thrifty.chain.levels import Levels, plain_table
 from thrifty.chain.policy import Policy
@@ -47,19 +48,23 @@ class Walk:
         Scores of the last stage that each row visited in this chain.
     behind : Walk, optional
         Where the rows went that were sent on to a chain in the place of the full model.
+    node : ndarray of shape (n_rows,), optional
+        Node of the last stage that each row visited in this chain; None in a chain without forks.
     """
 
     rows: Ints
     route: Ints
     scores: Floats
     behind: "Walk | None" = None
+    node: Ints | None = None
 
     def take(self, kept: Ints) -> "Walk":
         """Where some of the rows went, none of which was sent on to a chain behind without being answered there."""
         inner = self.behind
         if inner is not None:
             inner = inner.take(np.flatnonzero(np.isin(inner.rows, self.rows[kept])))
-        return Walk(self.rows[kept], self.route[kept], self.scores[kept], inner)
+        node = None if self.node is None else self.node[kept]
+        return Walk(self.rows[kept], self.route[kept], self.scores[kept], inner, node)
 
 
 @dataclass(frozen=True)
@@ -72,10 +77,13 @@ class StagesSeen:
         Gate scores.
     scores : ndarray of shape (n_rows, n_stages, n_scores)
         What each stage would answer.
+    node : ndarray of shape (n_rows, n_stages), optional
+        The node of each stage at which a row would stand; None in a chain without forks.
     """
 
     gate: Floats
     scores: Floats
+    node: Ints | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -126,6 +134,7 @@ class Chain(BuysFromSources):
             raise InvalidInputError(
                 f"a policy must have a threshold for each of the {len(self.stages)} stages; got {self.policy.n_stages}."
             )
+        check_turns(self.stages)
         if self.behind and self.behind.levels != self.levels:
             raise InvalidInputError(
                 "a chain in the place of the full model reads the numbers of levels that the stages before it read, "
@@ -163,24 +172,60 @@ class Chain(BuysFromSources):
         return len(self.stages) + (self.behind.n_stages if self.behind else 0)
 
     @cached_property
-    def bought_by_route(self) -> Bools:
-        """Columns a row holds that was answered at each place: (n_stages + 1, n_features)."""
-        bought = np.zeros((self.n_stages + 1, self.price_list.n_features), dtype=bool)
-        for place, stage in enumerate(self.stages):
-            bought[place:, stage.columns] = True
-        if self.behind:
-            bought[len(self.stages) :] |= self.behind.bought_by_route
-        else:
+    def has_forks(self) -> bool:
+        """Whether what a row holds at a stage may differ from row to row, here or in a chain behind."""
+        own = any(isinstance(stage, ForkStage) for stage in self.stages)
+        return own or (self.behind is not None and self.behind.has_forks)
+
+    @cached_property
+    def _first_places(self) -> Ints:
+        """Number of the first node of each own stage and, last, of whatever stands behind them."""
+        return np.cumsum([0, *(len(nodes_of(stage)) for stage in self.stages)])
+
+    def places(self, walk: Walk) -> Ints:
+        """Where each row was answered, counted through the nodes of all stages; the route where there are no forks."""
+        if not self.has_forks:
+            return walk.route
+        first, n_own = self._first_places, len(self.stages)
+        place: Ints = first[np.minimum(walk.route, n_own)] + np.maximum(walk.route - n_own, 0)
+        if walk.node is not None:
+            place += np.where(walk.route < n_own, walk.node, 0)
+        if self.behind and walk.behind is not None:
+            sent = np.flatnonzero(walk.route >= n_own)
+            inner = walk.behind.take(np.flatnonzero(np.isin(walk.behind.rows, walk.rows[sent])))
+            place[sent] = first[-1] + self.behind.places(inner)
+        place[walk.route < 0] = -1
+        return place
+
+    @cached_property
+    def bought_by_place(self) -> Bools:
+        """Columns a row holds that was answered at each place: (n_places, n_features); the last is the full model."""
+        n_own, first = len(self.stages), self._first_places
+        inner = None if self.behind is None else self.behind.bought_by_place
+        n_behind = 1 if inner is None else len(inner)
+        bought = np.zeros((first[-1] + n_behind, self.price_list.n_features), dtype=bool)
+        for number, stage in enumerate(self.stages):
+            for node, one in enumerate(nodes_of(stage)):
+                bought[first[number] + node, one.columns] = True
+        # What was bought before is held; in a graph a node holds the columns of every node that leads to it.
+        for number in range(1, n_own):
+            if first[number + 1] - first[number] == 1 and first[number] - first[number - 1] == 1:
+                bought[first[number]] |= bought[first[number] - 1]
+        if n_own:
+            bought[first[-1] :] |= bought[first[-1] - 1]
+        if inner is None:
             bought[-1, self.price_list.read_by_full] = True
+        else:
+            bought[first[-1] :] |= inner
         for held in bought if self.price_list.by_row is not None else ():
             held[self.price_list.with_row_prices(np.flatnonzero(held))] = True
         return bought
 
     @cached_property
-    def cost_by_route(self) -> Floats:
-        """What a row pays that was answered at each place, by the listed prices: (n_stages + 1,)."""
-        places = np.arange(self.n_stages + 1)
-        return self.price_list.cost_of_rows(self.bought_by_route, places == self.n_stages)
+    def cost_by_place(self) -> Floats:
+        """What a row pays that was answered at each place, by the listed prices: (n_places,)."""
+        bought = self.bought_by_place
+        return self.price_list.cost_of_rows(bought, np.arange(len(bought)) == len(bought) - 1)
 
     # -- the same chain, changed -------------------------------------------------------------------
 
@@ -188,7 +233,7 @@ class Chain(BuysFromSources):
         """The chain under another policy."""
         other = replace(self, policy=policy)
         # What was worked out of the stages holds under every policy.
-        kept = ("_legs", "bought_by_route", "cost_by_route")
+        kept = ("_legs", "has_forks", "_first_places", "bought_by_place", "cost_by_place")
         vars(other).update({name: value for name, value in vars(self).items() if name in kept})
         return other
 
@@ -205,7 +250,7 @@ class Chain(BuysFromSources):
 
     def ready(self) -> "Chain":
         """The chain itself, with everything made that single rows need, here and at its other operating points."""
-        _ = self._legs, self.cost_by_route
+        _ = self._legs, self.cost_by_place
         return self
 
     # -- walking -----------------------------------------------------------------------------------
@@ -221,10 +266,13 @@ class Chain(BuysFromSources):
         # Of the rows that are under way: their places in the batch and in the reader, and what is known of them.
         here, asked, carried, latest = np.arange(n_rows), everyone, self.carried_at_start(n_rows), scores
         follows_upper = np.zeros(n_rows, dtype=bool)
+        # In a chain with forks: the node that a row stands at, and the one it was last seen at.
+        node = np.zeros(n_rows, dtype=np.intp) if self.has_forks else None
+        last_node = None if node is None else node.copy()
         for place in range(n_own):
             if len(here) == 0:
                 break
-            able, met = self._meet(place, reader, asked, carried)
+            able, met = self._meet(place, reader, asked, carried, node)
             if able is not None:
                 left = here[~able]
                 route[left], scores[left] = place - 1, latest[~able]
@@ -234,10 +282,14 @@ class Chain(BuysFromSources):
                     follows_upper[able],
                     latest[able],
                 )
+                node = None if node is None else node[able]
             if met is None:
                 break
             visit, gate = met
             carried, latest = visit.carried, visit.scores
+            if node is not None and last_node is not None:
+                last_node[here] = node
+                node = np.zeros_like(node) if visit.turn is None else visit.turn
             if place == policy.parting:
                 follows_upper = self._follows_upper(reader, asked)
             goes_on = gate > policy.thresholds_at(place, follows_upper)
@@ -246,15 +298,16 @@ class Chain(BuysFromSources):
                 route[stops], scores[stops] = place, latest[~goes_on]
                 here, asked, follows_upper = here[goes_on], asked[goes_on], follows_upper[goes_on]
                 carried, latest = carried[goes_on], latest[goes_on]
+                node = None if node is None else node[goes_on]
         scores[here] = latest
         inner = None
         if self.behind and len(here):
             inner = self.behind.walk(reader, asked)
             route[here] = n_own + inner.route
-        return Walk(everyone, route, scores, inner)
+        return Walk(everyone, route, scores, inner, last_node)
 
     def _meet(
-        self, place: int, reader: Reader, rows: Ints, carried: Floats
+        self, place: int, reader: Reader, rows: Ints, carried: Floats, node: Ints | None = None
     ) -> tuple[Bools | None, tuple[Visit, Floats] | None]:
         """Which rows can visit a stage, None being all, and what it makes of them, with the score of "go on"."""
         stage, visited = self.stages[place], reader.visited
@@ -267,10 +320,39 @@ class Chain(BuysFromSources):
             _refuse_nan(gate, visit.scores, place, rows[kept])
             return visit, gate
 
-        able, met = for_able(reader, rows, stage.columns, meet)
+        if isinstance(stage, ForkStage) and node is not None:
+            able, met = self._meet_nodes(place, stage, reader, rows, carried, node)
+        else:
+            able, met = for_able(reader, rows, stage.columns, meet)
         if visited is not None and met is not None:
             visited[id(stage)] = met
         return able, met
+
+    def _meet_nodes(
+        self, place: int, stage: ForkStage, reader: Reader, rows: Ints, carried: Floats, node: Ints
+    ) -> tuple[Bools | None, tuple[Visit, Floats] | None]:
+        """The same at a fork, node by node."""
+        is_able, parts = np.ones(len(rows), dtype=bool), []
+        for number, here in rows_by_node(stage, node):
+            one, asked, held = stage.nodes[number], rows[here], carried[here]
+
+            def meet(kept: Any, one: Stage = one, asked: Ints = asked, held: Floats = held) -> Visit:
+                visit = self.visit(one, reader, asked[kept], held[kept])
+                _refuse_nan(self.gate_of(visit), visit.scores, place, asked[kept])
+                return visit
+
+            able, visit = for_able(reader, asked, one.columns, meet)
+            if able is not None:
+                is_able[here[~able]] = False
+            if visit is not None:
+                parts.append((here if able is None else here[able], visit))
+        if not parts:
+            return is_able, None
+        # Places among all rows become places among those that are able.
+        place_of = np.cumsum(is_able) - 1
+        joined = [(place_of[places], visit) for places, visit in parts]
+        visit = joined_visit(int(is_able.sum()), joined, self.gate_of)
+        return (None if is_able.all() else is_able), (visit, self.gate_of(visit))
 
     @cached_property
     def _legs(self) -> tuple[StackedStages, ...]:
@@ -320,11 +402,24 @@ class Chain(BuysFromSources):
         rows, carried = np.arange(reader.n_samples), self.carried_at_start(reader.n_samples)
         gate = np.empty((len(rows), len(self.stages)))
         scores = np.empty((len(rows), len(self.stages), self.task.n_scores))
+        node = np.zeros((len(rows), len(self.stages) + 1), dtype=np.intp) if self.has_forks else None
         for place, stage in enumerate(self.stages):
-            visit = self.visit(stage, reader, rows, carried)
+            visit = self.visit_at(stage, reader, rows, carried, None if node is None else node[:, place])
             carried, scores[:, place] = visit.carried, visit.scores
             gate[:, place] = self.gate_of(visit)
-        return StagesSeen(gate, scores)
+            if node is not None and visit.turn is not None:
+                node[:, place + 1] = visit.turn
+        return StagesSeen(gate, scores, None if node is None else node[:, :-1])
+
+    def visit_at(self, stage: Stage, reader: Reader, rows: Ints, carried: Floats, node: Ints | None) -> Visit:
+        """What a stage makes of some rows, each of which stands at a node of it."""
+        parts = [
+            (here, self.visit(nodes_of(stage)[number], reader, rows[here], carried[here]))
+            for number, here in rows_by_node(stage, node)
+        ]
+        if not parts:
+            return Visit(np.empty((0, self.task.n_scores)), np.empty(0), carried)
+        return joined_visit(len(rows), parts, self.gate_of)
 
     def answer(self, reader: Reader, walk: Walk | None = None) -> Floats:
         """Outputs of the task: the answering stage's own, the full model's, or its blend, where a row reached it."""
@@ -420,16 +515,16 @@ class Chain(BuysFromSources):
         """What each row of a walk pays."""
         prices, amounts = self.price_list, None
         if prices.by_row is None:
-            cost = self.cost_by_route[walk.route]
+            cost = self.cost_by_place[self.places(walk)]
         else:
-            used = self.bought_by_route[walk.route]
+            used = self.bought_by_place[self.places(walk)]
             amounts = amounts_of(prices, reader, walk.rows, used, self.names)
             cost = prices.cost_of_rows(used, walk.route == self.n_stages, amounts)
         sent = np.flatnonzero(walk.route == self.n_stages)
         if sent.size and self.buys_by_row:
             used = np.zeros((len(sent), prices.n_features), dtype=bool)
             if self.n_stages:
-                used |= self.bought_by_route[-2]
+                used |= self.bought_by_place[-2]
             asked = reader.table(walk.rows[sent], prices.full_columns)
             used[:, prices.read_by_full] |= _asked(self.innermost).bought(asked)
             some = None if amounts is None else amounts[sent]
@@ -438,8 +533,23 @@ class Chain(BuysFromSources):
 
     def spent_at(self, reader: Reader, place: int) -> Floats:
         """What each row of a reader would pay that is answered at a place."""
-        rows = np.arange(reader.n_samples)
-        return self.spent(reader, Walk(rows, np.full(len(rows), place), np.empty((len(rows), 0))))
+        return self.spent(reader, self._walk_to(reader, place))
+
+    def held_by_stage(self, reader: Reader) -> tuple[Bools, ...]:
+        """Columns that each row of a reader would hold at each stage of all chains: (n_rows, n_features) each."""
+        walks = (self._walk_to(reader, place) for place in range(self.n_stages))
+        return tuple(self.bought_by_place[self.places(walk)] for walk in walks)
+
+    def _walk_to(self, reader: Reader, place: int) -> Walk:
+        """The walk of rows that all get to one place; what they score on the way is left out."""
+        rows, n_own = np.arange(reader.n_samples), len(self.stages)
+        route, nothing, node, inner = np.full(len(rows), place), np.empty((len(rows), 0)), None, None
+        if self.has_forks and place < n_own:
+            seen = self.visit_all(reader).node
+            node = None if seen is None else seen[:, place]
+        elif self.has_forks and self.behind:
+            inner = self.behind._walk_to(reader, place - n_own)
+        return Walk(rows, route, nothing, inner, node)
 
     @property
     def buys_by_row(self) -> bool:
@@ -452,9 +562,13 @@ class Chain(BuysFromSources):
         return self.held_at(len(self.stages))
 
     def held_at(self, place: int) -> Ints:
-        """Columns that a row has bought in this chain once it is at a place, in the order of purchase."""
-        columns = (column for stage in self.stages[: place + 1] for column in stage.columns.tolist())
-        return np.array(list(dict.fromkeys(columns)), dtype=np.intp)
+        """Columns that every row has bought in this chain once it is at a place, in the order of purchase."""
+        stages = self.stages[: place + 1]
+        columns = list(dict.fromkeys(column for stage in stages for column in stage.columns.tolist()))
+        if stages and isinstance(stages[-1], ForkStage):
+            common = set(columns).intersection(*(node.columns.tolist() for node in stages[-1].nodes))
+            columns = [column for column in columns if column in common]
+        return np.array(columns, dtype=np.intp)
 
     @cached_property
     def _held_at_parting(self) -> Ints:

@@ -6,8 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from thrifty.arrays import Floats, Ints
+from thrifty.arrays import Bools, Floats, Ints
 from thrifty.chain.chain import Chain, Walk
+from thrifty.chain.fork import nodes_of
 from thrifty.chain.receipts import in_words, verdict
 from thrifty.chain.sources import Reader, amounts_of
 
@@ -98,7 +99,8 @@ def explain_rows(chain: Chain, reader: Reader, names: Sequence[str]) -> list[Exp
     answers, probability = chain.task.answers(outputs).tolist(), chain.task.confidence(outputs)
     views: list[list[StageView]] = [[] for _ in range(len(walk.route))]
     cost, total = _costs(chain, reader, len(walk.route))
-    _add_views(views, chain, reader, walk, _new_columns(chain, names), cost, 0)
+    held = np.zeros((len(walk.route), chain.price_list.n_features), dtype=bool)
+    _add_views(views, chain, reader, walk, held, names, cost, 0)
     return [
         Explanation(
             tuple(views[row]),
@@ -115,14 +117,17 @@ def explain_rows(chain: Chain, reader: Reader, names: Sequence[str]) -> list[Exp
 def _costs(chain: Chain, reader: Reader, n_rows: int) -> tuple[Sequence[Floats], Floats]:
     """What each row would have paid by the end of each stage, and at the full model alone."""
     prices = chain.price_list
-    if prices.by_row is None:
-        flat = (np.broadcast_to(one, n_rows) for one in chain.cost_by_route)
+    if prices.by_row is None and not chain.has_forks:
+        flat = (np.broadcast_to(one, n_rows) for one in chain.cost_by_place)
         return list(flat), np.full(n_rows, prices.cost_of_full)
+    by_stage = [chain.spent_at(reader, place) for place in range(chain.n_stages)]
+    if prices.by_row is None:
+        return by_stage, np.full(n_rows, prices.cost_of_full)
     read = np.zeros((1, prices.n_features), dtype=bool)
     read[0, prices.read_by_full] = True
     amounts = amounts_of(prices, reader, np.arange(n_rows), np.repeat(read, n_rows, axis=0), chain.names)
     total = prices.cost_of_rows(read, np.ones(1, dtype=bool), amounts)
-    return [chain.spent_at(reader, place) for place in range(chain.n_stages)], total
+    return by_stage, total
 
 
 def _add_views(
@@ -130,29 +135,37 @@ def _add_views(
     chain: Chain,
     reader: Reader,
     walk: Walk,
-    new: Sequence[tuple[str, ...]],
+    held: Bools,
+    names: Sequence[str],
     cost: Sequence[Floats],
     first: int,
 ) -> None:
-    """The stages of one chain as its rows met them, and those of the chain behind it; stages count from ``first``."""
+    """The stages of one chain as its rows met them, and those of the chain behind it; stages count from ``first``.
+
+    ``held`` tells the columns that rows hold by then, and is brought up to date.
+    """
     policy, task, rows = chain.policy, chain.task, walk.rows
     follows = np.zeros(len(rows), dtype=bool)
-    carried = chain.carried_at_start(len(rows))
+    carried, node = chain.carried_at_start(len(rows)), np.zeros(len(rows), dtype=np.intp)
     for place, stage in enumerate(chain.stages):
         here: Ints = np.flatnonzero(walk.route >= first + place)
         if place == policy.parting:
             follows[here] = policy.follows_upper(reader, rows[here], chain.held_at(place))
-        visit = chain.visit(stage, reader, rows[here], carried[here])
-        carried[here] = visit.carried
+        visit = chain.visit_at(stage, reader, rows[here], carried[here], node[here])
+        carried[here], at_node = visit.carried, node[here]
+        node[here] = 0 if visit.turn is None else visit.turn
         outputs = task.outputs(visit.scores)
         gate = chain.gate_of(visit)
         answers, sure = task.answers(outputs).tolist(), task.confidence(outputs)
         thresholds = np.broadcast_to(policy.thresholds_at(place, follows[here]), len(here))
         at = first + place
+        columns = [one.columns for one in nodes_of(stage)]
         for number, row in enumerate(rows[here]):
+            own = columns[at_node[number] if len(columns) > 1 else 0]
+            new, held[row, own] = own[~held[row, own]], True
             views[row].append(
                 StageView(
-                    new[at],
+                    tuple(str(names[column]) for column in new),
                     float(cost[at][row]),
                     answers[number],
                     float(sure[number]),
@@ -166,19 +179,6 @@ def _add_views(
             walk.behind.route + first + chain.n_own_stages,
             walk.behind.scores,
             walk.behind.behind,
+            walk.behind.node,
         )
-        _add_views(views, chain.behind, reader, inner, new, cost, first + chain.n_own_stages)
-
-
-def _new_columns(chain: Chain, names: Sequence[str]) -> list[tuple[str, ...]]:
-    """Names of the columns that are new at each stage of all chains, in the order of purchase."""
-    held: set[int] = set()
-    new = []
-    link: Chain | None = chain
-    while link is not None:
-        for stage in link.stages:
-            columns = [int(column) for column in stage.columns if int(column) not in held]
-            held.update(columns)
-            new.append(tuple(str(names[column]) for column in columns))
-        link = link.behind
-    return new
+        _add_views(views, chain.behind, reader, inner, held, names, cost, first + chain.n_own_stages)

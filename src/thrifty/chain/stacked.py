@@ -226,11 +226,11 @@ class StackedStages:
 
 
 def stacked_stages(stages: Sequence[Stage], n_features: int, task: Task) -> tuple[StackedStages, ...]:
-    """The stages of a chain, as many together as are worth a call; nothing where it is not a cascade."""
+    """The stages of a chain, as many together as are worth a call; nothing where it is not a cascade, or has forks."""
     legs: list[list[CascadeStage]] = []
     n_trees = 0
     for stage in stages:
-        if not isinstance(stage, CascadeStage):
+        if not isinstance(stage, CascadeStage) or stage.turn is not None:
             return ()
         n_trees += stage.trees.n_trees
         if not legs or n_trees > MOST_TREES:

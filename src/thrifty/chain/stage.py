@@ -27,6 +27,7 @@ __all__ = [
     "LeafStage",
     "LinearStage",
     "Stage",
+    "Turn",
     "UniformGate",
     "Visit",
 ]
@@ -52,12 +53,15 @@ class Visit:
         What the next stage continues from.
     margin : float
         Weight in the gate of how little the task doubts these scores, which costs nothing once they are known.
+    turn : ndarray of shape (n_rows,), optional
+        The node of the next stage that each row goes on to; None where there is only one.
     """
 
     scores: Floats
     gate: Floats | None
     carried: Floats
     margin: float = 0.0
+    turn: Ints | None = None
 
 
 class Stage(Protocol):
@@ -221,6 +225,29 @@ class ForeignStage:
 
 
 @dataclass(frozen=True)
+class Turn:
+    """Which node of the next stage a row goes on to.
+
+    Attributes
+    ----------
+    nodes : ndarray of shape (n_choices,)
+        Numbers of the nodes to choose from.
+    trees : TreeEnsemble, optional
+        Over the columns of the stage: what each choice is predicted to gain. None where there is one choice.
+    """
+
+    nodes: Ints
+    trees: TreeEnsemble | None = None
+
+    def taken(self, block: Any) -> Ints:
+        """The node of the next stage for each row of a block; the first of those that gain equally much."""
+        if self.trees is None:
+            return np.full(len(block), self.nodes[0], dtype=np.intp)
+        taken: Ints = self.nodes[self.trees.predict(block).argmax(axis=1)]
+        return taken
+
+
+@dataclass(frozen=True)
 class CascadeStage:
     """A stage of one ensemble that grows from stage to stage.
 
@@ -236,6 +263,8 @@ class CascadeStage:
         Applies the calibration.
     gate : TreeEnsemble, optional
         Over the columns and, behind them, the calibrated scores; without one the doubt of the task decides.
+    turn : Turn, optional
+        Where rows go on to, if the next stage has several nodes.
     """
 
     columns: Ints
@@ -243,6 +272,7 @@ class CascadeStage:
     calibration: Floats
     task: Task
     gate: TreeEnsemble | None = None
+    turn: "Turn | None" = None
 
     def visit(self, block: Any, carried: Floats) -> Visit:
         """Add this stage's trees to what the rows carry."""
@@ -250,7 +280,7 @@ class CascadeStage:
         carried = carried + self._added(block)
         scores = self.task.calibrated(carried, self.calibration)
         gate = None if self.gate is None else self.gate.predict(np.column_stack([block, scores]))[:, 0]
-        return Visit(scores, gate, carried)
+        return Visit(scores, gate, carried, turn=None if self.turn is None else self.turn.taken(block))
 
     def _added(self, block: Any) -> Floats:
         """What the trees say; many rows are shared among the processors."""

@@ -22,6 +22,14 @@ class Method(StrEnum):
     confidence = "confidence"
 
 
+class Structure(StrEnum):
+    """In how many orders a cascade buys."""
+
+    line = "line"
+    graph = "graph"
+    auto = "auto"
+
+
 class Answers(StrEnum):
     """What the target holds."""
 
@@ -125,6 +133,13 @@ def fit(
             metavar="METHOD",
         ),
     ] = Method.cascade,
+    structure: Annotated[
+        Structure,
+        typer.Option(
+            help="Whether a cascade buys for all rows in one order (line), for each row in its own (graph), or in "
+            "whichever way is clearly better (auto). The last two take longer to fit."
+        ),
+    ] = Structure.line,
     ignore: Annotated[
         list[str] | None,
         typer.Option(help="Column that is not a feature. May be repeated.", metavar="COLUMN"),
@@ -161,6 +176,7 @@ def fit(
             metric=None if metric is None else metric.value,
             k=k,
             method=method.value,
+            structure=structure.value,
             costs=costs,
             full=full,
             full_cost=full_cost,

@@ -67,6 +67,9 @@ class BudgetedClassifier(ChainClassifier, BudgetedCascade):
     stages : int, optional
         Places along the order of purchases where a row may stop; None chooses up to 16. Those at which no operating
         point lets a row stop are left out afterwards.
+    structure : {"line", "graph", "auto"}, default="line"
+        Whether all rows buy in one order, or each row is sent to the purchase that is best for it, by what it holds;
+        "auto" takes the graph only where it is clearly ahead out of fold. A graph takes two to four times as long.
     sizes : sequence of (n_trees, max_depth), optional
         Sizes of a stage to choose from out of fold, from small to large, each at most that: a stage ends when its trees
         no longer help. None is (60, 4), which learns at half the usual rate, (100, 6) and (150, 10), the larger ones
@@ -144,6 +147,7 @@ class BudgetedClassifier(ChainClassifier, BudgetedCascade):
         confidence: float | None = None,
         stages: int | None = None,
         sizes: Any = None,
+        structure: str = "line",
         max_bins: int = 255,
         max_bytes: int | None = None,
         cv: Any = 4,
@@ -161,6 +165,7 @@ class BudgetedClassifier(ChainClassifier, BudgetedCascade):
             confidence=confidence,
             stages=stages,
             sizes=sizes,
+            structure=structure,
             max_bins=max_bins,
             max_bytes=max_bytes,
             cv=cv,
@@ -258,7 +263,7 @@ class BudgetedRegressor(ChainRegressor, BudgetedCascade):
     feature_costs, feature_groups, full_cost, full_features, budget, max_loss, confidence
         As of ``BudgetedClassifier``. ``max_loss`` is the share of rows whose error may be larger than that of the full
         model, by more than ``tolerance``.
-    stages, sizes, max_bins, max_bytes, cv, n_jobs, random_state
+    stages, sizes, structure, max_bins, max_bytes, cv, n_jobs, random_state
         As of ``BudgetedClassifier``.
 
     Attributes
@@ -298,6 +303,7 @@ class BudgetedRegressor(ChainRegressor, BudgetedCascade):
         confidence: float | None = None,
         stages: int | None = None,
         sizes: Any = None,
+        structure: str = "line",
         max_bins: int = 255,
         max_bytes: int | None = None,
         cv: Any = 4,
@@ -315,6 +321,7 @@ class BudgetedRegressor(ChainRegressor, BudgetedCascade):
             confidence=confidence,
             stages=stages,
             sizes=sizes,
+            structure=structure,
             max_bins=max_bins,
             max_bytes=max_bytes,
             cv=cv,

@@ -2,19 +2,20 @@
 
 import copy
 import warnings
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Self
+from typing import Any, Self, get_args
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from thrifty.arrays import Floats
 from thrifty.chain.chain import Chain
+from thrifty.chain.fork import ForkStage
 from thrifty.chain.levels import date_columns
 from thrifty.chain.policy import Policy
 from thrifty.chain.sources import TableReader, kind_of_table
-from thrifty.chain.stage import CascadeStage
+from thrifty.chain.stage import CascadeStage, Stage
 from thrifty.estimators.base import ChainEstimator, all_or_nothing, link_of
 from thrifty.estimators.checks import check_count, check_seed, check_training_rows, check_wish
 from thrifty.evidence.claims import loses_at_most
@@ -29,15 +30,17 @@ from thrifty.evidence.trials import HELD_OUT
 from thrifty.exceptions import FullModelNotWorthItWarning, InvalidInputError, NothingSavedWarning
 from thrifty.full.crossfit import JudgedFull, TrainingRows, held_out_rows
 from thrifty.full.model import FullModel
+from thrifty.learning.cascade.graph_trees import GraphTrees, GrownNode
 from thrifty.learning.cascade.learn import CLEARLY, LearnedCascade, lead, learn_cascade
-from thrifty.learning.cascade.problem import CAPACITIES, Behind, CascadeProblem, lighter
+from thrifty.learning.cascade.problem import CAPACITIES, Behind, CascadeProblem, Structure, lighter
 from thrifty.learning.pairs.boosted import Boosting
 from thrifty.objective.costs import PriceList
 from thrifty.objective.row_prices import RowsOfFit
 from thrifty.progress import Progress, silent
 from thrifty.rows import query_keys, row_keys
+from thrifty.tasks.task import Task
 from thrifty.threads import limited_threads, threads_of
-from thrifty.trees import Binner
+from thrifty.trees import Binner, TreeEnsemble
 
 __all__ = ["BudgetedCascade"]
 
@@ -73,6 +76,7 @@ class BudgetedCascade(ChainEstimator):
         confidence: float | None = None,
         stages: int | None = None,
         sizes: Any = None,
+        structure: str = "line",
         max_bins: int = 255,
         max_bytes: int | None = None,
         cv: Any = 4,
@@ -89,6 +93,7 @@ class BudgetedCascade(ChainEstimator):
         self.confidence = confidence
         self.stages = stages
         self.sizes = sizes
+        self.structure = structure
         self.max_bins = max_bins
         self.max_bytes = max_bytes
         self.cv = cv
@@ -143,6 +148,7 @@ class BudgetedCascade(ChainEstimator):
                 if prices.by_row is None
                 else RowsOfFit(rows.X, table=rows.table).amounts(prices.by_row, None),
                 self.max_bytes,
+                self.structure,  # type: ignore[arg-type]  # checked
             )
             learned = learn_cascade(problem)
             _warn_if_full_is_worse(learned, judged, rows)
@@ -152,7 +158,7 @@ class BudgetedCascade(ChainEstimator):
             self.chain_ = self._learned
             self.order_ = learned.plan.order
             self.size_ = (learned.plan.boosting.n_trees, learned.plan.boosting.max_depth)
-            self.features_ = self.chain_.stages[-1].columns
+            self.features_ = self.chain_.columns
             self.n_stages_ = self.chain_.n_own_stages
             judged_rows = with_classes(learned.evidence, rows.task)
             self.evidence_ = replace(
@@ -177,6 +183,11 @@ class BudgetedCascade(ChainEstimator):
         check_confidence(self.confidence)
         check_sizes(self.sizes)
         check_count("max_bins", self.max_bins, least=2, most=255)
+        if self.structure not in get_args(Structure):
+            raise InvalidInputError(
+                f"structure must be 'line' (all rows buy in one order), 'graph' (each in its own) or 'auto' "
+                f"(whichever is clearly better); got {self.structure!r}."
+            )
         for name in ("stages", "max_bytes"):
             if getattr(self, name) is not None:
                 check_count(name, getattr(self, name))
@@ -219,12 +230,15 @@ class BudgetedCascade(ChainEstimator):
     ) -> Chain:
         """What serves, from what was learned: plain arrays, at the most accurate operating point."""
         staged, names = learned.staged, getattr(self, "feature_names_in_", None)
-        gates = [None] * len(staged.sets) if learned.gates is None else learned.gates
+        levels: Sequence[Sequence[GrownNode]]
+        if isinstance(staged, GraphTrees):
+            levels = staged.levels
+        else:
+            levels = [(GrownNode(*one),) for one in zip(staged.sets, staged.parts, strict=True)]
+        gates = [(None,) * len(nodes) for nodes in levels] if learned.gates is None else learned.gates
         stages = tuple(
-            CascadeStage(columns, part.over_columns(columns), calibration, rows.task, gate)
-            for columns, part, calibration, gate in zip(
-                staged.sets, staged.parts, learned.calibrations, gates, strict=True
-            )
+            _level(nodes, calibration, rows.task, of_nodes)
+            for nodes, calibration, of_nodes in zip(levels, learned.calibrations, gates, strict=True)
         )
         last = len(learned.policy) - 1
         return Chain(
@@ -363,7 +377,7 @@ class BudgetedCascade(ChainEstimator):
         whole = replace(self._learned, full=self._learned.innermost, blend=self._learned.task.full_alone)
         nobody_stops = np.full((1, whole.n_own_stages), -np.inf)
         score = self._evidence().full_score
-        cost = whole.cost_by_route[-1:]
+        cost = whole.cost_by_place[-1:]
         if whole.price_list.by_row is not None and self._learned.behind is None:
             cost = np.array([np.mean(self._evidence().cost_at(-1))])
         policy = Policy(nobody_stops, cost, np.array([score]), seed=whole.policy.seed)
@@ -380,6 +394,20 @@ class BudgetedCascade(ChainEstimator):
 
     def _change_chain(self, change: Any) -> None:
         self._learned, self.chain_ = change(self._learned), change(self.chain_)
+
+
+def _level(
+    nodes: Sequence[GrownNode], calibration: Floats, task: Task, gates: Sequence[TreeEnsemble | None]
+) -> Stage:
+    """A level of a graph as a stage: a fork, if it has several nodes."""
+    stages = []
+    for node, gate in zip(nodes, gates, strict=True):
+        turn = node.turn
+        if turn is not None and turn.trees is not None:
+            turn = replace(turn, trees=turn.trees.over_columns(node.columns))
+        trees = node.trees.over_columns(node.columns)
+        stages.append(CascadeStage(node.columns, trees, calibration, task, gate, turn))
+    return stages[0] if len(stages) == 1 else ForkStage(tuple(stages))
 
 
 def check_sizes(sizes: Any, n_rows: int = 0) -> tuple[Boosting, ...]:
@@ -417,7 +445,8 @@ def _behind(link: FullModel | Chain, rows: TrainingRows) -> Behind | None:
     """Where the training rows go in a chain that stands in the place of the full model."""
     if not isinstance(link, Chain):
         return None
-    return Behind(link.walk(TableReader(rows.X, rows.table, rows.positions)).route, link.bought_by_route)
+    walk = link.walk(TableReader(rows.X, rows.table, rows.positions))
+    return Behind(link.places(walk), link.bought_by_place)
 
 
 def _warn_if_full_is_worse(learned: LearnedCascade, judged: JudgedFull, rows: TrainingRows) -> None:

@@ -7,6 +7,7 @@ import numpy as np
 
 from thrifty.arrays import Floats
 from thrifty.chain.chain import Chain
+from thrifty.chain.fork import nodes_of
 from thrifty.chain.sources import kind_of_table
 from thrifty.evidence.averages import route_by
 from thrifty.evidence.evidence import Evidence
@@ -77,13 +78,14 @@ class Notebook:
         """
         if X is None:
             return draw_purchased(self._purchased(self._shares()), ax, backend)
-        route = self.route(X)  # type: ignore[attr-defined]
-        shares = np.bincount(route, minlength=self.chain_.n_stages + 1) / len(route)
+        chain, reader = self.chain_, self._reader(X)  # type: ignore[attr-defined]
+        place = chain.places(chain.walk(reader))
+        shares = np.bincount(place, minlength=len(chain.bought_by_place)) / len(place)
         return draw_purchased(self._purchased(shares), ax, backend)
 
     def _purchased(self, shares: Floats) -> list[Purchased]:
         chain = self.chain_
-        return purchased(chain.price_list, chain.bought_by_route, shares, self._names())
+        return purchased(chain.price_list, chain.bought_by_place, shares, self._names())
 
     def _names(self) -> list[str]:
         known = getattr(self, "feature_names_in_", None)
@@ -95,10 +97,11 @@ class Notebook:
         """Shares of the rows of the evidence that are answered at each place, shape (n_stages + 1,)."""
         evidence: Evidence = self._evidence()  # type: ignore[attr-defined]
         chain = self.chain_
-        if chain.behind is not None:
+        if chain.behind is not None or chain.has_forks:
+            missing = "what each row buys" if chain.has_forks else "what rows buy in the second one"
+            kind = "a graph of purchases" if chain.has_forks else "a chain before a chain"
             raise InvalidInputError(
-                "the evidence of a chain before a chain does not tell what rows buy in the second one. Give rows: "
-                "plot_purchases(X)."
+                f"the evidence of {kind} does not tell {missing}. Give rows: plot_purchases(X)."
             )
         policy, n_places = chain.policy, chain.n_stages + 1
         shares = np.zeros(n_places)
@@ -139,11 +142,14 @@ class Notebook:
         chain, names = self.chain_, self._names()
         if chain.behind is not None:
             return f"<div>{chain.n_stages} stages, the last {chain.behind.n_stages} in a chain of their own</div>"
+        if chain.has_forks:
+            n_nodes = sum(len(nodes_of(stage)) for stage in chain.stages)
+            return f"<div>{chain.n_stages} stages of {n_nodes} nodes: rows buy in orders of their own</div>"
         shares = self._shares()
         held, lines = np.zeros(len(names), dtype=bool), []
-        for place, paid in enumerate(chain.cost_by_route.tolist()):
-            new = [names[column] for column in np.flatnonzero(chain.bought_by_route[place] & ~held)]
-            held |= chain.bought_by_route[place]
+        for place, paid in enumerate(chain.cost_by_place.tolist()):
+            new = [names[column] for column in np.flatnonzero(chain.bought_by_place[place] & ~held)]
+            held |= chain.bought_by_place[place]
             shown = ", ".join(new[:3]) + (f" and {len(new) - 3} more" if len(new) > 3 else "")
             called = f"stage {place}" if place < chain.n_stages else "full model"
             lines.append((f"{called}: {shown or 'nothing new'}", f"{paid:.4g}", f"{shares[place]:.1%}"))

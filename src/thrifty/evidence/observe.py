@@ -265,15 +265,16 @@ def _replace_innermost(chain: Chain, full: PrecomputedFull) -> Chain:
 def _costs(chain: Chain, reader: TableReader, *, asked: bool) -> Floats:
     """What rows pay at each own stage and beyond; one line for all of them where it is the same."""
     n_own, by_row = chain.n_own_stages, chain.price_list.by_row is not None
+    by_row = by_row or chain.has_forks
     if not by_row and (not asked or (chain.behind is None and not chain.buys_by_row)):
-        return chain.cost_by_route[: n_own + 1]
+        return chain.cost_by_place[: n_own + 1]
     rows = np.arange(reader.n_samples)
     inner = None if chain.behind is None or not asked else chain.behind.walk(reader, rows)
     route = np.full(len(rows), n_own) if inner is None else n_own + inner.route
     beyond = chain.spent(reader, Walk(rows, route, np.empty((len(rows), 0)), inner))
     if by_row:
         return np.column_stack([*(chain.spent_at(reader, place) for place in range(n_own)), beyond])
-    return np.column_stack([np.tile(chain.cost_by_route[:n_own], (len(beyond), 1)), beyond])
+    return np.column_stack([np.tile(chain.cost_by_place[:n_own], (len(beyond), 1)), beyond])
 
 
 def _without_stages(estimator: Any, X: Any, y: ArrayLike, **known: Any) -> Evidence:

@@ -269,7 +269,7 @@ def fit_gated(
     fitted = estimator.fit(split.X_train, split.y_train)
     g_val, f1_val = fitted.scores(split.X_val)
     g_test, f1_test = fitted.scores(split.X_test)
-    cost = float(fitted.chain_.cost_by_route[0])
+    cost = float(fitted.chain_.cost_by_place[0])
     bought = tuple(int(column) for column in fitted.features_)
     return [Candidate(settings, cost, g_val, f1_val, g_test, f1_test, threshold, bought)]
 

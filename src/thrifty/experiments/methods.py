@@ -244,7 +244,7 @@ def _on_every_route(chain: Chain, X: Floats, full: Floats) -> Callable[[Floats],
     beyond = chain.task.scores(chain.blended(seen.scores[:, -1], chain.task.read_outputs(full, len(X), "f0")))
     every = np.concatenate([seen.scores, beyond[:, None]], axis=1)
     answers = np.column_stack([chain.task.decision(every[:, place]) for place in range(every.shape[1])])
-    rows, cost = np.arange(len(X)), chain.cost_by_route
+    rows, cost = np.arange(len(X)), chain.cost_by_place
 
     def at(thresholds: Floats) -> Answers:
         route = route_by(seen.gate, thresholds)

@@ -155,7 +155,7 @@ def _curve_of(fits: list[Any]) -> Curve:
     for fit in fits:
         g, f1 = fit.scores(X)
         right = ((f1 > 0) == (y == 1)).astype(float)
-        curve = threshold_curve(np.round(g, 9), fit.chain_.cost_by_route[0], 2.0, right, 1.0)
+        curve = threshold_curve(np.round(g, 9), fit.chain_.cost_by_place[0], 2.0, right, 1.0)
         cost.append(curve.cost)
         accuracy.append(curve.score)
     costs, accuracies = np.concatenate(cost), np.concatenate(accuracy)

@@ -37,6 +37,8 @@ class Routes:
         Columns that a model reads of each row, where it does not read the same ones of all.
     asked_at : int
         The place of that model.
+    held : tuple of ndarray of shape (n_samples, n_features), optional
+        Columns that each row holds at each place, where that differs from row to row.
     """
 
     evidence: Evidence
@@ -44,6 +46,7 @@ class Routes:
     columns: tuple[Ints, ...]
     asked: Bools | None = None
     asked_at: int = 0
+    held: tuple[Bools, ...] | None = None
 
     @property
     def n_stages(self) -> int:
@@ -87,6 +90,8 @@ class Routes:
     def shares(self, point: Floats, prices: PriceList) -> Floats:
         """Share of the rows that make each purchase."""
         shares: Floats
+        if self.held is not None:
+            return self._shares_of_held(self.held, point, prices)
         if self.asked is None:
             shares = np.r_[self.reach(point), 0.0][self.first_bought(prices)]
             return shares
@@ -99,6 +104,18 @@ class Routes:
         for column, group in enumerate(prices.group_of):
             bought[here, group] |= self.asked[here, column]
         shares = bought.mean(axis=0)
+        return shares
+
+    def _shares_of_held(self, held: tuple[Bools, ...], point: Floats, prices: PriceList) -> Floats:
+        """Shares where rows at one place hold different columns."""
+        place, rows = self.place(point), np.arange(len(self.behind))
+        last = held[-1].copy()
+        last[:, prices.read_by_full] = True
+        used = np.stack([*held, last])[place, rows]
+        bought = np.zeros((len(rows), len(prices.prices)), dtype=bool)
+        for column, group in enumerate(prices.group_of):
+            bought[:, group] |= used[:, column]
+        shares: Floats = bought.mean(axis=0)
         return shares
 
 
@@ -162,19 +179,22 @@ def _as_it_is(one: Evidence, chain: Any, X: Any, place: int) -> Routes:
     return Routes(replace(one, gate=np.ones((len(one.gate), 1))), route, *_columns(chain, X))
 
 
-def _columns(chain: Any, X: Any) -> tuple[tuple[Ints, ...], Bools | None, int]:
+def _columns(chain: Any, X: Any) -> tuple[tuple[Ints, ...], Bools | None, int, tuple[Bools, ...] | None]:
     """Columns held at each place, and those that the full model reads of each row, if that differs."""
-    bought, prices = chain.bought_by_route, chain.price_list
-    held = tuple(np.flatnonzero(bought[stage]) for stage in range(chain.n_stages))
+    bought, prices = chain.bought_by_place, chain.price_list
+    held = tuple(chain.held_at(stage) for stage in range(chain.n_stages)) if chain.has_forks else ()
+    held = held or tuple(np.flatnonzero(bought[stage]) for stage in range(chain.n_stages))
+    if chain.has_forks:
+        return tuple(held), None, chain.n_stages, chain.held_by_stage(chain.reader(X))
     if not chain.buys_by_row:
-        return held, None, chain.n_stages
+        return held, None, chain.n_stages, None
     reader = chain.reader(X)
     asked = np.zeros((reader.n_samples, prices.n_features), dtype=bool)
     model = getattr(chain.innermost, "estimator", chain.innermost)
     asked[:, prices.read_by_full] = model.bought(
         reader.table(np.arange(reader.n_samples), prices.full_columns)
     )
-    return held, asked, chain.n_stages
+    return held, asked, chain.n_stages, None
 
 
 def _check_rows(fits: bool, place: int) -> None:

@@ -119,7 +119,7 @@ class Model:
         self.controller: Controller | None = None
         self.drift: Drift | None = None
         self.exploring = 0
-        self.cost_by_route = cost_at_hand(self.chain, is_free=bool(providers))
+        self.cost_by_place = cost_at_hand(self.chain, is_free=bool(providers))
         self._on_failure = config.on_remote_failure
         self._worker, self._buyers = worker, buyers
         self._buyer = None
@@ -258,7 +258,7 @@ class Model:
         cost = self._cost(chain, cells, replace(walk, route=last))
         if reason not in NOT_TRIED and not self.providers:
             # What the full model reads was bought before the call failed; the call itself is not paid for.
-            bought, prices = chain.bought_by_route[[-1]], chain.price_list
+            bought, prices = chain.bought_by_place[[-1]], chain.price_list
             every = np.repeat(bought, len(sent), axis=0)
             amounts = amounts_of(prices, self._reader(cells), sent, every, chain.names)
             cost[sent] = prices.cost_of_rows(bought, np.zeros(1, dtype=bool), amounts)
@@ -267,7 +267,7 @@ class Model:
     def _cost(self, chain: Chain, cells: Cells, walk: Walk) -> Floats:
         """What rows pay on their way, by the prices of each row where they differ."""
         if chain.price_list.by_row is None:
-            return self.cost_by_route[walk.route]
+            return self.cost_by_place[chain.places(walk)]
         return chain.spent(self._reader(cells), walk)
 
     async def _ask_full(self, chain: Chain, cells: Cells, rows: Ints) -> tuple[Floats | None, str | None]:

@@ -91,8 +91,8 @@ class BudgetController:
                 f"a cap needs to know the most that a row can cost, and prices of this system differ by row; got "
                 f"{cap!r}. Leave the cap out: the mean is held without it."
             )
-        self._cost_by_route = cost_at_hand(chain, is_free=is_at_hand_free)
-        self._least, self._most = float(self._cost_by_route[0]), float(chain.cost_by_route.max())
+        self._cost_by_place = cost_at_hand(chain, is_free=is_at_hand_free)
+        self._least, self._most = float(self._cost_by_place[0]), float(chain.cost_by_place.max())
         self._check_cap()
         self._latest = np.full(window, self._least)  # a ring: the next cost takes the place of the oldest
         self._turn = Lock()
@@ -157,7 +157,8 @@ class BudgetController:
             costs = np.zeros(0)
             try:
                 walks.append(chain.walk(reader, np.arange(first, first + n_rows)))
-                costs = chain.spent(reader, walks[-1]) if by_row else self._cost_by_route[walks[-1].route]
+                walk = walks[-1]
+                costs = chain.spent(reader, walk) if by_row else self._cost_by_place[chain.places(walk)]
             finally:
                 self.end(n_rows, costs)
             first += n_rows
@@ -239,10 +240,11 @@ class BudgetController:
 
 def cost_at_hand(chain: Chain, *, is_free: bool) -> Floats:
     """What a row pays that is answered at each place with columns that it came with, and at -1, by nobody: nothing."""
-    places = np.arange(chain.n_stages + 1)
-    nothing = np.zeros((len(places), chain.price_list.n_features), dtype=bool)
-    calls_alone = chain.price_list.cost_of_rows(nothing, places == chain.n_stages) if is_free else None
-    return np.append(chain.cost_by_route if calls_alone is None else calls_alone, 0.0)
+    paid = chain.cost_by_place
+    if is_free:
+        nothing = np.zeros_like(chain.bought_by_place)
+        paid = chain.price_list.cost_of_rows(nothing, np.arange(len(paid)) == len(paid) - 1)
+    return np.append(paid, 0.0)
 
 
 def _joined(walks: Sequence[Walk]) -> Walk:
@@ -255,4 +257,7 @@ def _joined(walks: Sequence[Walk]) -> Walk:
         np.concatenate([walk.route for walk in walks]),
         np.concatenate([walk.scores for walk in walks]),
         _joined(behind) if behind else None,
+        None
+        if walks[0].node is None
+        else np.concatenate([walk.node for walk in walks if walk.node is not None]),
     )

@@ -109,7 +109,7 @@ class Buyer:
             self._rows,
             self._providers,
             self._seller_of,
-            chain.bought_by_route[-1],
+            chain.bought_by_place[-1],
             time.monotonic() + self._deadline,
             keeps_text=chain.levels is not None,
         )

@@ -72,7 +72,8 @@ def _walk_together(group: list[_Waiting]) -> bool:
         own = slice(first, first + len(numbers))
         first = own.stop
         if not future.done():
-            future.set_result(Walk(np.arange(len(numbers)), walk.route[own], walk.scores[own]))
+            node = None if walk.node is None else walk.node[own]
+            future.set_result(Walk(np.arange(len(numbers)), walk.route[own], walk.scores[own], node=node))
     return True
 
 

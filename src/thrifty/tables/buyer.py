@@ -64,9 +64,9 @@ class TableBuyer(BuysFromSources):
         )
 
     @property
-    def bought_by_route(self) -> Bools:
+    def bought_by_place(self) -> Bools:
         """Columns a row holds that was answered at each place."""
-        return self.chain.bought_by_route
+        return self.chain.bought_by_place
 
     @property
     def buys_by_row(self) -> bool:

@@ -168,7 +168,7 @@ def _old_system(parts: Fields, schema: Schema, reading: Reading) -> TableSystem:
         policy = replace(mixed, whole_rows=True)
     chain = estimator.chain_ = estimator.chain_.at(policy)
     full_right = parts.array("full_right", np.bool_, (None,))
-    stop, go = chain.cost_by_route
+    stop, go = chain.cost_by_place
     estimator.evidence_ = Evidence.of_gate(
         entry.array("gate", np.float64, full_right.shape),
         stop_cost=float(stop),

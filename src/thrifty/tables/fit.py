@@ -67,6 +67,7 @@ def fit_table(
     metric: str | None = None,
     k: int | None = None,
     method: str = "cascade",
+    structure: str = "line",
     costs: str | os.PathLike[str] | None = None,
     full: str = "auto",
     full_cost: float = 0.0,
@@ -102,6 +103,8 @@ def fit_table(
         How the order of a query is judged: "ndcg" and 10 without them.
     method : str
         One of ``METHODS``; numbers are predicted, and documents ranked, by the cascade alone.
+    structure : {"line", "graph", "auto"}
+        Whether the cascade buys for all rows in one order; documents are ranked by a line.
     costs : path, optional
         File of prices; None is 1 for each column.
     full : str
@@ -138,10 +141,11 @@ def fit_table(
     asked = wish
     wish = _by_labels(wish, table)
     _refuse_early(table, asked, method, seed)
+    _refuse_structure(table, method, structure)
     with limited_threads(openmp=threads_of(n_jobs), blas=threads_of(n_jobs)):
         kind, model, competition = _full(table, full, seed, n_jobs, progress)
         if method == "cascade":
-            estimator: ChainEstimator = _fit_cascade(table, model, wish, seed, n_jobs, progress)
+            estimator: ChainEstimator = _fit_cascade(table, model, wish, structure, seed, n_jobs, progress)
         else:
             estimator = fit_swept(
                 method,
@@ -168,6 +172,18 @@ def _by_labels(wish: Wish, table: TrainingTable) -> Wish:
         max_loss=as_models_know("--max-loss", wish.max_loss, *known),
         min_recall=as_models_know("--min-recall", wish.min_recall, *known),
     )
+
+
+def _refuse_structure(table: TrainingTable, method: str, structure: str) -> None:
+    """Refuse a graph of purchases where nothing can have one."""
+    if structure == "line":
+        return
+    if method != "cascade" or isinstance(table.task, RankingTask):
+        what = f"--method {method}" if method != "cascade" else "a ranking of documents"
+        raise InvalidInputError(
+            f"--structure {structure} is for cascades that answer with classes or numbers, and {what} buys for all "
+            f"rows in one order. Leave --structure out."
+        )
 
 
 def _refuse_early(table: TrainingTable, wish: Wish, method: str, seed: int) -> None:
@@ -234,7 +250,13 @@ def _full(
 
 
 def _fit_cascade(
-    table: TrainingTable, full: Any, wish: Wish, seed: int, n_jobs: int, progress: Progress
+    table: TrainingTable,
+    full: Any,
+    wish: Wish,
+    structure: str,
+    seed: int,
+    n_jobs: int,
+    progress: Progress,
 ) -> BudgetedCascade:
     known: dict[str, Any] = {
         "full_features": table.full_features,
@@ -253,10 +275,15 @@ def _fit_cascade(
     elif isinstance(task, RegressionTask):
         quantile = task.quantile if task.kind == "pinball" else None
         cascade = BudgetedRegressor(
-            full, loss=task.kind, quantile=quantile, tolerance=task.tolerance, **known
+            full,
+            loss=task.kind,
+            quantile=quantile,
+            tolerance=task.tolerance,
+            structure=structure,
+            **known,
         )
     else:
-        cascade = BudgetedClassifier(full, loss=_loss_of(task), **known)
+        cascade = BudgetedClassifier(full, loss=_loss_of(task), structure=structure, **known)
     cascade._encoded = table.schema.categorical
     cascade._keeps_scores = True  # a promise tells recall and AUC, or mean errors
     with asking(table.cells.row_numbers):

@@ -72,7 +72,7 @@ def test_without_the_full_model_rows_get_the_last_stages_answer_marked_and_count
     gateway = open_gateway(numbers, how)
     said = gateway.ask("/predict", question).said["answers"]
     n_stages, chain = numbers.chain.n_stages, numbers.chain
-    bought = chain.price_list.cost_of(np.flatnonzero(chain.bought_by_route[-1]))
+    bought = chain.price_list.cost_of(np.flatnonzero(chain.bought_by_place[-1]))
     for one, before in zip(said, whole, strict=True):
         assert one["degraded"] == (before["route"] == n_stages)
         if one["degraded"]:
@@ -95,7 +95,7 @@ def test_a_call_that_was_not_tried_costs_what_the_stages_bought(open_gateway, nu
     _, how = with_remote(fake_remote, refuses)
     said = open_gateway(numbers, how).ask("/predict", question).said["answers"]
     degraded = {one["cost"] for one in said if one["degraded"]}
-    assert degraded == {numbers.chain.cost_by_route[-2]}
+    assert degraded == {numbers.chain.cost_by_place[-2]}
 
 
 def test_error_and_abstain_give_no_answer_of_a_stage(open_gateway, numbers, fake_remote, question):
@@ -156,7 +156,7 @@ class Held:
     def walk(self, reader):
         chain = self._chain.at(self._chain.policy.within(self.target))
         walk = chain.walk(reader)
-        self.costs += chain.cost_by_route[walk.route].tolist()
+        self.costs += chain.cost_by_place[walk.route].tolist()
         return walk
 
 

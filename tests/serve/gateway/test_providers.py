@@ -216,7 +216,7 @@ def test_a_full_model_that_fails_rows_that_were_bought_for_follows_its_own_polic
 
     how = {"sources": {"lab": made}, "connect": lambda _: fake_remote(fails)}
     n_stages, rows = numbers.chain.n_stages, known_by_key(table)
-    bought = numbers.chain.price_list.cost_of(np.flatnonzero(numbers.chain.bought_by_route[-1]))
+    bought = numbers.chain.price_list.cost_of(np.flatnonzero(numbers.chain.bought_by_place[-1]))
     for policy, route in (("local", n_stages - 1), ("abstain", -1)):
         gateway = open_gateway(numbers, how, providers=sold(numbers), on_remote_failure=policy)
         lost = [one for one in gateway.ask("/predict", rows).said["answers"] if one["degraded"]]

@@ -118,7 +118,7 @@ def _evidence(
     chain: Chain, reader: TableReader, g: Floats, weak: Numbers, strong: Numbers, keys: Any
 ) -> Evidence:
     by_row = chain.price_list.by_row is not None
-    stop, go = (chain.spent_at(reader, place) for place in (0, 1)) if by_row else chain.cost_by_route.tolist()
+    stop, go = (chain.spent_at(reader, place) for place in (0, 1)) if by_row else chain.cost_by_place.tolist()
     return Evidence.of_gate(
         g,
         stop_cost=stop,

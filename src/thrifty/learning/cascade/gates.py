@@ -4,7 +4,8 @@
 
 "Go" is what the rules of the later stages make of a row, at a price in the middle of the frontier. First come trees
 that look at the scores alone: what the margin says by itself. Then small trees with little say each look at
-everything, and correct it. Every row's gate is predicted by trees that were grown without the row's fold.
+everything, and correct it. Every row's gate is predicted by trees that were grown without the row's fold. In a
+graph of purchases every node has a gate of its own, learned from the rows that stand there.
 
 At a stage that can tell rows apart in a few lumps only, the copies of the model that judge the folds would each give a
 lump another score, and a threshold between those scores would part the lump. The model that serves cannot: for it a
@@ -18,21 +19,32 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
-from thrifty.arrays import Bools, Floats, Ints
+from thrifty.arrays import Bools, Floats, Ints, Numbers
 from thrifty.evidence.evidence import Evidence
 from thrifty.evidence.stopping import StoppingRules, price_grid, sweep_prices
 from thrifty.learning.cascade.problem import CascadeProblem, mean_in_errors
-from thrifty.learning.cascade.staged import StagedTrees, compact, narrow_table
+from thrifty.learning.cascade.staged import compact, narrow_table
 from thrifty.learning.pairs.boosted import Boosting
 from thrifty.rows import uniforms
 from thrifty.trees import BinnedTable, Binner, EnsembleBuilder, TreeEnsemble
 from thrifty.trees.binning import WORD, Thresholds
 
-__all__ = ["LearnedGates", "choose_gates", "learn_gates", "n_coarse_stages", "settled_scores"]
+__all__ = [
+    "LearnedGates",
+    "Standing",
+    "choose_gates",
+    "lead_of",
+    "learn_gates",
+    "n_coarse_stages",
+    "settled_scores",
+]
+
+Candidate = tuple[Evidence, Floats, Numbers]
+"""Evidence, what answers lose, and what they are worth, at every place."""
 
 
 Made = TypeVar("Made")
@@ -76,16 +88,41 @@ class LearnedGates:
     held_out : ndarray of shape (n_rows, n_stages)
         Gate scores by trees that have not seen the row, but for coarse stages.
     grow : callable
-        Grows the trees of each stage on all rows.
+        Grows the trees of each node of each stage on all rows that stand there.
     """
 
     held_out: Floats
-    grow: Callable[[], tuple[TreeEnsemble, ...]]
+    grow: Callable[[], tuple[tuple[TreeEnsemble, ...], ...]]
 
     @cached_property
-    def trees(self) -> tuple[TreeEnsemble, ...]:
-        """Trees of each stage over its columns and, behind them, its scores."""
+    def trees(self) -> tuple[tuple[TreeEnsemble, ...], ...]:
+        """Trees of each node of each stage over its columns and, behind them, its scores."""
         return self.grow()
+
+
+@dataclass(frozen=True, eq=False)
+class Standing:
+    """What rows hold at every stage.
+
+    Attributes
+    ----------
+    nodes : sequence of sequence of ndarray
+        Columns of every node of every stage; a stage of a line has one.
+    node : ndarray of shape (n_rows, n_stages), optional
+        The node of each stage at which a row stands; None where every stage has one.
+    """
+
+    nodes: Sequence[Sequence[Ints]]
+    node: Ints | None = None
+
+    @classmethod
+    def on_line(cls, sets: Sequence[Ints]) -> "Standing":
+        """All rows hold the same at a stage."""
+        return cls([[columns] for columns in sets])
+
+    def rows_at(self, stage: int, number: int) -> Any:
+        """Which rows stand at a node: a mask, or a slice of all of them."""
+        return slice(None) if self.node is None else self.node[:, stage] == number
 
 
 def n_coarse_stages(problem: CascadeProblem, sets: Sequence[Ints]) -> int:
@@ -99,36 +136,35 @@ def n_coarse_stages(problem: CascadeProblem, sets: Sequence[Ints]) -> int:
 
 def settled_scores(
     problem: CascadeProblem,
-    staged: StagedTrees,
+    served: Floats,
     calibrations: Sequence[Floats],
     scores: Floats,
-    n_coarse: int,
     stretch: Floats,
 ) -> Floats:
     """Held-out scores as the model that serves gives them: stretched, and at coarse stages those of that model itself.
 
-    Numbers that are predicted, and not how sure an answer is, are left as they are.
+    ``served`` are its scores at those stages, which are the first: (n_rows, n_coarse, n_scores). Numbers that are
+    predicted, and not how sure an answer is, are left as they are.
     """
     settled = scores * stretch[:, None] if problem.task.has_doubt else scores.copy()
-    first = StagedTrees(staged.base, staged.sets[:n_coarse], staged.parts[:n_coarse]).scores(problem.table)
-    for stage in range(n_coarse):
-        settled[:, stage] = problem.task.calibrated(first[:, stage], calibrations[stage])
+    for stage in range(served.shape[1]):
+        settled[:, stage] = problem.task.calibrated(served[:, stage], calibrations[stage])
     return settled
 
 
 def choose_gates(
     problem: CascadeProblem,
-    sets: Sequence[Ints],
+    standing: Standing,
     evidence: Evidence,
     loss: Floats,
     scores: Floats,
     n_coarse: int = 0,
 ) -> LearnedGates | None:
     """Learned gates, or None where the plain margin does as well."""
-    price, n_stages = middle_price(evidence, loss), len(sets)
+    price, n_stages = middle_price(evidence, loss), len(standing.nodes)
     if not problem.task.has_doubt:
-        return _only_learned(problem, sets, evidence, loss, scores, price, n_coarse)
-    learn = partial(learn_gates, problem, sets, evidence, loss, scores, price, n_coarse)
+        return _only_learned(problem, standing, evidence, loss, scores, price, n_coarse)
+    learn = partial(learn_gates, problem, standing, evidence, loss, scores, price, n_coarse)
     # Every second stage first: half of the gates that are worth having should have half of the lead.
     first, learned = (n_stages - 1) % 2, evidence.gate.copy()
     some = learn(range(first, n_stages, 2))
@@ -140,7 +176,7 @@ def choose_gates(
     if _lead(problem, evidence, loss, learned) <= AHEAD:
         return None
 
-    def grow() -> tuple[TreeEnsemble, ...]:
+    def grow() -> tuple[tuple[TreeEnsemble, ...], ...]:
         trees = [*some.trees, *others.trees]
         trees[first::2], trees[1 - first :: 2] = some.trees, others.trees
         return tuple(trees)
@@ -150,7 +186,7 @@ def choose_gates(
 
 def _only_learned(
     problem: CascadeProblem,
-    sets: Sequence[Ints],
+    standing: Standing,
     evidence: Evidence,
     loss: Floats,
     scores: Floats,
@@ -166,7 +202,7 @@ def _only_learned(
     for most in WITHOUT_DOUBT[: 2 if len(problem.y) >= ROWS_OF_LARGER else 1]:
         found, at = evidence, price
         for _ in range(2):
-            gates = learn_gates(problem, sets, found, loss, scores, at, n_coarse, most=most)
+            gates = learn_gates(problem, standing, found, loss, scores, at, n_coarse, most=most)
             found = replace(evidence, gate=gates.held_out)
             at = middle_price(found, loss)
         learned.append((_lead(problem, evidence, loss, gates.held_out), gates))
@@ -176,7 +212,7 @@ def _only_learned(
 
 def learn_gates(
     problem: CascadeProblem,
-    sets: Sequence[Ints],
+    standing: Standing,
     evidence: Evidence,
     loss: Floats,
     scores: Floats,
@@ -185,7 +221,7 @@ def learn_gates(
     stages: Sequence[int] | None = None,
     most: Boosting | None = None,
 ) -> LearnedGates:
-    """Grow a gate per fold and stage for the rows of the fold, and later, if it is taken, one per stage on all rows.
+    """Grow a gate per fold and node for the rows of the fold, and later, if it is taken, one per node on all rows.
 
     With ``stages`` only for those; ``most`` are the trees that look at everything.
     """
@@ -194,29 +230,42 @@ def learn_gates(
     most_rows = MOST_ROWS if problem.task.has_doubt else MOST_ROWS_WITHOUT_DOUBT
     used = uniforms(problem.table.codes, 1) < most_rows / len(problem.y)
     held_out = np.empty(scores.shape[:2])
-    stages = range(len(sets)) if stages is None else stages
+    stages = range(len(standing.nodes)) if stages is None else stages
 
-    def table_of(stage: int) -> BinnedTable:
-        narrow = narrow_table(problem.table, np.sort(sets[stage]))
-        return _with_scores(narrow, scores[:, stage], problem.weight)
+    def part_of(stage: int, number: int) -> tuple[Ints, BinnedTable]:
+        rows = np.arange(len(problem.y))[standing.rows_at(stage, number)]
+        narrow = narrow_table(problem.table, np.sort(standing.nodes[stage][number]))
+        narrow = narrow if len(rows) == narrow.n_rows else narrow.take(rows)
+        return rows, _with_scores(narrow, scores[rows, stage], problem.weight[rows])
 
-    def regress(stage: int, table: BinnedTable, rows: Bools) -> TreeEnsemble:
-        return _regress(table, n_scores, target[:, stage], problem.weight, np.flatnonzero(rows), most)
+    def regress(stage: int, rows: Ints, table: BinnedTable, is_used: Bools) -> TreeEnsemble:
+        wanted, weight = target[rows, stage], problem.weight[rows]
+        return _regress(table, n_scores, wanted, weight, np.flatnonzero(is_used[rows]), most)
 
     def judge(stage: int) -> None:
-        table = table_of(stage)
-        if stage < n_coarse:
-            held_out[:, stage] = compact(regress(stage, table, used)).predict_binned(table)[:, 0]
-            return
-        for fold in problem.folds:
-            rest = used.copy()
-            rest[fold] = False
-            held_out[fold, stage] = regress(stage, table, rest).predict_binned(table.take(fold))[:, 0]
+        for number in range(len(standing.nodes[stage])):
+            rows, table = part_of(stage, number)
+            if stage < n_coarse:
+                trees = compact(regress(stage, rows, table, used))
+                held_out[rows, stage] = trees.predict_binned(table)[:, 0]
+                continue
+            for fold in problem.folds if len(rows) else ():
+                rest = used.copy()
+                rest[fold] = False
+                own = np.flatnonzero(np.isin(rows, fold))
+                trees = regress(stage, rows, table, rest)
+                held_out[rows[own], stage] = trees.predict_binned(table.take(own))[:, 0]
 
-    def serve(stage: int) -> TreeEnsemble:
-        places = np.searchsorted(np.sort(sets[stage]), sets[stage])
-        whole = compact(regress(stage, table_of(stage), used))
+    def serve_node(stage: int, number: int) -> TreeEnsemble:
+        listed, (rows, table) = standing.nodes[stage][number], part_of(stage, number)
+        if not len(rows):
+            return TreeEnsemble.empty(len(listed) + n_scores)
+        places = np.searchsorted(np.sort(listed), listed)
+        whole = compact(regress(stage, rows, table, used))
         return whole.over_columns(np.r_[places, len(places) + np.arange(n_scores)])
+
+    def serve(stage: int) -> tuple[TreeEnsemble, ...]:
+        return tuple(serve_node(stage, number) for number in range(len(standing.nodes[stage])))
 
     each = partial(_of_each, problem.n_threads, stages)
     each(judge)
@@ -254,6 +303,8 @@ def _regress(
     most: Boosting | None = None,
 ) -> TreeEnsemble:
     """Boosted least squares: the scores, which are the last columns, alone, then all columns."""
+    if not len(rows):
+        return TreeEnsemble.empty(table.n_features)
     part, wanted, counts = table.take(rows), target[rows], weight[rows]
     margin = np.arange(table.n_features - n_scores, table.n_features)
     score, ones = np.zeros(len(rows)), np.ones(len(rows))
@@ -286,24 +337,30 @@ def _with_scores(table: BinnedTable, scores: Floats, weight: Floats) -> BinnedTa
 
 
 def _lead(problem: CascadeProblem, evidence: Evidence, loss: Floats, gate: Floats) -> float:
-    """By how many standard errors the second gates lead: thresholds cut on half of the folds, answers of the others."""
-    cost = evidence.cost if evidence.cost.ndim == 1 else evidence.cost.mean(axis=0)
-    if not (cost > 0).any():
+    """By how many standard errors the second gates lead, by what their answers are expected to be worth."""
+    expected = problem.task.expected_quality(loss)
+    return lead_of(problem, (evidence, loss, expected), (replace(evidence, gate=gate), loss, expected))
+
+
+def lead_of(problem: CascadeProblem, one: Candidate, other: Candidate) -> float:
+    """By how many standard errors the second leads: thresholds cut on half of the folds, answers of the others."""
+    costs = [each[0].cost if each[0].cost.ndim == 1 else each[0].cost.mean(axis=0) for each in (one, other)]
+    positive = np.concatenate(costs)
+    if not (positive > 0).any():
         return 0.0
-    budgets = np.geomspace(float(cost[cost > 0].min()), float(cost[-1]), N_BUDGETS)
-    gains, expected = np.zeros(len(problem.y)), problem.task.expected_quality(loss)
+    budgets = np.geomspace(
+        float(positive[positive > 0].min()), float(max(cost[-1] for cost in costs)), N_BUDGETS
+    )
+    gains = np.zeros(len(problem.y))
     halves = [np.concatenate(problem.folds[half::2]) for half in (0, 1)]
     for cut_on, counted_on in (halves, halves[::-1]):
-        scores = [
-            _score_of_rows(replace(evidence, gate=one), loss, expected, cut_on, counted_on, budgets)
-            for one in (evidence.gate, gate)
-        ]
-        gains[counted_on] = scores[1] - scores[0]
+        before, after = (_score_of_rows(*each, cut_on, counted_on, budgets) for each in (one, other))
+        gains[counted_on] = after - before
     return mean_in_errors(gains, problem.weight)
 
 
 def _score_of_rows(
-    evidence: Evidence, loss: Floats, score: Floats, cut_on: Ints, counted_on: Ints, budgets: Floats
+    evidence: Evidence, loss: Floats, score: Numbers, cut_on: Ints, counted_on: Ints, budgets: Floats
 ) -> Floats:
     """Mean over budgets of how good each row's answer is, at the mixes that these budgets afford."""
     policy = sweep_prices(evidence.take(cut_on), loss[cut_on], score[cut_on], n_prices=30)

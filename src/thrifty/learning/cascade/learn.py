@@ -4,20 +4,31 @@ Everything is judged on rows that the judged model has not seen. What does not d
 order, ensembles, held-out scores) is computed once; the operating points then are sorts and running sums.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 
-from thrifty.arrays import Floats, Numbers
+from thrifty.arrays import Floats, Ints, Numbers
 from thrifty.chain.policy import Policy
 from thrifty.evidence.averages import route_by
 from thrifty.evidence.evidence import Evidence
 from thrifty.evidence.observe import judged_by
 from thrifty.evidence.stopping import StoppingRules, measured, sweep_prices
 from thrifty.exceptions import InvalidInputError
-from thrifty.learning.cascade.gates import choose_gates, n_coarse_stages, settled_scores
+from thrifty.learning.cascade.gates import (
+    AHEAD,
+    LearnedGates,
+    Standing,
+    choose_gates,
+    lead_of,
+    n_coarse_stages,
+    settled_scores,
+)
+from thrifty.learning.cascade.graph_search import FEWEST_ROWS, find_graph
+from thrifty.learning.cascade.graph_trees import GraphTrees, grow_graph
 from thrifty.learning.cascade.plan import choose_plan
 from thrifty.learning.cascade.problem import (
     CascadeProblem,
@@ -46,7 +57,7 @@ class LearnedCascade:
     ----------
     plan : Plan
         What was chosen.
-    staged : StagedTrees
+    staged : StagedTrees or GraphTrees
         The ensemble, grown on all rows; only the stages that are kept.
     calibrations : list of ndarray
         Calibration of each stage.
@@ -56,17 +67,18 @@ class LearnedCascade:
         Operating points; their scores are the mean quality of held-out answers.
     evidence : Evidence
         Held-out rows they were chosen on.
-    gates : tuple of TreeEnsemble, optional
-        Learned gates, over the columns of each stage and its scores; None where the doubt of the task decides.
+    gates : tuple of tuple of TreeEnsemble, optional
+        Learned gates of the nodes of each stage, over its columns and its scores; None where the doubt of the task
+        decides.
     """
 
     plan: Plan
-    staged: StagedTrees
+    staged: StagedTrees | GraphTrees
     calibrations: list[Floats]
     blend: Floats
     policy: Policy
     evidence: Evidence
-    gates: tuple[TreeEnsemble, ...] | None = None
+    gates: tuple[tuple[TreeEnsemble, ...], ...] | None = None
 
     @property
     def asks_full(self) -> bool:
@@ -77,25 +89,82 @@ class LearnedCascade:
 
 
 def learn_cascade(problem: CascadeProblem) -> LearnedCascade:
-    """Choose order and size out of fold, then grow, calibrate and sweep."""
-    task, plan = problem.task, choose_plan(problem)
-    staged, raw, stretch = _grow(problem, plan)
+    """Choose order and size out of fold, then grow, calibrate and sweep; a graph where it is clearly ahead."""
+    plan = choose_plan(problem)
+    staged, raw, n_trees, stretch = _grow(problem, plan)
+    n_coarse = n_coarse_stages(problem, plan.sets)
+    first = StagedTrees(staged.base, staged.sets[:n_coarse], staged.parts[:n_coarse]).scores(problem.table)
+    line = _judged(problem, raw, first, stretch, problem.costs(plan.sets), Standing.on_line(plan.sets))
+    graph = _learn_graph(problem, plan, n_trees, line)
+    if graph is not None:
+        trees, judged = graph
+        served = _finished(problem, plan, judged, trees)
+    else:
+        served = without_idle_stages(_finished(problem, plan, line, staged), problem)
+    return replace(served, policy=measured(served.policy, served.evidence))
+
+
+@dataclass(frozen=True, eq=False)
+class _Judged:
+    """What stages are worth out of fold, before operating points are chosen."""
+
+    calibrations: list[Floats]
+    blend: Floats
+    scores: Floats
+    answer: Floats
+    belief: Floats
+    evidence: Evidence
+    loss: Floats
+    gates: LearnedGates | None
+
+    @property
+    def candidate(self) -> tuple[Evidence, Floats, Numbers]:
+        """What is compared with another structure: by labels, because each has a belief of its own."""
+        return self.evidence, self.loss, self.evidence.quality
+
+
+def _judged(
+    problem: CascadeProblem, raw: Floats, served: Floats, stretch: Floats, costs: Floats, standing: Standing
+) -> _Judged:
+    """Calibrate held-out scores, blend the last with the full model, and learn gates.
+
+    Parameters
+    ----------
+    raw : ndarray of shape (n_rows, n_stages, n_scores)
+        Held-out scores.
+    served : ndarray of shape (n_rows, n_coarse, n_scores)
+        Scores of the model that serves, at the first stages, which tell rows apart in a few lumps only.
+    stretch : ndarray of shape (n_stages,)
+        By what factor the scores of the model that serves are larger.
+    costs : ndarray
+        What rows have paid at each stage and beyond.
+    standing : Standing
+        What rows hold at each stage.
+    """
+    task = problem.task
     calibrations, scores = calibrate(task, raw, problem.y, problem.weight)
     blend, answer, belief = choose_blend(problem, scores[:, -1])
-    evidence, loss = judge_stages(problem, plan.sets, scores, answer, belief)
+    evidence, loss = judge_stages(problem, costs, scores, answer, belief)
     full_quality = task.quality_of_scores(problem.y, problem.full_scores)
     evidence = replace(evidence, full_quality=full_quality, full_scores=problem.full_scores)
     if not is_worth_asking(evidence.quality, full_quality, problem.weight):
         loss[:, -1] = 1.0 + loss.max()
     problem.progress("learning gates", 0, 1)
-    n_coarse = n_coarse_stages(problem, plan.sets)
-    settled = settled_scores(problem, staged, calibrations, scores, n_coarse, stretch)
-    doubts = np.column_stack([task.doubt(settled[:, stage]) for stage in range(len(plan.sets))])
+    settled = settled_scores(problem, served, calibrations, scores, stretch)
+    doubts = np.column_stack([task.doubt(settled[:, stage]) for stage in range(scores.shape[1])])
     evidence = replace(evidence, gate=doubts)
-    gates = choose_gates(problem, plan.sets, evidence, loss, settled, n_coarse)
+    gates = choose_gates(problem, standing, evidence, loss, settled, served.shape[1])
     problem.progress("learning gates", 1, 1)
     if gates is not None:
         evidence = replace(evidence, gate=gates.held_out)
+    return _Judged(calibrations, blend, scores, answer, belief, evidence, loss, gates)
+
+
+def _finished(
+    problem: CascadeProblem, plan: Plan, found: _Judged, trees: StagedTrees | GraphTrees
+) -> LearnedCascade:
+    """Operating points of what was judged, and the outcome."""
+    task, evidence, loss = problem.task, found.evidence, found.loss
     # Beliefs in place of labels again: among many points on few rows the luckiest would look best.
     judged = None
     if task.query_of(problem.y) is not None:
@@ -109,13 +178,65 @@ def learn_cascade(problem: CascadeProblem) -> LearnedCascade:
         least_total = StoppingRules(evidence, loss).at(1.0 / task.mistake_price)
         points = np.unique(np.vstack([points, least_total]), axis=0)
     if problem.against_full:
-        loyal = _loyal_points(problem, by_row, scores, answer, belief)
+        loyal = _loyal_points(problem, by_row, found.scores, found.answer, found.belief)
         points = np.unique(np.vstack([points, loyal]), axis=0)
     evidence = replace(evidence, points=points)
-    trees = None if gates is None else gates.trees
-    learned = LearnedCascade(plan, staged, calibrations, blend, policy, evidence, trees)
-    served = without_idle_stages(learned, problem)
-    return replace(served, policy=measured(served.policy, served.evidence))
+    gates = None if found.gates is None else found.gates.trees
+    return LearnedCascade(plan, trees, found.calibrations, found.blend, policy, evidence, gates)
+
+
+def _learn_graph(
+    problem: CascadeProblem, plan: Plan, n_trees: Sequence[int], line: _Judged
+) -> tuple[GraphTrees, _Judged] | None:
+    """A graph of purchases, if one is wanted and, where it may be refused, clearly ahead of the line."""
+    if problem.structure == "line" or not may_part(problem):
+        return None
+    graph = find_graph(problem, plan)
+    if graph is None:
+        return None
+    sizes = [_trees_of_level(len(level[0].columns), plan, n_trees) for level in graph.levels]
+    everyone = np.arange(len(problem.y))
+    grow = partial(grow_graph, problem, graph, plan.boosting)
+    if problem.max_bytes is not None:
+        sizes = _few_enough(problem.max_bytes, sizes, lambda cut: grow(cut, everyone).n_bytes)
+
+    def without(fold: Ints) -> tuple[Floats, Ints, Floats]:
+        grown = grow(sizes, np.setdiff1d(everyone, fold, assume_unique=True))
+        return *grown.walk(problem.table.take(fold)), grown.spread
+
+    raw = np.empty((len(everyone), len(graph.levels), problem.task.n_scores))
+    node = np.empty((len(everyone), len(graph.levels)), dtype=np.intp)
+    spread = np.zeros(len(graph.levels))
+    with ThreadPoolExecutor(problem.n_threads) as pool:
+        whole = pool.submit(grow, sizes, everyone)
+        for number, (fold, (scores, nodes, of_fold)) in enumerate(
+            zip(problem.folds, pool.map(without, problem.folds), strict=True)
+        ):
+            raw[fold], node[fold], spread = scores, nodes, spread + of_fold
+            problem.progress("growing a graph", number + 1, len(problem.folds) + 1)
+        trees = whole.result().to_serve()
+        problem.progress("growing a graph", len(problem.folds) + 1, len(problem.folds) + 1)
+    sets = [[one.columns for one in level] for level in trees.levels]
+    n_coarse = n_coarse_stages(problem, [level[0] for level in sets if len(level) == 1][:1])
+    served = trees.walk(problem.table)[0][:, :n_coarse]
+    stretch = stretch_of(trees.spread, spread / len(problem.folds))
+    judged = _judged(problem, raw, served, stretch, problem.costs_by_node(sets, node), Standing(sets, node))
+    if problem.structure == "auto" and lead_of(problem, line.candidate, judged.candidate) <= AHEAD:
+        return None
+    return trees, judged
+
+
+def may_part(problem: CascadeProblem) -> bool:
+    """Whether rows may buy in different orders: rows must be judged one by one, and have something to choose from."""
+    is_alone = problem.task.query_of(problem.y) is None
+    n_purchases = int((problem.price_list.prices > 0).sum())
+    return is_alone and n_purchases > 2 and len(problem.y) >= FEWEST_ROWS
+
+
+def _trees_of_level(n_columns: int, plan: Plan, n_trees: Sequence[int]) -> int:
+    """Trees of the stage of the line that holds about as many columns."""
+    distance = [abs(len(columns) - n_columns) for columns in plan.sets]
+    return n_trees[int(np.argmin(distance))]
 
 
 def _loyal_points(
@@ -128,8 +249,11 @@ def _loyal_points(
     return sweep_prices(evidence, regret, task.expected_quality(regret)).thresholds
 
 
-def _grow(problem: CascadeProblem, plan: Plan) -> tuple[StagedTrees, Floats, Floats]:
-    """The ensemble on all rows, every row's scores by a copy that has not seen it, and how much surer the former is."""
+def _grow(problem: CascadeProblem, plan: Plan) -> tuple[StagedTrees, Floats, list[int], Floats]:
+    """The ensemble on all rows, every row's scores by a copy that has not seen it, its trees by stage, the stretch.
+
+    The last is how much surer than its copies the ensemble is at each stage.
+    """
     known = (problem.task, problem.table, problem.y, problem.weight)
     scores = np.empty((len(problem.y), len(plan.sets), problem.task.n_scores))
     # The kernels release the interpreter's lock, so threads share one table of codes.
@@ -139,9 +263,15 @@ def _grow(problem: CascadeProblem, plan: Plan) -> tuple[StagedTrees, Floats, Flo
         job = pool.submit(score_fold, *known, first, plan.sets, plan.boosting)
         scores[first], n_trees, spread = job.result()
         problem.progress("growing stages", 1, len(others) + 2)
-        if problem.max_bytes is not None and (fewer := _few_enough(problem, plan, n_trees)) != n_trees:
-            n_trees = fewer
-            scores[first], _, spread = score_fold(*known, first, plan.sets, plan.boosting, n_trees)
+        if problem.max_bytes is not None:
+
+            def bytes_of(cut: list[int]) -> Ints:
+                return grow_stages(*known, plan.sets, plan.boosting, n_trees=cut).n_bytes
+
+            fewer = _few_enough(problem.max_bytes, n_trees, bytes_of)
+            if fewer != n_trees:
+                n_trees = fewer
+                scores[first], _, spread = score_fold(*known, first, plan.sets, plan.boosting, n_trees)
         whole = pool.submit(grow_stages, *known, plan.sets, plan.boosting, n_trees=n_trees)
         judged = [pool.submit(score_fold, *known, fold, plan.sets, plan.boosting, n_trees) for fold in others]
         for number, (fold, job) in enumerate(zip(others, judged, strict=True)):
@@ -150,17 +280,17 @@ def _grow(problem: CascadeProblem, plan: Plan) -> tuple[StagedTrees, Floats, Flo
             problem.progress("growing stages", number + 2, len(others) + 2)
         staged = whole.result().to_serve()
         problem.progress("growing stages", len(others) + 2, len(others) + 2)
-        return staged, scores, stretch_of(staged, spread / len(problem.folds))
+        assert staged.spread is not None
+        return staged, scores, n_trees, stretch_of(staged.spread, spread / len(problem.folds))
 
 
-def stretch_of(staged: StagedTrees, spread: Floats) -> Floats:
+def stretch_of(own: Floats, spread: Floats) -> Floats:
     """By what factor the scores of the model that serves are larger than those of its copies, at each stage.
 
     It is grown on more rows, which penalties of leaves shrink less. Neither has been asked about new rows; but both
     were about the rows that they were grown on, and what makes their scores larger there makes them larger elsewhere.
     Neighbouring stages are averaged, for the factor changes slowly and is the less certain the fewer rows there are.
     """
-    own = spread if staged.spread is None else staged.spread
     grown = (own > 0) & (spread > 0)
     logs = np.where(grown, np.log(np.where(grown, own, 1.0) / np.where(grown, spread, 1.0)), 0.0)
     around = np.convolve(np.r_[logs[:1], logs, logs[-1:]], np.full(3, 1 / 3), "valid")
@@ -168,12 +298,10 @@ def stretch_of(staged: StagedTrees, spread: Floats) -> Floats:
     return stretch
 
 
-def _few_enough(problem: CascadeProblem, plan: Plan, n_trees: list[int]) -> list[int]:
+def _few_enough(most: int, n_trees: list[int], bytes_of: Callable[[list[int]], Ints]) -> list[int]:
     """Trees of each stage, cut to a common number where all together would take more bytes than they may."""
-    known, most = (problem.task, problem.table, problem.y, problem.weight), problem.max_bytes
-    assert most is not None
     while True:
-        taken = grow_stages(*known, plan.sets, plan.boosting, n_trees=n_trees).n_bytes
+        taken = bytes_of(n_trees)
         if taken.sum() <= most:
             return n_trees
         cuts = np.minimum(np.array(n_trees), np.arange(max(n_trees))[:, None])
@@ -261,7 +389,8 @@ def without_idle_stages(learned: LearnedCascade, problem: CascadeProblem) -> Lea
     anybody reaches there is nothing to keep; the full model itself stays, in case it is wanted later.
     """
     gate, thresholds = learned.evidence.gate, learned.policy.thresholds
-    points = learned.evidence.points
+    points, staged = learned.evidence.points, learned.staged
+    assert isinstance(staged, StagedTrees)  # stages of a line
     assert points is not None  # the operating points, and those that a proof may want
     n_stages = gate.shape[1]
     routes = np.unique(np.concatenate([np.unique(route_by(gate, one)) for one in points]))
@@ -276,10 +405,10 @@ def without_idle_stages(learned: LearnedCascade, problem: CascadeProblem) -> Lea
     if not kept:
         kept = [0]  # a cascade has a stage, even where no operating point lets a row stop
     thresholds = thresholds[:, kept]
-    sets = [learned.staged.sets[stage] for stage in kept]
+    sets = [staged.sets[stage] for stage in kept]
     return replace(
         learned,
-        staged=_merged(learned.staged, kept),
+        staged=_merged(staged, kept),
         calibrations=[learned.calibrations[stage] for stage in kept],
         policy=replace(learned.policy, thresholds=thresholds),
         evidence=learned.evidence.keep_stages(kept, points[:, kept], problem.costs(sets)),

@@ -159,7 +159,7 @@ def _worth(seen: CascadeProblem, plan: Plan, scores: Floats) -> float:
     last = calibrated[:, -1]
     weights = task.blend_weights(last, seen.full_scores, seen.y, seen.weight)
     belief = task.blended(weights, last, seen.full_scores)
-    evidence, loss = judge_stages(seen, plan.sets, calibrated, seen.full_scores, belief)
+    evidence, loss = judge_stages(seen, seen.costs(plan.sets), calibrated, seen.full_scores, belief)
     policy = sweep_prices(evidence, loss, evidence.quality, n_prices=30)
     prices, total = seen.price_list.prices, seen.price_list.cost_of_everything
     low = float(prices[prices > 0].min()) if (prices > 0).any() else 0.1 * total

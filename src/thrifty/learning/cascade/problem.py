@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Literal
 
 import numpy as np
 
@@ -33,6 +34,9 @@ CAPACITIES = (
 """Sizes of a stage to choose from, out of fold."""
 
 MOST_STAGES = 16
+
+Structure = Literal["line", "graph", "auto"]
+"""Whether all rows buy in one order, or each in its own, or whichever is clearly better."""
 
 
 def lighter(size: Boosting) -> Boosting:
@@ -96,6 +100,8 @@ class CascadeProblem:
         Sizes of a stage to choose from.
     n_stages : int, optional
         Places along the order; None is chosen from the number of purchases.
+    structure : {"line", "graph", "auto"}
+        Whether all rows buy in one order.
     n_threads : int
         Folds are judged side by side.
     progress : callable
@@ -119,6 +125,7 @@ class CascadeProblem:
     against_full: bool = False
     amounts: Floats | None = None
     max_bytes: int | None = None
+    structure: Structure = "line"
 
     @property
     def places(self) -> Ints:
@@ -151,6 +158,17 @@ class CascadeProblem:
             paid[-1] = self.behind.cost(prices, sets[-1], amounts)
         # A place that buys nothing by row costs every row the same.
         return np.column_stack([np.broadcast_to(one, len(amounts)) for one in paid])
+
+    def costs_by_node(self, levels: Sequence[Sequence[Ints]], node: Ints) -> Floats:
+        """The same for rows that stand at a node of each level: (n_rows, n_levels + 1)."""
+        paid = np.empty((len(node), len(levels) + 1))
+        for place, sets in enumerate(levels):
+            for number, columns in enumerate(sets):
+                here = node[:, place] == number
+                costs = np.broadcast_to(self.costs([columns]), (len(node), 2))
+                paid[here, place] = costs[here, 0]
+        paid[:, -1] = np.broadcast_to(self.costs([levels[-1][0]]), (len(node), 2))[:, -1]
+        return paid
 
     def take(self, rows: Ints) -> "CascadeProblem":
         """The targets and the full model's answers of some rows; the table stays whole."""
@@ -192,7 +210,7 @@ def mean_in_errors(gains: Floats, weight: Floats) -> float:
 
 
 def judge_stages(
-    problem: CascadeProblem, sets: Sequence[Ints], scores: Floats, answer: Floats, belief: Floats
+    problem: CascadeProblem, costs: Floats, scores: Floats, answer: Floats, belief: Floats
 ) -> tuple[Evidence, Floats]:
     """Evidence of every stage and, last, of the full model (blended or not), on held-out rows, and expected losses.
 
@@ -202,6 +220,8 @@ def judge_stages(
 
     Parameters
     ----------
+    costs : ndarray of shape (n_stages + 1,) or (n_rows, n_stages + 1)
+        What a row has paid at each stage and, last, beyond them.
     scores : ndarray of shape (n_rows, n_stages, n_scores)
         Calibrated scores of the stages.
     answer, belief : ndarray of shape (n_rows, n_scores)
@@ -215,7 +235,7 @@ def judge_stages(
     evidence = Evidence(
         gate,
         quality,
-        problem.costs(sets),
+        costs,
         weight=problem.weight,
         target=problem.y,
         scores=np.stack(every, axis=1),

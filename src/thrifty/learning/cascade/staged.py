@@ -37,6 +37,7 @@ __all__ = [
     "compact",
     "grow_more",
     "grow_stages",
+    "kept_share",
     "narrow_table",
     "score_fold",
     "stored_bytes",
@@ -157,8 +158,7 @@ def grow_stages(
     draws = Draws(uniforms(table.codes)[:, None], ROWS_PER_TREE)
     parts, spread, scale, look_after = [], np.zeros(len(sets)), 1.0, max(boosting.n_trees // LOOKS, 1)
     for place, columns in enumerate(sets):
-        if 0 < place < MOST_SCALED:
-            kept = min(KEPT_FIRST + (KEPT_LAST - KEPT_FIRST) * place / RISES, KEPT_LAST)
+        if (kept := kept_share(place)) < 1.0:
             score *= kept
             scale /= kept
             if watching:
@@ -220,6 +220,13 @@ def grow_more(
     for _ in range(boosting.n_trees):
         stage.grow(loss, counts, score)
     return stage
+
+
+def kept_share(place: int) -> float:
+    """Share of the score of the stage before that the stage at a place starts from."""
+    if not 0 < place < MOST_SCALED:
+        return 1.0
+    return min(KEPT_FIRST + (KEPT_LAST - KEPT_FIRST) * place / RISES, KEPT_LAST)
 
 
 def narrow_table(table: BinnedTable, columns: Ints) -> BinnedTable:
