@@ -94,7 +94,12 @@ def rows(request):
 
 def n_classes_of(name):
     """Classes of the rows that a thing is fitted on."""
-    special = {WORDS: "words", ROUTER: "router", GRAPH: "parted", NUMBERS[-1]: "parted numbers"}
+    special = {
+        WORDS: "words",
+        ROUTER: "router",
+        NUMBERS[-1]: "parted numbers",
+        **dict.fromkeys(GRAPHS, "parted"),
+    }
     if name in special:
         return special[name]
     return 3 if name in SEVERAL else 0 if name in NUMBERS else 1 if name in RANKINGS else 2
@@ -177,13 +182,14 @@ def regressor(f0, **loss):
     return BudgetedRegressor(f0, sizes=[(8, 3)], cv=2, feature_costs=COSTS, random_state=0, **loss)
 
 
-WORDS, BY_ROW, FUNCTION, CHEAPER, ROUTER, GRAPH = OTHERS = (
+GRAPHS = {"a graph before a single gate": "graph", "a graph of neighbours": "neighbours"}
+WORDS, BY_ROW, FUNCTION, CHEAPER, ROUTER, *_ = OTHERS = (
     "a cascade over words",
     "a cascade of prices by row",
     "a cascade of prices by a function of the row",
     "a cascade with a discount",
     "a router from answers",
-    "a graph before a single gate",
+    *GRAPHS,
 )
 # A free column, whose numbers lie between 0 and 1/2, says what the points cost.
 ROW_PRICES = Prices({**COSTS, "points": 0.1, "shape": 0.0}, by_row={"points": "shape"})
@@ -220,7 +226,8 @@ def other_things():
     table, y = rows_of("parted")
     gate = recipes()["DynaModGbrtClassifier"](DecisionTreeClassifier(max_depth=7, random_state=0))
     behind = FrozenEstimator(gate.fit(table[TRAIN], y[TRAIN]))
-    made[GRAPH] = cascade(behind).set_params(structure="graph").fit(table[PARTED], y[PARTED])
+    for name, structure in GRAPHS.items():
+        made[name] = cascade(behind).set_params(structure=structure).fit(table[PARTED], y[PARTED])
     return made
 
 
@@ -370,7 +377,7 @@ def test_every_row_has_a_route_and_pays_for_the_distinct_purchases_on_it(thing, 
     assert route.shape == cost.shape == (120,)
     assert cost.min() >= 0.0
     assert cost.max() <= sum(COSTS.values()) + 1.0
-    assert thing[1].chain_.has_forks if thing[0] in (GRAPH, NUMBERS[-1]) else True
+    assert thing[1].chain_.has_forks if thing[0] in (*GRAPHS, NUMBERS[-1]) else True
 
 
 @pytest.mark.slow
@@ -640,15 +647,15 @@ def test_a_function_reads_columns_by_name_and_refuses_other_names(thing, rows, f
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", [*recipes(), *SEVERAL, NUMBERS[0], RANKINGS[0], GRAPH])
+@pytest.mark.parametrize("name", [*recipes(), *SEVERAL, NUMBERS[0], RANKINGS[0], *GRAPHS])
 def test_a_sweep_fits_it_behind_one_full_model(name):
     table, y = rows_of(n_classes_of(name))
     numbers = {NUMBERS[0]: regressor, RANKINGS[0]: ranker}
-    kind = "BudgetedClassifier" if name == GRAPH else SEVERAL.get(name, name)
+    kind = "BudgetedClassifier" if name in GRAPHS else SEVERAL.get(name, name)
     estimator = numbers[name](BayesianRidge()) if name in numbers else recipes()[kind](full())
-    if name == GRAPH:
-        estimator.set_params(structure="graph")
-    rows = PARTED if name == GRAPH else TRAIN
+    if name in GRAPHS:
+        estimator.set_params(structure=GRAPHS[name])
+    rows = PARTED if name in GRAPHS else TRAIN
     varied = next(
         {key: [value]}
         for key, value in estimator.get_params(deep=False).items()
@@ -657,7 +664,7 @@ def test_a_sweep_fits_it_behind_one_full_model(name):
     found = sweep(estimator, varied, table[rows], y[rows], table[VAL], y[VAL])
     fitted = found.estimator(found.frontier[0])
     assert fitted.predict(table[NEW]).shape == (120,)
-    assert name != GRAPH or fitted.chain_.has_forks
+    assert name not in GRAPHS or fitted.chain_.has_forks
     assert len(found.on(table[NEW], y[NEW])) == len(found.frontier)
 
 

@@ -108,7 +108,7 @@ def test_a_file_holds_the_graph(fitted, rows, tmp_path):
 def test_auto_takes_the_graph_where_it_leads_and_the_line_where_it_does_not():
     X, y = _switched(1_200, 0)
     assert _clf("auto").fit(X, y).chain_.has_forks
-    labels = np.where(X[:, 0] + 0.5 * X[:, 1] > 0, "yes", "no")
+    labels = np.where(X[:, 0] > 0, "yes", "no")  # the first purchase says it all
     alike, line = (_clf(structure).fit(X, labels) for structure in ("auto", "line"))
     assert not alike.chain_.has_forks
     assert np.array_equal(alike.predict_proba(X), line.predict_proba(X))

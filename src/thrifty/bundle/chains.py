@@ -131,7 +131,7 @@ def check_sets(fields: Fields, stages: Sequence[Stage], n_levels: Mapping[int, i
         # Behind the columns of a stage a gate may read scores, which are no levels either.
         known = np.array([n_levels.get(int(column), 0) for column in stage.columns] + [0])
         turn = getattr(stage, "turn", None)
-        for trees in [*getattr(stage, "__dict__", {}).values(), None if turn is None else turn.trees]:
+        for trees in [*getattr(stage, "__dict__", {}).values(), getattr(turn, "trees", None)]:
             if not isinstance(trees, TreeEnsemble) or trees.sets is None:
                 continue
             place = np.minimum(trees.feature[trees.sets.nodes], len(stage.columns))

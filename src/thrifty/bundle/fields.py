@@ -9,6 +9,7 @@ without saying what it must be: each part has the form it must have, or is refus
 """
 
 import math
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
@@ -50,6 +51,13 @@ class Packer:
 
     def __init__(self) -> None:
         self.arrays: list[Labels] = []
+        self._written: dict[int, tuple[Any, Any]] = {}
+
+    def once(self, thing: Any, pack: Callable[[], Any]) -> Any:
+        """What ``pack`` made of a thing that several parts of a file share, when it was first met."""
+        if id(thing) not in self._written:
+            self._written[id(thing)] = thing, pack()  # the thing is kept, so that no other gets its number
+        return self._written[id(thing)][1]
 
     def array(self, array: Labels) -> dict[str, int]:
         """Refer to an array by its number."""
@@ -114,6 +122,13 @@ class Unpacker:
 
     def __init__(self, arrays: Any) -> None:
         self._arrays = list(arrays)
+        self._read: dict[str, Any] = {}
+
+    def once(self, name: str, make: Callable[[], Any]) -> Any:
+        """What ``make`` made of a thing that several parts of a file share, when it was first met."""
+        if name not in self._read:
+            self._read[name] = make()
+        return self._read[name]
 
     def array(self, number: Any) -> Labels:
         """The array of that number."""
@@ -209,7 +224,11 @@ class Fields:
 
     def with_part(self, name: str, part: Any) -> "Fields":
         """The object with one more part."""
-        return Fields({**self._facts, name: part}, self.unpacker, self.where)
+        return self.with_parts([(name, part)])
+
+    def with_parts(self, parts: Iterable[tuple[str, Any]]) -> "Fields":
+        """The object with further parts, which take the place of those of the same name."""
+        return Fields({**self._facts, **dict(parts)}, self.unpacker, self.where)
 
     def items(self, name: str) -> list["Fields"]:
         """A part that is a list of objects."""
@@ -278,7 +297,7 @@ class Fields:
             if key != "children" or not part.has("is_leaf")
         }
         for key in ("node_offsets", "leaf_offsets"):
-            part._check_offsets(key, arrays[key], len(arrays["feature" if key[0] == "n" else "values"]))
+            part.check_offsets(key, arrays[key], len(arrays["feature" if key[0] == "n" else "values"]))
         if "children" not in arrays:
             is_leaf = part.array("is_leaf", np.bool_, (len(arrays["feature"]), 2))
             if len(arrays["node_offsets"]) != len(arrays["leaf_offsets"]):
@@ -290,7 +309,8 @@ class Fields:
             sets = LevelSets(*(inside.array(key, np.int32, (None,)) for key in SETS))
         return TreeEnsemble(n_features, **arrays, sets=sets).validate()
 
-    def _check_offsets(self, name: str, offsets: Labels, end: int) -> None:
+    def check_offsets(self, name: str, offsets: Labels, end: int) -> None:
+        """Refuse offsets that do not rise from zero to an end."""
         # Differences of offsets out of range would wrap around, look harmless and claim any amount of memory.
         inside = len(offsets) > 0 and offsets[0] == 0 and offsets[-1] == end
         if not inside or np.any(offsets[1:] < offsets[:-1]):

@@ -15,6 +15,7 @@ from thrifty.bundle.fields import Fields
 from thrifty.bundle.fulls import pack_full, unpack_full
 from thrifty.chain.chain import Chain
 from thrifty.chain.fork import ForkStage
+from thrifty.chain.neighbours import Neighbours, NeighbourStage, NeighbourTurn
 from thrifty.chain.stage import (
     BoostedStage,
     CascadeStage,
@@ -248,14 +249,105 @@ def _unpack_turn(fields: Fields, n_columns: int) -> Turn:
 
 
 def _pack_fork(stage: ForkStage, writing: Writing) -> dict[str, Any]:
-    return {"nodes": [_pack_cascade(node, writing) for node in stage.nodes]}
+    return {"nodes": [_pack_node(node, writing) for node in stage.nodes]}
+
+
+def _pack_node(node: CascadeStage | NeighbourStage, writing: Writing) -> dict[str, Any]:
+    return _pack_cascade(node, writing) if isinstance(node, CascadeStage) else _pack_neighbours(node, writing)
 
 
 def _unpack_fork(fields: Fields, reading: Reading) -> ForkStage:
     parts = fields.items("nodes")
     if not 1 <= len(parts) <= MOST_NODES:
         raise fields.refusal("nodes", f"be 1 to {MOST_NODES}", len(parts))
-    return ForkStage(tuple(_unpack_cascade(part, reading) for part in parts))
+    return ForkStage(
+        tuple(
+            _unpack_neighbours(part, reading) if part.has("among") else _unpack_cascade(part, reading)
+            for part in parts
+        )
+    )
+
+
+# -- a node that answers by neighbours -------------------------------------------------------------
+
+
+def _pack_neighbours(stage: NeighbourStage, writing: Writing) -> dict[str, Any]:
+    packer, among, turn = writing.packer, stage.among, stage.turn
+    arrays = {**{name: getattr(among, name) for name in AMONG}, "columns": among.columns.astype(np.int64)}
+    return {
+        "columns": packer.columns(stage.columns),
+        # All nodes share one table of rows, which stands in the file once.
+        "among": packer.once(among, lambda: [packer.array(one) for one in arrays.values()]),
+        "sharpness": packer.value(float(stage.sharpness)),
+        "pull": packer.value(float(stage.pull)),
+        "calibration": packer.floats(stage.calibration),
+        "turn": None
+        if turn is None
+        else {
+            "nodes": packer.columns(turn.nodes),
+            "tells": packer.array(turn.tells),
+            "prices": packer.floats(turn.prices),
+        },
+    }
+
+
+def _unpack_neighbours(fields: Fields, reading: Reading) -> NeighbourStage:
+    columns, task = fields.columns("columns", reading.n_features), reading.answers
+    among = _unpack_among(fields, reading)
+    if not np.isin(columns, among.columns).all():
+        raise fields.refusal("columns", "be known of the neighbours", columns[:5].tolist())
+    sharpness, pull = fields.number("sharpness"), fields.number("pull")
+    if not (0 < sharpness < 1e6 and pull > 0):
+        raise fields.refusal("sharpness", "be positive, as must be pull", (sharpness, pull))
+    calibration = fields.array("calibration", np.float64, task.no_calibration.shape)
+    turn = None
+    if fields.raw("turn") is not None:
+        turn = _unpack_neighbour_turn(fields.inside("turn"), among)
+    return NeighbourStage(columns, among, sharpness, pull, calibration, task, turn)
+
+
+def _unpack_neighbour_turn(fields: Fields, among: Neighbours) -> NeighbourTurn:
+    nodes = fields.columns("nodes", MOST_NODES)
+    tells = fields.array("tells", np.int64, (len(nodes), None))
+    prices = fields.array("prices", np.float64, (len(nodes),))
+    is_known = (tells == -1) | np.isin(tells, among.columns)
+    if not (len(nodes) and is_known.all() and np.all(tells.max(axis=1, initial=-1) >= 0)):
+        raise fields.refusal("tells", "be columns that are known of the neighbours", tells[:5].tolist())
+    if not np.all(prices > 0):
+        raise fields.refusal("prices", "be positive", prices[:5].tolist())
+    return NeighbourTurn(nodes, tells, prices)
+
+
+AMONG = ("columns", "ends", "offsets", "positions", "codes", "label", "weight")
+"""The arrays of neighbours."""
+
+
+def _unpack_among(fields: Fields, reading: Reading) -> Neighbours:
+    parts = fields.raw("among")
+    if not isinstance(parts, list) or len(parts) != len(AMONG):
+        raise fields.refusal("among", f"be {len(AMONG)} arrays", parts)
+    part = fields.with_parts(zip(AMONG, parts, strict=True))
+    found: Neighbours = fields.unpacker.once(str(parts), lambda: _read_among(part, reading))
+    return found
+
+
+def _read_among(part: Fields, reading: Reading) -> Neighbours:
+    columns = part.columns("columns", reading.n_features)
+    offsets = part.array("offsets", np.int64, (len(columns) + 1,))
+    ends = part.array("ends", np.float64, (None,))
+    part.check_offsets("offsets", offsets, len(ends))
+    positions = part.array("positions", np.float64, (len(ends) + len(columns),))
+    codes = part.array("codes", np.uint8, (len(columns), None))
+    label = part.array("label", np.int32, (codes.shape[1],))
+    weight = part.array("weight", np.float64, (codes.shape[1],))
+    n_levels, n_classes = np.diff(offsets) + 2, len(reading.answers.classes)
+    if np.any(codes >= n_levels[:, None]) or np.any(n_levels > 256):
+        raise part.refusal("codes", "be levels of their columns", codes[:, :3].tolist())
+    if n_classes < 2 or not len(label) or np.any((label < 0) | (label >= n_classes)):
+        raise part.refusal("label", f"be numbers of {n_classes} classes", label[:5].tolist())
+    if not (np.all(weight >= 0) and weight.sum() > 0):
+        raise part.refusal("weight", "be positive", weight[:5].tolist())
+    return Neighbours(columns, ends, offsets, positions, codes, label, weight, n_classes)
 
 
 def _unpack_cascade(fields: Fields, reading: Reading) -> CascadeStage:
@@ -280,5 +372,6 @@ for _codec in (
     Codec("ForeignScorer", ForeignStage, _pack_foreign, _unpack_foreign),
     Codec("CascadeStep", CascadeStage, _pack_cascade, _unpack_cascade),
     Codec("CascadeFork", ForkStage, _pack_fork, _unpack_fork),
+    Codec("NeighbourStep", NeighbourStage, _pack_neighbours, _unpack_neighbours),
 ):
     register_stage(_codec)

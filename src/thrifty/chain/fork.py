@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from thrifty.arrays import Floats, Ints
+from thrifty.chain.neighbours import NeighbourStage
 from thrifty.chain.stage import CascadeStage, Stage, Visit
 from thrifty.exceptions import InvalidInputError
 
@@ -28,11 +29,11 @@ class ForkStage:
 
     Attributes
     ----------
-    nodes : tuple of CascadeStage
+    nodes : tuple of CascadeStage or NeighbourStage
         What visits the rows.
     """
 
-    nodes: tuple[CascadeStage, ...]
+    nodes: "tuple[CascadeStage | NeighbourStage, ...]"
 
     @cached_property
     def columns(self) -> Ints:

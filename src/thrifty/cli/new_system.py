@@ -27,6 +27,7 @@ class Structure(StrEnum):
 
     line = "line"
     graph = "graph"
+    neighbours = "neighbours"
     auto = "auto"
 
 
@@ -136,8 +137,9 @@ def fit(
     structure: Annotated[
         Structure,
         typer.Option(
-            help="Whether a cascade buys for all rows in one order (line), for each row in its own (graph), or in "
-            "whichever way is clearly better (auto). The last two take longer to fit."
+            help="Whether a cascade buys for all rows in one order (line), for each row in its own, with trees (graph) "
+            "or by training rows that are alike (neighbours, between classes only), or in whichever way is clearly "
+            "better (auto). Graphs and auto take longer to fit."
         ),
     ] = Structure.line,
     ignore: Annotated[

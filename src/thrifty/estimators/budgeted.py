@@ -67,9 +67,11 @@ class BudgetedClassifier(ChainClassifier, BudgetedCascade):
     stages : int, optional
         Places along the order of purchases where a row may stop; None chooses up to 16. Those at which no operating
         point lets a row stop are left out afterwards.
-    structure : {"line", "graph", "auto"}, default="line"
-        Whether all rows buy in one order, or each row is sent to the purchase that is best for it, by what it holds;
-        "auto" takes the graph only where it is clearly ahead out of fold. A graph takes two to four times as long.
+    structure : {"line", "graph", "neighbours", "auto"}, default="line"
+        Whether all rows buy in one order, or each row is sent to the purchase that is best for it, by what it holds:
+        with trees for each set of purchases, which takes two to four times as long, or by training rows that are
+        alike, which is for classes only and keeps up to 16,000 training rows in the model and in its file. "auto" takes
+        one of the last two only where it is clearly ahead out of fold.
     sizes : sequence of (n_trees, max_depth), optional
         Sizes of a stage to choose from out of fold, from small to large, each at most that: a stage ends when its trees
         no longer help. None is (60, 4), which learns at half the usual rate, (100, 6) and (150, 10), the larger ones

@@ -2,7 +2,7 @@
 
 import copy
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Self, get_args
 
@@ -11,11 +11,9 @@ from sklearn.utils.validation import check_is_fitted
 
 from thrifty.arrays import Floats
 from thrifty.chain.chain import Chain
-from thrifty.chain.fork import ForkStage
 from thrifty.chain.levels import date_columns
 from thrifty.chain.policy import Policy
 from thrifty.chain.sources import TableReader, kind_of_table
-from thrifty.chain.stage import CascadeStage, Stage
 from thrifty.estimators.base import ChainEstimator, all_or_nothing, link_of
 from thrifty.estimators.checks import check_count, check_seed, check_training_rows, check_wish
 from thrifty.evidence.claims import loses_at_most
@@ -30,7 +28,6 @@ from thrifty.evidence.trials import HELD_OUT
 from thrifty.exceptions import FullModelNotWorthItWarning, InvalidInputError, NothingSavedWarning
 from thrifty.full.crossfit import JudgedFull, TrainingRows, held_out_rows
 from thrifty.full.model import FullModel
-from thrifty.learning.cascade.graph_trees import GraphTrees, GrownNode
 from thrifty.learning.cascade.learn import CLEARLY, LearnedCascade, lead, learn_cascade
 from thrifty.learning.cascade.problem import CAPACITIES, Behind, CascadeProblem, Structure, lighter
 from thrifty.learning.pairs.boosted import Boosting
@@ -38,9 +35,8 @@ from thrifty.objective.costs import PriceList
 from thrifty.objective.row_prices import RowsOfFit
 from thrifty.progress import Progress, silent
 from thrifty.rows import query_keys, row_keys
-from thrifty.tasks.task import Task
 from thrifty.threads import limited_threads, threads_of
-from thrifty.trees import Binner, TreeEnsemble
+from thrifty.trees import Binner
 
 __all__ = ["BudgetedCascade"]
 
@@ -122,6 +118,11 @@ class BudgetedCascade(ChainEstimator):
             seed = check_seed(self.random_state)
             given = check_training_rows(self, X, y, sample_weight, self.cv, seed)
             prices = self._prices(given)
+            if self.structure == "neighbours" and not len(given.task.classes):
+                raise InvalidInputError(
+                    "structure='neighbours' chooses between classes, and the target here is a number, which "
+                    "neighbours predict clearly worse than trees do. Give structure='graph'."
+                )
             if "budget" in wish:
                 _check_affordable(wish["budget"], prices)
             rows, proof = self._parts(given, seed, wish)
@@ -185,8 +186,9 @@ class BudgetedCascade(ChainEstimator):
         check_count("max_bins", self.max_bins, least=2, most=255)
         if self.structure not in get_args(Structure):
             raise InvalidInputError(
-                f"structure must be 'line' (all rows buy in one order), 'graph' (each in its own) or 'auto' "
-                f"(whichever is clearly better); got {self.structure!r}."
+                f"structure must be 'line' (all rows buy in one order), 'graph' (each in its own), 'neighbours' (the "
+                f"same, answered by training rows that are alike) or 'auto' (what is clearly best); got "
+                f"{self.structure!r}."
             )
         for name in ("stages", "max_bytes"):
             if getattr(self, name) is not None:
@@ -230,16 +232,7 @@ class BudgetedCascade(ChainEstimator):
     ) -> Chain:
         """What serves, from what was learned: plain arrays, at the most accurate operating point."""
         staged, names = learned.staged, getattr(self, "feature_names_in_", None)
-        levels: Sequence[Sequence[GrownNode]]
-        if isinstance(staged, GraphTrees):
-            levels = staged.levels
-        else:
-            levels = [(GrownNode(*one),) for one in zip(staged.sets, staged.parts, strict=True)]
-        gates = [(None,) * len(nodes) for nodes in levels] if learned.gates is None else learned.gates
-        stages = tuple(
-            _level(nodes, calibration, rows.task, of_nodes)
-            for nodes, calibration, of_nodes in zip(levels, learned.calibrations, gates, strict=True)
-        )
+        stages = staged.stages(rows.task, learned.calibrations, learned.gates)
         last = len(learned.policy) - 1
         return Chain(
             stages,
@@ -394,20 +387,6 @@ class BudgetedCascade(ChainEstimator):
 
     def _change_chain(self, change: Any) -> None:
         self._learned, self.chain_ = change(self._learned), change(self.chain_)
-
-
-def _level(
-    nodes: Sequence[GrownNode], calibration: Floats, task: Task, gates: Sequence[TreeEnsemble | None]
-) -> Stage:
-    """A level of a graph as a stage: a fork, if it has several nodes."""
-    stages = []
-    for node, gate in zip(nodes, gates, strict=True):
-        turn = node.turn
-        if turn is not None and turn.trees is not None:
-            turn = replace(turn, trees=turn.trees.over_columns(node.columns))
-        trees = node.trees.over_columns(node.columns)
-        stages.append(CascadeStage(node.columns, trees, calibration, task, gate, turn))
-    return stages[0] if len(stages) == 1 else ForkStage(tuple(stages))
 
 
 def check_sizes(sizes: Any, n_rows: int = 0) -> tuple[Boosting, ...]:

@@ -103,7 +103,7 @@ def fit_table(
         How the order of a query is judged: "ndcg" and 10 without them.
     method : str
         One of ``METHODS``; numbers are predicted, and documents ranked, by the cascade alone.
-    structure : {"line", "graph", "auto"}
+    structure : {"line", "graph", "neighbours", "auto"}
         Whether the cascade buys for all rows in one order; documents are ranked by a line.
     costs : path, optional
         File of prices; None is 1 for each column.

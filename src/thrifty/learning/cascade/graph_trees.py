@@ -13,12 +13,14 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from thrifty.arrays import Bools, Floats, Ints
-from thrifty.chain.stage import Turn
+from thrifty.chain.fork import ForkStage
+from thrifty.chain.stage import CascadeStage, Turn
 from thrifty.learning.cascade.graph import GraphNode, PurchaseGraph, learn_turn
 from thrifty.learning.cascade.problem import CascadeProblem
 from thrifty.learning.cascade.staged import ROWS_PER_TREE, Stage, compact, kept_share, stored_bytes
 from thrifty.learning.pairs.boosted import Boosting
 from thrifty.rows import Draws, uniforms
+from thrifty.tasks.task import Task
 from thrifty.trees import BinnedTable, TreeEnsemble
 
 __all__ = ["GraphTrees", "GrownNode", "grow_graph"]
@@ -78,6 +80,25 @@ class GraphTrees:
             tuple(replace(one, trees=compact(one.trees)) for one in level) for level in self.levels
         )
         return replace(self, levels=levels)
+
+    def stages(
+        self,
+        task: Task,
+        calibrations: Sequence[Floats],
+        gates: Sequence[Sequence[TreeEnsemble]] | None = None,
+    ) -> tuple[CascadeStage | ForkStage, ...]:
+        """What serves; ``gates`` are the learned ones of the nodes of each level."""
+        found: list[CascadeStage | ForkStage] = []
+        for place, level in enumerate(self.levels):
+            nodes = []
+            for number, node in enumerate(level):
+                turn, gate = node.turn, None if gates is None else gates[place][number]
+                if turn is not None and turn.trees is not None:
+                    turn = replace(turn, trees=turn.trees.over_columns(node.columns))
+                trees = node.trees.over_columns(node.columns)
+                nodes.append(CascadeStage(node.columns, trees, calibrations[place], task, gate, turn))
+            found.append(nodes[0] if len(nodes) == 1 else ForkStage(tuple(nodes)))
+        return tuple(found)
 
     def walk(self, table: BinnedTable) -> tuple[Floats, Ints]:
         """Scores of every row at every level, (n_rows, n_levels, n_scores), and its node there, (n_rows, n_levels)."""

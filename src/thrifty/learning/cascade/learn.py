@@ -29,6 +29,7 @@ from thrifty.learning.cascade.gates import (
 )
 from thrifty.learning.cascade.graph_search import FEWEST_ROWS, find_graph
 from thrifty.learning.cascade.graph_trees import GraphTrees, grow_graph
+from thrifty.learning.cascade.neighbour_graph import NeighbourGraph, find_neighbours
 from thrifty.learning.cascade.plan import choose_plan
 from thrifty.learning.cascade.problem import (
     CascadeProblem,
@@ -41,6 +42,8 @@ from thrifty.learning.cascade.staged import StagedTrees, grow_stages, score_fold
 from thrifty.trees import TreeEnsemble
 
 __all__ = ["CLEARLY", "LearnedCascade", "is_worth_asking", "lead", "learn_cascade"]
+
+Graph = GraphTrees | NeighbourGraph
 
 MOST_STRETCHED = 0.25
 """Logarithm of the largest factor by which the scores of copies are thought to fall short."""
@@ -57,8 +60,8 @@ class LearnedCascade:
     ----------
     plan : Plan
         What was chosen.
-    staged : StagedTrees or GraphTrees
-        The ensemble, grown on all rows; only the stages that are kept.
+    staged : StagedTrees, GraphTrees or NeighbourGraph
+        What answers, learned from all rows; of a line only the stages that are kept.
     calibrations : list of ndarray
         Calibration of each stage.
     blend : ndarray
@@ -73,7 +76,7 @@ class LearnedCascade:
     """
 
     plan: Plan
-    staged: StagedTrees | GraphTrees
+    staged: StagedTrees | Graph
     calibrations: list[Floats]
     blend: Floats
     policy: Policy
@@ -95,10 +98,9 @@ def learn_cascade(problem: CascadeProblem) -> LearnedCascade:
     n_coarse = n_coarse_stages(problem, plan.sets)
     first = StagedTrees(staged.base, staged.sets[:n_coarse], staged.parts[:n_coarse]).scores(problem.table)
     line = _judged(problem, raw, first, stretch, problem.costs(plan.sets), Standing.on_line(plan.sets))
-    graph = _learn_graph(problem, plan, n_trees, line)
+    graph = _best_graph(problem, plan, n_trees, line, staged, raw)
     if graph is not None:
-        trees, judged = graph
-        served = _finished(problem, plan, judged, trees)
+        served = _finished(problem, plan, graph[1], graph[0])
     else:
         served = without_idle_stages(_finished(problem, plan, line, staged), problem)
     return replace(served, policy=measured(served.policy, served.evidence))
@@ -124,7 +126,12 @@ class _Judged:
 
 
 def _judged(
-    problem: CascadeProblem, raw: Floats, served: Floats, stretch: Floats, costs: Floats, standing: Standing
+    problem: CascadeProblem,
+    raw: Floats,
+    served: Floats,
+    stretch: Floats,
+    costs: Floats,
+    standing: Standing | None,
 ) -> _Judged:
     """Calibrate held-out scores, blend the last with the full model, and learn gates.
 
@@ -138,8 +145,8 @@ def _judged(
         By what factor the scores of the model that serves are larger.
     costs : ndarray
         What rows have paid at each stage and beyond.
-    standing : Standing
-        What rows hold at each stage.
+    standing : Standing, optional
+        What rows hold at each stage; without it no gates are learned.
     """
     task = problem.task
     calibrations, scores = calibrate(task, raw, problem.y, problem.weight)
@@ -153,7 +160,9 @@ def _judged(
     settled = settled_scores(problem, served, calibrations, scores, stretch)
     doubts = np.column_stack([task.doubt(settled[:, stage]) for stage in range(scores.shape[1])])
     evidence = replace(evidence, gate=doubts)
-    gates = choose_gates(problem, standing, evidence, loss, settled, served.shape[1])
+    gates = None
+    if standing is not None:
+        gates = choose_gates(problem, standing, evidence, loss, settled, served.shape[1])
     problem.progress("learning gates", 1, 1)
     if gates is not None:
         evidence = replace(evidence, gate=gates.held_out)
@@ -161,7 +170,7 @@ def _judged(
 
 
 def _finished(
-    problem: CascadeProblem, plan: Plan, found: _Judged, trees: StagedTrees | GraphTrees
+    problem: CascadeProblem, plan: Plan, found: _Judged, trees: StagedTrees | Graph
 ) -> LearnedCascade:
     """Operating points of what was judged, and the outcome."""
     task, evidence, loss = problem.task, found.evidence, found.loss
@@ -185,12 +194,54 @@ def _finished(
     return LearnedCascade(plan, trees, found.calibrations, found.blend, policy, evidence, gates)
 
 
-def _learn_graph(
-    problem: CascadeProblem, plan: Plan, n_trees: Sequence[int], line: _Judged
-) -> tuple[GraphTrees, _Judged] | None:
-    """A graph of purchases, if one is wanted and, where it may be refused, clearly ahead of the line."""
-    if problem.structure == "line" or not may_part(problem):
+def _best_graph(
+    problem: CascadeProblem,
+    plan: Plan,
+    n_trees: Sequence[int],
+    line: _Judged,
+    staged: StagedTrees,
+    raw: Floats,
+) -> tuple[Graph, _Judged] | None:
+    """A graph of purchases, if one is wanted and, where it may be refused, clearly ahead of the line.
+
+    One whose nodes answer by neighbours is found in a fraction of the time of the line; one whose nodes have trees of
+    their own takes several times as long as the line, and is looked for only where the first is not clearly ahead.
+    """
+    if not may_part(problem):
         return None
+    if problem.structure in ("neighbours", "auto"):
+        graph: tuple[Graph, _Judged] | None = _learn_neighbours(problem, plan, staged, raw)
+        if graph is not None and (problem.structure == "neighbours" or _is_ahead(problem, line, graph[1])):
+            return graph
+    if problem.structure in ("graph", "auto"):
+        graph = _learn_graph(problem, plan, n_trees)
+        if graph is not None and (problem.structure == "graph" or _is_ahead(problem, line, graph[1])):
+            return graph
+    return None
+
+
+def _is_ahead(problem: CascadeProblem, line: _Judged, graph: _Judged) -> bool:
+    return lead_of(problem, line.candidate, graph.candidate) > AHEAD
+
+
+def _learn_neighbours(
+    problem: CascadeProblem, plan: Plan, staged: StagedTrees, raw: Floats
+) -> tuple[NeighbourGraph, _Judged] | None:
+    """A graph whose nodes answer by neighbours, and what it is worth."""
+    found = find_neighbours(problem, plan, staged, raw)
+    if found is None:
+        return None
+    graph, scores, node, first = found
+    n_coarse = n_coarse_stages(problem, graph.sets[0])
+    costs = problem.costs_by_node(graph.sets, node)
+    served, alike = first[:, None][:, :n_coarse], np.ones(scores.shape[1])
+    return graph, _judged(problem, scores, served, alike, costs, None)
+
+
+def _learn_graph(
+    problem: CascadeProblem, plan: Plan, n_trees: Sequence[int]
+) -> tuple[GraphTrees, _Judged] | None:
+    """A graph whose nodes have trees of their own, and what it is worth."""
     graph = find_graph(problem, plan)
     if graph is None:
         return None
@@ -221,8 +272,6 @@ def _learn_graph(
     served = trees.walk(problem.table)[0][:, :n_coarse]
     stretch = stretch_of(trees.spread, spread / len(problem.folds))
     judged = _judged(problem, raw, served, stretch, problem.costs_by_node(sets, node), Standing(sets, node))
-    if problem.structure == "auto" and lead_of(problem, line.candidate, judged.candidate) <= AHEAD:
-        return None
     return trees, judged
 
 

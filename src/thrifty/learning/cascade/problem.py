@@ -35,8 +35,8 @@ CAPACITIES = (
 
 MOST_STAGES = 16
 
-Structure = Literal["line", "graph", "auto"]
-"""Whether all rows buy in one order, or each in its own, or whichever is clearly better."""
+Structure = Literal["line", "graph", "neighbours", "auto"]
+"""Whether all rows buy in one order, or each in its own, with trees or neighbours at nodes, or what is clearly best."""
 
 
 def lighter(size: Boosting) -> Boosting:
@@ -100,7 +100,7 @@ class CascadeProblem:
         Sizes of a stage to choose from.
     n_stages : int, optional
         Places along the order; None is chosen from the number of purchases.
-    structure : {"line", "graph", "auto"}
+    structure : {"line", "graph", "neighbours", "auto"}
         Whether all rows buy in one order.
     n_threads : int
         Folds are judged side by side.

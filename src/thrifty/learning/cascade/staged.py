@@ -24,6 +24,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from thrifty.arrays import Floats, Ints
+from thrifty.chain.stage import CascadeStage
 from thrifty.learning.pairs.boosted import Boosting
 from thrifty.rows import Draws, uniforms
 from thrifty.tasks.task import Loss, Task
@@ -98,6 +99,21 @@ class StagedTrees:
     def n_bytes(self) -> Ints:
         """Bytes that the trees of each stage take in a file at most, shape (n_stages,)."""
         return np.array([stored_bytes(part) for part in self.parts])
+
+    def stages(
+        self,
+        task: Task,
+        calibrations: Sequence[Floats],
+        gates: Sequence[Sequence[TreeEnsemble]] | None = None,
+    ) -> "tuple[CascadeStage, ...]":
+        """What serves; ``gates`` are the learned ones of the only node of each stage."""
+        learned = [None if gates is None else of_nodes[0] for of_nodes in gates or self.sets]
+        return tuple(
+            CascadeStage(columns, part.over_columns(columns), calibration, task, gate)
+            for columns, part, calibration, gate in zip(
+                self.sets, self.parts, calibrations, learned, strict=True
+            )
+        )
 
     def to_serve(self) -> "StagedTrees":
         """The same trees as they are served and stored: leaves in single precision, nodes level by level."""

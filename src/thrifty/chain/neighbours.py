@@ -1,0 +1,339 @@
+"""Answers by neighbours: what training rows turned out to be that hold about the same, whatever it is that is held.
+
+A row that holds the columns S is compared with training row i by a product of kernels over what is held,
+
+    w_i = weight_i * prod over j in S of k_j(x_j, x_ij)^sharpness,   k_j(a, b) = exp(-(position_a - position_b)^2 / 2)
+
+and class c has the probability (sum of w_i over the rows of class c + prior_c * pull) / (sum of all w_i + pull).
+Columns are cut into levels, whose positions are in units of the column's bandwidth. One table of training rows answers
+for every set of columns: nothing is fitted for a set. That is what a graph of many purchase sets needs.
+
+The same weights say what a further column would tell: which of its levels to expect, and how sure one would be of the
+class then. The *gain* of a column is the fall of the entropy of the class that is to be expected (Shannon 1948).
+"""
+
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from functools import partial
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from thrifty.arrays import Floats, Ints
+from thrifty.chain.stage import Visit
+from thrifty.compiled import kernel
+from thrifty.tasks.task import Task
+from thrifty.threads import usable_threads
+
+__all__ = ["NeighbourStage", "NeighbourTurn", "Neighbours"]
+
+OF_MISSING = 0.3
+"""Kernel between a missing value and one that is there."""
+
+NEGLIGIBLE = 1e-5
+"""Neighbours of less weight than this share of the nearest one's say nothing about what a column would tell."""
+
+PART_OF_WORK = 3_000_000
+"""Pairs of a row and a neighbour that are worth a thread of their own."""
+
+NOBODY = -1
+
+
+@dataclass(frozen=True, eq=False)
+class Neighbours:
+    """Training rows, and how near two levels of a column are.
+
+    Attributes
+    ----------
+    columns : ndarray of shape (n_columns,)
+        Columns of the table that are known of the rows.
+    ends : ndarray
+        Upper ends of all levels but the last of each column, ascending, columns one after the other.
+    offsets : ndarray of shape (n_columns + 1,)
+        ``ends[offsets[j]:offsets[j + 1]]`` belongs to column ``j``.
+    positions : ndarray
+        Where the levels of each column lie, in units of its bandwidth, columns one after the other.
+    codes : ndarray of shape (n_columns, n_rows), uint8
+        Level of each row; a missing value is the level behind the last.
+    label : ndarray of shape (n_rows,), int32
+        Number of each row's class.
+    weight : ndarray of shape (n_rows,)
+        What rows count.
+    n_classes : int
+        Number of classes.
+    """
+
+    columns: Ints
+    ends: Floats
+    offsets: NDArray[np.int64]
+    positions: Floats
+    codes: NDArray[np.uint8]
+    label: NDArray[np.int32]
+    weight: Floats
+    n_classes: int
+    _tables: dict[float, Floats] = field(default_factory=dict, init=False, repr=False)
+
+    @property
+    def n_levels(self) -> NDArray[np.int64]:
+        """Levels of each column, missing counted."""
+        return np.diff(self.offsets) + 2
+
+    @property
+    def prior(self) -> Floats:
+        """Share of each class."""
+        counts = np.bincount(self.label, self.weight, minlength=self.n_classes)
+        return np.asarray(counts / counts.sum())
+
+    def places(self, columns: Ints) -> Ints:
+        """Where some columns stand among those that are known."""
+        return np.array([int(np.flatnonzero(self.columns == one)[0]) for one in columns], dtype=np.intp)
+
+    def code(self, block: Floats, columns: Ints) -> NDArray[np.uint8]:
+        """Levels of the cells of some rows, shape (n_rows, n_columns); the block holds just these columns."""
+        codes = np.empty(block.shape, dtype=np.uint8)
+        for number, place in enumerate(self.places(columns)):
+            ends, cells = self.ends[self.offsets[place] : self.offsets[place + 1]], block[:, number]
+            codes[:, number] = np.where(np.isnan(cells), len(ends) + 1, np.searchsorted(ends, cells))
+        return codes
+
+    def tables(self, sharpness: float) -> Floats:
+        """Kernels between any two levels of a column, columns one after the other, to a power."""
+        if sharpness not in self._tables:
+            starts = np.r_[0, np.cumsum(self.n_levels - 1)]
+            found = []
+            for begin, end in pairwise(starts):
+                own = self.positions[begin:end]
+                table = np.full((len(own) + 1, len(own) + 1), OF_MISSING)
+                table[:-1, :-1] = np.exp(-0.5 * np.square(own[:, None] - own[None, :]))
+                table[-1, -1] = 1.0
+                found.append(table.ravel() ** sharpness)
+            self._tables[sharpness] = np.concatenate([np.empty(0), *found])
+        return self._tables[sharpness]
+
+    def look(
+        self,
+        codes: NDArray[np.uint8],
+        columns: Ints,
+        sharpness: float,
+        candidates: Ints | None = None,
+        fold: tuple[Ints, Ints] | None = None,
+    ) -> tuple[Floats, Floats]:
+        """What the neighbours of some rows are, and what further columns would tell.
+
+        Parameters
+        ----------
+        codes : ndarray of shape (n_rows, n_columns)
+            Levels of what is held.
+        columns : ndarray
+            The columns that are held.
+        sharpness : float
+            Power of the kernels.
+        candidates : ndarray, optional
+            Columns that may be bought.
+        fold : tuple of ndarray, optional
+            Fold of each neighbour and of each row: neighbours of the own fold do not count.
+
+        Returns
+        -------
+        masses : ndarray of shape (n_rows, n_classes)
+            Weight of the neighbours of each class.
+        entropy : ndarray of shape (n_rows, n_candidates)
+            Entropy of the class, in nats, that is to be expected once a candidate is known.
+        """
+        of_neighbour, of_row = (
+            (np.zeros(len(self.label), np.int64), np.full(len(codes), NOBODY, np.int64))
+            if fold is None
+            else fold
+        )
+        none = np.empty(0, dtype=np.intp)
+        wanted = none if candidates is None else self.places(candidates)
+        starts = np.r_[0, np.cumsum(np.square(self.n_levels))]
+        look = partial(
+            look_around,
+            self.codes,
+            self.label,
+            self.weight,
+            of_neighbour,
+            self.tables(sharpness),
+            starts,
+            self.n_levels,
+            self.places(columns),
+            wanted,
+        )
+        masses = np.zeros((len(codes), self.n_classes))
+        entropy = np.zeros((len(codes), len(wanted)))
+        n_parts = min(len(codes) * len(self.label) // PART_OF_WORK, usable_threads())
+        parts = np.array_split(np.arange(len(codes)), max(n_parts, 1))
+
+        def part(rows: Ints) -> None:
+            if len(rows):
+                own = slice(rows[0], rows[-1] + 1)
+                look(np.ascontiguousarray(codes[own]), of_row[own], masses[own], entropy[own])
+
+        if len(parts) == 1:
+            part(parts[0])
+        else:
+            # Rows do not know of each other, so it makes no difference who computes them.
+            with ThreadPoolExecutor(len(parts)) as pool:
+                list(pool.map(part, parts))
+        return masses, entropy
+
+    def outputs(self, masses: Floats, pull: float) -> Floats:
+        """Probabilities of the classes."""
+        found: Floats = (masses + self.prior * pull) / (masses.sum(axis=1, keepdims=True) + pull)
+        return found
+
+
+@kernel
+def look_around(
+    codes: Any,
+    label: Any,
+    weight: Any,
+    fold: Any,
+    tables: Any,
+    starts: Any,
+    n_levels: Any,
+    held: Any,
+    candidates: Any,
+    rows: Any,
+    own_fold: Any,
+    masses: Any,
+    entropy: Any,
+) -> None:
+    """Write the masses of the classes around each row and, for each candidate, the entropy to be expected after it."""
+    n, n_classes = len(label), masses.shape[1]
+    near, kept = np.empty(n), np.empty(n, np.int64)
+    most = 0
+    for place in candidates:
+        most = max(most, n_levels[place])
+    spread, around = np.zeros((most, n_classes)), np.empty(n_classes)
+    for row in range(len(rows)):
+        near[:] = weight
+        for c in range(len(held)):
+            place = held[c]
+            begin = starts[place] + n_levels[place] * rows[row, c]
+            own = codes[place]
+            for i in range(n):
+                near[i] *= tables[begin + own[i]]
+        nearest = 0.0
+        for i in range(n):
+            if fold[i] == own_fold[row]:
+                near[i] = 0.0
+            masses[row, label[i]] += near[i]
+            nearest = max(nearest, near[i])
+        if len(candidates) == 0:
+            continue
+        n_kept, total = 0, 0.0
+        for i in range(n):
+            if near[i] > NEGLIGIBLE * nearest:
+                kept[n_kept] = i
+                n_kept += 1
+                total += near[i]
+        for c in range(len(candidates)):
+            place = candidates[c]
+            width, own = n_levels[place], codes[place]
+            spread[:width] = 0.0
+            for k in range(n_kept):
+                spread[own[kept[k]], label[kept[k]]] += near[kept[k]]
+            for level in range(width):
+                expected = spread[level].sum()
+                if expected <= 0.0:
+                    continue
+                around[:] = 0.0
+                for other in range(width):
+                    closeness = tables[starts[place] + width * level + other]
+                    if closeness > NEGLIGIBLE:
+                        around += closeness * spread[other]
+                whole, doubt = around.sum(), 0.0
+                for k in range(n_classes):
+                    if around[k] > 0.0:
+                        doubt -= around[k] * np.log(around[k] / whole)
+                entropy[row, c] += expected / total * doubt / whole
+
+
+@dataclass(frozen=True, eq=False)
+class NeighbourTurn:
+    """Which node of the next stage a row goes on to: where its neighbours expect to learn most for the price.
+
+    Attributes
+    ----------
+    nodes : ndarray of shape (n_choices,)
+        Numbers of the nodes to choose from.
+    tells : ndarray of shape (n_choices, most), int
+        Columns that each choice delivers and neighbours know, -1 where there are no more.
+    prices : ndarray of shape (n_choices,)
+        What each choice costs.
+    """
+
+    nodes: Ints
+    tells: NDArray[np.int64]
+    prices: Floats
+
+    @property
+    def candidates(self) -> Ints:
+        """All columns that some choice delivers."""
+        return np.unique(self.tells[self.tells >= 0]).astype(np.intp)
+
+    def taken(self, doubt: Floats, entropy: Floats) -> Ints:
+        """The node for each row, from the entropy now and after each of ``candidates``.
+
+        Several columns of one purchase are taken to tell what the best of them does.
+        """
+        place_of = {int(column): place for place, column in enumerate(self.candidates)}
+        after = np.column_stack(
+            [
+                entropy[:, [place_of[int(one)] for one in tells if one >= 0]].min(axis=1)
+                for tells in self.tells
+            ]
+        )
+        taken: Ints = self.nodes[((doubt[:, None] - after) / self.prices).argmax(axis=1)]
+        return taken
+
+
+@dataclass(frozen=True, eq=False)
+class NeighbourStage:
+    """A node that answers by neighbours.
+
+    Attributes
+    ----------
+    columns : ndarray
+        Columns held here.
+    among : Neighbours
+        The training rows; all nodes of a chain share them.
+    sharpness, pull : float
+        Power of the kernels, and mass of the prior.
+    calibration : ndarray
+        What makes of a score one that means what it says.
+    task : Task
+        Applies the calibration.
+    turn : NeighbourTurn, optional
+        Where rows go on to; the next stage's only node without one.
+    """
+
+    columns: Ints
+    among: Neighbours
+    sharpness: float
+    pull: float
+    calibration: Floats
+    task: Task
+    turn: NeighbourTurn | None = None
+
+    def visit(self, block: Any, carried: Floats) -> Visit:
+        """Answer by neighbours; what rows carry is left as it is."""
+        block = block.toarray() if sparse.issparse(block) else np.asarray(block, dtype=np.float64)
+        codes = self.among.code(block, self.columns)
+        candidates = None if self.turn is None else self.turn.candidates
+        masses, entropy = self.among.look(codes, self.columns, self.sharpness, candidates)
+        outputs = self.among.outputs(masses, self.pull)
+        turn = None if self.turn is None else self.turn.taken(entropy_of(outputs), entropy)
+        scores = self.task.calibrated(self.task.scores(outputs), self.calibration)
+        return Visit(scores, None, carried, turn=turn)
+
+
+def entropy_of(outputs: Floats) -> Floats:
+    """Entropy of probabilities, row by row, in nats."""
+    found: Floats = -(outputs * np.log(np.maximum(outputs, 1e-300))).sum(axis=1)
+    return found

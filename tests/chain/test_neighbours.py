@@ -1,0 +1,162 @@
+"""Answers by neighbours, and what a further column would tell."""
+
+import numpy as np
+import pytest
+
+import thrifty
+from thrifty import BudgetedClassifier, hold_budget
+from thrifty.chain.fork import nodes_of
+from thrifty.chain.neighbours import OF_MISSING, Neighbours, NeighbourStage, NeighbourTurn
+from thrifty.exceptions import InvalidInputError
+from thrifty.learning.cascade import neighbour_graph
+from thrifty.learning.cascade.neighbour_graph import coarse_levels
+from thrifty.trees import Binner
+
+
+@pytest.fixture(scope="module")
+def among():
+    chance = np.random.default_rng(0)
+    codes = chance.integers(0, 5, (3, 200)).astype(np.uint8)  # the last level is "missing"
+    label = (codes[0] + chance.integers(0, 2, 200)).astype(np.int32) % 3
+    ends, positions = np.tile([0.5, 1.5, 2.5], 3), np.tile([0.0, 0.8, 1.6, 2.4], 3)
+    weight = chance.uniform(0.5, 2.0, 200)
+    return Neighbours(np.array([4, 7, 9]), ends, np.array([0, 3, 6, 9]), positions, codes, label, weight, 3)
+
+
+def closeness(a, b):
+    if (a == 4) != (b == 4):
+        return OF_MISSING
+    return 1.0 if a == 4 else np.exp(-0.5 * (0.8 * (float(a) - float(b))) ** 2)
+
+
+def test_masses_are_sums_of_products_of_kernels_over_what_is_held(among):
+    rows = np.array([[0, 3], [2, 4]], dtype=np.uint8)
+    masses, _ = among.look(rows, np.array([7, 4]), 1.5)
+    for row, found in zip(rows, masses, strict=True):
+        expected = np.zeros(3)
+        for i in range(200):
+            near = closeness(row[0], among.codes[1, i]) * closeness(row[1], among.codes[0, i])
+            expected[among.label[i]] += among.weight[i] * near**1.5
+        np.testing.assert_allclose(found, expected)
+    outputs = among.outputs(masses, 0.1)
+    np.testing.assert_allclose(outputs.sum(axis=1), 1.0)
+    np.testing.assert_allclose(among.outputs(masses, 1e9), among.prior[None, :].repeat(2, axis=0), rtol=1e-6)
+
+
+def test_the_entropy_after_a_column_is_the_mean_over_the_levels_that_neighbours_lead_to_expect(among):
+    row, column = np.array([[2]], dtype=np.uint8), 2
+    _, entropy = among.look(row, np.array([4]), 1.0, np.array([9]))
+    near = np.array([w * closeness(2, c) for w, c in zip(among.weight, among.codes[0], strict=True)])
+    expected = 0.0
+    for level in range(5):
+        chance = near[among.codes[column] == level].sum() / near.sum()
+        after = near * [closeness(level, other) for other in among.codes[column]]
+        share = np.bincount(among.label, after, minlength=3) / after.sum()
+        expected -= chance * (share * np.log(share)).sum()
+    assert entropy[0, 0] == pytest.approx(expected, rel=1e-6)
+
+
+def test_neighbours_of_the_own_fold_do_not_count(among):
+    fold = np.arange(200) % 2
+    codes = among.codes[:2, :6].T.copy()
+    masses, _ = among.look(codes, np.array([4, 7]), 1.0, fold=(fold, np.zeros(6, dtype=np.int64)))
+    alone = Neighbours(
+        among.columns,
+        among.ends,
+        among.offsets,
+        among.positions,
+        np.ascontiguousarray(among.codes[:, fold == 1]),
+        among.label[fold == 1],
+        among.weight[fold == 1],
+        3,
+    )
+    np.testing.assert_allclose(masses, alone.look(codes, np.array([4, 7]), 1.0)[0])
+
+
+def test_a_purchase_is_taken_where_the_entropy_falls_most_for_the_price():
+    turn = NeighbourTurn(np.array([3, 5]), np.array([[9, 2], [4, -1]]), np.array([2.0, 1.0]))
+    assert turn.candidates.tolist() == [2, 4, 9]
+    entropy = np.array([[0.1, 0.5, 0.9], [0.9, 0.5, 0.1], [0.7, 0.7, 0.7]])
+    # What the best column of a purchase tells, halved by a price of two.
+    assert turn.taken(np.ones(3), entropy).tolist() == [5, 5, 5]
+    assert turn.taken(np.full(3, 0.8), entropy).tolist() == [3, 3, 5]
+
+
+def test_few_values_lie_where_they_are_and_many_at_their_ranks():
+    few, many = np.array([0.0, 1.0, 4.0, np.nan] * 50), np.exp(np.random.default_rng(0).normal(size=200))
+    table = Binner().fit_transform(np.column_stack([few, many]))
+    codes, ends, offsets, positions = coarse_levels(table, np.array([0, 1]), np.ones(200))
+    assert ends[: offsets[1]].tolist() == [0.5, 2.5]
+    assert codes[:4, 0].tolist() == [0, 1, 2, 3]  # missing comes last
+    np.testing.assert_allclose(
+        np.diff(positions[:3])[0] * 3.5, np.diff(positions[:3])[1] * 1.5 * 1.5, rtol=0.6
+    )
+    counts = np.bincount(codes[:, 1])
+    assert len(counts) == neighbour_graph.MOST_LEVELS
+    assert counts.min() >= 6
+    assert np.corrcoef(positions[3:], np.arange(len(counts)))[0, 1] > 0.999
+
+
+def pointed(n_rows, seed):
+    """Six classes; the first column says which of the others tells."""
+    chance = np.random.default_rng(seed)
+    X = chance.integers(0, 6, (n_rows, 6)).astype(float)
+    where = 1 + (X[:, 0].astype(int) % 5)
+    return X, X[np.arange(n_rows), where].astype(int)
+
+
+@pytest.fixture(scope="module")
+def fitted():
+    X, y = pointed(1_500, 0)
+    from sklearn.tree import DecisionTreeClassifier
+
+    full = DecisionTreeClassifier(random_state=0)
+    return {
+        structure: BudgetedClassifier(
+            full, structure=structure, sizes=[(10, 4)], cv=2, random_state=0, n_jobs=1
+        ).fit(X, y)
+        for structure in ("line", "neighbours", "auto")
+    }
+
+
+def test_rows_buy_what_their_neighbours_point_to(fitted):
+    X, y = pointed(800, 1)
+    assert isinstance(fitted["neighbours"].chain_.stages[0], NeighbourStage)
+    scores = {name: hold_budget(clf, X, 2.0).score(X, y) for name, clf in fitted.items()}
+    assert scores["neighbours"] == scores["auto"] > 0.9 > 0.6 > scores["line"]
+    bought = [one.bought for one in fitted["neighbours"].at(budget=2.0).explain(X[:30])]
+    assert {b[1] for b in bought if len(b) > 1} == {"x1", "x2", "x3", "x4", "x5"}
+
+
+def test_a_file_holds_the_neighbours_once_and_answers_the_same(fitted, tmp_path):
+    X, _ = pointed(800, 1)
+    clf = fitted["neighbours"].at(budget=2.0)
+    thrifty.save(clf, tmp_path / "n.thrifty")
+    loaded = thrifty.load(tmp_path / "n.thrifty")
+    assert np.array_equal(loaded.predict_proba(X), clf.predict_proba(X))
+    assert np.array_equal(loaded.cost(X), clf.cost(X))
+    assert len({id(node.among) for stage in loaded.chain_.stages[:-1] for node in nodes_of(stage)}) == 1
+
+
+def test_neither_threads_nor_the_order_of_rows_matter(fitted):
+    X, y = pointed(1_500, 0)
+    order = np.random.default_rng(3).permutation(len(y))
+    other = BudgetedClassifier(
+        fitted["neighbours"].full, structure="neighbours", sizes=[(10, 4)], cv=2, random_state=0, n_jobs=2
+    ).fit(X[order], y[order])
+    new = pointed(200, 1)[0]
+    one, two = (clf.chain_.visit_all(clf.chain_.reader(new)) for clf in (fitted["neighbours"], other))
+    assert np.array_equal(one.node, two.node)
+    np.testing.assert_allclose(one.scores, two.scores, atol=1e-9)
+
+
+def test_a_damaged_table_of_neighbours_is_refused(fitted):
+    from thrifty.bundle import from_bytes, to_bytes
+
+    stage = fitted["neighbours"].chain_.stages[0]
+    stage.among.label[0] = 99
+    try:
+        with pytest.raises(InvalidInputError, match="numbers of 6 classes"):
+            from_bytes(to_bytes(fitted["neighbours"]))
+    finally:
+        stage.among.label[0] = 0
