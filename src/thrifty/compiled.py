@@ -127,7 +127,7 @@ def part_compiler() -> Any:
     from numba.core.codegen import JITCodeLibrary
     from numba.core.compiler import Compiler
 
-    class Part(JITCodeLibrary):
+    class Part(JITCodeLibrary):  # type: ignore[misc]
         def _optimize_final_module(self) -> None:
             pass
 
@@ -145,7 +145,7 @@ def part_compiler() -> Any:
         def set_env(self, name: str, environment: Any) -> None:
             """Set nothing: a part has no machine code that would look there."""
 
-    class PartCompiler(Compiler):
+    class PartCompiler(Compiler):  # type: ignore[misc]
         def __init__(self, typing: Any, target: Any, library: Any, *how: Any) -> None:
             super().__init__(typing, target, library or Part(target.codegen(), "part"), *how)
 

@@ -217,10 +217,10 @@ class TreeGrower:
         builder.add(1, sets)
         return int(ws.tree[0]["n_cells"])
 
-    def knows(self, formula: Formula | None, *, constant: bool) -> bool:
-        """Whether ``add_trees`` takes a loss, whose hessians may all be one: few rows, in one integer each."""
+    def takes_formulas(self, *, constant: bool) -> bool:
+        """Whether ``add_trees`` is for this table: derivatives of a row, whose hessians may all be one, fit into 64 bits."""
         keeps_count = self._limits.min_child_samples > 1 and not constant
-        return formula is not None and not keeps_count and self.table.n_rows <= WIDE_ROWS
+        return not keeps_count and self.table.n_rows <= WIDE_ROWS
 
     def add_trees(
         self,
@@ -234,7 +234,7 @@ class TreeGrower:
         step: Step = "newton",
         learning_rate: float = 1.0,
     ) -> None:
-        """Grow several trees against a loss that this grower ``knows``, each at the scores that the last one left.
+        """Grow several trees against a loss that compiled code knows, each at the scores that the last one left.
 
         Derivatives are rounded so coarsely, before they are weighted, that sums of them are exact.
 

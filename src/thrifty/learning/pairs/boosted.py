@@ -117,7 +117,7 @@ class Boosting:
         """
         formula = getattr(loss, "formula", None)
         constant = self.step == "gradient" and drawn is None and bool(np.all(counts == 1.0))
-        if formula is not None and grower.knows(formula, constant=constant):
+        if formula is not None and grower.takes_formulas(constant=constant):
             grower.add_trees(
                 builder,
                 score,
