@@ -33,12 +33,6 @@ def run(code, cache):
 
 
 @pytest.mark.slow
-def test_importing_an_estimator_does_not_import_the_compiler(tmp_path):
-    code = "import sys; from thrifty import BudgetedClassifier; print('numba' in sys.modules)"
-    assert run(code, tmp_path).stdout == "False\n"
-
-
-@pytest.mark.slow
 def test_the_first_process_says_once_that_it_compiles_and_the_second_finds_the_result(tmp_path):
     first, second = (
         run(ROUND + ROUND.replace("3", "4").replace("0.7]", "0.7, 0]"), tmp_path) for _ in range(2)
