@@ -3,12 +3,11 @@
 import numpy as np
 import pytest
 
-import thrifty.trees.grow as growing
 from thrifty.exceptions import InvalidInputError
 from thrifty.learning.pairs.boosted import Boosting
 from thrifty.tasks.binary import BinaryLoss
 from thrifty.tasks.regression_losses import SquaredLoss
-from thrifty.trees import Binner, EnsembleBuilder
+from thrifty.trees import Binner, EnsembleBuilder, rounds
 
 RNG = np.random.default_rng(0)
 N, N_TREES = 300, 12
@@ -59,8 +58,8 @@ def test_trees_of_one_call_are_those_of_a_call_each(boosting, loss, counts, draw
 
 
 def test_trees_that_pay_nothing_take_one_call_together(monkeypatch):
-    calls, grow_trees = [], growing.grow_trees
-    monkeypatch.setattr(growing, "grow_trees", lambda *given: calls.append(1) or grow_trees(*given))
+    calls, grow_trees = [], rounds.grow_trees
+    monkeypatch.setattr(rounds, "grow_trees", lambda *given: calls.append(1) or grow_trees(*given))
     boosted(NEWTON, LOGISTIC, ONES, DRAWN, NUMBERS, 0.0)
     assert len(calls) == 1
 

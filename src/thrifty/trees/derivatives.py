@@ -21,7 +21,16 @@ import numpy as np
 from thrifty.arrays import Floats, Int64s
 from thrifty.compiled import Number, fused, fused_kernel, lean_kernel
 
-__all__ = ["BLOCK", "LOGISTIC", "SQUARED", "Formula", "exponential", "round_to", "write_derivatives"]
+__all__ = [
+    "BLOCK",
+    "LOGISTIC",
+    "SQUARED",
+    "Formula",
+    "derivatives_along",
+    "exponential",
+    "round_to",
+    "write_derivatives",
+]
 
 LOGISTIC, SQUARED = 2, 3
 BLOCK = 256  # rows whose numbers stay in the nearest cache from one loop to the next
@@ -89,3 +98,28 @@ def round_to(values: Floats, counts: Floats, bits: Number, out: Floats) -> None:
     unit, per_unit = 2.0**exponent, 2.0**-exponent
     for i in range(len(values)):
         out[i] = counts[i] * (np.rint(values[i] * per_unit) * unit)
+
+
+def derivatives_along(direction: Floats, grad: Floats, hess: Floats | None) -> tuple[Floats, Floats | None]:
+    """Derivatives of many outputs along one direction of them.
+
+        scores + t direction:    d/dt = grad . direction,    d2/dt2 = hess . direction^2   (hess is a diagonal)
+
+    Parameters
+    ----------
+    direction : ndarray of shape (n_outputs,)
+        Of length one, so that ``l2`` means the same; gains are scaled by ``n_outputs``, to be those of all outputs on
+        average over directions.
+    grad, hess : ndarray of shape (n_rows, n_outputs)
+        Derivatives of each output; without ``hess``, all second ones are one.
+    """
+    one_grad = _combined(grad, direction * np.sqrt(len(direction)))
+    return one_grad, None if hess is None else _combined(hess, direction**2)
+
+
+def _combined(columns: Floats, factors: Floats) -> Floats:
+    """Sum of columns, each with its factor, a column after the other: the sum of a row depends on that row only."""
+    total = np.zeros(len(columns))
+    for k, factor in enumerate(factors):
+        total += factor * columns[:, k]
+    return total

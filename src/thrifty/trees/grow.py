@@ -8,10 +8,8 @@ this tree or in any earlier one.
 """
 
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor, wait
-from itertools import pairwise
 from math import isfinite
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -19,12 +17,11 @@ from numpy.typing import ArrayLike
 from thrifty.arrays import Bools, Floats
 from thrifty.exceptions import InvalidInputError
 from thrifty.trees.best_first import FINISHED
-from thrifty.trees.binning import WORD, BinnedTable
+from thrifty.trees.binning import BinnedTable
 from thrifty.trees.categories import A_SET, LevelSets
 from thrifty.trees.derivatives import Formula
 from thrifty.trees.gradients import WIDE_ROWS, choose_lanes, describe_problem, pack
-from thrifty.trees.lanes import run_lanes
-from thrifty.trees.level_split import LevelSearch, examine_levels, make_search
+from thrifty.trees.level_split import LevelSearch, make_search
 from thrifty.trees.output import EnsembleBuilder, GrownTree, TreeArrays, make_arrays
 from thrifty.trees.parameters import (
     check_amount,
@@ -34,11 +31,11 @@ from thrifty.trees.parameters import (
     check_whole,
     choice_order,
 )
-from thrifty.trees.rounds import Rounds, grow_level_tree, grow_trees, rounds_by, rounds_of, rounds_packed
+from thrifty.trees.rounds import Rounds, Threads, rounds_by, rounds_of, rounds_packed
 from thrifty.trees.traversal import add_leaf_values
 from thrifty.trees.workspace import Limits, Workspace, fit_free_copy, make_workspace
 
-__all__ = ["TreeGrower", "derivatives_along"]
+__all__ = ["Step", "TreeGrower"]
 
 Step = Literal["gradient", "newton"]
 
@@ -130,8 +127,7 @@ class TreeGrower:
         self._ws: Workspace | None = None
         self._levels: LevelSearch | None = None
         self._is_stale = True  # whether charges have changed since the workspace learned of them
-        self._pool = ThreadPoolExecutor(n_threads - 1) if n_threads > 1 else None
-        self._n_threads = n_threads
+        self._threads = Threads(n_threads)
         self.reset(bought=() if bought is None else bought, gamma=gamma)
 
     @property
@@ -257,7 +253,7 @@ class TreeGrower:
         builder.check_shape(self.table.n_features, 1)
         constant = step == "gradient" and drawn is None and bool(np.all(counts == 1.0))
         # What a tree buys changes what the next one pays, and sets of levels are taken out of every tree.
-        at_once = n_trees if self._gamma == 0.0 and self.table.categories is None else 1
+        at_once = max(n_trees, 1) if self._gamma == 0.0 and self.table.categories is None else 1
         for first in range(0, n_trees, at_once):
             here = None if drawn is None else drawn[first : first + at_once]
             ws = self._prepare(1, constant)
@@ -367,12 +363,8 @@ class TreeGrower:
             raise InvalidInputError(
                 f"learning_rate must be finite; got {rounds.learning_rate!r}. Use 0.1, say."
             )
-        ws.tree[0]["n_leaves"] = ws.tree[0]["n_grown"] = 0
-        ends = self.table.thresholds
-        rest: tuple[Any, ...] = (rounds, ends.values, ends.offsets, out, number, scores)
         try:
-            while (left := self._advance(ws, rest, 0, 0)) > FINISHED:
-                self._run_job(ws, rest)
+            left = self._threads.run(ws, self._levels, rounds, self.table.thresholds, out, number, scores)
         except BaseException:
             self._is_stale = True  # what an unfinished tree bought is not bought
             raise
@@ -381,37 +373,6 @@ class TreeGrower:
         if left < FINISHED:
             raise describe_problem(-left, [rounds.grad], [rounds.hess])
         return self._take_sets(ws, out, number)
-
-    def _advance(self, ws: Workspace, rest: tuple[Any, ...], first: int, last: int) -> int:
-        """Grow until all trees are finished or a job waits, or run a part of one."""
-        if self._levels is None or ws.lanes.n_lanes > 1:
-            return int(grow_trees(ws, first, last, *rest))
-        levels = self._levels if last == 0 else self._levels.for_thread()
-        return int(grow_level_tree(ws, levels, first, last, *rest))
-
-    def _run_job(self, ws: Workspace, rest: tuple[Any, ...]) -> None:
-        """Run the waiting job on all threads, each on its own words of columns."""
-        start, stop = int(ws.tree["first"][0]), int(ws.tree["last"][0])
-        if self._pool is None:
-            self._run_part(ws, rest, start, stop)
-            return
-        n_words = -(-(stop - start) // WORD)
-        edges = [min(stop, start + WORD * (n_words * t // self._n_threads)) for t in range(self._n_threads)]
-        parts = [(first, last) for first, last in pairwise([*edges, stop]) if first < last]
-        others = [self._pool.submit(self._run_part, ws, rest, *part) for part in parts[1:]]
-        self._run_part(ws, rest, *parts[0])
-        wait(others)
-        for other in others:
-            other.result()
-
-    def _run_part(self, ws: Workspace, rest: tuple[Any, ...], first: int, last: int) -> None:
-        """Run the waiting job on some places."""
-        if ws.lanes.n_lanes == 1:
-            self._advance(ws, rest, first, last)
-            return
-        run_lanes(ws, first, last)
-        if self._levels is not None:
-            examine_levels(ws, self._levels.for_thread(), first, last)
 
     def _prepare(self, n_outputs: int, constant: bool) -> Workspace:
         """Arrays for trees of one kind, with today's charges."""
@@ -473,31 +434,6 @@ class TreeGrower:
                 f"got {np.shape(values)}."
             )
         return [column if column.flags.carray else column.copy() for column in columns]
-
-
-def derivatives_along(direction: Floats, grad: Floats, hess: Floats | None) -> tuple[Floats, Floats | None]:
-    """Derivatives of many outputs along one direction of them.
-
-        scores + t direction:    d/dt = grad . direction,    d2/dt2 = hess . direction^2   (hess is a diagonal)
-
-    Parameters
-    ----------
-    direction : ndarray of shape (n_outputs,)
-        Of length one, so that ``l2`` means the same; gains are scaled by ``n_outputs``, to be those of all outputs on
-        average over directions.
-    grad, hess : ndarray of shape (n_rows, n_outputs)
-        Derivatives of each output; without ``hess``, all second ones are one.
-    """
-    one_grad = _combined(grad, direction * np.sqrt(len(direction)))
-    return one_grad, None if hess is None else _combined(hess, direction**2)
-
-
-def _combined(columns: Floats, factors: Floats) -> Floats:
-    """Sum of columns, each with its factor, a column after the other: the sum of a row depends on that row only."""
-    total = np.zeros(len(columns))
-    for k, factor in enumerate(factors):
-        total += factor * columns[:, k]
-    return total
 
 
 def can_split(table: BinnedTable) -> Bools:

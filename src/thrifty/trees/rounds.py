@@ -5,20 +5,24 @@ workspace a fifth of that, so there is one call for several trees, and one for a
 compiled for a tree is compiled as a part of it.
 """
 
-from typing import NamedTuple
+from concurrent.futures import ThreadPoolExecutor, wait
+from itertools import pairwise
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from thrifty.arrays import Bools, Floats, Int64s
 from thrifty.compiled import Number, lean, lean_kernel
 from thrifty.trees.best_first import FINISHED, advance
+from thrifty.trees.binning import WORD, Thresholds
 from thrifty.trees.derivatives import LOGISTIC, Formula, round_to, write_derivatives
 from thrifty.trees.gradients import CURVATURE_BITS, GRADIENT_BITS, pack_one
-from thrifty.trees.level_split import LevelSearch, advance_levels
+from thrifty.trees.lanes import run_lanes
+from thrifty.trees.level_split import LevelSearch, advance_levels, examine_levels
 from thrifty.trees.output import TreeArrays, write_tree
 from thrifty.trees.workspace import Workspace
 
-__all__ = ["Rounds", "grow_level_tree", "grow_trees", "rounds_by", "rounds_of", "rounds_packed"]
+__all__ = ["Rounds", "Threads", "rounds_by", "rounds_of", "rounds_packed"]
 
 GIVEN, PACKED = (
     0,
@@ -115,6 +119,72 @@ def _plain(values: Floats) -> Floats:
     """Values in the one form that is compiled for, which is that of most arrays."""
     is_plain = values.flags.carray and values.dtype == np.float64
     return values if is_plain else np.array(values, dtype=np.float64, order="C")
+
+
+class Threads:
+    """Runs rounds, and shares the jobs that they leave among threads.
+
+    Parameters
+    ----------
+    n_threads : int
+        Threads, that of the caller included.
+    """
+
+    def __init__(self, n_threads: int) -> None:
+        self._pool = ThreadPoolExecutor(n_threads - 1) if n_threads > 1 else None
+        self._n_threads = n_threads
+
+    def run(
+        self,
+        ws: Workspace,
+        levels: LevelSearch | None,
+        rounds: Rounds,
+        ends: Thresholds,
+        out: TreeArrays,
+        number: int,
+        scores: Floats,
+    ) -> int:
+        """Grow trees, as ``grow_trees`` does; returns 0, or -1 or -2 if a gradient or a hessian is not allowed."""
+        ws.tree[0]["n_leaves"] = ws.tree[0]["n_grown"] = 0
+        rest: tuple[Any, ...] = (rounds, ends.values, ends.offsets, out, number, scores)
+        while (left := self._advance(ws, levels, rest, 0, 0)) > FINISHED:
+            self._run_job(ws, levels, rest)
+        return left
+
+    def _advance(
+        self, ws: Workspace, levels: LevelSearch | None, rest: tuple[Any, ...], first: int, last: int
+    ) -> int:
+        """Grow until all trees are finished or a job waits, or run a part of one."""
+        if levels is None or ws.lanes.n_lanes > 1:
+            return int(grow_trees(ws, first, last, *rest))
+        own = levels if last == 0 else levels.for_thread()
+        return int(grow_level_tree(ws, own, first, last, *rest))
+
+    def _run_job(self, ws: Workspace, levels: LevelSearch | None, rest: tuple[Any, ...]) -> None:
+        """Run the waiting job on all threads, each on its own words of columns."""
+        start, stop = int(ws.tree["first"][0]), int(ws.tree["last"][0])
+        if self._pool is None:
+            self._run_part(ws, levels, rest, start, stop)
+            return
+        n_words = -(-(stop - start) // WORD)
+        edges = [min(stop, start + WORD * (n_words * t // self._n_threads)) for t in range(self._n_threads)]
+        parts = [(first, last) for first, last in pairwise([*edges, stop]) if first < last]
+        others = [self._pool.submit(self._run_part, ws, levels, rest, *part) for part in parts[1:]]
+        self._run_part(ws, levels, rest, *parts[0])
+        wait(others)
+        for other in others:
+            other.result()
+
+    def _run_part(
+        self, ws: Workspace, levels: LevelSearch | None, rest: tuple[Any, ...], first: int, last: int
+    ) -> None:
+        """Run the waiting job on some places."""
+        if ws.lanes.n_lanes == 1:
+            self._advance(ws, levels, rest, first, last)
+            return
+        run_lanes(ws, first, last)
+        if levels is not None:
+            examine_levels(ws, levels.for_thread(), first, last)
 
 
 @lean_kernel
