@@ -104,7 +104,8 @@ class Deferred:
         """Numba's function, which is compiled when called."""
         from numba import njit
 
-        self.real = njit(**ALWAYS, **self._options)(self._function)
+        how = {} if self._is_cached else {"pipeline_class": part_compiler()}
+        self.real = njit(**ALWAYS, **self._options, **how)(self._function)
         if self._is_cached:
             try:
                 self.real.enable_caching()
@@ -113,6 +114,42 @@ class Deferred:
             self.real._cache = Cache(self.real._cache)
         self.real.compile = undisturbed(self.real.compile)
         return self.real
+
+
+@functools.cache
+def part_compiler() -> Any:
+    """Numba's compiler of functions that only other compiled functions call.
+
+    Numba optimises every function and generates its machine code before it looks at the next. Of a function that is
+    a part of others nobody calls that machine code, and each of the others optimises it once more: so what
+    is linked into them is the code as it was written, which they optimise together with their own.
+    """
+    from numba.core.codegen import JITCodeLibrary
+    from numba.core.compiler import Compiler
+
+    class Part(JITCodeLibrary):  # type: ignore[misc]
+        def _optimize_final_module(self) -> None:
+            pass
+
+        def _finalize_final_module(self) -> None:
+            self._finalize_dynamic_globals()
+            self._finalized = True
+
+        def get_pointer_to_function(self, name: str) -> int:  # noqa: ARG002 - none is there
+            return 0
+
+        @property
+        def codegen(self) -> Any:
+            return self
+
+        def set_env(self, name: str, environment: Any) -> None:
+            """Set nothing: a part has no machine code that would look there."""
+
+    class PartCompiler(Compiler):  # type: ignore[misc]
+        def __init__(self, typing: Any, target: Any, library: Any, *how: Any) -> None:
+            super().__init__(typing, target, library or Part(target.codegen(), "part"), *how)
+
+    return PartCompiler
 
 
 def undisturbed(compile_one: Callable[[Any], Any]) -> Callable[[Any], Any]:

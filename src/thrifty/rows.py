@@ -103,6 +103,10 @@ class Draws:
         drawn: Bools = self._drawn[seed - self._first]
         return drawn
 
+    def together(self, first: int, n_seeds: int) -> Bools:
+        """Whether each row is drawn under each of some seeds that follow each other, shape (n_seeds, n_rows)."""
+        return np.stack([self(seed) for seed in range(first, first + n_seeds)])
+
 
 def content_folds(X: object, strata: NDArray[Any], n_folds: int, seed: int = 0) -> NDArray[np.intp]:
     """Fold of each row: stratified, equal rows together, whatever their order or number.

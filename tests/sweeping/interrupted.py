@@ -20,7 +20,7 @@ from sklearn.preprocessing import StandardScaler
 import thrifty.sweeping.run as run
 from thrifty import DynaModLinClassifier
 
-GRID = {"gamma": [0.005, 0.01, 0.02, 0.04, 0.08], "p_full": [0.2, 0.4, 0.6]}
+GRID = {"gamma": [0.01, 0.03, 0.09], "p_full": [0.2, 0.4, 0.6]}
 
 
 def arguments():

@@ -55,13 +55,13 @@ def test_a_chain_cut_anywhere_goes_on_from_its_stored_neighbour(script, uninterr
         pass
 
     def stop(what, done, total):
-        if what == "fitting" and done == 8:
+        if what == "fitting" and done == 5:
             raise EnoughError
 
     path = tmp_path / "sweep.db"
     with pytest.raises(EnoughError):
         script.run.sweep(**script.arguments(), store=path, progress=stop)
-    assert len(script.stored(path)) == 8 + 1
+    assert len(script.stored(path)) == 5 + 1
     resumed = script.sweep_once(path)
     assert [cell.fitted for cell in resumed.cells] == [cell.fitted for cell in uninterrupted.cells]
 

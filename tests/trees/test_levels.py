@@ -7,6 +7,7 @@ import pytest
 
 from thrifty.trees import Binner, EnsembleBuilder, TreeGrower
 from thrifty.trees.level_split import SMOOTHING
+from thrifty.trees.rounds import Threads
 
 
 def table_of(n_levels, n=1500, seed=0):
@@ -75,7 +76,7 @@ def test_trees_of_levels_do_not_depend_on_threads_or_the_order_of_rows(n_levels)
 
 
 def test_a_tree_of_levels_is_grown_in_one_compiled_call(monkeypatch):
-    monkeypatch.setattr(TreeGrower, "_run_job", None)
+    monkeypatch.setattr(Threads, "_run_job", None)
     X, y = table_of(20, n=300)
     trees, _ = boosted(Binner().fit_transform(X, categorical=[1]), y, n_trees=2)
     assert trees.sets is not None

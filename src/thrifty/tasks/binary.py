@@ -28,6 +28,7 @@ class BinaryLoss:
     def __init__(self, y: Floats) -> None:
         self._y, self._target = y, soft_labels(y)
         self._loss = LogisticLoss(self._target)
+        self.formula = self._loss.formula
 
     def values(self, scores: Floats) -> Floats:
         """Loss of each row."""

@@ -18,7 +18,8 @@ from thrifty.arrays import Floats, Int64s, Ints
 from thrifty.compiled import fused_kernel
 from thrifty.tasks.answers import check_probabilities
 from thrifty.tasks.labels import CLIP, ClassTask
-from thrifty.tasks.logistic import BLOCK, exponential, newton_step
+from thrifty.tasks.logistic import newton_step
+from thrifty.trees.derivatives import BLOCK, exponential
 
 __all__ = ["MulticlassLoss", "MulticlassTask", "SoftLoss", "multinomial_weights"]
 

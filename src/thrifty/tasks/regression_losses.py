@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from thrifty.arrays import Floats
+from thrifty.trees.derivatives import SQUARED, Formula
 
 __all__ = ["SMOOTH", "AbsoluteLoss", "SquaredLoss", "linear_weights"]
 
@@ -28,6 +29,11 @@ class SquaredLoss:
     """Half of the squared error."""
 
     y: Floats
+
+    @property
+    def formula(self) -> Formula:
+        """What trees need to know of it."""
+        return Formula(SQUARED, self.y)
 
     def values(self, scores: Floats) -> Floats:
         """Loss of each row."""

@@ -26,7 +26,11 @@ def mean_error(powers: Any, power: int) -> Any:
 
 
 class Loss(Protocol):
-    """The loss of scores, shape (n_rows, n_scores), against the targets of some rows."""
+    """The loss of scores, shape (n_rows, n_scores), against the targets of some rows.
+
+    A loss may have an attribute ``formula`` (``thrifty.trees.derivatives.Formula``), if its derivatives are among those
+    that compiled code knows: boosting then grows several trees in one call.
+    """
 
     def values(self, scores: Floats) -> Floats:
         """Loss of each row, shape (n_rows,)."""

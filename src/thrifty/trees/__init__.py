@@ -1,8 +1,9 @@
 """Price-aware histogram trees: bins, growth, and the flat arrays that serve. Knows nothing of gates."""
 
 from thrifty.trees.binning import BinnedTable, Binner
+from thrifty.trees.derivatives import derivatives_along
 from thrifty.trees.ensemble import TreeEnsemble
-from thrifty.trees.grow import TreeGrower, derivatives_along
+from thrifty.trees.grow import TreeGrower
 from thrifty.trees.output import EnsembleBuilder, GrownTree
 
 __all__ = [

@@ -20,7 +20,7 @@ bins are empty, and those are passed over. The trees are the same, bit for bit, 
 import numpy as np
 
 from thrifty.arrays import Int64s
-from thrifty.compiled import Number, Record, lean, lean_kernel
+from thrifty.compiled import Number, Record, lean
 from thrifty.trees.histogram import CHUNK, fill, subtract
 from thrifty.trees.partition import copy_free_columns, divide, number_rows
 from thrifty.trees.split import can_pay, choose, examine
@@ -32,7 +32,7 @@ FINISHED = 0
 TINY, HUGE = 2.0**-400, 2.0**400  # units of gradients between these have squares that are numbers
 
 
-@lean_kernel
+@lean
 def advance(ws: Workspace, first: Number, last: Number) -> Number:
     """Grow until the tree is finished (0) or a job over places up to a positive number is left to the caller.
 

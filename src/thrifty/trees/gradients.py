@@ -23,9 +23,11 @@ from numpy.typing import NDArray
 from thrifty.compiled import Number, lean, lean_kernel
 from thrifty.exceptions import InvalidInputError
 
-__all__ = ["Lanes", "choose_lanes", "pack"]
+__all__ = ["Lanes", "choose_lanes", "describe_problem", "pack", "pack_one"]
 
 HESSIAN_BITS = 29
+GRADIENT_BITS, CURVATURE_BITS = 62 - HESSIAN_BITS, HESSIAN_BITS
+"""Bits in which derivatives of up to ``WIDE_ROWS`` rows are summed; there are more for larger tables."""
 EXACT_BITS = 52  # integers below 2**53 convert to float64 without rounding
 WIDE_ROWS = 2**20
 MAGNITUDE, INFINITE, FRACTION = 0x7FFFFFFFFFFFFFFF, 0x7FF0000000000000, 0xFFFFFFFFFFFFF  # bits of a float64
@@ -67,7 +69,7 @@ def choose_lanes(n_rows: int, n_outputs: int, *, constant: bool, keep_count: boo
         n_lanes, bits = 2 * n_outputs, (EXACT_BITS, EXACT_BITS)
         fields[:-1, 2], fields[:-1, 3] = n_outputs + outputs, -1
     else:
-        n_lanes, bits = n_outputs, (62 - HESSIAN_BITS, HESSIAN_BITS)
+        n_lanes, bits = n_outputs, (GRADIENT_BITS, CURVATURE_BITS)
         fields[:-1, 1] = HESSIAN_BITS
         fields[:-1, 2], fields[:-1, 3] = outputs, (1 << HESSIAN_BITS) - 1
     fields[-1] = n_lanes if keep_count else -1, -1, *bits
@@ -108,15 +110,22 @@ def pack(
             by_lane[count], totals[count] = 1, len(grad[0])
         out.reshape(-1, lanes.n_lanes)[:] = by_lane.T
     if problem:
-        name = "grad" if problem == 1 else "hess"
-        rule = "finite" if problem == 1 else "finite and not negative"
-        values = np.column_stack(grad if problem == 1 or hess is None else hess)
-        wrong = ~np.isfinite(values) | (values < 0 if problem == 2 else False)
-        row, output = np.argwhere(wrong)[0]
-        raise InvalidInputError(
-            f"{name} must be {rule}; row {row}, output {output} is {float(values[row, output])!r}. "
-            "Check the scores and weights it was computed from."
-        )
+        raise describe_problem(problem, grad, hess)
+
+
+def describe_problem(
+    problem: int, grad: Sequence[NDArray[np.float64]], hess: Sequence[NDArray[np.float64]] | None
+) -> InvalidInputError:
+    """Error about the first gradient (1) or hessian (2) that is not allowed."""
+    name = "grad" if problem == 1 else "hess"
+    rule = "finite" if problem == 1 else "finite and not negative"
+    values = np.column_stack(grad if problem == 1 or hess is None else hess)
+    wrong = ~np.isfinite(values) | (values < 0 if problem == 2 else False)
+    row, output = np.argwhere(wrong)[0]
+    return InvalidInputError(
+        f"{name} must be {rule}; row {row}, output {output} is {float(values[row, output])!r}. "
+        "Check the scores and weights it was computed from."
+    )
 
 
 @lean
@@ -153,8 +162,7 @@ def unit_scale(values: NDArray[np.float64], as_bits: NDArray[np.int64], n_bits: 
     return math.ldexp(1.0, found if found < 1000 else 1000)
 
 
-@lean_kernel
-def pack_output(
+def fill_output(
     grad: NDArray[np.float64],
     hess: NDArray[np.float64],
     grad_bits: NDArray[np.int64],
@@ -200,3 +208,7 @@ def pack_output(
         total += totals[lanes.fields[output, 0]]
     totals[lanes.fields[output, 2]] = total
     return 2 if is_negative else 0
+
+
+# Once to be called where a tree is begun, once for whoever packs several outputs.
+pack_one, pack_output = lean(fill_output), lean_kernel(fill_output)

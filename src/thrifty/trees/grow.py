@@ -1,4 +1,4 @@
-"""Grows price-aware trees, one call a tree; the boosting loop is the caller's.
+"""Grows price-aware trees: one against given derivatives, or several against a loss that compiled code knows.
 
     argmin over trees of   sum_i [ g_i v(x_i) + 1/2 h_i v(x_i)^2 ] + l2/2 sum_leaf v^2 + gamma * price of new groups
 
@@ -8,24 +8,21 @@ this tree or in any earlier one.
 """
 
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor, wait
-from functools import partial
-from itertools import pairwise
 from math import isfinite
-from typing import Any
+from typing import Literal
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from thrifty.arrays import Bools, Floats
 from thrifty.exceptions import InvalidInputError
-from thrifty.trees.best_first import FINISHED, advance
-from thrifty.trees.binning import WORD, BinnedTable
+from thrifty.trees.best_first import FINISHED
+from thrifty.trees.binning import BinnedTable
 from thrifty.trees.categories import A_SET, LevelSets
-from thrifty.trees.gradients import choose_lanes, pack
-from thrifty.trees.lanes import run_lanes
-from thrifty.trees.level_split import LevelSearch, advance_levels, examine_levels, make_search
-from thrifty.trees.output import EnsembleBuilder, GrownTree, TreeArrays, make_arrays, write_tree
+from thrifty.trees.derivatives import Formula
+from thrifty.trees.gradients import WIDE_ROWS, choose_lanes, describe_problem, pack
+from thrifty.trees.level_split import LevelSearch, make_search
+from thrifty.trees.output import EnsembleBuilder, GrownTree, TreeArrays, make_arrays
 from thrifty.trees.parameters import (
     check_amount,
     check_bought,
@@ -34,10 +31,13 @@ from thrifty.trees.parameters import (
     check_whole,
     choice_order,
 )
+from thrifty.trees.rounds import Rounds, Threads, rounds_by, rounds_of, rounds_packed
 from thrifty.trees.traversal import add_leaf_values
 from thrifty.trees.workspace import Limits, Workspace, fit_free_copy, make_workspace
 
-__all__ = ["TreeGrower", "derivatives_along"]
+__all__ = ["Step", "TreeGrower"]
+
+Step = Literal["gradient", "newton"]
 
 MAX_DEPTH = 12
 SHARED_CELLS = 200_000  # below this, waking a thread costs more than it saves
@@ -127,8 +127,7 @@ class TreeGrower:
         self._ws: Workspace | None = None
         self._levels: LevelSearch | None = None
         self._is_stale = True  # whether charges have changed since the workspace learned of them
-        self._pool = ThreadPoolExecutor(n_threads - 1) if n_threads > 1 else None
-        self._n_threads = n_threads
+        self._threads = Threads(n_threads)
         self.reset(bought=() if bought is None else bought, gamma=gamma)
 
     @property
@@ -169,12 +168,17 @@ class TreeGrower:
         learning_rate : float, default=1.0
             Factor on the values of the leaves.
         """
-        ws, before = self._grow_in(grad, hess, learning_rate), self._bought
-        got = make_arrays(1, int(ws.tree[0]["n_splits"]), len(ws.units))
-        sets = self._take(ws, learning_rate, got, 0, np.empty((0, len(ws.units))))
+        gradients, hessians = self._derivatives(grad, hess)
+        got, before = make_arrays(1, self._limits.max_leaves - 1, len(gradients)), self._bought
+        nowhere = np.empty((0, len(gradients)))
+        ws, sets = self._grow_one(gradients, hessians, learning_rate, got, 0, nowhere)
         new = (self._bought != before).nonzero()[0]
         tree = got.ensemble(self.table.n_features, 1, sets=sets)
-        return GrownTree(tree, got.gain, got.charge, ws.leaf_of.copy(), new, int(ws.tree[0]["n_cells"]))
+        paid = slice(ws.tree[0]["n_splits"])
+        n_cells = int(ws.tree[0]["n_cells"])
+        return GrownTree(
+            tree, got.gain[paid].copy(), got.charge[paid].copy(), ws.leaf_of.copy(), new, n_cells
+        )
 
     def add_tree(
         self,
@@ -202,11 +206,67 @@ class TreeGrower:
             (row, column) cells added to histograms: the work done.
         """
         table = self._checked(scores, builder)
-        ws = self._grow_in(grad, hess, learning_rate, builder)
-        n_splits = int(ws.tree[0]["n_splits"])
-        sets = self._take(ws, learning_rate, builder.room_for(n_splits), builder.n_trees, table)
-        builder.add(n_splits, sets)
+        gradients, hessians = self._derivatives(grad, hess)
+        builder.check_shape(self.table.n_features, len(gradients))
+        out = builder.room_for(1, self._limits.max_leaves - 1)
+        ws, sets = self._grow_one(gradients, hessians, learning_rate, out, builder.n_trees, table)
+        builder.add(1, sets)
         return int(ws.tree[0]["n_cells"])
+
+    def takes_formulas(self, *, constant: bool) -> bool:
+        """Whether ``add_trees`` is for this table: gradient and hessian of a row, if it is not one, fit in 64 bits."""
+        keeps_count = self._limits.min_child_samples > 1 and not constant
+        return not keeps_count and self.table.n_rows <= WIDE_ROWS
+
+    def add_trees(
+        self,
+        builder: EnsembleBuilder,
+        scores: Floats,
+        formula: Formula,
+        counts: Floats,
+        *,
+        n_trees: int = 1,
+        drawn: Bools | None = None,
+        step: Step = "newton",
+        learning_rate: float = 1.0,
+    ) -> None:
+        """Grow several trees against a loss that compiled code knows, each at the scores that the last one left.
+
+        Derivatives are rounded so coarsely, before they are weighted, that sums of them are exact.
+
+        Parameters
+        ----------
+        builder, scores, learning_rate
+            As in ``add_tree``.
+        formula : Formula
+            The loss, of one score.
+        counts : ndarray of shape (n_rows,)
+            Weights.
+        n_trees : int, default=1
+            Number of trees.
+        drawn : ndarray of bool of shape (n_trees, n_rows), optional
+            Rows that each tree is grown on; the others count for nothing, and are scored all the same.
+        step : {"newton", "gradient"}
+            Whether leaves divide by the hessian, or by the weight.
+        """
+        table = self._checked(scores, builder)
+        builder.check_shape(self.table.n_features, 1)
+        constant = step == "gradient" and drawn is None and bool(np.all(counts == 1.0))
+        # What a tree buys changes what the next one pays, and sets of levels are taken out of every tree.
+        at_once = max(n_trees, 1) if self._gamma == 0.0 and self.table.categories is None else 1
+        for first in range(0, n_trees, at_once):
+            here = None if drawn is None else drawn[first : first + at_once]
+            ws = self._prepare(1, constant)
+            rounds = rounds_by(
+                formula, table.reshape(-1), counts, here, at_once, step == "newton", learning_rate
+            )
+            out = builder.room_for(at_once, self._limits.max_leaves - 1)
+            try:
+                sets = self._grow(ws, rounds, out, builder.n_trees, table)
+            except InvalidInputError:
+                builder.add(int(ws.tree[0]["n_grown"]))
+                raise
+            builder.add(at_once, sets)
 
     def add_tree_along(
         self,
@@ -237,11 +297,11 @@ class TreeGrower:
         """
         table, n_outputs = self._checked(scores, builder), builder.n_outputs
         builder.check_shape(self.table.n_features, grad.shape[1])
-        ws = self._grow_in(*along, learning_rate)
-        n_splits = int(ws.tree[0]["n_splits"])
-        out = builder.room_for(n_splits)
-        sets = self._take(ws, learning_rate, out, builder.n_trees, table[:0])
-        first = int(out.leaf_offsets[builder.n_trees])
+        out = builder.room_for(1, self._limits.max_leaves - 1)
+        one = self._derivatives(*along)
+        # Leaves have room for a value of each output, of which the tree along the direction writes the first.
+        ws, sets = self._grow_one(*one, learning_rate, out, builder.n_trees, np.empty((0, 1)))
+        first, n_splits = int(out.leaf_offsets[builder.n_trees]), int(ws.tree[0]["n_splits"])
         values = out.values[first : first + n_splits + 1]
         for k in range(n_outputs):
             G = np.bincount(ws.leaf_of, weights=grad[:, k], minlength=len(values))
@@ -249,7 +309,7 @@ class TreeGrower:
             step = np.divide(-G, H + self._limits.l2, out=np.zeros(len(G)), where=G != 0.0)
             values[:, k] = learning_rate * np.clip(step, -most_step, most_step)
         add_leaf_values(values, ws.leaf_of, table)
-        builder.add(n_splits, sets)
+        builder.add(1, sets)
         return int(ws.tree[0]["n_cells"])
 
     def _checked(self, scores: Floats, builder: EnsembleBuilder) -> Floats:
@@ -264,59 +324,55 @@ class TreeGrower:
             )
         return scores.reshape(n_rows, builder.n_outputs)
 
-    def _grow_in(
-        self,
-        grad: ArrayLike,
-        hess: ArrayLike | None,
-        learning_rate: float,
-        builder: EnsembleBuilder | None = None,
-    ) -> Workspace:
-        """Grow a tree, one that fits into ``builder``; returns where it is."""
+    def _derivatives(
+        self, grad: ArrayLike, hess: ArrayLike | None
+    ) -> tuple[list[Floats], list[Floats] | None]:
+        """Gradients and hessians, one array for each output."""
         gradients = self._columns("grad", grad)
-        hessians, n_outputs = None if hess is None else self._columns("hess", hess), len(gradients)
-        if hessians is not None and len(hessians) != n_outputs:
+        hessians = None if hess is None else self._columns("hess", hess)
+        if hessians is not None and len(hessians) != len(gradients):
             raise InvalidInputError(
                 f"hess must have the shape of grad, {np.shape(grad)}; got {np.asarray(hess).shape}. "
                 "Give one hessian per gradient, or None for ones."
             )
-        if not isfinite(learning_rate):
-            raise InvalidInputError(f"learning_rate must be finite; got {learning_rate!r}. Use 0.1, say.")
-        if builder is not None:
-            builder.check_shape(self.table.n_features, n_outputs)
-        ws = self._prepare(n_outputs, hess is None)
-        pack(gradients, hessians, ws.lanes, ws.packed[0], ws.units, ws.totals[0])
-        ws.tree[0]["n_leaves"] = 0
+        return gradients, hessians
+
+    def _grow_one(
+        self,
+        grad: list[Floats],
+        hess: list[Floats] | None,
+        learning_rate: float,
+        out: TreeArrays,
+        number: int,
+        scores: Floats,
+    ) -> tuple[Workspace, LevelSets | None]:
+        """Grow one tree against derivatives, write it to ``out`` and add it to ``scores``; returns where it grew."""
+        ws = self._prepare(len(grad), hess is None)
+        if ws.lanes.n_lanes > 1:
+            pack(grad, hess, ws.lanes, ws.packed[0], ws.units, ws.totals[0])
+            rounds = rounds_packed(learning_rate)
+        else:
+            rounds = rounds_of(grad[0], None if hess is None else hess[0], learning_rate)
+        return ws, self._grow(ws, rounds, out, number, scores)
+
+    def _grow(
+        self, ws: Workspace, rounds: Rounds, out: TreeArrays, number: int, scores: Floats
+    ) -> LevelSets | None:
+        """Grow trees, and note what they bought; returns the sets of levels of the first."""
+        if not isfinite(rounds.learning_rate):
+            raise InvalidInputError(
+                f"learning_rate must be finite; got {rounds.learning_rate!r}. Use 0.1, say."
+            )
         try:
-            while self._advance(ws) != FINISHED:
-                self._run_job(ws)
+            left = self._threads.run(ws, self._levels, rounds, self.table.thresholds, out, number, scores)
         except BaseException:
             self._is_stale = True  # what an unfinished tree bought is not bought
             raise
-        return ws
-
-    def _advance(self, ws: Workspace) -> int:
-        """Grow until the tree is finished or a job waits."""
-        if self._levels is None or ws.lanes.n_lanes > 1:
-            return int(advance(ws, 0, 0))
-        return int(advance_levels(ws, self._levels))
-
-    def _run_job(self, ws: Workspace) -> None:
-        """Run the waiting job on all threads, each on its own words of columns."""
-        run: Callable[..., Any] = advance if ws.lanes.n_lanes == 1 else run_lanes
-        if self._levels is not None:
-            run = partial(_run_with_levels, run, self._levels)
-        start, stop = int(ws.tree["first"][0]), int(ws.tree["last"][0])
-        if self._pool is None:
-            run(ws, start, stop)
-            return
-        n_words = -(-(stop - start) // WORD)
-        edges = [min(stop, start + WORD * (n_words * t // self._n_threads)) for t in range(self._n_threads)]
-        parts = [(first, last) for first, last in pairwise([*edges, stop]) if first < last]
-        others = [self._pool.submit(run, ws, *part) for part in parts[1:]]
-        run(ws, *parts[0])
-        wait(others)
-        for other in others:
-            other.result()
+        if np.any(ws.bought != self._bought):
+            self._bought, self._is_stale = ws.bought.copy(), True
+        if left < FINISHED:
+            raise describe_problem(-left, [rounds.grad], [rounds.hess])
+        return self._take_sets(ws, out, number)
 
     def _prepare(self, n_outputs: int, constant: bool) -> Workspace:
         """Arrays for trees of one kind, with today's charges."""
@@ -350,13 +406,8 @@ class TreeGrower:
         charges = self._gamma * np.where(self._bought, 0.0, prices)[self.group_of[self._places_of]]
         return np.where(self._can_split | (charges == 0.0), charges, np.inf)
 
-    def _take(
-        self, ws: Workspace, learning_rate: float, out: TreeArrays, number: int, scores: Floats
-    ) -> LevelSets | None:
-        """Take a finished tree out of its workspace, and note what it bought; returns its sets of levels."""
-        ends, rate = self.table.thresholds, float(learning_rate)
-        if write_tree(ws, ends.values, ends.offsets, rate, self._bought, out, number, scores):
-            self._bought, self._is_stale = ws.bought.copy(), True
+    def _take_sets(self, ws: Workspace, out: TreeArrays, number: int) -> LevelSets | None:
+        """Sets of levels that nodes of a finished tree ask for, which from now on speaks of columns of the table."""
         categories = self.table.categories
         if categories is None:
             return None
@@ -383,39 +434,6 @@ class TreeGrower:
                 f"got {np.shape(values)}."
             )
         return [column if column.flags.carray else column.copy() for column in columns]
-
-
-def _run_with_levels(
-    run: Callable[..., Any], levels: LevelSearch, ws: Workspace, first: int, last: int
-) -> None:
-    """Run a part of a job, then search its columns of levels."""
-    run(ws, first, last)
-    examine_levels(ws, levels.for_thread(), first, last)
-
-
-def derivatives_along(direction: Floats, grad: Floats, hess: Floats | None) -> tuple[Floats, Floats | None]:
-    """Derivatives of many outputs along one direction of them.
-
-        scores + t direction:    d/dt = grad . direction,    d2/dt2 = hess . direction^2   (hess is a diagonal)
-
-    Parameters
-    ----------
-    direction : ndarray of shape (n_outputs,)
-        Of length one, so that ``l2`` means the same; gains are scaled by ``n_outputs``, to be those of all outputs on
-        average over directions.
-    grad, hess : ndarray of shape (n_rows, n_outputs)
-        Derivatives of each output; without ``hess``, all second ones are one.
-    """
-    one_grad = _combined(grad, direction * np.sqrt(len(direction)))
-    return one_grad, None if hess is None else _combined(hess, direction**2)
-
-
-def _combined(columns: Floats, factors: Floats) -> Floats:
-    """Sum of columns, each with its factor, a column after the other: the sum of a row depends on that row only."""
-    total = np.zeros(len(columns))
-    for k, factor in enumerate(factors):
-        total += factor * columns[:, k]
-    return total
 
 
 def can_split(table: BinnedTable) -> Bools:

@@ -65,19 +65,26 @@ def make_search(table: BinnedTable, limits: Limits, n_lanes: int) -> LevelSearch
     )
 
 
-@lean_kernel
-def advance_levels(ws: Workspace, levels: LevelSearch) -> Number:
-    """Grow until the tree is finished (0) or a job over places up to a positive number is left to the caller."""
-    tree = ws.tree[0]
+@lean
+def advance_levels(ws: Workspace, levels: LevelSearch, first: Number, last: Number) -> Number:
+    """Grow until the tree is finished (0) or a job over places up to a positive number is left to the caller.
+
+    With ``last`` above zero only a part of the job is done, as in ``advance``.
+    """
+    tree, is_part = ws.tree[0], last > 0
     while True:
-        last = advance(ws, 0, 0)
-        if (
-            last == FINISHED
-            or (last - tree.first) * n_rows(ws.leaves[tree.small]) >= levels.limits.shared_cells
+        left = advance(ws, first, last)
+        if last > 0:
+            examine_levels(ws, levels, first, last)
+            if is_part:
+                return FINISHED
+            first, last = 0, 0
+        elif left == FINISHED or (left - tree.first) * n_rows(ws.leaves[tree.small]) >= (
+            levels.limits.shared_cells
         ):
-            return last
-        advance(ws, tree.first, last)
-        examine_levels(ws, levels, tree.first, last)
+            return left
+        else:
+            first, last = tree.first, left
 
 
 @lean_kernel

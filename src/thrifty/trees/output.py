@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from thrifty.arrays import Bools, Floats, Int32s, Int64s, Ints
-from thrifty.compiled import Number, lean, lean_kernel
+from thrifty.compiled import Number, lean
 from thrifty.exceptions import InvalidInputError
 from thrifty.trees.categories import LevelSets
 from thrifty.trees.ensemble import TreeEnsemble
@@ -152,14 +152,14 @@ class EnsembleBuilder:
                 f"for {self.n_features} and {self.n_outputs}. Make another EnsembleBuilder."
             )
 
-    def room_for(self, n_splits: int) -> TreeArrays:
-        """Arrays with room for one more tree of so many splits; twice as long as before if they were full."""
-        kept, wanted = self._arrays, self.n_splits + n_splits
+    def room_for(self, n_trees: int, n_splits: int) -> TreeArrays:
+        """Arrays with room for more trees of so many splits each; twice as long as before if they were full."""
+        kept, trees, splits = self._arrays, self.n_trees + n_trees, self.n_splits + n_trees * n_splits
         most_trees, most_splits = len(kept.node_offsets) - 1, len(kept.feature)
-        if self.n_trees + 1 > most_trees or wanted > most_splits:
+        if trees > most_trees or splits > most_splits:
             larger = make_arrays(
-                2 * most_trees if self.n_trees + 1 > most_trees else most_trees,
-                max(2 * most_splits, wanted) if wanted > most_splits else most_splits,
+                max(2 * most_trees, trees) if trees > most_trees else most_trees,
+                max(2 * most_splits, splits) if splits > most_splits else most_splits,
                 self.n_outputs,
             )
             for name in kept._fields:
@@ -168,12 +168,12 @@ class EnsembleBuilder:
             self._arrays = larger
         return self._arrays
 
-    def add(self, n_splits: int, sets: LevelSets | None) -> None:
-        """Count one more tree, which is in the arrays already, with the sets that its nodes ask for."""
+    def add(self, n_trees: int, sets: LevelSets | None = None) -> None:
+        """Count more trees, which are in the arrays already, with the sets that nodes of the first ask for."""
         if sets is not None:
             self._sets.append((sets, self.n_splits))
-        self.n_trees += 1
-        self.n_splits += n_splits
+        self.n_trees += n_trees
+        self.n_splits = int(self._arrays.node_offsets[self.n_trees])
 
     def ensemble(self, first: int = 0) -> TreeEnsemble:
         """The trees so far, from one on."""
@@ -188,22 +188,20 @@ class EnsembleBuilder:
         return self._arrays.gain[: self.n_splits].copy()
 
 
-@lean_kernel
+@lean
 def write_tree(
     ws: Workspace,
     ends: Floats,
     offsets: Int64s,
     learning_rate: Number,
-    before: Bools,
     out: TreeArrays,
     number: Number,
     scores: Floats,
-) -> Number:
+) -> None:
     """Copy the finished tree to ``out``, as its tree ``number``, and add it to ``scores``, which may be of no rows.
 
-    ``ends`` and ``offsets`` are the thresholds of all columns. Afterwards ``ws.leaf_of`` is the leaf of every row.
-    Returns the number of groups used that were not in use ``before``: a group that is free to use counts as bought
-    once it is used.
+    ``ends`` and ``offsets`` are the thresholds of all columns. Afterwards ``ws.leaf_of`` is the leaf of every row, and
+    ``ws.bought`` has the groups that it uses: one that is free to use counts as bought once it is used.
     """
     n_leaves, n_splits = ws.tree[0].n_leaves, ws.tree[0].n_splits
     first_node, first_leaf = out.node_offsets[number], out.leaf_offsets[number]
@@ -230,10 +228,6 @@ def write_tree(
     values = out.values[first_leaf : first_leaf + n_leaves]
     write_values(ws.totals, ws.lanes, ws.units, ws.limits.l2, learning_rate, values)
     add_leaf_values(values, leaf_of, scores)
-    n_new = 0
-    for group in range(len(before)):
-        n_new += ws.bought[group] != before[group]
-    return n_new
 
 
 @lean

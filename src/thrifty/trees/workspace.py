@@ -57,9 +57,10 @@ SPLIT = np.dtype(
 )
 TREE = np.dtype(
     [
-        ("n_leaves", np.int64),
+        ("n_leaves", np.int64),  # zero: no tree is under way
         ("n_splits", np.int64),
         ("n_cells", np.int64),  # (row, column) cells added to histograms
+        ("n_grown", np.int64),  # trees that this call, or the calls that it goes on with, have finished
         ("skips", np.int64),  # whether what cannot pay is left out in this tree
         ("n_free", np.int64),  # columns in the copy of free columns
         ("copy_is_used", np.int64),  # whether that copy holds every free column

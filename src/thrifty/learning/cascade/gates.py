@@ -30,6 +30,7 @@ from thrifty.learning.cascade.problem import CascadeProblem, mean_in_errors
 from thrifty.learning.cascade.staged import compact, narrow_table
 from thrifty.learning.pairs.boosted import Boosting
 from thrifty.rows import uniforms
+from thrifty.tasks.regression_losses import SquaredLoss
 from thrifty.trees import BinnedTable, Binner, EnsembleBuilder, TreeEnsemble
 from thrifty.trees.binning import WORD, Thresholds
 
@@ -307,12 +308,11 @@ def _regress(
         return TreeEnsemble.empty(table.n_features)
     part, wanted, counts = table.take(rows), target[rows], weight[rows]
     margin = np.arange(table.n_features - n_scores, table.n_features)
-    score, ones = np.zeros(len(rows)), np.ones(len(rows))
+    score, loss = np.zeros((len(rows), 1)), SquaredLoss(wanted)
     parts = []
     for boosting, columns in ((OF_MARGIN, margin), (most or OF_EVERYTHING, np.arange(table.n_features))):
         grower, builder = boosting.grower(narrow_table(part, columns)), EnsembleBuilder(len(columns))
-        for _ in range(boosting.n_trees):
-            boosting.add_tree(grower, builder, (score - wanted, ones), counts, score)
+        boosting.add_trees(grower, builder, loss, counts, score, boosting.n_trees)
         trees = builder.ensemble()
         feature = columns[trees.feature].astype(np.int32)
         parts.append(replace(trees, n_features=table.n_features, feature=feature))

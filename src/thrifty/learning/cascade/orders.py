@@ -163,7 +163,7 @@ def by_falling_price(learner: Learner) -> Ints:
     for gamma in np.geomspace(highest, highest * GAMMA_RANGE, boosting.n_trees):
         grower.reset(gamma=float(gamma))
         before = grower.bought
-        boosting.add_tree(grower, builder, loss.derivatives(score), learner.counts, score)
+        boosting.add_trees(grower, builder, loss, learner.counts, score, n_trees=1)
         new = [int(purchase) for purchase in np.flatnonzero(grower.bought & ~before) if int(purchase) in rank]
         bought.extend(sorted(new, key=rank.__getitem__))
     rest = [int(purchase) for purchase in by_worth if int(purchase) not in set(bought)]

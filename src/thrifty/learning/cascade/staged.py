@@ -23,7 +23,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from thrifty.arrays import Floats, Ints
+from thrifty.arrays import Bools, Floats, Ints
 from thrifty.chain.stage import CascadeStage
 from thrifty.learning.pairs.boosted import Boosting
 from thrifty.rows import Draws, uniforms
@@ -185,10 +185,12 @@ def grow_stages(
         stage = Stage(table, columns, boosting, task.n_scores)
         if watching:
             watching.begin(score)
-        for tree in range(boosting.n_trees if n_trees is None else n_trees[place]):
-            if watching and tree and tree % look_after == 0 and watching.has_seen_enough(stage, score):
+        most = boosting.n_trees if n_trees is None else n_trees[place]
+        for first in range(0, most, look_after):
+            if watching and first and watching.has_seen_enough(stage, score):
                 break
-            stage.grow(loss, counts * draws(place * boosting.n_trees + tree + 1), score)
+            n_more, seed = min(look_after, most - first), place * boosting.n_trees + first + 1
+            stage.grow(loss, counts, score, n_more, draws.together(seed, n_more))
         n_best = watching.restore(stage, score) if watching else stage.n_trees
         trees = stage.trees().first(n_best)
         parts.append(replace(trees, values=trees.values * scale))
@@ -233,8 +235,7 @@ def grow_more(
 ) -> "Stage":
     """Grow trees over some columns on all rows, from the scores they have, which are updated in place."""
     stage = Stage(table, columns, boosting, score.shape[1])
-    for _ in range(boosting.n_trees):
-        stage.grow(loss, counts, score)
+    stage.grow(loss, counts, score, boosting.n_trees)
     return stage
 
 
@@ -285,9 +286,11 @@ class Stage:
         self._grower = boosting.grower(narrow_table(table, self._columns))
         self._builder = EnsembleBuilder(len(columns), n_scores)
 
-    def grow(self, loss: Loss, counts: Floats, score: Floats) -> None:
-        """Grow one tree and add it to the scores in place."""
-        self._boosting.add_tree(self._grower, self._builder, loss.derivatives(score), counts, score)
+    def grow(
+        self, loss: Loss, counts: Floats, score: Floats, n_trees: int = 1, drawn: Bools | None = None
+    ) -> None:
+        """Grow trees, each on the rows drawn for it, and add them to the scores in place."""
+        self._boosting.add_trees(self._grower, self._builder, loss, counts, score, n_trees, drawn)
 
     @property
     def n_trees(self) -> int:

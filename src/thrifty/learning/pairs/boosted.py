@@ -11,16 +11,16 @@ and no value of gamma in the range it sweeps would buy anything.
 """
 
 from dataclasses import dataclass
-from typing import Any, Literal, Self
+from typing import Any, Self
 
 import numpy as np
 from scipy.special import expit, logit
 
-from thrifty.arrays import Floats, Ints
+from thrifty.arrays import Bools, Floats, Ints
 from thrifty.chain.stage import CHEAP, GATE, BoostedStage
 from thrifty.objective.costs import PriceList
 from thrifty.objective.distances import DISTANCES, NEVER, DistanceName
-from thrifty.tasks.logistic import LogisticLoss, round_to
+from thrifty.tasks.logistic import LogisticLoss
 from thrifty.tasks.task import Loss, Task
 from thrifty.trees import (
     BinnedTable,
@@ -30,7 +30,9 @@ from thrifty.trees import (
     TreeGrower,
     derivatives_along,
 )
-from thrifty.trees.gradients import WIDE_ROWS
+from thrifty.trees.derivatives import round_to
+from thrifty.trees.gradients import CURVATURE_BITS, GRADIENT_BITS, WIDE_ROWS
+from thrifty.trees.grow import Step
 
 __all__ = [
     "BoostedPair",
@@ -42,16 +44,11 @@ __all__ = [
 ]
 
 
-GRADIENT_BITS, CURVATURE_BITS = 33, 29
-"""Bits in which the grower sums derivatives of up to ``WIDE_ROWS`` rows; it has more for larger tables."""
-
 MOST_SUMMED = 2
 """Outputs of a tree whose gains are summed over outputs; with more, a tree is split along a random direction."""
 
 MOST_STEP = 2.0
 """Largest value of a leaf of many outputs, before the learning rate."""
-
-Step = Literal["gradient", "newton"]
 
 
 @dataclass(frozen=True)
@@ -94,6 +91,47 @@ class Boosting:
             group_of=None if price_list is None else price_list.group_of,
             prices_after=None if price_list is None else price_list.prices_after,
         )
+
+    def add_trees(
+        self,
+        grower: TreeGrower,
+        builder: EnsembleBuilder,
+        loss: Loss,
+        counts: Floats,
+        score: Floats,
+        n_trees: int,
+        drawn: Bools | None = None,
+    ) -> None:
+        """Grow several trees, each from the scores that the last one left, and keep them in ``builder``.
+
+        Parameters
+        ----------
+        loss : Loss
+            Whose derivatives are followed; in one compiled call where that knows them.
+        counts : ndarray of shape (n_rows,)
+            Weights.
+        score : ndarray of shape (n_rows, n_scores)
+            Scores, which are updated in place.
+        drawn : ndarray of bool of shape (n_trees, n_rows), optional
+            Rows that each tree is grown on.
+        """
+        formula = getattr(loss, "formula", None)
+        constant = self.step == "gradient" and drawn is None and bool(np.all(counts == 1.0))
+        if formula is not None and grower.takes_formulas(constant=constant):
+            grower.add_trees(
+                builder,
+                score,
+                formula,
+                counts,
+                n_trees=n_trees,
+                drawn=drawn,
+                step=self.step,
+                learning_rate=self.learning_rate,
+            )
+            return
+        for tree in range(n_trees):
+            used = counts if drawn is None else counts * drawn[tree]
+            self.add_tree(grower, builder, loss.derivatives(score), used, score)
 
     def add_tree(
         self,
