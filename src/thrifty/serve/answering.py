@@ -23,6 +23,7 @@ from thrifty.serve.answered import Answered, agree, local_outputs, refuse_infini
 from thrifty.serve.config import Config
 from thrifty.serve.controller import cost_at_hand
 from thrifty.serve.drift import Drift
+from thrifty.serve.load import Elsewhere
 from thrifty.serve.providers import Provider
 from thrifty.serve.request_buyer import Buyer, TakesTurns
 from thrifty.serve.request_rows import RequestCells, RequestRows
@@ -81,6 +82,8 @@ class Model:
         Who sells columns that requests do not carry. Rows then pay for what is bought, and not for what they come with.
     config : Config
         Limits, and what becomes of rows for which something fails.
+    elsewhere : Elsewhere, optional
+        Counts requests that wait for the full model, for a provider or for another thread.
     """
 
     def __init__(
@@ -92,6 +95,7 @@ class Model:
         worker: Executor,
         buyers: Executor,
         providers: Sequence[Provider] = (),
+        elsewhere: Elsewhere | None = None,
     ) -> None:
         self.system = system
         self.version = version
@@ -119,6 +123,7 @@ class Model:
         self.controller: Controller | None = None
         self.drift: Drift | None = None
         self.exploring = 0
+        self._elsewhere = elsewhere or Elsewhere()
         self.cost_by_route = cost_at_hand(self.chain, is_free=bool(providers))
         self._on_failure = config.on_remote_failure
         self._worker, self._buyers = worker, buyers
@@ -162,14 +167,16 @@ class Model:
     async def answer(self, cells: RequestCells) -> Answered:
         """Answer the rows of a request."""
         if self._buyer is not None and self._buyer.is_needed(cells):
-            return await self._bought(self._buyer, cells)
+            with self._elsewhere:
+                return await self._bought(self._buyer, cells)
         chain, walk = self.chain, await self._walk(cells)
         route, degraded = walk.route, np.zeros(len(walk.route), dtype=bool)
         sent = np.flatnonzero(route == chain.n_stages)
         if sent.size == 0:
             outputs, cost = local_outputs(chain, walk), self._cost(chain, cells, walk)
             return self._answered(route, outputs, cost, degraded, {}, 0)
-        outputs, cost, reason = await self._with_full(chain, cells, walk, sent)
+        with self._elsewhere:
+            outputs, cost, reason = await self._with_full(chain, cells, walk, sent)
         if reason is None:
             return self._answered(route, outputs, cost, degraded, {}, len(sent))
         route, degraded[sent] = route.copy(), True
@@ -180,7 +187,8 @@ class Model:
         """Send rows as far as the operating point, or the budget, says."""
         send = self.chain.walk if self.controller is None else self.controller.walk
         if len(cells) > FEW_ROWS:
-            walk: Walk = await self.in_thread(lambda: send(self._reader(cells)))
+            with self._elsewhere:
+                walk: Walk = await self.in_thread(lambda: send(self._reader(cells)))
             return walk
         if self._needs_care(cells):
             return send(self._reader(cells))

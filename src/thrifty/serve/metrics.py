@@ -39,11 +39,12 @@ class Tally:
         self.rows = 0
         self.spend = 0.0
         self.saved = 0.0
-        self.in_flight = 0
         self.reloads = {"done": 0, "refused": 0}
         self.explored = {"compared": 0, "agreed": 0}
         self.latency: dict[str, list[int]] = {}
         self.latency_sum: Counter[str] = Counter()
+        self.refusal_waits = [0] * (len(BOUNDS) + 1)
+        self.refusal_waits_sum = 0.0
         self._missing: dict[tuple[str, ...], Floats] = {}
         self._waiting: list[tuple[Model, Floats]] = []
         self._n_waiting = 0
@@ -90,13 +91,12 @@ class Tally:
         counts[bisect_left(BOUNDS, seconds)] += 1
         self.latency_sum[route] += seconds  # type: ignore[assignment]
 
-    def quantile(self, share: float) -> float | None:
-        """A latency that this share of all requests does not exceed; the upper bound of its class."""
-        counts = np.sum(list(self.latency.values()), axis=0) if self.latency else np.zeros(1)
-        if not counts.sum():
-            return None
-        place = int(np.searchsorted(np.cumsum(counts), share * counts.sum()))
-        return BOUNDS[min(place, len(BOUNDS) - 1)]
+    def refused(self, operation: str, reason: str, waited: float) -> None:
+        """Count a request that was turned away, and the most seconds that it can have lain unread."""
+        self.requests[operation, 503] += 1
+        self.turned_away[reason] += 1
+        self.refusal_waits[bisect_left(BOUNDS, waited)] += 1
+        self.refusal_waits_sum += waited
 
 
 class Collector:
@@ -152,9 +152,10 @@ class Collector:
             ["outcome"],
             _each(tally.explored),
         )
-        yield _gauge("in_flight", "Requests under way.", [], [([], tally.in_flight)])
+        yield _gauge("in_flight", "Requests under way.", [], [([], self._serving.load.in_flight)])
         yield _gauge("ready", "Whether the gateway answers.", [], [([], int(self._serving.is_ready))])
         yield self._latency()
+        yield self._refusal_waits()
         yield self._missing()
         if self._serving.model.drift is not None:
             yield self._drift()
@@ -170,9 +171,15 @@ class Collector:
             labels=["route"],
         )
         for route, counts in self._tally.latency.items():
-            summed = np.cumsum(counts).tolist()
-            buckets = [(str(bound), n) for bound, n in zip((*BOUNDS, "+Inf"), summed, strict=True)]
-            family.add_metric([route], buckets, self._tally.latency_sum[route])
+            family.add_metric([route], _buckets(counts), self._tally.latency_sum[route])
+        return family
+
+    def _refusal_waits(self) -> Metric:
+        family = HistogramMetricFamily(
+            "thrifty_refusal_wait_seconds",
+            "The most that a request can have lain unread before it was turned away.",
+        )
+        family.add_metric([], _buckets(self._tally.refusal_waits), self._tally.refusal_waits_sum)
         return family
 
     def _missing(self) -> Metric:
@@ -209,7 +216,7 @@ def status_of(serving: Any) -> dict[str, Any]:
         "is_ready": serving.is_ready,
         "seconds": time.time() - tally.started,
         "requests": dict(statuses),
-        "in_flight": tally.in_flight,
+        "in_flight": serving.load.in_flight,
         "turned_away": dict(tally.turned_away),
         "rows": tally.rows,
         "routes": [
@@ -288,6 +295,10 @@ def _controller(controller: Any) -> Iterator[Metric]:
     ):
         value = getattr(controller, name)
         yield _gauge(f"budget_{name}", words, [], [([], float("nan") if value is None else float(value))])
+
+
+def _buckets(counts: list[int]) -> list[tuple[str, float]]:
+    return [(str(bound), n) for bound, n in zip((*BOUNDS, "+Inf"), np.cumsum(counts).tolist(), strict=True)]
 
 
 def _each(counts: Any) -> Iterator[tuple[list[str], float]]:
