@@ -124,6 +124,7 @@ class Model:
         self.drift: Drift | None = None
         self.exploring = 0
         self._elsewhere = elsewhere or Elsewhere()
+        self.cost_of_full = self.chain.price_list.cost_of_full
         self.cost_by_route = cost_at_hand(self.chain, is_free=bool(providers))
         self._on_failure = config.on_remote_failure
         self._worker, self._buyers = worker, buyers
@@ -152,11 +153,6 @@ class Model:
         """Numbers with which the full model answers a row."""
         return int(self.chain.task.outputs(np.zeros((1, self.chain.task.n_scores))).shape[1])
 
-    @property
-    def cost_of_full(self) -> float:
-        """What a row would pay that is sent straight to the full model."""
-        return self.chain.price_list.cost_of_full
-
     def warm_up(self) -> None:
         """Answer rows that nobody sees, so that the first request waits for no compiler."""
         for n_rows in (1, 2):
@@ -171,10 +167,10 @@ class Model:
                 return await self._bought(self._buyer, cells)
         chain, walk = self.chain, await self._walk(cells)
         route, degraded = walk.route, np.zeros(len(walk.route), dtype=bool)
-        sent = np.flatnonzero(route == chain.n_stages)
-        if sent.size == 0:
+        if chain.n_stages not in route.tolist():  # a few times sooner than numpy, where there is one row
             outputs, cost = local_outputs(chain, walk), self._cost(chain, cells, walk)
             return self._answered(route, outputs, cost, degraded, {}, 0)
+        sent = np.flatnonzero(route == chain.n_stages)
         with self._elsewhere:
             outputs, cost, reason = await self._with_full(chain, cells, walk, sent)
         if reason is None:
@@ -204,7 +200,7 @@ class Model:
         n_sent: int,
     ) -> Answered:
         nobody = route < 0
-        is_whole = not np.count_nonzero(nobody)
+        is_whole = min(route.tolist()) >= 0
         refuse_infinite(outputs if is_whole else outputs[~nobody])
         answer: Any = self.chain.task.answers(outputs)
         probability: Any = None if self.is_number else self.chain.task.confidence(outputs)
@@ -257,7 +253,7 @@ class Model:
         full, reason = await self._ask_full(chain, cells, sent)
         if reason is None:
             cost = self._cost(chain, cells, walk)
-            if chain.buys_by_row and self.remote is None:
+            if self.remote is None and chain.buys_by_row:
                 cost = await self.in_thread(lambda: chain.spent(self._full_reader(cells), walk))
             return local_outputs(chain, walk, full), cost, None
         if self._on_failure == "error":
