@@ -145,6 +145,8 @@ class Operation:
             self._turn_away()  # there may be more to do than when its body began to come
             scope[COUNTED] = True
             self.load.in_flight += 1
+        if self.load is not None:
+            await self.load.begin()
         return await self._run(request)
 
     def _turn_away(self) -> None:

@@ -16,6 +16,7 @@ _BEAT = 0.05
 _FIRST_COST = 5e-4
 _MOST_GROWTH = 2.0
 _NEW_SHARE = 0.25
+_LONGEST_TURN = 0.015
 
 
 class Elsewhere:
@@ -58,6 +59,7 @@ class Load:
         self.cost = _FIRST_COST
         self._turn_began: float | None = None
         self._is_watching = self._has_read = False
+        self._n_begun = 0
 
     @property
     def excess(self) -> str | None:
@@ -72,6 +74,17 @@ class Load:
         """Note that a request that was let in is answered, or given up."""
         self.in_flight -= 1
         self.finished += 1
+
+    async def begin(self) -> None:
+        """Wait while so much was begun in this turn of the event loop that others would lie unread for too long."""
+        while self._n_begun and (self._n_begun + 1) * self.cost > _LONGEST_TURN:
+            await asyncio.sleep(0)
+        if not self._n_begun:
+            asyncio.get_running_loop().call_soon(self._begin_anew)
+        self._n_begun += 1
+
+    def _begin_anew(self) -> None:
+        self._n_begun = 0
 
     def look(self) -> float:
         """Note that something was read from a connection, and tell how long it can have lain there, in seconds.

@@ -23,7 +23,7 @@ from thrifty.serve.reload import Serving
 
 __all__ = ["run"]
 
-_MOST_AT_ONCE = 256
+_MOST_AT_ONCE = 128
 """Connections that are taken in one turn of the event loop."""
 
 

@@ -23,10 +23,11 @@ class Transport:
     """Keeps what is written to a client."""
 
     def __init__(self):
-        self.said, self.is_closed = b"", False
+        self.said, self.is_closed, self.n_writes = b"", False, 0
 
     def write(self, data):
         self.said += data
+        self.n_writes += 1
 
     def close(self):
         self.is_closed = True
@@ -118,7 +119,9 @@ def test_an_answer_is_written_at_once_and_says_what_the_application_says(connect
         return one
 
     said = connect.gateway.ask("/predict", request_bytes.partition(b"\r\n\r\n")[2])
-    head, body = said_by(connect.gateway.run(ask(request_bytes)))
+    one = connect.gateway.run(ask(request_bytes))
+    head, body = said_by(one)
+    assert one.transport.n_writes == 1
     assert json.loads(body) == said.said
     expected = [b"HTTP/1.1 200 OK", b"date: today", b"content-type: application/json"]
     assert head == [*expected, b"content-length: %d" % len(body)]
@@ -203,6 +206,26 @@ def test_who_waits_for_the_full_model_is_no_work(open_gateway, numbers, fake_rem
     remote.ask = slow
     assert {one.status for one in gateway.run(many())} == {200}
     assert load.elsewhere.count == 0
+
+
+def test_between_requests_that_wait_the_event_loop_looks_at_the_connections_again():
+    load, begun = Load(Config()), []
+    load.cost = 0.004  # three of them are as much as a turn may take
+
+    async def one(number):
+        await load.begin()
+        begun.append(number)
+
+    async def seven():
+        tasks = [asyncio.ensure_future(one(number)) for number in range(7)]
+        counts = []
+        while len(begun) < len(tasks):
+            await asyncio.sleep(0)
+            counts.append(len(begun))
+        return counts
+
+    assert asyncio.run(seven()) == [3, 6, 7]
+    assert begun == list(range(7))
 
 
 def test_what_a_request_costs_is_learned_while_there_is_much_to_do_and_never_in_a_leap():
