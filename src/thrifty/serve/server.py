@@ -26,6 +26,9 @@ __all__ = ["run"]
 _MOST_AT_ONCE = 128
 """Connections that are taken in one turn of the event loop."""
 
+_NO_ROOM_PAUSE = 0.1
+"""Seconds without taking any, once the operating system gives no more."""
+
 
 class _Welcoming(uvicorn.Server):
     """A server that takes all connections that wait.
@@ -36,14 +39,14 @@ class _Welcoming(uvicorn.Server):
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Begin to listen."""
-        await super().startup(sockets)
         self._entering: set[asyncio.Task[Any]] = set()
-        self._waiting = [
-            socket.socket(fileno=os.dup(one.fileno())) for at in self.servers for one in at.sockets
-        ]
-        with contextlib.suppress(NotImplementedError):  # Windows: one at a time
-            for one in self._waiting:
-                asyncio.get_running_loop().add_reader(one, self._take_all, one)
+        self._waiting: list[socket.socket] = []
+        await super().startup(sockets)
+        if self.started:
+            listening = [one for at in self.servers for one in at.sockets]
+            self._waiting = [socket.socket(fileno=os.dup(one.fileno())) for one in listening]
+        for one in self._waiting:
+            self._watch(one)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Listen no more."""
@@ -53,19 +56,30 @@ class _Welcoming(uvicorn.Server):
             one.close()
         await super().shutdown(sockets)
 
+    def _watch(self, waiting: socket.socket) -> None:
+        if waiting.fileno() >= 0:
+            with contextlib.suppress(NotImplementedError):  # Windows: one at a time
+                asyncio.get_running_loop().add_reader(waiting, self._take_all, waiting)
+
     def _take_all(self, waiting: socket.socket) -> None:
         loop = asyncio.get_running_loop()
-        with contextlib.suppress(OSError):  # nobody is left, or there is no room for more
+        try:
             for _ in range(_MOST_AT_ONCE):
                 connection, _ = waiting.accept()
                 connection.setblocking(False)
                 task = loop.create_task(loop.connect_accepted_socket(self._made, connection))
                 self._entering.add(task)
                 task.add_done_callback(self._entered)
+        except BlockingIOError:
+            pass  # nobody is left
+        except OSError:  # there is no room for more: those who wait would wake the event loop again and again
+            loop.remove_reader(waiting)
+            loop.call_later(_NO_ROOM_PAUSE, self._watch, waiting)
 
     def _entered(self, task: asyncio.Task[Any]) -> None:
         self._entering.discard(task)
-        task.exception()  # a client that has gone meanwhile is nobody's problem
+        if not task.cancelled():
+            task.exception()  # a client that has gone meanwhile is nobody's problem
 
     def _made(self) -> asyncio.Protocol:
         how: dict[str, Any] = {"server_state": self.server_state, "app_state": self.lifespan.state}
