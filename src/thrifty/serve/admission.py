@@ -14,7 +14,7 @@ from starlette.types import Receive, Scope, Send
 from thrifty.exceptions import FullModelDownError, InvalidInputError, PurchaseFailedError
 from thrifty.serve.config import Config
 from thrifty.serve.load import Load
-from thrifty.serve.metrics import Tally
+from thrifty.serve.tally import Tally
 
 __all__ = ["Operation", "Refusal", "Request", "error_body"]
 

@@ -12,7 +12,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from thrifty.serve.admission import CONNECTION, COUNTED, TOO_MUCH, Operation, error_body
 from thrifty.serve.load import Load
-from thrifty.serve.metrics import Tally
+from thrifty.serve.tally import Tally
 
 __all__ = ["Connection", "refusal_of"]
 

@@ -20,9 +20,9 @@ from thrifty.serve.config import Config, meant
 from thrifty.serve.controller import BudgetController
 from thrifty.serve.drift import Drift
 from thrifty.serve.load import Load
-from thrifty.serve.metrics import Tally
 from thrifty.serve.providers import providers_of
 from thrifty.serve.remote import RemoteModel, RemoteSettings
+from thrifty.serve.tally import Tally
 from thrifty.tables.system import TableSystem, as_table_system
 
 __all__ = ["Loaded", "Serving"]

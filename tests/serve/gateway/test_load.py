@@ -107,7 +107,9 @@ def test_what_cannot_be_answered_in_time_is_refused_before_any_work_begins(conne
     tally, load = connect.serving.tally, connect.serving.load
     assert tally.turned_away == {"busy": 7}
     assert tally.requests == {("predict", 503): 7, ("predict", 200): 6}
-    assert sum(tally.refusal_waits) == 7
+    metrics = connect.gateway.admin("/metrics").said.decode()
+    assert 'thrifty_refusal_wait_seconds_bucket{le="2.5"} 7.0' in metrics
+    assert "thrifty_in_flight 0.0" in metrics
     assert (load.in_flight, load.finished) == (0, 6)
 
 
@@ -280,3 +282,28 @@ def test_a_crowd_of_connections_is_taken_in_one_turn():
 
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         assert runner.run(crowd()) == 50
+
+
+def test_a_gateway_without_room_for_more_connections_rests_before_it_takes_another(monkeypatch):
+    monkeypatch.setattr("thrifty.serve.server._NO_ROOM_PAUSE", 0.01)
+    tries = []
+
+    class Full:
+        def accept(self):
+            tries.append(asyncio.get_running_loop().time())
+            raise OSError(24, "too many open files")
+
+        def fileno(self):
+            return reading.fileno()
+
+    async def wait():
+        server = _Welcoming(uvicorn.Config(None))
+        writing.send(b"x")  # somebody waits, and goes on waiting
+        server._watch(Full())
+        while len(tries) < 3:
+            await asyncio.sleep(0)
+        return np.diff(tries)
+
+    reading, writing = socket.socketpair()
+    with reading, writing, asyncio.Runner() as runner:
+        assert min(runner.run(wait())) >= 0.009
