@@ -112,8 +112,8 @@ class Operation:
         began = time.perf_counter()
         request = Request(b"", {}, scope.get("path_params", {}))
         status, retry_after = 200, None
+        connection = scope.pop(CONNECTION, None)  # kept, it would be a circle of references
         try:
-            connection = scope.get(CONNECTION)
             if connection is None:
                 self._turn_away()
             request.headers = {name: value for name, value in scope["headers"] if name in _READ}
