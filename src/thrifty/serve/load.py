@@ -13,10 +13,16 @@ from thrifty.serve.config import Config
 __all__ = ["Elsewhere", "Load"]
 
 _BEAT = 0.05
+"""Seconds between two looks at what requests cost."""
+
 _FIRST_COST = 5e-4
-_MOST_GROWTH = 2.0
-_NEW_SHARE = 0.25
+"""What a request of one row costs on a common machine, until more is known."""
+
+_MOST_GROWTH, _NEW_SHARE = 2.0, 0.25
+"""How many times dearer the latest requests may look, and how much they count."""
+
 _LONGEST_TURN = 0.015
+"""Seconds of work that are begun before the event loop looks at the connections again."""
 
 
 class Elsewhere:
