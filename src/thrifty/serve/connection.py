@@ -5,6 +5,7 @@ that were made once, written as soon as the head of the request was read. No tas
 kept.
 """
 
+from asyncio import TimerHandle
 from collections.abc import Mapping
 from typing import Any
 
@@ -49,13 +50,15 @@ class Connection(HttpToolsProtocol):
         self._refusal = refusal
         self._others = self.app
         self._is_let_in = self._is_turned_away = False
+        self._idle_since = 0.0
+        self._idle_timer: TimerHandle | None = None
 
     # -- requests ------------------------------------------------------------------------------------
 
     def data_received(self, data: bytes) -> None:
         """Read what came."""
         super().data_received(data)
-        if self._is_turned_away and self.timeout_keep_alive_task is None:
+        if self._is_turned_away:
             # The rest of a body that nobody wants is still to come; who never sends it is not waited for.
             self._close_when_idle()
 
@@ -127,11 +130,21 @@ class Connection(HttpToolsProtocol):
             self.transport.close()
 
     def _close_when_idle(self) -> None:
-        self._unset_keepalive_if_required()
-        if not self.transport.is_closing():
-            self.timeout_keep_alive_task = self.loop.call_later(
-                self.timeout_keep_alive, self.timeout_keep_alive_handler
-            )
+        # One timer that looks again in the end: a new one for every refusal would be a third of what that takes.
+        self._idle_since = self.loop.time()
+        if self._idle_timer is None:
+            self._idle_timer = self.loop.call_later(self.timeout_keep_alive, self._close_if_idle)
+
+    def _close_if_idle(self) -> None:
+        self._idle_timer = None
+        is_answering = self.cycle is not None and not self.cycle.response_complete
+        if is_answering or self.timeout_keep_alive_task is not None or self.transport.is_closing():
+            return  # uvicorn looks after it
+        left = self._idle_since + self.timeout_keep_alive - self.loop.time()
+        if left > 0.0:
+            self._idle_timer = self.loop.call_later(left, self._close_if_idle)
+        else:
+            self.transport.close()
 
 
 def refusal_of(retry_after: int) -> tuple[bytes, bytes]:

@@ -23,7 +23,7 @@ from thrifty.serve.reload import Serving
 
 __all__ = ["run"]
 
-_MOST_AT_ONCE = 128
+_MOST_AT_ONCE = 512
 """Connections that are taken in one turn of the event loop."""
 
 _NO_ROOM_PAUSE = 0.1

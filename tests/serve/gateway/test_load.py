@@ -144,12 +144,10 @@ def test_a_body_of_a_refused_request_is_dropped_and_one_that_waits_for_leave_is_
         connect.serving.load.in_flight = 10**6
         slow.data_received(request_bytes[:-3])
         asks_first.data_received(request_bytes.replace(b"host: a", b"expect: 100-continue")[:-3])
-        assert slow.timeout_keep_alive_task is not None
         assert not slow.transport.is_closed
         connect.serving.load.in_flight = 0
         slow.data_received(request_bytes[-3:] + request_bytes)
         await settled(connect.tasks)
-        slow.timeout_keep_alive_handler()
         return slow, asks_first
 
     slow, asks_first = connect.gateway.run(refused())
@@ -157,6 +155,26 @@ def test_a_body_of_a_refused_request_is_dropped_and_one_that_waits_for_leave_is_
     assert b"HTTP/1.1 200" in slow.transport.said
     assert asks_first.transport.is_closed
     assert b"connection: close" in said_by(asks_first)[0]
+
+
+def test_a_connection_that_is_silent_after_a_refusal_is_closed_and_one_that_asks_again_is_not(
+    connect, request_bytes
+):
+    async def silent():
+        gone, stays, dripping = connections = await connect.connected(3)
+        connect.serving.load.in_flight = 10**6
+        for one in connections:
+            one.timeout_keep_alive = 0.05
+            one.data_received(request_bytes[:-3] if one is dripping else request_bytes)
+        connect.serving.load.in_flight = 0
+        stays.timeout_keep_alive = 60
+        stays.data_received(request_bytes)
+        end = time.monotonic() + 10
+        while not (gone.transport.is_closed and dripping.transport.is_closed) and time.monotonic() < end:
+            await asyncio.sleep(0.01)
+        return [one.transport.is_closed for one in connections]
+
+    assert connect.gateway.run(silent()) == [True, False, True]
 
 
 def test_a_body_that_never_comes_whole_is_no_work(connect, request_bytes):
