@@ -65,9 +65,8 @@ class Connection(HttpToolsProtocol):
     def on_headers_complete(self) -> None:
         """Let a request in, or turn it away."""
         operation = self._operations.get(self.url)
-        is_next = (
-            self.cycle is None or self.cycle.response_complete
-        )  # not one of several that were sent at once
+        # Of several requests that were sent at once, the later ones wait for their turn, as uvicorn has it.
+        is_next = self.cycle is None or self.cycle.response_complete
         self._is_let_in = operation is not None and is_next and self.parser.get_method() == b"POST"
         if not self._is_let_in or operation is None:
             self.app = self._others
