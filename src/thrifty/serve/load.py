@@ -21,7 +21,7 @@ _FIRST_COST = 5e-4
 _MOST_GROWTH, _NEW_SHARE = 2.0, 0.25
 """How many times dearer the latest requests may look, and how much they count."""
 
-_LONGEST_TURN = 0.015
+_LONGEST_TURN = 0.010
 """Seconds of work that are begun before the event loop looks at the connections again."""
 
 

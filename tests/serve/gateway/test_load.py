@@ -230,7 +230,7 @@ def test_who_waits_for_the_full_model_is_no_work(open_gateway, numbers, fake_rem
 
 def test_between_requests_that_wait_the_event_loop_looks_at_the_connections_again():
     load, begun = Load(Config()), []
-    load.cost = 0.004  # three of them are as much as a turn may take
+    load.cost = 0.0033  # three of them are as much as a turn may take
 
     async def one(number):
         await load.begin()
