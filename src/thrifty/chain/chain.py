@@ -612,7 +612,7 @@ class Chain(BuysFromSources):
     def carried_at_start(self, n_rows: int) -> Floats:
         """What rows carry into the first stage."""
         start = np.zeros(self.task.n_scores) if self.base is None else self.base
-        return np.tile(start, (n_rows, 1))
+        return start[None].repeat(n_rows, axis=0)
 
 
 def _asked(model: FullModel) -> Any:

@@ -13,12 +13,17 @@ from starlette.types import Receive, Scope, Send
 
 from thrifty.exceptions import FullModelDownError, InvalidInputError, PurchaseFailedError
 from thrifty.serve.config import Config
-from thrifty.serve.metrics import Tally
+from thrifty.serve.load import Load
+from thrifty.serve.tally import Tally
 
-__all__ = ["Heartbeat", "Operation", "Refusal", "Request", "error_body", "respond"]
+__all__ = ["Operation", "Refusal", "Request", "error_body"]
 
 LOG = logging.getLogger("thrifty.serve")
-_BEAT = 0.005
+CONNECTION, COUNTED = "thrifty.connection", "thrifty.counted"
+"""In the scope of a request: the connection that let it in, and whether it counts as being under way."""
+
+TOO_MUCH = "there is too much to do. Ask again later."
+
 _READ = {
     b"authorization",
     b"x-api-key",
@@ -62,27 +67,6 @@ class Request:
     facts: dict[str, Any] = field(default_factory=dict)
 
 
-class Heartbeat:
-    """Tells how long the gateway has worked without a pause, in which requests that came meanwhile are waiting.
-
-    Time that the processor gave to others does not count: it says nothing about how much there is to do.
-    """
-
-    def __init__(self) -> None:
-        self._beat = time.thread_time()
-
-    @property
-    def busy(self) -> float:
-        """Seconds of work since the gateway last looked for something new."""
-        return time.thread_time() - self._beat
-
-    async def run(self) -> None:
-        """Beat until cancelled."""
-        while True:
-            self._beat = time.thread_time()
-            await asyncio.sleep(_BEAT)
-
-
 class Operation:
     """One operation of the gateway, as an ASGI application.
 
@@ -96,7 +80,7 @@ class Operation:
         Key and limits.
     tally : Tally
         Counts what happens.
-    heartbeat : Heartbeat, optional
+    load : Load, optional
         Where the operation is work: it is then turned away while there is too much of it.
     is_open : bool
         Whether no key is needed.
@@ -108,25 +92,34 @@ class Operation:
         run: Callable[[Request], Awaitable[bytes]],
         config: Config,
         tally: Tally,
-        heartbeat: Heartbeat | None = None,
+        load: Load | None = None,
         *,
         is_open: bool = False,
     ) -> None:
-        self._name, self._run, self._config, self._tally = name, run, config, tally
-        self._heartbeat = heartbeat
+        self.name, self.load = name, load
+        self._run, self._config, self._tally = run, config, tally
         self._key = None if is_open or config.api_key is None else config.api_key.encode()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
+        try:
+            await self._answered(scope, receive, send)
+        finally:
+            if self.load is not None and scope.pop(COUNTED, False):
+                self.load.finish()
+
+    async def _answered(self, scope: Scope, receive: Receive, send: Send) -> None:
         began = time.perf_counter()
         request = Request(b"", {}, scope.get("path_params", {}))
         status, retry_after = 200, None
+        connection = scope.pop(CONNECTION, None)  # kept, it would be a circle of references
         try:
-            self._turn_away()
+            if connection is None:
+                self._turn_away()
             request.headers = {name: value for name, value in scope["headers"] if name in _READ}
             self._check_key(request.headers)
             request.body = await self._body(request.headers, receive)
-            answer = await self._counted(request)
+            answer = await self._counted(request, scope)
         except _ClientGoneError:
             return
         except Refusal as error:
@@ -139,30 +132,28 @@ class Operation:
             # The client is told that it is not its fault, and the log where it happened, without values.
             status, answer = 500, error_body("the gateway failed. Its log says where.")
             request.facts["failure"] = _where(error)
-        self._tally.requests[self._name, status] += 1
+        self._tally.requests[self.name, status] += 1
         if self._config.log_requests and LOG.isEnabledFor(logging.INFO):
-            facts = {"operation": self._name, "status": status, **request.facts}
+            facts = {"operation": self.name, "status": status, **request.facts}
             facts["ms"] = round(1e3 * (time.perf_counter() - began), 3)
             LOG.info("%s", orjson.dumps({"time": time.time(), **facts}).decode())
-        await respond(send, status, answer, retry_after=retry_after)
+        if status != 200 or connection is None or not connection.reply(scope, answer):
+            await _respond(send, status, answer, retry_after)
 
-    async def _counted(self, request: Request) -> bytes:
-        tally = self._tally
-        if self._heartbeat is not None and tally.in_flight >= self._config.most_in_flight:
-            self._refuse_load("in_flight")
-        tally.in_flight += 1
-        try:
-            return await self._run(request)
-        finally:
-            tally.in_flight -= 1
+    async def _counted(self, request: Request, scope: Scope) -> bytes:
+        if self.load is not None and COUNTED not in scope:
+            self._turn_away()  # there may be more to do than when its body began to come
+            scope[COUNTED] = True
+            self.load.in_flight += 1
+        if self.load is not None:
+            await self.load.begin()
+        return await self._run(request)
 
     def _turn_away(self) -> None:
-        if self._heartbeat is not None and self._heartbeat.busy > self._config.most_delay:
-            self._refuse_load("busy")
-
-    def _refuse_load(self, reason: str) -> None:
-        self._tally.turned_away[reason] += 1
-        raise Refusal(503, "there is too much to do. Ask again later.", self._config.retry_after)
+        excess = None if self.load is None else self.load.excess
+        if excess is not None:
+            self._tally.turned_away[excess] += 1
+            raise Refusal(503, TOO_MUCH, self._config.retry_after)
 
     def _check_key(self, headers: Mapping[bytes, bytes]) -> None:
         if self._key is None:
@@ -214,15 +205,8 @@ def error_body(words: str) -> bytes:
     return orjson.dumps({"error": words})
 
 
-async def respond(
-    send: Send,
-    status: int,
-    body: bytes,
-    content_type: bytes = b"application/json",
-    retry_after: int | None = None,
-) -> None:
-    """Send an answer."""
-    headers = [(b"content-type", content_type), (b"content-length", str(len(body)).encode())]
+async def _respond(send: Send, status: int, body: bytes, retry_after: int | None) -> None:
+    headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
     if retry_after is not None:
         headers.append((b"retry-after", str(retry_after).encode()))
     if status == 401:

@@ -51,6 +51,8 @@ class Answered:
 def local_outputs(chain: Chain, walk: Walk, full: Floats | None = None) -> Floats:
     """Outputs of a walk, with those of the full model for the rows that reached it; without them, the last stage's."""
     outputs = chain.task.outputs(walk.scores)
+    if full is None and walk.behind is None:
+        return outputs
     sent = np.flatnonzero(walk.route >= chain.n_own_stages)
     if sent.size and walk.behind is not None and chain.behind is not None:
         behind = local_outputs(chain.behind, walk.behind, full)

@@ -23,6 +23,7 @@ from thrifty.serve.answered import Answered, agree, local_outputs, refuse_infini
 from thrifty.serve.config import Config
 from thrifty.serve.controller import cost_at_hand
 from thrifty.serve.drift import Drift
+from thrifty.serve.load import Elsewhere
 from thrifty.serve.providers import Provider
 from thrifty.serve.request_buyer import Buyer, TakesTurns
 from thrifty.serve.request_rows import RequestCells, RequestRows
@@ -81,6 +82,8 @@ class Model:
         Who sells columns that requests do not carry. Rows then pay for what is bought, and not for what they come with.
     config : Config
         Limits, and what becomes of rows for which something fails.
+    elsewhere : Elsewhere, optional
+        Counts requests that wait for the full model, for a provider or for another thread.
     """
 
     def __init__(
@@ -92,6 +95,7 @@ class Model:
         worker: Executor,
         buyers: Executor,
         providers: Sequence[Provider] = (),
+        elsewhere: Elsewhere | None = None,
     ) -> None:
         self.system = system
         self.version = version
@@ -119,6 +123,8 @@ class Model:
         self.controller: Controller | None = None
         self.drift: Drift | None = None
         self.exploring = 0
+        self._elsewhere = elsewhere or Elsewhere()
+        self.cost_of_full = self.chain.price_list.cost_of_full
         self.cost_by_place = cost_at_hand(self.chain, is_free=bool(providers))
         self._on_failure = config.on_remote_failure
         self._worker, self._buyers = worker, buyers
@@ -147,11 +153,6 @@ class Model:
         """Numbers with which the full model answers a row."""
         return int(self.chain.task.outputs(np.zeros((1, self.chain.task.n_scores))).shape[1])
 
-    @property
-    def cost_of_full(self) -> float:
-        """What a row would pay that is sent straight to the full model."""
-        return self.chain.price_list.cost_of_full
-
     def warm_up(self) -> None:
         """Answer rows that nobody sees, so that the first request waits for no compiler."""
         for n_rows in (1, 2):
@@ -162,14 +163,16 @@ class Model:
     async def answer(self, cells: RequestCells) -> Answered:
         """Answer the rows of a request."""
         if self._buyer is not None and self._buyer.is_needed(cells):
-            return await self._bought(self._buyer, cells)
+            with self._elsewhere:
+                return await self._bought(self._buyer, cells)
         chain, walk = self.chain, await self._walk(cells)
         route, degraded = walk.route, np.zeros(len(walk.route), dtype=bool)
-        sent = np.flatnonzero(route == chain.n_stages)
-        if sent.size == 0:
+        if chain.n_stages not in route.tolist():  # a few times sooner than numpy, where there is one row
             outputs, cost = local_outputs(chain, walk), self._cost(chain, cells, walk)
             return self._answered(route, outputs, cost, degraded, {}, 0)
-        outputs, cost, reason = await self._with_full(chain, cells, walk, sent)
+        sent = np.flatnonzero(route == chain.n_stages)
+        with self._elsewhere:
+            outputs, cost, reason = await self._with_full(chain, cells, walk, sent)
         if reason is None:
             return self._answered(route, outputs, cost, degraded, {}, len(sent))
         route, degraded[sent] = route.copy(), True
@@ -180,7 +183,8 @@ class Model:
         """Send rows as far as the operating point, or the budget, says."""
         send = self.chain.walk if self.controller is None else self.controller.walk
         if len(cells) > FEW_ROWS:
-            walk: Walk = await self.in_thread(lambda: send(self._reader(cells)))
+            with self._elsewhere:
+                walk: Walk = await self.in_thread(lambda: send(self._reader(cells)))
             return walk
         if self._needs_care(cells):
             return send(self._reader(cells))
@@ -196,7 +200,7 @@ class Model:
         n_sent: int,
     ) -> Answered:
         nobody = route < 0
-        is_whole = not np.count_nonzero(nobody)
+        is_whole = min(route.tolist()) >= 0
         refuse_infinite(outputs if is_whole else outputs[~nobody])
         answer: Any = self.chain.task.answers(outputs)
         probability: Any = None if self.is_number else self.chain.task.confidence(outputs)
@@ -249,7 +253,7 @@ class Model:
         full, reason = await self._ask_full(chain, cells, sent)
         if reason is None:
             cost = self._cost(chain, cells, walk)
-            if chain.buys_by_row and self.remote is None:
+            if self.remote is None and chain.buys_by_row:
                 cost = await self.in_thread(lambda: chain.spent(self._full_reader(cells), walk))
             return local_outputs(chain, walk, full), cost, None
         if self._on_failure == "error":

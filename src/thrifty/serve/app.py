@@ -148,8 +148,8 @@ class _Questions:
     def _route(
         self, path: str, name: str, run: Any, *, is_work: bool = False, is_open: bool = False
     ) -> Route:
-        heartbeat = self._serving.heartbeat if is_work else None
-        operation = Operation(name, run, self._config, self._serving.tally, heartbeat, is_open=is_open)
+        load = self._serving.load if is_work else None
+        operation = Operation(name, run, self._config, self._serving.tally, load, is_open=is_open)
         return Route(path, operation, methods=["POST" if is_work else "GET"])
 
     # -- questions -----------------------------------------------------------------------------------

@@ -62,7 +62,8 @@ class Config:
     most_in_flight : int
         Questions under way at once; more are turned away with 503.
     most_delay : float
-        Seconds of work without a pause after which questions that are waiting are turned away with 503.
+        Seconds of the processor that the questions which are waiting may need together; more are turned away with
+        503. Those that wait for the full model or for a provider do not count.
     retry_after : int
         Seconds after which somebody who was turned away should come again.
     explore : float

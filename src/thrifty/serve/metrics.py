@@ -1,7 +1,6 @@
-"""What the gateway has done so far, in plain numbers, which Prometheus and the status page read when they ask."""
+"""What Prometheus and the status page read of the counts of the gateway when they ask."""
 
 import time
-from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import Any
@@ -15,88 +14,10 @@ from prometheus_client.core import (
     Metric,
 )
 
-from thrifty.arrays import Floats
-from thrifty.serve.answered import Answered
 from thrifty.serve.answering import Model
+from thrifty.serve.tally import BOUNDS, Tally
 
-__all__ = ["Collector", "Tally", "registry_of", "status_of"]
-
-BOUNDS = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5)
-"""Upper bounds of the classes of latency, in seconds."""
-
-_BLOCK = 256  # rows that are looked at together
-
-
-class Tally:
-    """Counts since the start."""
-
-    def __init__(self) -> None:
-        self.started = time.time()
-        self.requests: Counter[tuple[str, int]] = Counter()
-        self.turned_away: Counter[str] = Counter()
-        self.routes: Counter[int] = Counter()
-        self.degraded: Counter[str] = Counter()
-        self.rows = 0
-        self.spend = 0.0
-        self.saved = 0.0
-        self.in_flight = 0
-        self.reloads = {"done": 0, "refused": 0}
-        self.explored = {"compared": 0, "agreed": 0}
-        self.latency: dict[str, list[int]] = {}
-        self.latency_sum: Counter[str] = Counter()
-        self._missing: dict[tuple[str, ...], Floats] = {}
-        self._waiting: list[tuple[Model, Floats]] = []
-        self._n_waiting = 0
-
-    def answered(self, model: Model, numbers: Floats, answered: Answered, seconds: float) -> None:
-        """Count the rows of one request, by who answered them, and its latency, by the dearest route in it."""
-        n_rows = len(numbers)
-        spend = float(answered.cost[0] if n_rows == 1 else answered.cost.sum())
-        self.rows += n_rows
-        self.spend += spend
-        self.saved += n_rows * model.cost_of_full - spend
-        if n_rows == 1:
-            self.routes[int(answered.route[0])] += 1
-        else:
-            self.routes.update(answered.route.tolist())
-        for reason, n in answered.reasons.items():
-            self.degraded[reason] += n
-        # One by one, counting what rows hold would take longer than answering them.
-        self._waiting.append((model, numbers))
-        self._n_waiting += n_rows
-        if self._n_waiting >= _BLOCK:
-            self._look()
-        self.took("degraded" if answered.reasons else "full" if answered.n_sent else "local", seconds)
-
-    def _look(self) -> None:
-        """Count what the rows of the latest requests hold."""
-        waiting, self._waiting, self._n_waiting = self._waiting, [], 0
-        for model in dict.fromkeys(model for model, _ in waiting):
-            numbers = np.concatenate([rows for of, rows in waiting if of is model])
-            names = model.rows.names
-            missing = self._missing.setdefault(names, np.zeros(len(names)))
-            missing += np.isnan(numbers).sum(axis=0)
-            if model.drift is not None:
-                model.drift.saw(numbers)
-
-    def missing_of(self, model: Model) -> Floats:
-        """How many rows lacked each column of a model; how these rows are spread is known afterwards too."""
-        self._look()
-        return self._missing.get(model.rows.names, np.zeros(len(model.rows.names)))
-
-    def took(self, route: str, seconds: float) -> None:
-        """Count how long a request took."""
-        counts = self.latency.setdefault(route, [0] * (len(BOUNDS) + 1))
-        counts[bisect_left(BOUNDS, seconds)] += 1
-        self.latency_sum[route] += seconds  # type: ignore[assignment]
-
-    def quantile(self, share: float) -> float | None:
-        """A latency that this share of all requests does not exceed; the upper bound of its class."""
-        counts = np.sum(list(self.latency.values()), axis=0) if self.latency else np.zeros(1)
-        if not counts.sum():
-            return None
-        place = int(np.searchsorted(np.cumsum(counts), share * counts.sum()))
-        return BOUNDS[min(place, len(BOUNDS) - 1)]
+__all__ = ["Collector", "registry_of", "status_of"]
 
 
 class Collector:
@@ -152,9 +73,10 @@ class Collector:
             ["outcome"],
             _each(tally.explored),
         )
-        yield _gauge("in_flight", "Requests under way.", [], [([], tally.in_flight)])
+        yield _gauge("in_flight", "Requests under way.", [], [([], self._serving.load.in_flight)])
         yield _gauge("ready", "Whether the gateway answers.", [], [([], int(self._serving.is_ready))])
         yield self._latency()
+        yield self._refusal_waits()
         yield self._missing()
         if self._serving.model.drift is not None:
             yield self._drift()
@@ -170,9 +92,15 @@ class Collector:
             labels=["route"],
         )
         for route, counts in self._tally.latency.items():
-            summed = np.cumsum(counts).tolist()
-            buckets = [(str(bound), n) for bound, n in zip((*BOUNDS, "+Inf"), summed, strict=True)]
-            family.add_metric([route], buckets, self._tally.latency_sum[route])
+            family.add_metric([route], _buckets(counts), self._tally.latency_sum[route])
+        return family
+
+    def _refusal_waits(self) -> Metric:
+        family = HistogramMetricFamily(
+            "thrifty_refusal_wait_seconds",
+            "The most that a request can have lain unread before it was turned away.",
+        )
+        family.add_metric([], _buckets(self._tally.refusal_waits), self._tally.refusal_waits_sum)
         return family
 
     def _missing(self) -> Metric:
@@ -209,7 +137,7 @@ def status_of(serving: Any) -> dict[str, Any]:
         "is_ready": serving.is_ready,
         "seconds": time.time() - tally.started,
         "requests": dict(statuses),
-        "in_flight": tally.in_flight,
+        "in_flight": serving.load.in_flight,
         "turned_away": dict(tally.turned_away),
         "rows": tally.rows,
         "routes": [
@@ -288,6 +216,10 @@ def _controller(controller: Any) -> Iterator[Metric]:
     ):
         value = getattr(controller, name)
         yield _gauge(f"budget_{name}", words, [], [([], float("nan") if value is None else float(value))])
+
+
+def _buckets(counts: list[int]) -> list[tuple[str, float]]:
+    return [(str(bound), n) for bound, n in zip((*BOUNDS, "+Inf"), np.cumsum(counts).tolist(), strict=True)]
 
 
 def _each(counts: Any) -> Iterator[tuple[list[str], float]]:

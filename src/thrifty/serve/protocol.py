@@ -5,7 +5,6 @@ Data come as JSON, flat or nested, or as bytes behind the JSON (the binary exten
 """
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import chain
 from typing import Any
@@ -33,6 +32,16 @@ _NUMBERS = {
     **{f"UINT{8 * n}": f"<u{n}" for n in (1, 2, 4, 8)},
 }
 """Types of tensors that hold numbers, as numpy calls them."""
+
+_WRITTEN = {
+    "answer": ("answer", None),
+    "probability": ("probability", "FP64"),
+    "probabilities": ("outputs", "FP64"),
+    "route": ("route", "INT64"),
+    "cost": ("cost", "FP64"),
+    "degraded": ("degraded", "BOOL"),
+}
+"""What each output is called in ``Answered``, and its type; that of answers depends on the model."""
 
 _DATATYPES = frozenset({"BYTES", *_NUMBERS})
 
@@ -90,20 +99,13 @@ def infer_response(
 ) -> bytes:
     """The answer as JSON."""
     n_rows = len(answered.route)
-    written: dict[str, Callable[[], tuple[str, Any]]] = {
-        "answer": lambda: (answer_type, answered.answer),
-        "probability": lambda: ("FP64", answered.probability),
-        "probabilities": lambda: ("FP64", answered.outputs),
-        "route": lambda: ("INT64", answered.route),
-        "cost": lambda: ("FP64", answered.cost),
-        "degraded": lambda: ("BOOL", answered.degraded),
-    }
     outputs = []
     for output in request.outputs:
-        datatype, data = written[output]()
-        shape = [n_rows, answered.outputs.shape[1]] if output == "probabilities" else [n_rows]
+        name_of, fixed = _WRITTEN[output]
+        data = getattr(answered, name_of)
+        shape = [n_rows, data.shape[1]] if output == "probabilities" else [n_rows]
         flat = data.reshape(-1) if isinstance(data, np.ndarray) else data
-        outputs.append({"name": output, "datatype": datatype, "shape": shape, "data": flat})
+        outputs.append({"name": output, "datatype": fixed or answer_type, "shape": shape, "data": flat})
     response: dict[str, Any] = {"model_name": name, "model_version": version, "outputs": outputs}
     if request.id is not None:
         response["id"] = request.id

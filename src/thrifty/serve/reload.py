@@ -14,14 +14,15 @@ from typing import Any
 from thrifty.chain.chain import Chain
 from thrifty.exceptions import InvalidInputError
 from thrifty.objective.costs import check_amount
-from thrifty.serve.admission import LOG, Heartbeat
+from thrifty.serve.admission import LOG
 from thrifty.serve.answering import Controller, Model, Remote
 from thrifty.serve.config import Config, meant
 from thrifty.serve.controller import BudgetController
 from thrifty.serve.drift import Drift
-from thrifty.serve.metrics import Tally
+from thrifty.serve.load import Load
 from thrifty.serve.providers import providers_of
 from thrifty.serve.remote import RemoteModel, RemoteSettings
+from thrifty.serve.tally import Tally
 from thrifty.tables.system import TableSystem, as_table_system
 
 __all__ = ["Loaded", "Serving"]
@@ -67,7 +68,7 @@ class Serving:
     ) -> None:
         self.config = config
         self.tally = Tally()
-        self.heartbeat = Heartbeat()
+        self.load = Load(config)
         self.is_ready = False
         self._load = load
         self._connect = connect if connect is not None or config.full is None else self._connected
@@ -86,7 +87,7 @@ class Serving:
 
     async def start(self) -> None:
         """Be ready to answer."""
-        self.in_background(self.heartbeat.run())
+        self.in_background(self.load.run())
         if self.model.remote is not None:
             await self.model.remote.start()
         self.is_ready = True
@@ -180,6 +181,7 @@ class Serving:
             worker=self._worker,
             buyers=self._buyers,
             providers=self.providers,
+            elsewhere=self.load.elsewhere,
         )
         model.warm_up()
         spread = model.system.spread

@@ -1,5 +1,6 @@
 """Rows as a request of the Open Inference Protocol v2, and what came back as checked numbers."""
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -100,7 +101,7 @@ def _numbers(output: dict[str, Any], n_rows: int, n_outputs: int) -> Floats:
     if shape not in allowed:
         raise RemoteFailure("shape", f"its output must have the shape {allowed[0]}; got {shape!r}")
     values = _floats(output.get("data"))
-    if values.size != np.prod(shape):
+    if values.size != math.prod(shape):
         raise RemoteFailure("shape", f"its output of the shape {shape} holds {values.size} numbers")
     return values.reshape(n_rows, -1)
 

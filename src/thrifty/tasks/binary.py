@@ -176,4 +176,8 @@ class BinaryTask(ClassTask):
 
 
 def _both(positive: Floats) -> Floats:
-    return np.column_stack([1.0 - positive, positive])
+    both = np.empty(
+        (len(positive), 2), positive.dtype
+    )  # half the time of stacking columns, where there is one row
+    both[:, 0], both[:, 1] = 1.0 - positive, positive
+    return both
