@@ -34,7 +34,10 @@ OF_MISSING = 0.3
 """Kernel between a missing value and one that is there."""
 
 NEGLIGIBLE = 1e-5
-"""Neighbours of less weight than this share of the nearest one's say nothing about what a column would tell."""
+"""Neighbours, and levels, of less weight than this share say nothing about what a column would tell."""
+
+FAR = 1e-12
+"""Weight below which a training row is no neighbour: far less than the pull of the prior."""
 
 PART_OF_WORK = 3_000_000
 """Pairs of a row and a neighbour that are worth a thread of their own."""
@@ -163,6 +166,10 @@ class Neighbours:
             self.places(columns),
             wanted,
         )
+        # Rows that hold the same have the same neighbours: at the first purchases they are most of them.
+        keys = np.column_stack([codes, of_row.astype(np.int16).view(np.uint8).reshape(len(codes), 2)])
+        _, some, all_of = np.unique(keys, axis=0, return_index=True, return_inverse=True)
+        codes, of_row = codes[some], of_row[some]
         masses = np.zeros((len(codes), self.n_classes))
         entropy = np.zeros((len(codes), len(wanted)))
         n_parts = min(len(codes) * len(self.label) // PART_OF_WORK, usable_threads())
@@ -179,7 +186,7 @@ class Neighbours:
             # Rows do not know of each other, so it makes no difference who computes them.
             with ThreadPoolExecutor(len(parts)) as pool:
                 list(pool.map(part, parts))
-        return masses, entropy
+        return masses[all_of.ravel()], entropy[all_of.ravel()]
 
     def outputs(self, masses: Floats, pull: float) -> Floats:
         """Probabilities of the classes."""
@@ -205,53 +212,71 @@ def look_around(
 ) -> None:
     """Write the masses of the classes around each row and, for each candidate, the entropy to be expected after it."""
     n, n_classes = len(label), masses.shape[1]
-    near, kept = np.empty(n), np.empty(n, np.int64)
+    near, found = np.empty(n), np.empty(n, np.int64)
     most = 0
     for place in candidates:
         most = max(most, n_levels[place])
-    spread, around = np.zeros((most, n_classes)), np.empty(n_classes)
+    spread, expected, around = np.empty((most, n_classes)), np.empty(most), np.empty(n_classes)
     for row in range(len(rows)):
-        near[:] = weight
-        for c in range(len(held)):
+        n_near = 0
+        first, second = held[0], held[1 % len(held)]
+        of_first, one = starts[first] + n_levels[first] * rows[row, 0], codes[first]
+        of_second, other = starts[second] + n_levels[second] * rows[row, 1 % len(held)], codes[second]
+        for i in range(n):  # two columns at once, and without a branch, because all rows are looked at
+            weighed = weight[i] * tables[of_first + one[i]]
+            if len(held) > 1:
+                weighed *= tables[of_second + other[i]]
+            near[n_near], found[n_near] = weighed, i
+            n_near += weighed > FAR
+        for c in range(2, len(held)):
             place = held[c]
-            begin = starts[place] + n_levels[place] * rows[row, c]
-            own = codes[place]
-            for i in range(n):
-                near[i] *= tables[begin + own[i]]
+            begin, own = starts[place] + n_levels[place] * rows[row, c], codes[place]
+            n_before, n_near = n_near, 0
+            for k in range(n_before):
+                weighed = near[k] * tables[begin + own[found[k]]]
+                near[n_near], found[n_near] = weighed, found[k]
+                n_near += weighed > FAR
         nearest = 0.0
-        for i in range(n):
-            if fold[i] == own_fold[row]:
-                near[i] = 0.0
-            masses[row, label[i]] += near[i]
-            nearest = max(nearest, near[i])
+        for k in range(n_near):
+            if fold[found[k]] == own_fold[row]:
+                near[k] = 0.0
+            masses[row, label[found[k]]] += near[k]
+            nearest = max(nearest, near[k])
         if len(candidates) == 0:
             continue
         n_kept, total = 0, 0.0
-        for i in range(n):
-            if near[i] > NEGLIGIBLE * nearest:
-                kept[n_kept] = i
+        for k in range(n_near):
+            if near[k] > NEGLIGIBLE * nearest:
+                near[n_kept], found[n_kept] = near[k], found[k]
                 n_kept += 1
-                total += near[i]
+                total += near[k]
         for c in range(len(candidates)):
             place = candidates[c]
             width, own = n_levels[place], codes[place]
-            spread[:width] = 0.0
-            for k in range(n_kept):
-                spread[own[kept[k]], label[kept[k]]] += near[kept[k]]
             for level in range(width):
-                expected = spread[level].sum()
-                if expected <= 0.0:
-                    continue
-                around[:] = 0.0
-                for other in range(width):
-                    closeness = tables[starts[place] + width * level + other]
-                    if closeness > NEGLIGIBLE:
-                        around += closeness * spread[other]
-                whole, doubt = around.sum(), 0.0
+                expected[level] = 0.0
                 for k in range(n_classes):
-                    if around[k] > 0.0:
+                    spread[level, k] = 0.0
+            for k in range(n_kept):
+                i = found[k]
+                spread[own[i], label[i]] += near[k]
+                expected[own[i]] += near[k]
+            for level in range(width):
+                if expected[level] <= NEGLIGIBLE * total:
+                    continue
+                whole, doubt = 0.0, 0.0
+                for k in range(n_classes):
+                    around[k] = 0.0
+                for near_by in range(width):
+                    closeness = tables[starts[place] + width * level + near_by]
+                    if closeness * expected[near_by] > NEGLIGIBLE * expected[level]:
+                        whole += closeness * expected[near_by]
+                        for k in range(n_classes):
+                            around[k] += closeness * spread[near_by, k]
+                for k in range(n_classes):
+                    if around[k] > NEGLIGIBLE * whole:
                         doubt -= around[k] * np.log(around[k] / whole)
-                entropy[row, c] += expected / total * doubt / whole
+                entropy[row, c] += expected[level] / total * doubt / whole
 
 
 @dataclass(frozen=True, eq=False)
