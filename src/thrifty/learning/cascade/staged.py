@@ -158,7 +158,7 @@ def grow_stages(
     parts, spread, scale, look_after = [], np.zeros(len(sets)), 1.0, max(boosting.n_trees // LOOKS, 1)
     for place, columns in enumerate(sets):
         if 0 < place < MOST_SCALED:
-            kept = min(KEPT_FIRST + (KEPT_LAST - KEPT_FIRST) * place / RISES, KEPT_LAST)
+            kept = kept_share(place)
             score *= kept
             scale /= kept
             if watching:
@@ -180,6 +180,11 @@ def grow_stages(
     return StagedTrees(
         base, tuple(np.asarray(columns, dtype=np.intp) for columns in sets), tuple(parts), spread
     )
+
+
+def kept_share(place: int) -> float:
+    """Share of the score so far that a stage starts from."""
+    return min(KEPT_FIRST + (KEPT_LAST - KEPT_FIRST) * place / RISES, KEPT_LAST)
 
 
 def score_fold(
