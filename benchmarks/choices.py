@@ -3,19 +3,19 @@
     python benchmarks/choices.py kept penalties stretch
     python benchmarks/choices.py kept --tables letters digits --splits 3 --keep kept.json
 
-The rows that ``benchmarks/frontier.py`` fits on (of tables that it tests in folds, those of the first fold) are split at
-random into rows to fit on, few enough for a fit in seconds, and up to 2,000 others to judge on. The full model is 100
-extra trees, out of fold. Every way of a choice is fitted on the same splits. Each line has, by ways:
+The rows that ``benchmarks/frontier.py`` fits on (of tables that it tests in folds, those of the first fold) are split
+at random into rows to fit on, few enough for a fit in seconds, and up to 2,000 others to judge on. The full model is
+100 extra trees, out of fold. Every way of a choice is fitted on the same splits. Each line has, by ways:
 
-    small, middle, large   held accuracy at the smaller, middle and larger budgets, less that of the first way on the same
-                           splits, in points, and its standard error over splits
+    small, middle, large   held accuracy at the smaller, middle and larger budgets, less that of the first way on the
+                           same splits, in points, and its standard error over splits
     all                    the same over all budgets
-    spent                  mean of what new rows spend over the budget, less one, and its standard deviation, in per cent,
-                           where the budget is not held and not more than the cascade can spend
+    spent                  mean of what new rows spend over the budget, less one, and its standard deviation, in per
+                           cent, where the budget is not held and not more than the cascade can spend
     seconds                processor seconds of a fit
 
-"pooled" are means over tables in which every judged row counts the same. "Chosen" is, for each split, the fit with the best accuracy
-out of fold.
+"pooled" are means over tables in which every judged row counts the same. "Chosen" is, for each split, the fit with the
+best accuracy out of fold.
 """
 
 import argparse
@@ -34,7 +34,8 @@ import frontier
 from thrifty import BudgetedClassifier, hold_budget
 from thrifty.datasets import load_digits_at_least_five
 from thrifty.estimators import cascade
-from thrifty.learning.cascade import learn, staged
+from thrifty.learning.cascade import learn, orders, plan, staged
+from thrifty.rows import uniforms
 
 TABLES = {  # rows to fit on, splits, budgets
     "letters": (2400, 4, (2, 3, 4, 5, 6, 8, 10, 12)),
@@ -96,7 +97,7 @@ def sizes(*more):
 
 
 def unstretched():
-    return patch.object(learn, "stretch_of", lambda trees, spread: np.ones(len(spread)))
+    return patch.object(learn, "stretch_of", lambda _, spread: np.ones(len(spread)))
 
 
 @contextmanager
@@ -104,16 +105,74 @@ def as_it_is():
     yield
 
 
+def with_forward_selection():
+    """One more order in the race, where there are two classes too."""
+    return patch.object(plan, "ORDERS", orders.ORDERS_OF_SEVERAL)
+
+
+def exchanging():
+    """The order that won, each of its first purchases exchanged with one of the next two where that is better."""
+
+    def choose(problem):
+        found = plan.choose_plan(problem)
+        known = (problem.table, problem.task, problem.y, problem.weight, problem.price_list)
+        order = exchanged(orders.Learner(*known, orders.FORWARD), found.order)
+        sets = orders.nested_sets(order, problem.places, problem.price_list)
+        return replace(found, order=order, sets=sets)
+
+    return patch.object(learn, "choose_plan", choose)
+
+
+def exchanged(learner, order, n_places=12, n_next=3, enough=1.0):
+    """Exchange purchases where rows held out gain more per price, by so many standard errors."""
+    chance = uniforms(learner.table.codes, 2)
+    share = min(1.0, orders.FORWARD_ROWS / len(chance))
+    rows = [
+        np.flatnonzero(one) for one in (chance < share * 2 / 3, (chance >= share * 2 / 3) & (chance < share))
+    ]
+    search, left = orders._ForwardSearch(learner, *rows), [int(purchase) for purchase in order]
+    loss = learner.task.loss(learner.y[rows[1]])
+    while len(left) > 1 and len(search.order) < n_places:
+        trials = [search.trial(purchase) for purchase in left[:n_next]]
+        before = loss.values(search._scores[1])
+        worth = [
+            (before - loss.values(one.scores[1])) / learner.price_list.prices[one.purchase] for one in trials
+        ]
+        leads = [(one - worth[0]).mean() / max((one - worth[0]).std(), 1e-12) for one in worth]
+        best = int(np.argmax(np.array(leads) * np.sqrt(len(rows[1])) - enough * (np.arange(len(leads)) > 0)))
+        search.accept(trials[best])
+        left.remove(trials[best].purchase)
+    return np.array(search.order + left, dtype=np.intp)
+
+
+def full_alone():
+    """The full model's own answer where it is asked, not blended with that of the last stage."""
+
+    blended = learn.choose_blend
+
+    def choose(problem, last):
+        _, _, belief = blended(problem, last)
+        return problem.task.full_alone, problem.full_scores, belief
+
+    return patch.object(learn, "choose_blend", choose)
+
+
 LIGHTER = {"l2": 1.0, "min_child_weight": 1.0}
 CHOICES = {
     "kept": {
-        "0.7": keeping(lambda place: 0.7),
+        "0.7": keeping(lambda _: 0.7),
         "rising to 0.95": keeping(rising),
-        "0.85": keeping(lambda place: 0.85),
-        "1": keeping(lambda place: 1.0),
+        "0.85": keeping(lambda _: 0.85),
+        "1": keeping(lambda _: 1.0),
     },
     "penalties": {"usual": sizes(), "usual or lighter": sizes(LIGHTER)},
     "stretch": {"stretched": as_it_is, "as the copies": unstretched},
+    "orders": {
+        "as it is": as_it_is,
+        "forward selection too": with_forward_selection,
+        "exchanged": exchanging,
+    },
+    "blend": {"blended": as_it_is, "full model alone": full_alone},
 }
 FEW_ROWS = {"penalties": (150, 300, 600)}
 """Choices that are for few rows: so many of them are drawn from the larger tables."""
@@ -143,9 +202,9 @@ def measure(case, budgets, way):
     return {"held": held, "spent": spent, "promised": float(promised), "seconds": seconds, "rows": n_rows}
 
 
-def compare(choice, name, n_fit, n_splits, budgets, known):
+def compare(choice, ways, name, n_fit, n_splits, budgets, known):
     """What every way gives on every split: found before, or measured now."""
-    found = {way: [] for way in CHOICES[choice]}
+    found = {way: [] for way in CHOICES[choice] if not ways or way in ways}
     for seed in range(n_splits):
         keys = {way: f"{choice} {name} {n_fit} {seed} {way}" for way in found}
         case = None if all(key in known for key in keys.values()) else split_of(name, n_fit, seed)
@@ -153,7 +212,7 @@ def compare(choice, name, n_fit, n_splits, budgets, known):
             if key not in known:
                 known[key] = measure(case, budgets, CHOICES[choice][way])
             found[way].append(known[key])
-    if choice == "kept":
+    if {"0.7", "0.85", "1"} <= set(found):
         found["chosen"] = [
             max((found[way][seed] for way in ("0.7", "0.85", "1")), key=lambda one: one["promised"])
             for seed in range(n_splits)
@@ -183,7 +242,7 @@ def print_line(name, way, told, found):
     print(f"| {name} | {way} | " + " | ".join([*told, stray, f"{seconds:.1f}"]) + " |", flush=True)
 
 
-def print_choice(choice, tables, n_rows, n_splits, known, keep):
+def print_choice(choice, ways, tables, n_rows, n_splits, known, keep):
     """A table with a line for each table and way, and pooled lines."""
     print(f"\n| {choice}: table, rows, splits | way | small | middle | large | all | spent, % | seconds |")
     print("|---" * 8 + "|")
@@ -192,13 +251,16 @@ def print_choice(choice, tables, n_rows, n_splits, known, keep):
         own, splits, budgets = TABLES[name]
         few = [n for n in FEW_ROWS.get(choice, (own,)) if n <= own] or [own]
         for n_fit in n_rows or few:
-            found = compare(choice, name, n_fit, n_splits or splits, budgets, known)
+            found = compare(choice, ways, name, n_fit, n_splits or splits, budgets, known)
             if keep:
                 Path(keep).write_text(json.dumps(known))
             label = f"{name}, {n_fit:,}, {n_splits or splits}"
             first, *others = found
             print_line(
-                label, first, [f"{100 * np.mean([one['held'] for one in found[first]]):.1f}"] * 4, found[first]
+                label,
+                first,
+                [f"{100 * np.mean([one['held'] for one in found[first]]):.1f}"] * 4,
+                found[first],
             )
             for way in others:
                 ahead = differences(found, way)
@@ -219,6 +281,7 @@ def main():
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("choices", nargs="+", choices=sorted(CHOICES))
+    parser.add_argument("--ways", nargs="+", help="some of the ways, in place of all")
     parser.add_argument("--tables", nargs="+", default=list(TABLES))
     parser.add_argument("--rows", type=int, nargs="+", help="rows to fit on, in place of a number by table")
     parser.add_argument("--splits", type=int)
@@ -228,7 +291,7 @@ def main():
     frontier.N_JOBS = 1
     known = json.loads(Path(chosen.keep).read_text()) if chosen.keep and Path(chosen.keep).exists() else {}
     for choice in chosen.choices:
-        print_choice(choice, chosen.tables, chosen.rows, chosen.splits, known, chosen.keep)
+        print_choice(choice, chosen.ways, chosen.tables, chosen.rows, chosen.splits, known, chosen.keep)
 
 
 if __name__ == "__main__":
