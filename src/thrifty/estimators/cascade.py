@@ -143,6 +143,7 @@ class BudgetedCascade(ChainEstimator):
                 if prices.by_row is None
                 else RowsOfFit(rows.X, table=rows.table).amounts(prices.by_row, None),
                 self.max_bytes,
+                wish.get("budget"),
             )
             learned = learn_cascade(problem)
             _warn_if_full_is_worse(learned, judged, rows)

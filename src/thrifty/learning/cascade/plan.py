@@ -60,9 +60,17 @@ def _find_orders(problem: CascadeProblem) -> dict[str, Ints]:
     with ThreadPoolExecutor(problem.n_threads) as pool:
         jobs = {name: pool.submit(find, learner) for name, find in ways.items()}
         for name, job in jobs.items():
-            orders[name] = job.result()
+            orders[name] = _affordable(problem, job.result())
             problem.progress("finding orders", len(orders), len(jobs))
     return orders
+
+
+def _affordable(problem: CascadeProblem, order: Ints) -> Ints:
+    """The order, with the first purchase that the budget pays for in front: every row makes the first one."""
+    prices = problem.price_list.prices[order]
+    within = np.flatnonzero(prices <= (np.inf if problem.budget is None else problem.budget))
+    first = int(within[0]) if len(within) else 0
+    return np.r_[order[first], np.delete(order, first)] if first else order
 
 
 def _best_size(race: "_Race", plan: Plan) -> Boosting:

@@ -102,6 +102,8 @@ class CascadeProblem:
         Told what is done.
     max_bytes : int, optional
         Bytes that the trees of all stages may take in a file.
+    budget : float, optional
+        Mean cost that is wanted: every order begins with a purchase that it pays for.
     """
 
     table: BinnedTable
@@ -119,6 +121,7 @@ class CascadeProblem:
     against_full: bool = False
     amounts: Floats | None = None
     max_bytes: int | None = None
+    budget: float | None = None
 
     @property
     def places(self) -> Ints:
