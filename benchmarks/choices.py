@@ -81,12 +81,9 @@ def split_of(name, n_fit, seed):
 # -- ways ----------------------------------------------------------------------------------------
 
 
-def keeping(share_of):
-    return lambda: patch.object(staged, "kept_share", share_of)
-
-
-def rising(place):
-    return min(0.7 + 0.25 * place / 16, 0.95)
+def keeping(*shares):
+    """Shares of the score so far that the stages start from, the last one for all further stages."""
+    return lambda: patch.object(staged, "KEPT", (*shares, *shares[-1:] * (100 - len(shares))))
 
 
 def sizes(*more):
@@ -160,10 +157,10 @@ def full_alone():
 LIGHTER = {"l2": 1.0, "min_child_weight": 1.0}
 CHOICES = {
     "kept": {
-        "0.7": keeping(lambda _: 0.7),
-        "rising to 0.95": keeping(rising),
-        "0.85": keeping(lambda _: 0.85),
-        "1": keeping(lambda _: 1.0),
+        "0.7": keeping(0.7),
+        "rising to 0.95": keeping(*np.linspace(0.7, 0.95, 17)),
+        "0.85": keeping(0.85),
+        "1": keeping(1.0),
     },
     "penalties": {"usual": sizes(), "usual or lighter": sizes(LIGHTER)},
     "stretch": {"stretched": as_it_is, "as the copies": unstretched},
