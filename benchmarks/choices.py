@@ -48,7 +48,7 @@ TABLES = {  # rows to fit on, splits, budgets
     "heart": (160, 12, (2, 5, 20, 50, 100, 200)),
     "hepatitis": (84, 12, (2, 4, 8, 15, 25)),
 }
-MOST_NEW = 2000
+FEWEST_NEW, MOST_NEW = 30, 2000
 
 
 def rows_for_fitting(name):
@@ -247,7 +247,7 @@ def print_choice(choice, ways, tables, n_rows, n_splits, known, keep):
     for name in tables:
         own, splits, budgets = TABLES[name]
         few = [n for n in FEW_ROWS.get(choice, (own,)) if n <= own] or [own]
-        for n_fit in n_rows or few:
+        for n_fit in [n for n in n_rows or few if len(rows_for_fitting(name)[1]) - n >= FEWEST_NEW]:
             found = compare(choice, ways, name, n_fit, n_splits or splits, budgets, known)
             if keep:
                 Path(keep).write_text(json.dumps(known))

@@ -92,7 +92,7 @@ def test_sizes_grow():
     assert work == sorted(work)
 
 
-@pytest.mark.parametrize("budget, first", [(None, 0), (2.0, 1)])
+@pytest.mark.parametrize(("budget", "first"), [(None, 0), (2.0, 1)])
 def test_an_order_begins_with_a_purchase_that_the_budget_pays_for(budget, first):
     """Column 0 says everything, for 5; what it is worth per unit of price is more than the others are."""
     X = np.random.default_rng(0).normal(size=(200, 3))
