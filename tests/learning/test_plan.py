@@ -92,13 +92,18 @@ def test_sizes_grow():
     assert work == sorted(work)
 
 
-@pytest.mark.parametrize(("budget", "first"), [(None, 0), (2.0, 1)])
-def test_an_order_begins_with_a_purchase_that_the_budget_pays_for(budget, first):
-    """Column 0 says everything, for 5; what it is worth per unit of price is more than the others are."""
+@pytest.mark.parametrize(
+    ("budget", "price", "first"),
+    [(None, 1.0, 0), (2.0, 1.0, 1), (2.0, 0.0, 0)],
+    ids=["none", "tight", "free"],
+)
+def test_an_order_begins_with_a_purchase_that_the_budget_pays_for_unless_something_is_free(
+    budget, price, first
+):
+    """Column 0 says nearly everything, for 5, and is worth more per unit of price than column 1, for 1."""
     X = np.random.default_rng(0).normal(size=(200, 3))
-    prices = PriceList(np.array([5.0, 1.0, 1.0]), np.arange(3))
-    found = choose_plan(
-        replace(problem(X, X[:, 0] + 0.1 * X[:, 1] > 0, (SMALL,)), price_list=prices, budget=budget)
-    )
+    prices = PriceList(np.array([5.0, 1.0, price]), np.arange(3))
+    known = problem(X, X[:, 0] + 0.1 * X[:, 1] > 0, (SMALL,))
+    found = choose_plan(replace(known, price_list=prices, budget=budget))
     assert found.order[0] == first
-    assert sorted(found.order.tolist()) == [0, 1, 2]
+    assert sorted(found.order.tolist()) == np.flatnonzero(prices.prices).tolist()

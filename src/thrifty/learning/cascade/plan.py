@@ -66,11 +66,12 @@ def _find_orders(problem: CascadeProblem) -> dict[str, Ints]:
 
 
 def _affordable(problem: CascadeProblem, order: Ints) -> Ints:
-    """The order, with the first purchase that the budget pays for in front: every row makes the first one."""
-    prices = problem.price_list.prices[order]
-    within = np.flatnonzero(prices <= (np.inf if problem.budget is None else problem.budget))
-    first = int(within[0]) if len(within) else 0
-    return np.r_[order[first], np.delete(order, first)] if first else order
+    """The order with a purchase in front that the budget pays for: where nothing is free, every row makes it."""
+    prices = problem.price_list.prices
+    if problem.budget is None or (prices == 0).any():
+        return order
+    within = np.flatnonzero(prices[order] <= problem.budget)
+    return order if not len(within) else np.r_[order[within[0]], np.delete(order, within[0])]
 
 
 def _best_size(race: "_Race", plan: Plan) -> Boosting:
