@@ -223,12 +223,10 @@ def compare(choice, ways, name, n_fit, n_splits, budgets, known):
 # -- tables --------------------------------------------------------------------------------------
 
 
-def differences(found, way):
-    """Points by which a way leads the first one: of each split, at small, middle, large and all budgets."""
-    first, other = (np.array([one["held"] for one in found[name]]) for name in (next(iter(found)), way))
-    ahead = 100 * (other - first)
-    thirds = [part.mean(axis=1) for part in np.array_split(ahead, 3, axis=1)]
-    return np.column_stack([*thirds, ahead.mean(axis=1)])
+def by_budget(values):
+    """Means over the smaller, middle, larger and all budgets of values of shape (n_splits, n_budgets)."""
+    thirds = [part.mean(axis=1) for part in np.array_split(100 * values, 3, axis=1)]
+    return np.column_stack([*thirds, 100 * values.mean(axis=1)])
 
 
 def cells(mean, error):
@@ -255,15 +253,12 @@ def print_choice(choice, ways, tables, n_rows, n_splits, known, keep):
             if keep:
                 Path(keep).write_text(json.dumps(known))
             label = f"{name}, {n_fit:,}, {n_splits or splits}"
+            held = {way: np.array([one["held"] for one in some]) for way, some in found.items()}
             first, *others = found
-            print_line(
-                label,
-                first,
-                [f"{100 * np.mean([one['held'] for one in found[first]]):.1f}"] * 4,
-                found[first],
-            )
+            base = by_budget(held[first]).mean(axis=0)
+            print_line(label, first, [f"{one:.1f}" for one in base], found[first])
             for way in others:
-                ahead = differences(found, way)
+                ahead = by_budget(held[way] - held[first])
                 error = ahead.std(axis=0, ddof=1) / np.sqrt(len(ahead))
                 print_line("", way, cells(ahead.mean(axis=0), error), found[way])
                 n_judged = sum(one["rows"] for one in found[way])
