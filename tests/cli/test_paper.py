@@ -101,7 +101,7 @@ def test_the_demo_prints_the_trade_off_and_writes_what_it_says(tmp_path, monkeyp
     for place, (cost, accuracy) in enumerate(cascade):
         assert cost <= numbers["budgets"][place] * 1.05
         assert all(accuracy > rival[place][1] for rival in rivals)
-    assert any(cost < 15 and accuracy > numbers["full_accuracy"] - 0.01 for cost, accuracy in cascade)
+    assert any(cost < 13 and accuracy > numbers["full_accuracy"] - 0.01 for cost, accuracy in cascade)
 
 
 def test_help_does_not_wait_for_scikit_learn(tmp_path):

@@ -78,6 +78,7 @@ def test_a_fit_that_kept_no_rows_out_cannot_show_anything(rows):
         plain.at(budget=2.0, confidence=0.9)
     low, high = plain.expected_cost_interval_
     assert low < plain.expected_cost_ < high
+    assert not plain.chain_.policy.is_mixed
     paid = plain.evidence_.at_point(plain.chain_.policy.thresholds[0])[1]
     # Five copies judged the rows, and what serves is a sixth.
     assert high - low == pytest.approx(2 * stats.t.ppf(0.975, 399) * stats.sem(paid) * np.sqrt(6), rel=1e-9)
@@ -103,6 +104,16 @@ def test_equal_rows_are_one_observation_of_what_is_spent():
         Spending(once, 50).interval(policy, 0.95)
     )
     assert np.ptp(narrow) < np.ptp(Spending(once, 50).interval(policy, 0.95)) / 4
+
+
+def test_the_interval_of_a_mix_holds_the_chance_of_who_follows_which_point():
+    """Every row pays 1 at the one point and 9 at the other, so that new rows vary by that chance alone."""
+    gate, mix = np.zeros(400), Policy.of(np.array([np.inf]), np.array([-np.inf]), share=0.25)
+    seen = Evidence.of_gate(gate, stop_cost=1.0, go_cost=9.0, stop_quality=gate == 0, go_quality=gate == 0)
+    low, high = Spending(seen, 400).interval(mix, 0.95)
+    spent = 1 + 8 * np.random.default_rng(0).binomial(400, 0.25, 2000) / 400
+    assert np.mean((low <= spent) & (spent <= high)) == pytest.approx(0.95, abs=0.02)
+    assert Spending(seen, 400).interval(mix.at(0), 0.95) == (1.0, 1.0)
 
 
 @pytest.mark.slow

@@ -1,5 +1,7 @@
 """Which size and order a cascade takes."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -88,3 +90,20 @@ def test_a_lead_counts_a_row_of_weight_two_as_two_rows():
 def test_sizes_grow():
     work = [size.n_trees * 2**size.max_depth for size in CAPACITIES]
     assert work == sorted(work)
+
+
+@pytest.mark.parametrize(
+    ("budget", "price", "first"),
+    [(None, 1.0, 0), (2.0, 1.0, 1), (2.0, 0.0, 0)],
+    ids=["none", "tight", "free"],
+)
+def test_an_order_begins_with_a_purchase_that_the_budget_pays_for_unless_something_is_free(
+    budget, price, first
+):
+    """Column 0 says nearly everything, for 5, and is worth more per unit of price than column 1, for 1."""
+    X = np.random.default_rng(0).normal(size=(200, 3))
+    prices = PriceList(np.array([5.0, 1.0, price]), np.arange(3))
+    known = problem(X, X[:, 0] + 0.1 * X[:, 1] > 0, (SMALL,))
+    found = choose_plan(replace(known, price_list=prices, budget=budget))
+    assert found.order[0] == first
+    assert sorted(found.order.tolist()) == np.flatnonzero(prices.prices).tolist()

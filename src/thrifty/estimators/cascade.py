@@ -150,6 +150,7 @@ class BudgetedCascade(ChainEstimator):
                 else RowsOfFit(rows.X, table=rows.table).amounts(prices.by_row, None),
                 self.max_bytes,
                 self.structure,  # type: ignore[arg-type]  # checked
+                wish.get("budget"),
             )
             learned = learn_cascade(problem)
             _warn_if_full_is_worse(learned, judged, rows)

@@ -76,12 +76,13 @@ class Spending:
 
         Where rows were judged by ``copies`` of the stages that serve, each on its own part of the rows, what serves is
         one more such copy. The means of the parts vary by at least ``copies s^2 / n``, and so does its own around
-        their average, by ``1 + 1 / copies`` times that.
+        their average, by ``1 + 1 / copies`` times that. Of a mix of two points, new rows draw anew which one they
+        follow: where every row pays the same at either point, that is all by which they vary.
         """
         share = policy.share
-        paid = (1 - share) * self._paid(policy.thresholds[policy.lower])
-        paid = paid + share * self._paid(policy.thresholds[policy.upper])
-        mean, error = self._mean_and_error(paid)
+        lower, upper = (self._paid(policy.thresholds[point]) for point in (policy.lower, policy.upper))
+        drawn = share * (1 - share) * np.square(upper - lower)
+        mean, error = self._mean_and_error((1 - share) * lower + share * upper, drawn)
         margin = float(stdtrit(self._n_rows - 1, (1 + level) / 2)) * error * float(np.sqrt(1 + copies))
         # No row pays less than the cheapest of these, or more than the dearest way there is.
         return max(mean - margin, float(self._evidence.cost.min())), min(
@@ -104,12 +105,13 @@ class Spending:
         error = float(np.sqrt((squares + (dearest - with_dearest) ** 2) / ((n_rows + 1) * n_rows)))
         return with_dearest + float(stdtrit(n_rows, confidence)) * error
 
-    def _mean_and_error(self, paid: Floats) -> tuple[float, float]:
+    def _mean_and_error(self, paid: Floats, drawn: Floats | float = 0.0) -> tuple[float, float]:
+        """Mean of what rows pay, and its standard error; ``drawn`` is by what each row varies by itself."""
         weight = self._evidence.weights
         mean = float(np.average(paid, weights=weight))
         # As many observations as rows of equal weight would be that vary as much.
         n_rows = self._n_rows * float(weight.sum() ** 2 / (len(weight) * np.square(weight).sum()))
-        variance = float(np.average(np.square(paid - mean), weights=weight)) / max(n_rows - 1, 1.0)
+        variance = float(np.average(np.square(paid - mean) + drawn, weights=weight)) / max(n_rows - 1, 1.0)
         return mean, float(np.sqrt(variance))
 
 

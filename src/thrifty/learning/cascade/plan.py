@@ -60,9 +60,18 @@ def _find_orders(problem: CascadeProblem) -> dict[str, Ints]:
     with ThreadPoolExecutor(problem.n_threads) as pool:
         jobs = {name: pool.submit(find, learner) for name, find in ways.items()}
         for name, job in jobs.items():
-            orders[name] = job.result()
+            orders[name] = _affordable(problem, job.result())
             problem.progress("finding orders", len(orders), len(jobs))
     return orders
+
+
+def _affordable(problem: CascadeProblem, order: Ints) -> Ints:
+    """The order with a purchase in front that the budget pays for: where nothing is free, every row makes it."""
+    prices = problem.price_list.prices
+    if problem.budget is None or (prices == 0).any():
+        return order
+    within = np.flatnonzero(prices[order] <= problem.budget)
+    return order if not len(within) else np.r_[order[within[0]], np.delete(order, within[0])]
 
 
 def _best_size(race: "_Race", plan: Plan) -> Boosting:

@@ -108,6 +108,8 @@ class CascadeProblem:
         Told what is done.
     max_bytes : int, optional
         Bytes that the trees of all stages may take in a file.
+    budget : float, optional
+        Mean cost that is wanted: every order begins with a purchase that it pays for.
     """
 
     table: BinnedTable
@@ -126,6 +128,7 @@ class CascadeProblem:
     amounts: Floats | None = None
     max_bytes: int | None = None
     structure: Structure = "line"
+    budget: float | None = None
 
     @property
     def places(self) -> Ints:

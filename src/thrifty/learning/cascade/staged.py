@@ -1,15 +1,13 @@
 """One growing ensemble over nested sets of columns: stage k continues stage k - 1's trees on more columns.
 
-    f_k = kept_k f_(k-1) + trees over the columns of stage k,   each a Newton step of   sum_i w_i loss(y_i, f(x_i))
+    f_k = kept f_(k-1) + trees over the columns of stage k,   each a Newton step of   sum_i w_i loss(y_i, f(x_i))
 
 A row that goes on keeps the score it has: what was computed at the earlier stages is part of every later one. The
 columns of a stage include those of the stages before it, so that new trees may combine what is old and what is new.
 
 Only a part of the old score is kept, because it is surer of the rows it was grown on than of any others: taken as it
-is, it would leave the next stage too little to learn. The first stages see few columns, and what they say is soon said
-better; the later ones add little to what is known, so the part rises from stage to stage. What is stored is f_k over
-the product of all parts up to k, of which the score of the stage before is a plain summand; calibration undoes the
-scale.
+is, it would leave the next stage too little to learn. What is stored is f_k over the product of all parts up to k, of
+which the score of the stage before is a plain summand; calibration undoes the scale.
 
 Each tree is grown on a share of the rows. Which ones is a function of what a row holds and of the number of the tree,
 so equal rows share their fate and a row of weight two is that row given twice.
@@ -46,14 +44,11 @@ __all__ = [
 ]
 
 
-KEPT_FIRST, KEPT_LAST, RISES = 0.7, 0.95, 16
-"""Share of the score so far that the next stage starts from: of the first, of the last, and after how many stages."""
+KEPT = (0.7,) * 100
+"""Share of the score so far that each stage starts from; later ones keep all: the stored scale must stay a number."""
 
 ROWS_PER_TREE = 0.6
 """Share of the rows that a tree is grown on."""
-
-MOST_SCALED = 100
-"""Stages after which the whole score is kept: the stored scale must stay a number."""
 
 LOOKS = 10
 """How often the loss of the rows that watch is looked at, in a stage that is grown in full."""
@@ -241,9 +236,7 @@ def grow_more(
 
 def kept_share(place: int) -> float:
     """Share of the score of the stage before that the stage at a place starts from."""
-    if not 0 < place < MOST_SCALED:
-        return 1.0
-    return min(KEPT_FIRST + (KEPT_LAST - KEPT_FIRST) * place / RISES, KEPT_LAST)
+    return KEPT[place] if 0 < place < len(KEPT) else 1.0
 
 
 def narrow_table(table: BinnedTable, columns: Ints) -> BinnedTable:
