@@ -1,6 +1,6 @@
 """A graph of purchases against a line, and against a masked model that chooses per row: score at mean test cost, held.
 
-    python benchmarks/graph.py letters26_12000 letters26 --methods line graph masked
+    python benchmarks/graph.py letters26_12000 letters26 --methods line graph neighbours masked
     python benchmarks/graph.py letters gas_drift pol bike_hour --methods line graph auto
     python benchmarks/graph.py heart pima thyroid --methods line graph auto masked
     python benchmarks/graph.py nodes
@@ -143,6 +143,7 @@ def _walk(model, worth, X, costs):
 METHODS = {
     "line": structured("line"),
     "graph": structured("graph"),
+    "neighbours": structured("neighbours"),
     "auto": structured("auto"),
     "masked": masked,
 }
