@@ -172,7 +172,10 @@ class _Search:
 
     def _try(self, state: _State) -> list[tuple[Floats, Floats]]:
         """Try candidates at a node; what each gains every row per unit of price is noted in the node."""
-        state.candidates = [one for one in self.pool if one not in state.bought]
+        # Everybody begins as on the line: a dearer first purchase would leave small budgets without an answer.
+        starts_here = not state.bought and not len(self.columns_of(()))
+        pool = self.pool[:1] if starts_here else self.pool
+        state.candidates = [one for one in pool if one not in state.bought]
         held = np.zeros(len(self.prices.prices), dtype=bool)
         held[list(state.bought)] = True
         prices = self.prices.prices_after(held)
