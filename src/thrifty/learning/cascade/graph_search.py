@@ -172,10 +172,11 @@ class _Search:
 
     def _try(self, state: _State) -> list[tuple[Floats, Floats]]:
         """Try candidates at a node; what each gains every row per unit of price is noted in the node."""
-        # Everybody begins as on the line: a dearer first purchase would leave small budgets without an answer.
-        starts_here = not state.bought and not len(self.columns_of(()))
-        pool = self.pool[:1] if starts_here else self.pool
-        state.candidates = [one for one in pool if one not in state.bought]
+        state.candidates = [one for one in self.pool if one not in state.bought]
+        if not state.bought and not len(self.columns_of(())):
+            # A first purchase that is dearer than the line's would leave small budgets without an answer.
+            most = self.prices.prices[self.pool[0]]
+            state.candidates = [one for one in self.pool if self.prices.prices[one] <= most]
         held = np.zeros(len(self.prices.prices), dtype=bool)
         held[list(state.bought)] = True
         prices = self.prices.prices_after(held)
