@@ -9,7 +9,7 @@ without saying what it must be: each part has the form it must have, or is refus
 """
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -51,13 +51,15 @@ class Packer:
 
     def __init__(self) -> None:
         self.arrays: list[Labels] = []
-        self._written: dict[int, tuple[Any, Any]] = {}
+        self._written: dict[int, tuple[int, Any]] = {}
 
-    def once(self, thing: Any, pack: Callable[[], Any]) -> Any:
-        """What ``pack`` made of a thing that several parts of a file share, when it was first met."""
-        if id(thing) not in self._written:
-            self._written[id(thing)] = thing, pack()  # the thing is kept, so that no other gets its number
-        return self._written[id(thing)][1]
+    def once(self, thing: Any, pack: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+        """A thing that several parts of a file share: written where it is first met, later told by its number."""
+        if id(thing) in self._written:
+            return {"number": self._written[id(thing)][0]}
+        number = len(self._written)
+        self._written[id(thing)] = number, thing  # kept, so that no other thing gets its identity
+        return {"number": number, **pack()}
 
     def array(self, array: Labels) -> dict[str, int]:
         """Refer to an array by its number."""
@@ -122,13 +124,13 @@ class Unpacker:
 
     def __init__(self, arrays: Any) -> None:
         self._arrays = list(arrays)
-        self._read: dict[str, Any] = {}
+        self._read: dict[int, Any] = {}
 
-    def once(self, name: str, make: Callable[[], Any]) -> Any:
-        """What ``make`` made of a thing that several parts of a file share, when it was first met."""
-        if name not in self._read:
-            self._read[name] = make()
-        return self._read[name]
+    def once(self, number: int, make: Callable[[], Any]) -> Any:
+        """What ``make`` made of a thing that several parts of a file share, where it was first met."""
+        if number not in self._read:
+            self._read[number] = make()
+        return self._read[number]
 
     def array(self, number: Any) -> Labels:
         """The array of that number."""
@@ -224,11 +226,7 @@ class Fields:
 
     def with_part(self, name: str, part: Any) -> "Fields":
         """The object with one more part."""
-        return self.with_parts([(name, part)])
-
-    def with_parts(self, parts: Iterable[tuple[str, Any]]) -> "Fields":
-        """The object with further parts, which take the place of those of the same name."""
-        return Fields({**self._facts, **dict(parts)}, self.unpacker, self.where)
+        return Fields({**self._facts, name: part}, self.unpacker, self.where)
 
     def items(self, name: str) -> list["Fields"]:
         """A part that is a list of objects."""

@@ -277,7 +277,7 @@ def _pack_neighbours(stage: NeighbourStage, writing: Writing) -> dict[str, Any]:
     return {
         "columns": packer.columns(stage.columns),
         # All nodes share one table of rows, which stands in the file once.
-        "among": packer.once(among, lambda: [packer.array(one) for one in arrays.values()]),
+        "among": packer.once(among, lambda: {name: packer.array(one) for name, one in arrays.items()}),
         "sharpness": packer.value(float(stage.sharpness)),
         "pull": packer.value(float(stage.pull)),
         "calibration": packer.floats(stage.calibration),
@@ -294,7 +294,7 @@ def _pack_neighbours(stage: NeighbourStage, writing: Writing) -> dict[str, Any]:
 def _unpack_neighbours(fields: Fields, reading: Reading) -> NeighbourStage:
     columns, task = fields.columns("columns", reading.n_features), reading.answers
     among = _unpack_among(fields, reading)
-    if not np.isin(columns, among.columns).all():
+    if not len(columns) or not np.isin(columns, among.columns).all():
         raise fields.refusal("columns", "be known of the neighbours", columns[:5].tolist())
     sharpness, pull = fields.number("sharpness"), fields.number("pull")
     if not (0 < sharpness < 1e6 and pull > 0):
@@ -318,17 +318,20 @@ def _unpack_neighbour_turn(fields: Fields, among: Neighbours) -> NeighbourTurn:
     return NeighbourTurn(nodes, tells, prices)
 
 
+MOST_OF_COLUMN = 64
+"""Levels of a column in a file, missing counted; a fit makes fewer."""
+
 AMONG = ("columns", "ends", "offsets", "positions", "codes", "label", "weight")
 """The arrays of neighbours."""
 
 
 def _unpack_among(fields: Fields, reading: Reading) -> Neighbours:
-    parts = fields.raw("among")
-    if not isinstance(parts, list) or len(parts) != len(AMONG):
-        raise fields.refusal("among", f"be {len(AMONG)} arrays", parts)
-    part = fields.with_parts(zip(AMONG, parts, strict=True))
-    found: Neighbours = fields.unpacker.once(str(parts), lambda: _read_among(part, reading))
-    return found
+    """The table of neighbours, which stands where it is first met; later nodes tell its number."""
+    part = fields.inside("among")
+    known: Neighbours = fields.unpacker.once(part.whole("number"), lambda: _read_among(part, reading))
+    if known.n_classes != len(reading.answers.classes) or known.columns.max(initial=0) >= reading.n_features:
+        raise fields.refusal("among", "be about the columns and classes of the chain", part.whole("number"))
+    return known
 
 
 def _read_among(part: Fields, reading: Reading) -> Neighbours:
@@ -341,13 +344,14 @@ def _read_among(part: Fields, reading: Reading) -> Neighbours:
     label = part.array("label", np.int32, (codes.shape[1],))
     weight = part.array("weight", np.float64, (codes.shape[1],))
     n_levels, n_classes = np.diff(offsets) + 2, len(reading.answers.classes)
-    if np.any(codes >= n_levels[:, None]) or np.any(n_levels > 256):
+    if np.any(n_levels > MOST_OF_COLUMN) or np.any(codes >= n_levels[:, None]):
         raise part.refusal("codes", "be levels of their columns", codes[:, :3].tolist())
     if n_classes < 2 or not len(label) or np.any((label < 0) | (label >= n_classes)):
         raise part.refusal("label", f"be numbers of {n_classes} classes", label[:5].tolist())
-    if not (np.all(weight >= 0) and weight.sum() > 0):
-        raise part.refusal("weight", "be positive", weight[:5].tolist())
-    return Neighbours(columns, ends, offsets, positions, codes, label, weight, n_classes)
+    if not (np.all(weight >= 0) and 0 < weight.sum() < np.inf):
+        raise part.refusal("weight", "be positive, with a finite sum", weight[:5].tolist())
+    # What is mapped from a file is read-only, which compiled code would be compiled anew for.
+    return Neighbours(columns, ends, offsets, positions, codes.copy(), label.copy(), weight.copy(), n_classes)
 
 
 def _unpack_cascade(fields: Fields, reading: Reading) -> CascadeStage:

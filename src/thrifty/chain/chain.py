@@ -7,7 +7,7 @@ place behind a further, cheaper stage, the paper's general framework; a row then
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -533,23 +533,34 @@ class Chain(BuysFromSources):
 
     def spent_at(self, reader: Reader, place: int) -> Floats:
         """What each row of a reader would pay that is answered at a place."""
-        return self.spent(reader, self._walk_to(reader, place))
+        return self.spent(reader, self._walk_to(reader, place, self._nodes(reader)))
+
+    def spent_by_stage(self, reader: Reader) -> list[Floats]:
+        """The same at each stage of all chains."""
+        nodes = self._nodes(reader)
+        return [self.spent(reader, self._walk_to(reader, place, nodes)) for place in range(self.n_stages)]
 
     def held_by_stage(self, reader: Reader) -> tuple[Bools, ...]:
         """Columns that each row of a reader would hold at each stage of all chains: (n_rows, n_features) each."""
-        walks = (self._walk_to(reader, place) for place in range(self.n_stages))
+        nodes = self._nodes(reader)
+        walks = (self._walk_to(reader, place, nodes) for place in range(self.n_stages))
         return tuple(self.bought_by_place[self.places(walk)] for walk in walks)
 
-    def _walk_to(self, reader: Reader, place: int) -> Walk:
+    def _nodes(self, reader: Reader) -> list[Ints | None]:
+        """Where each row would stand at each stage of all chains; None where there are no forks."""
+        if not self.has_forks:
+            return [None] * self.n_stages
+        seen = self.visit_all(reader).node
+        own = [None if seen is None else seen[:, place] for place in range(len(self.stages))]
+        return [*own, *(self.behind._nodes(reader) if self.behind else [])]
+
+    def _walk_to(self, reader: Reader, place: int, nodes: Sequence[Ints | None]) -> Walk:
         """The walk of rows that all get to one place; what they score on the way is left out."""
         rows, n_own = np.arange(reader.n_samples), len(self.stages)
-        route, nothing, node, inner = np.full(len(rows), place), np.empty((len(rows), 0)), None, None
-        if self.has_forks and place < n_own:
-            seen = self.visit_all(reader).node
-            node = None if seen is None else seen[:, place]
-        elif self.has_forks and self.behind:
-            inner = self.behind._walk_to(reader, place - n_own)
-        return Walk(rows, route, nothing, inner, node)
+        route, nothing, inner = np.full(len(rows), place), np.empty((len(rows), 0)), None
+        if self.has_forks and self.behind and place >= n_own:
+            inner = self.behind._walk_to(reader, place - n_own, nodes[n_own:])
+        return Walk(rows, route, nothing, inner, nodes[place] if place < n_own else None)
 
     @property
     def buys_by_row(self) -> bool:

@@ -120,7 +120,7 @@ def _costs(chain: Chain, reader: Reader, n_rows: int) -> tuple[Sequence[Floats],
     if prices.by_row is None and not chain.has_forks:
         flat = (np.broadcast_to(one, n_rows) for one in chain.cost_by_place)
         return list(flat), np.full(n_rows, prices.cost_of_full)
-    by_stage = [chain.spent_at(reader, place) for place in range(chain.n_stages)]
+    by_stage = chain.spent_by_stage(reader)
     if prices.by_row is None:
         return by_stage, np.full(n_rows, prices.cost_of_full)
     read = np.zeros((1, prices.n_features), dtype=bool)

@@ -76,7 +76,8 @@ def joined_visit(n_rows: int, parts: list[tuple[Any, Visit]], doubt: Callable[[V
 
 def check_turns(stages: tuple[Stage, ...]) -> None:
     """Refuse forks whose turns lead nowhere, or to where a row would hold less than before."""
-    if not any(isinstance(stage, ForkStage) for stage in stages):
+    has_turns = any(getattr(node, "turn", None) is not None for stage in stages for node in nodes_of(stage))
+    if not has_turns and not any(isinstance(stage, ForkStage) for stage in stages):
         return
     if isinstance(stages[-1], ForkStage):
         raise InvalidInputError(
@@ -85,6 +86,7 @@ def check_turns(stages: tuple[Stage, ...]) -> None:
         )
     for place, (stage, following) in enumerate(pairwise(stages)):
         after = nodes_of(following)
+        holds = [frozenset(node.columns.tolist()) for node in after]
         for number, node in enumerate(nodes_of(stage)):
             turn = getattr(node, "turn", None)
             reached = [0] if turn is None else turn.nodes.tolist()
@@ -93,7 +95,8 @@ def check_turns(stages: tuple[Stage, ...]) -> None:
                     f"node {number} of stage {place} must lead to nodes of the next stage, which are numbered 0 to "
                     f"{len(after) - 1}; got {None if turn is None else reached}."
                 )
-            if not all(set(node.columns.tolist()) <= set(after[one].columns.tolist()) for one in reached):
+            own = frozenset(node.columns.tolist())
+            if not all(own <= holds[one] for one in reached):
                 raise InvalidInputError(
                     f"node {number} of stage {place} leads to a node that lacks some of its columns; what a row holds "
                     f"can only grow."

@@ -39,6 +39,9 @@ NEGLIGIBLE = 1e-5
 FAR = 1e-12
 """Weight below which a training row is no neighbour: far less than the pull of the prior."""
 
+MOST_TABLES = 16
+"""Tables of kernels that are kept, one for each sharpness: a fit has a few."""
+
 PART_OF_WORK = 3_000_000
 """Pairs of a row and a neighbour that are worth a thread of their own."""
 
@@ -104,7 +107,8 @@ class Neighbours:
 
     def tables(self, sharpness: float) -> Floats:
         """Kernels between any two levels of a column, columns one after the other, to a power."""
-        if sharpness not in self._tables:
+        known = self._tables.get(sharpness)
+        if known is None:
             starts = np.r_[0, np.cumsum(self.n_levels - 1)]
             found = []
             for begin, end in pairwise(starts):
@@ -113,8 +117,10 @@ class Neighbours:
                 table[:-1, :-1] = np.exp(-0.5 * np.square(own[:, None] - own[None, :]))
                 table[-1, -1] = 1.0
                 found.append(table.ravel() ** sharpness)
-            self._tables[sharpness] = np.concatenate([np.empty(0), *found])
-        return self._tables[sharpness]
+            if len(self._tables) >= MOST_TABLES:
+                self._tables.clear()
+            self._tables[sharpness] = known = np.concatenate([np.empty(0), *found])
+        return known
 
     def look(
         self,
@@ -143,8 +149,8 @@ class Neighbours:
         -------
         masses : ndarray of shape (n_rows, n_classes)
             Weight of the neighbours of each class.
-        entropy : ndarray of shape (n_rows, n_candidates)
-            Entropy of the class, in nats, that is to be expected once a candidate is known.
+        gain : ndarray of shape (n_rows, n_candidates)
+            By how much the entropy of the class, in nats, is expected to fall once a candidate is known.
         """
         of_neighbour, of_row = (
             (np.zeros(len(self.label), np.int64), np.full(len(codes), NOBODY, np.int64))
@@ -171,14 +177,14 @@ class Neighbours:
         _, some, all_of = np.unique(keys, axis=0, return_index=True, return_inverse=True)
         codes, of_row = codes[some], of_row[some]
         masses = np.zeros((len(codes), self.n_classes))
-        entropy = np.zeros((len(codes), len(wanted)))
+        gain = np.zeros((len(codes), len(wanted)))
         n_parts = min(len(codes) * len(self.label) // PART_OF_WORK, usable_threads())
         parts = np.array_split(np.arange(len(codes)), max(n_parts, 1))
 
         def part(rows: Ints) -> None:
             if len(rows):
                 own = slice(rows[0], rows[-1] + 1)
-                look(np.ascontiguousarray(codes[own]), of_row[own], masses[own], entropy[own])
+                look(np.ascontiguousarray(codes[own]), of_row[own], masses[own], gain[own])
 
         if len(parts) == 1:
             part(parts[0])
@@ -186,7 +192,7 @@ class Neighbours:
             # Rows do not know of each other, so it makes no difference who computes them.
             with ThreadPoolExecutor(len(parts)) as pool:
                 list(pool.map(part, parts))
-        return masses[all_of.ravel()], entropy[all_of.ravel()]
+        return masses[all_of.ravel()], gain[all_of.ravel()]
 
     def outputs(self, masses: Floats, pull: float) -> Floats:
         """Probabilities of the classes."""
@@ -208,9 +214,9 @@ def look_around(
     rows: Any,
     own_fold: Any,
     masses: Any,
-    entropy: Any,
+    gain: Any,
 ) -> None:
-    """Write the masses of the classes around each row and, for each candidate, the entropy to be expected after it."""
+    """Write the masses of the classes around each row and, for each candidate, how far entropy is expected to fall."""
     n, n_classes = len(label), masses.shape[1]
     near, found = np.empty(n), np.empty(n, np.int64)
     most = 0
@@ -250,8 +256,16 @@ def look_around(
                 near[n_kept], found[n_kept] = near[k], found[k]
                 n_kept += 1
                 total += near[k]
-        for c in range(len(candidates)):
-            place = candidates[c]
+        for k in range(n_classes):
+            around[k] = 0.0
+        for k in range(n_kept):
+            around[label[found[k]]] += near[k]
+        now = 0.0
+        for k in range(n_classes):
+            if around[k] > 0.0:
+                now -= around[k] / total * np.log(around[k] / total)
+        for c in range(len(candidates) if total > 0.0 else 0):
+            place, after = candidates[c], 0.0
             width, own = n_levels[place], codes[place]
             for level in range(width):
                 expected[level] = 0.0
@@ -276,7 +290,8 @@ def look_around(
                 for k in range(n_classes):
                     if around[k] > NEGLIGIBLE * whole:
                         doubt -= around[k] * np.log(around[k] / whole)
-                entropy[row, c] += expected[level] / total * doubt / whole
+                after += expected[level] / total * doubt / whole
+            gain[row, c] = max(now - after, 0.0)
 
 
 @dataclass(frozen=True, eq=False)
@@ -302,19 +317,16 @@ class NeighbourTurn:
         """All columns that some choice delivers."""
         return np.unique(self.tells[self.tells >= 0]).astype(np.intp)
 
-    def taken(self, doubt: Floats, entropy: Floats) -> Ints:
-        """The node for each row, from the entropy now and after each of ``candidates``.
+    def taken(self, gain: Floats) -> Ints:
+        """The node for each row, from what each of ``candidates`` gains; the first of those that gain equally much.
 
         Several columns of one purchase are taken to tell what the best of them does.
         """
         place_of = {int(column): place for place, column in enumerate(self.candidates)}
-        after = np.column_stack(
-            [
-                entropy[:, [place_of[int(one)] for one in tells if one >= 0]].min(axis=1)
-                for tells in self.tells
-            ]
-        )
-        taken: Ints = self.nodes[((doubt[:, None] - after) / self.prices).argmax(axis=1)]
+        best = [
+            gain[:, [place_of[int(one)] for one in tells if one >= 0]].max(axis=1) for tells in self.tells
+        ]
+        taken: Ints = self.nodes[(np.column_stack(best) / self.prices).argmax(axis=1)]
         return taken
 
 
@@ -351,14 +363,8 @@ class NeighbourStage:
         block = block.toarray() if sparse.issparse(block) else np.asarray(block, dtype=np.float64)
         codes = self.among.code(block, self.columns)
         candidates = None if self.turn is None else self.turn.candidates
-        masses, entropy = self.among.look(codes, self.columns, self.sharpness, candidates)
+        masses, gain = self.among.look(codes, self.columns, self.sharpness, candidates)
         outputs = self.among.outputs(masses, self.pull)
-        turn = None if self.turn is None else self.turn.taken(entropy_of(outputs), entropy)
+        turn = None if self.turn is None else self.turn.taken(gain)
         scores = self.task.calibrated(self.task.scores(outputs), self.calibration)
         return Visit(scores, None, carried, turn=turn)
-
-
-def entropy_of(outputs: Floats) -> Floats:
-    """Entropy of probabilities, row by row, in nats."""
-    found: Floats = -(outputs * np.log(np.maximum(outputs, 1e-300))).sum(axis=1)
-    return found

@@ -29,6 +29,7 @@ from thrifty.exceptions import FullModelNotWorthItWarning, InvalidInputError, No
 from thrifty.full.crossfit import JudgedFull, TrainingRows, held_out_rows
 from thrifty.full.model import FullModel
 from thrifty.learning.cascade.learn import CLEARLY, LearnedCascade, lead, learn_cascade
+from thrifty.learning.cascade.neighbour_graph import why_not
 from thrifty.learning.cascade.problem import CAPACITIES, Behind, CascadeProblem, Structure, lighter
 from thrifty.learning.pairs.boosted import Boosting
 from thrifty.objective.costs import PriceList
@@ -118,10 +119,11 @@ class BudgetedCascade(ChainEstimator):
             seed = check_seed(self.random_state)
             given = check_training_rows(self, X, y, sample_weight, self.cv, seed)
             prices = self._prices(given)
-            if self.structure == "neighbours" and not len(given.task.classes):
+            if self.structure == "neighbours" and (
+                why := why_not(given.task, len(given.y), has_categories=len(self._categorical) > 0)
+            ):
                 raise InvalidInputError(
-                    "structure='neighbours' chooses between classes, and the target here is a number, which "
-                    "neighbours predict clearly worse than trees do. Give structure='graph'."
+                    f"structure='neighbours' cannot answer these rows: {why}. Give structure='graph'."
                 )
             if "budget" in wish:
                 _check_affordable(wish["budget"], prices)

@@ -17,16 +17,16 @@ from numpy.typing import NDArray
 
 from thrifty.arrays import Floats, Ints
 from thrifty.chain.fork import ForkStage
-from thrifty.chain.neighbours import Neighbours, NeighbourStage, NeighbourTurn, entropy_of
+from thrifty.chain.neighbours import Neighbours, NeighbourStage, NeighbourTurn
 from thrifty.chain.stage import CascadeStage, Stage
+from thrifty.exceptions import InvalidInputError
 from thrifty.learning.cascade.problem import CascadeProblem, Plan
 from thrifty.learning.cascade.staged import StagedTrees, stored_bytes
-from thrifty.rows import uniforms
 from thrifty.tasks.task import Task
 from thrifty.trees import TreeEnsemble
 from thrifty.trees.binning import BinnedTable
 
-__all__ = ["NeighbourGraph", "find_neighbours"]
+__all__ = ["NeighbourGraph", "find_neighbours", "why_not"]
 
 MOST_NEIGHBOURS = 16_000
 """Training rows that are kept as neighbours."""
@@ -37,11 +37,15 @@ MOST_ROWS = 60_000
 MOST_LEVELS = 24
 """Levels of a column; more values are cut into as many parts of equally many rows."""
 
+UNEVEN = 1.5
+"""How much larger than the smallest step between values the largest may be, if they are to lie where they are."""
+
 POOL = 24
 """First purchases of the line's order, among which rows choose."""
 
 DEPTH, WIDTH = 9, 64
-"""Purchases that rows make in orders of their own, and most nodes of a level."""
+"""Purchases that rows make in orders of their own, and most nodes of a level, but for those without which rows could
+not go on."""
 
 FIRST_BANDWIDTH = 0.2
 """Bandwidth that the search begins with, in standard deviations of the column's positions."""
@@ -52,8 +56,8 @@ STEPS = (1.6, 1.4, 1.25)
 HELD_IN_SEARCH = 5
 """Columns of the sets, drawn at random, by which bandwidths are judged."""
 
-ROWS_IN_SEARCH = 400
-"""Rows by which bandwidths, sharpness and pull are judged."""
+ROWS_IN_SEARCH, GROUPS = 400, 40
+"""Rows by which bandwidths, sharpness and pull are judged, and sets of columns that they hold in turns at least."""
 
 SHARPNESS = (1.6, 1.25, 1.0, 0.8, 0.64)
 PULLS = (1e-4, 1e-3, 1e-2, 1e-1)
@@ -148,8 +152,10 @@ def find_neighbours(
     served : ndarray of shape (n_rows, n_scores)
         Scores of the first level with all neighbours, the row itself among them.
     """
-    is_choice = problem.task.has_doubt and len(problem.task.classes) > 1
-    if not is_choice or problem.table.categories is not None or len(problem.y) > MOST_ROWS:
+    if why_not(problem.task, len(problem.y), has_categories=problem.table.categories is not None):
+        return None
+    n_free = int((problem.price_list.prices[problem.price_list.group_of] == 0).sum())
+    if n_free > POOL:  # so many columns, held by all, leave no row a neighbour
         return None
     search = _Search(problem, plan)
     if search.n_levels < 2:
@@ -159,13 +165,32 @@ def find_neighbours(
         return None
     graph = NeighbourGraph(search.among, tuple(levels), tuple(search.sharpness), tuple(search.pull), line)
     if problem.max_bytes is not None and graph.n_bytes > problem.max_bytes:
-        return None
+        if problem.structure == "auto":
+            return None
+        raise InvalidInputError(
+            f"max_bytes must leave room for the neighbours and the trees behind them, {graph.n_bytes} bytes here; got "
+            f"{problem.max_bytes}. Raise it, or give structure='line'."
+        )
     first = levels[0][0].columns
     codes = search.codes[:, search.among.places(first)]
     masses, _ = search.among.look(codes, first, graph.sharpness[0])
     served = problem.task.scores(search.among.outputs(masses, graph.pull[0]))
     everyone = np.zeros((len(node), 1), dtype=np.intp)
     return graph, np.concatenate([scores, raw[:, -1:]], axis=1), np.hstack([node, everyone]), served
+
+
+def why_not(task: Task, n_rows: int, *, has_categories: bool) -> str:
+    """Why rows of a task cannot be answered by neighbours; empty if they can."""
+    if not task.has_doubt or len(task.classes) < 2:
+        return "the target is not a choice between classes: neighbours predict numbers clearly worse than trees do"
+    if has_categories:
+        return "the table has columns of text or categories, between which there is no distance"
+    return f"they are at most {MOST_ROWS:,}, and here are {n_rows:,}" if n_rows > MOST_ROWS else ""
+
+
+def even_steps(n: int, most: int) -> Ints:
+    """At most so many of ``n`` places, at even steps."""
+    return np.arange(n) if n <= most else np.linspace(0, n - 1, most).astype(np.intp)
 
 
 class _Search:
@@ -177,18 +202,20 @@ class _Search:
         self.free = np.flatnonzero(prices.prices[prices.group_of] == 0)
         known = np.sort(np.concatenate([self.free, *(self._delivered(one) for one in self.pool)]))
         self.known = known.astype(np.intp)
-        self.n_levels = min(DEPTH, len(self.pool) - 1) + (len(self.free) > 0)
+        most = DEPTH if problem.n_stages is None else min(DEPTH, problem.n_stages - 1)
+        self.n_levels = min(most, len(self.pool) - 1) + (len(self.free) > 0)
         self.fold = np.empty(len(problem.y), dtype=np.int64)
         for number, rows in enumerate(problem.folds):
             self.fold[rows] = number
         self.codes, ends, offsets, positions = coarse_levels(problem.table, self.known, problem.weight)
-        # Neighbours by content, and in an order that does not depend on how rows are listed.
-        some = np.flatnonzero(uniforms(problem.table.codes, 1) < MOST_NEIGHBOURS / len(problem.y))
         classes = problem.task.classes
         by_name = np.argsort(classes)
         found = by_name[np.searchsorted(classes, problem.task.decode(problem.y), sorter=by_name)]
         self.label = label = found.astype(np.int32)
-        some = some[np.lexsort((problem.weight[some], label[some], *self.codes[some].T))]
+        self.weight = problem.weight / problem.weight.mean()
+        # At even steps through rows that are sorted by what they hold: in whatever order rows are listed, the same.
+        by_content = np.lexsort((self.fold, self.weight, label, *self.codes.T))
+        some = by_content[even_steps(len(by_content), MOST_NEIGHBOURS)]
         self.rows = some
         self.among = Neighbours(
             self.known,
@@ -197,13 +224,12 @@ class _Search:
             positions / FIRST_BANDWIDTH,
             np.ascontiguousarray(self.codes[some].T),
             label[some],
-            problem.weight[some],
-            len(problem.task.classes),
+            self.weight[some],
+            len(classes),
         )
         self.sharpness: list[float] = []
         self.pull: list[float] = []
-        judges = some[np.argsort(uniforms(self.codes[some], 2), kind="stable")[:ROWS_IN_SEARCH]]
-        self.judges = np.sort(judges)
+        self.judges = some[even_steps(len(some), ROWS_IN_SEARCH)]
         self._find_bandwidths()
 
     def _delivered(self, purchase: int) -> Ints:
@@ -212,11 +238,13 @@ class _Search:
     # -- bandwidths --------------------------------------------------------------------------------
 
     def _find_bandwidths(self) -> None:
-        chance = np.random.default_rng(0)
-        n_held = min(HELD_IN_SEARCH, len(self.known))
-        # Judges in groups that hold the same, so that a group is one call.
-        groups = np.array_split(self.judges[np.argsort(uniforms(self.codes[self.judges], 3))], 40)
-        sets = [np.sort(chance.permutation(self.known)[:n_held]) for _ in groups]
+        chance, n_held = np.random.default_rng(0), min(HELD_IN_SEARCH, len(self.known))
+        n_groups = min(max(GROUPS, -(-3 * len(self.known) // n_held)), len(self.judges))
+        # Judges in groups that hold the same, so that a group is one call; columns are dealt out in turns.
+        groups = [self.judges[number::n_groups] for number in range(n_groups)]
+        n_turns = -(-n_groups * n_held // len(self.known))
+        dealt = np.concatenate([chance.permutation(self.known) for _ in range(n_turns)])
+        sets = [np.unique(dealt[number * n_held :][:n_held]) for number in range(n_groups)]
         losses = np.array([self._group_loss(*both) for both in zip(groups, sets, strict=True)])
         starts = np.r_[0, np.cumsum(self.among.n_levels - 1)]
         for number, step in enumerate(STEPS):
@@ -235,16 +263,14 @@ class _Search:
 
     def _group_loss(self, rows: Ints, columns: Ints) -> float:
         """Summed held-out log-loss of some rows that hold the same."""
-        return float(len(rows) * self._loss(rows, columns, 1.0, PULLS[-2:-1])[0]) if len(rows) else 0.0
+        return float(self.weight[rows].sum() * self._loss(rows, columns, 1.0, PULLS[-2:-1])[0])
 
     def _loss(self, rows: Ints, columns: Ints, sharpness: float, pulls: Sequence[float]) -> Floats:
         """Held-out log-loss of some rows that hold the same, for each pull."""
         masses, _ = self._look(rows, columns, sharpness, None)
         label = self.label[rows]
-        losses = [
-            -np.log(self.among.outputs(masses, pull)[np.arange(len(rows)), label]).mean() for pull in pulls
-        ]
-        return np.array(losses)
+        found = (self.among.outputs(masses, pull)[np.arange(len(rows)), label] for pull in pulls)
+        return np.array([np.average(-np.log(one), weights=self.weight[rows]) for one in found])
 
     def _look(
         self, rows: Ints, columns: Ints, sharpness: float, candidates: Ints | None
@@ -287,7 +313,7 @@ class _Search:
         for number, one in enumerate(level):
             rows = self.judges[node[self.judges] == number]
             for place, sharpness in enumerate(SHARPNESS if len(rows) else ()):
-                losses[place] += len(rows) * self._loss(rows, one.columns, sharpness, PULLS)
+                losses[place] += self.weight[rows].sum() * self._loss(rows, one.columns, sharpness, PULLS)
         best = np.unravel_index(np.argmin(losses), losses.shape)
         return SHARPNESS[best[0]], PULLS[best[1]]
 
@@ -310,14 +336,14 @@ class _Search:
             left = [place for place, purchase in enumerate(self.pool) if purchase not in one.bought]
             columns = [self._delivered(self.pool[place]) for place in left]
             every = None if is_last or not left else np.unique(np.concatenate(columns)).astype(np.intp)
-            masses, entropy = self._look(rows, one.columns, sharpness, every)
+            masses, gains = self._look(rows, one.columns, sharpness, every)
             outputs[rows] = self.among.outputs(masses, pull)
             if every is None:
                 continue
-            doubt, prices = entropy_of(outputs[rows]), self._prices(one.bought)
+            prices = self._prices(one.bought)
             for place, own in zip(left, columns, strict=True):
-                after = entropy[:, np.searchsorted(every, own)].min(axis=1)
-                gain[rows, place] = (doubt - after) / prices[self.pool[place]]
+                best = gains[:, np.searchsorted(every, own)].max(axis=1)
+                gain[rows, place] = best / prices[self.pool[place]]
         return outputs, gain
 
     def _go_on(
@@ -369,7 +395,8 @@ def coarse_levels(
 ) -> tuple[NDArray[np.uint8], Floats, NDArray[np.int64], Floats]:
     """Columns in at most ``MOST_LEVELS`` levels: codes, ends, offsets, and positions with a standard deviation of one.
 
-    Few values lie where they are; many are cut into levels of equally many rows, which lie at their ranks.
+    Few values at about even steps, such as counts, lie where they are; all others at their ranks, and where they are
+    many, they are cut into levels of equally many rows.
     """
     codes = np.empty((table.n_rows, len(columns)), dtype=np.uint8)
     ends, positions, offsets = [], [], [0]
@@ -378,16 +405,15 @@ def coarse_levels(
         n_bins = len(cuts) + 1
         is_there = own < n_bins
         mass = np.bincount(own[is_there], weight[is_there], minlength=n_bins)
-        if n_bins <= MOST_LEVELS:
-            level_of = np.arange(n_bins)
-            gaps = np.diff(cuts)
-            outer = gaps[[0, -1]] if len(gaps) else np.ones(2)
-            edges = np.r_[cuts[:1] - outer[0], cuts, cuts[-1:] + outer[1]] if len(cuts) else np.zeros(2)
-            place = (edges[1:] + edges[:-1]) / 2
-        else:
+        level_of, gaps = np.arange(n_bins), np.diff(cuts)
+        if n_bins > MOST_LEVELS:
             middle = (np.cumsum(mass) - mass / 2) / max(mass.sum(), 1e-300)
             level_of = np.minimum((middle * MOST_LEVELS).astype(int), MOST_LEVELS - 1)
             level_of = np.unique(level_of, return_inverse=True)[1]
+        if n_bins <= MOST_LEVELS and len(gaps) > 1 and gaps.max() <= UNEVEN * gaps.min():
+            # Cuts lie half-way between values.
+            place = np.r_[cuts[0] - gaps[0] / 2, (cuts[1:] + cuts[:-1]) / 2, cuts[-1] + gaps[-1] / 2]
+        else:
             shares = np.bincount(level_of, mass)
             place = (np.cumsum(shares) - shares / 2) / max(shares.sum(), 1e-300)
         last_of = np.flatnonzero(np.diff(level_of))  # the last bin of every level but the last
