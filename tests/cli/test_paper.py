@@ -1,12 +1,11 @@
 import json
 import subprocess
 import sys
-from functools import partial
 from pathlib import Path
 
 import pytest
 
-from thrifty import BudgetedClassifier, __version__
+from thrifty import __version__
 from thrifty.cli import main
 from thrifty.cli.paper import Experiment, Family, Profile, names_of
 from thrifty.estimators import cascade as cascades
@@ -72,11 +71,10 @@ def test_a_setting_that_is_not_known_is_one_sentence(capsys, tmp_path):
 
 @pytest.mark.slow
 def test_the_demo_prints_the_trade_off_and_writes_what_it_says(tmp_path, monkeypatch, capsys):
-    # The demo as it ships has more sizes of stages, stages, rivals and budgets, which takes ten times as long.
-    monkeypatch.setattr(cascades, "CAPACITIES", (Boosting(n_trees=30, max_depth=4),))
-    monkeypatch.setattr(demo, "BudgetedClassifier", partial(BudgetedClassifier, stages=12, cv=3))
+    # The demo as it ships has more sizes of stages, rivals and budgets, which takes several times as long.
+    monkeypatch.setattr(cascades, "CAPACITIES", (Boosting(n_trees=40, max_depth=4),))
     monkeypatch.setattr(demo, "GAMMAS", demo.GAMMAS[1::2])
-    monkeypatch.setattr(demo, "BUDGETS", demo.BUDGETS[::3])
+    monkeypatch.setattr(demo, "BUDGETS", (3.0, 6.0, 12.0))
     monkeypatch.chdir(tmp_path)
     out = tmp_path / "demo"
     assert main(["demo", "--out", str(out)]) == 0
