@@ -15,8 +15,7 @@ from thrifty.chain import neighbours
 from thrifty.chain.fork import ForkStage, nodes_of
 from thrifty.chain.neighbours import OF_MISSING, Neighbours, NeighbourStage, NeighbourTurn
 from thrifty.exceptions import InvalidInputError
-from thrifty.learning.cascade import neighbour_graph
-from thrifty.learning.cascade.neighbour_graph import coarse_levels
+from thrifty.learning.cascade.coarse_levels import MOST_LEVELS, coarse_levels
 from thrifty.trees import Binner
 
 
@@ -102,7 +101,7 @@ def test_few_values_at_even_steps_lie_where_they_are_and_others_at_their_ranks()
     np.testing.assert_allclose(np.diff(positions[:5]), np.diff(positions[:5])[0])
     np.testing.assert_allclose(np.diff(positions[5:9]), np.diff(positions[5:9])[0])
     counts = np.bincount(codes[:, 2])
-    assert len(counts) == neighbour_graph.MOST_LEVELS
+    assert len(counts) == MOST_LEVELS
     assert counts.min() >= 6
     np.testing.assert_allclose(np.diff(positions[9:]), 1 / counts.size / 0.2885, rtol=0.25)
 

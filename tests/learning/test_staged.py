@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from thrifty.learning.cascade.learn import MOST_STRETCHED, stretch_of
+from thrifty.learning.cascade.judged import MOST_STRETCHED, stretch_of
 from thrifty.learning.cascade.orders import ORDERS_OF_SEVERAL, Learner, nested_sets, stopping_places
 from thrifty.learning.cascade.staged import (
     LEAST_DROP,

@@ -28,7 +28,8 @@ from thrifty.evidence.trials import HELD_OUT
 from thrifty.exceptions import FullModelNotWorthItWarning, InvalidInputError, NothingSavedWarning
 from thrifty.full.crossfit import JudgedFull, TrainingRows, held_out_rows
 from thrifty.full.model import FullModel
-from thrifty.learning.cascade.learn import CLEARLY, LearnedCascade, lead, learn_cascade
+from thrifty.learning.cascade.judged import CLEARLY, lead
+from thrifty.learning.cascade.learn import LearnedCascade, learn_cascade
 from thrifty.learning.cascade.neighbour_graph import why_not
 from thrifty.learning.cascade.problem import CAPACITIES, Behind, CascadeProblem, Structure, lighter
 from thrifty.learning.pairs.boosted import Boosting

@@ -16,13 +16,14 @@ A stage ends when its trees no longer lower the loss of rows that they are not g
 little, learn what there is to learn in a few trees, and more of them would only learn the rows by heart.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from thrifty.arrays import Bools, Floats, Ints
 from thrifty.chain.stage import CascadeStage
+from thrifty.exceptions import InvalidInputError
 from thrifty.learning.pairs.boosted import Boosting
 from thrifty.rows import Draws, uniforms
 from thrifty.tasks.task import Loss, Task
@@ -34,6 +35,7 @@ __all__ = [
     "Stage",
     "StagedTrees",
     "compact",
+    "few_enough",
     "grow_more",
     "grow_stages",
     "kept_share",
@@ -237,6 +239,23 @@ def grow_more(
 def kept_share(place: int) -> float:
     """Share of the score of the stage before that the stage at a place starts from."""
     return KEPT[place] if 0 < place < len(KEPT) else 1.0
+
+
+def few_enough(most: int, n_trees: list[int], bytes_of: Callable[[list[int]], Ints]) -> list[int]:
+    """Trees of each stage, cut to a common number where all together would take more bytes than they may."""
+    while True:
+        taken = bytes_of(n_trees)
+        if taken.sum() <= most:
+            return n_trees
+        cuts = np.minimum(np.array(n_trees), np.arange(max(n_trees))[:, None])
+        cut_to = taken / np.maximum(n_trees, 1) * cuts
+        fits = np.flatnonzero(cut_to.sum(axis=1) <= most)
+        if fits[-1] == 0:
+            raise InvalidInputError(
+                f"max_bytes must leave room for a tree in every stage, about {int(cut_to[1].sum())} bytes here; got "
+                f"{most}. Raise it, ask for fewer `stages`, or give a smaller depth in `sizes`."
+            )
+        n_trees = cuts[fits[-1]].tolist()
 
 
 def narrow_table(table: BinnedTable, columns: Ints) -> BinnedTable:
