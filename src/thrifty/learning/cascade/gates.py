@@ -148,8 +148,8 @@ def settled_scores(
     """Held-out scores as the model that serves gives them: stretched, and at coarse stages those of that model itself.
 
     ``served`` are its scores at those stages, which are the first: (n_rows, n_coarse, n_scores). Numbers that are
-    predicted, and not how sure an answer is, are left as they are, and so are many rows of several classes: stretched, new
-    rows of seven classes spent up to a tenth too much (``benchmarks/live_budget.py covtype``).
+    predicted, and not how sure an answer is, are left as they are, and so are many rows of several classes: stretched,
+    new rows of seven classes spent up to a tenth too much (``benchmarks/live_budget.py covtype``).
     """
     is_stretched = problem.task.has_doubt and (problem.task.n_scores == 1 or len(problem.y) < FEW_ROWS)
     settled = scores * stretch[:, None] if is_stretched else scores.copy()
