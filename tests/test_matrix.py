@@ -518,6 +518,14 @@ def test_it_is_saved_and_answers_as_before(thing, rows):
     assert np.array_equal(ours, theirs) if theirs is not None else ours is None
 
 
+def _shares_explain_the_costs(facts):
+    items, price = range(len(facts.purchases)), [one.price for one in facts.purchases]
+    call_price = 0.0 if facts.full is None else facts.full.call_price
+    for place, cost in enumerate(facts.points.cost):
+        paid = sum(price[item] * facts.share_buying(place, item) for item in items)
+        assert paid + call_price * facts.points.reach[place][-1] == pytest.approx(cost)
+
+
 def test_it_has_a_report(thing, rows):
     table, y = rows
     chosen = Frontier.from_evidence([evidence_of(thing[1], table[VAL], y[VAL])])
@@ -535,6 +543,8 @@ def test_it_has_a_report(thing, rows):
     )
     assert ("best constant" if thing[0] == PRICED else constant) in page
     assert "radius" in page
+    if thing[0] != "a cascade with a discount":  # which is granted row by row
+        _shares_explain_the_costs(facts)
     told = [one.name for one in facts.measures]
     if thing[0] in RANKINGS:
         return

@@ -38,8 +38,11 @@ def test_a_graph_is_fitted_on_request_and_refused_where_nothing_has_one(run, sma
     table["label"] = np.where(table["way"] > 0, table["left"] + 0.8, table["right"] - 0.8) > 0
     table.to_csv(tmp_path / "t.csv", index=False)
     fit = (*FIT, tmp_path / "t.csv", "--structure", "graph", "-o", tmp_path / "s.thrifty")
-    assert run(*fit).code == 0
+    said = run(*fit)
+    assert said.code == 0
+    assert "buys, by row, of 'way'" in said.out
     assert load_table_system(tmp_path / "s.thrifty").estimator.chain_.has_forks
+    assert run("report", tmp_path / "s.thrifty", tmp_path / "t.csv", "-o", tmp_path / "r.html").code == 0
     said = run(*fit, "--method", "dynamod-lin")
     assert said.code == 2
     assert "--structure graph is for cascades" in said.err

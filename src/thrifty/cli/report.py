@@ -80,6 +80,7 @@ def facts_of(
         feature_names=system.schema.names,
         slices={name: frame[name].astype("object").map(str).to_numpy() for name in by},
         certificate=system.certificate,
+        estimators=[system.relabelled],
         deployed=system.relabelled,
         X=cells.table(named=system.is_named),
         full_scores=seen.full_scores,

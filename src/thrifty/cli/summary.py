@@ -90,7 +90,8 @@ def paid_in_words(cost: float, query_cost: float | None, interval: str = "") -> 
 def built_in_words(system: TableSystem) -> str:
     """What stands in front of the full model, and what it buys."""
     bought, stages, promise = system.bought, system.chain.n_own_stages, system.promised
-    buys = f"buys, in this order, {listed(bought, 8)}" if bought else "buys nothing"
+    order = "by row, of" if system.chain.has_forks else "in this order,"
+    buys = f"buys, {order} {listed(bought, 8)}" if bought else "buys nothing"
     rows, row = ("documents", "document") if system.schema.query else ("rows", "row")
     sends = f"{100 * promise.share:.1f} % of the {rows} are answered by the full model"
     many = "s" if stages > 1 else ""

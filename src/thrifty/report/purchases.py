@@ -50,10 +50,10 @@ def purchases_of(
         System(_in_words(one.evidence.settings), tuple(int(places[line[0]]) for line in lines))
         for one, places in zip(routes.values(), first, strict=True)
     )
-    if all(one.asked is None for one in routes.values()):
+    if not any(one.differs_by_row for one in routes.values()):
         return purchases, systems, ()
     by_row = tuple(
-        () if one.asked is None else tuple(_share(line, listed, bought) for line in lines)
+        () if not one.differs_by_row else tuple(_share(line, listed, bought) for line in lines)
         for (one, _), bought in zip(at, shares, strict=True)
     )
     return purchases, systems, by_row

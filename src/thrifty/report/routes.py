@@ -32,7 +32,7 @@ class Routes:
     behind : ndarray of shape (n_samples,)
         The place of each row once it is beyond the stages of the evidence.
     columns : tuple of ndarray
-        Columns that a row holds at each place before the full model.
+        Columns that a row holds at each place before the full model; those that some row does, where rows differ.
     asked : ndarray of shape (n_samples, n_features), optional
         Columns that a model reads of each row, where it does not read the same ones of all.
     asked_at : int
@@ -47,6 +47,11 @@ class Routes:
     asked: Bools | None = None
     asked_at: int = 0
     held: tuple[Bools, ...] | None = None
+
+    @property
+    def differs_by_row(self) -> bool:
+        """Whether rows at one place do not all buy the same."""
+        return self.asked is not None or self.held is not None
 
     @property
     def n_stages(self) -> int:
@@ -182,10 +187,11 @@ def _as_it_is(one: Evidence, chain: Any, X: Any, place: int) -> Routes:
 def _columns(chain: Any, X: Any) -> tuple[tuple[Ints, ...], Bools | None, int, tuple[Bools, ...] | None]:
     """Columns held at each place, and those that the full model reads of each row, if that differs."""
     bought, prices = chain.bought_by_place, chain.price_list
-    held = tuple(chain.held_at(stage) for stage in range(chain.n_stages)) if chain.has_forks else ()
-    held = held or tuple(np.flatnonzero(bought[stage]) for stage in range(chain.n_stages))
     if chain.has_forks:
-        return tuple(held), None, chain.n_stages, chain.held_by_stage(chain.reader(X))
+        by_row = chain.held_by_stage(chain.reader(X))
+        some = tuple(np.flatnonzero(rows.any(axis=0)) for rows in by_row)
+        return some, None, chain.n_stages, by_row
+    held = tuple(np.flatnonzero(bought[stage]) for stage in range(chain.n_stages))
     if not chain.buys_by_row:
         return held, None, chain.n_stages, None
     reader = chain.reader(X)
