@@ -76,9 +76,6 @@ MOST_LUMPS = 64
 ROWS_PER_LUMP = 20
 """With fewer rows a lump on average, a model would be too sure of lumps that it has seen."""
 
-FEW_ROWS = 1_000
-"""Rows of several classes below which the scores of copies are stretched."""
-
 AHEAD = 2.0
 """Standard errors by which learned gates must lead."""
 
@@ -148,11 +145,9 @@ def settled_scores(
     """Held-out scores as the model that serves gives them: stretched, and at coarse stages those of that model itself.
 
     ``served`` are its scores at those stages, which are the first: (n_rows, n_coarse, n_scores). Numbers that are
-    predicted, and not how sure an answer is, are left as they are, and so are many rows of several classes: stretched,
-    new rows of seven classes spent up to a tenth too much (``benchmarks/live_budget.py covtype``).
+    predicted, and not how sure an answer is, are left as they are.
     """
-    is_stretched = problem.task.has_doubt and (problem.task.n_scores == 1 or len(problem.y) < FEW_ROWS)
-    settled = scores * stretch[:, None] if is_stretched else scores.copy()
+    settled = scores * stretch[:, None] if problem.task.has_doubt else scores.copy()
     for stage in range(served.shape[1]):
         settled[:, stage] = problem.task.calibrated(served[:, stage], calibrations[stage])
     return settled

@@ -90,15 +90,16 @@ def judge(
     return Judged(calibrations, blend, scores, answer, belief, evidence, loss, gates)
 
 
-def stretch_of(own: Floats, spread: Floats) -> Floats:
+def stretch_of(own: Floats, of_copies: Floats) -> Floats:
     """By what factor the scores of the model that serves are larger than those of its copies, at each stage.
 
     It is grown on more rows, which penalties of leaves shrink less. Neither has been asked about new rows; but both
-    were about the rows that they were grown on, and what makes their scores larger there makes them larger elsewhere.
+    were about the rows that they were grown on, and what makes their margins larger there makes them larger elsewhere.
+    Margins, and not scores: with more rows the scores of rare classes fall, which says nothing about the best two.
     Neighbouring stages are averaged, for the factor changes slowly and is the less certain the fewer rows there are.
     """
-    grown = (own > 0) & (spread > 0)
-    logs = np.where(grown, np.log(np.where(grown, own, 1.0) / np.where(grown, spread, 1.0)), 0.0)
+    grown = (own > 0) & (of_copies > 0)
+    logs = np.where(grown, np.log(np.where(grown, own, 1.0) / np.where(grown, of_copies, 1.0)), 0.0)
     around = np.convolve(np.r_[logs[:1], logs, logs[-1:]], np.full(3, 1 / 3), "valid")
     stretch: Floats = np.exp(np.clip(around, -MOST_STRETCHED, MOST_STRETCHED))
     return stretch

@@ -39,6 +39,7 @@ __all__ = [
     "grow_more",
     "grow_stages",
     "kept_share",
+    "margins",
     "narrow_table",
     "score_fold",
     "stored_bytes",
@@ -74,14 +75,14 @@ class StagedTrees:
         Columns of each stage, those of the stage before it first.
     parts : tuple of TreeEnsemble
         Trees that each stage adds, over all columns of the table.
-    spread : ndarray of shape (n_stages,), optional
-        Mean distance of the scores from ``base`` after each stage, on the rows that the trees were grown on.
+    margin : ndarray of shape (n_stages,), optional
+        Mean margin of the answers after each stage, on the rows that the trees were grown on.
     """
 
     base: Floats
     sets: tuple[Ints, ...]
     parts: tuple[TreeEnsemble, ...]
-    spread: Floats | None = None
+    margin: Floats | None = None
 
     def scores(self, table: BinnedTable) -> Floats:
         """Scores of every row after every stage, shape (n_rows, n_stages, n_scores)."""
@@ -169,7 +170,7 @@ def grow_stages(
     score = np.tile(base, (table.n_rows, 1))
     watching = None if watch is None else _Watching(watch, task.loss(watch.y), base)
     draws = Draws(uniforms(table.codes)[:, None], ROWS_PER_TREE)
-    parts, spread, scale, look_after = [], np.zeros(len(sets)), 1.0, max(boosting.n_trees // LOOKS, 1)
+    parts, margin, scale, look_after = [], np.zeros(len(sets)), 1.0, max(boosting.n_trees // LOOKS, 1)
     for place, columns in enumerate(sets):
         if (kept := kept_share(place)) < 1.0:
             score *= kept
@@ -191,9 +192,9 @@ def grow_stages(
         n_best = watching.restore(stage, score) if watching else stage.n_trees
         trees = stage.trees().first(n_best)
         parts.append(replace(trees, values=trees.values * scale))
-        spread[place] = np.average(np.abs(score * scale - base).mean(axis=1), weights=counts)
+        margin[place] = np.average(margins(score * scale), weights=counts)
     return StagedTrees(
-        base, tuple(np.asarray(columns, dtype=np.intp) for columns in sets), tuple(parts), spread
+        base, tuple(np.asarray(columns, dtype=np.intp) for columns in sets), tuple(parts), margin
     )
 
 
@@ -207,7 +208,7 @@ def score_fold(
     boosting: Boosting,
     n_trees: Sequence[int] | None = None,
 ) -> tuple[Floats, list[int], Floats]:
-    """Scores of the rows of one fold at every stage, by an ensemble grown on all others; its trees and spread by stage.
+    """Scores of the rows of one fold at every stage, by an ensemble grown on all others; its trees, its margins.
 
     Without ``n_trees`` the rows of the fold tell when a stage ends.
     """
@@ -217,8 +218,17 @@ def score_fold(
     watch = Watch(held_out, y[fold], counts[fold]) if n_trees is None else None
     known = (table.take(rest), y[rest], counts[rest])
     grown = grow_stages(task, *known, sets, boosting, n_trees=n_trees, watch=watch)
-    assert grown.spread is not None
-    return grown.scores(held_out), [part.n_trees for part in grown.parts], grown.spread
+    assert grown.margin is not None
+    return grown.scores(held_out), [part.n_trees for part in grown.parts], grown.margin
+
+
+def margins(scores: Floats) -> Floats:
+    """How sure each answer is, shape (n_rows,): its distance from zero or, of several classes, from the second best."""
+    if scores.shape[1] == 1:
+        return np.abs(scores[:, 0])
+    best = np.partition(scores, -2, axis=1)
+    gap: Floats = best[:, -1] - best[:, -2]
+    return gap
 
 
 def total_gains(table: BinnedTable, loss: Loss, counts: Floats, columns: Ints, boosting: Boosting) -> Floats:
