@@ -7,10 +7,11 @@ from typing import Any
 import numpy as np
 
 from thrifty.arrays import Bools, Floats, Ints
-from thrifty.chain.chain import Chain, Walk
+from thrifty.chain.chain import Chain
 from thrifty.chain.fork import nodes_of
 from thrifty.chain.receipts import in_words, verdict
 from thrifty.chain.sources import Reader, amounts_of
+from thrifty.chain.walk import Walk
 
 __all__ = ["Explanation", "StageView", "explain_rows"]
 
@@ -146,16 +147,16 @@ def _add_views(
     """
     policy, task, rows = chain.policy, chain.task, walk.rows
     follows = np.zeros(len(rows), dtype=bool)
-    carried, node = chain.carried_at_start(len(rows)), np.zeros(len(rows), dtype=np.intp)
+    carried, node = chain.walker.carried_at_start(len(rows)), np.zeros(len(rows), dtype=np.intp)
     for place, stage in enumerate(chain.stages):
         here: Ints = np.flatnonzero(walk.route >= first + place)
         if place == policy.parting:
             follows[here] = policy.follows_upper(reader, rows[here], chain.held_at(place))
-        visit = chain.visit_at(stage, reader, rows[here], carried[here], node[here])
+        visit = chain.walker.visit_at(stage, reader, rows[here], carried[here], node[here])
         carried[here], at_node = visit.carried, node[here]
         node[here] = 0 if visit.turn is None else visit.turn
         outputs = task.outputs(visit.scores)
-        gate = chain.gate_of(visit)
+        gate = chain.walker.gate_of(visit)
         answers, sure = task.answers(outputs).tolist(), task.confidence(outputs)
         thresholds = np.broadcast_to(policy.thresholds_at(place, follows[here]), len(here))
         at = first + place

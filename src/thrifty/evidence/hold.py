@@ -123,8 +123,8 @@ def _every_cut(chain: Chain, reader: TableReader) -> Policy:
     """A point for every distinct cut of the first gate on these rows; the other gates stay as they are."""
     first = chain.stages[0]
     rows = np.arange(reader.n_samples)
-    visit = chain.visit(first, reader, rows, chain.carried_at_start(len(rows)))
-    cuts = cuts_of(chain.gate_of(visit)).threshold
+    visit = chain.walker.visit(first, reader, rows, chain.walker.carried_at_start(len(rows)))
+    cuts = cuts_of(chain.walker.gate_of(visit)).threshold
     thresholds = np.tile(chain.policy.thresholds[chain.policy.lower], (len(cuts), 1))
     thresholds[:, 0] = cuts
     unknown = np.full(len(cuts), np.nan)

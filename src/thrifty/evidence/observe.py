@@ -11,9 +11,10 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from thrifty.arrays import Floats, Numbers, Words
-from thrifty.chain.chain import Chain, StagesSeen, Walk
+from thrifty.chain.chain import Chain
 from thrifty.chain.columns import table_of_fit
 from thrifty.chain.sources import TableReader
+from thrifty.chain.walk import StagesSeen, Walk
 from thrifty.evidence.evidence import Evidence
 from thrifty.evidence.inputs import check_threshold
 from thrifty.evidence.query_evidence import QueryEvidence

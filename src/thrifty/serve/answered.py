@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 
 from thrifty.arrays import Bools, Floats, Ints, Labels
-from thrifty.chain.chain import Chain, Walk
+from thrifty.chain.chain import Chain
+from thrifty.chain.walk import Walk
 from thrifty.exceptions import InvalidInputError
 
 __all__ = ["Answered", "agree", "local_outputs", "refuse_infinite"]

@@ -15,8 +15,9 @@ from typing import Any, Protocol
 import numpy as np
 
 from thrifty.arrays import Bools, Floats, Ints
-from thrifty.chain.chain import Chain, Walk
+from thrifty.chain.chain import Chain
 from thrifty.chain.sources import Reader, TableReader, amounts_of
+from thrifty.chain.walk import Walk
 from thrifty.evidence.observe import chain_of
 from thrifty.exceptions import FULL_MODEL, FullModelDownError, InvalidAnswerError, InvalidInputError
 from thrifty.serve.answered import Answered, agree, local_outputs, refuse_infinite

@@ -23,9 +23,10 @@ from threading import Lock
 import numpy as np
 
 from thrifty.arrays import Floats, Ints
-from thrifty.chain.chain import Chain, Walk
+from thrifty.chain.chain import Chain
 from thrifty.chain.policy import SLACK, Policy
 from thrifty.chain.sources import Reader
+from thrifty.chain.walk import Walk
 from thrifty.exceptions import InvalidInputError
 
 __all__ = ["BudgetController", "cost_at_hand"]

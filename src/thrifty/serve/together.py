@@ -12,8 +12,9 @@ from collections.abc import Callable
 import numpy as np
 
 from thrifty.arrays import Floats, Ints
-from thrifty.chain.chain import Chain, Walk
+from thrifty.chain.chain import Chain
 from thrifty.chain.sources import Reader, TableReader
+from thrifty.chain.walk import Walk
 from thrifty.exceptions import ThriftyError
 
 __all__ = ["Together"]

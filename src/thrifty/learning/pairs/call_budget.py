@@ -11,10 +11,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from thrifty.arrays import Floats, Ints
-from thrifty.chain.chain import Chain, Walk
+from thrifty.chain.chain import Chain
 from thrifty.chain.policy import Policy
 from thrifty.chain.sources import TableReader
 from thrifty.chain.stage import LinearStage
+from thrifty.chain.walk import Walk
 from thrifty.full.crossfit import TrainingRows
 
 __all__ = ["CallBudget"]
