@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from thrifty.arrays import Ints, Labels
+from thrifty.arrays import Floats, Ints, Labels
 from thrifty.bundle.container import is_storable
 from thrifty.exceptions import InvalidInputError
 from thrifty.trees import TreeEnsemble
@@ -277,6 +277,10 @@ class Fields:
         if finite and found.dtype.kind == "f" and not np.all(np.isfinite(found)):
             raise self.refusal(name, "be finite", "a number that is not")
         return found
+
+    def optional_floats(self, name: str, *shape: int | None, finite: bool = True) -> Floats | None:
+        """An array of numbers of this shape, or None."""
+        return None if self.raw(name) is None else self.array(name, np.float64, shape, finite=finite)
 
     def columns(self, name: str, n_features: int) -> Ints:
         """A part that names distinct columns."""

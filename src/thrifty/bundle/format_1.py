@@ -9,20 +9,13 @@ from typing import Any
 
 import numpy as np
 
-from thrifty.bundle.chains import (
-    MOST_STAGES,
-    check_nested,
-    linked,
-    unpack_classes,
-    unpack_kind,
-    unpack_names,
-    unpack_policy,
-    unpack_prices,
-)
+from thrifty.bundle.chains import MOST_STAGES, check_nested, linked, unpack_policy
+from thrifty.bundle.column_codec import unpack_kind, unpack_names, unpack_prices
 from thrifty.bundle.context import Columns, Reading
 from thrifty.bundle.fields import Fields
 from thrifty.bundle.fulls import unpack_full
 from thrifty.bundle.stages import unpack_stage
+from thrifty.bundle.task_codec import unpack_classes
 from thrifty.chain.chain import Chain
 from thrifty.chain.policy import Policy
 from thrifty.evidence.evidence import Evidence

@@ -14,16 +14,9 @@ from typing import Any
 import numpy as np
 
 from thrifty.bundle.arguments import pack_attributes, pack_parameters, unpack_attributes, unpack_parameters
-from thrifty.bundle.chains import (
-    optional_floats,
-    pack_chain,
-    pack_evidence,
-    pack_policy,
-    unpack_chain,
-    unpack_evidence,
-    unpack_policy,
-)
+from thrifty.bundle.chains import pack_chain, pack_policy, unpack_chain, unpack_policy
 from thrifty.bundle.context import Reading, Writing
+from thrifty.bundle.evidence_codec import pack_evidence, unpack_evidence
 from thrifty.bundle.fields import Fields
 from thrifty.bundle.format_1 import old_chain, old_evidence
 from thrifty.chain.chain import Chain
@@ -198,7 +191,7 @@ def _restore_memory(estimator: ChainEstimator, fields: Fields) -> None:
     policy = unpack_policy(fields.inside("operating" if is_old else "policy"), chain.n_own_stages)
     if not policy.is_measured:
         raise fields.refusal("cost", "be known at every point", "NaN")
-    blend = optional_floats(fields, "blend", len(chain.task.full_alone))
+    blend = fields.optional_floats("blend", len(chain.task.full_alone))
     learned = estimator._learned = replace(chain, policy=policy.at(len(policy) - 1), blend=blend)
     if is_old:
         estimator.evidence_ = old_evidence(fields.inside("held_out"), learned, policy.thresholds)

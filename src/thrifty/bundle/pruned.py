@@ -5,10 +5,12 @@ from typing import Any
 import numpy as np
 
 from thrifty.bundle.arguments import pack_parameters, unpack_parameters
-from thrifty.bundle.chains import pack_table, unpack_classes, unpack_names, unpack_prices, unpack_strata
+from thrifty.bundle.column_codec import pack_table, unpack_names, unpack_prices
 from thrifty.bundle.context import Reading, Writing
+from thrifty.bundle.evidence_codec import unpack_strata
 from thrifty.bundle.fields import Fields
 from thrifty.bundle.objects import Kind
+from thrifty.bundle.task_codec import unpack_classes
 from thrifty.estimators.rivals.budget_prune import BudgetPruneClassifier
 from thrifty.evidence.evidence import Evidence
 from thrifty.exceptions import InvalidInputError

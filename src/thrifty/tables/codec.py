@@ -9,12 +9,13 @@ from typing import Any
 import numpy as np
 
 from thrifty.arrays import Labels
-from thrifty.bundle.chains import MOST_CLASSES, check_sets
+from thrifty.bundle.column_codec import check_sets
 from thrifty.bundle.context import Columns, Reading, Writing
 from thrifty.bundle.fields import Fields, Packer
 from thrifty.bundle.format_1 import old_tie
 from thrifty.bundle.fulls import unpack_full
 from thrifty.bundle.objects import Kind, pack_object, unpack_object
+from thrifty.bundle.task_codec import MOST_CLASSES
 from thrifty.chain.policy import Policy
 from thrifty.estimators.base import ChainEstimator
 from thrifty.evidence.certificate import Certificate

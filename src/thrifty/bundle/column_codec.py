@@ -1,0 +1,176 @@
+"""What a file says about the columns of a table: prices, names, levels, and the kind of table."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from thrifty.arrays import Floats, Ints
+from thrifty.bundle.fields import Fields, Packer
+from thrifty.chain.fork import nodes_of
+from thrifty.chain.levels import Levels
+from thrifty.chain.stage import Stage
+from thrifty.objective.costs import Discounts, PriceList
+from thrifty.objective.row_prices import ForgottenFunction, RowPrices, free_columns
+from thrifty.trees import TreeEnsemble
+
+__all__ = [
+    "check_sets",
+    "pack_levels",
+    "pack_table",
+    "unpack_kind",
+    "unpack_levels",
+    "unpack_names",
+    "unpack_prices",
+]
+
+
+def pack_table(system: Any, packer: Packer) -> dict[str, Any]:
+    """What every system knows of its tables: prices, labels and columns."""
+    prices: PriceList = system.price_list
+    return {
+        "prices": packer.floats(prices.prices),
+        "group_of": packer.columns(prices.group_of),
+        "full_cost": packer.value(float(prices.full_cost)),
+        "full_columns": None if prices.full_columns is None else packer.columns(prices.full_columns),
+        **_pack_discounts(prices, packer),
+        **_pack_row_prices(prices, packer),
+        "classes": packer.value(np.asarray(system.classes)),
+        "names": None if system.names is None else [str(name) for name in system.names],
+        "kind": getattr(system, "kind", None),
+    }
+
+
+def unpack_names(fields: Fields, n_features: int) -> tuple[str, ...] | None:
+    """Names of the columns, if they have any."""
+    names = fields.raw("names")
+    if names is None:
+        return None
+    if not isinstance(names, list) or len(names) != n_features or not all(isinstance(n, str) for n in names):
+        raise fields.refusal("names", f"name {n_features} columns", names)
+    return tuple(names)
+
+
+def unpack_kind(fields: Fields) -> str | None:
+    """The kind of table."""
+    kind = fields.raw("kind")
+    if kind not in (None, "pandas", "polars"):
+        raise fields.refusal("kind", "be a kind of table", kind)
+    return str(kind) if kind else None
+
+
+# -- prices --------------------------------------------------------------------------------------
+
+
+def unpack_prices(fields: Fields) -> PriceList:
+    """The price list, checked."""
+    prices = fields.array("prices", np.float64, (None,))
+    group_of = fields.array("group_of", np.int64, (None,)).astype(np.intp)
+    full_cost = fields.number("full_cost")
+    if full_cost < 0 or np.any(prices < 0):
+        raise fields.refusal("prices", "be at least 0", "a negative one")
+    with np.errstate(over="ignore"):
+        if not np.isfinite(prices.sum() + full_cost):
+            raise fields.refusal("prices", "have a finite sum", "an infinite one")
+    if not len(group_of) or np.any((group_of < 0) | (group_of >= len(prices))):
+        raise fields.refusal("group_of", f"name purchases in [0, {len(prices)})", group_of[:5].tolist())
+    columns = None
+    if fields.has("full_columns") and fields.raw("full_columns") is not None:
+        columns = fields.columns("full_columns", len(group_of))
+    discounts = _unpack_discounts(fields, prices)
+    by_row = _unpack_row_prices(fields, prices, group_of, discounts)
+    return PriceList(prices, group_of, full_cost, columns, discounts, by_row)
+
+
+def _pack_discounts(prices: PriceList, packer: Packer) -> dict[str, Any]:
+    if prices.discounts is None:
+        return {}
+    return {
+        "discount_of": packer.columns(prices.discounts.of),
+        "savings": packer.floats(prices.discounts.savings),
+    }
+
+
+def _unpack_discounts(fields: Fields, prices: Floats) -> Discounts | None:
+    if not fields.has("savings"):
+        return None
+    savings = fields.array("savings", np.float64, (None,))
+    of = fields.array("discount_of", np.int64, (len(prices),)).astype(np.intp)
+    if np.any((of < -1) | (of >= len(savings))):
+        raise fields.refusal("discount_of", f"name discounts in [0, {len(savings)}), or -1", of[:5].tolist())
+    if np.any(~np.isfinite(savings) | (savings < 0)) or np.any(prices[of >= 0] < savings[of[of >= 0]]):
+        raise fields.refusal("savings", "lie between 0 and the price of each purchase", savings[:5].tolist())
+    return Discounts(of, savings)
+
+
+def _pack_row_prices(prices: PriceList, packer: Packer) -> dict[str, Any]:
+    if prices.by_row is None:
+        return {}
+    return {
+        "priced_by_row": packer.columns(prices.by_row.purchases),
+        "row_prices": packer.columns(prices.by_row.told_by),  # -1 is a function, which no file keeps
+    }
+
+
+def _unpack_row_prices(
+    fields: Fields, prices: Floats, group_of: Ints, discounts: Discounts | None
+) -> RowPrices | None:
+    if not fields.has("priced_by_row"):
+        return None
+    purchases = fields.columns("priced_by_row", len(prices))
+    columns = fields.array("row_prices", np.int64, (len(purchases),)).astype(np.intp)
+    if not len(purchases) or np.any(np.diff(purchases) <= 0):
+        raise fields.refusal("priced_by_row", "name purchases, each once and rising", purchases[:5].tolist())
+    free = free_columns(prices, group_of, purchases)
+    if not len(free) or not np.isin(columns, [-1, *free]).all():
+        raise fields.refusal("row_prices", "name columns that are free, or -1", columns[:5].tolist())
+    names = unpack_names(fields, len(group_of))
+    first = [int(np.flatnonzero(group_of == purchase)[0]) for purchase in purchases]
+    priced = [column if names is None else names[column] for column in first]
+    reads = tuple(free if column < 0 else np.array([column]) for column in columns)
+    functions = [
+        ForgottenFunction(name) if told < 0 else None for name, told in zip(priced, columns, strict=True)
+    ]
+    of = np.full(len(purchases), -1) if discounts is None else discounts.of[purchases]
+    least = np.zeros(len(of)) if discounts is None else np.where(of >= 0, discounts.savings[of], 0.0)
+    return RowPrices(purchases, reads, least, tuple(functions))
+
+
+# -- levels --------------------------------------------------------------------------------------
+
+
+def pack_levels(levels: Levels | None) -> dict[str, Any]:
+    """Levels by the number of their column, where there are any."""
+    if levels is None:
+        return {}
+    return {"levels": {str(column): list(levels.of_column[column]) for column in levels.columns}}
+
+
+def unpack_levels(fields: Fields, n_features: int) -> Levels | None:
+    """Levels of each column of text or categories; files of earlier versions know none."""
+    if not fields.has("levels"):
+        return None
+    found = fields.raw("levels")
+    known = {str(column) for column in range(n_features)}
+    right = isinstance(found, dict) and found.keys() <= known
+    for texts in found.values() if right else ():
+        right = right and isinstance(texts, list) and all(isinstance(text, str) for text in texts)
+        right = right and len(set(texts)) == len(texts)
+    if not right:
+        raise fields.refusal("levels", f"be lists of distinct text for some of {n_features} columns", found)
+    return Levels({int(column): tuple(texts) for column, texts in found.items()})
+
+
+def check_sets(fields: Fields, stages: Sequence[Stage], n_levels: Mapping[int, int]) -> None:
+    """Refuse trees that ask for levels which a column has not; ``n_levels`` is their number, by column."""
+    for stage in (node for each in stages for node in nodes_of(each)):
+        # Behind the columns of a stage a gate may read scores, which are no levels either.
+        known = np.array([n_levels.get(int(column), 0) for column in stage.columns] + [0])
+        turn = getattr(stage, "turn", None)
+        for trees in [*getattr(stage, "__dict__", {}).values(), getattr(turn, "trees", None)]:
+            if not isinstance(trees, TreeEnsemble) or trees.sets is None:
+                continue
+            place = np.minimum(trees.feature[trees.sets.nodes], len(stage.columns))
+            allowed = np.repeat(known[place], np.diff(trees.sets.offsets))
+            if np.any(known[place] == 0) or np.any(trees.sets.levels >= allowed):
+                raise fields.refusal("stages", "ask for levels of columns that have them", "other sets")
