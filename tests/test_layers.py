@@ -50,6 +50,9 @@ KNOWS_ONLY = {
 }
 """Layers that do without some of those below: serving knows nothing of learning, pictures nothing of estimators."""
 
+MOST_LINES = 480
+"""Of a module. Most have fewer than 300; one that nears this holds a second idea, which wants a module of its own."""
+
 
 def modules():
     return sorted(SRC.rglob("*.py"))
@@ -108,6 +111,11 @@ def imported_modules(path, known):
             yield from (name for name in (node.module, *inside) if name in known)
         elif isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names if alias.name in known)
+
+
+def test_no_module_is_too_long_to_hold_in_ones_head():
+    lengths = {name_of(path): len(path.read_text().splitlines()) for path in modules()}
+    assert not {name: length for name, length in lengths.items() if length > MOST_LINES}
 
 
 def test_no_two_modules_have_one_name_in_different_roles():

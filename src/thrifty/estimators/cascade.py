@@ -14,8 +14,9 @@ from thrifty.chain.chain import Chain
 from thrifty.chain.levels import date_columns
 from thrifty.chain.policy import Policy
 from thrifty.chain.sources import TableReader, kind_of_table
-from thrifty.estimators.base import ChainEstimator, all_or_nothing, link_of
+from thrifty.estimators.base import ChainEstimator, all_or_nothing
 from thrifty.estimators.checks import check_count, check_seed, check_training_rows, check_wish
+from thrifty.estimators.link import link_of
 from thrifty.evidence.claims import loses_at_most
 from thrifty.evidence.evidence import Evidence
 from thrifty.evidence.frontier import Frontier

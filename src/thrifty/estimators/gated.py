@@ -21,9 +21,9 @@ from thrifty.estimators.base import (
     ChainEstimator,
     ChainRegressor,
     all_or_nothing,
-    link_of,
 )
 from thrifty.estimators.checks import check_seed, check_share, check_training_rows, check_wish
+from thrifty.estimators.link import link_of
 from thrifty.estimators.pair_problem import PairProblem, extra_cost_of
 from thrifty.evidence.cuts import ThresholdCurve, cuts_of, threshold_curve
 from thrifty.evidence.evidence import Evidence

@@ -5,8 +5,8 @@ from typing import Any, Self
 import numpy as np
 
 from thrifty.arrays import Floats
-from thrifty.estimators.base import chain_behind
 from thrifty.estimators.cascade import BudgetedCascade
+from thrifty.estimators.link import chain_behind
 from thrifty.exceptions import InvalidInputError
 from thrifty.progress import Progress
 from thrifty.tasks.queries import Queries, as_queries

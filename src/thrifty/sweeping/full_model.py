@@ -17,7 +17,7 @@ from thrifty.bundle import from_bytes, to_bytes
 from thrifty.chain.chain import Chain
 from thrifty.chain.sources import as_numbers
 from thrifty.chain.walk import Walk
-from thrifty.estimators.base import link_of
+from thrifty.estimators.link import link_of
 from thrifty.exceptions import InvalidInputError, asking
 from thrifty.full.crossfit import fit_copy, judge_full
 from thrifty.full.model import (
