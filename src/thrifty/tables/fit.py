@@ -2,27 +2,23 @@
 
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from thrifty.estimators.base import CERTIFYING_SHARE, ChainEstimator
+from thrifty.estimators.base import ChainEstimator
 from thrifty.estimators.budgeted import BudgetedClassifier, BudgetedRegressor
 from thrifty.estimators.cascade import BudgetedCascade
-from thrifty.estimators.checks import check_seed
 from thrifty.estimators.ranker import BudgetedRanker
-from thrifty.evidence.proof import check_hold_out
 from thrifty.exceptions import InvalidInputError, asking
 from thrifty.progress import Progress, silent
-from thrifty.rows import content_folds, query_folds
-from thrifty.tables.by_class import as_models_know
 from thrifty.tables.full_models import Competition, best_kind, recipe
 from thrifty.tables.promise import Promise, promise_of
 from thrifty.tables.spread import Spread
-from thrifty.tables.swept_methods import SWEPT, check_method, fit_swept
+from thrifty.tables.swept_methods import SWEPT, fit_swept
 from thrifty.tables.system import About, TableSystem
 from thrifty.tables.training import TrainingTable, prepare, refuse_missing
-from thrifty.tables.wish import Wish
+from thrifty.tables.wish import Wish, refuse_early
 from thrifty.tasks.mistakes import CostMatrix
 from thrifty.tasks.ranking import RankingTask
 from thrifty.tasks.regression import RegressionTask
@@ -139,8 +135,8 @@ def fit_table(
         k=k,
     )
     asked = wish
-    wish = _by_labels(wish, table)
-    _refuse_early(table, asked, method, seed)
+    wish = wish.by_labels(table)
+    refuse_early(table, asked, method, seed)
     _refuse_structure(table, method, structure)
     with limited_threads(openmp=threads_of(n_jobs), blas=threads_of(n_jobs)):
         kind, model, competition = _full(table, full, seed, n_jobs, progress)
@@ -164,16 +160,6 @@ def fit_table(
     return Fitted(system, competition, (*table.notes, *_remarks(promise, estimator, asked)))
 
 
-def _by_labels(wish: Wish, table: TrainingTable) -> Wish:
-    """The wish with classes as the models know them, or a refusal of one that there is not."""
-    known = table.schema.classes, table.task.classes
-    return replace(
-        wish,
-        max_loss=as_models_know("--max-loss", wish.max_loss, *known),
-        min_recall=as_models_know("--min-recall", wish.min_recall, *known),
-    )
-
-
 def _refuse_structure(table: TrainingTable, method: str, structure: str) -> None:
     """Refuse a graph of purchases where nothing can have one."""
     if structure == "line":
@@ -184,45 +170,6 @@ def _refuse_structure(table: TrainingTable, method: str, structure: str) -> None
             f"--structure {structure} is for cascades that answer with classes or numbers, and {what} buys for all "
             f"rows in one order. Leave --structure out."
         )
-
-
-def _refuse_early(table: TrainingTable, wish: Wish, method: str, seed: int) -> None:
-    """Refuse, before anything is fitted, a wish that no fit of this table can meet."""
-    if method != "cascade":
-        if getattr(table.task, "mistakes", None) is not None or wish.min_recall:
-            raise InvalidInputError(
-                f"--loss and --min-recall are for --method cascade; got --method {method}. Leave them out."
-            )
-        if table.schema.is_number:
-            wanted = "documents are ranked by" if table.schema.query else "numbers are predicted in"
-            raise InvalidInputError(
-                f"--method {method} answers with classes, and {wanted} column {table.schema.target!r}. "
-                f"Use --method cascade, or have labels predicted with --task classes."
-            )
-        if wish.budget is not None and wish.confidence is not None:
-            raise InvalidInputError(
-                f"--confidence with --budget is for --method cascade; got --method {method}. Leave --confidence out."
-            )
-        check_method(method, table, wish.max_loss, wish.surely, seed)
-        return
-    cheapest = float(table.prices.prices.min())
-    if wish.budget is not None and wish.budget < cheapest:
-        raise InvalidInputError(
-            f"--budget must be at least {cheapest:g}, the price of the cheapest purchase, which every row makes; got "
-            f"{wish.budget:g}. Raise the budget, or give a column the price 0 if it is at hand."
-        )
-    if table.prices.cost_of_everything == 0.0:
-        raise InvalidInputError(
-            "all prices are 0, so there is nothing to save: use the full model for every row. Give a price to at least "
-            "one column with --costs, or to the full model with --full-cost."
-        )
-    if wish.max_loss is not None:
-        X, strata, query = table.cells.numbers, table.strata, table.queries
-        if query is None:
-            folds = content_folds(X, strata, CERTIFYING_SHARE, check_seed(seed) + 1)
-        else:
-            folds = query_folds(X, query, strata, CERTIFYING_SHARE, check_seed(seed) + 1)
-        check_hold_out(X, strata, folds == 0, wish.max_loss, wish.surely, table.class_names, query)
 
 
 def _full(

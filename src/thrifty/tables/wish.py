@@ -1,13 +1,20 @@
-"""What a user wants of a fit on a table, checked."""
+"""What a user wants of a fit on a table: checked by itself, and against the table before anything is fitted."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
+from thrifty.estimators.base import CERTIFYING_SHARE
+from thrifty.estimators.checks import check_seed
+from thrifty.evidence.proof import check_hold_out
 from thrifty.exceptions import InvalidInputError
 from thrifty.objective.costs import check_amount
+from thrifty.rows import content_folds, query_folds
+from thrifty.tables.by_class import as_models_know
+from thrifty.tables.swept_methods import check_method
+from thrifty.tables.training import TrainingTable
 
-__all__ = ["Wish"]
+__all__ = ["Wish", "refuse_early"]
 
 
 @dataclass(frozen=True)
@@ -50,3 +57,51 @@ class Wish:
     def surely(self) -> float:
         """Probability with which a loss is to be proved."""
         return 0.95 if self.confidence is None else self.confidence
+
+    def by_labels(self, table: TrainingTable) -> "Wish":
+        """The wish with classes as the models know them, or a refusal of one that there is not."""
+        known = table.schema.classes, table.task.classes
+        return replace(
+            self,
+            max_loss=as_models_know("--max-loss", self.max_loss, *known),
+            min_recall=as_models_know("--min-recall", self.min_recall, *known),
+        )
+
+
+def refuse_early(table: TrainingTable, wish: Wish, method: str, seed: int) -> None:
+    """Refuse, before anything is fitted, a wish that no fit of this table can meet."""
+    if method != "cascade":
+        if getattr(table.task, "mistakes", None) is not None or wish.min_recall:
+            raise InvalidInputError(
+                f"--loss and --min-recall are for --method cascade; got --method {method}. Leave them out."
+            )
+        if table.schema.is_number:
+            wanted = "documents are ranked by" if table.schema.query else "numbers are predicted in"
+            raise InvalidInputError(
+                f"--method {method} answers with classes, and {wanted} column {table.schema.target!r}. "
+                f"Use --method cascade, or have labels predicted with --task classes."
+            )
+        if wish.budget is not None and wish.confidence is not None:
+            raise InvalidInputError(
+                f"--confidence with --budget is for --method cascade; got --method {method}. Leave --confidence out."
+            )
+        check_method(method, table, wish.max_loss, wish.surely, seed)
+        return
+    cheapest = float(table.prices.prices.min())
+    if wish.budget is not None and wish.budget < cheapest:
+        raise InvalidInputError(
+            f"--budget must be at least {cheapest:g}, the price of the cheapest purchase, which every row makes; got "
+            f"{wish.budget:g}. Raise the budget, or give a column the price 0 if it is at hand."
+        )
+    if table.prices.cost_of_everything == 0.0:
+        raise InvalidInputError(
+            "all prices are 0, so there is nothing to save: use the full model for every row. Give a price to at least "
+            "one column with --costs, or to the full model with --full-cost."
+        )
+    if wish.max_loss is not None:
+        X, strata, query = table.cells.numbers, table.strata, table.queries
+        if query is None:
+            folds = content_folds(X, strata, CERTIFYING_SHARE, check_seed(seed) + 1)
+        else:
+            folds = query_folds(X, query, strata, CERTIFYING_SHARE, check_seed(seed) + 1)
+        check_hold_out(X, strata, folds == 0, wish.max_loss, wish.surely, table.class_names, query)
