@@ -69,7 +69,7 @@ def test_a_row_of_weight_two_is_that_row_given_twice(rows):
     repeated = grow_stages(TASK, binner.transform(X[twice]), y[twice], np.ones(700), sets, SMALL)
     table = binner.transform(X)
     np.testing.assert_allclose(weighted.scores(table), repeated.scores(table), rtol=1e-9)
-    np.testing.assert_allclose(weighted.margin, repeated.margin, rtol=1e-9)
+    np.testing.assert_allclose(weighted.sure, repeated.sure, rtol=1e-9)
 
 
 def test_trees_see_different_shares_of_the_rows(rows, monkeypatch):
@@ -194,14 +194,14 @@ def test_scores_of_copies_are_stretched_by_as_much_as_those_of_the_model_that_se
     table, y, sets = Binner().fit_transform(rows[0]), rows[1], [np.array([2]), np.array([2, 3])]
     grown = grow_stages(TASK, table, y, np.ones(600), sets, SMALL)
     scores = grown.scores(table)
-    np.testing.assert_allclose(grown.margin, np.abs(scores).mean(axis=(0, 2)))
-    np.testing.assert_allclose(stretch_of(grown.margin, grown.margin), 1.0)
-    np.testing.assert_allclose(stretch_of(grown.margin, grown.margin / 1.1), 1.1)
+    np.testing.assert_allclose(grown.sure, np.abs(scores - grown.base).mean(axis=(0, 2)))
+    np.testing.assert_allclose(stretch_of(grown.sure, grown.sure), 1.0)
+    np.testing.assert_allclose(stretch_of(grown.sure, grown.sure / 1.1), 1.1)
     np.testing.assert_allclose(
-        stretch_of(grown.margin, grown.margin / [1.3, 1.0]), 1.3 ** np.array([2 / 3, 1 / 3])
+        stretch_of(grown.sure, grown.sure / [1.3, 1.0]), 1.3 ** np.array([2 / 3, 1 / 3])
     )
-    np.testing.assert_allclose(stretch_of(grown.margin, grown.margin / 9), np.exp(MOST_STRETCHED))
-    np.testing.assert_allclose(stretch_of(grown.margin, np.zeros(2)), 1.0)  # nothing was grown
+    np.testing.assert_allclose(stretch_of(grown.sure, grown.sure / 9), np.exp(MOST_STRETCHED))
+    np.testing.assert_allclose(stretch_of(grown.sure, np.zeros(2)), 1.0)  # nothing was grown
 
 
 def test_every_stage_keeps_seven_tenths_of_the_score_so_far(rows):

@@ -17,7 +17,7 @@ from thrifty.chain.fork import ForkStage
 from thrifty.chain.stage import CascadeStage, Turn
 from thrifty.learning.cascade.graph import GraphNode, PurchaseGraph, learn_turn
 from thrifty.learning.cascade.problem import CascadeProblem
-from thrifty.learning.cascade.staged import ROWS_PER_TREE, Stage, compact, kept_share, margins, stored_bytes
+from thrifty.learning.cascade.staged import ROWS_PER_TREE, Stage, compact, kept_share, stored_bytes, sureness
 from thrifty.learning.pairs.boosted import Boosting
 from thrifty.rows import Draws, uniforms
 from thrifty.tasks.task import Task
@@ -61,13 +61,13 @@ class GraphTrees:
         Scores before any tree.
     levels : tuple of tuple of GrownNode
         The nodes.
-    margin : ndarray of shape (n_levels,)
-        Mean margin of the answers at each level, on the rows that the trees were grown on.
+    sure : ndarray of shape (n_levels,)
+        How sure the answers are on average at each level, on the rows that the trees were grown on.
     """
 
     base: Floats
     levels: tuple[tuple[GrownNode, ...], ...]
-    margin: Floats
+    sure: Floats
 
     @property
     def n_bytes(self) -> Ints:
@@ -132,7 +132,7 @@ def grow_graph(
     draws = Draws(uniforms(table.codes)[:, None], ROWS_PER_TREE)
     before, came_from = [np.tile(base, (len(rows), 1))], np.zeros(len(rows), dtype=np.intp)
     node_of, scale, number_of_tree = np.zeros(len(rows), dtype=np.intp), 1.0, 0
-    levels, margin = [], np.zeros(len(graph.levels))
+    levels, sure = [], np.zeros(len(graph.levels))
     for place, level in enumerate(graph.levels):
         kept = kept_share(place)
         scale /= kept
@@ -155,14 +155,14 @@ def grow_graph(
             turn = _turn(table, counts, node, place_of) if len(following_nodes) > 1 else None
             one = GrownNode(node.columns, replace(trees, values=trees.values * scale), turn)
             if comes.any():
-                sure = margins(score[comes] * scale)
-                margin[place] += float(sure @ counts[comes]) / float(counts.sum())
+                how_sure = sureness(score[comes] * scale, base)
+                sure[place] += float(how_sure @ counts[comes]) / float(counts.sum())
                 following[comes] = one.taken(table.take(np.flatnonzero(comes)))
             grown.append(one)
             after.append(score)
         levels.append(tuple(grown))
         before, came_from, node_of = after, node_of, following
-    return GraphTrees(base, tuple(levels), margin)
+    return GraphTrees(base, tuple(levels), sure)
 
 
 def _start(before: list[Floats], node: GraphNode, comes: Bools, came_from: Ints) -> Floats:

@@ -79,24 +79,24 @@ def _learn_graph(
 
     def without(fold: Ints) -> tuple[Floats, Ints, Floats]:
         grown = grow(sizes, np.setdiff1d(everyone, fold, assume_unique=True))
-        return *grown.walk(problem.table.take(fold)), grown.margin
+        return *grown.walk(problem.table.take(fold)), grown.sure
 
     raw = np.empty((len(everyone), len(graph.levels), problem.task.n_scores))
     node = np.empty((len(everyone), len(graph.levels)), dtype=np.intp)
-    margin = np.zeros(len(graph.levels))
+    sure = np.zeros(len(graph.levels))
     with ThreadPoolExecutor(problem.n_threads) as pool:
         whole = pool.submit(grow, sizes, everyone)
         for number, (fold, (scores, nodes, of_fold)) in enumerate(
             zip(problem.folds, pool.map(without, problem.folds), strict=True)
         ):
-            raw[fold], node[fold], margin = scores, nodes, margin + of_fold
+            raw[fold], node[fold], sure = scores, nodes, sure + of_fold
             problem.progress("growing a graph", number + 1, len(problem.folds) + 1)
         trees = whole.result().to_serve()
         problem.progress("growing a graph", len(problem.folds) + 1, len(problem.folds) + 1)
     sets = [[one.columns for one in level] for level in trees.levels]
     n_coarse = n_coarse_stages(problem, [level[0] for level in sets if len(level) == 1][:1])
     served = trees.walk(problem.table)[0][:, :n_coarse]
-    stretch = stretch_of(trees.margin, margin / len(problem.folds))
+    stretch = stretch_of(trees.sure, sure / len(problem.folds))
     judged = judge(problem, raw, served, stretch, problem.costs_by_node(sets, node), Standing(sets, node))
     return trees, judged
 

@@ -94,8 +94,7 @@ def stretch_of(own: Floats, of_copies: Floats) -> Floats:
     """By what factor the scores of the model that serves are larger than those of its copies, at each stage.
 
     It is grown on more rows, which penalties of leaves shrink less. Neither has been asked about new rows; but both
-    were about the rows that they were grown on, and what makes their margins larger there makes them larger elsewhere.
-    Margins, and not scores: with more rows the scores of rare classes fall, which says nothing about the best two.
+    were about the rows that they were grown on, and what makes them surer there makes them surer elsewhere.
     Neighbouring stages are averaged, for the factor changes slowly and is the less certain the fewer rows there are.
     """
     grown = (own > 0) & (of_copies > 0)

@@ -128,7 +128,7 @@ def _grow(problem: CascadeProblem, plan: Plan) -> tuple[StagedTrees, Floats, lis
         first, *others = problem.folds
         # The rows of one fold tell how many trees a stage needs; the other copies have as many.
         job = pool.submit(score_fold, *known, first, plan.sets, plan.boosting)
-        scores[first], n_trees, margin = job.result()
+        scores[first], n_trees, sure = job.result()
         problem.progress("growing stages", 1, len(others) + 2)
         if problem.max_bytes is not None:
 
@@ -138,17 +138,17 @@ def _grow(problem: CascadeProblem, plan: Plan) -> tuple[StagedTrees, Floats, lis
             fewer = few_enough(problem.max_bytes, n_trees, bytes_of)
             if fewer != n_trees:
                 n_trees = fewer
-                scores[first], _, margin = score_fold(*known, first, plan.sets, plan.boosting, n_trees)
+                scores[first], _, sure = score_fold(*known, first, plan.sets, plan.boosting, n_trees)
         whole = pool.submit(grow_stages, *known, plan.sets, plan.boosting, n_trees=n_trees)
         judged = [pool.submit(score_fold, *known, fold, plan.sets, plan.boosting, n_trees) for fold in others]
         for number, (fold, job) in enumerate(zip(others, judged, strict=True)):
             scores[fold], _, of_fold = job.result()
-            margin = margin + of_fold
+            sure = sure + of_fold
             problem.progress("growing stages", number + 2, len(others) + 2)
         staged = whole.result().to_serve()
         problem.progress("growing stages", len(others) + 2, len(others) + 2)
-        assert staged.margin is not None
-        return staged, scores, n_trees, stretch_of(staged.margin, margin / len(problem.folds))
+        assert staged.sure is not None
+        return staged, scores, n_trees, stretch_of(staged.sure, sure / len(problem.folds))
 
 
 def without_idle_stages(learned: LearnedCascade, problem: CascadeProblem) -> LearnedCascade:

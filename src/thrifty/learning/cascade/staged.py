@@ -39,10 +39,10 @@ __all__ = [
     "grow_more",
     "grow_stages",
     "kept_share",
-    "margins",
     "narrow_table",
     "score_fold",
     "stored_bytes",
+    "sureness",
     "total_gains",
 ]
 
@@ -75,14 +75,14 @@ class StagedTrees:
         Columns of each stage, those of the stage before it first.
     parts : tuple of TreeEnsemble
         Trees that each stage adds, over all columns of the table.
-    margin : ndarray of shape (n_stages,), optional
-        Mean margin of the answers after each stage, on the rows that the trees were grown on.
+    sure : ndarray of shape (n_stages,), optional
+        How sure the answers are on average after each stage, on the rows that the trees were grown on.
     """
 
     base: Floats
     sets: tuple[Ints, ...]
     parts: tuple[TreeEnsemble, ...]
-    margin: Floats | None = None
+    sure: Floats | None = None
 
     def scores(self, table: BinnedTable) -> Floats:
         """Scores of every row after every stage, shape (n_rows, n_stages, n_scores)."""
@@ -170,7 +170,7 @@ def grow_stages(
     score = np.tile(base, (table.n_rows, 1))
     watching = None if watch is None else _Watching(watch, task.loss(watch.y), base)
     draws = Draws(uniforms(table.codes)[:, None], ROWS_PER_TREE)
-    parts, margin, scale, look_after = [], np.zeros(len(sets)), 1.0, max(boosting.n_trees // LOOKS, 1)
+    parts, sure, scale, look_after = [], np.zeros(len(sets)), 1.0, max(boosting.n_trees // LOOKS, 1)
     for place, columns in enumerate(sets):
         if (kept := kept_share(place)) < 1.0:
             score *= kept
@@ -192,9 +192,9 @@ def grow_stages(
         n_best = watching.restore(stage, score) if watching else stage.n_trees
         trees = stage.trees().first(n_best)
         parts.append(replace(trees, values=trees.values * scale))
-        margin[place] = np.average(margins(score * scale), weights=counts)
+        sure[place] = np.average(sureness(score * scale, base), weights=counts)
     return StagedTrees(
-        base, tuple(np.asarray(columns, dtype=np.intp) for columns in sets), tuple(parts), margin
+        base, tuple(np.asarray(columns, dtype=np.intp) for columns in sets), tuple(parts), sure
     )
 
 
@@ -208,7 +208,7 @@ def score_fold(
     boosting: Boosting,
     n_trees: Sequence[int] | None = None,
 ) -> tuple[Floats, list[int], Floats]:
-    """Scores of the rows of one fold at every stage, by an ensemble grown on all others; its trees, its margins.
+    """Scores of the rows of one fold at every stage, by an ensemble grown on all others; its trees, how sure it is.
 
     Without ``n_trees`` the rows of the fold tell when a stage ends.
     """
@@ -218,14 +218,18 @@ def score_fold(
     watch = Watch(held_out, y[fold], counts[fold]) if n_trees is None else None
     known = (table.take(rest), y[rest], counts[rest])
     grown = grow_stages(task, *known, sets, boosting, n_trees=n_trees, watch=watch)
-    assert grown.margin is not None
-    return grown.scores(held_out), [part.n_trees for part in grown.parts], grown.margin
+    assert grown.sure is not None
+    return grown.scores(held_out), [part.n_trees for part in grown.parts], grown.sure
 
 
-def margins(scores: Floats) -> Floats:
-    """How sure each answer is, shape (n_rows,): its distance from zero or, of several classes, from the second best."""
+def sureness(scores: Floats, base: Floats) -> Floats:
+    """How sure each answer is, shape (n_rows,): how far from ``base``, or of several classes from the second best.
+
+    With more rows the scores of rare classes fall, which says nothing about the best two.
+    """
     if scores.shape[1] == 1:
-        return np.abs(scores[:, 0])
+        away: Floats = np.abs(scores[:, 0] - base[0])
+        return away
     best = np.partition(scores, -2, axis=1)
     gap: Floats = best[:, -1] - best[:, -2]
     return gap
