@@ -95,12 +95,14 @@ def stretch_of(own: Floats, of_copies: Floats) -> Floats:
 
     It is grown on more rows, which penalties of leaves shrink less. Neither has been asked about new rows; but both
     were about the rows that they were grown on, and what makes them surer there makes them surer elsewhere.
-    Neighbouring stages are averaged, for the factor changes slowly and is the less certain the fewer rows there are.
+    Less than one is taken for one: with more rows trees follow single rows less, which makes them less sure of these
+    rows and of no others. Neighbouring stages are averaged, for the factor changes slowly and is the less certain the
+    fewer rows there are.
     """
     grown = (own > 0) & (of_copies > 0)
     logs = np.where(grown, np.log(np.where(grown, own, 1.0) / np.where(grown, of_copies, 1.0)), 0.0)
     around = np.convolve(np.r_[logs[:1], logs, logs[-1:]], np.full(3, 1 / 3), "valid")
-    stretch: Floats = np.exp(np.clip(around, -MOST_STRETCHED, MOST_STRETCHED))
+    stretch: Floats = np.exp(np.clip(around, 0.0, MOST_STRETCHED))
     return stretch
 
 
