@@ -2,8 +2,9 @@
 
     python benchmarks/first_fit.py
 
-Each line is a process of its own but for second fits, with bytecode in place as after an installation. The first fit starts with an empty
-cache of compiled code. Processor seconds, which other programs disturb less, beside seconds of the clock.
+Each line is a process of its own but for second fits, with bytecode in place as after an installation. The first fit
+starts with an empty cache of compiled code. Processor seconds, which other programs disturb less, beside seconds of the
+clock.
 """
 
 import os
