@@ -184,7 +184,7 @@ def test_small_files_are_read_as_cells_of_text(tmp_path):
 
 
 @pytest.mark.slow
-@given(st.lists(st.text(max_size=5), max_size=12))
+@given(st.lists(st.text("ab ',", max_size=5), max_size=12))
 def test_a_list_of_names_says_how_many_it_leaves_out(names):
     told = listed(names, 3)
     assert (f"and {len(names) - 3} more" in told) == (len(names) > 3)
