@@ -15,6 +15,7 @@ from thrifty.learning.cascade.staged import (
     grow_stages,
     narrow_table,
     score_fold,
+    sureness,
 )
 from thrifty.learning.pairs.boosted import Boosting
 from thrifty.objective.costs import PriceList
@@ -202,6 +203,14 @@ def test_scores_of_copies_are_stretched_by_as_much_as_those_of_the_model_that_se
     )
     np.testing.assert_allclose(stretch_of(grown.sure, grown.sure / 9), np.exp(MOST_STRETCHED))
     np.testing.assert_allclose(stretch_of(grown.sure, np.zeros(2)), 1.0)  # nothing was grown
+    np.testing.assert_allclose(stretch_of(grown.sure, grown.sure * 1.1), 1.0)  # less overfit is not less sure
+
+
+def test_how_sure_an_answer_of_several_classes_is_does_not_depend_on_classes_that_are_out_of_the_question():
+    scores, base = np.array([[2.0, 0.5, -1.0], [0.0, 3.0, -1.0]]), np.zeros(3)
+    np.testing.assert_allclose(sureness(scores, base), [1.5, 3.0])
+    rarer = scores - [0.0, 0.0, 4.0]
+    np.testing.assert_allclose(sureness(rarer, base), sureness(scores, base))
 
 
 def test_every_stage_keeps_seven_tenths_of_the_score_so_far(rows):

@@ -21,7 +21,7 @@ from thrifty.tasks.labels import CLIP, ClassTask
 from thrifty.tasks.logistic import newton_step
 from thrifty.trees.derivatives import BLOCK, exponential
 
-__all__ = ["MulticlassLoss", "MulticlassTask", "SoftLoss", "multinomial_weights"]
+__all__ = ["MulticlassLoss", "MulticlassTask", "SoftLoss", "lead_of_best", "multinomial_weights"]
 
 RIDGE = 0.1
 _STEPS, _SMALL = 50, 1e-12
@@ -170,9 +170,7 @@ class MulticlassTask(ClassTask):
 
     def closeness(self, scores: Floats) -> Floats:
         """Minus the gap between the two best scores, which is that of their log-probabilities."""
-        best = np.partition(scores, -2, axis=1)[:, -2:]
-        doubt: Floats = best[:, 0] - best[:, 1]
-        return doubt
+        return -lead_of_best(scores)
 
     def most_probable(self, scores: Floats) -> Ints:
         """The class with the largest score; the first of equals."""
@@ -225,6 +223,13 @@ class MulticlassTask(ClassTask):
     def read_outputs(self, given: Any, n_rows: int | None, who: str) -> Floats:
         """Probabilities of all classes, checked."""
         return self.bounded(check_probabilities(given, n_rows, self.classes, who))
+
+
+def lead_of_best(scores: Floats) -> Floats:
+    """By how much the best score of each row leads the second best, shape (n_rows,)."""
+    best = np.partition(scores, -2, axis=1)
+    lead: Floats = best[:, -1] - best[:, -2]
+    return lead
 
 
 @fused_kernel

@@ -26,6 +26,7 @@ from thrifty.chain.stage import CascadeStage
 from thrifty.exceptions import InvalidInputError
 from thrifty.learning.pairs.boosted import Boosting
 from thrifty.rows import Draws, uniforms
+from thrifty.tasks.multiclass import lead_of_best
 from thrifty.tasks.task import Loss, Task
 from thrifty.trees import BinnedTable, EnsembleBuilder, TreeEnsemble
 from thrifty.trees.binning import WORD, Thresholds
@@ -227,12 +228,10 @@ def sureness(scores: Floats, base: Floats) -> Floats:
 
     With more rows the scores of rare classes fall, which says nothing about the best two.
     """
-    if scores.shape[1] == 1:
-        away: Floats = np.abs(scores[:, 0] - base[0])
-        return away
-    best = np.partition(scores, -2, axis=1)
-    gap: Floats = best[:, -1] - best[:, -2]
-    return gap
+    if scores.shape[1] > 1:
+        return lead_of_best(scores)
+    away: Floats = np.abs(scores[:, 0] - base[0])
+    return away
 
 
 def total_gains(table: BinnedTable, loss: Loss, counts: Floats, columns: Ints, boosting: Boosting) -> Floats:
