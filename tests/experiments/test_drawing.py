@@ -65,7 +65,7 @@ def test_the_papers_methods_are_on_the_left_and_what_it_left_out_is_on_the_right
 
 @pytest.mark.slow
 def test_without_a_line_of_the_paper_or_a_flagship_there_is_one_panel_with_full_colours(drawn):
-    (ax,) = drawn(numbers("a line", "another"))
+    (ax,) = drawn(numbers("a line", "DynaMod-Lin"))
     assert all(line.get_alpha() is None for line in ax.get_lines())
 
 

@@ -84,7 +84,8 @@ def draw_figure(numbers: Mapping[str, Any], path: Path) -> Path:
     """Draw the numbers of a figure: two panels side by side for each f0 or collection, or one for each."""
     panels = _panels(numbers)
     places = numbers.get("places")
-    two_sides = any(line in CURVES for panel in panels.values() for line in panel["chosen"])
+    every = {line for panel in panels.values() for line in panel["chosen"]}
+    two_sides = FLAGSHIP in every or any(map(_is_in_paper, every))
     n_rows = len(panels) if two_sides else 1
     figure, axes = new_figure(
         2 if two_sides else len(panels), n_rows=n_rows, height=4.2 if places is None else 5.0
@@ -107,13 +108,17 @@ def _panels(numbers: Mapping[str, Any]) -> dict[str, Any]:
     return {name: part for name, part in numbers.items() if isinstance(part, dict) and "chosen" in part}
 
 
+def _is_in_paper(line: str) -> bool:
+    return line in CURVES and CURVES[line].in_paper
+
+
 def _sides(chosen: Mapping[str, Any], *, two_sides: bool) -> dict[str, list[str]]:
     """Deal the lines out to panels, by the end of a panel's title."""
     if not two_sides:
         return {"": list(chosen)}
     shown = [FLAGSHIP] if FLAGSHIP in chosen else []
     rivals = [line for line in chosen if line != FLAGSHIP]
-    paper = [line for line in rivals if line in CURVES and CURVES[line].in_paper]
+    paper = [line for line in rivals if _is_in_paper(line)]
     left_out = [line for line in rivals if line not in paper]
     beside = ": against" if shown else ":"
     titles = f"{beside} the paper's methods", f"{beside} what the paper left out"
