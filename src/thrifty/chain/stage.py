@@ -13,6 +13,7 @@ from scipy import sparse
 from scipy.special import logit
 
 from thrifty.arrays import Floats, Ints
+from thrifty.compiled import lean_kernel
 from thrifty.full.model import FullModel, ask_model
 from thrifty.rows import uniforms
 from thrifty.tasks.task import Task
@@ -98,8 +99,45 @@ class LinearStage:
 
     def visit(self, block: Any, carried: Floats) -> Visit:
         """Score a block, dense or CSR."""
-        both = np.asarray(block @ self.coef) + self.intercept
+        both = weighted_sums(block, self.coef, self.intercept)
         return Visit(both[:, CHEAP], both[:, GATE], carried, self.margin)
+
+
+def weighted_sums(block: Any, coef: Floats, intercept: Floats) -> Floats:
+    """``block @ coef + intercept``, added column by column, so that a row's sum never depends on the rows around it.
+
+    A BLAS adds in an order that depends on the processor and on the number of rows: equal rows of one batch may get
+    unequal sums, and a threshold may part them. Here every row starts at the intercept and adds its columns in turn,
+    dense or CSR, and no product is fused into a sum.
+    """
+    sums = np.tile(intercept, (block.shape[0], 1))
+    coef = np.ascontiguousarray(coef)
+    if sparse.issparse(block):
+        block = sparse.csr_array(block, dtype=np.float64)
+        block.sum_duplicates()
+        add_cells(block.indptr, block.indices, block.data, coef, sums)
+    else:
+        add_columns(np.ascontiguousarray(block, dtype=np.float64), coef, sums)
+    return sums
+
+
+@lean_kernel
+def add_columns(block: Floats, coef: Floats, sums: Floats) -> None:
+    """Add the columns of a dense block, times their weights, to the sums of its rows."""
+    for i in range(block.shape[0]):
+        for column in range(block.shape[1]):
+            value = block[i, column]
+            for head in range(coef.shape[1]):
+                sums[i, head] += value * coef[column, head]
+
+
+@lean_kernel
+def add_cells(starts: Any, columns: Any, values: Floats, coef: Floats, sums: Floats) -> None:
+    """Add the stored cells of a CSR block, times the weights of their columns, to the sums of its rows."""
+    for i in range(len(sums)):
+        for cell in range(starts[i], starts[i + 1]):
+            for head in range(coef.shape[1]):
+                sums[i, head] += values[cell] * coef[columns[cell], head]
 
 
 @dataclass(frozen=True)
