@@ -1,14 +1,22 @@
-"""Decisions that must be random across rows yet a fixed function of each row.
+"""Chance that is a fixed function of a row: folds from what a row holds, routes from the key of the row.
 
-Two things here need chance: which fold a training row falls into, and whom the uniform gate sends
-on. Drawn from a generator, both would depend on the order and on the repetition of rows. Drawn from
-a *fingerprint of the row's content* they do not: two equal rows share their fate, so a row with
-weight 2 is the same as that row given twice, no exact duplicate leaks from a fold into the
-model that is judged on it, and ``route(X)`` agrees with ``predict(X)``.
+Drawn from a generator, chance would depend on the order, the number and the batch of rows. Here it depends on
+
+* a *fingerprint of the content* of a row, for folds and subsamples of training rows: equal rows share their fate, so a
+  row of weight 2 is that row given twice, and no duplicate leaks from a fold into the model that is judged on it;
+* the *key* of a row, where two operating points are mixed: the same key takes the same route in one table, in
+  partitions, alone, and through every door.
+
+Content is compared in single precision (24 bits, seven digits): a table in float32, or one whose numbers another
+processor computed with another last bit, falls into the same folds.
 """
 
 import math
+import re
+from collections.abc import Callable
 from functools import lru_cache
+from hashlib import blake2b
+from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -18,7 +26,17 @@ from scipy import sparse
 from thrifty.arrays import Bools, Ints, Words
 from thrifty.exceptions import InvalidInputError
 
-__all__ = ["Draws", "content_folds", "fingerprints", "query_folds", "query_keys", "row_keys", "uniforms"]
+__all__ = [
+    "Draws",
+    "content_folds",
+    "content_keys",
+    "fingerprints",
+    "key_chance",
+    "key_words",
+    "query_folds",
+    "query_keys",
+    "uniforms",
+]
 
 
 # Odd multipliers of the splitmix64 generator (Steele, Lea and Flood, 2014): they spread one changed
@@ -31,12 +49,15 @@ BLOCK = 16_384
 """Cells that are mixed together: enough that calls do not count, few enough that they stay in the cache."""
 
 
-def fingerprints(X: object, seed: int = 0) -> Words:
-    """A 64-bit fingerprint per row of a dense or CSR table; equal rows and seeds give equal ones."""
-    return _mix(_content(X) + _mixed(seed, seed + 1)[0])
+def fingerprints(X: object, seed: int = 0, *, exact: bool = False) -> Words:
+    """A 64-bit fingerprint per row of a dense or CSR table; equal rows and seeds give equal ones.
+
+    Numbers are equal that agree in single precision, unless ``exact`` is true: then every bit counts.
+    """
+    return _mix(_content(X, exact=exact) + _mixed(seed, seed + 1)[0])
 
 
-def row_keys(X: object, strata: Ints) -> Words:
+def content_keys(X: object, strata: Ints) -> Words:
     """Two fingerprints per row, shape (n_rows, 2): of what it holds, and of that together with its class."""
     held = fingerprints(X)
     keys: Words = np.column_stack([held, _mix(held ^ _mix(strata.astype(np.uint64) + np.uint64(1)))])
@@ -53,44 +74,46 @@ def query_keys(keys: Words, query: Ints | None) -> Words:
     return found
 
 
-def _content(X: object) -> Words:
+def _content(X: object, *, exact: bool) -> Words:
     """A word per row, before any seed is mixed in."""
+    words = _words if exact else _single_words
     # A sum over the cells that are not zero, so that dense, sparse and explicitly stored zeros agree.
     content = np.zeros(X.shape[0], dtype=np.uint64)  # type: ignore[attr-defined]
     if sparse.issparse(X):
         coo = sparse.coo_array(X)
-        np.add.at(content, coo.row, _cells(coo.data, _mix(coo.col.astype(np.uint64) + np.uint64(1))))
+        columns = _mix(coo.col.astype(np.uint64) + np.uint64(1))
+        np.add.at(content, coo.row, _cells(coo.data, columns, words))
         return content
     table = np.asarray(X)
     columns = _mixed(1, table.shape[1] + 1)
     step = max(BLOCK // max(len(columns), 1), 1)
     for begin in range(0, len(table), step):
         block = slice(begin, begin + step)
-        content[block] = _cells(table[block], columns).sum(axis=1, dtype=np.uint64)
+        content[block] = _cells(table[block], columns, words).sum(axis=1, dtype=np.uint64)
     return content
 
 
-def _cells(values: NDArray[np.float64], columns: Words) -> Words:
+def _cells(values: NDArray[np.float64], columns: Words, words: Callable[[Any], Words]) -> Words:
     """A word per cell that depends on its value and on the word of its column; nothing for a zero."""
-    mixed = _mix(_words(values) ^ columns)
+    mixed = _mix(words(values) ^ columns)
     mixed[values == 0] = 0
     return mixed
 
 
 def uniforms(X: object, seed: int = 0) -> NDArray[np.float64]:
     """One number in (0, 1) per row, uniform over rows and fixed by the row's content and the seed."""
-    return ((fingerprints(X, seed) >> np.uint64(11)).astype(np.float64) + 0.5) / 2.0**53
+    return _as_uniform(fingerprints(X, seed))
 
 
 class Draws:
-    """Shares of the same rows under many seeds: ``Draws(X, share)(seed)`` is ``uniforms(X, seed) < share``, and faster.
+    """Shares of the same rows under many seeds: as ``uniforms(X, seed) < share``, every bit of X counting, and faster.
 
     A share is compared with the words that uniform numbers are made of, which need not become numbers for that. Seeds
     are usually asked for one after the other: where rows are few, those that follow are drawn in the same call.
     """
 
     def __init__(self, X: object, share: float) -> None:
-        self._content = _content(X)
+        self._content = _content(X, exact=True)
         self._end = np.uint64(math.ceil(share * 2.0**53 - 0.5) << 11)
         self._n_together = max(BLOCK // max(len(self._content), 1), 1)
         self._first, self._drawn = 0, np.empty((0, len(self._content)), dtype=bool)
@@ -115,7 +138,11 @@ def content_folds(X: object, strata: NDArray[Any], n_folds: int, seed: int = 0) 
     """
     if n_folds < 2:
         raise InvalidInputError(f"cv must be at least 2 folds; got {n_folds!r}.")
-    keys = fingerprints(X, seed)
+    return _dealt(fingerprints(X, seed), strata, n_folds)
+
+
+def _dealt(keys: Words, strata: NDArray[Any], n_folds: int) -> NDArray[np.intp]:
+    """Fold of each key: distinct ones of each stratum by their order, in turn."""
     fold = np.zeros(len(keys), dtype=np.intp)
     for stratum in np.unique(strata):
         members = np.flatnonzero(strata == stratum)
@@ -133,18 +160,74 @@ def query_folds(X: object, query: Ints, strata: Ints, n_folds: int, seed: int = 
     held, kind = np.zeros(int(number.max()) + 1, dtype=np.uint64), np.zeros(int(number.max()) + 1, np.intp)
     np.add.at(held, number, fingerprints(X, seed))
     np.maximum.at(kind, number, strata)
-    told = held.astype(np.float64)[:, None]
-    n_distinct = len(np.unique(told))
-    if min(len(np.unique(told[kind == one])) for one in np.unique(kind)) < n_folds:
+    n_distinct = len(np.unique(held))
+    if min(len(np.unique(held[kind == one])) for one in np.unique(kind)) < n_folds:
         kind = np.zeros_like(kind)
     if n_distinct < 2:
         return np.zeros(len(number), dtype=np.intp)
-    return content_folds(told, kind, min(n_folds, n_distinct), seed)[number]
+    return _dealt(held, kind, min(n_folds, n_distinct))[number]
+
+
+def key_words(keys: Any, name: str = "row_key") -> Words:
+    """A 64-bit word for each row key: a whole number is itself, any other key a hash of its text.
+
+    Text that writes a whole number is that number, so that a key is the same in a file, a request and a data frame.
+
+    Parameters
+    ----------
+    keys : array-like of shape (n_rows,)
+        Whole numbers, texts, dates, or tuples of these.
+    name : str
+        What to call the keys in an error.
+    """
+    given = keys if isinstance(keys, list | tuple) else np.asarray(keys)
+    if isinstance(given, np.ndarray):
+        if given.ndim != 1:
+            raise InvalidInputError(f"{name} must have one key for each row; got shape {given.shape}.")
+        if given.dtype.kind in "iub":
+            return given.astype(np.uint64)
+        given = given.tolist() if given.dtype.kind not in "mM" else given.astype(str).tolist()
+    return np.array([_key_word(key, name, place) for place, key in enumerate(given)], dtype=np.uint64)
+
+
+def _key_word(key: Any, name: str, place: int) -> int:
+    if key is None or type(key).__name__ in ("NAType", "NaTType") or key != key:
+        raise InvalidInputError(
+            f"{name} is missing in row {place}. Every row needs a key; leave {name} out to use the number of the row."
+        )
+    if isinstance(key, float) and key.is_integer():
+        key = int(key)
+    text = "\x1f".join(map(str, key)) if isinstance(key, tuple) else str(key)
+    if isinstance(key, Integral) or re.fullmatch("0|-?[1-9][0-9]{0,19}", text):
+        number = int(key)
+        if -(2**63) <= number < 2**64:
+            return number % 2**64
+    return int.from_bytes(blake2b(text.encode(), digest_size=8).digest(), "little")
+
+
+def key_chance(keys: Words, seed: int = 0) -> NDArray[np.float64]:
+    """One number in (0, 1) per row key, uniform over keys and fixed by the key and the seed."""
+    return _as_uniform(_mix(_mix(keys + np.uint64(1)) + _mixed(seed, seed + 1)[0]))
+
+
+def _as_uniform(words: Words) -> NDArray[np.float64]:
+    return ((words >> np.uint64(11)).astype(np.float64) + 0.5) / 2.0**53
+
+
+def _single_words(values: NDArray[np.float64]) -> Words:
+    """Words of numbers rounded to the 24 bits of single precision, over the range of double precision."""
+    words = _words(values)
+    words += np.uint64(1 << 28)
+    words &= np.uint64(~((1 << 29) - 1) & (2**64 - 1))
+    return words
 
 
 def _words(values: NDArray[np.float64]) -> Words:
-    # Adding 0.0 turns -0.0 into 0.0: numbers that compare equal must hash equal.
-    return (np.ascontiguousarray(values, dtype=np.float64) + 0.0).view(np.uint64)
+    # Adding 0.0 turns -0.0 into 0.0: numbers that compare equal must hash equal. Processors differ in the sign of NaN.
+    plain = np.ascontiguousarray(values, dtype=np.float64) + 0.0
+    plain[np.isnan(plain)] = np.nan
+    words: Words = plain.view(np.uint64)
+    return words
 
 
 @lru_cache(maxsize=8)

@@ -339,7 +339,7 @@ def test_the_full_model_is_given_the_columns_it_reads_and_those_alone():
 def test_answers_known_beforehand_are_looked_up_by_content_through_chains_and_in_any_order():
     X = rows_of(4)
     for system in (chain(4), nested(4, range(N_FEATURES), ("p1", "p1"))):
-        known = PrecomputedFull(system.innermost.outputs(X, X), fingerprints(X))
+        known = PrecomputedFull(system.innermost.outputs(X, X), fingerprints(X, exact=True))
         by_value = system.with_full(known) if system.behind is None else _with_innermost(system, known)
         expected = system.predict_proba(X)
         assert (system.route(X) == system.n_stages).sum() > 2
@@ -358,7 +358,7 @@ def test_answers_known_for_the_columns_that_the_full_model_reads_are_found_by_th
     read = np.array([0, 3])
     system, X = chain(6, full_columns=read), rows_of(6)
     known = system.with_full(
-        PrecomputedFull(system.full.outputs(X[:, read], X[:, read]), fingerprints(X[:, read]))
+        PrecomputedFull(system.full.outputs(X[:, read], X[:, read]), fingerprints(X[:, read], exact=True))
     )
     everything = Policy.of(np.full(2, -np.inf))
     np.testing.assert_allclose(known.at(everything).predict_proba(X), system.at(everything).predict_proba(X))

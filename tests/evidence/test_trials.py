@@ -25,7 +25,7 @@ from thrifty.evidence.bounds import upper_bound
 from thrifty.evidence.certificate import Certificate
 from thrifty.evidence.trials import trials_of
 from thrifty.report.page import page_of
-from thrifty.rows import row_keys
+from thrifty.rows import content_keys
 
 FIT, NEW = slice(0, 300), slice(300, 700)
 
@@ -153,7 +153,7 @@ def test_a_row_that_is_given_twenty_times_is_counted_once(fitted, rows):
 def test_a_frequent_row_that_is_lost_weighs_as_much_as_it_is_frequent():
     """Counting different rows alone would make one loss of a hundred."""
     rare = np.arange(300) < 200
-    keys = row_keys(np.where(rare, np.arange(300), -1.0)[:, None], np.zeros(300, dtype=int))
+    keys = content_keys(np.where(rare, np.arange(300), -1.0)[:, None], np.zeros(300, dtype=int))
     trials = trials_of(keys, (), 300, "drop")
     assert (trials.n_trials, trials.n_kept) == (201, 300)
     assert trials.losses(np.array([100]), np.array([1])).tolist() == [67]  # a third of 201
@@ -171,7 +171,7 @@ def test_fewer_trials_with_no_smaller_share_have_no_smaller_bound(n_few, n_more,
 
 def test_a_point_passes_only_if_every_way_to_count_lets_it():
     full, wrong = np.ones(400, bool), np.arange(400) < 8
-    keys = row_keys(np.r_[np.arange(8), 8 + np.arange(392) % 92][:, None], np.zeros(400, dtype=int))
+    keys = content_keys(np.r_[np.arange(8), 8 + np.arange(392) % 92][:, None], np.zeros(400, dtype=int))
     chosen = Frontier.from_evidence([Evidence.of_point(1.0, full[:50], ~full[:50], full_quality=full[:50])])
     there = Evidence.of_point(1.0, ~wrong, ~full, full_quality=full, rows=keys)
     merged = certify(chosen.on([there]), max_loss=0.2)

@@ -37,7 +37,7 @@ from thrifty.learning.pairs.boosted import Boosting
 from thrifty.objective.costs import PriceList
 from thrifty.objective.row_prices import RowsOfFit
 from thrifty.progress import Progress, silent
-from thrifty.rows import query_keys, row_keys
+from thrifty.rows import content_keys, query_keys
 from thrifty.threads import limited_threads, threads_of
 from thrifty.trees import Binner
 
@@ -171,7 +171,7 @@ class BudgetedCascade(ChainEstimator):
                 judged_rows if self._keeps_scores else judged_rows.without_scores(),
                 features=tuple(self.features_.tolist()),
                 stage_columns=tuple(tuple(stage.columns.tolist()) for stage in self.chain_.stages),
-                rows=query_keys(row_keys(rows.X, rows.task.strata(rows.y)), rows.task.query_of(rows.y)),
+                rows=query_keys(content_keys(rows.X, rows.task.strata(rows.y)), rows.task.query_of(rows.y)),
                 seen=seen_by(full),
                 task=rows.task,
             )

@@ -21,7 +21,7 @@ from thrifty.evidence.query_evidence import QueryEvidence
 from thrifty.evidence.recall import with_classes
 from thrifty.exceptions import InvalidInputError
 from thrifty.full.model import AbsentFull, PrecomputedFull, ask_model
-from thrifty.rows import fingerprints, row_keys
+from thrifty.rows import content_keys, fingerprints
 from thrifty.tasks.ranking import RankingTask
 from thrifty.tasks.task import Task
 
@@ -178,7 +178,7 @@ def seen_by(*things: Any) -> Words | None:
 
 
 def _keys(chain: Chain, reader: TableReader, target: Floats) -> Words:
-    return row_keys(reader.identity(np.arange(reader.n_samples), None), chain.task.strata(target))
+    return content_keys(reader.identity(np.arange(reader.n_samples), None), chain.task.strata(target))
 
 
 def judged_by(task: Task, evidence: Evidence, target: Floats) -> Evidence:
@@ -249,7 +249,7 @@ def _with_known_full(
         table = reader.table(rows, chain.price_list.full_columns)
         outputs = ask_model(model, chain.task, table, numbers, rows=reader.numbers_of(rows))
     if not chain.buys_by_row:
-        chain = _replace_innermost(chain, PrecomputedFull(outputs, fingerprints(numbers)))
+        chain = _replace_innermost(chain, PrecomputedFull(outputs, fingerprints(numbers, exact=True)))
     return chain, _own_quality(chain.task, target, outputs)
 
 

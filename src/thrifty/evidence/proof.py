@@ -30,7 +30,7 @@ from thrifty.evidence.frontier import Frontier
 from thrifty.evidence.operating_point import OperatingPoint
 from thrifty.evidence.trials import HELD_OUT, Trials, trials_of
 from thrifty.exceptions import InvalidInputError
-from thrifty.rows import query_keys, row_keys
+from thrifty.rows import content_keys, query_keys
 
 __all__ = ["MEASURES", "certify", "check_hold_out"]
 
@@ -212,7 +212,7 @@ def check_hold_out(
     """Refuse, before anything is fitted, a loss that the rows, or queries, held out of a fit cannot show."""
     check_max_loss(max_loss, classes if isinstance(max_loss, Mapping) else None)
     _check_confidence(confidence)
-    keys = row_keys(X, strata)
+    keys = content_keys(X, strata)
     proof, learned = (
         query_keys(keys[part], None if query is None else query[part]) for part in (is_proof, ~is_proof)
     )

@@ -161,7 +161,9 @@ def judge_full(
         model = replace(model, calibration=task.calibrate_model(raw, rows.y, rows.weight))
     if isinstance(model, PrecomputedFull) and model.keys is None:
         outputs = model.values[rows.positions]
-        model = PrecomputedFull(model.values, fingerprints(rows.X if rows.given is None else rows.given))
+        model = PrecomputedFull(
+            model.values, fingerprints(rows.X if rows.given is None else rows.given, exact=True)
+        )
     else:
         outputs = ask_model(model, task, rows.table, rows.X, rows=rows.positions, who=name)
     judged = JudgedFull(model, outputs, task)

@@ -133,7 +133,7 @@ class PrecomputedFull:
         """Look the rows up by their content."""
         if self.keys is None:
             return self.by_place(numbers.shape[0])
-        asked = fingerprints(numbers)
+        asked = fingerprints(numbers, exact=True)
         if len(asked) == len(self.keys) and np.array_equal(asked, self.keys):
             return self.values
         known, place = np.unique(self.keys, return_index=True)
@@ -245,7 +245,7 @@ def as_full_model(
             f"{who} holds precomputed probabilities for {len(values)} rows, but X has {numbers.shape[0]}. "
             f"Give one for each row of X."
         )
-    return PrecomputedFull(values, fingerprints(numbers))
+    return PrecomputedFull(values, fingerprints(numbers, exact=True))
 
 
 def is_estimator(full: Any) -> bool:

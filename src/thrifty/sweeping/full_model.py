@@ -132,7 +132,7 @@ def judge_once(shared: Shared, full_val: ArrayLike | None, n_jobs: int | None) -
     if isinstance(model, EstimatorFull) and shared.reads_numbers:
         model = replace(model, reads_numbers=True)
     link_of(model, prices, rows.task)
-    keys = fingerprints(rows.X), fingerprints(shared.numbers_val)
+    keys = fingerprints(rows.X, exact=True), fingerprints(shared.numbers_val, exact=True)
     if _is_array(shared.full):
         answers = Answers(judged.outputs, _check_full_val(shared, full_val), *keys)
         return answers, answers.everywhere

@@ -29,7 +29,7 @@ from thrifty.learning.pairs.boosted import Boosting
 from thrifty.objective.costs import check_amount
 from thrifty.objective.price_list import check_price_list
 from thrifty.objective.row_prices import RowsOfFit
-from thrifty.rows import content_folds, row_keys
+from thrifty.rows import content_folds, content_keys
 from thrifty.tasks.choose import classification
 from thrifty.trees import BinnedTable, Binner, EnsembleBuilder, TreeEnsemble
 
@@ -80,7 +80,7 @@ def learn_from_answers(router: Any, X: Any, weak_right: Any, strong_right: Any) 
         router.certificate_ = None
         reader = TableReader(numbers, X if kind_of_table(X) else numbers)
         router.evidence_ = _evidence(
-            router.chain_, reader, held_out, weak, strong, row_keys(numbers, everyone)
+            router.chain_, reader, held_out, weak, strong, content_keys(numbers, everyone)
         )
         router._proof = None
         router._move(**({"threshold": 0.0} if budget is None else {"budget": budget}))
@@ -108,7 +108,7 @@ def evidence_of_answers(router: Any, X: Any, weak_right: Any, strong_right: Any)
     reader = router._reader(X)
     weak, strong = _checked(weak_right, strong_right, reader.n_samples)
     everyone = np.arange(reader.n_samples)
-    keys = row_keys(reader.identity(everyone, None), np.zeros(len(everyone), dtype=np.intp))
+    keys = content_keys(reader.identity(everyone, None), np.zeros(len(everyone), dtype=np.intp))
     seen = _evidence(chain, reader, chain.visit_all(reader).gate[:, 0], weak, strong, keys)
     known = router.evidence_.known_rows
     return replace(seen, seen=np.unique(np.concatenate(known)) if known else None)
