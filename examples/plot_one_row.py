@@ -33,7 +33,7 @@ print(explained)
 # %%
 # The same wine in a session: nothing is known, and it is told one measurement after the other.
 
-session = clf.start(row=row)
+session = clf.start(key=row)
 while session.next_purchase is not None:
     wanted = session.next_purchase
     print(f"{', '.join(wanted.columns)} for {wanted.price:g}: {wanted.why}")

@@ -384,7 +384,7 @@ def test_every_row_has_a_route_and_pays_for_the_distinct_purchases_on_it(thing, 
 def test_it_buys_what_it_bills_and_answers_as_from_a_table(thing, rows):
     table, _ = rows
     source = Source(table[NEW])
-    receipt = door("buy", thing, lambda one: one.buy(source))
+    receipt = door("buy", thing, lambda one: one.buy(source, row_key=table[NEW].index))
     if receipt is not None:
         assert np.array_equal(receipt.answer, thing[1].predict(table[NEW]))
         assert np.array_equal(receipt.route, thing[1].route(table[NEW]))
@@ -398,10 +398,27 @@ def test_it_buys_what_it_bills_and_answers_as_from_a_table(thing, rows):
 
 def walked(one, table, row):
     """A session that is given whatever it asks for."""
-    session = one.start(row=row)
+    session = one.start(key=table.index[row])
     while session.next_purchase is not None:
         session.give({name: table[name].iloc[row] for name in session.next_purchase.columns})
     return session
+
+
+@pytest.mark.parametrize("n_parts", [2, 7, 64])
+def test_rows_in_partitions_and_alone_go_the_way_that_they_go_together(thing, rows, n_parts):
+    table, one = rows[0][NEW].sample(frac=1, random_state=0), thing[1]
+    if not hasattr(one, "chain_"):
+        pytest.skip("a pruned forest has no operating points to mix")
+    parts = [table.iloc[places] for places in np.array_split(np.arange(len(table)), n_parts)]
+    for ask in (one.route, one.cost, one.predict):
+        np.testing.assert_array_equal(np.concatenate([ask(part) for part in parts]), ask(table))
+    ordered = rows[0][NEW]
+    np.testing.assert_array_equal(one.route(table), pd.Series(one.route(ordered), ordered.index)[table.index])
+    by_column = ordered.rename_axis("key").reset_index()
+    np.testing.assert_array_equal(one.route(by_column, row_key="key"), one.route(ordered))
+    np.testing.assert_array_equal(
+        one.route(ordered.reset_index(drop=True), row_key=ordered.index), one.route(ordered)
+    )
 
 
 @pytest.mark.slow
@@ -682,7 +699,7 @@ def test_the_command_line_answers_from_its_file(thing, rows, tmp_path, capsys):
     table, _ = rows
     thrifty.save(thing[1], tmp_path / "system.thrifty")
     # The file has its columns in another order: they are known by their names.
-    table[NEW][list(COSTS)[::-1]].to_csv(tmp_path / "new.csv", index=False)
+    table[NEW][list(COSTS)[::-1]].to_csv(tmp_path / "new.csv", index_label="key")
     code = main(
         [
             "predict",
@@ -690,6 +707,8 @@ def test_the_command_line_answers_from_its_file(thing, rows, tmp_path, capsys):
             str(tmp_path / "new.csv"),
             "-o",
             str(tmp_path / "a.csv"),
+            "--row-key",
+            "key",
         ]
     )
     told = capsys.readouterr()
@@ -708,9 +727,10 @@ def test_the_gateway_answers_and_bills_as_it_does_in_batches_and_row_by_row(thin
     one, new = thing[1], rows[0][NEW]
 
     async def ask(*tables):
-        serving = Serving(one, Config())
+        serving = Serving(one, Config(row_key="key"))
         await serving.start()
-        read = (serving.model.rows.from_records(table.to_dict("records")) for table in tables)
+        records = (table.rename_axis("key").reset_index().to_dict("records") for table in tables)
+        read = (serving.model.rows.from_records(rows) for rows in records)
         found = await asyncio.gather(*(serving.model.answer(cells) for cells in read))
         await serving.close()
         return found
@@ -735,9 +755,10 @@ def test_the_gateway_buys_for_rows_that_come_with_nothing_but_a_key(thing, rows)
         return DictSource({name: new[name].to_numpy()[list(keys)] for name in new.columns}, **how)
 
     async def ask(one):
-        serving = Serving(one, Config(providers={"shop": columns}), sources={"shop": sells})
+        serving = Serving(one, Config(providers={"shop": columns}, row_key="key"), sources={"shop": sells})
         await serving.start()
-        cells = serving.model.rows.from_records([{"row": place} for place in range(len(new))])
+        records = [{"row": place, "key": key} for place, key in enumerate(new.index)]
+        cells = serving.model.rows.from_records(records)
         answered = await serving.model.answer(cells)
         await serving.close()
         return answered

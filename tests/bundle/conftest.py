@@ -4,7 +4,6 @@ import hashlib
 import json
 import struct
 import warnings
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -16,7 +15,6 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC
 
-import thrifty
 from thrifty import (
     BudgetedClassifier,
     ConfidenceRouter,
@@ -28,10 +26,7 @@ from thrifty import (
     GreedyMiserClassifier,
     UniformRouter,
 )
-from thrifty.bundle import from_bytes, to_bytes
 from thrifty.bundle.container import FORMAT
-
-DATA = Path(__file__).parents[1] / "data"
 
 HEADER = struct.Struct("<8sIQ")
 
@@ -80,43 +75,6 @@ class Forge:
         manifest, blobs = Forge.taken_apart(data)
         change(manifest)
         return Forge.sealed(manifest, blobs, honest=False)
-
-
-class Kept:
-    """A folder of files that another version wrote, with what they answered then.
-
-    Costs, routes and labels are compared exactly. Probabilities were computed on another machine, whose exponential may
-    differ in the last digit.
-    """
-
-    agree = {"rtol": 1e-12, "atol": 0.0}  # noqa: RUF012
-
-    def __init__(self, folder):
-        self.folder = DATA / folder
-        self.answers = dict(np.load(self.folder / "answers.npz", allow_pickle=False))
-        self.new = self.answers["new"]
-
-    def load(self, name, *, again=False):
-        """The object in a file, or what it becomes when it is saved and loaded once more."""
-        thing = thrifty.load(self.folder / f"{name}.thrifty")
-        return from_bytes(to_bytes(thing)) if again else thing
-
-    def table(self, name):
-        """The rows that a file was asked about."""
-        return np.round(self.new) if name == "tied_system" else self.new
-
-    def differing(self, name, system):
-        """Numbers of the rows that are not answered as they were."""
-        X, was = self.table(name), self.answers
-        same = np.isclose(system.predict_proba(X), was[f"{name}_proba"], **self.agree).all(axis=1)
-        for part, ask in (("cost", system.cost), ("route", system.route), ("labels", system.predict)):
-            same &= ask(X) == was[f"{name}_{part}"]
-        return np.flatnonzero(~same)
-
-
-@pytest.fixture(scope="session")
-def kept():
-    return Kept
 
 
 @pytest.fixture(scope="session")

@@ -110,10 +110,14 @@ def refused(data, match, **options):
         unpack(data, **options)
 
 
-def test_a_newer_format_is_refused_by_number(fitted):
+@pytest.mark.parametrize(("step", "way_out"), [(1, "Upgrade thrifty"), (-1, "Fit again")])
+def test_another_format_is_refused_by_number(step, way_out, fitted):
     data = bytearray(to_bytes(fitted["miser"]))
-    data[8:12] = struct.pack("<I", FORMAT + 1)
-    refused(bytes(data), f"has format {FORMAT + 1}, and this version of thrifty reads formats 1 to {FORMAT}")
+    data[8:12] = struct.pack("<I", FORMAT + step)
+    refused(
+        bytes(data),
+        f"has format {FORMAT + step}, and this version of thrifty reads format {FORMAT}. {way_out}",
+    )
 
 
 @pytest.mark.slow
@@ -141,7 +145,8 @@ def test_what_is_no_bytes_is_refused():
 
 def test_a_manifest_longer_than_the_file_is_never_allocated():
     refused(
-        struct.pack("<8sIQ", b"thrifty\x00", 1, 2**63) + bytes(100), "manifest has 9223372036854775808 bytes"
+        struct.pack("<8sIQ", b"thrifty\x00", FORMAT, 2**63) + bytes(100),
+        "manifest has 9223372036854775808 bytes",
     )
 
 

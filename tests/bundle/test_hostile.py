@@ -348,7 +348,7 @@ def inner(manifest):
     (lambda part: part["chain"].update(full_columns=part["chain"]["group_of"]), None),
     (lambda part: part["chain"]["policy"].update(lower=50), "lower"),
     (lambda part: part["chain"]["stages"].pop(), "thresholds .* shape"),
-    (lambda part: part.pop("chain"), "system .* be there"),
+    (lambda part: part.pop("chain"), "chain .* be there"),
     (lambda part: part["chain"].update(full=3), "must be an object"),
 ])  # fmt: skip
 def test_a_chain_behind_a_stage_must_suit_it(change, match, fitted, forge):

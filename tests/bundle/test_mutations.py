@@ -4,7 +4,6 @@ import contextlib
 import copy
 import random
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -15,19 +14,7 @@ from thrifty.chain.stage import BoostedStage, LinearStage
 from thrifty.full.model import EstimatorFull, PrecomputedFull
 from thrifty.tasks.binary import BinaryTask
 
-DATA = Path(__file__).parents[1] / "data"
-N_DAMAGED, N_SEALED, N_SEALED_WITH_MODEL, N_SEALED_OLD = 3_000, 1_000, 120, 120
-OLD = (
-    "budgeted",
-    "budgeted_proved",
-    "chain",
-    "confidence",
-    "gbrt_score",
-    "lin",
-    "prune",
-    "tied_system",
-    "uniform",
-)
+N_DAMAGED, N_SEALED, N_SEALED_WITH_MODEL = 1_500, 1_000, 120
 
 
 @pytest.fixture(scope="module")
@@ -70,11 +57,10 @@ def damaged(data, chance):
     return bytes(data)
 
 
-@pytest.mark.parametrize("version", [1, 2])
-def test_no_damage_goes_unnoticed(version, chain):
-    data = (DATA / "bundle_format_1.thrifty").read_bytes() if version == 1 else to_bytes(chain)
+def test_no_damage_goes_unnoticed(chain):
+    data = to_bytes(chain)
     chance, n_tried = random.Random(0), 0
-    while n_tried < N_DAMAGED // 2:
+    while n_tried < N_DAMAGED:
         wrong = damaged(data, chance)
         if wrong == data:
             continue
@@ -226,17 +212,8 @@ def test_damage_under_a_right_checksum_is_refused_or_does_no_harm(chain, rows, f
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")  # a damaged file may promise a loss that saves nothing
 @pytest.mark.parametrize("name", ["linear", "cascade", "proved", "nested", "lstsq", "uniform"])
-def test_damaged_estimators_of_format_2_are_refused_or_do_no_harm(name, fitted, rows, forge):
+def test_damaged_estimators_are_refused_or_do_no_harm(name, fitted, rows, forge):
     if name == "linear":
         assert isinstance(fitted[name].chain_.full, EstimatorFull)
     full = "inside" if name == "linear" else "absent"
     both_happen(to_bytes(fitted[name], full=full), N_SEALED_WITH_MODEL, rows[0][:20], forge)
-
-
-@pytest.mark.slow
-@pytest.mark.filterwarnings("ignore")  # a damaged file may promise a loss that saves nothing
-@pytest.mark.parametrize("name", OLD)
-def test_damaged_files_of_format_1_are_refused_or_do_no_harm(name, forge):
-    X = np.load(DATA / "format_1" / "answers.npz")["new"][:20]
-    data = (DATA / "format_1" / f"{name}.thrifty").read_bytes()
-    both_happen(data, N_SEALED_OLD, X, forge)

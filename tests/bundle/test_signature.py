@@ -1,5 +1,4 @@
 import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -26,8 +25,8 @@ APPENDED = 64 + 32 + 8
 
 
 @pytest.fixture(scope="module")
-def cascade():
-    return thrifty.load(Path(__file__).parents[1] / "data" / "format_2" / "budgeted.thrifty")
+def cascade(fitted):
+    return fitted["cascade"]
 
 
 @pytest.fixture(scope="module")

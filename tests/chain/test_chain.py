@@ -24,7 +24,7 @@ from thrifty.exceptions import InvalidInputError
 from thrifty.full.model import CallableFull, PrecomputedFull
 from thrifty.objective.costs import PriceList
 from thrifty.objective.price_list import check_price_list
-from thrifty.rows import fingerprints, uniforms
+from thrifty.rows import fingerprints, key_chance, key_words
 from thrifty.tasks.binary import BinaryTask
 from thrifty.tasks.labels import CLIP
 
@@ -128,17 +128,16 @@ class Way:
     positive: float
 
 
-def point_of_row(system, x, number):
-    """The operating point that chance gives a row: from its place in the batch and what it holds where points part."""
+def point_of_row(system, number):
+    """The operating point that chance gives a row, from its key."""
     policy = system.policy
-    bought = [int(column) for stage in system.stages[: policy.parting + 1] for column in stage.columns]
-    known = np.array([[number, *x[list(dict.fromkeys(bought))]]])
-    return policy.upper if uniforms(known, policy.seed)[0] < policy.share else policy.lower
+    chance = key_chance(key_words([number]), policy.seed)[0]
+    return policy.upper if chance < policy.share else policy.lower
 
 
 def way_of(system, x, number):
     """One row's way by the book: a stage after the other, then the full model or the chain in its place."""
-    policy, point = system.policy, point_of_row(system, x, number)
+    policy, point = system.policy, point_of_row(system, number)
     held, met = set(), []
     carried = np.zeros((1, 1)) if system.base is None else system.base[None]
     score = None

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pandas as pd
+import polars as pl
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -15,7 +16,7 @@ from thrifty.chain.stage import LinearStage
 from thrifty.exceptions import InvalidInputError
 from thrifty.full.model import CallableFull
 from thrifty.objective.costs import PriceList
-from thrifty.rows import uniforms
+from thrifty.rows import key_chance, key_words
 from thrifty.tasks.binary import BinaryTask
 
 TASK = BinaryTask(np.arange(2))
@@ -111,9 +112,7 @@ def test_a_row_follows_one_point_all_the_way_and_chance_says_which(seed, share, 
     policy = Policy.of(*rng.normal(scale=0.5, size=(2, 3)), share=share, seed=chance_seed)
     chain = mixed_chain(policy)
     lower, upper = (chain.at(policy.at(point)).route(X) for point in (0, 1))
-    follows = (
-        uniforms(np.column_stack([np.arange(50), X[:, :1]]), chance_seed) < share
-    )  # they part at stage 0
+    follows = key_chance(key_words(range(50)), chance_seed) < share
     np.testing.assert_array_equal(chain.route(X), np.where(follows, upper, lower))
 
 
@@ -135,7 +134,7 @@ def test_exactly_the_tied_rows_whose_chance_is_below_the_share_are_sent_on(seed,
     X = tied(200)
     sent = tie(0.5, 1.5, share, seed).route(X) == 1
     g = X[:, 0]
-    chance = uniforms(np.column_stack([np.arange(200), g]), seed)  # the place, and what is held
+    chance = key_chance(key_words(range(200)), seed)
     expected = (g > 1.5) | ((g > 0.5) & (g <= 1.5) & (chance < share))
     np.testing.assert_array_equal(sent, expected)
 
@@ -151,7 +150,7 @@ def test_a_share_of_the_tied_rows_is_sent_on_and_the_cost_is_what_that_share_say
         np.testing.assert_array_equal(chain.cost(X), np.where(sent, 7.5, 1.0))
 
 
-def test_whether_a_tied_row_is_sent_on_depends_on_its_place_and_what_it_holds_alone():
+def test_whether_a_tied_row_is_sent_on_depends_on_its_key_alone():
     X = tied(300)
     chain = tie(0.5, 1.5, 0.4, seed=3)
     route = chain.route(X)
@@ -160,7 +159,14 @@ def test_whether_a_tied_row_is_sent_on_depends_on_its_place_and_what_it_holds_al
     unbought[:, 1:] = 7.0
     np.testing.assert_array_equal(chain.route(unbought), route)
     np.testing.assert_array_equal(chain.route(sparse.csr_array(X)), route)
-    np.testing.assert_array_equal(chain.route(pd.DataFrame(X)), route)
+    frame = pd.DataFrame(X)
+    np.testing.assert_array_equal(chain.route(frame), route)
+    shuffled = np.random.default_rng(1).permutation(300)
+    np.testing.assert_array_equal(chain.route(frame.iloc[shuffled]), route[shuffled])
+    np.testing.assert_array_equal(chain.route(X[shuffled], row_key=shuffled), route[shuffled])
+    named = pl.DataFrame(X).with_columns(key=pl.Series(np.arange(300).astype(str)))
+    by_name = replace(chain, names=tuple(named.columns[:6]))
+    np.testing.assert_array_equal(by_name.route(named[shuffled.tolist()], row_key="key"), route[shuffled])
     other_seed = chain.at(replace(chain.policy, seed=4))
     assert (other_seed.route(X) != route).any()
 
@@ -187,10 +193,17 @@ def test_a_source_is_asked_for_nothing_to_settle_a_tie_and_sends_rows_where_a_ta
     np.testing.assert_array_equal(walk.route, chain.route(X))
 
 
-def test_chance_of_files_of_the_first_format_is_that_of_whole_rows_wherever_they_stand():
-    X = tied(300)
-    chain = tie(0.5, 1.5, 0.4, seed=3)
-    chain = chain.at(replace(chain.policy, whole_rows=True))
-    sent = chain.route(X) == 1
-    np.testing.assert_array_equal(sent, (X[:, 0] > 1.5) | ((X[:, 0] > 0.5) & (uniforms(X, 3) < 0.4)))
-    np.testing.assert_array_equal(chain.route(X[::-1])[::-1] == 1, sent)
+def test_row_keys_that_do_not_fit_the_table_are_refused():
+    X, chain = tied(10), tie(0.5, 1.5, 0.4)
+    for keys, words in (
+        (range(9), "row_key must have a key for each of the 10 rows of X; got 9"),
+        ("id", "row_key='id' names a column, and X is ndarray without names"),
+    ):
+        with pytest.raises(InvalidInputError, match=words):
+            chain.route(X, row_key=keys)
+    with pytest.raises(InvalidInputError, match="row_key='id' must be a column of X"):
+        chain.route(pd.DataFrame(X), row_key="id")
+    with pytest.raises(
+        InvalidInputError, match="row_key must have a key for each of the 10 rows of the source; got 2"
+    ):
+        chain.buy(Rows(X), row_key=[1, 2])

@@ -66,7 +66,7 @@ def test_a_table_a_source_and_a_session_send_a_row_the_same_way(fitted, rows, bu
     assert np.array_equal(receipt.route, clf.route(X))
     assert np.allclose(receipt.cost, clf.cost(X), rtol=1e-12)
     for row in range(10):
-        session = clf.start(row=row)
+        session = clf.start(key=row)
         while session.next_purchase is not None:
             session.give({column: X[row, column] for column in session.next_purchase.columns})
         assert session.answer == receipt.answer[row]

@@ -185,7 +185,7 @@ def test_missing_values_are_fine_for_models_that_read_them_and_refused_by_column
 def test_the_best_kind_wins_and_models_that_cannot_take_part_do_not(make_table, monkeypatch):
     frame = make_table(500)
     X, y = numbers(frame).to_numpy(), (frame["label"] == "yes").to_numpy().astype(int)
-    depths = {"forest": 1, "svm": 6, "boosting": 2}
+    depths = {"forest": 1, "svm": 8, "boosting": 1}
     monkeypatch.setattr(full_models, "_is_installed", lambda _: False)
     monkeypatch.setattr(full_models, "SAMPLE", 300)
     with monkeypatch.context() as patch:

@@ -5,10 +5,8 @@ import random
 import struct
 import subprocess
 import sys
-from pathlib import Path
 
 import numpy as np
-import pandas as pd
 import pytest
 
 from thrifty import InvalidInputError, ThriftyError, load, save
@@ -20,7 +18,6 @@ from thrifty.tables.storage import (
 
 pytestmark = pytest.mark.slow
 
-FORMAT_1 = Path(__file__).parents[1] / "data" / "format_1"
 HEADER = struct.Struct("<8sIQ")
 
 
@@ -56,28 +53,6 @@ def test_a_system_comes_back_and_answers_to_the_last_bit_as_before(fitted, certi
             np.testing.assert_array_equal(again.frontier.score, system.frontier.score)
             assert again.at(budget=2.0).promise.accuracy == system.at(budget=2.0).promise.accuracy
 
-
-@pytest.mark.parametrize("name", ["table_budget", "table_loss"])
-def test_a_file_of_the_first_format_answers_exactly_as_before(name):
-    system = load(FORMAT_1 / f"{name}.thrifty")
-    frame = pd.read_csv(FORMAT_1 / "table.csv")
-    with np.load(FORMAT_1 / "answers.npz") as expected:
-        answers = system.answers(system.read(frame))
-        for ours, theirs in (
-            ("answer", "answer"),
-            ("probability", "prob"),
-            ("stage", "stage"),
-            ("cost", "cost"),
-        ):
-            np.testing.assert_array_equal(answers[ours], expected[f"{name}_{theirs}"])
-        points = np.array([system.frontier.cost, system.frontier.score])
-        np.testing.assert_allclose(points, expected[f"{name}_frontier"])
-    assert system.chain.policy.is_mixed == (name == "table_budget")
-    assert (system.certificate is not None) == (name == "table_loss")
-    assert system.about.n_rows == 400
-    assert system.promise.full_cost == 4.0
-    again = table_system_from_bytes(table_system_to_bytes(system))
-    np.testing.assert_array_equal(again.answers(again.read(frame))["probability"], answers["probability"])
     assert system.at(budget=3.0).promise.cost <= 3.0
 
 
@@ -165,26 +140,6 @@ HOSTILE = {
     "an estimator without stages": lambda m: m["estimator"]["chain"].update(stages=[]),
     "kind a list": lambda m: m.update(kind=["table"]),
 }
-OLD_HOSTILE = {
-    "chosen out of range": lambda m: m.update(chosen=99),
-    "chosen negative": lambda m: m.update(chosen=-1),
-    "chosen no number": lambda m: m.update(chosen=True),
-    "no systems": lambda m: m.update(systems=[]),
-    "threshold not a number": lambda m: m.update(threshold={"$float": "nan"}),
-    "tie with a share of two": lambda m: m.update(tie={"lower": 0.0, "share": 2.0, "seed": 0}),
-    "tie without a share": lambda m: m.update(tie={"lower": 0.0, "seed": 0}),
-    "labels missing": lambda m: m.pop("labels"),
-    "named though it is not": lambda m: m.update(named=True),
-    "full_right another array": lambda m: m.update(full_right=m["systems"][0]["gate"]),
-    "gate another array": lambda m: m["systems"][0].update(gate=m["full_right"]),
-    "settings no dict": lambda m: m["systems"][0].update(settings=[1]),
-    "settings with numbers as names": lambda m: m["systems"][0].update(settings={"$dict": [[1, 2]]}),
-    "system without stage": lambda m: m["systems"][0]["object"]["system"].update(stages=[]),
-    "a certificate of nothing": lambda m: m.update(certificate={"$dict": []}),
-    "a certificate in words": lambda m: m.update(certificate="sure"),
-    "a full model of no kind": lambda m: m.update(full={"type": "nonsense"}),
-    "promise lacks a part": lambda m: m["promise"].pop("cheap_cost"),
-}
 
 
 def refused_in_one_sentence(data):
@@ -196,12 +151,6 @@ def refused_in_one_sentence(data):
 @pytest.mark.parametrize("name", HOSTILE)
 def test_a_sealed_file_that_is_wrong_is_refused_with_one_sentence(data, name):
     refused_in_one_sentence(changed(data, HOSTILE[name]))
-
-
-@pytest.mark.parametrize("name", OLD_HOSTILE)
-def test_a_sealed_file_of_the_first_format_that_is_wrong_is_refused(name):
-    data = (FORMAT_1 / "table_budget.thrifty").read_bytes()
-    refused_in_one_sentence(changed(data, OLD_HOSTILE[name]))
 
 
 def test_a_file_that_is_cut_off_or_changed_anywhere_is_refused(data):

@@ -124,7 +124,6 @@ def pack_policy(policy: Policy, packer: Packer) -> dict[str, Any]:
         "upper": int(policy.upper),
         "share": packer.value(float(policy.share)),
         "seed": int(policy.seed),
-        "whole_rows": bool(policy.whole_rows),
     }
 
 
@@ -148,5 +147,4 @@ def unpack_policy(fields: Fields, n_stages: int) -> Policy:
     if not 0 <= share <= 1 or not 0 <= seed < 2**63:
         raise fields.refusal("share", "lie in [0, 1], and seed in [0, 2^63)", (share, seed))
     score = fields.array("score", np.float64, (n_points,), finite=False)
-    whole_rows = fields.flag("whole_rows") if fields.has("whole_rows") else True  # the first format
-    return Policy(thresholds, cost, score, lower, upper, share, seed, whole_rows)
+    return Policy(thresholds, cost, score, lower, upper, share, seed)

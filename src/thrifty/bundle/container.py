@@ -29,7 +29,7 @@ __all__ = ["DEFAULT_MAX_BYTES", "FORMAT", "Contents", "is_storable", "pack", "pa
 Array = NDArray[Any]
 
 MAGIC = b"thrifty\x00"
-FORMAT = 3
+FORMAT = 4
 """The layout this version writes; it reads all up to it."""
 DEFAULT_MAX_BYTES = 1 << 30
 """Files larger than this are refused unless the caller says otherwise."""
@@ -179,10 +179,10 @@ def _check_header(view: memoryview) -> int:
     magic, version, length = _HEADER.unpack(view[: _HEADER.size])
     if magic != MAGIC:
         raise InvalidInputError("this is no bundle: it does not begin as one. Give a file that `save` wrote.")
-    if not 1 <= version <= FORMAT:
+    if version != FORMAT:
         raise InvalidInputError(
-            f"the bundle has format {version}, and this version of thrifty reads formats 1 to {FORMAT}. "
-            f"Upgrade thrifty, or save again with this version."
+            f"the bundle has format {version}, and this version of thrifty reads format {FORMAT}. "
+            f"{'Upgrade thrifty' if version > FORMAT else 'Fit again'}, or save again with this version."
         )
     if length > len(view) - _HEADER.size - _DIGEST:
         raise InvalidInputError(

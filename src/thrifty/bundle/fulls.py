@@ -66,7 +66,7 @@ def unpack_full(fields: Fields, reading: Reading) -> FullModel | Chain:
         return _unpack_precomputed(fields, reading)
     if kind == "estimator":
         estimator = _unpack_estimator(fields, reading)
-        calibration = _read_calibration(fields, estimator, reading)
+        calibration = _read_calibration(fields, reading)
         reads_numbers = fields.has("reads_numbers") and fields.flag("reads_numbers")
         return EstimatorFull(
             estimator, reading.answers, calibration, is_loaded=True, reads_numbers=reads_numbers
@@ -75,32 +75,25 @@ def unpack_full(fields: Fields, reading: Reading) -> FullModel | Chain:
 
 
 def _unpack_precomputed(fields: Fields, reading: Reading) -> PrecomputedFull:
-    """Outputs of known rows; those of the first format are probabilities of the second class, known by place."""
+    """Outputs of known rows."""
     found = fields.value("values")
     if not isinstance(found, np.ndarray) or found.ndim not in (1, 2):
         raise fields.refusal("values", "be probabilities", found)
     values = reading.answers.read_outputs(
         fields.array("values", np.float64, found.shape), None, "values in the bundle"
     )
-    keys = fields.raw("keys") if fields.has("keys") else None
-    if keys is None:
+    if fields.raw("keys") is None:
         return PrecomputedFull(values)
     if not len(values):
         raise fields.refusal("values", "belong to at least one row", "none")
     return PrecomputedFull(values, fields.array("keys", np.uint64, (len(values),)))
 
 
-def _read_calibration(fields: Fields, estimator: Any, reading: Reading) -> Floats | None:
-    """What makes outputs of what the estimator says; the first format writes a slope and an intercept for everybody."""
-    if fields.has("calibration"):
-        is_there = fields.raw("calibration") is not None
-        return (
-            fields.array("calibration", np.float64, reading.answers.no_calibration.shape)
-            if is_there
-            else None
-        )
-    slope, intercept = fields.number("slope"), fields.number("intercept")
-    return None if reading.answers.is_calibrated(estimator) else np.array([slope, intercept])
+def _read_calibration(fields: Fields, reading: Reading) -> Floats | None:
+    """What makes outputs of what the estimator says; None where it says them itself."""
+    if fields.raw("calibration") is None:
+        return None
+    return fields.array("calibration", np.float64, reading.answers.no_calibration.shape)
 
 
 def _pack_estimator(estimator: Any, writing: Writing) -> dict[str, Any]:
@@ -185,5 +178,5 @@ def _unpack_reference(fields: Fields, reading: Reading) -> FullModel:
             f"Give the one that was there when the bundle was saved, or use with_full on a bundle without one."
         )
     if isinstance(model, EstimatorFull):
-        return replace(model, calibration=_read_calibration(fields, model.estimator, reading))
+        return replace(model, calibration=_read_calibration(fields, reading))
     return model

@@ -6,7 +6,6 @@ the certificate. What follows from the chain (labels, columns, threshold) is not
 disagree.
 """
 
-import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
@@ -18,7 +17,6 @@ from thrifty.bundle.chains import pack_chain, pack_policy, unpack_chain, unpack_
 from thrifty.bundle.context import Reading, Writing
 from thrifty.bundle.evidence_codec import pack_evidence, unpack_evidence
 from thrifty.bundle.fields import Fields
-from thrifty.bundle.format_1 import old_chain, old_evidence
 from thrifty.chain.chain import Chain
 from thrifty.estimators.base import ChainEstimator
 from thrifty.estimators.budgeted import BudgetedClassifier, BudgetedRegressor
@@ -33,8 +31,8 @@ from thrifty.estimators.rivals.greedy_miser import GreedyMiserClassifier, Greedy
 from thrifty.estimators.rivals.routers import ConfidenceRouter, UniformRouter, UniformRouterRegressor
 from thrifty.evidence.certificate import Certificate
 from thrifty.evidence.evidence import Evidence
-from thrifty.evidence.trials import DUPLICATES, HELD_OUT
-from thrifty.exceptions import InvalidInputError, NothingSavedWarning
+from thrifty.evidence.trials import DUPLICATES
+from thrifty.exceptions import InvalidInputError
 
 __all__ = ["Kind", "pack_object", "register_estimator", "unpack_object"]
 
@@ -118,8 +116,7 @@ def unpack_object(fields: Fields, reading: Reading) -> Any:
     kind = fields.text("kind")
     if kind not in ("system", "chain", "estimator"):
         raise fields.refusal("kind", "be chain or estimator", kind)
-    is_new = fields.has("chain")
-    chain = unpack_chain(fields.inside("chain"), reading) if is_new else old_chain(fields, reading)
+    chain = unpack_chain(fields.inside("chain"), reading)
     if kind != "estimator":
         return chain
     name = fields.text("class")
@@ -187,29 +184,15 @@ def _restore_memory(estimator: ChainEstimator, fields: Fields) -> None:
         estimator._proof = _unpack_rows(fields, "proof", estimator.chain_)
         return
     chain = estimator.chain_
-    is_old = fields.has("operating")
-    policy = unpack_policy(fields.inside("operating" if is_old else "policy"), chain.n_own_stages)
+    policy = unpack_policy(fields.inside("policy"), chain.n_own_stages)
     if not policy.is_measured:
         raise fields.refusal("cost", "be known at every point", "NaN")
     blend = fields.optional_floats("blend", len(chain.task.full_alone))
     learned = estimator._learned = replace(chain, policy=policy.at(len(policy) - 1), blend=blend)
-    if is_old:
-        estimator.evidence_ = old_evidence(fields.inside("held_out"), learned, policy.thresholds)
-        has_proof = fields.raw("proof") is not None
-        proof = old_evidence(fields.inside("proof"), learned, policy.thresholds) if has_proof else None
-    else:
-        proof = _unpack_rows(fields, "proof", learned)
-    estimator._proof = proof
+    estimator._proof = _unpack_rows(fields, "proof", learned)
     estimator._max_loss = _max_loss(fields)
     estimator._duplicates = _duplicates(fields)
-    if fields.has("certificate"):
-        estimator.certificate_ = _certificate(fields)
-    elif estimator._max_loss is not None:
-        # Files of the first format keep no certificate, but the rows that it is made from.
-        with warnings.catch_warnings():
-            # Whoever fitted it was told.
-            warnings.simplefilter("ignore", NothingSavedWarning)
-            estimator._move(max_loss=estimator._max_loss)
+    estimator.certificate_ = _certificate(fields)
 
 
 def _max_loss(fields: Fields) -> float | None:
@@ -222,8 +205,6 @@ def _max_loss(fields: Fields) -> float | None:
 
 
 def _duplicates(fields: Fields) -> str:
-    if not fields.has("duplicates"):  # the first versions did not tell rows apart
-        return HELD_OUT
     duplicates = fields.text("duplicates")
     if duplicates not in DUPLICATES:
         raise fields.refusal("duplicates", f"be one of {', '.join(DUPLICATES)}", duplicates)

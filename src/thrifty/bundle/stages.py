@@ -150,10 +150,7 @@ def _pack_confident(stage: ConfidentStage, writing: Writing) -> dict[str, Any]:
 def _unpack_confident(fields: Fields, reading: Reading) -> ConfidentStage:
     columns, n_scores = fields.columns("columns", reading.n_features), reading.answers.n_scores
     cheap = fields.ensemble("cheap", len(columns), n_outputs=n_scores)
-    # The first version wrote the one score of two classes as a number.
-    is_number = isinstance(fields.raw("base"), int | float)
-    base = np.array([fields.number("base")]) if is_number else fields.array("base", np.float64, (n_scores,))
-    return ConfidentStage(columns, cheap, base)
+    return ConfidentStage(columns, cheap, fields.array("base", np.float64, (n_scores,)))
 
 
 # -- leaves that hold a gate and scores ----------------------------------------------------------------
@@ -356,10 +353,7 @@ def _read_among(part: Fields, reading: Reading) -> Neighbours:
 
 def _unpack_cascade(fields: Fields, reading: Reading) -> CascadeStage:
     columns, task = fields.columns("columns", reading.n_features), reading.answers
-    if fields.has("calibration"):
-        calibration = fields.array("calibration", np.float64, task.no_calibration.shape)
-    else:  # the first format
-        calibration = np.array([fields.number("slope"), fields.number("intercept")])
+    calibration = fields.array("calibration", np.float64, task.no_calibration.shape)
     gate = None
     if fields.raw("gate") is not None:
         gate = fields.ensemble("gate", len(columns) + task.n_scores)

@@ -5,7 +5,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from thrifty.arrays import Bools, Floats, Ints, Labels
+from thrifty.arrays import Bools, Floats, Ints, Labels, Words
 from thrifty.chain.ledger import Ledger
 from thrifty.chain.levels import Levels
 from thrifty.chain.purchase_reader import PurchaseReader
@@ -15,6 +15,7 @@ from thrifty.chain.source_forms import as_source
 from thrifty.chain.sources import Reader, table_like
 from thrifty.exceptions import InvalidInputError, PurchaseFailedError
 from thrifty.objective.costs import PriceList
+from thrifty.rows import key_words
 from thrifty.tasks.task import Task
 
 __all__ = ["Buys", "BuysFromSources"]
@@ -28,7 +29,12 @@ class Buys:
         raise NotImplementedError
 
     def predict_from(
-        self, source: Any, *, n_rows: int | None = None, prices: Mapping[Any, Any] | None = None
+        self,
+        source: Any,
+        *,
+        n_rows: int | None = None,
+        prices: Mapping[Any, Any] | None = None,
+        row_key: Any = None,
     ) -> Labels:
         """Label every row of a source, asking it only for the features each row really buys.
 
@@ -36,12 +42,12 @@ class Buys:
 
         Parameters
         ----------
-        source, n_rows, prices
+        source, n_rows, prices, row_key
             As in ``buy``; a source is asked once per stage, for the rows that get there and the purchases they do not
             hold yet.
         """
         chain = self._served().with_prices(prices)
-        return chain.task.answers(chain.answer(chain.buyer(source, n_rows=n_rows)))
+        return chain.task.answers(chain.answer(chain.buyer(source, n_rows=n_rows, row_key=row_key)))
 
     def buy(
         self,
@@ -52,6 +58,7 @@ class Buys:
         batch_size: int | None = None,
         full_timeout: float | None = None,
         prices: Mapping[Any, Any] | None = None,
+        row_key: Any = None,
     ) -> Receipt:
         """Answer every row of a source, and say what was bought, what it really cost and what failed.
 
@@ -76,10 +83,13 @@ class Buys:
         prices : dict, optional
             Prices of each row, as ``by_row`` of ``thrifty.Prices``, in the place of those of the fit: a column that
             holds the price of a purchase, or a function of the columns that are free.
+        row_key : array-like of shape (n_rows,), optional
+            Keys of the rows, which decide between two operating points as they do in a table; the numbers of the rows,
+            unless given.
         """
         ledger = Ledger(on_failure, batch_size, full_timeout)
         chain = self._served().with_prices(prices)
-        reader = chain.buyer(source, ledger, n_rows)
+        reader = chain.buyer(source, ledger, n_rows, row_key)
         receipt = chain.receipt(reader, np.arange(reader.n_samples))
         if ledger.is_closed:
             row, reason = next(iter(ledger.reasons.items()))
@@ -90,19 +100,20 @@ class Buys:
             ) from (ledger.errors[0] if ledger.errors else None)
         return receipt
 
-    def start(self, row: int = 0, *, prices: Mapping[Any, Any] | None = None) -> Session:
+    def start(self, key: Any = None, *, prices: Mapping[Any, Any] | None = None) -> Session:
         """Start with a row of which nothing is known yet, and be told what to buy for it, one step after another.
 
         Parameters
         ----------
-        row : int, default=0
-            Place of the row in its batch. It matters where two operating points are mixed: chance then depends on it.
+        key : int or str, optional
+            Key of the row: its key in a table (see ``predict``). Where two operating points are mixed, the key decides
+            which of them the row follows, here as in a table. Unless given, one is drawn, which ``session.key`` tells.
         prices : dict, optional
             As in ``buy``.
         """
         chain = self._served().with_prices(prices)
         chain.refuse_purchases_by_node()
-        return Session(chain, row)
+        return Session(chain, key)
 
 
 class BuysFromSources(Buys):
@@ -144,17 +155,25 @@ class BuysFromSources(Buys):
     def _served(self) -> "BuysFromSources":
         return self
 
-    def buyer(self, source: Any, ledger: Ledger | None = None, n_rows: int | None = None) -> PurchaseReader:
+    def buyer(
+        self, source: Any, ledger: Ledger | None = None, n_rows: int | None = None, row_key: Any = None
+    ) -> PurchaseReader:
         """Read from a source in any form, buying only what rows need on their way."""
         self.refuse_purchases_by_node()
         needed = np.flatnonzero(self.bought_by_place[-1])
-        return self.buying(as_source(source, self.names, self.price_list, needed, n_rows), ledger)
+        asked = as_source(source, self.names, self.price_list, needed, n_rows)
+        keys = None if row_key is None else key_words(row_key)
+        if keys is not None and len(keys) != len(asked):
+            raise InvalidInputError(
+                f"row_key must have a key for each of the {len(asked)} rows of the source; got {len(keys)}."
+            )
+        return self.buying(asked, ledger, keys)
 
-    def buying(self, source: Any, ledger: Ledger | None) -> PurchaseReader:
+    def buying(self, source: Any, ledger: Ledger | None, row_keys: Words | None = None) -> PurchaseReader:
         """Read from a source that counts its columns as the fit does."""
         encode = None if self.levels is None else self.levels.numbers
         wrap = table_like(self.kind, self.names)
-        return PurchaseReader(source, self.price_list, wrap, self.names, ledger, encode)
+        return PurchaseReader(source, self.price_list, wrap, self.names, ledger, encode, row_keys)
 
     def receipt(self, reader: PurchaseReader, rows: Ints) -> Receipt:
         """What becomes of some rows that are bought for."""

@@ -22,7 +22,7 @@ from thrifty.chain.ledger import for_able
 from thrifty.chain.levels import Levels, plain_table
 from thrifty.chain.places import Places
 from thrifty.chain.policy import Policy
-from thrifty.chain.sources import Reader, TableReader, as_numbers, kind_of_table
+from thrifty.chain.sources import Reader, TableReader, as_numbers, kind_of_table, split_row_keys
 from thrifty.chain.stage import Stage
 from thrifty.chain.walk import StagesSeen, Walk, Walker
 from thrifty.exceptions import InvalidInputError
@@ -319,34 +319,39 @@ class Chain(BuysFromSources):
 
     # -- tables and sources ------------------------------------------------------------------------
 
-    def reader(self, X: Any) -> TableReader:
-        """Read from a table of any kind: array, CSR, data frame or list of rows; a reader comes back as it is."""
+    def reader(self, X: Any, row_key: Any = None) -> TableReader:
+        """Read from a table of any kind: array, CSR, data frame or list of rows; a reader comes back as it is.
+
+        ``row_key`` names the column of a data frame that holds the keys of the rows, or is the keys; without it they
+        are the index of a pandas data frame, or the numbers of the rows.
+        """
         if isinstance(X, TableReader):
             return X
+        X, keys = split_row_keys(X, row_key, self.names)
         X = table_of_fit(X, self.names)
         numbers = as_numbers(plain_table(X, self.levels))
         if numbers.shape[1] != self.price_list.n_features:
             raise InvalidInputError(
                 f"X must have the {self.price_list.n_features} columns of the price list; got {numbers.shape[1]}."
             )
-        return TableReader(numbers, X if kind_of_table(X) else numbers)
+        return TableReader(numbers, X if kind_of_table(X) else numbers, row_keys=keys)
 
-    def route(self, X: Any) -> Ints:
+    def route(self, X: Any, row_key: Any = None) -> Ints:
         """Place that answers each row; ``n_stages`` means the full model, which is not asked."""
-        return self.walk(self.reader(X)).route
+        return self.walk(self.reader(X, row_key)).route
 
-    def cost(self, X: Any) -> Floats:
+    def cost(self, X: Any, row_key: Any = None) -> Floats:
         """What each row pays. The full model is not asked."""
-        reader = self.reader(X)
+        reader = self.reader(X, row_key)
         return self.spent(reader, self.walk(reader))
 
-    def predict_proba(self, X: Any) -> Floats:
+    def predict_proba(self, X: Any, row_key: Any = None) -> Floats:
         """Probabilities of all classes, shape (n_samples, n_classes)."""
-        return self.answer(self.reader(X))
+        return self.answer(self.reader(X, row_key))
 
-    def predict(self, X: Any) -> Labels:
+    def predict(self, X: Any, row_key: Any = None) -> Labels:
         """Labels, as the user wrote them."""
-        return self.task.answers(self.predict_proba(X))
+        return self.task.answers(self.predict_proba(X, row_key))
 
     def outputs(self, table: Any, numbers: Any) -> Floats:
         """Answer as a full model would, so that this can stand behind another stage."""

@@ -151,7 +151,7 @@ def _add_views(
     for place, stage in enumerate(chain.stages):
         here: Ints = np.flatnonzero(walk.route >= first + place)
         if place == policy.parting:
-            follows[here] = policy.follows_upper(reader, rows[here], chain.held_at(place))
+            follows[here] = policy.follows_upper(reader.keys(rows[here]))
         visit = chain.walker.visit_at(stage, reader, rows[here], carried[here], node[here])
         carried[here], at_node = visit.carried, node[here]
         node[here] = 0 if visit.turn is None else visit.turn

@@ -6,12 +6,12 @@ from typing import Any
 
 import numpy as np
 
-from thrifty.arrays import Bools, Floats, Ints
+from thrifty.arrays import Bools, Floats, Ints, Words
 from thrifty.chain.ledger import Ledger
 from thrifty.chain.purchase_reader import PurchaseReader
-from thrifty.chain.sources import identity_of
 from thrifty.exceptions import RowsLeftBehindError
 from thrifty.objective.costs import PriceList
+from thrifty.rows import key_words
 
 __all__ = ["GivenRow"]
 
@@ -19,12 +19,11 @@ __all__ = ["GivenRow"]
 class _Offered:
     """A source of one row, which answers with the cells that were given just now."""
 
-    def __init__(self, n_rows: int) -> None:
-        self.n_rows = n_rows
+    def __init__(self) -> None:
         self.cells: Mapping[int, Any] = {}
 
     def __len__(self) -> int:
-        return self.n_rows
+        return 1
 
     def fetch(self, rows: Ints, columns: Ints) -> Any:
         """The cells as they were given."""
@@ -40,8 +39,8 @@ class GivenRow:
 
     Parameters
     ----------
-    row : int
-        Place of the row in its batch.
+    key : object
+        Key of the row.
     price_list : PriceList
         Which columns come in one purchase, and what it costs.
     names : tuple of str, optional
@@ -54,20 +53,21 @@ class GivenRow:
 
     def __init__(
         self,
-        row: int,
+        key: Any,
         price_list: PriceList,
         names: tuple[str, ...] | None,
         reading: Callable[[Any, Ledger | None], PurchaseReader],
     ) -> None:
-        self.n_samples = row + 1
+        self.n_samples = 1
+        self._key = key_words([key], "key")
         self.ledger: Ledger | None = None
         self.visited: dict[int, Any] | None = {}
         self.lacking: list[int] = []
         self.cells: dict[int, Any] = {}
         self.bought = np.zeros((1, price_list.n_features), dtype=bool)
         self.amounts: Floats | None = None
-        self.rows, self._prices, self._names = np.array([row]), price_list, names
-        self._source = _Offered(row + 1)
+        self.rows, self._prices, self._names = np.zeros(1, dtype=np.intp), price_list, names
+        self._source = _Offered()
         self._reader = reading(self._source, None)
         self._numbers = np.full((1, price_list.n_features), np.nan)
         self._raw = np.full((1, price_list.n_features), None, dtype=object)
@@ -103,12 +103,12 @@ class GivenRow:
         return self._reader.as_table(self._numbers[:, columns], self._raw[:, columns], columns)
 
     def numbers_of(self, rows: Ints) -> Ints:
-        """The place of the row in its batch."""
+        """The row, which is alone."""
         return rows
 
-    def identity(self, rows: Ints, held: Ints | None) -> Any:
-        """The place of the row in its batch and what it holds."""
-        return identity_of(rows, self._numbers if held is None else self.block(rows, held))
+    def keys(self, rows: Ints) -> Words:
+        """The key of the row as a word."""
+        return self._key.repeat(len(rows))
 
     def is_whole(self, rows: Ints, columns: Ints) -> Bools:
         """Whether the row has a value in every one of some columns."""

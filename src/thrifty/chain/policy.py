@@ -8,25 +8,17 @@ on both sides of that score, and a share of the tied rows is sent on.
 
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Protocol
 
 import numpy as np
 
-from thrifty.arrays import Bools, Floats, Ints
+from thrifty.arrays import Bools, Floats, Ints, Words
 from thrifty.exceptions import InvalidInputError
-from thrifty.rows import uniforms
+from thrifty.rows import key_chance
 
 __all__ = ["SLACK", "Policy"]
 
 SLACK = 1e-12
 """Relative: a mean over rows may miss a round number by its last digit."""
-
-
-class Identified(Protocol):
-    """Rows that can be told apart by what they hold and by their place in the batch."""
-
-    def identity(self, rows: Ints, held: Ints | None) -> object:
-        """Numbers that tell rows apart, from the columns they hold; None is from the whole row."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,8 +35,6 @@ class Policy:
         The points in force, and the share of rows that follow the upper one.
     seed : int
         Seed of the chance that decides which rows follow the upper one.
-    whole_rows : bool
-        Whether that chance is drawn from whole rows, as it was for files of the first format.
     """
 
     thresholds: Floats
@@ -54,7 +44,6 @@ class Policy:
     upper: int = 0
     share: float = 0.0
     seed: int = 0
-    whole_rows: bool = False
 
     def __post_init__(self) -> None:
         if not 0.0 <= self.share <= 1.0:
@@ -74,13 +63,7 @@ class Policy:
         return len(self.thresholds)
 
     def __getitem__(self, places: Ints) -> "Policy":
-        return Policy(
-            self.thresholds[places],
-            self.cost[places],
-            self.score[places],
-            seed=self.seed,
-            whole_rows=self.whole_rows,
-        )
+        return Policy(self.thresholds[places], self.cost[places], self.score[places], seed=self.seed)
 
     @property
     def n_stages(self) -> int:
@@ -143,19 +126,15 @@ class Policy:
         differs = self.thresholds[self.lower] != self.thresholds[self.upper]
         return int(np.argmax(differs)) if differs.any() else -1
 
-    def follows_upper(self, reader: Identified, rows: Ints, held: Ints) -> Bools:
-        """Which rows follow the upper point, of rows that hold some columns.
+    def follows_upper(self, keys: Words) -> Bools:
+        """Which rows follow the upper point, by their keys.
 
-        Chance is a fixed function of what a row holds where the two points part and of its place in the batch. Cells
-        that were not bought have no say, so a table and a source send a row the same way; the place is needed because
-        after one purchase many rows hold the same, and a lump of rows that all go on or all stop cannot spend a budget.
+        Chance is a fixed function of the key and the seed, so a row takes the same route in a table, in a partition of
+        it and alone, and a table and a source send it the same way. What rows hold has no say: after one purchase many
+        rows hold the same, and a group of them that all go on or all stop could not spend a budget.
         """
-        follows: Bools = self.chance(reader, rows, held) < self.share
+        follows: Bools = key_chance(keys, self.seed) < self.share
         return follows
-
-    def chance(self, reader: Identified, rows: Ints, held: Ints) -> Floats:
-        """A number in (0, 1) for each of some rows that hold some columns."""
-        return uniforms(reader.identity(rows, None if self.whole_rows else held), self.seed)
 
     def thresholds_at(self, place: int, follows_upper: Bools) -> Floats | np.float64:
         """Threshold of a stage for each row, or one for all of them where both points agree."""

@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from thrifty.arrays import Bools, Floats, Ints
+from thrifty.arrays import Bools, Floats, Ints, Words
 from thrifty.chain.ledger import Ledger, told
-from thrifty.chain.sources import Delivery, FeatureSource, as_numbers, identity_of, kind_of_table
+from thrifty.chain.sources import Delivery, FeatureSource, as_numbers, kind_of_table
 from thrifty.exceptions import InvalidInputError, PurchaseFailedError, RowsLeftBehindError
 from thrifty.objective.costs import PriceList
 from thrifty.objective.row_prices import RowPrices
@@ -71,6 +71,8 @@ class PurchaseReader:
     encode : callable, optional
         Turns an answer and the numbers of its columns into numbers, where columns hold text or categories; the full
         model is then given what the source answered.
+    row_keys : ndarray of shape (n_rows,), optional
+        Keys of the rows as words; their places in the source, unless given.
     """
 
     is_at_hand = False
@@ -84,6 +86,7 @@ class PurchaseReader:
         names: Sequence[str] | None = None,
         ledger: Ledger | None = None,
         encode: Callable[[Any, Ints], Floats] | None = None,
+        row_keys: Words | None = None,
     ) -> None:
         self._encode = encode
         self._source = source
@@ -97,6 +100,7 @@ class PurchaseReader:
         self._amounts: Floats | None = None
         self.ledger = ledger
         self.n_samples = len(source)
+        self._keys = np.arange(self.n_samples, dtype=np.uint64) if row_keys is None else row_keys
 
     def block(self, rows: Ints, columns: Ints) -> Any:
         """Buy what is lacking of these cells, then return them."""
@@ -126,11 +130,9 @@ class PurchaseReader:
         """Places in the source."""
         return rows
 
-    def identity(self, rows: Ints, held: Ints | None) -> Any:
-        """The place of each row in the source and what it holds, or all that was bought of it so far."""
-        if held is None:
-            return identity_of(rows, self._delivered(rows, np.arange(len(self._group_of)))[0])
-        return identity_of(rows, self.block(rows, held))
+    def keys(self, rows: Ints) -> Words:
+        """Keys of these rows as words."""
+        return self._keys[rows]
 
     # -- what came of it ---------------------------------------------------------------------------
 

@@ -5,6 +5,7 @@ not given, the walk stops there, and begins anew once it has it; stages that wer
 goes the way that it would go in a batch.
 """
 
+import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -82,15 +83,20 @@ class Session:
     ----------
     chain : Chain
         What answers.
-    row : int, default=0
-        Place of the row in its batch, on which chance depends where two operating points are mixed.
+    key : object, optional
+        Key of the row, which decides between two operating points where they are mixed; one is drawn unless given.
+
+    Attributes
+    ----------
+    key : object
+        The key of the row.
     """
 
-    def __init__(self, chain: Served, row: int = 0) -> None:
-        if not isinstance(row, int | np.integer) or isinstance(row, bool) or row < 0:
-            raise InvalidInputError(f"row must be the place of the row in its batch, 0 or more; got {row!r}.")
+    def __init__(self, chain: Served, key: Any = None) -> None:
         self._chain = chain
-        self._given = GivenRow(int(row), chain.price_list, chain.names, chain.buying)
+        # Were it the same for all sessions, all of them would follow the same point, and spend another budget.
+        self.key = random.getrandbits(63) if key is None else key
+        self._given = GivenRow(self.key, chain.price_list, chain.names, chain.buying)
         self._walk(self._given, is_new=True)
 
     def give(self, values: Mapping[Any, Any]) -> "Session":

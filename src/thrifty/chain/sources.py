@@ -14,10 +14,11 @@ from numpy.typing import ArrayLike
 from scipy import sparse
 from sklearn.utils import _safe_indexing
 
-from thrifty.arrays import Bools, Floats, Ints, unmasked
+from thrifty.arrays import Bools, Floats, Ints, Words, unmasked
 from thrifty.chain.ledger import Ledger
 from thrifty.exceptions import InvalidInputError
 from thrifty.objective.costs import PriceList
+from thrifty.rows import key_words
 
 __all__ = [
     "Delivery",
@@ -27,7 +28,6 @@ __all__ = [
     "amounts_of",
     "as_numbers",
     "describe_bad_column",
-    "identity_of",
     "kind_of_table",
     "table_like",
 ]
@@ -97,25 +97,29 @@ class Reader(Protocol):
     def numbers_of(self, rows: Ints) -> Ints:
         """Numbers by which the user knows these rows."""
 
-    def identity(self, rows: Ints, held: Ints | None) -> Any:
-        """What chance is drawn from: the place of each row in the batch, and what it holds; None is the whole row."""
+    def keys(self, rows: Ints) -> Words:
+        """Keys of these rows as words, which decide between two operating points."""
 
 
 class TableReader:
     """Reads from a table that is at hand; ``numbers`` is its numeric form, ``raw`` what the full model reads.
 
-    Where the table is a part of another, ``row_numbers`` are the numbers that its rows have there.
+    Where the table is a part of another, ``row_numbers`` are the numbers that its rows have there. ``row_keys`` are the
+    keys of the rows; their places in the table, unless given.
     """
 
     is_at_hand = True
     ledger: Ledger | None = None
     visited: dict[int, Any] | None = None
 
-    def __init__(self, numbers: Any, raw: Any, row_numbers: Ints | None = None) -> None:
+    def __init__(self, numbers: Any, raw: Any, row_numbers: Ints | None = None, row_keys: Any = None) -> None:
         self._numbers = numbers
         self._raw = raw
         self._row_numbers = row_numbers
         self.n_samples = int(numbers.shape[0])
+        # Turned into words only where two operating points are mixed.
+        self._row_keys: Any = range(self.n_samples) if row_keys is None else row_keys
+        self._key_words: Words | None = None
 
     def block(self, rows: Ints, columns: Ints) -> Any:
         """Slice of the numeric table."""
@@ -137,9 +141,11 @@ class TableReader:
         n_samples = self.n_samples
         return len(rows) == n_samples and (n_samples == 1 or np.array_equal(rows, np.arange(n_samples)))
 
-    def identity(self, rows: Ints, held: Ints | None) -> Any:
-        """The place of each row in the table and what it holds, or the whole row."""
-        return self._numbers[rows] if held is None else identity_of(rows, self.block(rows, held))
+    def keys(self, rows: Ints) -> Words:
+        """Keys of these rows as words."""
+        if self._key_words is None:
+            self._key_words = key_words(self._row_keys)
+        return self._key_words[rows]
 
 
 def amounts_of(
@@ -169,14 +175,41 @@ def amounts_of(
     return amounts
 
 
-def identity_of(rows: Ints, block: Any) -> Any:
-    """What chance is drawn from: places of rows in their batch, and what they hold."""
-    place = rows[:, None].astype(np.float64)
-    return (
-        sparse.csr_array(sparse.hstack([place, block]))
-        if sparse.issparse(block)
-        else np.hstack([place, block])
-    )
+def split_row_keys(X: Any, row_key: Any, features: Sequence[str] | None = None) -> tuple[Any, Any]:
+    """A table without its column of row keys, and the keys; None where rows are known by their number.
+
+    Parameters
+    ----------
+    X : table
+        Array, CSR or data frame.
+    row_key : str, array-like of shape (n_rows,) or None
+        Name of a column of a data frame, or the keys; None takes the index of a pandas data frame.
+    features : sequence of str, optional
+        Names of the columns of the fit: a key that is one of them stays in the table.
+    """
+    kind = kind_of_table(X)
+    if row_key is None:
+        return X, X.index if kind == "pandas" else None
+    if not isinstance(row_key, str):
+        given, n_rows = len(row_key), np.shape(X)[0]
+        if given != n_rows:
+            raise InvalidInputError(
+                f"row_key must have a key for each of the {n_rows} rows of X; got {given}."
+            )
+        return X, row_key
+    if kind is None:
+        raise InvalidInputError(
+            f"row_key={row_key!r} names a column, and X is {type(X).__name__} without names. Give a data frame, or the "
+            f"keys themselves."
+        )
+    if row_key not in X.columns:
+        raise InvalidInputError(
+            f"row_key={row_key!r} must be a column of X; it has {', '.join(map(str, X.columns[:20]))}."
+        )
+    keys = X[row_key].to_list()
+    if features is not None and row_key in features:
+        return X, keys
+    return (X.drop(columns=row_key) if kind == "pandas" else X.drop(row_key)), keys
 
 
 def table_like(template: str | None, names: Sequence[str] | None) -> Callable[[Any, Ints], Any]:

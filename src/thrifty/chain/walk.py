@@ -186,7 +186,7 @@ class Walker:
                 last_node[on.here] = on.node
                 on.node = np.zeros_like(on.node) if visit.turn is None else visit.turn
             if place == policy.parting:
-                on.follows_upper = policy.follows_upper(reader, on.rows, self.held_at(place))
+                on.follows_upper = policy.follows_upper(reader.keys(on.rows))
             goes_on = gate > policy.thresholds_at(place, on.follows_upper)
             if np.count_nonzero(goes_on) < len(goes_on):
                 on = others(goes_on, place)
@@ -203,7 +203,7 @@ class Walker:
             gate, scores, carried = leg.visit(numbers, carried)
             place = first + _first_stop(gate, thresholds[point, first:end])
             parts = first <= policy.parting <= min(place, end - 1)
-            if parts and policy.follows_upper(reader, row, self.held_at(policy.parting))[0]:
+            if parts and policy.follows_upper(reader.keys(row))[0]:
                 point = policy.upper
                 place = first + _first_stop(gate, thresholds[point, first:end])
             if place < end:

@@ -17,6 +17,7 @@ from thrifty.cli.options import (
     Confidence,
     MaxLoss,
     PublicKey,
+    RowKey,
     SystemFile,
     Trust,
     Unseen,
@@ -103,6 +104,7 @@ def buy(
     budget: Budget = None,
     max_loss: MaxLoss = None,
     confidence: Confidence = None,
+    row_key: RowKey = None,
     unseen: UnseenText = Unseen.refuse,
     trust: Trust = None,
     public_key: PublicKey = None,
@@ -117,17 +119,24 @@ def buy(
     check_output(out)
     database = Database.of(source)
     with notes_of_warnings():
-        known = load_table_system(system, trusted=trust or (), public_key=public_key)
+        known = load_table_system(system, trusted=trust or (), public_key=public_key).with_row_key(row_key)
         if budget is not None or max_loss or confidence is not None:
             known = known.at(budget=budget, max_loss=read_max_loss(max_loss), confidence=confidence)
-        frame = read_table(rows, as_text=(database.key,) if database.has_text_keys else ())
+        as_text = {
+            *((database.key,) if database.has_text_keys else ()),
+            *filter(None, [known.schema.row_key]),
+        }
+        frame = read_table(rows, as_text=tuple(as_text))
         if database.key not in frame.columns:
             raise InvalidInputError(
                 f"{rows} must have the column {database.key!r}, the key of --source; it has {listed(frame.columns)}."
             )
         keys = frame[database.key]
         bought_from = SqlSource(database.connect, database.table, database.key, keys.tolist())
-        how: dict[str, Any] = {"unseen_is_missing": unseen is Unseen.missing}
+        how: dict[str, Any] = {
+            "unseen_is_missing": unseen is Unseen.missing,
+            "row_key": known.schema.keys_of(frame),
+        }
         is_ended = False
         try:
             receipt = known.buy(bought_from, on_failure=on_failure.value, **how)

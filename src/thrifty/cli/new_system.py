@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from thrifty.cli.console import check_output, note, notes_of_warnings, print_json, progress, write_file
-from thrifty.cli.options import AsJson, Confidence, MaxLoss, MinRecall, Trust
+from thrifty.cli.options import AsJson, Confidence, MaxLoss, MinRecall, RowKey, Trust
 
 __all__ = ["Method", "fit"]
 
@@ -146,6 +146,7 @@ def fit(
         list[str] | None,
         typer.Option(help="Column that is not a feature. May be repeated.", metavar="COLUMN"),
     ] = None,
+    row_key: RowKey = None,
     seed: Annotated[int, typer.Option(min=0, max=2**32 - 1, help="Seed of all random choices.")] = 0,
     jobs: Annotated[int, typer.Option(min=1, help="Number of fits that run side by side.")] = 2,
     trust: Trust = None,
@@ -184,6 +185,7 @@ def fit(
             full_cost=full_cost,
             full_features=full_features or (),
             ignore=ignore or (),
+            row_key=row_key or "",
             seed=seed,
             n_jobs=jobs,
             trusted=trust or (),

@@ -14,6 +14,7 @@ __all__ = [
     "MinRecall",
     "NewRows",
     "PublicKey",
+    "RowKey",
     "SystemFile",
     "Trust",
     "Unseen",
@@ -43,6 +44,14 @@ PublicKey = Annotated[
     typer.Option(help="PEM file of an ed25519 key; a SYSTEM that it was not signed for is refused."),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print numbers for programs on standard output.")]
+RowKey = Annotated[
+    str | None,
+    typer.Option(
+        help="Column with the keys of the rows. Where two operating points are mixed, the key decides which of them a "
+        "row follows; without one, its number in the table does.",
+        metavar="COLUMN",
+    ),
+]
 UnseenText = Annotated[
     Unseen, typer.Option(help="What to do with text, in a cell that is read, that the fit has not seen.")
 ]

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from thrifty.cli.console import notes_of_warnings, say
-from thrifty.cli.options import PublicKey, SystemFile, Trust
+from thrifty.cli.options import PublicKey, RowKey, SystemFile, Trust
 from thrifty.exceptions import InvalidInputError
 
 __all__ = ["serve"]
@@ -39,6 +39,7 @@ def serve(
     config: Annotated[
         Path | None, typer.Option(help="TOML file with settings; options given here come first.")
     ] = None,
+    row_key: RowKey = None,
     trust: Trust = None,
     public_key: PublicKey = None,
 ) -> None:
@@ -62,6 +63,7 @@ def serve(
         host=host,
         port=port,
         admin_port=admin_port,
+        row_key=row_key,
         name=name or (system.stem if settings.name == Config.name else None),
         api_key=os.environ.get("THRIFTY_API_KEY"),
         remote_api_key=os.environ.get("THRIFTY_REMOTE_API_KEY"),

@@ -22,6 +22,7 @@ from thrifty.cli.options import (
     MinRecall,
     NewRows,
     PublicKey,
+    RowKey,
     SystemFile,
     Trust,
     Unseen,
@@ -51,6 +52,7 @@ def predict(
             "--hold-budget", help="Spend the budget on just these rows: at most, and nearly all of it."
         ),
     ] = False,
+    row_key: RowKey = None,
     unseen: UnseenText = Unseen.refuse,
     raw: Annotated[
         bool,
@@ -86,7 +88,7 @@ def predict(
     if not on_screen:
         check_output(out)
     with notes_of_warnings():
-        known = load_table_system(system, trusted=trust or (), public_key=public_key)
+        known = load_table_system(system, trusted=trust or (), public_key=public_key).with_row_key(row_key)
         held = (known.about.budget if budget is None else budget) if hold_budget else None
         if hold_budget and held is None:
             raise InvalidInputError(
@@ -130,6 +132,7 @@ def explain(
     everything: Annotated[
         bool, typer.Option("--all", help=f"Explain every row, and not only the first {_EXPLAINED}.")
     ] = False,
+    row_key: RowKey = None,
     unseen: UnseenText = Unseen.refuse,
     trust: Trust = None,
     public_key: PublicKey = None,
@@ -144,7 +147,7 @@ def explain(
     from thrifty.tables.storage import load_table_system
 
     with notes_of_warnings():
-        known = load_table_system(system, trusted=trust or (), public_key=public_key)
+        known = load_table_system(system, trusted=trust or (), public_key=public_key).with_row_key(row_key)
         if budget is not None or max_loss or confidence is not None:
             known = known.at(budget=budget, max_loss=read_max_loss(max_loss), confidence=confidence)
         cells = known.read(

@@ -16,7 +16,7 @@ from thrifty.chain.buying import Buys
 from thrifty.chain.chain import Chain
 from thrifty.chain.explain import Explanation, explain_rows
 from thrifty.chain.levels import Levels, has_dates
-from thrifty.chain.sources import TableReader, kind_of_table
+from thrifty.chain.sources import TableReader, kind_of_table, split_row_keys
 from thrifty.estimators.checks import check_columns, validated
 from thrifty.estimators.link import bare, chain_behind, link_of
 from thrifty.estimators.notebook import Notebook
@@ -72,31 +72,42 @@ class ChainEstimator(Notebook, OperatingPoints, Buys, BaseEstimator):  # type: i
 
     # -- answers -------------------------------------------------------------------------------
 
-    def predict(self, X: Any) -> Labels:
-        """Answer of each row: the answering stage's for rows it keeps, the full model's for the others."""
-        reader = self._reader(X)
+    def predict(self, X: Any, row_key: Any = None) -> Labels:
+        """Answer of each row: the answering stage's for rows it keeps, the full model's for the others.
+
+        Parameters
+        ----------
+        X : table of shape (n_samples, n_features)
+            Rows with the columns of the fit.
+        row_key : str or array-like of shape (n_samples,), optional
+            Keys of the rows, or the name of the column of X that holds them. Where two operating points are mixed, the
+            key decides which of them a row follows: the same key takes the same route in one table, in parts of it and
+            alone. Without it, keys are the index of a pandas data frame, else the numbers of the rows.
+        """
+        reader = self._reader(X, row_key)
         return self.chain_.task.answers(self.chain_.answer(reader))
 
-    def route(self, X: Any) -> Ints:
+    def route(self, X: Any, row_key: Any = None) -> Ints:
         """Stage that answers each row: 0 is the cheapest one; the last is the full model, which is not asked."""
-        reader = self._reader(X)
+        reader = self._reader(X, row_key)
         return self.chain_.walk(reader).route
 
-    def cost(self, X: Any) -> Floats:
-        """What each row spends. The full model is not asked."""
-        reader = self._reader(X)
+    def cost(self, X: Any, row_key: Any = None) -> Floats:
+        """What each row spends. The full model is not asked. ``row_key`` as in ``predict``."""
+        reader = self._reader(X, row_key)
         return self.chain_.spent(reader, self.chain_.walk(reader))
 
     def _served(self) -> Chain:
         check_is_fitted(self)
         return self.chain_
 
-    def explain(self, X: Any) -> list[Explanation]:
+    def explain(self, X: Any, row_key: Any = None) -> list[Explanation]:
         """What was bought for each row in which order, what each stage would have answered, and why it stopped.
 
         The full model is asked about the rows that reach it. ``print(clf.explain(X)[0])`` is made to be read.
+        ``row_key`` as in ``predict``.
         """
-        reader = self._reader(X)
+        reader = self._reader(X, row_key)
         names = getattr(self, "feature_names_in_", [f"x{column}" for column in range(self.n_features_in_)])
         return explain_rows(self.chain_, reader, names)
 
@@ -176,11 +187,12 @@ class ChainEstimator(Notebook, OperatingPoints, Buys, BaseEstimator):  # type: i
         if evidence is not None:
             self.evidence_ = replace(evidence, full_quality=None, full_scores=None)
 
-    def _reader(self, X: Any) -> TableReader:
+    def _reader(self, X: Any, row_key: Any = None) -> TableReader:
         if "chain_" not in vars(self):
             check_is_fitted(self)
+        X, keys = split_row_keys(X, row_key, getattr(self, "feature_names_in_", None))
         numbers = validated(self, X, reset=False)
-        return TableReader(numbers, X if kind_of_table(X) else numbers)
+        return TableReader(numbers, X if kind_of_table(X) else numbers, row_keys=keys)
 
     def _full(self) -> Any:
         """The full model as given, or the default one."""
@@ -256,14 +268,20 @@ class ChainEstimator(Notebook, OperatingPoints, Buys, BaseEstimator):  # type: i
 class ChainClassifier(ClassifierMixin, ChainEstimator):  # type: ignore[misc]  # scikit-learn is untyped
     """A classifier whose answers are those of its ``chain_``."""
 
-    def predict_proba(self, X: Any) -> Floats:
-        """Probability of every class: the answering stage's for rows it keeps, the full model's for the others."""
-        reader = self._reader(X)
+    def predict_proba(self, X: Any, row_key: Any = None) -> Floats:
+        """Probability of every class: the answering stage's for rows it keeps, the full model's for the others.
+
+        ``row_key`` as in ``predict``.
+        """
+        reader = self._reader(X, row_key)
         return self.chain_.answer(reader)
 
-    def decision_function(self, X: Any) -> Floats:
-        """Log-odds of the second class, or a score for each of several: the answering stage's own for rows it keeps."""
-        reader = self._reader(X)
+    def decision_function(self, X: Any, row_key: Any = None) -> Floats:
+        """Log-odds of the second class, or a score for each of several: the answering stage's own for rows it keeps.
+
+        ``row_key`` as in ``predict``.
+        """
+        reader = self._reader(X, row_key)
         chain = self.chain_
         walk = chain.walk(reader)
         return chain.task.decision(chain.scores_of(walk, chain.answer(reader, walk)))

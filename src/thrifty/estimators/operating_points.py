@@ -169,7 +169,7 @@ class OperatingPoints:
 
     # -- for subclasses --------------------------------------------------------------------------
 
-    def _reader(self, X: Any) -> TableReader:
+    def _reader(self, X: Any, row_key: Any = None) -> TableReader:
         """Read from a table like that of the fit."""
         raise NotImplementedError
 

@@ -20,6 +20,7 @@ from thrifty.evidence.cuts import cuts_of
 from thrifty.evidence.observe import whole_chain_of
 from thrifty.exceptions import InvalidInputError
 from thrifty.objective.costs import check_amount
+from thrifty.rows import key_chance
 
 __all__ = ["hold_budget"]
 
@@ -108,8 +109,7 @@ def _hold(chain: Chain, reader: TableReader, budget: float, seed: int) -> Policy
     if upper == len(policy):
         return _only(policy.at(lower), chain)
     extra, purse = paid_at(upper) - paid, budget * len(paid) - paid.sum()
-    held = chain.held_at(policy.at(lower, upper).parting)
-    chance = policy.chance(reader, np.arange(reader.n_samples), held)
+    chance = key_chance(reader.keys(np.arange(reader.n_samples)), policy.seed)
     values, lump = np.unique(chance, return_inverse=True)
     spent = np.r_[0.0, np.cumsum(np.bincount(lump, weights=extra))]
     # No lump at all can always be paid: the lower point was found to be within the budget.
@@ -128,7 +128,7 @@ def _every_cut(chain: Chain, reader: TableReader) -> Policy:
     thresholds = np.tile(chain.policy.thresholds[chain.policy.lower], (len(cuts), 1))
     thresholds[:, 0] = cuts
     unknown = np.full(len(cuts), np.nan)
-    return Policy(thresholds, unknown, unknown, whole_rows=chain.policy.whole_rows)
+    return Policy(thresholds, unknown, unknown)
 
 
 def _only(policy: Policy, chain: Chain) -> Policy:
@@ -138,5 +138,4 @@ def _only(policy: Policy, chain: Chain) -> Policy:
     lower, upper = policy.thresholds[policy.lower], policy.thresholds[policy.upper]
     if policy.lower == policy.upper or policy.share == 0.0:
         return Policy.of(lower, seed=policy.seed)
-    mixed = Policy.of(lower, upper, share=policy.share, seed=policy.seed)
-    return replace(mixed, whole_rows=policy.whole_rows)
+    return Policy.of(lower, upper, share=policy.share, seed=policy.seed)

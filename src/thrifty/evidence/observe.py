@@ -178,7 +178,8 @@ def seen_by(*things: Any) -> Words | None:
 
 
 def _keys(chain: Chain, reader: TableReader, target: Floats) -> Words:
-    return content_keys(reader.identity(np.arange(reader.n_samples), None), chain.task.strata(target))
+    held = reader.block(np.arange(reader.n_samples), np.arange(chain.price_list.n_features))
+    return content_keys(held, chain.task.strata(target))
 
 
 def judged_by(task: Task, evidence: Evidence, target: Floats) -> Evidence:

@@ -122,8 +122,7 @@ class PrecomputedFull:
     values : ndarray of shape (n_known, n_outputs)
         Outputs, one line per known row.
     keys : ndarray of shape (n_known,), optional
-        Fingerprints of those rows. Without them, as in files of the first format, rows are known by their place in a
-        batch of ``n_known`` rows.
+        Exact fingerprints of those rows. Without them, rows are known by their place in a batch of ``n_known`` rows.
     """
 
     values: Floats

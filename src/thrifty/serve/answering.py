@@ -98,7 +98,7 @@ class Model:
         providers: Sequence[Provider] = (),
         elsewhere: Elsewhere | None = None,
     ) -> None:
-        self.system = system
+        self.system = system = system.with_row_key(config.row_key)
         self.version = version
         self.providers = tuple(providers)
         self.rows = RequestRows(
@@ -189,7 +189,7 @@ class Model:
             return walk
         if self._needs_care(cells):
             return send(self._reader(cells))
-        return await self._together.walk(send, cells.numbers)
+        return await self._together.walk(send, cells)
 
     def _answered(
         self,
@@ -327,17 +327,18 @@ class Model:
         """Reads for the stages."""
         if self._needs_care(cells):
             return self.system.reader(cells)
-        return TableReader(cells.numbers, cells.numbers)
+        return TableReader(cells.numbers, cells.numbers, row_keys=cells.row_keys)
 
     def _full_reader(self, cells: Cells) -> TableReader:
         """Reads for the full model in the file too, which may want a data frame, or text."""
         if self.chain.levels is not None or self.chain.dates:
             # The system says how its full model reads text; what a request lacks is still refused.
-            cells = replace(self.system.read(self.rows.as_frame(cells)), unreadable=cells.unreadable)
+            read = self.system.read(self.rows.as_frame(cells), row_keys=cells.row_keys)
+            cells = replace(read, unreadable=cells.unreadable)
             return self.system.reader(cells)
         if cells.unreadable or self._is_picky:
             return self.system.reader(cells)
-        return TableReader(cells.numbers, cells.table(named=self.system.is_named))
+        return TableReader(cells.numbers, cells.table(named=self.system.is_named), row_keys=cells.row_keys)
 
     async def in_thread(self, call: Callable[[], Any]) -> Any:
         """What a call returns, while other requests are read."""

@@ -25,9 +25,9 @@ from thrifty.serve.answering import Model
 from thrifty.serve.config import Config
 from thrifty.serve.metrics import registry_of, status_of
 from thrifty.serve.openapi import description_of
-from thrifty.serve.protocol import datatype_of, infer_response, read_infer, read_json
+from thrifty.serve.protocol import datatype_of, infer_response, read_id, read_infer, read_json
 from thrifty.serve.reload import Serving
-from thrifty.serve.request_rows import RequestCells
+from thrifty.serve.request_rows import RequestCells, RequestRows
 
 __all__ = ["create_admin", "create_app"]
 
@@ -160,12 +160,14 @@ class _Questions:
         asked = await self._read(
             model, request, lambda body: read_infer(body, length, model.rows, model.output_names)
         )
-        answered = await self._answer(model, asked.cells, request)
+        cells = model.rows.with_request_id(asked.cells, asked.id or _header_id(request))
+        answered = await self._answer(model, cells, request)
         return infer_response(answered, asked, self._config.name, model.version, _answer_type(model))
 
     async def _predict(self, request: Request) -> bytes:
         model = self._model(request)
-        cells = await self._read(model, request, lambda body: model.rows.from_records(_records(body)))
+        given = _header_id(request)
+        cells = await self._read(model, request, lambda body: _cells(body, model.rows, given))
         answered = await self._answer(model, cells, request)
         columns = {"answer": answered.answer, "probability": answered.probability, "route": answered.route}
         columns |= {"cost": answered.cost, "degraded": answered.degraded}
@@ -266,11 +268,20 @@ class _Questions:
         return orjson.dumps(description_of(self._serving.model, self._config))
 
 
-def _records(body: bytes) -> Any:
+def _cells(body: bytes, rows: RequestRows, header_id: str | None) -> RequestCells:
+    """Rows of a request of JSON objects."""
     said = read_json(body)
-    if set(said) != {"rows"}:
-        raise InvalidInputError('the body must be {"rows": [{"COLUMN": VALUE, ...}, ...]}.')
-    return said["rows"]
+    if not {"rows"} <= set(said) <= {"rows", "id"}:
+        raise InvalidInputError(
+            'the body must be {"rows": [{"COLUMN": VALUE, ...}, ...], "id": OPTIONAL TEXT}.'
+        )
+    return rows.with_request_id(rows.from_records(said["rows"]), read_id(said.get("id")) or header_id)
+
+
+def _header_id(request: Request) -> str | None:
+    """The id that a client or a proxy gave a request in its header."""
+    given = request.headers.get(b"x-request-id")
+    return None if given is None else given.decode("latin-1")[:200]
 
 
 def _answer_type(model: Model) -> str:

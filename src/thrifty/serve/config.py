@@ -68,6 +68,9 @@ class Config:
         Seconds after which somebody who was turned away should come again.
     explore : float
         Share of rows answered by a stage about which the full model is asked too, to compare both.
+    row_key : str, optional
+        Column of requests with the keys of their rows, which decide between two operating points where they are mixed.
+        None is the column that the fit named; without one, the id of a request is the key of its row.
     unseen : {"refuse", "missing"}
         What becomes of text that the fit has not seen, in a cell that is read.
     drain : float
@@ -98,6 +101,7 @@ class Config:
     most_delay: float = 0.05
     retry_after: int = 1
     explore: float = 0.0
+    row_key: str | None = None
     unseen: str = "refuse"
     drain: float = 10.0
     log_requests: bool = True

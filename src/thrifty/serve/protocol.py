@@ -16,7 +16,7 @@ from thrifty.exceptions import InvalidInputError
 from thrifty.serve.answered import Answered
 from thrifty.serve.request_rows import RequestCells, RequestRows
 
-__all__ = ["OUTPUTS", "InferRequest", "datatype_of", "infer_response", "read_infer", "read_json"]
+__all__ = ["OUTPUTS", "InferRequest", "datatype_of", "infer_response", "read_id", "read_infer", "read_json"]
 
 TABLE = "X"
 """Name of the tensor that holds all columns."""
@@ -91,7 +91,7 @@ def read_infer(
         length = int(json_length)
     said = read_json(body[:length])
     tensors = _tensors(said.get("inputs"), memoryview(body)[length:])
-    return InferRequest(_cells(tensors, rows), _wanted(said.get("outputs"), known), _id(said.get("id")))
+    return InferRequest(_cells(tensors, rows), _wanted(said.get("outputs"), known), read_id(said.get("id")))
 
 
 def infer_response(
@@ -271,7 +271,8 @@ def _wanted(outputs: Any, known: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(names))
 
 
-def _id(given: Any) -> str | None:
+def read_id(given: Any) -> str | None:
+    """The id of a request, or a refusal."""
     if given is not None and (not isinstance(given, str) or len(given) > 200):
         raise InvalidInputError("id must be text of at most 200 characters.")
     return given

@@ -113,7 +113,7 @@ class Buyer:
             time.monotonic() + self._deadline,
             keeps_text=chain.levels is not None,
         )
-        reader, everyone = chain.buying(source, ledger), np.arange(len(cells))
+        reader, everyone = chain.buying(source, ledger, cells.row_keys), np.arange(len(cells))
         routes, outputs, sent, first = [], [], [], 0
         while first < len(cells):
             n_rows, point = (

@@ -5,15 +5,17 @@ belongs, whatever could be made of them. A column that a request leaves out, or 
 refused only where a row's route reads it.
 """
 
+import os
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import Any
 
 import numpy as np
 
-from thrifty.arrays import Bools, Floats
+from thrifty.arrays import Bools, Floats, Words
 from thrifty.exceptions import InvalidInputError
+from thrifty.rows import key_words
 from thrifty.serve.config import meant
 from thrifty.tables.formats import listed
 from thrifty.tables.reader import Cells, Unreadable
@@ -62,7 +64,8 @@ class RequestRows:
         self, schema: Schema, *, unseen_is_missing: bool, most_rows: int, keys: Collection[str] = ()
     ) -> None:
         self.names = schema.names
-        self.keys = tuple(keys)
+        self.row_key = schema.row_key
+        self.keys = tuple(dict.fromkeys((*keys, *((schema.row_key,) if schema.row_key else ()))))
         self._known = {name: place for place, name in enumerate(schema.names)}
         self._codes = {
             self._known[name]: {text: float(code) for code, text in enumerate(texts)}
@@ -116,7 +119,7 @@ class RequestRows:
                     if name not in self._known and name not in self.keys:
                         self.place_of(name)
             rows.append(row)
-        if self.is_numeric and _ABSENT not in chain.from_iterable(rows):
+        if self.is_numeric and not self.row_key and _ABSENT not in chain.from_iterable(rows):
             return self.from_table(list(chain.from_iterable(rows)), len(rows))
         columns = dict(enumerate(zip(*rows, strict=True)))
         keys = {key: [record.get(key) for record in records] for key in self.keys}
@@ -134,7 +137,7 @@ class RequestRows:
             place = next(place for place, value in enumerate(values) if type(value) not in _NUMBERS)
             self._refuse_number(place % len(self.names), values[place], place // len(self.names) + 1)
         numbers = np.array(values, dtype=np.float64).reshape(n_rows, len(self.names))
-        return RequestCells(self.names, numbers, np.arange(1, n_rows + 1))
+        return RequestCells(self.names, numbers, np.arange(1, n_rows + 1), _drawn_keys(n_rows))
 
     def from_columns(
         self, columns: Mapping[int, Any], n_rows: int, keys: Mapping[str, Sequence[Any]] | None = None
@@ -161,9 +164,25 @@ class RequestRows:
             else:
                 numbers[:, place] = self._numbers(place, given)
         known = {key: [_key(key, one) for one in values] for key, values in (keys or {}).items()}
+        row_keys = _drawn_keys(n_rows)
+        if self.row_key:
+            row_keys = key_words(
+                known.get(self.row_key, [None] * n_rows), f"{self.row_key!r}, the key of a row,"
+            )
         return RequestCells(
-            self.names, numbers, np.arange(1, n_rows + 1), unreadable, absent=absent, keys=known
+            self.names, numbers, np.arange(1, n_rows + 1), row_keys, unreadable, absent=absent, keys=known
         )
+
+    def with_request_id(self, cells: RequestCells, request_id: str | None) -> RequestCells:
+        """The rows known by the id of their request, and by their place in it where there are several.
+
+        Without an id, and without keys of their own, rows keep keys that were drawn: were they the same for all
+        requests, all would follow the same of two operating points, and spend another budget.
+        """
+        if request_id is None or self.row_key:
+            return cells
+        ids = [request_id] if len(cells) == 1 else [(request_id, place) for place in range(len(cells))]
+        return replace(cells, row_keys=key_words(ids))
 
     def as_frame(self, cells: Cells) -> Any:
         """The rows as a data frame, with text in the columns of text, and dates, which come as days since 1970."""
@@ -235,6 +254,10 @@ class RequestRows:
             f"column {self.names[place]!r} holds {_shown(value)} in row {row}, which was not there when the model was "
             f"fitted. Known are {listed(list(self._codes[place]))}. Correct it, or send null."
         )
+
+
+def _drawn_keys(n_rows: int) -> Words:
+    return np.frombuffer(os.urandom(8 * n_rows), dtype=np.uint64)
 
 
 def _either(one: Unreadable | None, other: Unreadable) -> Unreadable:

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from thrifty.arrays import Bools, Floats, Ints
+from thrifty.arrays import Bools, Floats, Ints, Words
 from thrifty.chain.buying import BuysFromSources
 from thrifty.chain.chain import Chain
 from thrifty.chain.ledger import Ledger
@@ -93,10 +93,11 @@ class TableBuyer(BuysFromSources):
         chain = self.chain.with_prices(prices)
         return replace(self, chain=chain, price_list=chain.price_list)
 
-    def buying(self, source: Any, ledger: Ledger | None) -> PurchaseReader:
+    def buying(self, source: Any, ledger: Ledger | None, row_keys: Words | None = None) -> PurchaseReader:
         """Read cells from a source that counts its columns as the fit does."""
         keeps_text = self.chain.levels is not None
-        return self.chain.buying(_CellSource(source, self.schema, keeps_text, self.unseen_is_missing), ledger)
+        cells = _CellSource(source, self.schema, keeps_text, self.unseen_is_missing)
+        return self.chain.buying(cells, ledger, row_keys)
 
 
 @dataclass(frozen=True, eq=False)
@@ -124,7 +125,8 @@ class _CellSource:
         frame = _frame(said.values, len(rows), names)
         if frame is None:
             return answer  # refused by whoever asked, who knows what was asked for
-        cells = replace(self.schema, names=names).cells(frame, unseen_is_missing=self.unseen_is_missing)
+        schema = replace(self.schema, names=names, row_key="")
+        cells = schema.cells(frame, unseen_is_missing=self.unseen_is_missing)
         failed = dict(said.failed)
         for one in cells.unreadable.values():
             for place in np.flatnonzero(one.rows).tolist():

@@ -3,28 +3,22 @@
 Reading trusts nothing: every part has the form it must have and fits the others, or is refused by name.
 """
 
-from dataclasses import asdict, fields, replace
+from dataclasses import asdict, fields
 from typing import Any
 
 import numpy as np
 
 from thrifty.arrays import Labels
 from thrifty.bundle.column_codec import check_sets
-from thrifty.bundle.context import Columns, Reading, Writing
+from thrifty.bundle.context import Reading, Writing
 from thrifty.bundle.fields import Fields, Packer
-from thrifty.bundle.format_1 import old_tie
-from thrifty.bundle.fulls import unpack_full
 from thrifty.bundle.objects import Kind, pack_object, unpack_object
 from thrifty.bundle.task_codec import MOST_CLASSES
-from thrifty.chain.policy import Policy
 from thrifty.estimators.base import ChainEstimator
-from thrifty.evidence.certificate import Certificate
-from thrifty.evidence.evidence import Evidence
 from thrifty.tables.promise import Promise
 from thrifty.tables.schema import Schema
 from thrifty.tables.spread import N_BINS, Spread
 from thrifty.tables.system import About, TableSystem
-from thrifty.tasks.choose import classification
 from thrifty.tasks.ranking import RankingTask
 from thrifty.tasks.task import ERRORS
 
@@ -46,8 +40,6 @@ def _pack(system: TableSystem, writing: Writing) -> dict[str, Any]:
 
 def _unpack(parts: Fields, reading: Reading) -> TableSystem:
     schema = _unpack_schema(parts.inside("schema"))
-    if parts.has("systems"):
-        return _old_system(parts, schema, reading)
     estimator = unpack_object(parts.inside("estimator"), reading)
     if not isinstance(estimator, ChainEstimator) or getattr(estimator, "evidence_", None) is None:
         raise parts.refusal("estimator", "be an estimator with its evidence", type(estimator).__name__)
@@ -143,88 +135,6 @@ def _count(parts: Fields, name: str) -> int:
     return found
 
 
-# -- the first format: one of several systems was chosen, all of them in front of one full model ---------------
-
-
-def _old_system(parts: Fields, schema: Schema, reading: Reading) -> TableSystem:
-    named = parts.flag("named")
-    columns = Columns(len(schema.names), schema.names if named else None, "pandas" if named else None)
-    task = classification(_label_list(parts, "labels"))
-    full = unpack_full(parts.inside("full"), replace(reading, columns=columns, task=task))
-    entries, chosen = parts.items("systems"), parts.whole("chosen")
-    if not 0 <= chosen < len(entries):
-        raise parts.refusal("chosen", f"name one of {len(entries)} systems", chosen)
-    entry = entries[chosen]
-    estimator = unpack_object(entry.inside("object"), replace(reading, full=full))
-    if not isinstance(estimator, ChainEstimator) or estimator.chain_.task != task:
-        raise entry.refusal("object", "be an estimator for the table's labels", type(estimator).__name__)
-    _check_fits(parts, schema, estimator)
-    if estimator.chain_.n_stages != 1 or estimator.chain_.kind != columns.kind:
-        raise entry.refusal("object", "have one stage and read the table's kind", estimator.chain_.n_stages)
-    threshold, tie = parts.number("threshold", finite=False), old_tie(parts)
-    policy = Policy.of(np.array([threshold]))
-    if tie is not None:
-        lower, share, seed = tie
-        mixed = Policy.of(np.array([threshold]), np.array([lower]), share=share, seed=seed)
-        policy = replace(mixed, whole_rows=True)
-    chain = estimator.chain_ = estimator.chain_.at(policy)
-    full_right = parts.array("full_right", np.bool_, (None,))
-    stop, go = chain.cost_by_place
-    estimator.evidence_ = Evidence.of_gate(
-        entry.array("gate", np.float64, full_right.shape),
-        stop_cost=float(stop),
-        go_cost=float(go),
-        stop_quality=entry.array("cheap_right", np.bool_, full_right.shape),
-        go_quality=full_right,
-        features=tuple(chain.columns.tolist()),
-        settings=_old_settings(entry),
-    )
-    estimator.certificate_ = _old_certificate(parts)
-    return TableSystem(schema, estimator, *_old_words(parts, estimator))
-
-
-def _old_words(parts: Fields, estimator: ChainEstimator) -> tuple[About, Promise]:
-    about, promise = parts.inside("about"), parts.inside("promise")
-    n_learn, n_choose, n_prove = (_count(about, name) for name in ("n_learn", "n_choose", "n_prove"))
-    known: dict[str, Any] = {
-        name: promise.number(name)
-        for name in ("accuracy", "low", "high", "cost", "share", "full_cost", "full_accuracy")
-    }
-    share = min(max(known["share"], 0.0), 1.0)
-    spread = (known["full_cost"] - promise.number("cheap_cost")) * float(np.sqrt(share * (1.0 - share)))
-    return (
-        About(
-            about.text("full")[:200],
-            type(estimator).__name__,
-            _count(about, "seed"),
-            n_learn + n_choose + n_prove,
-            _optional(about, "budget"),
-            _optional(about, "max_loss"),
-        ),
-        Promise(**known, cost_spread=spread, n_rows=max(n_prove or n_choose, 1)),
-    )
-
-
-def _old_settings(entry: Fields) -> dict[str, Any]:
-    settings = entry.value("settings")
-    if not isinstance(settings, dict) or not all(isinstance(name, str) for name in settings):
-        raise entry.refusal("settings", "be named values", settings)
-    return settings
-
-
-def _old_certificate(parts: Fields) -> Certificate | None:
-    entries = parts.value("certificate")
-    if entries is None:
-        return None
-    try:
-        certificate = Certificate.from_dict(entries)
-        str(certificate)
-    except (TypeError, ValueError, AttributeError) as error:
-        raise parts.refusal("certificate", f"be one ({type(error).__name__})", entries) from None
-    point = certificate.point
-    return certificate if point is None else replace(certificate, point=replace(point, source=0))
-
-
 # -- how columns were spread ---------------------------------------------------------------------------
 
 
@@ -253,6 +163,7 @@ def _pack_schema(schema: Schema, packer: Packer) -> dict[str, Any]:
         "classes": packer.value(np.asarray(schema.classes)),
         **({"query": schema.query} if schema.query else {}),
         **({"dates": list(schema.dates)} if schema.dates else {}),
+        **({"row_key": schema.row_key} if schema.row_key else {}),
     }
 
 
@@ -270,7 +181,8 @@ def _unpack_schema(parts: Fields) -> Schema:
             raise parts.refusal("categories", "be in order", len(values))
     target = parts.text("target")
     query = parts.text("query") if parts.has("query") else ""
-    for name, column in (("target", target), ("query", query)):
+    row_key = parts.text("row_key") if parts.has("row_key") else ""
+    for name, column in (("target", target), ("query", query), ("row_key", row_key)):
         if column in names:
             raise parts.refusal(name, "be no feature", column)
     classes = parts.value("classes")
@@ -279,7 +191,7 @@ def _unpack_schema(parts: Fields) -> Schema:
     if not set(dates) <= set(names) - set(categories):
         raise parts.refusal("dates", "name columns of the table that hold no categories", dates[:5])
     known = np.empty(0) if is_number else _label_list(parts, "classes")
-    return Schema(tuple(names), categories, target, known, query, tuple(dates))
+    return Schema(tuple(names), categories, target, known, query, tuple(dates), row_key)
 
 
 def _texts(parts: Fields, name: str, found: Any) -> list[str]:

@@ -69,6 +69,7 @@ def fit_table(
     full_cost: float = 0.0,
     full_features: Sequence[str] = (),
     ignore: Sequence[str] = (),
+    row_key: str = "",
     seed: int = 0,
     n_jobs: int = 1,
     trusted: Iterable[str] = (),
@@ -111,6 +112,8 @@ def fit_table(
         Columns that the full model reads; all of them if none is named.
     ignore : sequence of str
         Columns that are no features.
+    row_key : str
+        Name of the column with the keys of the rows, which is no feature; empty where rows are known by their number.
     seed, n_jobs : int
         Seed of all random choices, and number of fits side by side.
     trusted : names of types
@@ -126,6 +129,7 @@ def fit_table(
         full_cost=full_cost,
         full_features=full_features,
         ignore=ignore,
+        row_key=row_key,
         trusted=trusted,
         task=task,
         loss=loss,

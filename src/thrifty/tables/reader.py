@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from thrifty.arrays import Bools, Floats, Ints, Labels
+from thrifty.arrays import Bools, Floats, Ints, Labels, Words
 from thrifty.chain.sources import TableReader, table_like
 from thrifty.exceptions import InvalidInputError
 
@@ -51,6 +51,8 @@ class Cells:
         Number of each row in its file, from 1.
     unreadable : dict of int to Unreadable
         Columns with cells that cannot be read.
+    row_keys : ndarray of shape (n_rows,)
+        Keys of the rows as words.
     raw : pandas data frame, optional
         The columns as they came, where the full model reads text; None where it reads numbers.
     """
@@ -58,6 +60,7 @@ class Cells:
     names: tuple[str, ...]
     numbers: Floats
     row_numbers: Ints
+    row_keys: Words
     unreadable: dict[int, Unreadable] = field(default_factory=dict)
     raw: Any = None
 
@@ -71,8 +74,10 @@ class Cells:
             for column, one in self.unreadable.items()
         }
         raw = None if self.raw is None else self.raw.iloc[rows]
-        numbers, row_numbers = self.numbers[rows], self.row_numbers[rows]
-        return replace(self, numbers=numbers, row_numbers=row_numbers, unreadable=parts, raw=raw)
+        numbers, row_numbers, row_keys = self.numbers[rows], self.row_numbers[rows], self.row_keys[rows]
+        return replace(
+            self, numbers=numbers, row_numbers=row_numbers, row_keys=row_keys, unreadable=parts, raw=raw
+        )
 
     def table(self, *, named: bool) -> Any:
         """What the full model reads: numbers in a data frame with names or in an array, or the columns as they came."""
@@ -124,7 +129,7 @@ class CellReader(TableReader):
     is_at_hand = False
 
     def __init__(self, cells: Cells, *, named: bool, full_needs: str | None = None) -> None:
-        super().__init__(cells.numbers, cells.table(named=named), cells.row_numbers)
+        super().__init__(cells.numbers, cells.table(named=named), cells.row_numbers, cells.row_keys)
         self._cells = cells
         self._full_needs = full_needs
 
@@ -140,10 +145,3 @@ class CellReader(TableReader):
         if self._full_needs is not None:
             self._cells.refuse_missing(rows, wanted, self._full_needs)
         return super().table(rows, columns)
-
-    def identity(self, rows: Ints, held: Ints | None) -> Any:
-        """What chance is drawn from: a row's place in its file, whether or not the rows around it are read too."""
-        if held is None:
-            return super().identity(rows, held)
-        place = self._cells.row_numbers[rows].astype(np.float64) - 1.0
-        return np.column_stack([place, super().block(rows, held)])

@@ -14,9 +14,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from thrifty.arrays import Floats
+from thrifty.arrays import Floats, Words
 from thrifty.chain.levels import Levels, level_numbers, level_text
 from thrifty.exceptions import InvalidInputError
+from thrifty.rows import key_words
 from thrifty.tables.formats import listed
 from thrifty.tables.reader import Cells, Unreadable
 from thrifty.tables.target import (
@@ -69,6 +70,8 @@ class Schema:
         Name of the column with the query of each row, where documents are ranked; empty elsewhere.
     dates : tuple of str
         Columns of dates, which models read as days since the first of January 1970.
+    row_key : str
+        Name of the column with the keys of the rows; empty where rows are known by their number.
     """
 
     names: tuple[str, ...]
@@ -77,6 +80,7 @@ class Schema:
     classes: NDArray[Any] = field(compare=False)
     query: str = ""
     dates: tuple[str, ...] = ()
+    row_key: str = ""
 
     @property
     def is_number(self) -> bool:
@@ -90,14 +94,17 @@ class Schema:
 
     @property
     def text_columns(self) -> tuple[str, ...]:
-        """Columns that must be read as text, the label's included if it is text."""
-        return (*self.categories, *((self.target,) if self.classes.dtype.kind == "U" else ()))
+        """Columns that must be read as text: levels, keys of rows with their leading zeros, labels that are text."""
+        keys = (self.row_key,) if self.row_key else ()
+        return (*self.categories, *keys, *((self.target,) if self.classes.dtype.kind == "U" else ()))
 
     def extra_columns(self, frame: Any) -> list[str]:
         """Columns of a table that nobody reads."""
-        return [name for name in frame.columns if name not in {*self.names, self.target, self.query}]
+        return [
+            name for name in frame.columns if name not in {*self.names, self.target, self.query, self.row_key}
+        ]
 
-    def cells(self, frame: Any, *, unseen_is_missing: bool = False) -> Cells:
+    def cells(self, frame: Any, *, unseen_is_missing: bool = False, row_keys: Words | None = None) -> Cells:
         """The features in the order the models know; cells that cannot be read are kept as such.
 
         Parameters
@@ -106,6 +113,8 @@ class Schema:
             Its columns may come in any order; one that lacks is one that cannot be read.
         unseen_is_missing : bool, default=False
             Whether text that was not there when the schema was learned counts as missing.
+        row_keys : ndarray of shape (n_rows,), optional
+            Keys of the rows as words, where the table does not tell them.
         """
         numbers = np.full((len(frame), len(self.names)), np.nan)
         unreadable = {}
@@ -121,7 +130,19 @@ class Schema:
                 numbers[:, place], found = _as_numbers(frame[name])
             if found is not None and found.rows.any():
                 unreadable[place] = found
-        return Cells(self.names, numbers, np.arange(1, len(frame) + 1), unreadable)
+        keys = self.keys_of(frame) if row_keys is None else row_keys
+        return Cells(self.names, numbers, np.arange(1, len(frame) + 1), keys, unreadable)
+
+    def keys_of(self, frame: Any) -> Words:
+        """Keys of the rows of a table: those in the column of keys, else its index."""
+        if not self.row_key:
+            return key_words(frame.index)
+        if self.row_key not in frame.columns:
+            raise InvalidInputError(
+                f"the table lacks column {self.row_key!r}, which holds the keys of its rows. Its columns are "
+                f"{listed(frame.columns)}."
+            )
+        return key_words(frame[self.row_key].to_list(), f"column {self.row_key!r}")
 
     def raw(self, frame: Any) -> Any:
         """The features as they came, in the order the models know, with dates as such."""
@@ -146,15 +167,24 @@ class Schema:
 
 
 def learn_schema(
-    frame: Any, target: str, ignore: Sequence[str] = (), task: str | None = None, query: str = ""
+    frame: Any,
+    target: str,
+    ignore: Sequence[str] = (),
+    task: str | None = None,
+    query: str = "",
+    row_key: str = "",
 ) -> Schema:
-    """The schema of a training table: every column is a feature but the target, the query and those to be ignored.
+    """The schema of a training table: every column is a feature but the target, query, row key and those ignored.
 
     ``task`` is "classes", "number" or "ranking"; None has the column of the target decide, unless there are queries.
     """
     _check_known(frame, target, ignore)
+    if row_key and row_key not in frame.columns:
+        raise InvalidInputError(
+            f"--row-key names {row_key!r}, not a column of the table, which has {listed(frame.columns)}."
+        )
     task = task_of(frame, target, task, query)
-    names = tuple(name for name in frame.columns if name not in {target, query, *ignore})
+    names = tuple(name for name in frame.columns if name not in {target, query, row_key, *ignore})
     if not names:
         raise InvalidInputError(f"the table has no column besides {target!r}: there is nothing to buy.")
     classes = classes_of(frame, target, task)
@@ -168,7 +198,7 @@ def learn_schema(
             f"every column must hold a value in some row; {listed(empty)} {'have' if len(empty) > 1 else 'has'} none. "
             f"Leave out with --ignore what holds nothing."
         )
-    return Schema(names, categories, target, classes, query, dates)
+    return Schema(names, categories, target, classes, query, dates, row_key)
 
 
 def _check_known(frame: Any, target: str, ignore: Sequence[str]) -> None:

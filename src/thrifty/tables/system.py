@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from sklearn.utils import get_tags
 
-from thrifty.arrays import Labels
+from thrifty.arrays import Labels, Words
 from thrifty.chain.chain import Chain
 from thrifty.chain.explain import Explanation, explain_rows
 from thrifty.chain.policy import Policy
@@ -177,6 +177,10 @@ class TableSystem:
         """The system, cut so that just these rows spend a budget: at most, and as nearly as can be."""
         return replace(self, estimator=hold_budget(self.estimator, self._at_hand(cells), budget))
 
+    def with_row_key(self, column: str | None) -> "TableSystem":
+        """The system, with the keys of rows in a column of the tables to come; as it is where None is named."""
+        return self if column is None else replace(self, schema=replace(self.schema, row_key=column))
+
     @property
     def relabelled(self) -> Any:
         """The estimator, or the chain, with the labels of the table; where it predicts numbers, as it is."""
@@ -194,9 +198,10 @@ class TableSystem:
 
     # -- rows ------------------------------------------------------------------------------------
 
-    def read(self, frame: Any, *, unseen_is_missing: bool = False) -> Cells:
+    def read(self, frame: Any, *, unseen_is_missing: bool = False, row_keys: Words | None = None) -> Cells:
         """The columns of a table, as the schema reads them."""
-        cells, chain = self.schema.cells(frame, unseen_is_missing=unseen_is_missing), self.chain
+        cells = self.schema.cells(frame, unseen_is_missing=unseen_is_missing, row_keys=row_keys)
+        chain = self.chain
         if chain.levels is None and not chain.dates:
             return cells
         return replace(cells, raw=self.schema.raw(frame))
@@ -226,6 +231,7 @@ class TableSystem:
         batch_size: int | None = None,
         full_timeout: float | None = None,
         unseen_is_missing: bool = False,
+        row_key: Any = None,
     ) -> Receipt:
         """Answer every row of a source of cells as the table has them, and say what was bought, paid and failed.
 
@@ -233,12 +239,17 @@ class TableSystem:
         the training table count as missing, where it is otherwise a purchase that failed.
         """
         return self._buyer(unseen_is_missing=unseen_is_missing).buy(
-            source, on_failure=on_failure, n_rows=n_rows, batch_size=batch_size, full_timeout=full_timeout
+            source,
+            on_failure=on_failure,
+            n_rows=n_rows,
+            batch_size=batch_size,
+            full_timeout=full_timeout,
+            row_key=row_key,
         )
 
-    def start(self, row: int = 0, *, unseen_is_missing: bool = False) -> Session:
+    def start(self, key: Any = None, *, unseen_is_missing: bool = False) -> Session:
         """Start with a row of which nothing is known yet, and be told what to buy for it, one step after another."""
-        return self._buyer(unseen_is_missing=unseen_is_missing).start(row)
+        return self._buyer(unseen_is_missing=unseen_is_missing).start(key)
 
     def _buyer(self, *, unseen_is_missing: bool) -> TableBuyer:
         return TableBuyer.of(chain_of(self.relabelled), self.schema, unseen_is_missing=unseen_is_missing)
@@ -268,7 +279,7 @@ class TableSystem:
 
     def _at_hand(self, cells: Cells) -> TableReader:
         """Reads all cells, whether or not a row needs them."""
-        return TableReader(cells.numbers, cells.table(named=self.is_named), cells.row_numbers)
+        return TableReader(cells.numbers, cells.table(named=self.is_named), cells.row_numbers, cells.row_keys)
 
     def reader(self, cells: Cells) -> CellReader:
         """Reads cells for the chain, and refuses those that a row needs and that cannot be read."""

@@ -129,10 +129,11 @@ def prepare(
     query: str = "",
     metric: str | None = None,
     k: int | None = None,
+    row_key: str = "",
 ) -> TrainingTable:
     """Check all that can be refused about a table, its prices and its full model; arguments as in ``fit_table``."""
     frozen = load_full(full, trusted) if _is_file(full) else None
-    schema = learn_schema(frame, target, ignore, task, query)
+    schema = learn_schema(frame, target, ignore, task, query, row_key)
     _check_features(schema, full_features)
     notes = []
     if frozen is not None:
