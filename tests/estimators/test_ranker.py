@@ -127,7 +127,7 @@ def test_pairs_and_lists_learn_the_order_too(loss, metric):
 @pytest.mark.slow
 def test_a_loss_is_proved_on_queries_that_the_fit_keeps_out():
     X, grade, qid = documents(60)
-    made = BudgetedRanker(Ridge(), max_loss=0.4, **SMALL).fit(X, grade, qid=qid)
+    made = BudgetedRanker(Ridge(), max_loss=0.6, **SMALL).fit(X, grade, qid=qid)
     assert made.certificate_.n_rows + made.evidence_.n_rows <= 60
     assert 44 <= made.evidence_.n_rows <= 46
 

@@ -27,6 +27,7 @@ TOO_MUCH = "there is too much to do. Ask again later."
 _READ = {
     b"authorization",
     b"x-api-key",
+    b"x-request-id",
     b"content-length",
     b"content-encoding",
     b"inference-header-content-length",

@@ -83,7 +83,9 @@ def _rows(model: Model) -> dict[str, Any]:
     columns = {name: {"type": [_kind(model, name), "null"]} for name in model.rows.names}
     columns = {key: {"type": ["string", "integer", "null"]} for key in model.rows.keys} | columns
     row = {"type": "object", "properties": columns, "additionalProperties": False}
-    return _object({"rows": {"type": "array", "minItems": 1, "items": row}}, is_closed=True)
+    asked = _object({"rows": {"type": "array", "minItems": 1, "items": row}}, is_closed=True)
+    asked["properties"]["id"] = {"type": "string", "maxLength": 200}
+    return asked
 
 
 def _answers(model: Model) -> dict[str, Any]:

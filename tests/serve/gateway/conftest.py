@@ -6,6 +6,7 @@ import json
 from types import SimpleNamespace
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from thrifty.serve.app import create_admin, create_app
@@ -29,6 +30,19 @@ def numbers(make_table, while_fits_are_small):
     table = make_table(400).drop(columns=["colour", "old"])
     with while_fits_are_small():
         return fit_table(table, "label", Wish(budget=2.5), full="svm").system
+
+
+@pytest.fixture(scope="session")
+def of_request():
+    """``of_request(rows, id)``: rows with the keys that rows of a request with that id have."""
+
+    def keyed(rows, request_id):
+        keys = (
+            pd.Index([request_id]) if len(rows) == 1 else [(request_id, place) for place in range(len(rows))]
+        )
+        return rows.set_axis(keys if len(rows) == 1 else pd.MultiIndex.from_tuples(keys))
+
+    return keyed
 
 
 @pytest.fixture

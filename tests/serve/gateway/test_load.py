@@ -66,7 +66,7 @@ def connect(numbers, open_gateway):
 
 @pytest.fixture
 def request_bytes(numbers):
-    body = json.dumps({"rows": [dict.fromkeys(numbers.schema.names, 0.5)]}).encode()
+    body = json.dumps({"rows": [dict.fromkeys(numbers.schema.names, 0.5)], "id": "1"}).encode()
     head = f"POST /predict HTTP/1.1\r\nhost: a\r\ncontent-length: {len(body)}\r\n\r\n".encode()
     return head + body
 

@@ -24,7 +24,7 @@ def fails(_):
 @pytest.fixture
 def question(numbers, make_table):
     rows = make_table(60, seed=5)[list(numbers.schema.names)]
-    return {"rows": rows.to_dict("records")}
+    return {"rows": rows.to_dict("records"), "id": "question"}
 
 
 def with_remote(fake_remote, says):

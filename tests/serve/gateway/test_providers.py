@@ -60,10 +60,10 @@ def test_rows_known_by_key_alone_get_the_answers_and_the_costs_of_the_whole_tabl
     open_gateway, request, table, made, system
 ):
     system = request.getfixturevalue(system)
-    gateway = open_gateway(system, {"sources": {"lab": made}}, providers=sold(system))
+    gateway = open_gateway(system, {"sources": {"lab": made}}, providers=sold(system), row_key="id")
     said = gateway.ask("/predict", known_by_key(table))
     assert said.status == 200, said.said
-    expected = system.answers(system.read(table))
+    expected = system.answers(system.with_row_key("id").read(table))
     for name in ("answer", "probability", "cost"):
         assert [one[name] for one in said.said["answers"]] == expected[name].tolist()
     assert not any(one["degraded"] for one in said.said["answers"])
@@ -100,10 +100,10 @@ def test_what_was_bought_is_kept_for_the_next_request_and_shared_by_rows_of_one_
     open_gateway, numbers, table, made
 ):
     gateway = open_gateway(numbers, {"sources": {"lab": made}}, providers=sold(numbers, cache=60.0))
-    twice = gateway.ask("/predict", {"rows": [{"id": "n1"}, {"id": "n1"}]}).said["answers"]
+    twice = gateway.ask("/predict", {"rows": [{"id": "n1"}, {"id": "n1"}], "id": "a"}).said["answers"]
     assert twice[0]["cost"] > 0
     n_questions = len(made.asked)
-    again = gateway.ask("/predict", {"rows": [{"id": "n1"}]}).said["answers"][0]
+    again = gateway.ask("/predict", {"rows": [{"id": "n1"}, {"id": "n1"}], "id": "a"}).said["answers"][0]
     assert len(made.asked) == n_questions
     assert again["cost"] in (0.0, numbers.chain.price_list.full_cost)
     lab = gateway.serving.providers[0]
@@ -259,9 +259,12 @@ def test_providers_of_a_file_of_settings_sell_by_their_own_names(
         with sqlite3.connect(tmp_path / "lab.db") as connection:
             own.to_sql("people", connection, index=False)
         where = {"database": str(tmp_path / "lab.db"), "table": "people"}
-    gateway = open_gateway(numbers, providers=sold(numbers, columns=columns, timeout=5.0, **where))
+    gateway = open_gateway(
+        numbers, providers=sold(numbers, columns=columns, timeout=5.0, **where), row_key="id"
+    )
     said = gateway.ask("/predict", known_by_key(table)).said["answers"]
-    assert [one["cost"] for one in said] == numbers.answers(numbers.read(table))["cost"].tolist()
+    keyed = numbers.with_row_key("id")
+    assert [one["cost"] for one in said] == keyed.answers(keyed.read(table))["cost"].tolist()
     strange = gateway.ask("/predict", {"rows": [{"id": "nobody"}]}).said["answers"][0]
     assert (strange["route"], strange["degraded"]) == (-1, True)
     assert gateway.serving.providers[0].failures == {"not_delivered": 1}

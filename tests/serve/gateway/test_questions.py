@@ -22,10 +22,10 @@ def rows(make_table):
     return make_table(40, seed=3).drop(columns="label")
 
 
-def test_rows_by_name_get_the_answers_of_the_command_line(open_gateway, colours, rows):
+def test_rows_by_name_get_the_answers_of_the_command_line(open_gateway, colours, rows, of_request):
     gateway = open_gateway(colours)
-    expected = colours.answers(colours.read(rows))
-    said = gateway.ask("/predict", {"rows": records(rows)})
+    expected = colours.answers(colours.read(of_request(rows, "a")))
+    said = gateway.ask("/predict", {"rows": records(rows), "id": "a"})
     assert said.status == 200
     answers = said.said["answers"]
     assert [one["answer"] for one in answers] == expected["answer"].tolist()
@@ -41,16 +41,35 @@ def test_rows_by_name_get_the_answers_of_the_command_line(open_gateway, colours,
 
 def test_one_row_at_a_time_gets_the_answers_of_the_batch(open_gateway, colours, rows):
     gateway = open_gateway(colours, name="shop")
-    # Where two operating points are mixed, chance depends on the place of a row in its batch.
-    alone = [colours.answers(colours.read(rows.iloc[[place]])) for place in range(12)]
-    for one, expected in zip(records(rows), alone, strict=False):
-        said = gateway.ask("/predict", {"rows": [one]})
+    # Where two operating points are mixed, the id of the request is the key of its row, in the body or in the header.
+    expected = colours.answers(colours.read(rows))
+    for place, one in enumerate(records(rows)):
+        said = gateway.ask("/predict", {"rows": [one], "id": str(place)})
         assert said.status == 200, said.said
+        assert (
+            said.said == gateway.ask("/predict", {"rows": [one]}, headers={"x-request-id": str(place)}).said
+        )
         said = said.said["answers"][0]
-        assert (said["answer"], said["cost"]) == (expected["answer"][0], expected["cost"][0])
+        assert (said["answer"], said["cost"]) == (expected["answer"][place], expected["cost"][place])
 
 
-def test_a_table_and_a_tensor_for_each_column_are_the_same_request(open_gateway, numbers, rows):
+def test_requests_without_an_id_follow_either_point_and_spend_the_budget(open_gateway, colours, rows):
+    policy = colours.chain.policy
+    assert policy.is_mixed
+    parted = colours.read(rows)
+    lower, upper = (
+        colours.chain.at(policy.at(one)).walk(colours.reader(parted)).route
+        for one in (policy.lower, policy.upper)
+    )
+    place = int(np.flatnonzero(lower != upper)[0])
+    gateway, row = open_gateway(colours), records(rows)[place]
+    routes = [gateway.ask("/predict", {"rows": [row]}).said["answers"][0]["route"] for _ in range(400)]
+    sent = np.mean(np.array(routes) == upper[place])
+    assert set(routes) == {lower[place], upper[place]}
+    assert abs(sent - policy.share) < 4 * np.sqrt(policy.share * (1 - policy.share) / 400)
+
+
+def test_a_table_and_a_tensor_for_each_column_are_the_same_request(open_gateway, numbers, rows, of_request):
     gateway = open_gateway(numbers)
     table = rows[list(numbers.schema.names)].to_numpy()
     flat = {"name": "X", "datatype": "FP64", "shape": list(table.shape), "data": table.reshape(-1).tolist()}
@@ -70,7 +89,8 @@ def test_a_table_and_a_tensor_for_each_column_are_the_same_request(open_gateway,
     assert list(outputs) == ["answer", "probabilities", "cost"]
     assert outputs["answer"]["datatype"] == "BYTES"
     assert outputs["probabilities"]["shape"] == [40, 2]
-    assert outputs["answer"]["data"] == numbers.answers(numbers.read(rows))["answer"].tolist()
+    expected = numbers.answers(numbers.read(of_request(rows, "7")))
+    assert outputs["answer"]["data"] == expected["answer"].tolist()
     assert all(other.said == first.said for other in others)
 
 
@@ -201,8 +221,8 @@ def test_bodies_and_batches_have_a_largest_size(open_gateway, numbers):
 def test_a_batch_is_answered_by_a_thread_as_rows_are_without(open_gateway, numbers, make_table):
     table = make_table(100, seed=4)[list(numbers.schema.names)].to_numpy()
     tensor = {"name": "X", "datatype": "FP64", "shape": [100, 4], "data": table.tolist()}
-    said = open_gateway(numbers).ask(INFER, {"inputs": [tensor]}).said["outputs"]
-    expected = numbers.chain.cost(table)
+    said = open_gateway(numbers).ask(INFER, {"inputs": [tensor], "id": "b"}).said["outputs"]
+    expected = numbers.chain.cost(table, row_key=[("b", place) for place in range(100)])
     np.testing.assert_array_equal(said[3]["data"], expected)
 
 
@@ -210,7 +230,8 @@ def test_requests_that_come_together_are_answered_as_they_are_alone(open_gateway
     # The point in force is a mix: chance must not notice who else is there.
     assert colours.chain.policy.is_mixed
     gateway = open_gateway(colours)
-    requests = [{"rows": [row]} for row in records(rows)] + [{"rows": records(rows)[:7]}]
+    requests = [{"rows": [row], "id": str(place)} for place, row in enumerate(records(rows))]
+    requests.append({"rows": records(rows)[:7], "id": "several"})
     requests[3]["rows"][0]["colour"] = "pink"
 
     async def all_at_once():

@@ -67,7 +67,9 @@ def wait_for(is_so, process, seconds=60):
 
 
 @pytest.mark.parametrize("binary", [False, True])
-def test_a_client_of_triton_gets_the_answers_of_the_command_line(server, numbers, make_table, binary):
+def test_a_client_of_triton_gets_the_answers_of_the_command_line(
+    server, numbers, make_table, of_request, binary
+):
     port = server[2]
     rows = make_table(30, seed=6)[list(numbers.schema.names)]
     client = httpclient.InferenceServerClient(f"127.0.0.1:{port}")
@@ -77,7 +79,7 @@ def test_a_client_of_triton_gets_the_answers_of_the_command_line(server, numbers
     tensor = httpclient.InferInput("X", list(rows.shape), "FP64")
     tensor.set_data_from_numpy(rows.to_numpy(), binary_data=binary)
     said = client.infer("labs", [tensor], request_id="one")
-    expected = numbers.answers(numbers.read(rows))
+    expected = numbers.answers(numbers.read(of_request(rows, "one")))
     assert said.get_response()["id"] == "one"
     assert [str(one) for one in said.as_numpy("answer")] == expected["answer"].tolist()
     np.testing.assert_array_equal(said.as_numpy("cost"), expected["cost"])
