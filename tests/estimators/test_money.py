@@ -22,7 +22,7 @@ SMALL = {"sizes": [(8, 3)], "cv": 2, "random_state": 0}
 RARE = [[0.0, 3.0], [60.0, 0.0]]
 
 
-def half_known(n_rows=240):
+def half_known(n_rows=960):
     """The first column, for 1, tells the label of one half of the rows; the second, for 10, of the others."""
     rng = np.random.default_rng(0)
     y = rng.integers(0, 2, n_rows)
