@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from thrifty.evidence.proof import certify
     from thrifty.exceptions import (
         DataUnavailableError,
+        FullModelFailedError,
+        FullModelFailedWarning,
         FullModelNotWorthItWarning,
         InvalidAnswerError,
         InvalidInputError,
@@ -72,6 +74,8 @@ __all__ = [
     "DynaModLstsqClassifier",
     "Evidence",
     "Frontier",
+    "FullModelFailedError",
+    "FullModelFailedWarning",
     "FullModelNotWorthItWarning",
     "GreedyL1Classifier",
     "GreedyLeafClassifier",
@@ -130,6 +134,8 @@ _HOME = {
     "DynaModLstsqClassifier": "estimators.dynamod_lstsq",
     "Evidence": "evidence.evidence",
     "Frontier": "evidence.frontier",
+    "FullModelFailedError": "exceptions",
+    "FullModelFailedWarning": "exceptions",
     "FullModelNotWorthItWarning": "exceptions",
     "GreedyL1Classifier": "estimators.rivals.greedy_l1",
     "GreedyLeafClassifier": "estimators.rivals.greedy_leaf",

@@ -8,6 +8,8 @@ __all__ = [
     "FULL_MODEL",
     "DataUnavailableError",
     "FullModelDownError",
+    "FullModelFailedError",
+    "FullModelFailedWarning",
     "FullModelNotWorthItWarning",
     "InvalidAnswerError",
     "InvalidInputError",
@@ -48,6 +50,12 @@ class FullModelDownError(ThriftyError):
     def __init__(self, reason: str) -> None:
         super().__init__(f"the full model did not answer ({reason}). Ask again later.")
         self.reason = reason
+
+
+class FullModelFailedError(InvalidInputError):
+    """The full model raised an error when it was asked about rows that are as it was fitted on."""
+
+    reason = "failed"
 
 
 class NoPriceOfMistakesError(InvalidInputError, AttributeError):
@@ -185,6 +193,10 @@ class RemoteFailure(ThriftyError):  # noqa: N818 - what is counted is a failure 
 
 class OptimisticFullModelWarning(UserWarning):
     """The full model looks perfect on the rows given: it was probably trained on them."""
+
+
+class FullModelFailedWarning(UserWarning):
+    """The full model failed on some rows, which were answered without it."""
 
 
 class FullModelNotWorthItWarning(UserWarning):

@@ -18,6 +18,8 @@ from thrifty import (
     ConfidenceRouter,
     Delivery,
     DynaModLinClassifier,
+    FullModelFailedError,
+    FullModelFailedWarning,
     InvalidInputError,
     Policy,
     PurchaseFailedError,
@@ -199,7 +201,8 @@ def test_a_missing_value_that_a_foreign_model_cannot_read_stops_only_its_row():
     table = X.to_numpy(copy=True)
     table[3, 0] = table[5, 3] = np.nan  # of the cheap model, and of the full model
     everything = router.at(threshold=-np.inf)
-    receipt = everything.buy(dict(zip(NAMES, table.T, strict=True)))
+    with pytest.warns(FullModelFailedWarning, match="failed on 1 of .* Row 5: "):
+        receipt = everything.buy(dict(zip(NAMES, table.T, strict=True)))
     assert receipt.route[[3, 5]].tolist() == [-1, 0]
     assert (np.delete(receipt.route, [3, 5]) == 1).all()
     assert "NaN" in receipt.reason[5]
@@ -239,13 +242,16 @@ def test_a_full_model_that_fails_leaves_rows_with_the_answers_that_they_had(fitt
     clf = fitted["cancer"]
     chain = replace(clf.chain_, full=CallableFull(model, clf.chain_.task), blend=None)
     stopped = clf.route(X) < chain.n_stages
-    receipt = chain.buy(Shop(X), full_timeout=0.05 if model is slow else None)
+    with pytest.warns(FullModelFailedWarning, match=rf"the full model failed on \d+ of {len(X)} rows"):
+        receipt = chain.buy(Shop(X), full_timeout=0.05 if model is slow else None)
     assert receipt.is_answered.all()
     assert np.array_equal(receipt.answer[stopped], clf.predict(X)[stopped])
     lost = ~stopped & (X["age"] < 0) if model is at_a_loss else ~stopped
     assert lost.sum() > 10
     assert (receipt.route[lost] == chain.n_stages - 1).all()
     assert all(words in reason for reason in receipt.reason[lost])
+    np.testing.assert_array_equal(receipt.full_failed, lost)
+    assert [names[-1:] == ("the full model",) for names in receipt.to_pandas()["failed"]] == lost.tolist()
     # An answer that makes no sense was given and is billed; rows that are asked about again are billed again, once.
     calls = (receipt.cost - receipt.bought[:, [0, 1, 3, 4]] @ [0.1, 0.7, 2.3, 1.1]) / 0.5
     np.testing.assert_allclose(calls[stopped], 0.0, atol=1e-9)
@@ -419,7 +425,7 @@ def test_the_full_model_is_asked_once_and_its_error_is_raised(linear):
     session.give({name: cells[name] for name in wanted})
     assert session.next_purchase.why.startswith("the full model reads it: stage 0 says")
     rest, paid = {name: cells[name] for name in session.next_purchase.columns}, session.cost
-    with pytest.raises(OSError, match="the model is down"):
+    with pytest.raises(FullModelFailedError, match="OSError: the model is down. The session is as it was"):
         session.give(rest)
     assert session.cost == paid
     assert session.give(rest).is_settled

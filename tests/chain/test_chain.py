@@ -472,7 +472,7 @@ def test_rows_that_hold_different_purchases_are_asked_about_separately():
     prices = PriceList(np.ones(3), np.arange(3))
     X = np.arange(12.0).reshape(4, 3)
     source = StrictSource(X, np.ones(X.shape, dtype=bool))
-    reader = PurchaseReader(source, prices, lambda rows, columns: rows)
+    reader = PurchaseReader(source, prices)
     reader.block(np.array([0, 1]), np.array([0]))
     np.testing.assert_array_equal(reader.block(np.arange(4), np.array([0, 1])), X[:, :2])
     np.testing.assert_array_equal(reader.table(np.array([2])), X[[2]])

@@ -8,6 +8,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.tree import DecisionTreeClassifier
 
 from thrifty import BudgetedClassifier, InvalidInputError
+from thrifty.chain.frames import FrameOfFit
 from thrifty.tables import fit as fitting
 from thrifty.tables import full_models, training
 from thrifty.tables.fit import METHODS, Wish, fit_table
@@ -21,7 +22,8 @@ TWO = classification(np.array([0, 1]))
 
 
 def numbers(frame):
-    return learn_schema(frame, "label").cells(frame).table(named=True)
+    schema = learn_schema(frame, "label")
+    return schema.cells(frame).table(FrameOfFit("pandas", schema.names, None, None))
 
 
 def test_the_cascade_is_fitted_and_spends_the_budget(fitted, make_table):
@@ -39,7 +41,7 @@ def test_answers_are_those_of_the_estimator_with_the_labels_of_the_table(fitted,
     system, new = fitted.system, make_table(300, seed=3)
     cells = system.read(new)
     answers = system.answers(cells)
-    X, estimator = cells.table(named=False), system.estimator
+    X, estimator = cells.table(None), system.estimator
     np.testing.assert_array_equal(answers["answer"], np.array(["no", "yes"])[estimator.predict(X)])
     np.testing.assert_array_equal(answers["probability"], estimator.predict_proba(X).max(axis=1))
     np.testing.assert_array_equal(answers["cost"], estimator.cost(X))

@@ -5,6 +5,7 @@ import pandas as pd
 import pytest
 
 from thrifty import InvalidInputError
+from thrifty.chain.frames import FrameOfFit
 from thrifty.tables.reader import CellReader
 from thrifty.tables.schema import learn_schema
 
@@ -16,11 +17,12 @@ def cells():
     return learn_schema(frame.assign(c=1.0), "y").cells(new)
 
 
+NAMED = FrameOfFit("pandas", ("a", "b", "c"), None, None)
 ROWS, A, B, C = np.arange(3), np.array([0]), np.array([1]), np.array([2])
 
 
 def test_a_reader_refuses_a_cell_when_it_is_asked_for_and_not_before(cells):
-    reader = CellReader(cells, named=False)
+    reader = CellReader(cells, None)
     np.testing.assert_array_equal(reader.block(np.array([0, 2]), A), [[1.0], [3.0]])
     np.testing.assert_array_equal(reader.block(np.array([0, 1]), B), [[0.0], [1.0]])
     for rows, columns, told in (
@@ -39,15 +41,15 @@ def test_rows_that_are_taken_out_keep_their_numbers_and_their_chance(cells):
     some = cells.take(np.array([2, 1]))
     with pytest.raises(InvalidInputError, match="in row 2"):
         some.refuse_unreadable(columns=A)
-    whole, part = (CellReader(one, named=True) for one in (cells, some))
+    whole, part = (CellReader(one, NAMED) for one in (cells, some))
     np.testing.assert_array_equal(whole.keys(np.array([2])), part.keys(np.array([0])))
 
 
 def test_a_missing_cell_is_refused_only_where_the_full_model_needs_it():
     frame = pd.DataFrame({"a": [1.0, np.nan], "y": [0, 1]})
     cells = learn_schema(frame, "y").cells(frame)
-    assert np.isnan(CellReader(cells, named=True).table(np.array([1])).to_numpy()).all()
-    needy = CellReader(cells, named=False, full_needs="the full model (svm)")
+    assert np.isnan(CellReader(cells, NAMED).table(np.array([1])).to_numpy()).all()
+    needy = CellReader(cells, None, full_needs="the full model (svm)")
     assert np.isnan(needy.block(np.array([1]), A)).all()
     assert needy.table(np.array([0])).tolist() == [[1.0]]
     with pytest.raises(

@@ -56,10 +56,10 @@ def test_a_system_comes_back_and_answers_to_the_last_bit_as_before(fitted, certi
     assert system.at(budget=3.0).promise.cost <= 3.0
 
 
-def test_an_estimator_that_was_saved_by_itself_is_read_if_it_knows_its_columns(fitted, tmp_path, make_table):
+def test_an_estimator_that_was_saved_by_itself_is_read(fitted, tmp_path, make_table):
     save(fitted.system.estimator, tmp_path / "nameless.thrifty")
-    with pytest.raises(InvalidInputError, match="without names of columns"):
-        load_table_system(tmp_path / "nameless.thrifty")
+    names = load_table_system(tmp_path / "nameless.thrifty").schema.names
+    assert names == tuple(f"x{column}" for column in range(len(fitted.system.schema.names)))
     from sklearn.naive_bayes import GaussianNB
 
     from thrifty import GreedyL1Classifier
@@ -96,7 +96,7 @@ def test_the_full_model_may_be_kept_elsewhere_and_is_recognised(fitted, tmp_path
     np.testing.assert_array_equal(again.answers(cells)["probability"], system.answers(cells)["probability"])
     save(system, tmp_path / "table.thrifty", full="absent")
     alone = load(tmp_path / "table.thrifty")
-    X = cells.table(named=False)
+    X = cells.table(None)
     np.testing.assert_array_equal(alone.chain.route(X), system.chain.route(X))
 
 

@@ -10,10 +10,12 @@ from thrifty.bundle.column_codec import (
     check_sets,
     pack_levels,
     pack_table,
+    pack_types,
     unpack_kind,
     unpack_levels,
     unpack_names,
     unpack_prices,
+    unpack_types,
 )
 from thrifty.bundle.context import Columns, Reading, Writing
 from thrifty.bundle.fields import Fields, Packer
@@ -44,7 +46,8 @@ MOST_STAGES = 1000
 def pack_chain(chain: Chain, writing: Writing) -> dict[str, Any]:
     """The chain as JSON."""
     packer, prices = writing.packer, chain.price_list
-    writing = replace(writing, columns=Columns(prices.n_features, chain.names, chain.kind))
+    columns = Columns(prices.n_features, chain.names, chain.kind, chain.types, chain.levels)
+    writing = replace(writing, columns=columns)
     return {
         **pack_table(chain, packer),
         **pack_task(chain.task, packer),
@@ -54,7 +57,7 @@ def pack_chain(chain: Chain, writing: Writing) -> dict[str, Any]:
         "base": packer.optional(chain.base),
         "blend": packer.optional(chain.blend),
         **pack_levels(chain.levels),
-        **({"dates": packer.columns(np.array(chain.dates, dtype=np.intp))} if chain.dates else {}),
+        **pack_types(chain.types),
         "full": pack_full(chain.full, replace(writing, columns=_read_by_full(writing.columns, prices))),
     }
 
@@ -63,14 +66,16 @@ def unpack_chain(fields: Fields, reading: Reading) -> Chain:
     """The chain, every part of it checked."""
     prices = unpack_prices(fields)
     task = unpack_task(fields)
-    columns = Columns(prices.n_features, unpack_names(fields, prices.n_features), unpack_kind(fields))
+    n_features, kind = prices.n_features, unpack_kind(fields)
+    levels = unpack_levels(fields, n_features)
+    types = unpack_types(fields, n_features, kind, levels)
+    columns = Columns(n_features, unpack_names(fields, n_features), kind, types, levels)
     reading = replace(reading, columns=columns, task=task)
     parts = fields.items("stages")
     if len(parts) > MOST_STAGES:
         raise fields.refusal("stages", f"be at most {MOST_STAGES}", len(parts))
     stages = tuple(unpack_stage(part, reading) for part in parts)
     check_nested(stages, fields)
-    levels = unpack_levels(fields, prices.n_features)
     if levels is not None:
         check_sets(fields, stages, {column: len(texts) for column, texts in levels.of_column.items()})
     full = unpack_full(fields.inside("full"), replace(reading, columns=_read_by_full(columns, prices)))
@@ -85,7 +90,7 @@ def unpack_chain(fields: Fields, reading: Reading) -> Chain:
         columns.names,
         columns.kind,
         levels,
-        tuple(fields.columns("dates", prices.n_features).tolist()) if fields.has("dates") else (),
+        types,
     )
 
 
@@ -105,10 +110,7 @@ def check_nested(stages: tuple[Stage, ...], fields: Fields) -> None:
 
 def _read_by_full(columns: Columns, prices: PriceList) -> Columns:
     """The columns that the full model reads, in the kind of table it expects."""
-    if prices.full_columns is None:
-        return columns
-    names = None if columns.names is None else tuple(columns.names[one] for one in prices.full_columns)
-    return Columns(len(prices.full_columns), names, columns.kind)
+    return columns if prices.full_columns is None else columns.take(prices.full_columns)
 
 
 # -- policies ------------------------------------------------------------------------------------

@@ -7,8 +7,9 @@ import numpy as np
 
 from thrifty.arrays import Floats, Ints
 from thrifty.bundle.fields import Fields, Packer
+from thrifty.chain.column_types import HOLDS, ColumnType, is_known_type
 from thrifty.chain.fork import nodes_of
-from thrifty.chain.levels import Levels
+from thrifty.chain.levels import Levels, level_text
 from thrifty.chain.stage import Stage
 from thrifty.objective.costs import Discounts, PriceList
 from thrifty.objective.row_prices import ForgottenFunction, RowPrices, free_columns
@@ -18,10 +19,12 @@ __all__ = [
     "check_sets",
     "pack_levels",
     "pack_table",
+    "pack_types",
     "unpack_kind",
     "unpack_levels",
     "unpack_names",
     "unpack_prices",
+    "unpack_types",
 ]
 
 
@@ -159,6 +162,75 @@ def unpack_levels(fields: Fields, n_features: int) -> Levels | None:
     if not right:
         raise fields.refusal("levels", f"be lists of distinct text for some of {n_features} columns", found)
     return Levels({int(column): tuple(texts) for column, texts in found.items()})
+
+
+# -- types ---------------------------------------------------------------------------------------
+
+_PLAIN = (str, bool, int, float)
+
+
+def pack_types(types: Sequence[ColumnType] | None) -> dict[str, Any]:
+    """How the columns of a data frame were declared: every declaration once, and the number of each column's.
+
+    Categories that are neither text, numbers nor truth values, such as intervals, are written as text.
+    """
+    if types is None:
+        return {}
+    # By what they are written as: 1 and 1.0 are the same number, and not the same category.
+    distinct = {repr(one): one for one in types}
+    number_of = {written: number for number, written in enumerate(distinct)}
+    declared = [_pack_type(one) for one in distinct.values()]
+    return {"types": {"of": [number_of[repr(one)] for one in types], "declared": declared}}
+
+
+def _pack_type(one: ColumnType) -> dict[str, Any]:
+    packed: dict[str, Any] = {"holds": one.holds, "dtype": one.dtype, "missing": one.missing}
+    if one.categories is None:
+        return packed
+    is_plain = all(
+        type(category) in _PLAIN and (type(category) is not float or np.isfinite(category))
+        for category in one.categories
+    )
+    categories = list(one.categories) if is_plain else [level_text(category) for category in one.categories]
+    return {**packed, "categories": categories, "ordered": one.ordered}
+
+
+def unpack_types(
+    fields: Fields, n_features: int, kind: str | None, levels: Levels | None
+) -> tuple[ColumnType, ...] | None:
+    """How the columns were declared; files of earlier versions tell at most which hold dates."""
+    if not fields.has("types"):
+        if not fields.has("dates"):
+            return None
+        dates = set(fields.columns("dates", n_features).tolist())
+        time = ColumnType("time", "Datetime[us]" if kind == "polars" else "datetime64[ns]")
+        texts = () if levels is None else levels.columns
+        known = {**dict.fromkeys(texts, ColumnType("mixed")), **dict.fromkeys(dates, time)}
+        return tuple(known.get(column, ColumnType("number")) for column in range(n_features))
+    part = fields.inside("types")
+    of, declared = part.raw("of"), part.items("declared")
+    kinds = [_unpack_type(one) for one in declared]
+    is_right = isinstance(of, list) and len(of) == n_features
+    if not is_right or not all(type(one) is int and 0 <= one < len(kinds) for one in of):
+        raise part.refusal("of", f"number a declaration for each of {n_features} columns", of)
+    return tuple(kinds[one] for one in of)
+
+
+def _unpack_type(part: Fields) -> ColumnType:
+    holds, dtype, missing = part.text("holds"), part.text("dtype"), part.text("missing")
+    if holds not in HOLDS or missing not in ("nan", "None"):
+        raise part.refusal(
+            "holds", f"be one of {', '.join(HOLDS)}, and missing nan or None", (holds, missing)
+        )
+    if dtype and not is_known_type(dtype):
+        raise part.refusal("dtype", "be a type of columns", dtype[:100])
+    if not part.has("categories"):
+        return ColumnType(holds, dtype, missing=missing)
+    found = part.raw("categories")
+    is_right = isinstance(found, list) and all(type(one) in _PLAIN for one in found)
+    if not is_right or len(set(found)) < len(found):
+        raise part.refusal("categories", "be distinct texts, numbers or truth values", found)
+    return ColumnType(holds, dtype, tuple(found), part.flag("ordered"), missing)
 
 
 def check_sets(fields: Fields, stages: Sequence[Stage], n_levels: Mapping[int, int]) -> None:

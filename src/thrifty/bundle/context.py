@@ -4,7 +4,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
+from thrifty.arrays import Ints
 from thrifty.bundle.fields import Fields, Packer
+from thrifty.chain.column_types import ColumnType
+from thrifty.chain.levels import Levels
 from thrifty.exceptions import InvalidInputError
 from thrifty.tasks.task import Task
 
@@ -17,11 +20,25 @@ _MOST_LEVELS = 8
 
 @dataclass(frozen=True)
 class Columns:
-    """The tables that a model reads: how many columns, their names, and the kind of table if they have names."""
+    """The tables that a model reads: how many columns, their names, and the data frame if they have names."""
 
     n_features: int = 0
     names: tuple[str, ...] | None = None
     kind: str | None = None
+    types: tuple[ColumnType, ...] | None = None
+    levels: Levels | None = None
+
+    def take(self, columns: Ints) -> "Columns":
+        """Some of the columns."""
+        levels = {} if self.levels is None else self.levels.of_column
+        kept = {place: levels[column] for place, column in enumerate(columns.tolist()) if column in levels}
+        return Columns(
+            len(columns),
+            None if self.names is None else tuple(self.names[column] for column in columns),
+            self.kind,
+            None if self.types is None else tuple(self.types[column] for column in columns),
+            Levels(kept) if kept else None,
+        )
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ from thrifty.arrays import Floats
 from thrifty.bundle.archive import dump_model
 from thrifty.bundle.context import Columns
 from thrifty.bundle.tree_classifiers import tree_digest
-from thrifty.chain.sources import table_like
+from thrifty.chain.frames import FrameOfFit
 from thrifty.exceptions import InvalidInputError
 from thrifty.full.model import EstimatorFull, FullModel, PrecomputedFull
 from thrifty.full.scikit_trees import tree_classifier_of
@@ -137,7 +137,11 @@ def probe_table(n_features: int) -> Floats:
 
 def _answers(model: FullModel, columns: Columns) -> Floats:
     numbers = probe_table(columns.n_features)
-    table = table_like(columns.kind, columns.names)(numbers, np.arange(columns.n_features))
+    table: Any = numbers
+    if columns.kind is not None and columns.names is not None:
+        frame = FrameOfFit(columns.kind, columns.names, columns.types, columns.levels)
+        numbers = _plausible(numbers, frame)
+        table = frame.table(numbers, np.arange(columns.n_features))
     try:
         answers = model.outputs(table, numbers)[:, -1]
     except Exception as error:  # whatever a foreign model raises when it is asked
@@ -146,3 +150,14 @@ def _answers(model: FullModel, columns: Columns) -> Floats:
             f"{type(error).__name__}: {str(error)[:100]}. Save with full='absent' and give it again when loading."
         ) from error
     return np.asarray(answers, dtype=np.float64)
+
+
+def _plausible(numbers: Floats, frame: FrameOfFit) -> Floats:
+    """Questions that a model of text and truth values can read: numbers of levels, 0 and 1."""
+    numbers = numbers.copy()
+    for column, texts in (frame.levels.of_column if frame.levels else {}).items():
+        numbers[:, column] = np.floor(np.abs(numbers[:, column])) % len(texts) if texts else np.nan
+    for column in range(len(frame.names)):
+        if frame.type_of(column).holds == "truth":
+            numbers[:, column] = numbers[:, column] > 0
+    return numbers

@@ -1,19 +1,23 @@
 """What a chain does with sources: it buys what rows need on their way, in a batch or one row at a time."""
 
+import warnings
 from collections.abc import Mapping
+from functools import cached_property
 from typing import Any, Self
 
 import numpy as np
 
 from thrifty.arrays import Bools, Floats, Ints, Labels, Words
+from thrifty.chain.column_types import ColumnType
+from thrifty.chain.frames import FrameOfFit
 from thrifty.chain.ledger import Ledger
 from thrifty.chain.levels import Levels
 from thrifty.chain.purchase_reader import PurchaseReader
 from thrifty.chain.receipts import Receipt
 from thrifty.chain.session import Session
 from thrifty.chain.source_forms import as_source
-from thrifty.chain.sources import Reader, table_like
-from thrifty.exceptions import InvalidInputError, PurchaseFailedError
+from thrifty.chain.sources import Reader
+from thrifty.exceptions import FullModelFailedWarning, InvalidInputError, PurchaseFailedError
 from thrifty.objective.costs import PriceList
 from thrifty.rows import key_words
 from thrifty.tasks.task import Task
@@ -98,6 +102,7 @@ class Buys:
                 f"`receipt` of this error; on_failure='answer' or 'skip' goes on with the other rows.",
                 receipt,
             ) from (ledger.errors[0] if ledger.errors else None)
+        _warn_of_full(ledger, len(receipt))
         return receipt
 
     def start(self, key: Any = None, *, prices: Mapping[Any, Any] | None = None) -> Session:
@@ -116,6 +121,19 @@ class Buys:
         return Session(chain, key)
 
 
+def _warn_of_full(ledger: Ledger, n_rows: int) -> None:
+    if ledger.full_failed:
+        row = min(ledger.full_failed)
+        reason = ledger.reasons[row].rstrip(".")
+        warnings.warn(
+            f"the full model failed on {len(ledger.full_failed):,} of {n_rows:,} rows, which were answered by the last "
+            f"stage that they got to, if any. Row {row}: {reason}. The receipt says so of each row in full_failed and "
+            f"reason.",
+            FullModelFailedWarning,
+            stacklevel=3,
+        )
+
+
 class BuysFromSources(Buys):
     """The methods of a chain that buy; the chain says how rows walk and how they are answered."""
 
@@ -124,6 +142,20 @@ class BuysFromSources(Buys):
     names: tuple[str, ...] | None
     kind: str | None
     levels: Levels | None
+    types: tuple[ColumnType, ...] | None
+
+    @cached_property
+    def frame(self) -> FrameOfFit | None:
+        """The data frame of the fit; None where the fit knew no names."""
+        if self.kind is None or self.names is None:
+            return None
+        return FrameOfFit(self.kind, self.names, self.types, self.levels)
+
+    def is_number(self, column: int) -> bool:
+        """Whether a column holds plain numbers, and neither text nor dates nor truth values."""
+        if self.frame is None:
+            return self.levels is None or column not in self.levels.of_column
+        return self.frame.is_number(column)
 
     @property
     def bought_by_place(self) -> Bools:
@@ -171,9 +203,7 @@ class BuysFromSources(Buys):
 
     def buying(self, source: Any, ledger: Ledger | None, row_keys: Words | None = None) -> PurchaseReader:
         """Read from a source that counts its columns as the fit does."""
-        encode = None if self.levels is None else self.levels.numbers
-        wrap = table_like(self.kind, self.names)
-        return PurchaseReader(source, self.price_list, wrap, self.names, ledger, encode, row_keys)
+        return PurchaseReader(source, self.price_list, self.names, ledger, self.frame, row_keys)
 
     def receipt(self, reader: PurchaseReader, rows: Ints) -> Receipt:
         """What becomes of some rows that are bought for."""
@@ -197,6 +227,7 @@ class BuysFromSources(Buys):
             failed,
             np.array([ledger.reasons.get(row) for row in rows.tolist()], dtype=object),
             self.names or tuple(range(self.price_list.n_features)),
+            np.isin(rows, list(ledger.full_failed)),
         )
 
     def refuse_purchases_by_node(self) -> None:

@@ -16,6 +16,7 @@ import numpy as np
 
 from thrifty.arrays import Bools, Floats, Ints, Labels
 from thrifty.chain.buying import BuysFromSources
+from thrifty.chain.column_types import ColumnType
 from thrifty.chain.columns import table_of_fit
 from thrifty.chain.fork import check_turns
 from thrifty.chain.ledger import for_able
@@ -61,8 +62,9 @@ class Chain(BuysFromSources):
     levels : Levels, optional
         Levels of the columns of text or categories, which the stages read as numbers; the full model is given them as
         they came.
-    dates : tuple of int
-        Columns that held dates in the fit, which a file of text is read by; the full model is given them as such.
+    types : tuple of ColumnType, optional
+        How the columns of the data frame of the fit were declared: the full model is given such a frame again, whatever
+        the cells come from. None where it was no data frame, or where a file does not tell.
     """
 
     stages: tuple[Stage, ...]
@@ -75,7 +77,7 @@ class Chain(BuysFromSources):
     names: tuple[str, ...] | None = None
     kind: str | None = None
     levels: Levels | None = None
-    dates: tuple[int, ...] = ()
+    types: tuple[ColumnType, ...] | None = None
 
     def __post_init__(self) -> None:
         if self.policy.n_stages != len(self.stages):
@@ -98,6 +100,10 @@ class Chain(BuysFromSources):
     def classes(self) -> Labels:
         """The user's labels."""
         return self.task.classes
+
+    def holding(self, *holds: str) -> tuple[int, ...]:
+        """Columns of the fit that held some of ``thrifty.chain.column_types.HOLDS``."""
+        return tuple(place for place, one in enumerate(self.types or ()) if one.holds in holds)
 
     @property
     def behind(self) -> "Chain | None":
@@ -247,16 +253,24 @@ class Chain(BuysFromSources):
         """Outputs of the full model, or of the chain in its place, for some rows."""
         if self.behind:
             return self.behind.answer(reader, self.behind.walk(reader, rows))
-        full, columns = self.innermost, self.price_list.full_columns
+        full = self.innermost
         numbers = reader.block(rows, self.price_list.read_by_full)
 
         def ask() -> Floats:
             if isinstance(full, PrecomputedFull) and full.keys is None:
                 return full.by_place(reader.n_samples)[rows]
-            table = reader.table(rows, columns)
+            table = self.read_by_full(reader, rows)
             return ask_model(full, self.task, table, numbers, rows=reader.numbers_of(rows))
 
         return ask() if reader.ledger is None else reader.ledger.ask_full(rows, ask)
+
+    def read_by_full(self, reader: Reader, rows: Ints) -> Any:
+        """Rows as the full model was fitted on them."""
+        columns = self.price_list.full_columns
+        table = reader.table(rows, columns)
+        if self.frame is None or getattr(self.innermost, "reads_numbers", False):
+            return table
+        return self.frame.conformed(table, columns)
 
     def blended(self, last: Floats, full: Floats) -> Floats:
         """Outputs where the full model was asked, from the scores of the last stage and its outputs."""

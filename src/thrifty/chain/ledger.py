@@ -35,6 +35,15 @@ class Ledger:
         Rows per question; None asks about all of them together.
     full_timeout : float, optional
         Seconds that the full model may take to answer one question.
+
+    Attributes
+    ----------
+    reasons : dict of int to str
+        What went wrong first, by row.
+    errors : list of Exception
+        What was raised.
+    full_failed : set of int
+        Rows that the full model was asked about in vain, and with which nothing had gone wrong before.
     """
 
     def __init__(
@@ -57,6 +66,8 @@ class Ledger:
         self.full_timeout = full_timeout
         self.reasons: dict[int, str] = {}
         self.errors: list[Exception] = []
+        self.full_failed: set[int] = set()
+        self._full_errors: list[Exception] = []
         self._called: list[Ints] = []
 
     @property
@@ -66,8 +77,11 @@ class Ledger:
 
     def note(self, rows: Ints, reason: str, error: Exception | None = None) -> None:
         """Remember why something failed for some rows; the first reason of a row stays."""
-        for row in rows.tolist():
-            self.reasons.setdefault(row, reason)
+        # A model that cannot do without what another failure left out is not to blame.
+        new = [row for row in rows.tolist() if row not in self.reasons]
+        if any(error is one for one in self._full_errors):
+            self.full_failed.update(new)
+        self.reasons.update(dict.fromkeys(new, reason))
         if error is not None:
             self.errors.append(error)
 
@@ -96,8 +110,12 @@ class Ledger:
             outputs = call_within(self.full_timeout, ask, "the full model")
         except InvalidAnswerError as error:
             self._called.append(rows)
+            self._full_errors.append(error)
             if self.calls(rows).max() > 1:
                 error.rows = []
+            raise
+        except Exception as error:  # whatever a model of somebody else raises
+            self._full_errors.append(error)
             raise
         self._called.append(rows)
         return outputs

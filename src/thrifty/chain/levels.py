@@ -14,14 +14,31 @@ from typing import Any
 import numpy as np
 
 from thrifty.arrays import Floats, Ints
-from thrifty.chain.sources import as_numbers, kind_of_table, table_like
+from thrifty.chain.sources import as_numbers, kind_of_table, plain_frame
 from thrifty.exceptions import InvalidInputError
 
-__all__ = ["Levels", "date_columns", "has_dates", "learn_levels", "level_numbers", "plain_table"]
+__all__ = [
+    "DAY",
+    "Levels",
+    "column_at",
+    "dates_as_days",
+    "day_of",
+    "declared_types",
+    "has_dates",
+    "is_date",
+    "is_missing",
+    "is_text",
+    "learn_levels",
+    "level_numbers",
+    "level_text",
+    "plain_table",
+]
 
 _TEXT_TYPES = ("category", "string", "str", "categorical", "enum", "utf8")
 _DATE_TYPES = ("date", "datetime", "duration", "timedelta")
-_DAY = 86_400_000_000.0  # microseconds
+_EPOCH = dt.date(1970, 1, 1)
+DAY = 86_400_000_000.0
+"""Microseconds of a day."""
 
 
 @dataclass(frozen=True)
@@ -49,15 +66,15 @@ class Levels:
             raise InvalidInputError(f"X must be a table of rows and columns; got shape {np.shape(table)}.")
         numbers = np.empty(table.shape)
         wanted = range(table.shape[1]) if columns is None else columns.tolist()
-        types = _declared_types(table) if kind else [""] * len(wanted)
+        types = declared_types(table) if kind else [""] * len(wanted)
         plain = []
         for place, column in enumerate(wanted):
             if column in self._number_of:
-                values = _column(table, place).to_list() if kind else table[:, place].tolist()
+                values = column_at(table, place).to_list() if kind else table[:, place].tolist()
                 number_of = self._number_of[column]
                 numbers[:, place] = [number_of.get(_text_of(value), np.nan) for value in values]
-            elif _is_date(types[place], table, place):
-                numbers[:, place] = _days(_column(table, place))
+            elif is_date(types[place], table, place):
+                numbers[:, place] = dates_as_days(column_at(table, place))
             else:
                 plain.append(place)
         if plain:
@@ -79,9 +96,9 @@ def learn_levels(X: Any) -> Levels | None:
     if kind_of_table(X) is None:
         return None
     found = {}
-    for place, declared in enumerate(_declared_types(X)):
-        if _is_text(declared, X, place):
-            texts = {_text_of(value) for value in _column(X, place).to_list()}
+    for place, declared in enumerate(declared_types(X)):
+        if is_text(declared, X, place):
+            texts = {_text_of(value) for value in column_at(X, place).to_list()}
             found[place] = tuple(sorted(text for text in texts if text is not None))
     return Levels(found) if found else None
 
@@ -92,22 +109,13 @@ def plain_table(X: Any, levels: Levels | None) -> Any:
     if levels is None and not has_dates(X):
         return X
     numbers = (levels or Levels({})).numbers(X)
-    return table_like(kind, None if kind is None else list(X.columns))(numbers, np.arange(numbers.shape[1]))
+    return numbers if kind is None else plain_frame(kind, list(X.columns), numbers)
 
 
 def has_dates(X: Any) -> bool:
     """Whether a data frame holds a column of dates or durations."""
-    return bool(_columns_of(X, _DATE_TYPES))
-
-
-def date_columns(X: Any) -> tuple[int, ...]:
-    """Columns of a table that hold dates; durations, which text in a file does not tell from numbers, are none."""
-    return _columns_of(X, _DATE_TYPES[:2])
-
-
-def _columns_of(X: Any, types: tuple[str, ...]) -> tuple[int, ...]:
-    declared = enumerate(_declared_types(X)) if kind_of_table(X) else ()
-    return tuple(place for place, one in declared if _is_date(one, X, place, types))
+    declared = enumerate(declared_types(X)) if kind_of_table(X) else ()
+    return any(is_date(one, X, place) for place, one in declared)
 
 
 def level_numbers(texts: Sequence[str | None], levels: Sequence[str]) -> Floats:
@@ -124,42 +132,74 @@ def level_text(value: Any) -> str:
 
 
 def _text_of(value: Any) -> str | None:
-    return None if _is_missing(value) else level_text(value)
+    return None if is_missing(value) else level_text(value)
 
 
-def _days(column: Any) -> Floats:
+def dates_as_days(column: Any) -> Floats:
     """Dates as days since the first of January 1970, durations as days."""
     is_span = str(column.dtype).lower().startswith(("duration", "timedelta"))
     if hasattr(column, "dt") and getattr(getattr(column, "dtype", None), "tz", None) is not None:
         column = column.dt.tz_convert(None)
-    times = np.asarray(column.to_numpy(), dtype="timedelta64[us]" if is_span else "datetime64[us]")
-    days = times.astype(np.int64) / _DAY
+    cells = column.to_numpy()
+    if cells.dtype == object:
+        return np.array([day_of(cell) for cell in cells], dtype=np.float64)
+    times = np.asarray(cells, dtype="timedelta64[us]" if is_span else "datetime64[us]")
+    days = times.astype(np.int64) / DAY
     days[np.isnat(times)] = np.nan
     return days
 
 
-def _column(X: Any, place: int) -> Any:
+def day_of(value: Any) -> float:
+    """A date as days since the first of January 1970, in UTC; a number is such days, and None is missing.
+
+    Raises ValueError or TypeError for what is no date.
+    """
+    if is_missing(value):
+        return np.nan
+    if isinstance(value, str):
+        value = dt.datetime.fromisoformat(value.strip())
+    if isinstance(value, dt.datetime):
+        if value.tzinfo is not None:
+            value = value.astimezone(dt.UTC).replace(tzinfo=None)
+        return float(np.datetime64(value, "us").astype(np.int64) / DAY)
+    if isinstance(value, dt.date):
+        return float((value - _EPOCH).days)
+    if isinstance(value, dt.timedelta):
+        return value / dt.timedelta(days=1)
+    if isinstance(value, np.datetime64 | np.timedelta64):
+        unit = "datetime64[us]" if isinstance(value, np.datetime64) else "timedelta64[us]"
+        return float(value.astype(unit).astype(np.int64) / DAY)
+    if isinstance(value, bool | np.bool_):
+        raise TypeError("a truth value is no date")
+    return float(value)
+
+
+def column_at(X: Any, place: int) -> Any:
+    """A column of a data frame."""
     return X.iloc[:, place] if kind_of_table(X) == "pandas" else X.to_series(place)
 
 
-def _declared_types(X: Any) -> list[str]:
+def declared_types(X: Any) -> list[str]:
     """Type of each column of a data frame, in small letters."""
     return [str(one).lower() for one in X.dtypes]
 
 
-def _is_text(declared: str, X: Any, place: int) -> bool:
+def is_text(declared: str, X: Any, place: int) -> bool:
+    """Whether a column of a data frame holds text or categories."""
     if declared == "object":
-        return any(isinstance(value, str) for value in _column(X, place).to_list())
+        return any(isinstance(value, str) for value in column_at(X, place).to_list())
     return declared.startswith(_TEXT_TYPES)
 
 
-def _is_date(declared: str, X: Any, place: int, types: tuple[str, ...] = _DATE_TYPES) -> bool:
+def is_date(declared: str, X: Any, place: int) -> bool:
+    """Whether a column of a data frame holds dates or durations."""
     if declared == "object":
-        there = [value for value in _column(X, place).to_list() if not _is_missing(value)]
+        there = [value for value in column_at(X, place).to_list() if not is_missing(value)]
         return bool(there) and all(isinstance(value, dt.date) for value in there)
-    return declared.startswith(types)
+    return declared.startswith(_DATE_TYPES)
 
 
-def _is_missing(value: Any) -> bool:
+def is_missing(value: Any) -> bool:
+    """Whether a cell holds nothing."""
     # pandas has values of its own for what is missing; NaN differs from itself.
     return value is None or type(value).__name__ in ("NAType", "NaTType") or value != value

@@ -13,6 +13,7 @@ import numpy as np
 from scipy import sparse
 
 from thrifty.arrays import Bools, Floats, Ints, Words
+from thrifty.chain.frames import FrameOfFit
 from thrifty.chain.ledger import Ledger, told
 from thrifty.chain.sources import Delivery, FeatureSource, as_numbers, kind_of_table
 from thrifty.exceptions import InvalidInputError, PurchaseFailedError, RowsLeftBehindError
@@ -62,15 +63,13 @@ class PurchaseReader:
         asked apart, so that what one cannot deliver is not lost with what another has delivered.
     price_list : PriceList
         Which columns come in one purchase, and what it costs.
-    wrap : callable
-        Turns an array and the numbers of its columns into the kind of table the full model was fitted on.
     names : sequence of str, optional
         Names of the columns, by which a data frame is read that a source answers with.
     ledger : Ledger, optional
         Keeps what fails; without one, every error is raised as it is.
-    encode : callable, optional
-        Turns an answer and the numbers of its columns into numbers, where columns hold text or categories; the full
-        model is then given what the source answered.
+    frame : FrameOfFit, optional
+        The data frame that the full model was fitted on, by which answers are read, and which is made of them again;
+        None where it reads arrays.
     row_keys : ndarray of shape (n_rows,), optional
         Keys of the rows as words; their places in the source, unless given.
     """
@@ -82,19 +81,19 @@ class PurchaseReader:
         self,
         source: FeatureSource,
         price_list: PriceList,
-        wrap: Callable[[Any, Ints], Any],
         names: Sequence[str] | None = None,
         ledger: Ledger | None = None,
-        encode: Callable[[Any, Ints], Floats] | None = None,
+        frame: FrameOfFit | None = None,
         row_keys: Words | None = None,
     ) -> None:
-        self._encode = encode
+        self._frame = frame
+        # Text that the fit has not seen has no number, and the full model may make something of it.
+        self._keeps_raw = frame is not None and frame.levels is not None
         self._source = source
         self._price_list = price_list
         self._group_of = price_list.group_of
         by_group = bool(getattr(source, "by_group", False))
         self._asked_apart: Ints | None = self._group_of if by_group else getattr(source, "seller_of", None)
-        self._wrap = wrap
         self._names = names
         self._kept: list[Kept] = []
         self._amounts: Floats | None = None
@@ -118,13 +117,16 @@ class PurchaseReader:
         columns = np.arange(len(self._group_of)) if columns is None else columns
         numbers = self.block(rows, columns)
         raw = np.full(numbers.shape, None, dtype=object)
-        for kept, cells, there in self._found(rows, columns) if self._encode is not None else ():
+        for kept, cells, there in self._found(rows, columns) if self._keeps_raw else ():
             raw[cells] = kept.raw[there]
         return self.as_table(numbers, raw, columns)
 
     def as_table(self, numbers: Floats, raw: Any, columns: Ints) -> Any:
         """Cells of some columns as the kind of table the full model reads."""
-        return self._wrap(numbers if self._encode is None else raw, columns)
+        if self._frame is None:
+            return numbers
+        given = dict(zip(columns.tolist(), raw.T, strict=True)) if self._keeps_raw else None
+        return self._frame.table(numbers, columns, given)
 
     def numbers_of(self, rows: Ints) -> Ints:
         """Places in the source."""
@@ -206,7 +208,7 @@ class PurchaseReader:
         unpriced = np.flatnonzero(np.isin(group_of, made.purchases))
         left = rows[~able & ~self._marked(rows, lambda kept: kept.failed[:, None])[:, unpriced].all(axis=1)]
         if len(left):
-            self._keep(_nothing(left, unpriced, has_raw=self._encode is not None))
+            self._keep(_nothing(left, unpriced, has_raw=self._keeps_raw))
         return rows if self.ledger is None or self.ledger.on_failure == "skip" else rows[able]
 
     def _looked_up(self, rows: Ints, told: Bools, places: Ints) -> Floats:
@@ -287,7 +289,7 @@ class PurchaseReader:
             columns = np.concatenate([last.columns, kept.columns])
             order = np.argsort(columns)
             values, paid = np.hstack([last.values, kept.values]), np.hstack([last.paid, kept.paid])
-            raw = None if self._encode is None else np.hstack([last.raw, kept.raw])[:, order]
+            raw = None if not self._keeps_raw else np.hstack([last.raw, kept.raw])[:, order]
             self._kept[-1] = Kept(
                 kept.rows, columns[order], values[:, order], kept.failed, paid[:, order], raw
             )
@@ -300,7 +302,7 @@ class PurchaseReader:
             return self.read(rows, columns)
         except Exception as error:  # whatever a source of somebody else raises
             ledger.note(rows, told(error), error)
-            return _nothing(rows, columns, has_raw=self._encode is not None)
+            return _nothing(rows, columns, has_raw=self._keeps_raw)
 
     def read(self, rows: Ints, columns: Ints) -> Kept:
         """Ask for some cells, and read what is answered; nothing is kept."""
@@ -308,10 +310,12 @@ class PurchaseReader:
         answer = self._source.fetch(rows.copy(), columns.copy())
         delivery = answer if isinstance(answer, Delivery) else Delivery(answer)
         in_order, raw = self._in_order(delivery.values, columns), None
-        if self._encode is None:
+        if self._frame is None:
             numbers = as_numbers(in_order, "what a source answers")
         else:
-            numbers, raw = self._encode(in_order, columns), np.array(in_order, dtype=object)
+            numbers = self._frame.numbers(in_order, columns)
+        if self._keeps_raw:
+            raw = np.array(in_order, dtype=object)
         values = numbers.toarray() if sparse.issparse(numbers) else np.array(numbers)
         if values.shape != (len(rows), len(columns)):
             raise InvalidInputError(

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from thrifty.arrays import Bools, Floats, Ints, Labels
-from thrifty.exceptions import InvalidInputError
+from thrifty.exceptions import FULL_MODEL, InvalidInputError
 
 __all__ = ["Receipt", "in_words", "verdict"]
 
@@ -30,6 +30,8 @@ class Receipt:
         What was really paid: purchases that were delivered, and calls of the full model that came back.
     bought, failed : ndarray of shape (n_rows, n_features), bool
         Columns that were delivered, and columns that were asked for in vain.
+    full_failed : ndarray of shape (n_rows,), bool
+        Rows that the full model was asked about in vain: it raised an error, took too long or answered nonsense.
     reason : ndarray of shape (n_rows,)
         What went wrong first, in words; None for a row with which nothing did.
     names : tuple
@@ -45,6 +47,7 @@ class Receipt:
     failed: Bools
     reason: Labels
     names: tuple[Any, ...]
+    full_failed: Bools
 
     def __len__(self) -> int:
         return len(self.route)
@@ -68,12 +71,14 @@ class Receipt:
         return getattr(self, name)
 
     def to_pandas(self) -> Any:
-        """The table as a data frame; what was bought and what failed as tuples of names."""
+        """The table as a data frame; what was bought and what failed, the full model too, as tuples of names."""
         import pandas as pd
 
         columns = {name: self[name] for name in self.keys()}
         for name in ("bought", "failed"):
             columns[name] = _listed(columns[name], self.names)
+        for row in np.flatnonzero(self.full_failed):
+            columns["failed"][row] += (FULL_MODEL,)
         return pd.DataFrame(columns)
 
 

@@ -15,12 +15,11 @@ import numpy as np
 from thrifty.arrays import Floats, Ints
 from thrifty.chain.columns import number_of
 from thrifty.chain.given_row import GivenRow
-from thrifty.chain.ledger import Ledger
-from thrifty.chain.levels import Levels
+from thrifty.chain.ledger import Ledger, told
 from thrifty.chain.purchase_reader import PurchaseReader
 from thrifty.chain.receipts import in_words, verdict
 from thrifty.chain.sources import Reader
-from thrifty.exceptions import InvalidInputError
+from thrifty.exceptions import FullModelFailedError, InvalidInputError, ThriftyError
 from thrifty.objective.costs import PriceList
 from thrifty.tasks.task import Task
 
@@ -38,9 +37,8 @@ class Served(Protocol):
     def names(self) -> tuple[str, ...] | None:
         """Names of the columns."""
 
-    @property
-    def levels(self) -> Levels | None:
-        """Levels of columns of text, where there are any."""
+    def is_number(self, column: int) -> bool:
+        """Whether a column holds plain numbers, and neither text nor dates nor truth values."""
 
     @property
     def task(self) -> Task:
@@ -112,7 +110,7 @@ class Session:
         read = {}
         for name, value in values.items():
             column = number_of(name, self._chain.names, self._chain.price_list.n_features, "give")
-            read[column] = value if self._is_text(column) else _number(name, value)
+            read[column] = _number(name, value) if self._chain.is_number(column) else value
         again = [self._called([column])[0] for column in read if column in self._given.cells]
         if again:
             raise InvalidInputError(f"{again[0]!r} was given before. Start anew to give another value.")
@@ -172,7 +170,7 @@ class Session:
             given.lacking = []
             route, outputs = self._chain.route_and_outputs(given, given.rows)
             if ledger.errors:
-                raise ledger.errors[0]
+                raise _of_full(ledger.errors[0]) if ledger.full_failed else ledger.errors[0]
             self._route, self._outputs = int(route[0]), outputs
         self._given = given
 
@@ -185,12 +183,23 @@ class Session:
         said = in_words(self.answer, self.probability)
         return f"{reader} reads it: stage {self.route} says {said}; {verdict(self.probability, goes_on=True)}"
 
-    def _is_text(self, column: int) -> bool:
-        return self._chain.levels is not None and column in self._chain.levels.columns
-
     def _called(self, columns: Sequence[int]) -> list[Any]:
         names = self._chain.names
         return [column if names is None else names[column] for column in columns]
+
+
+def _of_full(error: Exception) -> Exception:
+    """An error of the full model as one of ours, which says what the row still has."""
+    if isinstance(error, ThriftyError):
+        return error
+    reason = told(error).rstrip(".")
+    ours = FullModelFailedError(
+        f"the full model failed on a row that is as it was fitted on: {reason}. The session is as it was before these "
+        f"values, and its `answer` is that of the last stage. Give them again where the failure may pass, or another "
+        f"full model with `with_full`."
+    )
+    ours.__cause__ = error
+    return ours
 
 
 def _number(name: Any, value: Any) -> float:

@@ -4,7 +4,7 @@ A system asks its reader for blocks, rows x columns. A ``TableReader`` slices a 
 is asked for what a row's route needs, when it needs it, by the reader of ``thrifty.chain.purchase_reader``.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Protocol, runtime_checkable
@@ -29,7 +29,7 @@ __all__ = [
     "as_numbers",
     "describe_bad_column",
     "kind_of_table",
-    "table_like",
+    "plain_frame",
 ]
 
 
@@ -212,23 +212,15 @@ def split_row_keys(X: Any, row_key: Any, features: Sequence[str] | None = None) 
     return (X.drop(columns=row_key) if kind == "pandas" else X.drop(row_key)), keys
 
 
-def table_like(template: str | None, names: Sequence[str] | None) -> Callable[[Any, Ints], Any]:
-    """Return how to turn an array and the numbers of its columns back into the kind of table of a fit."""
-    if template is None or names is None:
-        return lambda rows, columns: rows  # noqa: ARG005
-    if template == "polars":
+def plain_frame(kind: str, names: Sequence[str], numbers: Any) -> Any:
+    """Numbers as a data frame."""
+    if kind == "polars":
         import polars as pl
 
-        return lambda rows, columns: pl.DataFrame(
-            rows.tolist() if rows.dtype == object else rows,
-            schema=[names[column] for column in columns],
-            orient="row",
-        )
+        return pl.DataFrame(numbers, schema=list(names), orient="row")
     import pandas as pd
 
-    return lambda rows, columns: pd.DataFrame(
-        rows, columns=[names[column] for column in columns]
-    ).infer_objects()
+    return pd.DataFrame(numbers, columns=list(names))
 
 
 def as_numbers(X: Any, name: str = "X") -> Any:
@@ -241,15 +233,24 @@ def as_numbers(X: Any, name: str = "X") -> Any:
     if sparse.issparse(X):
         return sparse.csr_array(X, dtype=np.float64)
     try:
-        if kind_of_table(X) == "pandas":
+        if kind_of_table(X) == "pandas" and "O" not in kinds:
             numbers = X.to_numpy(dtype=np.float64, na_value=np.nan)
         else:
-            numbers = np.asarray(unmasked(X), dtype=np.float64)
+            cells = X.to_numpy(dtype=object) if kind_of_table(X) == "pandas" else unmasked(X)
+            numbers = np.asarray(_without_na(cells), dtype=np.float64)
     except (TypeError, ValueError, OverflowError) as error:
         raise InvalidInputError(f"{name} must hold numbers: {error}.{describe_bad_column(X)}") from error
     if numbers.ndim != 2:
         raise InvalidInputError(f"{name} must be a table of rows and columns; got shape {numbers.shape}.")
     return numbers
+
+
+def _without_na(X: Any) -> Any:
+    """Cells with NaN where pandas has a value of its own for what is missing."""
+    if not isinstance(X, np.ndarray) or X.dtype != object:
+        return X
+    is_na = np.array([type(cell).__name__ == "NAType" for cell in X.flat], dtype=bool).reshape(X.shape)
+    return np.where(is_na, np.nan, X) if is_na.any() else X
 
 
 def describe_bad_column(X: Any, *, allow_missing: bool = True) -> str:

@@ -82,7 +82,7 @@ def facts_of(
         certificate=system.certificate,
         estimators=[system.relabelled],
         deployed=system.relabelled,
-        X=cells.table(named=system.is_named),
+        X=cells.table(system.chain.frame),
         full_scores=seen.full_scores,
         title=title,
         method=f"thrifty ({about.method})",
@@ -177,7 +177,7 @@ def _scores(
         own = seen.value(task.scores(answers[:, None])[:, 0])
         return {key: float(np.nanmean(own)), f"full_{key}": seen.full_score}
     if seen.right is not None:
-        lost = point_of(system.relabelled, cells.table(named=system.is_named), labels).quality[:, 0]
+        lost = point_of(system.relabelled, cells.table(system.chain.frame), labels).quality[:, 0]
         return {key: float(lost.mean()), f"full_{key}": full}
     if not system.schema.is_number:
         return {key: float(np.mean(answers == labels)), f"full_{key}": full}

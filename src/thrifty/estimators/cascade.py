@@ -11,7 +11,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from thrifty.arrays import Floats
 from thrifty.chain.chain import Chain
-from thrifty.chain.levels import date_columns
+from thrifty.chain.column_types import column_types
 from thrifty.chain.policy import Policy
 from thrifty.chain.sources import TableReader, kind_of_table
 from thrifty.estimators.base import ChainEstimator, all_or_nothing
@@ -250,7 +250,7 @@ class BudgetedCascade(ChainEstimator):
             None if names is None else tuple(str(name) for name in names),
             kind,
             self._levels,
-            date_columns(rows.table),
+            column_types(rows.table),
         )
 
     # -- operating points ----------------------------------------------------------------------

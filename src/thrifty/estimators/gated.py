@@ -12,7 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from thrifty.arrays import Floats
 from thrifty.chain.chain import Chain
-from thrifty.chain.levels import date_columns
+from thrifty.chain.column_types import column_types
 from thrifty.chain.policy import Policy
 from thrifty.chain.sources import TableReader, kind_of_table
 from thrifty.chain.stage import Stage
@@ -92,7 +92,7 @@ class GatedEstimator(ChainEstimator):
                 names=None if names is None else tuple(str(name) for name in names),
                 kind=kind_of_table(X),
                 levels=self._levels,
-                dates=date_columns(rows.table),
+                types=column_types(rows.table),
             )
             problem = PairProblem(rows, judged, prices, extra_cost_of(behind, rows), seed, behind, budget)
             stage = self._learn(problem)

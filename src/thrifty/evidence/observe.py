@@ -247,7 +247,7 @@ def _with_known_full(
     elif isinstance(model, AbsentFull):
         return chain, None
     else:
-        table = reader.table(rows, chain.price_list.full_columns)
+        table = chain.read_by_full(reader, rows)
         outputs = ask_model(model, chain.task, table, numbers, rows=reader.numbers_of(rows))
     if not chain.buys_by_row:
         chain = _replace_innermost(chain, PrecomputedFull(outputs, fingerprints(numbers, exact=True)))

@@ -16,7 +16,7 @@ from sklearn.frozen import FrozenEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from thrifty.arrays import Bools, Floats, Ints, Words
-from thrifty.exceptions import FULL_MODEL, InvalidInputError, ThriftyError, asking
+from thrifty.exceptions import FULL_MODEL, FullModelFailedError, InvalidInputError, ThriftyError, asking
 from thrifty.rows import fingerprints
 from thrifty.tasks.task import Task
 from thrifty.threads import limited_threads, threads_for, usable_threads
@@ -91,7 +91,7 @@ class EstimatorFull:
         except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
             if not self.is_loaded or isinstance(error, ThriftyError):
                 raise
-            raise InvalidInputError(
+            raise FullModelFailedError(
                 f"the full model {type(self.estimator).__name__}, which was read from a file, failed when it was asked "
                 f"about {n_rows} rows: {type(error).__name__}: {str(error)[:200]} If the rows are as it expects them, "
                 f"give another full model with `with_full`."

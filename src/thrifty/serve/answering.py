@@ -19,7 +19,13 @@ from thrifty.chain.chain import Chain
 from thrifty.chain.sources import Reader, TableReader, amounts_of
 from thrifty.chain.walk import Walk
 from thrifty.evidence.observe import chain_of
-from thrifty.exceptions import FULL_MODEL, FullModelDownError, InvalidAnswerError, InvalidInputError
+from thrifty.exceptions import (
+    FULL_MODEL,
+    FullModelDownError,
+    FullModelFailedError,
+    InvalidAnswerError,
+    InvalidInputError,
+)
 from thrifty.serve.answered import Answered, agree, local_outputs, refuse_infinite
 from thrifty.serve.config import Config
 from thrifty.serve.controller import cost_at_hand
@@ -285,6 +291,8 @@ class Model:
             return chain.task.read_outputs(said, len(rows), FULL_MODEL), None
         except InvalidAnswerError:
             return None, "bad_answer"
+        except FullModelFailedError as error:
+            return None, error.reason
         except InvalidInputError:
             raise
         except Exception as error:
@@ -330,15 +338,10 @@ class Model:
         return TableReader(cells.numbers, cells.numbers, row_keys=cells.row_keys)
 
     def _full_reader(self, cells: Cells) -> TableReader:
-        """Reads for the full model in the file too, which may want a data frame, or text."""
-        if self.chain.levels is not None or self.chain.dates:
-            # The system says how its full model reads text; what a request lacks is still refused.
-            read = self.system.read(self.rows.as_frame(cells), row_keys=cells.row_keys)
-            cells = replace(read, unreadable=cells.unreadable)
-            return self.system.reader(cells)
+        """Reads for the full model in the file too, which is given the table that it was fitted on."""
         if cells.unreadable or self._is_picky:
             return self.system.reader(cells)
-        return TableReader(cells.numbers, cells.table(named=self.system.is_named), row_keys=cells.row_keys)
+        return TableReader(cells.numbers, cells.table(self.chain.frame), row_keys=cells.row_keys)
 
     async def in_thread(self, call: Callable[[], Any]) -> Any:
         """What a call returns, while other requests are read."""

@@ -80,7 +80,7 @@ _OUTPUTS = {
 
 
 def _rows(model: Model) -> dict[str, Any]:
-    columns = {name: {"type": [_kind(model, name), "null"]} for name in model.rows.names}
+    columns = {name: {"type": [*model.rows.json_types(name), "null"]} for name in model.rows.names}
     columns = {key: {"type": ["string", "integer", "null"]} for key in model.rows.keys} | columns
     row = {"type": "object", "properties": columns, "additionalProperties": False}
     asked = _object({"rows": {"type": "array", "minItems": 1, "items": row}}, is_closed=True)
@@ -119,7 +119,7 @@ def _tensors(model: Model) -> dict[str, Any]:
             "name": {
                 "enum": [*(["X"] if model.rows.is_numeric else []), *model.rows.names, *model.rows.keys]
             },
-            "datatype": {"enum": ["FP64", "FP32", "INT64", "INT32", "BYTES"]},
+            "datatype": {"enum": ["FP64", "FP32", "INT64", "INT32", "BOOL", "BYTES"]},
             "shape": {
                 "type": "array",
                 "items": {"type": "integer", "minimum": 1},
@@ -136,10 +136,6 @@ def _tensors(model: Model) -> dict[str, Any]:
         "outputs": {"type": "array", "items": wanted},
     }
     return whole
-
-
-def _kind(model: Model, name: str) -> str:
-    return "string" if model.rows.is_text(name) else "number"
 
 
 def _object(properties: dict[str, Any], *, is_closed: bool = False) -> dict[str, Any]:

@@ -30,8 +30,9 @@ _NUMBERS = {
     "FP64": "<f8",
     **{f"INT{8 * n}": f"<i{n}" for n in (1, 2, 4, 8)},
     **{f"UINT{8 * n}": f"<u{n}" for n in (1, 2, 4, 8)},
+    "BOOL": "?",
 }
-"""Types of tensors that hold numbers, as numpy calls them."""
+"""Types of tensors that hold numbers or truth values, as numpy calls them."""
 
 _WRITTEN = {
     "answer": ("answer", None),
@@ -141,8 +142,8 @@ def _tensors(inputs: Any, tail: memoryview) -> list[_Tensor]:
         shape = _shape(name, tensor.get("shape"))
         if not isinstance(datatype, str) or datatype not in _DATATYPES:
             raise InvalidInputError(
-                f"input {name[:60]!r} must have one of the datatypes {', '.join(_NUMBERS)} and, for text, BYTES; got "
-                f"{str(datatype)[:20]!r}. Send truth values as numbers, 0 and 1."
+                f"input {name[:60]!r} must have one of the datatypes {', '.join(_NUMBERS)} and, for text and dates, "
+                f"BYTES; got {str(datatype)[:20]!r}."
             )
         parameters = tensor.get("parameters")
         size = parameters.get("binary_data_size") if isinstance(parameters, dict) else None
@@ -182,6 +183,10 @@ def _flat(name: str, data: Any, shape: tuple[int, ...], datatype: str) -> list[A
         found = f"{len(data)} values" if isinstance(data, list) else "no list"
         raise InvalidInputError(
             f"input {name[:60]!r} has the shape {list(shape)} and must have {n_values} data; got {found}."
+        )
+    if datatype == "BOOL" and not set(map(type, data)) <= {bool, type(None)}:
+        raise InvalidInputError(
+            f"input {name[:60]!r} is BOOL and must hold true or false. Send numbers as FP64."
         )
     if "INT" in datatype and float in set(map(type, data)):
         raise InvalidInputError(

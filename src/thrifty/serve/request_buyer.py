@@ -222,7 +222,12 @@ class _RequestSource:
         if self._keeps_text:
             values = values.astype(object)
             for place, column in enumerate(columns.tolist()):
-                values[:, place] = self._rows.values_of(column, self._cells.numbers[rows, column])
+                texts = self._cells.texts.get(column)
+                values[:, place] = (
+                    self._rows.values_of(column, self._cells.numbers[rows, column])
+                    if texts is None
+                    else [texts[row] for row in rows.tolist()]
+                )
         nowhere = np.zeros(len(self._cells), dtype=bool)
         lacking = np.column_stack([self._cells.absent.get(one, nowhere)[rows] for one in columns.tolist()])
         paid = np.zeros(lacking.shape, dtype=bool)

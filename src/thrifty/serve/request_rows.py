@@ -1,12 +1,13 @@
 """Rows as requests carry them: numbers, known text and nulls by the names of columns, and nothing that only looks so.
 
 A number is a JSON number; null is a missing value. Text such as "1.5" and truth values are refused where a number
-belongs, whatever could be made of them. A column that a request leaves out, or text that the fit has not seen, is
-refused only where a row's route reads it.
+belongs, whatever could be made of them. Columns that held dates or truth values at the fit take those, in JSON or in
+words, besides the numbers that they are read as. A column that a request leaves out, or text that the fit has not seen,
+is refused only where a row's route reads it.
 """
 
 import os
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import Any
@@ -14,6 +15,8 @@ from typing import Any
 import numpy as np
 
 from thrifty.arrays import Bools, Floats, Words
+from thrifty.chain.frames import FrameOfFit, truth_of
+from thrifty.chain.levels import day_of, level_text
 from thrifty.exceptions import InvalidInputError
 from thrifty.rows import key_words
 from thrifty.serve.config import meant
@@ -24,9 +27,45 @@ from thrifty.tables.schema import Schema
 __all__ = ["RequestCells", "RequestRows"]
 
 _NUMBERS = {float, int, type(None)}
-_TEXT = {str, type(None)}
 _ABSENT: Any = object()
 """Stands where a row has no such column."""
+
+
+@dataclass(frozen=True)
+class _Special:
+    """Columns that hold what JSON, or its users, write in another way than as the number that is read.
+
+    Attributes
+    ----------
+    held, called : str
+        What they held at the fit, and what they may hold in requests, for refusals.
+    json_types : tuple of str
+        The same as types of JSON.
+    read : callable
+        Number of a value; raises TypeError or ValueError for what is none.
+    """
+
+    held: str
+    called: str
+    json_types: tuple[str, ...]
+    read: Callable[[Any], float]
+
+    def number(self, value: Any) -> float:
+        """Number of a value; NaN for what cannot be read."""
+        try:
+            number = self.read(value)
+        except (TypeError, ValueError, OverflowError):
+            return np.nan
+        return number if np.isfinite(number) else np.nan
+
+
+_DATES = _Special(
+    "dates",
+    'dates such as "2026-01-31" or "2026-01-31T12:30", or days since 1970-01-01 as numbers',
+    ("string", "number"),
+    day_of,
+)
+_TRUTHS = _Special("truth values", "true or false, or 1 or 0", ("boolean", "number", "string"), truth_of)
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,10 +78,19 @@ class RequestCells(Cells):
         Rows that a column did not come with, for the columns of which there are such rows.
     keys : dict of str to sequence
         By the names of keys that came: what providers know each row by; None where a row has no such key.
+    texts : dict of int to sequence
+        Values of columns that hold text which the fit has not seen: for the full model, which may make something of it.
     """
 
     absent: Mapping[int, Bools] = field(default_factory=dict)
     keys: Mapping[str, Sequence[Any]] = field(default_factory=dict)
+    texts: Mapping[int, Sequence[Any]] = field(default_factory=dict)
+
+    def table(self, frame: FrameOfFit | None) -> Any:
+        """What the full model reads."""
+        if frame is None:
+            return self.numbers
+        return frame.table(self.numbers, np.arange(len(self.names)), self.texts)
 
 
 class RequestRows:
@@ -71,7 +119,8 @@ class RequestRows:
             self._known[name]: {text: float(code) for code, text in enumerate(texts)}
             for name, texts in schema.categories.items()
         }
-        self._dates = schema.dates
+        self._special = {self._known[name]: _DATES for name in schema.dates}
+        self._special |= {self._known[name]: _TRUTHS for name in schema.truths}
         self._unseen_is_missing = unseen_is_missing
         self._most_rows = most_rows
 
@@ -83,6 +132,11 @@ class RequestRows:
     def is_text(self, name: str) -> bool:
         """Whether a column holds text."""
         return self._known[name] in self._codes
+
+    def json_types(self, name: str) -> list[str]:
+        """Types of JSON that a column may hold."""
+        special = self._special.get(self._known[name])
+        return ["string" if self.is_text(name) else "number"] if special is None else list(special.json_types)
 
     def check_count(self, n_rows: int) -> None:
         """Refuse more rows than a request may have."""
@@ -119,7 +173,8 @@ class RequestRows:
                     if name not in self._known and name not in self.keys:
                         self.place_of(name)
             rows.append(row)
-        if self.is_numeric and not self.row_key and _ABSENT not in chain.from_iterable(rows):
+        is_plain = self.is_numeric and not self._special and not self.row_key
+        if is_plain and _ABSENT not in chain.from_iterable(rows):
             return self.from_table(list(chain.from_iterable(rows)), len(rows))
         columns = dict(enumerate(zip(*rows, strict=True)))
         keys = {key: [record.get(key) for record in records] for key in self.keys}
@@ -144,7 +199,7 @@ class RequestRows:
     ) -> RequestCells:
         """Columns by their places, each a list, tuple or array of as many values as there are rows, and keys."""
         numbers = np.full((n_rows, len(self.names)), np.nan)
-        unreadable, absent = {}, {}
+        unreadable, absent, texts = {}, {}, {}
         for place in range(len(self.names)):
             values = columns.get(place, (_ABSENT,) * n_rows)
             if isinstance(values, np.ndarray):
@@ -159,7 +214,9 @@ class RequestRows:
                 unreadable[place] = Unreadable(is_absent, np.full(n_rows, None), self._why_absent(place))
             if place in self._codes:
                 numbers[:, place], unseen = self._coded(place, given)
-                if unseen is not None:
+                if unseen is not None and self._unseen_is_missing:
+                    texts[place] = given
+                elif unseen is not None:
                     unreadable[place] = _either(unreadable.get(place), unseen)
             else:
                 numbers[:, place] = self._numbers(place, given)
@@ -170,7 +227,14 @@ class RequestRows:
                 known.get(self.row_key, [None] * n_rows), f"{self.row_key!r}, the key of a row,"
             )
         return RequestCells(
-            self.names, numbers, np.arange(1, n_rows + 1), row_keys, unreadable, absent=absent, keys=known
+            self.names,
+            numbers,
+            np.arange(1, n_rows + 1),
+            row_keys,
+            unreadable,
+            absent=absent,
+            keys=known,
+            texts=texts,
         )
 
     def with_request_id(self, cells: RequestCells, request_id: str | None) -> RequestCells:
@@ -184,17 +248,6 @@ class RequestRows:
         ids = [request_id] if len(cells) == 1 else [(request_id, place) for place in range(len(cells))]
         return replace(cells, row_keys=key_words(ids))
 
-    def as_frame(self, cells: Cells) -> Any:
-        """The rows as a data frame, with text in the columns of text, and dates, which come as days since 1970."""
-        import pandas as pd
-
-        frame = pd.DataFrame(cells.numbers, columns=list(self.names))
-        for name in self._dates:
-            frame[name] = pd.to_datetime(frame[name], unit="D")
-        for place in self._codes:
-            frame[self.names[place]] = pd.Series(self.values_of(place, cells.numbers[:, place]), dtype=object)
-        return frame
-
     def values_of(self, place: int, numbers: Floats) -> list[Any]:
         """What some numbers of a column stand for: the text of its levels, or the numbers themselves."""
         if place not in self._codes:
@@ -207,28 +260,55 @@ class RequestRows:
         if value is None or (isinstance(value, float) and np.isnan(value)):
             return np.nan, None
         if place in self._codes:
-            number = self._codes[place].get(value) if isinstance(value, str) else None
+            number = self._code(place, value)
             is_unseen = isinstance(value, str) and self._unseen_is_missing
             return (np.nan if number is None else number), (
                 None if number is not None or is_unseen else "what came is no text that the fit has seen"
             )
+        if place in self._special:
+            number = self._special[place].number(value)
+            return number, None if np.isfinite(number) else f"what came is not {self._special[place].called}"
         is_number = isinstance(value, int | float) and not isinstance(value, bool) and np.isfinite(value)
         return (float(value), None) if is_number else (np.nan, "what came is no finite number")
 
     def _numbers(self, place: int, values: Sequence[Any]) -> Floats:
         if not set(map(type, values)) <= _NUMBERS:
+            if place in self._special:
+                return self._special_numbers(place, values)
             row = next(row for row, value in enumerate(values) if type(value) not in _NUMBERS)
             self._refuse_number(place, values[row], row + 1)
         return np.array(values, dtype=np.float64)
 
+    def _special_numbers(self, place: int, values: Sequence[Any]) -> Floats:
+        """Numbers of a column of dates or truth values."""
+        special, numbers = self._special[place], np.full(len(values), np.nan)
+        for row, value in enumerate(values):
+            if value is None:
+                continue
+            numbers[row] = special.number(value)
+            if np.isnan(numbers[row]):
+                raise InvalidInputError(
+                    f"column {self.names[place]!r} must hold {special.called}, or null where one is missing; got "
+                    f"{_shown(value)} in row {row + 1}. It held {special.held} at the fit."
+                )
+        return numbers
+
+    def _code(self, place: int, value: Any) -> float | None:
+        """Number of a level; one that is a number or a truth value at the fit is written as such, too."""
+        if type(value) in (bool, int, float):
+            value = level_text(value)
+        return self._codes[place].get(value) if isinstance(value, str) else None
+
     def _coded(self, place: int, values: Sequence[Any]) -> tuple[Floats, Unreadable | None]:
-        if not set(map(type, values)) <= _TEXT:
-            row = next(row for row, value in enumerate(values) if type(value) not in _TEXT)
-            self._refuse_text(place, values[row], row + 1)
-        codes = self._codes[place]
-        numbers = np.array([codes.get(value, np.nan) for value in values])
-        unseen = np.array([value is not None and value not in codes for value in values])
-        if self._unseen_is_missing or not unseen.any():
+        found = [self._code(place, value) for value in values]
+        unseen = np.array(
+            [one is None and value is not None for one, value in zip(found, values, strict=True)]
+        )
+        numbers = np.array([np.nan if one is None else one for one in found])
+        for row in np.flatnonzero(unseen).tolist():
+            if type(values[row]) is not str:
+                self._refuse_text(place, values[row], row + 1)
+        if not unseen.any():
             return numbers, None
         return numbers, Unreadable(unseen, np.array(values, dtype=object), self._why_unseen(place))
 

@@ -166,7 +166,7 @@ class Sweep:
         chain = self._fitted(self.cells[0]).chain_
         reader, prices = chain.reader(X), chain.price_list
         rows = np.arange(reader.n_samples)
-        table, numbers = reader.table(rows, prices.full_columns), reader.block(rows, prices.read_by_full)
+        table, numbers = chain.read_by_full(reader, rows), reader.block(rows, prices.read_by_full)
         return ask_model(innermost(self.full), chain.task, table, numbers)
 
 

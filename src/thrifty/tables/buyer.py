@@ -13,6 +13,7 @@ import numpy as np
 from thrifty.arrays import Bools, Floats, Ints, Words
 from thrifty.chain.buying import BuysFromSources
 from thrifty.chain.chain import Chain
+from thrifty.chain.column_types import ColumnType
 from thrifty.chain.ledger import Ledger
 from thrifty.chain.levels import Levels
 from thrifty.chain.purchase_reader import PurchaseReader
@@ -47,6 +48,7 @@ class TableBuyer(BuysFromSources):
     names: tuple[str, ...] | None
     kind: str | None
     levels: Levels | None
+    types: tuple[ColumnType, ...] | None
 
     @classmethod
     def of(cls, chain: Chain, schema: Schema, *, unseen_is_missing: bool = False) -> "TableBuyer":
@@ -61,7 +63,13 @@ class TableBuyer(BuysFromSources):
             schema.names,
             chain.kind,
             Levels(texts) if texts else None,
+            chain.types,
         )
+
+    def is_number(self, column: int) -> bool:
+        """Whether a column holds plain numbers, and neither text nor dates nor truth values."""
+        schema, name = self.schema, self.schema.names[column]
+        return name not in schema.categories and name not in (*schema.dates, *schema.truths)
 
     @property
     def bought_by_place(self) -> Bools:

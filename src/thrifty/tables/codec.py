@@ -164,6 +164,7 @@ def _pack_schema(schema: Schema, packer: Packer) -> dict[str, Any]:
         **({"query": schema.query} if schema.query else {}),
         **({"dates": list(schema.dates)} if schema.dates else {}),
         **({"row_key": schema.row_key} if schema.row_key else {}),
+        **({"truths": list(schema.truths)} if schema.truths else {}),
     }
 
 
@@ -190,8 +191,13 @@ def _unpack_schema(parts: Fields) -> Schema:
     dates = _texts(parts, "dates", parts.raw("dates")) if parts.has("dates") else []
     if not set(dates) <= set(names) - set(categories):
         raise parts.refusal("dates", "name columns of the table that hold no categories", dates[:5])
+    truths = _texts(parts, "truths", parts.raw("truths")) if parts.has("truths") else []
+    if not set(truths) <= set(names) - set(categories) - set(dates):
+        raise parts.refusal("truths", "name columns that hold neither categories nor dates", truths[:5])
     known = np.empty(0) if is_number else _label_list(parts, "classes")
-    return Schema(tuple(names), categories, target, known, query, tuple(dates), row_key)
+    return Schema(
+        tuple(names), categories, target, known, query, tuple(dates), row_key=row_key, truths=tuple(truths)
+    )
 
 
 def _texts(parts: Fields, name: str, found: Any) -> list[str]:

@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 
 from thrifty.arrays import Bools, Floats, Ints, Labels, Words
-from thrifty.chain.sources import TableReader, table_like
+from thrifty.chain.frames import FrameOfFit
+from thrifty.chain.sources import TableReader
 from thrifty.exceptions import InvalidInputError
 
 __all__ = ["CellReader", "Cells", "Unreadable"]
@@ -79,12 +80,13 @@ class Cells:
             self, numbers=numbers, row_numbers=row_numbers, row_keys=row_keys, unreadable=parts, raw=raw
         )
 
-    def table(self, *, named: bool) -> Any:
-        """What the full model reads: numbers in a data frame with names or in an array, or the columns as they came."""
+    def table(self, frame: FrameOfFit | None) -> Any:
+        """What the full model reads: the data frame that it was fitted on, or an array where that was none."""
+        if frame is None:
+            return self.numbers if self.raw is None else self.raw
         if self.raw is not None:
-            return self.raw
-        wrap = table_like("pandas" if named else None, self.names)
-        return wrap(self.numbers, np.arange(len(self.names)))
+            return frame.conformed(self.raw)
+        return frame.table(self.numbers, np.arange(len(self.names)))
 
     def refuse_unreadable(self, rows: Ints | None = None, columns: Ints | None = None) -> None:
         """Refuse the first of these cells that cannot be read; None is all of them."""
@@ -119,8 +121,8 @@ class CellReader(TableReader):
     ----------
     cells : Cells
         The table.
-    named : bool
-        Whether the full model reads a data frame.
+    frame : FrameOfFit or None
+        The data frame that the full model reads; None is an array.
     full_needs : str, optional
         What the full model is called, where it reads no missing values.
     """
@@ -128,8 +130,8 @@ class CellReader(TableReader):
     # Only cells that a row needs must be readable.
     is_at_hand = False
 
-    def __init__(self, cells: Cells, *, named: bool, full_needs: str | None = None) -> None:
-        super().__init__(cells.numbers, cells.table(named=named), cells.row_numbers, cells.row_keys)
+    def __init__(self, cells: Cells, frame: FrameOfFit | None, full_needs: str | None = None) -> None:
+        super().__init__(cells.numbers, cells.table(frame), cells.row_numbers, cells.row_keys)
         self._cells = cells
         self._full_needs = full_needs
 

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from thrifty.arrays import Floats, Words
+from thrifty.chain.frames import truth_of
 from thrifty.chain.levels import Levels, level_numbers, level_text
 from thrifty.exceptions import InvalidInputError
 from thrifty.rows import key_words
@@ -72,6 +73,8 @@ class Schema:
         Columns of dates, which models read as days since the first of January 1970.
     row_key : str
         Name of the column with the keys of the rows; empty where rows are known by their number.
+    truths : tuple of str
+        Columns of truth values, which models read as 1 and 0.
     """
 
     names: tuple[str, ...]
@@ -81,6 +84,7 @@ class Schema:
     query: str = ""
     dates: tuple[str, ...] = ()
     row_key: str = ""
+    truths: tuple[str, ...] = ()
 
     @property
     def is_number(self) -> bool:
@@ -126,6 +130,8 @@ class Schema:
                 found = None if unseen_is_missing else found
             elif name in self.dates:
                 numbers[:, place], found = _days(frame[name])
+            elif name in self.truths:
+                numbers[:, place], found = _as_truths(frame[name])
             else:
                 numbers[:, place], found = _as_numbers(frame[name])
             if found is not None and found.rows.any():
@@ -198,7 +204,8 @@ def learn_schema(
             f"every column must hold a value in some row; {listed(empty)} {'have' if len(empty) > 1 else 'has'} none. "
             f"Leave out with --ignore what holds nothing."
         )
-    return Schema(names, categories, target, classes, query, dates, row_key)
+    truths = tuple(name for name in names if _holds_truths(frame[name]))
+    return Schema(names, categories, target, classes, query, dates, row_key, truths)
 
 
 def _check_known(frame: Any, target: str, ignore: Sequence[str]) -> None:
@@ -244,6 +251,14 @@ def _holds_dates(column: Any) -> bool:
     return len(there) > 0 and all(_PLAIN_DATE.fullmatch(str(value).strip()) for value in there)
 
 
+def _holds_truths(column: Any) -> bool:
+    """Whether a column holds nothing but truth values."""
+    if column.dtype.kind == "b":
+        return True
+    there = column.dropna() if column.dtype.kind == "O" else ()
+    return len(there) > 0 and all(isinstance(value, bool | np.bool_) for value in there)
+
+
 def _dates(column: Any) -> Any:
     """A column as dates of no time zone; missing where it holds none."""
     import pandas as pd
@@ -286,6 +301,27 @@ def _codes(column: Any, categories: Sequence[str]) -> tuple[Floats, Unreadable]:
         )
 
     return codes, Unreadable(np.isnan(codes) & ~absent, text, why)
+
+
+def _as_truths(column: Any) -> tuple[Floats, Unreadable]:
+    """Truth values as 1 and 0, also where they are written in words; numbers as they are."""
+    cells = column.to_numpy(dtype=object)
+    numbers, bad = np.full(len(cells), np.nan), np.zeros(len(cells), dtype=bool)
+    for row, cell in enumerate(cells):
+        try:
+            numbers[row] = truth_of(cell)
+        except (TypeError, ValueError):
+            bad[row] = True
+    infinite = np.isinf(numbers)
+    numbers[infinite] = np.nan
+
+    def why(value: Any, row: int) -> str:
+        return (
+            f"column {column.name!r} must hold True or False, or 1 or 0; got {value!r} in row {row}. "
+            f"Correct it, or leave the cell empty."
+        )
+
+    return numbers, Unreadable(bad | infinite, cells, why)
 
 
 _SCALARS = (str, bool, int, float, Decimal, np.number, np.bool_)

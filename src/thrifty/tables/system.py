@@ -201,8 +201,7 @@ class TableSystem:
     def read(self, frame: Any, *, unseen_is_missing: bool = False, row_keys: Words | None = None) -> Cells:
         """The columns of a table, as the schema reads them."""
         cells = self.schema.cells(frame, unseen_is_missing=unseen_is_missing, row_keys=row_keys)
-        chain = self.chain
-        if chain.levels is None and not chain.dates:
+        if not self._reads_raw:
             return cells
         return replace(cells, raw=self.schema.raw(frame))
 
@@ -273,13 +272,13 @@ class TableSystem:
         return evidence_of(estimator, self._at_hand(cells), labels, settings=settings)
 
     @property
-    def is_named(self) -> bool:
-        """Whether the full model reads data frames with the names of the columns."""
-        return self.chain.kind is not None
+    def _reads_raw(self) -> bool:
+        """Whether the full model reads text or dates as they come, and says by itself what it cannot read."""
+        return self.chain.levels is not None or bool(self.chain.holding("time", "day"))
 
     def _at_hand(self, cells: Cells) -> TableReader:
         """Reads all cells, whether or not a row needs them."""
-        return TableReader(cells.numbers, cells.table(named=self.is_named), cells.row_numbers, cells.row_keys)
+        return TableReader(cells.numbers, cells.table(self.chain.frame), cells.row_numbers, cells.row_keys)
 
     def reader(self, cells: Cells) -> CellReader:
         """Reads cells for the chain, and refuses those that a row needs and that cannot be read."""
@@ -287,9 +286,9 @@ class TableSystem:
             columns = self.chain.stages[0].columns
             cells.refuse_unreadable(columns=columns)
             cells.refuse_missing(np.arange(len(cells)), columns, f"the {self.about.method} stage")
-        reads_all = cells.raw is not None or self._full_reads_missing
+        reads_all = self._reads_raw or self._full_reads_missing
         needs = None if reads_all else f"the full model ({self.about.full})"
-        return CellReader(cells, named=self.is_named, full_needs=needs)
+        return CellReader(cells, self.chain.frame, needs)
 
     @property
     def refuses_missing(self) -> bool:
@@ -308,7 +307,10 @@ class TableSystem:
 
 
 def as_table_system(thing: Any) -> TableSystem:
-    """A fitted estimator or chain that was saved by itself, as what reads tables by the names of its columns."""
+    """A fitted estimator or chain that was saved by itself, as what reads tables by the names of its columns.
+
+    Columns of a fit that knew no names are called x0, x1 and so on.
+    """
     kind = type(thing).__name__
     if isinstance(thing, BudgetPruneClassifier):
         # Its trees buy node by node: it has no stages, and answers as a full model that bills row by row does.
@@ -319,14 +321,11 @@ def as_table_system(thing: Any) -> TableSystem:
             (), model, forest.price_list, task, Policy.of(np.empty(0)), names=forest.names, kind=named
         )
     chain = chain_of(thing)
-    if chain.names is None:
-        raise InvalidInputError(
-            f"the file holds a {kind} that was fitted on a table without names of columns, and the commands know "
-            f"columns by their names. Fit it on a data frame."
-        )
+    # A fit on an array knows no names, and the commands know columns by nothing else.
+    names = chain.names or tuple(f"x{column}" for column in range(chain.price_list.n_features))
     full = getattr(chain.innermost, "estimator", chain.innermost)
     levels = {} if chain.levels is None else chain.levels.of_column
-    categories = {chain.names[column]: texts for column, texts in levels.items()}
+    categories = {names[column]: texts for column, texts in levels.items()}
     query = ""
     if isinstance(chain.task, RankingTask):
         # Chains, and files that were written before rankers knew it, do not tell.
@@ -334,12 +333,13 @@ def as_table_system(thing: Any) -> TableSystem:
         query = name if isinstance(name, str) and name else "qid"
     return TableSystem(
         Schema(
-            chain.names,
+            names,
             categories,
             "",
             chain.classes,
             query,
-            dates=tuple(chain.names[column] for column in chain.dates),
+            dates=tuple(names[column] for column in chain.holding("time", "day")),
+            truths=tuple(names[column] for column in chain.holding("truth")),
         ),
         thing,
         About(type(full).__name__, kind, 0, 0),

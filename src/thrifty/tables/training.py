@@ -11,6 +11,7 @@ from sklearn.frozen import FrozenEstimator
 from sklearn.utils import get_tags
 
 from thrifty.arrays import Ints, Labels
+from thrifty.chain.frames import FrameOfFit
 from thrifty.exceptions import InvalidInputError
 from thrifty.objective.costs import PriceList
 from thrifty.objective.prices import Prices
@@ -69,7 +70,8 @@ class TrainingTable:
     @property
     def X(self) -> Any:  # noqa: N802
         """The table as the models read it: with names only if the full model knows its columns by name."""
-        return self.cells.table(named=hasattr(getattr(self.frozen, "estimator", None), "feature_names_in_"))
+        is_named = hasattr(getattr(self.frozen, "estimator", None), "feature_names_in_")
+        return self.cells.table(FrameOfFit("pandas", self.schema.names, None, None) if is_named else None)
 
     @property
     def class_names(self) -> list[str]:
