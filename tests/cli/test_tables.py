@@ -1,7 +1,9 @@
+import io
 import json
 import re
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -189,6 +191,21 @@ def test_parquet_in_and_out_says_the_same_as_csv(run, files, tmp_path):
     pd.testing.assert_frame_equal(
         pd.read_parquet(tmp_path / "a.parquet"), pd.read_csv(tmp_path / "a.csv", dtype={"stage": "str"})
     )
+
+
+def test_rows_can_come_from_standard_input(run, files, tmp_path, monkeypatch, refused):
+    def given(data):
+        monkeypatch.setattr("sys.stdin", SimpleNamespace(buffer=io.BytesIO(data)))
+
+    run("predict", files.system, files.new, "-o", tmp_path / "a.csv")
+    given(files.new.read_bytes())
+    assert run("predict", files.system, "-", "-o", "-").out == (tmp_path / "a.csv").read_text()
+    given(files.new.read_bytes())
+    by_row = run("explain", files.system, "-", "--row", 2)
+    assert by_row.out == run("explain", files.system, files.new, "--row", 2).out
+    given(b"")
+    told = refused("predict", files.system, "-", "-o", tmp_path / "b.csv")
+    assert "standard input cannot be read as a table: it is empty" in told
 
 
 def test_answers_can_go_to_the_screen(run, files, tmp_path):

@@ -30,7 +30,10 @@ class Unseen(StrEnum):
 
 
 SystemFile = Annotated[Path, typer.Argument(help="File that `thrifty fit` wrote.", metavar="SYSTEM")]
-NewRows = Annotated[Path, typer.Argument(help="Table of new rows, CSV or parquet.", metavar="TABLE")]
+NewRows = Annotated[
+    Path,
+    typer.Argument(help="Table of new rows, CSV or parquet; - is CSV on standard input.", metavar="TABLE"),
+]
 Trust = Annotated[
     list[str] | None,
     typer.Option(
