@@ -89,6 +89,8 @@ class BudgetedClassifier(ChainClassifier, BudgetedCascade):
     random_state : int, RandomState or None
         Seed of all random choices: folds, the default full model, and which rows follow which of two mixed operating
         points.
+    verbose : int, default=0
+        1 prints a line whenever a phase of a fit ends, with the seconds since its start; 2 prints steps of phases too.
 
     Attributes
     ----------
@@ -155,6 +157,7 @@ class BudgetedClassifier(ChainClassifier, BudgetedCascade):
         cv: Any = 4,
         n_jobs: int | None = None,
         random_state: Any = None,
+        verbose: int = 0,
     ) -> None:
         super().__init__(
             full,
@@ -173,6 +176,7 @@ class BudgetedClassifier(ChainClassifier, BudgetedCascade):
             cv=cv,
             n_jobs=n_jobs,
             random_state=random_state,
+            verbose=verbose,
         )
         self.loss = loss
         self.class_weight = class_weight
@@ -265,7 +269,7 @@ class BudgetedRegressor(ChainRegressor, BudgetedCascade):
     feature_costs, feature_groups, full_cost, full_features, budget, max_loss, confidence
         As of ``BudgetedClassifier``. ``max_loss`` is the share of rows whose error may be larger than that of the full
         model, by more than ``tolerance``.
-    stages, sizes, structure, max_bins, max_bytes, cv, n_jobs, random_state
+    stages, sizes, structure, max_bins, max_bytes, cv, n_jobs, random_state, verbose
         As of ``BudgetedClassifier``.
 
     Attributes
@@ -311,6 +315,7 @@ class BudgetedRegressor(ChainRegressor, BudgetedCascade):
         cv: Any = 4,
         n_jobs: int | None = None,
         random_state: Any = None,
+        verbose: int = 0,
     ) -> None:
         super().__init__(
             full,
@@ -329,6 +334,7 @@ class BudgetedRegressor(ChainRegressor, BudgetedCascade):
             cv=cv,
             n_jobs=n_jobs,
             random_state=random_state,
+            verbose=verbose,
         )
         self.loss = loss
         self.quantile = quantile
