@@ -14,6 +14,7 @@ import thrifty
 from thrifty import BudgetedClassifier
 from thrifty.cli.console import quantity
 from thrifty.cli.new_system import Method
+from thrifty.cli.summary import _strays
 from thrifty.tables.fit import METHODS
 from thrifty.tables.storage import load_table_system
 
@@ -129,6 +130,33 @@ def test_the_mean_cost_that_is_expected_comes_with_its_interval(run, files, tmp_
     told = json.loads(run("report", files.certified, files.test, "-o", page, "--json").out)
     assert told["promised"]["cost_interval"] == [low, high]
     assert f"mean cost of all new rows {low:.4g} to {high:.4g}" in page.read_text()
+
+
+@pytest.mark.parametrize(
+    ("spread", "interval", "words"),
+    [
+        (0.0, (1.0, 1.0), "Their mean cost is 1, as is that of all new rows;"),
+        (
+            0.1,
+            (0.804, 1.196),
+            "Their mean cost lies between 0.804 and 1.196, and so does that of all new rows;",
+        ),
+        (
+            0.1,
+            (0.5, 1.5),
+            "lies between 0.804 and 1.196 by the chance of rows alone, and that of all new rows lies ",
+        ),
+    ],
+)
+def test_an_interval_is_told_once(spread, interval, words):
+    system = SimpleNamespace(
+        promised=SimpleNamespace(cost=1.0, spread=lambda _: spread),
+        estimator=SimpleNamespace(expected_cost_interval_=interval),
+        schema=SimpleNamespace(query=None),
+    )
+    told = _strays(system)
+    assert words in told
+    assert told.count("0.804") <= 1
 
 
 def test_new_rows_keep_to_a_budget_with_confidence_where_rows_were_kept_out(run, files, tmp_path):
