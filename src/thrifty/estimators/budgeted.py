@@ -58,9 +58,10 @@ class BudgetedClassifier(ChainClassifier, BudgetedCascade):
     budget : float, optional
         Mean spend per row.
     max_loss : float, or dict of label to float, optional
-        Share of answers, in (0, 1), that may be worse than the full model's; by label, of the rows of that class, so
-        that a rare one cannot be given up in silence. A quarter of the rows is then kept out of everything and the
-        cheapest point is taken that they prove to lose no more.
+        Largest share of all rows, in (0, 1), that is answered worse than by the full model: wrongly where it is right.
+        By label, of the rows of that class, so that a rare one cannot be given up in silence. A quarter of the rows is
+        then kept out of everything and the cheapest point is taken that they prove, with probability ``confidence``,
+        to lose no more.
     confidence : float, optional
         Probability with which that proof must hold; None is 0.95. With ``budget``: the probability with which the mean
         cost of new rows keeps to it, for which a quarter of the rows is kept out too; None meets the mean as measured.
@@ -208,7 +209,8 @@ class BudgetedClassifier(ChainClassifier, BudgetedCascade):
         budget : float, optional
             Mean spend per row.
         max_loss : float, or dict of label to float, optional
-            Share of answers that may be worse than the full model's; by label, of the rows of that class.
+            Largest share of all rows that is answered worse than by the full model; by label, of the rows of that
+            class.
         threshold : float, optional
             Refused: a cascade has several gates.
         confidence : float, optional
