@@ -12,6 +12,7 @@ import pickle
 import sys
 import threading
 from collections.abc import Callable
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any, TypeAlias, TypeVar, cast
 
@@ -196,7 +197,7 @@ class Cache:
         except Exception:  # reading damaged bytes raises whatever they happen to say
             self._forget()
             found = None
-        if found is None:
+        if found is None and is_first_of_installation(self._cache.cache_path):
             say_once(COMPILING)
         return found
 
@@ -266,6 +267,29 @@ def import_compiler() -> None:
             for name, value in list(vars(module).items()):
                 if isinstance(value, Deferred):
                     setattr(module, name, value.real)
+
+
+def is_first_of_installation(folder: str | None) -> bool:
+    """Whether nothing was compiled before by this installation; whoever asks leaves a mark beside the compiled code.
+
+    A process that needs a function that no earlier one called compiles again, for a moment. Without a folder to write
+    to every process compiles, and is the first.
+    """
+    if folder is None:
+        return True
+    here = Path(__file__)
+    # Numba keeps code beside its source, or in one folder for each folder of sources.
+    root = here.parent / "__pycache__" if Path(folder).name == "__pycache__" else Path(folder).parent
+    installed = f"{here.resolve()} {here.stat().st_mtime_ns} {version('numba')} {sys.version}"
+    mark = root / f"thrifty-{hashlib.sha256(installed.encode()).hexdigest()[:16]}.compiled"
+    try:
+        root.mkdir(parents=True, exist_ok=True)
+        mark.touch(exist_ok=False)
+    except FileExistsError:
+        return False
+    except OSError:
+        return True
+    return True
 
 
 def say_once(message: str, *details: object) -> None:

@@ -1,8 +1,9 @@
 """How long work tells whoever waits what is done."""
 
 from collections.abc import Callable
+from time import perf_counter
 
-__all__ = ["Progress", "silent"]
+__all__ = ["Progress", "printed", "silent"]
 
 Progress = Callable[[str, int, int], object]
 """Called as ``progress(what, done, total)``."""
@@ -10,3 +11,26 @@ Progress = Callable[[str, int, int], object]
 
 def silent(what: str, done: int, total: int) -> None:
     """Progress that nobody asked for."""
+
+
+def printed(verbose: int, who: str) -> Progress:
+    """Progress as scikit-learn's ``verbose`` prints it: a line for each phase that ends, and from 2 on for each step.
+
+    Parameters
+    ----------
+    verbose : int
+        0 prints nothing.
+    who : str
+        Name of the estimator, which begins every line.
+    """
+    if not verbose:
+        return silent
+    start = perf_counter()
+
+    def report(what: str, done: int, total: int) -> None:
+        if done >= total or (verbose > 1 and done):
+            steps = f" ({done} of {total})" if verbose > 1 and total > 1 else ""
+            # The user asked for it. Flushed: a pipe would show it only once its buffer is full.
+            print(f"[{who}] {what}{steps}: {perf_counter() - start:.1f} s", flush=True)  # noqa: T201
+
+    return report

@@ -258,3 +258,43 @@ def test_what_makes_no_sense_is_refused_in_words(forest, rows):
     for act, word in refusals:
         with pytest.raises(InvalidInputError, match=word):
             act()
+
+
+@pytest.mark.parametrize("library", ["lightgbm", "xgboost", "skops"])
+def test_a_booster_with_categories_is_audited_from_a_file_of_text_as_from_its_data_frame(
+    library, tmp_path, capsys
+):
+    rng = np.random.default_rng(0)
+    X = pd.DataFrame({name: rng.normal(size=400) for name in ("age", "noise")})
+    X["the colour"] = pd.Categorical(rng.choice(["red", "green", "blue"], 400))
+    X["zip"] = pd.Categorical(rng.choice(["007", "12", "x"], 400))
+    X["grade"] = pd.Categorical(np.where(rng.random(400) < 0.1, None, rng.choice([1, 2, 30], 400)))
+    y = ((X["age"] > 0) ^ (X["the colour"] == "red") ^ (X["zip"] == "007")).astype(int)
+    new, path = (
+        slice(200, 400),
+        tmp_path / {"lightgbm": "m.txt", "xgboost": "m.json", "skops": "m.skops"}[library],
+    )
+    how = {"n_estimators": 8, "max_depth": 4, "random_state": 0}
+    if library == "xgboost":
+        model = XGBClassifier(**how, enable_categorical=True).fit(X[:200], y[:200]).get_booster()
+        model.save_model(path)
+    else:
+        fitted = LGBMClassifier(**how, verbosity=-1, min_child_samples=5, min_data_per_group=5)
+        fitted.fit(X[:200], y[:200])
+        model = fitted if library == "skops" else fitted.booster_
+        if library == "skops":
+            pytest.importorskip("skops.io").dump(model, path)
+        else:
+            model.save_model(path)
+    X[new].assign(y=y[new]).to_csv(tmp_path / "new.csv", index=False)
+    assert main(["audit", str(path), str(tmp_path / "new.csv"), "--target", "y", "--json"]) == 0
+    told, wanted = json.loads(capsys.readouterr().out), audit(model, X[new], y=y[new]).as_dict()
+    for name in ("n_rows", "mean_cost", "score", "purchases"):
+        assert told[name] == wanted[name]
+    assert {one["purchase"] for one in told["purchases"] if one["share"] > 0.5} >= {"the colour", "zip"}
+    X[new].assign(y=y[new], zip="nowhere").to_csv(tmp_path / "odd.csv", index=False)
+    assert main(["audit", str(path), str(tmp_path / "odd.csv"), "--target", "y"]) == 2
+    assert (
+        "column 'zip' must hold the categories that the model was fitted on, such as '007'"
+        in capsys.readouterr().err
+    )

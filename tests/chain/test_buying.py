@@ -450,3 +450,23 @@ def test_a_chain_behind_a_stage_falls_back_to_the_stage_in_front(fitted):
     assert set(receipt.route[~fine]) >= {-1, 0}
     stopped = (receipt.route == 0) & ~fine
     assert np.array_equal(receipt.answer[stopped], front.at(threshold=np.inf).predict(X)[stopped])
+
+
+def test_a_receipt_and_a_session_show_in_a_line_what_was_answered_paid_and_comes_next(fitted):
+    clf, (X, _) = fitted["cancer"], rows_of("cancer")
+    receipt = clf.buy(X.to_dict("series"))
+    assert repr(receipt) == f"Receipt(569 rows, 569 answered, mean cost {receipt.cost.mean():.4g})"
+    failed = clf.buy(Shop(X, failing=0.3))
+    first = next(row for row, reason in enumerate(failed.reason) if reason is not None)
+    assert f"with failures, the first in row {first}: {failed.reason[first]}" in repr(failed)
+    session, shown = clf.start(), []
+    while session.next_purchase is not None:
+        wanted = session.next_purchase
+        assert f"next: {', '.join(wanted.columns)} for {wanted.price:g})" in repr(session)
+        shown.append(repr(session))
+        session.give({name: X[name][0] for name in wanted.columns})
+    assert shown[0].startswith("Session(no answer yet, paid 0; ")
+    assert repr(session).startswith(f"Session(settled: answer {session.answer} with probability ")
+    assert repr(session).endswith(f"paid {session.cost:g})")
+    by = "the full model" if session.route == clf.chain_.n_stages else f"stage {session.route}"
+    assert f" by {by}," in repr(session)

@@ -1,6 +1,8 @@
 """Buying for systems that read tables: in Python, one row at a time, and with ``thrifty buy`` from a database."""
 
+import io
 import sqlite3
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -118,3 +120,14 @@ def test_a_source_that_cannot_be_asked_is_refused_before_anything_is_bought(
         tmp_path / "receipts.csv",
     )
     assert says in told
+
+
+def test_keys_can_come_from_standard_input(files, database, run, tmp_path, monkeypatch):
+    keys, written = database.parent / "keys.csv", []
+    for rows in (keys, "-"):
+        monkeypatch.setattr("sys.stdin", SimpleNamespace(buffer=io.BytesIO(keys.read_bytes())))
+        out = tmp_path / "receipts.csv"
+        source = f"sqlite:{database}?table=people&key=person"
+        assert run("buy", files.system, rows, "--source", source, "-o", out).code == 0
+        written.append(out.read_bytes())
+    assert written[0] == written[1]

@@ -1,4 +1,5 @@
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -99,6 +100,12 @@ def test_the_demo_prints_the_trade_off_and_writes_what_it_says(tmp_path, monkeyp
     for place, (cost, accuracy) in enumerate(cascade):
         assert cost <= numbers["budgets"][place] * 1.05
         assert all(accuracy > rival[place][1] for rival in rivals)
+    # What is deployed is level with the full model, and explained by the names of the report.
+    cost, accuracy = numbers["deployed"]
+    assert accuracy > numbers["full_accuracy"] - 0.015
+    assert f"right on {accuracy:.3f} for {cost:.1f} per row" in shown
+    first = re.search(r"stage 0: (\w+) ", shown)[1]
+    assert first in (out / "report.html").read_text()
     assert any(cost < 13 and accuracy > numbers["full_accuracy"] - 0.01 for cost, accuracy in cascade)
 
 

@@ -1,7 +1,9 @@
+import io
 import json
 import re
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -12,6 +14,7 @@ import thrifty
 from thrifty import BudgetedClassifier
 from thrifty.cli.console import quantity
 from thrifty.cli.new_system import Method
+from thrifty.cli.summary import _strays
 from thrifty.tables.fit import METHODS
 from thrifty.tables.storage import load_table_system
 
@@ -129,6 +132,33 @@ def test_the_mean_cost_that_is_expected_comes_with_its_interval(run, files, tmp_
     assert f"mean cost of all new rows {low:.4g} to {high:.4g}" in page.read_text()
 
 
+@pytest.mark.parametrize(
+    ("spread", "interval", "words"),
+    [
+        (0.0, (1.0, 1.0), "Their mean cost is 1, as is that of all new rows;"),
+        (
+            0.1,
+            (0.804, 1.196),
+            "Their mean cost lies between 0.804 and 1.196, and so does that of all new rows;",
+        ),
+        (
+            0.1,
+            (0.5, 1.5),
+            "lies between 0.804 and 1.196 by the chance of rows alone, and that of all new rows lies ",
+        ),
+    ],
+)
+def test_an_interval_is_told_once(spread, interval, words):
+    system = SimpleNamespace(
+        promised=SimpleNamespace(cost=1.0, spread=lambda _: spread),
+        estimator=SimpleNamespace(expected_cost_interval_=interval),
+        schema=SimpleNamespace(query=None),
+    )
+    told = _strays(system)
+    assert words in told
+    assert told.count("0.804") <= 1
+
+
 def test_new_rows_keep_to_a_budget_with_confidence_where_rows_were_kept_out(run, files, tmp_path):
     spent = [
         json.loads(run("predict", files.certified, files.new, "-o", tmp_path / "a.csv", "--json", *wish).out)
@@ -189,6 +219,21 @@ def test_parquet_in_and_out_says_the_same_as_csv(run, files, tmp_path):
     pd.testing.assert_frame_equal(
         pd.read_parquet(tmp_path / "a.parquet"), pd.read_csv(tmp_path / "a.csv", dtype={"stage": "str"})
     )
+
+
+def test_rows_can_come_from_standard_input(run, files, tmp_path, monkeypatch, refused):
+    def given(data):
+        monkeypatch.setattr("sys.stdin", SimpleNamespace(buffer=io.BytesIO(data)))
+
+    run("predict", files.system, files.new, "-o", tmp_path / "a.csv")
+    given(files.new.read_bytes())
+    assert run("predict", files.system, "-", "-o", "-").out == (tmp_path / "a.csv").read_text()
+    given(files.new.read_bytes())
+    by_row = run("explain", files.system, "-", "--row", 2)
+    assert by_row.out == run("explain", files.system, files.new, "--row", 2).out
+    given(b"")
+    told = refused("predict", files.system, "-", "-o", tmp_path / "b.csv")
+    assert "standard input cannot be read as a table: it is empty" in told
 
 
 def test_answers_can_go_to_the_screen(run, files, tmp_path):

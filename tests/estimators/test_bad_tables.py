@@ -2,11 +2,14 @@
 
 import numpy as np
 import pandas as pd
+import polars as pl
 import pytest
 from scipy import sparse
 from sklearn.base import clone
 from sklearn.ensemble import GradientBoostingClassifier, HistGradientBoostingClassifier
 from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 
 import thrifty
 from thrifty import (
@@ -230,3 +233,56 @@ def test_what_a_full_model_says_when_it_cannot_be_fitted_is_passed_on_in_its_wor
 
     with pytest.raises(InvalidInputError, match=r"Picky cannot be fitted on 40 of the rows: .no such colour"):
         ConfidenceRouter(Picky(), **FOLDS).fit(X, Y)
+
+
+@pytest.mark.parametrize("table", ["pandas", "polars", "pandas with text"])
+def test_a_row_taken_out_of_its_data_frame_is_refused_with_the_way_out(table):
+    frame = FRAME.assign(b=np.where(X[:, 1] > 0, "x", "y")) if table == "pandas with text" else FRAME
+    given = pl.from_pandas(FRAME) if table == "polars" else frame
+    way_out = given[[0]] if table == "polars" else given.iloc[[0]]
+    clf = BudgetedClassifier(sizes=[(3, 2)], stages=2, **FOLDS).fit(given, Y)
+    row = given["a"] if table == "polars" else given.iloc[0]
+    for ask in (clf.predict, clf.cost, clf.explain, clf.chain_.predict, lambda row: clf.fit(row, Y)):
+        with pytest.raises(InvalidInputError, match=r"Expected 2D array, got 1D array .*X(\.iloc)?\[\[0\]\]"):
+            ask(row)
+    assert clf.predict(way_out) == clf.predict(given)[:1]
+
+
+def test_missing_values_are_refused_in_the_name_of_the_model_that_cannot_read_them():
+    holes, scaled = with_cell(np.nan), make_pipeline(StandardScaler(), LogisticRegression())
+    small = {"sizes": [(3, 2)], "stages": 2, **FOLDS}
+    blamed = {
+        "'full', a LogisticRegression,": BudgetedClassifier(FULL, **small),
+        "'full', a Pipeline with LogisticRegression,": BudgetedClassifier(scaled, **small),
+        "the stages of BudgetedClassifier do": DynaModGbrtClassifier(
+            BudgetedClassifier(FULL, **small), n_trees=3
+        ),
+        "^Input X contains NaN.\nDynaModLinClassifier does not": DynaModLinClassifier(BOOSTED, **FOLDS),
+    }
+    for words, estimator in blamed.items():
+        with pytest.raises(InvalidInputError, match=words) as refusal:
+            estimator.fit(holes, Y)
+        assert "Column 1 is missing (NaN) in row 3" in str(refusal.value)
+    clf = BudgetedClassifier(FULL, **small).fit(X, Y)
+    with pytest.raises(InvalidInputError, match="'full', a LogisticRegression,"):
+        clf.predict(holes)
+
+
+def test_a_loaded_system_still_names_the_model_that_cannot_read_missing_values(tmp_path):
+    clf = BudgetedClassifier(FULL, sizes=[(3, 2)], stages=2, **FOLDS).fit(X, Y)
+    thrifty.save(clf, tmp_path / "clf.thrifty")
+    with pytest.raises(InvalidInputError, match="'full', a LogisticRegression,"):
+        thrifty.load(tmp_path / "clf.thrifty").predict(with_cell(np.nan))
+
+
+@every_estimator
+def test_a_keyword_that_fit_does_not_take_is_refused_in_the_name_of_the_class(estimator):
+    called = type(estimator).__name__
+    if isinstance(estimator, BudgetPruneClassifier):
+        return
+    with pytest.raises(TypeError, match=rf"^{called}\.fit takes no argument 'bugdet'\.$"):
+        clone(estimator).fit(X, Y, bugdet=3)
+    if "budget" in estimator.get_params():
+        way_out = rf"parameter of the constructor: write {called}\(\.\.\., budget=\.\.\.\)"
+        with pytest.raises(InvalidInputError, match=way_out):
+            clone(estimator).fit(X, Y, budget=3)

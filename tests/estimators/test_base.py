@@ -1,8 +1,11 @@
 """What every estimator with a chain offers once it is fitted, on all of them."""
 
+import re
+
 import numpy as np
 import pytest
 from scipy.special import expit
+from sklearn.base import clone
 from sklearn.ensemble import GradientBoostingClassifier
 from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression
@@ -12,8 +15,11 @@ from sklearn.preprocessing import PolynomialFeatures
 import thrifty
 from thrifty import (
     BudgetedClassifier,
+    BudgetedRanker,
+    BudgetedRegressor,
     ConfidenceRouter,
     DynaModGbrtClassifier,
+    DynaModGbrtRegressor,
     DynaModLinClassifier,
     DynaModLstsqClassifier,
     Frontier,
@@ -214,3 +220,37 @@ def test_weights_count_where_a_budget_is_spent(learned):
     clf = ConfidenceRouter(known, features=[2], cv=2, random_state=0).fit(X, y, weight).at(budget=2.0)
     assert np.average(clf.cost(X), weights=weight) == pytest.approx(clf.expected_cost_)
     assert 1.9 < clf.expected_cost_ <= 2.0 + 1e-9
+
+
+SPEAKING = [
+    BudgetedClassifier(sizes=[(3, 2)], stages=2, cv=2),
+    BudgetedRegressor(sizes=[(3, 2)], stages=2, cv=2),
+    BudgetedRanker(sizes=[(3, 2)], stages=2, cv=2),
+    DynaModGbrtClassifier(n_trees=3, max_iter=2, tol=1.0, cv=2),
+    DynaModGbrtRegressor(n_trees=3, max_iter=2, tol=1.0, cv=2),
+    DynaModLinClassifier(max_iter=50, tol=1e-2, cv=2),
+    DynaModLstsqClassifier(n_trees=3, max_iter=2, tol=1.0, cv=2),
+]
+
+
+@pytest.mark.parametrize("estimator", SPEAKING, ids=lambda one: type(one).__name__)
+def test_a_verbose_fit_prints_a_line_for_each_phase_with_rising_seconds_and_learns_the_same(
+    estimator, capsys
+):
+    X, labels = make(120, 3)
+    y, told = (labels == "yes").astype(int), {}
+    how = {"qid": np.repeat(np.arange(12), 10)} if isinstance(estimator, BudgetedRanker) else {}
+    found = []
+    for verbose in (0, 1, 2):
+        fitted = clone(estimator).set_params(random_state=0, verbose=verbose).fit(X, y, **how)
+        told[verbose] = capsys.readouterr().out.splitlines()
+        found.append(fitted.cost(X))
+    assert told[0] == []
+    lines = [re.fullmatch(r"\[(\w+)\] ([a-z ]+): (\d+\.\d) s", line) for line in told[1]]
+    assert {line[1] for line in lines} == {type(estimator).__name__}
+    assert lines[0][2] == "judging the full model"
+    assert len({line[2] for line in lines}) == len(lines) >= 3
+    assert sorted(float(line[3]) for line in lines) == [float(line[3]) for line in lines]
+    assert len(told[2]) >= len(told[1])
+    for other in found[1:]:
+        np.testing.assert_array_equal(other, found[0])

@@ -11,6 +11,7 @@ from sklearn.metrics import balanced_accuracy_score, confusion_matrix, log_loss
 
 from thrifty import BudgetedClassifier, Frontier, InvalidInputError, collect_facts, evidence_of
 from thrifty.report.page import page_of, write_report
+from thrifty.report.words import fixed
 
 PRICES = np.array([[0.0, 20.0, 3.0], [9.0, 1.0, 9.0], [6.0, 30.0, 0.0]])
 """A right answer may cost something too, such as a treatment."""
@@ -113,8 +114,8 @@ def test_the_page_of_a_bill_tells_totals_and_does_not_count_right_answers(priced
         (point.cost[facts.bill.least], point.accuracy[facts.bill.least]),
         (full.cost, full.accuracy),
     ):
-        total = f"{tests + mistakes:.2f}\N{NO-BREAK SPACE}EUR per row, {tests:.2f} for tests and {mistakes:.2f} for"
-        assert total in shown
+        total, *parts = (fixed(amount, 2) for amount in (tests + mistakes, tests, mistakes))
+        assert f"{total}\N{NO-BREAK SPACE}EUR per row, {parts[0]} for tests and {parts[1]} for" in shown
     for words in ("What tests and mistakes cost", "What mistakes cost", "least total cost", "Deployed:"):
         assert words in shown
     for words in ("is right on", "majority class", "Answers right"):

@@ -5,6 +5,8 @@ import hashlib
 import json
 import os
 import re
+import shutil
+import subprocess
 import sys
 from dataclasses import replace
 from html.parser import HTMLParser
@@ -20,6 +22,7 @@ from thrifty.objective.costs import PriceList
 from thrifty.report.facts import Facts, Majority, Rival
 from thrifty.report.page import page_of
 from thrifty.report.tradeoff import majority_is_in_view, new_figure, picture_of
+from thrifty.report.words import fixed
 
 
 class Reading(HTMLParser):
@@ -282,3 +285,20 @@ def test_text_and_lines_stand_out_from_the_paper_by_day_by_night_and_printed():
         for name in ("ink", "soft", "accent", "mark", "good", "r0", "r1", "r2", "r3", "r4"):
             assert contrast(colour[name], colour["card"]) >= 4.5, (name, theme)
         assert contrast(colour["soft"], colour["page"]) >= 4.5
+
+
+def test_a_number_in_the_middle_is_rounded_as_the_script_of_the_page_rounds_it(facts):
+    values = [100 * k / 2000 for k in range(2001)]
+    assert fixed(100 * 0.8005, 1) == "80.1"
+    measured = replace(facts.points, accuracy=[0.8005] * len(facts.points))
+    said = Reading(page_of(replace(facts, points=measured))).text
+    assert "80.1 %" in said
+    assert "80.0 %" not in said
+    node = shutil.which("node")
+    if node is None:
+        pytest.skip("the script of the page is run by node, which is not installed")
+    script = (Path(thrifty.report.__file__).parent / "script.js").read_text()
+    define = re.search(r"  const fixed = .*?;\n", script, re.DOTALL)[0]
+    code = f"{define}console.log(JSON.stringify({values}.map((value) => fixed(value, 1))))"
+    done = subprocess.run([node, "-e", code], capture_output=True, text=True, check=True)
+    assert json.loads(done.stdout) == [fixed(value, 1) for value in values]

@@ -18,9 +18,20 @@ from thrifty.arrays import Ints
 from thrifty.chain.sources import as_numbers, kind_of_table
 from thrifty.exceptions import InvalidInputError
 
-__all__ = ["number_of", "places_of_fit", "table_of_fit"]
+__all__ = ["number_of", "places_of_fit", "refuse_series", "table_of_fit"]
 
 _NAMES_SHOWN = 5
+
+
+def refuse_series(X: Any) -> None:
+    """Refuse a Series in the place of a table: a row, or a column, that was taken out of its data frame."""
+    kind = kind_of_table(X) if len(getattr(X, "shape", ())) == 1 else None
+    if kind is not None:
+        row = "X.iloc[[0]]" if kind == "pandas" else "X[[0]]"
+        raise InvalidInputError(
+            f"Expected 2D array, got 1D array instead: X is a {kind} Series of {len(X)} values. Give a data frame, "
+            f"also for a single row: `{row}` is the first row of X as one, and `X[['name']]` a single column."
+        )
 
 
 def table_of_fit(X: Any, names: Sequence[str] | None) -> Any:
@@ -33,6 +44,7 @@ def table_of_fit(X: Any, names: Sequence[str] | None) -> Any:
     names : sequence of str or None
         Names of the columns of the fit; None where it saw none.
     """
+    refuse_series(X)
     try:
         given = _get_feature_names(X)
     except (TypeError, ValueError) as error:  # names of several types, or the same one twice

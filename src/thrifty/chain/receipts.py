@@ -52,6 +52,15 @@ class Receipt:
     def __len__(self) -> int:
         return len(self.route)
 
+    def __repr__(self) -> str:
+        failed = [row for row, reason in enumerate(self.reason) if reason is not None]
+        told = f"{len(self):,} rows, {int(self.is_answered.sum()):,} answered"
+        if len(self):
+            told += f", mean cost {self.cost.mean():.4g}"
+        if failed:
+            told += f", {len(failed):,} with failures, the first in row {failed[0]}: {self.reason[failed[0]]}"
+        return f"Receipt({told})"
+
     @property
     def is_answered(self) -> Bools:
         """Rows that have an answer."""

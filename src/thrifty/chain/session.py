@@ -150,6 +150,16 @@ class Session:
         """The stage that gave the answer; the number of stages is the full model, and -1 is nobody yet."""
         return self._route
 
+    def __repr__(self) -> str:
+        said = "no answer yet" if self.route < 0 else f"answer {in_words(self.answer, self.probability)}"
+        who = "" if self.route < 0 else f" by stage {self.route}"
+        who = " by the full model" if self.route == self._chain.n_stages else who
+        wanted = self.next_purchase
+        if wanted is None:
+            return f"Session(settled: {said}{who}, paid {self.cost:g})"
+        columns = ", ".join(map(str, wanted.columns[:5])) + (", ..." if len(wanted.columns) > 5 else "")
+        return f"Session({said}{who}, paid {self.cost:g}; next: {columns} for {wanted.price:g})"
+
     def _price_of(self, columns: Sequence[int]) -> float:
         """What the bill grows by with some more columns."""
         prices, held = self._chain.price_list, self._given.bought

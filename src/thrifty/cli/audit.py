@@ -51,7 +51,7 @@ def audit(
     from sklearn.base import is_regressor
 
     from thrifty.auditing.auditor import audit as look_at
-    from thrifty.auditing.boosters import is_booster
+    from thrifty.auditing.boosters import is_booster, with_categories
     from thrifty.objective.prices import Prices
     from thrifty.tables.formats import read_table
     from thrifty.tables.full_models import load_foreign
@@ -68,6 +68,7 @@ def audit(
             is_number = not is_booster(known) and is_regressor(known)
             y = (numbers_of if is_number else labels_of)(frame, target)
         rows = _features(known, frame, [*(ignore or ()), *([target] if target else [])], table)
+        rows = with_categories(known, rows)
         prices = read_prices(costs, list(rows.columns), known=list(frame.columns), full_cost=full_cost)
         found = look_at(
             known,

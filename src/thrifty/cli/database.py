@@ -85,7 +85,8 @@ def buy(
     rows: Annotated[
         Path,
         typer.Argument(
-            help="Table of the rows to answer, CSV or parquet, with their keys in a column named as in the database.",
+            help="Table of the rows to answer, CSV or parquet, with their keys in a column named as in the database; "
+            "- is CSV on standard input.",
             metavar="TABLE",
         ),
     ],
@@ -113,7 +114,7 @@ def buy(
     """Answer rows of a database, asking it only for what each needs. Written is a receipt for each row."""
     from thrifty.sources.sql import SqlSource
     from thrifty.tables.by_class import read_max_loss
-    from thrifty.tables.formats import listed, read_table, table_bytes
+    from thrifty.tables.formats import listed, name_of, read_table, table_bytes
     from thrifty.tables.storage import load_table_system
 
     check_output(out)
@@ -129,7 +130,8 @@ def buy(
         frame = read_table(rows, as_text=tuple(as_text))
         if database.key not in frame.columns:
             raise InvalidInputError(
-                f"{rows} must have the column {database.key!r}, the key of --source; it has {listed(frame.columns)}."
+                f"{name_of(rows)} must have the column {database.key!r}, the key of --source; it has "
+                f"{listed(frame.columns)}."
             )
         keys = frame[database.key]
         bought_from = SqlSource(database.connect, database.table, database.key, keys.tolist())

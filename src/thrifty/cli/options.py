@@ -30,7 +30,10 @@ class Unseen(StrEnum):
 
 
 SystemFile = Annotated[Path, typer.Argument(help="File that `thrifty fit` wrote.", metavar="SYSTEM")]
-NewRows = Annotated[Path, typer.Argument(help="Table of new rows, CSV or parquet.", metavar="TABLE")]
+NewRows = Annotated[
+    Path,
+    typer.Argument(help="Table of new rows, CSV or parquet; - is CSV on standard input.", metavar="TABLE"),
+]
 Trust = Annotated[
     list[str] | None,
     typer.Option(
@@ -68,8 +71,8 @@ Confidence = Annotated[
 MaxLoss = Annotated[
     list[str] | None,
     typer.Option(
-        help="Share of answers that may be worse than the full model's, in place of a budget, such as 0.02; or of the "
-        "rows of a class, such as sick=0.02, which may be repeated.",
+        help="Largest share of all rows that is answered worse than by the full model, in place of a budget, such as "
+        "0.02; or of the rows of a class, such as sick=0.02, which may be repeated.",
         metavar="SHARE|CLASS=SHARE",
     ),
 ]

@@ -105,12 +105,24 @@ def _strays(system: TableSystem) -> str:
     """How far the mean cost of new rows may be from the one that was measured."""
     promise = system.promised
     spread = 1.96 * promise.spread(_NEW_ROWS)
-    low, high = quantity(max(promise.cost - spread, 0.0)), quantity(promise.cost + spread)
+    theirs = _between(max(promise.cost - spread, 0.0), promise.cost + spread)
+    of_all = _between(*system.estimator.expected_cost_interval_)
     unit, what = unit_of(system), "per document " if system.schema.query else ""
-    told = f"Their mean cost {what}lies between {low} and {high} by the chance of {unit} alone"
-    low, high = map(quantity, system.estimator.expected_cost_interval_)
-    told += f", and that of all new {unit} between {low} and {high}, what serves being fitted on few {unit} included"
+    if theirs == of_all:
+        same = "as is" if theirs.startswith("is ") else "and so does"
+        told = f"Their mean cost {what}{theirs}, {same} that of all new {unit}"
+    else:
+        told = (
+            f"Their mean cost {what}{theirs} by the chance of {unit} alone, and that of all new {unit} {of_all}, what "
+            f"serves being fitted on few {unit} included"
+        )
     return f"{told}; `thrifty predict --hold-budget` holds a budget on just the rows at hand."
+
+
+def _between(low: float, high: float) -> str:
+    """Where a cost lies, in words that go with it; one that does not vary is said once."""
+    ends = quantity(low), quantity(high)
+    return f"is {ends[0]}" if ends[0] == ends[1] else f"lies between {ends[0]} and {ends[1]}"
 
 
 def _print_promise(system: TableSystem) -> None:

@@ -70,7 +70,7 @@ def predict(
 
     from thrifty.cli.summary import answers_in_words, answers_numbers
     from thrifty.tables.by_class import read_max_loss, read_shares
-    from thrifty.tables.formats import listed, read_table, table_bytes
+    from thrifty.tables.formats import listed, name_of, read_table, table_bytes
     from thrifty.tables.storage import load_table_system
 
     allowed, floors = read_max_loss(max_loss), read_shares("--min-recall", min_recall or ())
@@ -105,7 +105,7 @@ def predict(
             answers.insert(0, "query", frame[known.schema.query].to_numpy())
     extra = known.schema.extra_columns(frame)
     if extra:
-        note(f"columns of {table} that the system does not read: {listed(extra)}")
+        note(f"columns of {name_of(table)} that the system does not read: {listed(extra)}")
     starved = known.starved(cells, answers["stage"].to_numpy())
     if starved:
         note(
@@ -143,7 +143,7 @@ def explain(
 
     from thrifty.cli.explanation import explanation_in_words, explanation_numbers
     from thrifty.tables.by_class import read_max_loss
-    from thrifty.tables.formats import read_table
+    from thrifty.tables.formats import name_of, read_table
     from thrifty.tables.storage import load_table_system
 
     with notes_of_warnings():
@@ -156,7 +156,7 @@ def explain(
         n_rows = len(cells)
         if row is not None and row > n_rows:
             raise InvalidInputError(
-                f"--row must be at most {n_rows:,}, the number of rows of {table}; got {row:,}."
+                f"--row must be at most {n_rows:,}, the number of rows of {name_of(table)}; got {row:,}."
             )
         n_shown = n_rows if everything else min(n_rows, _EXPLAINED)
         cells = cells.take(np.arange(n_shown) if row is None else np.array([row - 1]))

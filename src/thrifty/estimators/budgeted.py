@@ -58,9 +58,10 @@ class BudgetedClassifier(ChainClassifier, BudgetedCascade):
     budget : float, optional
         Mean spend per row.
     max_loss : float, or dict of label to float, optional
-        Share of answers, in (0, 1), that may be worse than the full model's; by label, of the rows of that class, so
-        that a rare one cannot be given up in silence. A quarter of the rows is then kept out of everything and the
-        cheapest point is taken that they prove to lose no more.
+        Largest share of all rows, in (0, 1), that is answered worse than by the full model: wrongly where it is right.
+        By label, of the rows of that class, so that a rare one cannot be given up in silence. A quarter of the rows is
+        then kept out of everything and the cheapest point is taken that they prove, with probability ``confidence``,
+        to lose no more.
     confidence : float, optional
         Probability with which that proof must hold; None is 0.95. With ``budget``: the probability with which the mean
         cost of new rows keeps to it, for which a quarter of the rows is kept out too; None meets the mean as measured.
@@ -89,6 +90,8 @@ class BudgetedClassifier(ChainClassifier, BudgetedCascade):
     random_state : int, RandomState or None
         Seed of all random choices: folds, the default full model, and which rows follow which of two mixed operating
         points.
+    verbose : int, default=0
+        1 prints a line whenever a phase of a fit ends, with the seconds since its start; 2 prints steps of phases too.
 
     Attributes
     ----------
@@ -155,6 +158,7 @@ class BudgetedClassifier(ChainClassifier, BudgetedCascade):
         cv: Any = 4,
         n_jobs: int | None = None,
         random_state: Any = None,
+        verbose: int = 0,
     ) -> None:
         super().__init__(
             full,
@@ -173,6 +177,7 @@ class BudgetedClassifier(ChainClassifier, BudgetedCascade):
             cv=cv,
             n_jobs=n_jobs,
             random_state=random_state,
+            verbose=verbose,
         )
         self.loss = loss
         self.class_weight = class_weight
@@ -204,7 +209,8 @@ class BudgetedClassifier(ChainClassifier, BudgetedCascade):
         budget : float, optional
             Mean spend per row.
         max_loss : float, or dict of label to float, optional
-            Share of answers that may be worse than the full model's; by label, of the rows of that class.
+            Largest share of all rows that is answered worse than by the full model; by label, of the rows of that
+            class.
         threshold : float, optional
             Refused: a cascade has several gates.
         confidence : float, optional
@@ -265,7 +271,7 @@ class BudgetedRegressor(ChainRegressor, BudgetedCascade):
     feature_costs, feature_groups, full_cost, full_features, budget, max_loss, confidence
         As of ``BudgetedClassifier``. ``max_loss`` is the share of rows whose error may be larger than that of the full
         model, by more than ``tolerance``.
-    stages, sizes, structure, max_bins, max_bytes, cv, n_jobs, random_state
+    stages, sizes, structure, max_bins, max_bytes, cv, n_jobs, random_state, verbose
         As of ``BudgetedClassifier``.
 
     Attributes
@@ -311,6 +317,7 @@ class BudgetedRegressor(ChainRegressor, BudgetedCascade):
         cv: Any = 4,
         n_jobs: int | None = None,
         random_state: Any = None,
+        verbose: int = 0,
     ) -> None:
         super().__init__(
             full,
@@ -329,6 +336,7 @@ class BudgetedRegressor(ChainRegressor, BudgetedCascade):
             cv=cv,
             n_jobs=n_jobs,
             random_state=random_state,
+            verbose=verbose,
         )
         self.loss = loss
         self.quantile = quantile

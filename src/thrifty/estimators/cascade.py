@@ -15,7 +15,13 @@ from thrifty.chain.column_types import column_types
 from thrifty.chain.policy import Policy
 from thrifty.chain.sources import TableReader, kind_of_table
 from thrifty.estimators.base import ChainEstimator, all_or_nothing
-from thrifty.estimators.checks import check_count, check_seed, check_training_rows, check_wish
+from thrifty.estimators.checks import (
+    check_count,
+    check_seed,
+    check_training_rows,
+    check_wish,
+    refuse_keywords,
+)
 from thrifty.estimators.link import link_of
 from thrifty.evidence.claims import loses_at_most
 from thrifty.evidence.evidence import Evidence
@@ -36,7 +42,7 @@ from thrifty.learning.cascade.problem import CAPACITIES, Behind, CascadeProblem,
 from thrifty.learning.pairs.boosted import Boosting
 from thrifty.objective.costs import PriceList
 from thrifty.objective.row_prices import RowsOfFit
-from thrifty.progress import Progress, silent
+from thrifty.progress import Progress, printed
 from thrifty.rows import content_keys, query_keys
 from thrifty.threads import limited_threads, threads_of
 from thrifty.trees import Binner
@@ -81,6 +87,7 @@ class BudgetedCascade(ChainEstimator):
         cv: Any = 4,
         n_jobs: int | None = None,
         random_state: Any = None,
+        verbose: int = 0,
     ) -> None:
         self.full = full
         self.feature_costs = feature_costs
@@ -98,8 +105,17 @@ class BudgetedCascade(ChainEstimator):
         self.cv = cv
         self.n_jobs = n_jobs
         self.random_state = random_state
+        self.verbose = verbose
 
-    def fit(self, X: Any, y: Any, sample_weight: Any = None, *, progress: Progress | None = None) -> Self:
+    def fit(
+        self,
+        X: Any,
+        y: Any,
+        sample_weight: Any = None,
+        *,
+        progress: Progress | None = None,
+        **unknown: Any,
+    ) -> Self:
         """Learn the cascade and its operating points, and judge the full model on these rows.
 
         Parameters
@@ -112,11 +128,13 @@ class BudgetedCascade(ChainEstimator):
         sample_weight : array-like of shape (n_samples,), optional
             Weights; a row of weight zero is left out. Not with ``max_loss``, which counts rows.
         progress : callable, optional
-            Called as ``progress(what, done, total)`` whenever a step of some length ends.
+            Called as ``progress(what, done, total)`` whenever a step of some length ends, in the place of what
+            ``verbose`` prints.
         """
+        refuse_keywords(self, unknown)
         self._check_parameters()
         wish = check_wish(may_be_none=True, budget=self.budget, max_loss=self.max_loss)
-        report = silent if progress is None else progress
+        report = printed(self.verbose, type(self).__name__) if progress is None else progress
         with all_or_nothing(self), limited_threads(openmp=threads_of(self.n_jobs), blas=1):
             seed = check_seed(self.random_state)
             given = check_training_rows(self, X, y, sample_weight, self.cv, seed)
@@ -181,6 +199,7 @@ class BudgetedCascade(ChainEstimator):
                 self._proof = self._proof_on(held_out, proof.labels)
             self._duplicates = HELD_OUT
             self._move(confidence=self.confidence, **wish)
+            report("choosing the operating point", 1, 1)
         return self
 
     def _check_parameters(self) -> None:

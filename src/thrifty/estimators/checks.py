@@ -13,12 +13,14 @@ from sklearn.utils.class_weight import compute_sample_weight
 from sklearn.utils.validation import _check_feature_names, _check_sample_weight, validate_data
 
 from thrifty.arrays import Floats, Labels, check_unmasked, unmasked
+from thrifty.chain.columns import refuse_series
 from thrifty.chain.levels import Levels, learn_levels, plain_table
 from thrifty.chain.sources import describe_bad_column, kind_of_table
 from thrifty.evidence.claims import check_max_loss
 from thrifty.evidence.inputs import check_threshold
 from thrifty.exceptions import InvalidInputError, InvalidTypeError
 from thrifty.full.crossfit import TrainingRows, assign_folds
+from thrifty.full.model import is_estimator
 from thrifty.objective.costs import check_amount
 from thrifty.solvers.solution import Solution
 from thrifty.tasks.choose import one_class
@@ -32,6 +34,7 @@ __all__ = [
     "check_weights",
     "check_wish",
     "known_levels",
+    "refuse_keywords",
     "validated",
     "warn_unless_converged",
 ]
@@ -100,6 +103,7 @@ def check_training_rows(
 
 def validated(estimator: Any, X: Any, *y: Any, reset: bool) -> Any:
     """X (and y) as numbers, or a refusal that names the column; what is masked is missing."""
+    refuse_series(X)
     if not reset and not y:
         plain = _plain_numbers(estimator, X)
         if plain is not None:
@@ -131,6 +135,8 @@ def validated(estimator: Any, X: Any, *y: Any, reset: bool) -> Any:
         is_type = isinstance(error, TypeError)
         # Numpy's own words about types say nothing to somebody who has named columns.
         told = "X must hold numbers." if is_type and culprit and kind_of_table(X) else str(error).rstrip()
+        if told.startswith("Input X contains NaN"):
+            told = _who_reads_no_missing(estimator) or told
         told = told if told.endswith((".", "\n")) or not culprit else f"{told}."
         if told.startswith(_OTHER_NAMES):
             told += _IN_ORDER
@@ -164,6 +170,44 @@ def _plain_numbers(estimator: Any, X: Any) -> Floats | None:
         return numbers
     allows_missing = get_tags(estimator).input_tags.allow_nan and not np.isinf(numbers).any()
     return numbers if allows_missing else None
+
+
+def _who_reads_no_missing(estimator: Any) -> str:
+    """Which of the models that were given reads no missing values; empty where the estimator itself does not."""
+    if not getattr(estimator, "_accepts_missing", False):
+        return ""
+    for name, model in estimator.get_params(deep=False).items():
+        if _reads_missing(model):
+            continue
+        behind = getattr(model, "estimator", model)
+        if inside := _who_reads_no_missing(behind):
+            return inside
+        step = next((one for _, one in getattr(behind, "steps", ()) if not _reads_missing(one)), None)
+        called = getattr(behind, "what", type(behind).__name__)
+        called += "" if step is None else f" with {type(step).__name__}"
+        return (
+            f"Input X contains NaN, and the model given as {name!r}, a {called}, does not accept missing values; the "
+            f"stages of {type(estimator).__name__} do. Give a model that reads them too, such as scikit-learn's "
+            f"HistGradientBoosting, or a Pipeline that begins with an imputer."
+        )
+    return ""
+
+
+def _reads_missing(model: Any) -> bool:
+    """Whether a model reads missing values, as far as scikit-learn's tags say."""
+    return not is_estimator(model) or bool(get_tags(model).input_tags.allow_nan)
+
+
+def refuse_keywords(estimator: Any, unknown: Mapping[str, Any]) -> None:
+    """Refuse keywords that ``fit`` does not take; those of the constructor are sent there."""
+    for name in unknown:
+        called = type(estimator).__name__
+        is_parameter = name in estimator.get_params(deep=False)
+        way_out = f": write {called}(..., {name}=...).fit(X, y)" if is_parameter else ""
+        raise InvalidTypeError(
+            f"{called}.fit takes no argument {name!r}{'; it is a parameter of the constructor' if is_parameter else ''}"
+            f"{way_out}."
+        )
 
 
 def _reads_levels(estimator: Any) -> bool:

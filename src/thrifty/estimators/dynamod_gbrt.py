@@ -97,6 +97,7 @@ class _DynaModGbrt(BoostedEstimator):
         cv: Any = 5,
         n_jobs: int | None = None,
         random_state: Any = None,
+        verbose: int = 0,
     ) -> None:
         self.full = full
         self.n_trees = n_trees
@@ -123,6 +124,7 @@ class _DynaModGbrt(BoostedEstimator):
         self.cv = cv
         self.n_jobs = n_jobs
         self.random_state = random_state
+        self.verbose = verbose
 
     def _check_parameters(self) -> None:
         super()._check_parameters()
@@ -188,7 +190,7 @@ class DynaModGbrtClassifier(GatedClassifier, _DynaModGbrt):
     ----------
     full, feature_costs, feature_groups, full_cost, full_features, budget, confidence
         As in ``DynaModLinClassifier``.
-    p_full, cross_fit, distance, cv, n_jobs, random_state
+    p_full, cross_fit, distance, cv, n_jobs, random_state, verbose
         As in ``DynaModLinClassifier``. Missing values (NaN) are allowed; sparse tables are not.
     n_trees : int, default=100
         Trees of g and of f1 each.
@@ -262,7 +264,7 @@ class DynaModGbrtRegressor(GatedRegressor, _DynaModGbrt):
         As in ``DynaModGbrtClassifier``.
     gate_reads_score, cross_fit, feature_costs, feature_groups, full_cost, full_features, budget, confidence, max_iter
         As in ``DynaModGbrtClassifier``.
-    tol, cv, n_jobs, random_state
+    tol, cv, n_jobs, random_state, verbose
         As in ``DynaModGbrtClassifier``.
 
     Attributes
@@ -313,6 +315,7 @@ class DynaModGbrtRegressor(GatedRegressor, _DynaModGbrt):
         cv: Any = 5,
         n_jobs: int | None = None,
         random_state: Any = None,
+        verbose: int = 0,
     ) -> None:
         super().__init__(
             full,
@@ -340,5 +343,6 @@ class DynaModGbrtRegressor(GatedRegressor, _DynaModGbrt):
             cv=cv,
             n_jobs=n_jobs,
             random_state=random_state,
+            verbose=verbose,
         )
         self.loss = loss

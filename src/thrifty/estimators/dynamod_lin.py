@@ -107,6 +107,8 @@ class DynaModLinClassifier(GatedClassifier):
         None is 1, unless joblib is configured otherwise, and -1 is all cores that the process may use.
     random_state : int, RandomState or None, default=None
         Seeds folds and Gaussian starts.
+    verbose : int, default=0
+        1 prints a line whenever a phase of a fit ends, with the seconds since its start.
 
     Attributes
     ----------
@@ -191,6 +193,7 @@ class DynaModLinClassifier(GatedClassifier):
         cv: Any = 5,
         n_jobs: int | None = None,
         random_state: Any = None,
+        verbose: int = 0,
     ) -> None:
         self.full = full
         self.gamma = gamma
@@ -214,6 +217,7 @@ class DynaModLinClassifier(GatedClassifier):
         self.cv = cv
         self.n_jobs = n_jobs
         self.random_state = random_state
+        self.verbose = verbose
 
     def _check_parameters(self) -> None:
         check_amount("gamma", self.gamma)

@@ -79,7 +79,7 @@ class DynaModLstsqClassifier(GatedClassifier):
     max_iter, tol : int, float, default=50, 1e-4
         Rounds of the alternation, and the change of the objective below which it stops. No rounds are the gate
         by confidence, exactly.
-    feature_costs, feature_groups, full_cost, full_features, budget, confidence, cv, n_jobs, random_state
+    feature_costs, feature_groups, full_cost, full_features, budget, confidence, cv, n_jobs, random_state, verbose
         As in ``DynaModLinClassifier``, but here features are at hand (0) and a call costs 1: the mean of ``cost``
         is the share sent.
 
@@ -150,6 +150,7 @@ class DynaModLstsqClassifier(GatedClassifier):
         cv: Any = 5,
         n_jobs: int | None = None,
         random_state: Any = None,
+        verbose: int = 0,
     ) -> None:
         self.full = full
         self.local = local
@@ -176,6 +177,7 @@ class DynaModLstsqClassifier(GatedClassifier):
         self.cv = cv
         self.n_jobs = n_jobs
         self.random_state = random_state
+        self.verbose = verbose
 
     def _check_parameters(self) -> None:
         check_cap(self.p_full)

@@ -22,7 +22,13 @@ from thrifty.estimators.base import (
     ChainRegressor,
     all_or_nothing,
 )
-from thrifty.estimators.checks import check_seed, check_share, check_training_rows, check_wish
+from thrifty.estimators.checks import (
+    check_seed,
+    check_share,
+    check_training_rows,
+    check_wish,
+    refuse_keywords,
+)
 from thrifty.estimators.link import link_of
 from thrifty.estimators.pair_problem import PairProblem, extra_cost_of
 from thrifty.evidence.cuts import ThresholdCurve, cuts_of, threshold_curve
@@ -33,6 +39,7 @@ from thrifty.evidence.spending import check_confidence
 from thrifty.exceptions import InvalidInputError
 from thrifty.learning.pairs.sizes import Part, Unit, local_size
 from thrifty.objective.costs import check_amount
+from thrifty.progress import printed
 from thrifty.threads import limited_threads, threads_of
 
 __all__ = ["GatedClassifier", "GatedEstimator", "GatedRegressor", "PairProblem"]
@@ -56,8 +63,9 @@ class GatedEstimator(ChainEstimator):
     confidence: float | None
     cv: Any
     n_jobs: int | None
+    verbose: int = 0
 
-    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
+    def fit(self, X: Any, y: Any, sample_weight: Any = None, **unknown: Any) -> Self:
         """Learn the cheap model and the gate, and judge the full model on these rows.
 
         Parameters
@@ -70,9 +78,11 @@ class GatedEstimator(ChainEstimator):
         sample_weight : array-like of shape (n_samples,), optional
             Weights; a row of weight zero is left out.
         """
+        refuse_keywords(self, unknown)
         self._check_parameters()
         budget = None if self.budget is None else check_amount("budget", self.budget)
         surely = None if budget is None else check_confidence(self.confidence)
+        report = printed(self.verbose, type(self).__name__)
         with all_or_nothing(self), limited_threads(openmp=threads_of(self.n_jobs), blas=1):
             seed = check_seed(self.random_state)
             rows, proof = check_training_rows(self, X, y, sample_weight, self.cv, seed), None
@@ -83,6 +93,7 @@ class GatedEstimator(ChainEstimator):
             prices = self._price_list(rows)
             self._check_against(n_features, names)
             judged = self._judged(rows, prices, self.n_jobs)
+            report("judging the full model", 1, 1)
             behind = Chain(
                 (),
                 link_of(judged.model, prices, rows.task),
@@ -96,6 +107,7 @@ class GatedEstimator(ChainEstimator):
             )
             problem = PairProblem(rows, judged, prices, extra_cost_of(behind, rows), seed, behind, budget)
             stage = self._learn(problem)
+            report("learning the gate and the cheap model", 1, 1)
             problem = replace(problem, held_out=self.__dict__.pop("_out_of_fold", None))
             if len(rows.task.classes):
                 self.classes_ = rows.task.classes
@@ -111,6 +123,7 @@ class GatedEstimator(ChainEstimator):
                 self._proof = evidence_of(self, held_out, proof.labels).without_scores()
             if surely is not None and budget is not None:
                 self._move(budget=budget, confidence=surely)
+            report("judging operating points", 1, 1)
         return self
 
     def _check_parameters(self) -> None:

@@ -47,7 +47,7 @@ class BudgetedRanker(BudgetedCascade):
     max_loss : float, optional
         Share of queries, in (0, 1), whose order may be worse than the full model's. A quarter of the queries is then
         kept out of everything and the cheapest point is taken that they prove to lose no more.
-    stages, sizes, max_bins, max_bytes, n_jobs, random_state
+    stages, sizes, max_bins, max_bytes, n_jobs, random_state, verbose
         As of ``BudgetedClassifier``.
     cv : int, splitter or iterable, default=4
         Folds in which everything is judged; documents of a query are in one fold.
@@ -111,6 +111,7 @@ class BudgetedRanker(BudgetedCascade):
         cv: Any = 4,
         n_jobs: int | None = None,
         random_state: Any = None,
+        verbose: int = 0,
     ) -> None:
         super().__init__(
             full,
@@ -128,6 +129,7 @@ class BudgetedRanker(BudgetedCascade):
             cv=cv,
             n_jobs=n_jobs,
             random_state=random_state,
+            verbose=verbose,
         )
         self.loss = loss
         self.metric = metric
@@ -142,6 +144,7 @@ class BudgetedRanker(BudgetedCascade):
         qid: Any = None,
         sample_weight: Any = None,
         progress: Progress | None = None,
+        **unknown: Any,
     ) -> Self:
         """Learn the cascade and its operating points, and judge the full model on these documents.
 
@@ -157,14 +160,15 @@ class BudgetedRanker(BudgetedCascade):
         sample_weight : None
             Refused: queries count alike.
         progress : callable, optional
-            Called as ``progress(what, done, total)`` whenever a step of some length ends.
+            Called as ``progress(what, done, total)`` whenever a step of some length ends, in the place of what
+            ``verbose`` prints.
         """
         if sample_weight is not None:
             raise InvalidInputError(
                 "a BudgetedRanker takes no sample_weight: the order of a query is judged as a whole, and queries count "
                 "alike. Leave it out, or give a query more often, under different ids."
             )
-        super().fit(X, _targets(y, qid), progress=progress)
+        super().fit(X, _targets(y, qid), progress=progress, **unknown)
         self.query_name_ = _name_of_queries(y, qid)
         return self
 

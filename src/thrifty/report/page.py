@@ -25,6 +25,7 @@ from thrifty.report.words import (
     cost_digits,
     error_digits,
     error_text,
+    fixed,
     lead_of_bill,
     measure_text,
     money,
@@ -254,18 +255,18 @@ def _cells(facts: Facts, place: int) -> Iterator[tuple[str, str]]:
         ends = "" if one.name == "accuracy" else f" ({low.split()[0]} – {high.split()[0]})"  # noqa: RUF001
         yield one.name, value + ends
     if points.auc:
-        yield "AUC", f"{points.auc[place]:.{percent_digits(facts) + 2}f}"
+        yield "AUC", fixed(points.auc[place], percent_digits(facts) + 2)
     for one in facts.errors:
         value, low, high = (error_text(facts, values[place]) for values in (one.value, one.low, one.high))
         yield one.name, f"{value} ({low} – {high})"  # noqa: RUF001
-    yield "full model", f"{100 * points.share(place):.1f} %"
+    yield "full model", f"{fixed(100 * points.share(place), 1)} %"
     if facts.full is not None:
         own, whole = points.cost[place], facts.full.cost
         if facts.bill is not None:
             own, whole = facts.total(place), facts.full.cost + facts.full.accuracy
         yield "saved", _percent(1 - own / whole) if whole > 0 else ""
     bought = (one.n_columns * facts.share_buying(place, item) for item, one in enumerate(facts.purchases))
-    yield "features per row", f"{sum(bought):,.1f}"
+    yield "features per row", fixed(sum(bought), 1)
     if facts.measured.n_queries:
         documents = facts.measured.n_rows / facts.measured.n_queries
         yield "cost of a query", plain_number(facts, points.cost[place] * documents)
@@ -323,4 +324,4 @@ def _measured(facts: Facts) -> Iterator[tuple[str, str]]:
 
 
 def _percent(share: float) -> str:
-    return f"{100 * share:.0f}\N{NO-BREAK SPACE}%"
+    return f"{fixed(100 * share, 0)}\N{NO-BREAK SPACE}%"

@@ -27,8 +27,9 @@
     element.append(...children);
     return element;
   };
+  /* A billionth more leaves no middle, which browsers and Python round to different sides. */
   const fixed = (value, digits) =>
-    value.toLocaleString("en-US", { minimumFractionDigits: digits, maximumFractionDigits: digits });
+    (value * (1 + 1e-9)).toLocaleString("en-US", { minimumFractionDigits: digits, maximumFractionDigits: digits });
   const number = (value) => fixed(value, facts.cost_digits);
   const money = (value) => number(value) + (facts.unit ? "\u00a0" + facts.unit : "");
   const percent = (share, digits = 0) => fixed(100 * share, digits) + "\u00a0%";

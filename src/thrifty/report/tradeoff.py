@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike
 
 from thrifty.exceptions import InvalidInputError
 from thrifty.report.facts import Facts
-from thrifty.report.words import score_text, words_of
+from thrifty.report.words import fixed, score_text, words_of
 
 __all__ = ["Curve", "draw_tradeoff", "majority_is_in_view", "new_figure", "picture_of", "save_figure"]
 
@@ -180,7 +180,7 @@ def _draw_majority(ax: Any, facts: Facts) -> None:
         ax.axhline(level, **line)
         slash = {"marker": [(-1, -0.6), (1, 0.6)], "markersize": 9, "linestyle": "none", "color": "black"}
         ax.plot([0, 0], [low, low - 0.02 * (high - low)], transform=across, clip_on=False, **slash)
-    level_text = "0" if facts.is_number else f"{100 * facts.majority.accuracy:.1f} %"
+    level_text = "0" if facts.is_number else f"{fixed(100 * facts.majority.accuracy, 1)} %"
     level_text = level_text if facts.bill is None else score_text(facts, facts.majority.accuracy)
     name = f"{words_of(facts)['constant']}: {level_text}"
     text = {"fontsize": 8, "color": "#444444", "ha": "right", "va": "bottom"}

@@ -9,6 +9,7 @@ __all__ = [
     "cost_digits",
     "error_digits",
     "error_text",
+    "fixed",
     "lead_of_bill",
     "measure_text",
     "money",
@@ -67,6 +68,15 @@ def words_of(facts: Facts) -> dict[str, str]:
     }
 
 
+def fixed(value: float, digits: int) -> str:
+    """A number with so many decimals, rounded as the script of the page rounds it: the two speak of the same numbers.
+
+    Python and browsers part where a number lies in the middle: 80.05 is 80.0 here and 80.1 there. A billionth more
+    leaves no middle. Seven digits are what the script is given.
+    """
+    return f"{float(f'{value:.7g}') * (1 + 1e-9):,.{digits}f}"
+
+
 def percent_digits(facts: Facts) -> int:
     """Decimals of percentages of right answers: what the number of rows can tell apart."""
     return 1 if facts.measured.n_rows < 20_000 else 2
@@ -84,21 +94,21 @@ def score_text(facts: Facts, score: float) -> str:
     if facts.bill is not None:
         return plain_number(facts, score)
     if facts.is_number:
-        return f"{score:.{digits + 2}f}"
-    return f"{100 * score:.{digits}f}\N{NO-BREAK SPACE}%"
+        return fixed(score, digits + 2)
+    return f"{fixed(100 * score, digits)}\N{NO-BREAK SPACE}%"
 
 
 def measure_text(facts: Facts, name: str, value: float) -> str:
     """A measure: accuracies in per cent, all others as they are."""
     digits = percent_digits(facts)
     if "accuracy" in name:
-        return f"{100 * value:.{digits}f}\N{NO-BREAK SPACE}%"
-    return f"{value:.{digits + 2}f}"
+        return f"{fixed(100 * value, digits)}\N{NO-BREAK SPACE}%"
+    return fixed(value, digits + 2)
 
 
 def error_text(facts: Facts, error: float) -> str:
     """A mean error in the unit of the target."""
-    return f"{error:,.{error_digits(facts)}f}"
+    return fixed(error, error_digits(facts))
 
 
 def reaches(facts: Facts, score: float) -> str:
@@ -154,7 +164,7 @@ def cost_digits(facts: Facts) -> int:
 
 def plain_number(facts: Facts, value: float) -> str:
     """An amount of money without its unit."""
-    return f"{value:,.{cost_digits(facts)}f}"
+    return fixed(value, cost_digits(facts))
 
 
 def money(facts: Facts, value: float) -> str:

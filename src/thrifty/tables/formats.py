@@ -6,6 +6,7 @@ import gzip
 import io
 import lzma
 import os
+import sys
 import zipfile
 from collections.abc import Callable, Collection, Iterable
 from pathlib import Path
@@ -13,12 +14,15 @@ from typing import Any
 
 from thrifty.exceptions import DataUnavailableError, InvalidInputError
 
-__all__ = ["MISSING", "listed", "read_rows", "read_table", "table_bytes"]
+__all__ = ["MISSING", "STANDARD_INPUT", "listed", "name_of", "read_rows", "read_table", "table_bytes"]
 
 MISSING = ("", "NA", "N/A", "NaN", "nan", "null", "NULL")
 """Cells of a CSV file that mean "no value"; everything else is text or a number."""
 
 _PARQUET = (".parquet", ".pq")
+
+STANDARD_INPUT = Path("-")
+"""The name of the table that is read from standard input, as CSV."""
 
 
 def _unzip(data: bytes) -> bytes:
@@ -49,14 +53,15 @@ def read_table(path: str | os.PathLike[str], *, as_text: Collection[str] = ()) -
     Parameters
     ----------
     path : path
-        ``.parquet`` or ``.pq`` is read as parquet, everything else as comma-separated text with a line of names.
+        ``.parquet`` or ``.pq`` is read as parquet, everything else as comma-separated text with a line of names; ``-``
+        is such text on standard input.
     as_text : collection of str
         Columns whose cells are text even where they look like numbers.
     """
-    path = _existing(path)
+    path = STANDARD_INPUT if Path(path) == STANDARD_INPUT else _existing(path)
     frame = _read_parquet(path) if path.suffix.lower() in _PARQUET else _read_csv(path, as_text)
     if not len(frame):
-        raise InvalidInputError(f"{path} holds no rows, only the names of its columns.")
+        raise InvalidInputError(f"{name_of(path)} holds no rows, only the names of its columns.")
     return frame
 
 
@@ -97,6 +102,11 @@ def table_bytes(frame: Any, path: str | os.PathLike[str], *, raw: bool = False) 
         # A carriage return ends a line for whoever reads the file, and is not put into quotes by itself.
         text = str(shown.to_csv(index=False, lineterminator="\n", quoting=csv.QUOTE_NONNUMERIC))
     return text.encode()
+
+
+def name_of(path: str | os.PathLike[str]) -> str:
+    """What a table is called in a sentence."""
+    return "standard input" if Path(path) == STANDARD_INPUT else str(path)
 
 
 def listed(names: Iterable[Any], most: int = 5) -> str:
@@ -159,7 +169,7 @@ def _text_of(path: Path) -> bytes:
     """The bytes of a file of text, unpacked; what is no text, or not UTF-8, is refused with the way out."""
     unpack = _UNPACK.get(path.suffix.lower())
     try:
-        data = path.read_bytes()
+        data = sys.stdin.buffer.read() if path == STANDARD_INPUT else path.read_bytes()
     except OSError as error:
         raise _unreadable(path, error) from error
     if unpack is not None:
@@ -266,21 +276,23 @@ def _check_names(names: list[str], path: Path) -> None:
     twice = sorted({name for name in names if names.count(name) > 1 and name})
     if twice:
         raise InvalidInputError(
-            f"{path} names the column{'s' if len(twice) > 1 else ''} {listed(twice)} more than once. "
+            f"{name_of(path)} names the column{'s' if len(twice) > 1 else ''} {listed(twice)} more than once. "
             f"Every column needs a name of its own."
         )
     if "" in names:
         raise InvalidInputError(
-            f"column {names.index('') + 1} of {path} has no name. If it only numbers the rows, write the file "
+            f"column {names.index('') + 1} of {name_of(path)} has no name. If it only numbers the rows, write the file "
             f"without it (in pandas: to_csv(..., index=False)); else give it a name."
         )
     for mark, called in ((";", "semicolons"), ("\t", "tabs")):
         if len(names) == 1 and mark in names[0]:
             raise InvalidInputError(
-                f"{path} seems to separate its cells by {called}. Write it with commas, or as parquet."
+                f"{name_of(path)} seems to separate its cells by {called}. Write it with commas, or as parquet."
             )
 
 
 def _unreadable(path: Path, why: Exception | str) -> InvalidInputError:
     told = (getattr(why, "strerror", None) or str(why) or type(why).__name__).strip()
-    return InvalidInputError(f"{path} cannot be read as a table: {' '.join(told.split())[:300].rstrip('.')}.")
+    return InvalidInputError(
+        f"{name_of(path)} cannot be read as a table: {' '.join(told.split())[:300].rstrip('.')}."
+    )
