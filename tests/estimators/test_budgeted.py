@@ -419,6 +419,26 @@ def test_a_proof_is_made_again_from_a_file(rows, proved, tmp_path):
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("seed", range(4))
+def test_the_default_point_is_the_cheapest_of_the_most_accurate_up_to_noise(seed):
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(400, 6)).round(3)
+    y = (X[:, 0] + X[:, 1] * X[:, 2] + rng.normal(size=400) > 0).astype(int)
+    clf = BudgetedClassifier(full(), sizes=[(4, 2)], cv=2, random_state=seed).fit(X, y)
+    evidence, policy = clf.evidence_, clf.chain_.policy
+    seen = [evidence.at_point(point)[1:] for point in evidence.points]
+    cost, right = (np.array(one, dtype=float) for one in zip(*seen, strict=True))
+    chosen = evidence.at_point(policy.thresholds[policy.lower])[2].astype(float)
+    assert clf.expected_score_ == pytest.approx(chosen.mean())
+    best = int(right.mean(axis=1).argmax())
+    gain = right[best] - chosen
+    assert gain.mean() <= 0.5 * gain.std() / np.sqrt(len(gain)) + 1e-12
+    assert clf.expected_cost_ <= cost[best].mean() + 1e-12
+    for other in np.flatnonzero(cost.mean(axis=1) < clf.expected_cost_ - 1e-9):
+        lost = right[best] - right[other]
+        assert lost.mean() > 0.5 * lost.std() / np.sqrt(len(lost))
+
+
 def test_progress_is_told_from_the_first_step_to_the_last(rows):
     told = []
     clf = BudgetedClassifier(full(), sizes=[(4, 2), (6, 3)], cv=2, random_state=0)
@@ -432,6 +452,7 @@ def test_progress_is_told_from_the_first_step_to_the_last(rows):
         "comparing orders",
         "growing stages",
         "learning gates",
+        "choosing the operating point",
     ]
     assert all(done == total for done, total in last.values())
 

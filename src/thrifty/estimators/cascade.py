@@ -4,6 +4,7 @@ import copy
 import warnings
 from collections.abc import Mapping
 from dataclasses import replace
+from numbers import Integral
 from typing import Any, Self, get_args
 
 import numpy as np
@@ -36,7 +37,7 @@ from thrifty.exceptions import FullModelNotWorthItWarning, InvalidInputError, No
 from thrifty.full.crossfit import JudgedFull, TrainingRows, held_out_rows
 from thrifty.full.model import FullModel
 from thrifty.learning.cascade.judged import CLEARLY, lead
-from thrifty.learning.cascade.learn import LearnedCascade, learn_cascade
+from thrifty.learning.cascade.learn import LearnedCascade, deals_for, learn_cascade
 from thrifty.learning.cascade.neighbour_graph import why_not
 from thrifty.learning.cascade.problem import CAPACITIES, Behind, CascadeProblem, Structure, lighter
 from thrifty.learning.pairs.boosted import Boosting
@@ -173,6 +174,8 @@ class BudgetedCascade(ChainEstimator):
                 self.max_bytes,
                 self.structure,  # type: ignore[arg-type]  # checked
                 wish.get("budget"),
+                # Folds of a splitter of the user's keep together what only the user knows to belong together.
+                deals_for(rows.task, len(rows.y)) if isinstance(self.cv, Integral) else 1,
             )
             learned = learn_cascade(problem)
             _warn_if_full_is_worse(learned, judged, rows)
@@ -198,7 +201,10 @@ class BudgetedCascade(ChainEstimator):
                 held_out = TableReader(proof.X, proof.table, proof.positions)
                 self._proof = self._proof_on(held_out, proof.labels)
             self._duplicates = HELD_OUT
-            self._move(confidence=self.confidence, **wish)
+            if wish:
+                self._move(confidence=self.confidence, **wish)
+            else:
+                self._go_to_default(learned)
             report("choosing the operating point", 1, 1)
         return self
 
@@ -275,7 +281,7 @@ class BudgetedCascade(ChainEstimator):
     # -- operating points ----------------------------------------------------------------------
 
     def _move(self, *, confidence: float | None = None, **wish: Any) -> None:
-        """Go to an operating point; without a wish to that of least total cost, or to the most accurate one."""
+        """Go to an operating point."""
         if "threshold" in wish:
             raise InvalidInputError(
                 f"a {type(self).__name__} has several gates, and threshold={wish['threshold']!r} speaks of one. Ask "
@@ -287,15 +293,17 @@ class BudgetedCascade(ChainEstimator):
         if "max_loss" in wish:
             self.confidence = self.confidence if confidence is None else confidence
             self._lose_at_most(wish["max_loss"])
-        elif not wish and self._learned.task.mistake_price is not None:
-            self._spend_least_in_total()
+        elif confidence is None:
+            self.chain_ = self._learned.at(policy.within(wish["budget"]))
         else:
-            moved = policy.at(len(policy) - 1)
-            if "budget" in wish and confidence is None:
-                moved = policy.within(wish["budget"])
-            elif "budget" in wish and confidence is not None:
-                moved = self._kept_within(policy, wish["budget"], confidence)
-            self.chain_ = self._learned.at(moved)
+            self.chain_ = self._learned.at(self._kept_within(policy, wish["budget"], confidence))
+
+    def _go_to_default(self, learned: LearnedCascade) -> None:
+        """Go to the point of least total cost where mistakes have prices, else to the most accurate one."""
+        self.certificate_, self._max_loss = None, None
+        evidence = self._evidence()
+        assert evidence.points is not None  # a cascade has the points that it was fitted with
+        self._go_to(evidence.points[learned.default_point], evidence.weights)
 
     def certified(
         self,
@@ -368,16 +376,6 @@ class BudgetedCascade(ChainEstimator):
             )
             return
         self._go_to(np.array(point.thresholds), np.ones(self._evidence().n_rows))
-
-    def _spend_least_in_total(self) -> None:
-        """Go to the point at which held-out rows pay least for tests and mistakes together."""
-        evidence = self._evidence()
-        assert evidence.points is not None  # a cascade has the points that it was fitted with
-        seen = [evidence.at_point(one)[1:] for one in evidence.points]
-        cost, score = np.average(np.array(seen), axis=2, weights=evidence.weights).T
-        # Of totals that differ in their last digits only, the one with the cheaper tests.
-        best = np.lexsort((cost, np.round((cost - score) / float((cost - score).max()), 12)))[0]
-        self._go_to(evidence.points[best], evidence.weights)
 
     def _go_to(self, thresholds: Floats, weights: Floats) -> None:
         """Go to a point, one of those that budgets are met with or not; its means are over rows of these weights."""

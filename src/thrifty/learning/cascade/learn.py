@@ -20,11 +20,22 @@ from thrifty.learning.cascade.gates import Standing, n_coarse_stages
 from thrifty.learning.cascade.graphs import Graph, best_graph
 from thrifty.learning.cascade.judged import Judged, judge, stretch_of
 from thrifty.learning.cascade.plan import choose_plan
-from thrifty.learning.cascade.problem import CascadeProblem, Plan
+from thrifty.learning.cascade.problem import CascadeProblem, Plan, mean_in_errors
 from thrifty.learning.cascade.staged import StagedTrees, few_enough, grow_stages, score_fold
+from thrifty.rows import content_folds
+from thrifty.tasks.task import Task
 from thrifty.trees import TreeEnsemble
 
-__all__ = ["LearnedCascade", "learn_cascade"]
+__all__ = ["LearnedCascade", "deals_for", "learn_cascade", "most_accurate_point"]
+
+NOISE = 0.5
+"""Standard errors by which a point may be less accurate than the most accurate one and still be level with it."""
+
+ROWS_OF_DEALS, MAX_DEALS = 10_000, 5
+"""Held-out answers that a choice among prices of mistakes is made on, and the most deals of folds that give them."""
+
+DEAL_SEED = 1_000
+"""Seed of further deals of folds."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,6 +59,8 @@ class LearnedCascade:
     gates : tuple of tuple of TreeEnsemble, optional
         Learned gates of the nodes of each stage, over its columns and its scores; None where the doubt of the task
         decides.
+    default_point : int
+        Number of the operating point, among those of the evidence, for a fit without a budget.
     """
 
     plan: Plan
@@ -57,6 +70,7 @@ class LearnedCascade:
     policy: Policy
     evidence: Evidence
     gates: tuple[tuple[TreeEnsemble, ...], ...] | None = None
+    default_point: int = 0
 
     @property
     def asks_full(self) -> bool:
@@ -76,9 +90,78 @@ def learn_cascade(problem: CascadeProblem) -> LearnedCascade:
     graph = best_graph(problem, plan, n_trees, line, staged, raw)
     if graph is not None:
         served = _finished(problem, plan, graph[1], graph[0])
+    elif problem.n_deals > 1:
+        several, scores = _redealt(problem, plan, raw, n_trees)
+        first = np.tile(first, (problem.n_deals, 1, 1))
+        costs, nodes = several.costs(plan.sets), Standing.on_line(plan.sets)
+        line = judge(several, scores, first, stretch, costs, nodes)
+        served = without_idle_stages(_finished(several, plan, line, staged), several)
+        evidence = served.evidence.take(np.arange(len(problem.y)))
+        served = replace(served, evidence=replace(evidence, weight=problem.weight))
     else:
         served = without_idle_stages(_finished(problem, plan, line, staged), problem)
-    return replace(served, policy=measured(served.policy, served.evidence))
+    served = replace(served, policy=measured(served.policy, served.evidence))
+    if problem.task.mistake_price is None:
+        served = replace(served, default_point=most_accurate_point(served.evidence))
+    return served
+
+
+def most_accurate_point(evidence: Evidence) -> int:
+    """The cheapest of the points that are as accurate as the most accurate one, up to noise.
+
+    Noise is half a standard error of the difference of both, row by row: where many points are nearly level, the
+    luckiest of them is no better than its neighbours, and often dearer.
+    """
+    assert evidence.points is not None  # the operating points of a cascade
+    seen = [evidence.at_point(one)[1:] for one in evidence.points]
+    cost = np.array([np.average(paid, weights=evidence.weights) for paid, _ in seen])
+    quality = [np.asarray(one, dtype=np.float64) for _, one in seen]
+    score = np.array([np.average(one, weights=evidence.weights) for one in quality])
+    best = int(np.lexsort((cost, -np.round(score, 12)))[0])
+    behind = [mean_in_errors(quality[best] - one, evidence.weights) for one in quality]
+    level = np.flatnonzero(np.array(behind) <= NOISE)
+    return int(level[np.argmin(cost[level])])
+
+
+def deals_for(task: Task, n_rows: int) -> int:
+    """Deals of folds that stages are judged by.
+
+    Where some mistakes cost more than others, a few rows of a rare class decide: on a small table another deal of folds
+    would give another calibration and another operating point.
+    """
+    mistakes = getattr(task, "mistakes", None)
+    if task.mistake_price is None or mistakes is None or mistakes.is_of_errors():
+        return 1
+    return int(np.clip(ROWS_OF_DEALS // n_rows, 1, MAX_DEALS))
+
+
+def _redealt(
+    problem: CascadeProblem, plan: Plan, raw: Floats, n_trees: list[int]
+) -> tuple[CascadeProblem, Floats]:
+    """Every row once for each of several deals of folds, and its scores by copies that have not seen it.
+
+    The rows of the first deal come first. All copies of a row are in its fold of the first deal, so that whatever is
+    learned on some folds and judged on others knows none of them.
+    """
+    n_rows, n_deals, scores = len(problem.y), problem.n_deals, [raw]
+    known = (problem.task, problem.table, problem.y, problem.weight)
+    with ThreadPoolExecutor(problem.n_threads) as pool:
+        for deal in range(1, n_deals):
+            dealt = content_folds(
+                problem.table.codes, problem.task.strata(problem.y), len(problem.folds), DEAL_SEED + deal
+            )
+            folds = [np.flatnonzero(dealt == fold) for fold in range(len(problem.folds))]
+            jobs = [
+                pool.submit(score_fold, *known, fold, plan.sets, plan.boosting, n_trees) for fold in folds
+            ]
+            scores.append(np.empty_like(raw))
+            for fold, job in zip(folds, jobs, strict=True):
+                scores[-1][fold] = job.result()[0]
+            problem.progress("judging stages again", deal, n_deals - 1)
+    rows = np.tile(np.arange(n_rows), n_deals)
+    folds = [np.concatenate([fold + deal * n_rows for deal in range(n_deals)]) for fold in problem.folds]
+    several = replace(problem.take(rows), table=problem.table.take(rows), folds=folds)
+    return replace(several, weight=several.weight / n_deals), np.concatenate(scores)
 
 
 def _finished(
@@ -94,6 +177,7 @@ def _finished(
     policy = sweep_prices(evidence, loss, task.expected_quality(loss), judged=judged)
     by_row, evidence = evidence, evidence if judged is None else judged
     points = policy.thresholds
+    least_total = None
     if task.mistake_price is not None:
         # Where tests and mistakes are paid in the same unit, one price is right: one for one.
         least_total = StoppingRules(evidence, loss).at(1.0 / task.mistake_price)
@@ -103,7 +187,9 @@ def _finished(
         points = np.unique(np.vstack([points, loyal]), axis=0)
     evidence = replace(evidence, points=points)
     gates = None if found.gates is None else found.gates.trees
-    return LearnedCascade(plan, trees, found.calibrations, found.blend, policy, evidence, gates)
+    # By beliefs, as thresholds are: among many points the one whose rows had lucky labels would look best.
+    default = 0 if least_total is None else int(np.flatnonzero((points == least_total).all(axis=1))[0])
+    return LearnedCascade(plan, trees, found.calibrations, found.blend, policy, evidence, gates, default)
 
 
 def _loyal_points(

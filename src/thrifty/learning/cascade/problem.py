@@ -110,6 +110,8 @@ class CascadeProblem:
         Bytes that the trees of all stages may take in a file.
     budget : float, optional
         Mean cost that is wanted: every order begins with a purchase that it pays for.
+    n_deals : int
+        Deals of folds that stages are judged by, of which ``folds`` is the first.
     """
 
     table: BinnedTable
@@ -129,6 +131,7 @@ class CascadeProblem:
     max_bytes: int | None = None
     structure: Structure = "line"
     budget: float | None = None
+    n_deals: int = 1
 
     @property
     def places(self) -> Ints:
