@@ -50,7 +50,7 @@ demo: $(VENV)/.user ## Fit a system on data bundled with scikit-learn and print 
 # for them. Modules are compiled once: workers, and the processes that tests start, would each do it again.
 PYTEST := PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -q -n 2 --dist worksteal
 
-test: $(VENV)/.dev ## Run every test and doctest
+test: $(VENV)/.dev ## Run every test, every doctest and the code of every page
 	@$(PYTEST)
 
 test-quick: $(VENV)/.dev ## Run the tests that are not marked slow: in about a minute, for use while writing code
@@ -93,10 +93,10 @@ $(VENV)/.docs: $(VENV)/.user
 	@$(INSTALL) -e '.[docs]'
 	@touch $@
 
-docs: $(VENV)/.docs ## Build the site into docs/_build/html: run the code of its pages and examples, warnings as errors, links checked
-	@OMP_NUM_THREADS=1 $(BIN)/python docs/check_pages.py code
+# What the code of its pages prints is checked by the tests.
+docs: $(VENV)/.docs ## Build the site into docs/_build/html: run its examples, warnings as errors, links checked
 	@OMP_NUM_THREADS=1 $(BIN)/python -m sphinx -W --keep-going -q -b html docs docs/_build/html
-	@$(BIN)/python docs/check_pages.py links docs/_build/html
+	@$(BIN)/python docs/check_links.py docs/_build/html
 
 bench: $(VENV)/.dev ## Time the solvers against their rivals (several minutes)
 	@for script in benchmarks/*.py; do echo "== $$script"; $(BIN)/python $$script || exit 1; done
