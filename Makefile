@@ -15,7 +15,7 @@ else
   INSTALL = $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 endif
 
-.PHONY: help demo test test-quick test-lowest test-mlserver check dist-check format docs bench paper paper-quick paper-smoke clean
+.PHONY: help demo test test-quick test-kernels test-lowest test-mlserver check dist-check format docs bench paper paper-quick paper-smoke clean
 .DEFAULT_GOAL := help
 
 help: ## Show this list
@@ -55,6 +55,10 @@ test: $(VENV)/.dev ## Run every test, every doctest and the code of every page
 
 test-quick: $(VENV)/.dev ## Run the tests that are not marked slow: in about a minute, for use while writing code
 	@$(PYTEST) -m 'not slow' tests
+
+# KERNEL=ARMV8 runs one of them, KERNEL='ARMV8 last-bits' two; FOR_PYTEST="-m 'not slow'" is handed on.
+test-kernels: $(VENV)/.dev ## Run the tests that touch floats with the kernels of other processors; KERNEL=NAME: with one of them
+	@PYTHONDONTWRITEBYTECODE= $(BIN)/python .ci/kernels.py $(KERNEL) -- $(FOR_PYTEST)
 
 # MLServer asks for an older starlette than the gateway runs on, so it has an environment of its own.
 .venv-mlserver/bin/mlserver:
@@ -111,5 +115,5 @@ paper-smoke: $(VENV)/.boosters ## The same, thinned to seconds, as the tests run
 	@$(BIN)/thrifty paper all --data $(THRIFTY_DATA) --out paper-smoke --profile smoke
 
 clean: ## Remove the environment and every cache
-	rm -rf $(VENV) $(LOWEST) .venv-mlserver dist .pytest_cache .mypy_cache .ruff_cache .hypothesis docs/_build docs/gallery docs/generated
+	rm -rf $(VENV) $(LOWEST) .venv-mlserver dist .numba-generic .pytest_cache .mypy_cache .ruff_cache .hypothesis docs/_build docs/gallery docs/generated
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

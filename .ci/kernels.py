@@ -24,7 +24,7 @@ TESTS = [
     "tests/solvers",
     "README.md",
 ]
-# Kernels of OpenBLAS, and the extensions (as numpy calls them, in old and new versions) of which a processor must have one.
+# Kernels of OpenBLAS, each with extensions, as older and newer numpy call them, of which the processor must have one.
 BLAS = {
     "aarch64": {"ARMV8": (), "CORTEXA57": (), "NEOVERSEN1": ()},
     "x86_64": {"Prescott": (), "Haswell": ("AVX2", "X86_V3"), "SkylakeX": ("AVX512_SKX", "X86_V4")},

@@ -1,7 +1,7 @@
 """What another processor would compute: the last bit of numbers that come out of a BLAS is another one.
 
-A BLAS adds in the order that suits the processor and the number of rows, so a row alone may differ from the row in a batch, and
-equal rows of one batch from each other. ``make test-kernels KERNEL=last-bits`` runs the tests with this.
+A BLAS adds in the order that suits the processor and the number of rows, so a row alone may differ from the row in a
+batch, and equal rows of one batch from each other. ``make test-kernels KERNEL=last-bits`` runs the tests with this.
 """
 
 import functools

@@ -348,7 +348,7 @@ class Source:
 
 
 def assert_same_answers(found, expected):
-    """Labels are the same, and numbers to twelve digits: the BLAS of a full model adds in another order in another batch."""
+    """Labels are the same, numbers to twelve digits: in another batch a full model's BLAS adds in another order."""
     expected = np.asarray(expected)
     if expected.dtype.kind == "f":
         np.testing.assert_allclose(np.asarray(found, dtype=float), expected, rtol=1e-12, atol=1e-15)

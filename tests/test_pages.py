@@ -1,4 +1,4 @@
-"""The pages of the site show what their code prints. README.md, which needs no folder to write to, is run by pytest itself."""
+"""The pages of the site show what their code prints. README.md, which writes no file, is run by pytest itself."""
 
 import doctest
 from pathlib import Path
