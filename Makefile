@@ -15,7 +15,7 @@ else
   INSTALL = $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 endif
 
-.PHONY: help demo test test-quick test-lowest test-mlserver check dist-check format docs bench paper paper-quick paper-smoke clean
+.PHONY: help demo test test-quick test-kernels test-lowest test-mlserver check dist-check format docs bench paper paper-quick paper-smoke clean
 .DEFAULT_GOAL := help
 
 help: ## Show this list
@@ -50,11 +50,15 @@ demo: $(VENV)/.user ## Fit a system on data bundled with scikit-learn and print 
 # for them. Modules are compiled once: workers, and the processes that tests start, would each do it again.
 PYTEST := PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -q -n 2 --dist worksteal
 
-test: $(VENV)/.dev ## Run every test and doctest
+test: $(VENV)/.dev ## Run every test, every doctest and the code of every page
 	@$(PYTEST)
 
 test-quick: $(VENV)/.dev ## Run the tests that are not marked slow: in about a minute, for use while writing code
 	@$(PYTEST) -m 'not slow' tests
+
+# KERNEL=ARMV8 runs one of them, KERNEL='ARMV8 last-bits' two; FOR_PYTEST="-m 'not slow'" is handed on.
+test-kernels: $(VENV)/.dev ## Run the tests that touch floats with the kernels of other processors; KERNEL=NAME: with one of them
+	@PYTHONDONTWRITEBYTECODE= $(BIN)/python .ci/kernels.py $(KERNEL) -- $(FOR_PYTEST)
 
 # MLServer asks for an older starlette than the gateway runs on, so it has an environment of its own.
 .venv-mlserver/bin/mlserver:
@@ -93,10 +97,10 @@ $(VENV)/.docs: $(VENV)/.user
 	@$(INSTALL) -e '.[docs]'
 	@touch $@
 
-docs: $(VENV)/.docs ## Build the site into docs/_build/html: run the code of its pages and examples, warnings as errors, links checked
-	@OMP_NUM_THREADS=1 $(BIN)/python docs/check_pages.py code
+# What the code of its pages prints is checked by the tests.
+docs: $(VENV)/.docs ## Build the site into docs/_build/html: run its examples, warnings as errors, links checked
 	@OMP_NUM_THREADS=1 $(BIN)/python -m sphinx -W --keep-going -q -b html docs docs/_build/html
-	@$(BIN)/python docs/check_pages.py links docs/_build/html
+	@$(BIN)/python docs/check_links.py docs/_build/html
 
 bench: $(VENV)/.dev ## Time the solvers against their rivals (several minutes)
 	@for script in benchmarks/*.py; do echo "== $$script"; $(BIN)/python $$script || exit 1; done
@@ -111,5 +115,5 @@ paper-smoke: $(VENV)/.boosters ## The same, thinned to seconds, as the tests run
 	@$(BIN)/thrifty paper all --data $(THRIFTY_DATA) --out paper-smoke --profile smoke
 
 clean: ## Remove the environment and every cache
-	rm -rf $(VENV) $(LOWEST) .venv-mlserver dist .pytest_cache .mypy_cache .ruff_cache .hypothesis docs/_build docs/gallery docs/generated
+	rm -rf $(VENV) $(LOWEST) .venv-mlserver dist .numba-generic .pytest_cache .mypy_cache .ruff_cache .hypothesis docs/_build docs/gallery docs/generated
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

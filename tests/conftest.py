@@ -1,5 +1,6 @@
 """What several tests share: where real data lies, and how a test says that it is not there."""
 
+import importlib.util
 import os
 import subprocess
 from contextlib import contextmanager
@@ -16,10 +17,16 @@ from hypothesis import settings
 settings.register_profile("same-every-time", derandomize=True, deadline=None)
 settings.load_profile("same-every-time")
 
+if os.environ.get("THRIFTY_TEST_LAST_BITS"):
+    spec = importlib.util.spec_from_file_location("last_bits", Path(__file__).with_name("last_bits.py"))
+    last_bits = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(last_bits)
+    last_bits.move_last_bits()
+
 REPOSITORY = Path(__file__).resolve().parents[1]
 
 LONGEST = (
-    ("cli/test_paper.py", "report/test_report_page.py", "sweeping/test_workers.py", "test_matrix.py"),
+    ("cli/test_paper.py", "test_pages.py", "sweeping/test_workers.py", "test_matrix.py"),
     ("test_sklearn_contract.py", "experiments/test_smoke.py", "sweeping/test_interruptions.py"),
 )
 """The files that take longest, for one worker and for the other. Where nothing is compiled yet, the first compiles the

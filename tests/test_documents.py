@@ -89,18 +89,18 @@ def test_every_example_asks_something_draws_a_picture_and_has_a_page_of_its_own(
 
 
 @pytest.fixture(scope="module")
-def check_pages():
-    spec = importlib.util.spec_from_file_location("check_pages", DOCS / "check_pages.py")
+def check_links():
+    spec = importlib.util.spec_from_file_location("check_links", DOCS / "check_links.py")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
 
 
-def test_broken_links_of_a_site_are_told_and_sound_ones_are_not(tmp_path, check_pages):
+def test_broken_links_of_a_site_are_told_and_sound_ones_are_not(tmp_path, check_links):
     (tmp_path / "b.html").write_text('<p id="here">there</p>')
     links = ["b.html", "b.html#here", "#top", "https://scikit-learn.org/stable/", "mailto:a@example.org"]
     broken = ["c.html", "b.html#gone", "http://scikit-learn.org", "https://nowhere"]
     anchors = "".join(f'<a href="{link}">x</a>' for link in [*links, *broken])
     (tmp_path / "a.html").write_text(f'<h1 id="top">a</h1>{anchors}')
-    told = check_pages.broken_links(tmp_path)
+    told = check_links.broken_links(tmp_path)
     assert sorted(line.split()[1] for line in told) == sorted(broken)

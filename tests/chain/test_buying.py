@@ -110,7 +110,12 @@ def test_a_failed_purchase_is_the_problem_of_its_row_alone(fitted, name, on_fail
     np.testing.assert_array_equal(receipt.bought ^ receipt.failed, shop.asked)
     # The others are answered as if nothing had happened.
     everyone = clf.buy(Shop(X, n_rows=2000))
-    assert np.array_equal(receipt.answer[~went_wrong], everyone.answer[~went_wrong])
+    found, expected = receipt.answer[~went_wrong], everyone.answer[~went_wrong]
+    if name == "diabetes":  # a ridge, asked for other rows together
+        found, expected = found.astype(float), expected.astype(float)
+        np.testing.assert_allclose(found, expected, rtol=1e-12)
+    else:
+        assert np.array_equal(found, expected)
     np.testing.assert_array_equal(receipt.route[~went_wrong], everyone.route[~went_wrong])
     if on_failure == "answer":
         np.testing.assert_array_equal(receipt.is_answered, receipt.bought.any(axis=1))

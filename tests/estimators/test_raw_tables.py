@@ -104,7 +104,10 @@ def test_raw_tables_are_read_from_every_door_and_come_back_from_files(estimator,
         model.predict_from(Source(X[NEW])),
         np.concatenate([model.predict(X[row : row + 1]) for row in range(N, N + 5)]),
     ):
-        np.testing.assert_array_equal(again, said[: len(again)])
+        if y is WORTH:  # a linear full model in another batch
+            np.testing.assert_allclose(again, said[: len(again)], rtol=1e-12)
+        else:
+            np.testing.assert_array_equal(again, said[: len(again)])
     unseen = X[NEW].assign(work="never seen")
     np.testing.assert_array_equal(
         model.route(unseen), model.route(unseen.assign(work=np.array([None] * len(unseen))))

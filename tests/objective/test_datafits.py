@@ -32,7 +32,7 @@ def row_values(fit, score):
 def test_logistic_fit_is_the_weighted_soft_logistic_loss():
     fit = logistic()
     expected = fit.weight @ soft_logistic_loss(fit.target, SCORES)
-    assert fit.value(SCORES) == pytest.approx(expected, rel=1e-14)
+    assert fit.value(SCORES) == pytest.approx(expected, rel=1e-12)
 
 
 def test_logistic_fit_keeps_its_digits_where_the_loss_is_tiny():
@@ -76,7 +76,7 @@ def test_best_intercept_is_the_best_constant(fit):
         lambda c: fit.value(np.full(len(SCORES), c)), bounds=(-20, 20), options={"xatol": 1e-10}
     )
     assert fit.best_intercept() == pytest.approx(found.x, abs=1e-6)
-    assert abs(fit.gradient(np.full(len(SCORES), fit.best_intercept())).sum()) < 1e-15
+    assert abs(fit.gradient(np.full(len(SCORES), fit.best_intercept())).sum()) < 1e-13
 
 
 @pytest.mark.parametrize(("label", "sign"), [(0.0, -1.0), (1.0, 1.0)])

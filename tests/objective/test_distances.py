@@ -19,7 +19,7 @@ def test_both_derivatives_match_finite_differences(distance):
 
 @pytest.mark.parametrize("distance", DISTANCES.values(), ids=DISTANCES)
 def test_the_distance_is_zero_only_where_gate_and_share_agree(distance):
-    np.testing.assert_allclose(distance.value(T, T), 0.0, atol=1e-15)
+    np.testing.assert_allclose(distance.value(T, T), 0.0, atol=1e-13)
     assert np.all(distance.value(T, T + 0.5) > 0)
 
 

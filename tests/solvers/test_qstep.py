@@ -233,12 +233,12 @@ def test_capping_the_mean_share_is_the_special_case_of_equal_prices(distance):
     plain = STEPS[distance](excess, g, 0.2, sample_weight=weight)
     priced = STEPS[distance](excess, g, 0.2 * 37.0, extra_cost=np.full(50, 37.0), sample_weight=weight)
     np.testing.assert_allclose(plain.value, priced.value, rtol=1e-12)
-    assert np.average(expit(plain.value), weights=weight) == pytest.approx(0.2, abs=1e-14)
+    assert np.average(expit(plain.value), weights=weight) == pytest.approx(0.2, abs=1e-12)
 
 
 def test_equal_rows_get_the_limit_as_their_share_under_kl():
     solution = q_step_kl(np.full(7, 3.0), np.full(7, -1.0), 0.25)
-    np.testing.assert_allclose(solution.value, logit(0.25), rtol=1e-13)
+    np.testing.assert_allclose(solution.value, logit(0.25), rtol=1e-11)
 
 
 @BOTH
@@ -343,7 +343,7 @@ def test_kl_residual_is_primal_minus_dual_value():
     rows = -np.log(expit(-g) * np.exp(-excess) + expit(g) * np.exp(-eta * price))
     dual = np.average(rows, weights=weight) - eta * 0.1
     primal = objective("kl", solution.value, excess, g, weight)
-    assert primal - dual == pytest.approx(solution.residual, abs=1e-13)
+    assert primal - dual == pytest.approx(solution.residual, abs=1e-11)
 
 
 @pytest.mark.slow
@@ -377,7 +377,7 @@ def test_the_multiplier_search_finds_a_step_and_a_smooth_root(root):
     assert bracket.below < root <= bracket.above <= bracket.below * (1 + 1e-15)
     assert bracket.n_evaluations <= 75
     bracket = smallest_multiplier(smooth, 0.5)
-    assert bracket.above == pytest.approx(root, rel=1e-14)
+    assert bracket.above == pytest.approx(root, rel=1e-12)
     assert bracket.n_evaluations <= 20
 
 

@@ -53,7 +53,7 @@ def best_objective(X, fits, group_of, prices, gamma, l2):
         label.weight @ cp.log_sum_exp(f1, axis=1) - cp.sum(cp.multiply((label.weight * label.target).T, f1))
     )
     return cp.Problem(cp.Minimize(cp.sum(terms))).solve(
-        cp.CLARABEL, tol_gap_abs=1e-9, tol_gap_rel=1e-9, tol_feas=1e-9
+        cp.CLARABEL, tol_gap_abs=1e-8, tol_gap_rel=1e-8, tol_feas=1e-8
     )
 
 
@@ -81,9 +81,9 @@ def test_the_certificate_is_what_a_plain_computation_finds(name):
             size = np.linalg.norm(block)
             pull = gamma * price * block / size if size else 0.0
             worst = max(worst, np.linalg.norm(gradient + pull) - (0.0 if size else gamma * price))
-        assert solution.residual == pytest.approx(worst, abs=1e-13)
+        assert solution.residual == pytest.approx(worst, abs=1e-11)
         assert kkt_residual(X, fits, group_of, prices, gamma, solution.value, l2=l2) == pytest.approx(
-            worst, abs=1e-13
+            worst, abs=1e-11
         )
 
 
@@ -157,7 +157,7 @@ def test_the_joint_hessian_is_the_sum_over_rows_written_out(kind):
         W[0, 0] = of_gate[i]
         W[1:, 1:] = np.diag(diagonal[:, i]) - np.outer(outer[:, i], outer[:, i])
         expected += np.einsum("kl,j,m->jkml", W, row, row)
-    np.testing.assert_allclose(found, expected, atol=1e-14)
+    np.testing.assert_allclose(found, expected, atol=1e-12)
 
 
 def test_a_newton_step_is_the_solution_of_the_whole_system_also_far_from_zero():

@@ -1,39 +1,15 @@
-"""Run the code of the pages, and follow the links of the site that was built.
+"""Follow the links of the site that was built.
 
-    python docs/check_pages.py code              # every page whose code needs nothing that a reader does not have
-    python docs/check_pages.py links docs/_build/html
+    python docs/check_links.py docs/_build/html
 
 Links within the site must lead to a file, and to a place in it where they name one. Links to elsewhere are read, not
 followed: they must be https and name a host.
 """
 
-import doctest
-import os
 import sys
-import tempfile
 from html.parser import HTMLParser
 from pathlib import Path
 from urllib.parse import unquote, urldefrag, urlsplit
-
-HERE = Path(__file__).resolve().parent
-RUN_BY_TESTS = {"operating_points.md", "local_remote.md", "report.md"}
-"""Pages that tests run, with the data that they need."""
-
-
-def run_code() -> int:
-    """Run what pages show, each in an empty folder, and count what prints something else."""
-    failed = 0
-    for page in sorted(HERE.glob("*.md")):
-        if page.name in RUN_BY_TESTS or ">>> " not in page.read_text():
-            continue
-        with tempfile.TemporaryDirectory() as folder:
-            os.chdir(folder)
-            flags = doctest.NORMALIZE_WHITESPACE | doctest.ELLIPSIS
-            found = doctest.testfile(str(page), module_relative=False, optionflags=flags)
-            os.chdir(HERE)
-        print(f"{page.name}: {found.attempted} lines run, {found.failed} failed")
-        failed += found.failed
-    return failed
 
 
 class Page(HTMLParser):
@@ -87,11 +63,9 @@ def _missing(path: Path, link: str, pages: dict[Path, Page]) -> str | None:
     return None
 
 
-def main(what: str, *where: str) -> int:
-    """Do one of both; the number of faults is the exit code, at most 1."""
-    if what == "code":
-        return min(run_code(), 1)
-    wrong = broken_links(Path(*where).resolve())
+def main(site: str) -> int:
+    """Say what is wrong; the exit code is 1 if anything is."""
+    wrong = broken_links(Path(site).resolve())
     print(*wrong, f"{len(wrong)} broken links", sep="\n")
     return min(len(wrong), 1)
 
