@@ -1,0 +1,68 @@
+"""What a deal of folds does to an operating point, where one mistake is forty times as dear as another.
+
+    python benchmarks/fold_deals.py
+
+Three tables of 2,000 rows as those of docs/losses.md, each fitted with twenty deals of folds and judged on 20,000 rows
+that no fit has seen: with one deal in each fit, and with the several deals that fits use on small tables.
+"""
+
+import warnings
+
+import numpy as np
+from sklearn.datasets import make_classification
+from sklearn.ensemble import ExtraTreesClassifier
+
+from thrifty import BudgetedClassifier
+from thrifty.learning.cascade import learn
+
+COSTS = np.array([[0.0, 200.0], [5.0, 0.0]])
+"""What answers cost, lines "sick" and "well"."""
+
+
+def table(n_rows, number):
+    """Rows as those of docs/losses.md: one in fourteen is sick."""
+    X, y = make_classification(
+        n_rows, 6, n_informative=4, n_redundant=1, weights=[0.93], flip_y=0, random_state=number
+    )
+    return X.round(3), np.where(y == 1, "sick", "well")
+
+
+def measured(n_deals, X, y, new, truth):
+    """Share right, share of the sick found, cost of tests and of everything, for each of twenty fits."""
+    most, learn.MAX_DEALS = learn.MAX_DEALS, n_deals
+    found = []
+    for seed in range(20):
+        clf = BudgetedClassifier(
+            ExtraTreesClassifier(100, random_state=0),
+            loss=COSTS.tolist(),
+            sizes=[(20, 3)],
+            cv=2,
+            random_state=seed,
+        ).fit(X, y)
+        answer, tests = clf.predict(new), clf.cost(new).mean()
+        mistakes = COSTS[(truth == "well").astype(int), (answer == "well").astype(int)].mean()
+        recall = np.mean(answer[truth == "sick"] == "sick")
+        found.append((np.mean(answer == truth), recall, tests, tests + mistakes))
+    learn.MAX_DEALS = most
+    return np.array(found)
+
+
+def main():
+    warnings.simplefilter("ignore")
+    for number in (1, 2, 3):
+        X, y = table(22_000, number)
+        for n_deals in (1, learn.MAX_DEALS):
+            found = measured(n_deals, X[:2000], y[:2000], X[2000:], y[2000:])
+            print(f"table {number}, deals in each fit: {n_deals}")
+            for name, column in zip(
+                ("right", "sick found", "tests", "tests and mistakes"), found.T, strict=True
+            ):
+                low, high = column.min(), column.max()
+                print(
+                    f"  {name:19} {column.mean():.3f} +- {column.std():.3f}, from {low:.3f} to {high:.3f}",
+                    flush=True,
+                )
+
+
+if __name__ == "__main__":
+    main()
