@@ -34,6 +34,7 @@ from sklearn.tree import DecisionTreeClassifier
 
 from thrifty import DynaModLinClassifier
 from thrifty.bundle import from_bytes, to_bytes
+from thrifty.bundle.container import FORMAT
 from thrifty.exceptions import ThriftyError
 
 HEADER = struct.Struct("<8sIQ")
@@ -134,7 +135,7 @@ def sealed(manifest, blobs):
         entry.update(offset=offset, length=len(blob), sha256=hashlib.sha256(blob).hexdigest())
         offset += len(blob)
     text = json.dumps(manifest).encode()
-    body = HEADER.pack(b"thrifty\x00", 2, len(text)) + text + b"".join(blobs)
+    body = HEADER.pack(b"thrifty\x00", FORMAT, len(text)) + text + b"".join(blobs)
     return body + hashlib.sha256(body).digest()
 
 
