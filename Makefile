@@ -82,7 +82,7 @@ test-lowest: ## Run a part of the tests with the lowest versions of all dependen
 	@$(PYTHON) -m venv $(LOWEST)
 	@$(PYTHON) .ci/lowest.py report parquet > $(LOWEST)/lowest.txt
 	@$(LOWEST)/bin/python -m pip install --quiet --disable-pip-version-check -c $(LOWEST)/lowest.txt -e '.[report,parquet]' hypothesis 'polars<2' pytest
-	@OMP_NUM_THREADS=1 $(LOWEST)/bin/python -m pytest -q -m 'not slow' -W default tests/chain tests/objective tests/evidence tests/estimators/test_notebook.py tests/test_public_api.py
+	@OMP_NUM_THREADS=1 $(LOWEST)/bin/python -m pytest -q -m 'not slow' -W default tests/chain tests/prices tests/evidence tests/estimators/test_notebook.py tests/test_public_api.py
 
 dist-check: ## Build wheel and source distribution, install each into an empty environment, and try it there
 	@PYTHON=$(PYTHON) .ci/dist_check

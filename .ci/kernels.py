@@ -20,8 +20,9 @@ TESTS = [
     "tests/test_pages.py",
     "tests/chain",
     "tests/estimators",
-    "tests/learning",
-    "tests/solvers",
+    "tests/cascade",
+    "tests/dynamod",
+    "tests/routing",
     "README.md",
 ]
 # Kernels of OpenBLAS, each with extensions, as older and newer numpy call them, of which the processor must have one.

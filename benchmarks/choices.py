@@ -32,9 +32,9 @@ from sklearn.ensemble import ExtraTreesClassifier
 
 import frontier
 from thrifty import BudgetedClassifier, hold_budget
+from thrifty.cascade import learn, orders, plan, staged
 from thrifty.datasets import load_digits_at_least_five
 from thrifty.estimators import cascade
-from thrifty.learning.cascade import learn, orders, plan, staged
 from thrifty.rows import uniforms
 
 TABLES = {  # rows to fit on, splits, budgets

@@ -18,7 +18,7 @@ import tracemalloc
 import lightgbm as lgb
 import numpy as np
 
-from thrifty.compiled import kernel
+from thrifty.jit import kernel
 from thrifty.tasks.logistic import logistic_derivatives
 from thrifty.trees import Binner, EnsembleBuilder, TreeGrower
 from thrifty.trees.gradients import choose_lanes, pack

@@ -13,7 +13,7 @@ from sklearn.datasets import make_classification
 from sklearn.ensemble import ExtraTreesClassifier
 
 from thrifty import BudgetedClassifier
-from thrifty.learning.cascade import learn
+from thrifty.cascade import learn
 
 COSTS = np.array([[0.0, 200.0], [5.0, 0.0]])
 """What answers cost, lines "sick" and "well"."""

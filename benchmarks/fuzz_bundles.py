@@ -35,7 +35,7 @@ from sklearn.tree import DecisionTreeClassifier
 from thrifty import DynaModLinClassifier
 from thrifty.bundle import from_bytes, to_bytes
 from thrifty.bundle.container import FORMAT
-from thrifty.exceptions import ThriftyError
+from thrifty.errors import ThriftyError
 
 HEADER = struct.Struct("<8sIQ")
 OUTCOMES = ("refused", "answers", "refuses to answer", "NaN", "other error", "too slow")

@@ -28,8 +28,8 @@ from sklearn.ensemble import ExtraTreesRegressor, HistGradientBoostingClassifier
 from frontier import BUDGETS, load_large, load_priced
 from targets import CASES, Case
 from thrifty import BudgetedClassifier, BudgetedRegressor, hold_budget
+from thrifty.cascade import graph_search as search
 from thrifty.chain.fork import nodes_of
-from thrifty.learning.cascade import graph_search as search
 
 OF_NUMBERS = ("pol", "bike_hour")
 MOST_BOUGHT = 10

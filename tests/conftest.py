@@ -133,10 +133,10 @@ def bike_system():
 
 @contextmanager
 def _small_fits():
+    from thrifty.cascade import gates, plan
     from thrifty.estimators import cascade
-    from thrifty.learning.cascade import gates, plan
-    from thrifty.learning.pairs.boosted import Boosting
     from thrifty.tables import swept_methods
+    from thrifty.trees.boosting import Boosting
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(plan, "ORDERING", replace(plan.ORDERING, n_trees=10, max_depth=4))

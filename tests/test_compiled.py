@@ -13,7 +13,7 @@ import pytest
 from sklearn.naive_bayes import GaussianNB
 
 from thrifty import BudgetedClassifier, save
-from thrifty.compiled import Deferred, import_compiler, kernel, lean
+from thrifty.jit import Deferred, import_compiler, kernel, lean
 
 ROUND = """
 import numpy as np

@@ -43,12 +43,12 @@ from thrifty import (
 )
 from thrifty.bundle import from_bytes, to_bytes
 from thrifty.cli import main
+from thrifty.dynamod.sweeping.run import sweep
 from thrifty.evidence.observe import chain_of
 from thrifty.report.page import page_of
 from thrifty.serve.config import Config
 from thrifty.serve.reload import Serving
 from thrifty.sources.memory import DictSource
-from thrifty.sweeping.run import sweep
 
 COSTS = {"radius": 1.0, "texture": 2.0, "area": 2.0, "shape": 3.0, "points": 1.5}
 TRAIN, VAL, NEW = slice(0, 260), slice(260, 400), slice(400, 520)

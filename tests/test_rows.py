@@ -4,7 +4,7 @@ import pytest
 from scipy import sparse
 
 from thrifty import rows
-from thrifty.exceptions import InvalidInputError
+from thrifty.errors import InvalidInputError
 from thrifty.rows import content_folds, fingerprints, key_chance, key_words, uniforms
 
 

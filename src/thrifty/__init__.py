@@ -6,29 +6,18 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from thrifty.auditing.auditor import audit
     from thrifty.auditing.findings import Audit
+    from thrifty.cascade.budgeted import BudgetedClassifier, BudgetedRegressor
+    from thrifty.cascade.ranker import BudgetedRanker
     from thrifty.chain.chain import Chain
     from thrifty.chain.policy import Policy
     from thrifty.chain.receipts import Receipt
     from thrifty.chain.session import Session
     from thrifty.chain.sources import Delivery
-    from thrifty.estimators.budgeted import BudgetedClassifier, BudgetedRegressor
-    from thrifty.estimators.dynamod_gbrt import DynaModGbrtClassifier, DynaModGbrtRegressor
-    from thrifty.estimators.dynamod_lin import DynaModLinClassifier
-    from thrifty.estimators.dynamod_lstsq import DynaModLstsqClassifier
-    from thrifty.estimators.ranker import BudgetedRanker
-    from thrifty.estimators.rivals.budget_prune import BudgetPruneClassifier
-    from thrifty.estimators.rivals.greedy_l1 import GreedyL1Classifier
-    from thrifty.estimators.rivals.greedy_leaf import GreedyLeafClassifier
-    from thrifty.estimators.rivals.greedy_miser import GreedyMiserClassifier, GreedyMiserRegressor
-    from thrifty.estimators.rivals.logged import evidence_of_answers
-    from thrifty.estimators.rivals.routers import ConfidenceRouter, UniformRouter, UniformRouterRegressor
-    from thrifty.evidence.certificate import Certificate
-    from thrifty.evidence.evidence import Evidence
-    from thrifty.evidence.frontier import Frontier
-    from thrifty.evidence.hold import hold_budget
-    from thrifty.evidence.observe import evidence_of, point_of
-    from thrifty.evidence.proof import certify
-    from thrifty.exceptions import (
+    from thrifty.dynamod.gbrt_estimators import DynaModGbrtClassifier, DynaModGbrtRegressor
+    from thrifty.dynamod.linear_estimator import DynaModLinClassifier
+    from thrifty.dynamod.lstsq_estimator import DynaModLstsqClassifier
+    from thrifty.dynamod.sweeping.run import sweep
+    from thrifty.errors import (
         DataUnavailableError,
         FullModelFailedError,
         FullModelFailedWarning,
@@ -43,14 +32,25 @@ if TYPE_CHECKING:
         RefittedFullModelWarning,
         ThriftyError,
     )
-    from thrifty.objective.prices import Prices
+    from thrifty.estimators.rivals.budget_prune import BudgetPruneClassifier
+    from thrifty.estimators.rivals.greedy_l1 import GreedyL1Classifier
+    from thrifty.estimators.rivals.greedy_leaf import GreedyLeafClassifier
+    from thrifty.estimators.rivals.greedy_miser import GreedyMiserClassifier, GreedyMiserRegressor
+    from thrifty.evidence.certificate import Certificate
+    from thrifty.evidence.evidence import Evidence
+    from thrifty.evidence.frontier import Frontier
+    from thrifty.evidence.hold import hold_budget
+    from thrifty.evidence.observe import evidence_of, point_of
+    from thrifty.evidence.proof import certify
+    from thrifty.prices.prices import Prices
     from thrifty.ranking.curve import ranking_curve
     from thrifty.report.collect import collect_facts
     from thrifty.report.page import write_report
+    from thrifty.routing.confidence import ConfidenceRouter, UniformRouter, UniformRouterRegressor
+    from thrifty.routing.logged import evidence_of_answers
     from thrifty.sources.memory import DictSource
     from thrifty.sources.sql import SqlSource
     from thrifty.sources.web import HttpSource
-    from thrifty.sweeping.run import sweep
     from thrifty.tables.storage import load, save
     from thrifty.tasks.queries import Queries, average_precision_at, ndcg_at
 
@@ -119,59 +119,59 @@ __all__ = [
 _HOME = {
     "Audit": "auditing.findings",
     "BudgetPruneClassifier": "estimators.rivals.budget_prune",
-    "BudgetedClassifier": "estimators.budgeted",
-    "BudgetedRanker": "estimators.ranker",
-    "BudgetedRegressor": "estimators.budgeted",
+    "BudgetedClassifier": "cascade.budgeted",
+    "BudgetedRanker": "cascade.ranker",
+    "BudgetedRegressor": "cascade.budgeted",
     "Certificate": "evidence.certificate",
     "Chain": "chain.chain",
-    "ConfidenceRouter": "estimators.rivals.routers",
-    "DataUnavailableError": "exceptions",
+    "ConfidenceRouter": "routing.confidence",
+    "DataUnavailableError": "errors",
     "Delivery": "chain.sources",
     "DictSource": "sources.memory",
-    "DynaModGbrtClassifier": "estimators.dynamod_gbrt",
-    "DynaModGbrtRegressor": "estimators.dynamod_gbrt",
-    "DynaModLinClassifier": "estimators.dynamod_lin",
-    "DynaModLstsqClassifier": "estimators.dynamod_lstsq",
+    "DynaModGbrtClassifier": "dynamod.gbrt_estimators",
+    "DynaModGbrtRegressor": "dynamod.gbrt_estimators",
+    "DynaModLinClassifier": "dynamod.linear_estimator",
+    "DynaModLstsqClassifier": "dynamod.lstsq_estimator",
     "Evidence": "evidence.evidence",
     "Frontier": "evidence.frontier",
-    "FullModelFailedError": "exceptions",
-    "FullModelFailedWarning": "exceptions",
-    "FullModelNotWorthItWarning": "exceptions",
+    "FullModelFailedError": "errors",
+    "FullModelFailedWarning": "errors",
+    "FullModelNotWorthItWarning": "errors",
     "GreedyL1Classifier": "estimators.rivals.greedy_l1",
     "GreedyLeafClassifier": "estimators.rivals.greedy_leaf",
     "GreedyMiserClassifier": "estimators.rivals.greedy_miser",
     "GreedyMiserRegressor": "estimators.rivals.greedy_miser",
     "HttpSource": "sources.web",
-    "InvalidAnswerError": "exceptions",
-    "InvalidInputError": "exceptions",
-    "InvalidTypeError": "exceptions",
-    "NoPriceOfMistakesError": "exceptions",
-    "NothingSavedWarning": "exceptions",
-    "OptimisticFullModelWarning": "exceptions",
+    "InvalidAnswerError": "errors",
+    "InvalidInputError": "errors",
+    "InvalidTypeError": "errors",
+    "NoPriceOfMistakesError": "errors",
+    "NothingSavedWarning": "errors",
+    "OptimisticFullModelWarning": "errors",
     "Policy": "chain.policy",
-    "Prices": "objective.prices",
-    "PurchaseFailedError": "exceptions",
+    "Prices": "prices.prices",
+    "PurchaseFailedError": "errors",
     "Queries": "tasks.queries",
     "Receipt": "chain.receipts",
-    "RefittedFullModelWarning": "exceptions",
+    "RefittedFullModelWarning": "errors",
     "Session": "chain.session",
     "SqlSource": "sources.sql",
-    "ThriftyError": "exceptions",
-    "UniformRouter": "estimators.rivals.routers",
-    "UniformRouterRegressor": "estimators.rivals.routers",
+    "ThriftyError": "errors",
+    "UniformRouter": "routing.confidence",
+    "UniformRouterRegressor": "routing.confidence",
     "audit": "auditing.auditor",
     "average_precision_at": "tasks.queries",
     "certify": "evidence.proof",
     "collect_facts": "report.collect",
     "evidence_of": "evidence.observe",
-    "evidence_of_answers": "estimators.rivals.logged",
+    "evidence_of_answers": "routing.logged",
     "hold_budget": "evidence.hold",
     "load": "tables.storage",
     "ndcg_at": "tasks.queries",
     "point_of": "evidence.observe",
     "ranking_curve": "ranking.curve",
     "save": "tables.storage",
-    "sweep": "sweeping.run",
+    "sweep": "dynamod.sweeping.run",
     "write_report": "report.page",
 }
 

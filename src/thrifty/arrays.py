@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from thrifty.exceptions import InvalidInputError
+from thrifty.errors import InvalidInputError
 
 __all__ = [
     "Bools",

@@ -7,7 +7,7 @@ import shutil
 import stat
 from pathlib import Path
 
-from thrifty.exceptions import DataUnavailableError, InvalidInputError
+from thrifty.errors import DataUnavailableError, InvalidInputError
 
 __all__ = ["read_capped", "write_atomically"]
 

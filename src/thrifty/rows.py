@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from thrifty.arrays import Bools, Ints, Words
-from thrifty.exceptions import InvalidInputError
+from thrifty.errors import InvalidInputError
 
 __all__ = [
     "Draws",

@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 from joblib import cpu_count, effective_n_jobs
 from threadpoolctl import ThreadpoolController
 
-from thrifty.exceptions import InvalidInputError
+from thrifty.errors import InvalidInputError
 
 __all__ = ["call_within", "limited_threads", "threads_for", "threads_of", "usable_threads"]
 

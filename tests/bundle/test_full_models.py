@@ -33,7 +33,7 @@ from thrifty.bundle.fingerprint import content_digest, probe_table
 from thrifty.chain.stage import LinearStage
 from thrifty.full.model import AbsentFull, CallableFull, EstimatorFull, PrecomputedFull, as_full_model
 from thrifty.full.tree_classifier import TreeClassifier
-from thrifty.objective.costs import PriceList
+from thrifty.prices.costs import PriceList
 from thrifty.tasks.binary import BinaryTask
 
 TREE = "sklearn.tree._tree.Tree"

@@ -28,7 +28,7 @@ from thrifty.bundle.soundness import check_sound
 from thrifty.chain.stage import LinearStage
 from thrifty.full.model import AbsentFull, EstimatorFull, PrecomputedFull
 from thrifty.full.tree_classifier import TreeClassifier
-from thrifty.objective.costs import PriceList
+from thrifty.prices.costs import PriceList
 from thrifty.tasks.binary import BinaryTask
 from thrifty.tasks.choose import classification
 

@@ -14,7 +14,7 @@ from thrifty.bundle.objects import _ESTIMATORS
 from thrifty.bundle.stages import _CODECS
 from thrifty.chain.stage import ForeignStage, LinearStage, Visit
 from thrifty.full.model import AbsentFull, PrecomputedFull
-from thrifty.objective.costs import PriceList
+from thrifty.prices.costs import PriceList
 from thrifty.tasks.binary import BinaryTask
 
 pytestmark = pytest.mark.slow

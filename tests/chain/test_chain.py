@@ -20,10 +20,10 @@ from thrifty.chain.policy import Policy
 from thrifty.chain.purchase_reader import PurchaseReader
 from thrifty.chain.sources import FeatureSource, TableReader
 from thrifty.chain.stage import LinearStage, Visit
-from thrifty.exceptions import InvalidInputError
+from thrifty.errors import InvalidInputError
 from thrifty.full.model import CallableFull, PrecomputedFull
-from thrifty.objective.costs import PriceList
-from thrifty.objective.price_list import check_price_list
+from thrifty.prices.costs import PriceList
+from thrifty.prices.price_list import check_price_list
 from thrifty.rows import fingerprints, key_chance, key_words
 from thrifty.tasks.binary import BinaryTask
 from thrifty.tasks.labels import CLIP

@@ -14,9 +14,9 @@ from thrifty.chain.chain import Chain
 from thrifty.chain.policy import Policy
 from thrifty.chain.sources import TableReader
 from thrifty.chain.stage import CascadeStage
-from thrifty.exceptions import InvalidInputError
+from thrifty.errors import InvalidInputError
 from thrifty.full.model import CallableFull
-from thrifty.objective.price_list import check_price_list
+from thrifty.prices.price_list import check_price_list
 from thrifty.tasks.binary import BinaryTask
 from thrifty.trees import TreeEnsemble
 from thrifty.trees.categories import LevelSets

@@ -13,9 +13,9 @@ from scipy import sparse
 from thrifty.chain.chain import Chain
 from thrifty.chain.policy import Policy
 from thrifty.chain.stage import LinearStage
-from thrifty.exceptions import InvalidInputError
+from thrifty.errors import InvalidInputError
 from thrifty.full.model import CallableFull
-from thrifty.objective.costs import PriceList
+from thrifty.prices.costs import PriceList
 from thrifty.rows import key_chance, key_words
 from thrifty.tasks.binary import BinaryTask
 

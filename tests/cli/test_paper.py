@@ -12,7 +12,7 @@ from thrifty.cli.paper import Experiment, Family, Profile, names_of
 from thrifty.estimators import cascade as cascades
 from thrifty.experiments import demo, experiments
 from thrifty.experiments.experiment import PROFILES
-from thrifty.learning.pairs.boosted import Boosting
+from thrifty.trees.boosting import Boosting
 
 
 def test_help_names_every_command(capsys):

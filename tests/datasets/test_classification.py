@@ -13,7 +13,7 @@ from thrifty.datasets import (
     load_scene15,
     make_synthetic,
 )
-from thrifty.exceptions import InvalidInputError
+from thrifty.errors import InvalidInputError
 
 
 def test_letters_come_in_file_order_with_the_sizes_of_the_paper(data_folder):

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from thrifty.datasets import draw_prices, load_mq2008, load_mslr, load_yahoo, load_yahoo_prices
-from thrifty.exceptions import DataUnavailableError, InvalidInputError
+from thrifty.errors import DataUnavailableError, InvalidInputError
 
 
 def queries_of(*parts):

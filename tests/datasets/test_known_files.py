@@ -11,7 +11,7 @@ from sklearn.utils import Bunch
 
 from thrifty.datasets import load_forest, load_letters, load_miniboone
 from thrifty.datasets.known_files import OpenmlSet, content_digest, fetch_arrays
-from thrifty.exceptions import DataUnavailableError
+from thrifty.errors import DataUnavailableError
 
 X = np.array([[1.0, 0.0], [2.5, 1.0], [0.0, 1.0]])
 

@@ -23,7 +23,7 @@ from thrifty import (
 )
 from thrifty.chain.levels import learn_levels
 from thrifty.cli import main
-from thrifty.exceptions import InvalidInputError
+from thrifty.errors import InvalidInputError
 from thrifty.tables import swept_methods
 from thrifty.tables.storage import load_table_system
 
@@ -177,7 +177,7 @@ def assert_answers_alike(system, table, model, same):
 
 
 @pytest.mark.slow
-@pytest.mark.filterwarnings("ignore::thrifty.exceptions.FullModelNotWorthItWarning")
+@pytest.mark.filterwarnings("ignore::thrifty.errors.FullModelNotWorthItWarning")
 def test_a_full_model_of_text_answers_alike_in_python_in_files_in_purchases_and_in_commands(
     small_fits, files
 ):
@@ -205,7 +205,7 @@ def test_a_full_model_of_text_answers_alike_in_python_in_files_in_purchases_and_
 
 
 @pytest.mark.slow
-@pytest.mark.filterwarnings("ignore::thrifty.exceptions.FullModelNotWorthItWarning")
+@pytest.mark.filterwarnings("ignore::thrifty.errors.FullModelNotWorthItWarning")
 @pytest.mark.parametrize("method", ["cascade", "dynamod-gbrt", "greedy-miser"])
 def test_commands_read_text_as_sets_and_dates_as_days_as_python_does(
     small_fits, files, capsys, monkeypatch, method

@@ -10,12 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import binom, binomtest
 
+from thrifty.errors import InvalidInputError
 from thrifty.evidence.bounds import rows_needed, upper_bound
 from thrifty.evidence.certificate import Certificate
 from thrifty.evidence.evidence import Evidence
 from thrifty.evidence.frontier import Frontier
 from thrifty.evidence.proof import certify
-from thrifty.exceptions import InvalidInputError
 
 # -- the bound -------------------------------------------------------------------------------------
 

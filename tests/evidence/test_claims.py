@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 from scipy.stats import binom
 
+from thrifty.errors import InvalidInputError
 from thrifty.evidence.bounds import STAKES, is_rare, log_growth, mean_bound, rows_of_mean, upper_bound
 from thrifty.evidence.certificate import Certificate
 from thrifty.evidence.evidence import Evidence
 from thrifty.evidence.frontier import Frontier
 from thrifty.evidence.proof import certify
-from thrifty.exceptions import InvalidInputError
 from thrifty.tasks.choose import classification
 from thrifty.tasks.mistakes import read_loss
 from thrifty.tasks.regression import RegressionTask

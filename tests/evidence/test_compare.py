@@ -3,10 +3,10 @@ import tracemalloc
 import numpy as np
 import pytest
 
+from thrifty.errors import InvalidInputError
 from thrifty.evidence import compare
 from thrifty.evidence.evidence import Evidence
 from thrifty.evidence.frontier import Frontier
-from thrifty.exceptions import InvalidInputError
 
 
 def gate(seed, n=400, skill=0.7, stop_cost=1.0, full=None):

@@ -12,11 +12,11 @@ from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression
 
 from thrifty import BudgetPruneClassifier, ConfidenceRouter, GreedyMiserClassifier, Policy
+from thrifty.errors import InvalidInputError
 from thrifty.evidence.averages import GateAverages, RouteAverages
 from thrifty.evidence.evidence import Evidence
 from thrifty.evidence.frontier import Frontier
 from thrifty.evidence.observe import evidence_of, point_of
-from thrifty.exceptions import InvalidInputError
 
 SEEDS = st.integers(0, 2**32 - 1)
 

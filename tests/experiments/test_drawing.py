@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from thrifty.exceptions import InvalidInputError
+from thrifty.errors import InvalidInputError
 from thrifty.experiments import drawing
 from thrifty.experiments.drawing import FLAGSHIP, draw_figure, redraw
 

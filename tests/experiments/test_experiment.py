@@ -6,7 +6,7 @@ from importlib.resources import files
 import numpy as np
 import pytest
 
-from thrifty.exceptions import InvalidInputError
+from thrifty.errors import InvalidInputError
 from thrifty.experiments import experiments
 from thrifty.experiments.experiment import PROFILES, read_settings
 from thrifty.experiments.figures import FOREST_FIGURES

@@ -7,12 +7,12 @@ import pytest
 from joblib import parallel_config
 
 from thrifty.datasets import Split
-from thrifty.exceptions import InvalidInputError
+from thrifty.dynamod.sweeping import identity
+from thrifty.errors import InvalidInputError
 from thrifty.experiments.experiment import Run, read_settings, silent
 from thrifty.experiments.fits import FullScores, Job, Kept, from_record, key_of, to_record
 from thrifty.experiments.letters import LinearSettings, _full_models
 from thrifty.experiments.selection import Candidate, PointCandidate
-from thrifty.sweeping import identity
 
 CALLS = []
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from thrifty.datasets import load_mq2008
-from thrifty.exceptions import InvalidInputError
+from thrifty.errors import InvalidInputError
 from thrifty.experiments import rank
 from thrifty.experiments.experiment import Run, read_settings
 from thrifty.tasks.queries import Queries

@@ -4,10 +4,10 @@ from importlib.resources import files
 
 import pytest
 
-from thrifty.exceptions import InvalidInputError
+from thrifty.dynamod.sweeping import identity
+from thrifty.errors import InvalidInputError
 from thrifty.experiments import experiments
 from thrifty.experiments.experiment import Run
-from thrifty.sweeping import identity
 
 pytestmark = pytest.mark.slow
 

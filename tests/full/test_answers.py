@@ -19,8 +19,8 @@ from thrifty import (
     point_of,
     sweep,
 )
-from thrifty.exceptions import InvalidAnswerError
-from thrifty.objective.costs import PriceList
+from thrifty.errors import InvalidAnswerError
+from thrifty.prices.costs import PriceList
 from thrifty.progress import silent
 from thrifty.tables.schema import Schema
 from thrifty.tables.swept_methods import fit_swept

@@ -13,7 +13,7 @@ from sklearn.svm import LinearSVC
 from sklearn.tree import DecisionTreeClassifier
 
 from thrifty import DynaModLinClassifier
-from thrifty.exceptions import InvalidInputError, OptimisticFullModelWarning
+from thrifty.errors import InvalidInputError, OptimisticFullModelWarning
 from thrifty.full.crossfit import TrainingRows, assign_folds, judge_full
 from thrifty.full.model import AbsentFull, CallableFull, EstimatorFull, PrecomputedFull, as_full_model
 from thrifty.rows import fingerprints

@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from thrifty.exceptions import InvalidInputError
+from thrifty.errors import InvalidInputError
 from thrifty.ranking.curve import band_over_queries, ranking_curve, thresholds_of
 from thrifty.tasks.queries import Queries, average_precision_at, ndcg_at
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from thrifty.exceptions import InvalidInputError
+from thrifty.errors import InvalidInputError
 from thrifty.serve.breaker import Breaker
 
 

@@ -10,9 +10,9 @@ from thrifty.chain.ledger import Ledger
 from thrifty.chain.policy import Policy
 from thrifty.chain.sources import TableReader
 from thrifty.chain.stage import LinearStage
-from thrifty.exceptions import InvalidInputError, RowsLeftBehindError
+from thrifty.errors import InvalidInputError, RowsLeftBehindError
 from thrifty.full.model import CallableFull
-from thrifty.objective.costs import PriceList
+from thrifty.prices.costs import PriceList
 from thrifty.serve.controller import BudgetController
 from thrifty.tasks.binary import BinaryTask
 

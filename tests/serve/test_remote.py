@@ -12,7 +12,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from thrifty.exceptions import InvalidInputError, ThriftyError
+from thrifty.errors import InvalidInputError, ThriftyError
 from thrifty.serve.remote import RemoteFailure, RemoteModel, RemoteSettings
 from thrifty.serve.tensors import answer_of, request_of
 

@@ -17,7 +17,7 @@ from sklearn.datasets import load_breast_cancer
 from sklearn.linear_model import LogisticRegression
 from sklearn.preprocessing import StandardScaler
 
-import thrifty.sweeping.run as run
+import thrifty.dynamod.sweeping.run as run
 from thrifty import DynaModLinClassifier
 
 GRID = {"gamma": [0.01, 0.03, 0.09], "p_full": [0.2, 0.4, 0.6]}

@@ -9,7 +9,7 @@ from sklearn.datasets import load_iris
 from sklearn.frozen import FrozenEstimator
 from sklearn.naive_bayes import GaussianNB
 
-import thrifty.sweeping.run as run
+import thrifty.dynamod.sweeping.run as run
 from thrifty import (
     BudgetedClassifier,
     BudgetPruneClassifier,

@@ -10,7 +10,7 @@ from thrifty import (
     DynaModLinClassifier,
     InvalidInputError,
 )
-from thrifty.sweeping.grid import make_plan, waves
+from thrifty.dynamod.sweeping.grid import make_plan, waves
 
 GAMMAS = st.lists(st.sampled_from([0.001, 0.003, 0.01, 0.03, 0.1]), min_size=1, max_size=5, unique=True)
 CAPS = st.lists(st.sampled_from([0.1, 0.3, 0.5]), min_size=1, max_size=3, unique=True)

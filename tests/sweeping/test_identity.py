@@ -13,8 +13,8 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from thrifty import InvalidInputError
-from thrifty.objective.price_list import check_price_list
-from thrifty.sweeping import identity
+from thrifty.dynamod.sweeping import identity
+from thrifty.prices.price_list import check_price_list
 
 TABLES = hnp.arrays(np.float64, (3, 2), elements=st.floats(-10, 10))
 

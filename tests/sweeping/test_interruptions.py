@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from thrifty.sweeping.full_model import Answers
+from thrifty.dynamod.sweeping.full_model import Answers
 
 pytestmark = pytest.mark.slow
 

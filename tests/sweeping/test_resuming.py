@@ -3,7 +3,7 @@ import pytest
 from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression
 
-import thrifty.sweeping.run as run
+import thrifty.dynamod.sweeping.run as run
 from thrifty import (
     DynaModGbrtClassifier,
     DynaModLinClassifier,
@@ -109,7 +109,7 @@ def test_a_store_of_something_else_is_refused_by_name(trees, rows, tmp_path, cha
 
 def test_a_store_of_other_code_is_refused(trees, fitting, tmp_path, monkeypatch):
     sweep(trees, {"gamma": [1.0]}, *fitting, store=tmp_path / "s.db")
-    monkeypatch.setattr("thrifty.sweeping.identity.code", lambda: "0.0.9, sources of old")
+    monkeypatch.setattr("thrifty.dynamod.sweeping.identity.code", lambda: "0.0.9, sources of old")
     with pytest.raises(
         InvalidInputError, match=r"the code of thrifty \(.*; now 0.0.9, sources of old\) differs"
     ):

@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from thrifty import InvalidInputError
-from thrifty.sweeping.store import FORMAT, Store
+from thrifty.dynamod.sweeping.store import FORMAT, Store
 
 ME = {"the training rows": "a" * 32, "the code of thrifty": "1.0", "parameters": {"tol": 1.0, "l2": 2.0}}
 
@@ -108,10 +108,10 @@ def test_pages_full_of_noise_are_noticed_when_the_store_is_opened(tmp_path):
 
 @pytest.mark.slow
 def test_a_second_process_is_refused_while_the_first_is_at_work(tmp_path, monkeypatch):
-    monkeypatch.setattr("thrifty.sweeping.store._PATIENCE", 0.1)
+    monkeypatch.setattr("thrifty.dynamod.sweeping.store._PATIENCE", 0.1)
     path = tmp_path / "sweep.db"
     code = (
-        "import sys, json; from thrifty.sweeping.store import Store\n"
+        "import sys, json; from thrifty.dynamod.sweeping.store import Store\n"
         "store = Store(sys.argv[1], json.loads(sys.argv[2])); print('open', flush=True); sys.stdin.read()"
     )
     command = [sys.executable, "-c", code, str(path), json.dumps(ME)]
@@ -125,7 +125,7 @@ def test_a_second_process_is_refused_while_the_first_is_at_work(tmp_path, monkey
 
 
 def test_two_stores_in_one_process_do_not_share_a_file(tmp_path, monkeypatch):
-    monkeypatch.setattr("thrifty.sweeping.store._PATIENCE", 0.1)
+    monkeypatch.setattr("thrifty.dynamod.sweeping.store._PATIENCE", 0.1)
     with Store(tmp_path / "sweep.db", ME), pytest.raises(InvalidInputError, match="in use"):
         Store(tmp_path / "sweep.db", ME)
 

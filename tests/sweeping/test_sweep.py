@@ -24,8 +24,8 @@ from thrifty import (
     sweep,
 )
 from thrifty.bundle import from_bytes
+from thrifty.dynamod.sweeping import run
 from thrifty.evidence.cuts import threshold_curve
-from thrifty.sweeping import run
 
 pytestmark = pytest.mark.slow
 

@@ -156,7 +156,7 @@ def test_without_a_wish_the_most_accurate_point_is_kept(small_fits, fitted, make
     assert (best.about.budget, best.about.max_loss) == (None, None)
 
 
-@pytest.mark.filterwarnings("ignore::thrifty.exceptions.FullModelNotWorthItWarning")
+@pytest.mark.filterwarnings("ignore::thrifty.errors.FullModelNotWorthItWarning")
 def test_the_full_model_reads_and_is_billed_for_its_own_columns(small_fits, make_table):
     fit = fit_table(
         make_table(600), "label", Wish(), full="svm", full_features=["age", "colour"], full_cost=0.5
@@ -205,7 +205,7 @@ def test_the_best_kind_wins_and_models_that_cannot_take_part_do_not(make_table, 
             full_models.recipe(kind, 0, 1)
 
 
-@pytest.mark.filterwarnings("ignore::thrifty.exceptions.FullModelNotWorthItWarning")
+@pytest.mark.filterwarnings("ignore::thrifty.errors.FullModelNotWorthItWarning")
 @pytest.mark.parametrize("kind", ["xgboost", "lightgbm"])
 def test_boosters_of_others_are_fitted_kept_in_the_file_and_read_from_a_file(
     small_fits, make_table, tmp_path, monkeypatch, kind
@@ -228,7 +228,7 @@ def frozen_file(path, model, frame, names):
     return str(path)
 
 
-@pytest.mark.filterwarnings("ignore::thrifty.exceptions.FullModelNotWorthItWarning")
+@pytest.mark.filterwarnings("ignore::thrifty.errors.FullModelNotWorthItWarning")
 def test_a_fitted_model_from_a_file_reads_its_own_columns_in_its_own_order(small_fits, tmp_path, make_table):
     frame, elsewhere = make_table(600), make_table(600, seed=7)
     names = ["colour", "lab two", "lab one", "age"]

@@ -9,8 +9,8 @@ from sklearn.metrics import mean_absolute_error, r2_score, root_mean_squared_err
 
 from thrifty.bundle.fields import Fields, Packer, Unpacker
 from thrifty.chain.policy import Policy
+from thrifty.errors import InvalidInputError
 from thrifty.evidence.evidence import Evidence
-from thrifty.exceptions import InvalidInputError
 from thrifty.tables.codec import _unpack_numbers
 from thrifty.tables.fit import Wish, fit_table
 from thrifty.tables.full_models import best_kind, recipe

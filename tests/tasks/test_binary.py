@@ -9,7 +9,7 @@ from scipy.special import expit
 from sklearn.linear_model import LogisticRegression
 from sklearn.tree import DecisionTreeClassifier
 
-from thrifty.exceptions import InvalidInputError
+from thrifty.errors import InvalidInputError
 from thrifty.tasks.binary import BinaryTask
 from thrifty.tasks.choose import classification_of
 from thrifty.tasks.labels import CLIP

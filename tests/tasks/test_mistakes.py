@@ -5,7 +5,7 @@ import pytest
 from scipy.special import softmax
 from sklearn.metrics import brier_score_loss, log_loss
 
-from thrifty.exceptions import InvalidInputError
+from thrifty.errors import InvalidInputError
 from thrifty.tasks.choose import classification
 from thrifty.tasks.mistakes import CostMatrix, ProbabilityLoss, read_loss
 

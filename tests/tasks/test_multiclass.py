@@ -6,7 +6,7 @@ from scipy.optimize import minimize
 from scipy.special import log_softmax, softmax
 from sklearn.svm import SVC
 
-from thrifty.exceptions import InvalidInputError
+from thrifty.errors import InvalidInputError
 from thrifty.tasks.binary import BinaryTask
 from thrifty.tasks.choose import classification, classification_of
 from thrifty.tasks.labels import CLIP

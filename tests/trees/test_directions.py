@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from thrifty.learning.pairs.boosted import Boosting
 from thrifty.trees import Binner, EnsembleBuilder, TreeGrower, derivatives_along
+from thrifty.trees.boosting import Boosting
 
 
 @pytest.fixture(scope="module")
@@ -60,7 +60,7 @@ def test_gains_are_those_of_all_outputs_on_average_over_directions(problem):
 
 
 def test_the_order_of_the_rows_does_not_matter_to_many_classes():
-    from thrifty.learning.cascade.staged import grow_stages
+    from thrifty.cascade.staged import grow_stages
     from thrifty.tasks.choose import classification
 
     rng = np.random.default_rng(1)

@@ -3,7 +3,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from thrifty.exceptions import InvalidInputError
+from thrifty.errors import InvalidInputError
 from thrifty.trees import Binner, TreeEnsemble, TreeGrower
 
 quick = settings(max_examples=40, deadline=None)

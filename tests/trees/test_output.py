@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from thrifty.exceptions import InvalidInputError
+from thrifty.errors import InvalidInputError
 from thrifty.trees import Binner, EnsembleBuilder, TreeEnsemble, TreeGrower
 
 

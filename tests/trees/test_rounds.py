@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 
-from thrifty.exceptions import InvalidInputError
-from thrifty.learning.pairs.boosted import Boosting
+from thrifty.errors import InvalidInputError
 from thrifty.tasks.binary import BinaryLoss
 from thrifty.tasks.regression_losses import SquaredLoss
 from thrifty.trees import Binner, EnsembleBuilder, rounds
+from thrifty.trees.boosting import Boosting
 
 RNG = np.random.default_rng(0)
 N, N_TREES = 300, 12

@@ -18,15 +18,15 @@ from thrifty.arrays import Bools, Floats, Ints
 from thrifty.auditing.boosters import is_booster, names_of_booster, task_and_function
 from thrifty.auditing.columns_read import columns_read, follows_paths
 from thrifty.auditing.findings import RARE, Audit, Drop, Offer, PurchaseUse
+from thrifty.cascade.budgeted import BudgetedClassifier, BudgetedRegressor
 from thrifty.chain.columns import table_of_fit
 from thrifty.chain.sources import kind_of_table
-from thrifty.estimators.budgeted import BudgetedClassifier, BudgetedRegressor
+from thrifty.errors import FullModelNotWorthItWarning, InvalidInputError, NothingSavedWarning
 from thrifty.evidence.frontier import Frontier
-from thrifty.exceptions import FullModelNotWorthItWarning, InvalidInputError, NothingSavedWarning
 from thrifty.full.model import as_full_model, ask_model
-from thrifty.objective.costs import PriceList
-from thrifty.objective.price_list import check_price_list
-from thrifty.objective.prices import Prices
+from thrifty.prices.costs import PriceList
+from thrifty.prices.price_list import check_price_list
+from thrifty.prices.prices import Prices
 from thrifty.tasks.choose import classification_of
 from thrifty.tasks.regression import regression_of
 from thrifty.tasks.task import Task

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from thrifty.chain.levels import level_text
-from thrifty.exceptions import InvalidInputError
+from thrifty.errors import InvalidInputError
 from thrifty.tasks.choose import classification_of
 from thrifty.tasks.regression import regression_of
 from thrifty.tasks.task import Task

@@ -7,8 +7,8 @@ from sklearn.utils import get_tags
 
 from thrifty.bundle.context import Writing
 from thrifty.bundle.fields import Fields, NotPlainError
-from thrifty.exceptions import InvalidInputError
-from thrifty.objective.prices import Prices
+from thrifty.errors import InvalidInputError
+from thrifty.prices.prices import Prices
 
 __all__ = ["NotStored", "pack_attributes", "pack_parameters", "unpack_attributes", "unpack_parameters"]
 

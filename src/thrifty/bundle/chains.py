@@ -27,7 +27,7 @@ from thrifty.chain.policy import Policy
 from thrifty.chain.stage import CascadeStage, Stage
 from thrifty.estimators.link import link_of
 from thrifty.full.model import FullModel
-from thrifty.objective.costs import PriceList
+from thrifty.prices.costs import PriceList
 from thrifty.tasks.task import Task
 
 __all__ = [

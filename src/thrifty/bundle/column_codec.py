@@ -11,8 +11,8 @@ from thrifty.chain.column_types import HOLDS, ColumnType, is_known_type
 from thrifty.chain.fork import nodes_of
 from thrifty.chain.levels import Levels, level_text
 from thrifty.chain.stage import Stage
-from thrifty.objective.costs import Discounts, PriceList
-from thrifty.objective.row_prices import ForgottenFunction, RowPrices, free_columns
+from thrifty.prices.costs import Discounts, PriceList
+from thrifty.prices.row_prices import ForgottenFunction, RowPrices, free_columns
 from thrifty.trees import TreeEnsemble
 
 __all__ = [

@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from thrifty.bundle.encoding import decoded, encoded
-from thrifty.exceptions import InvalidInputError
+from thrifty.errors import InvalidInputError
 
 __all__ = ["DEFAULT_MAX_BYTES", "FORMAT", "Contents", "is_storable", "pack", "parsed_size", "unpack"]
 

@@ -8,7 +8,7 @@ from thrifty.arrays import Ints
 from thrifty.bundle.fields import Fields, Packer
 from thrifty.chain.column_types import ColumnType
 from thrifty.chain.levels import Levels
-from thrifty.exceptions import InvalidInputError
+from thrifty.errors import InvalidInputError
 from thrifty.tasks.task import Task
 
 __all__ = ["Columns", "FullMode", "Reading", "Writing"]

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from thrifty.bundle.container import parsed_size
-from thrifty.exceptions import InvalidInputError
+from thrifty.errors import InvalidInputError
 from thrifty.full.scikit_trees import Described
 
 __all__ = ["Description"]

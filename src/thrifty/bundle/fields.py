@@ -16,7 +16,7 @@ import numpy as np
 
 from thrifty.arrays import Floats, Ints, Labels
 from thrifty.bundle.container import is_storable
-from thrifty.exceptions import InvalidInputError
+from thrifty.errors import InvalidInputError
 from thrifty.trees import TreeEnsemble
 from thrifty.trees.categories import LevelSets
 from thrifty.trees.level_order import children_of

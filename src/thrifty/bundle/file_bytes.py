@@ -11,7 +11,7 @@ from thrifty.bundle.fields import Fields, Packer, Unpacker
 from thrifty.bundle.objects import Kind, pack_object, unpack_object
 from thrifty.bundle.pruned import PRUNED_FOREST
 from thrifty.bundle.signature import check_private_key, sign, without_signature
-from thrifty.exceptions import InvalidInputError
+from thrifty.errors import InvalidInputError
 
 __all__ = ["from_bytes", "to_bytes"]
 

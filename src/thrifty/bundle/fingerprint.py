@@ -20,7 +20,7 @@ from thrifty.bundle.archive import dump_model
 from thrifty.bundle.context import Columns
 from thrifty.bundle.tree_classifiers import tree_digest
 from thrifty.chain.frames import FrameOfFit
-from thrifty.exceptions import InvalidInputError
+from thrifty.errors import InvalidInputError
 from thrifty.full.model import EstimatorFull, FullModel, PrecomputedFull
 from thrifty.full.scikit_trees import tree_classifier_of
 

@@ -12,8 +12,8 @@ from thrifty.bundle.fields import Fields
 from thrifty.bundle.fingerprint import N_PROBES, Fingerprint, How, fingerprint_of, name_of
 from thrifty.bundle.tree_classifiers import pack_tree_classifier, unpack_tree_classifier
 from thrifty.chain.chain import Chain
+from thrifty.errors import InvalidInputError
 from thrifty.estimators.base import ChainEstimator
-from thrifty.exceptions import InvalidInputError
 from thrifty.full.model import AbsentFull, EstimatorFull, FullModel, PrecomputedFull, as_full_model
 from thrifty.full.scikit_trees import tree_classifier_of
 

@@ -17,22 +17,22 @@ from thrifty.bundle.chains import pack_chain, pack_policy, unpack_chain, unpack_
 from thrifty.bundle.context import Reading, Writing
 from thrifty.bundle.evidence_codec import pack_evidence, unpack_evidence
 from thrifty.bundle.fields import Fields
+from thrifty.cascade.budgeted import BudgetedClassifier, BudgetedRegressor
+from thrifty.cascade.estimator import BudgetedCascade
+from thrifty.cascade.ranker import BudgetedRanker
 from thrifty.chain.chain import Chain
+from thrifty.dynamod.gbrt_estimators import DynaModGbrtClassifier, DynaModGbrtRegressor
+from thrifty.dynamod.linear_estimator import DynaModLinClassifier
+from thrifty.dynamod.lstsq_estimator import DynaModLstsqClassifier
+from thrifty.errors import InvalidInputError
 from thrifty.estimators.base import ChainEstimator
-from thrifty.estimators.budgeted import BudgetedClassifier, BudgetedRegressor
-from thrifty.estimators.cascade import BudgetedCascade
-from thrifty.estimators.dynamod_gbrt import DynaModGbrtClassifier, DynaModGbrtRegressor
-from thrifty.estimators.dynamod_lin import DynaModLinClassifier
-from thrifty.estimators.dynamod_lstsq import DynaModLstsqClassifier
-from thrifty.estimators.ranker import BudgetedRanker
 from thrifty.estimators.rivals.greedy_l1 import GreedyL1Classifier
 from thrifty.estimators.rivals.greedy_leaf import GreedyLeafClassifier
 from thrifty.estimators.rivals.greedy_miser import GreedyMiserClassifier, GreedyMiserRegressor
-from thrifty.estimators.rivals.routers import ConfidenceRouter, UniformRouter, UniformRouterRegressor
 from thrifty.evidence.certificate import Certificate
 from thrifty.evidence.evidence import Evidence
 from thrifty.evidence.trials import DUPLICATES
-from thrifty.exceptions import InvalidInputError
+from thrifty.routing.confidence import ConfidenceRouter, UniformRouter, UniformRouterRegressor
 
 __all__ = ["Kind", "pack_object", "register_estimator", "unpack_object"]
 

@@ -11,12 +11,12 @@ from thrifty.bundle.evidence_codec import unpack_strata
 from thrifty.bundle.fields import Fields
 from thrifty.bundle.objects import Kind
 from thrifty.bundle.task_codec import unpack_classes
+from thrifty.dynamod.solution import Solution
+from thrifty.errors import InvalidInputError
 from thrifty.estimators.rivals.budget_prune import BudgetPruneClassifier
 from thrifty.evidence.evidence import Evidence
-from thrifty.exceptions import InvalidInputError
 from thrifty.pruning.closure import Pruning
 from thrifty.pruning.forest import PrunedForest
-from thrifty.solvers.solution import Solution
 from thrifty.trees import TreeEnsemble
 
 __all__ = ["PRUNED_FOREST"]

@@ -11,7 +11,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from thrifty.exceptions import DataUnavailableError, InvalidInputError
+from thrifty.errors import DataUnavailableError, InvalidInputError
 
 __all__ = ["check_private_key", "check_public_key", "sign", "without_signature"]
 

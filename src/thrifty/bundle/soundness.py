@@ -20,7 +20,7 @@ from sklearn.svm._base import BaseLibSVM
 from sklearn.tree._tree import Tree
 
 from thrifty.arrays import Bools
-from thrifty.exceptions import InvalidInputError
+from thrifty.errors import InvalidInputError
 
 __all__ = ["check_sound"]
 

@@ -27,7 +27,7 @@ from thrifty.chain.stage import (
     Turn,
     UniformGate,
 )
-from thrifty.exceptions import InvalidInputError
+from thrifty.errors import InvalidInputError
 
 __all__ = ["Codec", "pack_stage", "register_stage", "unpack_stage"]
 

@@ -17,8 +17,8 @@ from thrifty.chain.receipts import Receipt
 from thrifty.chain.session import Session
 from thrifty.chain.source_forms import as_source
 from thrifty.chain.sources import Reader
-from thrifty.exceptions import FullModelFailedWarning, InvalidInputError, PurchaseFailedError
-from thrifty.objective.costs import PriceList
+from thrifty.errors import FullModelFailedWarning, InvalidInputError, PurchaseFailedError
+from thrifty.prices.costs import PriceList
 from thrifty.rows import key_words
 from thrifty.tasks.task import Task
 

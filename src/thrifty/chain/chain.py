@@ -26,10 +26,10 @@ from thrifty.chain.policy import Policy
 from thrifty.chain.sources import Reader, TableReader, as_numbers, kind_of_table, split_row_keys
 from thrifty.chain.stage import Stage
 from thrifty.chain.walk import StagesSeen, Walk, Walker
-from thrifty.exceptions import InvalidInputError
+from thrifty.errors import InvalidInputError
 from thrifty.full.model import FullModel, PrecomputedFull, ask_model
-from thrifty.objective.costs import PriceList
-from thrifty.objective.price_list import with_prices
+from thrifty.prices.costs import PriceList
+from thrifty.prices.price_list import with_prices
 from thrifty.tasks.task import Task
 
 __all__ = ["Chain"]

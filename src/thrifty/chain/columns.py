@@ -16,7 +16,7 @@ from sklearn.utils.validation import _get_feature_names
 
 from thrifty.arrays import Ints
 from thrifty.chain.sources import as_numbers, kind_of_table
-from thrifty.exceptions import InvalidInputError
+from thrifty.errors import InvalidInputError
 
 __all__ = ["number_of", "places_of_fit", "refuse_series", "table_of_fit"]
 

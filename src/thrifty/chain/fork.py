@@ -18,7 +18,7 @@ import numpy as np
 from thrifty.arrays import Floats, Ints
 from thrifty.chain.neighbours import NeighbourStage
 from thrifty.chain.stage import CascadeStage, Stage, Visit
-from thrifty.exceptions import InvalidInputError
+from thrifty.errors import InvalidInputError
 
 __all__ = ["ForkStage", "check_turns", "joined_visit", "nodes_of", "rows_by_node"]
 

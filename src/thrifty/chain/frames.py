@@ -17,7 +17,7 @@ from thrifty.arrays import Floats, Ints
 from thrifty.chain.column_types import ColumnType, declared_as, dtype_of
 from thrifty.chain.levels import Levels, column_at, dates_as_days, day_of, is_date, is_missing
 from thrifty.chain.sources import as_numbers, kind_of_table, plain_frame
-from thrifty.exceptions import InvalidInputError
+from thrifty.errors import InvalidInputError
 
 __all__ = ["FrameOfFit", "truth_of"]
 

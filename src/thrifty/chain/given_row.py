@@ -9,8 +9,8 @@ import numpy as np
 from thrifty.arrays import Bools, Floats, Ints, Words
 from thrifty.chain.ledger import Ledger
 from thrifty.chain.purchase_reader import PurchaseReader
-from thrifty.exceptions import RowsLeftBehindError
-from thrifty.objective.costs import PriceList
+from thrifty.errors import RowsLeftBehindError
+from thrifty.prices.costs import PriceList
 from thrifty.rows import key_words
 
 __all__ = ["GivenRow"]

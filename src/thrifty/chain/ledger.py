@@ -12,8 +12,8 @@ from typing import Any, TypeVar
 import numpy as np
 
 from thrifty.arrays import Bools, Floats, Ints
-from thrifty.exceptions import InvalidAnswerError, InvalidInputError, RowsLeftBehindError
-from thrifty.objective.costs import check_amount
+from thrifty.errors import InvalidAnswerError, InvalidInputError, RowsLeftBehindError
+from thrifty.prices.costs import check_amount
 from thrifty.threads import call_within
 
 __all__ = ["ON_FAILURE", "Ledger", "for_able"]

@@ -15,7 +15,7 @@ import numpy as np
 
 from thrifty.arrays import Floats, Ints
 from thrifty.chain.sources import as_numbers, kind_of_table, plain_frame
-from thrifty.exceptions import InvalidInputError
+from thrifty.errors import InvalidInputError
 
 __all__ = [
     "DAY",

@@ -24,7 +24,7 @@ from scipy import sparse
 
 from thrifty.arrays import Floats, Ints
 from thrifty.chain.stage import Visit
-from thrifty.compiled import kernel
+from thrifty.jit import kernel
 from thrifty.tasks.task import Task
 from thrifty.threads import usable_threads
 

@@ -12,7 +12,7 @@ from functools import cached_property
 import numpy as np
 
 from thrifty.arrays import Bools, Floats, Ints, Words
-from thrifty.exceptions import InvalidInputError
+from thrifty.errors import InvalidInputError
 from thrifty.rows import key_chance
 
 __all__ = ["SLACK", "Policy"]

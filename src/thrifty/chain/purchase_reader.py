@@ -16,9 +16,9 @@ from thrifty.arrays import Bools, Floats, Ints, Words
 from thrifty.chain.frames import FrameOfFit
 from thrifty.chain.ledger import Ledger, told
 from thrifty.chain.sources import Delivery, FeatureSource, as_numbers, kind_of_table
-from thrifty.exceptions import InvalidInputError, PurchaseFailedError, RowsLeftBehindError
-from thrifty.objective.costs import PriceList
-from thrifty.objective.row_prices import RowPrices
+from thrifty.errors import InvalidInputError, PurchaseFailedError, RowsLeftBehindError
+from thrifty.prices.costs import PriceList
+from thrifty.prices.row_prices import RowPrices
 
 __all__ = ["PurchaseReader"]
 

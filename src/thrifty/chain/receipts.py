@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from thrifty.arrays import Bools, Floats, Ints, Labels
-from thrifty.exceptions import FULL_MODEL, InvalidInputError
+from thrifty.errors import FULL_MODEL, InvalidInputError
 
 __all__ = ["Receipt", "in_words", "verdict"]
 

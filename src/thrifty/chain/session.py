@@ -19,8 +19,8 @@ from thrifty.chain.ledger import Ledger, told
 from thrifty.chain.purchase_reader import PurchaseReader
 from thrifty.chain.receipts import in_words, verdict
 from thrifty.chain.sources import Reader
-from thrifty.exceptions import FullModelFailedError, InvalidInputError, ThriftyError
-from thrifty.objective.costs import PriceList
+from thrifty.errors import FullModelFailedError, InvalidInputError, ThriftyError
+from thrifty.prices.costs import PriceList
 from thrifty.tasks.task import Task
 
 __all__ = ["NextPurchase", "Session"]

@@ -16,8 +16,8 @@ from sklearn.utils import _safe_indexing
 
 from thrifty.arrays import Bools, Floats, Ints, Words, unmasked
 from thrifty.chain.ledger import Ledger
-from thrifty.exceptions import InvalidInputError
-from thrifty.objective.costs import PriceList
+from thrifty.errors import InvalidInputError
+from thrifty.prices.costs import PriceList
 from thrifty.rows import key_words
 
 __all__ = [

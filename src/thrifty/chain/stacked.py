@@ -15,7 +15,7 @@ from scipy import sparse
 
 from thrifty.arrays import Floats, Int32s, Ints
 from thrifty.chain.stage import CascadeStage, Stage
-from thrifty.compiled import kernel, lean_kernel
+from thrifty.jit import kernel, lean_kernel
 from thrifty.tasks.task import Task
 from thrifty.trees import TreeEnsemble
 from thrifty.trees.categories import LevelSets

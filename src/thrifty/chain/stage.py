@@ -13,8 +13,8 @@ from scipy import sparse
 from scipy.special import logit
 
 from thrifty.arrays import Floats, Ints
-from thrifty.compiled import lean_kernel
 from thrifty.full.model import FullModel, ask_model
+from thrifty.jit import lean_kernel
 from thrifty.rows import uniforms
 from thrifty.tasks.task import Task
 from thrifty.threads import usable_threads

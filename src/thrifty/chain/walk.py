@@ -17,7 +17,7 @@ from thrifty.chain.policy import Policy
 from thrifty.chain.sources import Reader
 from thrifty.chain.stacked import StackedStages, stacked_stages
 from thrifty.chain.stage import Stage, Visit
-from thrifty.exceptions import UnreadableRowsError, asking
+from thrifty.errors import UnreadableRowsError, asking
 from thrifty.tasks.task import Task
 
 __all__ = ["StagesSeen", "Walk", "Walker"]

@@ -13,7 +13,7 @@ from thrifty.cli.new_system import fit
 from thrifty.cli.paper import demo, paper
 from thrifty.cli.serve import serve
 from thrifty.cli.tables import explain, frontier, predict, report
-from thrifty.exceptions import ThriftyError
+from thrifty.errors import ThriftyError
 
 __all__ = ["app", "main"]
 

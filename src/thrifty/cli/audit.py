@@ -7,7 +7,7 @@ import typer
 
 from thrifty.cli.console import check_output, notes_of_warnings, print_json, progress, say, write_file
 from thrifty.cli.options import AsJson, Trust
-from thrifty.exceptions import InvalidInputError
+from thrifty.errors import InvalidInputError
 
 __all__ = ["audit"]
 
@@ -52,7 +52,7 @@ def audit(
 
     from thrifty.auditing.auditor import audit as look_at
     from thrifty.auditing.boosters import is_booster, with_categories
-    from thrifty.objective.prices import Prices
+    from thrifty.prices.prices import Prices
     from thrifty.tables.formats import read_table
     from thrifty.tables.full_models import load_foreign
     from thrifty.tables.price_file import read_prices

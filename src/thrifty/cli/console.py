@@ -13,7 +13,7 @@ from typing import Any, TextIO
 
 import typer
 
-from thrifty.exceptions import InvalidInputError
+from thrifty.errors import InvalidInputError
 
 __all__ = [
     "check_output",

@@ -23,7 +23,7 @@ from thrifty.cli.options import (
     Unseen,
     UnseenText,
 )
-from thrifty.exceptions import InvalidInputError, PurchaseFailedError
+from thrifty.errors import InvalidInputError, PurchaseFailedError
 
 __all__ = ["buy"]
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from thrifty.cli.console import progress
-from thrifty.exceptions import InvalidInputError
+from thrifty.errors import InvalidInputError
 
 if TYPE_CHECKING:
     from thrifty.experiments.experiment import Outcome

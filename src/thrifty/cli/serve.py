@@ -9,7 +9,7 @@ import typer
 
 from thrifty.cli.console import notes_of_warnings, say
 from thrifty.cli.options import PublicKey, RowKey, SystemFile, Trust
-from thrifty.exceptions import InvalidInputError
+from thrifty.errors import InvalidInputError
 
 __all__ = ["serve"]
 

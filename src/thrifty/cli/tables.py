@@ -28,7 +28,7 @@ from thrifty.cli.options import (
     Unseen,
     UnseenText,
 )
-from thrifty.exceptions import InvalidInputError
+from thrifty.errors import InvalidInputError
 
 __all__ = ["explain", "frontier", "predict", "report"]
 

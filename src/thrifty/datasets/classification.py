@@ -8,7 +8,7 @@ from sklearn.datasets import load_digits
 
 from thrifty.arrays import Floats, Ints
 from thrifty.datasets.known_files import DataFile, Folder, OpenmlSet, column_names, read_arrays
-from thrifty.exceptions import InvalidInputError
+from thrifty.errors import InvalidInputError
 
 __all__ = [
     "FOREST_SIZES",

@@ -17,7 +17,7 @@ from thrifty.arrays import Floats, Ints
 from thrifty.datasets.classification import Split
 from thrifty.datasets.known_files import Arrays, DataFile, Folder, column_names, read_arrays, read_checked
 from thrifty.datasets.svmlight import RankingTable, load_svmlight_ranking
-from thrifty.exceptions import InvalidInputError
+from thrifty.errors import InvalidInputError
 
 __all__ = [
     "MSLR_QUERIES",

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from thrifty.exceptions import DataUnavailableError
+from thrifty.errors import DataUnavailableError
 
 __all__ = ["Arrays", "DataFile", "Folder", "OpenmlSet", "column_names", "read_arrays", "read_checked"]
 

@@ -18,7 +18,7 @@ import numpy as np
 from sklearn.datasets import load_svmlight_file
 
 from thrifty.arrays import Ints
-from thrifty.exceptions import DataUnavailableError, InvalidInputError
+from thrifty.errors import DataUnavailableError, InvalidInputError
 
 __all__ = ["RankingTable", "load_svmlight_ranking"]
 

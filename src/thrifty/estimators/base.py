@@ -17,18 +17,18 @@ from thrifty.chain.chain import Chain
 from thrifty.chain.explain import Explanation, explain_rows
 from thrifty.chain.levels import Levels, has_dates
 from thrifty.chain.sources import TableReader, kind_of_table, split_row_keys
+from thrifty.errors import InvalidInputError
 from thrifty.estimators.checks import check_columns, validated
 from thrifty.estimators.link import bare, chain_behind, link_of
 from thrifty.estimators.notebook import Notebook
 from thrifty.estimators.operating_points import OperatingPoints
 from thrifty.evidence.evidence import Evidence
 from thrifty.evidence.observe import seen_by
-from thrifty.exceptions import InvalidInputError
 from thrifty.full.crossfit import JudgedFull, TrainingRows, judge_full
 from thrifty.full.model import EstimatorFull, as_full_model
-from thrifty.objective.costs import PriceList
-from thrifty.objective.price_list import check_price_list
-from thrifty.objective.row_prices import RowsOfFit
+from thrifty.prices.costs import PriceList
+from thrifty.prices.price_list import check_price_list
+from thrifty.prices.row_prices import RowsOfFit
 from thrifty.rows import content_folds, query_folds
 from thrifty.tasks.choose import classification_of
 from thrifty.tasks.labels import ClassTask

@@ -1,13 +1,11 @@
 """What is refused before anything is learned, and in which words."""
 
-import warnings
 from collections.abc import Mapping
 from numbers import Integral
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import _safe_indexing, check_random_state, get_tags
 from sklearn.utils.class_weight import compute_sample_weight
 from sklearn.utils.validation import _check_feature_names, _check_sample_weight, validate_data
@@ -16,13 +14,12 @@ from thrifty.arrays import Floats, Labels, check_unmasked, unmasked
 from thrifty.chain.columns import refuse_series
 from thrifty.chain.levels import Levels, learn_levels, plain_table
 from thrifty.chain.sources import describe_bad_column, kind_of_table
+from thrifty.errors import InvalidInputError, InvalidTypeError
 from thrifty.evidence.claims import check_max_loss
 from thrifty.evidence.inputs import check_threshold
-from thrifty.exceptions import InvalidInputError, InvalidTypeError
 from thrifty.full.crossfit import TrainingRows, assign_folds
 from thrifty.full.model import is_estimator
-from thrifty.objective.costs import check_amount
-from thrifty.solvers.solution import Solution
+from thrifty.prices.costs import check_amount
 from thrifty.tasks.choose import one_class
 
 __all__ = [
@@ -36,7 +33,6 @@ __all__ = [
     "known_levels",
     "refuse_keywords",
     "validated",
-    "warn_unless_converged",
 ]
 
 _OTHER_NAMES = "The feature names should match those that were passed during fit."
@@ -334,19 +330,6 @@ def check_wish(*, may_be_none: bool = False, **wish: Any) -> dict[str, Any]:
         for name, value in given.items()
         if name not in by_class
     } | by_class
-
-
-def warn_unless_converged(run: Solution[Any], tol: float) -> None:
-    """Tell the caller of ``fit`` that the rounds of an alternation ran out, and how far from done they were."""
-    if run.converged:
-        return
-    warnings.warn(
-        f"alternate did not reach tol={tol:g} in {run.n_iter} rounds (last change {run.residual:.0e}). "
-        f"Raise `max_iter` or `tol`.",
-        ConvergenceWarning,
-        # This function, the method that reports, _learn, fit of the base class, and then the user.
-        stacklevel=5,
-    )
 
 
 def check_columns(name: str, features: Any, n_features: int, names: Any) -> NDArray[np.intp]:

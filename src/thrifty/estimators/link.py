@@ -5,9 +5,9 @@ from typing import Any
 from sklearn.frozen import FrozenEstimator
 
 from thrifty.chain.chain import Chain
-from thrifty.exceptions import InvalidInputError
+from thrifty.errors import InvalidInputError
 from thrifty.full.model import EstimatorFull, FullModel
-from thrifty.objective.costs import PriceList
+from thrifty.prices.costs import PriceList
 from thrifty.tasks.task import Task
 
 __all__ = ["bare", "chain_behind", "link_of"]

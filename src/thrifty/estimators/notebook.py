@@ -9,11 +9,11 @@ from thrifty.arrays import Floats
 from thrifty.chain.chain import Chain
 from thrifty.chain.fork import nodes_of
 from thrifty.chain.sources import kind_of_table
+from thrifty.errors import InvalidInputError
 from thrifty.evidence.averages import route_by
 from thrifty.evidence.evidence import Evidence
 from thrifty.evidence.pictures import Bar, Purchased, draw_bars, purchased, route_bars
 from thrifty.evidence.sketches import Mark, bars, staircase, table
-from thrifty.exceptions import InvalidInputError
 
 __all__ = ["Notebook", "draw_purchased"]
 

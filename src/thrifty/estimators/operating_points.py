@@ -13,6 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 from thrifty.chain.chain import Chain
 from thrifty.chain.policy import Policy
 from thrifty.chain.sources import TableReader
+from thrifty.errors import InvalidInputError
 from thrifty.estimators.checks import check_wish
 from thrifty.evidence.certificate import Certificate
 from thrifty.evidence.evidence import Evidence
@@ -21,7 +22,6 @@ from thrifty.evidence.observe import evidence_of
 from thrifty.evidence.proof import certify
 from thrifty.evidence.spending import Spending, check_confidence
 from thrifty.evidence.trials import HELD_OUT
-from thrifty.exceptions import InvalidInputError
 
 __all__ = ["OperatingPoints"]
 

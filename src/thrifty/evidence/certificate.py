@@ -4,9 +4,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any, Self
 
+from thrifty.errors import InvalidInputError
 from thrifty.evidence.claims import ClassLoss
 from thrifty.evidence.operating_point import OperatingPoint
-from thrifty.exceptions import InvalidInputError
 
 __all__ = ["Certificate"]
 

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 
 from thrifty.arrays import Bools, Floats, Ints
+from thrifty.errors import InvalidInputError
 from thrifty.evidence.bounds import (
     STAKES,
     is_rare,
@@ -24,7 +25,6 @@ from thrifty.evidence.bounds import (
 )
 from thrifty.evidence.frontier import Frontier
 from thrifty.evidence.trials import Trials
-from thrifty.exceptions import InvalidInputError
 
 __all__ = [
     "Claim",

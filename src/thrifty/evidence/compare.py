@@ -14,9 +14,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from thrifty.arrays import Floats, Ints
+from thrifty.errors import InvalidInputError
 from thrifty.evidence.evidence import Evidence
-from thrifty.exceptions import InvalidInputError
-from thrifty.objective.costs import check_amount
+from thrifty.prices.costs import check_amount
 
 __all__ = [
     "Band",

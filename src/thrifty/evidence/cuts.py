@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from thrifty.arrays import Floats, Ints
-from thrifty.exceptions import InvalidInputError
+from thrifty.errors import InvalidInputError
 
 __all__ = ["Cuts", "ThresholdCurve", "cuts_of", "threshold_curve"]
 

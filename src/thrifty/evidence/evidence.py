@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from thrifty.arrays import Bools, Codes, Floats, Ints, Numbers, Words
+from thrifty.errors import InvalidInputError
 from thrifty.evidence.averages import Averages, GateAverages, Means, RouteAverages, route_by
 from thrifty.evidence.cuts import cuts_of
 from thrifty.evidence.inputs import (
@@ -25,7 +26,6 @@ from thrifty.evidence.inputs import (
     finite_numbers,
     plain_settings,
 )
-from thrifty.exceptions import InvalidInputError
 from thrifty.tasks.task import Task
 
 __all__ = ["Evidence"]

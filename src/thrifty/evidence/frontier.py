@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike
 
 from thrifty.arrays import Bools, Floats, Ints, Words
 from thrifty.chain.policy import SLACK
+from thrifty.errors import InvalidInputError
 from thrifty.evidence.averages import Means
 from thrifty.evidence.compare import Band, Comparison, bands_of, compare_within
 from thrifty.evidence.evidence import Evidence
@@ -21,8 +22,7 @@ from thrifty.evidence.measures import measures_along
 from thrifty.evidence.operating_point import OperatingPoint, efficient
 from thrifty.evidence.pictures import check_backend
 from thrifty.evidence.views import draw, draw_with_plotly, frame, measures_frame
-from thrifty.exceptions import InvalidInputError
-from thrifty.objective.costs import check_amount
+from thrifty.prices.costs import check_amount
 from thrifty.tasks.task import Task
 
 __all__ = ["Frontier"]

@@ -16,10 +16,10 @@ from thrifty.arrays import Floats
 from thrifty.chain.chain import Chain
 from thrifty.chain.policy import SLACK, Policy
 from thrifty.chain.sources import TableReader
+from thrifty.errors import InvalidInputError
 from thrifty.evidence.cuts import cuts_of
 from thrifty.evidence.observe import whole_chain_of
-from thrifty.exceptions import InvalidInputError
-from thrifty.objective.costs import check_amount
+from thrifty.prices.costs import check_amount
 from thrifty.rows import key_chance
 
 __all__ = ["hold_budget"]

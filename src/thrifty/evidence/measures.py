@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 
 from thrifty.arrays import Bools, Floats, Ints
+from thrifty.errors import InvalidInputError
 from thrifty.evidence.compare import check_bootstrap, draws_of, tails
 from thrifty.evidence.evidence import Evidence
-from thrifty.exceptions import InvalidInputError
 from thrifty.tasks.labels import ClassTask
 from thrifty.tasks.task import ERRORS, Task, mean_error
 

@@ -15,11 +15,11 @@ from thrifty.chain.chain import Chain
 from thrifty.chain.columns import table_of_fit
 from thrifty.chain.sources import TableReader
 from thrifty.chain.walk import StagesSeen, Walk
+from thrifty.errors import InvalidInputError
 from thrifty.evidence.evidence import Evidence
 from thrifty.evidence.inputs import check_threshold
 from thrifty.evidence.query_evidence import QueryEvidence
 from thrifty.evidence.recall import with_classes
-from thrifty.exceptions import InvalidInputError
 from thrifty.full.model import AbsentFull, PrecomputedFull, ask_model
 from thrifty.rows import content_keys, fingerprints
 from thrifty.tasks.ranking import RankingTask

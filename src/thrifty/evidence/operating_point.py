@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike
 
 from thrifty.arrays import Ints
 from thrifty.chain.policy import SLACK
-from thrifty.exceptions import InvalidInputError
+from thrifty.errors import InvalidInputError
 
 __all__ = ["OperatingPoint", "best_within", "efficient"]
 

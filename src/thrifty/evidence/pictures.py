@@ -9,8 +9,8 @@ import numpy as np
 from thrifty.arrays import Bools, Floats
 from thrifty.chain.explain import Explanation
 from thrifty.chain.receipts import in_words
-from thrifty.exceptions import InvalidInputError
-from thrifty.objective.costs import PriceList
+from thrifty.errors import InvalidInputError
+from thrifty.prices.costs import PriceList
 
 __all__ = ["Bar", "Purchased", "check_backend", "draw_bars", "new_axes", "purchased", "route_bars"]
 

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from thrifty.arrays import Bools, Ints
+from thrifty.errors import InvalidInputError
 from thrifty.evidence.certificate import Certificate
 from thrifty.evidence.claims import (
     Claim,
@@ -29,7 +30,6 @@ from thrifty.evidence.claims import (
 from thrifty.evidence.frontier import Frontier
 from thrifty.evidence.operating_point import OperatingPoint
 from thrifty.evidence.trials import HELD_OUT, Trials, trials_of
-from thrifty.exceptions import InvalidInputError
 from thrifty.rows import content_keys, query_keys
 
 __all__ = ["MEASURES", "certify", "check_hold_out"]

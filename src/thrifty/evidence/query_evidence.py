@@ -11,9 +11,9 @@ from typing import ClassVar
 import numpy as np
 
 from thrifty.arrays import Floats, Ints, Numbers
+from thrifty.errors import InvalidInputError
 from thrifty.evidence.averages import Averages, Means, route_by
 from thrifty.evidence.evidence import Evidence
-from thrifty.exceptions import InvalidInputError
 from thrifty.rows import query_keys
 from thrifty.tasks.ranking import RankingTask, queries_of
 

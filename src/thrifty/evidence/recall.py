@@ -13,8 +13,8 @@ import numpy as np
 
 from thrifty.arrays import Floats, Labels
 from thrifty.chain.policy import SLACK, Policy
+from thrifty.errors import InvalidInputError
 from thrifty.evidence.evidence import Evidence
-from thrifty.exceptions import InvalidInputError
 from thrifty.tasks.labels import ClassTask
 
 __all__ = ["check_floors", "recalls_at", "with_classes", "within_floors"]

@@ -13,9 +13,9 @@ from scipy.special import stdtrit
 
 from thrifty.arrays import Floats
 from thrifty.chain.policy import SLACK, Policy
+from thrifty.errors import InvalidInputError
 from thrifty.evidence.evidence import Evidence
 from thrifty.evidence.trials import trials_of
-from thrifty.exceptions import InvalidInputError
 
 __all__ = ["Spending", "check_confidence"]
 

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from thrifty.arrays import Bools, Ints, Words
-from thrifty.exceptions import InvalidInputError
+from thrifty.errors import InvalidInputError
 
 __all__ = ["DUPLICATES", "HELD_OUT", "Trials", "check_duplicates", "trials_of"]
 

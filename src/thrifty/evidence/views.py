@@ -6,11 +6,11 @@ from typing import Any, Protocol
 import numpy as np
 
 from thrifty.arrays import Floats
+from thrifty.errors import InvalidInputError
 from thrifty.evidence.averages import Means
 from thrifty.evidence.compare import Scored
 from thrifty.evidence.measures import Measure
 from thrifty.evidence.pictures import check_backend, new_axes
-from thrifty.exceptions import InvalidInputError
 from thrifty.tasks.task import Task
 
 __all__ = ["Shown", "draw", "draw_with_plotly", "frame", "measures_frame"]

@@ -16,9 +16,9 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC
 
 from thrifty.arrays import Labels
+from thrifty.cascade.budgeted import BudgetedClassifier
 from thrifty.datasets import Split, load_digits_at_least_five
-from thrifty.estimators.budgeted import BudgetedClassifier
-from thrifty.estimators.dynamod_gbrt import DynaModGbrtClassifier
+from thrifty.dynamod.gbrt_estimators import DynaModGbrtClassifier
 from thrifty.estimators.rivals.greedy_miser import GreedyMiserClassifier
 from thrifty.evidence.frontier import Frontier
 from thrifty.evidence.observe import evidence_of

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from thrifty.exceptions import InvalidInputError
+from thrifty.errors import InvalidInputError
 from thrifty.experiments.selection import AnyCandidate, Candidate
 from thrifty.report.tradeoff import Curve, draw_tradeoff, new_figure, save_figure
 

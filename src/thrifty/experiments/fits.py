@@ -22,12 +22,12 @@ from sklearn.exceptions import ConvergenceWarning
 from thrifty.arrays import Floats, Ints
 from thrifty.bundle.container import Contents, pack, unpack
 from thrifty.datasets import Split
-from thrifty.exceptions import FullModelNotWorthItWarning, InvalidInputError, OptimisticFullModelWarning
+from thrifty.dynamod.sweeping import identity
+from thrifty.dynamod.sweeping.store import Store
+from thrifty.errors import FullModelNotWorthItWarning, InvalidInputError, OptimisticFullModelWarning
 from thrifty.experiments.experiment import Progress, silent
 from thrifty.experiments.selection import AnyCandidate, Candidate, FullAnswers, PointCandidate
 from thrifty.full.crossfit import TrainingRows, assign_folds, judge_full
-from thrifty.sweeping import identity
-from thrifty.sweeping.store import Store
 from thrifty.tasks.binary import BinaryTask
 
 __all__ = ["Fit", "FullScores", "Job", "Kept", "fit_all", "judge_on_split", "kept_in", "key_of"]

@@ -22,7 +22,8 @@ from sklearn.svm import SVC
 
 from thrifty.arrays import Floats
 from thrifty.datasets import Split, load_letters
-from thrifty.estimators.dynamod_lin import DynaModLinClassifier
+from thrifty.dynamod.linear import fit_logistic, scaled
+from thrifty.dynamod.linear_estimator import DynaModLinClassifier
 from thrifty.estimators.rivals.greedy_l1 import GreedyL1Classifier
 from thrifty.experiments.drawing import draw_figure
 from thrifty.experiments.experiment import Outcome, Run
@@ -38,7 +39,6 @@ from thrifty.experiments.selection import (
     choose,
     judge_claims,
 )
-from thrifty.learning.pairs.linear import fit_logistic, scaled
 
 __all__ = ["BOOSTED_LETTERS", "run_linear"]
 

@@ -17,19 +17,19 @@ from scipy.special import logit
 from sklearn.ensemble import RandomForestClassifier
 
 from thrifty.arrays import Bools, Floats
+from thrifty.cascade.budgeted import BudgetedClassifier
 from thrifty.chain.chain import Chain
 from thrifty.datasets import Split
-from thrifty.estimators.budgeted import BudgetedClassifier
-from thrifty.estimators.dynamod_gbrt import DynaModGbrtClassifier
-from thrifty.estimators.dynamod_lin import DynaModLinClassifier
+from thrifty.dynamod.gbrt_estimators import DynaModGbrtClassifier
+from thrifty.dynamod.linear_estimator import DynaModLinClassifier
+from thrifty.errors import InvalidInputError
 from thrifty.estimators.rivals.budget_prune import BudgetPruneClassifier
 from thrifty.estimators.rivals.greedy_miser import GreedyMiserClassifier
 from thrifty.evidence.averages import route_by
-from thrifty.exceptions import InvalidInputError
 from thrifty.experiments.fits import Fit, FullScores
 from thrifty.experiments.selection import AnyCandidate, Candidate, PointCandidate
-from thrifty.objective.costs import PriceList
-from thrifty.objective.price_list import check_price_list
+from thrifty.prices.costs import PriceList
+from thrifty.prices.price_list import check_price_list
 from thrifty.tasks.labels import clip_probability
 
 __all__ = ["METHODS", "Priced", "SweepSettings", "plan_fits"]

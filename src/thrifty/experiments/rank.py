@@ -22,7 +22,7 @@ from thrifty.datasets import (
     load_yahoo,
     load_yahoo_prices,
 )
-from thrifty.exceptions import InvalidInputError
+from thrifty.errors import InvalidInputError
 from thrifty.experiments.drawing import CURVES, curves_from, draw_figure
 from thrifty.experiments.experiment import Outcome, Run
 from thrifty.experiments.figures import PAPER_CLAIMS

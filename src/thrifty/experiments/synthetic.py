@@ -14,7 +14,7 @@ from sklearn.svm import SVC
 
 from thrifty.arrays import Floats
 from thrifty.datasets import make_synthetic
-from thrifty.estimators.dynamod_lin import DynaModLinClassifier
+from thrifty.dynamod.linear_estimator import DynaModLinClassifier
 from thrifty.estimators.rivals.greedy_l1 import GreedyL1Classifier
 from thrifty.evidence.cuts import threshold_curve
 from thrifty.evidence.operating_point import efficient

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from thrifty.arrays import Floats
-from thrifty.exceptions import DataUnavailableError, InvalidInputError
+from thrifty.errors import DataUnavailableError, InvalidInputError
 from thrifty.experiments.experiment import Outcome, Run
 from thrifty.experiments.fits import Job, Kept, key_of
 from thrifty.experiments.table1_split import DATA_SETS, METHODS, RemoteSettings, measure_split

@@ -13,13 +13,13 @@ from threadpoolctl import threadpool_limits
 
 from thrifty.arrays import Floats
 from thrifty.datasets import Split, load_forest, load_miniboone
-from thrifty.estimators.dynamod_lstsq import DynaModLstsqClassifier
-from thrifty.estimators.gated import GatedClassifier
+from thrifty.dynamod.gated import GatedClassifier
+from thrifty.dynamod.lstsq_estimator import DynaModLstsqClassifier
+from thrifty.errors import OptimisticFullModelWarning
 from thrifty.estimators.rivals.greedy_leaf import GreedyLeafClassifier
-from thrifty.estimators.rivals.routers import ConfidenceRouter, UniformRouter
-from thrifty.exceptions import OptimisticFullModelWarning
 from thrifty.experiments.cifar import load_cifar
 from thrifty.full.crossfit import assign_folds
+from thrifty.routing.confidence import ConfidenceRouter, UniformRouter
 
 __all__ = ["DATA_SETS", "METHODS", "RemoteSettings", "measure_split"]
 

@@ -18,7 +18,7 @@ from sklearn.utils import _safe_indexing, get_tags
 from sklearn.utils.validation import check_is_fitted, has_fit_parameter
 
 from thrifty.arrays import Floats, Ints, Labels
-from thrifty.exceptions import (
+from thrifty.errors import (
     FULL_MODEL,
     InvalidInputError,
     OptimisticFullModelWarning,

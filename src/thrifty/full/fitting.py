@@ -9,7 +9,7 @@ from sklearn.utils import check_array
 from sklearn.utils._indexing import _safe_assign
 
 from thrifty.arrays import Ints, Labels
-from thrifty.exceptions import InvalidInputError, ThriftyError
+from thrifty.errors import InvalidInputError, ThriftyError
 
 __all__ = ["fit_model"]
 

@@ -16,7 +16,7 @@ from sklearn.frozen import FrozenEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from thrifty.arrays import Bools, Floats, Ints, Words
-from thrifty.exceptions import FULL_MODEL, FullModelFailedError, InvalidInputError, ThriftyError, asking
+from thrifty.errors import FULL_MODEL, FullModelFailedError, InvalidInputError, ThriftyError, asking
 from thrifty.rows import fingerprints
 from thrifty.tasks.task import Task
 from thrifty.threads import limited_threads, threads_for, usable_threads

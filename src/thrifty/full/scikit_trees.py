@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from sklearn.utils import get_tags
 
 from thrifty.arrays import Bools, Floats, Ints, Labels
-from thrifty.exceptions import InvalidInputError
+from thrifty.errors import InvalidInputError
 from thrifty.full.tree_classifier import Categories, Scaler, TreeClassifier, TreeModel, TreeRegressor
 from thrifty.trees import TreeEnsemble
 

@@ -18,7 +18,7 @@ from sklearn.utils.extmath import softmax
 from sklearn.utils.validation import check_array, validate_data
 
 from thrifty.arrays import Bools, Floats, Ints, Labels
-from thrifty.exceptions import InvalidInputError
+from thrifty.errors import InvalidInputError
 from thrifty.trees import TreeEnsemble
 
 __all__ = ["Categories", "Scaler", "TreeClassifier", "TreeModel", "TreeRegressor"]

@@ -34,7 +34,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from thrifty.arrays import Bools, Floats, Int32s, Int64s, Ints, Words
-from thrifty.compiled import inner, kernel
+from thrifty.jit import inner, kernel
 
 __all__ = ["Closure", "Pruning"]
 

@@ -21,8 +21,8 @@ from scipy.stats import poisson
 from sklearn.tree import DecisionTreeClassifier
 
 from thrifty.arrays import Bools, Floats, Int32s, Int64s, Ints, Labels
-from thrifty.exceptions import InvalidInputError
-from thrifty.objective.costs import PriceList
+from thrifty.errors import InvalidInputError
+from thrifty.prices.costs import PriceList
 from thrifty.rows import uniforms
 from thrifty.trees import TreeEnsemble
 

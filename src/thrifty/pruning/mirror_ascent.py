@@ -25,9 +25,9 @@ from typing import Any
 import numpy as np
 
 from thrifty.arrays import Bools, Floats
-from thrifty.compiled import kernel
+from thrifty.dynamod.solution import Solution
+from thrifty.jit import kernel
 from thrifty.pruning.closure import Closure, Pruning, choose_worthwhile, collect_worth
-from thrifty.solvers.solution import Solution
 
 __all__ = ["ascend"]
 

@@ -6,8 +6,8 @@ from typing import Any, Literal
 import numpy as np
 
 from thrifty.arrays import Bools, Floats, Int64s, Ints
-from thrifty.compiled import kernel
-from thrifty.objective.costs import PriceList
+from thrifty.jit import kernel
+from thrifty.prices.costs import PriceList
 from thrifty.pruning.closure import Closure, worthwhile
 from thrifty.pruning.forest import PrunableForest
 from thrifty.trees.traversal import Walk

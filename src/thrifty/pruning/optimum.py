@@ -13,10 +13,10 @@ from scipy.optimize import linprog
 from scipy.sparse import csr_array
 
 from thrifty.arrays import Ints
-from thrifty.exceptions import ThriftyError
+from thrifty.dynamod.solution import Solution
+from thrifty.errors import ThriftyError
 from thrifty.pruning.closure import Closure, Pruning
 from thrifty.pruning.mirror_ascent import ascend
-from thrifty.solvers.solution import Solution
 
 __all__ = ["SOLVERS", "Solver", "prune_along", "solve", "solve_linear_program"]
 

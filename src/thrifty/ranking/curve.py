@@ -17,9 +17,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from thrifty.arrays import Floats
+from thrifty.errors import InvalidInputError
 from thrifty.evidence.compare import check_bootstrap, tails
 from thrifty.evidence.cuts import cuts_of
-from thrifty.exceptions import InvalidInputError
 from thrifty.tasks.queries import (
     PerQuery,
     Queries,

@@ -8,9 +8,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from thrifty.arrays import Floats, Ints
+from thrifty.errors import InvalidInputError
 from thrifty.evidence.evidence import Evidence
 from thrifty.evidence.frontier import Frontier
-from thrifty.exceptions import InvalidInputError
 from thrifty.report.classes import MOST_LABELS
 from thrifty.report.facts import Bill, Facts, Majority, MistakeKind
 from thrifty.report.routes import Routes

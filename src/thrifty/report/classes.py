@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from thrifty.arrays import Bools, Floats, Ints, Labels
-from thrifty.exceptions import InvalidInputError
+from thrifty.errors import InvalidInputError
 from thrifty.report.facts import Grouping, Majority
 from thrifty.report.routes import Routes
 from thrifty.tasks.choose import classification

@@ -7,7 +7,7 @@ report can be kept as JSON, compared and written again by a later version.
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from thrifty.exceptions import InvalidInputError
+from thrifty.errors import InvalidInputError
 
 __all__ = [
     "Bill",

@@ -9,8 +9,8 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from thrifty.arrays import Bools, Floats, Ints
-from thrifty.exceptions import InvalidInputError
-from thrifty.objective.costs import PriceList
+from thrifty.errors import InvalidInputError
+from thrifty.prices.costs import PriceList
 from thrifty.report.facts import Purchase, System
 from thrifty.report.routes import Routes
 

@@ -12,11 +12,11 @@ from typing import Any
 import numpy as np
 
 from thrifty.arrays import Bools, Floats, Ints
+from thrifty.errors import InvalidInputError
 from thrifty.evidence.evidence import Evidence
 from thrifty.evidence.inputs import yes_or_no
 from thrifty.evidence.observe import chain_of, table_for
-from thrifty.exceptions import InvalidInputError
-from thrifty.objective.costs import PriceList
+from thrifty.prices.costs import PriceList
 
 __all__ = ["Routes", "routes_of"]
 

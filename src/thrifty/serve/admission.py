@@ -11,7 +11,7 @@ from typing import Any
 import orjson
 from starlette.types import Receive, Scope, Send
 
-from thrifty.exceptions import FullModelDownError, InvalidInputError, PurchaseFailedError
+from thrifty.errors import FullModelDownError, InvalidInputError, PurchaseFailedError
 from thrifty.serve.config import Config
 from thrifty.serve.load import Load
 from thrifty.serve.tally import Tally

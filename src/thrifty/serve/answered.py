@@ -10,7 +10,7 @@ import numpy as np
 from thrifty.arrays import Bools, Floats, Ints, Labels
 from thrifty.chain.chain import Chain
 from thrifty.chain.walk import Walk
-from thrifty.exceptions import InvalidInputError
+from thrifty.errors import InvalidInputError
 
 __all__ = ["Answered", "agree", "local_outputs", "refuse_infinite"]
 

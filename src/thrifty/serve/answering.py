@@ -18,14 +18,14 @@ from thrifty.arrays import Bools, Floats, Ints
 from thrifty.chain.chain import Chain
 from thrifty.chain.sources import Reader, TableReader, amounts_of
 from thrifty.chain.walk import Walk
-from thrifty.evidence.observe import chain_of
-from thrifty.exceptions import (
+from thrifty.errors import (
     FULL_MODEL,
     FullModelDownError,
     FullModelFailedError,
     InvalidAnswerError,
     InvalidInputError,
 )
+from thrifty.evidence.observe import chain_of
 from thrifty.serve.answered import Answered, agree, local_outputs, refuse_infinite
 from thrifty.serve.config import Config
 from thrifty.serve.controller import cost_at_hand

@@ -18,7 +18,7 @@ from starlette.responses import HTMLResponse, Response
 from starlette.routing import Route
 
 import thrifty
-from thrifty.exceptions import InvalidInputError
+from thrifty.errors import InvalidInputError
 from thrifty.serve.admission import Operation, Refusal, Request, error_body
 from thrifty.serve.answered import Answered
 from thrifty.serve.answering import Model

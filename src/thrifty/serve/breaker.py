@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Literal
 
-from thrifty.exceptions import InvalidInputError
+from thrifty.errors import InvalidInputError
 
 __all__ = ["Breaker", "State"]
 

@@ -27,7 +27,7 @@ from thrifty.chain.chain import Chain
 from thrifty.chain.policy import SLACK, Policy
 from thrifty.chain.sources import Reader
 from thrifty.chain.walk import Walk
-from thrifty.exceptions import InvalidInputError
+from thrifty.errors import InvalidInputError
 
 __all__ = ["BudgetController", "cost_at_hand"]
 

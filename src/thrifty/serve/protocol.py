@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import orjson
 
-from thrifty.exceptions import InvalidInputError
+from thrifty.errors import InvalidInputError
 from thrifty.serve.answered import Answered
 from thrifty.serve.request_rows import RequestCells, RequestRows
 

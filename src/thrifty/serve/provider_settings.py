@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from thrifty.exceptions import InvalidInputError
+from thrifty.errors import InvalidInputError
 from thrifty.serve.config import meant
 from thrifty.sources.memory import DictSource
 from thrifty.sources.patient import PatientSource

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from thrifty.exceptions import InvalidInputError
+from thrifty.errors import InvalidInputError
 from thrifty.serve.breaker import Breaker
 from thrifty.serve.provider_settings import Make, ProviderSettings, make_of, settings_of
 

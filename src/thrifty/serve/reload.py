@@ -12,8 +12,8 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from thrifty.chain.chain import Chain
-from thrifty.exceptions import InvalidInputError
-from thrifty.objective.costs import check_amount
+from thrifty.errors import InvalidInputError
+from thrifty.prices.costs import check_amount
 from thrifty.serve.admission import LOG
 from thrifty.serve.answering import Controller, Model, Remote
 from thrifty.serve.config import Config, meant

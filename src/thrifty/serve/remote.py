@@ -16,7 +16,7 @@ import aiohttp
 import numpy as np
 
 from thrifty.arrays import Floats
-from thrifty.exceptions import InvalidInputError, RemoteFailure
+from thrifty.errors import InvalidInputError, RemoteFailure
 from thrifty.serve.breaker import Breaker
 from thrifty.serve.tensors import answer_of, request_of
 

@@ -17,7 +17,7 @@ import numpy as np
 from thrifty.arrays import Bools, Floats, Words
 from thrifty.chain.frames import FrameOfFit, truth_of
 from thrifty.chain.levels import day_of, level_text
-from thrifty.exceptions import InvalidInputError
+from thrifty.errors import InvalidInputError
 from thrifty.rows import key_words
 from thrifty.serve.config import meant
 from thrifty.tables.formats import listed

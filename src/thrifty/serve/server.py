@@ -15,7 +15,7 @@ import uvicorn
 from starlette.applications import Starlette
 from starlette.routing import Route
 
-from thrifty.exceptions import InvalidInputError
+from thrifty.errors import InvalidInputError
 from thrifty.serve.admission import LOG, Operation
 from thrifty.serve.config import Config
 from thrifty.serve.connection import Connection, refusal_of

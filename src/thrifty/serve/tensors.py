@@ -8,7 +8,7 @@ import numpy as np
 import orjson
 
 from thrifty.arrays import Floats
-from thrifty.exceptions import InvalidAnswerError, InvalidInputError, RemoteFailure
+from thrifty.errors import InvalidAnswerError, InvalidInputError, RemoteFailure
 from thrifty.tasks.answers import check_numbers, check_probabilities
 
 __all__ = ["answer_of", "request_of"]

@@ -14,7 +14,7 @@ import numpy as np
 from thrifty.chain.chain import Chain
 from thrifty.chain.sources import Reader, TableReader
 from thrifty.chain.walk import Walk
-from thrifty.exceptions import ThriftyError
+from thrifty.errors import ThriftyError
 from thrifty.tables.reader import Cells
 
 __all__ = ["Together"]

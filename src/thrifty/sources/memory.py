@@ -6,7 +6,7 @@ from typing import Any
 from thrifty.arrays import Ints
 from thrifty.chain.source_forms import offers_of, side_by_side
 from thrifty.chain.sources import Delivery
-from thrifty.exceptions import InvalidInputError
+from thrifty.errors import InvalidInputError
 from thrifty.sources.patient import PatientSource
 
 __all__ = ["DictSource"]

@@ -9,7 +9,7 @@ import numpy as np
 
 from thrifty.arrays import Ints
 from thrifty.chain.sources import Delivery
-from thrifty.exceptions import InvalidInputError
+from thrifty.errors import InvalidInputError
 from thrifty.sources.patient import PatientSource, plain_keys
 
 __all__ = ["SqlSource"]

@@ -18,8 +18,8 @@ from thrifty.chain.ledger import Ledger
 from thrifty.chain.levels import Levels
 from thrifty.chain.purchase_reader import PurchaseReader
 from thrifty.chain.sources import Delivery, FeatureSource, Reader, kind_of_table
-from thrifty.exceptions import InvalidInputError
-from thrifty.objective.costs import PriceList
+from thrifty.errors import InvalidInputError
+from thrifty.prices.costs import PriceList
 from thrifty.tables.schema import Schema
 from thrifty.tasks.task import Task
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from thrifty.arrays import Floats, Labels
-from thrifty.exceptions import InvalidInputError
+from thrifty.errors import InvalidInputError
 from thrifty.tables.formats import listed, read_rows
 from thrifty.tasks.mistakes import read_loss
 

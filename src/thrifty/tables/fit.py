@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from thrifty.cascade.budgeted import BudgetedClassifier, BudgetedRegressor
+from thrifty.cascade.estimator import BudgetedCascade
+from thrifty.cascade.ranker import BudgetedRanker
+from thrifty.errors import InvalidInputError, asking
 from thrifty.estimators.base import ChainEstimator
-from thrifty.estimators.budgeted import BudgetedClassifier, BudgetedRegressor
-from thrifty.estimators.cascade import BudgetedCascade
-from thrifty.estimators.ranker import BudgetedRanker
-from thrifty.exceptions import InvalidInputError, asking
 from thrifty.progress import Progress, silent
 from thrifty.tables.full_models import Competition, best_kind, recipe
 from thrifty.tables.promise import Promise, promise_of

@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Iterable
 from pathlib import Path
 from typing import Any
 
-from thrifty.exceptions import DataUnavailableError, InvalidInputError
+from thrifty.errors import DataUnavailableError, InvalidInputError
 
 __all__ = ["MISSING", "STANDARD_INPUT", "listed", "name_of", "read_rows", "read_table", "table_bytes"]
 

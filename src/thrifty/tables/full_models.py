@@ -27,7 +27,7 @@ from sklearn.svm import SVC
 from thrifty.arrays import Floats, Ints
 from thrifty.bundle.archive import UntrustedTypesError, load_model
 from thrifty.bundle.container import DEFAULT_MAX_BYTES
-from thrifty.exceptions import InvalidInputError
+from thrifty.errors import InvalidInputError
 from thrifty.files import read_capped
 from thrifty.full.fitting import fit_model
 from thrifty.progress import Progress

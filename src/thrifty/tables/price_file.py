@@ -6,12 +6,12 @@ from dataclasses import replace
 from pathlib import Path
 
 from thrifty.arrays import Ints
-from thrifty.exceptions import InvalidInputError
-from thrifty.objective.by_column import did_you_mean
-from thrifty.objective.costs import PriceList
-from thrifty.objective.price_list import check_price_list
-from thrifty.objective.prices import Prices
-from thrifty.objective.row_prices import RowsOfFit
+from thrifty.errors import InvalidInputError
+from thrifty.prices.by_column import did_you_mean
+from thrifty.prices.costs import PriceList
+from thrifty.prices.price_list import check_price_list
+from thrifty.prices.prices import Prices
+from thrifty.prices.row_prices import RowsOfFit
 from thrifty.tables.formats import listed, read_rows
 
 __all__ = ["read_prices"]

@@ -14,7 +14,7 @@ import numpy as np
 from thrifty.arrays import Bools, Floats, Ints, Labels, Words
 from thrifty.chain.frames import FrameOfFit
 from thrifty.chain.sources import TableReader
-from thrifty.exceptions import InvalidInputError
+from thrifty.errors import InvalidInputError
 
 __all__ = ["CellReader", "Cells", "Unreadable"]
 

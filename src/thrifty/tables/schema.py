@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from thrifty.arrays import Floats, Words
 from thrifty.chain.frames import truth_of
 from thrifty.chain.levels import Levels, level_numbers, level_text
-from thrifty.exceptions import InvalidInputError
+from thrifty.errors import InvalidInputError
 from thrifty.rows import key_words
 from thrifty.tables.formats import listed
 from thrifty.tables.reader import Cells, Unreadable

@@ -7,7 +7,7 @@ from thrifty.bundle import from_bytes, to_bytes
 from thrifty.bundle.archive import UntrustedTypesError, type_names
 from thrifty.bundle.container import DEFAULT_MAX_BYTES
 from thrifty.bundle.context import FullMode
-from thrifty.exceptions import InvalidInputError
+from thrifty.errors import InvalidInputError
 from thrifty.files import AnyPath, read_capped, write_atomically
 from thrifty.tables.codec import TABLE
 from thrifty.tables.full_models import TRUSTED

@@ -12,23 +12,23 @@ import numpy as np
 from sklearn.ensemble import HistGradientBoostingClassifier
 
 from thrifty.arrays import Floats
+from thrifty.dynamod.gated import GatedClassifier
+from thrifty.dynamod.gbrt_estimators import DynaModGbrtClassifier
+from thrifty.dynamod.linear_estimator import DynaModLinClassifier
+from thrifty.dynamod.sweeping.run import sweep
+from thrifty.errors import InvalidInputError, asking
 from thrifty.estimators.checks import check_training_rows
-from thrifty.estimators.dynamod_gbrt import DynaModGbrtClassifier
-from thrifty.estimators.dynamod_lin import DynaModLinClassifier
-from thrifty.estimators.gated import GatedClassifier
 from thrifty.estimators.rivals.greedy_miser import GreedyMiserClassifier
-from thrifty.estimators.rivals.routers import ConfidenceRouter
 from thrifty.evidence.evidence import Evidence
 from thrifty.evidence.frontier import Frontier
 from thrifty.evidence.observe import evidence_of
 from thrifty.evidence.operating_point import OperatingPoint
 from thrifty.evidence.proof import certify, check_hold_out
 from thrifty.evidence.trials import HELD_OUT
-from thrifty.exceptions import InvalidInputError, asking
 from thrifty.full.crossfit import judge_full
 from thrifty.progress import Progress
+from thrifty.routing.confidence import ConfidenceRouter
 from thrifty.rows import content_folds
-from thrifty.sweeping.run import sweep
 from thrifty.tables.training import TrainingTable
 
 __all__ = ["SWEPT", "check_method", "fit_swept"]

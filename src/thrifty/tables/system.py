@@ -9,15 +9,16 @@ import numpy as np
 from sklearn.utils import get_tags
 
 from thrifty.arrays import Labels, Words
+from thrifty.cascade.budgeted import BudgetedClassifier
+from thrifty.cascade.estimator import BudgetedCascade
 from thrifty.chain.chain import Chain
 from thrifty.chain.explain import Explanation, explain_rows
 from thrifty.chain.policy import Policy
 from thrifty.chain.receipts import Receipt
 from thrifty.chain.session import Session
 from thrifty.chain.sources import TableReader
+from thrifty.errors import InvalidInputError
 from thrifty.estimators.base import ChainEstimator
-from thrifty.estimators.budgeted import BudgetedClassifier
-from thrifty.estimators.cascade import BudgetedCascade
 from thrifty.estimators.checks import check_wish
 from thrifty.estimators.rivals.budget_prune import BudgetPruneClassifier
 from thrifty.evidence.certificate import Certificate
@@ -26,7 +27,6 @@ from thrifty.evidence.evidence import Evidence
 from thrifty.evidence.frontier import Frontier
 from thrifty.evidence.hold import hold_budget
 from thrifty.evidence.observe import chain_of, evidence_of
-from thrifty.exceptions import InvalidInputError
 from thrifty.full.model import EstimatorFull
 from thrifty.tables.buyer import TableBuyer
 from thrifty.tables.by_class import as_models_know

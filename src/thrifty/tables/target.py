@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from thrifty.arrays import Floats, Labels
-from thrifty.exceptions import InvalidInputError
+from thrifty.errors import InvalidInputError
 from thrifty.tables.formats import listed
 from thrifty.tasks.ranking import GRADES
 

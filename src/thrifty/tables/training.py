@@ -12,10 +12,10 @@ from sklearn.utils import get_tags
 
 from thrifty.arrays import Ints, Labels
 from thrifty.chain.frames import FrameOfFit
-from thrifty.exceptions import InvalidInputError
-from thrifty.objective.costs import PriceList
-from thrifty.objective.prices import Prices
-from thrifty.objective.row_prices import RowsOfFit
+from thrifty.errors import InvalidInputError
+from thrifty.prices.costs import PriceList
+from thrifty.prices.prices import Prices
+from thrifty.prices.row_prices import RowsOfFit
 from thrifty.rows import fingerprints
 from thrifty.tables.by_class import is_matrix_file, read_matrix
 from thrifty.tables.formats import listed

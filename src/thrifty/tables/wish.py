@@ -4,11 +4,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from thrifty.errors import InvalidInputError
 from thrifty.estimators.base import CERTIFYING_SHARE
 from thrifty.estimators.checks import check_seed
 from thrifty.evidence.proof import check_hold_out
-from thrifty.exceptions import InvalidInputError
-from thrifty.objective.costs import check_amount
+from thrifty.prices.costs import check_amount
 from thrifty.rows import content_folds, query_folds
 from thrifty.tables.by_class import as_models_know
 from thrifty.tables.swept_methods import check_method

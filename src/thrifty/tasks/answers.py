@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from thrifty.arrays import Bools, Floats, Labels, unmasked
-from thrifty.exceptions import InvalidAnswerError
+from thrifty.errors import InvalidAnswerError
 
 __all__ = ["check_decisions", "check_numbers", "check_probabilities"]
 

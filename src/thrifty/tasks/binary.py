@@ -8,10 +8,10 @@ from scipy.special import expit, logit
 from sklearn.linear_model import LogisticRegression
 
 from thrifty.arrays import Floats, Ints
-from thrifty.objective.losses import log_loss_of_probability, soft_logistic_loss
 from thrifty.tasks.answers import check_probabilities
 from thrifty.tasks.labels import ClassTask, clip_probability
 from thrifty.tasks.logistic import LogisticLoss, logistic_weights, platt
+from thrifty.tasks.losses import log_loss_of_probability, soft_logistic_loss
 
 __all__ = ["BinaryLoss", "BinaryTask", "soft_labels"]
 

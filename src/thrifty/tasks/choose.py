@@ -6,7 +6,7 @@ import numpy as np
 from sklearn.utils.multiclass import check_classification_targets, type_of_target
 
 from thrifty.arrays import Labels
-from thrifty.exceptions import InvalidInputError
+from thrifty.errors import InvalidInputError
 from thrifty.tasks.binary import BinaryTask
 from thrifty.tasks.mistakes import Mistakes
 from thrifty.tasks.multiclass import MulticlassTask

@@ -8,7 +8,7 @@ from numpy.typing import ArrayLike
 from sklearn.base import is_classifier
 
 from thrifty.arrays import Bools, Floats, Ints, Labels, Numbers, check_unmasked
-from thrifty.exceptions import FULL_MODEL, InvalidInputError
+from thrifty.errors import FULL_MODEL, InvalidInputError
 from thrifty.tasks.answers import check_decisions, check_probabilities
 from thrifty.tasks.mistakes import CostMatrix, Mistakes
 

@@ -16,8 +16,8 @@ from typing import Any, Literal, Protocol
 import numpy as np
 
 from thrifty.arrays import Floats, Ints, Labels
-from thrifty.exceptions import InvalidInputError
-from thrifty.objective.row_prices import MOST_PRICE
+from thrifty.errors import InvalidInputError
+from thrifty.prices.row_prices import MOST_PRICE
 
 __all__ = ["CostMatrix", "Mistakes", "ProbabilityLoss", "read_loss"]
 

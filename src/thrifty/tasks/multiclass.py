@@ -15,7 +15,7 @@ import numpy as np
 from scipy.special import log_expit
 
 from thrifty.arrays import Floats, Int64s, Ints
-from thrifty.compiled import fused_kernel
+from thrifty.jit import fused_kernel
 from thrifty.tasks.answers import check_probabilities
 from thrifty.tasks.labels import CLIP, ClassTask
 from thrifty.tasks.logistic import newton_step

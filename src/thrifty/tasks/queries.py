@@ -26,7 +26,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from thrifty.arrays import Bools, Floats, Ints, Labels
-from thrifty.exceptions import InvalidInputError
+from thrifty.errors import InvalidInputError
 
 __all__ = ["PerQuery", "Queries", "Ties", "as_queries", "average_precision_at", "ndcg_at"]
 

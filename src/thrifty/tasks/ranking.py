@@ -16,12 +16,12 @@ from numpy.typing import ArrayLike
 from sklearn.utils.validation import has_fit_parameter
 
 from thrifty.arrays import Floats, Ints, Labels, check_unmasked
-from thrifty.exceptions import InvalidInputError
+from thrifty.errors import InvalidInputError
 from thrifty.tasks.queries import Queries, average_precision_at, ndcg_at
 from thrifty.tasks.ranking_losses import ListwiseLoss, PairwiseLoss, rows_by_query
 from thrifty.tasks.regression import RegressionTask
 from thrifty.tasks.regression_losses import SquaredLoss, linear_weights
-from thrifty.tasks.task import Loss
+from thrifty.trees.boosting import Loss
 
 __all__ = [
     "GRADES",

@@ -20,12 +20,12 @@ from numpy.typing import ArrayLike
 from sklearn.base import is_regressor
 
 from thrifty.arrays import Floats, Ints, Labels
-from thrifty.exceptions import FULL_MODEL, InvalidInputError
+from thrifty.errors import FULL_MODEL, InvalidInputError
 from thrifty.tasks.answers import check_numbers
 from thrifty.tasks.pinball import PinballLoss, pinball, regret_of_quantile
 from thrifty.tasks.regression_losses import SMOOTH, AbsoluteLoss, SquaredLoss, linear_weights
 from thrifty.tasks.regression_targets import centre_and_spread, check_loss, read_targets
-from thrifty.tasks.task import Loss
+from thrifty.trees.boosting import Loss
 
 __all__ = ["RegressionLoss", "RegressionTask", "default_regressor", "regression_of"]
 

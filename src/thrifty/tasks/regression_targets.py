@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from thrifty.arrays import Floats, check_unmasked
-from thrifty.exceptions import InvalidInputError
+from thrifty.errors import InvalidInputError
 from thrifty.tasks.pinball import pinball, quantile_of
 
 __all__ = ["centre_and_spread", "check_loss", "read_targets"]

@@ -13,8 +13,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from thrifty.arrays import Floats, Ints, Labels, Numbers
+from thrifty.trees.boosting import Loss
 
-__all__ = ["ERRORS", "Loss", "Task", "mean_error", "mean_errors"]
+__all__ = ["ERRORS", "Task", "mean_error", "mean_errors"]
 
 ERRORS = {"RMSE": 2, "MAE": 1}
 """What people call the mean of errors, with the power p of ``mean(error^p)^(1/p)``."""
@@ -23,23 +24,6 @@ ERRORS = {"RMSE": 2, "MAE": 1}
 def mean_error(powers: Any, power: int) -> Any:
     """The mean error, or several of them, from means of the errors to that power."""
     return np.maximum(powers, 0.0) ** (1.0 / power)
-
-
-class Loss(Protocol):
-    """The loss of scores, shape (n_rows, n_scores), against the targets of some rows.
-
-    A loss may have an attribute ``formula`` (``thrifty.trees.derivatives.Formula``), if its derivatives are among those
-    that compiled code knows: boosting then grows several trees in one call.
-    """
-
-    def values(self, scores: Floats) -> Floats:
-        """Loss of each row, shape (n_rows,)."""
-
-    def derivatives(self, scores: Floats) -> tuple[Floats, Floats]:
-        """Gradient and diagonal of the hessian by the scores, each of shape (n_rows, n_scores)."""
-
-    def base(self, weight: Floats) -> Floats:
-        """Constant scores with the least weighted loss, shape (n_scores,)."""
 
 
 class Task(Protocol):

@@ -20,7 +20,7 @@ bins are empty, and those are passed over. The trees are the same, bit for bit, 
 import numpy as np
 
 from thrifty.arrays import Int64s
-from thrifty.compiled import Number, Record, lean
+from thrifty.jit import Number, Record, lean
 from thrifty.trees.histogram import CHUNK, fill, subtract
 from thrifty.trees.partition import copy_free_columns, divide, number_rows
 from thrifty.trees.split import can_pay, choose, examine

@@ -19,7 +19,7 @@ from typing import NamedTuple
 import numpy as np
 
 from thrifty.arrays import Floats, Int64s
-from thrifty.compiled import Number, fused, fused_kernel, lean_kernel
+from thrifty.jit import Number, fused, fused_kernel, lean_kernel
 
 __all__ = [
     "BLOCK",

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from thrifty.arrays import Bools, Floats, Int32s
-from thrifty.exceptions import InvalidInputError
+from thrifty.errors import InvalidInputError
 from thrifty.trees.binning import BinnedTable
 from thrifty.trees.categories import LevelSets
 from thrifty.trees.level_walks import add_from_coded_levels, walk_levels

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from thrifty.arrays import Floats
-from thrifty.exceptions import InvalidInputError
+from thrifty.errors import InvalidInputError
 from thrifty.trees.ensemble import TreeEnsemble
 
 __all__ = ["AdditiveTrees", "additive_trees", "largest_rounding_to"]

@@ -20,8 +20,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from thrifty.compiled import Number, lean, lean_kernel
-from thrifty.exceptions import InvalidInputError
+from thrifty.errors import InvalidInputError
+from thrifty.jit import Number, lean, lean_kernel
 
 __all__ = ["Lanes", "choose_lanes", "describe_problem", "pack", "pack_one"]
 

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from thrifty.arrays import Bools, Floats
-from thrifty.exceptions import InvalidInputError
+from thrifty.errors import InvalidInputError
 from thrifty.trees.best_first import FINISHED
 from thrifty.trees.binning import BinnedTable
 from thrifty.trees.categories import A_SET, LevelSets

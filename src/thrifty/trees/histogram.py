@@ -13,7 +13,7 @@ Where few columns are bought, even that copy is too much: every row brings along
 import numpy as np
 
 from thrifty.arrays import Int64s, Words
-from thrifty.compiled import Number, lean
+from thrifty.jit import Number, lean
 
 __all__ = [
     "BYTE",

@@ -6,7 +6,7 @@ Compiled apart from the growth of a tree, which leaves this work to its caller: 
 import numpy as np
 
 from thrifty.arrays import Floats, Int64s
-from thrifty.compiled import Number, Record, inner, lean, lean_kernel
+from thrifty.jit import Number, Record, inner, lean, lean_kernel
 from thrifty.trees.gradients import Lanes
 from thrifty.trees.histogram import BYTE, CHUNK, TILE, gather, subtract
 from thrifty.trees.split import leaf_offset

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from thrifty.arrays import Floats, Int64s, Words
-from thrifty.compiled import Number, lean, lean_kernel
+from thrifty.jit import Number, lean, lean_kernel
 from thrifty.trees.best_first import FINISHED, advance, may_split, n_rows
 from thrifty.trees.binning import BinnedTable
 from thrifty.trees.categories import A_SET

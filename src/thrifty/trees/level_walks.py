@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from thrifty.arrays import Bools, Floats, Int32s, Words
-from thrifty.compiled import Number, lean, lean_kernel
+from thrifty.jit import Number, lean, lean_kernel
 from thrifty.trees.traversal import Walk
 
 __all__ = ["add_from_coded_levels", "holds", "walk_levels"]

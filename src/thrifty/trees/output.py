@@ -7,8 +7,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from thrifty.arrays import Bools, Floats, Int32s, Int64s, Ints
-from thrifty.compiled import Number, lean
-from thrifty.exceptions import InvalidInputError
+from thrifty.errors import InvalidInputError
+from thrifty.jit import Number, lean
 from thrifty.trees.categories import LevelSets
 from thrifty.trees.ensemble import TreeEnsemble
 from thrifty.trees.gradients import Lanes

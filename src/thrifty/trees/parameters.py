@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from thrifty.arrays import Bools, Floats
-from thrifty.exceptions import InvalidInputError
+from thrifty.errors import InvalidInputError
 from thrifty.trees.binning import BinnedTable
 
 __all__ = ["check_amount", "check_bought", "check_groups", "check_prices", "check_whole", "choice_order"]

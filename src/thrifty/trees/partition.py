@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from thrifty.arrays import Int32s, Int64s, Words
-from thrifty.compiled import Number, lean
+from thrifty.jit import Number, lean
 from thrifty.trees.categories import A_SET
 from thrifty.trees.histogram import BYTE, CARRIED_FROM, MOST_CARRIED, ROW
 from thrifty.trees.workspace import Workspace

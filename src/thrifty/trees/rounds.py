@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from thrifty.arrays import Bools, Floats, Int64s
-from thrifty.compiled import Number, lean, lean_kernel
+from thrifty.jit import Number, lean, lean_kernel
 from thrifty.trees.best_first import FINISHED, advance
 from thrifty.trees.binning import WORD, Thresholds
 from thrifty.trees.derivatives import LOGISTIC, Formula, round_to, write_derivatives

@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 
 from thrifty.arrays import Floats, Int64s
-from thrifty.compiled import Number, Record, lean
+from thrifty.jit import Number, Record, lean
 from thrifty.trees.gradients import Lanes
 from thrifty.trees.workspace import Workspace
 

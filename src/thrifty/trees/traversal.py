@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from thrifty.arrays import Floats, Int32s
-from thrifty.compiled import Number, kernel, lean, lean_kernel
+from thrifty.jit import Number, kernel, lean, lean_kernel
 
 __all__ = [
     "SIDE_BY_SIDE",

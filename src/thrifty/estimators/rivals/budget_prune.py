@@ -12,6 +12,8 @@ from sklearn.utils import get_tags
 from sklearn.utils.validation import check_is_fitted
 
 from thrifty.arrays import Bools, Floats
+from thrifty.dynamod.solution import Solution
+from thrifty.errors import InvalidInputError
 from thrifty.estimators.base import all_or_nothing
 from thrifty.estimators.checks import check_count, check_seed, validated
 from thrifty.estimators.notebook import draw_purchased
@@ -19,13 +21,11 @@ from thrifty.estimators.rivals.forests import ForestRecipe, PruningTask, pruning
 from thrifty.evidence.evidence import Evidence
 from thrifty.evidence.frontier import Frontier
 from thrifty.evidence.pictures import purchased
-from thrifty.exceptions import InvalidInputError
-from thrifty.objective.costs import check_amount
+from thrifty.prices.costs import check_amount
 from thrifty.pruning.closure import Pruning
 from thrifty.pruning.forest import PrunedForest
 from thrifty.pruning.node_costs import closure_of
 from thrifty.pruning.optimum import SOLVERS, prune_along
-from thrifty.solvers.solution import Solution
 from thrifty.tasks.choose import classification
 from thrifty.threads import limited_threads, threads_of
 

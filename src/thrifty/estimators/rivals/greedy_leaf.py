@@ -5,10 +5,10 @@ from typing import Any
 from sklearn.ensemble import GradientBoostingClassifier
 
 from thrifty.chain.stage import LeafStage
-from thrifty.estimators.gated import GatedClassifier, PairProblem
-from thrifty.learning.pairs.leaf import greedy_leaf_gate, leaf_stage
-from thrifty.learning.pairs.local import as_local, bare, given_trees
-from thrifty.objective.costs import check_amount
+from thrifty.dynamod.gated import GatedClassifier, PairProblem
+from thrifty.dynamod.leaf import greedy_leaf_gate, leaf_stage
+from thrifty.dynamod.local import as_local, bare, given_trees
+from thrifty.prices.costs import check_amount
 from thrifty.tasks.labels import class_task
 
 __all__ = ["GreedyLeafClassifier"]

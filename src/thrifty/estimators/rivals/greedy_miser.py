@@ -6,14 +6,14 @@ import numpy as np
 
 from thrifty.chain.sources import TableReader
 from thrifty.chain.stage import ConfidentStage
-from thrifty.estimators.dynamod_gbrt import BoostedEstimator
-from thrifty.estimators.gated import GatedClassifier, GatedRegressor, PairProblem
+from thrifty.dynamod.boosted import boost_labels
+from thrifty.dynamod.gated import GatedClassifier, GatedRegressor, PairProblem
+from thrifty.dynamod.gbrt_estimators import BoostedEstimator
 from thrifty.evidence.evidence import Evidence
 from thrifty.evidence.observe import evidence_of_known
 from thrifty.full.crossfit import JudgedFull, TrainingRows
 from thrifty.full.model import AbsentFull
-from thrifty.learning.pairs.boosted import boost_labels
-from thrifty.objective.costs import PriceList
+from thrifty.prices.costs import PriceList
 
 __all__ = ["GreedyMiserClassifier", "GreedyMiserRegressor"]
 

@@ -1,0 +1,379 @@
+"""A learned gate for every stage: from what is bought and the stage's own scores, what a row loses by stopping.
+
+    gate_k(x) = E[ stop - go | columns of stage k, scores of stage k ]      by boosted least squares
+
+"Go" is what the rules of the later stages make of a row, at a price in the middle of the frontier. First come trees
+that look at the scores alone: what the margin says by itself. Then small trees with little say each look at
+everything, and correct it. Every row's gate is predicted by trees that were grown without the row's fold. In a
+graph of purchases every node has a gate of its own, learned from the rows that stand there.
+
+At a stage that can tell rows apart in a few lumps only, the copies of the model that judge the folds would each give a
+lump another score, and a threshold between those scores would part the lump. The model that serves cannot: for it a
+lump goes on or stops. So gates of such stages are taken from that model itself, which many rows a lump cannot flatter.
+
+The plain margin is a hard rival: a learned gate is used only if, with thresholds cut on some rows and counted on
+others, it is clearly ahead of it.
+"""
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
+from typing import Any, TypeVar
+
+import numpy as np
+
+from thrifty.arrays import Bools, Floats, Ints, Numbers
+from thrifty.cascade.problem import CascadeProblem, mean_in_errors
+from thrifty.cascade.staged import compact, narrow_table
+from thrifty.evidence.evidence import Evidence
+from thrifty.evidence.stopping import StoppingRules, price_grid, sweep_prices
+from thrifty.rows import uniforms
+from thrifty.tasks.regression_losses import SquaredLoss
+from thrifty.trees import BinnedTable, Binner, EnsembleBuilder, TreeEnsemble
+from thrifty.trees.binning import WORD, Thresholds
+from thrifty.trees.boosting import Boosting
+
+__all__ = [
+    "LearnedGates",
+    "Standing",
+    "choose_gates",
+    "lead_of",
+    "learn_gates",
+    "n_coarse_stages",
+    "settled_scores",
+]
+
+Candidate = tuple[Evidence, Floats, Numbers]
+"""Evidence, what answers lose, and what they are worth, at every place."""
+
+
+Made = TypeVar("Made")
+
+OF_MARGIN = Boosting(n_trees=20, max_depth=4, learning_rate=0.3, step="gradient", min_child_samples=20)
+OF_EVERYTHING = Boosting(n_trees=30, max_depth=3, learning_rate=0.05, step="gradient", min_child_samples=40)
+
+WITHOUT_DOUBT = (
+    Boosting(n_trees=80, max_depth=4, learning_rate=0.08, step="gradient", min_child_samples=20),
+    Boosting(n_trees=150, max_depth=5, learning_rate=0.1, step="gradient", min_child_samples=20),
+)
+"""In place of the second, where the scores say little by themselves; the better one out of fold is taken."""
+
+ROWS_OF_LARGER = 1_500
+"""Rows from which on the larger of them is tried: on fewer it would win by chance."""
+
+MOST_ROWS = 6_000
+"""Rows that gates are learned from: they are small, and every stage of every fold has one."""
+
+MOST_ROWS_WITHOUT_DOUBT = 20_000
+"""The same, where everything depends on learned gates."""
+
+N_BUDGETS = 25
+
+MOST_LUMPS = 64
+"""With more distinct rows among what is held, a stage tells rows apart finely enough."""
+
+ROWS_PER_LUMP = 20
+"""With fewer rows a lump on average, a model would be too sure of lumps that it has seen."""
+
+AHEAD = 2.0
+"""Standard errors by which learned gates must lead."""
+
+
+@dataclass(frozen=True, eq=False)
+class LearnedGates:
+    """Every row's held-out gate scores, and how to grow what serves: most gates are compared, and not taken.
+
+    Attributes
+    ----------
+    held_out : ndarray of shape (n_rows, n_stages)
+        Gate scores by trees that have not seen the row, but for coarse stages.
+    grow : callable
+        Grows the trees of each node of each stage on all rows that stand there.
+    """
+
+    held_out: Floats
+    grow: Callable[[], tuple[tuple[TreeEnsemble, ...], ...]]
+
+    @cached_property
+    def trees(self) -> tuple[tuple[TreeEnsemble, ...], ...]:
+        """Trees of each node of each stage over its columns and, behind them, its scores."""
+        return self.grow()
+
+
+@dataclass(frozen=True, eq=False)
+class Standing:
+    """What rows hold at every stage.
+
+    Attributes
+    ----------
+    nodes : sequence of sequence of ndarray
+        Columns of every node of every stage; a stage of a line has one.
+    node : ndarray of shape (n_rows, n_stages), optional
+        The node of each stage at which a row stands; None where every stage has one.
+    """
+
+    nodes: Sequence[Sequence[Ints]]
+    node: Ints | None = None
+
+    @classmethod
+    def on_line(cls, sets: Sequence[Ints]) -> "Standing":
+        """All rows hold the same at a stage."""
+        return cls([[columns] for columns in sets])
+
+    def rows_at(self, stage: int, number: int) -> Any:
+        """Which rows stand at a node: a mask, or a slice of all of them."""
+        return slice(None) if self.node is None else self.node[:, stage] == number
+
+
+def n_coarse_stages(problem: CascadeProblem, sets: Sequence[Ints]) -> int:
+    """How many stages, from the first on, tell rows apart in a few large lumps only."""
+    most = min(MOST_LUMPS, len(problem.y) // ROWS_PER_LUMP)
+    for stage, columns in enumerate(sets):
+        if len(np.unique(uniforms(problem.table.codes[:, problem.table.places(columns)]))) > most:
+            return stage
+    return len(sets)
+
+
+def settled_scores(
+    problem: CascadeProblem,
+    served: Floats,
+    calibrations: Sequence[Floats],
+    scores: Floats,
+    stretch: Floats,
+) -> Floats:
+    """Held-out scores as the model that serves gives them: stretched, and at coarse stages those of that model itself.
+
+    ``served`` are its scores at those stages, which are the first: (n_rows, n_coarse, n_scores). Numbers that are
+    predicted, and not how sure an answer is, are left as they are.
+    """
+    settled = scores * stretch[:, None] if problem.task.has_doubt else scores.copy()
+    for stage in range(served.shape[1]):
+        settled[:, stage] = problem.task.calibrated(served[:, stage], calibrations[stage])
+    return settled
+
+
+def choose_gates(
+    problem: CascadeProblem,
+    standing: Standing,
+    evidence: Evidence,
+    loss: Floats,
+    scores: Floats,
+    n_coarse: int = 0,
+) -> LearnedGates | None:
+    """Learned gates, or None where the plain margin does as well."""
+    price, n_stages = middle_price(evidence, loss), len(standing.nodes)
+    if not problem.task.has_doubt:
+        return _only_learned(problem, standing, evidence, loss, scores, price, n_coarse)
+    learn = partial(learn_gates, problem, standing, evidence, loss, scores, price, n_coarse)
+    # Every second stage first: half of the gates that are worth having should have half of the lead.
+    first, learned = (n_stages - 1) % 2, evidence.gate.copy()
+    some = learn(range(first, n_stages, 2))
+    learned[:, first::2] = some.held_out
+    if _lead(problem, evidence, loss, learned) <= AHEAD / 2:
+        return None
+    others = learn(range(1 - first, n_stages, 2))
+    learned[:, 1 - first :: 2] = others.held_out
+    if _lead(problem, evidence, loss, learned) <= AHEAD:
+        return None
+
+    def grow() -> tuple[tuple[TreeEnsemble, ...], ...]:
+        trees = [*some.trees, *others.trees]
+        trees[first::2], trees[1 - first :: 2] = some.trees, others.trees
+        return tuple(trees)
+
+    return LearnedGates(learned, grow)
+
+
+def _only_learned(
+    problem: CascadeProblem,
+    standing: Standing,
+    evidence: Evidence,
+    loss: Floats,
+    scores: Floats,
+    price: float,
+    n_coarse: int,
+) -> LearnedGates | None:
+    """Learned gates where scores say nothing about doubt, or None if it is better that all rows go equally far.
+
+    Learned twice: at first what a row gains by going on is what it would gain if all went equally far, and then what
+    those gates make of it.
+    """
+    learned = []
+    for most in WITHOUT_DOUBT[: 2 if len(problem.y) >= ROWS_OF_LARGER else 1]:
+        found, at = evidence, price
+        for _ in range(2):
+            gates = learn_gates(problem, standing, found, loss, scores, at, n_coarse, most=most)
+            found = replace(evidence, gate=gates.held_out)
+            at = middle_price(found, loss)
+        learned.append((_lead(problem, evidence, loss, gates.held_out), gates))
+    lead, best = max(learned, key=lambda one: one[0])
+    return best if lead > 0.0 else None
+
+
+def learn_gates(
+    problem: CascadeProblem,
+    standing: Standing,
+    evidence: Evidence,
+    loss: Floats,
+    scores: Floats,
+    price: float,
+    n_coarse: int = 0,
+    stages: Sequence[int] | None = None,
+    most: Boosting | None = None,
+) -> LearnedGates:
+    """Grow a gate per fold and node for the rows of the fold, and later, if it is taken, one per node on all rows.
+
+    With ``stages`` only for those; ``most`` are the trees that look at everything.
+    """
+    target, n_scores = StoppingRules(evidence, loss).stop_minus_go(price), problem.task.n_scores
+    # By content, so that equal rows are all used or not at all.
+    most_rows = MOST_ROWS if problem.task.has_doubt else MOST_ROWS_WITHOUT_DOUBT
+    used = uniforms(problem.table.codes, 1) < most_rows / len(problem.y)
+    held_out = np.empty(scores.shape[:2])
+    stages = range(len(standing.nodes)) if stages is None else stages
+
+    def part_of(stage: int, number: int) -> tuple[Ints, BinnedTable]:
+        rows = np.arange(len(problem.y))[standing.rows_at(stage, number)]
+        narrow = narrow_table(problem.table, np.sort(standing.nodes[stage][number]))
+        narrow = narrow if len(rows) == narrow.n_rows else narrow.take(rows)
+        return rows, _with_scores(narrow, scores[rows, stage], problem.weight[rows])
+
+    def regress(stage: int, rows: Ints, table: BinnedTable, is_used: Bools) -> TreeEnsemble:
+        wanted, weight = target[rows, stage], problem.weight[rows]
+        return _regress(table, n_scores, wanted, weight, np.flatnonzero(is_used[rows]), most)
+
+    def judge(stage: int) -> None:
+        for number in range(len(standing.nodes[stage])):
+            rows, table = part_of(stage, number)
+            if stage < n_coarse:
+                trees = compact(regress(stage, rows, table, used))
+                held_out[rows, stage] = trees.predict_binned(table)[:, 0]
+                continue
+            for fold in problem.folds if len(rows) else ():
+                rest = used.copy()
+                rest[fold] = False
+                own = np.flatnonzero(np.isin(rows, fold))
+                trees = regress(stage, rows, table, rest)
+                held_out[rows[own], stage] = trees.predict_binned(table.take(own))[:, 0]
+
+    def serve_node(stage: int, number: int) -> TreeEnsemble:
+        listed, (rows, table) = standing.nodes[stage][number], part_of(stage, number)
+        if not len(rows):
+            return TreeEnsemble.empty(len(listed) + n_scores)
+        places = np.searchsorted(np.sort(listed), listed)
+        whole = compact(regress(stage, rows, table, used))
+        return whole.over_columns(np.r_[places, len(places) + np.arange(n_scores)])
+
+    def serve(stage: int) -> tuple[TreeEnsemble, ...]:
+        return tuple(serve_node(stage, number) for number in range(len(standing.nodes[stage])))
+
+    each = partial(_of_each, problem.n_threads, stages)
+    each(judge)
+    return LearnedGates(held_out[:, stages], partial(each, serve))
+
+
+def _of_each(n_threads: int, stages: Sequence[int], make: Callable[[int], Made]) -> tuple[Made, ...]:
+    """What is made of each stage, side by side."""
+    with ThreadPoolExecutor(n_threads) as pool:
+        return tuple(pool.map(make, stages))
+
+
+def middle_price(evidence: Evidence, loss: Floats, n_prices: int = 30) -> float:
+    """The price whose rules spend the geometric mean of the least and the most that any rules spend."""
+    rules = StoppingRules(evidence, loss)
+    prices = price_grid(evidence, n_prices)
+    spent = np.array([_spent(evidence, one) for one in rules.at_each(prices)])
+    positive = spent[spent > 0]
+    if not len(positive):
+        return float(prices[0])
+    middle = np.sqrt(positive.min() * positive.max())
+    return float(prices[int(np.argmin(np.abs(spent - middle)))])
+
+
+def _spent(evidence: Evidence, thresholds: Floats) -> float:
+    return float(np.average(evidence.at_point(thresholds)[1], weights=evidence.weights))
+
+
+def _regress(
+    table: BinnedTable,
+    n_scores: int,
+    target: Floats,
+    weight: Floats,
+    rows: Ints,
+    most: Boosting | None = None,
+) -> TreeEnsemble:
+    """Boosted least squares: the scores, which are the last columns, alone, then all columns."""
+    if not len(rows):
+        return TreeEnsemble.empty(table.n_features)
+    part, wanted, counts = table.take(rows), target[rows], weight[rows]
+    margin = np.arange(table.n_features - n_scores, table.n_features)
+    score, loss = np.zeros((len(rows), 1)), SquaredLoss(wanted)
+    parts = []
+    for boosting, columns in ((OF_MARGIN, margin), (most or OF_EVERYTHING, np.arange(table.n_features))):
+        grower, builder = boosting.grower(narrow_table(part, columns)), EnsembleBuilder(len(columns))
+        boosting.add_trees(grower, builder, loss, counts, score, boosting.n_trees)
+        trees = builder.ensemble()
+        feature = columns[trees.feature].astype(np.int32)
+        parts.append(replace(trees, n_features=table.n_features, feature=feature))
+    return TreeEnsemble.concatenate(parts)
+
+
+def _with_scores(table: BinnedTable, scores: Floats, weight: Floats) -> BinnedTable:
+    """A table with the scores of a stage as further columns."""
+    last = Binner().fit_transform(scores, weight)
+    n_before, n_columns = table.n_codes, table.n_codes + last.n_features
+    padded = np.zeros((table.n_rows, -(-n_columns // WORD) * WORD), dtype=np.uint8)
+    padded[:, :n_before] = table.codes
+    padded[:, n_before:n_columns] = last.codes
+    ends, offsets = table.thresholds.values, table.thresholds.offsets
+    added = last.thresholds.values
+    thresholds = Thresholds(
+        np.concatenate([ends, added]), np.r_[offsets, offsets[-1] + last.thresholds.offsets[1:]]
+    )
+    names = (*table.names, *(f"score {k}" for k in range(last.n_features)))
+    categories = None if table.categories is None else table.categories.with_numbers(last.n_features)
+    return BinnedTable(padded, thresholds, names, categories)
+
+
+def _lead(problem: CascadeProblem, evidence: Evidence, loss: Floats, gate: Floats) -> float:
+    """By how many standard errors the second gates lead, by what their answers are expected to be worth."""
+    expected = problem.task.expected_quality(loss)
+    return lead_of(problem, (evidence, loss, expected), (replace(evidence, gate=gate), loss, expected))
+
+
+def lead_of(problem: CascadeProblem, one: Candidate, other: Candidate) -> float:
+    """By how many standard errors the second leads: thresholds cut on half of the folds, answers of the others."""
+    costs = [each[0].cost if each[0].cost.ndim == 1 else each[0].cost.mean(axis=0) for each in (one, other)]
+    positive = np.concatenate(costs)
+    if not (positive > 0).any():
+        return 0.0
+    budgets = np.geomspace(
+        float(positive[positive > 0].min()), float(max(cost[-1] for cost in costs)), N_BUDGETS
+    )
+    gains = np.zeros(len(problem.y))
+    halves = [np.concatenate(problem.folds[half::2]) for half in (0, 1)]
+    for cut_on, counted_on in (halves, halves[::-1]):
+        before, after = (_score_of_rows(*each, cut_on, counted_on, budgets) for each in (one, other))
+        gains[counted_on] = after - before
+    return mean_in_errors(gains, problem.weight)
+
+
+def _score_of_rows(
+    evidence: Evidence, loss: Floats, score: Numbers, cut_on: Ints, counted_on: Ints, budgets: Floats
+) -> Floats:
+    """Mean over budgets of how good each row's answer is, at the mixes that these budgets afford."""
+    policy = sweep_prices(evidence.take(cut_on), loss[cut_on], score[cut_on], n_prices=30)
+    there = evidence.take(counted_on)
+    seen = [there.at_point(one) for one in policy.thresholds]
+    row_scores = np.array([quality for _, _, quality in seen], dtype=np.float64)
+    cost = np.array([np.average(paid, weights=there.weights) for _, paid, _ in seen])
+    # What is counted there must be what is paid there.
+    cost = np.maximum.accumulate(cost)
+    place = np.interp(budgets, cost, np.arange(len(cost)))
+    share = np.zeros(len(cost))
+    lower = np.floor(place).astype(int)
+    np.add.at(share, lower, 1 - (place - lower))
+    np.add.at(share, np.minimum(lower + 1, len(cost) - 1), place - lower)
+    mean: Floats = share @ row_scores / len(budgets)
+    return mean

@@ -1,0 +1,114 @@
+"""Graphs of purchases beside the line: which are learned, what they are worth out of fold, and which is taken."""
+
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+
+import numpy as np
+
+from thrifty.arrays import Floats, Ints
+from thrifty.cascade.gates import AHEAD, Standing, lead_of, n_coarse_stages
+from thrifty.cascade.graph_search import FEWEST_ROWS, find_graph
+from thrifty.cascade.graph_trees import GraphTrees, grow_graph
+from thrifty.cascade.judged import Judged, judge, stretch_of
+from thrifty.cascade.neighbour_graph import NeighbourGraph, find_neighbours
+from thrifty.cascade.problem import CascadeProblem, Plan
+from thrifty.cascade.staged import StagedTrees, few_enough
+
+__all__ = ["Graph", "best_graph"]
+
+Graph = GraphTrees | NeighbourGraph
+
+
+def best_graph(
+    problem: CascadeProblem,
+    plan: Plan,
+    n_trees: Sequence[int],
+    line: Judged,
+    staged: StagedTrees,
+    raw: Floats,
+) -> tuple[Graph, Judged] | None:
+    """A graph of purchases, if one is wanted and, where it may be refused, clearly ahead of the line.
+
+    One whose nodes answer by neighbours is found in a fraction of the time of the line; one whose nodes have trees of
+    their own takes several times as long as the line, and is looked for only where the first is not clearly ahead.
+    """
+    if not may_part(problem):
+        return None
+    if problem.structure in ("neighbours", "auto"):
+        graph: tuple[Graph, Judged] | None = _learn_neighbours(problem, plan, staged, raw)
+        if graph is not None and (problem.structure == "neighbours" or _is_ahead(problem, line, graph[1])):
+            return graph
+    if problem.structure in ("graph", "auto"):
+        graph = _learn_graph(problem, plan, n_trees)
+        if graph is not None and (problem.structure == "graph" or _is_ahead(problem, line, graph[1])):
+            return graph
+    return None
+
+
+def _is_ahead(problem: CascadeProblem, line: Judged, graph: Judged) -> bool:
+    return lead_of(problem, line.candidate, graph.candidate) > AHEAD
+
+
+def _learn_neighbours(
+    problem: CascadeProblem, plan: Plan, staged: StagedTrees, raw: Floats
+) -> tuple[NeighbourGraph, Judged] | None:
+    """A graph whose nodes answer by neighbours, and what it is worth."""
+    found = find_neighbours(problem, plan, staged, raw)
+    if found is None:
+        return None
+    graph, scores, node, first = found
+    n_coarse = n_coarse_stages(problem, graph.sets[0])
+    costs = problem.costs_by_node(graph.sets, node)
+    served, alike = first[:, None][:, :n_coarse], np.ones(scores.shape[1])
+    return graph, judge(problem, scores, served, alike, costs, None)
+
+
+def _learn_graph(
+    problem: CascadeProblem, plan: Plan, n_trees: Sequence[int]
+) -> tuple[GraphTrees, Judged] | None:
+    """A graph whose nodes have trees of their own, and what it is worth."""
+    graph = find_graph(problem, plan)
+    if graph is None:
+        return None
+    sizes = [_trees_of_level(len(level[0].columns), plan, n_trees) for level in graph.levels]
+    everyone = np.arange(len(problem.y))
+    grow = partial(grow_graph, problem, graph, plan.boosting)
+    if problem.max_bytes is not None:
+        sizes = few_enough(problem.max_bytes, sizes, lambda cut: grow(cut, everyone).n_bytes)
+
+    def without(fold: Ints) -> tuple[Floats, Ints, Floats]:
+        grown = grow(sizes, np.setdiff1d(everyone, fold, assume_unique=True))
+        return *grown.walk(problem.table.take(fold)), grown.sure
+
+    raw = np.empty((len(everyone), len(graph.levels), problem.task.n_scores))
+    node = np.empty((len(everyone), len(graph.levels)), dtype=np.intp)
+    sure = np.zeros(len(graph.levels))
+    with ThreadPoolExecutor(problem.n_threads) as pool:
+        whole = pool.submit(grow, sizes, everyone)
+        for number, (fold, (scores, nodes, of_fold)) in enumerate(
+            zip(problem.folds, pool.map(without, problem.folds), strict=True)
+        ):
+            raw[fold], node[fold], sure = scores, nodes, sure + of_fold
+            problem.progress("growing a graph", number + 1, len(problem.folds) + 1)
+        trees = whole.result().to_serve()
+        problem.progress("growing a graph", len(problem.folds) + 1, len(problem.folds) + 1)
+    sets = [[one.columns for one in level] for level in trees.levels]
+    n_coarse = n_coarse_stages(problem, [level[0] for level in sets if len(level) == 1][:1])
+    served = trees.walk(problem.table)[0][:, :n_coarse]
+    stretch = stretch_of(trees.sure, sure / len(problem.folds))
+    judged = judge(problem, raw, served, stretch, problem.costs_by_node(sets, node), Standing(sets, node))
+    return trees, judged
+
+
+def may_part(problem: CascadeProblem) -> bool:
+    """Whether rows may buy in different orders: rows must be judged one by one, and have something to choose from."""
+    is_alone = problem.task.query_of(problem.y) is None
+    n_purchases = int((problem.price_list.prices > 0).sum())
+    return is_alone and n_purchases > 2 and len(problem.y) >= FEWEST_ROWS
+
+
+def _trees_of_level(n_columns: int, plan: Plan, n_trees: Sequence[int]) -> int:
+    """Trees of the stage of the line that holds about as many columns."""
+    distance = [abs(len(columns) - n_columns) for columns in plan.sets]
+    return n_trees[int(np.argmin(distance))]

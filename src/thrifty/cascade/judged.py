@@ -1,0 +1,173 @@
+"""What stages are worth out of fold: calibrated, blended with the full model, and with gates."""
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from thrifty.arrays import Floats, Numbers
+from thrifty.cascade.gates import LearnedGates, Standing, choose_gates, settled_scores
+from thrifty.cascade.problem import CascadeProblem, calibrate, judge_stages, mean_in_errors
+from thrifty.evidence.evidence import Evidence
+
+__all__ = [
+    "CLEARLY",
+    "MOST_STRETCHED",
+    "Judged",
+    "choose_blend",
+    "is_worth_asking",
+    "judge",
+    "lead",
+    "stretch_of",
+]
+
+MOST_STRETCHED = 0.25
+"""Logarithm of the largest factor by which the scores of copies are thought to fall short."""
+
+CLEARLY = 3.0
+"""Standard errors by which one model must lead another before anybody is told."""
+
+
+@dataclass(frozen=True, eq=False)
+class Judged:
+    """What stages are worth out of fold, before operating points are chosen."""
+
+    calibrations: list[Floats]
+    blend: Floats
+    scores: Floats
+    answer: Floats
+    belief: Floats
+    evidence: Evidence
+    loss: Floats
+    gates: LearnedGates | None
+
+    @property
+    def candidate(self) -> tuple[Evidence, Floats, Numbers]:
+        """What is compared with another structure: by labels, because each has a belief of its own."""
+        return self.evidence, self.loss, self.evidence.quality
+
+
+def judge(
+    problem: CascadeProblem,
+    raw: Floats,
+    served: Floats,
+    stretch: Floats,
+    costs: Floats,
+    standing: Standing | None,
+) -> Judged:
+    """Calibrate held-out scores, blend the last with the full model, and learn gates.
+
+    Parameters
+    ----------
+    raw : ndarray of shape (n_rows, n_stages, n_scores)
+        Held-out scores.
+    served : ndarray of shape (n_rows, n_coarse, n_scores)
+        Scores of the model that serves, at the first stages, which tell rows apart in a few lumps only.
+    stretch : ndarray of shape (n_stages,)
+        By what factor the scores of the model that serves are larger.
+    costs : ndarray
+        What rows have paid at each stage and beyond.
+    standing : Standing, optional
+        What rows hold at each stage; without it no gates are learned.
+    """
+    task = problem.task
+    calibrations, scores = calibrate(task, raw, problem.y, problem.weight)
+    blend, answer, belief = choose_blend(problem, scores[:, -1])
+    evidence, loss = judge_stages(problem, costs, scores, answer, belief)
+    full_quality = task.quality_of_scores(problem.y, problem.full_scores)
+    evidence = replace(evidence, full_quality=full_quality, full_scores=problem.full_scores)
+    if not is_worth_asking(evidence.quality, full_quality, problem.weight):
+        loss[:, -1] = 1.0 + loss.max()
+    problem.progress("learning gates", 0, 1)
+    settled = settled_scores(problem, served, calibrations, scores, stretch)
+    doubts = np.column_stack([task.doubt(settled[:, stage]) for stage in range(scores.shape[1])])
+    evidence = replace(evidence, gate=doubts)
+    gates = None
+    if standing is not None:
+        gates = choose_gates(problem, standing, evidence, loss, settled, served.shape[1])
+    problem.progress("learning gates", 1, 1)
+    if gates is not None:
+        evidence = replace(evidence, gate=gates.held_out)
+    return Judged(calibrations, blend, scores, answer, belief, evidence, loss, gates)
+
+
+def stretch_of(own: Floats, of_copies: Floats) -> Floats:
+    """By what factor the scores of the model that serves are larger than those of its copies, at each stage.
+
+    It is grown on more rows, which penalties of leaves shrink less. Neither has been asked about new rows; but both
+    were about the rows that they were grown on, and what makes them surer there makes them surer elsewhere.
+    Less than one is taken for one: with more rows trees follow single rows less, which makes them less sure of these
+    rows and of no others. Neighbouring stages are averaged, for the factor changes slowly and is the less certain the
+    fewer rows there are.
+    """
+    grown = (own > 0) & (of_copies > 0)
+    logs = np.where(grown, np.log(np.where(grown, own, 1.0) / np.where(grown, of_copies, 1.0)), 0.0)
+    around = np.convolve(np.r_[logs[:1], logs, logs[-1:]], np.full(3, 1 / 3), "valid")
+    stretch: Floats = np.exp(np.clip(around, 0.0, MOST_STRETCHED))
+    return stretch
+
+
+def choose_blend(problem: CascadeProblem, last: Floats) -> tuple[Floats, Floats, Floats]:
+    """How to answer where the full model was asked.
+
+    It and the last stage are blended if, on folds that the weights were not made on, that has the smaller loss and
+    errs no more often.
+
+    Returns
+    -------
+    weights : ndarray
+        The blend.
+    answer, belief : ndarray of shape (n_rows, n_scores)
+        Held-out scores of that answer, and of the blend whether or not it is the answer.
+    """
+    task, full = problem.task, problem.full_scores
+    belief = np.empty_like(last)
+    for fold in problem.folds:
+        rest = np.ones(len(last), dtype=bool)
+        rest[fold] = False
+        weights = task.blend_weights(last[rest], full[rest], problem.y[rest], problem.weight[rest])
+        belief[fold] = task.blended(weights, last[fold], full[fold])
+    if _is_better(problem, belief, full):
+        return task.blend_weights(last, full, problem.y, problem.weight), belief, belief
+    return task.full_alone, full, belief
+
+
+def is_worth_asking(quality: Numbers, full_quality: Numbers, weight: Floats) -> bool:
+    """Whether the full model is kept: not if its answer errs as often as that of the last stage, which holds all too.
+
+    Nor if it is by itself clearly worse and the blend with it is not clearly better: a call that costs nothing extra
+    would else be made for the sake of a few lucky rows.
+
+    Parameters
+    ----------
+    quality : ndarray of shape (n_rows, n_stages + 1)
+        How good the answer of every stage is and, last, the answer with the full model.
+    full_quality : ndarray of shape (n_rows,)
+        How good the full model's own answer is.
+    weight : ndarray of shape (n_rows,)
+        What rows count where answers are not just right or wrong.
+    """
+    blend, last = quality[:, -1], quality[:, -2]
+    return lead(blend, last, weight) > (1.0 if lead(last, full_quality, weight) > CLEARLY else 0.0)
+
+
+def lead(one: Numbers, other: Numbers, weight: Floats) -> float:
+    """By how many standard errors one model is better, or right more often, than another, row by row."""
+    if one.dtype != bool and not _is_two_valued(one, other):  # errors of different size, not right or wrong
+        return mean_in_errors(np.asarray(one - other, dtype=np.float64), weight)
+    gains, losses = int((one > other).sum()), int((other > one).sum())
+    return float((gains - losses) / np.sqrt(max(gains + losses, 1)))
+
+
+def _is_two_valued(one: Numbers, other: Numbers) -> bool:
+    both = np.concatenate([one, other])
+    return bool(np.isin(both, [both.min(), both.max()]).all())
+
+
+def _is_better(problem: CascadeProblem, one: Floats, other: Floats) -> bool:
+    task, loss, weight = problem.task, problem.task.loss(problem.y), problem.weight
+    losses = [float(np.average(loss.values(scores), weights=weight)) for scores in (one, other)]
+    quality = [
+        float(np.average(task.quality_of_scores(problem.y, scores), weights=weight))
+        for scores in (one, other)
+    ]
+    return losses[0] < losses[1] - 1e-9 and quality[0] >= quality[1] - 1e-12

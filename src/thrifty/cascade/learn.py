@@ -1,0 +1,279 @@
+"""Learning a cascade: grow, calibrate, blend, sweep, and drop what earns nothing.
+
+Everything is judged on rows that the judged model has not seen. What does not depend on the operating point (bins,
+order, ensembles, held-out scores) is computed once; the operating points then are sorts and running sums.
+"""
+
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from thrifty.arrays import Floats, Ints
+from thrifty.cascade.gates import Standing, n_coarse_stages
+from thrifty.cascade.graphs import Graph, best_graph
+from thrifty.cascade.judged import Judged, judge, stretch_of
+from thrifty.cascade.plan import choose_plan
+from thrifty.cascade.problem import CascadeProblem, Plan, mean_in_errors
+from thrifty.cascade.staged import StagedTrees, few_enough, grow_stages, score_fold
+from thrifty.chain.policy import Policy
+from thrifty.evidence.averages import route_by
+from thrifty.evidence.evidence import Evidence
+from thrifty.evidence.observe import judged_by
+from thrifty.evidence.stopping import StoppingRules, measured, sweep_prices
+from thrifty.rows import content_folds
+from thrifty.tasks.task import Task
+from thrifty.trees import TreeEnsemble
+
+__all__ = ["LearnedCascade", "deals_for", "learn_cascade", "most_accurate_point"]
+
+NOISE = 0.5
+"""Standard errors by which a point may be less accurate than the most accurate one and still be level with it."""
+
+ROWS_OF_DEALS, MAX_DEALS = 10_000, 5
+"""Held-out answers that a choice among prices of mistakes is made on, and the most deals of folds that give them."""
+
+DEAL_SEED = 1_000
+"""Seed of further deals of folds."""
+
+
+@dataclass(frozen=True, eq=False)
+class LearnedCascade:
+    """The outcome.
+
+    Attributes
+    ----------
+    plan : Plan
+        What was chosen.
+    staged : StagedTrees, GraphTrees or NeighbourGraph
+        What answers, learned from all rows; of a line only the stages that are kept.
+    calibrations : list of ndarray
+        Calibration of each stage.
+    blend : ndarray
+        How the task blends the last stage's scores with the full model's.
+    policy : Policy
+        Operating points; their scores are the mean quality of held-out answers.
+    evidence : Evidence
+        Held-out rows they were chosen on.
+    gates : tuple of tuple of TreeEnsemble, optional
+        Learned gates of the nodes of each stage, over its columns and its scores; None where the doubt of the task
+        decides.
+    default_point : int
+        Number of the operating point, among those of the evidence, for a fit without a budget.
+    """
+
+    plan: Plan
+    staged: StagedTrees | Graph
+    calibrations: list[Floats]
+    blend: Floats
+    policy: Policy
+    evidence: Evidence
+    gates: tuple[tuple[TreeEnsemble, ...], ...] | None = None
+    default_point: int = 0
+
+    @property
+    def asks_full(self) -> bool:
+        """Whether any operating point asks the full model about any row."""
+        evidence = self.evidence
+        points = self.policy.thresholds if evidence.points is None else evidence.points
+        return any((route_by(evidence.gate, one) == evidence.n_stages).any() for one in points)
+
+
+def learn_cascade(problem: CascadeProblem) -> LearnedCascade:
+    """Choose order and size out of fold, then grow, calibrate and sweep; a graph where it is clearly ahead."""
+    plan = choose_plan(problem)
+    staged, raw, n_trees, stretch = _grow(problem, plan)
+    n_coarse = n_coarse_stages(problem, plan.sets)
+    first = StagedTrees(staged.base, staged.sets[:n_coarse], staged.parts[:n_coarse]).scores(problem.table)
+    line = judge(problem, raw, first, stretch, problem.costs(plan.sets), Standing.on_line(plan.sets))
+    graph = best_graph(problem, plan, n_trees, line, staged, raw)
+    if graph is not None:
+        served = _finished(problem, plan, graph[1], graph[0])
+    elif problem.n_deals > 1:
+        several, scores = _redealt(problem, plan, raw, n_trees)
+        first = np.tile(first, (problem.n_deals, 1, 1))
+        costs, nodes = several.costs(plan.sets), Standing.on_line(plan.sets)
+        line = judge(several, scores, first, stretch, costs, nodes)
+        served = without_idle_stages(_finished(several, plan, line, staged), several)
+        evidence = served.evidence.take(np.arange(len(problem.y)))
+        served = replace(served, evidence=replace(evidence, weight=problem.weight))
+    else:
+        served = without_idle_stages(_finished(problem, plan, line, staged), problem)
+    served = replace(served, policy=measured(served.policy, served.evidence))
+    if problem.task.mistake_price is None:
+        served = replace(served, default_point=most_accurate_point(served.evidence))
+    return served
+
+
+def most_accurate_point(evidence: Evidence) -> int:
+    """The cheapest of the points that are as accurate as the most accurate one, up to noise.
+
+    Noise is half a standard error of the difference of both, row by row: where many points are nearly level, the
+    luckiest of them is no better than its neighbours, and often dearer.
+    """
+    assert evidence.points is not None  # the operating points of a cascade
+    seen = [evidence.at_point(one)[1:] for one in evidence.points]
+    cost = np.array([np.average(paid, weights=evidence.weights) for paid, _ in seen])
+    quality = [np.asarray(one, dtype=np.float64) for _, one in seen]
+    score = np.array([np.average(one, weights=evidence.weights) for one in quality])
+    best = int(np.lexsort((cost, -np.round(score, 12)))[0])
+    behind = [mean_in_errors(quality[best] - one, evidence.weights) for one in quality]
+    level = np.flatnonzero(np.array(behind) <= NOISE)
+    return int(level[np.argmin(cost[level])])
+
+
+def deals_for(task: Task, n_rows: int) -> int:
+    """Deals of folds that stages are judged by.
+
+    Where some mistakes cost more than others, a few rows of a rare class decide: on a small table another deal of folds
+    would give another calibration and another operating point.
+    """
+    mistakes = getattr(task, "mistakes", None)
+    if task.mistake_price is None or mistakes is None or mistakes.is_of_errors():
+        return 1
+    return int(np.clip(ROWS_OF_DEALS // n_rows, 1, MAX_DEALS))
+
+
+def _redealt(
+    problem: CascadeProblem, plan: Plan, raw: Floats, n_trees: list[int]
+) -> tuple[CascadeProblem, Floats]:
+    """Every row once for each of several deals of folds, and its scores by copies that have not seen it.
+
+    The rows of the first deal come first. All copies of a row are in its fold of the first deal, so that whatever is
+    learned on some folds and judged on others knows none of them.
+    """
+    n_rows, n_deals, scores = len(problem.y), problem.n_deals, [raw]
+    known = (problem.task, problem.table, problem.y, problem.weight)
+    with ThreadPoolExecutor(problem.n_threads) as pool:
+        for deal in range(1, n_deals):
+            dealt = content_folds(
+                problem.table.codes, problem.task.strata(problem.y), len(problem.folds), DEAL_SEED + deal
+            )
+            folds = [np.flatnonzero(dealt == fold) for fold in range(len(problem.folds))]
+            jobs = [
+                pool.submit(score_fold, *known, fold, plan.sets, plan.boosting, n_trees) for fold in folds
+            ]
+            scores.append(np.empty_like(raw))
+            for fold, job in zip(folds, jobs, strict=True):
+                scores[-1][fold] = job.result()[0]
+            problem.progress("judging stages again", deal, n_deals - 1)
+    rows = np.tile(np.arange(n_rows), n_deals)
+    folds = [np.concatenate([fold + deal * n_rows for deal in range(n_deals)]) for fold in problem.folds]
+    several = replace(problem.take(rows), table=problem.table.take(rows), folds=folds)
+    return replace(several, weight=several.weight / n_deals), np.concatenate(scores)
+
+
+def _finished(
+    problem: CascadeProblem, plan: Plan, found: Judged, trees: StagedTrees | Graph
+) -> LearnedCascade:
+    """Operating points of what was judged, and the outcome."""
+    task, evidence, loss = problem.task, found.evidence, found.loss
+    # Beliefs in place of labels again: among many points on few rows the luckiest would look best.
+    judged = None
+    if task.query_of(problem.y) is not None:
+        ranked = replace(evidence, full_quality=problem.full_scores[:, 0])
+        judged = judged_by(task, ranked, problem.y)
+    policy = sweep_prices(evidence, loss, task.expected_quality(loss), judged=judged)
+    by_row, evidence = evidence, evidence if judged is None else judged
+    points = policy.thresholds
+    least_total = None
+    if task.mistake_price is not None:
+        # Where tests and mistakes are paid in the same unit, one price is right: one for one.
+        least_total = StoppingRules(evidence, loss).at(1.0 / task.mistake_price)
+        points = np.unique(np.vstack([points, least_total]), axis=0)
+    if problem.against_full:
+        loyal = _loyal_points(problem, by_row, found.scores, found.answer, found.belief)
+        points = np.unique(np.vstack([points, loyal]), axis=0)
+    evidence = replace(evidence, points=points)
+    gates = None if found.gates is None else found.gates.trees
+    # By beliefs, as thresholds are: among many points the one whose rows had lucky labels would look best.
+    default = 0 if least_total is None else int(np.flatnonzero((points == least_total).all(axis=1))[0])
+    return LearnedCascade(plan, trees, found.calibrations, found.blend, policy, evidence, gates, default)
+
+
+def _loyal_points(
+    problem: CascadeProblem, evidence: Evidence, scores: Floats, answer: Floats, belief: Floats
+) -> Floats:
+    """Thresholds that trade cost against answers worse than the full model's: they ask it, however good it is."""
+    every = [*(scores[:, stage] for stage in range(scores.shape[1])), answer]
+    task = problem.task
+    regret = np.column_stack([task.expected_regret(one, problem.full_scores, belief) for one in every])
+    return sweep_prices(evidence, regret, task.expected_quality(regret)).thresholds
+
+
+def _grow(problem: CascadeProblem, plan: Plan) -> tuple[StagedTrees, Floats, list[int], Floats]:
+    """The ensemble on all rows, every row's scores by a copy that has not seen it, its trees by stage, the stretch.
+
+    The last is how much surer than its copies the ensemble is at each stage.
+    """
+    known = (problem.task, problem.table, problem.y, problem.weight)
+    scores = np.empty((len(problem.y), len(plan.sets), problem.task.n_scores))
+    # The kernels release the interpreter's lock, so threads share one table of codes.
+    with ThreadPoolExecutor(problem.n_threads) as pool:
+        first, *others = problem.folds
+        # The rows of one fold tell how many trees a stage needs; the other copies have as many.
+        job = pool.submit(score_fold, *known, first, plan.sets, plan.boosting)
+        scores[first], n_trees, sure = job.result()
+        problem.progress("growing stages", 1, len(others) + 2)
+        if problem.max_bytes is not None:
+
+            def bytes_of(cut: list[int]) -> Ints:
+                return grow_stages(*known, plan.sets, plan.boosting, n_trees=cut).n_bytes
+
+            fewer = few_enough(problem.max_bytes, n_trees, bytes_of)
+            if fewer != n_trees:
+                n_trees = fewer
+                scores[first], _, sure = score_fold(*known, first, plan.sets, plan.boosting, n_trees)
+        whole = pool.submit(grow_stages, *known, plan.sets, plan.boosting, n_trees=n_trees)
+        judged = [pool.submit(score_fold, *known, fold, plan.sets, plan.boosting, n_trees) for fold in others]
+        for number, (fold, job) in enumerate(zip(others, judged, strict=True)):
+            scores[fold], _, of_fold = job.result()
+            sure = sure + of_fold
+            problem.progress("growing stages", number + 2, len(others) + 2)
+        staged = whole.result().to_serve()
+        problem.progress("growing stages", len(others) + 2, len(others) + 2)
+        assert staged.sure is not None
+        return staged, scores, n_trees, stretch_of(staged.sure, sure / len(problem.folds))
+
+
+def without_idle_stages(learned: LearnedCascade, problem: CascadeProblem) -> LearnedCascade:
+    """Leave out the stages at which no operating point lets a row stop.
+
+    The trees of such a stage are handed to the next one, which holds its columns anyway. Behind the last stage that
+    anybody reaches there is nothing to keep; the full model itself stays, in case it is wanted later.
+    """
+    gate, thresholds = learned.evidence.gate, learned.policy.thresholds
+    points, staged = learned.evidence.points, learned.staged
+    assert isinstance(staged, StagedTrees)  # stages of a line
+    assert points is not None  # the operating points, and those that a proof may want
+    n_stages = gate.shape[1]
+    routes = np.unique(np.concatenate([np.unique(route_by(gate, one)) for one in points]))
+    asks_full = bool(routes[-1] == n_stages)
+    kept = [int(stage) for stage in routes if stage < n_stages]
+    thresholds, points = thresholds.copy(), points.copy()
+    if not asks_full:
+        # A new row must not get further than any held-out row did.
+        thresholds[:, kept[-1]] = points[:, kept[-1]] = np.inf
+    elif kept[-1:] != [n_stages - 1] and not np.array_equal(learned.blend, problem.task.full_alone):
+        kept.append(n_stages - 1)  # nobody stops there, and its score is part of the blend
+    if not kept:
+        kept = [0]  # a cascade has a stage, even where no operating point lets a row stop
+    thresholds = thresholds[:, kept]
+    sets = [staged.sets[stage] for stage in kept]
+    return replace(
+        learned,
+        staged=_merged(staged, kept),
+        calibrations=[learned.calibrations[stage] for stage in kept],
+        policy=replace(learned.policy, thresholds=thresholds),
+        evidence=learned.evidence.keep_stages(kept, points[:, kept], problem.costs(sets)),
+        gates=None if learned.gates is None else tuple(learned.gates[stage] for stage in kept),
+    )
+
+
+def _merged(staged: StagedTrees, kept: Sequence[int]) -> StagedTrees:
+    parts, start = [], 0
+    for stage in kept:
+        parts.append(TreeEnsemble.concatenate(staged.parts[start : stage + 1]))
+        start = stage + 1
+    return StagedTrees(staged.base, tuple(staged.sets[stage] for stage in kept), tuple(parts))

@@ -1,0 +1,273 @@
+"""In which order to buy: candidate orders of purchases, and where along them a row may stop.
+
+A good order puts first what earns most per unit of price *together with what is bought before it*. That is a search
+over all orders, so there are three cheap guesses, and whoever asks compares them on rows they were not made on:
+
+``by_gain``
+    What all splits on a purchase's columns gained in one ensemble that reads everything, per unit of its price.
+``by_elimination``
+    From the back: the ensemble is grown on what is left, and what gained least per unit of price goes. Two
+    purchases that say the same share their gain in the first list; here one of them goes and the other inherits it.
+``by_falling_price``
+    Splits pay ``gamma`` times the price of what they buy, and gamma falls from tree to tree.
+``by_forward_selection``
+    From the front: to what is bought already comes the purchase that lowers the loss of rows held out most, per unit
+    of price, when a few trees may use it. Gains on the rows of the fit mislead where classes are many and some of them
+    rare, so that this is tried there; it takes longer than the others together.
+
+A purchase is a group of columns with one price. Columns that cost nothing are held from the start, and in no order.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from thrifty.arrays import Floats, Ints
+from thrifty.cascade.staged import grow_more, total_gains
+from thrifty.prices.costs import PriceList
+from thrifty.rows import uniforms
+from thrifty.tasks.task import Task
+from thrifty.trees import BinnedTable, EnsembleBuilder
+from thrifty.trees.boosting import Boosting, Loss
+
+__all__ = [
+    "ORDERS",
+    "ORDERS_OF_SEVERAL",
+    "Learner",
+    "by_elimination",
+    "by_falling_price",
+    "by_forward_selection",
+    "by_gain",
+    "nested_sets",
+    "stopping_places",
+]
+
+
+DROPPED_SHARE = 0.12
+"""Share of the purchases that one round of elimination drops, at least one: rounds grow with the logarithm."""
+
+GAMMA_RANGE = 1e-5
+"""Last gamma of a falling price, as a share of the first."""
+
+FORWARD = Boosting(n_trees=12, max_depth=6, learning_rate=0.2)
+"""Trees that a trial of forward selection adds."""
+
+FORWARD_ROWS = 6_000
+"""Rows that forward selection looks at, two thirds of them to grow trees on; a third of so many are held out."""
+
+FORWARD_STEPS, FORWARD_CANDIDATES = 24, 16
+"""Purchases that forward selection orders, and how many it tries for each; the others follow by gain."""
+
+FORWARD_FLOOR = 1e-3
+"""Share of the loss that every purchase is taken to be worth, whatever its trial says."""
+
+FEWEST_ROWS = 50
+"""With fewer rows to grow on or to judge on, forward selection would follow chance."""
+
+EVERY_PLACE = 7
+"""Where purchases are many, each of the first so many may be the last; then come steps of a quarter."""
+
+
+@dataclass(frozen=True)
+class Learner:
+    """The rows that an order is made from, and how trees are grown on them."""
+
+    table: BinnedTable
+    task: Task
+    y: Floats
+    counts: Floats
+    price_list: PriceList
+    boosting: Boosting
+
+    @property
+    def loss(self) -> Loss:
+        """The loss of scores of all rows."""
+        return self.task.loss(self.y)
+
+    @property
+    def priced(self) -> Ints:
+        """Purchases that cost something."""
+        return np.flatnonzero(self.price_list.prices > 0)
+
+    def columns_with(self, purchases: Ints) -> Ints:
+        """Columns that are free or delivered by one of these purchases."""
+        held = self.price_list.prices == 0
+        held[purchases] = True
+        return np.flatnonzero(held[self.price_list.group_of])
+
+    def gain_per_price(self, purchases: Ints) -> Floats:
+        """What each of these purchases gains per unit of price in an ensemble that holds them and what is free."""
+        gains = total_gains(self.table, self.loss, self.counts, self.columns_with(purchases), self.boosting)
+        n_purchases = len(self.price_list.prices)
+        per_purchase = np.bincount(self.price_list.group_of, weights=gains, minlength=n_purchases)
+        worth: Floats = per_purchase[purchases] / self.price_list.prices[purchases]
+        return worth
+
+    @cached_property
+    def first_worth(self) -> Floats:
+        """What each purchase gains per unit of price where everything is bought: most orders begin with it."""
+        return self.gain_per_price(self.priced)
+
+
+def by_gain(learner: Learner) -> Ints:
+    """Purchases by falling gain per unit of price in one ensemble that reads everything."""
+    purchases, price_list = learner.priced, learner.price_list
+    worth = learner.first_worth
+    if price_list.discounts is None:
+        return purchases[np.argsort(-worth, kind="stable")]
+    # A purchase makes those that share its discount cheaper, and then they may be worth more than others.
+    gains, bought = worth * price_list.prices[purchases], np.zeros(len(price_list.prices), dtype=bool)
+    order: list[int] = []
+    while len(order) < len(purchases):
+        left = ~bought[purchases]
+        per_price = np.where(left, _per_price(gains, price_list.prices_after(bought)[purchases]), -np.inf)
+        order.append(int(purchases[np.argmax(per_price)]))
+        bought[order[-1]] = True
+    return np.array(order, dtype=np.intp)
+
+
+def _per_price(gains: Floats, prices: Floats) -> Floats:
+    """Gain per unit of price; what has become free comes first."""
+    worth: Floats = np.where(prices > 0, gains / np.where(prices > 0, prices, 1.0), np.inf)
+    return worth
+
+
+def by_elimination(learner: Learner) -> Ints:
+    """Purchases in the opposite order of their elimination, the least gain per unit of price first."""
+    left = learner.priced
+    dropped: list[int] = []
+    while len(left) > 1:  # the last one left needs no trees
+        worth = learner.gain_per_price(left) if dropped else learner.first_worth
+        rising = np.argsort(worth, kind="stable")
+        n_out = max(1, int(DROPPED_SHARE * len(left)))
+        dropped.extend(int(left[place]) for place in rising[:n_out])
+        left = np.sort(left[rising[n_out:]])
+    return np.array([*left, *dropped[::-1]], dtype=np.intp)
+
+
+def by_falling_price(learner: Learner) -> Ints:
+    """Purchases in the order in which trees buy them while gamma falls; what is never bought comes by gain."""
+    start = learner.first_worth
+    by_worth = learner.priced[np.argsort(-start, kind="stable")]
+    highest = float(start.max()) if len(start) else 0.0
+    if highest <= 0.0:
+        return by_worth
+    boosting, loss = learner.boosting, learner.loss
+    grower = boosting.grower(learner.table, learner.price_list)
+    score = np.tile(loss.base(learner.counts), (learner.table.n_rows, 1))
+    builder = EnsembleBuilder(learner.table.n_features, score.shape[1])
+    bought: list[int] = []
+    rank = {int(purchase): place for place, purchase in enumerate(by_worth)}
+    for gamma in np.geomspace(highest, highest * GAMMA_RANGE, boosting.n_trees):
+        grower.reset(gamma=float(gamma))
+        before = grower.bought
+        boosting.add_trees(grower, builder, loss, learner.counts, score, n_trees=1)
+        new = [int(purchase) for purchase in np.flatnonzero(grower.bought & ~before) if int(purchase) in rank]
+        bought.extend(sorted(new, key=rank.__getitem__))
+    rest = [int(purchase) for purchase in by_worth if int(purchase) not in set(bought)]
+    return np.array(bought + rest, dtype=np.intp)
+
+
+def by_forward_selection(learner: Learner) -> Ints:
+    """Purchases by what each lowers the held-out loss per unit of price, together with those before it."""
+    by_worth = by_gain(learner)
+    chance, share = uniforms(learner.table.codes, 2), min(1.0, FORWARD_ROWS / learner.table.n_rows)
+    grown_on = np.flatnonzero(chance < 2 / 3 * share)
+    judged_on = np.flatnonzero((chance >= 2 / 3 * share) & (chance < share))
+    if min(len(grown_on), len(judged_on)) < FEWEST_ROWS:
+        return by_worth
+    search, price_list = _ForwardSearch(learner, grown_on, judged_on), learner.price_list
+    bought = np.zeros(len(price_list.prices), dtype=bool)
+    left = [int(purchase) for purchase in by_worth]
+    while left and len(search.order) < FORWARD_STEPS:
+        trials = [search.trial(purchase) for purchase in left[:FORWARD_CANDIDATES]]
+        # What helps nobody by itself may help others later, and is then better bought cheaply.
+        least = FORWARD_FLOOR * search.loss
+        prices = price_list.prices_after(bought)[[trial.purchase for trial in trials]]
+        worth = _per_price(np.array([max(search.loss - trial.loss, least) for trial in trials]), prices)
+        # Whoever came out well is tried first the next time, then those that were not tried.
+        ranked = [trials[place] for place in np.argsort(-worth, kind="stable")]
+        search.accept(ranked[0])
+        bought[ranked[0].purchase] = True
+        left = [trial.purchase for trial in ranked[1:]] + left[FORWARD_CANDIDATES:]
+    return np.array(search.order + left, dtype=np.intp)
+
+
+@dataclass(frozen=True)
+class _Trial:
+    """What a few more trees that may use one more purchase make of the scores of both kinds of rows."""
+
+    purchase: int
+    scores: tuple[Floats, Floats]
+    loss: float
+
+
+class _ForwardSearch:
+    """An order while it is made: what is bought, and how rows that trees are grown on and others score by then."""
+
+    def __init__(self, learner: Learner, *rows: Ints) -> None:
+        self._learner = learner
+        self._tables = [learner.table.take(one) for one in rows]
+        self._losses = [learner.task.loss(learner.y[one]) for one in rows]
+        self._counts = [learner.counts[one] for one in rows]
+        base = self._losses[0].base(self._counts[0])
+        self._scores = tuple(np.tile(base, (len(one), 1)) for one in rows)
+        self.loss, self.order = self._mean_loss(self._scores[1]), list[int]()
+
+    def trial(self, purchase: int) -> _Trial:
+        """Try a purchase next."""
+        scores = (self._scores[0].copy(), self._scores[1].copy())
+        columns = self._learner.columns_with(np.array([*self.order, purchase]))
+        stage = grow_more(self._tables[0], self._losses[0], self._counts[0], columns, FORWARD, scores[0])
+        stage.trees().predict_binned(self._tables[1], scores[1])
+        return _Trial(purchase, scores, self._mean_loss(scores[1]))
+
+    def accept(self, trial: _Trial) -> None:
+        """Make the purchase, and keep its trees."""
+        self.order.append(trial.purchase)
+        self._scores, self.loss = trial.scores, trial.loss
+
+    def _mean_loss(self, scores: Floats) -> float:
+        return float(np.average(self._losses[1].values(scores), weights=self._counts[1]))
+
+
+ORDERS: dict[str, Callable[[Learner], Ints]] = {
+    "elimination": by_elimination,
+    "gain": by_gain,
+    "falling price": by_falling_price,
+}
+"""Every way to make an order, by name; the first is the one to begin with."""
+
+ORDERS_OF_SEVERAL: dict[str, Callable[[Learner], Ints]] = ORDERS | {"forward selection": by_forward_selection}
+"""Those for tasks of several scores."""
+
+
+def stopping_places(n_purchases: int, most: int) -> Ints:
+    """After how many purchases a row may stop: each if they are few, else the first, some others and the last.
+
+    Where these would be more than ``most``, some are left out evenly; the first and the last stay.
+    """
+    if n_purchases <= most:
+        return np.arange(1, n_purchases + 1, dtype=np.intp)
+    places = list(range(1, min(n_purchases, EVERY_PLACE) + 1))
+    while places and places[-1] < n_purchases:
+        step = max(1, round(places[-1] / 4))
+        places.append(min(n_purchases, places[-1] + step))
+    if len(places) > most:
+        kept = np.unique(np.round(np.linspace(0, len(places) - 1, most)).astype(int))
+        places = [places[place] for place in kept] if most > 1 else [places[-1]]
+    return np.array(places, dtype=np.intp)
+
+
+def nested_sets(order: Ints, places: Sequence[int] | Ints, price_list: PriceList) -> tuple[Ints, ...]:
+    """Columns of each stage: what is free, then the columns of the first purchases, in their order.
+
+    Where something is free, there is a stage in front that holds only that.
+    """
+    group_of = price_list.group_of
+    free = np.flatnonzero(price_list.prices[group_of] == 0)
+    in_order = [np.flatnonzero(group_of == purchase) for purchase in order]
+    sets = [np.concatenate([free, *in_order[:place]]).astype(np.intp) for place in places]
+    return (free, *sets) if len(free) else tuple(sets)

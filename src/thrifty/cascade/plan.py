@@ -1,0 +1,177 @@
+"""Which order to buy in and how large the stages are: candidates raced on held-out rows.
+
+The size is chosen first, with one order, by the mean log-loss of the stages, which tells sizes apart with fewer rows
+than counts of right answers do. Then the order, with that size: an order is worth its mean score over budgets that grow
+by a constant factor, as a cascade with the full model at its end.
+"""
+
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from itertools import pairwise
+
+import numpy as np
+
+from thrifty.arrays import Floats, Ints
+from thrifty.cascade.orders import ORDERS, ORDERS_OF_SEVERAL, Learner, nested_sets
+from thrifty.cascade.problem import CascadeProblem, Plan, calibrate, judge_stages, mean_in_errors
+from thrifty.cascade.staged import score_fold
+from thrifty.evidence.stopping import sweep_prices
+from thrifty.trees.boosting import Boosting
+
+__all__ = ["choose_plan"]
+
+
+ORDERING = Boosting(n_trees=60, max_depth=6)
+"""Trees that an order is made from."""
+
+RACE_ROWS = 1_250
+"""Held-out rows that candidates are compared on, at least: so many folds are grown for that, and no more."""
+
+RACE_BUDGETS = 25
+
+ENOUGH = 1.0
+"""Standard errors by which a larger size must lead: on few rows the larger one would be taken by chance."""
+
+ENOUGH_ON_FEW = 2.0
+"""The same, where all rows together are fewer than a comparison asks for."""
+
+
+def choose_plan(problem: CascadeProblem) -> Plan:
+    """The size of a stage, then the order, that give the best held-out scores over all budgets."""
+    orders, race = _find_orders(problem), _Race(problem)
+    (name, order), *others = orders.items()
+    first = _plan(problem, name, order, problem.capacities[0])
+    boosting = _best_size(race, _coarse(first))
+    plans = [replace(first, boosting=boosting)]
+    for name, order in others:
+        if not any(np.array_equal(order, plan.order) for plan in plans):
+            plans.append(_plan(problem, name, order, boosting))
+    winner = _best(race, [_coarse(plan) for plan in plans])
+    problem.progress("comparing orders", 1, 1)
+    return next(plan for plan in plans if plan.name == winner.name)
+
+
+def _find_orders(problem: CascadeProblem) -> dict[str, Ints]:
+    """Every order by name, found side by side: each is a sequence of ensembles that wait for each other."""
+    learner = Learner(problem.table, problem.task, problem.y, problem.weight, problem.price_list, ORDERING)
+    _ = learner.first_worth  # before they would each find it
+    orders, ways = {}, ORDERS if problem.task.n_scores == 1 else ORDERS_OF_SEVERAL
+    with ThreadPoolExecutor(problem.n_threads) as pool:
+        jobs = {name: pool.submit(find, learner) for name, find in ways.items()}
+        for name, job in jobs.items():
+            orders[name] = _affordable(problem, job.result())
+            problem.progress("finding orders", len(orders), len(jobs))
+    return orders
+
+
+def _affordable(problem: CascadeProblem, order: Ints) -> Ints:
+    """The order with a purchase in front that the budget pays for: where nothing is free, every row makes it."""
+    prices = problem.price_list.prices
+    if problem.budget is None or (prices == 0).any():
+        return order
+    within = np.flatnonzero(prices[order] <= problem.budget)
+    return order if not len(within) else np.r_[order[within[0]], np.delete(order, within[0])]
+
+
+def _best_size(race: "_Race", plan: Plan) -> Boosting:
+    """Sizes from small to large, until one is no better than the one before: large ones cost most and overfit first."""
+    sizes, progress = list(race.problem.capacities), race.problem.progress
+    enough = ENOUGH if len(race.problem.y) >= RACE_ROWS else ENOUGH_ON_FEW
+    for number, (best, size) in enumerate(pairwise(sizes)):
+        pair = [replace(plan, boosting=one) for one in (best, size)]
+        # One fold suffices to see that a size is behind; that it is ahead must be seen on all of them.
+        if not (_leads(race, pair, 1, 0.0) and _leads(race, pair, race.n_folds, enough)):
+            progress("comparing sizes", len(sizes), len(sizes))
+            return best
+        progress("comparing sizes", number + 2, len(sizes))
+    return sizes[-1]
+
+
+def _leads(race: "_Race", plans: Sequence[Plan], n_folds: int, enough: float) -> bool:
+    """Whether the second plan has a loss that is smaller by so many standard errors, on some folds."""
+    seen = race.seen(n_folds)
+    losses, others = (_losses(seen, one) for one in race.scores(plans, n_folds))
+    return mean_in_errors(losses - others, seen.weight) > enough
+
+
+def _plan(problem: CascadeProblem, name: str, order: Ints, boosting: Boosting) -> Plan:
+    return Plan(name, order, nested_sets(order, problem.places, problem.price_list), boosting)
+
+
+def _coarse(plan: Plan) -> Plan:
+    """Every second stage: enough for a comparison."""
+    n_sets = len(plan.sets)
+    return replace(plan, sets=tuple(plan.sets[place] for place in range((n_sets - 1) % 2, n_sets, 2)))
+
+
+def _best(race: "_Race", plans: Sequence[Plan]) -> Plan:
+    """The plan with the best mean held-out score over budgets; the first of equals."""
+    if len(plans) == 1:
+        return plans[0]
+    # Means of the same answers may differ in their last digits: plans that are equally good must stay equal.
+    scores, seen = race.scores(plans, race.n_folds), race.seen(race.n_folds)
+    worths = [round(_worth(seen, plan, one), 9) for plan, one in zip(plans, scores, strict=True)]
+    return plans[int(np.argmax(worths))]
+
+
+class _Race:
+    """Candidates and what their stages say about rows that they were not grown on; nothing is grown twice.
+
+    Attributes
+    ----------
+    n_folds : int
+        Folds that hold enough rows for a comparison.
+    """
+
+    def __init__(self, problem: CascadeProblem) -> None:
+        n_held_out = np.cumsum([len(fold) for fold in problem.folds])
+        self.problem = problem
+        self.n_folds = int(np.searchsorted(n_held_out, min(RACE_ROWS, n_held_out[-1]))) + 1
+        self._known: dict[tuple[str, Boosting, int], Floats] = {}
+
+    def seen(self, n_folds: int) -> CascadeProblem:
+        """The rows of the first folds."""
+        return self.problem.take(np.concatenate(self.problem.folds[:n_folds]))
+
+    def scores(self, plans: Sequence[Plan], n_folds: int) -> list[Floats]:
+        """Scores of every plan's stages on the rows of the first folds, shape (n_rows, n_stages, n_scores)."""
+        wanted = [(plan, fold) for plan in plans for fold in range(n_folds)]
+        new = [(plan, fold) for plan, fold in wanted if (plan.name, plan.boosting, fold) not in self._known]
+        with ThreadPoolExecutor(self.problem.n_threads) as pool:
+            for (plan, fold), scores in zip(new, pool.map(self._judge, new), strict=True):
+                self._known[plan.name, plan.boosting, fold] = scores
+        return [
+            np.concatenate([self._known[plan.name, plan.boosting, fold] for fold in range(n_folds)])
+            for plan in plans
+        ]
+
+    def _judge(self, candidate: tuple[Plan, int]) -> Floats:
+        (plan, fold), known = candidate, self.problem
+        rows = (known.table, known.y, known.weight, known.folds[fold])
+        return score_fold(known.task, *rows, plan.sets, plan.boosting)[0]
+
+
+def _losses(seen: CascadeProblem, scores: Floats) -> Floats:
+    """Mean loss over stages of each row."""
+    _, calibrated = calibrate(seen.task, scores, seen.y, seen.weight)
+    loss = seen.task.loss(seen.y)
+    every = [loss.values(calibrated[:, stage]) for stage in range(scores.shape[1])]
+    losses: Floats = np.column_stack(every).mean(axis=1)
+    return losses
+
+
+def _worth(seen: CascadeProblem, plan: Plan, scores: Floats) -> float:
+    """Mean score over budgets, each a constant factor more than the one before."""
+    task = seen.task
+    _, calibrated = calibrate(task, scores, seen.y, seen.weight)
+    last = calibrated[:, -1]
+    weights = task.blend_weights(last, seen.full_scores, seen.y, seen.weight)
+    belief = task.blended(weights, last, seen.full_scores)
+    evidence, loss = judge_stages(seen, seen.costs(plan.sets), calibrated, seen.full_scores, belief)
+    policy = sweep_prices(evidence, loss, evidence.quality, n_prices=30)
+    prices, total = seen.price_list.prices, seen.price_list.cost_of_everything
+    low = float(prices[prices > 0].min()) if (prices > 0).any() else 0.1 * total
+    budgets = np.geomspace(low, total, RACE_BUDGETS)
+    constant = task.constant_quality(seen.y, seen.weight)
+    return float(policy.score_within(budgets, below=constant).mean())

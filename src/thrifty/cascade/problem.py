@@ -1,0 +1,250 @@
+"""What a cascade is learned from, and what stages are worth on rows that their models have not seen."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import numpy as np
+
+from thrifty.arrays import Bools, Floats, Ints, Numbers
+from thrifty.cascade.orders import stopping_places
+from thrifty.evidence.evidence import Evidence
+from thrifty.prices.costs import PriceList
+from thrifty.progress import Progress, silent
+from thrifty.tasks.task import Task
+from thrifty.trees import BinnedTable
+from thrifty.trees.boosting import Boosting
+
+__all__ = [
+    "CAPACITIES",
+    "Behind",
+    "CascadeProblem",
+    "Plan",
+    "calibrate",
+    "judge_stages",
+    "lighter",
+    "mean_in_errors",
+]
+
+CAPACITIES = (
+    Boosting(n_trees=60, max_depth=4, learning_rate=0.05, l2=5.0, min_child_weight=3.0),
+    Boosting(n_trees=100, max_depth=6, l2=5.0, min_child_weight=3.0),
+    Boosting(n_trees=150, max_depth=10, l2=5.0),
+)
+"""Sizes of a stage to choose from, out of fold."""
+
+MOST_STAGES = 16
+
+Structure = Literal["line", "graph", "neighbours", "auto"]
+"""Whether all rows buy in one order, or each in its own, with trees or neighbours at nodes, or what is clearly best."""
+
+
+def lighter(size: Boosting) -> Boosting:
+    """The same size with smaller penalties, for few rows.
+
+    The usual ones halve what a leaf of some ten rows says: right for labels that are half chance, wrong for others.
+    """
+    return replace(size, l2=1.0, min_child_weight=1.0)
+
+
+@dataclass(frozen=True, eq=False)
+class Behind:
+    """Where the training rows go in a chain that stands in the place of the full model.
+
+    Attributes
+    ----------
+    route : ndarray of shape (n_rows,)
+        The place in that chain that answers each row.
+    bought : ndarray of shape (n_places, n_features), bool
+        Columns that a row holds there; the last place is the full model.
+    """
+
+    route: Ints
+    bought: Bools
+
+    def cost(self, prices: PriceList, held: Ints, amounts: Floats | None) -> Floats:
+        """What each row pays in all that holds some columns and then goes there, at its own prices if it has any."""
+        bought = self.bought.copy()
+        bought[:, held] = True
+        asks_full = np.arange(len(bought)) == len(bought) - 1
+        if amounts is not None:
+            return prices.cost_of_rows(bought[self.route], asks_full[self.route], amounts)
+        return prices.cost_of_rows(bought, asks_full)[self.route]
+
+
+@dataclass(frozen=True, eq=False)
+class CascadeProblem:
+    """What a cascade is learned from.
+
+    Attributes
+    ----------
+    table : BinnedTable
+        Rows, all columns.
+    task : Task
+        What is to be answered.
+    y, weight : ndarray of shape (n_rows,)
+        Targets, as the task encodes them, and weights.
+    folds : sequence of ndarray
+        Rows of each fold.
+    full_scores : ndarray of shape (n_rows, n_scores)
+        Scores of the full model, by copies that have not seen the row.
+    against_full : bool
+        Whether operating points are wanted that lose little against the full model, whatever its accuracy.
+    behind : Behind, optional
+        Where rows go that pass every stage, if a chain stands in the place of the full model.
+    price_list : PriceList
+        Prices.
+    amounts : ndarray of shape (n_rows, n_row_prices), optional
+        What each row pays for the purchases whose price differs by row.
+    capacities : sequence of Boosting
+        Sizes of a stage to choose from.
+    n_stages : int, optional
+        Places along the order; None is chosen from the number of purchases.
+    structure : {"line", "graph", "neighbours", "auto"}
+        Whether all rows buy in one order.
+    n_threads : int
+        Folds are judged side by side.
+    progress : callable
+        Told what is done.
+    max_bytes : int, optional
+        Bytes that the trees of all stages may take in a file.
+    budget : float, optional
+        Mean cost that is wanted: every order begins with a purchase that it pays for.
+    n_deals : int
+        Deals of folds that stages are judged by, of which ``folds`` is the first.
+    """
+
+    table: BinnedTable
+    task: Task
+    y: Floats
+    weight: Floats
+    folds: Sequence[Ints]
+    full_scores: Floats
+    price_list: PriceList
+    capacities: Sequence[Boosting] = CAPACITIES
+    n_stages: int | None = None
+    n_threads: int = 1
+    progress: Progress = silent
+    behind: Behind | None = None
+    against_full: bool = False
+    amounts: Floats | None = None
+    max_bytes: int | None = None
+    structure: Structure = "line"
+    budget: float | None = None
+    n_deals: int = 1
+
+    @property
+    def places(self) -> Ints:
+        """After how many purchases a row may stop."""
+        n_purchases = int((self.price_list.prices > 0).sum())
+        return stopping_places(n_purchases, MOST_STAGES if self.n_stages is None else self.n_stages)
+
+    def costs(self, sets: Sequence[Ints]) -> Floats:
+        """What a row has paid at each stage and, last, beyond them; per row where that differs."""
+        prices = self.price_list
+        if self.amounts is not None:
+            return self._costs_by_row(sets, self.amounts)
+        paid = [prices.cost_of(columns) if len(columns) else 0.0 for columns in sets]
+        if self.behind is None:
+            return np.array([*paid, prices.cost_of_route(sets[-1])])
+        beyond = self.behind.cost(prices, sets[-1], None)
+        return np.column_stack([np.tile(paid, (len(beyond), 1)), beyond])
+
+    def _costs_by_row(self, sets: Sequence[Ints], amounts: Floats) -> Floats:
+        """What each row has paid at each stage and beyond, where prices differ by row."""
+        prices = self.price_list
+        held = np.zeros((len(sets) + 1, prices.n_features), dtype=bool)
+        for place, columns in enumerate(sets):
+            held[place, columns] = True
+        held[-1, np.union1d(sets[-1], prices.read_by_full)] = True
+        asks_full = np.arange(len(held)) == len(sets)
+        places = [slice(place, place + 1) for place in range(len(held))]
+        paid = [prices.cost_of_rows(held[one], asks_full[one], amounts) for one in places]
+        if self.behind is not None:
+            paid[-1] = self.behind.cost(prices, sets[-1], amounts)
+        # A place that buys nothing by row costs every row the same.
+        return np.column_stack([np.broadcast_to(one, len(amounts)) for one in paid])
+
+    def costs_by_node(self, levels: Sequence[Sequence[Ints]], node: Ints) -> Floats:
+        """The same for rows that stand at a node of each level: (n_rows, n_levels + 1)."""
+        paid = np.empty((len(node), len(levels) + 1))
+        for place, sets in enumerate(levels):
+            for number, columns in enumerate(sets):
+                here = node[:, place] == number
+                costs = np.broadcast_to(self.costs([columns]), (len(node), 2))
+                paid[here, place] = costs[here, 0]
+        paid[:, -1] = np.broadcast_to(self.costs([levels[-1][0]]), (len(node), 2))[:, -1]
+        return paid
+
+    def take(self, rows: Ints) -> "CascadeProblem":
+        """The targets and the full model's answers of some rows; the table stays whole."""
+        return replace(
+            self,
+            y=self.y[rows],
+            weight=self.weight[rows],
+            full_scores=self.full_scores[rows],
+            behind=None if self.behind is None else replace(self.behind, route=self.behind.route[rows]),
+            amounts=None if self.amounts is None else self.amounts[rows],
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class Plan:
+    """An order of purchases by name, the columns of each stage along it, and the size of the stages."""
+
+    name: str
+    order: Ints
+    sets: tuple[Ints, ...]
+    boosting: Boosting
+
+
+def calibrate(task: Task, scores: Floats, y: Floats, weight: Floats) -> tuple[list[Floats], Floats]:
+    """Calibration of each stage, and the calibrated scores, shape (n_rows, n_stages, n_scores)."""
+    stages = range(scores.shape[1])
+    found = [task.calibrate(scores[:, stage], y, weight) for stage in stages]
+    calibrated = np.empty_like(scores)
+    for stage in stages:
+        calibrated[:, stage] = task.calibrated(scores[:, stage], found[stage])
+    return found, calibrated
+
+
+def mean_in_errors(gains: Floats, weight: Floats) -> float:
+    """Mean gain in standard errors; a row of weight two counts as two rows."""
+    mean = float(np.average(gains, weights=weight))
+    spread = float(np.sqrt(np.average(np.square(gains - mean), weights=weight) / weight.sum()))
+    return mean / max(spread, 1e-12)
+
+
+def judge_stages(
+    problem: CascadeProblem, costs: Floats, scores: Floats, answer: Floats, belief: Floats
+) -> tuple[Evidence, Floats]:
+    """Evidence of every stage and, last, of the full model (blended or not), on held-out rows, and expected losses.
+
+    The expected loss of an answer is not whether the row's label contradicts it but the probability, by the best belief
+    there is, that it does. Both have the same mean; the second varies far less, and thresholds that are cut where a
+    few lucky labels lie do not last.
+
+    Parameters
+    ----------
+    costs : ndarray of shape (n_stages + 1,) or (n_rows, n_stages + 1)
+        What a row has paid at each stage and, last, beyond them.
+    scores : ndarray of shape (n_rows, n_stages, n_scores)
+        Calibrated scores of the stages.
+    answer, belief : ndarray of shape (n_rows, n_scores)
+        Scores of the answer beyond the stages, and the best there are.
+    """
+    task = problem.task
+    every = [*(scores[:, stage] for stage in range(scores.shape[1])), answer]
+    quality: Numbers = np.column_stack([task.quality_of_scores(problem.y, one) for one in every])  # type: ignore[assignment]  # numpy widens a union
+    loss = np.column_stack([task.expected_loss(one, belief) for one in every])
+    gate = np.column_stack([task.doubt(one) for one in every[:-1]])
+    evidence = Evidence(
+        gate,
+        quality,
+        costs,
+        weight=problem.weight,
+        target=problem.y,
+        scores=np.stack(every, axis=1),
+        tolerance=task.tolerance,
+    )
+    return evidence, loss

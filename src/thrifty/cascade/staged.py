@@ -1,0 +1,372 @@
+"""One growing ensemble over nested sets of columns: stage k continues stage k - 1's trees on more columns.
+
+    f_k = kept f_(k-1) + trees over the columns of stage k,   each a Newton step of   sum_i w_i loss(y_i, f(x_i))
+
+A row that goes on keeps the score it has: what was computed at the earlier stages is part of every later one. The
+columns of a stage include those of the stages before it, so that new trees may combine what is old and what is new.
+
+Only a part of the old score is kept, because it is surer of the rows it was grown on than of any others: taken as it
+is, it would leave the next stage too little to learn. What is stored is f_k over the product of all parts up to k, of
+which the score of the stage before is a plain summand; calibration undoes the scale.
+
+Each tree is grown on a share of the rows. Which ones is a function of what a row holds and of the number of the tree,
+so equal rows share their fate and a row of weight two is that row given twice.
+
+A stage ends when its trees no longer lower the loss of rows that they are not grown on: the first stages, which hold
+little, learn what there is to learn in a few trees, and more of them would only learn the rows by heart.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from thrifty.arrays import Bools, Floats, Ints
+from thrifty.chain.stage import CascadeStage
+from thrifty.errors import InvalidInputError
+from thrifty.rows import Draws, uniforms
+from thrifty.tasks.multiclass import lead_of_best
+from thrifty.tasks.task import Task
+from thrifty.trees import BinnedTable, EnsembleBuilder, TreeEnsemble
+from thrifty.trees.binning import WORD, Thresholds
+from thrifty.trees.boosting import Boosting, Loss
+from thrifty.trees.level_order import in_level_order
+
+__all__ = [
+    "Stage",
+    "StagedTrees",
+    "compact",
+    "few_enough",
+    "grow_more",
+    "grow_stages",
+    "kept_share",
+    "narrow_table",
+    "score_fold",
+    "stored_bytes",
+    "sureness",
+    "total_gains",
+]
+
+
+KEPT = (0.7,) * 100
+"""Share of the score so far that each stage starts from; later ones keep all: the stored scale must stay a number."""
+
+ROWS_PER_TREE = 0.6
+"""Share of the rows that a tree is grown on."""
+
+LOOKS = 10
+"""How often the loss of the rows that watch is looked at, in a stage that is grown in full."""
+
+PATIENCE = 2
+"""Looks without a lower loss that end a stage."""
+
+LEAST_DROP = 5e-4
+"""A loss is lower if it fell by this share."""
+
+
+@dataclass(frozen=True)
+class StagedTrees:
+    """What was grown.
+
+    Attributes
+    ----------
+    base : ndarray of shape (n_scores,)
+        Scores before any tree.
+    sets : tuple of ndarray
+        Columns of each stage, those of the stage before it first.
+    parts : tuple of TreeEnsemble
+        Trees that each stage adds, over all columns of the table.
+    sure : ndarray of shape (n_stages,), optional
+        How sure the answers are on average after each stage, on the rows that the trees were grown on.
+    """
+
+    base: Floats
+    sets: tuple[Ints, ...]
+    parts: tuple[TreeEnsemble, ...]
+    sure: Floats | None = None
+
+    def scores(self, table: BinnedTable) -> Floats:
+        """Scores of every row after every stage, shape (n_rows, n_stages, n_scores)."""
+        running = np.tile(self.base, (table.n_rows, 1))
+        scores = np.empty((table.n_rows, len(self.parts), len(self.base)))
+        for place, part in enumerate(self.parts):
+            part.predict_binned(table, running)
+            scores[:, place] = running
+        return scores
+
+    @property
+    def n_bytes(self) -> Ints:
+        """Bytes that the trees of each stage take in a file at most, shape (n_stages,)."""
+        return np.array([stored_bytes(part) for part in self.parts])
+
+    def stages(
+        self,
+        task: Task,
+        calibrations: Sequence[Floats],
+        gates: Sequence[Sequence[TreeEnsemble]] | None = None,
+    ) -> "tuple[CascadeStage, ...]":
+        """What serves; ``gates`` are the learned ones of the only node of each stage."""
+        learned = [None if gates is None else of_nodes[0] for of_nodes in gates or self.sets]
+        return tuple(
+            CascadeStage(columns, part.over_columns(columns), calibration, task, gate)
+            for columns, part, calibration, gate in zip(
+                self.sets, self.parts, calibrations, learned, strict=True
+            )
+        )
+
+    def to_serve(self) -> "StagedTrees":
+        """The same trees as they are served and stored: leaves in single precision, nodes level by level."""
+        return replace(self, parts=tuple(compact(part) for part in self.parts))
+
+
+@dataclass(frozen=True)
+class Watch:
+    """Rows that no tree is grown on, which tell when a stage has learned what there is to learn.
+
+    Attributes
+    ----------
+    table : BinnedTable
+        The rows.
+    y, counts : ndarray of shape (n_rows,)
+        Targets and weights.
+    """
+
+    table: BinnedTable
+    y: Floats
+    counts: Floats
+
+
+def grow_stages(
+    task: Task,
+    table: BinnedTable,
+    y: Floats,
+    counts: Floats,
+    sets: Sequence[Ints],
+    boosting: Boosting,
+    *,
+    n_trees: Sequence[int] | None = None,
+    watch: Watch | None = None,
+) -> StagedTrees:
+    """Grow the ensemble.
+
+    Parameters
+    ----------
+    task : Task
+        What the stages answer.
+    table : BinnedTable
+        Training rows.
+    y, counts : ndarray of shape (n_rows,)
+        Targets, as the task encodes them, and weights.
+    sets : sequence of ndarray of int
+        Columns of each stage, nested. A stage without columns adds nothing.
+    boosting : Boosting
+        How trees are grown; Newton steps.
+    n_trees : sequence of int, optional
+        Trees of each stage; by default ``boosting.n_trees``.
+    watch : Watch, optional
+        Rows that end a stage earlier.
+    """
+    loss = task.loss(y)
+    base = loss.base(counts)
+    score = np.tile(base, (table.n_rows, 1))
+    watching = None if watch is None else _Watching(watch, task.loss(watch.y), base)
+    draws = Draws(uniforms(table.codes)[:, None], ROWS_PER_TREE)
+    parts, sure, scale, look_after = [], np.zeros(len(sets)), 1.0, max(boosting.n_trees // LOOKS, 1)
+    for place, columns in enumerate(sets):
+        if (kept := kept_share(place)) < 1.0:
+            score *= kept
+            scale /= kept
+            if watching:
+                watching.score *= kept
+        if not len(columns):
+            parts.append(TreeEnsemble.empty(table.n_features, task.n_scores))
+            continue
+        stage = Stage(table, columns, boosting, task.n_scores)
+        if watching:
+            watching.begin(score)
+        most = boosting.n_trees if n_trees is None else n_trees[place]
+        for first in range(0, most, look_after):
+            if watching and first and watching.has_seen_enough(stage, score):
+                break
+            n_more, seed = min(look_after, most - first), place * boosting.n_trees + first + 1
+            stage.grow(loss, counts, score, n_more, draws.together(seed, n_more))
+        n_best = watching.restore(stage, score) if watching else stage.n_trees
+        trees = stage.trees().first(n_best)
+        parts.append(replace(trees, values=trees.values * scale))
+        sure[place] = np.average(sureness(score * scale, base), weights=counts)
+    return StagedTrees(
+        base, tuple(np.asarray(columns, dtype=np.intp) for columns in sets), tuple(parts), sure
+    )
+
+
+def score_fold(
+    task: Task,
+    table: BinnedTable,
+    y: Floats,
+    counts: Floats,
+    fold: Ints,
+    sets: Sequence[Ints],
+    boosting: Boosting,
+    n_trees: Sequence[int] | None = None,
+) -> tuple[Floats, list[int], Floats]:
+    """Scores of the rows of one fold at every stage, by an ensemble grown on all others; its trees, how sure it is.
+
+    Without ``n_trees`` the rows of the fold tell when a stage ends.
+    """
+    rest = np.ones(table.n_rows, dtype=bool)
+    rest[fold] = False
+    held_out = table.take(fold)
+    watch = Watch(held_out, y[fold], counts[fold]) if n_trees is None else None
+    known = (table.take(rest), y[rest], counts[rest])
+    grown = grow_stages(task, *known, sets, boosting, n_trees=n_trees, watch=watch)
+    assert grown.sure is not None
+    return grown.scores(held_out), [part.n_trees for part in grown.parts], grown.sure
+
+
+def sureness(scores: Floats, base: Floats) -> Floats:
+    """How sure each answer is, shape (n_rows,): how far from ``base``, or of several classes from the second best.
+
+    With more rows the scores of rare classes fall, which says nothing about the best two.
+    """
+    if scores.shape[1] > 1:
+        return lead_of_best(scores)
+    away: Floats = np.abs(scores[:, 0] - base[0])
+    return away
+
+
+def total_gains(table: BinnedTable, loss: Loss, counts: Floats, columns: Ints, boosting: Boosting) -> Floats:
+    """What all splits on each column gained together, shape (n_features,)."""
+    score = np.tile(loss.base(counts), (table.n_rows, 1))
+    return grow_more(table, loss, counts, columns, boosting, score).gains
+
+
+def grow_more(
+    table: BinnedTable, loss: Loss, counts: Floats, columns: Ints, boosting: Boosting, score: Floats
+) -> "Stage":
+    """Grow trees over some columns on all rows, from the scores they have, which are updated in place."""
+    stage = Stage(table, columns, boosting, score.shape[1])
+    stage.grow(loss, counts, score, boosting.n_trees)
+    return stage
+
+
+def kept_share(place: int) -> float:
+    """Share of the score of the stage before that the stage at a place starts from."""
+    return KEPT[place] if 0 < place < len(KEPT) else 1.0
+
+
+def few_enough(most: int, n_trees: list[int], bytes_of: Callable[[list[int]], Ints]) -> list[int]:
+    """Trees of each stage, cut to a common number where all together would take more bytes than they may."""
+    while True:
+        taken = bytes_of(n_trees)
+        if taken.sum() <= most:
+            return n_trees
+        cuts = np.minimum(np.array(n_trees), np.arange(max(n_trees))[:, None])
+        cut_to = taken / np.maximum(n_trees, 1) * cuts
+        fits = np.flatnonzero(cut_to.sum(axis=1) <= most)
+        if fits[-1] == 0:
+            raise InvalidInputError(
+                f"max_bytes must leave room for a tree in every stage, about {int(cut_to[1].sum())} bytes here; got "
+                f"{most}. Raise it, ask for fewer `stages`, or give a smaller depth in `sizes`."
+            )
+        n_trees = cuts[fits[-1]].tolist()
+
+
+def narrow_table(table: BinnedTable, columns: Ints) -> BinnedTable:
+    """All rows with some of the columns: histograms of the others would be work for nothing."""
+    places, categories = table.places(columns), table.categories
+    padded = np.zeros((table.n_rows, -(-len(places) // WORD) * WORD), dtype=np.uint8)
+    padded[:, : len(places)] = table.codes[:, places]
+    ends = [table.thresholds.of(int(place)) for place in places]
+    offsets = np.cumsum([0] + [len(values) for values in ends]).astype(np.int64)
+    thresholds = Thresholds(np.concatenate([np.empty(0), *ends]), offsets)
+    categories = None if categories is None else categories.narrow(places, columns)
+    return BinnedTable(padded, thresholds, tuple(table.names[column] for column in columns), categories)
+
+
+def compact(trees: TreeEnsemble) -> TreeEnsemble:
+    """Trees in a form that takes few bytes in a file; their sums move by about a ten-millionth of themselves."""
+    trees = in_level_order(trees)
+    return replace(trees, values=trees.values.astype(np.float32).astype(np.float64))
+
+
+def stored_bytes(trees: TreeEnsemble) -> int:
+    """Bytes that trees take in a file at most, once they are compact: what is compressed takes less."""
+    of_feature = 1 if trees.n_features <= 256 else 4
+    per_node = of_feature + 1 + 1  # and the last bin, and bits: missing, leaf or node
+    if trees.sets is not None:
+        per_node += 8 + 4  # children by number, and a set
+    n_nodes, n_levels = len(trees.feature), 0 if trees.sets is None else len(trees.sets.levels)
+    # Thresholds are written once each, and then counted, or all of them as they are.
+    of_thresholds = min(2 * n_nodes + 8 * len(np.unique(trees.threshold)), 8 * n_nodes)
+    of_leaves = 4 * (trees.values.size + n_levels) + 8 * (trees.n_trees + 1)
+    return n_nodes * per_node + of_thresholds + of_leaves
+
+
+class Stage:
+    """The trees of one stage while it grows; they speak of the columns of the whole table."""
+
+    def __init__(self, table: BinnedTable, columns: Ints, boosting: Boosting, n_scores: int) -> None:
+        # In the order of the table, whatever the order of purchase: trees must not depend on how ties are listed.
+        self._columns, self._boosting, self._n_features = np.sort(columns), boosting, table.n_features
+        self._grower = boosting.grower(narrow_table(table, self._columns))
+        self._builder = EnsembleBuilder(len(columns), n_scores)
+
+    def grow(
+        self, loss: Loss, counts: Floats, score: Floats, n_trees: int = 1, drawn: Bools | None = None
+    ) -> None:
+        """Grow trees, each on the rows drawn for it, and add them to the scores in place."""
+        self._boosting.add_trees(self._grower, self._builder, loss, counts, score, n_trees, drawn)
+
+    @property
+    def n_trees(self) -> int:
+        """Trees so far."""
+        return self._builder.n_trees
+
+    def trees(self, first: int = 0) -> TreeEnsemble:
+        """The trees from one on."""
+        trees = self._builder.ensemble(first)
+        feature = self._columns[trees.feature].astype(np.int32)
+        return replace(trees, n_features=self._n_features, feature=feature)
+
+    @property
+    def gains(self) -> Floats:
+        """What all splits on each column gained together, shape (n_features,)."""
+        feature = self._columns[self._builder.ensemble().feature]
+        gains = np.zeros(self._n_features)
+        np.add.at(gains, feature, self._builder.gains)
+        return gains
+
+
+class _Watching:
+    """Rows that watch while a stage grows: where their loss was lowest, and how to get back there."""
+
+    def __init__(self, watch: Watch, loss: Loss, base: Floats) -> None:
+        self._watch, self._loss = watch, loss
+        self.score = np.tile(base, (watch.table.n_rows, 1))
+
+    def begin(self, score: Floats) -> None:
+        """Begin a stage, at the scores of the rows that it grows on."""
+        self._n_seen = self._n_best = self._n_worse = 0
+        self._lowest = self._mean_loss()
+        self._kept = score.copy(), self.score.copy()
+
+    def has_seen_enough(self, stage: Stage, score: Floats) -> bool:
+        """Look at the trees so far: whether there were enough looks since the lowest loss."""
+        stage.trees(self._n_seen).predict_binned(self._watch.table, self.score)
+        self._n_seen, loss = stage.n_trees, self._mean_loss()
+        if loss < self._lowest * (1.0 - LEAST_DROP):
+            self._lowest, self._n_best, self._n_worse = loss, stage.n_trees, 0
+            self._kept = score.copy(), self.score.copy()
+        else:
+            self._n_worse += 1
+        return self._n_worse >= PATIENCE
+
+    def restore(self, stage: Stage, score: Floats) -> int:
+        """Go back to the lowest loss; returns the number of trees there."""
+        if stage.n_trees > self._n_seen:
+            self.has_seen_enough(stage, score)
+        score[:], self.score[:] = self._kept
+        return self._n_best
+
+    def _mean_loss(self) -> float:
+        return float(np.average(self._loss.values(self.score), weights=self._watch.counts))

@@ -1,0 +1,41 @@
+"""How the parts of a chain are learned, and what it takes to bring families F and G of one's own.
+
+(OPT2) leaves open what the cheap model f1 and the gate g are, and how far apart a share q and a gate g are:
+
+    min_{f1 in F, g in G, q}  mean[(1 - q) l(f1) + q l(f0) + D(q, g)] + Omega(f1, g)   subject to   mean(q) <= p_full
+
+``alternate`` solves it for anything that fulfils ``Pair`` (a family: ``fit`` to shares, ``scores``, ``penalty``), with
+one of the paper's distances or with any ``Distance`` and the q-step that belongs to it. ``check_pair`` says whether a
+family keeps to the protocol. A subclass of ``GatedClassifier`` (``thrifty.dynamod.gated``) whose ``_learn`` runs the
+alternation and returns a ``Stage`` then predicts, buys and moves its operating point as every other estimator does:
+``examples/plot_own_family.py`` does all of it for splines.
+"""
+
+from thrifty.chain.stage import Stage, Visit
+from thrifty.dynamod.alternating import Alternation, Pair, QStep, Round, alternate
+from thrifty.dynamod.contract import check_pair
+from thrifty.dynamod.distances import KL, Distance, Squared
+from thrifty.dynamod.folds import CrossFittedPair, Fold, alternate_in_folds
+from thrifty.dynamod.qstep import q_step_kl, q_step_squared, q_step_squared_admm
+from thrifty.dynamod.solution import Solution
+
+__all__ = [
+    "KL",
+    "Alternation",
+    "CrossFittedPair",
+    "Distance",
+    "Fold",
+    "Pair",
+    "QStep",
+    "Round",
+    "Solution",
+    "Squared",
+    "Stage",
+    "Visit",
+    "alternate",
+    "alternate_in_folds",
+    "check_pair",
+    "q_step_kl",
+    "q_step_squared",
+    "q_step_squared_admm",
+]

@@ -1,0 +1,211 @@
+"""The boosted pair: trees of f1 and of g in turn, over one set of bought features (Algorithm 2).
+
+Given the shares q sent on, each round adds one tree to f1 and one to g. A tree fits the negative
+gradient of
+
+    sum_i [(1 - q_i) loss(y_i, f1(x_i)) + D(q_i, g(x_i))]
+
+and pays ``gamma * price`` for every feature that neither model has used before. The sum is over rows,
+not their mean: with a mean, the gains of the paper's impurity would shrink with the square of the number of rows,
+and no value of gamma in the range it sweeps would buy anything.
+"""
+
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+from scipy.special import expit, logit
+
+from thrifty.arrays import Floats, Ints
+from thrifty.chain.stage import CHEAP, GATE, BoostedStage
+from thrifty.dynamod.distances import DISTANCES, NEVER, DistanceName
+from thrifty.prices.costs import PriceList
+from thrifty.tasks.logistic import LogisticLoss
+from thrifty.tasks.task import Task
+from thrifty.trees import (
+    BinnedTable,
+    EnsembleBuilder,
+    TreeEnsemble,
+    TreeGrower,
+)
+from thrifty.trees.boosting import Boosting, Loss, counts_of
+
+__all__ = [
+    "BoostedPair",
+    "boost_gate",
+    "boost_jointly",
+    "boost_labels",
+]
+
+
+class BoostedPair:
+    """Regrows both ensembles from nothing for the given shares; starts with g = 0 and f1 = GreedyMiser.
+
+    Parameters
+    ----------
+    table : BinnedTable
+        Training rows; ``fit`` and ``scores`` expect this very table.
+    price_list : PriceList
+        Prices of the purchases.
+    gamma : float
+        Gain that one unit of price must bring.
+    boosting : Boosting
+        How trees are grown.
+    task : Task
+        What f1 answers.
+    distance : {"kl", "squared"}
+        How the gate is compared with q.
+    total : float, optional
+        What the weights sum to on the user's scale, which is that of gamma and l2; default the number of rows.
+    """
+
+    def __init__(
+        self,
+        table: BinnedTable,
+        price_list: PriceList,
+        gamma: float,
+        boosting: Boosting,
+        task: Task,
+        distance: DistanceName = "kl",
+        *,
+        total: float | None = None,
+    ) -> None:
+        self._total = float(table.n_rows if total is None else total)
+        self._boosting = boosting
+        self._task = task
+        self._distance = distance
+        self._prices = price_list
+        self._grower = boosting.grower(table, price_list, gamma)
+        n_scores = task.n_scores
+        self._g, self._f1 = np.zeros(table.n_rows), np.zeros((table.n_rows, n_scores))
+        self.base = np.zeros(1 + n_scores)
+        self.gate = TreeEnsemble.empty(table.n_features)
+        self.cheap = TreeEnsemble.empty(table.n_features, n_scores)
+
+    @property
+    def columns(self) -> Ints:
+        """Columns that g or f1 looks at."""
+        return np.flatnonzero(self.gate.features_used | self.cheap.features_used)
+
+    def start(self, y: Floats, weight: Floats) -> Self:
+        """Set f1 to GreedyMiser's and g to 0: where the paper's alternation begins."""
+        self.fit(None, y, np.full(len(y), NEVER), weight)
+        self.gate = TreeEnsemble.empty(self.gate.n_features)
+        self.base = np.r_[0.0, self.base[CHEAP]]
+        self._g = np.zeros(len(y))
+        return self
+
+    def fit(self, X: Any, y: Floats, log_odds: Floats, weight: Floats) -> Self:  # noqa: ARG002 - the table is known
+        """Grow f1 and g in turn, from nothing, for the shares with these log-odds."""
+        self._grower.reset(bought=())
+        counts = counts_of(weight, self._total)
+        stays = expit(-log_odds)
+        of_label, of_gate = self._task.loss(y), _gate_loss(self._distance, log_odds)
+        is_shut = bool(np.all(log_odds <= NEVER))
+        self.base = np.r_[_gate_base(self._distance, log_odds, counts), of_label.base(counts * stays)]
+        self._g, self._f1 = np.full(len(y), self.base[GATE]), np.tile(self.base[CHEAP], (len(y), 1))
+        gate = EnsembleBuilder(self.gate.n_features)
+        cheap = EnsembleBuilder(self.gate.n_features, self._task.n_scores)
+        add_tree, each = self._boosting.add_tree, stays[:, None]
+        for _ in range(self._boosting.n_trees):
+            grad, curvature = of_label.derivatives(self._f1)
+            add_tree(self._grower, cheap, (each * grad, each * curvature), counts, self._f1)
+            if not is_shut:
+                add_tree(self._grower, gate, of_gate.derivatives(self._g), counts, self._g)
+        self.cheap, self.gate = cheap.ensemble(), gate.ensemble()
+        return self
+
+    def scores(self, X: Any) -> tuple[Floats, Floats]:  # noqa: ARG002 - the table is known
+        """``(g, f1)`` of the training rows, of shapes (n_rows,) and (n_rows, n_scores)."""
+        return self._g, self._f1
+
+    def scores_of(self, table: BinnedTable) -> tuple[Floats, Floats]:
+        """``(g, f1)`` of any rows with the same bins."""
+        g = self.base[GATE] + self.gate.predict_binned(table)[:, 0]
+        return g, self.base[CHEAP] + self.cheap.predict_binned(table)
+
+    def penalty(self) -> float:
+        """``gamma`` times the price of what was bought, on the scale of a mean over rows."""
+        spent = self._prices.cost_of(np.flatnonzero(self._grower.bought_columns))
+        return self._grower.gamma * spent / self._total
+
+    def stage(self) -> BoostedStage:
+        """What serves."""
+        columns = self.columns
+        return BoostedStage(
+            columns, self.gate.over_columns(columns), self.cheap.over_columns(columns), self.base
+        )
+
+
+def boost_labels(
+    boosting: Boosting, grower: TreeGrower, loss: Loss, counts: Floats, stays: Floats
+) -> tuple[TreeEnsemble, Floats]:
+    """Grow f1 alone, each row weighted by the share of it that stays."""
+    base = loss.base(counts * stays)
+    score, builder = np.tile(base, (len(counts), 1)), EnsembleBuilder(grower.table.n_features, len(base))
+    each = stays[:, None]
+    for _ in range(boosting.n_trees):
+        grad, curvature = loss.derivatives(score)
+        boosting.add_tree(grower, builder, (each * grad, each * curvature), counts, score)
+    return builder.ensemble(), base
+
+
+def boost_gate(
+    boosting: Boosting, grower: TreeGrower, distance: DistanceName, log_odds: Floats, counts: Floats
+) -> tuple[TreeEnsemble, float]:
+    """Grow the gate alone for the given shares."""
+    base = _gate_base(distance, log_odds, counts)
+    score, loss = np.full(len(log_odds), base), _gate_loss(distance, log_odds)
+    builder = EnsembleBuilder(grower.table.n_features)
+    for _ in range(boosting.n_trees):
+        boosting.add_tree(grower, builder, loss.derivatives(score), counts, score)
+    return builder.ensemble(), base
+
+
+def boost_jointly(
+    boosting: Boosting, grower: TreeGrower, loss: Loss, gain: Floats, gate_weight: float, counts: Floats
+) -> tuple[TreeEnsemble, Floats]:
+    """Grow one ensemble for two questions: the label, and what sending a row on would gain.
+
+        min over trees with two values a leaf   sum_i [ loss(y_i, f1(x_i)) + gate_weight / 2 (gain_i - h(x_i))^2 ]
+
+    A split is worth the sum of what it gains for both, so that f1 and a gate can share every node. Newton steps.
+
+    Returns
+    -------
+    trees : TreeEnsemble
+        Outputs h, then those of f1.
+    base : ndarray of shape (1 + n_scores,)
+        Their scores before any tree.
+    """
+    base = np.r_[np.average(gain, weights=counts), loss.base(counts)]
+    score = np.tile(base, (len(gain), 1))
+    flat = np.full(len(gain), gate_weight)
+    builder = EnsembleBuilder(grower.table.n_features, len(base))
+    for _ in range(boosting.n_trees):
+        h, f1 = score[:, GATE], score[:, CHEAP]
+        gradient, hessian = loss.derivatives(f1)
+        derivatives = np.column_stack([gate_weight * (h - gain), gradient]), np.column_stack([flat, hessian])
+        boosting.add_tree(grower, builder, derivatives, counts, score)
+    return builder.ensemble(), base
+
+
+@dataclass(frozen=True)
+class _SquaredLoss:
+    """The squared distance of log-odds."""
+
+    log_odds: Floats
+
+    def derivatives(self, score: Floats) -> tuple[Floats, Floats]:
+        return DISTANCES["squared"].grad_gate(self.log_odds, score), np.full(len(score), 2.0)
+
+
+def _gate_loss(distance: DistanceName, log_odds: Floats) -> LogisticLoss | _SquaredLoss:
+    return LogisticLoss(expit(log_odds)) if distance == "kl" else _SquaredLoss(log_odds)
+
+
+def _gate_base(distance: DistanceName, log_odds: Floats, counts: Floats) -> float:
+    """The best constant gate."""
+    if distance == "squared":
+        return float(np.average(log_odds, weights=counts))
+    return float(np.clip(logit(np.average(expit(log_odds), weights=counts)), NEVER, -NEVER))

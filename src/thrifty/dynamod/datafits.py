@@ -1,0 +1,260 @@
+"""How well one column of scores, or one for each class, fits the rows: the smooth terms of (OPT4), (OPT6) and (OPT7).
+
+A *data fit* is a convex function of one score per row, or of several that belong together. It carries its own
+``weight`` per row, which already contains the ``1 / N`` of the paper's means, so nothing here divides by the number of
+rows.
+With sample weights ``s`` that sum to 1 (``1 / N`` each when rows count alike):
+
+    gate, KL distance        LogisticFit(target=q,           weight=s)
+    gate, squared distance   SquaredFit(target=log-odds q,   weight=s)
+    cheap model              LogisticFit(target=(y + 1) / 2, weight=s * (1 - q))
+    ... of several classes   SoftmaxFit(target=[y = k],      weight=s * (1 - q))
+"""
+
+from dataclasses import dataclass
+from typing import ClassVar, Protocol
+
+import numpy as np
+from scipy.special import expit, logsumexp, softmax
+
+from thrifty.arrays import Floats
+from thrifty.dynamod.distances import NEVER
+from thrifty.errors import InvalidInputError
+from thrifty.tasks.losses import logistic_hessian
+
+__all__ = ["FARTHEST_INTERCEPT", "AnyFit", "DataFit", "LogisticFit", "SoftmaxFit", "SquaredFit"]
+
+
+# Log-odds at which the logistic loss of a certain target, exp(-40) = 4e-18, no longer registers
+# beside 1 in double precision. A fit whose best constant lies farther out is stopped here.
+FARTHEST_INTERCEPT = -NEVER
+
+
+class DataFit(Protocol):
+    """A convex function of one score per row, with what a second-order method asks of it."""
+
+    @property
+    def n_heads(self) -> int:
+        """Scores per row: 1."""
+
+    @property
+    def weight(self) -> Floats:
+        """What each row counts, ``1 / N`` included; shape (n_samples,)."""
+
+    @property
+    def needs_no_coefficients(self) -> bool:
+        """Whether the best constant score is already a global optimum, so no coefficient can earn its price."""
+
+    def value(self, score: Floats) -> float:
+        """The fit of all rows together."""
+
+    def gradient(self, score: Floats) -> Floats:
+        """Derivative in the score of each row."""
+
+    def hessian(self, score: Floats) -> Floats:
+        """Second derivative in the score of each row."""
+
+    def majorant(self, score: Floats) -> Floats:
+        """Second derivative, per row, of a parabola that touches the fit at ``score`` and lies above it."""
+
+    def best_intercept(self) -> float:
+        """The constant score that fits best, at most ``FARTHEST_INTERCEPT`` from 0 if none is finite."""
+
+
+@dataclass(frozen=True)
+class LogisticFit:
+    """Logistic loss: ``sum_i weight_i [target_i log(1 + exp(-s_i)) + (1 - target_i) log(1 + exp(s_i))]``.
+
+    Attributes
+    ----------
+    target : ndarray of shape (n_samples,)
+        The wanted probability of a positive score, in [0, 1].
+    weight : ndarray of shape (n_samples,)
+        What each row counts, ``1 / N`` included.
+    """
+
+    target: Floats
+    weight: Floats
+
+    n_heads: ClassVar[int] = 1
+
+    def __post_init__(self) -> None:
+        _check_rows(self.target, self.weight)
+        if self.target.size and not (self.target.min() >= 0.0 and self.target.max() <= 1.0):
+            raise InvalidInputError(
+                f"target of a logistic fit must lie in [0, 1]; it spans "
+                f"[{self.target.min():g}, {self.target.max():g}]. Labels -1 / +1 become (y + 1) / 2."
+            )
+
+    @property
+    def needs_no_coefficients(self) -> bool:
+        """Whether every row that counts wants the same certain answer, or no row counts.
+
+        The infimum, 0, is then at an infinite intercept whatever the coefficients; at the farthest
+        intercept with coefficients of exactly 0 the fit is within 1e-17 of it and pays for nothing.
+        """
+        return self.weight.sum() == 0.0 or abs(self.best_intercept()) == FARTHEST_INTERCEPT
+
+    def value(self, score: Floats) -> float:
+        """The weighted logistic loss, finite at every finite score."""
+        # One exp and one log1p serve both sides: softplus(s) = log1p(exp(-|s|)) + max(s, 0). Nothing is
+        # subtracted, so no digits are lost at large scores.
+        loss = np.log1p(np.exp(-np.abs(score)))
+        loss += self.target * np.maximum(-score, 0.0)
+        loss += (1.0 - self.target) * np.maximum(score, 0.0)
+        return float(self.weight @ loss)
+
+    def gradient(self, score: Floats) -> Floats:
+        """Derivative in the score of each row, ``weight (expit(s) - target)``."""
+        return np.asarray(self.weight * (expit(score) - self.target), dtype=np.float64)
+
+    def hessian(self, score: Floats) -> Floats:
+        """Second derivative in the score of each row, ``weight expit(s) expit(-s)``."""
+        return self.weight * logistic_hessian(score)
+
+    def majorant(self, score: Floats) -> Floats:
+        """``weight tanh(s / 2) / (2 s)``: the bound of Jaakkola and Jordan, ``weight / 4`` at s = 0.
+
+        Unlike the second derivative it decays only like ``1 / |s|``, so a step from a score of 1e4 on the
+        wrong side is long enough and never too long.
+        """
+        size = np.abs(score)
+        small = size < 1e-3
+        far = np.where(small, 1.0, size)
+        ratio = np.where(
+            small, 0.25 - np.square(np.minimum(size, 1e-3)) / 48.0, np.tanh(0.5 * far) / (2.0 * far)
+        )
+        return np.asarray(self.weight * ratio, dtype=np.float64)
+
+    def best_intercept(self) -> float:
+        """Log-odds of the weighted mean target, kept within the farthest intercept; 0 if no row counts."""
+        ones, zeros = float(self.weight @ self.target), float(self.weight @ (1.0 - self.target))
+        if ones == 0.0 and zeros == 0.0:
+            return 0.0
+        with np.errstate(divide="ignore"):
+            log_odds = np.log(ones) - np.log(zeros)
+        return float(np.clip(log_odds, -FARTHEST_INTERCEPT, FARTHEST_INTERCEPT))
+
+
+@dataclass(frozen=True)
+class SquaredFit:
+    """Squared loss: ``sum_i weight_i (target_i - s_i)^2``.
+
+    Attributes
+    ----------
+    target : ndarray of shape (n_samples,)
+        The wanted score.
+    weight : ndarray of shape (n_samples,)
+        What each row counts, ``1 / N`` included.
+    """
+
+    target: Floats
+    weight: Floats
+
+    n_heads: ClassVar[int] = 1
+
+    def __post_init__(self) -> None:
+        _check_rows(self.target, self.weight)
+
+    @property
+    def needs_no_coefficients(self) -> bool:
+        """Whether no row counts."""
+        return bool(self.weight.sum() == 0.0)
+
+    def value(self, score: Floats) -> float:
+        """The weighted sum of squared differences."""
+        return float(self.weight @ np.square(self.target - score))
+
+    def gradient(self, score: Floats) -> Floats:
+        """Derivative in the score of each row, ``2 weight (s - target)``."""
+        return 2.0 * self.weight * (score - self.target)
+
+    def hessian(self, score: Floats) -> Floats:
+        """Second derivative in the score of each row, ``2 weight`` everywhere."""
+        return 2.0 * self.weight + np.zeros_like(score)
+
+    def majorant(self, score: Floats) -> Floats:
+        """The second derivative itself: the fit is a parabola."""
+        return self.hessian(score)
+
+    def best_intercept(self) -> float:
+        """The weighted mean target; 0 if no row counts."""
+        total = float(self.weight.sum())
+        return float(self.weight @ self.target) / total if total > 0.0 else 0.0
+
+
+@dataclass(frozen=True)
+class SoftmaxFit:
+    """Logarithmic loss of a softmax: ``sum_i weight_i [log sum_k exp(s_ki) - sum_k target_ki s_ki]``.
+
+    A common shift of the scores of a row changes nothing, so that the second derivative has a direction of zeros.
+
+    Attributes
+    ----------
+    target : ndarray of shape (n_classes, n_samples)
+        The wanted probability of each class; those of a row sum to 1.
+    weight : ndarray of shape (n_samples,)
+        What each row counts, ``1 / N`` included.
+    """
+
+    target: Floats
+    weight: Floats
+
+    def __post_init__(self) -> None:
+        for target in self.target:
+            _check_rows(target, self.weight)
+        if self.target.size and not (self.target.min() >= 0.0 and np.allclose(self.target.sum(axis=0), 1.0)):
+            raise InvalidInputError(
+                "target of a softmax fit must hold probabilities >= 0 that sum to 1 over the classes."
+            )
+
+    @property
+    def n_heads(self) -> int:
+        """Scores per row, one for each class."""
+        return len(self.target)
+
+    @property
+    def needs_no_coefficients(self) -> bool:
+        """Whether every row that counts is of one class for certain, or no row counts."""
+        return int(np.count_nonzero(self.target @ self.weight)) <= 1
+
+    def value(self, score: Floats) -> float:
+        """The weighted loss at scores of shape (n_classes, n_samples)."""
+        loss = logsumexp(score, axis=0) - np.einsum("ki,ki->i", self.target, score)
+        return float(self.weight @ loss)
+
+    def gradient(self, score: Floats) -> Floats:
+        """Derivative in every score, ``weight (p - target)``, shape (n_classes, n_samples)."""
+        return np.asarray(self.weight * (softmax(score, axis=0) - self.target), dtype=np.float64)
+
+    def hessian(self, score: Floats) -> tuple[Floats, Floats]:
+        """Second derivative ``diag(d_i) - u_i u_i'`` of each row: ``d = weight p`` and ``u = sqrt(weight) p``."""
+        p = np.asarray(softmax(score, axis=0))
+        return self.weight * p, np.sqrt(self.weight) * p
+
+    def majorant(self, score: Floats) -> tuple[Floats, Floats]:
+        """``weight / 2 (I - 1 1' / n_classes)``, the bound of Boehning, in the same form."""
+        flat = np.ones_like(score)
+        return 0.5 * self.weight * flat, np.sqrt(0.5 * self.weight / len(score)) * flat
+
+    def best_intercept(self) -> Floats:
+        """Log-shares of the classes, with mean 0, none farther from the largest than ``FARTHEST_INTERCEPT``."""
+        total = self.target @ self.weight
+        if not total.any():
+            return np.zeros(len(total))
+        log_share = np.log(np.maximum(total / total.max(), np.exp(-FARTHEST_INTERCEPT)))
+        return np.asarray(log_share - log_share.mean())
+
+
+AnyFit = DataFit | SoftmaxFit
+
+
+def _check_rows(target: Floats, weight: Floats) -> None:
+    if target.ndim != 1 or target.shape != weight.shape:
+        raise InvalidInputError(
+            f"target and weight must be one-dimensional and of one length; got {target.shape} and {weight.shape}."
+        )
+    if not np.isfinite(target).all():
+        raise InvalidInputError("target must be finite; clip the log-odds of shares that are exactly 0 or 1.")
+    if not (np.isfinite(weight).all() and (weight >= 0.0).all()):
+        raise InvalidInputError("weight must be finite and >= 0; a row that does not count has weight 0.")

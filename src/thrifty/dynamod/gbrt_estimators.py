@@ -1,0 +1,349 @@
+"""DynaMod-Gbrt: the paper's Algorithm 2, a boosted gate and a boosted model on one set of bought features."""
+
+from typing import Any, Literal
+
+import numpy as np
+
+from thrifty.arrays import Ints
+from thrifty.chain.stage import BoostedStage
+from thrifty.dynamod.alternating import Alternation
+from thrifty.dynamod.boosted import BoostedPair
+from thrifty.dynamod.distances import check_distance
+from thrifty.dynamod.folds import Fold, alternate_in_folds
+from thrifty.dynamod.gated import GatedClassifier, GatedEstimator, GatedRegressor, PairProblem
+from thrifty.dynamod.score_reading import ScoreReadingGate
+from thrifty.dynamod.solution import Solution, warn_unless_converged
+from thrifty.errors import InvalidInputError
+from thrifty.estimators.checks import check_cap, check_count
+from thrifty.full.crossfit import TrainingRows
+from thrifty.prices.costs import check_amount
+from thrifty.trees import BinnedTable, Binner
+from thrifty.trees.binning import bin_once
+from thrifty.trees.boosting import Boosting
+
+__all__ = ["BoostedEstimator", "DynaModGbrtClassifier", "DynaModGbrtRegressor"]
+
+
+class BoostedEstimator(GatedEstimator):
+    """What the boosted estimators share: their trees' parameters and the table of bins."""
+
+    _accepts_missing = True
+    _accepts_sparse = False
+    _accepts_several = True
+    _accepts_levels = True
+
+    n_trees: int
+    max_depth: int
+    learning_rate: float
+    gamma: float
+    step: Literal["gradient", "newton"]
+    l2: float
+    min_child_weight: float
+    min_child_samples: int
+    max_bins: int
+
+    def _check_parameters(self) -> None:
+        check_count("n_trees", self.n_trees)
+        check_count("max_depth", self.max_depth, most=12)
+        check_count("min_child_samples", self.min_child_samples)
+        for name in ("gamma", "l2", "min_child_weight", "learning_rate"):
+            check_amount(name, getattr(self, name))
+        if self.step not in ("gradient", "newton"):
+            raise InvalidInputError(f"step must be 'gradient' or 'newton'; got {self.step!r}.")
+        Binner(self.max_bins)
+
+    def _boosting(self) -> Boosting:
+        return Boosting(
+            n_trees=self.n_trees,
+            max_depth=self.max_depth,
+            learning_rate=self.learning_rate,
+            step=self.step,
+            l2=self.l2,
+            min_child_weight=self.min_child_weight,
+            min_child_samples=self.min_child_samples,
+        )
+
+    def _binned(self, rows: TrainingRows) -> BinnedTable:
+        return bin_once(rows.X, self.max_bins, rows.weight, self._categorical)
+
+
+class _DynaModGbrt(BoostedEstimator):
+    """The alternation over a boosted gate and a boosted model, whatever they answer."""
+
+    def __init__(
+        self,
+        full: Any = None,
+        *,
+        n_trees: int = 100,
+        max_depth: int = 4,
+        learning_rate: float = 0.1,
+        gamma: float = 1.0,
+        p_full: float | None = None,
+        distance: Literal["kl", "squared"] = "kl",
+        step: Literal["gradient", "newton"] = "newton",
+        l2: float = 1.0,
+        min_child_weight: float = 0.0,
+        min_child_samples: int = 1,
+        max_bins: int = 255,
+        gate_reads_score: bool = False,
+        cross_fit: bool = False,
+        feature_costs: Any = None,
+        feature_groups: Any = None,
+        full_cost: float = 0.0,
+        full_features: Any = None,
+        budget: float | None = None,
+        confidence: float | None = None,
+        max_iter: int = 10,
+        tol: float = 1e-3,
+        cv: Any = 5,
+        n_jobs: int | None = None,
+        random_state: Any = None,
+        verbose: int = 0,
+    ) -> None:
+        self.full = full
+        self.n_trees = n_trees
+        self.max_depth = max_depth
+        self.learning_rate = learning_rate
+        self.gamma = gamma
+        self.p_full = p_full
+        self.distance = distance
+        self.step = step
+        self.l2 = l2
+        self.min_child_weight = min_child_weight
+        self.min_child_samples = min_child_samples
+        self.max_bins = max_bins
+        self.gate_reads_score = gate_reads_score
+        self.cross_fit = cross_fit
+        self.feature_costs = feature_costs
+        self.feature_groups = feature_groups
+        self.full_cost = full_cost
+        self.full_features = full_features
+        self.budget = budget
+        self.confidence = confidence
+        self.max_iter = max_iter
+        self.tol = tol
+        self.cv = cv
+        self.n_jobs = n_jobs
+        self.random_state = random_state
+        self.verbose = verbose
+
+    def _check_parameters(self) -> None:
+        super()._check_parameters()
+        check_amount("tol", self.tol)
+        check_count("max_iter", self.max_iter)
+        check_distance(self.distance)
+        check_cap(self.p_full)
+
+    def _learn(self, problem: PairProblem) -> BoostedStage:
+        rows, boosting = problem.rows, self._boosting()
+        table, full_loss = self._binned(rows), problem.full.loss(rows.y)
+
+        def started(table: BinnedTable, some: Ints) -> BoostedPair:
+            # The weights of some rows count as much as those of all, or gamma and l2 would weigh more.
+            total = float(rows.weight.sum())
+            of = (problem.price_list, self.gamma, boosting, rows.task, self.distance)
+            return BoostedPair(table, *of, total=total).start(rows.y[some], rows.weight[some])
+
+        def without(train: Ints, out: Ints) -> Fold[BoostedPair]:
+            unseen = table.take(out)
+            pair = started(table.take(train), train)
+            return Fold(pair, None, train, out, lambda pair: pair.scores_of(unseen))
+
+        pair = started(table, np.arange(len(rows.y)))
+        run = alternate_in_folds(
+            pair,
+            problem.folds(without) if self.cross_fit else None,
+            None,
+            rows.y,
+            full_loss,
+            task=rows.task,
+            limit=problem.limit(self.p_full),
+            distance=self.distance,
+            extra_cost=problem.extra_cost,
+            weight=rows.weight,
+            max_iter=self.max_iter,
+            tol=self.tol,
+        )
+        self._report(run)
+        stage = pair.stage()
+        limit, extra = problem.limit_at(self.p_full, stage.columns)
+        if self.gate_reads_score and limit > 0 and len(stage.columns):
+            gate = ScoreReadingGate(boosting, self.distance, self.max_bins, limit, extra, self._categorical)
+            return gate.regrow(stage, run.value, rows, full_loss)
+        self._out_of_fold = run.value.held_out
+        return stage
+
+    def _report(self, run: Solution[Alternation[BoostedPair]]) -> None:
+        self.trace_ = np.array([[step.after_shares, step.after_pair] for step in run.value.rounds])
+        self.n_iter_, self.excess_ = run.n_iter, run.value.excess
+        if self.max_iter > 1:
+            warn_unless_converged(run, self.tol)
+
+
+class DynaModGbrtClassifier(GatedClassifier, _DynaModGbrt):
+    """A boosted gate and a boosted classifier that share their bought features.
+
+    Minimises, by alternation, the paper's (OPT2) over the shares q sent to f0 and over two ensembles g
+    and f1 whose trees are grown in turn; a split on a feature that neither has used pays ``gamma`` times its price.
+    Every round of the alternation regrows both ensembles from nothing.
+
+    Parameters
+    ----------
+    full, feature_costs, feature_groups, full_cost, full_features, budget, confidence
+        As in ``DynaModLinClassifier``.
+    p_full, cross_fit, distance, cv, n_jobs, random_state, verbose
+        As in ``DynaModLinClassifier``. Missing values (NaN) are allowed; sparse tables are not.
+    n_trees : int, default=100
+        Trees of g and of f1 each.
+    max_depth : int, default=4
+        Levels of splits, at most 12.
+    learning_rate : float, default=0.1
+        Factor on every leaf.
+    gamma : float, default=1.0
+        Gain that one unit of price must bring, on the scale of a sum over rows.
+    step : {"newton", "gradient"}, default="newton"
+        Leaves that divide by the curvature, or the paper's least squares on the gradient.
+    l2 : float, default=1.0
+        Added to the curvature of a leaf (Newton steps only).
+    min_child_weight, min_child_samples : float, int, default=0.0, 1
+        Least curvature and least rows of a leaf.
+    max_bins : int, default=255
+        Bins per feature.
+    gate_reads_score : bool, default=False
+        After the alternation, grow the gate once more with f1's own score as a further, free feature; the scores it
+        learns from are out of fold.
+    max_iter, tol : int, float, default=10, 1e-3
+        Rounds of the alternation, and the change of the objective below which it stops. Trees are
+        greedy, so the objective may rise; what is kept is the last round.
+
+    Attributes
+    ----------
+    classes_, chain_, evidence_, frontier_, certificate_, expected_cost_, expected_score_, expected_cost_interval_
+        As in ``DynaModLinClassifier``.
+    features_ : ndarray
+        Columns that the gate and the cheap model buy.
+    threshold_ : float
+        Rows with ``g > threshold_`` go to the full model.
+    trace_ : ndarray of shape (n_rounds, 2)
+        The objective after the q-step and after the pair-step of every round.
+    excess_ : float
+        Mean loss of the cheap model minus that of the full model, as learning sees it: on the rows of the fit, or, with
+        ``cross_fit``, out of fold.
+    n_iter_ : int
+        Rounds of the alternation.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_breast_cancer
+    >>> from sklearn.linear_model import LogisticRegression
+    >>> from sklearn.pipeline import make_pipeline
+    >>> from sklearn.preprocessing import StandardScaler
+    >>> from thrifty import DynaModGbrtClassifier
+    >>> X, y = load_breast_cancer(return_X_y=True)
+    >>> full = make_pipeline(StandardScaler(), LogisticRegression())
+    >>> clf = DynaModGbrtClassifier(full, n_trees=20, gamma=5, budget=8, tol=1.0, random_state=0).fit(X[::2], y[::2])
+    >>> bool(clf.score(X[1::2], y[1::2]) > 0.9), bool(clf.cost(X[1::2]).mean() < 10)
+    (True, True)
+    """
+
+
+class DynaModGbrtRegressor(GatedRegressor, _DynaModGbrt):
+    """A boosted gate and a boosted regressor that share their bought features.
+
+    The paper's (OPT2) with the error of a number in place of the loss of a label. Errors count in units of the spread
+    of ``y``, so that ``gamma`` means the same whatever ``y`` is measured in. A number does not say how sure it is: the
+    gate learns from the bought features where the cheap model errs by more than the full model.
+
+    Parameters
+    ----------
+    full : regressor, FrozenEstimator, callable, array of numbers or Chain, default=None
+        The full model (f0). An unfitted regressor is cloned, fitted and cross-fitted; None is a
+        ``HistGradientBoostingRegressor`` of the same loss.
+    loss : {"squared", "absolute"}, default="squared"
+        The error that counts: half of its square, or its size.
+    n_trees, max_depth, learning_rate, gamma, p_full, distance, step, l2, min_child_weight, min_child_samples, max_bins
+        As in ``DynaModGbrtClassifier``.
+    gate_reads_score, cross_fit, feature_costs, feature_groups, full_cost, full_features, budget, confidence, max_iter
+        As in ``DynaModGbrtClassifier``.
+    tol, cv, n_jobs, random_state, verbose
+        As in ``DynaModGbrtClassifier``.
+
+    Attributes
+    ----------
+    chain_, features_, threshold_, trace_, excess_, n_iter_
+        As in ``DynaModGbrtClassifier``.
+    evidence_, frontier_, certificate_, expected_cost_, expected_score_, expected_cost_interval_
+        As in ``DynaModLinClassifier``; the score is one minus the error in units of the spread of ``y``.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_diabetes
+    >>> from sklearn.linear_model import Ridge
+    >>> from thrifty import DynaModGbrtRegressor
+    >>> X, y = load_diabetes(return_X_y=True)
+    >>> model = DynaModGbrtRegressor(Ridge(0.01), gamma=1, n_trees=30, budget=5, tol=1.0, random_state=0)
+    >>> model = model.fit(X[::2], y[::2])
+    >>> bool(model.score(X[1::2], y[1::2]) > 0.2), bool(model.cost(X[1::2]).mean() < 6)
+    (True, True)
+    """
+
+    def __init__(
+        self,
+        full: Any = None,
+        *,
+        loss: str = "squared",
+        n_trees: int = 100,
+        max_depth: int = 4,
+        learning_rate: float = 0.1,
+        gamma: float = 1.0,
+        p_full: float | None = None,
+        distance: Literal["kl", "squared"] = "kl",
+        step: Literal["gradient", "newton"] = "newton",
+        l2: float = 1.0,
+        min_child_weight: float = 0.0,
+        min_child_samples: int = 1,
+        max_bins: int = 255,
+        gate_reads_score: bool = False,
+        cross_fit: bool = False,
+        feature_costs: Any = None,
+        feature_groups: Any = None,
+        full_cost: float = 0.0,
+        full_features: Any = None,
+        budget: float | None = None,
+        confidence: float | None = None,
+        max_iter: int = 10,
+        tol: float = 1e-3,
+        cv: Any = 5,
+        n_jobs: int | None = None,
+        random_state: Any = None,
+        verbose: int = 0,
+    ) -> None:
+        super().__init__(
+            full,
+            n_trees=n_trees,
+            max_depth=max_depth,
+            learning_rate=learning_rate,
+            gamma=gamma,
+            p_full=p_full,
+            distance=distance,
+            step=step,
+            l2=l2,
+            min_child_weight=min_child_weight,
+            min_child_samples=min_child_samples,
+            max_bins=max_bins,
+            gate_reads_score=gate_reads_score,
+            cross_fit=cross_fit,
+            feature_costs=feature_costs,
+            feature_groups=feature_groups,
+            full_cost=full_cost,
+            full_features=full_features,
+            budget=budget,
+            confidence=confidence,
+            max_iter=max_iter,
+            tol=tol,
+            cv=cv,
+            n_jobs=n_jobs,
+            random_state=random_state,
+            verbose=verbose,
+        )
+        self.loss = loss

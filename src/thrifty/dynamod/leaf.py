@@ -1,0 +1,182 @@
+"""The leaf pair: a given small ensemble as a linear model over its leaves, for f1 and for the gate (DynaMod-Lstsq).
+
+The trees stand on a device and are walked once per row; only what the leaves hold is learned. With ``phi(x)`` the
+leaves a row reaches,
+
+    f1(x) = b1 + phi(x) v         g(x) = b0 + phi(x) u + m |f1(x)|
+
+and the start ``v = the trees' own values, u = 0, m = -1`` is the gate by confidence, exactly. With several classes f1
+and v have a column for each of them, and |f1| is how far the best score leads the second.
+"""
+
+from dataclasses import replace
+from typing import Any, Self
+
+import numpy as np
+from scipy.special import expit
+
+from thrifty.arrays import Bools, Floats, Ints
+from thrifty.chain.stage import LeafStage
+from thrifty.dynamod.distances import DistanceName
+from thrifty.dynamod.leaf_softmax import LeafSoftmax
+from thrifty.dynamod.ridge import LeafDesign, LeafLeastSquares, LeafWeights, ridge_logistic
+from thrifty.dynamod.solution import Solution
+from thrifty.tasks.labels import ClassTask
+from thrifty.trees.foreign import AdditiveTrees
+
+__all__ = ["LeafPair", "greedy_leaf_gate", "leaf_stage"]
+
+
+_PULLED = np.array([1.0, 0.0])  # the margin's weight towards its start; the constant is free
+
+
+class LeafPair:
+    """Fits what the leaves hold, given the shares sent on: (OPT7) for f1, then (OPT6) for g.
+
+    Parameters
+    ----------
+    local : AdditiveTrees
+        The given ensemble.
+    X : ndarray of shape (n_samples, n_features)
+        Training rows; ``fit`` and ``scores`` are about these very rows.
+    distance : {"squared", "kl"}
+        How the gate is compared with q; "kl" is DynaMod-Lin over leaves, a logistic regression in place of (OPT6).
+    ridge : float
+        Pull of f1's leaves towards the trees' own values, of the gate's towards zero and of the margin's weight
+        towards -1, for weights that sum to 1.
+    threshold : float
+        Where confidence is cut at the start: rows with ``-|f1| > threshold`` are sent on.
+    task : ClassTask
+        What f1 answers.
+    """
+
+    def __init__(
+        self,
+        local: AdditiveTrees,
+        X: Floats,
+        distance: DistanceName,
+        ridge: float,
+        threshold: float,
+        task: ClassTask,
+    ) -> None:
+        self._local, self._task = local, task
+        self._distance = distance
+        self._ridge = ridge
+        self._design = LeafDesign(local.trees.apply(X), len(local.trees.values))
+        self._own = local.trees.values
+        self._start = LeafWeights(np.zeros(self._design.n_leaves), np.array([-1.0, -threshold]))
+        self.cheap = self._own
+        self.gate = self._start
+        self._f1 = local.scores(X)
+        self._squares: LeafLeastSquares | None = None
+        self._softmax: LeafSoftmax | None = None
+        self.solutions: tuple[Solution[Any], ...] = ()
+
+    def fit(self, X: Any, y: Floats, log_odds: Floats, weight: Floats) -> Self:  # noqa: ARG002 - the rows are known
+        """Solve (OPT7) and (OPT6) for targets of the task, soft ones included."""
+        cheap = self._fit_cheap(self._task.distributions(y), log_odds, weight)
+        self.cheap = cheap.value
+        self._f1 = self._local.base + self._design.dot(self.cheap)
+        gate = self._fit_gate(log_odds, weight)
+        self.gate = gate.value
+        self.solutions = (gate, cheap)
+        return self
+
+    def _fit_cheap(self, target: Floats, log_odds: Floats, weight: Floats) -> Solution[Floats]:
+        """Values of the leaves for wanted probabilities, shape (n_leaves, n_scores)."""
+        # expit(-t), not 1 - q: exact where q rounds to 1.
+        stays = weight * expit(-log_odds)
+        if self._task.n_scores > 1:
+            if self._softmax is None:
+                self._softmax = LeafSoftmax(self._design, weight, self._ridge, self._local.base, self._own)
+            return self._softmax.solve(target, stays, self.cheap)
+        none = np.empty(0)
+        found = ridge_logistic(
+            self._design,
+            target[:, 0],
+            stays,
+            self._ridge,
+            offset=float(self._local.base[0]),
+            centre=LeafWeights(self._own[:, 0], none),
+            start=LeafWeights(self.cheap[:, 0], none),
+        )
+        return Solution(found.value.leaf[:, None], found.residual, found.n_iter, found.converged)
+
+    def _fit_gate(self, log_odds: Floats, weight: Floats) -> Solution[LeafWeights]:
+        dense = self._margin_columns()
+        if self._distance == "squared":
+            if self._squares is None:
+                self._squares = LeafLeastSquares(self._design, weight, self._ridge)
+            return self._squares.solve(log_odds, dense, self._start.dense, _PULLED)
+        return ridge_logistic(
+            self._design,
+            expit(log_odds),
+            weight,
+            self._ridge,
+            dense=dense,
+            pulled=_PULLED,
+            centre=self._start,
+            start=self.gate,
+        )
+
+    @property
+    def columns(self) -> Ints:
+        """Columns that the trees look at."""
+        return np.flatnonzero(self._local.trees.features_used)
+
+    def scores(self, X: Any) -> tuple[Floats, Floats]:  # noqa: ARG002 - the rows are known
+        """``(g, f1)`` of the training rows."""
+        return self.gate.scores(self._design, self._margin_columns()), self._f1
+
+    def scores_of(self, X: Floats) -> tuple[Floats, Floats]:
+        """``(g, f1)`` of any rows."""
+        design = LeafDesign(self._local.trees.apply(X), self._design.n_leaves)
+        f1 = self._local.base + design.dot(self.cheap)
+        return self.gate.scores(design, self._margin_columns(f1)), f1
+
+    def _margin_columns(self, f1: Floats | None = None) -> Floats:
+        f1 = self._f1 if f1 is None else f1
+        return np.column_stack([-self._task.doubt(f1), np.ones(len(f1))])
+
+    def penalty(self) -> float:
+        """``ridge / 2`` times the squared distance of every pulled weight from its centre."""
+        moved = (self.cheap - self._own).reshape(-1)
+        away = np.r_[moved, self.gate.leaf, (self.gate.dense - self._start.dense) * _PULLED]
+        return 0.5 * self._ridge * float(away @ away)
+
+    def stage(self) -> LeafStage:
+        """What serves."""
+        return leaf_stage(self._local, self.gate, self.cheap)
+
+
+def leaf_stage(local: AdditiveTrees, gate: LeafWeights, cheap: Floats) -> LeafStage:
+    """The given trees with new values in their leaves, over the columns they look at."""
+    trees = replace(local.trees, values=np.column_stack([gate.leaf, cheap]))
+    columns = np.flatnonzero(trees.features_used)
+    margin, constant = gate.dense
+    return LeafStage(columns, trees.over_columns(columns), np.r_[constant, local.base], float(margin))
+
+
+def greedy_leaf_gate(
+    local: AdditiveTrees, X: Floats, wrong: Bools, weight: Floats, ridge: float, margin: Floats | None = None
+) -> Solution[LeafWeights]:
+    """The paper's greedy gate over leaves: a logistic regression on "f1 is wrong here", f1 left as it is.
+
+    It reads ``margin``, ``|f1|`` of the same rows, beside the leaves; without one the weight of the margin is zero.
+    """
+    design = LeafDesign(local.trees.apply(X), len(local.trees.values))
+    columns = [np.ones(len(wrong))] if margin is None else [margin, np.ones(len(wrong))]
+    zero = LeafWeights(np.zeros(design.n_leaves), np.zeros(len(columns)))
+    solution = ridge_logistic(
+        design,
+        wrong.astype(np.float64),
+        weight,
+        ridge,
+        dense=np.column_stack(columns),
+        pulled=_PULLED[-len(columns) :],
+        centre=zero,
+        start=zero,
+    )
+    gate = solution.value
+    dense = np.r_[0.0, gate.dense] if margin is None else gate.dense
+    return replace(solution, value=LeafWeights(gate.leaf, dense))

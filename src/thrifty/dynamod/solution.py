@@ -1,0 +1,47 @@
+"""What every solver hands back: the answer, and a certificate of how good it is."""
+
+import warnings
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+from sklearn.exceptions import ConvergenceWarning
+
+__all__ = ["Solution", "warn_unless_converged"]
+
+Value = TypeVar("Value")
+
+
+@dataclass(frozen=True)
+class Solution(Generic[Value]):
+    """An answer and what is known about it.
+
+    Attributes
+    ----------
+    value : object
+        The minimiser.
+    residual : float
+        How far from optimal it can be at most, in the solver's own measure: a KKT residual,
+        a duality gap or a last change. The solver's docstring says which.
+    n_iter : int
+        Iterations spent.
+    converged : bool
+        Whether ``residual`` fell below the tolerance asked for. Solvers never warn; estimators do.
+    """
+
+    value: Value
+    residual: float
+    n_iter: int
+    converged: bool
+
+
+def warn_unless_converged(run: Solution[Any], tol: float) -> None:
+    """Tell the caller of ``fit`` that the rounds of an alternation ran out, and how far from done they were."""
+    if run.converged:
+        return
+    warnings.warn(
+        f"alternate did not reach tol={tol:g} in {run.n_iter} rounds (last change {run.residual:.0e}). "
+        f"Raise `max_iter` or `tol`.",
+        ConvergenceWarning,
+        # This function, the method that reports, _learn, fit of the base class, and then the user.
+        stacklevel=5,
+    )

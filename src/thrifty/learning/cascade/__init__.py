@@ -1,1 +1,0 @@
-"""Learning a cascade: order of purchases, size of stages, calibration, gates; all out of fold."""

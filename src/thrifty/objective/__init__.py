@@ -1,1 +1,0 @@
-"""What is minimised and what a route costs; no algorithm lives here."""

@@ -1,0 +1,332 @@
+"""Gates that learn nothing: the margin of the cheap model, and chance."""
+
+from dataclasses import replace
+from typing import Any, Self
+
+from sklearn.base import is_regressor
+from sklearn.linear_model import LogisticRegression, Ridge
+from sklearn.utils.multiclass import type_of_target
+
+from thrifty.arrays import Floats
+from thrifty.chain.sources import TableReader
+from thrifty.chain.stage import ForeignStage, UniformGate
+from thrifty.dynamod.gated import GatedClassifier, GatedEstimator, GatedRegressor, PairProblem
+from thrifty.errors import InvalidInputError
+from thrifty.estimators.checks import check_columns, check_share
+from thrifty.evidence.cuts import threshold_curve
+from thrifty.full.crossfit import JudgedFull, judge_full
+from thrifty.full.model import is_estimator
+from thrifty.routing.logged import learn_from_answers
+from thrifty.tasks.task import Task
+
+__all__ = ["ConfidenceRouter", "UniformRouter", "UniformRouterRegressor"]
+
+
+class _Router(GatedEstimator):
+    """A model the user chose, in front of the full model, with a gate that needs no fitting."""
+
+    _accepts_missing = True
+    _accepts_several = True
+
+    cheap: Any
+    features: Any
+    p_full: float
+
+    def __init__(
+        self,
+        full: Any = None,
+        cheap: Any = None,
+        *,
+        features: Any = None,
+        p_full: float = 0.3,
+        feature_costs: Any = None,
+        feature_groups: Any = None,
+        full_cost: float = 0.0,
+        full_features: Any = None,
+        budget: float | None = None,
+        confidence: float | None = None,
+        cv: Any = 5,
+        n_jobs: int | None = None,
+        random_state: Any = None,
+    ) -> None:
+        self.full = full
+        self.cheap = cheap
+        self.features = features
+        self.p_full = p_full
+        self.feature_costs = feature_costs
+        self.feature_groups = feature_groups
+        self.full_cost = full_cost
+        self.full_features = full_features
+        self.budget = budget
+        self.confidence = confidence
+        self.cv = cv
+        self.n_jobs = n_jobs
+        self.random_state = random_state
+
+    def _gate(self, problem: PairProblem) -> UniformGate | None:
+        raise NotImplementedError
+
+    def _check_parameters(self) -> None:
+        check_share("p_full", self.p_full, meaning="the share of samples allowed to reach the full model")
+
+    def _check_against(self, n_features: int, names: Any) -> None:
+        check_columns("features", self.features, n_features, names)
+
+    def _other_models(self) -> list[Any]:
+        return [*super()._other_models(), self._cheap()]
+
+    def _cheap(self) -> Any:
+        return self._default_cheap() if self.cheap is None else self.cheap
+
+    def _default_cheap(self) -> Any:
+        return LogisticRegression(max_iter=1000)
+
+    def _learn(self, problem: PairProblem) -> ForeignStage:
+        rows = problem.rows
+        columns = check_columns(
+            "features", self.features, rows.X.shape[1], getattr(self, "feature_names_in_", None)
+        )
+        seen = rows.with_columns(columns)
+        self._held_out = judge_full(
+            self._cheap(), replace(seen, table=seen.X), n_jobs=self.n_jobs, name="the cheap model"
+        )
+        return ForeignStage(columns, self._held_out.model, rows.task, self._gate(problem))
+
+    def _default_threshold(self, problem: PairProblem, budget: float | None) -> float:
+        """Cut at the wanted share or budget, on margins of rows the cheap model was not fitted on."""
+        judged: JudgedFull = self.__dict__.pop("_held_out")
+        gate, rows = self._gate(problem), problem.rows
+        g = rows.task.doubt(judged.scores) if gate is None else gate(rows.X[:, self.features_])
+        if budget is None:
+            curve = threshold_curve(g, 0.0, 1.0, weight=rows.weight)
+            return float(curve.threshold[curve.within(self.p_full)])
+        curve = self._curve(TableReader(rows.X, rows.table, rows.positions), g=g, weight=rows.weight)
+        return float(curve.threshold[curve.within(budget)])
+
+
+class ConfidenceRouter(GatedClassifier, _Router):
+    """Rows on which the cheap model is least sure go to the full model: ``g = -|f1|``.
+
+    The hardest baseline there is: it learns no gate, and often beats one that was learned.
+
+    Parameters
+    ----------
+    full : as in ``DynaModLinClassifier``
+        The full model (f0).
+    cheap : classifier, default=None
+        f1, in any form the full model may take; None is a logistic regression.
+    features : array-like of column numbers or names, or a mask, default=None
+        Columns the cheap model reads and pays for; None is all of them, which saves something only
+        where the full model itself costs (``full_cost``).
+    p_full : float, default=0.3
+        Share of rows sent to the full model: the threshold is the matching quantile of out-of-fold margins.
+    feature_costs, feature_groups, full_cost, full_features, budget, confidence, cv, n_jobs, random_state
+        As in ``DynaModLinClassifier``; a ``budget`` takes the place of ``p_full``.
+
+    Attributes
+    ----------
+    classes_, chain_, evidence_, frontier_, certificate_, expected_cost_, expected_score_, expected_cost_interval_
+        As in ``DynaModLinClassifier``.
+    features_ : ndarray
+        Columns that the cheap model reads.
+    threshold_ : float
+        Rows with ``g > threshold_`` go to the full model.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_breast_cancer
+    >>> from sklearn.linear_model import LogisticRegression
+    >>> from sklearn.pipeline import make_pipeline
+    >>> from sklearn.preprocessing import StandardScaler
+    >>> from thrifty import ConfidenceRouter
+    >>> X, y = load_breast_cancer(return_X_y=True)
+    >>> full = make_pipeline(StandardScaler(), LogisticRegression())
+    >>> clf = ConfidenceRouter(full, features=[0, 1, 2, 3], budget=10, random_state=0).fit(X[::2], y[::2])
+    >>> bool(clf.score(X[1::2], y[1::2]) > 0.9), bool(clf.cost(X[1::2]).mean() < 14)
+    (True, True)
+    """
+
+    @classmethod
+    def from_answers(
+        cls,
+        X: Any,
+        weak_right: Any,
+        strong_right: Any,
+        *,
+        full_cost: float = 1.0,
+        feature_costs: Any = 0.0,
+        feature_groups: Any = None,
+        budget: float | None = None,
+        cv: int = 5,
+        random_state: Any = None,
+    ) -> Self:
+        """Return a router learned from a log that says only which of two models was right.
+
+        No labels and no answers are needed, as where questions are routed between a small and a large language model.
+        The router sends on the rows that the stronger model is expected to gain most on; ``predict`` names the model
+        to ask, ``"weak"`` or ``"strong"``.
+
+        Parameters
+        ----------
+        X : table of shape (n_samples, n_features)
+            What is known of a row before any model is asked.
+        weak_right, strong_right : array-like of shape (n_samples,)
+            Whether each model's answer was right, or how good it was, in [0, 1].
+        full_cost : float, default=1.0
+            What asking the stronger model costs more than asking the weaker one.
+        feature_costs, feature_groups
+            What the columns of X cost; nothing by default.
+        budget : float, optional
+            Mean spend per row. Without it, rows are sent on for which the stronger model is expected to be better.
+        cv : int, default=5
+            Folds: a row's gate is judged as trees see it that were grown without the row.
+        random_state : int, RandomState or None, default=None
+            Seed of the folds.
+
+        Examples
+        --------
+        ``frontier_``, ``at(budget=)``, ``cost``, ``route`` and files are those of every estimator. What is proved is
+        proved on new rows of the log: ``certify(router.frontier_.on([evidence_of_answers(router, X, weak, strong)]),
+        max_loss=0.02)``.
+        """
+        router = cls(
+            feature_costs=feature_costs,
+            feature_groups=feature_groups,
+            full_cost=full_cost,
+            budget=budget,
+            cv=cv,
+            random_state=random_state,
+        )
+        return learn_from_answers(router, X, weak_right, strong_right)  # type: ignore[no-any-return]
+
+    def _gate(self, problem: PairProblem) -> None:  # noqa: ARG002
+        return None
+
+    def _task_of(self, y: Any, weight: Floats) -> Task:
+        try:
+            kind = type_of_target(y)
+        except (TypeError, ValueError):  # no labels at all, which is refused below
+            kind = "unknown"
+        models = filter(is_estimator, (self._full(), self._cheap()))
+        if kind.startswith("continuous") or any(map(is_regressor, models)):
+            raise InvalidInputError(
+                f"ConfidenceRouter sends on the rows on which its cheap model is least sure, and a number does not say "
+                f"how sure it is. Use BudgetedRegressor, which learns where to go on, or UniformRouterRegressor, "
+                f"which sends on rows at random. (Unknown label type: {kind}, or a regressor as full or cheap model.)"
+            )
+        return super()._task_of(y, weight)
+
+
+class _UniformRouter(_Router):
+    """Chance as a gate, whatever is answered."""
+
+    def _gate(self, problem: PairProblem) -> UniformGate:
+        return UniformGate(problem.seed)
+
+
+class UniformRouter(GatedClassifier, _UniformRouter):
+    """Rows go to the full model at random: what any gate must beat.
+
+    "At random" is fixed by the content of the row, so that a row is always treated alike; ``random_state``
+    gives another draw.
+
+    Parameters
+    ----------
+    full, cheap, features, p_full, feature_costs, feature_groups, full_cost, full_features, budget, confidence
+        As in ``ConfidenceRouter``.
+    cv, n_jobs, random_state
+        As in ``ConfidenceRouter``.
+
+    Attributes
+    ----------
+    classes_, chain_, evidence_, frontier_, certificate_, expected_cost_, expected_score_, expected_cost_interval_
+        As in ``ConfidenceRouter``.
+    features_, threshold_
+        As in ``ConfidenceRouter``.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_breast_cancer
+    >>> from sklearn.linear_model import LogisticRegression
+    >>> from sklearn.pipeline import make_pipeline
+    >>> from sklearn.preprocessing import StandardScaler
+    >>> from thrifty import UniformRouter
+    >>> X, y = load_breast_cancer(return_X_y=True)
+    >>> full = make_pipeline(StandardScaler(), LogisticRegression())
+    >>> clf = UniformRouter(full, features=[0, 1, 2, 3], budget=15, random_state=0).fit(X[::2], y[::2])
+    >>> bool(clf.score(X[1::2], y[1::2]) > 0.85), bool(clf.cost(X[1::2]).mean() < 18)
+    (True, True)
+    """
+
+
+class UniformRouterRegressor(GatedRegressor, _UniformRouter):
+    """Rows go to the full model at random, and answers are numbers: what any gate of a regressor must beat.
+
+    Parameters
+    ----------
+    full : regressor, FrozenEstimator, callable, array of numbers or Chain, default=None
+        The full model (f0); None is a ``HistGradientBoostingRegressor`` of the same loss.
+    cheap : regressor, default=None
+        f1, in any form the full model may take; None is a ridge regression.
+    loss : {"squared", "absolute"}, default="squared"
+        The error that counts.
+    features, p_full, feature_costs, feature_groups, full_cost, full_features, budget, confidence
+        As in ``ConfidenceRouter``.
+    cv, n_jobs, random_state
+        As in ``ConfidenceRouter``; "at random" as in ``UniformRouter``.
+
+    Attributes
+    ----------
+    chain_, evidence_, frontier_, certificate_, expected_cost_, expected_score_, expected_cost_interval_
+        As in ``DynaModGbrtRegressor``.
+    features_, threshold_
+        As in ``ConfidenceRouter``.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_diabetes
+    >>> from sklearn.linear_model import Ridge
+    >>> from thrifty import UniformRouterRegressor
+    >>> X, y = load_diabetes(return_X_y=True)
+    >>> model = UniformRouterRegressor(Ridge(0.01), features=[2, 8], budget=5, random_state=0).fit(X[::2], y[::2])
+    >>> bool(model.score(X[1::2], y[1::2]) > 0.2), bool(model.cost(X[1::2]).mean() < 6)
+    (True, True)
+    """
+
+    def __init__(
+        self,
+        full: Any = None,
+        cheap: Any = None,
+        *,
+        loss: str = "squared",
+        features: Any = None,
+        p_full: float = 0.3,
+        feature_costs: Any = None,
+        feature_groups: Any = None,
+        full_cost: float = 0.0,
+        full_features: Any = None,
+        budget: float | None = None,
+        confidence: float | None = None,
+        cv: Any = 5,
+        n_jobs: int | None = None,
+        random_state: Any = None,
+    ) -> None:
+        super().__init__(
+            full,
+            cheap,
+            features=features,
+            p_full=p_full,
+            feature_costs=feature_costs,
+            feature_groups=feature_groups,
+            full_cost=full_cost,
+            full_features=full_features,
+            budget=budget,
+            confidence=confidence,
+            cv=cv,
+            n_jobs=n_jobs,
+            random_state=random_state,
+        )
+        self.loss = loss
+
+    def _default_cheap(self) -> Any:
+        return Ridge()

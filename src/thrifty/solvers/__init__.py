@@ -1,1 +1,0 @@
-"""How it is minimised; every solver returns a ``Solution``."""

@@ -1,0 +1,109 @@
+"""Which size and order a cascade takes."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from thrifty.cascade import orders
+from thrifty.cascade.estimator import check_sizes
+from thrifty.cascade.orders import ORDERS
+from thrifty.cascade.plan import ENOUGH, choose_plan
+from thrifty.cascade.problem import CAPACITIES, CascadeProblem, lighter, mean_in_errors
+from thrifty.prices.costs import PriceList
+from thrifty.rows import content_folds
+from thrifty.tasks.binary import BinaryTask
+from thrifty.trees import Binner
+from thrifty.trees.boosting import Boosting
+
+
+def problem(X, y, sizes, report=None):
+    y = np.where(y, 1.0, -1.0)
+    folds = content_folds(X, y, 3)
+    return CascadeProblem(
+        Binner().fit_transform(X),
+        BinaryTask(np.array([0, 1])),
+        y,
+        np.ones(len(y)),
+        [np.flatnonzero(folds == fold) for fold in range(3)],
+        2 * y[:, None],
+        PriceList(np.ones(X.shape[1]), np.arange(X.shape[1])),
+        sizes,
+        progress=(lambda *_: None) if report is None else report,
+    )
+
+
+SMALL, LARGE = Boosting(n_trees=5, max_depth=2), Boosting(n_trees=60, max_depth=8)
+
+
+def test_labels_that_are_chance_take_the_smallest_size():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(300, 4))
+    assert choose_plan(problem(X, rng.random(300) < 0.5, (SMALL, LARGE))).boosting is SMALL
+
+
+@pytest.mark.parametrize("flipped", [0.0, 0.35])
+def test_few_rows_take_small_penalties_unless_labels_are_half_chance(flipped):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(200, 3))
+    y = (X[:, 0] > 1.2) ^ (rng.random(200) < flipped)
+    sizes = check_sizes(None, 200)
+    assert sizes == (CAPACITIES[0], lighter(CAPACITIES[0]))
+    assert choose_plan(problem(X, y, sizes)).boosting is sizes[flipped == 0.0]
+    assert check_sizes(None, 50) == sizes[:1]
+    assert check_sizes(None, 1000) == CAPACITIES[:2]
+
+
+@pytest.mark.slow
+def test_labels_that_need_many_splits_take_the_large_size():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(1500, 3))
+    y = (np.sin(4 * X[:, 0]) + np.sin(3 * X[:, 1]) > 0) ^ (rng.random(1500) < 0.02)
+    assert choose_plan(problem(X, y, (SMALL, LARGE))).boosting is LARGE
+
+
+def test_every_order_is_found_and_told():
+    rng = np.random.default_rng(0)
+    X, told = rng.normal(size=(200, 3)), []
+    plan = choose_plan(problem(X, X[:, 1] > 0, (SMALL,), lambda *what: told.append(what)))
+    assert plan.order[0] == 1
+    assert [done for what, done, _ in told if what == "finding orders"] == list(range(1, len(ORDERS) + 1))
+    assert set(ORDERS) == {"elimination", "gain", "falling price"}
+
+
+def test_what_several_orders_begin_with_is_grown_once(monkeypatch):
+    grown, grow = [], orders.total_gains
+    monkeypatch.setattr(orders, "total_gains", lambda *known: grown.append(len(known[3])) or grow(*known))
+    X = np.random.default_rng(0).normal(size=(200, 4))
+    choose_plan(problem(X, X[:, 1] > 0, (SMALL,)))
+    assert grown == [4, 3, 2]  # and the last purchase that is left needs no trees
+
+
+def test_a_lead_counts_a_row_of_weight_two_as_two_rows():
+    gains = np.random.default_rng(0).normal(0.1, 1.0, size=200)
+    twice = np.repeat(gains, 2)
+    assert mean_in_errors(gains, np.full(200, 2.0)) == pytest.approx(mean_in_errors(twice, np.ones(400)))
+    assert mean_in_errors(np.zeros(5), np.ones(5)) == 0.0
+    assert ENOUGH > 0
+
+
+def test_sizes_grow():
+    work = [size.n_trees * 2**size.max_depth for size in CAPACITIES]
+    assert work == sorted(work)
+
+
+@pytest.mark.parametrize(
+    ("budget", "price", "first"),
+    [(None, 1.0, 0), (2.0, 1.0, 1), (2.0, 0.0, 0)],
+    ids=["none", "tight", "free"],
+)
+def test_an_order_begins_with_a_purchase_that_the_budget_pays_for_unless_something_is_free(
+    budget, price, first
+):
+    """Column 0 says nearly everything, for 5, and is worth more per unit of price than column 1, for 1."""
+    X = np.random.default_rng(0).normal(size=(200, 3))
+    prices = PriceList(np.array([5.0, 1.0, price]), np.arange(3))
+    known = problem(X, X[:, 0] + 0.1 * X[:, 1] > 0, (SMALL,))
+    found = choose_plan(replace(known, price_list=prices, budget=budget))
+    assert found.order[0] == first
+    assert sorted(found.order.tolist()) == np.flatnonzero(prices.prices).tolist()
