@@ -133,8 +133,8 @@ def bike_system():
 
 @contextmanager
 def _small_fits():
+    from thrifty.cascade import estimator as cascade
     from thrifty.cascade import gates, plan
-    from thrifty.estimators import cascade
     from thrifty.tables import swept_methods
     from thrifty.trees.boosting import Boosting
 

@@ -8,7 +8,16 @@ SRC = Path(__file__).resolve().parents[1] / "src" / "thrifty"
 LAYERS = (
     *("errors", "arrays", "jit", "threads", "rows", "files", "progress"),
     *("prices", "trees", "tasks", "full", "chain", "sources", "evidence", "ranking"),
-    *("estimators", "cascade", "dynamod", "pruning", "routing", "estimators.rivals", "bundle", "dynamod.sweeping"),
+    *(
+        "estimators",
+        "cascade",
+        "dynamod",
+        "pruning",
+        "routing",
+        "estimators.rivals",
+        "bundle",
+        "dynamod.sweeping",
+    ),
     *("auditing", "tables", "report", "serve", "datasets", "experiments", "cli"),
 )
 """From the ground up."""

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from thrifty import __version__
+from thrifty.cascade import estimator as cascades
 from thrifty.cli import main
 from thrifty.cli.paper import Experiment, Family, Profile, names_of
-from thrifty.estimators import cascade as cascades
 from thrifty.experiments import demo, experiments
 from thrifty.experiments.experiment import PROFILES
 from thrifty.trees.boosting import Boosting

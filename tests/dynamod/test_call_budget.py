@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 from sklearn.datasets import load_breast_cancer
 from sklearn.naive_bayes import GaussianNB
-from thrifty.dynamod.pairs import call_budget
 
 from thrifty import DynaModGbrtClassifier, DynaModLinClassifier, DynaModLstsqClassifier
+from thrifty.dynamod import call_budget
 from thrifty.dynamod.call_budget import CallBudget
 
 X, Y = load_breast_cancer(return_X_y=True)
