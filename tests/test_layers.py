@@ -31,7 +31,7 @@ KNOWS_ONLY = {
     "report": {"errors", "arrays", "files", "prices", "tasks", "evidence"},
     "cascade": set(LAYERS[: LAYERS.index("cascade")]),
 }
-"""Layers that do without some of those before them: serving knows nothing of learning, reports nothing of estimators."""
+"""Layers that do without some of those before them: serving knows nothing of learning."""
 
 
 def modules():
