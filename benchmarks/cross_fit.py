@@ -19,8 +19,8 @@ from thrifty import DynaModGbrtClassifier, DynaModLinClassifier, DynaModLstsqCla
 from thrifty.datasets import load_miniboone
 from thrifty.experiments.fits import judge_on_split
 from thrifty.full.crossfit import assign_folds
-from thrifty.tasks.labels import clip_probability
-from thrifty.tasks.losses import logistic_loss
+from thrifty.tasks.classes import clip_probability
+from thrifty.tasks.logistic import logistic_loss
 
 FAMILIES = {
     "DynaMod-Lin": (DynaModLinClassifier, {"gamma": 0.005, "max_iter": 20}),

@@ -17,8 +17,8 @@ from scipy import sparse
 from scipy.special import expit
 from threadpoolctl import threadpool_limits
 
-from thrifty.dynamod.datafits import LogisticFit
 from thrifty.dynamod.group_lasso import LinearScores, gamma_max, group_lasso_path, kkt_residual, objective
+from thrifty.dynamod.objective import LogisticFit
 
 TOL = 1e-6
 N_GAMMAS = 20

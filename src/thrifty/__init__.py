@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     from thrifty.sources.sql import SqlSource
     from thrifty.sources.web import HttpSource
     from thrifty.tables.storage import load, save
-    from thrifty.tasks.queries import Queries, average_precision_at, ndcg_at
+    from thrifty.tasks.ranking import Queries, average_precision_at, ndcg_at
 
 __version__ = "0.2.0"
 
@@ -151,7 +151,7 @@ _HOME = {
     "Policy": "chain.policy",
     "Prices": "prices.prices",
     "PurchaseFailedError": "errors",
-    "Queries": "tasks.queries",
+    "Queries": "tasks.ranking",
     "Receipt": "chain.receipts",
     "RefittedFullModelWarning": "errors",
     "Session": "chain.session",
@@ -160,14 +160,14 @@ _HOME = {
     "UniformRouter": "routing.confidence",
     "UniformRouterRegressor": "routing.confidence",
     "audit": "auditing.auditor",
-    "average_precision_at": "tasks.queries",
+    "average_precision_at": "tasks.ranking",
     "certify": "evidence.proof",
     "collect_facts": "report.collect",
     "evidence_of": "evidence.observe",
     "evidence_of_answers": "routing.logged",
     "hold_budget": "evidence.hold",
     "load": "tables.storage",
-    "ndcg_at": "tasks.queries",
+    "ndcg_at": "tasks.ranking",
     "point_of": "evidence.observe",
     "ranking_curve": "ranking.curve",
     "save": "tables.storage",

@@ -32,9 +32,9 @@ from thrifty.bundle import from_bytes, to_bytes
 from thrifty.bundle.fingerprint import content_digest, probe_table
 from thrifty.chain.stage import LinearStage
 from thrifty.full.model import AbsentFull, CallableFull, EstimatorFull, PrecomputedFull, as_full_model
-from thrifty.full.tree_classifier import TreeClassifier
+from thrifty.full.trees import TreeClassifier
 from thrifty.prices.costs import PriceList
-from thrifty.tasks.binary import BinaryTask
+from thrifty.tasks.classes import BinaryTask
 
 TREE = "sklearn.tree._tree.Tree"
 TASK = BinaryTask(np.arange(2))

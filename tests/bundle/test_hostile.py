@@ -12,7 +12,7 @@ from thrifty.bundle import from_bytes, to_bytes
 from thrifty.chain.stage import LinearStage
 from thrifty.full.model import PrecomputedFull
 from thrifty.prices.costs import PriceList
-from thrifty.tasks.binary import BinaryTask
+from thrifty.tasks.classes import BinaryTask
 
 
 def refused(data, match, **options):

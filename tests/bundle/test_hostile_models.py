@@ -27,10 +27,9 @@ from thrifty.bundle.archive import check_archive, dump_model, load_model
 from thrifty.bundle.soundness import check_sound
 from thrifty.chain.stage import LinearStage
 from thrifty.full.model import AbsentFull, EstimatorFull, PrecomputedFull
-from thrifty.full.tree_classifier import TreeClassifier
+from thrifty.full.trees import TreeClassifier
 from thrifty.prices.costs import PriceList
-from thrifty.tasks.binary import BinaryTask
-from thrifty.tasks.choose import classification
+from thrifty.tasks.classes import BinaryTask, classification
 
 TREE = "sklearn.tree._tree.Tree"
 TASK = BinaryTask(np.arange(2))

@@ -18,7 +18,7 @@ from thrifty.bundle.container import parsed_size
 from thrifty.chain.stage import LinearStage
 from thrifty.full.model import AbsentFull, EstimatorFull
 from thrifty.prices.costs import PriceList
-from thrifty.tasks.binary import BinaryTask
+from thrifty.tasks.classes import BinaryTask
 
 TASK = BinaryTask(np.arange(2))
 ROOM = 64 << 20

@@ -12,7 +12,7 @@ from thrifty import BudgetedClassifier, Chain, InvalidInputError, Policy
 from thrifty.bundle import from_bytes, to_bytes
 from thrifty.chain.stage import BoostedStage, LinearStage
 from thrifty.full.model import EstimatorFull, PrecomputedFull
-from thrifty.tasks.binary import BinaryTask
+from thrifty.tasks.classes import BinaryTask
 
 N_DAMAGED, N_SEALED, N_SEALED_WITH_MODEL = 1_500, 1_000, 120
 

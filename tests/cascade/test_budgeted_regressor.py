@@ -22,7 +22,7 @@ from thrifty import (
     evidence_of,
 )
 from thrifty.bundle import from_bytes, to_bytes
-from thrifty.full.scikit_trees import tree_classifier_of
+from thrifty.full.trees import tree_classifier_of
 from thrifty.report.page import page_of
 
 pytestmark = pytest.mark.filterwarnings("ignore::thrifty.FullModelNotWorthItWarning")

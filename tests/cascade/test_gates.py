@@ -22,7 +22,7 @@ from thrifty.evidence.evidence import Evidence
 from thrifty.evidence.stopping import price_grid
 from thrifty.prices.costs import PriceList
 from thrifty.rows import content_folds
-from thrifty.tasks.binary import BinaryTask
+from thrifty.tasks.classes import BinaryTask
 from thrifty.trees import Binner
 from thrifty.trees.boosting import Boosting
 

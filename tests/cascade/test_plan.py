@@ -12,7 +12,7 @@ from thrifty.cascade.plan import ENOUGH, choose_plan
 from thrifty.cascade.problem import CAPACITIES, CascadeProblem, lighter, mean_in_errors
 from thrifty.prices.costs import PriceList
 from thrifty.rows import content_folds
-from thrifty.tasks.binary import BinaryTask
+from thrifty.tasks.classes import BinaryTask
 from thrifty.trees import Binner
 from thrifty.trees.boosting import Boosting
 

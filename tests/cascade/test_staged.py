@@ -18,7 +18,7 @@ from thrifty.cascade.staged import (
     sureness,
 )
 from thrifty.prices.costs import PriceList
-from thrifty.tasks.binary import BinaryTask
+from thrifty.tasks.classes import BinaryTask
 from thrifty.trees import Binner
 from thrifty.trees.boosting import Boosting
 

@@ -25,8 +25,7 @@ from thrifty.full.model import CallableFull, PrecomputedFull
 from thrifty.prices.costs import PriceList
 from thrifty.prices.price_list import check_price_list
 from thrifty.rows import fingerprints, key_chance, key_words
-from thrifty.tasks.binary import BinaryTask
-from thrifty.tasks.labels import CLIP
+from thrifty.tasks.classes import CLIP, BinaryTask
 
 N_FEATURES = 6
 NAMES = list("abcdef")

@@ -17,7 +17,7 @@ from thrifty.errors import InvalidInputError
 from thrifty.full.model import CallableFull
 from thrifty.prices.costs import PriceList
 from thrifty.rows import key_chance, key_words
-from thrifty.tasks.binary import BinaryTask
+from thrifty.tasks.classes import BinaryTask
 
 TASK = BinaryTask(np.arange(2))
 PRICES = PriceList(np.ones(6), np.arange(6), 1.5)

@@ -3,12 +3,12 @@ import pytest
 from scipy.special import expit
 
 from thrifty.dynamod.alternating import alternate
-from thrifty.dynamod.distances import NEVER
 from thrifty.dynamod.group_lasso import LinearScores
 from thrifty.dynamod.linear import LinearPair
+from thrifty.dynamod.objective import NEVER
 from thrifty.prices.costs import PriceList
-from thrifty.tasks.binary import BinaryTask
-from thrifty.tasks.losses import logistic_loss
+from thrifty.tasks.classes import BinaryTask
+from thrifty.tasks.logistic import logistic_loss
 
 TASK = BinaryTask(np.array([0, 1]))
 

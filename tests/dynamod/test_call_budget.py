@@ -6,8 +6,8 @@ from sklearn.datasets import load_breast_cancer
 from sklearn.naive_bayes import GaussianNB
 
 from thrifty import DynaModGbrtClassifier, DynaModLinClassifier, DynaModLstsqClassifier
-from thrifty.dynamod import call_budget
-from thrifty.dynamod.call_budget import CallBudget
+from thrifty.dynamod import alternating as call_budget
+from thrifty.dynamod.alternating import CallBudget
 
 X, Y = load_breast_cancer(return_X_y=True)
 X, Y = X[:200, :5], Y[:200]

@@ -16,7 +16,7 @@ from thrifty.dynamod.leaf import LeafPair
 from thrifty.dynamod.linear import LinearPair
 from thrifty.errors import InvalidInputError
 from thrifty.prices.costs import PriceList
-from thrifty.tasks.binary import BinaryTask
+from thrifty.tasks.classes import BinaryTask
 from thrifty.trees import Binner
 from thrifty.trees.boosting import Boosting
 from thrifty.trees.foreign import additive_trees

@@ -2,9 +2,9 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize_scalar
 
-from thrifty.dynamod.datafits import FARTHEST_INTERCEPT, LogisticFit, SquaredFit
+from thrifty.dynamod.objective import FARTHEST_INTERCEPT, LogisticFit, SquaredFit
 from thrifty.errors import InvalidInputError
-from thrifty.tasks.losses import soft_logistic_loss
+from thrifty.tasks.logistic import soft_logistic_loss
 
 SCORES = np.array([-700.0, -30.0, -3.0, -0.5, -1e-4, 0.0, 1e-4, 0.7, 2.0, 30.0, 700.0])
 

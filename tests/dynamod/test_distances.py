@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 from scipy.special import expit, xlogy
 
-from thrifty.dynamod.distances import DISTANCES, KL, Squared, check_distance, entropy_of_log_odds
+from thrifty.dynamod.objective import DISTANCES, KL, Squared, check_distance, entropy_of_log_odds
 from thrifty.errors import InvalidInputError
 
 T, G = (grid.ravel() for grid in np.meshgrid(np.linspace(-6, 6, 7), np.linspace(-7, 5, 7)))

@@ -11,7 +11,7 @@ from thrifty import DynaModLinClassifier, InvalidInputError
 from thrifty.dynamod.group_lasso import LinearScores
 from thrifty.dynamod.linear import LinearPair
 from thrifty.prices.costs import PriceList
-from thrifty.tasks.multiclass import MulticlassTask
+from thrifty.tasks.classes import MulticlassTask
 
 SMALL = {"cv": 2, "random_state": 0, "max_iter": 10, "tol": 1e-2}
 

@@ -19,7 +19,7 @@ from thrifty.dynamod.leaf import LeafPair
 from thrifty.dynamod.linear import LinearPair
 from thrifty.dynamod.ridge import LeafDesign
 from thrifty.prices.costs import PriceList
-from thrifty.tasks.binary import BinaryTask
+from thrifty.tasks.classes import BinaryTask
 from thrifty.trees.foreign import additive_trees
 
 X, DIGIT = load_digits(return_X_y=True)

@@ -16,7 +16,7 @@ from thrifty import (
     InvalidInputError,
 )
 from thrifty.dynamod.leaf import LeafPair
-from thrifty.tasks.multiclass import MulticlassTask
+from thrifty.tasks.classes import MulticlassTask
 from thrifty.trees.foreign import additive_trees
 
 X, DIGIT = load_digits(n_class=4, return_X_y=True)

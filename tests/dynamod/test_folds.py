@@ -7,7 +7,7 @@ import pytest
 from sklearn.naive_bayes import GaussianNB
 
 from thrifty import DynaModGbrtClassifier, DynaModLinClassifier, DynaModLstsqClassifier
-from thrifty.dynamod.folds import CrossFittedPair, Fold
+from thrifty.dynamod.alternating import CrossFittedPair, Fold
 from thrifty.dynamod.group_lasso import LinearScores
 from thrifty.dynamod.linear import LinearPair
 from thrifty.prices.costs import PriceList

@@ -4,7 +4,6 @@ import pytest
 from scipy import sparse
 from scipy.special import expit
 
-from thrifty.dynamod.datafits import FARTHEST_INTERCEPT, LogisticFit, SquaredFit
 from thrifty.dynamod.group_lasso import (
     LinearScores,
     gamma_max,
@@ -13,6 +12,7 @@ from thrifty.dynamod.group_lasso import (
     kkt_residual,
     objective,
 )
+from thrifty.dynamod.objective import FARTHEST_INTERCEPT, LogisticFit, SquaredFit
 from thrifty.errors import InvalidInputError
 
 

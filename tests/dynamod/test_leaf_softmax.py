@@ -3,8 +3,7 @@ import pytest
 from scipy.optimize import minimize
 from scipy.special import logsumexp
 
-from thrifty.dynamod.leaf_softmax import LeafSoftmax
-from thrifty.dynamod.ridge import LeafDesign, LeafWeights, ridge_logistic
+from thrifty.dynamod.ridge import LeafDesign, LeafSoftmax, LeafWeights, ridge_logistic
 
 
 @pytest.fixture

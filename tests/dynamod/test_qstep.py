@@ -7,10 +7,15 @@ from hypothesis import strategies as st
 from scipy.optimize import minimize, minimize_scalar
 from scipy.special import expit, logit
 
-from thrifty.dynamod.distances import DISTANCES
-from thrifty.dynamod.qstep import q_step_kl, q_step_squared, q_step_squared_admm
-from thrifty.dynamod.qstep_squared import minimise_tilted, minimise_tilted_between
-from thrifty.dynamod.spending_limit import smallest_multiplier
+from thrifty.dynamod.objective import DISTANCES
+from thrifty.dynamod.qstep import (
+    minimise_tilted,
+    minimise_tilted_between,
+    q_step_kl,
+    q_step_squared,
+    q_step_squared_admm,
+    smallest_multiplier,
+)
 from thrifty.errors import InvalidInputError
 
 STEPS = {"kl": q_step_kl, "squared": q_step_squared}

@@ -3,7 +3,7 @@ import pytest
 from scipy.optimize import minimize
 
 from thrifty.dynamod.ridge import LeafDesign, LeafLeastSquares, LeafWeights, ridge_logistic
-from thrifty.tasks.losses import soft_logistic_loss
+from thrifty.tasks.logistic import soft_logistic_loss
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from thrifty import (
     DynaModLstsqClassifier,
     InvalidInputError,
 )
-from thrifty.dynamod.sizes import shapes_within
+from thrifty.dynamod.gated import shapes_within
 
 X, Y = load_breast_cancer(return_X_y=True)
 X, Y = X[:250, :8], Y[:250]

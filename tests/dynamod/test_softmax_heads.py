@@ -6,9 +6,9 @@ import pytest
 from scipy import sparse
 from scipy.special import expit
 
-from thrifty.dynamod.datafits import LogisticFit, SoftmaxFit, SquaredFit
 from thrifty.dynamod.group_lasso import LinearScores, gamma_max, group_lasso, kkt_residual, objective
-from thrifty.dynamod.hessians import Gradient, JointHessian
+from thrifty.dynamod.group_quadratic import Gradient, JointHessian
+from thrifty.dynamod.objective import LogisticFit, SoftmaxFit, SquaredFit
 from thrifty.errors import InvalidInputError
 
 N_CLASSES = 4

@@ -10,7 +10,7 @@ from thrifty.evidence.certificate import Certificate
 from thrifty.evidence.evidence import Evidence
 from thrifty.evidence.frontier import Frontier
 from thrifty.evidence.proof import certify
-from thrifty.tasks.choose import classification
+from thrifty.tasks.classes import classification
 from thrifty.tasks.mistakes import read_loss
 from thrifty.tasks.regression import RegressionTask
 

@@ -7,7 +7,7 @@ from thrifty import BudgetedClassifier, Chain, InvalidInputError, Policy, hold_b
 from thrifty.chain.stage import LinearStage
 from thrifty.full.model import CallableFull
 from thrifty.prices.costs import PriceList
-from thrifty.tasks.binary import BinaryTask
+from thrifty.tasks.classes import BinaryTask
 
 TASK = BinaryTask(np.arange(2))
 PRICES = PriceList(np.ones(4), np.arange(4), 6.0)

@@ -9,7 +9,7 @@ from thrifty.datasets import load_mq2008
 from thrifty.errors import InvalidInputError
 from thrifty.experiments import rank
 from thrifty.experiments.experiment import Run, read_settings
-from thrifty.tasks.queries import Queries
+from thrifty.tasks.ranking import Queries
 
 
 def shipped():

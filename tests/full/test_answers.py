@@ -26,7 +26,7 @@ from thrifty.tables.schema import Schema
 from thrifty.tables.swept_methods import fit_swept
 from thrifty.tables.system import as_table_system
 from thrifty.tables.training import TrainingTable
-from thrifty.tasks.choose import classification_of
+from thrifty.tasks.classes import classification_of
 
 TABLE = pd.DataFrame(np.random.default_rng(0).normal(size=(120, 3)).round(3), columns=list("abc"))
 TABLE.loc[[7, 30, 99], "a"] = 5.0

@@ -17,8 +17,7 @@ from thrifty.errors import InvalidInputError, OptimisticFullModelWarning
 from thrifty.full.crossfit import TrainingRows, assign_folds, judge_full
 from thrifty.full.model import AbsentFull, CallableFull, EstimatorFull, PrecomputedFull, as_full_model
 from thrifty.rows import fingerprints
-from thrifty.tasks.binary import BinaryTask
-from thrifty.tasks.labels import CLIP
+from thrifty.tasks.classes import CLIP, BinaryTask
 
 TASK = BinaryTask(np.array(["no", "yes"]))
 

@@ -20,7 +20,7 @@ from sklearn.preprocessing import (
 from sklearn.tree import DecisionTreeClassifier
 
 from thrifty import InvalidInputError
-from thrifty.full.scikit_trees import tree_classifier_of
+from thrifty.full.trees import tree_classifier_of
 
 N_ROWS = 400
 MODELS = {

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from thrifty.errors import InvalidInputError
 from thrifty.ranking.curve import band_over_queries, ranking_curve, thresholds_of
-from thrifty.tasks.queries import Queries, average_precision_at, ndcg_at
+from thrifty.tasks.ranking import Queries, average_precision_at, ndcg_at
 
 
 @pytest.fixture

@@ -138,7 +138,7 @@ def test_scores_that_differ_and_prices_that_nobody_knows_are_refused(systems, pr
 
 def test_of_many_kinds_of_mistakes_the_cheapest_share_a_line():
     from thrifty.report.bill import _kinds
-    from thrifty.tasks.choose import classification
+    from thrifty.tasks.classes import classification
 
     rng = np.random.default_rng(0)
     task, costs = classification(np.arange(6)), rng.uniform(1, 5, size=(6, 6))

@@ -14,7 +14,7 @@ from thrifty.errors import InvalidInputError, RowsLeftBehindError
 from thrifty.full.model import CallableFull
 from thrifty.prices.costs import PriceList
 from thrifty.serve.controller import BudgetController
-from thrifty.tasks.binary import BinaryTask
+from thrifty.tasks.classes import BinaryTask
 
 WINDOW = 2000
 

@@ -14,7 +14,7 @@ from thrifty.tables import full_models, training
 from thrifty.tables.fit import METHODS, Wish, fit_table
 from thrifty.tables.schema import learn_schema
 from thrifty.tables.storage import table_system_from_bytes, table_system_to_bytes
-from thrifty.tasks.choose import classification
+from thrifty.tasks.classes import classification
 
 pytestmark = pytest.mark.slow
 

@@ -7,7 +7,7 @@ from sklearn.metrics import recall_score, roc_auc_score
 from thrifty.chain.policy import Policy
 from thrifty.evidence.evidence import Evidence
 from thrifty.tables.promise import Promise, promise_of
-from thrifty.tasks.binary import BinaryTask
+from thrifty.tasks.classes import BinaryTask
 
 PROMISE = Promise(0.9, 0.88, 0.915, cost=4.0, cost_spread=2.0, share=0.1, n_rows=400, full_cost=6.0)
 

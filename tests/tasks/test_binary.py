@@ -10,9 +10,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.tree import DecisionTreeClassifier
 
 from thrifty.errors import InvalidInputError
-from thrifty.tasks.binary import BinaryTask
-from thrifty.tasks.choose import classification_of
-from thrifty.tasks.labels import CLIP
+from thrifty.tasks.classes import CLIP, BinaryTask, classification_of
 from thrifty.tasks.logistic import RIDGE
 
 TASK = BinaryTask(np.array(["no", "yes"]))

@@ -6,7 +6,7 @@ from scipy.special import softmax
 from sklearn.metrics import brier_score_loss, log_loss
 
 from thrifty.errors import InvalidInputError
-from thrifty.tasks.choose import classification
+from thrifty.tasks.classes import classification
 from thrifty.tasks.mistakes import CostMatrix, ProbabilityLoss, read_loss
 
 SICK = np.array([[0.0, 4.0], [9.0, 1.0]])

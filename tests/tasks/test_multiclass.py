@@ -7,10 +7,15 @@ from scipy.special import log_softmax, softmax
 from sklearn.svm import SVC
 
 from thrifty.errors import InvalidInputError
-from thrifty.tasks.binary import BinaryTask
-from thrifty.tasks.choose import classification, classification_of
-from thrifty.tasks.labels import CLIP
-from thrifty.tasks.multiclass import RIDGE, MulticlassTask, multinomial_weights
+from thrifty.tasks.classes import (
+    CLIP,
+    RIDGE,
+    BinaryTask,
+    MulticlassTask,
+    classification,
+    classification_of,
+    multinomial_weights,
+)
 
 TASK = MulticlassTask(np.array(["blue", "green", "red"]))
 

@@ -8,8 +8,7 @@ from sklearn.model_selection import GroupKFold
 from thrifty import InvalidInputError
 from thrifty.full.crossfit import assign_folds
 from thrifty.rows import query_folds
-from thrifty.tasks.queries import ndcg_at
-from thrifty.tasks.ranking import ranking_of, with_queries
+from thrifty.tasks.ranking import ndcg_at, ranking_of, with_queries
 
 GRADES, QUERIES = np.array([2, 0, 1, 0, 0, 1, 1, 0, 3]), np.array([0, 0, 0, 1, 1, 2, 2, 2, 3])
 

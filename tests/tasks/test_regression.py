@@ -7,9 +7,14 @@ from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.metrics import d2_absolute_error_score, d2_pinball_score, r2_score
 
 from thrifty import InvalidAnswerError, InvalidInputError
-from thrifty.tasks.pinball import PinballLoss, quantile_of
-from thrifty.tasks.regression import regression_of
-from thrifty.tasks.regression_losses import AbsoluteLoss, SquaredLoss, linear_weights
+from thrifty.tasks.regression import (
+    AbsoluteLoss,
+    PinballLoss,
+    SquaredLoss,
+    linear_weights,
+    quantile_of,
+    regression_of,
+)
 
 RNG = np.random.default_rng(0)
 Y = RNG.gamma(2.0, 3.0, size=200) - 4.0

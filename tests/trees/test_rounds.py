@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from thrifty.errors import InvalidInputError
-from thrifty.tasks.binary import BinaryLoss
-from thrifty.tasks.regression_losses import SquaredLoss
+from thrifty.tasks.classes import BinaryLoss
+from thrifty.tasks.regression import SquaredLoss
 from thrifty.trees import Binner, EnsembleBuilder, rounds
 from thrifty.trees.boosting import Boosting
 

@@ -27,7 +27,7 @@ from thrifty.full.model import as_full_model, ask_model
 from thrifty.prices.costs import PriceList
 from thrifty.prices.price_list import check_price_list
 from thrifty.prices.prices import Prices
-from thrifty.tasks.choose import classification_of
+from thrifty.tasks.classes import classification_of
 from thrifty.tasks.regression import regression_of
 from thrifty.tasks.task import Task
 

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 
 from thrifty.chain.levels import level_text
 from thrifty.errors import InvalidInputError
-from thrifty.tasks.choose import classification_of
+from thrifty.tasks.classes import classification_of
 from thrifty.tasks.regression import regression_of
 from thrifty.tasks.task import Task
 

@@ -27,7 +27,7 @@ from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import Normalizer, OneHotEncoder
 
 from thrifty.arrays import Bools, Ints
-from thrifty.full.tree_classifier import TreeClassifier, TreeRegressor
+from thrifty.full.trees import TreeClassifier, TreeRegressor
 
 __all__ = ["columns_read", "follows_paths"]
 

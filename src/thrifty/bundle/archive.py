@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from thrifty.bundle.description import Description
 from thrifty.bundle.soundness import check_sound
 from thrifty.errors import InvalidInputError
-from thrifty.full.scikit_trees import tree_classifier_of
+from thrifty.full.trees import tree_classifier_of
 
 __all__ = ["UntrustedTypesError", "check_archive", "dump_model", "load_model", "type_names"]
 

@@ -25,7 +25,7 @@ from thrifty.bundle.task_codec import pack_loss, pack_task, unpack_task
 from thrifty.chain.chain import Chain
 from thrifty.chain.policy import Policy
 from thrifty.chain.stage import CascadeStage, Stage
-from thrifty.estimators.link import link_of
+from thrifty.estimators.base import link_of
 from thrifty.full.model import FullModel
 from thrifty.prices.costs import PriceList
 from thrifty.tasks.task import Task

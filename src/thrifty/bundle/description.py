@@ -14,7 +14,7 @@ import numpy as np
 
 from thrifty.bundle.container import parsed_size
 from thrifty.errors import InvalidInputError
-from thrifty.full.scikit_trees import Described
+from thrifty.full.trees import Described
 
 __all__ = ["Description"]
 

@@ -22,7 +22,7 @@ from thrifty.bundle.tree_classifiers import tree_digest
 from thrifty.chain.frames import FrameOfFit
 from thrifty.errors import InvalidInputError
 from thrifty.full.model import EstimatorFull, FullModel, PrecomputedFull
-from thrifty.full.scikit_trees import tree_classifier_of
+from thrifty.full.trees import tree_classifier_of
 
 __all__ = ["Fingerprint", "fingerprint_of", "name_of", "probe_table"]
 

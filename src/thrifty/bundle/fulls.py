@@ -15,7 +15,7 @@ from thrifty.chain.chain import Chain
 from thrifty.errors import InvalidInputError
 from thrifty.estimators.base import ChainEstimator
 from thrifty.full.model import AbsentFull, EstimatorFull, FullModel, PrecomputedFull, as_full_model
-from thrifty.full.scikit_trees import tree_classifier_of
+from thrifty.full.trees import tree_classifier_of
 
 __all__ = ["pack_full", "unpack_full"]
 

@@ -8,7 +8,7 @@ import numpy as np
 from thrifty.arrays import Labels
 from thrifty.bundle.fields import Fields, Packer
 from thrifty.errors import InvalidInputError
-from thrifty.tasks.choose import classification
+from thrifty.tasks.classes import classification
 from thrifty.tasks.mistakes import CostMatrix, read_loss
 from thrifty.tasks.ranking import GRADIENTS, MEASURES, RankingTask
 from thrifty.tasks.regression import RegressionTask

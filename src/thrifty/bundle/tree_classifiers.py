@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from thrifty.bundle.fields import Fields, Packer
-from thrifty.full.tree_classifier import Categories, Scaler, TreeClassifier, TreeModel, TreeRegressor
+from thrifty.full.trees import Categories, Scaler, TreeClassifier, TreeModel, TreeRegressor
 
 __all__ = ["pack_tree_classifier", "tree_digest", "unpack_tree_classifier"]
 

@@ -13,7 +13,7 @@ from thrifty.errors import InvalidInputError, NoPriceOfMistakesError
 from thrifty.estimators.base import ChainClassifier, ChainRegressor
 from thrifty.estimators.checks import check_wish
 from thrifty.evidence.recall import check_floors, recalls_at, within_floors
-from thrifty.tasks.choose import classification_of
+from thrifty.tasks.classes import classification_of
 from thrifty.tasks.mistakes import read_loss
 from thrifty.tasks.task import Task
 

@@ -20,7 +20,7 @@ from thrifty.chain.column_types import column_types
 from thrifty.chain.policy import Policy
 from thrifty.chain.sources import TableReader, kind_of_table
 from thrifty.errors import FullModelNotWorthItWarning, InvalidInputError, NothingSavedWarning
-from thrifty.estimators.base import ChainEstimator, all_or_nothing
+from thrifty.estimators.base import ChainEstimator, all_or_nothing, link_of
 from thrifty.estimators.checks import (
     check_count,
     check_seed,
@@ -28,7 +28,6 @@ from thrifty.estimators.checks import (
     check_wish,
     refuse_keywords,
 )
-from thrifty.estimators.link import link_of
 from thrifty.evidence.claims import loses_at_most
 from thrifty.evidence.evidence import Evidence
 from thrifty.evidence.frontier import Frontier

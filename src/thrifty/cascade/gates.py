@@ -29,7 +29,7 @@ from thrifty.cascade.staged import compact, narrow_table
 from thrifty.evidence.evidence import Evidence
 from thrifty.evidence.stopping import StoppingRules, price_grid, sweep_prices
 from thrifty.rows import uniforms
-from thrifty.tasks.regression_losses import SquaredLoss
+from thrifty.tasks.regression import SquaredLoss
 from thrifty.trees import BinnedTable, Binner, EnsembleBuilder, TreeEnsemble
 from thrifty.trees.binning import WORD, Thresholds
 from thrifty.trees.boosting import Boosting

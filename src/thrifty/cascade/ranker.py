@@ -7,10 +7,9 @@ import numpy as np
 from thrifty.arrays import Floats
 from thrifty.cascade.estimator import BudgetedCascade
 from thrifty.errors import InvalidInputError
-from thrifty.estimators.link import chain_behind
+from thrifty.estimators.base import chain_behind
 from thrifty.progress import Progress
-from thrifty.tasks.queries import Queries, as_queries
-from thrifty.tasks.ranking import RankingTask, ranking_of, with_queries
+from thrifty.tasks.ranking import Queries, RankingTask, as_queries, ranking_of, with_queries
 from thrifty.tasks.regression import default_regressor
 
 __all__ = ["BudgetedRanker"]

@@ -25,7 +25,7 @@ from thrifty.arrays import Bools, Floats, Ints
 from thrifty.chain.stage import CascadeStage
 from thrifty.errors import InvalidInputError
 from thrifty.rows import Draws, uniforms
-from thrifty.tasks.multiclass import lead_of_best
+from thrifty.tasks.classes import lead_of_best
 from thrifty.tasks.task import Task
 from thrifty.trees import BinnedTable, EnsembleBuilder, TreeEnsemble
 from thrifty.trees.binning import WORD, Thresholds

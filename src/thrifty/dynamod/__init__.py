@@ -12,10 +12,18 @@ alternation and returns a ``Stage`` then predicts, buys and moves its operating 
 """
 
 from thrifty.chain.stage import Stage, Visit
-from thrifty.dynamod.alternating import Alternation, Pair, QStep, Round, alternate
-from thrifty.dynamod.contract import check_pair
-from thrifty.dynamod.distances import KL, Distance, Squared
-from thrifty.dynamod.folds import CrossFittedPair, Fold, alternate_in_folds
+from thrifty.dynamod.alternating import (
+    Alternation,
+    CrossFittedPair,
+    Fold,
+    Pair,
+    QStep,
+    Round,
+    alternate,
+    alternate_in_folds,
+    check_pair,
+)
+from thrifty.dynamod.objective import KL, Distance, Squared
 from thrifty.dynamod.qstep import q_step_kl, q_step_squared, q_step_squared_admm
 from thrifty.dynamod.solution import Solution
 

@@ -1,29 +1,109 @@
-"""The outer loop of the paper's Algorithms 1 to 3: shares, then the pair, until nothing moves.
+"""The alternation of (OPT2): q-steps and pair steps in turn, under a cap or a budget, in sample or out of fold.
+
+What a budget leaves for calls of the full model once a pair has bought its columns: the constraint of (OPT1).
+
+    mean[c(f1, x)] + mean[q w] <= budget,   w = c(f0, x) - c(f1, x)
+
+so that the q-step's limit is ``budget - mean[c(f1, x)]`` and its prices are ``w``, which may differ from row to row:
+behind a chain, or where a price does.
+
+The outer loop of the paper's Algorithms 1 to 3: shares, then the pair, until nothing moves.
 
     min_{f1, g, q}  mean[(1 - q) l(f1) + q l(f0) + D(q, g)] + Omega(f1, g)
     subject to      mean(w q) <= limit                                      (OPT2; OPT1 with prices w)
 
 Each half-step minimises the same objective over some of its variables, so the objective never
 rises as long as the pair's own fit does not raise it: exact for linear pairs, approximate for trees.
+
+Pairs whose cheap model is judged on rows that it has not seen, fold by fold.
+
+The q-step compares the loss of f1 with that of f0. f0 is judged out of fold; f1, on the rows that it was fitted on,
+looks better than it is, and the more it overfits, the fewer rows seem to be worth a call. So every fold has a pair of
+its own, fitted to the same shares without the rows of the fold, whose f1 answers for them.
+
+What every family of pairs keeps to, as a check that whoever writes one can run.
 """
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Generic, Protocol, Self, TypeVar
 
 import numpy as np
-from scipy.special import expit
+from scipy.special import expit, logit
 
-from thrifty.arrays import Floats
-from thrifty.dynamod.distances import DISTANCES, NEVER, Distance, DistanceName, check_distance
+from thrifty.arrays import Floats, Ints
+from thrifty.chain.chain import Chain
+from thrifty.chain.policy import Policy
+from thrifty.chain.sources import TableReader
+from thrifty.chain.stage import LinearStage
+from thrifty.chain.walk import Walk
+from thrifty.dynamod.objective import DISTANCES, NEVER, Distance, DistanceName, check_distance
 from thrifty.dynamod.qstep import q_step_kl, q_step_squared
 from thrifty.dynamod.solution import Solution
 from thrifty.errors import InvalidInputError
-from thrifty.tasks.losses import excess_loss
+from thrifty.full.crossfit import TrainingRows
+from thrifty.tasks.logistic import excess_loss
 from thrifty.tasks.task import Task
 from thrifty.trees.boosting import Loss
 
-__all__ = ["Alternation", "AnyPair", "Limit", "Pair", "QStep", "Round", "alternate"]
+__all__ = [
+    "Alternation",
+    "AnyPair",
+    "CallBudget",
+    "CrossFittedPair",
+    "Fold",
+    "Limit",
+    "Pair",
+    "QStep",
+    "Round",
+    "alternate",
+    "alternate_in_folds",
+    "check_pair",
+]
+
+LEAST_SHARE = 0.01
+"""Share of the rows that may always be sent while learning: under the KL distance a gate that is shut stays shut."""
+
+
+@dataclass(frozen=True)
+class CallBudget:
+    """A mean spend per row, and the rows and the chain that it is spent on.
+
+    Attributes
+    ----------
+    budget : float
+        Most that a row may spend on average.
+    behind : Chain
+        Full model that rows are sent to, with its prices.
+    rows : TrainingRows
+        Rows of the fit.
+    route : ndarray of shape (n_samples,)
+        Route of each row there.
+    """
+
+    budget: float
+    behind: Chain
+    rows: TrainingRows
+    route: Ints
+
+    def of(self, columns: Ints) -> tuple[float, Floats]:
+        """The q-step's limit and prices for a pair that buys these columns; none before it has chosen any."""
+        rows = self.rows
+        held = LinearStage(columns, np.empty((len(columns), 0)), np.empty(0))
+        chain = replace(self.behind, stages=(held,), policy=Policy.of(np.zeros(1)))
+        reader = TableReader(rows.X, rows.table, rows.positions)
+        everyone, carried = np.arange(len(rows.y)), np.empty((len(rows.y), 0))
+        stop = chain.spent_at(reader, 0)
+        sent = chain.spent(reader, Walk(everyone, self.route + 1, carried))
+        extra: Floats = np.maximum(sent - stop, 0.0)
+        mean_stop, mean_extra = (float(np.average(one, weights=rows.weight)) for one in (stop, extra))
+        return max(self.budget - mean_stop, LEAST_SHARE * mean_extra), extra
+
+    def share_of(self, columns: Ints) -> float:
+        """Share of the rows that could be sent if each cost the mean."""
+        limit, extra = self.of(columns)
+        mean = float(np.average(extra, weights=self.rows.weight))
+        return min(limit / mean, 1.0) if mean > 0.0 else 1.0
 
 
 class Pair(Protocol):
@@ -232,3 +312,178 @@ def _improved_shares(problem: Problem, pair: Pair, X: Any, previous: Floats | No
     ):
         return shares
     return previous
+
+
+@dataclass(frozen=True)
+class Fold(Generic[AnyPair]):
+    """A pair that is fitted without some of the rows.
+
+    Attributes
+    ----------
+    pair : Pair
+        Fitted in place.
+    X : table
+        Rows of ``train``, as the pair's ``fit`` takes them.
+    train, out : ndarray of int
+        Rows that it is fitted on, and rows that it answers for.
+    scores : callable
+        ``scores(pair)`` gives ``(g, f1)`` of the rows ``out``.
+    """
+
+    pair: AnyPair
+    X: Any
+    train: Ints
+    out: Ints
+    scores: Callable[[AnyPair], tuple[Floats, Floats]]
+
+
+class CrossFittedPair(Generic[AnyPair]):
+    """A pair, and one for each fold: the pair's own gate, and for every row the f1 of the fold that it is in.
+
+    Parameters
+    ----------
+    pair : Pair
+        Fitted on all rows: what serves.
+    folds : sequence of Fold
+        Every row is held out in one of them.
+    """
+
+    def __init__(self, pair: AnyPair, folds: Sequence[Fold[AnyPair]]) -> None:
+        self.pair = pair
+        self._folds = folds
+
+    @property
+    def columns(self) -> Ints:
+        """Columns that the pair buys."""
+        columns: Ints = self.pair.columns  # type: ignore[attr-defined]  # of those that buy
+        return columns
+
+    def fit(self, X: Any, y: Floats, log_odds: Floats, weight: Floats) -> Self:
+        """Fit the pair and those of all folds to the same shares."""
+        self.pair.fit(X, y, log_odds, weight)
+        for fold in self._folds:
+            part = weight[fold.train]
+            fold.pair.fit(fold.X, y[fold.train], log_odds[fold.train], part / part.sum())
+        return self
+
+    def scores(self, X: Any) -> tuple[Floats, Floats]:
+        """``(g, f1)`` of the rows of the fit: the gate as it serves, f1 out of fold."""
+        return self.pair.scores(X)[0], self.held_out()[1]
+
+    def held_out(self) -> tuple[Floats, Floats]:
+        """``(g, f1)`` of the rows of the fit, both out of fold."""
+        parts = [fold.scores(fold.pair) for fold in self._folds]
+        order = np.argsort(np.concatenate([fold.out for fold in self._folds]))
+        g, f1 = (np.concatenate(some)[order] for some in zip(*parts, strict=True))
+        return g, f1
+
+    def penalty(self) -> float:
+        """What the pair itself pays for complexity."""
+        return self.pair.penalty()
+
+
+def alternate_in_folds(
+    pair: AnyPair, folds: Sequence[Fold[AnyPair]] | None, *rows: Any, **how: Any
+) -> Solution[Alternation[AnyPair]]:
+    """Alternate with f1 judged out of fold; without folds, on the rows that it was fitted on, as in the paper.
+
+    Further parameters are those of ``alternate``. The objective is then that of rows that f1 has not seen: no half-step
+    minimises it, so it may rise.
+    """
+    if folds is None:
+        return alternate(pair, *rows, **how)
+    crossed = CrossFittedPair(pair, folds)
+    run = alternate(crossed, *rows, **how)
+    found = run.value
+    ended = Alternation(pair, found.log_odds, found.rounds, found.excess, crossed.held_out())
+    return Solution(ended, run.residual, run.n_iter, run.converged)
+
+
+def check_pair(
+    pair: Pair, X: Any, y: Floats, *, task: Task, distance: DistanceName | Distance = "kl", seed: int = 0
+) -> None:
+    """Fit a pair to shares of the rows and refuse it, in words, where it does not keep to ``Pair``.
+
+    Checked are the shapes of the scores, that they are finite and the same when asked for twice, that ``fit`` returns
+    the pair and changes nothing it was given, that a second fit forgets the shares of the first, that the penalty is no
+    less than 0, and that the fit is worth having: its part of (OPT2) is lower than that of the best constants.
+
+    Parameters
+    ----------
+    pair : Pair
+        The pair, as it would be given to ``alternate``; it is fitted.
+    X, y : arrays
+        Rows, of which some columns should tell the labels, and targets as the task encodes them.
+    task : Task
+        What f1 answers.
+    distance : {"kl", "squared"} or Distance
+        What the gate is fitted by.
+    seed : int
+        Seed of the shares.
+    """
+    apart = DISTANCES[distance] if isinstance(distance, str) else distance
+    rng = np.random.default_rng(seed)
+    weight = np.full(len(y), 1.0 / len(y))
+    g, f1 = _scores(pair, X, y, task)
+    # Shares that f1's loss tells something about, as they are in an alternation.
+    loss = task.loss(y).values(f1)
+    shares = logit(np.clip(0.2 + 0.3 * (loss > np.median(loss)) + 0.1 * rng.random(len(y)), 0.01, 0.99))
+    given = shares.copy(), y.copy(), weight.copy()
+    _refuse_unless(pair.fit(X, y, shares, weight) is pair, pair, "fit must return the pair itself")
+    unchanged = all(map(np.array_equal, given, (shares, y, weight)))
+    _refuse_unless(unchanged, pair, "fit must not change the arrays it is given")
+    g, f1 = _scores(pair, X, y, task)
+    again = _scores(pair, X, y, task)
+    same = np.array_equal(g, again[0]) and np.array_equal(f1, again[1])
+    _refuse_unless(same, pair, "scores must be the same when asked for twice")
+    penalty = float(pair.penalty())
+    _refuse_unless(
+        np.isfinite(penalty) and penalty >= 0.0, pair, f"penalty must be at least 0; got {penalty!r}"
+    )
+    _check_worth(apart, shares, task, y, g, f1, pair)
+    pair.fit(X, y, np.full(len(y), NEVER), weight)
+    shut = float(expit(_scores(pair, X, y, task)[0]).mean())
+    _refuse_unless(
+        shut < 0.01,
+        pair,
+        f"fitted to shares of nothing, the gate must send next to nothing; it sends {shut:.2g}",
+    )
+
+
+def _scores(pair: Pair, X: Any, y: Floats, task: Task) -> tuple[Floats, Floats]:
+    g, f1 = pair.scores(X)
+    wanted = (len(y),), (len(y), task.n_scores)
+    _refuse_unless(
+        (np.shape(g), np.shape(f1)) == wanted,
+        pair,
+        f"scores must have shapes {wanted[0]} and {wanted[1]}; got {np.shape(g)} and {np.shape(f1)}",
+    )
+    _refuse_unless(bool(np.isfinite(g).all() and np.isfinite(f1).all()), pair, "scores must be finite")
+    return g, f1
+
+
+def _check_worth(
+    apart: Distance, shares: Floats, task: Task, y: Floats, g: Floats, f1: Floats, pair: Pair
+) -> None:
+    """The pair's part of the objective, gate and model each, against the best of a grid of constants."""
+    stays, loss = expit(-shares), task.loss(y)
+    gate = float(apart.value(shares, g).mean())
+    flat = min(float(apart.value(shares, np.full_like(g, at)).mean()) for at in np.linspace(-5, 5, 101))
+    _refuse_unless(
+        gate <= flat + 1e-6,
+        pair,
+        f"the gate must be no farther from the shares than a constant is; got {gate:.4g} and {flat:.4g}",
+    )
+    cheap = float(np.mean(stays * loss.values(f1)))
+    constant = np.tile(loss.base(stays), (len(y), 1))
+    flat = float(np.mean(stays * loss.values(constant)))
+    _refuse_unless(
+        cheap < flat,
+        pair,
+        f"f1 must answer the rows that stay better than a constant does; its loss is {cheap:.4g}, not below {flat:.4g}",
+    )
+
+
+def _refuse_unless(kept: bool, pair: Pair, rule: str) -> None:
+    if not kept:
+        raise InvalidInputError(f"{type(pair).__name__} is no Pair: {rule}. See thrifty.dynamod.Pair.")

@@ -1,30 +1,35 @@
-"""What the estimators with one cheap stage share: the template of ``fit``, and thresholds of their gate.
+"""Estimators with one gate: what their learners are given, sizes as prices, thresholds.
+
+What a pair costs the device that holds it, in bytes or in trees to be walked: complexity as a price.
+
+The paper counts local costs by the complexity of the model, and what only the gate or only the cheap model needs apart.
+In a stage that walks one ensemble for both, the trees are the cheap model's, and the gate adds a number to each leaf.
+
+What an estimator with one cheap stage gives to whatever learns the stage.
+
+What the estimators with one cheap stage share: the template of ``fit``, and thresholds of their gate.
 
 A subclass says how its stage (g, f1) is learned; everything else is here or in the base class. ``fit`` is all or
 nothing: after a refusal the estimator is exactly as it was before.
 """
 
-from dataclasses import replace
-from typing import Any, Self
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, Literal, Self
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from thrifty.arrays import Floats
+from thrifty.arrays import Floats, Ints
 from thrifty.chain.chain import Chain
 from thrifty.chain.column_types import column_types
 from thrifty.chain.policy import Policy
 from thrifty.chain.sources import TableReader, kind_of_table
-from thrifty.chain.stage import Stage
-from thrifty.dynamod.pair_problem import PairProblem, extra_cost_of
-from thrifty.dynamod.sizes import Part, Unit, local_size
+from thrifty.chain.stage import BoostedStage, ConfidentStage, LeafStage, LinearStage, Stage
+from thrifty.dynamod.alternating import AnyPair, CallBudget, Fold, Limit
 from thrifty.errors import InvalidInputError
-from thrifty.estimators.base import (
-    ChainClassifier,
-    ChainEstimator,
-    ChainRegressor,
-    all_or_nothing,
-)
+from thrifty.estimators.base import ChainClassifier, ChainEstimator, ChainRegressor, all_or_nothing, link_of
 from thrifty.estimators.checks import (
     check_seed,
     check_share,
@@ -32,17 +37,175 @@ from thrifty.estimators.checks import (
     check_wish,
     refuse_keywords,
 )
-from thrifty.estimators.link import link_of
 from thrifty.evidence.cuts import ThresholdCurve, cuts_of, threshold_curve
 from thrifty.evidence.evidence import Evidence
 from thrifty.evidence.observe import evidence_of, evidence_of_known, seen_by
 from thrifty.evidence.recall import with_classes
 from thrifty.evidence.spending import check_confidence
-from thrifty.prices.costs import check_amount
+from thrifty.full.crossfit import JudgedFull, TrainingRows, held_out_rows
+from thrifty.prices.costs import PriceList, check_amount
 from thrifty.progress import printed
 from thrifty.threads import limited_threads, threads_of
 
-__all__ = ["GatedClassifier", "GatedEstimator", "GatedRegressor", "PairProblem"]
+__all__ = [
+    "GatedClassifier",
+    "GatedEstimator",
+    "GatedRegressor",
+    "PairProblem",
+    "Part",
+    "Unit",
+    "extra_cost_of",
+    "local_size",
+    "shapes_within",
+]
+
+Unit = Literal["bytes", "trees"]
+Part = Literal["both", "gate", "cheap"]
+
+_NUMBER, _NODE, _ROOT = 8, 21, 4
+"""Bytes of a number; of a node: column, threshold, where missing values go, two children; and of the root of a tree."""
+
+LEAVES = (2, 4, 8, 16, 32, 64)
+MOST_TREES = 200
+
+
+def local_size(stage: Any, unit: Unit = "bytes", of: Part = "both") -> int:
+    """What a device stores for a stage, or walks for a row: for g and f1 together, for f1, or what g adds to it."""
+    if unit not in ("bytes", "trees") or of not in ("both", "gate", "cheap"):
+        raise InvalidInputError(
+            f"unit must be 'bytes' or 'trees' and of one of 'both', 'gate' and 'cheap'; got {unit!r} and {of!r}."
+        )
+    cheap, gate = _bytes_of(stage) if unit == "bytes" else _trees_of(stage)
+    return {"both": cheap + gate, "cheap": cheap, "gate": gate}[of]
+
+
+def _bytes_of(stage: Any) -> tuple[int, int]:
+    if isinstance(stage, LeafStage):
+        gate = (
+            stage.trees.values[:, 0].nbytes + 2 * _NUMBER
+        )  # its values, its constant and the weight of the margin
+        return stage.n_bytes - gate, gate
+    if isinstance(stage, BoostedStage):
+        return stage.cheap.n_bytes + stage.base[1:].nbytes, stage.gate.n_bytes + _NUMBER
+    if isinstance(stage, ConfidentStage):
+        return stage.cheap.n_bytes + stage.base.nbytes, 0
+    if isinstance(stage, LinearStage):
+        gate = (len(stage.coef) + 2) * _NUMBER
+        return stage.coef.nbytes + stage.intercept.nbytes + _NUMBER - gate, gate
+    raise _unknown(stage)
+
+
+def _trees_of(stage: Any) -> tuple[int, int]:
+    if isinstance(stage, LeafStage):
+        return stage.trees.n_trees, 0
+    if isinstance(stage, BoostedStage | ConfidentStage):
+        return stage.cheap.n_trees, stage.gate.n_trees if isinstance(stage, BoostedStage) else 0
+    if isinstance(stage, LinearStage):
+        return 0, 0
+    raise _unknown(stage)
+
+
+def _unknown(stage: Any) -> InvalidInputError:
+    return InvalidInputError(
+        f"the size of a {type(stage).__name__} is not known: its cheap model was made elsewhere. Ask for the size of a "
+        f"pair that thrifty learned."
+    )
+
+
+def shapes_within(max_bytes: int, n_scores: int) -> list[tuple[int, int]]:
+    """Numbers of trees and of leaves each whose leaf stage, gate included, takes at most so many bytes."""
+    values = _NUMBER * (1 + n_scores)
+    left = max_bytes - values - _NUMBER
+    trees = [(left // ((leaves - 1) * _NODE + leaves * values + _ROOT), leaves) for leaves in LEAVES]
+    shapes = [(int(np.clip(n_trees, 1, MOST_TREES)), leaves) for n_trees, leaves in trees if n_trees >= 1]
+    if not shapes:
+        least = values + _NUMBER + _NODE + 2 * values + _ROOT
+        raise InvalidInputError(
+            f"max_bytes must hold one tree of two leaves, {least} bytes for these labels; got {max_bytes}."
+        )
+    return shapes
+
+
+DEFAULT_SHARE = 0.3
+"""Share of rows that may be sent while learning where neither ``p_full`` nor a budget says so."""
+
+
+@dataclass(frozen=True)
+class PairProblem:
+    """All that a subclass needs to learn its stage.
+
+    Attributes
+    ----------
+    rows : TrainingRows
+        Rows to learn from.
+    full : JudgedFull
+        The full model and its outputs on those rows.
+    price_list : PriceList
+        What purchases cost.
+    extra_cost : ndarray of shape (n_samples,) or None
+        Price of sending each row on, scaled to a mean of 1; None where it is the same for all of them.
+    seed : int
+        Seed of all random choices.
+    behind : Chain
+        The full model, or the chain in its place, with its prices.
+    budget : float or None
+        Most that a row may spend on average.
+    held_out : tuple of two ndarrays or None
+        Scores ``(g, f1)`` of the rows out of fold, once the stage is learned, if it was cross-fitted.
+    """
+
+    rows: TrainingRows
+    full: JudgedFull
+    price_list: PriceList
+    extra_cost: Floats | None
+    seed: int
+    behind: Chain
+    budget: float | None = None
+    held_out: tuple[Floats, Floats] | None = None
+
+    @property
+    def reader(self) -> TableReader:
+        """The rows, to be read."""
+        return TableReader(self.rows.X, self.rows.table, self.rows.positions)
+
+    @cached_property
+    def _calls(self) -> CallBudget:
+        assert self.budget is not None  # whoever asks has looked
+        return CallBudget(self.budget, self.behind, self.rows, self.behind.walk(self.reader).route)
+
+    def limit(self, p_full: float | None) -> Limit:
+        """Limit of the q-step: the cap of (OPT2) where ``p_full`` is given, the budget of (OPT1) where it is not."""
+        if p_full is not None or self.budget is None:
+            return float(DEFAULT_SHARE if p_full is None else p_full)
+        return lambda pair: self._calls.of(np.empty(0, dtype=np.intp) if pair is None else pair.columns)
+
+    def limit_at(self, p_full: float | None, columns: Ints) -> tuple[float, Floats | None]:
+        """The q-step's limit and prices for a stage whose columns are chosen."""
+        if p_full is not None or self.budget is None:
+            return float(DEFAULT_SHARE if p_full is None else p_full), self.extra_cost
+        return self._calls.of(columns)
+
+    def share_at(self, p_full: float | None, columns: Ints) -> float:
+        """Share of the rows that may be sent by a stage of these columns."""
+        if p_full is not None or self.budget is None:
+            return float(DEFAULT_SHARE if p_full is None else p_full)
+        return self._calls.share_of(columns)
+
+    def folds(self, made: Callable[[Ints, Ints], Fold[AnyPair]]) -> list[Fold[AnyPair]]:
+        """A pair for each fold of the rows: ``made(train, out)``."""
+        everyone = np.arange(len(self.rows.y))
+        return [made(np.setdiff1d(everyone, out), out) for out in held_out_rows(self.rows)]
+
+
+def extra_cost_of(behind: Chain, rows: TrainingRows) -> Floats | None:
+    """Price of sending each row on, scaled to a mean of 1; None where it does not differ or is nothing."""
+    if behind.behind is None and not behind.buys_by_row and behind.price_list.by_row is None:
+        return None
+    reader = TableReader(rows.X, rows.table, rows.positions)
+    cost = behind.spent(reader, behind.walk(reader))
+    mean = float(np.average(cost, weights=rows.weight))
+    return cost / mean if mean > 0 else None
+
 
 _MOST_CUTS = 401
 """Cuts that are tried where a budget is to be kept with confidence: a quarter of a per cent of the rows apart."""

@@ -6,12 +6,10 @@ import numpy as np
 
 from thrifty.arrays import Ints
 from thrifty.chain.stage import BoostedStage
-from thrifty.dynamod.alternating import Alternation
-from thrifty.dynamod.boosted import BoostedPair
-from thrifty.dynamod.distances import check_distance
-from thrifty.dynamod.folds import Fold, alternate_in_folds
+from thrifty.dynamod.alternating import Alternation, Fold, alternate_in_folds
+from thrifty.dynamod.boosted import BoostedPair, ScoreReadingGate
 from thrifty.dynamod.gated import GatedClassifier, GatedEstimator, GatedRegressor, PairProblem
-from thrifty.dynamod.score_reading import ScoreReadingGate
+from thrifty.dynamod.objective import check_distance
 from thrifty.dynamod.solution import Solution, warn_unless_converged
 from thrifty.errors import InvalidInputError
 from thrifty.estimators.checks import check_cap, check_count

@@ -8,12 +8,11 @@ from scipy.special import expit
 
 from thrifty.arrays import Floats, Ints
 from thrifty.chain.stage import CHEAP, GATE, LinearStage
-from thrifty.dynamod.datafits import LogisticFit, SoftmaxFit, SquaredFit
-from thrifty.dynamod.distances import DistanceName
 from thrifty.dynamod.group_lasso import LinearScores, group_lasso
+from thrifty.dynamod.objective import DistanceName, LogisticFit, SoftmaxFit, SquaredFit
 from thrifty.dynamod.solution import Solution
 from thrifty.prices.costs import PriceList
-from thrifty.tasks.binary import soft_labels
+from thrifty.tasks.classes import soft_labels
 
 __all__ = [
     "CHEAP",

@@ -9,9 +9,7 @@ from numpy.typing import ArrayLike
 
 from thrifty.arrays import Floats, Ints
 from thrifty.chain.stage import LinearStage
-from thrifty.dynamod.alternating import Alternation, AnyPair
-from thrifty.dynamod.distances import check_distance
-from thrifty.dynamod.folds import Fold, alternate_in_folds
+from thrifty.dynamod.alternating import Alternation, AnyPair, Fold, alternate_in_folds
 from thrifty.dynamod.gated import GatedClassifier, PairProblem
 from thrifty.dynamod.group_lasso import LinearScores, group_lasso
 from thrifty.dynamod.linear import (
@@ -23,6 +21,7 @@ from thrifty.dynamod.linear import (
     linear_stage,
     scaled,
 )
+from thrifty.dynamod.objective import check_distance
 from thrifty.dynamod.solution import Solution, warn_unless_converged
 from thrifty.errors import InvalidInputError
 from thrifty.estimators.checks import check_cap, check_count

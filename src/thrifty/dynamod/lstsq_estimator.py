@@ -7,11 +7,10 @@ import numpy as np
 
 from thrifty.arrays import Floats, Ints
 from thrifty.chain.stage import LeafStage
-from thrifty.dynamod.distances import check_distance
-from thrifty.dynamod.folds import Fold, alternate_in_folds
-from thrifty.dynamod.gated import GatedClassifier, PairProblem
-from thrifty.dynamod.leaf import LeafPair
-from thrifty.dynamod.local import (
+from thrifty.dynamod.alternating import Fold, alternate_in_folds
+from thrifty.dynamod.gated import GatedClassifier, PairProblem, shapes_within
+from thrifty.dynamod.leaf import (
+    LeafPair,
     LocalTrees,
     as_local,
     bare,
@@ -19,14 +18,14 @@ from thrifty.dynamod.local import (
     grow_local,
     trees_without,
 )
-from thrifty.dynamod.sizes import shapes_within
+from thrifty.dynamod.objective import check_distance
 from thrifty.dynamod.solution import warn_unless_converged
 from thrifty.errors import InvalidInputError
 from thrifty.estimators.checks import check_cap, check_count, check_share
 from thrifty.evidence.cuts import threshold_curve
 from thrifty.full.crossfit import TrainingRows, held_out_rows
 from thrifty.prices.costs import check_amount
-from thrifty.tasks.labels import class_task
+from thrifty.tasks.classes import class_task
 from thrifty.trees.boosting import Boosting
 from thrifty.trees.foreign import AdditiveTrees
 

@@ -1,4 +1,9 @@
-"""What every estimator with a chain shares: answers, routes and costs once it is fitted, and what every fit needs."""
+"""What every estimator with a chain shares.
+
+What stands behind the stages of an estimator: a full model, or a chain in its place, which must suit.
+
+What every estimator with a chain shares: answers, routes and costs once it is fitted, and what every fit needs.
+"""
 
 import copy
 from collections.abc import Iterator, Mapping
@@ -8,6 +13,7 @@ from typing import Any, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
+from sklearn.frozen import FrozenEstimator
 from sklearn.utils import get_tags
 from sklearn.utils.validation import check_is_fitted
 
@@ -19,19 +25,17 @@ from thrifty.chain.levels import Levels, has_dates
 from thrifty.chain.sources import TableReader, kind_of_table, split_row_keys
 from thrifty.errors import InvalidInputError
 from thrifty.estimators.checks import check_columns, validated
-from thrifty.estimators.link import bare, chain_behind, link_of
 from thrifty.estimators.notebook import Notebook
 from thrifty.estimators.operating_points import OperatingPoints
 from thrifty.evidence.evidence import Evidence
 from thrifty.evidence.observe import seen_by
 from thrifty.full.crossfit import JudgedFull, TrainingRows, judge_full
-from thrifty.full.model import EstimatorFull, as_full_model
+from thrifty.full.model import EstimatorFull, FullModel, as_full_model
 from thrifty.prices.costs import PriceList
 from thrifty.prices.price_list import check_price_list
 from thrifty.prices.row_prices import RowsOfFit
 from thrifty.rows import content_folds, query_folds
-from thrifty.tasks.choose import classification_of
-from thrifty.tasks.labels import ClassTask
+from thrifty.tasks.classes import ClassTask, classification_of
 from thrifty.tasks.regression import RegressionTask, default_regressor, regression_of
 from thrifty.tasks.task import Task
 
@@ -41,8 +45,49 @@ __all__ = [
     "ChainEstimator",
     "ChainRegressor",
     "all_or_nothing",
+    "bare",
+    "chain_behind",
     "columns_of",
+    "link_of",
 ]
+
+
+def link_of(model: FullModel | Chain, prices: PriceList, task: Task) -> FullModel | Chain:
+    """What stands behind the stages: a full model, or the chain that it already is, which must suit."""
+    inner = chain_behind(model)
+    if inner is None:
+        return model
+    theirs = inner.price_list
+    if inner.task != task or theirs.n_features != prices.n_features:
+        raise InvalidInputError(
+            f"full is a chain for {theirs.n_features} features and {_answers_of(inner.task)}; here there are "
+            f"{prices.n_features} features and {_answers_of(task)}. Both must agree."
+        )
+    if not theirs.is_same(prices):
+        raise InvalidInputError(
+            "full is itself a chain, and its feature_costs, feature_groups, full_cost or full_features differ from "
+            "those given here. One route has one price list: give both the same."
+        )
+    return inner
+
+
+def chain_behind(full: Any) -> Chain | None:
+    """The chain that a full model is, by itself or inside an estimator; None where it is none."""
+    inner = getattr(bare(full), "chain_", full)
+    return inner if isinstance(inner, Chain) else None
+
+
+def _answers_of(task: Task) -> str:
+    """What a task answers with, in words."""
+    if len(task.classes):
+        return f"the classes {task.classes.tolist()}"
+    return f"numbers, by the {task.loss_name}"
+
+
+def bare(full: Any) -> Any:
+    """What is inside a frozen estimator, or a fitted one as the chain holds it; any other wrapper is a model itself."""
+    return full.estimator if isinstance(full, EstimatorFull | FrozenEstimator) else full
+
 
 CERTIFYING_SHARE = 4
 """One row in so many is held out where something is to be shown on rows that the fit has not seen."""

@@ -20,7 +20,7 @@ from thrifty.evidence.inputs import check_threshold
 from thrifty.full.crossfit import TrainingRows, assign_folds
 from thrifty.full.model import is_estimator
 from thrifty.prices.costs import check_amount
-from thrifty.tasks.choose import one_class
+from thrifty.tasks.classes import one_class
 
 __all__ = [
     "check_columns",

@@ -15,7 +15,7 @@ from thrifty.arrays import Bools, Floats, Ints
 from thrifty.errors import InvalidInputError
 from thrifty.evidence.compare import check_bootstrap, draws_of, tails
 from thrifty.evidence.evidence import Evidence
-from thrifty.tasks.labels import ClassTask
+from thrifty.tasks.classes import ClassTask
 from thrifty.tasks.task import ERRORS, Task, mean_error
 
 __all__ = ["ClassRows", "Measure", "banded", "measures_along", "measures_at"]

@@ -15,7 +15,7 @@ from thrifty.arrays import Floats, Labels
 from thrifty.chain.policy import SLACK, Policy
 from thrifty.errors import InvalidInputError
 from thrifty.evidence.evidence import Evidence
-from thrifty.tasks.labels import ClassTask
+from thrifty.tasks.classes import ClassTask
 
 __all__ = ["check_floors", "recalls_at", "with_classes", "within_floors"]
 

@@ -28,7 +28,7 @@ from thrifty.errors import FullModelNotWorthItWarning, InvalidInputError, Optimi
 from thrifty.experiments.experiment import Progress, silent
 from thrifty.experiments.selection import AnyCandidate, Candidate, FullAnswers, PointCandidate
 from thrifty.full.crossfit import TrainingRows, assign_folds, judge_full
-from thrifty.tasks.binary import BinaryTask
+from thrifty.tasks.classes import BinaryTask
 
 __all__ = ["Fit", "FullScores", "Job", "Kept", "fit_all", "judge_on_split", "kept_in", "key_of"]
 

@@ -30,7 +30,7 @@ from thrifty.experiments.fits import Fit, FullScores
 from thrifty.experiments.selection import AnyCandidate, Candidate, PointCandidate
 from thrifty.prices.costs import PriceList
 from thrifty.prices.price_list import check_price_list
-from thrifty.tasks.labels import clip_probability
+from thrifty.tasks.classes import clip_probability
 
 __all__ = ["METHODS", "Priced", "SweepSettings", "plan_fits"]
 

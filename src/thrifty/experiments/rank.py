@@ -45,7 +45,7 @@ from thrifty.experiments.selection import (
     by_budget,
     judge_claims,
 )
-from thrifty.tasks.queries import Queries
+from thrifty.tasks.ranking import Queries
 
 __all__ = ["RankSettings", "run", "splits_by_query"]
 

@@ -18,7 +18,7 @@ from thrifty.evidence.operating_point import best_within
 from thrifty.experiments.selection import AnyCandidate, Chosen, PointCandidate
 from thrifty.ranking.curve import band_over_queries, ranking_curve
 from thrifty.tasks.logistic import platt
-from thrifty.tasks.queries import PerQuery, Queries, average_precision_at, ndcg_at
+from thrifty.tasks.ranking import PerQuery, Queries, average_precision_at, ndcg_at
 
 __all__ = [
     "Documents",

@@ -25,13 +25,13 @@ from thrifty.errors import (
     RefittedFullModelWarning,
     asking,
 )
-from thrifty.full.fitting import fit_model
 from thrifty.full.model import (
     EstimatorFull,
     FullModel,
     PrecomputedFull,
     as_full_model,
     ask_model,
+    fit_model,
     is_estimator,
 )
 from thrifty.rows import content_folds, fingerprints, query_folds

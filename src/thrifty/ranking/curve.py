@@ -20,7 +20,7 @@ from thrifty.arrays import Floats
 from thrifty.errors import InvalidInputError
 from thrifty.evidence.compare import check_bootstrap, tails
 from thrifty.evidence.cuts import cuts_of
-from thrifty.tasks.queries import (
+from thrifty.tasks.ranking import (
     PerQuery,
     Queries,
     as_queries,

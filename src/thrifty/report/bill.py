@@ -15,7 +15,7 @@ from thrifty.report.classes import MOST_LABELS
 from thrifty.report.facts import Bill, Facts, Majority, MistakeKind
 from thrifty.report.routes import Routes
 from thrifty.report.shown import Intervals
-from thrifty.tasks.labels import ClassTask
+from thrifty.tasks.classes import ClassTask
 from thrifty.tasks.mistakes import CostMatrix
 
 __all__ = ["billed", "counting_right", "full_right_of", "least_total", "prices_of"]

@@ -10,7 +10,7 @@ from thrifty.arrays import Bools, Floats, Ints, Labels
 from thrifty.errors import InvalidInputError
 from thrifty.report.facts import Grouping, Majority
 from thrifty.report.routes import Routes
-from thrifty.tasks.choose import classification
+from thrifty.tasks.classes import classification
 
 __all__ = [
     "MOST_LABELS",

@@ -20,8 +20,7 @@ from thrifty.report.bill import full_right_of
 from thrifty.report.classes import groupings_of, majority_of, told_apart
 from thrifty.report.facts import MeasureCurve
 from thrifty.report.routes import Routes
-from thrifty.tasks.choose import classification
-from thrifty.tasks.labels import ClassTask
+from thrifty.tasks.classes import ClassTask, classification
 
 __all__ = ["judged_labels", "known_of", "label_task"]
 

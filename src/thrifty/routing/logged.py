@@ -29,7 +29,7 @@ from thrifty.prices.costs import check_amount
 from thrifty.prices.price_list import check_price_list
 from thrifty.prices.row_prices import RowsOfFit
 from thrifty.rows import content_folds, content_keys
-from thrifty.tasks.choose import classification
+from thrifty.tasks.classes import classification
 from thrifty.trees import BinnedTable, Binner, EnsembleBuilder, TreeEnsemble
 from thrifty.trees.boosting import Boosting
 

@@ -29,7 +29,7 @@ from thrifty.bundle.archive import UntrustedTypesError, load_model
 from thrifty.bundle.container import DEFAULT_MAX_BYTES
 from thrifty.errors import InvalidInputError
 from thrifty.files import read_capped
-from thrifty.full.fitting import fit_model
+from thrifty.full.model import fit_model
 from thrifty.progress import Progress
 from thrifty.rows import content_folds, fingerprints, query_folds, query_keys
 from thrifty.tasks.ranking import RankingTask

@@ -34,7 +34,7 @@ from thrifty.tables.promise import Promise, promise_of
 from thrifty.tables.reader import CellReader, Cells
 from thrifty.tables.schema import Schema
 from thrifty.tables.spread import Spread
-from thrifty.tasks.choose import classification
+from thrifty.tasks.classes import classification
 from thrifty.tasks.ranking import RankingTask
 
 __all__ = ["About", "TableSystem", "as_table_system"]

@@ -24,7 +24,7 @@ from thrifty.tables.price_file import read_prices
 from thrifty.tables.reader import Cells
 from thrifty.tables.schema import Schema, learn_schema
 from thrifty.tables.target import is_number
-from thrifty.tasks.choose import classification
+from thrifty.tasks.classes import classification
 from thrifty.tasks.mistakes import read_loss
 from thrifty.tasks.ranking import ranking_of
 from thrifty.tasks.regression import RegressionLoss, regression_of

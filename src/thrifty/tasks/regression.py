@@ -1,4 +1,24 @@
-r"""A number as the answer: one score, the number itself in units of how far the targets of the fit spread.
+"""Numbers: scaled targets, losses (squared, absolute, pinball) with their derivatives, and the task.
+
+Numbers as targets: read, checked, and how far they spread in units of the loss that counts.
+
+The pinball loss, whose best answer is a quantile: an error costs ``quantile`` above, ``1 - quantile`` below.
+
+    loss(y, s) = stretch (|y - s| / 2 + (quantile - 1/2) (y - s)),     stretch = 1 / (2 quantile (1 - quantile))
+
+Stretched, it is the absolute error where the quantile is one half, and of its order of magnitude elsewhere, in units of
+the spread of the targets, so that what suits absolute errors suits it too. Its second derivative is that of the
+parabola which touches it from above.
+
+Losses of numbers, and the linear functions of scores that lower them most.
+
+    squared    loss(y, s) = (y - s)^2 / 2,    derivatives   s - y        and   1
+    absolute   loss(y, s) = |y - s|,          derivatives   sign(s - y)  and   1 / max(|y - s|, SMOOTH)
+
+The second derivative of the absolute error is that of the parabola which touches it from above, so that a step
+minimises a weighted sum of squares, and steps that are repeated end at the median.
+
+A number as the answer: one score, the number itself in units of how far the targets of the fit spread.
 
     squared    loss(y, s) = (y - s)^2 / 2
     absolute   loss(y, s) = |y - s|
@@ -19,15 +39,222 @@ import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.base import is_regressor
 
-from thrifty.arrays import Floats, Ints, Labels
+from thrifty.arrays import Floats, Ints, Labels, check_unmasked
 from thrifty.errors import FULL_MODEL, InvalidInputError
 from thrifty.tasks.answers import check_numbers
-from thrifty.tasks.pinball import PinballLoss, pinball, regret_of_quantile
-from thrifty.tasks.regression_losses import SMOOTH, AbsoluteLoss, SquaredLoss, linear_weights
-from thrifty.tasks.regression_targets import centre_and_spread, check_loss, read_targets
 from thrifty.trees.boosting import Loss
+from thrifty.trees.derivatives import SQUARED, Formula
 
-__all__ = ["RegressionLoss", "RegressionTask", "default_regressor", "regression_of"]
+__all__ = [
+    "SMOOTH",
+    "AbsoluteLoss",
+    "PinballLoss",
+    "RegressionLoss",
+    "RegressionTask",
+    "SquaredLoss",
+    "centre_and_spread",
+    "check_loss",
+    "default_regressor",
+    "linear_weights",
+    "pinball",
+    "quantile_of",
+    "read_targets",
+    "regression_of",
+    "regret_of_quantile",
+]
+
+
+def read_targets(name: str, values: Any) -> Floats:
+    """Targets as finite numbers, or a refusal that names the row."""
+    check_unmasked(name, values)
+    try:
+        numbers = np.asarray(values, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise InvalidInputError(f"{name} must hold numbers, as targets of a regression: {error}") from error
+    wrong = ~np.isfinite(numbers)
+    if wrong.any():
+        row = int(np.argwhere(wrong)[0][0])
+        raise InvalidInputError(
+            f"{name} must hold finite numbers; got {float(numbers[wrong][0])!r} in row {row}. Leave such rows out."
+        )
+    return numbers
+
+
+def check_loss(kind: str, quantile: Any) -> float:
+    """The quantile that the pinball loss is of, or one half for the other losses, which have none; or a refusal."""
+    if kind not in ("squared", "absolute", "pinball"):
+        raise InvalidInputError(f'loss must be "squared", "absolute" or "pinball"; got {kind!r}.')
+    if kind != "pinball":
+        if quantile is not None:
+            raise InvalidInputError(
+                f"quantile={quantile!r} goes with loss='pinball'; got loss={kind!r}. Leave it out, or change the loss."
+            )
+        return 0.5
+    if not (isinstance(quantile, int | float | np.number) and 0.0 < float(quantile) < 1.0):
+        raise InvalidInputError(
+            f"loss='pinball' needs a quantile between 0 and 1, both left out; got {quantile!r}. Give quantile=0.9 to "
+            f"BudgetedRegressor, for numbers that nine of ten targets do not exceed."
+        )
+    return float(quantile)
+
+
+def centre_and_spread(numbers: Floats, weight: Floats, kind: str, quantile: float) -> tuple[float, float]:
+    """Where targets lie, and the error of the best constant: the root of its mean where errors are squared."""
+    middle, mean = _weighted_median(numbers, weight), _mean(numbers, weight)
+    centre = middle if np.any(numbers > middle) else float(mean)
+    if kind == "pinball":
+        away = pinball(numbers - quantile_of(numbers, weight, quantile), quantile)
+    else:
+        away = np.square(numbers - mean) if kind == "squared" else np.abs(numbers - middle)
+    spread = _mean(away, weight)
+    return centre, float(np.sqrt(spread) if kind == "squared" else spread)
+
+
+def _mean(numbers: Floats, weight: Floats) -> Any:
+    return numbers.mean() if np.all(weight == 1.0) else np.average(numbers, weights=weight)
+
+
+def _weighted_median(numbers: Floats, weight: Floats) -> float:
+    """The number with half of the weight on either side, or the middle of the two that part it evenly."""
+    order = np.argsort(numbers, kind="stable")
+    passed = np.cumsum(weight[order])
+    lower = int(np.searchsorted(passed, passed[-1] / 2))
+    upper = lower + int(passed[lower] == passed[-1] / 2)
+    return float((numbers[order[lower]] + numbers[order[upper]]) / 2)
+
+
+def stretch_of(quantile: float) -> float:
+    """What the textbook's pinball loss is multiplied by."""
+    return 0.5 / (quantile * (1.0 - quantile))
+
+
+def pinball(missing: Floats, quantile: float) -> Floats:
+    """The stretched loss of targets that lie so far above the answers."""
+    loss: Floats = stretch_of(quantile) * (0.5 * np.abs(missing) + (quantile - 0.5) * missing)
+    return loss
+
+
+def quantile_of(numbers: Floats, weight: Floats, quantile: float) -> float:
+    """The smallest number with at least this share of the weight at or below it."""
+    order = np.argsort(numbers, kind="stable")
+    passed = np.cumsum(weight[order])
+    return float(numbers[order][min(int(np.searchsorted(passed, passed[-1] * quantile)), len(order) - 1)])
+
+
+def regret_of_quantile(away: Floats, quantile: float, unknown: float) -> Floats:
+    """How much the mean loss grows for answers so far above the true quantile, with so much unknown of the target.
+
+    By the square of a small distance, and in proportion to a large one, the dearer side more.
+    """
+    slope = stretch_of(quantile) * np.where(away > 0, 1.0 - quantile, quantile)
+    bend = slope * unknown
+    regret: Floats = slope * (np.sqrt(np.square(away) + np.square(bend)) - bend)
+    return regret
+
+
+@dataclass(frozen=True)
+class PinballLoss:
+    """The pinball loss of one score against targets, for one quantile; errors below ``smooth`` count as that large."""
+
+    y: Floats
+    quantile: float
+    smooth: float
+
+    def values(self, scores: Floats) -> Floats:
+        """Loss of each row."""
+        return pinball(self.y - scores[:, 0], self.quantile)
+
+    def derivatives(self, scores: Floats) -> tuple[Floats, Floats]:
+        """Gradient and hessian of the parabola that touches the loss from above, each of shape (n_rows, 1)."""
+        error, stretch = scores - self.y[:, None], stretch_of(self.quantile)
+        hessian: Floats = 0.5 * stretch / np.maximum(np.abs(error), self.smooth)
+        return error * hessian - stretch * (self.quantile - 0.5), hessian
+
+    def base(self, weight: Floats) -> Floats:
+        """The weighted quantile."""
+        return np.array([quantile_of(self.y, weight, self.quantile)])
+
+
+SMOOTH = 0.02
+"""Errors below this, in units of the spread, count as this large when absolute errors are weighed."""
+
+RIDGE = 1e-6
+_ROUNDS = 25
+_ROUNDS_OF_QUANTILES = 100
+
+
+@dataclass(frozen=True)
+class SquaredLoss:
+    """Half of the squared error."""
+
+    y: Floats
+
+    @property
+    def formula(self) -> Formula:
+        """What trees need to know of it."""
+        return Formula(SQUARED, self.y)
+
+    def values(self, scores: Floats) -> Floats:
+        """Loss of each row."""
+        losses: Floats = 0.5 * np.square(scores[:, 0] - self.y)
+        return losses
+
+    def derivatives(self, scores: Floats) -> tuple[Floats, Floats]:
+        """Gradient and hessian, each of shape (n_rows, 1)."""
+        return scores - self.y[:, None], np.ones_like(scores)
+
+    def base(self, weight: Floats) -> Floats:
+        """The mean."""
+        return np.array([np.average(self.y, weights=weight)])
+
+
+@dataclass(frozen=True)
+class AbsoluteLoss:
+    """The absolute error."""
+
+    y: Floats
+
+    def values(self, scores: Floats) -> Floats:
+        """Loss of each row."""
+        losses: Floats = np.abs(scores[:, 0] - self.y)
+        return losses
+
+    def derivatives(self, scores: Floats) -> tuple[Floats, Floats]:
+        """Gradient and hessian of the parabola that touches the loss from above, each of shape (n_rows, 1)."""
+        error = scores - self.y[:, None]
+        hessian: Floats = 1.0 / np.maximum(np.abs(error), SMOOTH)
+        return error * hessian, hessian
+
+    def base(self, weight: Floats) -> Floats:
+        """The weighted median."""
+        order = np.argsort(self.y, kind="stable")
+        passed = np.cumsum(weight[order])
+        return self.y[order][[np.searchsorted(passed, passed[-1] / 2)]]
+
+
+def linear_weights(scores: Floats, y: Floats, weight: Floats, kind: str, quantile: float = 0.5) -> Floats:
+    """Intercept and slopes, shape (1 + n_scores,), with the least squared or absolute error, or pinball loss.
+
+    The absolute error is minimised by weighted least squares, each row weighted by one over the error it had before.
+    The pinball loss is half of that and a part that is linear in the error, a constant pull towards the dearer side.
+    """
+    middle = np.average(scores, axis=0, weights=weight)
+    spread = np.sqrt(np.average(np.square(scores - middle), axis=0, weights=weight))
+    scale = np.where(spread > 0, spread, 1.0)
+    design = np.column_stack([np.ones(len(y)), (scores - middle) / scale])
+    ridge = RIDGE * weight.sum() * np.diag([0.0, *np.ones(scores.shape[1])])
+    each, found = weight, np.zeros(design.shape[1])
+    rounds = {"squared": 1, "absolute": _ROUNDS, "pinball": _ROUNDS_OF_QUANTILES}[kind]
+    # Rows are weighted as for the absolute error, twice the pinball loss of the median, hence twice the pull.
+    pull = (2.0 * quantile - 1.0) * (weight @ design) if kind == "pinball" else 0.0
+    for _ in range(rounds):
+        weighted = each[:, None] * design
+        found = np.linalg.solve(design.T @ weighted + ridge, weighted.T @ y + pull)
+        each = weight / np.maximum(np.abs(y - design @ found), SMOOTH)
+    slopes = found[1:] / scale
+    weights: Floats = np.r_[found[0] - slopes @ middle, slopes]
+    return weights
+
 
 RegressionLoss = Literal["squared", "absolute", "pinball"]
 

@@ -21,7 +21,7 @@ from thrifty.dynamod.sweeping import identity
 from thrifty.dynamod.sweeping.shared import Shared
 from thrifty.dynamod.sweeping.store import damaged, pack_record, unpack_record
 from thrifty.errors import InvalidInputError, asking
-from thrifty.estimators.link import link_of
+from thrifty.estimators.base import link_of
 from thrifty.full.crossfit import fit_copy, judge_full
 from thrifty.full.model import (
     BuysByRow,

@@ -26,7 +26,7 @@ from thrifty.pruning.closure import Pruning
 from thrifty.pruning.forest import PrunedForest
 from thrifty.pruning.node_costs import closure_of
 from thrifty.pruning.optimum import SOLVERS, prune_along
-from thrifty.tasks.choose import classification
+from thrifty.tasks.classes import classification
 from thrifty.threads import limited_threads, threads_of
 
 __all__ = ["BudgetPruneClassifier"]

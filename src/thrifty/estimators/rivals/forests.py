@@ -19,7 +19,7 @@ from thrifty.prices.price_list import check_price_list
 from thrifty.pruning.forest import PrunableForest, flatten_forest, grow_forest
 from thrifty.pruning.node_costs import PruningRows
 from thrifty.rows import fingerprints
-from thrifty.tasks.choose import classification_of, one_class
+from thrifty.tasks.classes import classification_of, one_class
 
 __all__ = ["ForestRecipe", "PruningTask", "pruning_task"]
 

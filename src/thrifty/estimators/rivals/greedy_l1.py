@@ -7,14 +7,14 @@ from numpy.typing import NDArray
 
 from thrifty.arrays import Bools, Floats
 from thrifty.chain.stage import LinearStage
-from thrifty.dynamod.distances import NEVER
 from thrifty.dynamod.gated import GatedClassifier, PairProblem
 from thrifty.dynamod.group_lasso import LinearScores
 from thrifty.dynamod.linear import fit_logistic, linear_stage, scaled
+from thrifty.dynamod.objective import NEVER
 from thrifty.errors import InvalidInputError
 from thrifty.estimators.checks import check_columns, check_count, check_share
 from thrifty.prices.costs import check_amount
-from thrifty.tasks.labels import class_task
+from thrifty.tasks.classes import class_task
 
 __all__ = ["GreedyL1Classifier"]
 
