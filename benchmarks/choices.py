@@ -83,7 +83,11 @@ def split_of(name, n_fit, seed):
 
 def keeping(*shares):
     """Shares of the score so far that the stages start from, the last one for all further stages."""
-    return lambda: patch.object(staged, "KEPT", (*shares, *shares[-1:] * (100 - len(shares))))
+
+    def kept(place):
+        return 1.0 if place <= 0 else shares[min(place, len(shares) - 1)]
+
+    return lambda: patch.object(staged, "kept_share", kept)
 
 
 def sizes(*more):
@@ -94,7 +98,7 @@ def sizes(*more):
 
 
 def unstretched():
-    return patch.object(learn, "stretch_of", lambda _, spread: np.ones(len(spread)))
+    return patch.object(learn, "overconfidence_ratio", lambda _, spread: np.ones(len(spread)))
 
 
 @contextmanager

@@ -140,9 +140,9 @@ def _small_fits():
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(plan, "ORDERING", replace(plan.ORDERING, n_trees=10, max_depth=4))
-        patch.setattr(gates, "OF_MARGIN", replace(gates.OF_MARGIN, n_trees=10))
-        patch.setattr(gates, "OF_EVERYTHING", replace(gates.OF_EVERYTHING, n_trees=10))
-        patch.setattr(gates, "WITHOUT_DOUBT", (replace(gates.WITHOUT_DOUBT[0], n_trees=20),))
+        patch.setattr(gates, "SCORE_ONLY", replace(gates.SCORE_ONLY, n_trees=10))
+        patch.setattr(gates, "ALL_COLUMNS", replace(gates.ALL_COLUMNS, n_trees=10))
+        patch.setattr(gates, "REGRESSION_GATE_SIZES", (replace(gates.REGRESSION_GATE_SIZES[0], n_trees=20),))
         patch.setattr(cascade, "CAPACITIES", (Boosting(n_trees=15, max_depth=3),))
         patch.setattr(swept_methods, "_TREE_GAMMAS", np.array([1e-3, 2e-2]))
         patch.setattr(swept_methods, "_LINEAR_GAMMAS", np.array([1e-3, 2e-2]))

@@ -9,12 +9,12 @@ from thrifty import BudgetedClassifier
 from thrifty.bundle import from_bytes, to_bytes
 from thrifty.cascade import gates
 from thrifty.cascade.gates import (
-    Standing,
+    RowNodes,
     choose_gates,
     learn_gates,
     middle_price,
-    n_coarse_stages,
-    settled_scores,
+    n_tied_stages,
+    scores_on_served_scale,
 )
 from thrifty.cascade.problem import CascadeProblem
 from thrifty.cascade.staged import grow_stages
@@ -111,13 +111,13 @@ def known():
 def test_a_held_out_gate_does_not_know_the_losses_of_its_fold(known):
     problem, sets, evidence, loss, scores = known
     fold, price = problem.folds[0], middle_price(evidence, loss)
-    before = learn_gates(problem, Standing.on_line(sets), evidence, loss, scores, price).held_out
+    before = learn_gates(problem, RowNodes.on_line(sets), evidence, loss, scores, price).held_out
     changed = loss.copy()
     changed[fold] = 1 - changed[fold]
     # What happens behind the last stage depends on no threshold, so only the labels of the fold differ.
     last = Evidence(evidence.gate[:, 1:], evidence.quality[:, 1:], evidence.cost[1:])
     after = learn_gates(
-        problem, Standing.on_line(sets[1:]), last, changed[:, 1:], scores[:, 1:], price
+        problem, RowNodes.on_line(sets[1:]), last, changed[:, 1:], scores[:, 1:], price
     ).held_out
     np.testing.assert_array_equal(after[fold, 0], before[fold, 1])
     assert (after[:, 0] != before[:, 1]).any()
@@ -129,7 +129,7 @@ def test_the_gate_of_a_node_is_learned_from_the_rows_that_stand_there(known):
     # The last stage alone, because what happens behind it depends on no threshold.
     last = Evidence(evidence.gate[:, 1:], evidence.quality[:, 1:], evidence.cost[1:])
     node = (problem.table.codes[:, 3] > np.median(problem.table.codes[:, 3])).astype(int)[:, None]
-    standing = Standing([[sets[1], np.array([1, 0, 3])]], node)
+    standing = RowNodes([[sets[1], np.array([1, 0, 3])]], node)
     changed, there = loss.copy(), node[:, 0] == 0
     changed[there] = 1 - changed[there]
     one, other = (
@@ -144,7 +144,7 @@ def test_the_gate_of_a_node_is_learned_from_the_rows_that_stand_there(known):
 def test_a_gate_reads_its_block_in_the_order_of_purchase(known):
     problem, sets, evidence, loss, scores = known
     trees = learn_gates(
-        problem, Standing.on_line(sets), evidence, loss, scores, middle_price(evidence, loss)
+        problem, RowNodes.on_line(sets), evidence, loss, scores, middle_price(evidence, loss)
     ).trees
     X, _ = make(800, 0.4)
     block = np.column_stack([X[:, sets[1]], scores[:, 1]])
@@ -157,12 +157,12 @@ def test_a_gate_reads_its_block_in_the_order_of_purchase(known):
 def test_stages_of_few_lumps_are_judged_by_the_model_that_serves(known):
     problem, scores = known[0], known[-1]
     sets = (np.array([0]), np.array([0, 1]))
-    assert n_coarse_stages(problem, sets) == 1
-    assert n_coarse_stages(problem, sets[1:]) == 0
+    assert n_tied_stages(problem, sets) == 1
+    assert n_tied_stages(problem, sets[1:]) == 0
     staged = grow_stages(problem.task, problem.table, problem.y, problem.weight, sets, Boosting(n_trees=3))
     calibrations = [np.array([2.0, 0.1]), np.array([1.0, 0.0])]
     served = staged.scores(problem.table)[:, :1]
-    settled = settled_scores(problem, served, calibrations, scores, np.array([3.0, 1.5]))
+    settled = scores_on_served_scale(problem, served, calibrations, scores, np.array([3.0, 1.5]))
     np.testing.assert_array_equal(settled[:, 1], 1.5 * scores[:, 1])  # as sure as the model that serves
     np.testing.assert_array_equal(settled[:, 0], 2 * staged.scores(problem.table)[:, 0] + 0.1)
 
@@ -175,4 +175,4 @@ def test_the_middle_price_is_one_of_the_grid(known):
 def test_equally_good_gates_are_not_taken(known):
     problem, sets, evidence, loss, scores = known
     flat = replace(evidence, quality=np.ones_like(evidence.quality))
-    assert choose_gates(problem, Standing.on_line(sets), flat, np.zeros_like(loss), scores) is None
+    assert choose_gates(problem, RowNodes.on_line(sets), flat, np.zeros_like(loss), scores) is None

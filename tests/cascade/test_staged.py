@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from thrifty.cascade.judged import MOST_STRETCHED, stretch_of
+from thrifty.cascade.judged import MAX_LOG_RATIO, overconfidence_ratio
 from thrifty.cascade.orders import ORDERS_OF_SEVERAL, Learner, nested_sets, stopping_places
 from thrifty.cascade.staged import (
     LEAST_DROP,
@@ -196,14 +196,16 @@ def test_scores_of_copies_are_stretched_by_as_much_as_those_of_the_model_that_se
     grown = grow_stages(TASK, table, y, np.ones(600), sets, SMALL)
     scores = grown.scores(table)
     np.testing.assert_allclose(grown.sure, np.abs(scores - grown.base).mean(axis=(0, 2)))
-    np.testing.assert_allclose(stretch_of(grown.sure, grown.sure), 1.0)
-    np.testing.assert_allclose(stretch_of(grown.sure, grown.sure / 1.1), 1.1)
+    np.testing.assert_allclose(overconfidence_ratio(grown.sure, grown.sure), 1.0)
+    np.testing.assert_allclose(overconfidence_ratio(grown.sure, grown.sure / 1.1), 1.1)
     np.testing.assert_allclose(
-        stretch_of(grown.sure, grown.sure / [1.3, 1.0]), 1.3 ** np.array([2 / 3, 1 / 3])
+        overconfidence_ratio(grown.sure, grown.sure / [1.3, 1.0]), 1.3 ** np.array([2 / 3, 1 / 3])
     )
-    np.testing.assert_allclose(stretch_of(grown.sure, grown.sure / 9), np.exp(MOST_STRETCHED))
-    np.testing.assert_allclose(stretch_of(grown.sure, np.zeros(2)), 1.0)  # nothing was grown
-    np.testing.assert_allclose(stretch_of(grown.sure, grown.sure * 1.1), 1.0)  # less overfit is not less sure
+    np.testing.assert_allclose(overconfidence_ratio(grown.sure, grown.sure / 9), np.exp(MAX_LOG_RATIO))
+    np.testing.assert_allclose(overconfidence_ratio(grown.sure, np.zeros(2)), 1.0)  # nothing was grown
+    np.testing.assert_allclose(
+        overconfidence_ratio(grown.sure, grown.sure * 1.1), 1.0
+    )  # less overfit is not less sure
 
 
 def test_how_sure_an_answer_of_several_classes_is_does_not_depend_on_classes_that_are_out_of_the_question():

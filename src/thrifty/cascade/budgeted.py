@@ -1,4 +1,4 @@
-"""The front door: stages that each earn their price, at any budget."""
+"""BudgetedClassifier and BudgetedRegressor: cascades that buy features one after the other, at any budget."""
 
 import copy
 from collections.abc import Mapping
@@ -11,7 +11,7 @@ from thrifty.arrays import Floats
 from thrifty.cascade.estimator import BudgetedCascade
 from thrifty.errors import InvalidInputError, NoPriceOfMistakesError
 from thrifty.estimators.base import ChainClassifier, ChainRegressor
-from thrifty.estimators.checks import check_wish
+from thrifty.estimators.checks import check_goal
 from thrifty.evidence.recall import check_floors, recalls_at, within_floors
 from thrifty.tasks.classes import classification_of
 from thrifty.tasks.mistakes import read_loss
@@ -229,7 +229,7 @@ class BudgetedClassifier(ChainClassifier, BudgetedCascade):
             raise InvalidInputError(
                 f"min_recall goes with a budget or stands alone; got {' and '.join(given)} too. Leave one of them out."
             )
-        budget = check_wish(may_be_none=True, budget=budget).get("budget")
+        budget = check_goal(may_be_none=True, budget=budget).get("budget")
         task, policy, evidence = self._learned.task, self._learned.policy, self._evidence()
         floors = check_floors(min_recall, task.classes)
         recalls = recalls_at(evidence, policy.thresholds, len(task.classes))

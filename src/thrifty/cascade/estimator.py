@@ -1,4 +1,4 @@
-"""A cascade that was learned under a budget: how it is fitted, and how it moves between operating points."""
+"""Base class of the Budgeted* estimators: fit, default operating point, budgets and certificates."""
 
 import copy
 import warnings
@@ -13,8 +13,8 @@ from sklearn.utils.validation import check_is_fitted
 from thrifty.arrays import Floats
 from thrifty.cascade.judged import CLEARLY, lead
 from thrifty.cascade.learn import LearnedCascade, deals_for, learn_cascade
-from thrifty.cascade.neighbour_graph import why_not
-from thrifty.cascade.problem import CAPACITIES, Behind, CascadeProblem, Structure, lighter
+from thrifty.cascade.neighbour_graph import unsupported_reason
+from thrifty.cascade.problem import CAPACITIES, CascadeProblem, NextChainRoutes, Structure, lighter
 from thrifty.chain.chain import Chain
 from thrifty.chain.column_types import column_types
 from thrifty.chain.policy import Policy
@@ -23,9 +23,9 @@ from thrifty.errors import FullModelNotWorthItWarning, InvalidInputError, Nothin
 from thrifty.estimators.base import ChainEstimator, all_or_nothing, link_of
 from thrifty.estimators.checks import (
     check_count,
+    check_goal,
     check_seed,
     check_training_rows,
-    check_wish,
     refuse_keywords,
 )
 from thrifty.evidence.claims import loses_at_most
@@ -60,7 +60,7 @@ ROWS_TO_COMPARE = 100
 
 
 class BudgetedCascade(ChainEstimator):
-    """What a budgeted classifier and a budgeted regressor share: everything but what an answer is."""
+    """Fit and operating points of the Budgeted* estimators; subclasses say what an answer is."""
 
     _accepts_missing = True
     _accepts_sparse = False
@@ -133,14 +133,14 @@ class BudgetedCascade(ChainEstimator):
         """
         refuse_keywords(self, unknown)
         self._check_parameters()
-        wish = check_wish(may_be_none=True, budget=self.budget, max_loss=self.max_loss)
+        wish = check_goal(may_be_none=True, budget=self.budget, max_loss=self.max_loss)
         report = printed(self.verbose, type(self).__name__) if progress is None else progress
         with all_or_nothing(self), limited_threads(openmp=threads_of(self.n_jobs), blas=1):
             seed = check_seed(self.random_state)
             given = check_training_rows(self, X, y, sample_weight, self.cv, seed)
             prices = self._prices(given)
             if self.structure == "neighbours" and (
-                why := why_not(given.task, len(given.y), has_categories=len(self._categorical) > 0)
+                why := unsupported_reason(given.task, len(given.y), has_categories=len(self._categorical) > 0)
             ):
                 raise InvalidInputError(
                     f"structure='neighbours' cannot answer these rows: {why}. Give structure='graph'."
@@ -209,7 +209,7 @@ class BudgetedCascade(ChainEstimator):
 
     def _check_parameters(self) -> None:
         """Refuse bad constructor arguments before anything is computed."""
-        check_wish(may_be_none=True, budget=self.budget, max_loss=self.max_loss)
+        check_goal(may_be_none=True, budget=self.budget, max_loss=self.max_loss)
         check_confidence(self.confidence)
         check_sizes(self.sizes)
         check_count("max_bins", self.max_bins, least=2, most=255)
@@ -340,7 +340,7 @@ class BudgetedCascade(ChainEstimator):
         other._proof = self._proof_on(reader, y)
         other.confidence, other._duplicates = confidence, duplicates
         other.certificate_, other._max_loss = None, None
-        other._lose_at_most(check_wish(max_loss=max_loss)["max_loss"], measure=measure, largest=largest)
+        other._lose_at_most(check_goal(max_loss=max_loss)["max_loss"], measure=measure, largest=largest)
         return other
 
     def _proof_on(self, reader: TableReader, y: Any) -> Evidence:
@@ -441,12 +441,12 @@ def _check_affordable(budget: float, prices: PriceList) -> None:
         )
 
 
-def _behind(link: FullModel | Chain, rows: TrainingRows) -> Behind | None:
+def _behind(link: FullModel | Chain, rows: TrainingRows) -> NextChainRoutes | None:
     """Where the training rows go in a chain that stands in the place of the full model."""
     if not isinstance(link, Chain):
         return None
     walk = link.walk(TableReader(rows.X, rows.table, rows.positions))
-    return Behind(link.places(walk), link.bought_by_place)
+    return NextChainRoutes(link.places(walk), link.bought_by_place)
 
 
 def _warn_if_full_is_worse(learned: LearnedCascade, judged: JudgedFull, rows: TrainingRows) -> None:

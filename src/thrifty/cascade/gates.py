@@ -7,9 +7,9 @@ that look at the scores alone: what the margin says by itself. Then small trees 
 everything, and correct it. Every row's gate is predicted by trees that were grown without the row's fold. In a
 graph of purchases every node has a gate of its own, learned from the rows that stand there.
 
-At a stage that can tell rows apart in a few lumps only, the copies of the model that judge the folds would each give a
-lump another score, and a threshold between those scores would part the lump. The model that serves cannot: for it a
-lump goes on or stops. So gates of such stages are taken from that model itself, which many rows a lump cannot flatter.
+A stage that holds few distinct rows has large groups of tied rows. Each fold's model would give a group another score,
+and a threshold between those scores would split the group, which the served model cannot do. So gates of such stages
+are taken from the served model itself: many rows a group leave it little to overfit.
 
 The plain margin is a hard rival: a learned gate is used only if, with thresholds cut on some rows and counted on
 others, it is clearly ahead of it.
@@ -36,28 +36,28 @@ from thrifty.trees.boosting import Boosting
 
 __all__ = [
     "LearnedGates",
-    "Standing",
+    "RowNodes",
     "choose_gates",
     "lead_of",
     "learn_gates",
-    "n_coarse_stages",
-    "settled_scores",
+    "n_tied_stages",
+    "scores_on_served_scale",
 ]
 
 Candidate = tuple[Evidence, Floats, Numbers]
-"""Evidence, what answers lose, and what they are worth, at every place."""
+"""Evidence, loss and score of every place."""
 
 
 Made = TypeVar("Made")
 
-OF_MARGIN = Boosting(n_trees=20, max_depth=4, learning_rate=0.3, step="gradient", min_child_samples=20)
-OF_EVERYTHING = Boosting(n_trees=30, max_depth=3, learning_rate=0.05, step="gradient", min_child_samples=40)
+SCORE_ONLY = Boosting(n_trees=20, max_depth=4, learning_rate=0.3, step="gradient", min_child_samples=20)
+ALL_COLUMNS = Boosting(n_trees=30, max_depth=3, learning_rate=0.05, step="gradient", min_child_samples=40)
 
-WITHOUT_DOUBT = (
+REGRESSION_GATE_SIZES = (
     Boosting(n_trees=80, max_depth=4, learning_rate=0.08, step="gradient", min_child_samples=20),
     Boosting(n_trees=150, max_depth=5, learning_rate=0.1, step="gradient", min_child_samples=20),
 )
-"""In place of the second, where the scores say little by themselves; the better one out of fold is taken."""
+"""Sizes of the second part for regression, where scores carry no uncertainty; the better one out of fold is taken."""
 
 ROWS_OF_LARGER = 1_500
 """Rows from which on the larger of them is tried: on fewer it would win by chance."""
@@ -65,16 +65,16 @@ ROWS_OF_LARGER = 1_500
 MOST_ROWS = 6_000
 """Rows that gates are learned from: they are small, and every stage of every fold has one."""
 
-MOST_ROWS_WITHOUT_DOUBT = 20_000
+MAX_REGRESSION_ROWS = 20_000
 """The same, where everything depends on learned gates."""
 
 N_BUDGETS = 25
 
-MOST_LUMPS = 64
-"""With more distinct rows among what is held, a stage tells rows apart finely enough."""
+MAX_TIED_GROUPS = 64
+"""Most groups of identical inputs at a stage whose gate is taken from the served model."""
 
-ROWS_PER_LUMP = 20
-"""With fewer rows a lump on average, a model would be too sure of lumps that it has seen."""
+ROWS_PER_TIED_GROUP = 20
+"""Least mean size of those groups: on smaller ones the served model would overfit."""
 
 AHEAD = 2.0
 """Standard errors by which learned gates must lead."""
@@ -82,7 +82,7 @@ AHEAD = 2.0
 
 @dataclass(frozen=True, eq=False)
 class LearnedGates:
-    """Every row's held-out gate scores, and how to grow what serves: most gates are compared, and not taken.
+    """Out-of-fold gate scores of every row, and a function that grows the gates that serve.
 
     Attributes
     ----------
@@ -102,8 +102,8 @@ class LearnedGates:
 
 
 @dataclass(frozen=True, eq=False)
-class Standing:
-    """What rows hold at every stage.
+class RowNodes:
+    """Columns held at every stage, and the node of each row where rows hold different ones.
 
     Attributes
     ----------
@@ -117,7 +117,7 @@ class Standing:
     node: Ints | None = None
 
     @classmethod
-    def on_line(cls, sets: Sequence[Ints]) -> "Standing":
+    def on_line(cls, sets: Sequence[Ints]) -> "RowNodes":
         """All rows hold the same at a stage."""
         return cls([[columns] for columns in sets])
 
@@ -126,28 +126,28 @@ class Standing:
         return slice(None) if self.node is None else self.node[:, stage] == number
 
 
-def n_coarse_stages(problem: CascadeProblem, sets: Sequence[Ints]) -> int:
-    """How many stages, from the first on, tell rows apart in a few large lumps only."""
-    most = min(MOST_LUMPS, len(problem.y) // ROWS_PER_LUMP)
+def n_tied_stages(problem: CascadeProblem, sets: Sequence[Ints]) -> int:
+    """Number of leading stages at which rows form a few large groups of identical inputs."""
+    most = min(MAX_TIED_GROUPS, len(problem.y) // ROWS_PER_TIED_GROUP)
     for stage, columns in enumerate(sets):
         if len(np.unique(uniforms(problem.table.codes[:, problem.table.places(columns)]))) > most:
             return stage
     return len(sets)
 
 
-def settled_scores(
+def scores_on_served_scale(
     problem: CascadeProblem,
     served: Floats,
     calibrations: Sequence[Floats],
     scores: Floats,
-    stretch: Floats,
+    ratio: Floats,
 ) -> Floats:
-    """Held-out scores as the model that serves gives them: stretched, and at coarse stages those of that model itself.
+    """Out-of-fold scores on the scale of the served model: times the overconfidence ratio; at tied stages its own.
 
-    ``served`` are its scores at those stages, which are the first: (n_rows, n_coarse, n_scores). Numbers that are
+    ``served`` are its scores at those stages, which are the first: (n_rows, n_tied, n_scores). Numbers that are
     predicted, and not how sure an answer is, are left as they are.
     """
-    settled = scores * stretch[:, None] if problem.task.has_doubt else scores.copy()
+    settled = scores * ratio[:, None] if problem.task.has_doubt else scores.copy()
     for stage in range(served.shape[1]):
         settled[:, stage] = problem.task.calibrated(served[:, stage], calibrations[stage])
     return settled
@@ -155,17 +155,17 @@ def settled_scores(
 
 def choose_gates(
     problem: CascadeProblem,
-    standing: Standing,
+    standing: RowNodes,
     evidence: Evidence,
     loss: Floats,
     scores: Floats,
-    n_coarse: int = 0,
+    n_tied: int = 0,
 ) -> LearnedGates | None:
-    """Learned gates, or None where the plain margin does as well."""
+    """Learned gates, or None where the margin of the scores does as well out of fold."""
     price, n_stages = middle_price(evidence, loss), len(standing.nodes)
     if not problem.task.has_doubt:
-        return _only_learned(problem, standing, evidence, loss, scores, price, n_coarse)
-    learn = partial(learn_gates, problem, standing, evidence, loss, scores, price, n_coarse)
+        return _only_learned(problem, standing, evidence, loss, scores, price, n_tied)
+    learn = partial(learn_gates, problem, standing, evidence, loss, scores, price, n_tied)
     # Every second stage first: half of the gates that are worth having should have half of the lead.
     first, learned = (n_stages - 1) % 2, evidence.gate.copy()
     some = learn(range(first, n_stages, 2))
@@ -187,23 +187,23 @@ def choose_gates(
 
 def _only_learned(
     problem: CascadeProblem,
-    standing: Standing,
+    standing: RowNodes,
     evidence: Evidence,
     loss: Floats,
     scores: Floats,
     price: float,
-    n_coarse: int,
+    n_tied: int,
 ) -> LearnedGates | None:
-    """Learned gates where scores say nothing about doubt, or None if it is better that all rows go equally far.
+    """Learned gates for regression, where scores carry no uncertainty; None if a constant gate is better.
 
     Learned twice: at first what a row gains by going on is what it would gain if all went equally far, and then what
     those gates make of it.
     """
     learned = []
-    for most in WITHOUT_DOUBT[: 2 if len(problem.y) >= ROWS_OF_LARGER else 1]:
+    for most in REGRESSION_GATE_SIZES[: 2 if len(problem.y) >= ROWS_OF_LARGER else 1]:
         found, at = evidence, price
         for _ in range(2):
-            gates = learn_gates(problem, standing, found, loss, scores, at, n_coarse, most=most)
+            gates = learn_gates(problem, standing, found, loss, scores, at, n_tied, most=most)
             found = replace(evidence, gate=gates.held_out)
             at = middle_price(found, loss)
         learned.append((_lead(problem, evidence, loss, gates.held_out), gates))
@@ -213,12 +213,12 @@ def _only_learned(
 
 def learn_gates(
     problem: CascadeProblem,
-    standing: Standing,
+    standing: RowNodes,
     evidence: Evidence,
     loss: Floats,
     scores: Floats,
     price: float,
-    n_coarse: int = 0,
+    n_tied: int = 0,
     stages: Sequence[int] | None = None,
     most: Boosting | None = None,
 ) -> LearnedGates:
@@ -228,7 +228,7 @@ def learn_gates(
     """
     target, n_scores = StoppingRules(evidence, loss).stop_minus_go(price), problem.task.n_scores
     # By content, so that equal rows are all used or not at all.
-    most_rows = MOST_ROWS if problem.task.has_doubt else MOST_ROWS_WITHOUT_DOUBT
+    most_rows = MOST_ROWS if problem.task.has_doubt else MAX_REGRESSION_ROWS
     used = uniforms(problem.table.codes, 1) < most_rows / len(problem.y)
     held_out = np.empty(scores.shape[:2])
     stages = range(len(standing.nodes)) if stages is None else stages
@@ -246,7 +246,7 @@ def learn_gates(
     def judge(stage: int) -> None:
         for number in range(len(standing.nodes[stage])):
             rows, table = part_of(stage, number)
-            if stage < n_coarse:
+            if stage < n_tied:
                 trees = compact(regress(stage, rows, table, used))
                 held_out[rows, stage] = trees.predict_binned(table)[:, 0]
                 continue
@@ -310,7 +310,7 @@ def _regress(
     margin = np.arange(table.n_features - n_scores, table.n_features)
     score, loss = np.zeros((len(rows), 1)), SquaredLoss(wanted)
     parts = []
-    for boosting, columns in ((OF_MARGIN, margin), (most or OF_EVERYTHING, np.arange(table.n_features))):
+    for boosting, columns in ((SCORE_ONLY, margin), (most or ALL_COLUMNS, np.arange(table.n_features))):
         grower, builder = boosting.grower(narrow_table(part, columns)), EnsembleBuilder(len(columns))
         boosting.add_trees(grower, builder, loss, counts, score, boosting.n_trees)
         trees = builder.ensemble()

@@ -48,7 +48,7 @@ WIDTH, CHOICES = 12, 4
 LEAST_GAIN = 0.02
 """Share by which one more choice must raise what rows gain at a node."""
 
-HALF, N_PARTS = 3, 4
+SPLIT_SEED, N_FOLDS = 3, 4
 
 
 def find_graph(problem: CascadeProblem, plan: Plan) -> PurchaseGraph | None:
@@ -85,9 +85,11 @@ class _Search:
         self.problem, self.pool = problem, [int(purchase) for purchase in pool]
         self.table, self.weight = problem.table.take(self.rows), problem.weight[self.rows]
         self.loss = problem.task.loss(problem.y[self.rows])
-        halves = uniforms(self.table.codes, HALF)
+        halves = uniforms(self.table.codes, SPLIT_SEED)
         self.is_first = halves < 0.5
-        self.part = np.minimum((uniforms(self.table.codes, HALF + 1) * N_PARTS).astype(int), N_PARTS - 1)
+        self.part = np.minimum(
+            (uniforms(self.table.codes, SPLIT_SEED + 1) * N_FOLDS).astype(int), N_FOLDS - 1
+        )
         self._halves = [np.flatnonzero(self.is_first), np.flatnonzero(~self.is_first)]
         self._tables = [self.table.take(half) for half in self._halves]
         self._losses = [problem.task.loss(problem.y[self.rows[half]]) for half in self._halves]
@@ -225,7 +227,7 @@ class _Search:
         """Predicted gains of the rows that come to a node, by trees that have not seen them."""
         table, part, weight = self.table.take(here), self.part[here], self.weight[here]
         predicted = np.zeros(wanted.shape)
-        for number in range(N_PARTS):
+        for number in range(N_FOLDS):
             rest, own = np.flatnonzero(part != number), np.flatnonzero(part == number)
             if len(own) and len(rest):
                 trees = learn_turn(table.take(rest), wanted[rest], weight[rest], columns)

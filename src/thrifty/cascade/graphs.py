@@ -7,10 +7,10 @@ from functools import partial
 import numpy as np
 
 from thrifty.arrays import Floats, Ints
-from thrifty.cascade.gates import AHEAD, Standing, lead_of, n_coarse_stages
+from thrifty.cascade.gates import AHEAD, RowNodes, lead_of, n_tied_stages
 from thrifty.cascade.graph_search import FEWEST_ROWS, find_graph
 from thrifty.cascade.graph_trees import GraphTrees, grow_graph
-from thrifty.cascade.judged import Judged, judge, stretch_of
+from thrifty.cascade.judged import Judged, judge, overconfidence_ratio
 from thrifty.cascade.neighbour_graph import NeighbourGraph, find_neighbours
 from thrifty.cascade.problem import CascadeProblem, Plan
 from thrifty.cascade.staged import StagedTrees, few_enough
@@ -33,7 +33,7 @@ def best_graph(
     One whose nodes answer by neighbours is found in a fraction of the time of the line; one whose nodes have trees of
     their own takes several times as long as the line, and is looked for only where the first is not clearly ahead.
     """
-    if not may_part(problem):
+    if not supports_branching(problem):
         return None
     if problem.structure in ("neighbours", "auto"):
         graph: tuple[Graph, Judged] | None = _learn_neighbours(problem, plan, staged, raw)
@@ -58,9 +58,9 @@ def _learn_neighbours(
     if found is None:
         return None
     graph, scores, node, first = found
-    n_coarse = n_coarse_stages(problem, graph.sets[0])
+    n_tied = n_tied_stages(problem, graph.sets[0])
     costs = problem.costs_by_node(graph.sets, node)
-    served, alike = first[:, None][:, :n_coarse], np.ones(scores.shape[1])
+    served, alike = first[:, None][:, :n_tied], np.ones(scores.shape[1])
     return graph, judge(problem, scores, served, alike, costs, None)
 
 
@@ -94,14 +94,14 @@ def _learn_graph(
         trees = whole.result().to_serve()
         problem.progress("growing a graph", len(problem.folds) + 1, len(problem.folds) + 1)
     sets = [[one.columns for one in level] for level in trees.levels]
-    n_coarse = n_coarse_stages(problem, [level[0] for level in sets if len(level) == 1][:1])
-    served = trees.walk(problem.table)[0][:, :n_coarse]
-    stretch = stretch_of(trees.sure, sure / len(problem.folds))
-    judged = judge(problem, raw, served, stretch, problem.costs_by_node(sets, node), Standing(sets, node))
+    n_tied = n_tied_stages(problem, [level[0] for level in sets if len(level) == 1][:1])
+    served = trees.walk(problem.table)[0][:, :n_tied]
+    ratio = overconfidence_ratio(trees.sure, sure / len(problem.folds))
+    judged = judge(problem, raw, served, ratio, problem.costs_by_node(sets, node), RowNodes(sets, node))
     return trees, judged
 
 
-def may_part(problem: CascadeProblem) -> bool:
+def supports_branching(problem: CascadeProblem) -> bool:
     """Whether rows may buy in different orders: rows must be judged one by one, and have something to choose from."""
     is_alone = problem.task.query_of(problem.y) is None
     n_purchases = int((problem.price_list.prices > 0).sum())

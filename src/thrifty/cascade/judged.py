@@ -1,35 +1,35 @@
-"""What stages are worth out of fold: calibrated, blended with the full model, and with gates."""
+"""Out-of-fold evaluation of stages: calibration, the blend with the full model, gates."""
 
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from thrifty.arrays import Floats, Numbers
-from thrifty.cascade.gates import LearnedGates, Standing, choose_gates, settled_scores
+from thrifty.cascade.gates import LearnedGates, RowNodes, choose_gates, scores_on_served_scale
 from thrifty.cascade.problem import CascadeProblem, calibrate, judge_stages, mean_in_errors
 from thrifty.evidence.evidence import Evidence
 
 __all__ = [
     "CLEARLY",
-    "MOST_STRETCHED",
+    "MAX_LOG_RATIO",
     "Judged",
     "choose_blend",
     "is_worth_asking",
     "judge",
     "lead",
-    "stretch_of",
+    "overconfidence_ratio",
 ]
 
-MOST_STRETCHED = 0.25
-"""Logarithm of the largest factor by which the scores of copies are thought to fall short."""
+MAX_LOG_RATIO = 0.25
+"""Largest logarithm of the overconfidence ratio."""
 
 CLEARLY = 3.0
-"""Standard errors by which one model must lead another before anybody is told."""
+"""Standard errors by which one model must lead another before a warning says so."""
 
 
 @dataclass(frozen=True, eq=False)
 class Judged:
-    """What stages are worth out of fold, before operating points are chosen."""
+    """Out-of-fold evidence of stages, before operating points are chosen."""
 
     calibrations: list[Floats]
     blend: Floats
@@ -50,9 +50,9 @@ def judge(
     problem: CascadeProblem,
     raw: Floats,
     served: Floats,
-    stretch: Floats,
+    ratio: Floats,
     costs: Floats,
-    standing: Standing | None,
+    standing: RowNodes | None,
 ) -> Judged:
     """Calibrate held-out scores, blend the last with the full model, and learn gates.
 
@@ -60,13 +60,13 @@ def judge(
     ----------
     raw : ndarray of shape (n_rows, n_stages, n_scores)
         Held-out scores.
-    served : ndarray of shape (n_rows, n_coarse, n_scores)
+    served : ndarray of shape (n_rows, n_tied, n_scores)
         Scores of the model that serves, at the first stages, which tell rows apart in a few lumps only.
-    stretch : ndarray of shape (n_stages,)
+    ratio : ndarray of shape (n_stages,)
         By what factor the scores of the model that serves are larger.
     costs : ndarray
         What rows have paid at each stage and beyond.
-    standing : Standing, optional
+    standing : RowNodes, optional
         What rows hold at each stage; without it no gates are learned.
     """
     task = problem.task
@@ -78,7 +78,7 @@ def judge(
     if not is_worth_asking(evidence.quality, full_quality, problem.weight):
         loss[:, -1] = 1.0 + loss.max()
     problem.progress("learning gates", 0, 1)
-    settled = settled_scores(problem, served, calibrations, scores, stretch)
+    settled = scores_on_served_scale(problem, served, calibrations, scores, ratio)
     doubts = np.column_stack([task.doubt(settled[:, stage]) for stage in range(scores.shape[1])])
     evidence = replace(evidence, gate=doubts)
     gates = None
@@ -90,8 +90,8 @@ def judge(
     return Judged(calibrations, blend, scores, answer, belief, evidence, loss, gates)
 
 
-def stretch_of(own: Floats, of_copies: Floats) -> Floats:
-    """By what factor the scores of the model that serves are larger than those of its copies, at each stage.
+def overconfidence_ratio(own: Floats, of_copies: Floats) -> Floats:
+    """Ratio of in-sample margins of the served model to those of the models of the folds, at each stage.
 
     It is grown on more rows, which penalties of leaves shrink less. Neither has been asked about new rows; but both
     were about the rows that they were grown on, and what makes them surer there makes them surer elsewhere.
@@ -102,12 +102,12 @@ def stretch_of(own: Floats, of_copies: Floats) -> Floats:
     grown = (own > 0) & (of_copies > 0)
     logs = np.where(grown, np.log(np.where(grown, own, 1.0) / np.where(grown, of_copies, 1.0)), 0.0)
     around = np.convolve(np.r_[logs[:1], logs, logs[-1:]], np.full(3, 1 / 3), "valid")
-    stretch: Floats = np.exp(np.clip(around, 0.0, MOST_STRETCHED))
-    return stretch
+    ratio: Floats = np.exp(np.clip(around, 0.0, MAX_LOG_RATIO))
+    return ratio
 
 
 def choose_blend(problem: CascadeProblem, last: Floats) -> tuple[Floats, Floats, Floats]:
-    """How to answer where the full model was asked.
+    """Choose whether the full model answers alone or blended with the last stage.
 
     It and the last stage are blended if, on folds that the weights were not made on, that has the smaller loss and
     errs no more often.
@@ -132,7 +132,7 @@ def choose_blend(problem: CascadeProblem, last: Floats) -> tuple[Floats, Floats,
 
 
 def is_worth_asking(quality: Numbers, full_quality: Numbers, weight: Floats) -> bool:
-    """Whether the full model is kept: not if its answer errs as often as that of the last stage, which holds all too.
+    """Whether asking the full model is better than the last stage, which holds every column too.
 
     Nor if it is by itself clearly worse and the blend with it is not clearly better: a call that costs nothing extra
     would else be made for the sake of a few lucky rows.

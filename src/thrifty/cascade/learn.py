@@ -11,9 +11,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from thrifty.arrays import Floats, Ints
-from thrifty.cascade.gates import Standing, n_coarse_stages
+from thrifty.cascade.gates import RowNodes, n_tied_stages
 from thrifty.cascade.graphs import Graph, best_graph
-from thrifty.cascade.judged import Judged, judge, stretch_of
+from thrifty.cascade.judged import Judged, judge, overconfidence_ratio
 from thrifty.cascade.plan import choose_plan
 from thrifty.cascade.problem import CascadeProblem, Plan, mean_in_errors
 from thrifty.cascade.staged import StagedTrees, few_enough, grow_stages, score_fold
@@ -40,7 +40,7 @@ DEAL_SEED = 1_000
 
 @dataclass(frozen=True, eq=False)
 class LearnedCascade:
-    """The outcome.
+    """A learned cascade: stages, calibrations, blend, gates, operating points and their evidence.
 
     Attributes
     ----------
@@ -83,18 +83,18 @@ class LearnedCascade:
 def learn_cascade(problem: CascadeProblem) -> LearnedCascade:
     """Choose order and size out of fold, then grow, calibrate and sweep; a graph where it is clearly ahead."""
     plan = choose_plan(problem)
-    staged, raw, n_trees, stretch = _grow(problem, plan)
-    n_coarse = n_coarse_stages(problem, plan.sets)
-    first = StagedTrees(staged.base, staged.sets[:n_coarse], staged.parts[:n_coarse]).scores(problem.table)
-    line = judge(problem, raw, first, stretch, problem.costs(plan.sets), Standing.on_line(plan.sets))
+    staged, raw, n_trees, ratio = _grow(problem, plan)
+    n_tied = n_tied_stages(problem, plan.sets)
+    first = StagedTrees(staged.base, staged.sets[:n_tied], staged.parts[:n_tied]).scores(problem.table)
+    line = judge(problem, raw, first, ratio, problem.costs(plan.sets), RowNodes.on_line(plan.sets))
     graph = best_graph(problem, plan, n_trees, line, staged, raw)
     if graph is not None:
         served = _finished(problem, plan, graph[1], graph[0])
     elif problem.n_deals > 1:
         several, scores = _redealt(problem, plan, raw, n_trees)
         first = np.tile(first, (problem.n_deals, 1, 1))
-        costs, nodes = several.costs(plan.sets), Standing.on_line(plan.sets)
-        line = judge(several, scores, first, stretch, costs, nodes)
+        costs, nodes = several.costs(plan.sets), RowNodes.on_line(plan.sets)
+        line = judge(several, scores, first, ratio, costs, nodes)
         served = without_idle_stages(_finished(several, plan, line, staged), several)
         evidence = served.evidence.take(np.arange(len(problem.y)))
         served = replace(served, evidence=replace(evidence, weight=problem.weight))
@@ -183,7 +183,7 @@ def _finished(
         least_total = StoppingRules(evidence, loss).at(1.0 / task.mistake_price)
         points = np.unique(np.vstack([points, least_total]), axis=0)
     if problem.against_full:
-        loyal = _loyal_points(problem, by_row, found.scores, found.answer, found.belief)
+        loyal = _points_against_full(problem, by_row, found.scores, found.answer, found.belief)
         points = np.unique(np.vstack([points, loyal]), axis=0)
     evidence = replace(evidence, points=points)
     gates = None if found.gates is None else found.gates.trees
@@ -192,7 +192,7 @@ def _finished(
     return LearnedCascade(plan, trees, found.calibrations, found.blend, policy, evidence, gates, default)
 
 
-def _loyal_points(
+def _points_against_full(
     problem: CascadeProblem, evidence: Evidence, scores: Floats, answer: Floats, belief: Floats
 ) -> Floats:
     """Thresholds that trade cost against answers worse than the full model's: they ask it, however good it is."""
@@ -203,7 +203,7 @@ def _loyal_points(
 
 
 def _grow(problem: CascadeProblem, plan: Plan) -> tuple[StagedTrees, Floats, list[int], Floats]:
-    """The ensemble on all rows, every row's scores by a copy that has not seen it, its trees by stage, the stretch.
+    """The ensemble on all rows, every row's scores by a copy that has not seen it, its trees by stage, the ratio.
 
     The last is how much surer than its copies the ensemble is at each stage.
     """
@@ -234,7 +234,7 @@ def _grow(problem: CascadeProblem, plan: Plan) -> tuple[StagedTrees, Floats, lis
         staged = whole.result().to_serve()
         problem.progress("growing stages", len(others) + 2, len(others) + 2)
         assert staged.sure is not None
-        return staged, scores, n_trees, stretch_of(staged.sure, sure / len(problem.folds))
+        return staged, scores, n_trees, overconfidence_ratio(staged.sure, sure / len(problem.folds))
 
 
 def without_idle_stages(learned: LearnedCascade, problem: CascadeProblem) -> LearnedCascade:

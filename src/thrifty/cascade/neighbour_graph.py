@@ -25,7 +25,7 @@ from thrifty.errors import InvalidInputError
 from thrifty.tasks.task import Task
 from thrifty.trees import TreeEnsemble
 
-__all__ = ["NeighbourGraph", "find_neighbours", "why_not"]
+__all__ = ["NeighbourGraph", "find_neighbours", "unsupported_reason"]
 
 MOST_NEIGHBOURS = 16_000
 """Training rows that are kept as neighbours."""
@@ -145,7 +145,7 @@ def find_neighbours(
     served : ndarray of shape (n_rows, n_scores)
         Scores of the first level with all neighbours, the row itself among them.
     """
-    if why_not(problem.task, len(problem.y), has_categories=problem.table.categories is not None):
+    if unsupported_reason(problem.task, len(problem.y), has_categories=problem.table.categories is not None):
         return None
     n_free = int((problem.price_list.prices[problem.price_list.group_of] == 0).sum())
     if n_free > POOL:  # so many columns, held by all, leave no row a neighbour
@@ -172,7 +172,7 @@ def find_neighbours(
     return graph, np.concatenate([scores, raw[:, -1:]], axis=1), np.hstack([node, everyone]), served
 
 
-def why_not(task: Task, n_rows: int, *, has_categories: bool) -> str:
+def unsupported_reason(task: Task, n_rows: int, *, has_categories: bool) -> str:
     """Why rows of a task cannot be answered by neighbours; empty if they can."""
     if not task.has_doubt or len(task.classes) < 2:
         return "the target is not a choice between classes: neighbours predict numbers clearly worse than trees do"

@@ -17,8 +17,8 @@ from thrifty.trees.boosting import Boosting
 
 __all__ = [
     "CAPACITIES",
-    "Behind",
     "CascadeProblem",
+    "NextChainRoutes",
     "Plan",
     "calibrate",
     "judge_stages",
@@ -48,7 +48,7 @@ def lighter(size: Boosting) -> Boosting:
 
 
 @dataclass(frozen=True, eq=False)
-class Behind:
+class NextChainRoutes:
     """Where the training rows go in a chain that stands in the place of the full model.
 
     Attributes
@@ -90,7 +90,7 @@ class CascadeProblem:
         Scores of the full model, by copies that have not seen the row.
     against_full : bool
         Whether operating points are wanted that lose little against the full model, whatever its accuracy.
-    behind : Behind, optional
+    behind : NextChainRoutes, optional
         Where rows go that pass every stage, if a chain stands in the place of the full model.
     price_list : PriceList
         Prices.
@@ -125,7 +125,7 @@ class CascadeProblem:
     n_stages: int | None = None
     n_threads: int = 1
     progress: Progress = silent
-    behind: Behind | None = None
+    behind: NextChainRoutes | None = None
     against_full: bool = False
     amounts: Floats | None = None
     max_bytes: int | None = None

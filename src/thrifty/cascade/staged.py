@@ -48,8 +48,8 @@ __all__ = [
 ]
 
 
-KEPT = (0.7,) * 100
-"""Share of the score so far that each stage starts from; later ones keep all: the stored scale must stay a number."""
+SHRINKAGE, MAX_SHRUNK_STAGES = 0.7, 100
+"""Factor on the score so far with which a stage starts, and stages with it: the stored scale must stay a number."""
 
 ROWS_PER_TREE = 0.6
 """Share of the rows that a tree is grown on."""
@@ -251,7 +251,7 @@ def grow_more(
 
 def kept_share(place: int) -> float:
     """Share of the score of the stage before that the stage at a place starts from."""
-    return KEPT[place] if 0 < place < len(KEPT) else 1.0
+    return SHRINKAGE if 0 < place < MAX_SHRUNK_STAGES else 1.0
 
 
 def few_enough(most: int, n_trees: list[int], bytes_of: Callable[[list[int]], Ints]) -> list[int]:

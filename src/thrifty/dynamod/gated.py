@@ -31,10 +31,10 @@ from thrifty.dynamod.alternating import AnyPair, CallBudget, Fold, Limit
 from thrifty.errors import InvalidInputError
 from thrifty.estimators.base import ChainClassifier, ChainEstimator, ChainRegressor, all_or_nothing, link_of
 from thrifty.estimators.checks import (
+    check_goal,
     check_seed,
     check_share,
     check_training_rows,
-    check_wish,
     refuse_keywords,
 )
 from thrifty.evidence.cuts import ThresholdCurve, cuts_of, threshold_curve
@@ -363,7 +363,7 @@ class GatedEstimator(ChainEstimator):
         remote_share : float, optional
             Largest share of the rows to be sent on.
         """
-        check_wish(budget=budget, accuracy=accuracy, remote_share=remote_share)
+        check_goal(budget=budget, accuracy=accuracy, remote_share=remote_share)
         reader = self._reader(X)
         if accuracy is not None:
             if y is None:

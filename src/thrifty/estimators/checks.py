@@ -25,11 +25,11 @@ from thrifty.tasks.classes import one_class
 __all__ = [
     "check_columns",
     "check_count",
+    "check_goal",
     "check_seed",
     "check_share",
     "check_training_rows",
     "check_weights",
-    "check_wish",
     "known_levels",
     "refuse_keywords",
     "validated",
@@ -316,7 +316,7 @@ def check_count(name: str, value: Any, *, least: int = 1, most: int | None = Non
     return int(value)
 
 
-def check_wish(*, may_be_none: bool = False, **wish: Any) -> dict[str, Any]:
+def check_goal(*, may_be_none: bool = False, **wish: Any) -> dict[str, Any]:
     """The one wish that was given, by name: a budget, a loss that may not be exceeded, or a threshold."""
     given = {name: value for name, value in wish.items() if value is not None}
     if len(given) > 1 or not (given or may_be_none):

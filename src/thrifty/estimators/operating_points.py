@@ -14,7 +14,7 @@ from thrifty.chain.chain import Chain
 from thrifty.chain.policy import Policy
 from thrifty.chain.sources import TableReader
 from thrifty.errors import InvalidInputError
-from thrifty.estimators.checks import check_wish
+from thrifty.estimators.checks import check_goal
 from thrifty.evidence.certificate import Certificate
 from thrifty.evidence.evidence import Evidence
 from thrifty.evidence.frontier import Frontier
@@ -98,7 +98,7 @@ class OperatingPoints:
         """
         check_is_fitted(self)
         wish, surely = (
-            check_wish(budget=budget, max_loss=max_loss, threshold=threshold),
+            check_goal(budget=budget, max_loss=max_loss, threshold=threshold),
             check_confidence(confidence),
         )
         if "threshold" in wish and surely is not None:

@@ -12,7 +12,7 @@ from thrifty.errors import InvalidInputError
 from thrifty.tables.formats import listed, read_rows
 from thrifty.tasks.mistakes import read_loss
 
-__all__ = ["as_models_know", "is_matrix_file", "read_matrix", "read_max_loss", "read_shares"]
+__all__ = ["encode_class_keys", "is_matrix_file", "read_matrix", "read_max_loss", "read_shares"]
 
 
 def is_matrix_file(loss: str) -> bool:
@@ -56,7 +56,7 @@ def read_max_loss(texts: Sequence[str] | None) -> float | dict[str, float] | Non
     return dict(read_shares("--max-loss", texts))
 
 
-def as_models_know(option: str, shares: Any, classes: Labels, known: Labels) -> Any:
+def encode_class_keys(option: str, shares: Any, classes: Labels, known: Labels) -> Any:
     """Shares by the labels that the models know, from shares by name; one number as it is."""
     if not isinstance(shares, Mapping):
         return shares

@@ -19,7 +19,7 @@ from thrifty.chain.session import Session
 from thrifty.chain.sources import TableReader
 from thrifty.errors import InvalidInputError
 from thrifty.estimators.base import ChainEstimator
-from thrifty.estimators.checks import check_wish
+from thrifty.estimators.checks import check_goal
 from thrifty.estimators.rivals.budget_prune import BudgetPruneClassifier
 from thrifty.evidence.certificate import Certificate
 from thrifty.evidence.claims import check_max_loss, loses_at_most
@@ -29,7 +29,7 @@ from thrifty.evidence.hold import hold_budget
 from thrifty.evidence.observe import chain_of, evidence_of
 from thrifty.full.model import EstimatorFull
 from thrifty.tables.buyer import TableBuyer
-from thrifty.tables.by_class import as_models_know
+from thrifty.tables.by_class import encode_class_keys
 from thrifty.tables.promise import Promise, promise_of
 from thrifty.tables.reader import CellReader, Cells
 from thrifty.tables.schema import Schema
@@ -152,11 +152,11 @@ class TableSystem:
                 f"the file holds a {self.about.method} without what it takes to move to another operating point."
             )
         names, known = self.schema.classes, self.chain.task.classes
-        max_loss = as_models_know("--max-loss", max_loss, names, known)
+        max_loss = encode_class_keys("--max-loss", max_loss, names, known)
         if min_recall:
-            floors = as_models_know("--min-recall", min_recall, names, known)
+            floors = encode_class_keys("--min-recall", min_recall, names, known)
             return self._with_floors(floors, budget, max_loss, confidence)
-        check_wish(budget=budget, max_loss=max_loss)
+        check_goal(budget=budget, max_loss=max_loss)
         if self.promise is None or max_loss is None or isinstance(self.estimator, BudgetedCascade):
             moved = self.estimator.at(budget=budget, max_loss=max_loss, confidence=confidence)
         else:

@@ -10,7 +10,7 @@ from thrifty.estimators.checks import check_seed
 from thrifty.evidence.proof import check_hold_out
 from thrifty.prices.costs import check_amount
 from thrifty.rows import content_folds, query_folds
-from thrifty.tables.by_class import as_models_know
+from thrifty.tables.by_class import encode_class_keys
 from thrifty.tables.swept_methods import check_method
 from thrifty.tables.training import TrainingTable
 
@@ -63,8 +63,8 @@ class Wish:
         known = table.schema.classes, table.task.classes
         return replace(
             self,
-            max_loss=as_models_know("--max-loss", self.max_loss, *known),
-            min_recall=as_models_know("--min-recall", self.min_recall, *known),
+            max_loss=encode_class_keys("--max-loss", self.max_loss, *known),
+            min_recall=encode_class_keys("--min-recall", self.min_recall, *known),
         )
 
 

@@ -123,14 +123,14 @@ def _weighted_median(numbers: Floats, weight: Floats) -> float:
     return float((numbers[order[lower]] + numbers[order[upper]]) / 2)
 
 
-def stretch_of(quantile: float) -> float:
+def pinball_scale(quantile: float) -> float:
     """What the textbook's pinball loss is multiplied by."""
     return 0.5 / (quantile * (1.0 - quantile))
 
 
 def pinball(missing: Floats, quantile: float) -> Floats:
     """The stretched loss of targets that lie so far above the answers."""
-    loss: Floats = stretch_of(quantile) * (0.5 * np.abs(missing) + (quantile - 0.5) * missing)
+    loss: Floats = pinball_scale(quantile) * (0.5 * np.abs(missing) + (quantile - 0.5) * missing)
     return loss
 
 
@@ -146,7 +146,7 @@ def regret_of_quantile(away: Floats, quantile: float, unknown: float) -> Floats:
 
     By the square of a small distance, and in proportion to a large one, the dearer side more.
     """
-    slope = stretch_of(quantile) * np.where(away > 0, 1.0 - quantile, quantile)
+    slope = pinball_scale(quantile) * np.where(away > 0, 1.0 - quantile, quantile)
     bend = slope * unknown
     regret: Floats = slope * (np.sqrt(np.square(away) + np.square(bend)) - bend)
     return regret
@@ -166,9 +166,9 @@ class PinballLoss:
 
     def derivatives(self, scores: Floats) -> tuple[Floats, Floats]:
         """Gradient and hessian of the parabola that touches the loss from above, each of shape (n_rows, 1)."""
-        error, stretch = scores - self.y[:, None], stretch_of(self.quantile)
-        hessian: Floats = 0.5 * stretch / np.maximum(np.abs(error), self.smooth)
-        return error * hessian - stretch * (self.quantile - 0.5), hessian
+        error, scale = scores - self.y[:, None], pinball_scale(self.quantile)
+        hessian: Floats = 0.5 * scale / np.maximum(np.abs(error), self.smooth)
+        return error * hessian - scale * (self.quantile - 0.5), hessian
 
     def base(self, weight: Floats) -> Floats:
         """The weighted quantile."""
