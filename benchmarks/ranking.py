@@ -22,7 +22,7 @@ from lightgbm import LGBMRanker
 
 from thrifty import BudgetedRanker, FullModelNotWorthItWarning, Queries, ndcg_at
 from thrifty.cascade.problem import CAPACITIES
-from thrifty.cascade.staged import grow_stages
+from thrifty.cascade.stages import grow_stages
 from thrifty.datasets.documents import load_mq2008, load_mslr
 from thrifty.ranking.curve import band_over_queries
 from thrifty.tasks.ranking import GRADIENTS, ranking_of, with_queries

@@ -133,7 +133,7 @@ def bike_system():
 
 @contextmanager
 def _small_fits():
-    from thrifty.cascade import estimator as cascade
+    from thrifty.cascade import estimators as cascade
     from thrifty.cascade import gates, plan
     from thrifty.tables import swept_methods
     from thrifty.trees.boosting import Boosting

@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from thrifty.auditing.auditor import audit
     from thrifty.auditing.findings import Audit
-    from thrifty.cascade.budgeted import BudgetedClassifier, BudgetedRegressor
-    from thrifty.cascade.ranker import BudgetedRanker
+    from thrifty.cascade.estimators import BudgetedClassifier, BudgetedRanker, BudgetedRegressor
     from thrifty.chain.chain import Chain
     from thrifty.chain.policy import Policy
     from thrifty.chain.receipts import Receipt
@@ -119,9 +118,9 @@ __all__ = [
 _HOME = {
     "Audit": "auditing.findings",
     "BudgetPruneClassifier": "estimators.rivals.budget_prune",
-    "BudgetedClassifier": "cascade.budgeted",
-    "BudgetedRanker": "cascade.ranker",
-    "BudgetedRegressor": "cascade.budgeted",
+    "BudgetedClassifier": "cascade.estimators",
+    "BudgetedRanker": "cascade.estimators",
+    "BudgetedRegressor": "cascade.estimators",
     "Certificate": "evidence.certificate",
     "Chain": "chain.chain",
     "ConfidenceRouter": "routing.confidence",

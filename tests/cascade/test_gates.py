@@ -17,7 +17,7 @@ from thrifty.cascade.gates import (
     scores_on_served_scale,
 )
 from thrifty.cascade.problem import CascadeProblem
-from thrifty.cascade.staged import grow_stages
+from thrifty.cascade.stages import grow_stages
 from thrifty.evidence.evidence import Evidence
 from thrifty.evidence.stopping import price_grid
 from thrifty.prices.costs import PriceList

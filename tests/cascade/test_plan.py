@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from thrifty.cascade import orders
-from thrifty.cascade.estimator import check_sizes
+from thrifty.cascade.estimators import check_sizes
 from thrifty.cascade.orders import ORDERS
 from thrifty.cascade.plan import ENOUGH, choose_plan
 from thrifty.cascade.problem import CAPACITIES, CascadeProblem, lighter, mean_in_errors

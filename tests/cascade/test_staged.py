@@ -5,9 +5,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from thrifty.cascade.judged import MAX_LOG_RATIO, overconfidence_ratio
+from thrifty.cascade.evaluation import MAX_LOG_RATIO, overconfidence_ratio
 from thrifty.cascade.orders import ORDERS_OF_SEVERAL, Learner, nested_sets, stopping_places
-from thrifty.cascade.staged import (
+from thrifty.cascade.stages import (
     LEAST_DROP,
     LOOKS,
     PATIENCE,

@@ -11,7 +11,7 @@ from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 import thrifty
 from thrifty import BudgetedClassifier, BudgetedRegressor, hold_budget
 from thrifty.bundle import from_bytes, to_bytes
-from thrifty.cascade.coarse_levels import MOST_LEVELS, coarse_levels
+from thrifty.cascade.neighbours import MOST_LEVELS, coarse_levels
 from thrifty.chain import neighbours
 from thrifty.chain.fork import ForkStage, nodes_of
 from thrifty.chain.neighbours import OF_MISSING, Neighbours, NeighbourStage, NeighbourTurn

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from thrifty import __version__
-from thrifty.cascade import estimator as cascades
+from thrifty.cascade import estimators as cascades
 from thrifty.cli import main
 from thrifty.cli.paper import Experiment, Family, Profile, names_of
 from thrifty.experiments import demo, experiments

@@ -6,7 +6,7 @@ from sklearn.datasets import make_classification
 
 from thrifty import BudgetedClassifier, InvalidInputError
 from thrifty.bundle import from_bytes, to_bytes
-from thrifty.cascade.staged import stored_bytes
+from thrifty.cascade.stages import stored_bytes
 
 
 @pytest.fixture(scope="module")

@@ -60,7 +60,7 @@ def test_gains_are_those_of_all_outputs_on_average_over_directions(problem):
 
 
 def test_the_order_of_the_rows_does_not_matter_to_many_classes():
-    from thrifty.cascade.staged import grow_stages
+    from thrifty.cascade.stages import grow_stages
     from thrifty.tasks.classes import classification
 
     rng = np.random.default_rng(1)

@@ -18,7 +18,7 @@ from thrifty.arrays import Bools, Floats, Ints
 from thrifty.auditing.boosters import is_booster, names_of_booster, task_and_function
 from thrifty.auditing.columns_read import columns_read, follows_paths
 from thrifty.auditing.findings import RARE, Audit, Drop, Offer, PurchaseUse
-from thrifty.cascade.budgeted import BudgetedClassifier, BudgetedRegressor
+from thrifty.cascade.estimators import BudgetedClassifier, BudgetedRegressor
 from thrifty.chain.columns import table_of_fit
 from thrifty.chain.sources import kind_of_table
 from thrifty.errors import FullModelNotWorthItWarning, InvalidInputError, NothingSavedWarning

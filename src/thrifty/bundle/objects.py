@@ -17,9 +17,7 @@ from thrifty.bundle.chains import pack_chain, pack_policy, unpack_chain, unpack_
 from thrifty.bundle.context import Reading, Writing
 from thrifty.bundle.evidence_codec import pack_evidence, unpack_evidence
 from thrifty.bundle.fields import Fields
-from thrifty.cascade.budgeted import BudgetedClassifier, BudgetedRegressor
-from thrifty.cascade.estimator import BudgetedCascade
-from thrifty.cascade.ranker import BudgetedRanker
+from thrifty.cascade.estimators import BudgetedCascade, BudgetedClassifier, BudgetedRanker, BudgetedRegressor
 from thrifty.chain.chain import Chain
 from thrifty.dynamod.gbrt_estimators import DynaModGbrtClassifier, DynaModGbrtRegressor
 from thrifty.dynamod.linear_estimator import DynaModLinClassifier

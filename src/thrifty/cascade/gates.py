@@ -25,7 +25,7 @@ import numpy as np
 
 from thrifty.arrays import Bools, Floats, Ints, Numbers
 from thrifty.cascade.problem import CascadeProblem, mean_in_errors
-from thrifty.cascade.staged import compact, narrow_table
+from thrifty.cascade.stages import compact, narrow_table
 from thrifty.evidence.evidence import Evidence
 from thrifty.evidence.stopping import StoppingRules, price_grid, sweep_prices
 from thrifty.rows import uniforms

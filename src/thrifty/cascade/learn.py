@@ -11,12 +11,12 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from thrifty.arrays import Floats, Ints
+from thrifty.cascade.evaluation import Judged, judge, overconfidence_ratio
 from thrifty.cascade.gates import RowNodes, n_tied_stages
-from thrifty.cascade.graphs import Graph, best_graph
-from thrifty.cascade.judged import Judged, judge, overconfidence_ratio
 from thrifty.cascade.plan import choose_plan
 from thrifty.cascade.problem import CascadeProblem, Plan, mean_in_errors
-from thrifty.cascade.staged import StagedTrees, few_enough, grow_stages, score_fold
+from thrifty.cascade.stages import StagedTrees, few_enough, grow_stages, score_fold
+from thrifty.cascade.structure import Graph, best_graph
 from thrifty.chain.policy import Policy
 from thrifty.evidence.averages import route_by
 from thrifty.evidence.evidence import Evidence

@@ -25,7 +25,7 @@ from functools import cached_property
 import numpy as np
 
 from thrifty.arrays import Floats, Ints
-from thrifty.cascade.staged import grow_more, total_gains
+from thrifty.cascade.stages import grow_more, total_gains
 from thrifty.prices.costs import PriceList
 from thrifty.rows import uniforms
 from thrifty.tasks.task import Task

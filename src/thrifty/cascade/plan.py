@@ -15,7 +15,7 @@ import numpy as np
 from thrifty.arrays import Floats, Ints
 from thrifty.cascade.orders import ORDERS, ORDERS_OF_SEVERAL, Learner, nested_sets
 from thrifty.cascade.problem import CascadeProblem, Plan, calibrate, judge_stages, mean_in_errors
-from thrifty.cascade.staged import score_fold
+from thrifty.cascade.stages import score_fold
 from thrifty.evidence.stopping import sweep_prices
 from thrifty.trees.boosting import Boosting
 

@@ -16,7 +16,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC
 
 from thrifty.arrays import Labels
-from thrifty.cascade.budgeted import BudgetedClassifier
+from thrifty.cascade.estimators import BudgetedClassifier
 from thrifty.datasets import Split, load_digits_at_least_five
 from thrifty.dynamod.gbrt_estimators import DynaModGbrtClassifier
 from thrifty.estimators.rivals.greedy_miser import GreedyMiserClassifier

@@ -17,7 +17,7 @@ from scipy.special import logit
 from sklearn.ensemble import RandomForestClassifier
 
 from thrifty.arrays import Bools, Floats
-from thrifty.cascade.budgeted import BudgetedClassifier
+from thrifty.cascade.estimators import BudgetedClassifier
 from thrifty.chain.chain import Chain
 from thrifty.datasets import Split
 from thrifty.dynamod.gbrt_estimators import DynaModGbrtClassifier

@@ -6,9 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from thrifty.cascade.budgeted import BudgetedClassifier, BudgetedRegressor
-from thrifty.cascade.estimator import BudgetedCascade
-from thrifty.cascade.ranker import BudgetedRanker
+from thrifty.cascade.estimators import BudgetedCascade, BudgetedClassifier, BudgetedRanker, BudgetedRegressor
 from thrifty.errors import InvalidInputError, asking
 from thrifty.estimators.base import ChainEstimator
 from thrifty.progress import Progress, silent

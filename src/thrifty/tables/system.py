@@ -9,8 +9,7 @@ import numpy as np
 from sklearn.utils import get_tags
 
 from thrifty.arrays import Labels, Words
-from thrifty.cascade.budgeted import BudgetedClassifier
-from thrifty.cascade.estimator import BudgetedCascade
+from thrifty.cascade.estimators import BudgetedCascade, BudgetedClassifier
 from thrifty.chain.chain import Chain
 from thrifty.chain.explain import Explanation, explain_rows
 from thrifty.chain.policy import Policy

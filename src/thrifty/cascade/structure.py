@@ -1,4 +1,7 @@
-"""Graphs of purchases beside the line: which are learned, what they are worth out of fold, and which is taken."""
+"""Which structure a cascade has: one order for all rows, or an order for each row.
+
+Graphs of purchases beside the line: which are learned, what they are worth out of fold, and which is taken.
+"""
 
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -7,13 +10,12 @@ from functools import partial
 import numpy as np
 
 from thrifty.arrays import Floats, Ints
+from thrifty.cascade.evaluation import Judged, judge, overconfidence_ratio
 from thrifty.cascade.gates import AHEAD, RowNodes, lead_of, n_tied_stages
-from thrifty.cascade.graph_search import FEWEST_ROWS, find_graph
-from thrifty.cascade.graph_trees import GraphTrees, grow_graph
-from thrifty.cascade.judged import Judged, judge, overconfidence_ratio
-from thrifty.cascade.neighbour_graph import NeighbourGraph, find_neighbours
+from thrifty.cascade.graph import FEWEST_ROWS, GraphTrees, find_graph, grow_graph
+from thrifty.cascade.neighbours import NeighbourGraph, find_neighbours
 from thrifty.cascade.problem import CascadeProblem, Plan
-from thrifty.cascade.staged import StagedTrees, few_enough
+from thrifty.cascade.stages import StagedTrees, few_enough
 
 __all__ = ["Graph", "best_graph"]
 

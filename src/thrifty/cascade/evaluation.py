@@ -1,4 +1,7 @@
-"""Out-of-fold evaluation of stages: calibration, the blend with the full model, gates."""
+"""Out-of-fold evaluation of stages: calibration, the blend with the full model, gates.
+
+Out-of-fold evaluation of stages: calibration, the blend with the full model, gates.
+"""
 
 from dataclasses import dataclass, replace
 

@@ -1,4 +1,6 @@
-"""One growing ensemble over nested sets of columns: stage k continues stage k - 1's trees on more columns.
+"""Stages of a cascade: one ensemble that grows from stage to stage.
+
+One growing ensemble over nested sets of columns: stage k continues stage k - 1's trees on more columns.
 
     f_k = kept f_(k-1) + trees over the columns of stage k,   each a Newton step of   sum_i w_i loss(y_i, f(x_i))
 
@@ -46,7 +48,6 @@ __all__ = [
     "sureness",
     "total_gains",
 ]
-
 
 SHRINKAGE, MAX_SHRUNK_STAGES = 0.7, 100
 """Factor on the score so far with which a stage starts, and stages with it: the stored scale must stay a number."""

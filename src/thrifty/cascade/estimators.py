@@ -1,0 +1,1051 @@
+"""BudgetedClassifier, BudgetedRegressor and BudgetedRanker: cascades that buy features one after the other.
+
+Base class of the Budgeted* estimators: fit, default operating point, budgets and certificates.
+
+BudgetedClassifier and BudgetedRegressor: cascades that buy features one after the other, at any budget.
+
+Documents of queries, ranked under a budget.
+"""
+
+import copy
+import warnings
+from collections.abc import Mapping
+from dataclasses import replace
+from numbers import Integral
+from typing import Any, Self, get_args
+
+import numpy as np
+from sklearn.utils.validation import check_is_fitted
+
+from thrifty.arrays import Floats
+from thrifty.cascade.evaluation import CLEARLY, lead
+from thrifty.cascade.learn import LearnedCascade, deals_for, learn_cascade
+from thrifty.cascade.neighbours import unsupported_reason
+from thrifty.cascade.problem import CAPACITIES, CascadeProblem, NextChainRoutes, Structure, lighter
+from thrifty.chain.chain import Chain
+from thrifty.chain.column_types import column_types
+from thrifty.chain.policy import Policy
+from thrifty.chain.sources import TableReader, kind_of_table
+from thrifty.errors import (
+    FullModelNotWorthItWarning,
+    InvalidInputError,
+    NoPriceOfMistakesError,
+    NothingSavedWarning,
+)
+from thrifty.estimators.base import (
+    ChainClassifier,
+    ChainEstimator,
+    ChainRegressor,
+    all_or_nothing,
+    chain_behind,
+    link_of,
+)
+from thrifty.estimators.checks import (
+    check_count,
+    check_goal,
+    check_seed,
+    check_training_rows,
+    refuse_keywords,
+)
+from thrifty.evidence.claims import loses_at_most
+from thrifty.evidence.evidence import Evidence
+from thrifty.evidence.frontier import Frontier
+from thrifty.evidence.observe import evidence_of, seen_by
+from thrifty.evidence.proof import certify, check_hold_out
+from thrifty.evidence.query_evidence import QueryEvidence
+from thrifty.evidence.recall import check_floors, recalls_at, with_classes, within_floors
+from thrifty.evidence.spending import check_confidence
+from thrifty.evidence.trials import HELD_OUT
+from thrifty.full.crossfit import JudgedFull, TrainingRows, held_out_rows
+from thrifty.full.model import FullModel
+from thrifty.prices.costs import PriceList
+from thrifty.prices.row_prices import RowsOfFit
+from thrifty.progress import Progress, printed
+from thrifty.rows import content_keys, query_keys
+from thrifty.tasks.classes import classification_of
+from thrifty.tasks.mistakes import read_loss
+from thrifty.tasks.ranking import Queries, RankingTask, as_queries, ranking_of, with_queries
+from thrifty.tasks.regression import default_regressor
+from thrifty.tasks.task import Task
+from thrifty.threads import limited_threads, threads_of
+from thrifty.trees import Binner
+from thrifty.trees.boosting import Boosting
+
+__all__ = ["BudgetedCascade", "BudgetedClassifier", "BudgetedRanker", "BudgetedRegressor"]
+
+_USUAL_CONFIDENCE = 0.95
+
+ROWS_PER_TREE = 10
+"""Rows that a tree of a larger size must have before that size is tried: on fewer it would win by chance."""
+
+
+ROWS_TO_COMPARE = 100
+"""Rows from which on smaller penalties are tried where rows are too few for a larger size."""
+
+
+class BudgetedCascade(ChainEstimator):
+    """Fit and operating points of the Budgeted* estimators; subclasses say what an answer is."""
+
+    _accepts_missing = True
+    _accepts_sparse = False
+    _accepts_levels = True
+    # Whether targets and scores of the training rows are kept in the evidence, for those who tell recall and AUC.
+    _keeps_scores = False
+
+    def __init__(
+        self,
+        full: Any = None,
+        *,
+        feature_costs: Any = None,
+        feature_groups: Any = None,
+        full_cost: float = 0.0,
+        full_features: Any = None,
+        budget: float | None = None,
+        max_loss: float | Mapping[Any, float] | None = None,
+        confidence: float | None = None,
+        stages: int | None = None,
+        sizes: Any = None,
+        structure: str = "line",
+        max_bins: int = 255,
+        max_bytes: int | None = None,
+        cv: Any = 4,
+        n_jobs: int | None = None,
+        random_state: Any = None,
+        verbose: int = 0,
+    ) -> None:
+        self.full = full
+        self.feature_costs = feature_costs
+        self.feature_groups = feature_groups
+        self.full_cost = full_cost
+        self.full_features = full_features
+        self.budget = budget
+        self.max_loss = max_loss
+        self.confidence = confidence
+        self.stages = stages
+        self.sizes = sizes
+        self.structure = structure
+        self.max_bins = max_bins
+        self.max_bytes = max_bytes
+        self.cv = cv
+        self.n_jobs = n_jobs
+        self.random_state = random_state
+        self.verbose = verbose
+
+    def fit(
+        self,
+        X: Any,
+        y: Any,
+        sample_weight: Any = None,
+        *,
+        progress: Progress | None = None,
+        **unknown: Any,
+    ) -> Self:
+        """Learn the cascade and its operating points, and judge the full model on these rows.
+
+        Parameters
+        ----------
+        X : array, pandas or polars data frame of shape (n_samples, n_features)
+            Every feature, bought or not: training pays for everything. NaN is missing. Columns
+            of a data frame may hold text or categories, which trees split by sets, and dates, which count as days.
+        y : array-like of shape (n_samples,)
+            Labels, of two classes or more; numbers, for a regressor.
+        sample_weight : array-like of shape (n_samples,), optional
+            Weights; a row of weight zero is left out. Not with ``max_loss``, which counts rows.
+        progress : callable, optional
+            Called as ``progress(what, done, total)`` whenever a step of some length ends, in the place of what
+            ``verbose`` prints.
+        """
+        refuse_keywords(self, unknown)
+        self._check_parameters()
+        wish = check_goal(may_be_none=True, budget=self.budget, max_loss=self.max_loss)
+        report = printed(self.verbose, type(self).__name__) if progress is None else progress
+        with all_or_nothing(self), limited_threads(openmp=threads_of(self.n_jobs), blas=1):
+            seed = check_seed(self.random_state)
+            given = check_training_rows(self, X, y, sample_weight, self.cv, seed)
+            prices = self._prices(given)
+            if self.structure == "neighbours" and (
+                why := unsupported_reason(given.task, len(given.y), has_categories=len(self._categorical) > 0)
+            ):
+                raise InvalidInputError(
+                    f"structure='neighbours' cannot answer these rows: {why}. Give structure='graph'."
+                )
+            if "budget" in wish:
+                _check_affordable(wish["budget"], prices)
+            rows, proof = self._parts(given, seed, wish)
+            full = self._full()
+            report("judging the full model", 0, 1)
+            judged = self._judged(rows, prices, self.n_jobs)
+            report("judging the full model", 1, 1)
+            link = link_of(judged.model, prices, rows.task)
+            problem = CascadeProblem(
+                Binner(self.max_bins).fit_transform(rows.X, rows.weight, self._categorical),
+                rows.task,
+                rows.y,
+                rows.weight,
+                held_out_rows(rows),
+                judged.scores,
+                prices,
+                check_sizes(self.sizes, len(rows.y)),
+                self.stages,
+                threads_of(self.n_jobs),
+                report,
+                _behind(link, rows),
+                "max_loss" in wish,
+                None
+                if prices.by_row is None
+                else RowsOfFit(rows.X, table=rows.table).amounts(prices.by_row, None),
+                self.max_bytes,
+                self.structure,  # type: ignore[arg-type]  # checked
+                wish.get("budget"),
+                # Folds of a splitter of the user's keep together what only the user knows to belong together.
+                deals_for(rows.task, len(rows.y)) if isinstance(self.cv, Integral) else 1,
+            )
+            learned = learn_cascade(problem)
+            _warn_if_full_is_worse(learned, judged, rows)
+            if len(rows.task.classes):
+                self.classes_ = rows.task.classes
+            self._learned = self._assemble(learned, link, prices, rows, kind_of_table(X), seed)
+            self.chain_ = self._learned
+            self.order_ = learned.plan.order
+            self.size_ = (learned.plan.boosting.n_trees, learned.plan.boosting.max_depth)
+            self.features_ = self.chain_.columns
+            self.n_stages_ = self.chain_.n_own_stages
+            judged_rows = with_classes(learned.evidence, rows.task)
+            self.evidence_ = replace(
+                judged_rows if self._keeps_scores else judged_rows.without_scores(),
+                features=tuple(self.features_.tolist()),
+                stage_columns=tuple(tuple(stage.columns.tolist()) for stage in self.chain_.stages),
+                rows=query_keys(content_keys(rows.X, rows.task.strata(rows.y)), rows.task.query_of(rows.y)),
+                seen=seen_by(full),
+                task=rows.task,
+            )
+            self._proof = None
+            if proof is not None:
+                held_out = TableReader(proof.X, proof.table, proof.positions)
+                self._proof = self._proof_on(held_out, proof.labels)
+            self._duplicates = HELD_OUT
+            if wish:
+                self._move(confidence=self.confidence, **wish)
+            else:
+                self._go_to_default(learned)
+            report("choosing the operating point", 1, 1)
+        return self
+
+    def _check_parameters(self) -> None:
+        """Refuse bad constructor arguments before anything is computed."""
+        check_goal(may_be_none=True, budget=self.budget, max_loss=self.max_loss)
+        check_confidence(self.confidence)
+        check_sizes(self.sizes)
+        check_count("max_bins", self.max_bins, least=2, most=255)
+        if self.structure not in get_args(Structure):
+            raise InvalidInputError(
+                f"structure must be 'line' (all rows buy in one order), 'graph' (each in its own), 'neighbours' (the "
+                f"same, answered by training rows that are alike) or 'auto' (what is clearly best); got "
+                f"{self.structure!r}."
+            )
+        for name in ("stages", "max_bytes"):
+            if getattr(self, name) is not None:
+                check_count(name, getattr(self, name))
+
+    def _prices(self, rows: TrainingRows) -> PriceList:
+        prices = self._price_list(rows)
+        if prices.cost_of_everything == 0.0:
+            raise InvalidInputError(
+                "feature_costs and full_cost are all zero, so there is nothing to save: use the full model for every "
+                "row. Give a price to at least one feature, or to the full model."
+            )
+        return prices
+
+    @property
+    def _surely(self) -> float:
+        return _USUAL_CONFIDENCE if self.confidence is None else self.confidence
+
+    def _parts(
+        self, rows: TrainingRows, seed: int, wish: dict[str, Any]
+    ) -> tuple[TrainingRows, TrainingRows | None]:
+        """Rows to learn from, and rows to prove with where a wish asks for a proof."""
+        if "max_loss" not in wish and ("budget" not in wish or self.confidence is None):
+            return rows, None
+        learn, proof = self._hold_out(rows, seed, "max_loss" if "max_loss" in wish else "confidence")
+        if "max_loss" in wish:
+            is_proof = np.isin(rows.positions, proof.positions)
+            strata, query = rows.task.strata(rows.y), rows.task.query_of(rows.y)
+            classes = rows.task.classes.tolist()
+            check_hold_out(rows.X, strata, is_proof, self.max_loss, self._surely, classes, query)
+        return learn, proof
+
+    def _assemble(
+        self,
+        learned: LearnedCascade,
+        link: FullModel | Chain,
+        prices: PriceList,
+        rows: TrainingRows,
+        kind: str | None,
+        seed: int,
+    ) -> Chain:
+        """What serves, from what was learned: plain arrays, at the most accurate operating point."""
+        staged, names = learned.staged, getattr(self, "feature_names_in_", None)
+        stages = staged.stages(rows.task, learned.calibrations, learned.gates)
+        last = len(learned.policy) - 1
+        return Chain(
+            stages,
+            link,
+            prices,
+            rows.task,
+            replace(learned.policy, lower=last, upper=last, seed=seed),
+            staged.base,
+            learned.blend,
+            None if names is None else tuple(str(name) for name in names),
+            kind,
+            self._levels,
+            column_types(rows.table),
+        )
+
+    # -- operating points ----------------------------------------------------------------------
+
+    def _move(self, *, confidence: float | None = None, **wish: Any) -> None:
+        """Go to an operating point."""
+        if "threshold" in wish:
+            raise InvalidInputError(
+                f"a {type(self).__name__} has several gates, and threshold={wish['threshold']!r} speaks of one. Ask "
+                f"for a budget or a max_loss."
+            )
+        policy = self._learned.policy
+        self.certificate_ = None
+        self._max_loss = wish.get("max_loss")
+        if "max_loss" in wish:
+            self.confidence = self.confidence if confidence is None else confidence
+            self._lose_at_most(wish["max_loss"])
+        elif confidence is None:
+            self.chain_ = self._learned.at(policy.within(wish["budget"]))
+        else:
+            self.chain_ = self._learned.at(self._kept_within(policy, wish["budget"], confidence))
+
+    def _go_to_default(self, learned: LearnedCascade) -> None:
+        """Go to the point of least total cost where mistakes have prices, else to the most accurate one."""
+        self.certificate_, self._max_loss = None, None
+        evidence = self._evidence()
+        assert evidence.points is not None  # a cascade has the points that it was fitted with
+        self._go_to(evidence.points[learned.default_point], evidence.weights)
+
+    def certified(
+        self,
+        X: Any,
+        y: Any,
+        *,
+        max_loss: float | Mapping[Any, float],
+        confidence: float = 0.95,
+        duplicates: str = "refuse",
+        measure: str = "share",
+        largest: float | None = None,
+    ) -> Self:
+        """Return the same fit at the cheapest point that new rows prove to lose at most ``max_loss``.
+
+        Parameters
+        ----------
+        X, y : table and labels
+            Rows that neither this fit nor the full model has seen; the full model is asked about all of them.
+        max_loss : float, or dict of label to float
+            What is to be shown against the full model: the share of answers that may be worse, or that of the rows of
+            each class named; see ``thrifty.certify``.
+        confidence : float, default=0.95
+            Probability with which it must hold.
+        duplicates : {"refuse", "drop", "count"}, default="refuse"
+            What becomes of rows that hold the same as rows of the fit: they are refused, left out, or counted. Rows
+            that equal each other count once unless it is "count"; see ``thrifty.certify``.
+        measure : {"share", "mean"}, default="share"
+            Whether rows that are worse are counted, or the mean excess of the loss is bounded, as a share of
+            ``largest``; see ``thrifty.certify``.
+        largest : float, optional
+            Loss at which losses are clipped before their mean is taken.
+        """
+        reader = self._reader(X)
+        other = copy.copy(self)
+        other._proof = self._proof_on(reader, y)
+        other.confidence, other._duplicates = confidence, duplicates
+        other.certificate_, other._max_loss = None, None
+        other._lose_at_most(check_goal(max_loss=max_loss)["max_loss"], measure=measure, largest=largest)
+        return other
+
+    def _proof_on(self, reader: TableReader, y: Any) -> Evidence:
+        """What every candidate of a proof does with rows that nothing was learned from."""
+        return replace(evidence_of(self._learned, reader, y), points=self._evidence().points).without_scores()
+
+    def _lose_at_most(self, max_loss: Any, **how: Any) -> None:
+        """Go to the cheapest point that loses at most so much against the full model, by proof or by estimate."""
+        of_mean = how.get("measure") == "mean"
+        against = Frontier.from_evidence([self._evidence()], against_full=not of_mean)
+        if self._proof is not None:
+            certificate = certify(
+                against.on([self._proof]),
+                max_loss=max_loss,
+                confidence=self._surely,
+                duplicates=self._duplicates,
+                **how,
+            )
+            self.certificate_ = certificate
+            point = None if certificate.is_fallback else certificate.point
+        else:
+            allowed = np.flatnonzero(loses_at_most(against, max_loss))
+            point = against[int(allowed[np.argmin(against.cost[allowed])])] if len(allowed) else None
+        if point is None:
+            self._send_everything()
+            told = max_loss if isinstance(max_loss, Mapping) else f"{max_loss:g}"
+            warnings.warn(
+                f"max_loss={told} can be met only by sending every row to the full model, which saves nothing. "
+                f"Allow a larger loss, give more rows, or let the stages buy more.",
+                NothingSavedWarning,
+                stacklevel=4,
+            )
+            return
+        self._go_to(np.array(point.thresholds), np.ones(self._evidence().n_rows))
+
+    def _go_to(self, thresholds: Floats, weights: Floats) -> None:
+        """Go to a point, one of those that budgets are met with or not; its means are over rows of these weights."""
+        policy = self._learned.policy
+        same = (policy.thresholds == thresholds).all(axis=1)
+        if not same.any():
+            _, *means = self._evidence().at_point(thresholds)
+            cost, score = (np.array([np.average(one, weights=weights)]) for one in means)
+            policy, same = Policy(thresholds[None, :], cost, score, seed=policy.seed), np.ones(1, dtype=bool)
+        self.chain_ = self._learned.at(policy.at(int(np.argmax(same))))
+
+    def _send_everything(self) -> None:
+        """Send every row to the full model, past a chain in its place too; its own answer counts."""
+        whole = replace(self._learned, full=self._learned.innermost, blend=self._learned.task.full_alone)
+        nobody_stops = np.full((1, whole.n_own_stages), -np.inf)
+        score = self._evidence().full_score
+        cost = whole.cost_by_place[-1:]
+        if whole.price_list.by_row is not None and self._learned.behind is None:
+            cost = np.array([np.mean(self._evidence().cost_at(-1))])
+        policy = Policy(nobody_stops, cost, np.array([score]), seed=whole.policy.seed)
+        self.chain_ = replace(whole, policy=policy)
+
+    def _expected(self) -> tuple[float, float]:
+        check_is_fitted(self)
+        policy = self.chain_.policy
+        return policy.expected_cost, policy.expected_score
+
+    def _forget_full(self) -> None:
+        super()._forget_full()
+        self._max_loss = None
+
+    def _change_chain(self, change: Any) -> None:
+        self._learned, self.chain_ = change(self._learned), change(self.chain_)
+
+
+def check_sizes(sizes: Any, n_rows: int = 0) -> tuple[Boosting, ...]:
+    """Sizes of a stage to choose from, from pairs (n_trees, max_depth); those that so many rows can feed by default."""
+    if sizes is None:
+        fed = [size for size in CAPACITIES[1:] if n_rows >= ROWS_PER_TREE * size.n_trees]
+        return (CAPACITIES[0], *(fed or ([lighter(CAPACITIES[0])] if n_rows >= ROWS_TO_COMPARE else [])))
+    try:
+        pairs = [(n_trees, max_depth) for n_trees, max_depth in sizes]
+    except (TypeError, ValueError):
+        pairs = []
+    if not pairs:
+        raise InvalidInputError(f"sizes must be a list of (n_trees, max_depth); got {sizes!r}.")
+    return tuple(
+        Boosting(
+            n_trees=check_count("n_trees in sizes", n_trees),
+            max_depth=check_count("max_depth in sizes", max_depth, most=12),
+            l2=CAPACITIES[-1].l2,
+        )
+        for n_trees, max_depth in pairs
+    )
+
+
+def _check_affordable(budget: float, prices: PriceList) -> None:
+    """Refuse, before anything is learned, a budget that no first purchase fits into."""
+    cheapest = 0.0 if (prices.prices == 0).any() else float(prices.prices.min())
+    if budget < cheapest:
+        raise InvalidInputError(
+            f"budget must be at least {cheapest:.6g}, the price of the cheapest purchase, which every row makes; got "
+            f"{budget!r}. Raise the budget, or make the first purchase cheaper."
+        )
+
+
+def _behind(link: FullModel | Chain, rows: TrainingRows) -> NextChainRoutes | None:
+    """Where the training rows go in a chain that stands in the place of the full model."""
+    if not isinstance(link, Chain):
+        return None
+    walk = link.walk(TableReader(rows.X, rows.table, rows.positions))
+    return NextChainRoutes(link.places(walk), link.bought_by_place)
+
+
+def _warn_if_full_is_worse(learned: LearnedCascade, judged: JudgedFull, rows: TrainingRows) -> None:
+    """Say so if a cheap stage answers clearly better than the full model, row by row, and asking both gains nothing."""
+    full, weight = rows.task.quality(rows.y, judged.outputs), rows.weight
+    stages = learned.evidence.quality[:, :-1]
+    if isinstance(learned.evidence, QueryEvidence):
+        full, stages = learned.evidence.of_places(judged.scores)
+        weight = np.ones(len(full))
+    best = int(np.argmax(weight @ stages))
+    if not learned.asks_full and lead(stages[:, best], full, weight) > CLEARLY:
+        cost = float(np.mean(learned.evidence.cost_at(best)))
+        name = rows.task.quality_name
+        warnings.warn(
+            f"the full model (f0) has {name} {full.mean():.4g} and stage {best}, at cost {cost:g}, "
+            f"{stages[:, best].mean():.4g}, both out of fold: it is not worth asking. Every operating "
+            f"point does without it; give a better one, or let the stages answer alone.",
+            FullModelNotWorthItWarning,
+            stacklevel=3,
+        )
+
+
+class BudgetedClassifier(ChainClassifier, BudgetedCascade):
+    """Buys features one after the other, for each row only until an answer is sure enough.
+
+    The full model (f0) is the last resort.
+
+    The stages share one ensemble of trees that grows with every purchase. In which order features are bought, how
+    large the stages are, where each row stops and whether the full model earns its price at all is chosen out of fold;
+    the operating point is a mean spend (``budget``), a loss against it that is proved (``max_loss``), or, with
+    neither, the most accurate one, or the one of least total cost where mistakes have prices. ``at`` switches between
+    operating points without refitting.
+
+    Parameters
+    ----------
+    full : classifier, FrozenEstimator, callable or array of probabilities, default=None
+        The full model (f0). An unfitted estimator is cloned, fitted and cross-fitted; None is a
+        ``HistGradientBoostingClassifier``. Anything that was fitted elsewhere should not have seen the rows given.
+    loss : {"error", "log", "brier"} or array-like of shape (n_classes, n_classes), default="error"
+        What an answer loses: whether it is wrong, the logarithmic or the Brier loss of its probabilities, or a price
+        for every mistake in the unit of ``feature_costs``. A matrix has a line for each true class and a column for
+        each answer, in the order of ``classes_``; the right answer is the cheapest of its line. With a matrix rows are
+        answered with the class of least expected cost, scores are minus the cost of mistakes, and without ``budget``
+        and ``max_loss`` the point is taken at which tests and mistakes cost least together (Turney 1995, Journal of
+        Artificial Intelligence Research 2). ``decision_function`` is still that of the probabilities.
+    class_weight : None, "balanced" or dict of label to weight, default=None
+        Weights of the classes, multiplied into ``sample_weight``; labels that are left out have weight 1. Not with
+        ``max_loss`` or ``confidence``, which count rows.
+    feature_costs : array-like of shape (n_features,), number, dict by column name, Series, Prices, path or None
+        Price per column; None is 1 each, 0 is a feature at hand. ``thrifty.Prices`` also says a price for all columns
+        that are not named, discounts, and prices that differ by row; a path is a CSV or JSON file of prices.
+    feature_groups : array-like of shape (n_features,), dict by column name, or None
+        Columns that one purchase delivers together have the same label and the same price.
+    full_cost : float, default=0.0
+        Extra price of one call of the full model, on top of the features it reads.
+    full_features : array-like of column numbers or names, or a mask, default=None
+        Columns that the full model reads, and is given; None is all of them.
+    budget : float, optional
+        Mean spend per row.
+    max_loss : float, or dict of label to float, optional
+        Largest share of all rows, in (0, 1), that is answered worse than by the full model: wrongly where it is right.
+        By label, of the rows of that class, so that a rare one cannot be given up in silence. A quarter of the rows is
+        then kept out of everything and the cheapest point is taken that they prove, with probability ``confidence``,
+        to lose no more.
+    confidence : float, optional
+        Probability with which that proof must hold; None is 0.95. With ``budget``: the probability with which the mean
+        cost of new rows keeps to it, for which a quarter of the rows is kept out too; None meets the mean as measured.
+    stages : int, optional
+        Places along the order of purchases where a row may stop; None chooses up to 16. Those at which no operating
+        point lets a row stop are left out afterwards.
+    structure : {"line", "graph", "neighbours", "auto"}, default="line"
+        Whether all rows buy in one order, or each row is sent to the purchase that is best for it, by what it holds:
+        with trees for each set of purchases, which takes two to four times as long, or by training rows that are
+        alike, which is for classes only and keeps up to 16,000 training rows in the model and in its file. "auto" takes
+        one of the last two only where it is clearly ahead out of fold.
+    sizes : sequence of (n_trees, max_depth), optional
+        Sizes of a stage to choose from out of fold, from small to large, each at most that: a stage ends when its trees
+        no longer help. None is (60, 4), which learns at half the usual rate, (100, 6) and (150, 10), the larger ones
+        where there are ten rows for each tree; with 100 rows to 1,000, (60, 4) with smaller penalties too.
+    max_bins : int, default=255
+        Bins per column.
+    max_bytes : int, optional
+        Bytes that the trees of all stages may take in a saved file; stages are given fewer trees until they do. Rows
+        that operating points were judged on and the full model come on top. None is no limit.
+    cv : int, splitter or iterable, default=4
+        Folds in which everything is judged.
+    n_jobs : int, optional
+        Folds that are fitted side by side, and threads of each library that the full model calls; None is 1, unless
+        joblib is configured otherwise, and -1 is all cores that the process may use. Results do not depend on it.
+    random_state : int, RandomState or None
+        Seed of all random choices: folds, the default full model, and which rows follow which of two mixed operating
+        points.
+    verbose : int, default=0
+        1 prints a line whenever a phase of a fit ends, with the seconds since its start; 2 prints steps of phases too.
+
+    Attributes
+    ----------
+    classes_ : ndarray of shape (n_classes,)
+        Labels, sorted.
+    chain_ : Chain
+        What serves, at the operating point in force.
+    evidence_ : Evidence
+        The rows of the fit at every stage, each answered by models that have not seen it.
+    frontier_ : Frontier
+        Every operating point, with those answers; every row counts once, whatever its weight.
+    certificate_ : Certificate or None
+        What ``max_loss`` proved.
+    order_ : ndarray
+        Purchases (numbers of groups) in the order in which they are made.
+    features_ : ndarray
+        Columns that are bought before the full model, in that order.
+    n_stages_ : int
+        Stages in front of the full model.
+    size_ : tuple of int
+        Trees of a stage, and their depth.
+    expected_cost_, expected_score_ : float
+        Mean cost and accuracy of the operating point in force, out of fold; with another ``loss`` than "error", the
+        score is minus the mean loss.
+    expected_total_cost_ : float
+        Mean cost of tests and mistakes together, where ``loss`` is a matrix.
+    expected_cost_interval_ : tuple of float
+        Where the mean cost of new rows lies at that point, 19 times out of 20.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_breast_cancer
+    >>> from sklearn.naive_bayes import GaussianNB
+    >>> from thrifty import BudgetedClassifier
+    >>> X, y = load_breast_cancer(return_X_y=True)
+    >>> clf = BudgetedClassifier(GaussianNB(), budget=3, sizes=[(20, 3)], cv=3, random_state=0)
+    >>> clf = clf.fit(X[::2], y[::2])
+    >>> bool(clf.score(X[1::2], y[1::2]) > 0.9), bool(clf.cost(X[1::2]).mean() < 4)
+    (True, True)
+    >>> bool(clf.at(budget=1.1).cost(X[1::2]).mean() < clf.cost(X[1::2]).mean())
+    True
+    """
+
+    _accepts_several = True
+
+    def __init__(
+        self,
+        full: Any = None,
+        *,
+        loss: Any = "error",
+        class_weight: Any = None,
+        feature_costs: Any = None,
+        feature_groups: Any = None,
+        full_cost: float = 0.0,
+        full_features: Any = None,
+        budget: float | None = None,
+        max_loss: float | Mapping[Any, float] | None = None,
+        confidence: float | None = None,
+        stages: int | None = None,
+        sizes: Any = None,
+        structure: str = "line",
+        max_bins: int = 255,
+        max_bytes: int | None = None,
+        cv: Any = 4,
+        n_jobs: int | None = None,
+        random_state: Any = None,
+        verbose: int = 0,
+    ) -> None:
+        super().__init__(
+            full,
+            feature_costs=feature_costs,
+            feature_groups=feature_groups,
+            full_cost=full_cost,
+            full_features=full_features,
+            budget=budget,
+            max_loss=max_loss,
+            confidence=confidence,
+            stages=stages,
+            sizes=sizes,
+            structure=structure,
+            max_bins=max_bins,
+            max_bytes=max_bytes,
+            cv=cv,
+            n_jobs=n_jobs,
+            random_state=random_state,
+            verbose=verbose,
+        )
+        self.loss = loss
+        self.class_weight = class_weight
+
+    @property
+    def expected_total_cost_(self) -> float:
+        """Mean cost of tests and mistakes together at the operating point in force, out of fold."""
+        cost, score = self._expected()
+        if self.chain_.task.mistake_price is None:
+            raise NoPriceOfMistakesError(
+                f"tests and mistakes add up only where both have prices; this fit has loss={self.loss!r}. Fit with a "
+                f"matrix of what each mistake costs."
+            )
+        return cost - score
+
+    def at(
+        self,
+        *,
+        budget: float | None = None,
+        max_loss: float | Mapping[Any, float] | None = None,
+        threshold: float | None = None,
+        confidence: float | None = None,
+        min_recall: Mapping[Any, float] | None = None,
+    ) -> Self:
+        """Return the same fit at another operating point; nothing is refitted.
+
+        Parameters
+        ----------
+        budget : float, optional
+            Mean spend per row.
+        max_loss : float, or dict of label to float, optional
+            Largest share of all rows that is answered worse than by the full model; by label, of the rows of that
+            class.
+        threshold : float, optional
+            Refused: a cascade has several gates.
+        confidence : float, optional
+            Probability with which new rows keep to ``budget``, or with which ``max_loss`` is proved.
+        min_recall : dict of label to float, optional
+            Least share of the rows of a class to be answered with it, on the held-out rows of the fit. With ``budget``
+            it is the best point within it that reaches every floor; alone the cheapest one or, where mistakes have
+            prices, the one of least total cost.
+        """
+        if min_recall is None:
+            return super().at(budget=budget, max_loss=max_loss, threshold=threshold, confidence=confidence)
+        check_is_fitted(self)
+        others = {"max_loss": max_loss, "threshold": threshold, "confidence": confidence}
+        given = [f"{name}={value!r}" for name, value in others.items() if value is not None]
+        if given:
+            raise InvalidInputError(
+                f"min_recall goes with a budget or stands alone; got {' and '.join(given)} too. Leave one of them out."
+            )
+        budget = check_goal(may_be_none=True, budget=budget).get("budget")
+        task, policy, evidence = self._learned.task, self._learned.policy, self._evidence()
+        floors = check_floors(min_recall, task.classes)
+        recalls = recalls_at(evidence, policy.thresholds, len(task.classes))
+        other = copy.copy(self)
+        other.certificate_, other._max_loss = None, None
+        other.chain_ = self._learned.at(
+            within_floors(policy, recalls, floors, budget, task.mistake_price, task.classes)
+        )
+        return other
+
+    def _task_of(self, y: Any, weight: Floats) -> Task:  # noqa: ARG002 - labels have no spread
+        task = classification_of(y)
+        return replace(task, mistakes=read_loss(self.loss, task.classes))
+
+
+class BudgetedRegressor(ChainRegressor, BudgetedCascade):
+    """Predicts a number, and buys features one after the other, for each row only until more would change little.
+
+    The full model (f0) is the last resort, blended linearly with the last stage where that errs less. A number does not
+    say how sure it is, so that each stage has a gate of its own, which learns from what is held how much a row would
+    gain by going on.
+
+    Parameters
+    ----------
+    full : regressor, FrozenEstimator, callable or array of numbers, default=None
+        The full model (f0). An unfitted estimator is cloned, fitted and cross-fitted; None is a
+        ``HistGradientBoostingRegressor`` of the same loss. Anything that was fitted elsewhere should not have seen the
+        rows given.
+    loss : {"squared", "absolute", "pinball"}, default="squared"
+        The error that counts. The pinball loss is that of a quantile: answers are numbers that the target does not
+        exceed with the probability ``quantile``. Its full model should be of the same quantile, such as
+        ``HistGradientBoostingRegressor(loss="quantile", quantile=0.9)``, which is the default then.
+    quantile : float, default=None
+        Quantile in (0, 1) that is predicted with ``loss="pinball"``; None with the other losses.
+    tolerance : float, default=0.01
+        How much larger than the full model's an error may be before the answer counts as worse: squared errors in units
+        of the variance of ``y``, absolute ones in units of its mean distance from the median, pinball losses in
+        units of that of the best constant.
+    feature_costs, feature_groups, full_cost, full_features, budget, max_loss, confidence
+        As of ``BudgetedClassifier``. ``max_loss`` is the share of rows whose error may be larger than that of the full
+        model, by more than ``tolerance``.
+    stages, sizes, structure, max_bins, max_bytes, cv, n_jobs, random_state, verbose
+        As of ``BudgetedClassifier``.
+
+    Attributes
+    ----------
+    chain_, evidence_, frontier_, certificate_, order_, features_, n_stages_, size_
+        As of ``BudgetedClassifier``.
+    expected_cost_, expected_score_ : float
+        Mean cost and score of the operating point in force, out of fold. A score is one minus the error in units of the
+        spread of ``y``: near ``r2_score``, ``d2_absolute_error_score`` or ``d2_pinball_score`` of these rows.
+    expected_cost_interval_ : tuple of float
+        Where the mean cost of new rows lies at that point, 19 times out of 20.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_diabetes
+    >>> from sklearn.linear_model import Ridge
+    >>> from thrifty import BudgetedRegressor
+    >>> X, y = load_diabetes(return_X_y=True)
+    >>> model = BudgetedRegressor(Ridge(0.01), budget=3, sizes=[(30, 3)], cv=3, random_state=0).fit(X[::2], y[::2])
+    >>> bool(model.score(X[1::2], y[1::2]) > 0.3), bool(model.cost(X[1::2]).mean() < 4)
+    (True, True)
+    """
+
+    def __init__(
+        self,
+        full: Any = None,
+        *,
+        loss: str = "squared",
+        quantile: float | None = None,
+        tolerance: float = 0.01,
+        feature_costs: Any = None,
+        feature_groups: Any = None,
+        full_cost: float = 0.0,
+        full_features: Any = None,
+        budget: float | None = None,
+        max_loss: float | None = None,
+        confidence: float | None = None,
+        stages: int | None = None,
+        sizes: Any = None,
+        structure: str = "line",
+        max_bins: int = 255,
+        max_bytes: int | None = None,
+        cv: Any = 4,
+        n_jobs: int | None = None,
+        random_state: Any = None,
+        verbose: int = 0,
+    ) -> None:
+        super().__init__(
+            full,
+            feature_costs=feature_costs,
+            feature_groups=feature_groups,
+            full_cost=full_cost,
+            full_features=full_features,
+            budget=budget,
+            max_loss=max_loss,
+            confidence=confidence,
+            stages=stages,
+            sizes=sizes,
+            structure=structure,
+            max_bins=max_bins,
+            max_bytes=max_bytes,
+            cv=cv,
+            n_jobs=n_jobs,
+            random_state=random_state,
+            verbose=verbose,
+        )
+        self.loss = loss
+        self.quantile = quantile
+        self.tolerance = tolerance
+
+
+class BudgetedRanker(BudgetedCascade):
+    """Ranks the documents of queries, and buys features of each document only until more would change little.
+
+    The full model (f0) is the last resort, blended linearly with the last stage where that errs less. Every document
+    has its own way through the stages: one that stands far from the first places stops early. Scores of all stages
+    are on one scale, the gain that a document is expected to have, so that documents which stopped at different stages
+    can be ranked together.
+
+    Parameters
+    ----------
+    full : regressor, ranker, FrozenEstimator, callable or array of numbers, default=None
+        The full model (f0). An unfitted estimator is cloned, fitted on the grades and cross-fitted; one whose ``fit``
+        takes ``group`` or ``qid``, such as LightGBM's and XGBoost's rankers, is given the queries too. None is a
+        ``HistGradientBoostingRegressor``. Anything that was fitted elsewhere should not have seen the rows given.
+    loss : {"pointwise", "pairwise", "listwise"}, default="pointwise"
+        What the trees of the stages lower: squared errors of gains, the logistic loss of pairs of documents, or the
+        cross-entropy of lists.
+    metric : {"ndcg", "ap"}, default="ndcg"
+        How good the order of a query is: NDCG with the gain ``2**grade - 1``, or average precision, for which a grade
+        of 1 or more is relevant.
+    k : int, default=10
+        Number of first places that count.
+    tolerance : float, default=0.01
+        How much lower than the full model's the metric of a query may be before its order counts as worse.
+    feature_costs, feature_groups, full_cost, full_features, confidence
+        As of ``BudgetedClassifier``.
+    budget : float, optional
+        Mean spend per document.
+    max_loss : float, optional
+        Share of queries, in (0, 1), whose order may be worse than the full model's. A quarter of the queries is then
+        kept out of everything and the cheapest point is taken that they prove to lose no more.
+    stages, sizes, max_bins, max_bytes, n_jobs, random_state, verbose
+        As of ``BudgetedClassifier``.
+    cv : int, splitter or iterable, default=4
+        Folds in which everything is judged; documents of a query are in one fold.
+
+    Attributes
+    ----------
+    chain_, frontier_, certificate_, order_, features_, n_stages_, size_
+        As of ``BudgetedClassifier``; scores are means of the metric over queries, costs means over documents.
+    evidence_ : QueryEvidence
+        The queries of the fit, every document at every stage, scored by models that have not seen its query.
+    query_name_ : str
+        Name of the queries, by which commands find their column in a table: that of ``qid`` where it is a Series with
+        a name, or of the second column of ``y``; "qid" where there is none.
+    expected_cost_, expected_score_ : float
+        Mean cost per document and mean metric over queries of the operating point in force, out of fold.
+    expected_cost_interval_ : tuple of float
+        Where the mean cost per document of new queries lies at that point, 19 times out of 20.
+
+    Notes
+    -----
+    A query without a relevant document has no metric, and is left out of means and certificates; one with a single
+    document is in order whatever is bought. Both are common and are accepted: they cost what they cost, and say nothing
+    about order. A fit in which no query has documents of different relevance is refused.
+
+    Functions that take ``X`` and ``y``, such as ``evidence_of`` and ``sweep``, take the relevance and the query of each
+    document in two columns: ``np.column_stack([relevance, qid])``.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sklearn.linear_model import Ridge
+    >>> from thrifty import BudgetedRanker
+    >>> rng = np.random.default_rng(0)
+    >>> X, qid = rng.normal(size=(600, 4)), np.repeat(np.arange(60), 10)
+    >>> grade = np.digitize(X[:, 0] + 0.5 * X[:, 1], [0.5, 1.5])
+    >>> ranker = BudgetedRanker(Ridge(), budget=2, k=5, sizes=[(20, 3)], cv=2, random_state=0)
+    >>> ranker = ranker.fit(X[:400], grade[:400], qid=qid[:400])
+    >>> bool(ranker.score(X[400:], grade[400:], qid=qid[400:]) > 0.8), bool(ranker.cost(X[400:]).mean() < 2.5)
+    (True, True)
+    """
+
+    def __init__(
+        self,
+        full: Any = None,
+        *,
+        loss: str = "pointwise",
+        metric: str = "ndcg",
+        k: int = 10,
+        tolerance: float = 0.01,
+        feature_costs: Any = None,
+        feature_groups: Any = None,
+        full_cost: float = 0.0,
+        full_features: Any = None,
+        budget: float | None = None,
+        max_loss: float | None = None,
+        confidence: float | None = None,
+        stages: int | None = None,
+        sizes: Any = None,
+        max_bins: int = 255,
+        max_bytes: int | None = None,
+        cv: Any = 4,
+        n_jobs: int | None = None,
+        random_state: Any = None,
+        verbose: int = 0,
+    ) -> None:
+        super().__init__(
+            full,
+            feature_costs=feature_costs,
+            feature_groups=feature_groups,
+            full_cost=full_cost,
+            full_features=full_features,
+            budget=budget,
+            max_loss=max_loss,
+            confidence=confidence,
+            stages=stages,
+            sizes=sizes,
+            max_bins=max_bins,
+            max_bytes=max_bytes,
+            cv=cv,
+            n_jobs=n_jobs,
+            random_state=random_state,
+            verbose=verbose,
+        )
+        self.loss = loss
+        self.metric = metric
+        self.k = k
+        self.tolerance = tolerance
+
+    def fit(  # type: ignore[override]  # the query of each document besides
+        self,
+        X: Any,
+        y: Any,
+        *,
+        qid: Any = None,
+        sample_weight: Any = None,
+        progress: Progress | None = None,
+        **unknown: Any,
+    ) -> Self:
+        """Learn the cascade and its operating points, and judge the full model on these documents.
+
+        Parameters
+        ----------
+        X : array, pandas or polars data frame of shape (n_documents, n_features)
+            Every feature, bought or not: training pays for everything. NaN is missing.
+        y : array-like of shape (n_documents,) or (n_documents, 2)
+            Grades of relevance, whole numbers from 0 to 31; with the query in a second column in place of ``qid``.
+        qid : array-like of shape (n_documents,)
+            Query of each document; documents of one query stand together. Required, unless ``y`` holds it: a table
+            of one query would leave none to judge an order on.
+        sample_weight : None
+            Refused: queries count alike.
+        progress : callable, optional
+            Called as ``progress(what, done, total)`` whenever a step of some length ends, in the place of what
+            ``verbose`` prints.
+        """
+        if sample_weight is not None:
+            raise InvalidInputError(
+                "a BudgetedRanker takes no sample_weight: the order of a query is judged as a whole, and queries count "
+                "alike. Leave it out, or give a query more often, under different ids."
+            )
+        super().fit(X, _targets(y, qid), progress=progress, **unknown)
+        self.query_name_ = _name_of_queries(y, qid)
+        return self
+
+    def score(self, X: Any, y: Any, qid: Any = None) -> float:
+        """Mean of the metric over the queries that have a relevant document."""
+        target = self.chain_.task.encode("y", _targets(y, qid), np.shape(X)[0])
+        task = self.chain_.task
+        assert isinstance(task, RankingTask)  # what fit makes
+        return float(np.nanmean(task.value_of_queries(target, self.predict(X))))
+
+    def query_cost(self, X: Any, qid: Any) -> Floats:
+        """What the documents of each query spend together, in the order of the queries."""
+        spent = self.cost(X)
+        return as_queries(qid if isinstance(qid, Queries) else Queries(qid), len(spent)).total(spent)
+
+    def certified(
+        self,
+        X: Any,
+        y: Any,
+        qid: Any = None,
+        *,
+        max_loss: Any,
+        confidence: float = 0.95,
+        duplicates: str = "refuse",
+        measure: str = "share",
+        largest: float | None = None,
+    ) -> Self:
+        """Return the same fit at the cheapest point that new queries prove to lose at most ``max_loss``.
+
+        Parameters
+        ----------
+        X, y, qid
+            Documents as in ``fit``, of queries that neither this fit nor the full model has seen; the full model is
+            asked about all of them. Queries without a relevant document do not count.
+        max_loss, confidence : float
+            Share of queries whose metric may be lower than by the full model's order, by more than ``tolerance``, and
+            the probability with which that is shown; see ``thrifty.certify``.
+        duplicates : {"refuse", "drop", "count"}, default="refuse"
+            What becomes of queries that hold the same documents as one of the fit.
+        measure : {"share"}, default="share"
+            Queries are counted; a mean of their losses is not certified.
+        largest : None
+            Belongs to a certificate of a mean.
+        """
+        if measure != "share" or largest is not None:
+            raise InvalidInputError(
+                f"a ranker is certified by the share of queries whose order is worse than the full model's; got "
+                f"measure={measure!r} and largest={largest!r}. Leave both out."
+            )
+        return super().certified(
+            X, _targets(y, qid), max_loss=max_loss, confidence=confidence, duplicates=duplicates
+        )
+
+    def _task_of(self, y: Any, weight: Floats) -> RankingTask:  # noqa: ARG002 - there are no weights
+        task = ranking_of(y, self.loss, self.metric, self.k, self.tolerance)
+        behind = chain_behind(self.full)
+        # One route has one unit: gains of a chain in the place of the full model are in units of its own spread.
+        theirs = None if behind is None else behind.task
+        same = isinstance(theirs, RankingTask) and (theirs.measure, theirs.k) == (task.measure, task.k)
+        return theirs if same else task  # type: ignore[return-value]  # a ranking, then
+
+    def _default_full(self) -> Any:
+        return default_regressor("squared", self.random_state)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.target_tags.two_d_labels = True
+        tags.target_tags.required = True
+        return tags
+
+
+def _name_of_queries(y: Any, qid: Any) -> str:
+    """Name of the column that queries come from, where it has one."""
+    name = getattr(qid, "name", None) if qid is not None else [*getattr(y, "columns", ()), None, None][1]
+    return name if isinstance(name, str) and name else "qid"
+
+
+def _targets(y: Any, qid: Any) -> Any:
+    """Relevance and query in two columns, from that or from both; without targets None, which every fit refuses."""
+    return y if y is None or (qid is None and np.ndim(y) == 2) else with_queries(y, qid)
