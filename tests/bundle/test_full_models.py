@@ -33,7 +33,7 @@ from thrifty.bundle.fingerprint import content_digest, probe_table
 from thrifty.chain.stage import LinearStage
 from thrifty.full.model import AbsentFull, CallableFull, EstimatorFull, PrecomputedFull, as_full_model
 from thrifty.full.trees import TreeClassifier
-from thrifty.prices.costs import PriceList
+from thrifty.prices.billing import PriceList
 from thrifty.tasks.classes import BinaryTask
 
 TREE = "sklearn.tree._tree.Tree"

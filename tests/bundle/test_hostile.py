@@ -11,7 +11,7 @@ from thrifty import Chain, GreedyMiserClassifier, InvalidInputError, Policy
 from thrifty.bundle import from_bytes, to_bytes
 from thrifty.chain.stage import LinearStage
 from thrifty.full.model import PrecomputedFull
-from thrifty.prices.costs import PriceList
+from thrifty.prices.billing import PriceList
 from thrifty.tasks.classes import BinaryTask
 
 

@@ -28,7 +28,7 @@ from thrifty.bundle.soundness import check_sound
 from thrifty.chain.stage import LinearStage
 from thrifty.full.model import AbsentFull, EstimatorFull, PrecomputedFull
 from thrifty.full.trees import TreeClassifier
-from thrifty.prices.costs import PriceList
+from thrifty.prices.billing import PriceList
 from thrifty.tasks.classes import BinaryTask, classification
 
 TREE = "sklearn.tree._tree.Tree"

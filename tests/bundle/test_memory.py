@@ -17,7 +17,7 @@ from thrifty.bundle.archive import dump_model, load_model
 from thrifty.bundle.container import parsed_size
 from thrifty.chain.stage import LinearStage
 from thrifty.full.model import AbsentFull, EstimatorFull
-from thrifty.prices.costs import PriceList
+from thrifty.prices.billing import PriceList
 from thrifty.tasks.classes import BinaryTask
 
 TASK = BinaryTask(np.arange(2))

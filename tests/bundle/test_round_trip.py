@@ -14,7 +14,7 @@ from thrifty.bundle.objects import _ESTIMATORS
 from thrifty.bundle.stages import _CODECS
 from thrifty.chain.stage import ForeignStage, LinearStage, Visit
 from thrifty.full.model import AbsentFull, PrecomputedFull
-from thrifty.prices.costs import PriceList
+from thrifty.prices.billing import PriceList
 from thrifty.tasks.classes import BinaryTask
 
 pytestmark = pytest.mark.slow

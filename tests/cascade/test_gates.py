@@ -20,7 +20,7 @@ from thrifty.cascade.problem import CascadeProblem
 from thrifty.cascade.stages import grow_stages
 from thrifty.evidence.evidence import Evidence
 from thrifty.evidence.stopping import price_grid
-from thrifty.prices.costs import PriceList
+from thrifty.prices.billing import PriceList
 from thrifty.rows import content_folds
 from thrifty.tasks.classes import BinaryTask
 from thrifty.trees import Binner

@@ -10,7 +10,7 @@ from thrifty.cascade.estimators import check_sizes
 from thrifty.cascade.orders import ORDERS
 from thrifty.cascade.plan import ENOUGH, choose_plan
 from thrifty.cascade.problem import CAPACITIES, CascadeProblem, lighter, mean_in_errors
-from thrifty.prices.costs import PriceList
+from thrifty.prices.billing import PriceList
 from thrifty.rows import content_folds
 from thrifty.tasks.classes import BinaryTask
 from thrifty.trees import Binner

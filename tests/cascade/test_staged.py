@@ -17,7 +17,7 @@ from thrifty.cascade.stages import (
     score_fold,
     sureness,
 )
-from thrifty.prices.costs import PriceList
+from thrifty.prices.billing import PriceList
 from thrifty.tasks.classes import BinaryTask
 from thrifty.trees import Binner
 from thrifty.trees.boosting import Boosting

@@ -22,8 +22,8 @@ from thrifty.chain.sources import FeatureSource, TableReader
 from thrifty.chain.stage import LinearStage, Visit
 from thrifty.errors import InvalidInputError
 from thrifty.full.model import CallableFull, PrecomputedFull
-from thrifty.prices.costs import PriceList
-from thrifty.prices.price_list import check_price_list
+from thrifty.prices.billing import PriceList
+from thrifty.prices.prices import check_price_list
 from thrifty.rows import fingerprints, key_chance, key_words
 from thrifty.tasks.classes import CLIP, BinaryTask
 

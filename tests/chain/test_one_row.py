@@ -16,7 +16,7 @@ from thrifty.chain.sources import TableReader
 from thrifty.chain.stage import CascadeStage
 from thrifty.errors import InvalidInputError
 from thrifty.full.model import CallableFull
-from thrifty.prices.price_list import check_price_list
+from thrifty.prices.prices import check_price_list
 from thrifty.tasks.classes import BinaryTask
 from thrifty.trees import TreeEnsemble
 from thrifty.trees.categories import LevelSets

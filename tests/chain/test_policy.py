@@ -15,7 +15,7 @@ from thrifty.chain.policy import Policy
 from thrifty.chain.stage import LinearStage
 from thrifty.errors import InvalidInputError
 from thrifty.full.model import CallableFull
-from thrifty.prices.costs import PriceList
+from thrifty.prices.billing import PriceList
 from thrifty.rows import key_chance, key_words
 from thrifty.tasks.classes import BinaryTask
 

@@ -9,7 +9,7 @@ from scipy import sparse
 from thrifty.chain.purchase_reader import PurchaseReader
 from thrifty.chain.sources import as_numbers
 from thrifty.errors import InvalidInputError
-from thrifty.prices.costs import PriceList
+from thrifty.prices.billing import PriceList
 
 NAMES = ["age", "size", "count"]
 X = np.arange(12.0).reshape(4, 3)

@@ -6,7 +6,7 @@ from thrifty.dynamod.alternating import alternate
 from thrifty.dynamod.group_lasso import LinearScores
 from thrifty.dynamod.linear import LinearPair
 from thrifty.dynamod.objective import NEVER
-from thrifty.prices.costs import PriceList
+from thrifty.prices.billing import PriceList
 from thrifty.tasks.classes import BinaryTask
 from thrifty.tasks.logistic import logistic_loss
 

@@ -15,7 +15,7 @@ from thrifty.dynamod.group_lasso import LinearScores
 from thrifty.dynamod.leaf import LeafPair
 from thrifty.dynamod.linear import LinearPair
 from thrifty.errors import InvalidInputError
-from thrifty.prices.costs import PriceList
+from thrifty.prices.billing import PriceList
 from thrifty.tasks.classes import BinaryTask
 from thrifty.trees import Binner
 from thrifty.trees.boosting import Boosting

@@ -10,7 +10,7 @@ from sklearn.naive_bayes import GaussianNB
 from thrifty import DynaModLinClassifier, InvalidInputError
 from thrifty.dynamod.group_lasso import LinearScores
 from thrifty.dynamod.linear import LinearPair
-from thrifty.prices.costs import PriceList
+from thrifty.prices.billing import PriceList
 from thrifty.tasks.classes import MulticlassTask
 
 SMALL = {"cv": 2, "random_state": 0, "max_iter": 10, "tol": 1e-2}

@@ -18,7 +18,7 @@ from thrifty.dynamod.group_lasso import LinearScores
 from thrifty.dynamod.leaf import LeafPair
 from thrifty.dynamod.linear import LinearPair
 from thrifty.dynamod.ridge import LeafDesign
-from thrifty.prices.costs import PriceList
+from thrifty.prices.billing import PriceList
 from thrifty.tasks.classes import BinaryTask
 from thrifty.trees.foreign import additive_trees
 

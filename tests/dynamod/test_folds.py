@@ -10,7 +10,7 @@ from thrifty import DynaModGbrtClassifier, DynaModLinClassifier, DynaModLstsqCla
 from thrifty.dynamod.alternating import CrossFittedPair, Fold
 from thrifty.dynamod.group_lasso import LinearScores
 from thrifty.dynamod.linear import LinearPair
-from thrifty.prices.costs import PriceList
+from thrifty.prices.billing import PriceList
 
 RNG = np.random.default_rng(0)
 X, Y = RNG.normal(size=(120, 40)), RNG.integers(0, 2, 120)

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from thrifty import BudgetedClassifier, Chain, InvalidInputError, Policy, hold_budget
 from thrifty.chain.stage import LinearStage
 from thrifty.full.model import CallableFull
-from thrifty.prices.costs import PriceList
+from thrifty.prices.billing import PriceList
 from thrifty.tasks.classes import BinaryTask
 
 TASK = BinaryTask(np.arange(2))

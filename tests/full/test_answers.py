@@ -20,7 +20,7 @@ from thrifty import (
     sweep,
 )
 from thrifty.errors import InvalidAnswerError
-from thrifty.prices.costs import PriceList
+from thrifty.prices.billing import PriceList
 from thrifty.progress import silent
 from thrifty.tables.schema import Schema
 from thrifty.tables.swept_methods import fit_swept

@@ -10,7 +10,7 @@ from sklearn.linear_model import LogisticRegression
 
 import thrifty
 from thrifty import BudgetedClassifier, GreedyMiserClassifier, InvalidInputError, Prices
-from thrifty.prices.price_list import check_price_list
+from thrifty.prices.prices import check_price_list
 
 NAMES = ["age", "glucose", "insulin", "ecg", "stress"]
 BLOOD = {"blood": (["glucose", "insulin", "ecg"], 2.0)}

@@ -20,8 +20,8 @@ from thrifty import (
     hold_budget,
 )
 from thrifty.dynamod.sweeping import identity
-from thrifty.prices.price_list import check_price_list
-from thrifty.prices.row_prices import RowsOfFit
+from thrifty.prices.billing import RowsOfFit
+from thrifty.prices.prices import check_price_list
 from thrifty.serve.config import Config
 from thrifty.serve.controller import BudgetController
 from thrifty.serve.reload import Serving

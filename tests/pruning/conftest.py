@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from sklearn.ensemble import RandomForestClassifier
 
-from thrifty.prices.price_list import check_price_list
+from thrifty.prices.prices import check_price_list
 from thrifty.pruning.forest import flatten_forest
 from thrifty.pruning.node_costs import PruningRows
 

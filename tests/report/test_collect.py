@@ -11,8 +11,8 @@ from sklearn.metrics import roc_auc_score
 
 from thrifty import Frontier, InvalidInputError, collect_facts, evidence_of, point_of
 from thrifty.evidence.evidence import Evidence
-from thrifty.prices.costs import PriceList
-from thrifty.prices.price_list import check_price_list
+from thrifty.prices.billing import PriceList
+from thrifty.prices.prices import check_price_list
 
 
 def explained(facts, place):

@@ -18,7 +18,7 @@ import pytest
 import thrifty.report
 from thrifty import Frontier, InvalidInputError, collect_facts, write_report
 from thrifty.evidence.evidence import Evidence
-from thrifty.prices.costs import PriceList
+from thrifty.prices.billing import PriceList
 from thrifty.report.facts import Facts, Majority, Rival
 from thrifty.report.page import page_of
 from thrifty.report.tradeoff import majority_is_in_view, new_figure, picture_of

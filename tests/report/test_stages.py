@@ -18,7 +18,7 @@ from thrifty import (
 )
 from thrifty.datasets import load_digits_at_least_five
 from thrifty.evidence.evidence import Evidence
-from thrifty.prices.costs import PriceList
+from thrifty.prices.billing import PriceList
 from thrifty.report.page import page_of
 
 pytestmark = pytest.mark.slow

@@ -12,7 +12,7 @@ from thrifty.chain.sources import TableReader
 from thrifty.chain.stage import LinearStage
 from thrifty.errors import InvalidInputError, RowsLeftBehindError
 from thrifty.full.model import CallableFull
-from thrifty.prices.costs import PriceList
+from thrifty.prices.billing import PriceList
 from thrifty.serve.controller import BudgetController
 from thrifty.tasks.classes import BinaryTask
 

@@ -14,7 +14,7 @@ from sklearn.preprocessing import StandardScaler
 
 from thrifty import InvalidInputError
 from thrifty.dynamod.sweeping import identity
-from thrifty.prices.price_list import check_price_list
+from thrifty.prices.prices import check_price_list
 
 TABLES = hnp.arrays(np.float64, (3, 2), elements=st.floats(-10, 10))
 

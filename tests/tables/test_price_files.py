@@ -2,8 +2,8 @@ import numpy as np
 import pytest
 
 from thrifty import InvalidInputError
-from thrifty.prices.price_list import check_price_list
-from thrifty.prices.row_prices import RowsOfFit
+from thrifty.prices.billing import RowsOfFit
+from thrifty.prices.prices import check_price_list
 from thrifty.tables.price_file import read_prices
 from thrifty.tables.training import prepare
 

@@ -24,9 +24,8 @@ from thrifty.chain.sources import kind_of_table
 from thrifty.errors import FullModelNotWorthItWarning, InvalidInputError, NothingSavedWarning
 from thrifty.evidence.frontier import Frontier
 from thrifty.full.model import as_full_model, ask_model
-from thrifty.prices.costs import PriceList
-from thrifty.prices.price_list import check_price_list
-from thrifty.prices.prices import Prices
+from thrifty.prices.billing import PriceList
+from thrifty.prices.prices import Prices, check_price_list
 from thrifty.tasks.classes import classification_of
 from thrifty.tasks.regression import regression_of
 from thrifty.tasks.task import Task

@@ -27,7 +27,7 @@ from thrifty.chain.policy import Policy
 from thrifty.chain.stage import CascadeStage, Stage
 from thrifty.estimators.base import link_of
 from thrifty.full.model import FullModel
-from thrifty.prices.costs import PriceList
+from thrifty.prices.billing import PriceList
 from thrifty.tasks.task import Task
 
 __all__ = [

@@ -11,8 +11,7 @@ from thrifty.chain.column_types import HOLDS, ColumnType, is_known_type
 from thrifty.chain.fork import nodes_of
 from thrifty.chain.levels import Levels, level_text
 from thrifty.chain.stage import Stage
-from thrifty.prices.costs import Discounts, PriceList
-from thrifty.prices.row_prices import ForgottenFunction, RowPrices, free_columns
+from thrifty.prices.billing import Discounts, ForgottenFunction, PriceList, RowPrices, free_columns
 from thrifty.trees import TreeEnsemble
 
 __all__ = [
@@ -111,7 +110,7 @@ def _pack_row_prices(prices: PriceList, packer: Packer) -> dict[str, Any]:
         return {}
     return {
         "priced_by_row": packer.columns(prices.by_row.purchases),
-        "row_prices": packer.columns(prices.by_row.told_by),  # -1 is a function, which no file keeps
+        "row_prices": packer.columns(prices.by_row.price_column),  # -1 is a function, which no file keeps
     }
 
 

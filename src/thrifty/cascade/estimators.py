@@ -58,8 +58,7 @@ from thrifty.evidence.spending import check_confidence
 from thrifty.evidence.trials import HELD_OUT
 from thrifty.full.crossfit import JudgedFull, TrainingRows, held_out_rows
 from thrifty.full.model import FullModel
-from thrifty.prices.costs import PriceList
-from thrifty.prices.row_prices import RowsOfFit
+from thrifty.prices.billing import PriceList, RowsOfFit
 from thrifty.progress import Progress, printed
 from thrifty.rows import content_keys, query_keys
 from thrifty.tasks.classes import classification_of

@@ -45,7 +45,7 @@ from thrifty.cascade.stages import (
 )
 from thrifty.chain.fork import ForkStage
 from thrifty.chain.stage import CascadeStage, Turn
-from thrifty.prices.costs import PriceList
+from thrifty.prices.billing import PriceList
 from thrifty.rows import Draws, uniforms
 from thrifty.tasks.task import Task
 from thrifty.trees import BinnedTable, EnsembleBuilder, TreeEnsemble

@@ -26,7 +26,7 @@ import numpy as np
 
 from thrifty.arrays import Floats, Ints
 from thrifty.cascade.stages import grow_more, total_gains
-from thrifty.prices.costs import PriceList
+from thrifty.prices.billing import PriceList
 from thrifty.rows import uniforms
 from thrifty.tasks.task import Task
 from thrifty.trees import BinnedTable, EnsembleBuilder

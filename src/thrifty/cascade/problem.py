@@ -9,7 +9,7 @@ import numpy as np
 from thrifty.arrays import Bools, Floats, Ints, Numbers
 from thrifty.cascade.orders import stopping_places
 from thrifty.evidence.evidence import Evidence
-from thrifty.prices.costs import PriceList
+from thrifty.prices.billing import PriceList
 from thrifty.progress import Progress, silent
 from thrifty.tasks.task import Task
 from thrifty.trees import BinnedTable

@@ -18,7 +18,7 @@ from thrifty.chain.session import Session
 from thrifty.chain.source_forms import as_source
 from thrifty.chain.sources import Reader
 from thrifty.errors import FullModelFailedWarning, InvalidInputError, PurchaseFailedError
-from thrifty.prices.costs import PriceList
+from thrifty.prices.billing import PriceList
 from thrifty.rows import key_words
 from thrifty.tasks.task import Task
 

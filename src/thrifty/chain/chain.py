@@ -28,8 +28,8 @@ from thrifty.chain.stage import Stage
 from thrifty.chain.walk import StagesSeen, Walk, Walker
 from thrifty.errors import InvalidInputError
 from thrifty.full.model import FullModel, PrecomputedFull, ask_model
-from thrifty.prices.costs import PriceList
-from thrifty.prices.price_list import with_prices
+from thrifty.prices.billing import PriceList
+from thrifty.prices.prices import with_prices
 from thrifty.tasks.task import Task
 
 __all__ = ["Chain"]

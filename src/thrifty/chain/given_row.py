@@ -10,7 +10,7 @@ from thrifty.arrays import Bools, Floats, Ints, Words
 from thrifty.chain.ledger import Ledger
 from thrifty.chain.purchase_reader import PurchaseReader
 from thrifty.errors import RowsLeftBehindError
-from thrifty.prices.costs import PriceList
+from thrifty.prices.billing import PriceList
 from thrifty.rows import key_words
 
 __all__ = ["GivenRow"]

@@ -13,7 +13,7 @@ import numpy as np
 
 from thrifty.arrays import Bools, Floats, Ints
 from thrifty.errors import InvalidAnswerError, InvalidInputError, RowsLeftBehindError
-from thrifty.prices.costs import check_amount
+from thrifty.prices.billing import check_amount
 from thrifty.threads import call_within
 
 __all__ = ["ON_FAILURE", "Ledger", "for_able"]

@@ -17,7 +17,7 @@ from thrifty.chain.fork import nodes_of
 from thrifty.chain.sources import Reader, amounts_of
 from thrifty.chain.walk import Walk, Walker
 from thrifty.full.model import BuysByRow, EstimatorFull, FullModel
-from thrifty.prices.costs import PriceList
+from thrifty.prices.billing import PriceList
 
 __all__ = ["Places"]
 

@@ -17,8 +17,7 @@ from thrifty.chain.frames import FrameOfFit
 from thrifty.chain.ledger import Ledger, told
 from thrifty.chain.sources import Delivery, FeatureSource, as_numbers, kind_of_table
 from thrifty.errors import InvalidInputError, PurchaseFailedError, RowsLeftBehindError
-from thrifty.prices.costs import PriceList
-from thrifty.prices.row_prices import RowPrices
+from thrifty.prices.billing import PriceList, RowPrices
 
 __all__ = ["PurchaseReader"]
 

@@ -20,7 +20,7 @@ from thrifty.chain.purchase_reader import PurchaseReader
 from thrifty.chain.receipts import in_words, verdict
 from thrifty.chain.sources import Reader
 from thrifty.errors import FullModelFailedError, InvalidInputError, ThriftyError
-from thrifty.prices.costs import PriceList
+from thrifty.prices.billing import PriceList
 from thrifty.tasks.task import Task
 
 __all__ = ["NextPurchase", "Session"]

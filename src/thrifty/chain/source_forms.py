@@ -14,7 +14,7 @@ from thrifty.arrays import Ints
 from thrifty.chain.columns import number_of, places_of_fit
 from thrifty.chain.sources import Delivery, FeatureSource, kind_of_table
 from thrifty.errors import InvalidInputError
-from thrifty.prices.costs import PriceList
+from thrifty.prices.billing import PriceList
 
 __all__ = ["as_source", "offers_of", "side_by_side"]
 

@@ -17,7 +17,7 @@ from sklearn.utils import _safe_indexing
 from thrifty.arrays import Bools, Floats, Ints, Words, unmasked
 from thrifty.chain.ledger import Ledger
 from thrifty.errors import InvalidInputError
-from thrifty.prices.costs import PriceList
+from thrifty.prices.billing import PriceList
 from thrifty.rows import key_words
 
 __all__ = [

@@ -25,7 +25,7 @@ from thrifty.chain.stage import CHEAP, GATE, BoostedStage
 from thrifty.dynamod.alternating import Q_STEPS, Alternation
 from thrifty.dynamod.objective import DISTANCES, NEVER, DistanceName
 from thrifty.full.crossfit import TrainingRows, held_out_rows
-from thrifty.prices.costs import PriceList
+from thrifty.prices.billing import PriceList
 from thrifty.tasks.logistic import LogisticLoss, excess_loss
 from thrifty.tasks.task import Task
 from thrifty.trees import BinnedTable, Binner, EnsembleBuilder, TreeEnsemble, TreeGrower

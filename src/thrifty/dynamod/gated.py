@@ -43,7 +43,7 @@ from thrifty.evidence.observe import evidence_of, evidence_of_known, seen_by
 from thrifty.evidence.recall import with_classes
 from thrifty.evidence.spending import check_confidence
 from thrifty.full.crossfit import JudgedFull, TrainingRows, held_out_rows
-from thrifty.prices.costs import PriceList, check_amount
+from thrifty.prices.billing import PriceList, check_amount
 from thrifty.progress import printed
 from thrifty.threads import limited_threads, threads_of
 

@@ -14,7 +14,7 @@ from thrifty.dynamod.solution import Solution, warn_unless_converged
 from thrifty.errors import InvalidInputError
 from thrifty.estimators.checks import check_cap, check_count
 from thrifty.full.crossfit import TrainingRows
-from thrifty.prices.costs import check_amount
+from thrifty.prices.billing import check_amount
 from thrifty.trees import BinnedTable, Binner
 from thrifty.trees.binning import bin_once
 from thrifty.trees.boosting import Boosting

@@ -49,7 +49,7 @@ from thrifty.dynamod.group_quadratic import (
 from thrifty.dynamod.objective import AnyFit, SoftmaxFit
 from thrifty.dynamod.solution import Solution
 from thrifty.errors import InvalidInputError
-from thrifty.prices.costs import check_amount
+from thrifty.prices.billing import check_amount
 
 __all__ = [
     "Descent",

@@ -11,7 +11,7 @@ from thrifty.chain.stage import CHEAP, GATE, LinearStage
 from thrifty.dynamod.group_lasso import LinearScores, group_lasso
 from thrifty.dynamod.objective import DistanceName, LogisticFit, SoftmaxFit, SquaredFit
 from thrifty.dynamod.solution import Solution
-from thrifty.prices.costs import PriceList
+from thrifty.prices.billing import PriceList
 from thrifty.tasks.classes import soft_labels
 
 __all__ = [

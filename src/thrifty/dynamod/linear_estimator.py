@@ -25,7 +25,7 @@ from thrifty.dynamod.objective import check_distance
 from thrifty.dynamod.solution import Solution, warn_unless_converged
 from thrifty.errors import InvalidInputError
 from thrifty.estimators.checks import check_cap, check_count
-from thrifty.prices.costs import PriceList, check_amount
+from thrifty.prices.billing import PriceList, check_amount
 
 __all__ = ["DynaModLinClassifier"]
 

@@ -24,7 +24,7 @@ from thrifty.errors import InvalidInputError
 from thrifty.estimators.checks import check_cap, check_count, check_share
 from thrifty.evidence.cuts import threshold_curve
 from thrifty.full.crossfit import TrainingRows, held_out_rows
-from thrifty.prices.costs import check_amount
+from thrifty.prices.billing import check_amount
 from thrifty.tasks.classes import class_task
 from thrifty.trees.boosting import Boosting
 from thrifty.trees.foreign import AdditiveTrees

@@ -31,9 +31,8 @@ from thrifty.evidence.evidence import Evidence
 from thrifty.evidence.observe import seen_by
 from thrifty.full.crossfit import JudgedFull, TrainingRows, judge_full
 from thrifty.full.model import EstimatorFull, FullModel, as_full_model
-from thrifty.prices.costs import PriceList
-from thrifty.prices.price_list import check_price_list
-from thrifty.prices.row_prices import RowsOfFit
+from thrifty.prices.billing import PriceList, RowsOfFit
+from thrifty.prices.prices import check_price_list
 from thrifty.rows import content_folds, query_folds
 from thrifty.tasks.classes import ClassTask, classification_of
 from thrifty.tasks.regression import RegressionTask, default_regressor, regression_of
@@ -276,7 +275,7 @@ class ChainEstimator(Notebook, OperatingPoints, Buys, BaseEstimator):  # type: i
             check_columns("full_features", self.full_features, n_features, names),
             RowsOfFit(rows.X, rows.weight, rows.positions, rows.table),
         )
-        told = () if prices.by_row is None else prices.by_row.told_by.tolist()
+        told = () if prices.by_row is None else prices.by_row.price_column.tolist()
         levels = [column for column in told if column in self._categorical]
         if levels:
             called = levels[0] if names is None else repr(str(names[levels[0]]))

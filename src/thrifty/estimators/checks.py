@@ -19,7 +19,7 @@ from thrifty.evidence.claims import check_max_loss
 from thrifty.evidence.inputs import check_threshold
 from thrifty.full.crossfit import TrainingRows, assign_folds
 from thrifty.full.model import is_estimator
-from thrifty.prices.costs import check_amount
+from thrifty.prices.billing import check_amount
 from thrifty.tasks.classes import one_class
 
 __all__ = [

@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike
 from thrifty.arrays import Floats, Ints
 from thrifty.errors import InvalidInputError
 from thrifty.evidence.evidence import Evidence
-from thrifty.prices.costs import check_amount
+from thrifty.prices.billing import check_amount
 
 __all__ = [
     "Band",

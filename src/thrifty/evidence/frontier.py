@@ -22,7 +22,7 @@ from thrifty.evidence.measures import measures_along
 from thrifty.evidence.operating_point import OperatingPoint, efficient
 from thrifty.evidence.pictures import check_backend
 from thrifty.evidence.views import draw, draw_with_plotly, frame, measures_frame
-from thrifty.prices.costs import check_amount
+from thrifty.prices.billing import check_amount
 from thrifty.tasks.task import Task
 
 __all__ = ["Frontier"]

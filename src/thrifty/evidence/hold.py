@@ -19,7 +19,7 @@ from thrifty.chain.sources import TableReader
 from thrifty.errors import InvalidInputError
 from thrifty.evidence.cuts import cuts_of
 from thrifty.evidence.observe import whole_chain_of
-from thrifty.prices.costs import check_amount
+from thrifty.prices.billing import check_amount
 from thrifty.rows import key_chance
 
 __all__ = ["hold_budget"]

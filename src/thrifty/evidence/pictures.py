@@ -10,7 +10,7 @@ from thrifty.arrays import Bools, Floats
 from thrifty.chain.explain import Explanation
 from thrifty.chain.receipts import in_words
 from thrifty.errors import InvalidInputError
-from thrifty.prices.costs import PriceList
+from thrifty.prices.billing import PriceList
 
 __all__ = ["Bar", "Purchased", "check_backend", "draw_bars", "new_axes", "purchased", "route_bars"]
 

@@ -28,8 +28,8 @@ from thrifty.estimators.rivals.greedy_miser import GreedyMiserClassifier
 from thrifty.evidence.averages import route_by
 from thrifty.experiments.fits import Fit, FullScores
 from thrifty.experiments.selection import AnyCandidate, Candidate, PointCandidate
-from thrifty.prices.costs import PriceList
-from thrifty.prices.price_list import check_price_list
+from thrifty.prices.billing import PriceList
+from thrifty.prices.prices import check_price_list
 from thrifty.tasks.classes import clip_probability
 
 __all__ = ["METHODS", "Priced", "SweepSettings", "plan_fits"]

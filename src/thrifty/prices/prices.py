@@ -1,21 +1,53 @@
-"""What a user writes about prices: numbers, names, groups, discounts and files, read from files too."""
+"""Prices as users write them, and their checking into a ``PriceList``.
+
+``Prices`` holds what a user writes, in Python or in a file: by column name, by column number, or one entry per column;
+with groups, discounts and prices by row. ``check_price_list`` turns it into what bills are computed from.
+"""
 
 import csv
+import difflib
 import io
 import json
+import operator
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
 
+from thrifty.arrays import Floats, Ints, check_unmasked
 from thrifty.errors import InvalidInputError
-from thrifty.prices.costs import PriceList
-from thrifty.prices.row_prices import ForgottenFunction
+from thrifty.prices.billing import (
+    LEAST_PRICE,
+    MOST_PRICE,
+    Discounts,
+    ForgottenFunction,
+    PriceList,
+    RowPrices,
+    RowsOfFit,
+    check_amount,
+    free_columns,
+    is_price,
+)
 
-__all__ = ["Prices"]
+__all__ = [
+    "A_PRICE",
+    "Prices",
+    "check_price_list",
+    "column_number",
+    "costs_per_column",
+    "did_you_mean",
+    "group_per_column",
+    "name_of",
+    "with_prices",
+]
+
+FeatureCosts = Any  # ArrayLike | Mapping[str, float] | None, or a table of prices of some other library
+FeatureGroups = Sequence[object] | Mapping[str, object] | None
+
+A_PRICE = f"0, or lie between {LEAST_PRICE:g} and {MOST_PRICE:g}"
 
 ALL_OTHERS = "*"
 """What a file writes in the place of a name to price the columns that it does not name."""
@@ -223,12 +255,400 @@ def _number(cell: str) -> float | None:
 
 
 def _by_first_column(price_list: PriceList) -> dict[int, Any]:
-    """Who tells each price that differs by row, by the number of the first column of its purchase."""
+    """Column or function of each price that differs by row, by the number of the first column of its purchase."""
     by_row = price_list.by_row
     if by_row is None:
         return {}
-    found = zip(by_row.purchases, by_row.told_by.tolist(), by_row.functions, strict=True)
+    found = zip(by_row.purchases, by_row.price_column.tolist(), by_row.functions, strict=True)
     return {
         int(np.flatnonzero(price_list.group_of == purchase)[0]): column if function is None else function
         for purchase, column, function in found
     }
+
+
+def check_price_list(
+    feature_costs: FeatureCosts,
+    feature_groups: FeatureGroups,
+    full_cost: float,
+    n_features: int,
+    feature_names: Sequence[str] | None = None,
+    full_columns: Ints | None = None,
+    rows: RowsOfFit | None = None,
+) -> PriceList:
+    """Turn what a user writes about prices into a ``PriceList``.
+
+    Parameters
+    ----------
+    feature_costs : array-like of shape (n_features,), number, dict by column name, Series, Prices, path or None
+        Price per column; a number is the price of every column, None means 1 each. With groups, the price of
+        a group is written at each of its columns and must be the same at all of them. A path is read with
+        ``Prices.read``.
+    feature_groups : array-like of shape (n_features,), dict by column name, or None
+        A label per column; columns with the same label are one purchase. In a dict, columns that
+        are not named are purchases of their own.
+    full_cost : float
+        Extra price of one call of the full model.
+    n_features : int
+        Number of columns.
+    feature_names : sequence of str, optional
+        Names of the columns, needed to read a dict.
+    full_columns : ndarray of int, optional
+        Columns that the full model reads; None is all of them.
+    rows : RowsOfFit, optional
+        The rows of the fit: prices that differ by row must be there.
+    """
+    names = [str(name) for name in feature_names] if feature_names is not None else None
+    if isinstance(feature_costs, str | os.PathLike):
+        feature_costs = Prices.read(feature_costs)
+    given = feature_costs if isinstance(feature_costs, Prices) else Prices(feature_costs)
+    if given.groups is not None:
+        if feature_groups is not None:
+            raise InvalidInputError(
+                "feature_groups is given twice, by itself and in the Prices of feature_costs. Give it in one place."
+            )
+        feature_groups = given.groups
+    group_of = group_per_column(feature_groups, n_features, names)
+    prices, by_row = _prices(given, group_of, names, rows)
+    amount = check_amount("full_cost", full_cost)
+    if not is_price(amount):
+        raise InvalidInputError(f"full_cost must be {A_PRICE}; got {amount:g}. Write prices in another unit.")
+    discounts = _discounts(given.discounts, prices, group_of, names)
+    if by_row is not None:
+        by_row = _checked_row_prices(by_row, prices, group_of, discounts, names)
+        if rows is not None:
+            rows.amounts(by_row, names)
+    return PriceList(prices, group_of, amount, _partial(full_columns, n_features), discounts, by_row)
+
+
+def with_prices(price_list: PriceList, by_row: Any, feature_names: Sequence[str] | None) -> PriceList:
+    """A price list in which columns or functions tell some prices of each row, as in ``Prices``; the others stay."""
+    names = None if feature_names is None else [str(name) for name in feature_names]
+    group_of = price_list.group_of
+    told = {group_of[column]: one for column, one in Prices.of(price_list).by_row.items()}
+    told |= _price_tellers(by_row, group_of, names)
+    found = _row_prices(told, price_list.prices, group_of, names)
+    if found is None:
+        return price_list
+    return replace(
+        price_list,
+        by_row=_checked_row_prices(found, price_list.prices, group_of, price_list.discounts, names),
+    )
+
+
+def _prices(
+    given: Prices, group_of: Ints, names: list[str] | None, rows: RowsOfFit | None
+) -> tuple[Floats, RowPrices | None]:
+    """The price of each purchase, and the columns or functions of prices that differ by row."""
+    told = _price_tellers(given.by_row, group_of, names)
+    # Nothing need be listed for a column of prices, which is free, nor for what it prices: any price will do until the
+    # free columns are known, and with them the mean over the rows.
+    known = dict.fromkeys((column for column in told.values() if not callable(column)), 0.0)
+    listed = {str(one) for one in given.costs} if isinstance(given.costs, Mapping) else set()
+    unlisted = {}
+    for purchase in told:
+        columns = np.flatnonzero(group_of == purchase).tolist()
+        if names is None or listed.isdisjoint(names[column] for column in columns):
+            unlisted[purchase] = columns
+            known |= dict.fromkeys(columns, 1.0) if rows is not None else {}
+    prices = _per_purchase(given, group_of, names, known)
+    by_row = _row_prices(told, prices, group_of, names)
+    if by_row is None or rows is None:
+        return prices, by_row
+    means = np.average(rows.amounts(by_row, names), axis=0, weights=rows.weight)
+    for purchase, mean in zip(by_row.purchases.tolist(), means, strict=True):
+        known |= dict.fromkeys(unlisted.get(purchase, ()), float(mean))
+    return _per_purchase(given, group_of, names, known), by_row
+
+
+def _per_purchase(
+    given: Prices, group_of: Ints, names: list[str] | None, known: Mapping[int, float]
+) -> Floats:
+    """The price of each purchase, which must be the same at all of its columns."""
+    costs = costs_per_column(given.costs, given.default, len(group_of), names, known)
+    prices = np.zeros(int(group_of.max()) + 1 if len(group_of) else 0)
+    prices[group_of] = costs
+    differs = np.flatnonzero(prices[group_of] != costs)
+    if differs.size:
+        column = int(differs[0])
+        raise InvalidInputError(
+            f"feature_costs must be the same for all columns of one group, which are one purchase; "
+            f"{name_of(column, names)} costs {costs[column]:g} but another column of its group costs "
+            f"{prices[group_of[column]]:g}."
+        )
+    return prices
+
+
+def _partial(columns: Ints | None, n_features: int) -> Ints | None:
+    """None if the columns are all there are, else the columns."""
+    return None if columns is None or np.array_equal(columns, np.arange(n_features)) else columns
+
+
+def _price_tellers(given: Any, group_of: Ints, names: list[str] | None) -> dict[int, Any]:
+    """Purchases whose price differs by row: the column that holds it, or the function that tells it."""
+    if not isinstance(given, Mapping):
+        raise InvalidInputError(
+            f"by_row must be a dict {{column: column of prices, or function of rows}}; got {given!r}."
+        )
+    found: dict[int, Any] = {}
+    for bought, teller in given.items():
+        column = column_number(bought, names, len(group_of), "by_row")
+        told = teller if callable(teller) else column_number(teller, names, len(group_of), "by_row")
+        before: Any = found.setdefault(int(group_of[column]), told)
+        if before != told:
+            both = " and ".join(
+                "a function" if callable(one) else name_of(one, names) for one in [before, told]
+            )
+            raise InvalidInputError(
+                f"by_row names two columns of prices, {both}, for the purchase that delivers {name_of(column, names)}. "
+                f"Keep one of them."
+            )
+    return found
+
+
+def _row_prices(
+    told: Mapping[int, Any], prices: Floats, group_of: Ints, names: list[str] | None
+) -> RowPrices | None:
+    """Prices by row, with the columns that are looked at for each."""
+    if not told:
+        return None
+    purchases = np.array(sorted(told), dtype=np.intp)
+    free = free_columns(prices, group_of, purchases)
+    reads, functions = [], []
+    for purchase in purchases.tolist():
+        teller = told[purchase]
+        if callable(teller) and not len(free):
+            column = int(np.flatnonzero(group_of == purchase)[0])
+            raise InvalidInputError(
+                f"by_row has a function for {name_of(column, names)}, which is given the columns that are free, and "
+                f"none is. Give the price 0 to the columns that are at hand."
+            )
+        reads.append(free if callable(teller) else np.array([teller], dtype=np.intp))
+        functions.append(teller if callable(teller) else None)
+    return RowPrices(purchases, tuple(reads), np.zeros(len(purchases)), tuple(functions))
+
+
+def _checked_row_prices(
+    by_row: RowPrices, prices: Floats, group_of: Ints, discounts: Discounts | None, names: list[str] | None
+) -> RowPrices:
+    """Prices by row next to the others: columns of prices are free, and no discount saves more than a row pays."""
+    for column in by_row.price_column[by_row.price_column >= 0].tolist():
+        group = int(group_of[column])
+        if prices[group] > 0 or group in by_row.purchases:
+            told = "is priced by row itself" if group in by_row.purchases else f"costs {prices[group]:g}"
+            raise InvalidInputError(
+                f"by_row reads prices from {name_of(column, names)}, which must be free, since a price is looked at "
+                f"before anything is bought; it {told}. Give it the price 0."
+            )
+    free = by_row.purchases[prices[by_row.purchases] == 0]
+    if len(free):
+        column = int(np.flatnonzero(group_of == free[0])[0])
+        raise InvalidInputError(
+            f"{name_of(column, names)} has a price in each row, and 0 is listed for it, which is a feature that is at "
+            f"hand. List what it costs on average, or leave its price out: the mean over the rows of the fit is taken."
+        )
+    if discounts is None:
+        return by_row
+    of = discounts.of[by_row.purchases]
+    return replace(by_row, least=np.where(of >= 0, discounts.savings[of], 0.0))
+
+
+def _discounts(given: Any, prices: Floats, group_of: Ints, names: list[str] | None) -> Discounts | None:
+    """Discounts by purchase; each purchase shares at most one, and no price falls below zero."""
+    if not given:
+        return None
+    if not isinstance(given, Mapping):
+        raise InvalidInputError(f"discounts must be a dict {{label: (columns, saving)}}; got {given!r}.")
+    of, savings = np.full(len(prices), -1, dtype=np.intp), []
+    for number, (label, content) in enumerate(given.items()):
+        try:
+            columns, saving = content
+            columns = list(columns)
+        except (TypeError, ValueError):
+            raise InvalidInputError(
+                f"discounts[{label!r}] must be (columns, saving); got {content!r}."
+            ) from None
+        columns = [column_number(column, names, len(group_of), "discounts") for column in columns]
+        amount = check_amount(f"the saving of discounts[{label!r}]", saving)
+        purchases = np.unique(group_of[columns]) if columns else np.empty(0, dtype=np.intp)
+        if len(purchases) < 2:
+            raise InvalidInputError(
+                f"discounts[{label!r}] must name at least two purchases, since all but the first are cheaper; got "
+                f"{len(purchases)}. Name the columns that share it, or leave the discount out."
+            )
+        taken = purchases[of[purchases] >= 0]
+        if len(taken):
+            column = int(np.flatnonzero(group_of == taken[0])[0])
+            raise InvalidInputError(
+                f"{name_of(column, names)} is in two discounts; a purchase shares at most one."
+            )
+        dear = purchases[prices[purchases] < amount]
+        if len(dear):
+            column = int(np.flatnonzero(group_of == dear[0])[0])
+            raise InvalidInputError(
+                f"discounts[{label!r}] saves {amount:g} on {name_of(column, names)}, which costs "
+                f"{prices[dear[0]]:g}: no price may fall below 0. Lower the saving, or raise the price."
+            )
+        of[purchases] = number
+        savings.append(amount)
+    return Discounts(of, np.array(savings))
+
+
+def costs_per_column(
+    feature_costs: FeatureCosts,
+    default: float | None,
+    n_features: int,
+    names: list[str] | None,
+    known: Mapping[int, float],
+) -> Floats:
+    """A price for each column; ``known`` has those of columns that are not named."""
+    if feature_costs is None or (known and isinstance(feature_costs, int | float)):
+        every = default if feature_costs is None else feature_costs
+        costs = np.full(n_features, 1.0 if every is None else check_amount("default", every))
+        costs[list(known)] = list(known.values())
+        return costs
+    check_unmasked("feature_costs", feature_costs)
+    feature_costs = _by_index("feature_costs", feature_costs, n_features, names)
+    if isinstance(feature_costs, Mapping):
+        named = _by_name("feature_costs", feature_costs, n_features, names)
+        named = {**known, **named}
+        missing = [i for i in range(n_features) if i not in named]
+        if missing and default is None:
+            raise InvalidInputError(
+                f"feature_costs names no price for {_some([names[i] for i in missing] if names else [])}. Give every "
+                f"column a price; 0 is allowed. Or give one to all that are not named: Prices(costs, default=1.0)."
+            )
+        named |= dict.fromkeys(missing, check_amount("default", default)) if missing else {}
+        raw: object = [named[i] for i in range(n_features)]
+    else:
+        raw = feature_costs
+    try:
+        costs = np.asarray(raw, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise InvalidInputError(f"feature_costs must be numbers; got {feature_costs!r}.") from None
+    if costs.ndim == 0:
+        costs = np.full(n_features, costs)
+    if costs.shape != (n_features,):
+        raise InvalidInputError(
+            f"feature_costs must have one price per column, {n_features} in all; got shape {costs.shape}."
+        )
+    bad = np.flatnonzero(~(np.isfinite(costs) & (costs >= 0)))
+    if bad.size:
+        column = int(bad[0])
+        raise InvalidInputError(
+            f"feature_costs must be finite and >= 0; {name_of(column, names)} has {costs[column]:g}. "
+            f"Use 0 for a feature that is already at hand."
+        )
+    extreme = np.flatnonzero(~is_price(costs))
+    if extreme.size:
+        column = int(extreme[0])
+        raise InvalidInputError(
+            f"feature_costs must be {A_PRICE}; {name_of(column, names)} has {costs[column]:g}. Write prices in another "
+            f"unit, or use 0 for a feature that is already at hand."
+        )
+    return costs
+
+
+def group_per_column(feature_groups: FeatureGroups, n_features: int, names: list[str] | None) -> Ints:
+    """The number of the purchase that delivers each column."""
+    if feature_groups is None:
+        return np.arange(n_features)
+    feature_groups = _by_index("feature_groups", feature_groups, n_features, names)
+    if isinstance(feature_groups, Mapping):
+        named = _by_name("feature_groups", feature_groups, n_features, names)
+        # A column without a label is alone: its key is a type no user label can equal.
+        labels: list[object] = [("user", named[i]) if i in named else ("alone", i) for i in range(n_features)]
+    else:
+        try:
+            labels = [("user", label) for label in feature_groups]
+        except TypeError:
+            raise InvalidInputError(
+                f"feature_groups must be one label per column or a dict by column name; got {feature_groups!r}."
+            ) from None
+    if len(labels) != n_features:
+        raise InvalidInputError(
+            f"feature_groups must have one label per column, {n_features} in all; got {len(labels)}."
+        )
+    number: dict[object, int] = {}
+    try:
+        return np.array([number.setdefault(label, len(number)) for label in labels], dtype=np.intp)
+    except TypeError:
+        raise InvalidInputError(
+            "feature_groups must hold hashable labels such as strings or numbers."
+        ) from None
+
+
+def _by_index(argument: str, given: Any, n_features: int, names: list[str] | None) -> Any:
+    """The entries of a pandas Series, one per column and in their order, found by its index; anything else as it is."""
+    if not (hasattr(given, "index") and hasattr(given, "to_dict") and hasattr(given, "to_numpy")):
+        return given
+    wanted = list(range(n_features)) if names is None else names
+    found = [label if names is None else str(label) for label in given.index]
+    known = set(wanted)
+    unknown = [str(label) for label in found if label not in known]
+    missing = [str(label) for label in wanted if label not in set(found)]
+    if unknown or missing or len(set(found)) < len(found):
+        problem = (
+            f"names {_some(unknown)}"
+            if unknown
+            else f"lacks {_some(missing)}"
+            if missing
+            else "names one twice"
+        )
+        raise InvalidInputError(
+            f"{argument} is a Series, which is read by its index, and {problem}; the columns are "
+            f"{_some([str(label) for label in wanted])}. Index it by column, or give its values with .to_numpy()."
+        )
+    values = dict(zip(found, given.tolist(), strict=True))
+    return [values[label] for label in wanted]
+
+
+def _by_name(
+    argument: str, given: Mapping[str, object], n_features: int, names: list[str] | None
+) -> dict[int, object]:
+    if names is None:
+        raise InvalidInputError(
+            f"{argument} is a dict by column name, but X has no column names. "
+            f"Pass a data frame, or an array with one entry per column ({n_features})."
+        )
+    position = {name: i for i, name in enumerate(names)}
+    unknown = [str(name) for name in given if str(name) not in position]
+    if unknown:
+        raise InvalidInputError(
+            f"{argument} names {_some(unknown)}, not a column of X, which has {_some(names)}."
+            f"{did_you_mean(unknown[0], names)}"
+        )
+    return {position[str(name)]: value for name, value in given.items()}
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """A question that names the nearest known name; empty if there is none."""
+    near = difflib.get_close_matches(name, list(known), n=1)
+    return f" Did you mean {near[0]!r}?" if near else ""
+
+
+def column_number(column: Any, names: list[str] | None, n_features: int, what: str) -> int:
+    """The number of a column given by name or number in the argument ``what``, checked."""
+    verb = "name" if what.endswith("s") else "names"
+    if isinstance(column, str):
+        if names is None or column not in names:
+            raise InvalidInputError(
+                f"{what} {verb} {column!r}, not a column of X.{did_you_mean(column, names or ())}"
+            )
+        return names.index(column)
+    try:
+        number = operator.index(column)
+    except TypeError:
+        raise InvalidInputError(f"{what} must name columns by name or number; got {column!r}.") from None
+    if not 0 <= number < n_features:
+        raise InvalidInputError(f"{what} {verb} column {number}; X has columns 0 to {n_features - 1}.")
+    return number
+
+
+def name_of(column: int, names: list[str] | None) -> str:
+    """The name of a column in error messages."""
+    return f"column {names[column]!r}" if names else f"column {column}"
+
+
+def _some(names: Sequence[str], most: int = 5) -> str:
+    shown = ", ".join(repr(name) for name in names[:most])
+    return shown if len(names) <= most else f"{shown} and {len(names) - most} more"

@@ -22,7 +22,7 @@ from sklearn.tree import DecisionTreeClassifier
 
 from thrifty.arrays import Bools, Floats, Int32s, Int64s, Ints, Labels
 from thrifty.errors import InvalidInputError
-from thrifty.prices.costs import PriceList
+from thrifty.prices.billing import PriceList
 from thrifty.rows import uniforms
 from thrifty.trees import TreeEnsemble
 

@@ -7,7 +7,7 @@ import numpy as np
 
 from thrifty.arrays import Bools, Floats, Int64s, Ints
 from thrifty.jit import kernel
-from thrifty.prices.costs import PriceList
+from thrifty.prices.billing import PriceList
 from thrifty.pruning.closure import Closure, worthwhile
 from thrifty.pruning.forest import PrunableForest
 from thrifty.trees.traversal import Walk

@@ -14,7 +14,7 @@ from thrifty.evidence.certificate import Certificate
 from thrifty.evidence.frontier import Frontier
 from thrifty.evidence.observe import point_of
 from thrifty.evidence.operating_point import OperatingPoint
-from thrifty.prices.costs import PriceList
+from thrifty.prices.billing import PriceList
 from thrifty.report.bill import billed, counting_right, least_total, prices_of
 from thrifty.report.classes import auc_by_point, auc_of
 from thrifty.report.curves import judged_labels, known_of, label_task

@@ -16,7 +16,7 @@ from thrifty.errors import InvalidInputError
 from thrifty.evidence.evidence import Evidence
 from thrifty.evidence.inputs import yes_or_no
 from thrifty.evidence.observe import chain_of, table_for
-from thrifty.prices.costs import PriceList
+from thrifty.prices.billing import PriceList
 
 __all__ = ["Routes", "routes_of"]
 

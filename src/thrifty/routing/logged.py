@@ -25,9 +25,8 @@ from thrifty.estimators.base import all_or_nothing
 from thrifty.estimators.checks import check_count, check_seed, validated
 from thrifty.evidence.evidence import Evidence
 from thrifty.full.model import EstimatorFull
-from thrifty.prices.costs import check_amount
-from thrifty.prices.price_list import check_price_list
-from thrifty.prices.row_prices import RowsOfFit
+from thrifty.prices.billing import RowsOfFit, check_amount
+from thrifty.prices.prices import check_price_list
 from thrifty.rows import content_folds, content_keys
 from thrifty.tasks.classes import classification
 from thrifty.trees import BinnedTable, Binner, EnsembleBuilder, TreeEnsemble

@@ -13,7 +13,7 @@ from typing import Any
 
 from thrifty.chain.chain import Chain
 from thrifty.errors import InvalidInputError
-from thrifty.prices.costs import check_amount
+from thrifty.prices.billing import check_amount
 from thrifty.serve.admission import LOG
 from thrifty.serve.answering import Controller, Model, Remote
 from thrifty.serve.config import Config, meant

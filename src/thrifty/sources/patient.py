@@ -16,7 +16,7 @@ import numpy as np
 from thrifty.arrays import Bools, Floats, Ints
 from thrifty.chain.sources import Delivery
 from thrifty.errors import InvalidInputError
-from thrifty.prices.costs import check_amount
+from thrifty.prices.billing import check_amount
 from thrifty.threads import call_within
 
 __all__ = ["PatientSource", "plain_keys"]

@@ -19,7 +19,7 @@ from thrifty.chain.levels import Levels
 from thrifty.chain.purchase_reader import PurchaseReader
 from thrifty.chain.sources import Delivery, FeatureSource, Reader, kind_of_table
 from thrifty.errors import InvalidInputError
-from thrifty.prices.costs import PriceList
+from thrifty.prices.billing import PriceList
 from thrifty.tables.schema import Schema
 from thrifty.tasks.task import Task
 

@@ -7,11 +7,8 @@ from pathlib import Path
 
 from thrifty.arrays import Ints
 from thrifty.errors import InvalidInputError
-from thrifty.prices.by_column import did_you_mean
-from thrifty.prices.costs import PriceList
-from thrifty.prices.price_list import check_price_list
-from thrifty.prices.prices import Prices
-from thrifty.prices.row_prices import RowsOfFit
+from thrifty.prices.billing import PriceList, RowsOfFit
+from thrifty.prices.prices import Prices, check_price_list, did_you_mean
 from thrifty.tables.formats import listed, read_rows
 
 __all__ = ["read_prices"]

@@ -13,9 +13,8 @@ from sklearn.utils import get_tags
 from thrifty.arrays import Ints, Labels
 from thrifty.chain.frames import FrameOfFit
 from thrifty.errors import InvalidInputError
-from thrifty.prices.costs import PriceList
+from thrifty.prices.billing import PriceList, RowsOfFit
 from thrifty.prices.prices import Prices
-from thrifty.prices.row_prices import RowsOfFit
 from thrifty.rows import fingerprints
 from thrifty.tables.by_class import is_matrix_file, read_matrix
 from thrifty.tables.formats import listed

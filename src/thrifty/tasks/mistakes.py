@@ -17,7 +17,7 @@ import numpy as np
 
 from thrifty.arrays import Floats, Ints, Labels
 from thrifty.errors import InvalidInputError
-from thrifty.prices.row_prices import MOST_PRICE
+from thrifty.prices.billing import MOST_PRICE
 
 __all__ = ["CostMatrix", "Mistakes", "ProbabilityLoss", "read_loss"]
 

@@ -6,7 +6,7 @@ from typing import Protocol
 import numpy as np
 
 from thrifty.arrays import Bools, Floats
-from thrifty.prices.costs import PriceList
+from thrifty.prices.billing import PriceList
 from thrifty.trees.binning import BinnedTable
 from thrifty.trees.derivatives import derivatives_along, round_to
 from thrifty.trees.gradients import CURVATURE_BITS, GRADIENT_BITS, WIDE_ROWS

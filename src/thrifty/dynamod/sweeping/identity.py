@@ -23,7 +23,7 @@ from thrifty.chain.levels import learn_levels, plain_table
 from thrifty.chain.sources import as_numbers
 from thrifty.errors import InvalidInputError
 from thrifty.full.model import is_estimator
-from thrifty.prices.costs import PriceList
+from thrifty.prices.billing import PriceList
 
 __all__ = ["code", "costs", "describe", "differences", "digest", "libraries", "table"]
 
@@ -80,7 +80,7 @@ def costs(prices: PriceList) -> str:
                 "a sweep keeps what it has fitted for the prices that it was fitted for, and a function does not say "
                 "whether it still tells the same ones. Write the prices into a column, and name it in by_row."
             )
-        shared += [prices.by_row.purchases.astype(np.int64), prices.by_row.told_by.astype(np.int64)]
+        shared += [prices.by_row.purchases.astype(np.int64), prices.by_row.price_column.astype(np.int64)]
     return digest(
         prices.prices, prices.group_of.astype(np.int64), repr(float(prices.full_cost)), read, *shared
     )

@@ -17,8 +17,8 @@ from thrifty.estimators.checks import check_columns, check_seed, check_training_
 from thrifty.estimators.rivals.budget_prune import BudgetPruneClassifier
 from thrifty.full.crossfit import TrainingRows
 from thrifty.full.model import is_estimator
-from thrifty.prices.costs import PriceList
-from thrifty.prices.price_list import check_price_list
+from thrifty.prices.billing import PriceList
+from thrifty.prices.prices import check_price_list
 
 __all__ = ["Shared", "check_shared", "with_fixed_seeds"]
 

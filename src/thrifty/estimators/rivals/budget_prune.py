@@ -21,7 +21,7 @@ from thrifty.estimators.rivals.forests import ForestRecipe, PruningTask, pruning
 from thrifty.evidence.evidence import Evidence
 from thrifty.evidence.frontier import Frontier
 from thrifty.evidence.pictures import purchased
-from thrifty.prices.costs import check_amount
+from thrifty.prices.billing import check_amount
 from thrifty.pruning.closure import Pruning
 from thrifty.pruning.forest import PrunedForest
 from thrifty.pruning.node_costs import closure_of

@@ -14,8 +14,8 @@ from sklearn.utils.validation import check_is_fitted
 from thrifty.arrays import Bools, Floats
 from thrifty.errors import InvalidInputError
 from thrifty.estimators.checks import check_weights, validated
-from thrifty.prices.costs import PriceList
-from thrifty.prices.price_list import check_price_list
+from thrifty.prices.billing import PriceList
+from thrifty.prices.prices import check_price_list
 from thrifty.pruning.forest import PrunableForest, flatten_forest, grow_forest
 from thrifty.pruning.node_costs import PruningRows
 from thrifty.rows import fingerprints

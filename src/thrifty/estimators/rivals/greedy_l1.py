@@ -13,7 +13,7 @@ from thrifty.dynamod.linear import fit_logistic, linear_stage, scaled
 from thrifty.dynamod.objective import NEVER
 from thrifty.errors import InvalidInputError
 from thrifty.estimators.checks import check_columns, check_count, check_share
-from thrifty.prices.costs import check_amount
+from thrifty.prices.billing import check_amount
 from thrifty.tasks.classes import class_task
 
 __all__ = ["GreedyL1Classifier"]

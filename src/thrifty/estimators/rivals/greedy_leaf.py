@@ -7,7 +7,7 @@ from sklearn.ensemble import GradientBoostingClassifier
 from thrifty.chain.stage import LeafStage
 from thrifty.dynamod.gated import GatedClassifier, PairProblem
 from thrifty.dynamod.leaf import as_local, bare, given_trees, greedy_leaf_gate, leaf_stage
-from thrifty.prices.costs import check_amount
+from thrifty.prices.billing import check_amount
 from thrifty.tasks.classes import class_task
 
 __all__ = ["GreedyLeafClassifier"]

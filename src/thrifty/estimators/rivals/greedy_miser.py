@@ -13,7 +13,7 @@ from thrifty.evidence.evidence import Evidence
 from thrifty.evidence.observe import evidence_of_known
 from thrifty.full.crossfit import JudgedFull, TrainingRows
 from thrifty.full.model import AbsentFull
-from thrifty.prices.costs import PriceList
+from thrifty.prices.billing import PriceList
 
 __all__ = ["GreedyMiserClassifier", "GreedyMiserRegressor"]
 

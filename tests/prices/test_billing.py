@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from thrifty.errors import InvalidInputError
-from thrifty.prices.costs import check_amount
-from thrifty.prices.price_list import check_price_list
+from thrifty.prices.billing import check_amount
+from thrifty.prices.prices import check_price_list
 
 NAMES = ["age", "ecg", "bmi"]
 

@@ -1,0 +1,431 @@
+"""What rows pay: the sum over the *distinct* purchases made on their routes.
+
+A feature belongs to exactly one purchase (its *group*); a group has one price and delivers all its columns. Within one
+route a purchase is paid once, whichever model needs it first: the gate, the cheap model or the full model. A row that
+reaches the full model pays for everything the full model reads, plus ``full_cost`` for the call.
+
+Purchases may share a *discount*: blood is drawn once, so that every blood test after the first costs less (Turney,
+1995). What a row pays does not depend on the order in which it bought: of its purchases that share a discount, all but
+one are cheaper by the saving.
+
+The price of a purchase may differ *by row*: a free column of the table holds it, or a function computes it from the
+free columns, before anything is bought. The listed price of such a purchase stands for a row that is not known yet, in
+orders of purchases and stopping rules; a row pays its own price.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, NoReturn
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy import sparse
+from sklearn.utils import _safe_indexing
+
+from thrifty.arrays import Bools, Floats, Ints
+from thrifty.errors import InvalidInputError
+
+__all__ = [
+    "LEAST_PRICE",
+    "MOST_PRICE",
+    "Discounts",
+    "ForgottenFunction",
+    "PriceList",
+    "RowPrices",
+    "RowsOfFit",
+    "check_amount",
+    "free_columns",
+    "is_price",
+]
+
+LEAST_PRICE, MOST_PRICE = 1e-100, 1e100
+"""Bounds of a price that is not zero: products and ratios of two prices within them are numbers, neither 0 nor inf."""
+
+PriceFunction = Callable[[Any], Any]
+Reads = Callable[[Ints], Any]
+
+
+@dataclass(frozen=True)
+class PriceList:
+    """Prices of purchases, the purchase each column belongs to, and the price of one call of the full model.
+
+    Attributes
+    ----------
+    prices : ndarray of shape (n_groups,)
+        Price of each purchase.
+    group_of : ndarray of shape (n_features,)
+        The purchase that delivers each column.
+    full_cost : float
+        Extra price of one call of the full model, on top of the features it reads.
+    full_columns : ndarray of int, optional
+        The columns that the full model reads; None is all of them.
+    discounts : Discounts, optional
+        Purchases of which all but the first cost less.
+    by_row : RowPrices, optional
+        Purchases whose price differs by row; ``prices`` has what is listed for them.
+    """
+
+    prices: Floats
+    group_of: Ints
+    full_cost: float = 0.0
+    full_columns: Ints | None = None
+    discounts: "Discounts | None" = None
+    by_row: "RowPrices | None" = None
+
+    @property
+    def n_features(self) -> int:
+        """Number of columns of the table."""
+        return len(self.group_of)
+
+    @property
+    def read_by_full(self) -> Ints:
+        """The columns that the full model reads."""
+        return np.arange(self.n_features) if self.full_columns is None else self.full_columns
+
+    @property
+    def cost_of_full(self) -> float:
+        """What a row pays that is sent straight to the full model: what it reads, and the call."""
+        if self.full_columns is None:
+            return self.cost_of_everything
+        return self.cost_of(self.full_columns) + self.full_cost
+
+    @property
+    def cost_of_everything(self) -> float:
+        """What a row pays that makes every purchase and reaches the full model."""
+        saved = (
+            0.0 if self.discounts is None else float(self.discounts.saved(np.ones(len(self.prices), bool)))
+        )
+        return float(self.prices.sum()) - saved + self.full_cost
+
+    def is_same(self, other: "PriceList") -> bool:
+        """Whether another list has the same purchases at the same prices; by row, the same columns or functions."""
+        if self.by_row is not None or other.by_row is not None:
+            if self.by_row is None or not self.by_row.is_same(other.by_row):
+                return False
+            return self._without_row_prices.is_same(other._without_row_prices)
+        return (
+            np.array_equal(self.group_of, other.group_of)
+            and np.array_equal(self.prices, other.prices)
+            and self.full_cost == other.full_cost
+            and np.array_equal(self.read_by_full, other.read_by_full)
+            and (
+                other.discounts is None if self.discounts is None else self.discounts.is_same(other.discounts)
+            )
+        )
+
+    @cached_property
+    def _without_row_prices(self) -> "PriceList":
+        """The list in which the purchases whose price differs by row cost nothing."""
+        if self.by_row is None:
+            return self
+        prices = self.prices.copy()
+        prices[self.by_row.purchases] = 0.0
+        return replace(self, prices=prices, by_row=None)
+
+    def with_row_prices(self, columns: Ints) -> Ints:
+        """Some columns, and those that tell the prices of the purchases that deliver them; rising."""
+        if self.by_row is None or not len(columns):
+            return columns
+        made = np.flatnonzero(np.isin(self.by_row.purchases, self.group_of[columns]))
+        return np.union1d(columns, self.by_row.take(made).columns) if len(made) else columns
+
+    def prices_after(self, bought: Bools) -> Floats:
+        """Price of each purchase for a row that made the purchases in a mask; 0 for those."""
+        now = np.where(bought, 0.0, self.prices)
+        return now if self.discounts is None else np.maximum(now - self.discounts.saving_on_next(bought), 0.0)
+
+    def bought_groups(self, columns: ArrayLike) -> Bools:
+        """Mask of the purchases that deliver ``columns`` (indices, or a mask over the columns)."""
+        bought = np.zeros(len(self.prices), dtype=bool)
+        bought[self.group_of[np.asarray(columns)]] = True
+        return bought
+
+    def cost_of(self, columns: ArrayLike) -> float:
+        """Price of the distinct purchases that deliver ``columns``."""
+        bought = self.bought_groups(columns)
+        saved = 0.0 if self.discounts is None else float(self.discounts.saved(bought))
+        return float(self.prices[bought].sum()) - saved
+
+    def cost_of_route(self, columns: Ints) -> float:
+        """What a row pays that holds ``columns`` and then reaches the full model."""
+        if self.full_columns is None:
+            return self.cost_of_everything
+        return self.cost_of(np.union1d(columns, self.full_columns)) + self.full_cost
+
+    def cost_of_rows(self, used: Bools, reaches_full: Bools, amounts: Floats | None = None) -> Floats:
+        """What each row pays, given the columns it used and whether it called the full model.
+
+        Parameters
+        ----------
+        used : ndarray of shape (n_samples, n_features), bool
+            Columns that the row bought on its route, those that the full model reads included if it got there.
+        reaches_full : ndarray of shape (n_samples,), bool
+            Rows answered by the full model, which pay for the call.
+        amounts : ndarray of shape (n_samples, n_row_prices), optional
+            What each row pays for the purchases whose price differs by row; without it, what is listed.
+        """
+        if amounts is not None and self.by_row is not None:
+            cost = self._without_row_prices.cost_of_rows(used, reaches_full)
+            for amount, purchase in zip(amounts.T, self.by_row.purchases, strict=True):
+                cost = cost + np.where(used[:, self.group_of == purchase].any(axis=1), amount, 0.0)
+            return cost
+        bought = np.zeros((len(used), len(self.prices)), dtype=bool)
+        for column, group in enumerate(self.group_of):
+            bought[:, group] |= used[:, column]
+        everything = reaches_full & bought.all(axis=1)
+        called = np.where(reaches_full, self.full_cost, 0.0)
+        # A plain sum for rows that buy everything, so that all places that name their cost agree to the last digit.
+        paid = (
+            bought @ self.prices
+            if self.discounts is None
+            else bought @ self.prices - self.discounts.saved(bought)
+        )
+        return np.where(everything, self.cost_of_everything, paid + called)
+
+    def mean_cost(self, shares: Floats, sent: float) -> float:
+        """Mean cost of rows that buy in one order, from the shares that make each purchase and ask the full model.
+
+        In one order, the rows that make some purchase of a discount are those that make its most frequent one.
+        """
+        cost = float(self.prices @ shares) + self.full_cost * sent
+        if self.discounts is not None:
+            for discount, saving in enumerate(self.discounts.savings):
+                those = shares[self.discounts.of == discount]
+                cost -= float(saving * (those.sum() - those.max()))
+        return cost
+
+
+@dataclass(frozen=True)
+class Discounts:
+    """Purchases of which all but the first cost less.
+
+    Attributes
+    ----------
+    of : ndarray of shape (n_groups,)
+        The discount that each purchase shares with others; -1 is none.
+    savings : ndarray of shape (n_discounts,)
+        By how much every purchase after the first is cheaper.
+    """
+
+    of: Ints
+    savings: Floats
+
+    def saved(self, bought: Bools) -> Floats:
+        """Total savings of rows, given the mask of their purchases, shape (..., n_groups)."""
+        saved = np.zeros(bought.shape[:-1])
+        for discount, saving in enumerate(self.savings):
+            saved += saving * np.maximum(bought[..., self.of == discount].sum(axis=-1) - 1, 0)
+        return saved
+
+    def saving_on_next(self, bought: Bools) -> Floats:
+        """Saving on each further purchase of a row that made the purchases in a mask, shape (n_groups,)."""
+        has_begun = np.zeros(len(self.savings) + 1, dtype=bool)
+        has_begun[self.of[bought]] = True
+        has_begun[-1] = False  # where -1, no discount, is noted
+        saving: Floats = np.where(has_begun[self.of], np.append(self.savings, 0.0)[self.of], 0.0)
+        return saving
+
+    def is_same(self, other: "Discounts | None") -> bool:
+        """Whether another has the same discounts."""
+        return (
+            other is not None
+            and np.array_equal(self.of, other.of)
+            and np.array_equal(self.savings, other.savings)
+        )
+
+
+@dataclass(frozen=True)
+class ForgottenFunction:
+    """Placeholder for a price function, which files do not keep; refuses when called.
+
+    Attributes
+    ----------
+    column : str or int
+        What the function priced.
+    """
+
+    column: Any
+
+    def __call__(self, rows: Any) -> NoReturn:  # noqa: ARG002
+        """Refuse."""
+        raise InvalidInputError(
+            f"the price of column {self.column!r} is told by a function, and files keep no functions. Give it again, "
+            f"with_prices({{{self.column!r}: function}}). Commands and the gateway read prices from a column of the "
+            f"table: fit with by_row={{{self.column!r}: column}} for them."
+        )
+
+
+@dataclass(frozen=True)
+class RowPrices:
+    """Purchases whose price differs by row, and where it is found.
+
+    Attributes
+    ----------
+    purchases : ndarray of shape (n_row_prices,)
+        Each purchase, rising.
+    reads : tuple of ndarray of int
+        For each of them, the free columns that are looked at: the one that holds the price, or all that its function
+        is given.
+    least : ndarray of shape (n_row_prices,)
+        What a row must pay at least: the saving of the discount that the purchase shares, or 0.
+    functions : tuple of callable or None
+        What makes a price of the columns that are read; None where the one column holds it.
+    """
+
+    purchases: Ints
+    reads: tuple[Ints, ...]
+    least: Floats
+    functions: tuple[PriceFunction | None, ...]
+
+    def __len__(self) -> int:
+        return len(self.purchases)
+
+    @cached_property
+    def columns(self) -> Ints:
+        """Every column that is looked at, rising."""
+        return np.unique(np.concatenate(self.reads))
+
+    @property
+    def price_column(self) -> Ints:
+        """The column that holds each price; -1 where a function tells it."""
+        pairs = zip(self.reads, self.functions, strict=True)
+        return np.array([-1 if function else int(read[0]) for read, function in pairs], dtype=np.intp)
+
+    def is_same(self, other: "RowPrices | None") -> bool:
+        """Whether another finds the same prices in the same columns, or by the same functions."""
+        return (
+            other is not None
+            and np.array_equal(self.purchases, other.purchases)
+            and np.array_equal(self.price_column, other.price_column)
+            and self.functions == other.functions
+        )
+
+    def take(self, places: Sequence[int] | Ints) -> "RowPrices":
+        """Some of the purchases."""
+        some = [int(place) for place in places]
+        reads, functions = tuple(self.reads[one] for one in some), tuple(self.functions[one] for one in some)
+        return RowPrices(self.purchases[some], reads, self.least[some], functions)
+
+    def amounts(self, n_rows: int, numbers: Reads, table: Reads) -> Floats:
+        """What some rows pay for each of the purchases, unchecked, shape (n_rows, n_row_prices).
+
+        Parameters
+        ----------
+        n_rows : int
+            Number of rows.
+        numbers, table : callable
+            Some columns of these rows, as numbers and as the full model reads them.
+        """
+        found = np.empty((n_rows, len(self)))
+        for place, (read, function) in enumerate(zip(self.reads, self.functions, strict=True)):
+            if function is None:
+                block = numbers(read)
+                found[:, place] = (block.toarray() if sparse.issparse(block) else block)[:, 0]
+            elif n_rows:
+                found[:, place] = _call_price_function(function, table(read), n_rows)
+        return found
+
+    def is_priced(self, amounts: Floats) -> Bools:
+        """Which rows have a price for every one of these purchases, from their amounts."""
+        priced: Bools = np.all(is_price(amounts) & (amounts >= self.least), axis=1)
+        return priced
+
+    def refusal(self, amounts: Floats, row: int, names: Sequence[str] | None) -> InvalidInputError:
+        """The error for a row without a price, from its amounts, its number and the names of the columns."""
+        places = range(len(amounts))
+        place = next(one for one in places if not self.take([one]).is_priced(amounts[None, [one]])[0])
+        amount, column = float(amounts[place]), int(self.price_column[place])
+        called = f"column {column}" if names is None else f"column {str(names[column])!r}"
+        rule, least = "holds prices and must have one in every row that pays it", float(self.least[place])
+        if column < 0:
+            called, rule = (
+                _function_name(self.functions[place]),
+                "tells prices and must tell one of every row",
+            )
+        if 0.0 <= amount < least:
+            return InvalidInputError(
+                f"{called} {rule}; row {row} has {amount:g}, and a discount saves {least:g}: no price may fall below "
+                f"0. Lower the saving, or raise the price."
+            )
+        return InvalidInputError(
+            f"{called} {rule}, 0 or a number between {LEAST_PRICE:g} and {MOST_PRICE:g}; row {row} has {amount:g}. "
+            f"Fill it in; 0 is a purchase that costs this row nothing."
+        )
+
+    def checked(self, amounts: Floats, rows: Ints, names: Sequence[str] | None) -> Floats:
+        """The amounts, shape (n_rows, n_row_prices), if each of the rows so numbered has its prices."""
+        is_priced = self.is_priced(amounts)
+        if not is_priced.all():
+            first = int(is_priced.argmin())
+            raise self.refusal(amounts[first], int(rows[first]), names)
+        return amounts
+
+
+@dataclass(frozen=True, eq=False)
+class RowsOfFit:
+    """The rows of a fit, where prices that differ by row are found.
+
+    Attributes
+    ----------
+    X : array or CSR of shape (n_rows, n_features)
+        The rows as numbers.
+    weight, numbers : ndarray of shape (n_rows,), optional
+        Their weights, and the numbers by which the user knows them; None is one each, counted from 0.
+    table : table of shape (n_rows, n_features), optional
+        The rows as they came, which functions of prices are given; None is ``X``.
+    """
+
+    X: Any
+    weight: Floats | None = None
+    numbers: Ints | None = None
+    table: Any = None
+
+    def amounts(self, by_row: RowPrices, names: Sequence[str] | None) -> Floats:
+        """What each row pays for the purchases whose price differs by row, or a refusal."""
+        n_rows, table = self.X.shape[0], self.X if self.table is None else self.table
+        found = by_row.amounts(
+            n_rows, lambda columns: self.X[:, columns], lambda columns: _safe_indexing(table, columns, axis=1)
+        )
+        return by_row.checked(found, np.arange(n_rows) if self.numbers is None else self.numbers, names)
+
+
+def free_columns(prices: Floats, group_of: Ints, priced_by_row: Ints) -> Ints:
+    """Columns that are free for every row: the input of price functions."""
+    return np.flatnonzero((prices[group_of] == 0) & ~np.isin(group_of, priced_by_row))
+
+
+def _call_price_function(function: PriceFunction, rows: Any, n_rows: int) -> Floats:
+    """Prices that a user's function returns for some rows, checked to be one number per row."""
+    said = function(rows)
+    try:
+        amounts = np.asarray(said, dtype=np.float64)
+    except (TypeError, ValueError):
+        amounts = np.empty((0, 0))
+    if amounts.shape != (n_rows,):
+        raise InvalidInputError(
+            f"{_function_name(function)} tells prices; it was given {n_rows} rows and must answer with as many "
+            f"numbers; got {type(said).__name__} of shape {np.shape(said)}."
+        )
+    return amounts
+
+
+def _function_name(function: Any) -> str:
+    return f"the function {getattr(function, '__name__', type(function).__name__)!r}"
+
+
+def check_amount(name: str, value: object, *, rule: str = "a finite number >= 0") -> float:
+    """Check a single price, budget or weight and return it as a float; a refusal names it."""
+    try:
+        # Text that reads as a number is a slip that would go unnoticed until the text is another one.
+        amount = np.nan if isinstance(value, str | bytes | bool) else float(value)  # type: ignore[arg-type]
+    except (TypeError, ValueError):
+        raise InvalidInputError(f"{name} must be {rule}; got {value!r}.") from None
+    if not np.isfinite(amount) or amount < 0:
+        raise InvalidInputError(f"{name} must be {rule}; got {value!r}.")
+    return amount
+
+
+def is_price(amount: Any) -> Any:
+    """Whether each amount is a valid price: 0, or within [LEAST_PRICE, MOST_PRICE]."""
+    return (amount == 0) | ((amount >= LEAST_PRICE) & (amount <= MOST_PRICE))
