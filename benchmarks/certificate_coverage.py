@@ -40,7 +40,7 @@ from thrifty import (
     certify,
     evidence_of,
 )
-from thrifty.evidence.observe import seen_by
+from thrifty.evidence.observe import training_fingerprints
 from thrifty.rows import fingerprints
 from thrifty.tasks.mistakes import read_loss
 
@@ -98,7 +98,7 @@ def simulate(rng, n_classes, world):
         clf = ConfidenceRouter(full, cheap, features=[0], cv=2, random_state=0).fit(X, y)
     proof = (X, y) if name == "rows of the fit" else draw(rng, N_PROOF, n_classes, digits)
     new, labels = draw(rng, N_NEW, n_classes, digits)
-    seen, unlike = evidence_of(clf, new, labels), ~np.isin(fingerprints(new), seen_by(clf))
+    seen, unlike = evidence_of(clf, new, labels), ~np.isin(fingerprints(new), training_fingerprints(clf))
     found = {}
     for times, duplicates in asked:
         rows = [np.repeat(part, times, axis=0) for part in proof]

@@ -12,9 +12,9 @@ import tracemalloc
 
 import numpy as np
 
+from thrifty.evidence.certificate import certify
 from thrifty.evidence.evidence import Evidence
 from thrifty.evidence.frontier import Frontier
-from thrifty.evidence.proof import certify
 
 
 def make_system(seed, n_rows, rows=0):

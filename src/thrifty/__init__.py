@@ -35,12 +35,11 @@ if TYPE_CHECKING:
     from thrifty.estimators.rivals.greedy_l1 import GreedyL1Classifier
     from thrifty.estimators.rivals.greedy_leaf import GreedyLeafClassifier
     from thrifty.estimators.rivals.greedy_miser import GreedyMiserClassifier, GreedyMiserRegressor
-    from thrifty.evidence.certificate import Certificate
+    from thrifty.evidence.budgets import hold_budget
+    from thrifty.evidence.certificate import Certificate, certify
     from thrifty.evidence.evidence import Evidence
     from thrifty.evidence.frontier import Frontier
-    from thrifty.evidence.hold import hold_budget
     from thrifty.evidence.observe import evidence_of, point_of
-    from thrifty.evidence.proof import certify
     from thrifty.prices.prices import Prices
     from thrifty.ranking.curve import ranking_curve
     from thrifty.report.collect import collect_facts
@@ -160,11 +159,11 @@ _HOME = {
     "UniformRouterRegressor": "routing.confidence",
     "audit": "auditing.auditor",
     "average_precision_at": "tasks.ranking",
-    "certify": "evidence.proof",
+    "certify": "evidence.certificate",
     "collect_facts": "report.collect",
     "evidence_of": "evidence.observe",
     "evidence_of_answers": "routing.logged",
-    "hold_budget": "evidence.hold",
+    "hold_budget": "evidence.budgets",
     "load": "tables.storage",
     "ndcg_at": "tasks.ranking",
     "point_of": "evidence.observe",

@@ -9,7 +9,7 @@ from sklearn.naive_bayes import GaussianNB
 from thrifty import BudgetedClassifier, ConfidenceRouter, Evidence, InvalidInputError, Policy
 from thrifty.bundle import from_bytes, to_bytes
 from thrifty.dynamod.sweeping.run import sweep
-from thrifty.evidence.spending import Spending
+from thrifty.evidence.budgets import CostBounds
 
 CASCADE = BudgetedClassifier(GaussianNB(), sizes=[(3, 2)], stages=2, cv=2, random_state=0)
 ROUTER = ConfidenceRouter(GaussianNB(), GaussianNB(), features=[0], random_state=0)
@@ -98,21 +98,21 @@ def test_equal_rows_are_one_observation_of_what_is_spent():
     once = Evidence.of_gate(gate, **known)
     often = once.take(np.repeat(np.arange(50), 20))
     policy = Policy.of(np.zeros(1))
-    narrow = Spending(often, 1000).interval(policy, 0.95)
-    assert Spending(often, 50).interval(policy, 0.95) == pytest.approx(
-        Spending(once, 50).interval(policy, 0.95)
+    narrow = CostBounds(often, 1000).interval(policy, 0.95)
+    assert CostBounds(often, 50).interval(policy, 0.95) == pytest.approx(
+        CostBounds(once, 50).interval(policy, 0.95)
     )
-    assert np.ptp(narrow) < np.ptp(Spending(once, 50).interval(policy, 0.95)) / 4
+    assert np.ptp(narrow) < np.ptp(CostBounds(once, 50).interval(policy, 0.95)) / 4
 
 
 def test_the_interval_of_a_mix_holds_the_chance_of_who_follows_which_point():
     """Every row pays 1 at the one point and 9 at the other, so that new rows vary by that chance alone."""
     gate, mix = np.zeros(400), Policy.of(np.array([np.inf]), np.array([-np.inf]), share=0.25)
     seen = Evidence.of_gate(gate, stop_cost=1.0, go_cost=9.0, stop_quality=gate == 0, go_quality=gate == 0)
-    low, high = Spending(seen, 400).interval(mix, 0.95)
+    low, high = CostBounds(seen, 400).interval(mix, 0.95)
     spent = 1 + 8 * np.random.default_rng(0).binomial(400, 0.25, 2000) / 400
     assert np.mean((low <= spent) & (spent <= high)) == pytest.approx(0.95, abs=0.02)
-    assert Spending(seen, 400).interval(mix.at(0), 0.95) == (1.0, 1.0)
+    assert CostBounds(seen, 400).interval(mix.at(0), 0.95) == (1.0, 1.0)
 
 
 @pytest.mark.slow
@@ -124,7 +124,7 @@ def test_means_of_new_rows_keep_to_a_budget_as_often_as_stated():
     for _ in range(200):
         gate = rng.random(120)
         seen = Evidence.of_gate(gate, stop_cost=1.0, go_cost=5.0, stop_quality=gate > 0, go_quality=gate > 0)
-        chosen = Spending(seen, 120).within(cuts, 3.0, 0.9)
+        chosen = CostBounds(seen, 120).within(cuts, 3.0, 0.9)
         cut = cuts.thresholds[[chosen.lower, chosen.upper], 0] @ [1 - chosen.share, chosen.share]
         spent.append(1.0 + 4.0 * (1 - cut))
         over += spent[-1] > 3.0

@@ -11,11 +11,10 @@ from hypothesis import strategies as st
 from scipy.stats import binom, binomtest
 
 from thrifty.errors import InvalidInputError
-from thrifty.evidence.bounds import rows_needed, upper_bound
-from thrifty.evidence.certificate import Certificate
+from thrifty.evidence.certificate import Certificate, certify
 from thrifty.evidence.evidence import Evidence
 from thrifty.evidence.frontier import Frontier
-from thrifty.evidence.proof import certify
+from thrifty.evidence.tests import clopper_pearson_bound, rows_needed
 
 # -- the bound -------------------------------------------------------------------------------------
 
@@ -25,14 +24,14 @@ from thrifty.evidence.proof import certify
 def test_the_bound_is_scipys_exact_one(n_rows, share, confidence):
     losses = round(share * n_rows)
     interval = binomtest(losses, n_rows, alternative="less").proportion_ci(confidence, method="exact")
-    assert upper_bound(losses, n_rows, confidence) == pytest.approx(interval.high, rel=1e-9)
+    assert clopper_pearson_bound(losses, n_rows, confidence) == pytest.approx(interval.high, rel=1e-9)
 
 
 @given(st.integers(1, 300), st.floats(0.001, 0.6), st.sampled_from([0.8, 0.95, 0.99]))
 def test_the_bound_is_at_most_max_loss_just_where_so_few_losses_would_be_rare(n_rows, max_loss, confidence):
     losses = np.arange(n_rows + 1)
     rare = binom.cdf(losses, n_rows, max_loss) <= 1 - confidence
-    np.testing.assert_array_equal(upper_bound(losses, n_rows, confidence) <= max_loss, rare)
+    np.testing.assert_array_equal(clopper_pearson_bound(losses, n_rows, confidence) <= max_loss, rare)
 
 
 @given(st.floats(1e-4, 0.9), st.floats(0.05, 0.9999))
@@ -132,7 +131,7 @@ def wrong_certificates(true_losses, seed=0):
         certificate = certify(with_losses(lost), max_loss=MAX_LOSS, confidence=CONFIDENCE)
         if not certificate.is_fallback:
             wrong += true_losses[certificate.point.source] > MAX_LOSS
-        alone = upper_bound(lost.sum(axis=1), N_ROWS, CONFIDENCE) <= MAX_LOSS
+        alone = clopper_pearson_bound(lost.sum(axis=1), N_ROWS, CONFIDENCE) <= MAX_LOSS
         naive += bool(alone.any() and true_losses[alone.argmax()] > MAX_LOSS)
     return wrong / REPEATS, naive / REPEATS
 

@@ -13,8 +13,7 @@ from sklearn.linear_model import LogisticRegression
 
 from thrifty import BudgetPruneClassifier, ConfidenceRouter, GreedyMiserClassifier, Policy
 from thrifty.errors import InvalidInputError
-from thrifty.evidence.averages import GateAverages, RouteAverages
-from thrifty.evidence.evidence import Evidence
+from thrifty.evidence.evidence import Evidence, GateAverages, RouteAverages
 from thrifty.evidence.frontier import Frontier
 from thrifty.evidence.observe import evidence_of, point_of
 

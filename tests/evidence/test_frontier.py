@@ -8,8 +8,7 @@ from hypothesis import strategies as st
 
 from thrifty.errors import InvalidInputError
 from thrifty.evidence.evidence import Evidence
-from thrifty.evidence.frontier import Frontier
-from thrifty.evidence.operating_point import OperatingPoint, best_within, efficient
+from thrifty.evidence.frontier import Frontier, OperatingPoint, best_within, efficient
 
 POINTS = st.lists(st.tuples(st.integers(0, 8), st.integers(0, 8)), min_size=1, max_size=40)
 

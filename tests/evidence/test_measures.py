@@ -23,7 +23,7 @@ from thrifty import (
     InvalidInputError,
     evidence_of,
 )
-from thrifty.evidence.measures import measures_at
+from thrifty.evidence.measures import measures_along
 
 pytestmark = pytest.mark.slow
 
@@ -69,10 +69,10 @@ def test_measures_of_labels_are_those_of_scikit_learn(classifier):
 def test_bands_are_percentiles_of_measures_of_the_resampled_rows(classifier):
     clf, X, y = classifier
     seen, point = evidence_of(clf, X, y), clf.chain_.policy.thresholds[-1]
-    found = measures_at(seen, point, clf.chain_.task, level=0.9, **DRAWS)
+    found = measures_along([(seen, point)], clf.chain_.task, level=0.9, **DRAWS)[0]
     taken = np.random.default_rng(DRAWS["seed"]).integers(0, len(y), size=(len(y), DRAWS["n_boot"]))
     alike = {"level": 0.9, "n_boot": 21, "seed": 0}
-    again = [measures_at(seen.take(rows), point, clf.chain_.task, **alike) for rows in taken.T]
+    again = [measures_along([(seen.take(rows), point)], clf.chain_.task, **alike)[0] for rows in taken.T]
     for name, measure in found.items():
         values = [one[name].value for one in again]
         assert (measure.low, measure.high) == pytest.approx(tuple(np.quantile(values, [0.05, 0.95])))

@@ -8,8 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from thrifty.evidence import stopping
-from thrifty.evidence.averages import route_by
-from thrifty.evidence.evidence import Evidence
+from thrifty.evidence.evidence import Evidence, route_by
 from thrifty.evidence.stopping import StoppingRules, convex_hull, price_grid, sweep_prices
 
 

@@ -21,9 +21,8 @@ from thrifty import (
     evidence_of,
 )
 from thrifty.bundle import from_bytes, to_bytes
-from thrifty.evidence.bounds import upper_bound
 from thrifty.evidence.certificate import Certificate
-from thrifty.evidence.trials import trials_of
+from thrifty.evidence.tests import clopper_pearson_bound, trials_of
 from thrifty.report.page import page_of
 from thrifty.rows import content_keys
 
@@ -165,7 +164,10 @@ def test_fewer_trials_with_no_smaller_share_have_no_smaller_bound(n_few, n_more,
     n_rows = n_few + n_more
     losses = round(share * n_rows)
     scaled = -(-losses * n_few // n_rows)
-    few, many = upper_bound(scaled, n_few, confidence), upper_bound(losses, n_rows, confidence)
+    few, many = (
+        clopper_pearson_bound(scaled, n_few, confidence),
+        clopper_pearson_bound(losses, n_rows, confidence),
+    )
     assert few >= many * (1 - 1e-12)
 
 
@@ -176,7 +178,7 @@ def test_a_point_passes_only_if_every_way_to_count_lets_it():
     there = Evidence.of_point(1.0, ~wrong, ~full, full_quality=full, rows=keys)
     merged = certify(chosen.on([there]), max_loss=0.2)
     assert (merged.n_rows, merged.n_losses) == (100, 8)
-    assert merged.bound == upper_bound(8, 100, 0.95)
+    assert merged.bound == clopper_pearson_bound(8, 100, 0.95)
     unknown = certify(chosen.on([replace(there, rows=None)]), max_loss=0.2)
     assert (unknown.n_rows, unknown.n_losses, unknown.n_seen) == (400, 8, None)
     assert "could not be compared with each other or with those of the fit" in str(unknown)

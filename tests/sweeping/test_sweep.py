@@ -25,7 +25,7 @@ from thrifty import (
 )
 from thrifty.bundle import from_bytes
 from thrifty.dynamod.sweeping import run
-from thrifty.evidence.cuts import threshold_curve
+from thrifty.evidence.stopping import threshold_curve
 
 pytestmark = pytest.mark.slow
 

@@ -7,8 +7,7 @@ import numpy as np
 from thrifty.arrays import Codes, Floats, Labels, Numbers
 from thrifty.bundle.fields import Fields, Packer
 from thrifty.chain.chain import Chain
-from thrifty.evidence.evidence import Evidence
-from thrifty.evidence.query_evidence import QueryEvidence
+from thrifty.evidence.evidence import Evidence, QueryEvidence
 from thrifty.tasks.ranking import RankingTask, queries_of
 
 __all__ = ["pack_evidence", "unpack_evidence", "unpack_strata"]

@@ -29,7 +29,7 @@ from thrifty.estimators.rivals.greedy_leaf import GreedyLeafClassifier
 from thrifty.estimators.rivals.greedy_miser import GreedyMiserClassifier, GreedyMiserRegressor
 from thrifty.evidence.certificate import Certificate
 from thrifty.evidence.evidence import Evidence
-from thrifty.evidence.trials import DUPLICATES
+from thrifty.evidence.tests import DUPLICATES
 from thrifty.routing.confidence import ConfidenceRouter, UniformRouter, UniformRouterRegressor
 
 __all__ = ["Kind", "pack_object", "register_estimator", "unpack_object"]

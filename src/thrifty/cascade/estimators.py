@@ -47,15 +47,12 @@ from thrifty.estimators.checks import (
     check_training_rows,
     refuse_keywords,
 )
-from thrifty.evidence.claims import loses_at_most
-from thrifty.evidence.evidence import Evidence
+from thrifty.evidence.certificate import certify, check_hold_out
+from thrifty.evidence.evidence import Evidence, QueryEvidence
 from thrifty.evidence.frontier import Frontier
-from thrifty.evidence.observe import evidence_of, seen_by
-from thrifty.evidence.proof import certify, check_hold_out
-from thrifty.evidence.query_evidence import QueryEvidence
-from thrifty.evidence.recall import check_floors, recalls_at, with_classes, within_floors
-from thrifty.evidence.spending import check_confidence
-from thrifty.evidence.trials import HELD_OUT
+from thrifty.evidence.measures import check_floors, recalls_at, with_classes, within_floors
+from thrifty.evidence.observe import evidence_of, training_fingerprints
+from thrifty.evidence.tests import HELD_OUT, check_confidence, empirical_risk_within
 from thrifty.full.crossfit import JudgedFull, TrainingRows, held_out_rows
 from thrifty.full.model import FullModel
 from thrifty.prices.billing import PriceList, RowsOfFit
@@ -215,7 +212,7 @@ class BudgetedCascade(ChainEstimator):
                 features=tuple(self.features_.tolist()),
                 stage_columns=tuple(tuple(stage.columns.tolist()) for stage in self.chain_.stages),
                 rows=query_keys(content_keys(rows.X, rows.task.strata(rows.y)), rows.task.query_of(rows.y)),
-                seen=seen_by(full),
+                seen=training_fingerprints(full),
                 task=rows.task,
             )
             self._proof = None
@@ -233,7 +230,8 @@ class BudgetedCascade(ChainEstimator):
     def _check_parameters(self) -> None:
         """Refuse bad constructor arguments before anything is computed."""
         check_goal(may_be_none=True, budget=self.budget, max_loss=self.max_loss)
-        check_confidence(self.confidence)
+        if self.confidence is not None:
+            check_confidence(self.confidence)
         check_sizes(self.sizes)
         check_count("max_bins", self.max_bins, least=2, most=255)
         if self.structure not in get_args(Structure):
@@ -385,7 +383,7 @@ class BudgetedCascade(ChainEstimator):
             self.certificate_ = certificate
             point = None if certificate.is_fallback else certificate.point
         else:
-            allowed = np.flatnonzero(loses_at_most(against, max_loss))
+            allowed = np.flatnonzero(empirical_risk_within(against, max_loss))
             point = against[int(allowed[np.argmin(against.cost[allowed])])] if len(allowed) else None
         if point is None:
             self._send_everything()

@@ -18,9 +18,8 @@ from thrifty.cascade.problem import CascadeProblem, Plan, mean_in_errors
 from thrifty.cascade.stages import StagedTrees, few_enough, grow_stages, score_fold
 from thrifty.cascade.structure import Graph, best_graph
 from thrifty.chain.policy import Policy
-from thrifty.evidence.averages import route_by
-from thrifty.evidence.evidence import Evidence
-from thrifty.evidence.observe import judged_by
+from thrifty.evidence.evidence import Evidence, route_by
+from thrifty.evidence.observe import judge_by_task
 from thrifty.evidence.stopping import StoppingRules, measured, sweep_prices
 from thrifty.rows import content_folds
 from thrifty.tasks.task import Task
@@ -173,7 +172,7 @@ def _finished(
     judged = None
     if task.query_of(problem.y) is not None:
         ranked = replace(evidence, full_quality=problem.full_scores[:, 0])
-        judged = judged_by(task, ranked, problem.y)
+        judged = judge_by_task(task, ranked, problem.y)
     policy = sweep_prices(evidence, loss, task.expected_quality(loss), judged=judged)
     by_row, evidence = evidence, evidence if judged is None else judged
     points = policy.thresholds

@@ -20,8 +20,7 @@ from thrifty.cli.summary import (
 )
 from thrifty.errors import InvalidInputError
 from thrifty.estimators.base import ChainEstimator
-from thrifty.evidence.frontier import Frontier
-from thrifty.evidence.operating_point import OperatingPoint
+from thrifty.evidence.frontier import Frontier, OperatingPoint
 from thrifty.report.bill import least_total
 from thrifty.report.tradeoff import new_figure
 from thrifty.tables.promise import promise_of

@@ -13,9 +13,8 @@ from thrifty.cli.console import number, quantity, say, size_of
 from thrifty.cli.points import is_priced, parts_in_words
 from thrifty.cli.summary import key_of
 from thrifty.errors import InvalidInputError
-from thrifty.evidence.evidence import Evidence
+from thrifty.evidence.evidence import Evidence, QueryEvidence
 from thrifty.evidence.observe import point_of
-from thrifty.evidence.query_evidence import QueryEvidence
 from thrifty.report.collect import collect_facts
 from thrifty.report.facts import Facts
 from thrifty.tables.formats import listed

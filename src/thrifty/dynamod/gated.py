@@ -37,11 +37,11 @@ from thrifty.estimators.checks import (
     check_training_rows,
     refuse_keywords,
 )
-from thrifty.evidence.cuts import ThresholdCurve, cuts_of, threshold_curve
-from thrifty.evidence.evidence import Evidence
-from thrifty.evidence.observe import evidence_of, evidence_of_known, seen_by
-from thrifty.evidence.recall import with_classes
-from thrifty.evidence.spending import check_confidence
+from thrifty.evidence.evidence import Evidence, cuts_of
+from thrifty.evidence.measures import with_classes
+from thrifty.evidence.observe import evidence_of, evidence_of_known, training_fingerprints
+from thrifty.evidence.stopping import ThresholdCurve, threshold_curve
+from thrifty.evidence.tests import check_confidence
 from thrifty.full.crossfit import JudgedFull, TrainingRows, held_out_rows
 from thrifty.prices.billing import PriceList, check_amount
 from thrifty.progress import printed
@@ -244,7 +244,7 @@ class GatedEstimator(ChainEstimator):
         refuse_keywords(self, unknown)
         self._check_parameters()
         budget = None if self.budget is None else check_amount("budget", self.budget)
-        surely = None if budget is None else check_confidence(self.confidence)
+        surely = None if None in (budget, self.confidence) else check_confidence(self.confidence)
         report = printed(self.verbose, type(self).__name__)
         with all_or_nothing(self), limited_threads(openmp=threads_of(self.n_jobs), blas=1):
             seed = check_seed(self.random_state)
@@ -279,7 +279,7 @@ class GatedEstimator(ChainEstimator):
             self.certificate_ = None
             self._set_threshold(self._default_threshold(problem, budget))
             evidence = with_classes(self._judged_rows(problem), rows.task).without_scores()
-            self.evidence_ = replace(evidence, seen=seen_by(*self._other_models()))
+            self.evidence_ = replace(evidence, seen=training_fingerprints(*self._other_models()))
             self._proof = None
             if proof is not None:
                 held_out = TableReader(proof.X, proof.table, proof.positions)

@@ -28,7 +28,7 @@ from thrifty.estimators.checks import check_columns, validated
 from thrifty.estimators.notebook import Notebook
 from thrifty.estimators.operating_points import OperatingPoints
 from thrifty.evidence.evidence import Evidence
-from thrifty.evidence.observe import seen_by
+from thrifty.evidence.observe import training_fingerprints
 from thrifty.full.crossfit import JudgedFull, TrainingRows, judge_full
 from thrifty.full.model import EstimatorFull, FullModel, as_full_model
 from thrifty.prices.billing import PriceList, RowsOfFit
@@ -181,8 +181,8 @@ class ChainEstimator(Notebook, OperatingPoints, Buys, BaseEstimator):  # type: i
         )
         other = copy.copy(self)
         other._forget_full()
-        if seen_by(full) is not None and hasattr(other, "evidence_"):
-            other.evidence_ = replace(other.evidence_, seen=seen_by(full, other))
+        if training_fingerprints(full) is not None and hasattr(other, "evidence_"):
+            other.evidence_ = replace(other.evidence_, seen=training_fingerprints(full, other))
         other._change_chain(lambda chain: chain.with_full(link_of(model, prices, chain.task)))
         return other
 

@@ -15,8 +15,8 @@ from thrifty.chain.columns import refuse_series
 from thrifty.chain.levels import Levels, learn_levels, plain_table
 from thrifty.chain.sources import describe_bad_column, kind_of_table
 from thrifty.errors import InvalidInputError, InvalidTypeError
-from thrifty.evidence.claims import check_max_loss
-from thrifty.evidence.inputs import check_threshold
+from thrifty.evidence.evidence import check_threshold
+from thrifty.evidence.tests import check_max_loss
 from thrifty.full.crossfit import TrainingRows, assign_folds
 from thrifty.full.model import is_estimator
 from thrifty.prices.billing import check_amount

@@ -10,8 +10,7 @@ from thrifty.chain.chain import Chain
 from thrifty.chain.fork import nodes_of
 from thrifty.chain.sources import kind_of_table
 from thrifty.errors import InvalidInputError
-from thrifty.evidence.averages import route_by
-from thrifty.evidence.evidence import Evidence
+from thrifty.evidence.evidence import Evidence, route_by
 from thrifty.evidence.pictures import Bar, Purchased, draw_bars, purchased, route_bars
 from thrifty.evidence.sketches import Mark, bars, staircase, table
 

@@ -15,13 +15,12 @@ from thrifty.chain.policy import Policy
 from thrifty.chain.sources import TableReader
 from thrifty.errors import InvalidInputError
 from thrifty.estimators.checks import check_goal
-from thrifty.evidence.certificate import Certificate
+from thrifty.evidence.budgets import CostBounds
+from thrifty.evidence.certificate import Certificate, certify
 from thrifty.evidence.evidence import Evidence
 from thrifty.evidence.frontier import Frontier
 from thrifty.evidence.observe import evidence_of
-from thrifty.evidence.proof import certify
-from thrifty.evidence.spending import Spending, check_confidence
-from thrifty.evidence.trials import HELD_OUT
+from thrifty.evidence.tests import HELD_OUT, check_confidence
 
 __all__ = ["OperatingPoints"]
 
@@ -67,11 +66,11 @@ class OperatingPoints:
         check_is_fitted(self)
         judged = self._evidence()
         if self._proof is not None:
-            spending = Spending.on_held_out(self._proof, judged, self._duplicates)
+            spending = CostBounds.on_held_out(self._proof, judged, self._duplicates)
             return spending.interval(self.chain_.policy, _LEVEL)
         folds = getattr(self, "cv", None)
         copies = int(folds) if isinstance(folds, Integral) else _USUAL_FOLDS
-        return Spending(judged, judged.n_rows).interval(self.chain_.policy, _LEVEL, copies)
+        return CostBounds(judged, judged.n_rows).interval(self.chain_.policy, _LEVEL, copies)
 
     def at(
         self,
@@ -99,7 +98,7 @@ class OperatingPoints:
         check_is_fitted(self)
         wish, surely = (
             check_goal(budget=budget, max_loss=max_loss, threshold=threshold),
-            check_confidence(confidence),
+            None if confidence is None else check_confidence(confidence),
         )
         if "threshold" in wish and surely is not None:
             raise InvalidInputError(
@@ -196,7 +195,7 @@ class OperatingPoints:
                 f"{type(self).__name__} kept none. Fit it with both budget and confidence, or spend a budget on just "
                 f"the rows at hand with thrifty.hold_budget."
             )
-        spending = Spending.on_held_out(self._proof, self._evidence(), self._duplicates)
+        spending = CostBounds.on_held_out(self._proof, self._evidence(), self._duplicates)
         return spending.within(policy, budget, confidence)
 
     def _expected(self) -> tuple[float, float]:

@@ -1,34 +1,48 @@
-"""What a chain does with rows that it has not learned from, at every stage: all that choosing operating points needs.
+"""Evidence: rows that a system has not learned from, at every stage; all that choosing operating points needs.
 
-For each row and each stage there is the gate's score, what the row has paid that stops there, and how good its answer
-is; last comes what is behind the stages. That is enough to say what any thresholds would have done with the rows, so
-operating points are found, compared and certified on arrays, and no model is asked again.
+For each row and each stage there is the gate's score, the cost of a row that stops there, and the quality of its
+answer; last comes what is behind the stages. That is enough to compute what any thresholds would have done with the
+rows, so operating points are found, compared and certified on arrays, and no model is called again.
+
+The evidence of a ranking (``QueryEvidence``) has queries as its rows. Documents of one query stop at different stages,
+so the measure of its order belongs to no document and to no stage; what averages, resamples or proves counts queries,
+which are independent of each other as documents of one query are not.
+
+A bootstrap asks for means of operating points under a thousand weightings of the rows; ``GateAverages`` and its
+siblings keep what does not depend on the weights.
 """
 
 import hashlib
-from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar, Self
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from typing import Any, ClassVar, Protocol, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
+from scipy import sparse
 
 from thrifty.arrays import Bools, Codes, Floats, Ints, Numbers, Words
 from thrifty.errors import InvalidInputError
-from thrifty.evidence.averages import Averages, GateAverages, Means, RouteAverages, route_by
-from thrifty.evidence.cuts import cuts_of
-from thrifty.evidence.inputs import (
-    as_text,
-    check_cost,
-    check_quality,
-    check_threshold,
-    check_words,
-    column_numbers,
-    finite_numbers,
-    plain_settings,
-)
+from thrifty.rows import query_keys
+from thrifty.tasks.ranking import RankingTask, queries_of
 from thrifty.tasks.task import Task
 
-__all__ = ["Evidence"]
+__all__ = [
+    "Averages",
+    "Cuts",
+    "Evidence",
+    "GateAverages",
+    "Means",
+    "QueryEvidence",
+    "RouteAverages",
+    "check_threshold",
+    "cuts_of",
+    "finite_numbers",
+    "plain_settings",
+    "route_by",
+    "yes_or_no",
+]
 
 
 @dataclass(frozen=True, eq=False)
@@ -105,8 +119,10 @@ class Evidence:
         checked: dict[str, Any] = {
             "gate": gate,
             "quality": check_quality("quality", self.quality, (n_rows, n_stages + 1)),
-            "cost": check_cost(self.cost, n_rows, n_stages + 1),
-            "features": column_numbers(self.features),
+            "cost": finite_numbers(
+                "cost", self.cost, (n_rows, n_stages + 1) if np.ndim(self.cost) == 2 else (n_stages + 1,)
+            ),
+            "features": tuple(int(column) for column in np.ravel(np.asarray(self.features, dtype=np.intp))),
             "settings": plain_settings(self.settings),
         }
         if self.full_quality is not None:
@@ -120,9 +136,9 @@ class Evidence:
                 )
             checked["points"] = points
         if self.rows is not None:
-            checked["rows"] = check_words("rows", self.rows, (n_rows, 2))
+            checked["rows"] = _check_fingerprints("rows", self.rows, (n_rows, 2))
         if self.seen is not None:
-            checked["seen"] = check_words("seen", self.seen, (None,))
+            checked["seen"] = _check_fingerprints("seen", self.seen, (None,))
         for name, value in checked.items():
             object.__setattr__(self, name, value)
 
@@ -208,9 +224,9 @@ class Evidence:
         """Text that is equal for the same system on other rows."""
         points = "every threshold"
         if self.points is not None:
-            told = hashlib.sha256(np.ascontiguousarray(self.points).tobytes()).hexdigest()[:12]
-            points = "as it is" if self.is_fixed else f"{len(self.points)} points {told}"
-        return as_text([points, list(self.features), self.settings])
+            digest = hashlib.sha256(np.ascontiguousarray(self.points).tobytes()).hexdigest()[:12]
+            points = "as it is" if self.is_fixed else f"{len(self.points)} points {digest}"
+        return json.dumps([points, list(self.features), self.settings], sort_keys=True)
 
     def is_same_measurement(self, other: "Evidence") -> bool:
         """Whether both hold the same numbers row by row, as only the same rows give."""
@@ -275,7 +291,7 @@ class Evidence:
 
     # -- operating points --------------------------------------------------------------------------
 
-    def every_point(self) -> tuple[Floats, Means]:
+    def every_point(self) -> "tuple[Floats, Means]":
         """Thresholds of every operating point, shape (n_points, n_stages), and their means.
 
         Sums are taken before they are divided: counts of right answers are exact, so that points that are equally good
@@ -288,7 +304,7 @@ class Evidence:
         points = cuts_of(self.gate[:, 0]).threshold[:, None] if self.points is None else self.points
         return points, self.averages(points).under()
 
-    def averages(self, points: Floats) -> Averages:
+    def averages(self, points: Floats) -> "Averages":
         """Means at some points, shape (n_points, n_stages), for any weights of the rows."""
         if self.n_stages == 1:
             return GateAverages(self.gate[:, 0], self.cost, self.quality, points[:, 0])
@@ -343,3 +359,408 @@ def _columns(name: str, stop: Any, go: Any, n_rows: int) -> Numbers:
         )
     both: Numbers = np.column_stack([stop, go])
     return both
+
+
+@dataclass(frozen=True, eq=False)
+class QueryEvidence(Evidence):
+    """Held-out documents at every stage of one system; ``quality`` and ``full_quality`` are scores to rank them by.
+
+    Attributes
+    ----------
+    gate, quality, cost, full_quality
+        As of ``Evidence``, with a line for each document.
+    rows
+        Fingerprints of queries.
+    task : RankingTask
+        How good an order is.
+    document_targets : ndarray of shape (n_documents,)
+        Queries and grades, as the task encodes them.
+    against : bool
+        Whether a query is judged by whether its order is not worse than the full model's.
+    """
+
+    task: RankingTask | None = None
+    document_targets: Floats | None = None
+    against: bool = False
+
+    unit: ClassVar[str | None] = "queries"
+
+    def __post_init__(self) -> None:
+        rows = self.rows
+        object.__setattr__(self, "rows", None)
+        super().__post_init__()
+        object.__setattr__(self, "rows", rows)
+        if (
+            self.task is None
+            or self.document_targets is None
+            or self.document_targets.shape != (len(self.gate),)
+        ):
+            raise InvalidInputError("evidence of queries needs the task and a target for each document.")
+        names, number = np.unique(queries_of(self.document_targets), return_inverse=True)
+        object.__setattr__(self, "_number", number)
+        object.__setattr__(self, "_size", np.bincount(number).astype(np.float64))
+        object.__setattr__(self, "_n_queries", len(names))
+
+    @classmethod
+    def of_documents(
+        cls, evidence: Evidence, task: RankingTask, target: Floats, scores: Floats
+    ) -> "QueryEvidence":
+        """Evidence of queries, from that of their documents and the scores by which places rank them."""
+        keys = None if evidence.rows is None else query_keys(evidence.rows, queries_of(target))
+        changed = dict.fromkeys(("target", "scores", "full_scores", "weight")) | {
+            "quality": scores,
+            "rows": keys,
+            "task": task,
+        }
+        known = {one.name: getattr(evidence, one.name) for one in fields(evidence)} | changed
+        return cls(**known, document_targets=target)
+
+    @property
+    def n_rows(self) -> int:
+        """Number of queries."""
+        return self._n_queries  # type: ignore[attr-defined,no-any-return]
+
+    @property
+    def n_documents(self) -> int:
+        """Number of documents."""
+        return len(self.gate)
+
+    def take(self, rows: Ints) -> "QueryEvidence":
+        """Some of the queries."""
+        kept = np.isin(self._number, np.arange(self.n_rows)[rows])  # type: ignore[attr-defined]
+        return replace(
+            self,
+            gate=self.gate[kept],
+            quality=self.quality[kept],
+            cost=self.cost if self.cost.ndim == 1 else self.cost[kept],
+            full_quality=None if self.full_quality is None else self.full_quality[kept],
+            rows=None if self.rows is None else self.rows[rows],
+            document_targets=self.targets[kept],
+        )
+
+    @property
+    def targets(self) -> Floats:
+        """Queries and grades of the documents."""
+        assert self.document_targets is not None  # checked when it was made
+        return self.document_targets
+
+    def value(self, scores: Floats) -> Floats:
+        """The measure of each query where its documents are ranked by some scores; NaN where it is not defined."""
+        assert self.task is not None  # checked when it was made
+        return self.task.value_of_queries(self.targets, scores)
+
+    def of_places(self, full_scores: Floats) -> tuple[Floats, Floats]:
+        """The measure of the queries that have one: by the full model's scores, and at each stage in a column."""
+        places = [
+            self.value(np.asarray(self.quality[:, place], dtype=np.float64)) for place in range(self.n_stages)
+        ]
+        full, stages = self.value(full_scores[:, 0]), np.column_stack(places)
+        is_known = ~np.isnan(full)
+        return full[is_known], stages[is_known]
+
+    def score_at(self, place: int) -> float:
+        """Mean measure where every document is scored at a place."""
+        return float(np.nanmean(self.value(np.asarray(self.quality[:, place], dtype=np.float64))))
+
+    @property
+    def full_score(self) -> float:
+        """Mean measure of the full model's own orders."""
+        return float(np.nanmean(self.value(np.asarray(self.full_quality, dtype=np.float64))))
+
+    def against_full(self) -> "QueryEvidence":
+        """The queries with a relevant document, judged by whether the order is not worse than the full model's."""
+        if self.full_quality is None:
+            super().against_full()  # refuses
+        if self.against:
+            return self
+        known = np.flatnonzero(~np.isnan(self.value(np.zeros(self.n_documents))))
+        if not len(known):
+            raise InvalidInputError(
+                "no query has a relevant document, so that no order is worse than another."
+            )
+        return replace(self.take(known), against=True)
+
+    def of_queries(self, values: Numbers) -> Floats:
+        """Sums of a number per document over each query."""
+        sums: Floats = np.bincount(self._number, values, self.n_rows).astype(np.float64)  # type: ignore[attr-defined]
+        return sums
+
+    def averages(self, points: Floats) -> "Averages":
+        """Means at some points, shape (n_points, n_stages), for any weights of the queries."""
+        return _QueryAverages(self, points)
+
+    def judged_at(self, point: Floats) -> tuple[Ints, Floats, Floats]:
+        """Place of each document, what the documents of each query pay together, and the measure of each query."""
+        route = route_by(self.gate, point)
+        rows = np.arange(self.n_documents)
+        paid = self.cost[route] if self.cost.ndim == 1 else self.cost[rows, route]
+        value = self.value(np.asarray(self.quality[rows, route], dtype=np.float64))
+        if self.against and self.full_quality is not None:
+            least = self.value(np.asarray(self.full_quality, dtype=np.float64)) - self.tolerance
+            value = (value >= least - 1e-12).astype(np.float64)
+        return route, self.of_queries(paid), value
+
+    def at_point(self, point: Floats) -> tuple[Ints, Floats, Numbers]:
+        """Place of each document; cost and quality of each query, with means per document and over known queries.
+
+        Queries differ in their number of documents, and in some of them no order is better than another. So a mean
+        is a ratio of two sums, and what a query adds to it is told around that mean: averages over queries are the
+        ratio, and their spread is that of the ratio.
+        """
+        route, paid, value = self.judged_at(point)
+        size: Floats = self._size  # type: ignore[attr-defined]
+        is_known = ~np.isnan(value)
+        mean = paid.sum() / size.sum()
+        cost = mean + (paid - mean * size) / size.mean()
+        if not is_known.any():
+            return route, cost, np.zeros(len(value))
+        score = value[is_known].mean()
+        return route, cost, score + np.where(is_known, value - score, 0.0) / is_known.mean()
+
+
+class _QueryAverages:
+    """Means at some points: cost and share per document, and the measure over the queries that have one."""
+
+    def __init__(self, evidence: QueryEvidence, points: Floats) -> None:
+        seen = [evidence.judged_at(point) for point in points]
+        self._size: Floats = evidence._size  # type: ignore[attr-defined]
+        self._cost = np.array([paid for _, paid, _ in seen])
+        self._share = np.array([evidence.of_queries(route == evidence.n_stages) for route, _, _ in seen])
+        value = np.array([one for _, _, one in seen])
+        self._is_known = (~np.isnan(value[0])).astype(np.float64)
+        self._score = np.nan_to_num(value)
+
+    def under(self, weights: Floats | None = None) -> "Means":
+        """Means under some weightings of the queries."""
+        given = np.ones((len(self._size), 1)) if weights is None else weights
+        size, known = self._size @ given, np.maximum(self._is_known @ given, 1e-300)
+        found = Means(self._cost @ given / size, self._share @ given / size, self._score @ given / known)
+        if weights is not None:
+            return found
+        return Means(found.cost[:, 0], found.share[:, 0], found.score[:, 0])
+
+
+@dataclass(frozen=True)
+class Means:
+    """Mean cost, share of rows that go beyond the stages, and mean quality of some operating points.
+
+    Attributes
+    ----------
+    cost, share, score : ndarray of shape (n_points,) or (n_points, n_weightings)
+        One row per point; one column per weighting where several were given.
+    """
+
+    cost: Floats
+    share: Floats
+    score: Floats
+
+
+class Averages(Protocol):
+    """Means of some operating points as a function of the rows' weights: what a bootstrap asks a thousand times."""
+
+    def under(self, weights: Floats | None = None) -> "Means":
+        """Means under weights of shape (n_rows, n_weightings); every row once, and flat answers, if None."""
+
+
+def route_by(gate: Floats, thresholds: Floats) -> Ints:
+    """Stage at which each row stops, shape (n_rows,); the number of stages means that it goes beyond them."""
+    stops = gate <= thresholds
+    route: Ints = np.where(stops.any(axis=1), np.argmax(stops, axis=1), gate.shape[1]).astype(np.intp)
+    return route
+
+
+class GateAverages:
+    """Means at thresholds of one gate, from costs and qualities of stopping and of going on.
+
+    A lower threshold sends on all rows that a higher one does. So a statistic at the j-th highest threshold is what
+    it is with nobody sent, plus the gains of the rows that are first sent at one of the thresholds 1..j: a sparse
+    product with one entry per row, and a running sum.
+    """
+
+    def __init__(self, gate: Floats, cost: Floats, quality: Numbers, thresholds: Floats) -> None:
+        self._n_rows, self._n_points = len(gate), len(thresholds)
+        falling = np.argsort(-thresholds, kind="stable")
+        self._place_of = np.empty(len(thresholds), dtype=np.intp)
+        self._place_of[falling] = np.arange(len(thresholds))
+        # The place of the highest threshold that sends the row on; the number of thresholds if none does.
+        self._first = np.searchsorted(-thresholds[falling], -gate, side="right")
+        self._flat_cost = cost if cost.ndim == 1 else None
+        paid = np.broadcast_to(cost, (len(gate), 2))
+        good = np.asarray(quality, dtype=np.float64)
+        self._stop = {"share": np.zeros(len(gate)), "cost": paid[:, 0], "score": good[:, 0]}
+        self._gain = {
+            "share": np.ones(len(gate)),
+            "cost": paid[:, 1] - paid[:, 0],
+            "score": good[:, 1] - good[:, 0],
+        }
+        self._steps: dict[str, sparse.csr_array] = {}
+
+    def under(self, weights: Floats | None = None) -> "Means":
+        """Means under some weightings of the rows."""
+        total = float(self._n_rows) if weights is None else weights.sum(axis=0)
+        sent = self._sums("share", weights)
+        if self._flat_cost is not None:
+            # Two exact products, so that "everybody" costs the same whatever the rows that stop would have paid.
+            stop, go = self._flat_cost
+            cost = float(stop) * (total - sent) + float(go) * sent
+        else:
+            cost = self._sums("cost", weights)
+        return Means(cost / total, sent / total, self._sums("score", weights) / total)
+
+    def _sums(self, name: str, weights: Floats | None) -> Floats:
+        """The sum with nobody sent, plus the gains of the rows that each threshold is the first to send, summed up."""
+        if weights is None:
+            gains = np.bincount(self._first, self._gain[name], self._n_points + 1)[:-1]
+            sums: Floats = self._stop[name].sum() + np.cumsum(gains)
+        else:
+            sums = self._stop[name] @ weights + np.cumsum(self._steps_of(name) @ weights, axis=0)
+        return sums[self._place_of]
+
+    def _steps_of(self, name: str) -> sparse.csr_array:
+        """Gains, each in the line of the threshold at which its row is first sent on; made once."""
+        if name not in self._steps:
+            gain = self._gain[name]
+            rows = np.flatnonzero((self._first < self._n_points) & (gain != 0))
+            shape = (self._n_points, self._n_rows)
+            self._steps[name] = sparse.csr_array((gain[rows], (self._first[rows], rows)), shape=shape)
+        return self._steps[name]
+
+
+class RouteAverages:
+    """Means at thresholds of several stages, from the place, cost and quality of each row at every point."""
+
+    def __init__(self, seen: Sequence[tuple[Ints, Floats, Numbers]], n_stages: int) -> None:
+        self._cost = np.array([cost for _, cost, _ in seen])
+        self._share = np.array([route == n_stages for route, _, _ in seen], dtype=np.float64)
+        self._score = np.array([quality for _, _, quality in seen], dtype=np.float64)
+
+    def under(self, weights: Floats | None = None) -> "Means":
+        """Means under some weightings of the rows."""
+        if weights is None:
+            return Means(self._cost.mean(axis=1), self._share.mean(axis=1), self._score.mean(axis=1))
+        total = weights.sum(axis=0)
+        return Means(*(one @ weights / total for one in (self._cost, self._share, self._score)))
+
+
+@dataclass(frozen=True)
+class Cuts:
+    """Every place at which a gate can cut a set of rows, from "send nobody" on.
+
+    Attributes
+    ----------
+    order : ndarray of shape (n_samples,)
+        The rows by falling gate score.
+    n_sent : ndarray of shape (n_points,)
+        How many of them, in that order, each cut sends on; rising.
+    threshold : ndarray of shape (n_points,)
+        A threshold that sends on exactly those; falling.
+    """
+
+    order: Ints
+    n_sent: Ints
+    threshold: Floats
+
+
+def cuts_of(g: Floats) -> Cuts:
+    """Sort a gate's scores once and find every cut."""
+    order = np.argsort(-g, kind="stable")
+    ordered = g[order]
+    # Rows with equal scores go together: a cut is allowed only where the score changes.
+    n_sent = np.flatnonzero(np.r_[True, ordered[1:] != ordered[:-1], True])
+    return Cuts(order, n_sent, _between(ordered, n_sent))
+
+
+def _between(ordered: Floats, cuts: Ints) -> Floats:
+    """Thresholds that send on exactly the first ``cut`` rows: midway between neighbouring scores.
+
+    "Nobody" and "everybody" are infinite, so that they hold for other rows too.
+    """
+    above = np.r_[np.inf, ordered][cuts]
+    below = np.r_[ordered, -np.inf][cuts]
+    with np.errstate(invalid="ignore"):
+        middle = below + (above - below) / 2.0
+    # Midpoints that overflow or round onto the upper score fall back to the lower one, which is not sent.
+    cut: Floats = np.where(np.isfinite(middle) & (middle < above), middle, below)
+    cut[0] = np.inf
+    return cut
+
+
+def plain_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Settings as JSON would give them back: numpy numbers and arrays become plain ones, tuples lists."""
+    try:
+        plain: dict[str, Any] = json.loads(json.dumps(dict(settings), default=_plain))
+    except (TypeError, ValueError) as error:
+        raise InvalidInputError(
+            f"settings must be a dict of what JSON can hold: numbers, text, lists, dicts, None; "
+            f"got {settings!r} ({error})."
+        ) from None
+    return plain
+
+
+def _plain(value: object) -> Any:
+    if isinstance(value, np.ndarray | np.generic):
+        return value.tolist()
+    raise TypeError(f"{type(value).__name__} is not JSON")
+
+
+def check_quality(name: str, quality: ArrayLike, shape: tuple[int | None, ...]) -> Numbers:
+    """Numbers of a shape; what was bool stays bool, in an eighth of the memory."""
+    numbers = finite_numbers(name, quality, shape)
+    return np.asarray(quality) if np.asarray(quality).dtype == bool else numbers
+
+
+def yes_or_no(name: str, quality: Numbers) -> Bools:
+    """Quality as bool; refused where it is not 0 or 1 on every row."""
+    if quality.dtype == bool or np.isin(quality, (0.0, 1.0)).all():
+        return quality.astype(bool)
+    raise InvalidInputError(
+        f"{name} must be right or wrong (bool, or 0 and 1) on every row to be held against the full model; it holds "
+        f"other numbers. Losses against the full model are counted, not averaged."
+    )
+
+
+def check_threshold(threshold: object) -> float:
+    """A threshold of a gate; infinite ones send nobody or everybody."""
+    try:
+        number = float(threshold)  # type: ignore[arg-type]  # anything may arrive; what cannot convert is refused
+    except (TypeError, ValueError):
+        number = np.nan
+    if np.isnan(number):
+        raise InvalidInputError(
+            f"threshold must be a number, infinite ones included; got {threshold!r}. Rows with g > threshold go on."
+        )
+    return number
+
+
+def finite_numbers(name: str, values: ArrayLike, shape: tuple[int | None, ...]) -> Floats:
+    """Finite float64 numbers of a shape, None being any length, with at least one row."""
+    try:
+        numbers = np.asarray(values, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise InvalidInputError(f"{name} must hold numbers; got {type(values).__name__}.") from None
+    if not _has_shape(numbers, shape) or len(numbers) == 0:
+        wanted = str(shape).replace("None", "any")
+        raise InvalidInputError(
+            f"{name} must hold numbers for at least one row, shape {wanted}; got shape {numbers.shape}."
+        )
+    bad = ~np.isfinite(numbers)
+    if bad.any():
+        row = int(np.argwhere(bad)[0][0])
+        value = float(numbers[bad][0])
+        raise InvalidInputError(f"{name} must hold finite numbers; got {value!r} in row {row}.")
+    return numbers
+
+
+def _check_fingerprints(name: str, values: Any, shape: tuple[int | None, ...]) -> Words:
+    """Fingerprints, 64 bits each, of a shape, None being any length."""
+    words = np.asarray(values)
+    if words.dtype != np.uint64 or not _has_shape(words, shape):
+        raise InvalidInputError(
+            f"{name} must hold fingerprints of rows, of type uint64 and shape {str(shape).replace('None', 'any')}; got "
+            f"{words.dtype} and {words.shape}."
+        )
+    return words
+
+
+def _has_shape(values: Any, shape: tuple[int | None, ...]) -> bool:
+    return values.ndim == len(shape) and all(n in (None, m) for n, m in zip(shape, values.shape, strict=True))

@@ -1,12 +1,12 @@
-"""The efficient points among many: those that no cheaper point matches in score.
+"""Frontiers: the efficient operating points among many, those that no cheaper point matches in score.
 
 A frontier is *chosen* on one set of rows and may then be scored on others (``on``). The points stay as chosen, and so
 does the answer to "what do I get for this budget": asking by the numbers of the new rows would choose on them.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import dataclass, field, fields, replace
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -14,19 +14,15 @@ from numpy.typing import ArrayLike
 from thrifty.arrays import Bools, Floats, Ints, Words
 from thrifty.chain.policy import SLACK
 from thrifty.errors import InvalidInputError
-from thrifty.evidence.averages import Means
-from thrifty.evidence.compare import Band, Comparison, bands_of, compare_within
-from thrifty.evidence.evidence import Evidence
-from thrifty.evidence.inputs import finite_numbers
+from thrifty.evidence.bootstrap import Band, Comparison, bands_of, compare_within
+from thrifty.evidence.evidence import Evidence, Means, finite_numbers
 from thrifty.evidence.measures import measures_along
-from thrifty.evidence.operating_point import OperatingPoint, efficient
 from thrifty.evidence.pictures import check_backend
 from thrifty.evidence.views import draw, draw_with_plotly, frame, measures_frame
 from thrifty.prices.billing import check_amount
 from thrifty.tasks.task import Task
 
-__all__ = ["Frontier"]
-
+__all__ = ["Frontier", "OperatingPoint", "best_within", "efficient"]
 
 _MEANS = ("cost", "share", "score")
 _LINES = 11
@@ -130,11 +126,11 @@ class Frontier:
 
     # -- questions -----------------------------------------------------------------------------
 
-    def best(self, *, budget: float) -> OperatingPoint:
+    def best(self, *, budget: float) -> "OperatingPoint":
         """The point for a mean spend of at most ``budget``: the best-scoring one on the rows it was chosen on."""
         return self[int(self.within(np.array([check_amount("budget", budget)]))[0])]
 
-    def cheapest(self, *, score: float) -> OperatingPoint:
+    def cheapest(self, *, score: float) -> "OperatingPoint":
         """The cheapest point whose score, on the rows it was chosen on, is at least ``score``."""
         wanted = float(finite_numbers("score", [score], (1,))[0])
         place = int(np.searchsorted(self.chosen.score, wanted - SLACK * abs(wanted)))
@@ -174,7 +170,7 @@ class Frontier:
         return _mean_of_steps(self.chosen.cost, self.score, low, high, below)
 
     def band(self, level: float = 0.95, *, n_boot: int = 1000, seed: int = 0) -> Band:
-        """Bootstrap intervals over rows of each point's score and cost; see ``thrifty.evidence.compare``.
+        """Bootstrap intervals over rows of each point's score and cost; see ``thrifty.evidence.bootstrap``.
 
         The points are held as they are. On the rows they were chosen on their scores are too good, and the band
         does not correct that: ask for the band of ``frontier.on(other_rows)``.
@@ -315,10 +311,10 @@ class Frontier:
     def __len__(self) -> int:
         return len(self.source)
 
-    def __iter__(self) -> Iterator[OperatingPoint]:
+    def __iter__(self) -> "Iterator[OperatingPoint]":
         return (self[place] for place in range(len(self)))
 
-    def __getitem__(self, place: int) -> OperatingPoint:
+    def __getitem__(self, place: int) -> "OperatingPoint":
         source, threshold = int(self.source[place]), float(self.threshold[place])
         system = self.evidence[source]
         stages = 0 if system.is_fixed else system.n_stages
@@ -378,3 +374,93 @@ def _mean_of_steps(cost: Floats, score: Floats, low: float, high: float, below: 
     if below is not None:
         steps = np.where(n_reached == 0, below, steps)
     return float(steps[0] if low == high else steps[:-1] @ np.diff(edges) / (high - low))
+
+
+def efficient(cost: ArrayLike, score: ArrayLike) -> Ints:
+    """Indices of the efficient points, by rising cost; each scores higher than every cheaper one.
+
+    One sort and one running maximum: n log n for n points.
+    """
+    cost, score = np.asarray(cost, dtype=np.float64), np.asarray(score, dtype=np.float64)
+    order = np.lexsort((-score, cost))
+    best_before = np.r_[-np.inf, np.maximum.accumulate(score[order])[:-1]]
+    kept: Ints = order[score[order] > best_before]
+    return kept
+
+
+def best_within(cost: ArrayLike, score: ArrayLike, budget: float) -> int | None:
+    """Index of the best-scoring point that costs at most ``budget``; the cheapest of equals; None if there is none."""
+    cost, score = np.asarray(cost, dtype=np.float64), np.asarray(score, dtype=np.float64)
+    affordable = np.flatnonzero(cost <= budget * (1 + SLACK))
+    if affordable.size == 0:
+        return None
+    return int(affordable[np.lexsort((cost[affordable], -score[affordable]))[0]])
+
+
+@dataclass(frozen=True)
+class OperatingPoint:
+    """A fitted system at one threshold per stage, with its numbers on the rows of a frontier.
+
+    Attributes
+    ----------
+    cost, score, share : float
+        Mean spend per row, mean score (accuracy, where answers are right or wrong) and share of rows sent on.
+    threshold : float or None
+        The gate's threshold; None where the point is not a threshold of one gate.
+    source : int
+        Place of its system in the list the frontier was made from.
+    features : tuple of int
+        Columns that its cheap part buys.
+    settings : dict
+        What its system was fitted with.
+    chosen_cost, chosen_score : float
+        Cost and score on the rows the point was chosen on, which may be those of ``cost`` and ``score``.
+    thresholds : tuple of float
+        One threshold per stage; empty where the point is a system as it is.
+    """
+
+    cost: float
+    score: float
+    share: float
+    threshold: float | None
+    source: int
+    features: tuple[int, ...]
+    settings: dict[str, Any] = field(hash=False)
+    chosen_cost: float
+    chosen_score: float
+    thresholds: tuple[float, ...] = ()
+
+    @property
+    def n_features(self) -> int:
+        """How many columns its cheap part buys."""
+        return len(self.features)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Everything, ready for a JSON file, which knows no infinite numbers."""
+        entries = {entry.name: getattr(self, entry.name) for entry in fields(self)}
+        if self.threshold is not None and not np.isfinite(self.threshold):
+            entries["threshold"] = str(self.threshold)
+        thresholds = [one if np.isfinite(one) else str(one) for one in self.thresholds]
+        return entries | {
+            "features": list(self.features),
+            "settings": dict(self.settings),
+            "thresholds": thresholds,
+        }
+
+    @classmethod
+    def from_dict(cls, entries: Mapping[str, Any]) -> Self:
+        """The point that ``as_dict`` described."""
+        wanted = {entry.name for entry in fields(cls)}
+        entries = {"thresholds": (), **entries}  # the first versions knew single gates only
+        if set(entries) != wanted:
+            differing = sorted(wanted ^ set(entries))
+            raise InvalidInputError(
+                f"an operating point has the entries {sorted(wanted)}; missing or unknown: {differing}."
+            )
+        threshold = entries["threshold"]
+        changed = {
+            "threshold": None if threshold is None else float(threshold),
+            "features": tuple(entries["features"]),
+            "thresholds": tuple(float(one) for one in entries["thresholds"]),
+        }
+        return cls(**{**entries, **changed})

@@ -1,4 +1,4 @@
-"""From a fitted system and labelled rows to evidence: who was right, and what it cost.
+"""Evidence of a fitted system on labelled rows: quality and cost of every stage.
 
 The full model is asked about the rows at most once, and not at all where its outputs are known: a sweep of two hundred
 fits behind one full model asks it once for all of them.
@@ -16,10 +16,8 @@ from thrifty.chain.columns import table_of_fit
 from thrifty.chain.sources import TableReader
 from thrifty.chain.walk import StagesSeen, Walk
 from thrifty.errors import InvalidInputError
-from thrifty.evidence.evidence import Evidence
-from thrifty.evidence.inputs import check_threshold
-from thrifty.evidence.query_evidence import QueryEvidence
-from thrifty.evidence.recall import with_classes
+from thrifty.evidence.evidence import Evidence, QueryEvidence, check_threshold
+from thrifty.evidence.measures import with_classes
 from thrifty.full.model import AbsentFull, PrecomputedFull, ask_model
 from thrifty.rows import content_keys, fingerprints
 from thrifty.tasks.ranking import RankingTask
@@ -29,11 +27,11 @@ __all__ = [
     "chain_of",
     "evidence_of",
     "evidence_of_known",
-    "judged_by",
+    "judge_by_task",
+    "learned_chain_of",
     "point_of",
-    "seen_by",
     "table_for",
-    "whole_chain_of",
+    "training_fingerprints",
 ]
 
 
@@ -49,8 +47,8 @@ def chain_of(thing: Any) -> Chain:
     return found
 
 
-def whole_chain_of(thing: Any) -> Chain:
-    """The chain with all that was learned: after a proof that failed, the one in force sends everything on."""
+def learned_chain_of(thing: Any) -> Chain:
+    """The chain as learned; after a certificate failed, the chain in force sends every row on."""
     learned = getattr(thing, "_learned", None)
     return learned if isinstance(learned, Chain) else chain_of(thing)
 
@@ -90,7 +88,7 @@ def evidence_of(
     known: dict[str, Any] = {"settings": {} if settings is None else settings}
     if not hasattr(thing, "chain_") and not isinstance(thing, Chain) and hasattr(thing, "cost"):
         return _without_stages(thing, X, y, **known)
-    chain = whole_chain_of(thing)
+    chain = learned_chain_of(thing)
     if not chain.stages:
         return point_of(thing, X, y, settings=settings, full_probability=full_probability)
     reader = chain.reader(X)
@@ -101,7 +99,7 @@ def evidence_of(
         chain, reader, target, outputs, full_quality=full_quality, threshold=threshold, **known
     )
     judged: Evidence | None = getattr(thing, "evidence_", None)
-    seen = replace(seen, seen=seen_by(thing))
+    seen = replace(seen, seen=training_fingerprints(thing))
     # One that was fitted without a full model knew a single point: that nobody is sent on.
     if judged is None or judged.points is None or judged.full_quality is None or threshold is not None:
         return seen
@@ -165,11 +163,11 @@ def evidence_of_known(
         task=task,
         **known,
     )
-    return judged_by(task, found, target)
+    return judge_by_task(task, found, target)
 
 
-def seen_by(*things: Any) -> Words | None:
-    """Fingerprints of the rows that fitted systems have seen; None where none of them knows."""
+def training_fingerprints(*things: Any) -> Words | None:
+    """Fingerprints of the rows that systems were fitted on; None where no system knows them."""
     # A frozen estimator is the system inside it.
     bare = [getattr(thing, "estimator", thing) for thing in things]
     judged: list[Evidence | None] = [getattr(thing, "evidence_", None) for thing in bare]
@@ -182,8 +180,8 @@ def _keys(chain: Chain, reader: TableReader, target: Floats) -> Words:
     return content_keys(held, chain.task.strata(target))
 
 
-def judged_by(task: Task, evidence: Evidence, target: Floats) -> Evidence:
-    """The evidence as the task judges it: by classes, by rows, or by queries whose documents are ranked."""
+def judge_by_task(task: Task, evidence: Evidence, target: Floats) -> Evidence:
+    """The evidence in the form of its task: with classes, or by queries whose documents are ranked."""
     if isinstance(task, RankingTask):
         assert evidence.scores is not None  # whoever observes a chain has them
         return QueryEvidence.of_documents(evidence, task, target, evidence.scores[:, :, 0])
@@ -221,10 +219,10 @@ def point_of(
         full_quality=full_quality,
         features=_all_columns(chain),
         rows=_keys(chain, reader, target),
-        seen=seen_by(thing),
+        seen=training_fingerprints(thing),
         settings={} if settings is None else settings,
     )
-    return judged_by(chain.task, found, target)
+    return judge_by_task(chain.task, found, target)
 
 
 def _all_columns(chain: Chain | None) -> tuple[int, ...]:

@@ -1,28 +1,40 @@
-"""Where to stop: one threshold per stage, by backward induction, and the operating points that a sweep of prices gives.
+"""Stopping rules: one threshold per stage, by backward induction, and the operating points along a sweep of prices.
 
-With a price (loss per unit of cost) fixed, a row that stands at stage k has the choice between
+With a price (loss per unit of cost) fixed, a row at stage k has the choice between
 
-    stop:   loss_k + price * cost_k          go on:   V_(k+1), what the rules of the later stages make of it
+    stop:   loss_k + price * cost_k          go on:   V_(k+1), its loss and cost under the rules of the later stages
 
-and may only look at the stage's gate score g_k, which is made of what is bought by then. Among all rules "go on iff
-g_k > threshold" the one with the least mean on these rows is found exactly: sort the rows by g_k, add up
+and the rule may only look at the stage's gate score g_k, which is computed from what is bought by then. Among all rules
+"go on iff g_k > threshold" the one with the least mean on these rows is found exactly: sort the rows by g_k, add up
 ``stop - go`` and cut where the sum is least. The last stage comes first, so V is known row by row, with the costs that
 each row really has later on and not their average.
 
 A high price makes rows stop early. Sweeping the price gives points (mean cost, mean quality); a budget between two
 neighbours on their upper convex hull is met, in expectation, by giving some rows the thresholds of the one and some
 those of the other, and no rule of this kind does better on these rows.
+
+Of a single gate every threshold is a position in the order of its scores, and cost, accuracy and share sent are running
+sums (``threshold_curve``): the whole curve costs one sort.
 """
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from thrifty.arrays import Floats, Ints, Numbers
 from thrifty.chain.policy import Policy
-from thrifty.evidence.evidence import Evidence
+from thrifty.errors import InvalidInputError
+from thrifty.evidence.evidence import Evidence, cuts_of
 
-__all__ = ["StoppingRules", "convex_hull", "measured", "price_grid", "sweep_prices"]
+__all__ = [
+    "StoppingRules",
+    "ThresholdCurve",
+    "convex_hull",
+    "measured",
+    "price_grid",
+    "sweep_prices",
+    "threshold_curve",
+]
 
 TIE = 1e-10
 """Cuts whose sums differ by less, as a share of all that is summed, are equally good: rows then stop earlier."""
@@ -172,3 +184,88 @@ def _means(evidence: Evidence, score: Floats, thresholds: Floats) -> tuple[float
     weight = evidence.weights
     cost = float(np.average(paid, weights=weight))
     return cost, float(np.average(score[np.arange(len(route)), route], weights=weight))
+
+
+@dataclass(frozen=True)
+class ThresholdCurve:
+    """Every distinct operating point of one gate on one set of rows, from "send nobody" on.
+
+    Attributes
+    ----------
+    threshold : ndarray of shape (n_points,)
+        Rows with ``g > threshold`` are sent on; falling.
+    cost, share : ndarray of shape (n_points,)
+        Mean spend per row, and share of rows sent on; both rising.
+    score : ndarray of shape (n_points,)
+        Mean of what was to be scored (accuracy, if rows were scored 0 / 1).
+    """
+
+    threshold: Floats
+    cost: Floats
+    share: Floats
+    score: Floats
+
+    def within(self, budget: float) -> int:
+        """The point that sends on the most rows with a mean cost of at most ``budget``."""
+        # A mean over rows may miss a round number by its last digit.
+        affordable = np.flatnonzero(self.cost <= budget * (1 + 1e-12))
+        if affordable.size == 0:
+            raise InvalidInputError(
+                f"budget must be at least {self.cost.min():.6g}, the mean cost of the cheapest route; got {budget!r}. "
+                f"Raise the budget, or let the cheap model buy fewer features."
+            )
+        return int(affordable[-1])
+
+    def sending(self, share: float) -> int:
+        """The point that sends on the most rows, at most this share of them."""
+        return int(np.flatnonzero(self.share <= share + 1e-12)[-1])
+
+    def reaching(self, score: float) -> int:
+        """The point that sends on the fewest rows with a mean score of at least ``score``."""
+        enough = np.flatnonzero(self.score >= score - 1e-12)
+        if enough.size == 0:
+            best = int(np.argmax(self.score))
+            raise InvalidInputError(
+                f"accuracy {score!r} is out of reach here: the full model alone has {self.score[-1]:.6g}, and the best "
+                f"any threshold reaches is {self.score[best]:.6g}, sending {self.share[best]:.1%}. Ask for no more."
+            )
+        return int(enough[0])
+
+
+def threshold_curve(
+    g: Floats,
+    stop_cost: Floats | float,
+    go_cost: Floats | float,
+    stop_score: Floats | float = 0.0,
+    go_score: Floats | float = 0.0,
+    weight: Floats | None = None,
+) -> ThresholdCurve:
+    """Score every threshold of a gate.
+
+    Parameters
+    ----------
+    g : ndarray of shape (n_samples,)
+        Gate scores.
+    stop_cost, go_cost : float or ndarray of shape (n_samples,)
+        What a row pays if it stops here, and if it is sent on.
+    stop_score, go_score : float or ndarray of shape (n_samples,)
+        What is averaged, in each case: 0 / 1 for right and wrong.
+    weight : ndarray of shape (n_samples,), optional
+        Sample weights.
+    """
+    weight = np.ones(len(g)) if weight is None else weight
+    weight = weight / weight.sum()
+    cuts = cuts_of(g)
+
+    def running(stop: Floats | float, go: Floats | float) -> Floats:
+        stop_all = float(weight @ np.broadcast_to(stop, g.shape))
+        gained = np.broadcast_to(np.subtract(go, stop), g.shape)[cuts.order] * weight[cuts.order]
+        total: Floats = stop_all + np.r_[0.0, np.cumsum(gained)][cuts.n_sent]
+        return total
+
+    return ThresholdCurve(
+        threshold=cuts.threshold,
+        cost=running(stop_cost, go_cost),
+        share=running(0.0, 1.0),
+        score=running(stop_score, go_score),
+    )

@@ -7,8 +7,8 @@ import numpy as np
 
 from thrifty.arrays import Floats
 from thrifty.errors import InvalidInputError
-from thrifty.evidence.averages import Means
-from thrifty.evidence.compare import Scored
+from thrifty.evidence.bootstrap import Scored
+from thrifty.evidence.evidence import Means
 from thrifty.evidence.measures import Measure
 from thrifty.evidence.pictures import check_backend, new_axes
 from thrifty.tasks.task import Task

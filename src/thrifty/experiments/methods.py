@@ -25,7 +25,7 @@ from thrifty.dynamod.linear_estimator import DynaModLinClassifier
 from thrifty.errors import InvalidInputError
 from thrifty.estimators.rivals.budget_prune import BudgetPruneClassifier
 from thrifty.estimators.rivals.greedy_miser import GreedyMiserClassifier
-from thrifty.evidence.averages import route_by
+from thrifty.evidence.evidence import route_by
 from thrifty.experiments.fits import Fit, FullScores
 from thrifty.experiments.selection import AnyCandidate, Candidate, PointCandidate
 from thrifty.prices.billing import PriceList

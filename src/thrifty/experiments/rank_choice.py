@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from scipy.special import logit
 
 from thrifty.arrays import Bools, Floats
-from thrifty.evidence.operating_point import best_within
+from thrifty.evidence.frontier import best_within
 from thrifty.experiments.selection import AnyCandidate, Chosen, PointCandidate
 from thrifty.ranking.curve import band_over_queries, ranking_curve
 from thrifty.tasks.logistic import platt

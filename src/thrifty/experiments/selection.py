@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from thrifty.arrays import Bools, Floats
 from thrifty.evidence.evidence import Evidence
-from thrifty.evidence.operating_point import best_within
+from thrifty.evidence.frontier import best_within
 from thrifty.report.tradeoff import Curve
 
 __all__ = [

@@ -16,8 +16,8 @@ from thrifty.arrays import Floats
 from thrifty.datasets import make_synthetic
 from thrifty.dynamod.linear_estimator import DynaModLinClassifier
 from thrifty.estimators.rivals.greedy_l1 import GreedyL1Classifier
-from thrifty.evidence.cuts import threshold_curve
-from thrifty.evidence.operating_point import efficient
+from thrifty.evidence.frontier import efficient
+from thrifty.evidence.stopping import threshold_curve
 from thrifty.experiments.experiment import Outcome, Progress, Run
 from thrifty.report.tradeoff import Curve, draw_tradeoff, new_figure, save_figure
 

@@ -18,8 +18,8 @@ from numpy.typing import ArrayLike
 
 from thrifty.arrays import Floats
 from thrifty.errors import InvalidInputError
-from thrifty.evidence.compare import check_bootstrap, tails
-from thrifty.evidence.cuts import cuts_of
+from thrifty.evidence.bootstrap import check_bootstrap, tails
+from thrifty.evidence.evidence import cuts_of
 from thrifty.tasks.ranking import (
     PerQuery,
     Queries,

@@ -11,9 +11,8 @@ import thrifty
 from thrifty.arrays import Floats, Numbers
 from thrifty.errors import InvalidInputError
 from thrifty.evidence.certificate import Certificate
-from thrifty.evidence.frontier import Frontier
+from thrifty.evidence.frontier import Frontier, OperatingPoint
 from thrifty.evidence.observe import point_of
-from thrifty.evidence.operating_point import OperatingPoint
 from thrifty.prices.billing import PriceList
 from thrifty.report.bill import billed, counting_right, least_total, prices_of
 from thrifty.report.classes import auc_by_point, auc_of

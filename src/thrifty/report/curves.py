@@ -11,10 +11,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from thrifty.arrays import Bools, Floats, Ints
-from thrifty.evidence.compare import draws_of, tails
-from thrifty.evidence.evidence import Evidence
+from thrifty.evidence.bootstrap import draws_of, tails
+from thrifty.evidence.evidence import Evidence, yes_or_no
 from thrifty.evidence.frontier import Frontier
-from thrifty.evidence.inputs import yes_or_no
 from thrifty.evidence.measures import LEAST_PROBABILITY
 from thrifty.report.bill import full_right_of
 from thrifty.report.classes import groupings_of, majority_of, told_apart

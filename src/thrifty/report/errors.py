@@ -10,10 +10,9 @@ from numpy.typing import ArrayLike
 
 from thrifty.arrays import Floats
 from thrifty.errors import InvalidInputError
-from thrifty.evidence.compare import resampled, tails
-from thrifty.evidence.evidence import Evidence
+from thrifty.evidence.bootstrap import resampled, tails
+from thrifty.evidence.evidence import Evidence, QueryEvidence
 from thrifty.evidence.frontier import Frontier
-from thrifty.evidence.query_evidence import QueryEvidence
 from thrifty.report.classes import Partition, partition_of
 from thrifty.report.facts import Facts, Grouping, Majority, MeasureCurve
 from thrifty.report.rankings import Orders

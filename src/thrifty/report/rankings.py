@@ -9,8 +9,7 @@ from numpy.typing import ArrayLike
 
 from thrifty.arrays import Floats
 from thrifty.errors import InvalidInputError
-from thrifty.evidence.evidence import Evidence
-from thrifty.evidence.query_evidence import QueryEvidence
+from thrifty.evidence.evidence import Evidence, QueryEvidence
 from thrifty.report.facts import Facts, Majority
 from thrifty.report.routes import Routes
 from thrifty.report.shown import Shown

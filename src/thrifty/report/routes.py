@@ -13,8 +13,7 @@ import numpy as np
 
 from thrifty.arrays import Bools, Floats, Ints
 from thrifty.errors import InvalidInputError
-from thrifty.evidence.evidence import Evidence
-from thrifty.evidence.inputs import yes_or_no
+from thrifty.evidence.evidence import Evidence, yes_or_no
 from thrifty.evidence.observe import chain_of, table_for
 from thrifty.prices.billing import PriceList
 

@@ -7,11 +7,9 @@ import numpy as np
 
 from thrifty.arrays import Bools, Floats, Ints, Numbers
 from thrifty.errors import InvalidInputError
-from thrifty.evidence.compare import check_bootstrap, resampled, tails
-from thrifty.evidence.evidence import Evidence
-from thrifty.evidence.frontier import Frontier
-from thrifty.evidence.operating_point import OperatingPoint
-from thrifty.evidence.query_evidence import QueryEvidence
+from thrifty.evidence.bootstrap import check_bootstrap, resampled, tails
+from thrifty.evidence.evidence import Evidence, QueryEvidence
+from thrifty.evidence.frontier import Frontier, OperatingPoint
 
 __all__ = ["Intervals", "Shown", "evenly", "intervals_of", "nearly_best", "shown_points"]
 

@@ -13,7 +13,7 @@ from thrifty.chain.stage import ForeignStage, UniformGate
 from thrifty.dynamod.gated import GatedClassifier, GatedEstimator, GatedRegressor, PairProblem
 from thrifty.errors import InvalidInputError
 from thrifty.estimators.checks import check_columns, check_share
-from thrifty.evidence.cuts import threshold_curve
+from thrifty.evidence.stopping import threshold_curve
 from thrifty.full.crossfit import JudgedFull, judge_full
 from thrifty.full.model import is_estimator
 from thrifty.routing.logged import learn_from_answers

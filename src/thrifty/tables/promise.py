@@ -8,11 +8,9 @@ import numpy as np
 
 from thrifty.arrays import Bools, Floats, Ints
 from thrifty.estimators.base import ChainEstimator
-from thrifty.evidence.evidence import Evidence
+from thrifty.evidence.evidence import Evidence, QueryEvidence
 from thrifty.evidence.frontier import Frontier
-from thrifty.evidence.measures import ClassRows, banded
-from thrifty.evidence.query_evidence import QueryEvidence
-from thrifty.evidence.recall import with_classes
+from thrifty.evidence.measures import ClassRows, banded, with_classes
 from thrifty.tasks.task import ERRORS, Task, mean_error, mean_errors
 
 __all__ = ["Promise", "promise_of"]
@@ -273,7 +271,7 @@ def _rows(task: Task, strata: Ints, quality: Floats, scores: Floats | None) -> C
 def _measures(
     task: Task, strata: Ints, quality: Floats, scores: Floats | None = None
 ) -> dict[str, tuple[float, ...]]:
-    found = banded(_rows(task, strata, quality, scores), level=0.95, n_boot=1000, seed=0)
+    found = banded([_rows(task, strata, quality, scores)], level=0.95, n_boot=1000, seed=0)[0]
     return {name: (one.value, one.low, one.high) for name, one in found.items()}
 
 

@@ -19,12 +19,11 @@ from thrifty.dynamod.sweeping.run import sweep
 from thrifty.errors import InvalidInputError, asking
 from thrifty.estimators.checks import check_training_rows
 from thrifty.estimators.rivals.greedy_miser import GreedyMiserClassifier
+from thrifty.evidence.certificate import certify, check_hold_out
 from thrifty.evidence.evidence import Evidence
-from thrifty.evidence.frontier import Frontier
+from thrifty.evidence.frontier import Frontier, OperatingPoint
 from thrifty.evidence.observe import evidence_of
-from thrifty.evidence.operating_point import OperatingPoint
-from thrifty.evidence.proof import certify, check_hold_out
-from thrifty.evidence.trials import HELD_OUT
+from thrifty.evidence.tests import HELD_OUT
 from thrifty.full.crossfit import judge_full
 from thrifty.progress import Progress
 from thrifty.routing.confidence import ConfidenceRouter

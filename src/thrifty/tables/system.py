@@ -20,12 +20,12 @@ from thrifty.errors import InvalidInputError
 from thrifty.estimators.base import ChainEstimator
 from thrifty.estimators.checks import check_goal
 from thrifty.estimators.rivals.budget_prune import BudgetPruneClassifier
+from thrifty.evidence.budgets import hold_budget
 from thrifty.evidence.certificate import Certificate
-from thrifty.evidence.claims import check_max_loss, loses_at_most
 from thrifty.evidence.evidence import Evidence
 from thrifty.evidence.frontier import Frontier
-from thrifty.evidence.hold import hold_budget
 from thrifty.evidence.observe import chain_of, evidence_of
+from thrifty.evidence.tests import check_max_loss, empirical_risk_within
 from thrifty.full.model import EstimatorFull
 from thrifty.tables.buyer import TableBuyer
 from thrifty.tables.by_class import encode_class_keys
@@ -350,5 +350,5 @@ def _losing(estimator: ChainEstimator, max_loss: Any) -> float:
     """Threshold of the cheapest cut of a gate that loses at most so much on the rows of the evidence."""
     check_max_loss(max_loss)
     against = Frontier.from_evidence([estimator.evidence_], against_full=True)
-    allowed = np.flatnonzero(loses_at_most(against, max_loss))
+    allowed = np.flatnonzero(empirical_risk_within(against, max_loss))
     return float(against.threshold[allowed[0]]) if len(allowed) else float("-inf")

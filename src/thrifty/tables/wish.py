@@ -7,7 +7,7 @@ from typing import Any
 from thrifty.errors import InvalidInputError
 from thrifty.estimators.base import CERTIFYING_SHARE
 from thrifty.estimators.checks import check_seed
-from thrifty.evidence.proof import check_hold_out
+from thrifty.evidence.certificate import check_hold_out
 from thrifty.prices.billing import check_amount
 from thrifty.rows import content_folds, query_folds
 from thrifty.tables.by_class import encode_class_keys

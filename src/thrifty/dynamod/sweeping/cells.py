@@ -22,9 +22,8 @@ from thrifty.dynamod.sweeping.full_model import Answers, known_full
 from thrifty.dynamod.sweeping.grid import PlannedCell
 from thrifty.dynamod.sweeping.store import damaged, pack_record, unpack_record
 from thrifty.errors import FullModelNotWorthItWarning, OptimisticFullModelWarning
-from thrifty.evidence.evidence import Evidence
+from thrifty.evidence.evidence import Evidence, QueryEvidence
 from thrifty.evidence.observe import evidence_of
-from thrifty.evidence.query_evidence import QueryEvidence
 from thrifty.threads import limited_threads
 
 __all__ = ["Cell", "FailedCell", "fit_cell", "quiet", "start_from"]

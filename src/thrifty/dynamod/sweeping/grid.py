@@ -18,7 +18,7 @@ from sklearn.model_selection import ParameterGrid
 from thrifty.dynamod.linear_estimator import DynaModLinClassifier
 from thrifty.dynamod.sweeping.identity import digest
 from thrifty.errors import InvalidInputError
-from thrifty.evidence.inputs import plain_settings
+from thrifty.evidence.evidence import plain_settings
 
 __all__ = ["PlannedCell", "make_plan", "waves"]
 

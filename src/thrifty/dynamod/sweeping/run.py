@@ -25,9 +25,8 @@ from thrifty.dynamod.sweeping.shared import Shared, check_shared
 from thrifty.dynamod.sweeping.store import Store
 from thrifty.errors import InvalidInputError
 from thrifty.estimators.base import ChainEstimator
-from thrifty.evidence.frontier import Frontier
-from thrifty.evidence.observe import evidence_of, seen_by
-from thrifty.evidence.operating_point import OperatingPoint
+from thrifty.evidence.frontier import Frontier, OperatingPoint
+from thrifty.evidence.observe import evidence_of, training_fingerprints
 from thrifty.evidence.stopping import measured
 from thrifty.full.model import AbsentFull, FullModel, ask_model
 from thrifty.progress import Progress, silent
@@ -258,7 +257,7 @@ def sweep(
 
 def _with_rows_of_full(cell: Cell, full: Any) -> Cell:
     """The cell, whose evidence knows the rows that a system in the place of the full model was fitted on, too."""
-    theirs, ours = seen_by(full), cell.evidence.seen
+    theirs, ours = training_fingerprints(full), cell.evidence.seen
     if theirs is None:
         return cell
     seen = theirs if ours is None else np.union1d(theirs, ours)

@@ -5,11 +5,17 @@ import pytest
 from scipy.stats import binom
 
 from thrifty.errors import InvalidInputError
-from thrifty.evidence.bounds import STAKES, is_rare, log_growth, mean_bound, rows_of_mean, upper_bound
-from thrifty.evidence.certificate import Certificate
+from thrifty.evidence.certificate import Certificate, certify
 from thrifty.evidence.evidence import Evidence
 from thrifty.evidence.frontier import Frontier
-from thrifty.evidence.proof import certify
+from thrifty.evidence.tests import (
+    STAKES,
+    betting_bound,
+    clopper_pearson_bound,
+    log_wealth,
+    rejects,
+    rows_needed_for_mean,
+)
 from thrifty.tasks.classes import classification
 from thrifty.tasks.mistakes import read_loss
 from thrifty.tasks.regression import RegressionTask
@@ -30,34 +36,34 @@ def hoeffding_bentkus(excess, confidence):
 
 @pytest.mark.parametrize("n_losses", [0, 3, 30])
 def test_betting_on_losses_of_one_is_nearly_as_sharp_as_the_exact_bound_and_never_sharper(n_losses):
-    exact = float(upper_bound(n_losses, 1000, 0.95))
-    bound = mean_bound((np.arange(1000) < n_losses).astype(float), 0.95)
+    exact = float(clopper_pearson_bound(n_losses, 1000, 0.95))
+    bound = betting_bound((np.arange(1000) < n_losses).astype(float), 0.95)
     assert exact <= bound < 1.7 * exact
 
 
 def test_betting_is_sharper_than_hoeffding_and_bentkus_where_an_excess_has_two_signs():
     rng = np.random.default_rng(0)
     for excess in (0.1 * rng.normal(size=500), rng.choice([-1.0, 0.0, 1.0], 500, p=[0.05, 0.9, 0.05])):
-        assert excess.mean() < mean_bound(excess, 0.95) < 0.75 * hoeffding_bentkus(excess, 0.95)
+        assert excess.mean() < betting_bound(excess, 0.95) < 0.75 * hoeffding_bentkus(excess, 0.95)
 
 
 def test_the_betting_bound_misses_the_mean_as_rarely_as_it_says():
     rng = np.random.default_rng(1)
     draws = np.where(rng.random((2000, 200)) < 0.1, rng.random((2000, 200)) - 0.2, 0.0)
-    capital = np.array([log_growth(draws, 0.03, stake).sum(axis=1) for stake in STAKES])
-    missed = is_rare(capital, 0.9)
-    assert missed[0] == (mean_bound(draws[0], 0.9) < 0.03)
+    capital = np.array([log_wealth(draws, 0.03, stake).sum(axis=1) for stake in STAKES])
+    missed = rejects(capital, 0.9)
+    assert missed[0] == (betting_bound(draws[0], 0.9) < 0.03)
     assert 0.0 < missed.mean() <= 0.1
 
 
 def test_rows_that_are_repeated_do_not_sharpen_the_bound_of_a_mean():
     excess = np.random.default_rng(2).random(50) * 0.2
-    assert mean_bound(np.repeat(excess, 20), 0.95, 1 / 20) == pytest.approx(mean_bound(excess, 0.95))
+    assert betting_bound(np.repeat(excess, 20), 0.95, 1 / 20) == pytest.approx(betting_bound(excess, 0.95))
 
 
 def test_the_rows_that_a_mean_needs_are_the_fewest():
-    needed = rows_of_mean(0.05, 0.95)
-    assert mean_bound(np.zeros(needed), 0.95) <= 0.05 + 1e-9 < mean_bound(np.zeros(needed - 1), 0.95)
+    needed = rows_needed_for_mean(0.05, 0.95)
+    assert betting_bound(np.zeros(needed), 0.95) <= 0.05 + 1e-9 < betting_bound(np.zeros(needed - 1), 0.95)
 
 
 def on_rows(quality, full, task, strata=None, tolerance=0.0):
@@ -86,13 +92,13 @@ def test_a_rare_class_that_is_given_up_is_no_loss_of_all_rows_but_one_of_its_cla
     assert certify(frontier, max_loss=0.05).point.settings == {"at": 0}
     certificate = certify(frontier, max_loss={"sick": 0.05, "well": 0.05})
     assert certificate.point.settings == {"at": 1}
-    assert (certificate.failed_losses, certificate.failed_bound) == (30, upper_bound(30, 100, 0.95))
+    assert (certificate.failed_losses, certificate.failed_bound) == (30, clopper_pearson_bound(30, 100, 0.95))
 
 
 def test_a_certificate_by_class_names_each_class_with_its_rows_and_its_exact_bound():
     certificate = certify(rare_class(n_lost=2), max_loss={"sick": 0.08, "well": 0.01})
     told = {one.label: (one.n_rows, one.n_losses, one.bound) for one in certificate.by_class}
-    bounds = [float(upper_bound(2, 100, 0.95)), float(upper_bound(0, 900, 0.95))]
+    bounds = [float(clopper_pearson_bound(2, 100, 0.95)), float(clopper_pearson_bound(0, 900, 0.95))]
     assert told == {"sick": (100, 2, bounds[0]), "well": (900, 0, bounds[1])}
     assert certificate.point.settings == {"at": 0}
     assert str(certificate).startswith(

@@ -1,4 +1,4 @@
-"""How sure the numbers of operating points are, and which of two frontiers is better: resample the rows, average again.
+"""Bootstrap bands of operating points, and paired comparisons of frontiers.
 
 Rows are drawn with replacement, and every point is averaged over the same draws: two points that are right on
 mostly the same rows differ by far less than each of them varies, and a *paired* bootstrap sees that. A draw is

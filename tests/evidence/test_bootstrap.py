@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from thrifty.errors import InvalidInputError
-from thrifty.evidence import compare
+from thrifty.evidence import bootstrap
 from thrifty.evidence.evidence import Evidence
 from thrifty.evidence.frontier import Frontier
 
@@ -25,8 +25,8 @@ def held_out(seed, n=400):
 
 
 def test_every_draw_takes_as_many_rows_as_there_are_and_each_equally_often(monkeypatch):
-    monkeypatch.setattr(compare, "_CELLS", 50 * 30)
-    blocks = list(compare.draws_of(50, 1000, seed=3))
+    monkeypatch.setattr(bootstrap, "_CELLS", 50 * 30)
+    blocks = list(bootstrap.draws_of(50, 1000, seed=3))
     assert [places.stop - places.start for places, _ in blocks][:2] == [30, 30]
     counts = np.hstack([block for _, block in blocks])
     assert counts.shape == (50, 1000)
@@ -38,10 +38,10 @@ def test_every_draw_takes_as_many_rows_as_there_are_and_each_equally_often(monke
 
 def test_resampled_means_are_means_over_the_drawn_rows():
     frontier = held_out(0, n=60)
-    costs, scores = compare.resampled(
+    costs, scores = bootstrap.resampled(
         frontier.evidence, frontier.source, frontier.thresholds, n_boot=7, seed=1
     )
-    ((_, counts),) = compare.draws_of(60, 7, seed=1)
+    ((_, counts),) = bootstrap.draws_of(60, 7, seed=1)
     for draw in range(7):
         rows = np.repeat(np.arange(60), counts[:, draw].astype(int))
         for place, point in enumerate(frontier):
@@ -83,7 +83,7 @@ def test_a_band_covers_the_true_score_about_as_often_as_it_says():
 def test_a_band_is_the_same_for_the_same_seed_whatever_the_blocks_of_points(monkeypatch):
     frontier = held_out(4)
     band, other = frontier.band(n_boot=100, seed=5), frontier.band(n_boot=100, seed=6)
-    monkeypatch.setattr(compare, "_POINTS", 3)
+    monkeypatch.setattr(bootstrap, "_POINTS", 3)
     again = frontier.band(n_boot=100, seed=5)
     np.testing.assert_allclose(again.score_low, band.score_low, rtol=1e-12)
     np.testing.assert_allclose(again.cost_high, band.cost_high, rtol=1e-12)
