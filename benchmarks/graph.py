@@ -29,7 +29,7 @@ from frontier import BUDGETS, load_large, load_priced
 from targets import CASES, Case
 from thrifty import BudgetedClassifier, BudgetedRegressor, hold_budget
 from thrifty.cascade import graph_search as search
-from thrifty.chain.fork import nodes_of
+from thrifty.chain.stage import nodes_of
 
 OF_NUMBERS = ("pol", "bike_hour")
 MOST_BOUGHT = 10

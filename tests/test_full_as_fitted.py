@@ -30,10 +30,14 @@ from thrifty import (
 from thrifty.bundle import from_bytes, to_bytes
 from thrifty.bundle.column_codec import pack_types, unpack_types
 from thrifty.bundle.fields import Fields
-from thrifty.chain.column_types import column_types
-from thrifty.chain.frames import FrameOfFit
-from thrifty.chain.levels import learn_levels, plain_table
-from thrifty.chain.sources import as_numbers, kind_of_table
+from thrifty.chain.columns import (
+    FrameOfFit,
+    as_numbers,
+    column_types,
+    kind_of_table,
+    learn_levels,
+    plain_table,
+)
 from thrifty.cli import main
 from thrifty.serve.config import Config
 from thrifty.serve.reload import Serving

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from thrifty.cascade.estimators import BudgetedClassifier, BudgetedRanker, BudgetedRegressor
     from thrifty.chain.chain import Chain
     from thrifty.chain.policy import Policy
-    from thrifty.chain.receipts import Receipt
+    from thrifty.chain.purchases import Receipt
     from thrifty.chain.session import Session
     from thrifty.chain.sources import Delivery
     from thrifty.dynamod.gbrt_estimators import DynaModGbrtClassifier, DynaModGbrtRegressor
@@ -150,7 +150,7 @@ _HOME = {
     "Prices": "prices.prices",
     "PurchaseFailedError": "errors",
     "Queries": "tasks.ranking",
-    "Receipt": "chain.receipts",
+    "Receipt": "chain.purchases",
     "RefittedFullModelWarning": "errors",
     "Session": "chain.session",
     "SqlSource": "sources.sql",

@@ -8,8 +8,7 @@ from sklearn.tree import DecisionTreeClassifier
 
 import thrifty
 from thrifty import BudgetedClassifier, hold_budget
-from thrifty.chain.fork import ForkStage
-from thrifty.chain.stage import Turn
+from thrifty.chain.stage import ForkStage, Turn
 from thrifty.errors import InvalidInputError
 from thrifty.evidence.observe import evidence_of
 

@@ -13,8 +13,8 @@ from thrifty import BudgetedClassifier, BudgetedRegressor, hold_budget
 from thrifty.bundle import from_bytes, to_bytes
 from thrifty.cascade.neighbours import MOST_LEVELS, coarse_levels
 from thrifty.chain import neighbours
-from thrifty.chain.fork import ForkStage, nodes_of
 from thrifty.chain.neighbours import OF_MISSING, Neighbours, NeighbourStage, NeighbourTurn
+from thrifty.chain.stage import ForkStage, nodes_of
 from thrifty.errors import InvalidInputError
 from thrifty.trees import Binner
 

@@ -6,8 +6,8 @@ import polars as pl
 import pytest
 from scipy import sparse
 
-from thrifty.chain.purchase_reader import PurchaseReader
-from thrifty.chain.sources import as_numbers
+from thrifty.chain.columns import as_numbers
+from thrifty.chain.purchases import PurchaseReader
 from thrifty.errors import InvalidInputError
 from thrifty.prices.billing import PriceList
 

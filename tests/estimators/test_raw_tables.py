@@ -21,7 +21,7 @@ from thrifty import (
     GreedyMiserClassifier,
     GreedyMiserRegressor,
 )
-from thrifty.chain.levels import learn_levels
+from thrifty.chain.columns import learn_levels
 from thrifty.cli import main
 from thrifty.errors import InvalidInputError
 from thrifty.tables import swept_methods

@@ -6,9 +6,8 @@ import numpy as np
 import pytest
 
 from thrifty.chain.chain import Chain
-from thrifty.chain.ledger import Ledger
 from thrifty.chain.policy import Policy
-from thrifty.chain.sources import TableReader
+from thrifty.chain.sources import Ledger, TableReader
 from thrifty.chain.stage import LinearStage
 from thrifty.errors import InvalidInputError, RowsLeftBehindError
 from thrifty.full.model import CallableFull

@@ -8,7 +8,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.tree import DecisionTreeClassifier
 
 from thrifty import BudgetedClassifier, InvalidInputError
-from thrifty.chain.frames import FrameOfFit
+from thrifty.chain.columns import FrameOfFit
 from thrifty.tables import fit as fitting
 from thrifty.tables import full_models, training
 from thrifty.tables.fit import METHODS, Wish, fit_table

@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 
 from thrifty import InvalidInputError
-from thrifty.chain.frames import FrameOfFit
+from thrifty.chain.columns import FrameOfFit
 from thrifty.tables.reader import CellReader
 from thrifty.tables.schema import learn_schema
 

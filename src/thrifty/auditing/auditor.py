@@ -19,8 +19,7 @@ from thrifty.auditing.boosters import is_booster, names_of_booster, task_and_fun
 from thrifty.auditing.columns_read import columns_read, follows_paths
 from thrifty.auditing.findings import RARE, Audit, Drop, Offer, PurchaseUse
 from thrifty.cascade.estimators import BudgetedClassifier, BudgetedRegressor
-from thrifty.chain.columns import table_of_fit
-from thrifty.chain.sources import kind_of_table
+from thrifty.chain.columns import kind_of_table, table_of_fit
 from thrifty.errors import FullModelNotWorthItWarning, InvalidInputError, NothingSavedWarning
 from thrifty.evidence.frontier import Frontier
 from thrifty.full.model import as_full_model, ask_model

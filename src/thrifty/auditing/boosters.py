@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from thrifty.chain.levels import level_text
+from thrifty.chain.columns import level_text
 from thrifty.errors import InvalidInputError
 from thrifty.tasks.classes import classification_of
 from thrifty.tasks.regression import regression_of

@@ -7,10 +7,8 @@ import numpy as np
 
 from thrifty.arrays import Floats, Ints
 from thrifty.bundle.fields import Fields, Packer
-from thrifty.chain.column_types import HOLDS, ColumnType, is_known_type
-from thrifty.chain.fork import nodes_of
-from thrifty.chain.levels import Levels, level_text
-from thrifty.chain.stage import Stage
+from thrifty.chain.columns import HOLDS, ColumnType, Levels, is_known_type, level_text
+from thrifty.chain.stage import Stage, nodes_of
 from thrifty.prices.billing import Discounts, ForgottenFunction, PriceList, RowPrices, free_columns
 from thrifty.trees import TreeEnsemble
 

@@ -6,8 +6,7 @@ from typing import Any, Literal
 
 from thrifty.arrays import Ints
 from thrifty.bundle.fields import Fields, Packer
-from thrifty.chain.column_types import ColumnType
-from thrifty.chain.levels import Levels
+from thrifty.chain.columns import ColumnType, Levels
 from thrifty.errors import InvalidInputError
 from thrifty.tasks.task import Task
 

@@ -19,7 +19,7 @@ from thrifty.arrays import Floats
 from thrifty.bundle.archive import dump_model
 from thrifty.bundle.context import Columns
 from thrifty.bundle.tree_classifiers import tree_digest
-from thrifty.chain.frames import FrameOfFit
+from thrifty.chain.columns import FrameOfFit
 from thrifty.errors import InvalidInputError
 from thrifty.full.model import EstimatorFull, FullModel, PrecomputedFull
 from thrifty.full.trees import tree_classifier_of

@@ -14,13 +14,13 @@ from thrifty.bundle.context import Reading, Writing
 from thrifty.bundle.fields import Fields
 from thrifty.bundle.fulls import pack_full, unpack_full
 from thrifty.chain.chain import Chain
-from thrifty.chain.fork import ForkStage
 from thrifty.chain.neighbours import Neighbours, NeighbourStage, NeighbourTurn
 from thrifty.chain.stage import (
     BoostedStage,
     CascadeStage,
     ConfidentStage,
     ForeignStage,
+    ForkStage,
     LeafStage,
     LinearStage,
     Stage,
@@ -249,8 +249,11 @@ def _pack_fork(stage: ForkStage, writing: Writing) -> dict[str, Any]:
     return {"nodes": [_pack_node(node, writing) for node in stage.nodes]}
 
 
-def _pack_node(node: CascadeStage | NeighbourStage, writing: Writing) -> dict[str, Any]:
-    return _pack_cascade(node, writing) if isinstance(node, CascadeStage) else _pack_neighbours(node, writing)
+def _pack_node(node: Stage, writing: Writing) -> dict[str, Any]:
+    if isinstance(node, NeighbourStage):
+        return _pack_neighbours(node, writing)
+    assert isinstance(node, CascadeStage)  # nodes of a fork are of these two kinds
+    return _pack_cascade(node, writing)
 
 
 def _unpack_fork(fields: Fields, reading: Reading) -> ForkStage:

@@ -23,9 +23,9 @@ from thrifty.cascade.learn import LearnedCascade, deals_for, learn_cascade
 from thrifty.cascade.neighbours import unsupported_reason
 from thrifty.cascade.problem import CAPACITIES, CascadeProblem, NextChainRoutes, Structure, lighter
 from thrifty.chain.chain import Chain
-from thrifty.chain.column_types import column_types
+from thrifty.chain.columns import column_types, kind_of_table
 from thrifty.chain.policy import Policy
-from thrifty.chain.sources import TableReader, kind_of_table
+from thrifty.chain.sources import TableReader
 from thrifty.errors import (
     FullModelNotWorthItWarning,
     InvalidInputError,

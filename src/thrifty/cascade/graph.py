@@ -43,8 +43,7 @@ from thrifty.cascade.stages import (
     stored_bytes,
     sureness,
 )
-from thrifty.chain.fork import ForkStage
-from thrifty.chain.stage import CascadeStage, Turn
+from thrifty.chain.stage import CascadeStage, ForkStage, Turn
 from thrifty.prices.billing import PriceList
 from thrifty.rows import Draws, uniforms
 from thrifty.tasks.task import Task

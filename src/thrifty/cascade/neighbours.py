@@ -22,9 +22,8 @@ from numpy.typing import NDArray
 from thrifty.arrays import Floats, Ints
 from thrifty.cascade.problem import CascadeProblem, Plan
 from thrifty.cascade.stages import StagedTrees, stored_bytes
-from thrifty.chain.fork import ForkStage
 from thrifty.chain.neighbours import Neighbours, NeighbourStage, NeighbourTurn
-from thrifty.chain.stage import CascadeStage, Stage
+from thrifty.chain.stage import CascadeStage, ForkStage, Stage
 from thrifty.errors import InvalidInputError
 from thrifty.tasks.task import Task
 from thrifty.trees import TreeEnsemble

@@ -8,15 +8,10 @@ from typing import Any, Self
 import numpy as np
 
 from thrifty.arrays import Bools, Floats, Ints, Labels, Words
-from thrifty.chain.column_types import ColumnType
-from thrifty.chain.frames import FrameOfFit
-from thrifty.chain.ledger import Ledger
-from thrifty.chain.levels import Levels
-from thrifty.chain.purchase_reader import PurchaseReader
-from thrifty.chain.receipts import Receipt
+from thrifty.chain.columns import ColumnType, FrameOfFit, Levels
+from thrifty.chain.purchases import PurchaseReader, Receipt
 from thrifty.chain.session import Session
-from thrifty.chain.source_forms import as_source
-from thrifty.chain.sources import Reader
+from thrifty.chain.sources import Ledger, Reader, as_source
 from thrifty.errors import FullModelFailedWarning, InvalidInputError, PurchaseFailedError
 from thrifty.prices.billing import PriceList
 from thrifty.rows import key_words

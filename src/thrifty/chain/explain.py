@@ -8,9 +8,9 @@ import numpy as np
 
 from thrifty.arrays import Bools, Floats, Ints
 from thrifty.chain.chain import Chain
-from thrifty.chain.fork import nodes_of
-from thrifty.chain.receipts import in_words, verdict
+from thrifty.chain.purchases import in_words, verdict
 from thrifty.chain.sources import Reader, amounts_of
+from thrifty.chain.stage import nodes_of
 from thrifty.chain.walk import Walk
 
 __all__ = ["Explanation", "StageView", "explain_rows"]

@@ -1,35 +1,46 @@
-"""The one place where features are read: from a table at hand, or bought from a source.
+"""Where features are read from: a table at hand, or a source that sells them; and the ledger of what failed.
 
-A system asks its reader for blocks, rows x columns. A ``TableReader`` slices a table that is there anyway. A *source*
-is asked for what a row's route needs, when it needs it, by the reader of ``thrifty.chain.purchase_reader``.
+A chain asks its reader for blocks, rows x columns. A ``TableReader`` slices a table. A *source* is asked for what a
+row's route needs, when it needs it, by ``thrifty.chain.purchases.PurchaseReader``. Sources come in every form that
+users have: by number, by name, by purchase, as a mapping or as a function; ``as_source`` makes of each a
+``FeatureSource`` that numbers its columns as the fit does.
+
+A failed purchase is the problem of its row, and so is a model that raises, takes too long or answers nonsense: the row
+is left behind where it is, and the others go on. The ``Ledger`` finds the rows to blame in this order: the rows that an
+error names, the rows that lack a value which the others have, all rows that were asked about together.
 """
 
-from collections.abc import Mapping, Sequence
+import inspect
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy import sparse
 from sklearn.utils import _safe_indexing
 
-from thrifty.arrays import Bools, Floats, Ints, Words, unmasked
-from thrifty.chain.ledger import Ledger
-from thrifty.errors import InvalidInputError
-from thrifty.prices.billing import PriceList
+from thrifty.arrays import Bools, Floats, Ints, Words
+from thrifty.chain.columns import find_column, kind_of_table, places_of_fit
+from thrifty.errors import InvalidAnswerError, InvalidInputError, RowsLeftBehindError
+from thrifty.prices.billing import PriceList, check_amount
 from thrifty.rows import key_words
+from thrifty.threads import call_within
 
 __all__ = [
+    "ON_FAILURE",
     "Delivery",
     "FeatureSource",
+    "Ledger",
     "Reader",
     "TableReader",
     "amounts_of",
-    "as_numbers",
-    "describe_bad_column",
-    "kind_of_table",
-    "plain_frame",
+    "as_source",
+    "error_text",
+    "offers_of",
+    "run_for_readable_rows",
+    "side_by_side",
 ]
 
 
@@ -78,7 +89,7 @@ class Reader(Protocol):
     is_at_hand: bool
     """Whether any cell may be read, at no price."""
 
-    ledger: Ledger | None
+    ledger: "Ledger | None"
     """Keeps what fails and lets the other rows go on; None lets every error pass."""
 
     visited: dict[int, Any] | None
@@ -109,7 +120,7 @@ class TableReader:
     """
 
     is_at_hand = True
-    ledger: Ledger | None = None
+    ledger: "Ledger | None" = None
     visited: dict[int, Any] | None = None
 
     def __init__(self, numbers: Any, raw: Any, row_numbers: Ints | None = None, row_keys: Any = None) -> None:
@@ -175,125 +186,347 @@ def amounts_of(
     return amounts
 
 
-def split_row_keys(X: Any, row_key: Any, features: Sequence[str] | None = None) -> tuple[Any, Any]:
-    """A table without its column of row keys, and the keys; None where rows are known by their number.
+@dataclass(frozen=True)
+class _AdaptedSource:
+    """A source of any form, as the reader asks it.
+
+    Attributes
+    ----------
+    n_rows : int
+        Rows that can be asked about.
+    ask : callable
+        ``ask(rows, columns)`` puts the question in the words of the source.
+    by_group : bool
+        Whether the source is asked for one purchase at a time.
+    """
+
+    n_rows: int
+    ask: Callable[[Ints, Ints], Any]
+    by_group: bool = False
+
+    def __len__(self) -> int:
+        return self.n_rows
+
+    def fetch(self, rows: Ints, columns: Ints) -> Any:
+        """Ask for the columns as the source knows them."""
+        return self.ask(rows, columns)
+
+
+def as_source(
+    source: Any, names: Sequence[str] | None, price_list: PriceList, needed: Ints, n_rows: int | None
+) -> FeatureSource:
+    """A source that counts its columns as a fit does.
 
     Parameters
     ----------
-    X : table
-        Array, CSR or data frame.
-    row_key : str, array-like of shape (n_rows,) or None
-        Name of a column of a data frame, or the keys; None takes the index of a pandas data frame.
-    features : sequence of str, optional
-        Names of the columns of the fit: a key that is one of them stays in the table.
+    source : FeatureSource, mapping or callable
+        What a user gave.
+    names : sequence of str or None
+        Names of the columns of the fit.
+    price_list : PriceList
+        Which columns come in one purchase.
+    needed : ndarray of int
+        Columns that some row may need; a source that cannot have them is refused before anything is bought.
+    n_rows : int or None
+        Rows to ask about, where the source does not say how many it has.
     """
-    kind = kind_of_table(X)
-    if row_key is None:
-        return X, X.index if kind == "pandas" else None
-    if not isinstance(row_key, str):
-        given, n_rows = len(row_key), np.shape(X)[0]
-        if given != n_rows:
+    if isinstance(source, Mapping):
+        return _of_mapping(source, names, price_list, needed, n_rows)
+    fetch = getattr(source, "fetch", None)
+    if not callable(fetch):
+        if not callable(source) or isinstance(source, type):
             raise InvalidInputError(
-                f"row_key must have a key for each of the {n_rows} rows of X; got {given}."
+                f"a source must have __len__ and fetch(rows, columns); got {type(source).__name__}. A mapping from "
+                f"columns to values or functions will do too, and a function of rows and columns. For a table that is "
+                f"at hand use predict."
             )
-        return X, row_key
-    if kind is None:
-        raise InvalidInputError(
-            f"row_key={row_key!r} names a column, and X is {type(X).__name__} without names. Give a data frame, or the "
-            f"keys themselves."
+        return _AdaptedSource(
+            _length(None, n_rows), lambda rows, columns: source(rows, _called(columns, names))
         )
-    if row_key not in X.columns:
-        raise InvalidInputError(
-            f"row_key={row_key!r} must be a column of X; it has {', '.join(map(str, X.columns[:20]))}."
+    length = _length(len(source) if hasattr(source, "__len__") else None, n_rows)
+    if callable(getattr(source, "check", None)):
+        source.check(_called(needed, names))
+    given = _second_parameter(fetch)
+    if given == "names":
+        return _AdaptedSource(length, lambda rows, columns: fetch(rows, _called(columns, names)))
+    if given == "group":
+        return _AdaptedSource(
+            length, lambda rows, columns: fetch(rows, tuple(_called(columns, names))), by_group=True
         )
-    keys = X[row_key].to_list()
-    if features is not None and row_key in features:
-        return X, keys
-    return (X.drop(columns=row_key) if kind == "pandas" else X.drop(row_key)), keys
+    own = getattr(source, "columns", None)
+    own = [] if own is None or callable(own) else list(own)
+    if names is None or not own or not all(isinstance(name, str) for name in own):
+        return _AdaptedSource(length, fetch)
+    places = places_of_fit(own, names, "the source")
+    return _AdaptedSource(
+        length, fetch if places is None else lambda rows, columns: fetch(rows, places[columns])
+    )
 
 
-def plain_frame(kind: str, names: Sequence[str], numbers: Any) -> Any:
-    """Numbers as a data frame."""
-    if kind == "polars":
-        import polars as pl
+def _of_mapping(
+    source: Mapping[Any, Any],
+    names: Sequence[str] | None,
+    price_list: PriceList,
+    needed: Ints,
+    n_rows: int | None,
+) -> _AdaptedSource:
+    """A mapping from a column, or a tuple of columns of one purchase, to values or to a function of rows."""
+    for key in source:
+        columns = [find_column(one, names, price_list.n_features, "the source") for one in _parts(key)]
+        if len(set(price_list.group_of[columns].tolist())) > 1:
+            raise InvalidInputError(
+                f"the source offers {key!r} together, and these columns are different purchases. Offer each purchase "
+                f"by itself, or name them in feature_groups."
+            )
+    offers, length = offers_of(source, n_rows)
+    lacking = [name for name in _called(needed, names) if name not in offers]
+    if lacking:
+        raise InvalidInputError(
+            f"the source offers nothing for {lacking[:5]}, which rows may need. Give values or a function of rows for "
+            f"each of them."
+        )
 
-        return pl.DataFrame(numbers, schema=list(names), orient="row")
-    import pandas as pd
+    def ask(rows: Ints, columns: Ints) -> Delivery:
+        return side_by_side([offers[name] for name in _called(columns, names)], rows)
 
-    return pd.DataFrame(numbers, columns=list(names))
+    return _AdaptedSource(length, ask, by_group=True)
 
 
-def as_numbers(X: Any, name: str = "X") -> Any:
-    """The table as float64 numbers, dense or CSR, or a refusal that names the column; what is masked is missing."""
-    dtypes = X.dtypes if kind_of_table(X) else [getattr(X, "dtype", None)]
-    kinds = {getattr(dtype, "kind", None) for dtype in dtypes}
-    if kinds & set("cmM"):
-        way_out = " Give its parts apart." if "c" in kinds else ""
-        raise InvalidInputError(f"{name} must hold real numbers.{describe_bad_column(X)}{way_out}")
-    if sparse.issparse(X):
-        return sparse.csr_array(X, dtype=np.float64)
+def offers_of(source: Mapping[Any, Any], n_rows: int | None) -> tuple[dict[Any, tuple[Any, int]], int]:
+    """Who offers each column of a mapping, and as which of several, and the number of rows.
+
+    Parameters
+    ----------
+    source : mapping
+        From a column, or a tuple of columns that come together, to values of all rows or to a function of rows.
+    n_rows : int or None
+        Rows to ask about, where there are only functions.
+    """
+    offers: dict[Any, tuple[Any, int]] = {}
+    lengths = set()
+    for key, value in source.items():
+        names = _parts(key)
+        offer = value if callable(value) else _values(key, value, len(names))
+        lengths |= set() if callable(value) else {len(offer)}
+        offers.update({name: (offer, place) for place, name in enumerate(names)})
+    if len(lengths) > 1:
+        raise InvalidInputError(
+            f"the columns of a source must have the same number of rows; got {sorted(lengths)}."
+        )
+    return offers, _length(lengths.pop() if lengths else None, n_rows)
+
+
+def _parts(key: Any) -> tuple[Any, ...]:
+    return key if isinstance(key, tuple) else (key,)
+
+
+def _values(key: Any, value: Any, n_columns: int) -> Any:
+    """Values of the columns of one purchase, a row each."""
+    values = np.asarray(value.to_numpy() if kind_of_table(value) else value)
+    if values.ndim == 0 or values.shape[1:] not in ((), (n_columns,)) or (values.ndim == 1 and n_columns > 1):
+        raise InvalidInputError(
+            f"the source must offer {n_columns} value(s) per row for {key!r}, or a function of rows; got an array of "
+            f"shape {values.shape}."
+        )
+    return values
+
+
+def side_by_side(offers: Sequence[tuple[Any, int]], rows: Ints) -> Delivery:
+    """Columns that several offers deliver, each asked once; a row that one of them lacks is not delivered at all."""
+    said: dict[int, Delivery] = {}
+    failed: dict[int, str] = {}
+    columns = []
+    for offer, place in offers:
+        if id(offer) not in said:
+            found = offer(rows.copy()) if callable(offer) else offer[rows]
+            said[id(offer)] = found if isinstance(found, Delivery) else Delivery(found)
+            failed.update(said[id(offer)].failed)
+        values = said[id(offer)].values
+        values = np.asarray(values.to_numpy() if kind_of_table(values) else values)
+        if values.shape[:1] != (len(rows),) or values.ndim > 2 or place >= (*values.shape[1:], 1)[0]:
+            raise InvalidInputError(
+                f"the source was asked about {len(rows)} rows and must answer with a value for each of them; got an "
+                f"array of shape {values.shape}."
+            )
+        columns.append(values if values.ndim == 1 else values[:, place])
+    if any(column.dtype.kind not in "biuf" for column in columns):
+        columns = [column.astype(object) for column in columns]  # numbers beside text stay numbers
+    return Delivery(np.column_stack(columns), failed)
+
+
+def _called(columns: Ints, names: Sequence[str] | None) -> list[Any]:
+    """Names of some columns, or their numbers where the fit knew no names."""
+    return columns.tolist() if names is None else [names[column] for column in columns]
+
+
+def _length(own: int | None, n_rows: int | None) -> int:
+    if own is None and n_rows is None:
+        raise InvalidInputError(
+            "n_rows must say how many rows to ask about, because this source does not say how many it has."
+        )
+    if own is not None and n_rows not in (None, own):
+        raise InvalidInputError(f"n_rows must be the number of rows of the source, {own}; got {n_rows!r}.")
+    length = own if n_rows is None else n_rows
+    if not isinstance(length, int | np.integer) or length < 0:
+        raise InvalidInputError(f"n_rows must be a whole number of rows; got {length!r}.")
+    return int(length)
+
+
+def _second_parameter(fetch: Callable[..., Any]) -> str:
     try:
-        if kind_of_table(X) == "pandas" and "O" not in kinds:
-            numbers = X.to_numpy(dtype=np.float64, na_value=np.nan)
-        else:
-            cells = X.to_numpy(dtype=object) if kind_of_table(X) == "pandas" else unmasked(X)
-            numbers = np.asarray(_without_na(cells), dtype=np.float64)
-    except (TypeError, ValueError, OverflowError) as error:
-        raise InvalidInputError(f"{name} must hold numbers: {error}.{describe_bad_column(X)}") from error
-    if numbers.ndim != 2:
-        raise InvalidInputError(f"{name} must be a table of rows and columns; got shape {numbers.shape}.")
-    return numbers
-
-
-def _without_na(X: Any) -> Any:
-    """Cells with NaN where pandas has a value of its own for what is missing."""
-    if not isinstance(X, np.ndarray) or X.dtype != object:
-        return X
-    is_na = np.array([type(cell).__name__ == "NAType" for cell in X.flat], dtype=bool).reshape(X.shape)
-    return np.where(is_na, np.nan, X) if is_na.any() else X
-
-
-def describe_bad_column(X: Any, *, allow_missing: bool = True) -> str:
-    """A sentence that names the first column that is not made of (finite) numbers; empty if there is none."""
-    try:
-        is_table = not sparse.issparse(X) and np.ndim(X) == 2
-    except ValueError:
-        return " Its rows have different lengths."
-    if not is_table:
+        names = list(inspect.signature(fetch).parameters)
+    except (TypeError, ValueError):  # a function that is compiled and does not say
         return ""
-    names = list(getattr(X, "columns", range(np.shape(X)[1])))
-    for number, name in enumerate(names):
-        column = np.asarray(X[name] if kind_of_table(X) else [row[number] for row in X])
-        if column.dtype.kind == "c":
-            return f" Column {name!r} holds complex numbers."
-        if column.dtype.kind in "mM":
-            return (
-                f" Column {name!r} holds dates or times; turn them into numbers (days since some day, say)."
+    return names[1] if len(names) > 1 else ""
+
+
+ON_FAILURE = ("answer", "skip", "raise")
+"""How a row is treated whose purchase fails."""
+
+Result = TypeVar("Result")
+
+
+class Ledger:
+    """Failures by row, and calls of the full model that are billed.
+
+    Parameters
+    ----------
+    on_failure : {"answer", "skip", "raise"}
+        Whether a row is answered with what it holds, goes on without what it lacks, or is the last that is asked for.
+    batch_size : int, optional
+        Rows per question; None asks about all of them together.
+    full_timeout : float, optional
+        Seconds that the full model may take to answer one question.
+
+    Attributes
+    ----------
+    reasons : dict of int to str
+        What went wrong first, by row.
+    errors : list of Exception
+        What was raised.
+    full_failed : set of int
+        Rows that the full model was asked about in vain, and with which nothing had gone wrong before.
+    """
+
+    def __init__(
+        self, on_failure: str, batch_size: int | None = None, full_timeout: float | None = None
+    ) -> None:
+        if on_failure not in ON_FAILURE:
+            raise InvalidInputError(
+                f"on_failure must be 'answer' (with what the row holds), 'skip' (go on without it) or 'raise'; got "
+                f"{on_failure!r}."
             )
+        if batch_size is not None and not (isinstance(batch_size, int) and batch_size >= 1):
+            raise InvalidInputError(
+                f"batch_size must be a whole number of rows, 1 or more; got {batch_size!r}. None asks about all rows "
+                f"together."
+            )
+        if full_timeout is not None:
+            check_amount("full_timeout", full_timeout, rule="a number of seconds >= 0, or None to wait")
+        self.on_failure = on_failure
+        self.batch_size = batch_size
+        self.full_timeout = full_timeout
+        self.reasons: dict[int, str] = {}
+        self.errors: list[Exception] = []
+        self.full_failed: set[int] = set()
+        self._full_errors: list[Exception] = []
+        self._called: list[Ints] = []
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether nothing more is asked for, because something failed that may not."""
+        return self.on_failure == "raise" and bool(self.reasons)
+
+    def note(self, rows: Ints, reason: str, error: Exception | None = None) -> None:
+        """Remember why something failed for some rows; the first reason of a row stays."""
+        # A model that cannot do without what another failure left out is not to blame.
+        new = [row for row in rows.tolist() if row not in self.reasons]
+        if any(error is one for one in self._full_errors):
+            self.full_failed.update(new)
+        self.reasons.update(dict.fromkeys(new, reason))
+        if error is not None:
+            self.errors.append(error)
+
+    def calls(self, rows: Ints) -> Ints:
+        """How often the full model answered about each of some rows."""
+        if not self._called:
+            return np.zeros(len(rows), dtype=np.intp)
+        return np.bincount(np.concatenate(self._called), minlength=int(rows.max(initial=0)) + 1)[rows]
+
+    def parts(self, rows: Ints) -> list[Ints]:
+        """The rows, in questions of the size that was asked for."""
+        if self.batch_size is None or len(rows) <= self.batch_size:
+            return [rows]
+        return np.split(rows, np.arange(self.batch_size, len(rows), self.batch_size))
+
+    def ask_full(self, rows: Ints, ask: Callable[[], Floats]) -> Floats:
+        """Ask the full model about some rows; an answer is billed, and one that makes no sense is billed too.
+
+        Rows are asked about again where the answers of others made no sense, but only once: a model that answers at
+        random would otherwise be paid for ever.
+        """
+        if self.is_closed:
+            self.note(rows, "the full model was not asked, because something else had failed before")
+            raise RowsLeftBehindError(rows)
         try:
-            values = column.astype(np.float64)
-        except (TypeError, ValueError, OverflowError):
-            return f" Column {name!r} holds {_what_it_holds(X, name, column)}; encode it as numbers or leave it out."
-        if np.isinf(values).any():
-            return f" Column {name!r} holds an infinite value in row {int(np.isinf(values).argmax())}."
-        if not allow_missing and np.isnan(values).any():
-            return (
-                f" Column {name!r} is missing (NaN) in row {int(np.isnan(values).argmax())}; impute it first."
-            )
-    return ""
+            outputs = call_within(self.full_timeout, ask, "the full model")
+        except InvalidAnswerError as error:
+            self._called.append(rows)
+            self._full_errors.append(error)
+            if self.calls(rows).max() > 1:
+                error.rows = []
+            raise
+        except Exception as error:  # whatever a model of somebody else raises
+            self._full_errors.append(error)
+            raise
+        self._called.append(rows)
+        return outputs
+
+    @contextmanager
+    def blaming(self, rows: Ints, is_whole: Callable[[], Bools]) -> Iterator[None]:
+        """While something is done for some rows: an error leaves those behind that are to blame."""
+        try:
+            yield
+        except RowsLeftBehindError:
+            raise
+        except Exception as error:  # whatever a model of somebody else raises
+            rows_named = getattr(error, "rows", []) if isinstance(error, InvalidInputError) else []
+            named = np.intersect1d(rows, np.asarray(rows_named, dtype=np.intp))
+            with_holes = rows if len(named) else rows[~is_whole()]
+            guilty = named if len(named) else with_holes if len(with_holes) else rows
+            self.note(guilty, error_text(error), error)
+            raise RowsLeftBehindError(guilty) from error
 
 
-def _what_it_holds(X: Any, name: Any, column: Any) -> str:
-    """What a column of no numbers holds, in the words of whoever made the table."""
-    declared = str(getattr(X[name], "dtype", "")).lower() if kind_of_table(X) else ""
-    if declared.startswith(("category", "categorical", "enum")):
-        return "categories"
-    texts = [value for value in column.tolist() if isinstance(value, str)]
-    return f"text such as {texts[0]!r}" if texts else f"{column.dtype.name} values"
+def error_text(error: Exception) -> str:
+    """Message of an error, with its type unless it is an error of thrifty."""
+    words = str(error)[:500]
+    return words if isinstance(error, InvalidInputError) else f"{type(error).__name__}: {words}"
 
 
-def kind_of_table(table: Any) -> str | None:
-    """``"pandas"``, ``"polars"`` or None for what has no column names."""
-    # A class of somebody's own that is made from theirs is one of them.
-    packages = (kind.__module__.split(".")[0] for kind in type(table).__mro__)
-    return next((package for package in packages if package in ("pandas", "polars")), None)
+def run_for_readable_rows(
+    reader: Any, rows: Ints, columns: Ints, act: Callable[[Any], Result]
+) -> tuple[Bools | None, Result | None]:
+    """Run a function for the rows that can be read; return their mask, None being all rows, and the result.
+
+    Parameters
+    ----------
+    reader : Reader
+        Where the rows are read from; one without a ledger lets every error pass.
+    rows, columns : ndarray of int
+        What is read.
+    act : callable
+        The function, given the places of these rows in ``rows``.
+    """
+    ledger: Ledger | None = reader.ledger
+    if ledger is None:
+        return None, act(slice(None))
+    able = np.ones(len(rows), dtype=bool)
+    while able.any():
+        kept = rows[able]
+        try:
+            with ledger.blaming(kept, lambda kept=kept: reader.is_whole(kept, columns)):  # type: ignore[misc]
+                return (None if able.all() else able), act(np.flatnonzero(able))
+        except RowsLeftBehindError as left:
+            able[np.isin(rows, left.rows)] = False
+    return able, None

@@ -1,11 +1,20 @@
-"""Stages of a chain, as plain arrays: what a row holds there, its scores, and the gate that sends it on.
+"""Stages of a chain, as plain arrays: the columns a row holds there, its scores, and the gate that sends it on.
 
 A stage of the paper is a pair (g, f1): it scores a row by itself and ignores what earlier stages computed. A stage of a
 cascade adds its trees to the score that the row carries. Nothing here knows how a stage was learned.
+
+A *fork* is a stage at which rows hold different columns. It has several *nodes*, each a set of bought columns with the
+trees that score rows holding just that; each row is at one of them. A row that goes on takes the *turn* that its node
+predicts to be best, from what the row holds: the turn leads to a node of the next stage, whose columns include those of
+this one. So what a row holds is a function of its node, whichever way it came. A line is the case of one node a stage.
+The last stage of a chain is never a fork, because what comes behind it is the same for all rows.
 """
 
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
 from typing import Any, Protocol
 
 import numpy as np
@@ -13,6 +22,7 @@ from scipy import sparse
 from scipy.special import logit
 
 from thrifty.arrays import Floats, Ints
+from thrifty.errors import InvalidInputError
 from thrifty.full.model import FullModel, ask_model
 from thrifty.jit import lean_kernel
 from thrifty.rows import uniforms
@@ -25,12 +35,17 @@ __all__ = [
     "CascadeStage",
     "ConfidentStage",
     "ForeignStage",
+    "ForkStage",
     "LeafStage",
     "LinearStage",
     "Stage",
     "Turn",
     "UniformGate",
     "Visit",
+    "check_turns",
+    "joined_visit",
+    "nodes_of",
+    "rows_by_node",
 ]
 
 GATE, CHEAP = 0, slice(1, None)
@@ -237,7 +252,7 @@ class UniformGate:
 
 @dataclass(frozen=True)
 class ForeignStage:
-    """Somebody else's model on some columns, with a gate that needs no learning.
+    """A model of the user's on some columns, with a gate that needs no learning.
 
     Attributes
     ----------
@@ -329,3 +344,83 @@ class CascadeStage:
         # Rows do not know of each other, so it makes no difference who computes them.
         with ThreadPoolExecutor(n_parts) as pool:
             return np.concatenate(list(pool.map(self.trees.predict, np.array_split(block, n_parts))))
+
+
+@dataclass(frozen=True)
+class ForkStage:
+    """Several nodes; each row is visited by the one it stands at.
+
+    Attributes
+    ----------
+    nodes : tuple of CascadeStage or NeighbourStage
+        What visits the rows.
+    """
+
+    nodes: tuple[Stage, ...]
+
+    @cached_property
+    def columns(self) -> Ints:
+        """All columns that some row holds here, in the order of the nodes."""
+        every = (column for node in self.nodes for column in node.columns.tolist())
+        return np.array(list(dict.fromkeys(every)), dtype=np.intp)
+
+    def visit(self, block: Any, carried: Floats) -> Visit:
+        """Refused: what rows hold depends on their node, so that nobody can read one block for all of them."""
+        raise NotImplementedError("a fork is visited node by node")
+
+
+def nodes_of(stage: Stage) -> tuple[Stage, ...]:
+    """The nodes of a stage: itself, unless it is a fork."""
+    return stage.nodes if isinstance(stage, ForkStage) else (stage,)
+
+
+def rows_by_node(stage: Stage, node: Ints | None) -> Iterator[tuple[int, Any]]:
+    """The nodes of a stage that rows stand at, each with the places of its rows."""
+    if node is None or not isinstance(stage, ForkStage):
+        yield 0, slice(None)
+        return
+    for number in np.unique(node).tolist():
+        yield number, np.flatnonzero(node == number)
+
+
+def joined_visit(n_rows: int, parts: list[tuple[Any, Visit]], doubt: Callable[[Visit], Floats]) -> Visit:
+    """One visit of all rows from those of the nodes, whose gates are given by ``doubt``."""
+    (places, first), *others = parts
+    if not others and isinstance(places, slice):
+        return first
+    scores, carried = (np.empty((n_rows, one.shape[1])) for one in (first.scores, first.carried))
+    gate, turn = np.empty(n_rows), np.zeros(n_rows, dtype=np.intp)
+    for some, visit in parts:
+        scores[some], carried[some], gate[some] = visit.scores, visit.carried, doubt(visit)
+        if visit.turn is not None:
+            turn[some] = visit.turn
+    return Visit(scores, gate, carried, turn=turn)
+
+
+def check_turns(stages: tuple[Stage, ...]) -> None:
+    """Refuse forks whose turns lead nowhere, or to where a row would hold less than before."""
+    has_turns = any(getattr(node, "turn", None) is not None for stage in stages for node in nodes_of(stage))
+    if not has_turns and not any(isinstance(stage, ForkStage) for stage in stages):
+        return
+    if isinstance(stages[-1], ForkStage):
+        raise InvalidInputError(
+            f"the last stage of a chain must have one node, because what is behind it is the same for all rows; got a "
+            f"fork of {len(stages[-1].nodes)}."
+        )
+    for place, (stage, following) in enumerate(pairwise(stages)):
+        after = nodes_of(following)
+        holds = [frozenset(node.columns.tolist()) for node in after]
+        for number, node in enumerate(nodes_of(stage)):
+            turn = getattr(node, "turn", None)
+            reached = [0] if turn is None else turn.nodes.tolist()
+            if (turn is None and len(after) > 1) or not all(0 <= one < len(after) for one in reached):
+                raise InvalidInputError(
+                    f"node {number} of stage {place} must lead to nodes of the next stage, which are numbered 0 to "
+                    f"{len(after) - 1}; got {None if turn is None else reached}."
+                )
+            own = frozenset(node.columns.tolist())
+            if not all(own <= holds[one] for one in reached):
+                raise InvalidInputError(
+                    f"node {number} of stage {place} leads to a node that lacks some of its columns; what a row holds "
+                    f"can only grow."
+                )

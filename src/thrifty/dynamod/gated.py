@@ -23,9 +23,9 @@ from sklearn.utils.validation import check_is_fitted
 
 from thrifty.arrays import Floats, Ints
 from thrifty.chain.chain import Chain
-from thrifty.chain.column_types import column_types
+from thrifty.chain.columns import column_types, kind_of_table
 from thrifty.chain.policy import Policy
-from thrifty.chain.sources import TableReader, kind_of_table
+from thrifty.chain.sources import TableReader
 from thrifty.chain.stage import BoostedStage, ConfidentStage, LeafStage, LinearStage, Stage
 from thrifty.dynamod.alternating import AnyPair, CallBudget, Fold, Limit
 from thrifty.errors import InvalidInputError

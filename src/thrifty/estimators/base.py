@@ -20,9 +20,9 @@ from sklearn.utils.validation import check_is_fitted
 from thrifty.arrays import Floats, Ints, Labels
 from thrifty.chain.buying import Buys
 from thrifty.chain.chain import Chain
+from thrifty.chain.columns import Levels, has_dates, kind_of_table, split_row_keys
 from thrifty.chain.explain import Explanation, explain_rows
-from thrifty.chain.levels import Levels, has_dates
-from thrifty.chain.sources import TableReader, kind_of_table, split_row_keys
+from thrifty.chain.sources import TableReader
 from thrifty.errors import InvalidInputError
 from thrifty.estimators.checks import check_columns, validated
 from thrifty.estimators.notebook import Notebook

@@ -11,9 +11,14 @@ from sklearn.utils.class_weight import compute_sample_weight
 from sklearn.utils.validation import _check_feature_names, _check_sample_weight, validate_data
 
 from thrifty.arrays import Floats, Labels, check_unmasked, unmasked
-from thrifty.chain.columns import refuse_series
-from thrifty.chain.levels import Levels, learn_levels, plain_table
-from thrifty.chain.sources import describe_bad_column, kind_of_table
+from thrifty.chain.columns import (
+    Levels,
+    describe_bad_column,
+    kind_of_table,
+    learn_levels,
+    plain_table,
+    refuse_series,
+)
 from thrifty.errors import InvalidInputError, InvalidTypeError
 from thrifty.evidence.evidence import check_threshold
 from thrifty.evidence.tests import check_max_loss

@@ -7,8 +7,8 @@ import numpy as np
 
 from thrifty.arrays import Floats
 from thrifty.chain.chain import Chain
-from thrifty.chain.fork import nodes_of
-from thrifty.chain.sources import kind_of_table
+from thrifty.chain.columns import kind_of_table
+from thrifty.chain.stage import nodes_of
 from thrifty.errors import InvalidInputError
 from thrifty.evidence.evidence import Evidence, route_by
 from thrifty.evidence.pictures import Bar, Purchased, draw_bars, purchased, route_bars

@@ -8,7 +8,7 @@ import numpy as np
 
 from thrifty.arrays import Bools, Floats
 from thrifty.chain.explain import Explanation
-from thrifty.chain.receipts import in_words
+from thrifty.chain.purchases import in_words
 from thrifty.errors import InvalidInputError
 from thrifty.prices.billing import PriceList
 

@@ -17,8 +17,9 @@ from sklearn.dummy import DummyClassifier
 
 from thrifty.arrays import Floats, Ints, Numbers
 from thrifty.chain.chain import Chain
+from thrifty.chain.columns import kind_of_table
 from thrifty.chain.policy import Policy
-from thrifty.chain.sources import TableReader, kind_of_table
+from thrifty.chain.sources import TableReader
 from thrifty.chain.stage import BoostedStage
 from thrifty.errors import InvalidInputError
 from thrifty.estimators.base import all_or_nothing

@@ -15,8 +15,7 @@ import numpy as np
 
 from thrifty.arrays import Bools, Floats, Ints
 from thrifty.chain.chain import Chain
-from thrifty.chain.ledger import Ledger
-from thrifty.chain.sources import Delivery
+from thrifty.chain.sources import Delivery, Ledger
 from thrifty.errors import InvalidAnswerError, InvalidInputError, PurchaseFailedError
 from thrifty.serve.providers import Provider
 from thrifty.serve.request_rows import RequestCells, RequestRows

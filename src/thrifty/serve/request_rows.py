@@ -15,8 +15,7 @@ from typing import Any
 import numpy as np
 
 from thrifty.arrays import Bools, Floats, Words
-from thrifty.chain.frames import FrameOfFit, truth_of
-from thrifty.chain.levels import day_of, level_text
+from thrifty.chain.columns import FrameOfFit, day_of, level_text, truth_of
 from thrifty.errors import InvalidInputError
 from thrifty.rows import key_words
 from thrifty.serve.config import meant

@@ -4,8 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from thrifty.arrays import Ints
-from thrifty.chain.source_forms import offers_of, side_by_side
-from thrifty.chain.sources import Delivery
+from thrifty.chain.sources import Delivery, offers_of, side_by_side
 from thrifty.errors import InvalidInputError
 from thrifty.sources.patient import PatientSource
 

@@ -13,11 +13,9 @@ import numpy as np
 from thrifty.arrays import Bools, Floats, Ints, Words
 from thrifty.chain.buying import BuysFromSources
 from thrifty.chain.chain import Chain
-from thrifty.chain.column_types import ColumnType
-from thrifty.chain.ledger import Ledger
-from thrifty.chain.levels import Levels
-from thrifty.chain.purchase_reader import PurchaseReader
-from thrifty.chain.sources import Delivery, FeatureSource, Reader, kind_of_table
+from thrifty.chain.columns import ColumnType, Levels, kind_of_table
+from thrifty.chain.purchases import PurchaseReader
+from thrifty.chain.sources import Delivery, FeatureSource, Ledger, Reader
 from thrifty.errors import InvalidInputError
 from thrifty.prices.billing import PriceList
 from thrifty.tables.schema import Schema

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from thrifty.arrays import Bools, Floats, Ints, Labels, Words
-from thrifty.chain.frames import FrameOfFit
+from thrifty.chain.columns import FrameOfFit
 from thrifty.chain.sources import TableReader
 from thrifty.errors import InvalidInputError
 

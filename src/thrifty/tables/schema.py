@@ -15,8 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from thrifty.arrays import Floats, Words
-from thrifty.chain.frames import truth_of
-from thrifty.chain.levels import Levels, level_numbers, level_text
+from thrifty.chain.columns import Levels, level_numbers, level_text, truth_of
 from thrifty.errors import InvalidInputError
 from thrifty.rows import key_words
 from thrifty.tables.formats import listed

@@ -13,7 +13,7 @@ from thrifty.cascade.estimators import BudgetedCascade, BudgetedClassifier
 from thrifty.chain.chain import Chain
 from thrifty.chain.explain import Explanation, explain_rows
 from thrifty.chain.policy import Policy
-from thrifty.chain.receipts import Receipt
+from thrifty.chain.purchases import Receipt
 from thrifty.chain.session import Session
 from thrifty.chain.sources import TableReader
 from thrifty.errors import InvalidInputError

@@ -11,7 +11,7 @@ from sklearn.frozen import FrozenEstimator
 from sklearn.utils import get_tags
 
 from thrifty.arrays import Ints, Labels
-from thrifty.chain.frames import FrameOfFit
+from thrifty.chain.columns import FrameOfFit
 from thrifty.errors import InvalidInputError
 from thrifty.prices.billing import PriceList, RowsOfFit
 from thrifty.prices.prices import Prices

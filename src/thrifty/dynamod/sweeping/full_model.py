@@ -15,7 +15,7 @@ from sklearn.utils import _safe_indexing
 from thrifty.arrays import Bools, Floats, Words
 from thrifty.bundle import from_bytes, to_bytes
 from thrifty.chain.chain import Chain
-from thrifty.chain.sources import as_numbers
+from thrifty.chain.columns import as_numbers
 from thrifty.chain.walk import Walk
 from thrifty.dynamod.sweeping import identity
 from thrifty.dynamod.sweeping.shared import Shared

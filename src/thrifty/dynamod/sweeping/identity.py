@@ -19,8 +19,7 @@ from scipy import sparse
 from sklearn.frozen import FrozenEstimator
 
 import thrifty
-from thrifty.chain.levels import learn_levels, plain_table
-from thrifty.chain.sources import as_numbers
+from thrifty.chain.columns import as_numbers, learn_levels, plain_table
 from thrifty.errors import InvalidInputError
 from thrifty.full.model import is_estimator
 from thrifty.prices.billing import PriceList

@@ -8,8 +8,8 @@ from sklearn.base import clone
 from sklearn.frozen import FrozenEstimator
 
 from thrifty.arrays import Labels
-from thrifty.chain.levels import has_dates
-from thrifty.chain.sources import TableReader, kind_of_table
+from thrifty.chain.columns import has_dates, kind_of_table
+from thrifty.chain.sources import TableReader
 from thrifty.dynamod.sweeping import identity
 from thrifty.errors import InvalidInputError
 from thrifty.estimators.base import ChainEstimator, columns_of

@@ -1,4 +1,4 @@
-"""Buying features from a source: what a route needs, when it needs it, and no cell twice.
+"""Purchases: what a route needs is bought from a source when it is needed, no cell twice; and the receipt of a batch.
 
 A purchase delivers all columns of its group. What was delivered is kept, and so is what failed: neither is asked for
 again. What a row pays is computed from what was delivered to it, here and nowhere else.
@@ -12,19 +12,18 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from thrifty.arrays import Bools, Floats, Ints, Words
-from thrifty.chain.frames import FrameOfFit
-from thrifty.chain.ledger import Ledger, told
-from thrifty.chain.sources import Delivery, FeatureSource, as_numbers, kind_of_table
-from thrifty.errors import InvalidInputError, PurchaseFailedError, RowsLeftBehindError
+from thrifty.arrays import Bools, Floats, Ints, Labels, Words
+from thrifty.chain.columns import FrameOfFit, as_numbers, kind_of_table
+from thrifty.chain.sources import Delivery, FeatureSource, Ledger, error_text
+from thrifty.errors import FULL_MODEL, InvalidInputError, PurchaseFailedError, RowsLeftBehindError
 from thrifty.prices.billing import PriceList, RowPrices
 
-__all__ = ["PurchaseReader"]
+__all__ = ["PurchaseReader", "Receipt", "in_words", "verdict"]
 
 
 @dataclass(frozen=True)
-class Kept:
-    """What came of one question: values of some columns, for some rows, both in rising order.
+class _Delivered:
+    """Outcome of one question to the source: values of some columns, for some rows, both in rising order.
 
     Attributes
     ----------
@@ -94,7 +93,7 @@ class PurchaseReader:
         by_group = bool(getattr(source, "by_group", False))
         self._asked_apart: Ints | None = self._group_of if by_group else getattr(source, "seller_of", None)
         self._names = names
-        self._kept: list[Kept] = []
+        self._kept: list[_Delivered] = []
         self._amounts: Floats | None = None
         self.ledger = ledger
         self.n_samples = len(source)
@@ -159,7 +158,7 @@ class PurchaseReader:
         # A purchase that was made had its price looked at before, and a function is not asked twice.
         return None if self._amounts is None else np.nan_to_num(self._amounts[rows])
 
-    def _marked(self, rows: Ints, mark: Callable[[Kept], Bools]) -> Bools:
+    def _marked(self, rows: Ints, mark: Callable[[_Delivered], Bools]) -> Bools:
         marked = np.zeros((len(rows), len(self._group_of)), dtype=bool)
         for kept in self._kept:
             row, row_there = _places(kept.rows, rows)
@@ -175,7 +174,7 @@ class PurchaseReader:
             bought[cells] = ~kept.failed[there[0]]
         return values, bought
 
-    def _found(self, rows: Ints, columns: Ints) -> Iterator[tuple[Kept, Any, Any]]:
+    def _found(self, rows: Ints, columns: Ints) -> Iterator[tuple[_Delivered, Any, Any]]:
         """Questions that brought some of these cells: which of them, and where they are in the answer."""
         for kept in self._kept:
             row, row_there = _places(kept.rows, rows)
@@ -231,7 +230,7 @@ class PurchaseReader:
         except Exception as error:
             if self.ledger is None:
                 raise
-            self.ledger.note(rows, told(error), error)
+            self.ledger.note(rows, error_text(error), error)
             return np.full(len(rows), np.nan)
         return found[:, 0]
 
@@ -268,10 +267,10 @@ class PurchaseReader:
         self._keep(kept)
         return rows if ledger is None or ledger.on_failure == "skip" else kept.rows[~kept.failed]
 
-    def _keep(self, kept: Kept) -> None:
+    def _keep(self, kept: _Delivered) -> None:
         """Keep what was delivered, together with what the same rows got before: it is looked up sooner."""
         rising = np.argsort(kept.rows, kind="stable")
-        kept = Kept(
+        kept = _Delivered(
             kept.rows[rising],
             kept.columns,
             kept.values[rising],
@@ -289,21 +288,21 @@ class PurchaseReader:
             order = np.argsort(columns)
             values, paid = np.hstack([last.values, kept.values]), np.hstack([last.paid, kept.paid])
             raw = None if not self._keeps_raw else np.hstack([last.raw, kept.raw])[:, order]
-            self._kept[-1] = Kept(
+            self._kept[-1] = _Delivered(
                 kept.rows, columns[order], values[:, order], kept.failed, paid[:, order], raw
             )
         else:
             self._kept.append(kept)
 
-    def _asked_within(self, ledger: Ledger, rows: Ints, columns: Ints) -> Kept:
+    def _asked_within(self, ledger: Ledger, rows: Ints, columns: Ints) -> _Delivered:
         """Ask, and take whatever goes wrong for a failure of all these rows."""
         try:
             return self.read(rows, columns)
         except Exception as error:  # whatever a source of somebody else raises
-            ledger.note(rows, told(error), error)
+            ledger.note(rows, error_text(error), error)
             return _nothing(rows, columns, has_raw=self._keeps_raw)
 
-    def read(self, rows: Ints, columns: Ints) -> Kept:
+    def read(self, rows: Ints, columns: Ints) -> _Delivered:
         """Ask for some cells, and read what is answered; nothing is kept."""
         # Copies: a source may use the arrays that it is given as it likes, and the one that it answers with again.
         answer = self._source.fetch(rows.copy(), columns.copy())
@@ -327,7 +326,7 @@ class PurchaseReader:
             failed |= self._refused(infinite, values, rows, columns)
         values[failed] = np.nan
         paid = np.ones(values.shape, dtype=bool) if delivery.paid is None else np.asarray(delivery.paid, bool)
-        return Kept(rows, columns, values, failed, np.broadcast_to(paid, values.shape), raw)
+        return _Delivered(rows, columns, values, failed, np.broadcast_to(paid, values.shape), raw)
 
     def _failed(self, delivery: Delivery, rows: Ints) -> Bools:
         """The rows that a source says it could not deliver."""
@@ -375,15 +374,17 @@ class PurchaseReader:
         return f"column {column}" if self._names is None else f"column {self._names[column]!r}"
 
 
-def _nothing(rows: Ints, columns: Ints, *, has_raw: bool) -> Kept:
+def _nothing(rows: Ints, columns: Ints, *, has_raw: bool) -> _Delivered:
     shape = (len(rows), len(columns))
     raw = np.full(shape, None, dtype=object) if has_raw else None
-    return Kept(rows, columns, np.full(shape, np.nan), np.ones(len(rows), bool), np.zeros(shape, bool), raw)
+    return _Delivered(
+        rows, columns, np.full(shape, np.nan), np.ones(len(rows), bool), np.zeros(shape, bool), raw
+    )
 
 
-def _joined(parts: Sequence[Kept]) -> Kept:
+def _joined(parts: Sequence[_Delivered]) -> _Delivered:
     """Parts of one question as one: time to look something up grows with the number of questions."""
-    return Kept(
+    return _Delivered(
         np.concatenate([part.rows for part in parts]),
         parts[0].columns,
         np.concatenate([part.values for part in parts]),
@@ -398,3 +399,103 @@ def _places(known: Ints, wanted: Ints) -> tuple[Ints, Ints]:
     place = np.minimum(np.searchsorted(known, wanted), len(known) - 1)
     found = np.flatnonzero(known[place] == wanted)
     return found, place[found]
+
+
+@dataclass(frozen=True, eq=False)
+class Receipt:
+    """A table with a line for each row that was bought for; ``receipt["cost"]`` is one of its columns.
+
+    Attributes
+    ----------
+    answer : ndarray of shape (n_rows,)
+        Labels or numbers; None, or NaN among numbers, for a row that holds nothing that could be answered from.
+    probability : ndarray of shape (n_rows,)
+        Probability of the answer; NaN where there is none.
+    outputs : ndarray of shape (n_rows, n_outputs)
+        Probabilities of all classes, or the numbers; NaN for rows without an answer.
+    route : ndarray of shape (n_rows,)
+        The stage that answered; the number of stages is the full model, and -1 is nobody.
+    cost : ndarray of shape (n_rows,)
+        What was really paid: purchases that were delivered, and calls of the full model that came back.
+    bought, failed : ndarray of shape (n_rows, n_features), bool
+        Columns that were delivered, and columns that were asked for in vain.
+    full_failed : ndarray of shape (n_rows,), bool
+        Rows that the full model was asked about in vain: it raised an error, took too long or answered nonsense.
+    reason : ndarray of shape (n_rows,)
+        What went wrong first, in words; None for a row with which nothing did.
+    names : tuple
+        Names of the columns, or their numbers.
+    """
+
+    answer: Labels
+    probability: Floats
+    outputs: Floats
+    route: Ints
+    cost: Floats
+    bought: Bools
+    failed: Bools
+    reason: Labels
+    names: tuple[Any, ...]
+    full_failed: Bools
+
+    def __len__(self) -> int:
+        return len(self.route)
+
+    def __repr__(self) -> str:
+        failed = [row for row, reason in enumerate(self.reason) if reason is not None]
+        told = f"{len(self):,} rows, {int(self.is_answered.sum()):,} answered"
+        if len(self):
+            told += f", mean cost {self.cost.mean():.4g}"
+        if failed:
+            told += f", {len(failed):,} with failures, the first in row {failed[0]}: {self.reason[failed[0]]}"
+        return f"Receipt({told})"
+
+    @property
+    def is_answered(self) -> Bools:
+        """Rows that have an answer."""
+        answered: Bools = self.route >= 0
+        return answered
+
+    def keys(self) -> tuple[str, ...]:
+        """Names of the columns of this table."""
+        return ("answer", "probability", "route", "cost", "bought", "failed", "reason")
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.keys())
+
+    def __getitem__(self, name: str) -> Any:
+        if name not in self.keys():
+            raise InvalidInputError(f"a receipt has the columns {', '.join(self.keys())}; got {name!r}.")
+        return getattr(self, name)
+
+    def to_pandas(self) -> Any:
+        """The table as a data frame; what was bought and what failed, the full model too, as tuples of names."""
+        import pandas as pd
+
+        columns = {name: self[name] for name in self.keys()}
+        for name in ("bought", "failed"):
+            columns[name] = _listed(columns[name], self.names)
+        for row in np.flatnonzero(self.full_failed):
+            columns["failed"][row] += (FULL_MODEL,)
+        return pd.DataFrame(columns)
+
+
+def _listed(cells: Bools, names: Sequence[Any]) -> list[tuple[Any, ...]]:
+    """Names of the columns that are marked in each row."""
+    patterns, pattern_of = np.unique(cells, axis=0, return_inverse=True)
+    told = [tuple(names[column] for column in np.flatnonzero(pattern).tolist()) for pattern in patterns]
+    return [told[number] for number in pattern_of.reshape(-1)]
+
+
+def in_words(answer: Any, probability: float = np.nan) -> str:
+    """An answer in words, with its probability where it has one."""
+    if isinstance(answer, float):
+        answer = float(f"{answer:.6g}")
+    return f"{answer!r}" + ("" if np.isnan(probability) else f" with probability {probability:.3f}")
+
+
+def verdict(probability: float, *, goes_on: bool) -> str:
+    """Why a row goes on, or stops."""
+    if np.isnan(probability):  # a number does not say how sure it is
+        return "more would help" if goes_on else "more would help little"
+    return "not sure enough" if goes_on else "sure enough"
