@@ -17,14 +17,14 @@ from thrifty.jit import Deferred, import_compiler, kernel, lean
 
 ROUND = """
 import numpy as np
-from thrifty.trees.derivatives import round_to
+from thrifty.trees.gradients import round_to
 out = np.empty(3)
 round_to(np.array([0.1, 0.2, 0.7]), np.ones(3), 4, out)
 print(out.tolist())
 """
 OTHER = """
 import numpy as np
-from thrifty.trees.traversal import add_leaf_values
+from thrifty.trees.ensemble import add_leaf_values
 add_leaf_values(np.ones((2, 1)), np.zeros(3, np.int32), np.zeros((3, 1)))
 """
 ANSWER = "[0.125, 0.1875, 0.6875]\n"

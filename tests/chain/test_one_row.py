@@ -18,7 +18,7 @@ from thrifty.full.model import CallableFull
 from thrifty.prices.prices import check_price_list
 from thrifty.tasks.classes import BinaryTask
 from thrifty.trees import TreeEnsemble
-from thrifty.trees.categories import LevelSets
+from thrifty.trees.binning import LevelSets
 
 N_FEATURES = 8
 TASK = BinaryTask(np.array(["a", "b"]))

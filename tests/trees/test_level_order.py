@@ -3,7 +3,7 @@
 import numpy as np
 
 from thrifty.trees import Binner, EnsembleBuilder, TreeEnsemble, TreeGrower
-from thrifty.trees.level_order import children_of, in_level_order
+from thrifty.trees.ensemble import children_of, in_level_order
 
 
 def grown():

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from thrifty.trees import Binner, EnsembleBuilder, TreeGrower
-from thrifty.trees.level_split import SMOOTHING
+from thrifty.trees.best_first import SMOOTHING
 from thrifty.trees.rounds import Threads
 
 

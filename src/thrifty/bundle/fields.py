@@ -18,8 +18,8 @@ from thrifty.arrays import Floats, Ints, Labels
 from thrifty.bundle.container import is_storable
 from thrifty.errors import InvalidInputError
 from thrifty.trees import TreeEnsemble
-from thrifty.trees.categories import LevelSets
-from thrifty.trees.level_order import children_of
+from thrifty.trees.binning import LevelSets
+from thrifty.trees.ensemble import children_of
 
 __all__ = ["ENSEMBLE", "Fields", "NotPlainError", "Packer", "Unpacker"]
 

@@ -32,7 +32,7 @@ from thrifty.tasks.task import Task
 from thrifty.trees import BinnedTable, EnsembleBuilder, TreeEnsemble
 from thrifty.trees.binning import WORD, Thresholds
 from thrifty.trees.boosting import Boosting, Loss
-from thrifty.trees.level_order import in_level_order
+from thrifty.trees.ensemble import in_level_order
 
 __all__ = [
     "Stage",

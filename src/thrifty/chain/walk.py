@@ -25,8 +25,8 @@ from thrifty.errors import UnreadableRowsError, asking
 from thrifty.jit import kernel, lean_kernel
 from thrifty.tasks.task import Task
 from thrifty.trees import TreeEnsemble
-from thrifty.trees.categories import LevelSets
-from thrifty.trees.level_walks import holds
+from thrifty.trees.binning import LevelSets
+from thrifty.trees.ensemble import holds
 
 __all__ = ["StackedStages", "StagesSeen", "Walk", "Walker", "stacked_stages"]
 

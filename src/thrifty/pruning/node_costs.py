@@ -10,7 +10,7 @@ from thrifty.jit import kernel
 from thrifty.prices.billing import PriceList
 from thrifty.pruning.closure import Closure, worthwhile
 from thrifty.pruning.forest import PrunableForest
-from thrifty.trees.traversal import Walk
+from thrifty.trees.ensemble import Walk
 
 __all__ = ["Error", "PruningRows", "closure_of"]
 

@@ -39,7 +39,7 @@ from thrifty.tasks.logistic import (
     soft_logistic_loss,
 )
 from thrifty.tasks.mistakes import CostMatrix, Mistakes
-from thrifty.trees.derivatives import BLOCK, exponential
+from thrifty.trees.gradients import BLOCK, exponential
 
 __all__ = [
     "CLIP",

@@ -23,7 +23,7 @@ from numpy.typing import ArrayLike
 from scipy.special import expit
 
 from thrifty.arrays import Floats
-from thrifty.trees.derivatives import LOGISTIC, Formula, write_derivatives
+from thrifty.trees.gradients import LOGISTIC, Formula, write_derivatives
 
 __all__ = [
     "LogisticLoss",

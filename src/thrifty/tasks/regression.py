@@ -43,7 +43,7 @@ from thrifty.arrays import Floats, Ints, Labels, check_unmasked
 from thrifty.errors import FULL_MODEL, InvalidInputError
 from thrifty.tasks.answers import check_numbers
 from thrifty.trees.boosting import Loss
-from thrifty.trees.derivatives import SQUARED, Formula
+from thrifty.trees.gradients import SQUARED, Formula
 
 __all__ = [
     "SMOOTH",

@@ -1,8 +1,8 @@
 """Price-aware histogram trees: bins, growth, and the flat arrays that serve. Knows nothing of gates."""
 
 from thrifty.trees.binning import BinnedTable, Binner
-from thrifty.trees.derivatives import derivatives_along
 from thrifty.trees.ensemble import TreeEnsemble
+from thrifty.trees.gradients import derivatives_along
 from thrifty.trees.grow import TreeGrower
 from thrifty.trees.output import EnsembleBuilder, GrownTree
 

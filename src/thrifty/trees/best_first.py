@@ -15,18 +15,43 @@ Work that cannot pay is skipped. What a leaf's rows could gain if each had its o
 if that is below the charge of every feature still to be bought, only the free features are examined, from a copy of
 their columns. If one that was skipped is bought in another leaf later, it is examined then. In a leaf of few rows most
 bins are empty, and those are passed over. The trees are the same, bit for bit, as without skipping.
+
+*Rows.* The rows of a leaf are one stretch of an array of row numbers, with their packed gradients beside them, so that
+a histogram reads gradients in sequence. There are two such arrays, for leaves of even and of odd depth: a split copies
+from one to the other, left rows in order and right rows in reverse, which is as good to the memory.
+
+*Levels.* Of levels sorted by gradient over hessian, the best of all sets is one that the order cuts in two (Fisher,
+1958): as many sums are looked at as a column has levels. Levels of few rows come first and last by chance, so that
+hessians are smoothed in that order, and a set must gain with a larger ``l2`` than a threshold; both as LightGBM does.
+
+The search of levels is compiled apart from the growth of a tree, which leaves jobs to its caller where a table has
+columns of levels.
 """
 
-import numpy as np
+from typing import NamedTuple
 
-from thrifty.arrays import Int64s
-from thrifty.jit import Number, Record, lean
-from thrifty.trees.histogram import CHUNK, fill, subtract
-from thrifty.trees.partition import copy_free_columns, divide, number_rows
-from thrifty.trees.split import can_pay, choose, examine
+import numpy as np
+from numpy.typing import NDArray
+
+from thrifty.arrays import Floats, Int32s, Int64s, Words
+from thrifty.jit import Number, Record, lean, lean_kernel
+from thrifty.trees.binning import A_SET, BinnedTable
+from thrifty.trees.histogram import BYTE, CARRIED_FROM, CHUNK, MOST_CARRIED, ROW, fill, subtract
+from thrifty.trees.split import can_pay, choose, examine, lanes_score, leaf_offset
 from thrifty.trees.workspace import Limits, Workspace
 
-__all__ = ["FINISHED", "advance"]
+__all__ = [
+    "FINISHED",
+    "SMOOTHING",
+    "LevelSearch",
+    "advance",
+    "advance_levels",
+    "copy_free_columns",
+    "divide",
+    "examine_levels",
+    "make_search",
+    "number_rows",
+]
 
 FINISHED = 0
 TINY, HUGE = 2.0**-400, 2.0**400  # units of gradients between these have squares that are numbers
@@ -258,3 +283,325 @@ def review(ws: Workspace) -> Number:
         if at.net_gain > -np.inf:
             choose(at, ws.candidates[leaf], ws.charges, ws.order)
     return False
+
+
+@lean
+def copy_free_columns(ws: Workspace) -> None:
+    """Copy the columns that became free since the last look beside those that were free before, if they fit."""
+    tree, words, copy, n_rows = ws.tree[0], ws.words, ws.free_words, ws.rows.shape[1]
+    n_words, n_copied = len(words) // n_rows, len(copy) // n_rows
+    for f in range(len(ws.charges)):
+        if ws.charges[f] > 0.0 or ws.features[f].place >= 0:
+            continue
+        place = tree.n_free
+        if not tree.copy_is_used or place == 8 * n_copied:
+            tree.copy_is_used = 0
+            return
+        source, from_bit = f // 8, np.uint64(8 * (f % 8))
+        target, to_bit = place // 8, np.uint64(8 * (place % 8))
+        for i in range(n_rows):
+            code = (words[i * n_words + source] >> from_bit) & BYTE
+            at = i * n_copied + target
+            copy[at] = (copy[at] & ~(BYTE << to_bit)) | (code << to_bit)
+        ws.places[1, place], ws.features[f].place = f, place
+        tree.n_free = place + 1
+
+
+@lean
+def number_rows(ws: Workspace) -> None:
+    """Put every row in its place, with the codes of the first free columns."""
+    tree, rows, words = ws.tree[0], ws.rows[0], ws.free_words
+    n_words, up = len(words) // len(rows), np.uint64(8 * CARRIED_FROM)
+    tree.n_carried = 0
+    if tree.skips and tree.copy_is_used:
+        tree.n_carried = tree.n_free if tree.n_free < MOST_CARRIED else MOST_CARRIED
+    if tree.n_carried == 0:
+        for i in range(len(rows)):
+            rows[i] = i
+    elif n_words == 1:  # several rows at once
+        for i in range(len(rows)):
+            rows[i] = np.uint64(i) | (words[i] << up)
+    else:
+        for i in range(len(rows)):
+            rows[i] = np.uint64(i) | (words[i * n_words] << up)
+
+
+@lean
+def left_of(code: Number, add: Number, limit: Number) -> Number:
+    """All bits set if a code goes left. A choice by bits, not a branch to guess wrong."""
+    return (((np.int64(code) + add) & 255) - limit) >> 63
+
+
+@lean
+def split_rows(
+    codes: NDArray[np.uint8],
+    step: Number,
+    add: Number,
+    limit: Number,
+    rows: Words,
+    packed: Int64s,
+    n_lanes: Number,
+    start: Number,
+    stop: Number,
+    new_rows: Words,
+    new_packed: Int64s,
+) -> Number:
+    """Copy the rows that go left to the front of the stretch, the others to its back; returns where right begins.
+
+    The code of row ``i`` of the table is ``codes[i * step]``.
+    """
+    left, gap, taken = np.int64(start), np.int64(stop - 1 - start), rows[start:stop]
+    for i in range(len(taken)):
+        is_right = ~left_of(codes[(taken[i] & ROW) * step], add, limit)
+        target = np.uint64(left + ((gap - i) & is_right))  # i rows on, the ends are so much nearer
+        new_rows[target] = taken[i]
+        if n_lanes == 1:
+            new_packed[target] = packed[start + i]
+        else:
+            for lane in range(n_lanes):
+                new_packed[np.int64(target) * n_lanes + lane] = packed[(start + i) * n_lanes + lane]
+        left += is_right + 1
+    return left
+
+
+@lean
+def send_rows(
+    codes: NDArray[np.uint8],
+    step: Number,
+    add: Number,
+    limit: Number,
+    rows: Words,
+    left: Number,
+    right: Number,
+    leaf_of: Int32s,
+) -> None:
+    """Write the leaf, ``left`` or ``right``, of every row of a leaf whose children will not be split."""
+    either = np.int64(left ^ right)
+    for row in rows:
+        leaf_of[row & ROW] = right ^ (either & left_of(codes[(row & ROW) * step], add, limit))
+
+
+@lean
+def mark_right(ws: Workspace, leaf: Number, rows: Words) -> Number:
+    """Write to a column of its own where the best set of a leaf sends its rows, 0 is left; returns its number."""
+    f, last, node = ws.leaves[leaf].best, ws.sets.shape[1] - 1, ws.tree[0].n_splits - 1
+    bits, codes, sides = ws.sets[leaf, f], ws.codes[f * ws.column_step :], ws.codes[last * ws.column_step :]
+    for word in range(len(bits)):
+        ws.sets[node, last, word] = bits[word]
+    for row in rows:
+        code = codes[row & ROW]
+        sides[row & ROW] = 1 - ((bits[code >> 6] >> np.uint64(code & 63)) & np.uint64(1))
+    return last
+
+
+@lean
+def divide(ws: Workspace, leaf: Number, new: Number, is_last: Number) -> None:
+    """Send the rows of ``leaf`` to it and to ``new`` by its best split; after a last split, to their leaf at once."""
+    leaves, n_lanes, f = ws.leaves, ws.lanes.n_lanes, ws.leaves[leaf].best
+    found, start, stop, side = (
+        ws.candidates[leaf, f],
+        leaves[leaf].start,
+        leaves[leaf].stop,
+        leaves[leaf].depth % 2,
+    )
+    # A split asks whether a code plus ``add``, without what exceeds a byte, is below ``limit``. The code of missing
+    # values comes after all others: where they go left, codes are turned around the byte until it is zero.
+    add = 256 - ws.features[f].n_bins if found.missing_left else np.int64(0)
+    limit = np.int64(found.last_left) + 1 + add
+    rows, packed, column = ws.rows, ws.packed, f
+    if found.last_left == A_SET:
+        column, add, limit = mark_right(ws, leaf, rows[side][start:stop]), np.int64(0), np.int64(1)
+    codes, step = ws.codes[column * ws.column_step :], np.uint64(ws.row_step)
+    middle = start
+    if is_last:
+        send_rows(codes, step, add, limit, rows[side][start:stop], leaf, new, ws.leaf_of)
+        stop = start  # no rows are left to look at
+    else:
+        middle = split_rows(
+            codes,
+            step,
+            add,
+            limit,
+            rows[side],
+            packed[side],
+            n_lanes,
+            start,
+            stop,
+            rows[1 - side],
+            packed[1 - side],
+        )
+    leaves[leaf].stop, leaves[new].start, leaves[new].stop = middle, middle, stop
+    for lane in range(n_lanes):
+        ws.totals[new, lane] = ws.totals[leaf, lane] - ws.left_totals[leaf, f, lane]
+        ws.totals[leaf, lane] = ws.left_totals[leaf, f, lane]
+
+
+SMOOTHING = 10.0
+"""Added to hessians where levels are ordered, and to ``l2`` where sets are compared."""
+FEWEST = 2.5
+"""Least hessian of a level in a leaf that sets are made of; levels of less follow those that are in no set."""
+
+
+class LevelSearch(NamedTuple):
+    """What the search for sets needs besides a workspace; each thread has its own.
+
+    Attributes
+    ----------
+    limits : Limits
+        Limits of a tree, with the ``l2`` of sets.
+    n_codes : int64, (n_features,)
+        Codes of each column of levels, that of missing values not counted; zero where a column holds numbers.
+    order : int64, (n_cells,)
+        Codes of the levels of one leaf and column, in the order of ``keys``.
+    keys : float64, (n_cells,)
+    sums : int64, (2, n_lanes)
+        Sums of the set that is looked at, and of the best one.
+    """
+
+    limits: Limits
+    n_codes: Int64s
+    order: Int64s
+    keys: Floats
+    sums: Int64s
+
+    def for_thread(self) -> "LevelSearch":
+        """The same search, with memory of its own."""
+        return self._replace(order=self.order.copy(), keys=self.keys.copy(), sums=self.sums.copy())
+
+
+def make_search(table: BinnedTable, limits: Limits, n_lanes: int) -> LevelSearch:
+    """Allocate for the search for sets of ``table`` within the limits of a tree."""
+    assert table.categories is not None  # who has no columns of levels does not search them
+    n_codes = np.where(table.categories.is_set, table.thresholds.n_bins, 0)
+    strict, most = limits._replace(l2=limits.l2 + SMOOTHING), int(n_codes.max())
+    return LevelSearch(
+        strict, n_codes, np.empty(most, np.int64), np.empty(most), np.empty((2, n_lanes), np.int64)
+    )
+
+
+@lean
+def advance_levels(ws: Workspace, levels: LevelSearch, first: Number, last: Number) -> Number:
+    """Grow until the tree is finished (0) or a job over places up to a positive number is left to the caller.
+
+    With ``last`` above zero only a part of the job is done, as in ``advance``.
+    """
+    tree, is_part = ws.tree[0], last > 0
+    while True:
+        left = advance(ws, first, last)
+        if last > 0:
+            examine_levels(ws, levels, first, last)
+            if is_part:
+                return FINISHED
+            first, last = 0, 0
+        elif left == FINISHED or (left - tree.first) * n_rows(ws.leaves[tree.small]) >= (
+            levels.limits.shared_cells
+        ):
+            return left
+        else:
+            first, last = tree.first, left
+
+
+@lean_kernel
+def examine_levels(ws: Workspace, levels: LevelSearch, first: Number, last: Number) -> None:
+    """Best set of levels of the leaves of a job, on each column of levels at places ``first .. last``."""
+    tree, best = ws.tree[0], levels.sums[1]
+    places = ws.places[0] if tree.is_whole else ws.places[1]
+    for leaf, slot in ((tree.small, tree.small_slot), (tree.big, tree.big_slot)):
+        if leaf < 0 or not may_split(ws.leaves[leaf], ws.limits):
+            continue
+        offset = leaf_offset(ws.totals[leaf], ws.lanes, ws.units, levels.limits.l2)
+        for place in range(first, last):
+            f = places[place]
+            if levels.n_codes[f] == 0:
+                continue
+            found = ws.candidates[leaf, f]
+            score, missing_left = search_levels(ws, levels, leaf, f, ws.hist[slot, f], ws.sets[leaf, f])
+            found.gain, found.last_left, found.missing_left = -np.inf, A_SET, missing_left
+            if score > 0.0:
+                found.gain = 0.5 * (score - offset)
+                for lane in range(len(best)):
+                    ws.left_totals[leaf, f, lane] = best[lane]
+
+
+@lean
+def search_levels(
+    ws: Workspace, levels: LevelSearch, leaf: Number, f: Number, cells: Int64s, bits: Words
+) -> tuple[Number, Number]:
+    """Score of the best set and whether missing values go left; ``bits`` takes its codes, ``levels`` its sums.
+
+    The set is from the low or from the high end of the order. Several outputs are tried in the order of each.
+    """
+    n_lanes, n_codes, total = ws.lanes.n_lanes, levels.n_codes[f], ws.totals[leaf]
+    missing, order, left, best = cells[n_codes * n_lanes :], levels.order, levels.sums[0], levels.sums[1]
+    any_missing, highest, best_side = False, 0.0, False
+    for lane in range(n_lanes):
+        any_missing |= missing[lane] != 0
+    for k in range(ws.units.shape[0]):
+        n_there = sort_levels(ws, levels, k, n_codes, cells)
+        most = (n_there + 1) // 2  # a set, or what it leaves, has no more levels than that
+        for from_high in range(2):
+            for side in range(2 if any_missing else 1):
+                for lane in range(n_lanes):
+                    left[lane] = missing[lane] if side == 1 else 0
+                n_best = 0
+                for at in range(most):
+                    code = order[n_there - 1 - at] if from_high else order[at]
+                    for lane in range(n_lanes):
+                        left[lane] += cells[code * n_lanes + lane]
+                    score = lanes_score(left, total, ws.lanes, ws.units, levels.limits)
+                    if score > highest:
+                        highest, best_side, n_best = score, side == 1, at + 1
+                        for lane in range(n_lanes):
+                            best[lane] = left[lane]
+                if n_best:
+                    bits[:] = 0
+                for at in range(n_best):
+                    code = order[n_there - 1 - at] if from_high else order[at]
+                    bits[code >> 6] |= np.uint64(1) << np.uint64(code & 63)
+    if highest > 0.0 and not any_missing:
+        best_side = is_heavier(best, total, ws)
+    if best_side:
+        bits[n_codes >> 6] |= np.uint64(1) << np.uint64(n_codes & 63)
+    return highest, best_side
+
+
+@lean
+def is_heavier(left: Int64s, total: Int64s, ws: Workspace) -> Number:
+    """Whether the left child has at least half of the hessians."""
+    left_sum, all_sum = 0.0, 0.0
+    for k in range(ws.units.shape[0]):
+        lane, mask = ws.lanes.fields[k, 2], ws.lanes.fields[k, 3]
+        left_sum += (left[lane] & mask) * ws.units[k, 1]
+        all_sum += (total[lane] & mask) * ws.units[k, 1]
+    return 2 * left_sum >= all_sum
+
+
+@lean
+def sort_levels(ws: Workspace, levels: LevelSearch, output: Number, n_codes: Number, cells: Int64s) -> Number:
+    """Put the levels that a leaf has enough of in the order of gradient over smoothed hessian; returns their number.
+
+    Of equals the lower code is first. The last code before that of missing values stands for levels without one.
+    """
+    order, keys, n_lanes = levels.order, levels.keys, ws.lanes.n_lanes
+    lane, shift, h_lane, mask = ws.lanes.fields[output]
+    n_there = 0
+    for code in range(n_codes - 1):
+        H = (cells[code * n_lanes + h_lane] & mask) * ws.units[output, 1]
+        if H >= FEWEST:
+            G = (cells[code * n_lanes + lane] >> shift) * ws.units[output, 0]
+            keys[n_there], order[n_there] = G / (H + SMOOTHING), code
+            n_there += 1
+    sort(keys[:n_there], order)
+    return n_there
+
+
+@lean
+def sort(keys: Floats, order: Int64s) -> None:
+    """Sort codes by their keys, equals by code, in place (Shell, 1959): most leaves have but few levels."""
+    for gap in (132, 57, 23, 10, 4, 1):
+        for i in range(gap, len(keys)):
+            key, code, at = keys[i], order[i], i
+            while at >= gap and (keys[at - gap] > key or (keys[at - gap] == key and order[at - gap] > code)):
+                keys[at], order[at] = keys[at - gap], order[at - gap]
+                at -= gap
+            keys[at], order[at] = key, code

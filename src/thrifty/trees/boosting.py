@@ -8,8 +8,7 @@ import numpy as np
 from thrifty.arrays import Bools, Floats
 from thrifty.prices.billing import PriceList
 from thrifty.trees.binning import BinnedTable
-from thrifty.trees.derivatives import derivatives_along, round_to
-from thrifty.trees.gradients import CURVATURE_BITS, GRADIENT_BITS, WIDE_ROWS
+from thrifty.trees.gradients import CURVATURE_BITS, GRADIENT_BITS, WIDE_ROWS, derivatives_along, round_to
 from thrifty.trees.grow import Step, TreeGrower
 from thrifty.trees.output import EnsembleBuilder, GrownTree
 
@@ -25,7 +24,7 @@ MOST_STEP = 2.0
 class Loss(Protocol):
     """The loss of scores, shape (n_rows, n_scores), against the targets of some rows.
 
-    A loss may have an attribute ``formula`` (``thrifty.trees.derivatives.Formula``), if its derivatives are among those
+    A loss may have an attribute ``formula`` (``thrifty.trees.gradients.Formula``), if its derivatives are among those
     that compiled code knows: boosting then grows several trees in one call.
     """
 

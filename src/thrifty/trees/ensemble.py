@@ -3,32 +3,46 @@
 The score of a row is the sum, over trees, of the value of the leaf it reaches; there is no other state. Nodes and
 leaves of all trees lie one after the other, children are absolute, and a child comes after its parent, so the
 first ``k`` trees are the first parts of the same arrays.
+
+Rows walk down trees from raw numbers or from codes, in batches or alone. A child >= 0 is a node, a child < 0 is leaf
+``~child``. A number goes left if it is at most the threshold; a missing one goes where the node says.
+
+Walks down trees with sets of levels are compiled apart from those that compare numbers only: most tables have no
+categories.
+
+In *level order* a tree's nodes are numbered from its root on, level by level and from left to right, and its leaves
+likewise. Then the next child that is a node is always the next node, and a child takes one bit in place of a number.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from thrifty.arrays import Bools, Floats, Int32s
+from thrifty.arrays import Bools, Floats, Int32s, Ints, Words
 from thrifty.errors import InvalidInputError
-from thrifty.trees.binning import BinnedTable
-from thrifty.trees.categories import LevelSets
-from thrifty.trees.level_walks import add_from_coded_levels, walk_levels
-from thrifty.trees.traversal import (
-    SIDE_BY_SIDE,
-    Walk,
-    add_from_codes,
-    add_from_values,
-    find_leaves,
-    mark_touched,
-    score_row,
-)
+from thrifty.jit import Number, kernel, lean, lean_kernel
+from thrifty.trees.binning import BinnedTable, LevelSets
 
-__all__ = ["TreeEnsemble"]
+__all__ = [
+    "SIDE_BY_SIDE",
+    "TreeEnsemble",
+    "Walk",
+    "add_from_coded_levels",
+    "add_from_codes",
+    "add_from_values",
+    "add_leaf_values",
+    "children_of",
+    "find_leaves",
+    "holds",
+    "in_level_order",
+    "mark_touched",
+    "score_row",
+    "walk_levels",
+]
 
 _NOTHING = np.empty((0, 0))
 
@@ -77,7 +91,7 @@ class TreeEnsemble:
         return np.where(nodes[1:] > nodes[:-1], nodes[:-1], ~leaves[:-1])
 
     @cached_property
-    def _walk(self) -> Walk:
+    def _walk(self) -> "Walk":
         return Walk(self.roots, self.feature, self.threshold, self.missing_left, self.children)
 
     @cached_property
@@ -337,3 +351,269 @@ def find_child_problem(ensemble: TreeEnsemble) -> str | None:
     if np.any(met != 1) or np.any(met_leaves != 1):
         return "a node or leaf has no parent or several"
     return None
+
+
+class Walk(NamedTuple):
+    """What a row needs on its way down: roots per tree; the other arrays per node.
+
+    Compiled code takes it apart at once: passing it on would count references at every step.
+    """
+
+    roots: Int32s
+    feature: Int32s
+    threshold: Floats
+    missing_left: NDArray[np.bool_]
+    children: Int32s
+
+
+SIDE_BY_SIDE = 256  # rows that go down a tree together
+BLOCK = 64  # rows whose numbers stay in the nearest cache while every tree looks at them
+
+
+@lean
+def descend(
+    X: Any, i: Number, node: Number, feature: Int32s, threshold: Floats, missing_left: Any, children: Int32s
+) -> Number:
+    """Leaf that row ``i`` of raw numbers reaches from ``node``."""
+    while node >= 0:
+        value, limit = X[i, feature[node]], threshold[node]
+        # Missing compares false with everything: "not above" sends it left, "at most" sends it right.
+        goes_left = not value > limit if missing_left[node] else value <= limit
+        node = children[node, 0] if goes_left else children[node, 1]
+    return ~node
+
+
+@lean_kernel
+def add_from_values(X: Any, walk: Walk, values: Floats, nodes: Int32s, out: Floats) -> None:
+    """Add every tree's leaf values to ``out``, rows in blocks so that trees and rows stay in cache.
+
+    The rows of a block, as many as there are ``nodes`` to note where they are, go down a tree side by side, a level at
+    a time: their steps do not wait for each other, and the side to take is looked up in place of guessed.
+    """
+    roots, feature, threshold, missing_left, children = walk
+    n_outputs = values.shape[1]
+    for begin in range(0, len(X), len(nodes)):
+        n_rows = len(nodes) if begin + len(nodes) < len(X) else len(X) - begin
+        for root in roots:
+            for i in range(n_rows):
+                nodes[i] = root
+            under_way = root >= 0
+            while under_way:
+                under_way = False
+                for i in range(n_rows):
+                    node = nodes[i]
+                    if node >= 0:
+                        value = X[begin + i, feature[node]]
+                        goes_right = not value <= threshold[node]
+                        if value != value and missing_left[node]:  # only NaN differs from itself
+                            goes_right = False
+                        node = children[node, np.int64(goes_right)]
+                        nodes[i] = node
+                        under_way |= node >= 0
+            for i in range(n_rows):
+                for k in range(n_outputs):
+                    out[begin + i, k] += values[~nodes[i], k]
+
+
+@lean_kernel
+def add_from_codes(
+    codes: NDArray[np.uint8], walk: Walk, last_left: Any, missing_code: Any, values: Floats, out: Floats
+) -> None:
+    """Add every tree's leaf values to ``out``, from binned rows."""
+    roots, feature, _, missing_left, children = walk
+    n_outputs = values.shape[1]
+    for begin in range(0, len(codes), BLOCK):
+        end = begin + BLOCK if begin + BLOCK < len(codes) else len(codes)
+        for root in roots:
+            for i in range(begin, end):
+                node = root
+                while node >= 0:
+                    f = feature[node]
+                    code = codes[i, f]
+                    goes_left = missing_left[node] if code == missing_code[f] else code <= last_left[node]
+                    node = children[node, 0] if goes_left else children[node, 1]
+                for k in range(n_outputs):
+                    out[i, k] += values[~node, k]
+
+
+@kernel
+def score_row(X: Any, walk: Walk, values: Floats) -> Floats:
+    """Sum of leaf values of the first row, added in the same order as in a batch."""
+    roots, feature, threshold, missing_left, children = walk
+    out = np.zeros(values.shape[1])
+    for root in roots:
+        leaf = descend(X, 0, root, feature, threshold, missing_left, children)
+        for k in range(values.shape[1]):
+            out[k] += values[leaf, k]
+    return out
+
+
+@lean_kernel
+def find_leaves(X: Any, walk: Walk, out: Int32s) -> None:
+    """Leaf of every row in every tree."""
+    roots, feature, threshold, missing_left, children = walk
+    for i in range(len(X)):
+        for t in range(len(roots)):
+            out[i, t] = descend(X, i, roots[t], feature, threshold, missing_left, children)
+
+
+@lean_kernel
+def mark_touched(X: Any, walk: Walk, out: NDArray[np.bool_]) -> None:
+    """Set ``out[i, f]`` where row ``i`` meets a split on feature ``f``."""
+    roots, feature, threshold, missing_left, children = walk
+    for i in range(len(X)):
+        for root in roots:
+            node = root
+            while node >= 0:
+                f = feature[node]
+                out[i, f] = True
+                value, limit = X[i, f], threshold[node]
+                goes_left = not value > limit if missing_left[node] else value <= limit
+                node = children[node, 0] if goes_left else children[node, 1]
+
+
+@lean_kernel
+def add_leaf_values(values: Floats, leaf_of_row: Int32s, scores: Any) -> None:
+    """Add to the scores of each of their rows the values of its leaf."""
+    if values.shape[1] == 1:
+        only, score = values[:, 0], scores[:, 0]
+        for i in range(len(score)):
+            score[i] += only[np.uint64(leaf_of_row[i])]
+        return
+    for i in range(len(scores)):
+        for k in range(values.shape[1]):
+            scores[i, k] += values[leaf_of_row[i], k]
+
+
+@lean
+def holds(levels: Int32s, first: Number, end: Number, level: Number) -> Number:
+    """Whether a level is among ``levels[first:end]``, which rise."""
+    while first < end:
+        middle = (first + end) // 2
+        if levels[middle] == level:
+            return True
+        if levels[middle] < level:
+            first = middle + 1
+        else:
+            end = middle
+    return False
+
+
+@lean_kernel
+def walk_levels(
+    X: Any,
+    walk: Walk,
+    set_of: Int32s,
+    offsets: Int32s,
+    levels: Int32s,
+    values: Floats,
+    out: Floats,
+    leaves: Int32s,
+    touched: Bools,
+) -> None:
+    """Add leaf values to ``out``, note leaves and mark the columns met; arrays of no rows are left alone."""
+    roots, feature, threshold, missing_left, children = walk
+    for i in range(len(X)):
+        for t in range(len(roots)):
+            node = roots[t]
+            while node >= 0:
+                f = feature[node]
+                value, number = X[i, f], set_of[node]
+                if value != value:  # only NaN differs from itself
+                    goes_left = missing_left[node]
+                elif number < 0:
+                    goes_left = value <= threshold[node]
+                else:
+                    goes_left = holds(levels, offsets[number], offsets[number + 1], np.int64(value))
+                if len(touched):
+                    touched[i, f] = True
+                node = children[node, 0] if goes_left else children[node, 1]
+            if len(leaves):
+                leaves[i, t] = ~node
+            if len(out):
+                for k in range(values.shape[1]):
+                    out[i, k] += values[~node, k]
+
+
+@lean_kernel
+def add_from_coded_levels(
+    codes: NDArray[np.uint8],
+    walk: Walk,
+    set_of: Int32s,
+    place: Int32s,
+    bits: Words,
+    last_left: Any,
+    missing_code: Any,
+    values: Floats,
+    out: Floats,
+) -> None:
+    """Add every tree's leaf values to ``out``, from binned rows; the code of a node is at ``place`` of a row."""
+    roots, _, _, missing_left, children = walk
+    for i in range(len(codes)):
+        for root in roots:
+            node = root
+            while node >= 0:
+                at = place[node]
+                code = codes[i, at]
+                if code == missing_code[at]:
+                    goes_left = missing_left[node]
+                elif set_of[node] < 0:
+                    goes_left = code <= last_left[node]
+                else:
+                    goes_left = (bits[node, code >> 6] >> np.uint64(code & 63)) & np.uint64(1) == 1
+                node = children[node, 0] if goes_left else children[node, 1]
+            for k in range(values.shape[1]):
+                out[i, k] += values[~node, k]
+
+
+def children_of(is_leaf: Bools, node_offsets: Int32s) -> Int32s:
+    """Children of nodes in level order, from which of them are leaves; both of shape (n_nodes, 2)."""
+    n_splits = np.diff(node_offsets)
+    tree = np.repeat(np.arange(len(n_splits)), n_splits)[:, None]
+    # A tree without splits is one leaf, which is nobody's child.
+    stumps = np.cumsum(n_splits == 0) - (n_splits == 0)
+    grown = np.arange(len(n_splits)) - stumps
+    leaves_before: Ints = np.cumsum(is_leaf.ravel()).reshape(is_leaf.shape) - is_leaf
+    nodes_before: Ints = np.cumsum(~is_leaf.ravel()).reshape(is_leaf.shape) - ~is_leaf
+    children: Int32s = np.where(
+        is_leaf, ~(leaves_before + stumps[tree]), nodes_before + 1 + grown[tree]
+    ).astype(np.int32)
+    return children
+
+
+def in_level_order(trees: TreeEnsemble) -> TreeEnsemble:
+    """The same trees with nodes and leaves counted level by level; trees that ask for sets stay as they are."""
+    if trees.sets is not None:
+        return trees
+    order = _order(trees)
+    number = np.empty(len(order), np.int64)
+    number[order] = np.arange(len(order))
+    child = trees.children[order]
+    is_leaf = child < 0
+    # Leaves, too, in the order in which their parents come; those of trees without splits keep their places.
+    leaves = np.arange(len(trees.values))
+    children = children_of(is_leaf, trees.node_offsets)
+    leaves[~children[is_leaf]] = ~child[is_leaf]
+    return replace(
+        trees,
+        feature=trees.feature[order],
+        threshold=trees.threshold[order],
+        last_left=trees.last_left[order],
+        missing_left=trees.missing_left[order],
+        children=children,
+        values=trees.values[leaves],
+    )
+
+
+def _order(trees: TreeEnsemble) -> Ints:
+    """Nodes of all trees, each tree's level by level."""
+    tree = np.repeat(np.arange(trees.n_trees), np.diff(trees.node_offsets))
+    level = trees.node_offsets[:-1][np.diff(trees.node_offsets) > 0].astype(np.int64)
+    levels = []
+    while len(level):
+        levels.append(level)
+        below = trees.children[level].ravel()
+        level = below[below >= 0].astype(np.int64)
+    nodes = np.concatenate([np.empty(0, np.int64), *levels])
+    # Levels come one after the other, so a stable sort by tree keeps them in order.
+    return nodes[np.argsort(tree[nodes], kind="stable")]

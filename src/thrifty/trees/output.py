@@ -9,11 +9,10 @@ from numpy.typing import NDArray
 from thrifty.arrays import Bools, Floats, Int32s, Int64s, Ints
 from thrifty.errors import InvalidInputError
 from thrifty.jit import Number, lean
-from thrifty.trees.categories import LevelSets
-from thrifty.trees.ensemble import TreeEnsemble
+from thrifty.trees.binning import LevelSets
+from thrifty.trees.ensemble import TreeEnsemble, add_leaf_values
 from thrifty.trees.gradients import Lanes
 from thrifty.trees.histogram import ROW
-from thrifty.trees.traversal import add_leaf_values
 from thrifty.trees.workspace import Workspace
 
 __all__ = ["EnsembleBuilder", "GrownTree", "TreeArrays", "make_arrays", "write_tree"]

@@ -13,13 +13,19 @@ import numpy as np
 
 from thrifty.arrays import Bools, Floats, Int64s
 from thrifty.jit import Number, lean, lean_kernel
-from thrifty.trees.best_first import FINISHED, advance
+from thrifty.trees.best_first import FINISHED, LevelSearch, advance, advance_levels, examine_levels
 from thrifty.trees.binning import WORD, Thresholds
-from thrifty.trees.derivatives import LOGISTIC, Formula, round_to, write_derivatives
-from thrifty.trees.gradients import CURVATURE_BITS, GRADIENT_BITS, pack_one
-from thrifty.trees.lanes import run_lanes
-from thrifty.trees.level_split import LevelSearch, advance_levels, examine_levels
+from thrifty.trees.gradients import (
+    CURVATURE_BITS,
+    GRADIENT_BITS,
+    LOGISTIC,
+    Formula,
+    pack_one,
+    round_to,
+    write_derivatives,
+)
 from thrifty.trees.output import TreeArrays, write_tree
+from thrifty.trees.split import run_lanes
 from thrifty.trees.workspace import Workspace
 
 __all__ = ["Rounds", "Threads", "rounds_by", "rounds_of", "rounds_packed"]
