@@ -1,4 +1,4 @@
-"""What a chain does with sources: it buys what rows need on their way, in a batch or one row at a time."""
+"""Buying from sources what rows need on their way through a chain, in a batch or one row at a time."""
 
 import warnings
 from collections.abc import Mapping
@@ -21,7 +21,7 @@ __all__ = ["Buys", "BuysFromSources"]
 
 
 class Buys:
-    """The methods that buy, of whatever has a chain."""
+    """Mixin of estimators and chains that buy from sources: ``predict_from``, ``buy`` and ``start``."""
 
     def _served(self) -> "BuysFromSources":
         """The chain that buys."""
@@ -101,7 +101,7 @@ class Buys:
         return receipt
 
     def start(self, key: Any = None, *, prices: Mapping[Any, Any] | None = None) -> Session:
-        """Start with a row of which nothing is known yet, and be told what to buy for it, one step after another.
+        """Start a session of one row: it asks for one purchase after another until the row is answered.
 
         Parameters
         ----------
@@ -172,7 +172,7 @@ class BuysFromSources(Buys):
         raise NotImplementedError
 
     def route_and_outputs(self, reader: Reader, rows: Ints) -> tuple[Ints, Floats]:
-        """Who answers some rows, -1 being nobody, and with what."""
+        """Route of some rows, -1 where a row has no answer, and their outputs."""
         raise NotImplementedError
 
     def with_prices(self, prices: Mapping[Any, Any] | None) -> Self:

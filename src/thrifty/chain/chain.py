@@ -51,7 +51,7 @@ class Chain(BuysFromSources):
     stages : tuple of Stage
         The cheapest first.
     full : FullModel or Chain
-        The full model, or a chain that stands in its place.
+        The full model, or a chain in its place.
     price_list : PriceList
         What purchases cost, and what the full model reads.
     task : Task
@@ -114,7 +114,7 @@ class Chain(BuysFromSources):
 
     @property
     def behind(self) -> "Chain | None":
-        """The chain that stands in the place of the full model, if there is one."""
+        """The chain in the place of the full model, if there is one."""
         return self.full if isinstance(self.full, Chain) else None
 
     @property
@@ -192,7 +192,7 @@ class Chain(BuysFromSources):
         return self._settle(reader, self.walk(reader) if walk is None else walk)[1]
 
     def route_and_outputs(self, reader: Reader, rows: Ints, walk: Walk | None = None) -> tuple[Ints, Floats]:
-        """Who answers some rows, -1 being nobody, and with what; a row goes no further than it can be bought for."""
+        """Route of some rows, -1 where a row has no answer, and their outputs; a row stops where a purchase fails."""
         walk, outputs = self._settle(reader, self.walk(reader, rows) if walk is None else walk)
         return walk.route, outputs
 
@@ -234,12 +234,12 @@ class Chain(BuysFromSources):
             return able, inner.take(np.flatnonzero(able)), full[able]
         if reader.ledger is None:
             return None, None, self.ask_full(reader, walk.rows[sent])
-        is_able, said = [np.zeros(0, dtype=bool)], [self.task.outputs(walk.scores[:0])]
+        is_able, outputs = [np.zeros(0, dtype=bool)], [self.task.outputs(walk.scores[:0])]
         for part in reader.ledger.parts(walk.rows[sent]):
             some, answers = self._ask_able(reader, part)
             is_able.append(np.ones(len(part), dtype=bool) if some is None else some)
-            said += [] if answers is None else [answers]
-        return np.concatenate(is_able), None, np.concatenate(said)
+            outputs += [] if answers is None else [answers]
+        return np.concatenate(is_able), None, np.concatenate(outputs)
 
     def _ask_able(self, reader: Reader, rows: Ints) -> tuple[Bools | None, Floats | None]:
         """Which rows the full model can answer, None being all, and its outputs."""
@@ -420,12 +420,12 @@ class Places:
 
     @property
     def _asked(self) -> Any:
-        """Whoever answers at the end: an estimator, or the model itself."""
+        """The full model's estimator, or the full model itself where it has none."""
         return self.model.estimator if isinstance(self.model, EstimatorFull) else self.model
 
     @cached_property
     def _first(self) -> Ints:
-        """Number of the first node of each own stage and, last, of whatever stands behind them."""
+        """Number of the first node of each own stage and, last, of the chain or model behind them."""
         return np.cumsum([0, *(len(nodes_of(stage)) for stage in self.walker.stages)])
 
     def of(self, walk: Walk) -> Ints:

@@ -115,15 +115,15 @@ def places_of_fit(given: Sequence[str], names: Sequence[str], what: str) -> Ints
         "has, unknown to the fit,": [name for name in given if name not in set(names)],
         "has more than once": [name for name in place if list(given).count(name) > 1],
     }
-    told = "; it ".join(f"{what_about} {_listed(some)}" for what_about, some in found.items() if some)
+    wrong = "; it ".join(f"{what_about} {_listed(some)}" for what_about, some in found.items() if some)
     raise InvalidInputError(
-        f"{what} must have the columns of the fit, {_listed(names)}; it {told or f'has {len(given)} columns'}. Rename "
+        f"{what} must have the columns of the fit, {_listed(names)}; it {wrong or f'has {len(given)} columns'}. Rename "
         f"columns that changed their names, leave out those that the fit did not know, and add those that are lacking."
     )
 
 
 def find_column(column: Any, names: Sequence[str] | None, n_features: int, what: str) -> int:
-    """Number of a column that somebody names, or numbers where the fit knew no names; ``what`` is who, for refusals."""
+    """Number of a column given by name, or by number where the fit knew no names; ``what`` is named in errors."""
     if names is not None and column in names:
         return list(names).index(column)
     if names is None and isinstance(column, int | np.integer) and 0 <= column < n_features:
@@ -143,8 +143,8 @@ def _listed(names: Sequence[str]) -> str:
     return shown if len(names) <= _NAMES_SHOWN else f"{shown} and {len(names) - _NAMES_SHOWN} more"
 
 
-def _warn(told: str) -> None:
-    warnings.warn(told, UserWarning, stacklevel=4)
+def _warn(message: str) -> None:
+    warnings.warn(message, UserWarning, stacklevel=4)
 
 
 _TEXT_TYPES = ("category", "string", "str", "categorical", "enum", "utf8")
@@ -238,7 +238,7 @@ def level_numbers(texts: Sequence[str | None], levels: Sequence[str]) -> Floats:
 
 
 def level_text(value: Any) -> str:
-    """What a level is called: a whole number is written without decimals, whatever its type."""
+    """Name of a level: a whole number of any type is written without decimals."""
     if isinstance(value, float | np.floating) and float(value).is_integer():
         return str(int(value))
     return str(value)
@@ -634,7 +634,7 @@ class FrameOfFit:
     # -- cells as numbers --------------------------------------------------------------------------
 
     def numbers(self, cells: Any, columns: Ints) -> Any:
-        """Numbers of cells of some columns, in whatever form they come: what stages read."""
+        """Cells of some columns, of any form, as the numbers that stages read."""
         if self.reads_numbers or sparse.issparse(cells):
             return as_numbers(cells, "what a source answers")
         kind = kind_of_table(cells)
@@ -645,7 +645,7 @@ class FrameOfFit:
                 return as_numbers(table)
             table = table.astype(object)
         if len(table.shape) != 2 or table.shape[1] != len(columns):
-            return np.empty(table.shape)  # refused by whoever asked, who knows what was asked for
+            return np.empty(table.shape)  # refused by the caller, who knows what was asked for
         numbers = (self.levels or Levels({})).numbers(_without(table, self._read_here(columns)), columns)
         for place in self._read_here(columns):
             numbers[:, place] = self._read(_cells_of(table, place), int(columns[place]))
@@ -736,7 +736,7 @@ class FrameOfFit:
         return found
 
     def conformed(self, table: Any, columns: Ints | None = None) -> Any:
-        """A table that somebody gave with the types of the fit; as it is where it has them already.
+        """A table of the user's, with the types of the fit; as it is where it has them already.
 
         Parameters
         ----------
@@ -950,7 +950,7 @@ def describe_bad_column(X: Any, *, allow_missing: bool = True) -> str:
 
 
 def _what_it_holds(X: Any, name: Any, column: Any) -> str:
-    """What a column of no numbers holds, in the words of whoever made the table."""
+    """What a column holds that has no numbers, in the words of its library."""
     declared = str(getattr(X[name], "dtype", "")).lower() if kind_of_table(X) else ""
     if declared.startswith(("category", "categorical", "enum")):
         return "categories"
@@ -971,6 +971,6 @@ def plain_frame(kind: str, names: Sequence[str], numbers: Any) -> Any:
 
 def kind_of_table(table: Any) -> str | None:
     """``"pandas"``, ``"polars"`` or None for what has no column names."""
-    # A class of somebody's own that is made from theirs is one of them.
+    # Subclasses count too.
     packages = (kind.__module__.split(".")[0] for kind in type(table).__mro__)
     return next((package for package in packages if package in ("pandas", "polars")), None)

@@ -1,4 +1,4 @@
-"""Why a row stopped where it did: what was bought in which order, what each stage said, and what was saved."""
+"""Explanations of rows: purchases in their order, the answer of each stage, why the row stopped, and the savings."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -80,12 +80,12 @@ class Explanation:
         for number, stage in enumerate(self.stages):
             names = ", ".join(stage.bought) or "nothing new"
             why = verdict(stage.probability, goes_on=stage.goes_on)
-            said = in_words(stage.answer, stage.probability)
+            answer = in_words(stage.answer, stage.probability)
             then = "goes on" if stage.goes_on else "stops"
-            lines.append(f"stage {number}: {names} (paid {stage.cost:g}); {said}; {why}, {then}")
+            lines.append(f"stage {number}: {names} (paid {stage.cost:g}); {answer}; {why}, {then}")
         if self.asked_full:
-            said = in_words(self.answer, self.probability)
-            lines.append(f"full model: all that it reads (paid {self.cost:g}); {said}")
+            answer = in_words(self.answer, self.probability)
+            lines.append(f"full model: all that it reads (paid {self.cost:g}); {answer}")
         less = "less than" if self.saved >= 0 else "more than"
         lines.append(
             f"answered {in_words(self.answer)} for {self.cost:g}, {abs(self.saved):g} {less} the full model"

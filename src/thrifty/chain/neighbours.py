@@ -1,4 +1,4 @@
-"""Answers by neighbours: what training rows turned out to be that hold about the same, whatever it is that is held.
+"""Kernel neighbours: answers from the training rows that are near in the columns a row holds, whichever these are.
 
 A row that holds the columns S is compared with training row i by a product of kernels over what is held,
 

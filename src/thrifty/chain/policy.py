@@ -28,7 +28,7 @@ class Policy:
     Attributes
     ----------
     thresholds : ndarray of shape (n_points, n_stages)
-        A row goes on from a stage iff its gate score is larger; infinite ones let everybody stop, or nobody.
+        A row goes on from a stage iff its gate score is larger; infinite ones stop all rows, or none.
     cost, score : ndarray of shape (n_points,)
         Mean cost and mean quality on the rows that the points were chosen on; NaN where that is not known.
     lower, upper, share : int, int, float

@@ -154,7 +154,7 @@ class PurchaseReader:
         return again
 
     def amounts(self, rows: Ints) -> Floats | None:
-        """What some rows pay for the purchases whose price differs by row, 0 where nobody asked yet."""
+        """Prices of the purchases whose price differs by row, for some rows; 0 where they were not looked up."""
         # A purchase that was made had its price looked at before, and a function is not asked twice.
         return None if self._amounts is None else np.nan_to_num(self._amounts[rows])
 
@@ -193,10 +193,10 @@ class PurchaseReader:
             return rows
         made = by_row.take(places)
         self._buy(rows, np.flatnonzero(np.isin(group_of, group_of[made.columns])))
-        told: Bools = np.all(self._delivered(rows, made.columns)[1], axis=1)
-        amounts = self._looked_up(rows, told, places)
+        has_price: Bools = np.all(self._delivered(rows, made.columns)[1], axis=1)
+        amounts = self._looked_up(rows, has_price, places)
         able = made.is_priced(amounts)
-        for place in np.flatnonzero(~able & told):
+        for place in np.flatnonzero(~able & has_price):
             refused = made.refusal(amounts[place], int(rows[place]), self._names)
             if self.ledger is None:
                 raise refused
@@ -209,20 +209,20 @@ class PurchaseReader:
             self._keep(_nothing(left, unpriced, has_raw=self._keeps_raw))
         return rows if self.ledger is None or self.ledger.on_failure == "skip" else rows[able]
 
-    def _looked_up(self, rows: Ints, told: Bools, places: Ints) -> Floats:
+    def _looked_up(self, rows: Ints, has_price: Bools, places: Ints) -> Floats:
         """What some purchases cost rows of which everything is there that tells it, and NaN for the others."""
         by_row = self._price_list.by_row
         assert by_row is not None  # asked for only where prices differ by row
         if self._amounts is None:
             self._amounts = np.full((self.n_samples, len(by_row)), np.nan)
         for place in places:
-            asked = rows[told & np.isnan(self._amounts[rows, place])]
+            asked = rows[has_price & np.isnan(self._amounts[rows, place])]
             if len(asked):
-                self._amounts[asked, place] = self._told(by_row.take([place]), asked)
+                self._amounts[asked, place] = self._price_of(by_row.take([place]), asked)
         return self._amounts[np.ix_(rows, places)]
 
-    def _told(self, one: RowPrices, rows: Ints) -> Floats:
-        """What one purchase costs some rows; whatever a function of somebody else raises is a failure of theirs."""
+    def _price_of(self, one: RowPrices, rows: Ints) -> Floats:
+        """Price of one purchase for some rows; an error of the user's price function is a failure of these rows."""
         try:
             found = one.amounts(
                 len(rows), lambda columns: self._delivered(rows, columns)[0], partial(self.table, rows)
@@ -295,10 +295,10 @@ class PurchaseReader:
             self._kept.append(kept)
 
     def _asked_within(self, ledger: Ledger, rows: Ints, columns: Ints) -> _Delivered:
-        """Ask, and take whatever goes wrong for a failure of all these rows."""
+        """Ask the source; an error that it raises is a failure of all these rows."""
         try:
             return self.read(rows, columns)
-        except Exception as error:  # whatever a source of somebody else raises
+        except Exception as error:  # a user's source may raise anything
             ledger.note(rows, error_text(error), error)
             return _nothing(rows, columns, has_raw=self._keeps_raw)
 
@@ -414,7 +414,7 @@ class Receipt:
     outputs : ndarray of shape (n_rows, n_outputs)
         Probabilities of all classes, or the numbers; NaN for rows without an answer.
     route : ndarray of shape (n_rows,)
-        The stage that answered; the number of stages is the full model, and -1 is nobody.
+        The stage that answered; the number of stages is the full model, and -1 is no answer.
     cost : ndarray of shape (n_rows,)
         What was really paid: purchases that were delivered, and calls of the full model that came back.
     bought, failed : ndarray of shape (n_rows, n_features), bool
@@ -443,12 +443,14 @@ class Receipt:
 
     def __repr__(self) -> str:
         failed = [row for row, reason in enumerate(self.reason) if reason is not None]
-        told = f"{len(self):,} rows, {int(self.is_answered.sum()):,} answered"
+        summary = f"{len(self):,} rows, {int(self.is_answered.sum()):,} answered"
         if len(self):
-            told += f", mean cost {self.cost.mean():.4g}"
+            summary += f", mean cost {self.cost.mean():.4g}"
         if failed:
-            told += f", {len(failed):,} with failures, the first in row {failed[0]}: {self.reason[failed[0]]}"
-        return f"Receipt({told})"
+            summary += (
+                f", {len(failed):,} with failures, the first in row {failed[0]}: {self.reason[failed[0]]}"
+            )
+        return f"Receipt({summary})"
 
     @property
     def is_answered(self) -> Bools:
@@ -483,8 +485,8 @@ class Receipt:
 def _listed(cells: Bools, names: Sequence[Any]) -> list[tuple[Any, ...]]:
     """Names of the columns that are marked in each row."""
     patterns, pattern_of = np.unique(cells, axis=0, return_inverse=True)
-    told = [tuple(names[column] for column in np.flatnonzero(pattern).tolist()) for pattern in patterns]
-    return [told[number] for number in pattern_of.reshape(-1)]
+    listed = [tuple(names[column] for column in np.flatnonzero(pattern).tolist()) for pattern in patterns]
+    return [listed[number] for number in pattern_of.reshape(-1)]
 
 
 def in_words(answer: Any, probability: float = np.nan) -> str:

@@ -49,7 +49,7 @@ class Served(Protocol):
         """Read from a source that counts its columns as the fit does."""
 
     def route_and_outputs(self, reader: Reader, rows: Ints) -> tuple[Ints, Floats]:
-        """Who answers some rows, -1 being nobody, and with what."""
+        """Route of some rows, -1 where a row has no answer, and their outputs."""
 
 
 @dataclass(frozen=True)
@@ -144,18 +144,18 @@ class Session:
 
     @property
     def route(self) -> int:
-        """The stage that gave the answer; the number of stages is the full model, and -1 is nobody yet."""
+        """The stage that gave the answer; the number of stages is the full model, and -1 is no answer yet."""
         return self._route
 
     def __repr__(self) -> str:
-        said = "no answer yet" if self.route < 0 else f"answer {in_words(self.answer, self.probability)}"
+        answer = "no answer yet" if self.route < 0 else f"answer {in_words(self.answer, self.probability)}"
         who = "" if self.route < 0 else f" by stage {self.route}"
         who = " by the full model" if self.route == self._chain.n_stages else who
         wanted = self.next_purchase
         if wanted is None:
-            return f"Session(settled: {said}{who}, paid {self.cost:g})"
+            return f"Session(settled: {answer}{who}, paid {self.cost:g})"
         columns = ", ".join(map(str, wanted.columns[:5])) + (", ..." if len(wanted.columns) > 5 else "")
-        return f"Session({said}{who}, paid {self.cost:g}; next: {columns} for {wanted.price:g})"
+        return f"Session({answer}{who}, paid {self.cost:g}; next: {columns} for {wanted.price:g})"
 
     def _price_of(self, columns: Sequence[int]) -> float:
         """What the bill grows by with some more columns."""
@@ -182,13 +182,15 @@ class Session:
         self._given = given
 
     def _why(self) -> str:
-        """Who reads the next columns, and what was said so far."""
+        """The stage or model that reads the next columns, and the answer so far."""
         place = self.route + 1
         reader = "the full model" if place == self._chain.n_stages else f"stage {place}"
         if self.route < 0:
             return f"{reader} reads it, where every row starts"
-        said = in_words(self.answer, self.probability)
-        return f"{reader} reads it: stage {self.route} says {said}; {verdict(self.probability, goes_on=True)}"
+        answer = in_words(self.answer, self.probability)
+        return (
+            f"{reader} reads it: stage {self.route} says {answer}; {verdict(self.probability, goes_on=True)}"
+        )
 
     def _called(self, columns: Sequence[int]) -> list[Any]:
         names = self._chain.names
@@ -243,7 +245,7 @@ class _GivenCells:
 class GivenRow:
     """A reader of one row: a column that was not given yet is a purchase that fails, and the walk stops there.
 
-    What stages said of the row is remembered, so that a walk that begins anew only visits those that it has not met.
+    Visits are remembered, so that a walk that begins anew only visits stages that the row has not seen.
 
     Parameters
     ----------
@@ -339,11 +341,11 @@ class GivenRow:
         self._pay(rows, made.columns)
         new = np.flatnonzero(np.isnan(self._looked_up[0, places]))
         if len(new):
-            told = made.take(new)
-            found = told.amounts(
+            unknown = made.take(new)
+            found = unknown.amounts(
                 1, lambda read: self._numbers[:, read], lambda read: self.table(self.rows, read)
             )
-            self._looked_up[:, places[new]] = told.checked(found, self.rows, self._names)
+            self._looked_up[:, places[new]] = unknown.checked(found, self.rows, self._names)
             self.amounts = np.nan_to_num(self._looked_up)
 
     def _pay(self, rows: Ints, columns: Ints) -> None:

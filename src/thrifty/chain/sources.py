@@ -93,7 +93,7 @@ class Reader(Protocol):
     """Keeps what fails and lets the other rows go on; None lets every error pass."""
 
     visited: dict[int, Any] | None
-    """What stages said before, by their identity, where one row walks again and again; None remembers nothing."""
+    """Visits by the identity of their stage, where one row walks again and again; None remembers nothing."""
 
     @property
     def n_samples(self) -> int:
@@ -333,15 +333,15 @@ def _values(key: Any, value: Any, n_columns: int) -> Any:
 
 def side_by_side(offers: Sequence[tuple[Any, int]], rows: Ints) -> Delivery:
     """Columns that several offers deliver, each asked once; a row that one of them lacks is not delivered at all."""
-    said: dict[int, Delivery] = {}
+    answers: dict[int, Delivery] = {}
     failed: dict[int, str] = {}
     columns = []
     for offer, place in offers:
-        if id(offer) not in said:
+        if id(offer) not in answers:
             found = offer(rows.copy()) if callable(offer) else offer[rows]
-            said[id(offer)] = found if isinstance(found, Delivery) else Delivery(found)
-            failed.update(said[id(offer)].failed)
-        values = said[id(offer)].values
+            answers[id(offer)] = found if isinstance(found, Delivery) else Delivery(found)
+            failed.update(answers[id(offer)].failed)
+        values = answers[id(offer)].values
         values = np.asarray(values.to_numpy() if kind_of_table(values) else values)
         if values.shape[:1] != (len(rows),) or values.ndim > 2 or place >= (*values.shape[1:], 1)[0]:
             raise InvalidInputError(
@@ -476,7 +476,7 @@ class Ledger:
             if self.calls(rows).max() > 1:
                 error.rows = []
             raise
-        except Exception as error:  # whatever a model of somebody else raises
+        except Exception as error:  # a user's model may raise anything
             self._full_errors.append(error)
             raise
         self._called.append(rows)
@@ -489,7 +489,7 @@ class Ledger:
             yield
         except RowsLeftBehindError:
             raise
-        except Exception as error:  # whatever a model of somebody else raises
+        except Exception as error:  # a user's model may raise anything
             rows_named = getattr(error, "rows", []) if isinstance(error, InvalidInputError) else []
             named = np.intersect1d(rows, np.asarray(rows_named, dtype=np.intp))
             with_holes = rows if len(named) else rows[~is_whole()]

@@ -365,7 +365,7 @@ class ForkStage:
         return np.array(list(dict.fromkeys(every)), dtype=np.intp)
 
     def visit(self, block: Any, carried: Floats) -> Visit:
-        """Refused: what rows hold depends on their node, so that nobody can read one block for all of them."""
+        """Refused: what rows hold depends on their node, so that no one block has all of them."""
         raise NotImplementedError("a fork is visited node by node")
 
 

@@ -41,7 +41,7 @@ class Walk:
         Positions of the rows in their reader.
     route : ndarray of shape (n_rows,)
         The place that answers each row, counted through all chains; the number of stages means the full model, and -1
-        nobody, where a row could not be bought for.
+        no answer, where a purchase failed.
     scores : ndarray of shape (n_rows, n_scores)
         Scores of the last stage that each row visited in this chain.
     behind : Walk, optional

@@ -101,8 +101,8 @@ def certify(
     classes hold together with the same confidence. Means are tested by betting; see ``thrifty.evidence.tests``.
 
     Among n rows let d be different, label included, on which a point loses k_d times, and k times on all n. Tested are
-    ``max(k_d, ceil(d k / n))`` losses in d trials, and k in n; a point passes if both bounds do. Nobody can tell from
-    a table why rows are equal, and the level holds for each of the reasons. Were all rows different before some were
+    ``max(k_d, ceil(d k / n))`` losses in d trials, and k in n; a point passes if both bounds do. No table tells why its
+    rows are equal, and the level holds for each of the reasons. Were all rows different before some were
     repeated, however often, the d rows are the draw, and k_d is binomial. Are equal rows independent draws, k is
     binomial. Were such draws all repeated alike, k / n is the share of losses in the draw, which has at least
     d rows, and fewer trials with no smaller share have a larger bound. Without equal rows all three are one test.

@@ -58,7 +58,7 @@ class Evidence:
     cost : ndarray of shape (n_stages + 1,) or (n_rows, n_stages + 1)
         What a row has paid that is answered there; per row where that differs.
     full_quality : ndarray of shape (n_rows,), optional
-        How good the full model's own answer is; without it nothing can be said against the full model.
+        How good the full model's own answer is; without it nothing can be compared with the full model.
     points : ndarray of shape (n_points, n_stages), optional
         Thresholds of the operating points there are; None, for a single gate, is every threshold.
     weight : ndarray of shape (n_rows,), optional
@@ -175,7 +175,7 @@ class Evidence:
 
     @classmethod
     def of_point(cls, cost: ArrayLike, quality: ArrayLike, sent: ArrayLike, **known: Any) -> Self:
-        """One operating point, whatever made it: what each row paid and got, and whether it got to the full model.
+        """One operating point of any system: cost and quality of each row, and whether it got to the full model.
 
         Several points of one system differ in their settings: put there what tells them apart.
         """
@@ -247,20 +247,23 @@ class Evidence:
 
     def take(self, rows: Ints) -> "Evidence":
         """Some of the rows."""
-        return replace(
-            self,
-            gate=self.gate[rows],
-            quality=self.quality[rows],
-            cost=self.cost if self.cost.ndim == 1 else self.cost[rows],
-            full_quality=None if self.full_quality is None else self.full_quality[rows],
-            weight=None if self.weight is None else self.weight[rows],
-            target=None if self.target is None else self.target[rows],
-            scores=None if self.scores is None else self.scores[rows],
-            full_scores=None if self.full_scores is None else self.full_scores[rows],
-            rows=None if self.rows is None else self.rows[rows],
-            strata=None if self.strata is None else self.strata[rows],
-            right=None if self.right is None else self.right[rows],
+        names = (
+            "gate",
+            "quality",
+            "full_quality",
+            "weight",
+            "target",
+            "scores",
+            "full_scores",
+            "rows",
+            "strata",
+            "right",
         )
+        per_row = {name: getattr(self, name) for name in names}
+        if self.cost.ndim == 2:
+            per_row["cost"] = self.cost
+        taken: dict[str, Any] = {name: None if one is None else one[rows] for name, one in per_row.items()}
+        return replace(self, **taken)
 
     def without_scores(self) -> "Evidence":
         """All that operating points are found, compared and proved with, in half of the memory.
@@ -504,7 +507,7 @@ class QueryEvidence(Evidence):
         """Place of each document; cost and quality of each query, with means per document and over known queries.
 
         Queries differ in their number of documents, and in some of them no order is better than another. So a mean
-        is a ratio of two sums, and what a query adds to it is told around that mean: averages over queries are the
+        is a ratio of two sums, and what a query adds to it is measured around that mean: averages over queries are the
         ratio, and their spread is that of the ratio.
         """
         route, paid, value = self.judged_at(point)
@@ -573,7 +576,7 @@ class GateAverages:
     """Means at thresholds of one gate, from costs and qualities of stopping and of going on.
 
     A lower threshold sends on all rows that a higher one does. So a statistic at the j-th highest threshold is what
-    it is with nobody sent, plus the gains of the rows that are first sent at one of the thresholds 1..j: a sparse
+    it is with no row sent, plus the gains of the rows that are first sent at one of the thresholds 1..j: a sparse
     product with one entry per row, and a running sum.
     """
 
@@ -600,7 +603,7 @@ class GateAverages:
         total = float(self._n_rows) if weights is None else weights.sum(axis=0)
         sent = self._sums("share", weights)
         if self._flat_cost is not None:
-            # Two exact products, so that "everybody" costs the same whatever the rows that stop would have paid.
+            # Two exact products, so that sending all rows costs the same for any cost of stopping.
             stop, go = self._flat_cost
             cost = float(stop) * (total - sent) + float(go) * sent
         else:
@@ -608,7 +611,7 @@ class GateAverages:
         return Means(cost / total, sent / total, self._sums("score", weights) / total)
 
     def _sums(self, name: str, weights: Floats | None) -> Floats:
-        """The sum with nobody sent, plus the gains of the rows that each threshold is the first to send, summed up."""
+        """The sum with no row sent, plus the gains of the rows that each threshold is the first to send, summed up."""
         if weights is None:
             gains = np.bincount(self._first, self._gain[name], self._n_points + 1)[:-1]
             sums: Floats = self._stop[name].sum() + np.cumsum(gains)
@@ -644,7 +647,7 @@ class RouteAverages:
 
 @dataclass(frozen=True)
 class Cuts:
-    """Every place at which a gate can cut a set of rows, from "send nobody" on.
+    """Every place at which a gate can cut a set of rows, from "send no row" on.
 
     Attributes
     ----------
@@ -673,7 +676,7 @@ def cuts_of(g: Floats) -> Cuts:
 def _between(ordered: Floats, cuts: Ints) -> Floats:
     """Thresholds that send on exactly the first ``cut`` rows: midway between neighbouring scores.
 
-    "Nobody" and "everybody" are infinite, so that they hold for other rows too.
+    "No row" and "all rows" are infinite, so that they hold for other rows too.
     """
     above = np.r_[np.inf, ordered][cuts]
     below = np.r_[ordered, -np.inf][cuts]
@@ -720,7 +723,7 @@ def yes_or_no(name: str, quality: Numbers) -> Bools:
 
 
 def check_threshold(threshold: object) -> float:
-    """A threshold of a gate; infinite ones send nobody or everybody."""
+    """A threshold of a gate; infinite ones send no row or all rows."""
     try:
         number = float(threshold)  # type: ignore[arg-type]  # anything may arrive; what cannot convert is refused
     except (TypeError, ValueError):

@@ -100,7 +100,7 @@ def evidence_of(
     )
     judged: Evidence | None = getattr(thing, "evidence_", None)
     seen = replace(seen, seen=training_fingerprints(thing))
-    # One that was fitted without a full model knew a single point: that nobody is sent on.
+    # One that was fitted without a full model knew a single point, at which no row is sent on.
     if judged is None or judged.points is None or judged.full_quality is None or threshold is not None:
         return seen
     # An estimator that was fitted with points of its own has all of them, whichever is in force.
@@ -118,12 +118,12 @@ def evidence_of_known(
     seen: StagesSeen | None = None,
     **known: Any,
 ) -> Evidence:
-    """Evidence of a chain where the outputs of whatever stands behind its stages are known.
+    """Evidence of a chain where the outputs of the model, or chain, behind its stages are known.
 
     Parameters
     ----------
     outputs : ndarray of shape (n_rows, n_outputs) or None
-        What stands behind the stages says about every row; None where there is nobody to ask.
+        Outputs of the model behind the stages for every row; None where there is no model.
     full_quality : ndarray of shape (n_rows,), optional
         How good the full model's own answers are; by default those of ``outputs``.
     seen : StagesSeen, optional
@@ -183,7 +183,7 @@ def _keys(chain: Chain, reader: TableReader, target: Floats) -> Words:
 def judge_by_task(task: Task, evidence: Evidence, target: Floats) -> Evidence:
     """The evidence in the form of its task: with classes, or by queries whose documents are ranked."""
     if isinstance(task, RankingTask):
-        assert evidence.scores is not None  # whoever observes a chain has them
+        assert evidence.scores is not None  # evidence of a chain has scores
         return QueryEvidence.of_documents(evidence, task, target, evidence.scores[:, :, 0])
     return with_classes(evidence, task)
 
@@ -199,7 +199,7 @@ def point_of(
     """A fitted system as it is, its operating point in force included, as one point.
 
     Parameters as in ``evidence_of``. Without ``full_probability`` the full model is asked only about the rows that
-    reach it, and nothing can be said against it afterwards.
+    reach it, and nothing can be compared with it afterwards.
     """
     chain = chain_of(thing)
     reader = chain.reader(X)
@@ -288,5 +288,5 @@ def _without_stages(estimator: Any, X: Any, y: ArrayLike, **known: Any) -> Evide
     right = np.asarray(estimator.predict(X) == labels)
     features = tuple(int(column) for column in getattr(estimator, "features_", ()))
     strata = (labels[:, None] == estimator.classes_).argmax(axis=1).astype(np.uint8)
-    nobody = np.zeros(len(cost), dtype=bool)
-    return Evidence.of_point(cost, right, nobody, features=features, strata=strata, **known)
+    not_sent = np.zeros(len(cost), dtype=bool)
+    return Evidence.of_point(cost, right, not_sent, features=features, strata=strata, **known)

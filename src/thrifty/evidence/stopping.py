@@ -59,12 +59,12 @@ class StoppingRules:
         self._order = np.argsort(evidence.gate, axis=0, kind="stable")
         ranked = np.take_along_axis(evidence.gate, self._order, axis=0)
         self._ranked = ranked
-        # A cut between two rows of equal score cannot be told to either of them.
+        # No threshold lies between two rows of equal score.
         self._is_cut = np.ones((len(ranked) + 1, evidence.n_stages), dtype=bool)
         self._is_cut[1:-1] = ranked[1:] > ranked[:-1]
 
     def at(self, price: float) -> Floats:
-        """Threshold of every stage, shape (n_stages,); infinite ones let everybody stop, or nobody."""
+        """Threshold of every stage, shape (n_stages,); infinite ones stop all rows, or none."""
         thresholds: Floats = self._induce(np.array([price]))[0][0]
         return thresholds
 
@@ -188,7 +188,7 @@ def _means(evidence: Evidence, score: Floats, thresholds: Floats) -> tuple[float
 
 @dataclass(frozen=True)
 class ThresholdCurve:
-    """Every distinct operating point of one gate on one set of rows, from "send nobody" on.
+    """Every distinct operating point of one gate on one set of rows, from "send no row" on.
 
     Attributes
     ----------

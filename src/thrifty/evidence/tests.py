@@ -100,7 +100,7 @@ class RiskTests:
 def binomial_tests(frontier: Frontier, trials: "Trials", max_loss: float, confidence: float) -> RiskTests:
     """Exact binomial tests that at most a share of all rows is worse than with the full model.
 
-    Losses are counted among the trials, and bounded whatever made rows equal; see ``certify``.
+    Losses are counted among the trials, and bounded for every reason that rows may be equal; see ``certify``.
     """
     n_rows, n_kept = trials.n_trials, trials.n_kept
     if n_rows == frontier.n_rows:

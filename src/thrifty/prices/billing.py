@@ -397,15 +397,15 @@ def free_columns(prices: Floats, group_of: Ints, priced_by_row: Ints) -> Ints:
 
 def _call_price_function(function: PriceFunction, rows: Any, n_rows: int) -> Floats:
     """Prices that a user's function returns for some rows, checked to be one number per row."""
-    said = function(rows)
+    result = function(rows)
     try:
-        amounts = np.asarray(said, dtype=np.float64)
+        amounts = np.asarray(result, dtype=np.float64)
     except (TypeError, ValueError):
         amounts = np.empty((0, 0))
     if amounts.shape != (n_rows,):
         raise InvalidInputError(
             f"{_function_name(function)} tells prices; it was given {n_rows} rows and must answer with as many "
-            f"numbers; got {type(said).__name__} of shape {np.shape(said)}."
+            f"numbers; got {type(result).__name__} of shape {np.shape(result)}."
         )
     return amounts
 

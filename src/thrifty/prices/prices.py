@@ -189,17 +189,15 @@ class Prices:
 
     def as_dict(self) -> dict[str, Any]:
         """The arguments that make these prices, as plain data: None stands for a function."""
-        told = {column: None if callable(told) else told for column, told in self.by_row.items()}
-        return asdict(replace(self, by_row=told))
+        by_row = {column: None if callable(one) else one for column, one in self.by_row.items()}
+        return asdict(replace(self, by_row=by_row))
 
     @classmethod
     def from_dict(cls, arguments: Mapping[str, Any]) -> Self:
         """The prices that such arguments make; where there was a function, one that asks for it."""
-        by_row = arguments.get("by_row", {})
-        told = {
-            column: ForgottenFunction(column) if told is None else told for column, told in by_row.items()
-        }
-        return cls(**{**arguments, "by_row": told})
+        given = arguments.get("by_row", {})
+        by_row = {column: ForgottenFunction(column) if one is None else one for column, one in given.items()}
+        return cls(**{**arguments, "by_row": by_row})
 
 
 def _csv_rows(text: str) -> list[list[str]]:
@@ -324,9 +322,9 @@ def with_prices(price_list: PriceList, by_row: Any, feature_names: Sequence[str]
     """A price list in which columns or functions tell some prices of each row, as in ``Prices``; the others stay."""
     names = None if feature_names is None else [str(name) for name in feature_names]
     group_of = price_list.group_of
-    told = {group_of[column]: one for column, one in Prices.of(price_list).by_row.items()}
-    told |= _price_tellers(by_row, group_of, names)
-    found = _row_prices(told, price_list.prices, group_of, names)
+    tellers = {group_of[column]: one for column, one in Prices.of(price_list).by_row.items()}
+    tellers |= _price_tellers(by_row, group_of, names)
+    found = _row_prices(tellers, price_list.prices, group_of, names)
     if found is None:
         return price_list
     return replace(
@@ -339,19 +337,19 @@ def _prices(
     given: Prices, group_of: Ints, names: list[str] | None, rows: RowsOfFit | None
 ) -> tuple[Floats, RowPrices | None]:
     """The price of each purchase, and the columns or functions of prices that differ by row."""
-    told = _price_tellers(given.by_row, group_of, names)
+    tellers = _price_tellers(given.by_row, group_of, names)
     # Nothing need be listed for a column of prices, which is free, nor for what it prices: any price will do until the
     # free columns are known, and with them the mean over the rows.
-    known = dict.fromkeys((column for column in told.values() if not callable(column)), 0.0)
+    known = dict.fromkeys((column for column in tellers.values() if not callable(column)), 0.0)
     listed = {str(one) for one in given.costs} if isinstance(given.costs, Mapping) else set()
     unlisted = {}
-    for purchase in told:
+    for purchase in tellers:
         columns = np.flatnonzero(group_of == purchase).tolist()
         if names is None or listed.isdisjoint(names[column] for column in columns):
             unlisted[purchase] = columns
             known |= dict.fromkeys(columns, 1.0) if rows is not None else {}
     prices = _per_purchase(given, group_of, names, known)
-    by_row = _row_prices(told, prices, group_of, names)
+    by_row = _row_prices(tellers, prices, group_of, names)
     if by_row is None or rows is None:
         return prices, by_row
     means = np.average(rows.amounts(by_row, names), axis=0, weights=rows.weight)
@@ -392,11 +390,11 @@ def _price_tellers(given: Any, group_of: Ints, names: list[str] | None) -> dict[
     found: dict[int, Any] = {}
     for bought, teller in given.items():
         column = column_number(bought, names, len(group_of), "by_row")
-        told = teller if callable(teller) else column_number(teller, names, len(group_of), "by_row")
-        before: Any = found.setdefault(int(group_of[column]), told)
-        if before != told:
+        found_at = teller if callable(teller) else column_number(teller, names, len(group_of), "by_row")
+        before: Any = found.setdefault(int(group_of[column]), found_at)
+        if before != found_at:
             both = " and ".join(
-                "a function" if callable(one) else name_of(one, names) for one in [before, told]
+                "a function" if callable(one) else name_of(one, names) for one in [before, found_at]
             )
             raise InvalidInputError(
                 f"by_row names two columns of prices, {both}, for the purchase that delivers {name_of(column, names)}. "
@@ -406,16 +404,16 @@ def _price_tellers(given: Any, group_of: Ints, names: list[str] | None) -> dict[
 
 
 def _row_prices(
-    told: Mapping[int, Any], prices: Floats, group_of: Ints, names: list[str] | None
+    tellers: Mapping[int, Any], prices: Floats, group_of: Ints, names: list[str] | None
 ) -> RowPrices | None:
     """Prices by row, with the columns that are looked at for each."""
-    if not told:
+    if not tellers:
         return None
-    purchases = np.array(sorted(told), dtype=np.intp)
+    purchases = np.array(sorted(tellers), dtype=np.intp)
     free = free_columns(prices, group_of, purchases)
     reads, functions = [], []
     for purchase in purchases.tolist():
-        teller = told[purchase]
+        teller = tellers[purchase]
         if callable(teller) and not len(free):
             column = int(np.flatnonzero(group_of == purchase)[0])
             raise InvalidInputError(
@@ -434,10 +432,10 @@ def _checked_row_prices(
     for column in by_row.price_column[by_row.price_column >= 0].tolist():
         group = int(group_of[column])
         if prices[group] > 0 or group in by_row.purchases:
-            told = "is priced by row itself" if group in by_row.purchases else f"costs {prices[group]:g}"
+            problem = "is priced by row itself" if group in by_row.purchases else f"costs {prices[group]:g}"
             raise InvalidInputError(
                 f"by_row reads prices from {name_of(column, names)}, which must be free, since a price is looked at "
-                f"before anything is bought; it {told}. Give it the price 0."
+                f"before anything is bought; it {problem}. Give it the price 0."
             )
     free = by_row.purchases[prices[by_row.purchases] == 0]
     if len(free):
