@@ -379,6 +379,9 @@ class Chain(BuysFromSources):
         return self.task.bounded(self.answer(TableReader(numbers, table)))
 
 
+# -- places and bills ------------------------------------------------------------------------------
+
+
 @dataclass(frozen=True, eq=False)
 class Places:
     """The places of a chain.

@@ -65,6 +65,9 @@ __all__ = [
 _NAMES_SHOWN = 5
 
 
+# -- names -----------------------------------------------------------------------------------------
+
+
 def refuse_series(X: Any) -> None:
     """Refuse a Series in the place of a table: a row, or a column, that was taken out of its data frame."""
     kind = kind_of_table(X) if len(getattr(X, "shape", ())) == 1 else None
@@ -145,6 +148,9 @@ def _listed(names: Sequence[str]) -> str:
 
 def _warn(message: str) -> None:
     warnings.warn(message, UserWarning, stacklevel=4)
+
+
+# -- levels and dates ------------------------------------------------------------------------------
 
 
 _TEXT_TYPES = ("category", "string", "str", "categorical", "enum", "utf8")
@@ -316,6 +322,9 @@ def is_missing(value: Any) -> bool:
     """Whether a cell holds nothing."""
     # pandas has values of its own for what is missing; NaN differs from itself.
     return value is None or type(value).__name__ in ("NAType", "NaTType") or value != value
+
+
+# -- types as they were declared -------------------------------------------------------------------
 
 
 HOLDS = ("number", "truth", "text", "mixed", "time", "day", "span")
@@ -562,6 +571,9 @@ def _as_type(kind: str, numbers: Floats, declared: ColumnType, dtype: Any) -> An
         return cells.astype(dtype)
     except (TypeError, ValueError):
         return numbers
+
+
+# -- the data frame of the fit ---------------------------------------------------------------------
 
 
 _TRUTHS = {"true": 1.0, "false": 0.0}

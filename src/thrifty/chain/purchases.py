@@ -401,6 +401,9 @@ def _places(known: Ints, wanted: Ints) -> tuple[Ints, Ints]:
     return found, place[found]
 
 
+# -- the receipt of a batch ------------------------------------------------------------------------
+
+
 @dataclass(frozen=True, eq=False)
 class Receipt:
     """A table with a line for each row that was bought for; ``receipt["cost"]`` is one of its columns.

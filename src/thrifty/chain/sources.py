@@ -83,6 +83,9 @@ class FeatureSource(Protocol):
         """Values of ``columns`` for ``rows``, shape ``(len(rows), len(columns))``."""
 
 
+# -- readers ---------------------------------------------------------------------------------------
+
+
 class Reader(Protocol):
     """Where a system reads its features from."""
 
@@ -184,6 +187,9 @@ def amounts_of(
             found = one.amounts(len(there), partial(reader.block, there), partial(reader.table, there))
             amounts[buys, place] = one.checked(found, reader.numbers_of(there), names)[:, 0]
     return amounts
+
+
+# -- sources in every form -------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -378,6 +384,9 @@ def _second_parameter(fetch: Callable[..., Any]) -> str:
     except (TypeError, ValueError):  # a function that is compiled and does not say
         return ""
     return names[1] if len(names) > 1 else ""
+
+
+# -- failures --------------------------------------------------------------------------------------
 
 
 ON_FAILURE = ("answer", "skip", "raise")

@@ -346,6 +346,9 @@ class CascadeStage:
             return np.concatenate(list(pool.map(self.trees.predict, np.array_split(block, n_parts))))
 
 
+# -- forks -----------------------------------------------------------------------------------------
+
+
 @dataclass(frozen=True)
 class ForkStage:
     """Several nodes; each row is visited by the one it stands at.

@@ -329,6 +329,9 @@ def _refuse_nan(gate: Floats, scores: Floats, place: int, rows: Ints) -> None:
         )
 
 
+# -- one row through several stages at once --------------------------------------------------------
+
+
 NODE = np.dtype(
     [
         ("threshold", np.float64),

@@ -149,6 +149,9 @@ def _only(policy: Policy, chain: Chain) -> Policy:
     return Policy.of(lower, upper, share=policy.share, seed=policy.seed)
 
 
+# -- new rows --------------------------------------------------------------------------------------
+
+
 _HALVINGS = 40
 
 

@@ -364,6 +364,9 @@ def _columns(name: str, stop: Any, go: Any, n_rows: int) -> Numbers:
     return both
 
 
+# -- queries ---------------------------------------------------------------------------------------
+
+
 @dataclass(frozen=True, eq=False)
 class QueryEvidence(Evidence):
     """Held-out documents at every stage of one system; ``quality`` and ``full_quality`` are scores to rank them by.
@@ -543,6 +546,9 @@ class _QueryAverages:
         return Means(found.cost[:, 0], found.share[:, 0], found.score[:, 0])
 
 
+# -- means of operating points ---------------------------------------------------------------------
+
+
 @dataclass(frozen=True)
 class Means:
     """Mean cost, share of rows that go beyond the stages, and mean quality of some operating points.
@@ -645,6 +651,9 @@ class RouteAverages:
         return Means(*(one @ weights / total for one in (self._cost, self._share, self._score)))
 
 
+# -- thresholds of one gate ------------------------------------------------------------------------
+
+
 @dataclass(frozen=True)
 class Cuts:
     """Every place at which a gate can cut a set of rows, from "send no row" on.
@@ -686,6 +695,9 @@ def _between(ordered: Floats, cuts: Ints) -> Floats:
     cut: Floats = np.where(np.isfinite(middle) & (middle < above), middle, below)
     cut[0] = np.inf
     return cut
+
+
+# -- checks ----------------------------------------------------------------------------------------
 
 
 def plain_settings(settings: Mapping[str, Any]) -> dict[str, Any]:

@@ -376,6 +376,9 @@ def _mean_of_steps(cost: Floats, score: Floats, low: float, high: float, below: 
     return float(steps[0] if low == high else steps[:-1] @ np.diff(edges) / (high - low))
 
 
+# -- operating points ------------------------------------------------------------------------------
+
+
 def efficient(cost: ArrayLike, score: ArrayLike) -> Ints:
     """Indices of the efficient points, by rising cost; each scores higher than every cheaper one.
 

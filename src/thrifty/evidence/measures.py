@@ -217,6 +217,9 @@ def _areas(is_second: Bools, scores: Floats, counts: Floats) -> Floats:
     return areas
 
 
+# -- recalls ---------------------------------------------------------------------------------------
+
+
 def with_classes(evidence: Evidence, task: Any) -> Evidence:
     """The evidence with the class of every row and, where quality does not tell, which answers are right.
 

@@ -186,6 +186,9 @@ def _means(evidence: Evidence, score: Floats, thresholds: Floats) -> tuple[float
     return cost, float(np.average(score[np.arange(len(route)), route], weights=weight))
 
 
+# -- every threshold of one gate -------------------------------------------------------------------
+
+
 @dataclass(frozen=True)
 class ThresholdCurve:
     """Every distinct operating point of one gate on one set of rows, from "send no row" on.

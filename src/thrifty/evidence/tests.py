@@ -259,6 +259,9 @@ def check_enough_rows(
     )
 
 
+# -- bounds ----------------------------------------------------------------------------------------
+
+
 STAKES = np.array([0.99, 0.7, 0.45, 0.25, 0.12, 0.05])
 """Shares of the wealth that are staked: large ones pay where few rows lose, small ones where losses vary."""
 
@@ -328,6 +331,9 @@ def rows_needed_for_mean(max_loss: float, confidence: float) -> int:
         middle = (few + many) // 2
         few, many = (few, middle) if rejects(middle * each, confidence) else (middle, many)
     return many
+
+
+# -- trials ----------------------------------------------------------------------------------------
 
 
 DUPLICATES = ("refuse", "drop", "count")

@@ -235,6 +235,9 @@ class Discounts:
         )
 
 
+# -- prices by row ---------------------------------------------------------------------------------
+
+
 @dataclass(frozen=True)
 class ForgottenFunction:
     """Placeholder for a price function, which files do not keep; refuses when called.

@@ -264,6 +264,9 @@ def _by_first_column(price_list: PriceList) -> dict[int, Any]:
     }
 
 
+# -- checking --------------------------------------------------------------------------------------
+
+
 def check_price_list(
     feature_costs: FeatureCosts,
     feature_groups: FeatureGroups,
@@ -489,6 +492,9 @@ def _discounts(given: Any, prices: Floats, group_of: Ints, names: list[str] | No
         of[purchases] = number
         savings.append(amount)
     return Discounts(of, np.array(savings))
+
+
+# -- entries by column -----------------------------------------------------------------------------
 
 
 def costs_per_column(

@@ -285,6 +285,9 @@ def review(ws: Workspace) -> Number:
     return False
 
 
+# -- rows of a leaf --------------------------------------------------------------------------------
+
+
 @lean
 def copy_free_columns(ws: Workspace) -> None:
     """Copy the columns that became free since the last look beside those that were free before, if they fit."""
@@ -434,6 +437,9 @@ def divide(ws: Workspace, leaf: Number, new: Number, is_last: Number) -> None:
     for lane in range(n_lanes):
         ws.totals[new, lane] = ws.totals[leaf, lane] - ws.left_totals[leaf, f, lane]
         ws.totals[leaf, lane] = ws.left_totals[leaf, f, lane]
+
+
+# -- sets of levels --------------------------------------------------------------------------------
 
 
 SMOOTHING = 10.0

@@ -393,6 +393,9 @@ def blocks(shape: tuple[int, ...]) -> Iterator[slice]:
     return (slice(start, start + step) for start in range(0, shape[0], step))
 
 
+# -- levels ----------------------------------------------------------------------------------------
+
+
 MOST_LEVELS = 253  # two codes of a byte are for other levels and for missing values
 FEWEST_ROWS = 5  # of a level with a code of its own, where there are more levels than codes
 A_SET = 255

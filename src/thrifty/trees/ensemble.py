@@ -366,6 +366,9 @@ class Walk(NamedTuple):
     children: Int32s
 
 
+# -- walks down trees ------------------------------------------------------------------------------
+
+
 SIDE_BY_SIDE = 256  # rows that go down a tree together
 BLOCK = 64  # rows whose numbers stay in the nearest cache while every tree looks at them
 
@@ -485,6 +488,9 @@ def add_leaf_values(values: Floats, leaf_of_row: Int32s, scores: Any) -> None:
             scores[i, k] += values[leaf_of_row[i], k]
 
 
+# -- walks with sets of levels ---------------------------------------------------------------------
+
+
 @lean
 def holds(levels: Int32s, first: Number, end: Number, level: Number) -> Number:
     """Whether a level is among ``levels[first:end]``, which rise."""
@@ -564,6 +570,9 @@ def add_from_coded_levels(
                 node = children[node, 0] if goes_left else children[node, 1]
             for k in range(values.shape[1]):
                 out[i, k] += values[~node, k]
+
+
+# -- level order -----------------------------------------------------------------------------------
 
 
 def children_of(is_leaf: Bools, node_offsets: Int32s) -> Int32s:

@@ -243,6 +243,9 @@ def fill_output(
 pack_one, pack_output = lean(fill_output), lean_kernel(fill_output)
 
 
+# -- derivatives of losses -------------------------------------------------------------------------
+
+
 LOGISTIC, SQUARED = 2, 3
 BLOCK = 256  # rows whose numbers stay in the nearest cache from one loop to the next
 LOWEST = -708.0  # where exp leaves the normal numbers

@@ -442,6 +442,9 @@ def can_split(table: BinnedTable) -> Bools:
     return several
 
 
+# -- checks ----------------------------------------------------------------------------------------
+
+
 def choice_order(table: BinnedTable, group_of: NDArray[np.int64], prices: Floats) -> NDArray[np.int64]:
     """Columns in the order of preference between exactly equal gains: by contents, the place only as last resort.
 

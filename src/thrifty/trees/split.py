@@ -169,6 +169,9 @@ def can_pay(ws: Workspace, leaf: Number) -> Number:
     return False
 
 
+# -- several integers a cell -----------------------------------------------------------------------
+
+
 @lean_kernel
 def run_lanes(ws: Workspace, first: Number, last: Number) -> None:
     """Build and search the histograms of the job over places ``first .. last``, ``first`` a multiple of eight."""
