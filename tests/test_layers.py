@@ -7,7 +7,7 @@ SRC = Path(__file__).resolve().parents[1] / "src" / "thrifty"
 
 LAYERS = (
     *("errors", "arrays", "jit", "threads", "rows", "files", "progress"),
-    *("prices", "trees", "tasks", "full", "chain", "sources", "evidence", "ranking"),
+    *("prices", "trees", "tasks", "full", "chain", "sources", "plots", "evidence", "ranking"),
     *(
         "estimators",
         "cascade",
@@ -18,7 +18,7 @@ LAYERS = (
         "bundle",
         "dynamod.sweeping",
     ),
-    *("auditing", "tables", "report", "serve", "datasets", "experiments", "cli"),
+    *("auditing", "tables", "reporting", "serve", "datasets", "experiments", "cli"),
 )
 """From the ground up."""
 
@@ -27,8 +27,9 @@ KNOWS_ONLY = {
     "tasks": {"errors", "arrays", "jit", "prices", "trees"},
     "chain": {"errors", "arrays", "rows", "threads", "jit", "prices", "trees", "tasks", "full"},
     "sources": {"errors", "arrays", "threads", "prices", "chain"},
+    "plots": {"errors", "arrays", "prices", "chain"},
     "datasets": {"errors", "arrays"},
-    "report": {"errors", "arrays", "files", "prices", "tasks", "evidence"},
+    "reporting": {"errors", "arrays", "files", "prices", "tasks", "plots", "evidence"},
     "cascade": set(LAYERS[: LAYERS.index("cascade")]),
 }
 """Layers that do without some of those before them: serving knows nothing of learning."""

@@ -6,6 +6,7 @@ from functools import cache
 import numpy as np
 import pandas as pd
 import pytest
+from matplotlib.figure import Figure
 from sklearn.compose import ColumnTransformer
 from sklearn.datasets import load_breast_cancer
 from sklearn.frozen import FrozenEstimator
@@ -36,7 +37,6 @@ from thrifty import (
     UniformRouter,
     UniformRouterRegressor,
     certify,
-    collect_facts,
     evidence_of,
     hold_budget,
     point_of,
@@ -45,7 +45,7 @@ from thrifty.bundle import from_bytes, to_bytes
 from thrifty.cli import main
 from thrifty.dynamod.sweeping.run import sweep
 from thrifty.evidence.observe import chain_of
-from thrifty.report.page import page_of
+from thrifty.reporting.page import facts_of, page_of
 from thrifty.serve.config import Config
 from thrifty.serve.reload import Serving
 from thrifty.sources.memory import DictSource
@@ -454,19 +454,20 @@ def test_it_explains_each_row_with_the_answer_and_the_cost_that_it_has(thing, ro
 def test_it_draws_its_purchases_and_the_way_of_a_row_and_has_a_page_in_notebooks(thing, rows):
     table, _ = rows
     name, one = thing
-    way = door("explain", thing, lambda it: it.plot_route(table[400:401], backend="plotly"))
+    way = door("explain", thing, lambda it: it.plot_route(table[400:401], Figure().add_subplot()))
     if way is not None:
         paid = one.cost(table[400:401])[0]
-        assert np.add(way.data[0].base, way.data[0].x).max() == pytest.approx(paid)
-    bars = one.plot_purchases(table[NEW], backend="plotly").data[0]
+        assert max(bar.get_x() + bar.get_width() for bar in way.patches) == pytest.approx(paid)
+    drawn = one.plot_purchases(table[NEW], Figure().add_subplot())
     if name not in (BY_ROW, FUNCTION, CHEAPER):
         calls = 0.0
         if hasattr(one, "chain_"):
             calls = one.chain_.price_list.full_cost * np.mean(one.route(table[NEW]) == one.chain_.n_stages)
             page = one._repr_mimebundle_()["text/html"]
-            assert page.count("<title>") == (1 if one.chain_.behind or one.chain_.has_forks else 2)
+            assert page.count("<img alt") == (1 if one.chain_.behind or one.chain_.has_forks else 2)
             assert one.chain_.task.quality_name in page
-        paid = sum(share * COSTS[column] for column, share in zip(bars.y, bars.x, strict=True))
+        names = [label.get_text() for label in drawn.get_yticklabels()]
+        paid = sum(bar.get_width() * COSTS[name] for bar, name in zip(drawn.patches, names, strict=True))
         assert paid + calls == pytest.approx(one.cost(table[NEW]).mean())
 
 
@@ -555,13 +556,7 @@ def _shares_explain_the_costs(facts):
 
 def test_it_has_a_report(thing, rows):
     table, y = rows
-    chosen = Frontier.from_evidence([evidence_of(thing[1], table[VAL], y[VAL])])
-
-    def act(one):
-        there = chosen.on([evidence_of(one, table[NEW], y[NEW])])
-        return collect_facts(there, y[NEW], chosen=chosen, estimators=[one], X=table[NEW], n_boot=50)
-
-    facts = door("report", thing, act)
+    facts = door("report", thing, lambda one: facts_of(one, table[NEW], y[NEW], n_boot=50))
     if facts is None:
         return
     page = page_of(facts)
@@ -648,9 +643,8 @@ def test_a_method_refuses_columns_in_another_order_or_with_other_names(thing, ro
             METHODS[method](thing[1], wrong[NEW], y[NEW])
 
 
-def facts_of(one, X, y):
-    chosen = Frontier.from_evidence([evidence_of(one, X, y)])
-    facts = collect_facts(chosen, y, estimators=[one], X=X, n_boot=40, max_points=3)
+def points_of_page(one, X, y):
+    facts = facts_of(one, X, y, n_boot=40, max_points=3)
     return facts.points.cost, facts.points.accuracy, facts.points.bought
 
 
@@ -665,7 +659,7 @@ FUNCTIONS = {
     "point_of": lambda one, X, y: point_of(one, X, y).cost,
     "frontier": lambda one, X, y: Frontier.from_evidence([evidence_of(one, X, y)]).score,
     "hold_budget": lambda one, X, y: hold_budget(one, X, wide_budget(one)).chain_.policy.thresholds,
-    "report": facts_of,
+    "report": points_of_page,
     "chain": lambda one, X, y: chain_of(one).predict(X),
     "source": lambda one, X, y: one.predict_from(NamedSource(X)),
 }

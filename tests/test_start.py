@@ -10,7 +10,6 @@ REPOSITORY = Path(__file__).resolve().parents[1]
 
 LATER = (
     "matplotlib",
-    "plotly",
     "polars",
     "pyarrow",
     "rich",
@@ -21,7 +20,7 @@ LATER = (
     "thrifty.datasets",
     "thrifty.experiments",
     "thrifty.pruning",
-    "thrifty.report",
+    "thrifty.reporting",
     "thrifty.dynamod.sweeping",
     "thrifty.tables",
 )

@@ -4,8 +4,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from thrifty.auditing.auditor import audit
-    from thrifty.auditing.findings import Audit
+    from thrifty.auditing.audit import Audit, audit
     from thrifty.cascade.estimators import BudgetedClassifier, BudgetedRanker, BudgetedRegressor
     from thrifty.chain.chain import Chain
     from thrifty.chain.policy import Policy
@@ -42,8 +41,7 @@ if TYPE_CHECKING:
     from thrifty.evidence.observe import evidence_of, point_of
     from thrifty.prices.prices import Prices
     from thrifty.ranking.curve import ranking_curve
-    from thrifty.report.collect import collect_facts
-    from thrifty.report.page import write_report
+    from thrifty.reporting.page import report
     from thrifty.routing.confidence import ConfidenceRouter, UniformRouter, UniformRouterRegressor
     from thrifty.routing.logged import evidence_of_answers
     from thrifty.sources.memory import DictSource
@@ -100,7 +98,6 @@ __all__ = [
     "audit",
     "average_precision_at",
     "certify",
-    "collect_facts",
     "evidence_of",
     "evidence_of_answers",
     "hold_budget",
@@ -108,14 +105,14 @@ __all__ = [
     "ndcg_at",
     "point_of",
     "ranking_curve",
+    "report",
     "save",
     "sweep",
-    "write_report",
 ]
 
 # Names are looked up when they are first used: the command line answers `--help` without loading scikit-learn.
 _HOME = {
-    "Audit": "auditing.findings",
+    "Audit": "auditing.audit",
     "BudgetPruneClassifier": "estimators.rivals.budget_prune",
     "BudgetedClassifier": "cascade.estimators",
     "BudgetedRanker": "cascade.estimators",
@@ -157,10 +154,9 @@ _HOME = {
     "ThriftyError": "errors",
     "UniformRouter": "routing.confidence",
     "UniformRouterRegressor": "routing.confidence",
-    "audit": "auditing.auditor",
+    "audit": "auditing.audit",
     "average_precision_at": "tasks.ranking",
     "certify": "evidence.certificate",
-    "collect_facts": "report.collect",
     "evidence_of": "evidence.observe",
     "evidence_of_answers": "routing.logged",
     "hold_budget": "evidence.budgets",
@@ -168,9 +164,9 @@ _HOME = {
     "ndcg_at": "tasks.ranking",
     "point_of": "evidence.observe",
     "ranking_curve": "ranking.curve",
+    "report": "reporting.page",
     "save": "tables.storage",
     "sweep": "dynamod.sweeping.run",
-    "write_report": "report.page",
 }
 
 

@@ -9,9 +9,22 @@ from pathlib import Path
 
 from thrifty.errors import DataUnavailableError, InvalidInputError
 
-__all__ = ["read_capped", "write_atomically"]
+__all__ = ["check_output", "read_capped", "write_atomically"]
 
 AnyPath = str | os.PathLike[str]
+
+
+def check_output(path: AnyPath) -> None:
+    """Refuse a file that cannot be written before an hour is spent on what should go into it."""
+    folder = Path(os.path.realpath(path)).parent
+    if Path(path).is_dir():
+        raise InvalidInputError(f"{path} cannot be written: it is a folder. Name a file in it.")
+    if not folder.is_dir():
+        raise InvalidInputError(f"{path} cannot be written: there is no folder {folder}. Make it first.")
+    if not os.access(folder, os.W_OK):
+        raise InvalidInputError(
+            f"{path} cannot be written: the folder {folder} may not be written to. Name another one."
+        )
 
 
 def write_atomically(path: AnyPath, data: bytes) -> None:

@@ -18,12 +18,12 @@ from thrifty import (
     Frontier,
     FullModelNotWorthItWarning,
     InvalidInputError,
-    collect_facts,
     evidence_of,
 )
 from thrifty.bundle import from_bytes, to_bytes
 from thrifty.full.trees import tree_classifier_of
-from thrifty.report.page import page_of
+from thrifty.reporting.measure import measure
+from thrifty.reporting.page import page_of
 
 pytestmark = pytest.mark.filterwarnings("ignore::thrifty.FullModelNotWorthItWarning")
 RECIPE = {"sizes": [(40, 4)], "cv": 3, "random_state": 0, "feature_costs": [1, 4, 1, 1]}
@@ -111,7 +111,7 @@ def test_a_quantile_is_covered_on_new_rows_at_every_budget_and_comes_back_from_a
     assert (again.quantile, again.chain_.task) == (0.9, model.chain_.task)
     np.testing.assert_array_equal(again.predict(X), model.predict(X))
     point = evidence_of(model, X[600:], (y + spread)[600:])
-    facts = collect_facts(
+    facts = measure(
         Frontier.from_evidence([point]), (y + spread)[600:], estimators=[model], X=X[600:], n_boot=40
     )
     assert "D2 of the pinball loss (quantile 0.9)" in page_of(facts)

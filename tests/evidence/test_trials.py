@@ -17,13 +17,13 @@ from thrifty import (
     Frontier,
     InvalidInputError,
     certify,
-    collect_facts,
     evidence_of,
 )
 from thrifty.bundle import from_bytes, to_bytes
 from thrifty.evidence.certificate import Certificate
 from thrifty.evidence.tests import clopper_pearson_bound, trials_of
-from thrifty.report.page import page_of
+from thrifty.reporting.measure import measure
+from thrifty.reporting.page import page_of
 from thrifty.rows import content_keys
 
 FIT, NEW = slice(0, 300), slice(300, 700)
@@ -197,7 +197,7 @@ def test_a_certificate_tells_its_assumptions_its_date_and_its_rows_at_every_door
     assert str(from_bytes(to_bytes(sure)).certificate_) == told
     seen = evidence_of(router, X[NEW], y[NEW])
     page = page_of(
-        collect_facts(
+        measure(
             Frontier.from_evidence([seen]),
             y[NEW],
             estimators=[router],

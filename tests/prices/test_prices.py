@@ -11,6 +11,7 @@ from sklearn.linear_model import LogisticRegression
 import thrifty
 from thrifty import BudgetedClassifier, GreedyMiserClassifier, InvalidInputError, Prices
 from thrifty.prices.prices import check_price_list
+from thrifty.reporting.measure import measure
 
 NAMES = ["age", "glucose", "insulin", "ecg", "stress"]
 BLOOD = {"blood": (["glucose", "insulin", "ecg"], 2.0)}
@@ -184,7 +185,7 @@ def test_trees_buy_the_second_of_two_tests_for_less(patients):
 def test_a_report_adds_up_discounted_costs(patients, fitted):
     X, y = patients
     frontier = fitted.frontier_.on([thrifty.evidence_of(fitted, X, y)])
-    facts = thrifty.collect_facts(frontier, y, prices=fitted.chain_.price_list, feature_names=NAMES)
+    facts = measure(frontier, y, prices=fitted.chain_.price_list, feature_names=NAMES)
     assert facts.full.cost == sum(COSTS) - 15.0
 
 

@@ -12,10 +12,10 @@ from thrifty import (
     Frontier,
     GreedyMiserClassifier,
     certify,
-    collect_facts,
     evidence_of,
 )
 from thrifty.datasets import load_digits_at_least_five
+from thrifty.reporting.measure import measure
 
 GAMMAS = (15.0, 6.0, 2.0)
 DEPLOYED_BUDGET = 20.0
@@ -59,7 +59,7 @@ def digits():
 
 @pytest.fixture(scope="session")
 def facts(digits):
-    return collect_facts(
+    return measure(
         digits.frontier,
         digits.y,
         chosen=digits.chosen,
@@ -71,7 +71,6 @@ def facts(digits):
         },
         certificate=digits.certificate,
         deployed=DEPLOYED_BUDGET,
-        full_scores=digits.full.predict_proba(digits.X)[:, 1],
         title="Digits: five or more?",
         date="1 April 2026",
         n_boot=200,
@@ -90,7 +89,7 @@ def cascade():
 
 @pytest.fixture(scope="session")
 def cascade_facts(cascade, digits):
-    return collect_facts(
+    return measure(
         cascade.frontier_.on([evidence_of(cascade, digits.X, digits.y)]),
         digits.y,
         chosen=cascade.frontier_,

@@ -9,9 +9,10 @@ from sklearn.datasets import make_classification
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import balanced_accuracy_score, confusion_matrix, log_loss
 
-from thrifty import BudgetedClassifier, Frontier, InvalidInputError, collect_facts, evidence_of
-from thrifty.report.page import page_of, write_report
-from thrifty.report.words import fixed
+from thrifty import BudgetedClassifier, Frontier, InvalidInputError, evidence_of
+from thrifty.reporting.measure import measure
+from thrifty.reporting.page import page_of, write_page
+from thrifty.reporting.words import fixed
 
 PRICES = np.array([[0.0, 20.0, 3.0], [9.0, 1.0, 9.0], [6.0, 30.0, 0.0]])
 """A right answer may cost something too, such as a treatment."""
@@ -36,7 +37,7 @@ def measured(systems, name, **known):
     fitted, X, y = systems
     one = fitted[name]
     there = one.frontier_.on([evidence_of(one, X, y)])
-    facts = collect_facts(there, y, estimators=[one], X=X, deployed=one, n_boot=60, seed=3, **known)
+    facts = measure(there, y, estimators=[one], X=X, deployed=one, n_boot=60, seed=3, **known)
     return one, X, y, there, facts
 
 
@@ -120,7 +121,7 @@ def test_the_page_of_a_bill_tells_totals_and_does_not_count_right_answers(priced
         assert words in shown
     for words in ("is right on", "majority class", "Answers right"):
         assert words not in shown
-    assert len(write_report(tmp_path / "bill.html", facts)) == 2
+    assert len(write_page(tmp_path / "bill.html", facts)) == 2
 
 
 def test_scores_that_differ_and_prices_that_nobody_knows_are_refused(systems, priced):
@@ -128,16 +129,16 @@ def test_scores_that_differ_and_prices_that_nobody_knows_are_refused(systems, pr
     _, _, _, there, _ = priced
     nameless = Frontier.from_evidence(there.evidence)
     with pytest.raises(InvalidInputError, match="by which prices.*`estimators`"):
-        collect_facts(nameless, y, n_boot=60)
+        measure(nameless, y, n_boot=60)
     other = Frontier.from_evidence([evidence_of(fitted["error"], X, y)])
     with pytest.raises(InvalidInputError, match="'plain'.*share that is right.*minus what answers lose"):
-        collect_facts(there, y, rivals={"plain": other}, n_boot=60)
-    rival = collect_facts(there, y, rivals={"itself": there}, n_boot=60).rivals[0]
+        measure(there, y, rivals={"plain": other}, n_boot=60)
+    rival = measure(there, y, rivals={"itself": there}, n_boot=60).rivals[0]
     np.testing.assert_allclose(rival.accuracy, -there.score)
 
 
 def test_of_many_kinds_of_mistakes_the_cheapest_share_a_line():
-    from thrifty.report.bill import _kinds
+    from thrifty.reporting.measure import _kinds
     from thrifty.tasks.classes import classification
 
     rng = np.random.default_rng(0)

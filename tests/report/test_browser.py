@@ -8,9 +8,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from thrifty import Frontier, collect_facts, write_report
+from thrifty import Frontier
 from thrifty.evidence.evidence import Evidence
-from thrifty.report.facts import Bill, Majority, MistakeKind
+from thrifty.reporting.facts import Bill, Majority, MistakeKind
+from thrifty.reporting.measure import measure
+from thrifty.reporting.page import write_page
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 DRIVER = shutil.which("chromedriver")
@@ -50,7 +52,7 @@ def browser(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def address(facts, tmp_path_factory):
-    return write_report(tmp_path_factory.mktemp("page") / "report.html", facts, picture=False)[0].as_uri()
+    return write_page(tmp_path_factory.mktemp("page") / "report.html", facts, picture=False)[0].as_uri()
 
 
 @pytest.fixture
@@ -72,7 +74,7 @@ def opened(browser, address, *, width=1280, media="", dark=False):
 
 
 def text(browser, name):
-    return browser.execute_script("return document.getElementById(arguments[0]).textContent", name)
+    return browser.execute_script("return document.getElementById(arguments[0])?.textContent", name)
 
 
 def texts(browser, selector):
@@ -206,7 +208,7 @@ def test_the_line_of_the_deployed_point_is_in_sight_in_the_table(page):
 def test_a_point_that_is_deployed_and_certified_is_marked_once_with_both_words(browser, facts, tmp_path):
     place = facts.certified.point
     both = replace(facts, deployed=place, start=place)
-    page = opened(browser, write_report(tmp_path / "both.html", both, picture=False)[0].as_uri())
+    page = opened(browser, write_page(tmp_path / "both.html", both, picture=False)[0].as_uri())
     assert texts(page, "#marks .mark") == ["deployed, certified"]
     assert (text(page, "badge"), text(page, "flag")) == ("deployed, certified", "deployed, certified")
 
@@ -216,7 +218,7 @@ def test_a_point_that_is_deployed_and_certified_is_marked_once_with_both_words(b
 def test_flag_and_mark_of_a_deployed_point_at_either_end_stay_inside(browser, facts, tmp_path, place, width):
     place %= len(facts.points)
     end = replace(facts, deployed=place, start=place)
-    address = write_report(tmp_path / "end.html", end, picture=False)[0].as_uri()
+    address = write_page(tmp_path / "end.html", end, picture=False)[0].as_uri()
     page = opened(browser, address, width=width)
     for inner, outer in (("#flag", "#chart"), (".mark.deployed", ".slider")):
         a, b = value(
@@ -251,11 +253,11 @@ def test_recall_by_class_and_auc_stand_beside_those_of_the_full_model(page, fact
 @pytest.mark.parametrize("level", [0.3, 0.9, 0.995])
 def test_the_majority_class_is_a_dashed_line_with_its_name(browser, facts, tmp_path, level):
     other = replace(facts, majority=Majority("a", level))
-    page = opened(browser, write_report(tmp_path / "m.html", other, picture=False)[0].as_uri())
+    page = opened(browser, write_page(tmp_path / "m.html", other, picture=False)[0].as_uri())
     assert value(page, "getComputedStyle(document.getElementById('majority')).strokeDasharray") != "none"
     name = f"majority class: {100 * level:.1f}\u00a0%"
     assert name in texts(page, "#chart text")
-    assert text(page, "majority-note") == name
+    assert texts(page, "#accuracy-note span")[-1] == name
     line, *dots = value(
         page,
         "[...document.querySelectorAll('#majority, #chart .dot')].map(e => e.getBoundingClientRect().y "
@@ -368,7 +370,7 @@ def test_without_scripts_the_table_is_there_and_what_needs_them_is_not(browser, 
 
 
 def test_hostile_names_are_shown_and_do_nothing(browser, hostile_facts, hostile_words, tmp_path):
-    address = write_report(tmp_path / "hostile.html", hostile_facts, picture=False)[0].as_uri()
+    address = write_page(tmp_path / "hostile.html", hostile_facts, picture=False)[0].as_uri()
     page = opened(browser, address, width=360)
     press(page, "right")
     assert value(page, "window.hacked") is None
@@ -384,8 +386,8 @@ def test_hostile_names_are_shown_and_do_nothing(browser, hostile_facts, hostile_
 def test_a_page_of_one_point_of_which_little_is_known_works_as_well(browser, tmp_path):
     right = np.array([True, False, True, True])
     one = Evidence.of_point(3.0, right, np.zeros(4, bool), features=[1])
-    facts = collect_facts(Frontier.from_evidence([one]), ["no", "yes", "no", "yes"], unit="€", n_boot=40)
-    page = opened(browser, write_report(tmp_path / "one.html", facts)[0].as_uri(), width=360)
+    facts = measure(Frontier.from_evidence([one]), ["no", "yes", "no", "yes"], unit="€", n_boot=40)
+    page = opened(browser, write_page(tmp_path / "one.html", facts)[0].as_uri(), width=360)
     for key in ("right", "left", "home", "end"):
         press(page, key)
     shown = numbers(page)
@@ -396,7 +398,15 @@ def test_a_page_of_one_point_of_which_little_is_known_works_as_well(browser, tmp
         "0\u00a0%",
     )
     assert shown["bought"].endswith("feature 1.")
-    for name in ("auc-tile", "badge", "show-deployed", "show-certified"):
+    assert texts(page, ".tiles dt") == [
+        "Answers right",
+        "Mean cost per row",
+        "Balanced accuracy",
+        "Saved",
+        "Full model asked for",
+        "Lowest recall of a class",
+    ]
+    for name in ("badge", "show-deployed", "show-certified"):
         assert value(page, f"document.getElementById('{name}').offsetHeight") == 0
     assert value(page, "document.getElementById('flag')") is None
     assert page.get_log("browser") == []
@@ -404,7 +414,7 @@ def test_a_page_of_one_point_of_which_little_is_known_works_as_well(browser, tmp
 
 @pytest.mark.parametrize("width", [360, 1280])
 def test_a_cascade_is_shown_with_the_stages_of_its_purchases(browser, cascade_facts, tmp_path, width):
-    address = write_report(tmp_path / "cascade.html", cascade_facts, picture=False)[0].as_uri()
+    address = write_page(tmp_path / "cascade.html", cascade_facts, picture=False)[0].as_uri()
     page = opened(browser, address, width=width)
     assert texts(page, "#purchases thead th") == ["feature", "stage", "price", "bought for", "per row"]
     place = cascade_facts.deployed
@@ -457,7 +467,7 @@ def test_a_bill_of_tests_and_mistakes_follows_the_slider_and_marks_the_least_tot
     full = replace(facts.full, accuracy=1.0)
     changed = {"points": points, "full": full, "score": "cost of mistakes", "bill": bill, "rivals": ()}
     other = replace(facts, majority=Majority("a", 10.0), **changed)
-    page = opened(browser, write_report(tmp_path / "b.html", other, picture=False)[0].as_uri(), width=width)
+    page = opened(browser, write_page(tmp_path / "b.html", other, picture=False)[0].as_uri(), width=width)
     page.find_element("id", "show-least").click()
     total = points.cost[1] + mistakes[1]
     assert text(page, "total") == f"{total:.2f}"

@@ -8,7 +8,7 @@ from scipy.special import softmax
 from sklearn.metrics import roc_auc_score
 
 from thrifty import InvalidInputError
-from thrifty.report.classes import MOST_LABELS, auc_of, majority_of, partition_of
+from thrifty.reporting.measure import MAX_LABELS, auc_of, majority_of, partition_of
 
 
 @pytest.mark.parametrize(
@@ -76,7 +76,7 @@ def test_rare_classes_together_are_no_majority():
 def test_the_rarest_of_many_labels_are_shown_together():
     labels = np.repeat([f"town {k:02}" for k in range(40)], np.arange(1, 41))
     partition = partition_of("town", labels, len(labels))
-    assert len(partition.labels) == MOST_LABELS
+    assert len(partition.labels) == MAX_LABELS
     assert partition.labels[-1] == "21 others"
     assert partition.count() == (*range(22, 41), sum(range(1, 22)))
 

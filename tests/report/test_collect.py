@@ -9,10 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.metrics import roc_auc_score
 
-from thrifty import Frontier, InvalidInputError, collect_facts, evidence_of, point_of
+from thrifty import Frontier, InvalidInputError, evidence_of, point_of
 from thrifty.evidence.evidence import Evidence
 from thrifty.prices.billing import PriceList
 from thrifty.prices.prices import check_price_list
+from thrifty.reporting.measure import measure
 
 
 def explained(facts, place):
@@ -70,7 +71,7 @@ def worlds(draw):
 def test_whatever_the_world_the_facts_agree_with_each_other(world):
     prices, evidence, y = world
     frontier = Frontier.from_evidence(evidence)
-    facts = collect_facts(frontier, y, prices=prices, n_boot=40)
+    facts = measure(frontier, y, prices=prices, n_boot=40)
     points, n_rows = facts.points, frontier.n_rows
     assert sum(one.n_columns for one in facts.purchases) == prices.n_features
     for place in range(len(points)):
@@ -110,7 +111,7 @@ def test_the_full_models_own_point_is_its_accuracy_and_the_price_of_everything(d
 def test_leads_over_the_full_model_are_paired_and_vanish_where_every_row_is_sent(digits):
     one = digits.frontier.evidence[0]
     everything = Frontier.from_evidence([replace(one, points=np.array([[-np.inf]]))])
-    facts = collect_facts(everything, digits.y, prices=digits.prices, n_boot=100)
+    facts = measure(everything, digits.y, prices=digits.prices, n_boot=100)
     assert facts.points.share(0) == 1
     assert facts.points.lead_low == facts.points.lead_high == (0.0,)
     assert facts.points.low[0] < facts.points.high[0]
@@ -130,7 +131,7 @@ def test_a_chain_of_stages_is_told_apart_by_asking_it_where_its_rows_stop(digits
     chain = chain_of(digits)
     known = digits.full.predict_proba(digits.X)
     frontier = Frontier.from_evidence([evidence_of(chain, digits.X, digits.y, full_probability=known)])
-    facts = collect_facts(frontier, digits.y, estimators=[chain], X=digits.X, n_boot=40)
+    facts = measure(frontier, digits.y, estimators=[chain], X=digits.X, n_boot=40)
     names = [f"feature {column}" for column in range(64)]
     for place, point in enumerate(frontier):
         system = chain.at(threshold=point.threshold).chain_
@@ -147,32 +148,32 @@ def test_a_chain_of_stages_is_told_apart_by_asking_it_where_its_rows_stop(digits
             (chain.at(threshold=point.threshold).predict(digits.X) == digits.y).mean()
         )
     with pytest.raises(InvalidInputError, match="a chain in front of another one.*Give `estimators` and `X`"):
-        collect_facts(frontier, digits.y, prices=digits.prices)
+        measure(frontier, digits.y, prices=digits.prices)
 
 
 def test_a_system_as_one_point_is_shown_with_its_stages(digits):
     chain = chain_of(digits)
     frontier = Frontier.from_evidence([point_of(chain, digits.X, digits.y)])
-    facts = collect_facts(frontier, digits.y, estimators=[chain], X=digits.X, n_boot=40)
+    facts = measure(frontier, digits.y, estimators=[chain], X=digits.X, n_boot=40)
     assert len(facts.points.reach[0]) == 3
     assert facts.full is None
     assert facts.points.lead_low == ()
     with pytest.raises(InvalidInputError, match="rows do not all buy the same.*Give `estimators` and `X`"):
-        collect_facts(frontier, digits.y, prices=digits.prices, n_boot=40)
+        measure(frontier, digits.y, prices=digits.prices, n_boot=40)
     with pytest.raises(InvalidInputError, match="does not send the rows X where"):
-        collect_facts(frontier, digits.y, estimators=[chain.at(threshold=np.inf)], X=digits.X)
+        measure(frontier, digits.y, estimators=[chain.at(threshold=np.inf)], X=digits.X)
 
 
 def test_prices_of_another_system_are_refused_with_both_numbers(digits):
     dearer = replace(digits.prices, prices=digits.prices.prices * 2)
     with pytest.raises(InvalidInputError, match="prices explain a mean cost of .* but its rows paid"):
-        collect_facts(digits.frontier, digits.y, prices=dearer, n_boot=40)
+        measure(digits.frontier, digits.y, prices=dearer, n_boot=40)
     with pytest.raises(InvalidInputError, match="there are only 2 columns in the price list"):
-        collect_facts(digits.frontier, digits.y, prices=PriceList(np.ones(2), np.arange(2)), n_boot=40)
+        measure(digits.frontier, digits.y, prices=PriceList(np.ones(2), np.arange(2)), n_boot=40)
 
 
 def test_without_prices_purchases_are_columns_without_a_price(digits):
-    facts = collect_facts(digits.frontier, digits.y, feature_names=digits.names, n_boot=40)
+    facts = measure(digits.frontier, digits.y, feature_names=digits.names, n_boot=40)
     assert {one.price for one in facts.purchases} == {None}
     assert facts.full.cost == 69
     bought = {one.name for one, at in zip(facts.purchases, facts.systems[0].first, strict=True) if at == 0}
@@ -197,23 +198,13 @@ def test_a_purchase_of_several_columns_is_one_line_with_one_price(digits):
         go_quality=np.ones(4, bool),
         features=[0],
     )
-    facts = collect_facts(
+    facts = measure(
         Frontier.from_evidence([one]), [0, 1, 0, 1], prices=prices, feature_names=["x", "y", "z"], n_boot=40
     )
     assert [(one.name, one.price, one.n_columns) for one in facts.purchases] == [
         ("x, y", 2.0, 2),
         ("z", 3.0, 1),
     ]
-    named = collect_facts(
-        Frontier.from_evidence([one]), [0, 1, 0, 1], prices=prices, purchase_names=["scan", "test"], n_boot=40
-    )
-    assert [one.name for one in named.purchases] == ["scan", "test"]
-    with pytest.raises(
-        InvalidInputError, match="purchase_names must hold one name per purchase, 2 in all; got 3"
-    ):
-        collect_facts(
-            Frontier.from_evidence([one]), [0, 1, 0, 1], prices=prices, purchase_names="abc", n_boot=40
-        )
 
 
 def test_the_certified_point_is_shown_whether_or_not_it_is_efficient(digits, facts):
@@ -228,7 +219,7 @@ def test_the_certified_point_is_shown_whether_or_not_it_is_efficient(digits, fac
 
 def test_a_certificate_of_other_systems_is_refused(digits):
     with pytest.raises(InvalidInputError, match="the certified point is of system .* is not the frontier's"):
-        collect_facts(
+        measure(
             Frontier.from_evidence(digits.frontier.evidence[::-1]),
             digits.y,
             certificate=replace(digits.certificate, point=replace(digits.certificate.point, settings={})),
@@ -236,7 +227,7 @@ def test_a_certificate_of_other_systems_is_refused(digits):
 
 
 def collected(digits, **options):
-    return collect_facts(digits.frontier, digits.y, prices=digits.prices, n_boot=40, **options)
+    return measure(digits.frontier, digits.y, prices=digits.prices, n_boot=40, **options)
 
 
 def inefficient_point(digits):
@@ -319,18 +310,14 @@ def test_the_auc_of_every_point_is_that_of_the_scores_it_answers_with(digits, fa
 
 
 def test_auc_is_not_known_without_scores_or_without_two_classes(digits):
-    assert len(collected(digits).points.auc) == len(digits.frontier)
-    assert collected(digits).full.auc is None
-    unscored = [replace(one, scores=None) for one in digits.frontier.evidence]
-    facts = collect_facts(digits.chosen.on(unscored), digits.y, n_boot=40)
+    unscored = [replace(one, scores=None, full_scores=None) for one in digits.frontier.evidence]
+    facts = measure(digits.chosen.on(unscored), digits.y, n_boot=40)
     assert facts.points.auc == ()
-    scores = np.zeros(len(digits.y))
-    for y in (np.arange(len(scores)) % 3, np.ones(len(scores))):
-        facts = collect_facts(digits.frontier, y, n_boot=40, full_scores=scores)
+    assert facts.full.auc is None
+    for y in (np.arange(len(digits.y)) % 3, np.ones(len(digits.y))):
+        facts = measure(digits.frontier, y, n_boot=40)
         assert facts.points.auc == ()
         assert facts.full.auc is None
-    with pytest.raises(InvalidInputError, match="scores must be one number per row"):
-        collected(digits, full_scores=[0.5])
 
 
 def test_the_majority_class_is_that_of_the_rows_of_the_report(digits, facts):
@@ -340,7 +327,7 @@ def test_the_majority_class_is_that_of_the_rows_of_the_report(digits, facts):
 
 
 def test_the_point_shown_first_is_the_cheapest_that_is_nearly_the_best_where_it_was_chosen(digits):
-    facts = collect_facts(digits.frontier, digits.y, prices=digits.prices, n_boot=40)
+    facts = measure(digits.frontier, digits.y, prices=digits.prices, n_boot=40)
     score = digits.frontier.chosen.score
     assert score[facts.start] >= score[-1] - 0.005
     assert facts.start == 0 or score[facts.start - 1] < score[-1] - 0.005
@@ -354,7 +341,7 @@ def test_of_many_points_those_of_evenly_spaced_budgets_are_kept():
         g, stop_cost=1.0, go_cost=10.0, stop_quality=right, go_quality=np.ones(3000, bool), features=[0]
     )
     frontier = Frontier.from_evidence([one])
-    facts = collect_facts(frontier, right, prices=PriceList(np.array([1.0, 9.0]), np.arange(2)), n_boot=40)
+    facts = measure(frontier, right, prices=PriceList(np.array([1.0, 9.0]), np.arange(2)), n_boot=40)
     assert len(frontier) > 400
     assert 100 < len(facts.points) <= 200
     assert facts.points.budget[0] == frontier.chosen.cost[0]
@@ -362,7 +349,7 @@ def test_of_many_points_those_of_evenly_spaced_budgets_are_kept():
     assert facts.measured.n_points == len(frontier)
     assert np.diff(facts.points.budget[:-2]).max() < 0.1
     with pytest.raises(InvalidInputError, match="max_points must be at least 2"):
-        collect_facts(frontier, right, max_points=1)
+        measure(frontier, right, max_points=1)
 
 
 @pytest.mark.parametrize(
@@ -378,17 +365,17 @@ def test_of_many_points_those_of_evenly_spaced_budgets_are_kept():
 def test_what_does_not_fit_the_frontier_is_refused(digits, change, message):
     arguments = {"y": digits.y, "prices": digits.prices, "n_boot": 40, **change}
     with pytest.raises(InvalidInputError, match=message):
-        collect_facts(digits.frontier, arguments.pop("y"), **arguments)
+        measure(digits.frontier, arguments.pop("y"), **arguments)
 
 
 def test_frontiers_of_other_rows_or_another_score_are_refused(digits):
     with pytest.raises(InvalidInputError, match=r"rivals\['x'\] must be scored on the frontier's 223 rows"):
-        collect_facts(digits.frontier, digits.y, rivals={"x": digits.chosen})
+        measure(digits.frontier, digits.y, rivals={"x": digits.chosen})
     worse = Frontier.from_evidence(digits.frontier.evidence, against_full=True)
     with pytest.raises(
         InvalidInputError, match="frontier counts answers that are not worse than the full model's"
     ):
-        collect_facts(worse, digits.y)
+        measure(worse, digits.y)
     graded = Evidence.of_point(1.0, np.full(4, 0.5), np.zeros(4, bool))
     with pytest.raises(InvalidInputError, match="quality must be right or wrong"):
-        collect_facts(Frontier.from_evidence([graded]), [0, 1, 0, 1], n_boot=40)
+        measure(Frontier.from_evidence([graded]), [0, 1, 0, 1], n_boot=40)

@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 from sklearn.metrics import mean_absolute_error, r2_score, root_mean_squared_error
 
-from thrifty import Frontier, InvalidInputError, collect_facts, evidence_of
-from thrifty.report.page import page_of, write_report
+from thrifty import Frontier, InvalidInputError, evidence_of
+from thrifty.reporting.measure import measure
+from thrifty.reporting.page import page_of, write_page
 
 pytestmark = pytest.mark.slow
 
@@ -20,7 +21,7 @@ def bikes(bike_system, make_bikes):
     chosen = bike_system.frontier
     there = chosen.on([evidence_of(estimator, X, y)])
     known = {"estimators": [estimator], "X": X, "deployed": estimator, "chosen": chosen, "n_boot": 200}
-    facts = collect_facts(there, y, slices={"weather": new["weather"]}, title="Bicycles", **known)
+    facts = measure(there, y, slices={"weather": new["weather"]}, title="Bicycles", **known)
     return estimator, X, y, there, facts
 
 
@@ -32,11 +33,11 @@ def test_points_of_a_report_have_the_scores_of_scikit_learn(bikes):
     assert facts.score == "R2"
     assert points.accuracy[place] == pytest.approx(r2_score(y, said))
     assert facts.full.accuracy == pytest.approx(r2_score(y, full))
-    for name, measure in (("RMSE", root_mean_squared_error), ("MAE", mean_absolute_error)):
+    for name, error in (("RMSE", root_mean_squared_error), ("MAE", mean_absolute_error)):
         curve = errors[name]
-        assert curve.value[place] == pytest.approx(measure(y, said))
-        assert curve.full == pytest.approx(measure(y, full))
-        assert curve.constant == pytest.approx(measure(y, np.full(len(y), y.mean())))
+        assert curve.value[place] == pytest.approx(error(y, said))
+        assert curve.full == pytest.approx(error(y, full))
+        assert curve.constant == pytest.approx(error(y, np.full(len(y), y.mean())))
         assert all(
             low < value < high for low, value, high in zip(curve.low, curve.value, curve.high, strict=True)
         )
@@ -83,14 +84,14 @@ def test_the_page_of_numbers_does_not_speak_of_classes(bikes, tmp_path):
         assert words in page
     for words in ("majority class", "ecall", "AUC", "is right on", "accurac"):
         assert words not in page
-    assert len(write_report(tmp_path / "r.html", facts)) == 2
+    assert len(write_page(tmp_path / "r.html", facts)) == 2
 
 
 def test_numbers_without_an_estimator_and_rows_that_do_not_differ_are_refused(bikes):
     estimator, X, y, there, _ = bikes
     with pytest.raises(InvalidInputError, match="unless the systems predict numbers.*`estimators`"):
-        collect_facts(there, y)
+        measure(there, y)
     same = np.full(len(y), 50.0)
     alike = Frontier.from_evidence([evidence_of(estimator, X, same)])
     with pytest.raises(InvalidInputError, match="all 200 targets are the same number, 50"):
-        collect_facts(alike, same, estimators=[estimator], X=X, n_boot=50)
+        measure(alike, same, estimators=[estimator], X=X, n_boot=50)

@@ -15,14 +15,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-import thrifty.report
-from thrifty import Frontier, InvalidInputError, collect_facts, write_report
+import thrifty.reporting
+from thrifty import Frontier, InvalidInputError
 from thrifty.evidence.evidence import Evidence
+from thrifty.plots import new_figure
 from thrifty.prices.billing import PriceList
-from thrifty.report.facts import Facts, Majority, Rival
-from thrifty.report.page import page_of
-from thrifty.report.tradeoff import majority_is_in_view, new_figure, picture_of
-from thrifty.report.words import fixed
+from thrifty.reporting.facts import Facts, Majority, Rival
+from thrifty.reporting.measure import measure
+from thrifty.reporting.page import majority_is_in_view, page_of, picture_of, write_page
+from thrifty.reporting.words import fixed
 
 
 class Reading(HTMLParser):
@@ -146,7 +147,7 @@ def test_the_picture_reaches_down_to_the_majority_class_if_the_points_keep_half_
 
 
 def test_numbers_of_the_rows_of_the_choice_are_shown_with_a_warning(digits):
-    facts = collect_facts(digits.chosen, np.arange(450) % 2, prices=digits.prices, n_boot=40)
+    facts = measure(digits.chosen, np.arange(450) % 2, prices=digits.prices, n_boot=40)
     text = Reading(page_of(facts)).text
     assert "These numbers are too good." in text
     assert "the very rows the operating points were chosen on" in text
@@ -180,21 +181,19 @@ def test_a_page_of_two_hundred_points_stays_below_half_a_megabyte():
         )
     frontier = Frontier.from_evidence(evidence)
     slices = {name: rng.integers(0, 15, n_rows) for name in ("site", "month", "device")}
-    facts = collect_facts(
-        frontier, full, prices=PriceList(np.ones(784), np.arange(784)), slices=slices, n_boot=40
-    )
+    facts = measure(frontier, full, prices=PriceList(np.ones(784), np.arange(784)), slices=slices, n_boot=40)
     assert len(facts.points) > 120
     assert len(page_of(facts)) < 500_000
 
 
 @pytest.mark.slow
 def test_writing_gives_the_page_and_a_picture_beside_it(facts, tmp_path):
-    written = write_report(tmp_path / "report.html", facts)
+    written = write_page(tmp_path / "report.html", facts)
     assert written == [tmp_path / "report.html", tmp_path / "report.png"]
     assert written[0].read_text(encoding="utf-8") == page_of(facts)
     assert written[1].read_bytes().startswith(b"\x89PNG")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["report.html", "report.png"]
-    assert write_report(tmp_path / "other.html", facts, picture=False) == [tmp_path / "other.html"]
+    assert write_page(tmp_path / "other.html", facts, picture=False) == [tmp_path / "other.html"]
 
 
 @pytest.mark.slow
@@ -206,10 +205,13 @@ def test_the_picture_names_the_deployed_point_and_the_majority_class(facts, monk
         kept.append(new_figure(**size))
         return kept[-1]
 
-    monkeypatch.setattr("thrifty.report.tradeoff.new_figure", keep)
+    monkeypatch.setattr("thrifty.plots.new_figure", keep)
     picture_of(replace(facts, majority=Majority("a", level)))
     figure, (ax,) = kept[0]
-    assert {text.get_text() for text in ax.texts} == {"deployed", f"majority class: {100 * level:.1f} %"}
+    assert {text.get_text() for text in ax.texts} == {
+        "deployed",
+        f"majority class: {100 * level:.1f}\N{NO-BREAK SPACE}%",
+    }
     legend = {text.get_text() for text in figure.legends[0].get_texts()}
     assert legend == {"thrifty", "one fit", "full model for every row", "deployed", "certified"}
     flag = next(text for text in ax.texts if text.get_text() == "deployed")
@@ -227,7 +229,7 @@ def test_a_name_with_dollars_and_underscores_does_not_break_the_picture(facts, t
     odd = replace(
         facts, title="$x_$", unit="US$", rivals=(Rival("_hidden $\\frac$", (1.0, 2.0), (0.5, 0.6)),)
     )
-    write_report(tmp_path / "odd.html", odd)
+    write_page(tmp_path / "odd.html", odd)
     assert (tmp_path / "odd.png").stat().st_size > 10_000
 
 
@@ -240,7 +242,7 @@ def test_a_write_that_fails_leaves_the_old_report(facts, tmp_path, monkeypatch):
 
     monkeypatch.setattr(os, "replace", fail)
     with pytest.raises(OSError, match="no room"):
-        write_report(page, facts, picture=False)
+        write_page(page, facts, picture=False)
     assert page.read_text() == "old"
     assert [path.name for path in tmp_path.iterdir()] == ["report.html"]
 
@@ -248,10 +250,10 @@ def test_a_write_that_fails_leaves_the_old_report(facts, tmp_path, monkeypatch):
 def test_without_matplotlib_nothing_is_written_before_that_is_said(facts, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
     with pytest.raises(InvalidInputError, match=r"pip install thrifty\[report\]"):
-        write_report(tmp_path / "report.html", facts)
+        write_page(tmp_path / "report.html", facts)
     assert list(tmp_path.iterdir()) == []
     with pytest.raises(InvalidInputError, match="there is no folder"):
-        write_report(tmp_path / "missing" / "report.html", facts, picture=False)
+        write_page(tmp_path / "missing" / "report.html", facts, picture=False)
 
 
 def test_facts_without_points_or_of_uneven_length_are_refused(facts):
@@ -276,7 +278,7 @@ def contrast(one, other):
 
 
 def test_text_and_lines_stand_out_from_the_paper_by_day_by_night_and_printed():
-    style = (Path(thrifty.report.__file__).parent / "style.css").read_text()
+    style = (Path(thrifty.reporting.__file__).parent / "style.css").read_text()
     themes = re.findall(r":root \{(.*?)\}", style, re.DOTALL)
     assert len(themes) == 3
     for theme in themes:
@@ -297,7 +299,7 @@ def test_a_number_in_the_middle_is_rounded_as_the_script_of_the_page_rounds_it(f
     node = shutil.which("node")
     if node is None:
         pytest.skip("the script of the page is run by node, which is not installed")
-    script = (Path(thrifty.report.__file__).parent / "script.js").read_text()
+    script = (Path(thrifty.reporting.__file__).parent / "script.js").read_text()
     define = re.search(r"  const fixed = .*?;\n", script, re.DOTALL)[0]
     code = f"{define}console.log(JSON.stringify({values}.map((value) => fixed(value, 1))))"
     done = subprocess.run([node, "-e", code], capture_output=True, text=True, check=True)

@@ -12,14 +12,14 @@ from thrifty import (
     DynaModLinClassifier,
     Frontier,
     InvalidInputError,
-    collect_facts,
     evidence_of,
     point_of,
 )
 from thrifty.datasets import load_digits_at_least_five
 from thrifty.evidence.evidence import Evidence
 from thrifty.prices.billing import PriceList
-from thrifty.report.page import page_of
+from thrifty.reporting.measure import measure
+from thrifty.reporting.page import page_of
 
 pytestmark = pytest.mark.slow
 
@@ -99,9 +99,7 @@ def test_a_certificate_of_a_cascade_is_shown_at_its_point(cascade, digits, front
     split = load_digits_at_least_five()
     certificate = cascade.certified(split.X_val, split.y_val, max_loss=0.3).certificate_
     assert certificate.point is not None
-    facts = collect_facts(
-        frontier, digits.y, prices=cascade.chain_.price_list, certificate=certificate, n_boot=40
-    )
+    facts = measure(frontier, digits.y, prices=cascade.chain_.price_list, certificate=certificate, n_boot=40)
     assert facts.start == facts.certified.point
     assert facts.points.budget[facts.start] == pytest.approx(certificate.point.chosen_cost)
 
@@ -110,7 +108,7 @@ def test_a_mix_of_two_points_is_one_point_with_its_stages(cascade, digits):
     mixed = cascade.at(budget=7.0)
     assert mixed.chain_.policy.is_mixed
     frontier = Frontier.from_evidence([point_of(mixed, digits.X, digits.y)])
-    facts = collect_facts(frontier, digits.y, estimators=[mixed], X=digits.X, n_boot=40)
+    facts = measure(frontier, digits.y, estimators=[mixed], X=digits.X, n_boot=40)
     route = mixed.route(digits.X)
     np.testing.assert_allclose(
         facts.points.reach[0], [(route >= stage).mean() for stage in range(cascade.n_stages_ + 1)]
@@ -123,7 +121,7 @@ def test_a_stage_in_front_of_a_cascade_is_told_apart_from_those_behind_it(cascad
     fit = digits.fits[0].with_full(inner.chain_)
     evidence = evidence_of(fit, digits.X, digits.y)
     frontier = Frontier.from_evidence([evidence])
-    facts = collect_facts(frontier, digits.y, estimators=[fit], X=digits.X, n_boot=40)
+    facts = measure(frontier, digits.y, estimators=[fit], X=digits.X, n_boot=40)
     for place in range(0, len(frontier), 5):
         there = fit.at(threshold=frontier[place].threshold)
         route = there.route(digits.X)
@@ -139,12 +137,12 @@ def test_a_stage_in_front_of_a_cascade_is_told_apart_from_those_behind_it(cascad
         assert facts.points.auc[place] == pytest.approx(auc)
     for known in ({}, {"estimators": [fit]}, {"X": digits.X}):
         with pytest.raises(InvalidInputError, match="in front of another one.*Give `estimators` and `X`"):
-            collect_facts(frontier, digits.y, **known)
+            measure(frontier, digits.y, **known)
 
 
 def test_a_pruned_forest_is_one_point_whose_rows_each_buy_their_own(pruned, digits):
     frontier = Frontier.from_evidence([evidence_of(pruned, digits.X, digits.y)])
-    facts = collect_facts(
+    facts = measure(
         frontier, digits.y, estimators=[pruned], X=digits.X, feature_names=digits.names, n_boot=40
     )
     bought = pruned.bought(digits.X)
@@ -165,17 +163,15 @@ def test_what_a_pruned_forest_buys_is_not_guessed(pruned, digits):
         with pytest.raises(
             InvalidInputError, match="rows do not all buy the same.*Give `estimators` and `X`"
         ):
-            collect_facts(frontier, digits.y, **known)
+            measure(frontier, digits.y, **known)
     with pytest.raises(InvalidInputError, match="Give the rows of the frontier"):
-        collect_facts(frontier, digits.y, estimators=[pruned], X=digits.X[:-1])
+        measure(frontier, digits.y, estimators=[pruned], X=digits.X[:-1])
 
 
 def test_a_pruned_forest_behind_a_gate_is_paid_for_by_what_each_row_buys_of_it(pruned, digits):
     fit = digits.fits[0].with_full(pruned)
     frontier = Frontier.from_evidence([evidence_of(fit, digits.X, digits.y)])
-    facts = collect_facts(
-        frontier, digits.y, estimators=[fit], X=digits.X, feature_names=digits.names, n_boot=40
-    )
+    facts = measure(frontier, digits.y, estimators=[fit], X=digits.X, feature_names=digits.names, n_boot=40)
     asked = pruned.bought(digits.X)
     for place, point in enumerate(frontier):
         there = fit.at(threshold=point.threshold)
@@ -191,14 +187,14 @@ def test_a_pruned_forest_behind_a_gate_is_paid_for_by_what_each_row_buys_of_it(p
 def test_estimators_of_other_systems_are_refused(digits):
     others = digits.fits[::-1]
     with pytest.raises(InvalidInputError, match=r"estimators\[\d\] does not send the rows X where"):
-        collect_facts(digits.frontier, digits.y, estimators=others, X=digits.X, n_boot=40)
+        measure(digits.frontier, digits.y, estimators=others, X=digits.X, n_boot=40)
     with pytest.raises(InvalidInputError, match="this needs a chain"):
-        collect_facts(digits.frontier, digits.y, estimators=[digits.full] * 3, X=digits.X)
+        measure(digits.frontier, digits.y, estimators=[digits.full] * 3, X=digits.X)
 
 
 def test_a_chain_itself_says_its_prices_and_names(digits):
     chains = [fit.chain_ for fit in digits.fits]
-    facts = collect_facts(digits.frontier, digits.y, estimators=chains, n_boot=40)
+    facts = measure(digits.frontier, digits.y, estimators=chains, n_boot=40)
     assert facts.full.cost == 64 + 5
     assert {one.price for one in facts.purchases[:-1]} == {1.0}
 
@@ -210,7 +206,7 @@ def test_a_full_model_that_reads_some_columns_is_billed_for_those_alone(digits):
         ExtraTreesClassifier(20, random_state=0), gamma=0.03, p_full=0.4, full_cost=5.0, full_features=read
     ).fit(split.X_train, split.y_train)
     frontier = Frontier.from_evidence([evidence_of(fit, digits.X, digits.y)])
-    facts = collect_facts(frontier, digits.y, estimators=[fit], feature_names=digits.names, n_boot=40)
+    facts = measure(frontier, digits.y, estimators=[fit], feature_names=digits.names, n_boot=40)
     assert facts.full.cost == 10 + 5
     cheap = set(fit.chain_.columns.tolist())
     unread = {digits.names[column] for column in set(range(64)) - cheap - set(read.tolist())}
@@ -237,7 +233,7 @@ def test_purchases_that_nobody_reads_are_shown_last_and_never_as_bought(n_unread
         go_quality=np.ones(4, bool),
         features=[0],
     )
-    facts = collect_facts(Frontier.from_evidence([one]), [0, 1, 0, 1], prices=prices, n_boot=40)
+    facts = measure(Frontier.from_evidence([one]), [0, 1, 0, 1], prices=prices, n_boot=40)
     assert [one.name for one in facts.purchases[:2]] == ["feature 0", "feature 1"]
     assert len(facts.purchases) == (5 if n_unread == 3 else 3)
     assert sum(one.n_columns for one in facts.purchases) == 2 + n_unread

@@ -50,8 +50,8 @@ def audit(
     """Tell what a fitted model spends per row, what it could do without, and what a cascade before it would save."""
     from sklearn.base import is_regressor
 
-    from thrifty.auditing.auditor import audit as look_at
-    from thrifty.auditing.boosters import is_booster, with_categories
+    from thrifty.auditing.audit import audit as look_at
+    from thrifty.auditing.models import is_booster, with_categories
     from thrifty.prices.prices import Prices
     from thrifty.tables.formats import read_table
     from thrifty.tables.full_models import load_foreign
@@ -95,7 +95,7 @@ def audit(
 
 def _features(model: Any, frame: Any, left_out: list[str], table: Path) -> Any:
     """The columns that a model takes, where it knows them by name; else all that are not left out."""
-    from thrifty.auditing.auditor import names_of
+    from thrifty.auditing.audit import names_of
     from thrifty.tables.formats import listed
 
     unknown = [name for name in left_out if name not in frame.columns]

@@ -1,7 +1,6 @@
 """What commands say and write: sentences on standard output, notes and progress on standard error, whole files."""
 
 import json
-import os
 import shutil
 import sys
 import textwrap
@@ -14,6 +13,7 @@ from typing import Any, TextIO
 import typer
 
 from thrifty.errors import InvalidInputError
+from thrifty.files import check_output, write_atomically
 
 __all__ = [
     "check_output",
@@ -30,23 +30,8 @@ __all__ = [
 ]
 
 
-def check_output(path: Path) -> None:
-    """Refuse a file that cannot be written before an hour is spent on what should go into it."""
-    folder = Path(os.path.realpath(path)).parent
-    if path.is_dir():
-        raise InvalidInputError(f"{path} cannot be written: it is a folder. Name a file in it.")
-    if not folder.is_dir():
-        raise InvalidInputError(f"{path} cannot be written: there is no folder {folder}. Make it first.")
-    if not os.access(folder, os.W_OK):
-        raise InvalidInputError(
-            f"{path} cannot be written: the folder {folder} may not be written to. Name another one."
-        )
-
-
 def write_file(path: Path, data: bytes) -> None:
     """Write a file in one step; whatever fails, an old one is as it was."""
-    from thrifty.files import write_atomically
-
     try:
         write_atomically(path, data)
     except OSError as error:

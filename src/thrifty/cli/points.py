@@ -1,6 +1,5 @@
 """What other budgets buy: the efficient points of a system in words, as numbers and as a picture."""
 
-import io
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -21,8 +20,7 @@ from thrifty.cli.summary import (
 from thrifty.errors import InvalidInputError
 from thrifty.estimators.base import ChainEstimator
 from thrifty.evidence.frontier import Frontier, OperatingPoint
-from thrifty.report.bill import least_total
-from thrifty.report.tradeoff import new_figure
+from thrifty.plots import file_bytes, new_figure
 from thrifty.tables.promise import promise_of
 from thrifty.tables.system import TableSystem
 
@@ -128,9 +126,7 @@ def frontier_picture(system: TableSystem, path: Path) -> bytes:
     if table is not None:
         _draw_measures(beside[0] if beside else ax, table, list(_COLOURS)[0 if beside else 1 :])
     ax.legend(frameon=False, fontsize=8, loc="upper right" if priced else "lower right")
-    sink = io.BytesIO()
-    figure.savefig(sink, format=kind)
-    return sink.getvalue()
+    return file_bytes(figure, kind)
 
 
 def _draw_measures(ax: Any, table: Any, names: list[str]) -> None:
@@ -198,7 +194,7 @@ def _scores(system: TableSystem, point: OperatingPoint) -> tuple[str, ...]:
 
 def _least(frontier: Frontier) -> OperatingPoint:
     """The point whose tests and mistakes cost least together."""
-    return frontier[least_total(frontier)]
+    return frontier[frontier.least_total]
 
 
 def parts_in_words(tests: float, mistakes: float) -> str:

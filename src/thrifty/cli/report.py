@@ -15,8 +15,8 @@ from thrifty.cli.summary import key_of
 from thrifty.errors import InvalidInputError
 from thrifty.evidence.evidence import Evidence, QueryEvidence
 from thrifty.evidence.observe import point_of
-from thrifty.report.collect import collect_facts
-from thrifty.report.facts import Facts
+from thrifty.reporting.facts import Facts
+from thrifty.reporting.measure import measure
 from thrifty.tables.formats import listed
 from thrifty.tables.full_models import KINDS
 from thrifty.tables.reader import Cells
@@ -71,7 +71,7 @@ def facts_of(
         "cost": float(answers["cost"].mean()),
         "share_full": float(np.mean(answers["stage"] == "full")),
     }
-    facts = collect_facts(
+    facts = measure(
         frontier.on([seen]),
         labels,
         chosen=frontier,
@@ -82,7 +82,6 @@ def facts_of(
         estimators=[system.relabelled],
         deployed=system.relabelled,
         X=cells.table(system.chain.frame),
-        full_scores=seen.full_scores,
         title=title,
         method=f"thrifty ({about.method})",
         full_name=KINDS.get(about.full, about.full),

@@ -236,7 +236,7 @@ def report(
     """Measure a system on labelled rows. One page is written that explains every operating point."""
     from thrifty.cli.points import judged
     from thrifty.cli.report import facts_of, report_in_words, report_numbers, with_target
-    from thrifty.report.page import write_report
+    from thrifty.reporting.page import write_page
     from thrifty.tables.formats import read_table
     from thrifty.tables.storage import load_table_system
 
@@ -250,7 +250,7 @@ def report(
         facts, measured = facts_of(known, frame, by or (), words, unit)
         show("measuring", 1, 1)
     try:
-        written = write_report(out, facts)
+        written = write_page(out, facts)
     except OSError as error:
         if isinstance(error, InvalidInputError):
             raise

@@ -1,6 +1,5 @@
 """A fitted estimator to look at: its pictures, and its page in a notebook."""
 
-from html import escape
 from typing import Any
 
 import numpy as np
@@ -11,18 +10,11 @@ from thrifty.chain.columns import kind_of_table
 from thrifty.chain.stage import nodes_of
 from thrifty.errors import InvalidInputError
 from thrifty.evidence.evidence import Evidence, route_by
-from thrifty.evidence.pictures import Bar, Purchased, draw_bars, purchased, route_bars
-from thrifty.evidence.sketches import Mark, bars, staircase, table
+from thrifty.plots import Purchased, as_html, draw_purchases, draw_route, html_table, purchased
 
-__all__ = ["Notebook", "draw_purchased"]
+__all__ = ["Notebook"]
 
 _SHOWN = 12
-
-
-def draw_purchased(found: list[Purchased], ax: Any, backend: str) -> Any:
-    """What is bought how often, as bars."""
-    shown = [Bar(one.name, 0.0, one.share, f"{one.share:.0%} of rows, price {one.price:g}") for one in found]
-    return draw_bars(shown, "share of rows that buy it", "What is bought", ax, backend)
 
 
 class Notebook:
@@ -31,7 +23,7 @@ class Notebook:
     chain_: Chain
     n_features_in_: int
 
-    def plot_route(self, row: Any, ax: Any = None, *, backend: str = "matplotlib") -> Any:
+    def plot_route(self, row: Any, ax: Any = None) -> Any:
         """Draw the way of one row: what it pays at each stage, and what that stage would answer.
 
         The full model is asked if the row reaches it.
@@ -42,24 +34,19 @@ class Notebook:
             The row.
         ax : matplotlib axes, optional
             Where to draw; new ones by default.
-        backend : {"matplotlib", "plotly"}, default="matplotlib"
-            Library that draws.
 
         Returns
         -------
-        matplotlib axes, or a plotly figure
+        matplotlib axes
         """
         one = row if kind_of_table(row) or np.ndim(row) == 2 else np.asarray(row)[None, :]
         if np.shape(one)[0] != 1:
             raise InvalidInputError(
                 f"plot_route draws the way of one row; got {np.shape(one)[0]}. Write X[3:4] for the row of number 3."
             )
-        way = self.explain(one)[0]  # type: ignore[attr-defined]
-        less = "less than" if way.saved >= 0 else "more than"
-        title = f"paid {way.cost:g}, {abs(way.saved):g} {less} the full model"
-        return draw_bars(route_bars(way), "paid so far", title, ax, backend)
+        return draw_route(self.explain(one)[0], ax)  # type: ignore[attr-defined]
 
-    def plot_purchases(self, X: Any = None, ax: Any = None, *, backend: str = "matplotlib") -> Any:
+    def plot_purchases(self, X: Any = None, ax: Any = None) -> Any:
         """Draw how many rows make each purchase, at the operating point in force.
 
         Parameters
@@ -68,19 +55,17 @@ class Notebook:
             Rows to count; by default the rows of ``evidence_``.
         ax : matplotlib axes, optional
             Where to draw; new ones by default.
-        backend : {"matplotlib", "plotly"}, default="matplotlib"
-            Library that draws.
 
         Returns
         -------
-        matplotlib axes, or a plotly figure
+        matplotlib axes
         """
         if X is None:
-            return draw_purchased(self._purchased(self._shares()), ax, backend)
+            return draw_purchases(self._purchased(self._shares()), ax)
         chain, reader = self.chain_, self._reader(X)  # type: ignore[attr-defined]
         place = chain.places(chain.walk(reader))
         shares = np.bincount(place, minlength=len(chain.bought_by_place)) / len(place)
-        return draw_purchased(self._purchased(shares), ax, backend)
+        return draw_purchases(self._purchased(shares), ax)
 
     def _purchased(self, shares: Floats) -> list[Purchased]:
         chain = self.chain_
@@ -125,17 +110,25 @@ class Notebook:
         if "chain_" not in vars(self):
             return ""
         try:
-            parts = [self._sketch(), self._stages_as_html()]
+            parts = [self._frontier_as_html(), self._stages_as_html()]
         except InvalidInputError:
             return ""
         style = "display:flex;flex-wrap:wrap;gap:12px 24px;margin:8px 0;font-size:12px"
         return f'<div style="{style}">{"".join(parts)}</div>'
 
-    def _sketch(self: Any) -> str:
+    def _frontier_as_html(self: Any) -> str:
         frontier, cost, score = self.frontier_, self.expected_cost_, self.expected_score_
+        score = -score if frontier.is_priced else score
+
         name = self.chain_.task.quality_name
-        here = Mark(cost, score, f"in force: {name} {score:.4g} for {cost:.4g} per row", "#b3261e")
-        return staircase(frontier.cost, frontier.score, [here], f"{name} against mean cost per row", name)
+
+        def draw(ax: Any) -> None:
+            frontier.plot(ax)
+            ax.plot(cost, score, "o", color="#b3261e")
+            ax.set_xlim(left=0.0)  # savings are seen as lengths
+            ax.set_title(f"in force (dot): {score:.4g} for {cost:.4g} per row", loc="left", fontsize=10)
+
+        return as_html(draw, f"{name} against mean cost per row")
 
     def _stages_as_html(self) -> str:
         chain, names = self.chain_, self._names()
@@ -153,9 +146,8 @@ class Notebook:
             called = f"stage {place}" if place < chain.n_stages else "full model"
             lines.append((f"{called}: {shown or 'nothing new'}", f"{paid:.4g}", f"{shares[place]:.1%}"))
         made = self._purchased(shares)
-        most = made[:_SHOWN]
-        notes = [f"{one.share:.0%} of rows, price {one.price:g}" for one in most]
-        drawn = bars([one.name for one in most], [one.share for one in most], notes, "What is bought")
+        height = 1.0 + 0.26 * min(len(made), _SHOWN)
+        drawn = as_html(lambda ax: draw_purchases(made[:_SHOWN], ax), "What is bought", height=height)
         more = f"<div>and {len(made) - _SHOWN} purchases more</div>" if len(made) > _SHOWN else ""
         head = ("buys", "paid by then", "answers")
-        return f"<div>{table(head, lines)}</div><div><div>{escape('What is bought')}</div>{drawn}{more}</div>"
+        return f"<div>{html_table(head, lines)}</div><div>{drawn}{more}</div>"

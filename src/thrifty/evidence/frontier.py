@@ -16,9 +16,8 @@ from thrifty.chain.policy import SLACK
 from thrifty.errors import InvalidInputError
 from thrifty.evidence.bootstrap import Band, Comparison, bands_of, compare_within
 from thrifty.evidence.evidence import Evidence, Means, finite_numbers
-from thrifty.evidence.measures import measures_along
-from thrifty.evidence.pictures import check_backend
-from thrifty.evidence.views import draw, draw_with_plotly, frame, measures_frame
+from thrifty.evidence.measures import Measure, measures_along
+from thrifty.plots import draw_frontier
 from thrifty.prices.billing import check_amount
 from thrifty.tasks.task import Task
 
@@ -217,17 +216,37 @@ class Frontier:
         judged = [replace(one, quality=each) for one, each in zip(self.evidence, of_rows, strict=True)]
         return _means_at(judged, self.source, self.thresholds, rows).score * int(rows.sum())
 
-    def plot(self, ax: Any = None, *, backend: str = "matplotlib", **line: Any) -> Any:
+    def plot(self, ax: Any = None, **line: Any) -> Any:
         """Draw score against mean cost on matplotlib axes and return them; ``line`` goes to ``ax.plot``.
 
-        With ``backend="plotly"`` a figure of plotly is returned, and ``line`` goes to its ``Scatter``.
+        Where mistakes have prices, the second axis is what they cost, and the point of least total cost is marked.
         """
-        check_backend(backend)
-        return draw_with_plotly(self, **line) if backend == "plotly" else draw(self, ax, **line)
+        steps = not self.held_out
+        if self.is_priced:
+            names = ("mean cost of tests per row", "mean cost of mistakes per row")
+            return draw_frontier(
+                ax, self.cost, -self.score, names, steps=steps, least=self.least_total, **line
+            )
+        name = "mean score" if self.task is None else self.task.quality_name
+        if self.compares_with_full:
+            name = "share of rows not worse than the full model"
+        return draw_frontier(ax, self.cost, self.score, ("mean cost per row", name), steps=steps, **line)
+
+    @property
+    def is_priced(self) -> bool:
+        """Whether the score is minus what mistakes cost."""
+        priced = self.task is not None and self.task.mistake_price is not None
+        return priced and not self.compares_with_full
+
+    @property
+    def least_total(self) -> int:
+        """Place of the point whose tests and mistakes cost least together, by the rows of the choice."""
+        # A choice by the totals of other rows would be made on them.
+        return int(np.argmin(self.chosen.cost - self.chosen.score))
 
     def to_frame(self) -> Any:
         """Return a pandas data frame with one line per point."""
-        return frame(self)
+        return _points_frame(self)
 
     def measures(
         self,
@@ -267,7 +286,7 @@ class Frontier:
             (one, self.thresholds[place, : one.n_stages]) for place, one in zip(places, systems, strict=True)
         ]
         found = measures_along(points, self.task, level=level, n_boot=n_boot, seed=seed)
-        return measures_frame(self, asked, dict(zip(places, found, strict=True)))
+        return _measures_frame(self, asked, dict(zip(places, found, strict=True)))
 
     def within(self, budgets: Floats) -> Ints:
         """Place of the point for each budget: the dearest it affords on the rows the points were chosen on."""
@@ -467,3 +486,57 @@ class OperatingPoint:
             "thresholds": tuple(float(one) for one in entries["thresholds"]),
         }
         return cls(**{**entries, **changed})
+
+
+# -- data frames ------------------------------------------------------------------------------------
+
+
+def _points_frame(frontier: Frontier) -> Any:
+    """One line per point, one column per number and per setting; needs pandas."""
+    try:
+        import pandas as pd
+    except ModuleNotFoundError:
+        raise InvalidInputError("to_frame needs pandas; install it with `pip install pandas`.") from None
+    source = frontier.source
+    bought = np.array([len(one.features) for one in frontier.evidence])
+    columns: dict[str, Any] = {
+        "cost": frontier.cost,
+        "score": frontier.score,
+        "share": frontier.share,
+        "threshold": _thresholds(frontier),
+        "n_features": bought[source],
+        "source": source,
+        "chosen_cost": frontier.chosen.cost,
+        "chosen_score": frontier.chosen.score,
+    }
+    used = np.unique(source)
+    names = dict.fromkeys(name for place in used for name in frontier.evidence[place].settings)
+    for name in names:
+        values = [one.settings.get(name) for one in frontier.evidence]
+        columns[f"setting.{name}"] = pd.Series([values[place] for place in source])
+    return pd.DataFrame(columns)
+
+
+def _measures_frame(frontier: Frontier, budgets: Floats, found: Mapping[int, Mapping[str, Measure]]) -> Any:
+    """One line per budget: the budget, the cost of its point, and every measure with the ends of its interval."""
+    try:
+        import pandas as pd
+    except ModuleNotFoundError:
+        raise InvalidInputError("measures needs pandas; install it with `pip install pandas`.") from None
+    lines = []
+    for budget, place in zip(budgets.tolist(), frontier.within(budgets).tolist(), strict=True):
+        line = {"budget": budget, "cost": float(frontier.cost[place])}
+        for name, one in found[place].items():
+            line |= {name: one.value, f"{name}_low": one.low, f"{name}_high": one.high}
+        lines.append(line)
+    return pd.DataFrame(lines)
+
+
+def _thresholds(frontier: Frontier) -> Any:
+    """Thresholds as numbers; objects, with None in the place of the missing ones, only where some are missing."""
+    missing = np.isnan(frontier.threshold)
+    if not missing.any():
+        return frontier.threshold
+    values = frontier.threshold.astype(object)
+    values[missing] = None
+    return values

@@ -25,10 +25,10 @@ from thrifty.evidence.observe import evidence_of
 from thrifty.experiments.experiment import Outcome, Progress, silent
 from thrifty.experiments.fits import Fit, FullScores, fit_all, judge_on_split
 from thrifty.experiments.selection import Candidate, FullAnswers, choose
-from thrifty.report.collect import collect_facts
-from thrifty.report.facts import Facts
-from thrifty.report.page import write_report
-from thrifty.report.tradeoff import Curve, draw_tradeoff, new_figure, save_figure
+from thrifty.plots import Curve, draw_tradeoff, new_figure, save_figure
+from thrifty.reporting.facts import Facts
+from thrifty.reporting.measure import measure
+from thrifty.reporting.page import write_page
 
 __all__ = ["run"]
 
@@ -71,7 +71,7 @@ def run(out: Path, *, progress: Progress = silent) -> Outcome:
     outcome.files.append(save_figure(_picture(points, full, outcome.numbers), out / "tradeoff.png"))
     outcome.write(out)
     page = _facts(clf, budget, test, split.y_test, rivals, full)
-    outcome.files += write_report(out / "report.html", page, picture=False)
+    outcome.files += write_page(out / "report.html", page, picture=False)
     return outcome
 
 
@@ -185,7 +185,7 @@ def _facts(
     for name, found in rivals.items():
         chosen, measured = zip(*(candidate.evidence(full) for candidate in found), strict=True)
         others[name] = Frontier.from_evidence(chosen).on(measured)
-    return collect_facts(
+    return measure(
         frontier.on([evidence_of(clf, test, y)]),
         y,
         chosen=frontier,
@@ -194,7 +194,6 @@ def _facts(
         rivals=others,
         deployed=clf.at(budget=budget),
         X=test,
-        full_scores=clf.chain_.innermost.outputs(test, test.to_numpy())[:, 1],
         title="Digits: is it 5 or more?",
         method=CASCADE,
         full_name="an RBF-SVM",

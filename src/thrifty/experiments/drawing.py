@@ -13,7 +13,7 @@ from typing import Any
 
 from thrifty.errors import InvalidInputError
 from thrifty.experiments.selection import AnyCandidate, Candidate
-from thrifty.report.tradeoff import Curve, draw_tradeoff, new_figure, save_figure
+from thrifty.plots import Curve, draw_tradeoff, new_figure, save_figure
 
 __all__ = ["CURVES", "curves_from", "draw_figure", "redraw"]
 

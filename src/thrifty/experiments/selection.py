@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from thrifty.arrays import Bools, Floats
 from thrifty.evidence.evidence import Evidence
 from thrifty.evidence.frontier import best_within
-from thrifty.report.tradeoff import Curve
+from thrifty.plots import Curve
 
 __all__ = [
     "AnyCandidate",

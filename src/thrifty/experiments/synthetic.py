@@ -19,7 +19,7 @@ from thrifty.estimators.rivals.greedy_l1 import GreedyL1Classifier
 from thrifty.evidence.frontier import efficient
 from thrifty.evidence.stopping import threshold_curve
 from thrifty.experiments.experiment import Outcome, Progress, Run
-from thrifty.report.tradeoff import Curve, draw_tradeoff, new_figure, save_figure
+from thrifty.plots import Curve, draw_tradeoff, new_figure, save_figure
 
 __all__ = ["run"]
 

@@ -16,11 +16,10 @@ from thrifty.dynamod.solution import Solution
 from thrifty.errors import InvalidInputError
 from thrifty.estimators.base import all_or_nothing
 from thrifty.estimators.checks import check_count, check_seed, validated
-from thrifty.estimators.notebook import draw_purchased
 from thrifty.estimators.rivals.forests import ForestRecipe, PruningTask, pruning_task
 from thrifty.evidence.evidence import Evidence
 from thrifty.evidence.frontier import Frontier
-from thrifty.evidence.pictures import purchased
+from thrifty.plots import draw_purchases, purchased
 from thrifty.prices.billing import check_amount
 from thrifty.pruning.closure import Pruning
 from thrifty.pruning.forest import PrunedForest
@@ -287,18 +286,16 @@ class BudgetPruneClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
             "says what each row needed."
         )
 
-    def plot_route(self, row: Any, ax: Any = None, *, backend: str = "matplotlib") -> NoReturn:  # noqa: ARG002
+    def plot_route(self, row: Any, ax: Any = None) -> NoReturn:  # noqa: ARG002
         """Refuse, as ``explain`` does."""
         self.explain(row)
 
-    def plot_purchases(self, X: Any, ax: Any = None, *, backend: str = "matplotlib") -> Any:
-        """Draw how many of some rows make each purchase, on axes of matplotlib or as a figure of plotly."""
+    def plot_purchases(self, X: Any, ax: Any = None) -> Any:
+        """Draw how many of some rows make each purchase, on matplotlib axes."""
         names = getattr(self, "feature_names_in_", [f"x{place}" for place in range(self.n_features_in_)])
         bought = self.bought(X)
         each = np.full(len(bought), 1.0 / len(bought))
-        return draw_purchased(
-            purchased(self.forest_.price_list, bought, each, list(map(str, names))), ax, backend
-        )
+        return draw_purchases(purchased(self.forest_.price_list, bought, each, list(map(str, names))), ax)
 
     def at(self, **wish: Any) -> NoReturn:  # noqa: ARG002
         """Refuse: there is one operating point."""

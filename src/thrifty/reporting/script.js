@@ -2,7 +2,7 @@
 (() => {
   document.documentElement.classList.add("js");
   const facts = JSON.parse(document.getElementById("facts").textContent);
-  const { points, full, rivals, certified, deployed, majority, purchases, groupings, errors, measures, bill, words } = facts;
+  const { points, full, rivals, certified, deployed, majority, purchases, groupings, bill, words, told } = facts;
   const isNumber = facts.is_number;
   const certifiedAt = certified ? certified.point : null;
   const leastAt = bill ? bill.least : null;
@@ -33,14 +33,6 @@
   const number = (value) => fixed(value, facts.cost_digits);
   const money = (value) => number(value) + (facts.unit ? "\u00a0" + facts.unit : "");
   const percent = (share, digits = 0) => fixed(100 * share, digits) + "\u00a0%";
-  /* Labels are right for a share of the rows; numbers have a score that is none. */
-  const right = (share) => (bill ? number(share) : isNumber ? fixed(share, facts.percent_digits + 2).replace("-", "\u2212") : percent(share, facts.percent_digits));
-  const signed = (share) => (share < 0 ? "\u2212" : "+") +
-    (bill ? number(Math.abs(share)) : isNumber ? fixed(Math.abs(share), facts.percent_digits + 2) : fixed(Math.abs(100 * share), facts.percent_digits) + " points");
-  const recall = (share) => percent(share, facts.percent_digits);
-  const amount = (error) => fixed(error, facts.error_digits);
-  const area = (auc) => fixed(auc, facts.percent_digits + 2).replace("-", "\u2212");
-  const measured = (name, value) => (name.includes("accuracy") ? percent(value, facts.percent_digits) : area(value));
   const whole = (count) => count.toLocaleString("en-US");
   /* A few rows out of many are not none, and almost all are not all. */
   const portion = (share) =>
@@ -52,7 +44,6 @@
   /* A purchase that nobody makes stands behind the last place. */
   const shareBuying = (place, item) =>
     points.bought.length && points.bought[place].length ? points.bought[place][item] : points.reach[place][firstBought(place, item)] ?? 0;
-  const isCheap = (place, item) => firstBought(place, item) < points.reach[place].length - 1;
   const hasStages = points.reach.some((shares) => shares.length > 2);
   const within = (budget) => {
     let best = efficient[0];
@@ -191,7 +182,7 @@
         draw("text", { class: "label flag", id: "flag", x: Math.min(Math.max(px, half), width - half), y: box.top - 10, "text-anchor": "middle" }, words));
       svg.append(draw("g", { transform: `translate(${at(points.cost[place], points.accuracy[place])})` }, ...sign(place)));
     }
-    if (inView || strip) svg.append(draw("text", { class: "halo", "text-anchor": "end", x: box.right, y: level - 6 }, `${words.constant}: ${right(majority.accuracy)}`));
+    if (inView || strip) svg.append(draw("text", { class: "halo", "text-anchor": "end", x: box.right, y: level - 6 }, facts.constant));
     svg.addEventListener("click", (event) => {
       const cost = x0 + ((event.clientX - svg.getBoundingClientRect().left - box.left) / (box.right - box.left)) * (x1 - x0);
       show(efficient.reduce((best, p) => (Math.abs(points.cost[p] - cost) < Math.abs(points.cost[best] - cost) ? p : best)));
@@ -232,18 +223,13 @@
     return { cell: make("td", { class: "nowrap" }, box, text), set: (share) => { fill.style.width = 100 * share + "%"; text.textContent = portion(share); } };
   };
   const groupTables = groupings.map((grouping, number) => {
-    /* The share of a class that is answered right is its recall. */
-    const measure = isNumber ? "MAE" : number === 0 ? "recall" : "right";
-    const told = isNumber ? amount : recall;
-    const heads = [grouping.name, "rows", "to the full model", measure, ...(grouping.full_right ? [`${measure}, full model`] : [])];
-    const caption = number > 0 ? `By ${grouping.name}` : isNumber ? "Errors by range of the target" : "Recall by class";
+    const { caption, heads, at, full: alone } = facts.groups[number];
     const { body, holder } = table(caption, heads, grouping.labels.length > 24);
     const updates = grouping.labels.map((label, k) => {
       const [sent, good] = [barCell(), make("td")];
       const n = grouping.n_rows[k];
-      const alone = grouping.full_right ? [make("td", {}, told(grouping.full_right[k] / n))] : [];
-      body.append(make("tr", {}, make("th", { scope: "row" }, label), make("td", {}, whole(n)), sent.cell, good, ...alone));
-      return (place) => { sent.set(grouping.sent[place][k] / n); good.textContent = told(grouping.right[place][k] / n); };
+      body.append(make("tr", {}, make("th", { scope: "row" }, label), make("td", {}, whole(n)), sent.cell, good, ...(alone ? [make("td", {}, alone[k])] : [])));
+      return (place) => { sent.set(grouping.sent[place][k] / n); good.textContent = at[place][k]; };
     });
     byId("groups").append(holder);
     return (place) => updates.forEach((update) => update(place));
@@ -304,86 +290,35 @@
       total.textContent = number(points.accuracy[place]);
     };
   })();
-  /* A tile for every further measure, between those that are always there. */
-  const measureTiles = measures.map((curve, k) => {
-    const [told, range] = [make("b"), make("span")];
-    const others = (curve.full === null ? "" : `full model: ${measured(curve.name, curve.full)}; `) + `constant: ${measured(curve.name, curve.constant)}`;
-    const tile = make("div", { class: "measure" }, make("dt", {}, curve.name[0].toUpperCase() + curve.name.slice(1)),
-      make("dd", {}, told, range, make("span", {}, others)));
-    byId("tiles").insertBefore(tile, byId(k === 0 && !bill ? "saving-tile" : "sent-tile"));
-    return (place) => {
-      told.textContent = measured(curve.name, curve.value[place]);
-      range.textContent = `${measured(curve.name, curve.low[place])} to ${measured(curve.name, curve.high[place])}`;
-    };
+  /* Tiles: the first text is the number, the others are notes. */
+  const tileTexts = facts.tiles.map(([id, head]) => {
+    const [number, notes] = [make("b", { id }), make("div", { id: `${id}-note` })];
+    byId("tiles").append(make("div", { id: `${id}-tile`, class: id.split("-")[0] }, make("dt", {}, head), make("dd", {}, number, notes)));
+    return ([first, ...others]) => { number.textContent = first; notes.replaceChildren(...others.map((text) => make("span", {}, text))); };
   });
 
   /* One point, shown everywhere. */
   const slider = byId("budget");
   const HANDLE = 16;
-  const describeBought = (place) => {
-    const bought = purchases.map((_, k) => k).filter((k) => isCheap(place, k) && shareBuying(place, k) > 0);
-    const some = (items, word) => items.slice(0, 12).map(word).join(", ") + (items.length > 12 ? ` and ${items.length - 12} more` : "");
-    const name = (k) => purchases[k].name;
-    const always = bought.filter((k) => shareBuying(place, k) === 1);
-    const later = bought.filter((k) => shareBuying(place, k) < 1).sort((a, b) => shareBuying(place, b) - shareBuying(place, a));
-    byId("bought").replaceChildren(make("b", {}, "Bought for every row: "), always.length ? some(always, name) : "nothing",
-      ...(later.length ? [". ", make("b", {}, "Only where that is not enough: "), some(later, (k) => `${name(k)} (${portion(shareBuying(place, k))})`)] : []), ".");
-  };
-  const showRecall = (place) => {
-    const { labels, n_rows, right: good, full_right: alone } = groupings[0];
-    const lowest = labels.reduce((worst, _, k) => (good[place][k] / n_rows[k] < good[place][worst] / n_rows[worst] ? k : worst), 0);
-    say("recall", recall(good[place][lowest] / n_rows[lowest]));
-    say("recall-note", `class ${labels[lowest]}` + (alone ? `; full model: ${recall(alone[lowest] / n_rows[lowest])}` : ""));
-  };
-  const showError = (id, curve, place) => {
-    say(id, amount(curve.value[place]));
-    say(`${id}-note`, `${amount(curve.low[place])} to ${amount(curve.high[place])}`);
-    byId(`${id}-note`).append(make("br"), (curve.full === null ? "" : `full model: ${amount(curve.full)}; `) + `constant: ${amount(curve.constant)}`);
-  };
   const show = (place, budget = points.budget[place]) => {
     current = place;
-    const [cost, share] = [points.cost[place], shareSent(place)];
-    const total = bill ? cost + points.accuracy[place] : cost;
-    const theirs = full ? full.cost + (bill ? full.accuracy : 0) : 0;
-    const saving = theirs > 0 ? 1 - total / theirs : null;
+    const here = told[place];
     slider.value = budget;
-    slider.setAttribute("aria-valuetext", bill ? `${money(budget)} per row for tests, ${money(points.accuracy[place])} for mistakes`
-      : `${money(budget)} per row: ${isNumber ? `${words.score} ` : ""}${right(points.accuracy[place])}${isNumber ? "" : " right"}`);
+    slider.setAttribute("aria-valuetext", money(budget) + here.spoken);
     say("budget-text", money(budget) + " per row");
-    say("accuracy", right(points.accuracy[place]));
-    const range = `${right(points.low[place])} to ${right(points.high[place])}`;
-    say("accuracy-note", range);
-    if (full && points.lead_low.length) {
-      const lead = points.accuracy[place] - full.accuracy;
-      byId("accuracy-note").append(make("br"),
-        `${signed(lead)} against the full model (${signed(points.lead_low[place]).replace(" points", "")} to ${signed(points.lead_high[place]).replace(" points", "")})`);
-    }
-    say("cost", money(cost));
-    say("cost-note", facts.measured.held_out ? `planned: ${money(points.budget[place])}` : "");
-    say("saving", saving === null ? "\u2013" : percent(saving));
-    say("saving-note", saving === null ? "" : `${number(theirs - total)} of the ${money(theirs)} that the full model costs`);
-    if (bill) {
-      say("total", money(total));
-      say("total-note", `${number(bill.low[place])} to ${number(bill.high[place])}`);
-    }
-    say("sent", portion(share));
-    say("sent-note", "of rows");
+    say("summary", `For at most ${money(budget)}${here.summary}`);
+    here.tiles.forEach((texts, k) => tileTexts[k](texts));
+    const [always, later] = here.bought;
+    byId("bought").replaceChildren(make("b", {}, "Bought for every row: "), always || "nothing",
+      ...(later ? [". ", make("b", {}, "Only where that is not enough: "), later] : []), ".");
     say("badge", marks(place).join(", "));
     byId("badge").hidden = marks(place).length === 0;
-    if (isNumber) errors.forEach((curve, k) => showError(["recall", "auc"][k], curve, place));
-    else showRecall(place);
-    if (points.auc.length) say("auc", area(points.auc[place]));
-    describeBought(place);
-    [...groupTables, ...measureTiles].forEach((update) => update(place));
+    groupTables.forEach((update) => update(place));
     mistakeTable(place);
     purchaseTable(place);
     moving(place);
     document.querySelector("tr.current")?.classList.remove("current");
     document.querySelector(`tr[data-point="${place}"]`)?.classList.add("current");
-    if (bill) say("summary", `For at most ${money(budget)} per row, tests cost ${money(cost)} and mistakes ${money(points.accuracy[place])} (${range}), together ${money(total)}` +
-      `${saving === null ? "" : `, ${percent(saving)} less than the full model for every row`}; ${portion(share)} of rows go to the full model.`);
-    else say("summary", `For at most ${money(budget)} per row, ${isNumber ? `${words.score} is ` : ""}${right(points.accuracy[place])}${isNumber ? "" : " of answers are right"} (${range}) at a mean cost of ` +
-      `${money(cost)}${saving === null ? "" : `, ${percent(saving)} less than the full model for every row`}; ${portion(share)} of rows go to the full model.`);
   };
   const step = (by) => {
     const above = efficient.findIndex((place) => points.budget[place] > points.budget[current]);
@@ -418,17 +353,8 @@
     mark.classList.toggle("late", share > 0.6);
     byId("marks").append(make("div", {}, mark));
   }
-  byId("auc-tile").hidden = isNumber ? errors.length === 0 : points.auc.length === 0;
-  byId("recall-tile").hidden = isNumber && errors.length === 0;
   byId("groups-section").hidden = groupings.length === 0;
-  if (bill) {
-    byId("total-tile").hidden = false;
-    byId("tiles").insertBefore(byId("saving-tile"), byId("score-tile"));
-  }
-  const tiles = [...byId("tiles").children].filter((tile) => !tile.hidden);
-  tiles[tiles.length - 1].classList.toggle("wide", tiles.length % 2 === 1);
-  if (!isNumber) say("auc-note", full && full.auc !== null ? `full model: ${area(full.auc)}` : "area under the ROC curve");
-  say("majority-note", `${words.constant}${isNumber ? ` (${majority.label})` : ""}: ${right(majority.accuracy)}`);
+  byId("tiles").lastChild.classList.toggle("wide", facts.tiles.length % 2 === 1);
   legend();
   paint();
   show(current);

@@ -314,7 +314,7 @@ class Facts:
         if n_points == 0 or uneven:
             raise InvalidInputError(
                 f"facts need at least one point, and an entry per point in every field; got {n_points} points and "
-                f"other lengths in {uneven}. Make facts with `collect_facts`."
+                f"other lengths in {uneven}. Make facts with `measure`."
             )
         for name, place in (("start", self.start), ("deployed", self.deployed)):
             if place is not None and not 0 <= place < n_points:
@@ -326,6 +326,11 @@ class Facts:
     def is_number(self) -> bool:
         """Whether answers are numbers, and not labels that are right or wrong."""
         return self.score != "accuracy" and self.bill is None
+
+    @property
+    def is_right_or_wrong(self) -> bool:
+        """Whether the score is the share of answers that are right."""
+        return self.score == "accuracy" and self.bill is None
 
     def total(self, place: int) -> float:
         """What tests and mistakes of a point cost together, where mistakes have prices."""
