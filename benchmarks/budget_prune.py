@@ -15,7 +15,7 @@ import numpy as np
 from scipy.sparse import csr_array
 from scipy.sparse.csgraph import maximum_flow
 
-from thrifty.datasets import load_forest, load_miniboone
+from reproduction.datasets import load_forest, load_miniboone
 from thrifty.prices.price_list import check_price_list
 from thrifty.pruning.forest import flatten_forest, grow_forest
 from thrifty.pruning.mirror_ascent import ascend

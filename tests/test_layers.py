@@ -7,7 +7,7 @@ SRC = Path(__file__).resolve().parents[1] / "src" / "thrifty"
 
 LAYERS = (
     *("errors", "arrays", "jit", "threads", "rows", "files", "progress"),
-    *("prices", "trees", "tasks", "full", "chain", "sources", "evidence", "ranking"),
+    *("prices", "trees", "tasks", "full", "chain", "sources", "evidence"),
     *(
         "estimators",
         "cascade",
@@ -18,7 +18,7 @@ LAYERS = (
         "bundle",
         "dynamod.sweeping",
     ),
-    *("auditing", "tables", "report", "serve", "datasets", "experiments", "cli"),
+    *("auditing", "tables", "report", "serve", "cli"),
 )
 """From the ground up."""
 
@@ -27,7 +27,6 @@ KNOWS_ONLY = {
     "tasks": {"errors", "arrays", "jit", "prices", "trees"},
     "chain": {"errors", "arrays", "rows", "threads", "jit", "prices", "trees", "tasks", "full"},
     "sources": {"errors", "arrays", "threads", "prices", "chain"},
-    "datasets": {"errors", "arrays"},
     "report": {"errors", "arrays", "files", "prices", "tasks", "evidence"},
     "cascade": set(LAYERS[: LAYERS.index("cascade")]),
 }

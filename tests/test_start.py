@@ -18,8 +18,6 @@ LATER = (
     "typer",
     "thrifty.bundle",
     "thrifty.cli",
-    "thrifty.datasets",
-    "thrifty.experiments",
     "thrifty.pruning",
     "thrifty.report",
     "thrifty.dynamod.sweeping",

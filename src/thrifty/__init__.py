@@ -42,7 +42,6 @@ if TYPE_CHECKING:
     from thrifty.evidence.observe import evidence_of, point_of
     from thrifty.evidence.proof import certify
     from thrifty.prices.prices import Prices
-    from thrifty.ranking.curve import ranking_curve
     from thrifty.report.collect import collect_facts
     from thrifty.report.page import write_report
     from thrifty.routing.confidence import ConfidenceRouter, UniformRouter, UniformRouterRegressor
@@ -108,7 +107,6 @@ __all__ = [
     "load",
     "ndcg_at",
     "point_of",
-    "ranking_curve",
     "save",
     "sweep",
     "write_report",
@@ -168,7 +166,6 @@ _HOME = {
     "load": "tables.storage",
     "ndcg_at": "tasks.ranking",
     "point_of": "evidence.observe",
-    "ranking_curve": "ranking.curve",
     "save": "tables.storage",
     "sweep": "dynamod.sweeping.run",
     "write_report": "report.page",

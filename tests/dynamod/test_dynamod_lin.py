@@ -17,6 +17,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC
 from threadpoolctl import threadpool_limits
 
+from reproduction.datasets import make_synthetic
 from thrifty import (
     Chain,
     ConfidenceRouter,
@@ -25,7 +26,6 @@ from thrifty import (
     GreedyL1Classifier,
     InvalidInputError,
 )
-from thrifty.datasets import make_synthetic
 from thrifty.errors import RefittedFullModelWarning
 
 

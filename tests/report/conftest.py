@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from sklearn.ensemble import ExtraTreesClassifier
 
+from reproduction.datasets import load_digits_at_least_five
 from thrifty import (
     BudgetedClassifier,
     Frontier,
@@ -15,7 +16,6 @@ from thrifty import (
     collect_facts,
     evidence_of,
 )
-from thrifty.datasets import load_digits_at_least_five
 
 GAMMAS = (15.0, 6.0, 2.0)
 DEPLOYED_BUDGET = 20.0

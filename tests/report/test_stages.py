@@ -7,6 +7,7 @@ import pytest
 from sklearn.ensemble import ExtraTreesClassifier
 from sklearn.metrics import roc_auc_score
 
+from reproduction.datasets import load_digits_at_least_five
 from thrifty import (
     BudgetPruneClassifier,
     DynaModLinClassifier,
@@ -16,7 +17,6 @@ from thrifty import (
     evidence_of,
     point_of,
 )
-from thrifty.datasets import load_digits_at_least_five
 from thrifty.evidence.evidence import Evidence
 from thrifty.prices.costs import PriceList
 from thrifty.report.page import page_of

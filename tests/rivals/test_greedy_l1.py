@@ -3,8 +3,8 @@ import pytest
 from sklearn.linear_model import LogisticRegression
 from sklearn.svm import SVC
 
+from reproduction.datasets import make_synthetic
 from thrifty import GreedyL1Classifier, InvalidInputError
-from thrifty.datasets import make_synthetic
 
 
 @pytest.fixture(scope="module")
