@@ -131,7 +131,6 @@ def bike_system():
 def _small_fits():
     from thrifty.cascade import estimators as cascade
     from thrifty.cascade import gates, plan
-    from thrifty.tables import swept_methods
     from thrifty.trees.boosting import Boosting
 
     with pytest.MonkeyPatch.context() as patch:
@@ -140,15 +139,12 @@ def _small_fits():
         patch.setattr(gates, "ALL_COLUMNS", replace(gates.ALL_COLUMNS, n_trees=10))
         patch.setattr(gates, "REGRESSION_GATE_SIZES", (replace(gates.REGRESSION_GATE_SIZES[0], n_trees=20),))
         patch.setattr(cascade, "CAPACITIES", (Boosting(n_trees=15, max_depth=3),))
-        patch.setattr(swept_methods, "_TREE_GAMMAS", np.array([1e-3, 2e-2]))
-        patch.setattr(swept_methods, "_LINEAR_GAMMAS", np.array([1e-3, 2e-2]))
-        patch.setattr(swept_methods, "_TREES", 20)
         yield
 
 
 @pytest.fixture
 def small_fits():
-    """One small size of stages, few trees for orders and gates, two gammas, for one test: `thrifty fit` in a second."""
+    """One small size of stages, few trees for orders and gates, for one test: `thrifty fit` in a second."""
     with _small_fits():
         yield
 

@@ -24,7 +24,6 @@ from thrifty import (
 from thrifty.chain.levels import learn_levels
 from thrifty.cli import main
 from thrifty.errors import InvalidInputError
-from thrifty.tables import swept_methods
 from thrifty.tables.storage import load_table_system
 
 N, FEW, NEW = 400, 300, slice(400, None)
@@ -206,23 +205,17 @@ def test_a_full_model_of_text_answers_alike_in_python_in_files_in_purchases_and_
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::thrifty.errors.FullModelNotWorthItWarning")
-@pytest.mark.parametrize("method", ["cascade", "dynamod-gbrt", "greedy-miser"])
-def test_commands_read_text_as_sets_and_dates_as_days_as_python_does(
-    small_fits, files, capsys, monkeypatch, method
-):
-    monkeypatch.setattr(swept_methods, "_TREE_GAMMAS", np.array([1e-3]))
+def test_commands_read_text_as_sets_and_dates_as_days_as_python_does(small_fits, files, capsys):
     folder, train, new, _ = files
-    budget = "2" if method == "cascade" else "5"
-    system = fit_by_command(folder, "--full", "boosting", "--method", method, "--budget", budget)
+    system = fit_by_command(folder, "--full", "boosting", "--budget", "2")
     assert "dates are read as days since 1970-01-01: 'since'" in "".join(capsys.readouterr())
     assert any(stage_sets(stage) for stage in system.chain.stages)
-    if method == "cascade":
-        X_train, same = (table.assign(since=pd.to_datetime(table["since"])) for table in (train, new))
-        fitted = BudgetedClassifier(budget=2, random_state=0).fit(X_train.drop(columns="pay"), train["pay"])
-        assert_answers_alike(system, new, fitted, same)
-        # The file of a system that was fitted on dates knows which text is dates.
-        thrifty.save(fitted, folder / "saved.thrifty")
-        assert_answers_alike(load_table_system(folder / "saved.thrifty"), new, fitted, same)
+    X_train, same = (table.assign(since=pd.to_datetime(table["since"])) for table in (train, new))
+    fitted = BudgetedClassifier(budget=2, random_state=0).fit(X_train.drop(columns="pay"), train["pay"])
+    assert_answers_alike(system, new, fitted, same)
+    # The file of a system that was fitted on dates knows which text is dates.
+    thrifty.save(fitted, folder / "saved.thrifty")
+    assert_answers_alike(load_table_system(folder / "saved.thrifty"), new, fitted, same)
 
 
 @pytest.mark.slow
