@@ -16,11 +16,11 @@ from scipy.sparse import csr_array
 from scipy.sparse.csgraph import maximum_flow
 
 from reproduction.datasets import load_forest, load_miniboone
+from reproduction.pruning.forest import flatten_forest, grow_forest
+from reproduction.pruning.mirror_ascent import ascend
+from reproduction.pruning.node_costs import PruningRows, closure_of
+from reproduction.pruning.optimum import solve_linear_program
 from thrifty.prices.price_list import check_price_list
-from thrifty.pruning.forest import flatten_forest, grow_forest
-from thrifty.pruning.mirror_ascent import ascend
-from thrifty.pruning.node_costs import PruningRows, closure_of
-from thrifty.pruning.optimum import solve_linear_program
 
 WIDE = 2**30
 

@@ -8,16 +8,7 @@ SRC = Path(__file__).resolve().parents[1] / "src" / "thrifty"
 LAYERS = (
     *("errors", "arrays", "jit", "threads", "rows", "files", "progress"),
     *("prices", "trees", "tasks", "full", "chain", "sources", "evidence"),
-    *(
-        "estimators",
-        "cascade",
-        "dynamod",
-        "pruning",
-        "routing",
-        "estimators.rivals",
-        "bundle",
-        "dynamod.sweeping",
-    ),
+    *("estimators", "cascade", "dynamod", "routing", "bundle", "dynamod.sweeping"),
     *("auditing", "tables", "report", "serve", "cli"),
 )
 """From the ground up."""

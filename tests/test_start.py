@@ -18,7 +18,7 @@ LATER = (
     "typer",
     "thrifty.bundle",
     "thrifty.cli",
-    "thrifty.pruning",
+    "reproduction.pruning",
     "thrifty.report",
     "thrifty.dynamod.sweeping",
     "thrifty.tables",

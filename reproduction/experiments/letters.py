@@ -35,10 +35,10 @@ from reproduction.experiments.selection import (
     choose,
     judge_claims,
 )
+from reproduction.rivals.greedy_l1 import GreedyL1Classifier
 from thrifty.arrays import Floats
 from thrifty.dynamod.linear import fit_logistic, scaled
 from thrifty.dynamod.linear_estimator import DynaModLinClassifier
-from thrifty.estimators.rivals.greedy_l1 import GreedyL1Classifier
 
 __all__ = ["BOOSTED_LETTERS", "run_linear"]
 

@@ -19,14 +19,14 @@ from sklearn.ensemble import RandomForestClassifier
 from reproduction.datasets import Split
 from reproduction.experiments.fits import Fit, FullScores
 from reproduction.experiments.selection import AnyCandidate, Candidate, PointCandidate
+from reproduction.rivals.budget_prune import BudgetPruneClassifier
+from reproduction.rivals.greedy_miser import GreedyMiserClassifier
 from thrifty.arrays import Bools, Floats
 from thrifty.cascade.estimators import BudgetedClassifier
 from thrifty.chain.chain import Chain
 from thrifty.dynamod.gbrt_estimators import DynaModGbrtClassifier
 from thrifty.dynamod.linear_estimator import DynaModLinClassifier
 from thrifty.errors import InvalidInputError
-from thrifty.estimators.rivals.budget_prune import BudgetPruneClassifier
-from thrifty.estimators.rivals.greedy_miser import GreedyMiserClassifier
 from thrifty.evidence.averages import route_by
 from thrifty.prices.costs import PriceList
 from thrifty.prices.price_list import check_price_list

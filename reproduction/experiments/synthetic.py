@@ -14,9 +14,9 @@ from sklearn.svm import SVC
 
 from reproduction.datasets import make_synthetic
 from reproduction.experiments.experiment import Outcome, Run
+from reproduction.rivals.greedy_l1 import GreedyL1Classifier
 from thrifty.arrays import Floats
 from thrifty.dynamod.linear_estimator import DynaModLinClassifier
-from thrifty.estimators.rivals.greedy_l1 import GreedyL1Classifier
 from thrifty.evidence.cuts import threshold_curve
 from thrifty.evidence.operating_point import efficient
 from thrifty.progress import Progress

@@ -13,11 +13,11 @@ from threadpoolctl import threadpool_limits
 
 from reproduction.datasets import Split, load_forest, load_miniboone
 from reproduction.experiments.cifar import load_cifar
+from reproduction.rivals.greedy_leaf import GreedyLeafClassifier
 from thrifty.arrays import Floats
 from thrifty.dynamod.gated import GatedClassifier
 from thrifty.dynamod.lstsq_estimator import DynaModLstsqClassifier
 from thrifty.errors import OptimisticFullModelWarning
-from thrifty.estimators.rivals.greedy_leaf import GreedyLeafClassifier
 from thrifty.full.crossfit import assign_folds
 from thrifty.routing.confidence import ConfidenceRouter, UniformRouter
 

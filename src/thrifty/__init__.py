@@ -31,10 +31,6 @@ if TYPE_CHECKING:
         RefittedFullModelWarning,
         ThriftyError,
     )
-    from thrifty.estimators.rivals.budget_prune import BudgetPruneClassifier
-    from thrifty.estimators.rivals.greedy_l1 import GreedyL1Classifier
-    from thrifty.estimators.rivals.greedy_leaf import GreedyLeafClassifier
-    from thrifty.estimators.rivals.greedy_miser import GreedyMiserClassifier, GreedyMiserRegressor
     from thrifty.evidence.certificate import Certificate
     from thrifty.evidence.evidence import Evidence
     from thrifty.evidence.frontier import Frontier
@@ -56,7 +52,6 @@ __version__ = "0.2.0"
 
 __all__ = [
     "Audit",
-    "BudgetPruneClassifier",
     "BudgetedClassifier",
     "BudgetedRanker",
     "BudgetedRegressor",
@@ -75,10 +70,6 @@ __all__ = [
     "FullModelFailedError",
     "FullModelFailedWarning",
     "FullModelNotWorthItWarning",
-    "GreedyL1Classifier",
-    "GreedyLeafClassifier",
-    "GreedyMiserClassifier",
-    "GreedyMiserRegressor",
     "HttpSource",
     "InvalidAnswerError",
     "InvalidInputError",
@@ -115,7 +106,6 @@ __all__ = [
 # Names are looked up when they are first used: the command line answers `--help` without loading scikit-learn.
 _HOME = {
     "Audit": "auditing.findings",
-    "BudgetPruneClassifier": "estimators.rivals.budget_prune",
     "BudgetedClassifier": "cascade.estimators",
     "BudgetedRanker": "cascade.estimators",
     "BudgetedRegressor": "cascade.estimators",
@@ -134,10 +124,6 @@ _HOME = {
     "FullModelFailedError": "errors",
     "FullModelFailedWarning": "errors",
     "FullModelNotWorthItWarning": "errors",
-    "GreedyL1Classifier": "estimators.rivals.greedy_l1",
-    "GreedyLeafClassifier": "estimators.rivals.greedy_leaf",
-    "GreedyMiserClassifier": "estimators.rivals.greedy_miser",
-    "GreedyMiserRegressor": "estimators.rivals.greedy_miser",
     "HttpSource": "sources.web",
     "InvalidAnswerError": "errors",
     "InvalidInputError": "errors",

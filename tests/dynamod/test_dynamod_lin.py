@@ -18,14 +18,8 @@ from sklearn.svm import SVC
 from threadpoolctl import threadpool_limits
 
 from reproduction.datasets import make_synthetic
-from thrifty import (
-    Chain,
-    ConfidenceRouter,
-    DynaModGbrtClassifier,
-    DynaModLinClassifier,
-    GreedyL1Classifier,
-    InvalidInputError,
-)
+from reproduction.rivals.greedy_l1 import GreedyL1Classifier
+from thrifty import Chain, ConfidenceRouter, DynaModGbrtClassifier, DynaModLinClassifier, InvalidInputError
 from thrifty.errors import RefittedFullModelWarning
 
 

@@ -9,7 +9,8 @@ import pytest
 from sklearn.linear_model import LogisticRegression
 
 import thrifty
-from thrifty import BudgetedClassifier, GreedyMiserClassifier, InvalidInputError, Prices
+from reproduction.rivals.greedy_miser import GreedyMiserClassifier
+from thrifty import BudgetedClassifier, InvalidInputError, Prices
 from thrifty.prices.price_list import check_price_list
 
 NAMES = ["age", "glucose", "insulin", "ecg", "stress"]

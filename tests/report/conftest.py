@@ -8,14 +8,8 @@ import pytest
 from sklearn.ensemble import ExtraTreesClassifier
 
 from reproduction.datasets import load_digits_at_least_five
-from thrifty import (
-    BudgetedClassifier,
-    Frontier,
-    GreedyMiserClassifier,
-    certify,
-    collect_facts,
-    evidence_of,
-)
+from reproduction.rivals.greedy_miser import GreedyMiserClassifier
+from thrifty import BudgetedClassifier, Frontier, certify, collect_facts, evidence_of
 
 GAMMAS = (15.0, 6.0, 2.0)
 DEPLOYED_BUDGET = 20.0

@@ -8,15 +8,8 @@ from sklearn.ensemble import ExtraTreesClassifier
 from sklearn.metrics import roc_auc_score
 
 from reproduction.datasets import load_digits_at_least_five
-from thrifty import (
-    BudgetPruneClassifier,
-    DynaModLinClassifier,
-    Frontier,
-    InvalidInputError,
-    collect_facts,
-    evidence_of,
-    point_of,
-)
+from reproduction.rivals.budget_prune import BudgetPruneClassifier
+from thrifty import DynaModLinClassifier, Frontier, InvalidInputError, collect_facts, evidence_of, point_of
 from thrifty.evidence.evidence import Evidence
 from thrifty.prices.costs import PriceList
 from thrifty.report.page import page_of

@@ -11,13 +11,13 @@ from sklearn.exceptions import NotFittedError
 from sklearn.frozen import FrozenEstimator
 from sklearn.utils.validation import check_is_fitted
 
+from reproduction.pruning.forest import PrunableForest, flatten_forest, grow_forest
+from reproduction.pruning.node_costs import PruningRows
 from thrifty.arrays import Bools, Floats
 from thrifty.errors import InvalidInputError
 from thrifty.estimators.checks import check_weights, validated
 from thrifty.prices.costs import PriceList
 from thrifty.prices.price_list import check_price_list
-from thrifty.pruning.forest import PrunableForest, flatten_forest, grow_forest
-from thrifty.pruning.node_costs import PruningRows
 from thrifty.rows import fingerprints
 from thrifty.tasks.classes import classification_of, one_class
 

@@ -108,7 +108,7 @@ class GreedyMiserClassifier(GatedClassifier, _GreedyMiser):
     Examples
     --------
     >>> from sklearn.datasets import load_breast_cancer
-    >>> from thrifty import GreedyMiserClassifier
+    >>> from reproduction.rivals.greedy_miser import GreedyMiserClassifier
     >>> X, y = load_breast_cancer(return_X_y=True)
     >>> clf = GreedyMiserClassifier(n_trees=20, gamma=5).fit(X[::2], y[::2])
     >>> bool(clf.score(X[1::2], y[1::2]) > 0.9), bool(clf.cost(X[1::2]).mean() < 10)
@@ -142,7 +142,7 @@ class GreedyMiserRegressor(GatedRegressor, _GreedyMiser):
     Examples
     --------
     >>> from sklearn.datasets import load_diabetes
-    >>> from thrifty import GreedyMiserRegressor
+    >>> from reproduction.rivals.greedy_miser import GreedyMiserRegressor
     >>> X, y = load_diabetes(return_X_y=True)
     >>> model = GreedyMiserRegressor(n_trees=30, gamma=5).fit(X[::2], y[::2])
     >>> bool(model.score(X[1::2], y[1::2]) > 0.2), bool(model.cost(X[1::2]).mean() < 8)

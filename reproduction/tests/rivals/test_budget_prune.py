@@ -1,5 +1,3 @@
-from dataclasses import replace
-
 import numpy as np
 import pandas as pd
 import pytest
@@ -7,8 +5,8 @@ from sklearn.ensemble import ExtraTreesClassifier, GradientBoostingClassifier, R
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.frozen import FrozenEstimator
 
-from thrifty import BudgetPruneClassifier, InvalidInputError, load, save
-from thrifty.bundle import from_bytes, to_bytes
+from reproduction.rivals.budget_prune import BudgetPruneClassifier
+from thrifty import InvalidInputError
 
 
 @pytest.fixture(scope="module")
@@ -201,35 +199,3 @@ def test_numbers_too_large_for_single_precision_are_refused_in_one_sentence(rows
     X, y = rows
     with pytest.raises(InvalidInputError, match="single precision.*Rescale the column"):
         fitted((np.where(X > 2, 1e300, X), y))
-
-
-@pytest.mark.parametrize("classes", [2, 3])
-def test_a_saved_one_answers_and_costs_the_same_bit_by_bit(rows, classes, tmp_path):
-    X, y = pd.DataFrame(rows[0], columns=list("uvwxyz")), rows[1].copy()
-    if classes == 3:
-        y = np.where(X["y"] > 0.5, "maybe", y)
-    clf = fitted(
-        (X, y), forest=RandomForestClassifier(5, random_state=0), gamma=0.01, feature_groups=list("abbcde")
-    )
-    save(clf, tmp_path / "pruned.thrifty")
-    again = load(tmp_path / "pruned.thrifty")
-    np.testing.assert_array_equal(again.predict_proba(X), clf.predict_proba(X))
-    np.testing.assert_array_equal(again.cost(X), clf.cost(X))
-    assert again.predict(X).tolist() == clf.predict(X).tolist()
-    assert (again.gamma, again.n_nodes_, again.n_iter_) == (clf.gamma, clf.n_nodes_, clf.n_iter_)
-    assert again.solution_.value.gap == clf.solution_.value.gap
-    with pytest.raises(InvalidInputError, match="was not stored"):
-        again.fit(X, y)
-
-
-def test_one_that_is_not_fitted_cannot_be_saved(tmp_path):
-    with pytest.raises(InvalidInputError, match="must be fitted before it is saved"):
-        save(BudgetPruneClassifier(), tmp_path / "pruned.thrifty")
-
-
-def test_a_file_whose_leaves_hold_no_shares_is_refused(rows):
-    clf = fitted(rows, gamma=0.01)
-    trees = replace(clf.forest_.trees, values=-clf.forest_.trees.values)
-    clf.forest_ = replace(clf.forest_, trees=trees)
-    with pytest.raises(InvalidInputError, match="shares of the classes"):
-        from_bytes(to_bytes(clf))

@@ -11,21 +11,21 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import get_tags
 from sklearn.utils.validation import check_is_fitted
 
+from reproduction.pruning.closure import Pruning
+from reproduction.pruning.forest import PrunedForest
+from reproduction.pruning.node_costs import closure_of
+from reproduction.pruning.optimum import SOLVERS, prune_along
+from reproduction.rivals.forests import ForestRecipe, PruningTask, pruning_task
 from thrifty.arrays import Bools, Floats
 from thrifty.dynamod.solution import Solution
 from thrifty.errors import InvalidInputError
 from thrifty.estimators.base import all_or_nothing
 from thrifty.estimators.checks import check_count, check_seed, validated
 from thrifty.estimators.notebook import draw_purchased
-from thrifty.estimators.rivals.forests import ForestRecipe, PruningTask, pruning_task
 from thrifty.evidence.evidence import Evidence
 from thrifty.evidence.frontier import Frontier
 from thrifty.evidence.pictures import purchased
 from thrifty.prices.costs import check_amount
-from thrifty.pruning.closure import Pruning
-from thrifty.pruning.forest import PrunedForest
-from thrifty.pruning.node_costs import closure_of
-from thrifty.pruning.optimum import SOLVERS, prune_along
 from thrifty.tasks.classes import classification
 from thrifty.threads import limited_threads, threads_of
 
@@ -97,7 +97,7 @@ class BudgetPruneClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
     Examples
     --------
     >>> from sklearn.datasets import load_breast_cancer
-    >>> from thrifty import BudgetPruneClassifier
+    >>> from reproduction.rivals.budget_prune import BudgetPruneClassifier
     >>> X, y = load_breast_cancer(return_X_y=True)
     >>> clf = BudgetPruneClassifier(gamma=0.01, random_state=0).fit(X, y)
     >>> bool(clf.cost(X).mean() < 30 and clf.solution_.residual <= 1e-6)

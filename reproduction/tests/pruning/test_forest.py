@@ -2,8 +2,8 @@ import numpy as np
 import pytest
 from sklearn.ensemble import ExtraTreesClassifier, RandomForestClassifier
 
+from reproduction.pruning.forest import flatten_forest
 from thrifty import InvalidInputError
-from thrifty.pruning.forest import flatten_forest
 
 
 def rows(n=300, seed=0):

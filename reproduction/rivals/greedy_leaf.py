@@ -47,7 +47,7 @@ class GreedyLeafClassifier(GatedClassifier):
     >>> from sklearn.linear_model import LogisticRegression
     >>> from sklearn.pipeline import make_pipeline
     >>> from sklearn.preprocessing import StandardScaler
-    >>> from thrifty import GreedyLeafClassifier
+    >>> from reproduction.rivals.greedy_leaf import GreedyLeafClassifier
     >>> X, y = load_breast_cancer(return_X_y=True)
     >>> full = make_pipeline(StandardScaler(), LogisticRegression())
     >>> clf = GreedyLeafClassifier(full, budget=0.2, random_state=0).fit(X[::2], y[::2])

@@ -5,11 +5,10 @@ from typing import Any, Literal
 
 import numpy as np
 
+from reproduction.pruning.closure import Closure, compiled, worthwhile
+from reproduction.pruning.forest import PrunableForest
 from thrifty.arrays import Bools, Floats, Int64s, Ints
-from thrifty.jit import kernel
 from thrifty.prices.costs import PriceList
-from thrifty.pruning.closure import Closure, worthwhile
-from thrifty.pruning.forest import PrunableForest
 from thrifty.trees.traversal import Walk
 
 __all__ = ["Error", "PruningRows", "closure_of"]
@@ -113,7 +112,7 @@ def _first_uses(X: Floats, walk: Walk, is_open: Bools, prices: PriceList) -> tup
     return start, need
 
 
-@kernel
+@compiled
 def node_losses(
     X: Any, walk: Walk, code: Any, weight: Floats, inner_loss: Floats, leaf_loss: Floats
 ) -> tuple[Floats, Floats]:
@@ -138,7 +137,7 @@ def node_losses(
     return at_split, at_leaf
 
 
-@kernel
+@compiled
 def visit_first_uses(
     X: Any, walk: Walk, is_open: Any, group_of: Any, paid: Any, position: Any, need: Any
 ) -> None:

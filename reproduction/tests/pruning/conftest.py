@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from sklearn.ensemble import RandomForestClassifier
 
+from reproduction.pruning.forest import flatten_forest
+from reproduction.pruning.node_costs import PruningRows
 from thrifty.prices.price_list import check_price_list
-from thrifty.pruning.forest import flatten_forest
-from thrifty.pruning.node_costs import PruningRows
 
 
 class TinyCase:

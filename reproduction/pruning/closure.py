@@ -26,15 +26,16 @@ that is needed at a single split is that split's own price; and a split that wou
 it shares with others were free is cut at once.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeVar, cast
 
 import numpy as np
+from numba import njit
 from numpy.typing import NDArray
 
 from thrifty.arrays import Bools, Floats, Int32s, Int64s, Ints, Words
-from thrifty.jit import inner, kernel
 
 __all__ = ["Closure", "Pruning"]
 
@@ -232,7 +233,15 @@ def _mixed(numbers: Int32s) -> Words:
     return word ^ (word >> np.uint64(31))
 
 
-@inner
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+def compiled(function: Function) -> Function:
+    """Compile a function when it is first called, and keep what was compiled on disk."""
+    return cast(Function, njit(cache=True, nogil=True, error_model="numpy")(function))
+
+
+@compiled
 def collect_worth(parent: Any, worth: Floats) -> None:
     """Add to each split what the best pruning below it is worth; children stand behind their parents."""
     for h in range(len(parent) - 1, -1, -1):
@@ -240,14 +249,14 @@ def collect_worth(parent: Any, worth: Floats) -> None:
             worth[parent[h]] += worth[h]
 
 
-@inner
+@compiled
 def choose_worthwhile(parent: Any, worth: Floats, kept: Bools) -> None:
     """Keep what is worth more than nothing and has everything above it kept."""
     for h in range(len(parent)):
         kept[h] = worth[h] > 0.0 and (parent[h] < 0 or kept[parent[h]])
 
 
-@kernel
+@compiled
 def best_worth(parent: Any, gain: Floats) -> Floats:
     """What each split and the best pruning below it are worth, if the split is kept."""
     worth = gain.copy()
@@ -255,7 +264,7 @@ def best_worth(parent: Any, gain: Floats) -> Floats:
     return worth
 
 
-@kernel
+@compiled
 def worthwhile(parent: Any, gain: Floats) -> Bools:
     """The smallest pruning of largest worth."""
     worth = gain.copy()

@@ -12,11 +12,11 @@ import numpy as np
 from scipy.optimize import linprog
 from scipy.sparse import csr_array
 
+from reproduction.pruning.closure import Closure, Pruning
+from reproduction.pruning.mirror_ascent import ascend
 from thrifty.arrays import Ints
 from thrifty.dynamod.solution import Solution
 from thrifty.errors import ThriftyError
-from thrifty.pruning.closure import Closure, Pruning
-from thrifty.pruning.mirror_ascent import ascend
 
 __all__ = ["SOLVERS", "Solver", "prune_along", "solve", "solve_linear_program"]
 

@@ -4,7 +4,8 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.svm import SVC
 
 from reproduction.datasets import make_synthetic
-from thrifty import GreedyL1Classifier, InvalidInputError
+from reproduction.rivals.greedy_l1 import GreedyL1Classifier
+from thrifty import InvalidInputError
 
 
 @pytest.fixture(scope="module")

@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from thrifty.pruning.node_costs import PruningRows, closure_of
-from thrifty.pruning.optimum import prune_along, solve, solve_linear_program
+from reproduction.pruning.node_costs import PruningRows, closure_of
+from reproduction.pruning.optimum import prune_along, solve, solve_linear_program
 
 GAMMAS = st.sampled_from([0.0, 0.003, 0.01, 0.02, 0.04, 0.08, 0.2, 1.0, 100.0])
 ERRORS = st.sampled_from(["vote", "probability"])

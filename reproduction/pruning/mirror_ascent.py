@@ -24,10 +24,9 @@ from typing import Any
 
 import numpy as np
 
+from reproduction.pruning.closure import Closure, Pruning, choose_worthwhile, collect_worth, compiled
 from thrifty.arrays import Bools, Floats
 from thrifty.dynamod.solution import Solution
-from thrifty.jit import kernel
-from thrifty.pruning.closure import Closure, Pruning, choose_worthwhile, collect_worth
 
 __all__ = ["ascend"]
 
@@ -123,7 +122,7 @@ class _Ascent:
         raise_shares(self.closure.start, self.closure.need, self.kept, factor, self.share, self.total)
 
 
-@kernel
+@compiled
 def prune_trees(
     start: Any,
     need: Any,
@@ -152,7 +151,7 @@ def prune_trees(
     return total
 
 
-@kernel
+@compiled
 def raise_shares(start: Any, need: Any, kept: Bools, factor: float, share: Floats, total: Floats) -> None:
     """Multiply the shares of kept splits."""
     for h in range(len(kept)):
@@ -163,7 +162,7 @@ def raise_shares(start: Any, need: Any, kept: Bools, factor: float, share: Float
                 total[need[a]] += more
 
 
-@kernel
+@compiled
 def rescale_shares(start: Any, need: Any, alive: Bools, share: Floats, total: Floats) -> None:
     """Divide shares by their sum over the arcs of splits that are alive."""
     for h in range(len(alive)):
@@ -185,7 +184,7 @@ def rescale_shares(start: Any, need: Any, alive: Bools, share: Floats, total: Fl
             total[k] = 1.0
 
 
-@kernel
+@compiled
 def cut_hopeless(parent: Any, worth: Floats, gap: float, alive: Bools) -> bool:
     """Cut splits that no pruning as good as the best one keeps; says whether a tenth of those alive were cut.
 
@@ -208,7 +207,7 @@ def cut_hopeless(parent: Any, worth: Floats, gap: float, alive: Bools) -> bool:
     return True
 
 
-@kernel
+@compiled
 def levels_needed(start: Any, need: Any, parent: Any, level: Any, n_purchases: int) -> Any:
     """The highest level of a split that needs each purchase, once no split stands above its parent."""
     highest = np.zeros(n_purchases, np.int64)

@@ -57,7 +57,7 @@ class GreedyL1Classifier(GatedClassifier):
     >>> from sklearn.linear_model import LogisticRegression
     >>> from sklearn.pipeline import make_pipeline
     >>> from sklearn.preprocessing import StandardScaler
-    >>> from thrifty import GreedyL1Classifier
+    >>> from reproduction.rivals.greedy_l1 import GreedyL1Classifier
     >>> X, y = load_breast_cancer(return_X_y=True)
     >>> full = make_pipeline(StandardScaler(), LogisticRegression())
     >>> clf = GreedyL1Classifier(full, n_features=5, budget=10, random_state=0).fit(X[::2], y[::2])
