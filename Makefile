@@ -106,13 +106,13 @@ bench: $(VENV)/.dev ## Time the solvers against their rivals (several minutes)
 	@for script in benchmarks/*.py; do echo "== $$script"; $(BIN)/python $$script || exit 1; done
 
 paper: $(VENV)/.boosters ## Re-run the paper's experiments on the data in THRIFTY_DATA; goes on where it was interrupted
-	@$(BIN)/thrifty paper all --data $(THRIFTY_DATA) --out paper-out
+	@$(BIN)/python -m reproduction all --data $(THRIFTY_DATA) --out paper-out
 
 paper-quick: $(VENV)/.boosters ## The same, thinned to minutes
-	@$(BIN)/thrifty paper all --data $(THRIFTY_DATA) --out paper-quick --profile quick
+	@$(BIN)/python -m reproduction all --data $(THRIFTY_DATA) --out paper-quick --profile quick
 
 paper-smoke: $(VENV)/.boosters ## The same, thinned to seconds, as the tests run it
-	@$(BIN)/thrifty paper all --data $(THRIFTY_DATA) --out paper-smoke --profile smoke
+	@$(BIN)/python -m reproduction all --data $(THRIFTY_DATA) --out paper-smoke --profile smoke
 
 clean: ## Remove the environment and every cache
 	rm -rf $(VENV) $(LOWEST) .venv-mlserver dist .numba-generic .pytest_cache .mypy_cache .ruff_cache .hypothesis docs/_build docs/gallery docs/generated

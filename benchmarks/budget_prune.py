@@ -15,12 +15,12 @@ import numpy as np
 from scipy.sparse import csr_array
 from scipy.sparse.csgraph import maximum_flow
 
-from thrifty.datasets import load_forest, load_miniboone
+from reproduction.datasets import load_forest, load_miniboone
+from reproduction.pruning.forest import flatten_forest, grow_forest
+from reproduction.pruning.mirror_ascent import ascend
+from reproduction.pruning.node_costs import PruningRows, closure_of
+from reproduction.pruning.optimum import solve_linear_program
 from thrifty.prices.prices import check_price_list
-from thrifty.pruning.forest import flatten_forest, grow_forest
-from thrifty.pruning.mirror_ascent import ascend
-from thrifty.pruning.node_costs import PruningRows, closure_of
-from thrifty.pruning.optimum import solve_linear_program
 
 WIDE = 2**30
 

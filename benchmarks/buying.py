@@ -24,6 +24,7 @@ from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassif
 from sklearn.linear_model import Ridge
 
 from frontier import DATA
+from reproduction import datasets
 from thrifty import (
     BudgetedClassifier,
     BudgetedRegressor,
@@ -32,7 +33,6 @@ from thrifty import (
     Prices,
     PurchaseFailedError,
     SqlSource,
-    datasets,
 )
 
 N_COLUMNS, N_DATABASE, N_FAILING, N_FIT, N_SESSIONS = 12, 100_000, 10_000, 3_000, 4_200

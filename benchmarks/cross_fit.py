@@ -15,9 +15,9 @@ import numpy as np
 from sklearn.ensemble import RandomForestClassifier
 from sklearn.exceptions import ConvergenceWarning
 
+from reproduction.datasets import load_miniboone
+from reproduction.experiments.fits import judge_on_split
 from thrifty import DynaModGbrtClassifier, DynaModLinClassifier, DynaModLstsqClassifier
-from thrifty.datasets import load_miniboone
-from thrifty.experiments.fits import judge_on_split
 from thrifty.full.crossfit import assign_folds
 from thrifty.tasks.classes import clip_probability
 from thrifty.tasks.logistic import logistic_loss

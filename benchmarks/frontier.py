@@ -36,14 +36,8 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC
 
-from thrifty import (
-    BudgetedClassifier,
-    DynaModGbrtClassifier,
-    Frontier,
-    GreedyMiserClassifier,
-    evidence_of,
-    hold_budget,
-)
+from reproduction.rivals.greedy_miser import GreedyMiserClassifier
+from thrifty import BudgetedClassifier, DynaModGbrtClassifier, Frontier, evidence_of, hold_budget
 from thrifty.bundle import to_bytes
 from thrifty.evidence.evidence import Evidence
 from thrifty.rows import content_folds

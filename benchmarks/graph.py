@@ -28,7 +28,7 @@ from sklearn.ensemble import ExtraTreesRegressor, HistGradientBoostingClassifier
 from frontier import BUDGETS, load_large, load_priced
 from targets import CASES, Case
 from thrifty import BudgetedClassifier, BudgetedRegressor, hold_budget
-from thrifty.cascade import graph_search as search
+from thrifty.cascade import graph as search
 from thrifty.chain.stage import nodes_of
 
 OF_NUMBERS = ("pol", "bike_hour")

@@ -16,8 +16,8 @@ from sklearn.ensemble import RandomForestClassifier
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.frozen import FrozenEstimator
 
+from reproduction.datasets import load_forest, load_miniboone
 from thrifty import DynaModLstsqClassifier
-from thrifty.datasets import load_forest, load_miniboone
 
 SIZES = (250, 500, 1000, 2000, 4000, 8000, 16_000, 32_000)
 SHARES = (0.0, 0.05, 0.1, 0.2, 0.3, 0.5)

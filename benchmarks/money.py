@@ -22,7 +22,8 @@ import numpy as np
 from sklearn.model_selection import StratifiedKFold
 
 from frontier import DATA, load_priced
-from thrifty import BudgetedClassifier, Prices, datasets
+from reproduction import datasets
+from thrifty import BudgetedClassifier, Prices
 from thrifty.prices.prices import check_price_list
 
 TABLES = ["heart", "pima", "hepatitis", "thyroid"]

@@ -20,11 +20,11 @@ import warnings
 import numpy as np
 from lightgbm import LGBMRanker
 
+from reproduction.datasets.documents import load_mq2008, load_mslr
+from reproduction.ranking_curve import band_over_queries
 from thrifty import BudgetedRanker, FullModelNotWorthItWarning, Queries, ndcg_at
 from thrifty.cascade.problem import CAPACITIES
 from thrifty.cascade.stages import grow_stages
-from thrifty.datasets.documents import load_mq2008, load_mslr
-from thrifty.ranking.curve import band_over_queries
 from thrifty.tasks.ranking import GRADIENTS, ranking_of, with_queries
 from thrifty.trees import Binner
 

@@ -20,8 +20,14 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC
 
+from reproduction.datasets import (
+    load_digits_at_least_five,
+    load_forest,
+    load_letters,
+    load_miniboone,
+    load_priced,
+)
 from thrifty import BudgetedClassifier, FullModelNotWorthItWarning
-from thrifty.datasets import load_digits_at_least_five, load_forest, load_letters, load_miniboone, load_priced
 
 ALLOWED = (0.0, 0.005)
 

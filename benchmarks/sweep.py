@@ -7,9 +7,9 @@ from pathlib import Path
 import numpy as np
 from sklearn.ensemble import RandomForestClassifier
 
+from reproduction.datasets import load_letters
 from thrifty import DynaModGbrtClassifier, DynaModLinClassifier, sweep
 from thrifty.bundle import from_bytes
-from thrifty.datasets import load_letters
 from thrifty.trees import Binner
 
 TREES = {"gamma": [1.0, 10.0, 100.0, 1000.0], "p_full": [0.1, 0.5], "learning_rate": [0.1, 0.3]}

@@ -25,8 +25,8 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC
 
+from reproduction.datasets import load_gas_drift, load_scene15
 from thrifty import BudgetedClassifier, BudgetedRegressor, hold_budget
-from thrifty.datasets import load_gas_drift, load_scene15
 
 DATA = Path(os.environ.get("THRIFTY_DATA", Path(__file__).resolve().parents[2] / "shared" / "data"))
 

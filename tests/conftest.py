@@ -1,4 +1,4 @@
-"""What several tests share: where real data lies, and how a test says that it is not there."""
+"""What several tests share: the order in which files run, small tables, small fits, small disks."""
 
 import importlib.util
 import os
@@ -26,8 +26,17 @@ if os.environ.get("THRIFTY_TEST_LAST_BITS"):
 REPOSITORY = Path(__file__).resolve().parents[1]
 
 LONGEST = (
-    ("cli/test_paper.py", "test_pages.py", "sweeping/test_workers.py", "test_matrix.py"),
-    ("test_sklearn_contract.py", "experiments/test_smoke.py", "sweeping/test_interruptions.py"),
+    (
+        "tests/cli/test_demo.py",
+        "tests/test_pages.py",
+        "tests/sweeping/test_workers.py",
+        "tests/test_matrix.py",
+    ),
+    (
+        "tests/test_sklearn_contract.py",
+        "reproduction/tests/experiments/test_smoke.py",
+        "tests/sweeping/test_interruptions.py",
+    ),
 )
 """The files that take longest, for one worker and for the other. Where nothing is compiled yet, the first compiles the
 trees for half a minute; the second begins with estimators that have none, and finds them compiled."""
@@ -40,28 +49,15 @@ def pytest_collection_modifyitems(items):
     Each of two workers is given half of the list, and then takes from what the other has not begun. Files stay whole:
     their tests share what they fit.
     """
-    found = {REPOSITORY / "tests" / name: [] for name in chain(*LONGEST)}
+    found = {REPOSITORY / name: [] for name in chain(*LONGEST)}
     rest = []
     for item in items:
         found.get(item.path, rest).append(item)
     for path in found:
         assert path.is_file(), f"{path} has another name now: tell LONGEST in tests/conftest.py"
-    first, second = (
-        [item for name in names for item in found[REPOSITORY / "tests" / name]] for names in LONGEST
-    )
+    first, second = ([item for name in names for item in found[REPOSITORY / name]] for names in LONGEST)
     half = max(len(items) // 2 - len(first), 0)
     items[:] = [*first, *rest[:half], *second, *rest[half:]]
-
-
-@pytest.fixture(scope="session")
-def data_folder() -> Path:
-    """The folder with the larger real data: THRIFTY_DATA, or ../shared/data beside the repository."""
-    folder = Path(os.environ.get("THRIFTY_DATA", REPOSITORY.parent / "shared" / "data"))
-    if not folder.is_absolute():
-        folder = REPOSITORY / folder
-    if not folder.is_dir():
-        pytest.skip(f"no folder {folder}: set THRIFTY_DATA to run the tests on the larger real data")
-    return folder
 
 
 @contextmanager
@@ -135,7 +131,6 @@ def bike_system():
 def _small_fits():
     from thrifty.cascade import estimators as cascade
     from thrifty.cascade import gates, plan
-    from thrifty.tables import swept_methods
     from thrifty.trees.boosting import Boosting
 
     with pytest.MonkeyPatch.context() as patch:
@@ -144,15 +139,12 @@ def _small_fits():
         patch.setattr(gates, "ALL_COLUMNS", replace(gates.ALL_COLUMNS, n_trees=10))
         patch.setattr(gates, "REGRESSION_GATE_SIZES", (replace(gates.REGRESSION_GATE_SIZES[0], n_trees=20),))
         patch.setattr(cascade, "CAPACITIES", (Boosting(n_trees=15, max_depth=3),))
-        patch.setattr(swept_methods, "_TREE_GAMMAS", np.array([1e-3, 2e-2]))
-        patch.setattr(swept_methods, "_LINEAR_GAMMAS", np.array([1e-3, 2e-2]))
-        patch.setattr(swept_methods, "_TREES", 20)
         yield
 
 
 @pytest.fixture
 def small_fits():
-    """One small size of stages, few trees for orders and gates, two gammas, for one test: `thrifty fit` in a second."""
+    """One small size of stages, few trees for orders and gates, for one test: `thrifty fit` in a second."""
     with _small_fits():
         yield
 

@@ -7,18 +7,9 @@ SRC = Path(__file__).resolve().parents[1] / "src" / "thrifty"
 
 LAYERS = (
     *("errors", "arrays", "jit", "threads", "rows", "files", "progress"),
-    *("prices", "trees", "tasks", "full", "chain", "sources", "plots", "evidence", "ranking"),
-    *(
-        "estimators",
-        "cascade",
-        "dynamod",
-        "pruning",
-        "routing",
-        "estimators.rivals",
-        "bundle",
-        "dynamod.sweeping",
-    ),
-    *("auditing", "tables", "reporting", "serve", "datasets", "experiments", "cli"),
+    *("prices", "trees", "tasks", "full", "chain", "sources", "plots", "evidence"),
+    *("estimators", "cascade", "dynamod", "routing", "bundle", "dynamod.sweeping"),
+    *("auditing", "tables", "reporting", "serve", "cli"),
 )
 """From the ground up."""
 
@@ -28,8 +19,6 @@ KNOWS_ONLY = {
     "chain": {"errors", "arrays", "rows", "threads", "jit", "prices", "trees", "tasks", "full"},
     "sources": {"errors", "arrays", "threads", "prices", "chain"},
     "plots": {"errors", "arrays", "prices", "chain"},
-    "datasets": {"errors", "arrays"},
-    "reporting": {"errors", "arrays", "files", "prices", "tasks", "plots", "evidence"},
     "cascade": set(LAYERS[: LAYERS.index("cascade")]),
 }
 """Layers that do without some of those before them: serving knows nothing of learning."""

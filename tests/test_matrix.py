@@ -21,17 +21,12 @@ from thrifty import (
     BudgetedClassifier,
     BudgetedRanker,
     BudgetedRegressor,
-    BudgetPruneClassifier,
     ConfidenceRouter,
     DynaModGbrtClassifier,
     DynaModGbrtRegressor,
     DynaModLinClassifier,
     DynaModLstsqClassifier,
     Frontier,
-    GreedyL1Classifier,
-    GreedyLeafClassifier,
-    GreedyMiserClassifier,
-    GreedyMiserRegressor,
     InvalidInputError,
     Prices,
     UniformRouter,
@@ -127,10 +122,6 @@ def recipes():
         "DynaModLstsqClassifier": lambda f0: DynaModLstsqClassifier(f0, max_bytes=400, **priced),
         "ConfidenceRouter": lambda f0: ConfidenceRouter(f0, full(), features=["radius"], **priced),
         "UniformRouter": lambda f0: UniformRouter(f0, full(), features=["radius"], **priced),
-        "GreedyL1Classifier": lambda f0: GreedyL1Classifier(f0, n_features=2, **priced),
-        "GreedyLeafClassifier": lambda f0: GreedyLeafClassifier(f0, **{**priced, "full_cost": 0.0}),
-        "GreedyMiserClassifier": lambda f0: GreedyMiserClassifier(n_trees=4, **priced),
-        "BudgetPruneClassifier": lambda f0: BudgetPruneClassifier(n_trees=4, max_depth=3, **priced),
     }
 
 
@@ -153,9 +144,6 @@ SEVERAL = {
         "DynaModLstsqClassifier",
         "ConfidenceRouter",
         "UniformRouter",
-        "GreedyL1Classifier",
-        "GreedyLeafClassifier",
-        "GreedyMiserClassifier",
     )
 }
 NUMBERS = (
@@ -163,7 +151,6 @@ NUMBERS = (
     "a loaded regressor",
     "a regressor before a regressor",
     "DynaModGbrtRegressor",
-    "GreedyMiserRegressor",
     "UniformRouterRegressor",
     "a regressor of a quantile",
     "a graph that predicts numbers",
@@ -275,7 +262,6 @@ def every_thing():
     priced = {"feature_costs": COSTS, "random_state": 0}
     rivals = [
         DynaModGbrtRegressor(BayesianRidge(), n_trees=8, max_iter=2, tol=1, **priced),
-        GreedyMiserRegressor(n_trees=20, **priced),
         UniformRouterRegressor(BayesianRidge(), BayesianRidge(), features=["radius"], **priced),
         regressor(BayesianRidge(), **QUANTILE),
     ]
@@ -297,17 +283,6 @@ def thing(request, things):
 
 
 REFUSED = {
-    ("BudgetPruneClassifier", "source"): "node by node",
-    ("BudgetPruneClassifier", "buy"): "node by node",
-    ("BudgetPruneClassifier", "start"): "node by node",
-    ("BudgetPruneClassifier", "explain"): "trees",
-    ("BudgetPruneClassifier", "certificate"): "full model",
-    ("BudgetPruneClassifier", "hold_budget"): "stage",
-    ("BudgetPruneClassifier", "point_of"): "needs a chain",
-    ("BudgetPruneClassifier", "chain"): "needs a chain",
-    ("GreedyMiserClassifier", "certificate"): "full model",
-    ("GreedyMiserClassifier of three classes", "certificate"): "full model",
-    ("GreedyMiserRegressor", "certificate"): "full model",
     **{(name, "measures"): "errors of numbers need the targets" for name in NUMBERS},
     **{(name, "measures"): "scored by the measure of its queries" for name in RANKINGS},
     (BY_ROW, "report"): "differ by row",
@@ -316,7 +291,6 @@ REFUSED = {
     (FUNCTION, "file"): "files keep no functions",
     (FUNCTION, "providers"): "a function tells prices",
     (BY_ROW, "providers"): "differ by row",
-    ("BudgetPruneClassifier", "providers"): "node by node",
     (ROUTER, "measures"): "known without their classes",
 }
 """Pairs that make no sense, and a word of the refusal."""
@@ -416,8 +390,6 @@ def walked(one, table, row):
 @pytest.mark.parametrize("n_parts", [2, 7, 64])
 def test_rows_in_partitions_and_alone_go_the_way_that_they_go_together(thing, rows, n_parts):
     table, one = rows[0][NEW].sample(frac=1, random_state=0), thing[1]
-    if not hasattr(one, "chain_"):
-        pytest.skip("a pruned forest has no operating points to mix")
     parts = [table.iloc[places] for places in np.array_split(np.arange(len(table)), n_parts)]
     for ask in (one.route, one.cost):
         np.testing.assert_array_equal(np.concatenate([ask(part) for part in parts]), ask(table))
@@ -496,7 +468,7 @@ def test_its_frontier_tells_measures_with_bands_on_rows_of_the_fit_and_on_others
             *(f"recall of {label!r}" for label in np.unique(y).tolist()),
         ]
         assert kept[names].notna().all(axis=None)
-        names += [] if thing[0] == "BudgetPruneClassifier" else ["log-loss", "AUC"]  # trees keep no scores
+        names += ["log-loss", "AUC"]
     for name in names:
         assert new[name].notna().all()
         assert np.all(new[f"{name}_low"] <= new[f"{name}_high"])
@@ -520,7 +492,7 @@ def test_a_certificate_is_issued_on_rows_it_has_not_seen(thing, rows):
 
 def wide_budget(one):
     """A budget between the first stage for every row and the full model for every row."""
-    costs = one.chain_.cost_by_place if hasattr(one, "chain_") else np.array([1.0])
+    costs = one.chain_.cost_by_place
     return float(costs[0] + 0.4 * (costs[-1] - costs[0]))
 
 
@@ -577,7 +549,7 @@ def test_it_has_a_report(thing, rows):
         assert not told or np.isclose(facts.measures[0].value, told_by.iloc[-1]).any()
     else:
         assert "balanced accuracy" in told
-        assert ("log-loss" in told) == (thing[0] != "BudgetPruneClassifier")
+        assert "log-loss" in told
 
 
 @pytest.mark.slow
@@ -585,7 +557,7 @@ def test_it_has_a_report(thing, rows):
 def test_it_stands_behind_a_cheaper_stage_and_is_billed_for_what_each_row_spends_there(thing, rows):
     table, y = rows
     name, inner = thing
-    prices = (inner.chain_ if hasattr(inner, "chain_") else inner.forest_).price_list
+    prices = inner.chain_.price_list
     if name in (*NUMBERS, *RANKINGS, WORDS):
         loss = QUANTILE if name == NUMBERS[-2] else {}
         front = (

@@ -12,7 +12,7 @@ PAGES = [page for page in sorted(DOCS.glob("*.md")) if ">>> " in page.read_text(
 @pytest.mark.slow
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 def test_a_page_shows_what_its_code_prints(page, request, tmp_path, monkeypatch):
-    if "from thrifty.datasets import" in page.read_text():
+    if "from reproduction.datasets import" in page.read_text():
         monkeypatch.setenv("THRIFTY_DATA", str(request.getfixturevalue("data_folder")))
     monkeypatch.chdir(tmp_path)
     flags = doctest.NORMALIZE_WHITESPACE | doctest.ELLIPSIS

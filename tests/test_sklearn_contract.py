@@ -22,16 +22,11 @@ from thrifty import (
     BudgetedClassifier,
     BudgetedRanker,
     BudgetedRegressor,
-    BudgetPruneClassifier,
     ConfidenceRouter,
     DynaModGbrtClassifier,
     DynaModGbrtRegressor,
     DynaModLinClassifier,
     DynaModLstsqClassifier,
-    GreedyL1Classifier,
-    GreedyLeafClassifier,
-    GreedyMiserClassifier,
-    GreedyMiserRegressor,
     UniformRouter,
     UniformRouterRegressor,
 )
@@ -73,23 +68,17 @@ ESTIMATORS = [
     DynaModLinClassifier(_full(), tol=1e-2, max_iter=1000, cv=2, random_state=0),
     ConfidenceRouter(_full(), cv=2, random_state=0),
     UniformRouter(_full(), cv=2, random_state=0),
-    GreedyL1Classifier(_full(), cv=2, random_state=0),
-    GreedyLeafClassifier(_full(), _local(), cv=2, random_state=0),
-    BudgetPruneClassifier(n_trees=5, random_state=0),
     DynaModGbrtClassifier(_full(), n_trees=10, max_iter=2, tol=1.0, cv=2, random_state=0),
     DynaModLstsqClassifier(_full(), n_trees=3, max_iter=3, tol=1.0, cv=2, random_state=0),
-    GreedyMiserClassifier(n_trees=10),
     BudgetedClassifier(_full(), sizes=[(5, 3)], stages=2, cv=2, random_state=0),
     UniformRouterRegressor(Ridge(), cv=2, random_state=0),
     DynaModGbrtRegressor(Ridge(), n_trees=30, max_iter=2, tol=10.0, cv=2, random_state=0),
-    GreedyMiserRegressor(loss="absolute", n_trees=30),
     BudgetedRegressor(Ridge(), sizes=[(20, 3)], stages=1, cv=2, random_state=0),
     RankerOfLabels(Ridge(), sizes=[(5, 3)], stages=1, cv=2, random_state=0),
 ]
 
 VARIANTS = [
     DynaModLinClassifier(_full(), distance="squared", tol=1e-2, max_iter=1000, cv=2, random_state=0),
-    BudgetPruneClassifier(n_trees=5, holdout="oob", error="probability", solver="lp", random_state=0),
 ]
 """Other ways to compute the same: what is checked before a fit, and around it, does not know of them."""
 

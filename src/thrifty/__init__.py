@@ -30,17 +30,12 @@ if TYPE_CHECKING:
         RefittedFullModelWarning,
         ThriftyError,
     )
-    from thrifty.estimators.rivals.budget_prune import BudgetPruneClassifier
-    from thrifty.estimators.rivals.greedy_l1 import GreedyL1Classifier
-    from thrifty.estimators.rivals.greedy_leaf import GreedyLeafClassifier
-    from thrifty.estimators.rivals.greedy_miser import GreedyMiserClassifier, GreedyMiserRegressor
     from thrifty.evidence.budgets import hold_budget
     from thrifty.evidence.certificate import Certificate, certify
     from thrifty.evidence.evidence import Evidence
     from thrifty.evidence.frontier import Frontier
     from thrifty.evidence.observe import evidence_of, point_of
     from thrifty.prices.prices import Prices
-    from thrifty.ranking.curve import ranking_curve
     from thrifty.reporting.page import report
     from thrifty.routing.confidence import ConfidenceRouter, UniformRouter, UniformRouterRegressor
     from thrifty.routing.logged import evidence_of_answers
@@ -54,7 +49,6 @@ __version__ = "0.2.0"
 
 __all__ = [
     "Audit",
-    "BudgetPruneClassifier",
     "BudgetedClassifier",
     "BudgetedRanker",
     "BudgetedRegressor",
@@ -73,10 +67,6 @@ __all__ = [
     "FullModelFailedError",
     "FullModelFailedWarning",
     "FullModelNotWorthItWarning",
-    "GreedyL1Classifier",
-    "GreedyLeafClassifier",
-    "GreedyMiserClassifier",
-    "GreedyMiserRegressor",
     "HttpSource",
     "InvalidAnswerError",
     "InvalidInputError",
@@ -104,7 +94,6 @@ __all__ = [
     "load",
     "ndcg_at",
     "point_of",
-    "ranking_curve",
     "report",
     "save",
     "sweep",
@@ -113,7 +102,6 @@ __all__ = [
 # Names are looked up when they are first used: the command line answers `--help` without loading scikit-learn.
 _HOME = {
     "Audit": "auditing.audit",
-    "BudgetPruneClassifier": "estimators.rivals.budget_prune",
     "BudgetedClassifier": "cascade.estimators",
     "BudgetedRanker": "cascade.estimators",
     "BudgetedRegressor": "cascade.estimators",
@@ -132,10 +120,6 @@ _HOME = {
     "FullModelFailedError": "errors",
     "FullModelFailedWarning": "errors",
     "FullModelNotWorthItWarning": "errors",
-    "GreedyL1Classifier": "estimators.rivals.greedy_l1",
-    "GreedyLeafClassifier": "estimators.rivals.greedy_leaf",
-    "GreedyMiserClassifier": "estimators.rivals.greedy_miser",
-    "GreedyMiserRegressor": "estimators.rivals.greedy_miser",
     "HttpSource": "sources.web",
     "InvalidAnswerError": "errors",
     "InvalidInputError": "errors",
@@ -163,7 +147,6 @@ _HOME = {
     "load": "tables.storage",
     "ndcg_at": "tasks.ranking",
     "point_of": "evidence.observe",
-    "ranking_curve": "ranking.curve",
     "report": "reporting.page",
     "save": "tables.storage",
     "sweep": "dynamod.sweeping.run",

@@ -21,9 +21,6 @@ from thrifty import (
     DynaModGbrtClassifier,
     DynaModLinClassifier,
     DynaModLstsqClassifier,
-    GreedyL1Classifier,
-    GreedyLeafClassifier,
-    GreedyMiserClassifier,
     UniformRouter,
 )
 from thrifty.bundle.container import FORMAT
@@ -111,12 +108,9 @@ def fitted(rows):
             ),
             "boosted": DynaModGbrtClassifier(svm, **boosted, p_full=0.5),
             "reading": DynaModGbrtClassifier(logistic, **boosted, gate_reads_score=True, full_cost=2.0),
-            "greedy": GreedyL1Classifier(svm, features=[1, 2, 3], cv=3),
-            "miser": GreedyMiserClassifier(n_trees=5, gamma=2.0),
             "confidence": ConfidenceRouter(svm, logistic, features=[0, 4, 5], p_full=0.4),
             "uniform": UniformRouter(logistic, p_full=0.4, random_state=3),
             "lstsq": DynaModLstsqClassifier(logistic, n_trees=4, max_leaves=4, max_iter=3, random_state=0),
-            "leaf": GreedyLeafClassifier(svm, random_state=0),
             "cascade": BudgetedClassifier(logistic, budget=1.6, sizes=[(6, 3)], cv=3, random_state=0),
             "proved": BudgetedClassifier(logistic, max_loss=0.2, sizes=[(6, 3)], cv=3, random_state=0),
         }

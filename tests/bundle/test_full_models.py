@@ -139,7 +139,7 @@ def test_without_a_full_model_there_is_nobody_to_ask_until_one_is_given(fitted, 
 
 
 def test_a_chain_given_as_the_full_model_becomes_part_of_the_chain(fitted, rows):
-    front, tail = fitted["linear"], fitted["miser"]
+    front, tail = fitted["linear"], fitted["uniform"]
     data = to_bytes(front, full="absent")
     assert from_bytes(data).chain_.n_stages == 1
     with pytest.raises(InvalidInputError, match="One route has one price list"):
@@ -148,7 +148,7 @@ def test_a_chain_given_as_the_full_model_becomes_part_of_the_chain(fitted, rows)
     joined = from_bytes(data, full=tail)
     assert joined.chain_.behind is tail
     assert joined.chain_.n_stages == 2
-    assert set(joined.route(rows[0])) == {0, 1}
+    assert set(joined.route(rows[0])) == {0, 1, 2}
     np.testing.assert_array_equal(joined.predict_proba(rows[0]), front.with_full(tail).predict_proba(rows[0]))
 
 
@@ -168,7 +168,7 @@ def test_a_reference_needs_the_very_model_it_was_saved_with(fitted, rows):
         other,
         LogisticRegression().fit(*rows),
         lambda X: np.full(len(X), 0.5),
-        fitted["miser"].chain_,
+        fitted["uniform"].chain_,
     ):
         with pytest.raises(InvalidInputError, match="refers to another full model, Pipeline"):
             from_bytes(data, full=wrong)

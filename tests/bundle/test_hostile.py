@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from thrifty import Chain, GreedyMiserClassifier, InvalidInputError, Policy
+from thrifty import Chain, DynaModGbrtClassifier, InvalidInputError, Policy
 from thrifty.bundle import from_bytes, to_bytes
 from thrifty.chain.stage import LinearStage
 from thrifty.full.model import PrecomputedFull
@@ -319,7 +319,7 @@ def test_stages_that_do_not_build_on_one_another_are_refused(cascade, forge):
 
 def test_an_estimator_is_not_taken_for_another(cascade, forge):
     refused(
-        forge.with_fact(cascade, lambda manifest: manifest.update({"class": "GreedyMiserClassifier"})),
+        forge.with_fact(cascade, lambda manifest: manifest.update({"class": "ConfidenceRouter"})),
         "suit the kind of chain",
     )
 
@@ -487,7 +487,9 @@ def of_levels():
         {"kind": [f"kind {one}" for one in rng.integers(0, 6, 200)], "size": rng.normal(size=200)}
     )
     y = table["kind"].isin(["kind 1", "kind 4"]) ^ (table["size"] > 1)
-    return to_bytes(GreedyMiserClassifier(n_trees=3, gamma=0.0).fit(table, y))
+    return to_bytes(
+        DynaModGbrtClassifier(n_trees=3, gamma=0.0, max_iter=1, tol=1.0, cv=2, random_state=0).fit(table, y)
+    )
 
 
 SETS = ("chain", "stages", 0, "cheap", "sets")

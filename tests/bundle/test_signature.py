@@ -153,8 +153,6 @@ def test_commands_sign_and_verify(make_table, small_fits, pem_file, tmp_path, ca
         "label",
         "--full",
         "boosting",
-        "--method",
-        "greedy-miser",
         "--private-key",
         private,
     ]

@@ -13,7 +13,8 @@ from scipy.special import expit
 from sklearn.frozen import FrozenEstimator
 from sklearn.tree import DecisionTreeClassifier
 
-from thrifty import BudgetPruneClassifier, ConfidenceRouter
+from reproduction.rivals.budget_prune import BudgetPruneClassifier
+from thrifty import ConfidenceRouter
 from thrifty.chain.chain import Chain
 from thrifty.chain.explain import explain_rows
 from thrifty.chain.policy import Policy

@@ -9,7 +9,7 @@ from thrifty.cli import main
 
 @pytest.fixture(scope="session")
 def files(tmp_path_factory, while_fits_are_small, make_table):
-    """A folder with a training table, new rows, prices, and the systems that three fits made of them."""
+    """A folder with a training table, new rows, prices, and the systems that two fits made of them."""
     folder = tmp_path_factory.mktemp("files")
     make_table(900).to_csv(folder / "train.csv", index=False)
     make_table(400, seed=1).to_csv(folder / "test.csv", index=False)
@@ -37,7 +37,6 @@ def files(tmp_path_factory, while_fits_are_small, make_table):
     wishes = {
         "system": ["--budget", "3"],
         "certified": ["--max-loss", "0.1"],
-        "swept": ["--budget", "4", "--method", "greedy-miser"],
     }
     with while_fits_are_small():
         for name, wish in wishes.items():
@@ -50,7 +49,6 @@ def files(tmp_path_factory, while_fits_are_small, make_table):
         costs=folder / "costs.csv",
         system=folder / "system.thrifty",
         certified=folder / "certified.thrifty",
-        swept=folder / "swept.thrifty",
     )
 
 

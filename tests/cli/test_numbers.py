@@ -94,7 +94,6 @@ def test_a_report_of_numbers_measures_as_scikit_learn_does(bike_system, make_bik
         ("same", ("--task", "ranking"), "--task ranking needs --query"),
         ("same", ("--task", "number"), "column 'same' must hold different numbers; all 100 are 1"),
         ("weather", ("--task", "number"), "column 'weather' must hold finite numbers"),
-        ("temperature", ("--method", "confidence"), "--method confidence answers with classes"),
     ],
 )
 def test_a_target_that_is_no_number_is_one_sentence(refused, make_bikes, tmp_path, target, options, words):

@@ -11,6 +11,7 @@ import skops.io
 from sklearn.neighbors import KNeighborsClassifier
 
 import thrifty.cli.console
+from thrifty import DynaModGbrtClassifier, save
 from thrifty.tables.storage import load_table_system
 
 
@@ -159,9 +160,12 @@ def test_wishes_of_predict_and_explain(refused, files, tmp_path):
     assert "give one of budget, max_loss" in refused(*predict, "--budget", 5, "--max-loss", 0.1)
     assert "--max-loss names none" in refused(*predict, "--hold-budget", "--max-loss", 0.1)
     assert "strictly between 0 and 1" in refused(*predict, "--max-loss", 2)
-    swept = ["predict", files.swept, files.new, "-o", tmp_path / "a.csv"]
-    assert "strictly between 0 and 1" in refused(*swept, "--max-loss", 2)
-    assert "budget must be at least" in refused(*swept, "--budget", 0.01)
+    train = pd.read_csv(files.train)
+    pair = DynaModGbrtClassifier(n_trees=5, max_iter=1, tol=1.0, cv=2, random_state=0)
+    save(pair.fit(train[["age", "lab one", "noise"]], train["label"]), tmp_path / "pair.thrifty")
+    gated = ["predict", tmp_path / "pair.thrifty", files.new, "-o", tmp_path / "a.csv"]
+    assert "strictly between 0 and 1" in refused(*gated, "--max-loss", 2)
+    assert "budget must be at least" in refused(*gated, "--budget", 0.01)
     certified = ["predict", files.certified, files.new, "-o", tmp_path / "a.csv"]
     assert "so there is none to hold" in refused(*certified, "--hold-budget")
     assert "kept none. Fit it with both" in refused(*predict, "--budget", 3, "--confidence", 0.9)

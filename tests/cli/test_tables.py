@@ -13,9 +13,7 @@ from sklearn.naive_bayes import GaussianNB
 import thrifty
 from thrifty import BudgetedClassifier
 from thrifty.cli.console import quantity
-from thrifty.cli.new_system import Method
 from thrifty.cli.summary import _strays
-from thrifty.tables.fit import METHODS
 from thrifty.tables.storage import load_table_system
 
 pytestmark = pytest.mark.slow
@@ -25,14 +23,10 @@ FIT = ["fit", "--target", "label", "--full", "svm", "--jobs", "1"]
 
 def test_help_names_every_command_and_each_explains_itself(run):
     shown = run("--help").out
-    for command in ("fit", "predict", "explain", "frontier", "report", "demo", "paper"):
+    for command in ("fit", "predict", "explain", "frontier", "report", "demo"):
         assert command in shown
         assert run(command, "--help").code == 0
     assert "--install-completion" in shown
-
-
-def test_the_methods_of_the_command_are_those_of_the_library():
-    assert tuple(one.value for one in Method) == METHODS
 
 
 def test_a_graph_is_fitted_on_request_and_refused_where_nothing_has_one(run, small_fits, tmp_path):
@@ -46,7 +40,8 @@ def test_a_graph_is_fitted_on_request_and_refused_where_nothing_has_one(run, sma
     assert "buys, by row, of 'way'" in said.out
     assert load_table_system(tmp_path / "s.thrifty").estimator.chain_.has_forks
     assert run("report", tmp_path / "s.thrifty", tmp_path / "t.csv", "-o", tmp_path / "r.html").code == 0
-    said = run(*fit, "--method", "dynamod-lin")
+    table.assign(qid=np.arange(900) // 9).to_csv(tmp_path / "t.csv", index=False)
+    said = run(*fit, "--query", "qid", "--full", "forest")
     assert said.code == 2
     assert "--structure graph is for cascades" in said.err
 
@@ -106,8 +101,6 @@ def test_a_target_of_three_classes_goes_through_every_command(run, small_fits, m
     assert "Stage 0 buys" in run("explain", system, new).out
     assert "mean cost" in run("frontier", system).out
     assert run("report", system, new, "-o", tmp_path / "r.html").code == 0
-    linear = run(*FIT, tmp_path / "train.csv", "--budget", 4, "--method", "dynamod-lin", "-o", tmp_path / "x")
-    assert linear.code == 0, linear.err
 
 
 def test_a_fit_with_a_loss_says_what_it_proved(run, files):
@@ -241,7 +234,7 @@ def test_answers_can_go_to_the_screen(run, files, tmp_path):
     assert run("predict", files.system, files.new, "-o", "-").out == (tmp_path / "a.csv").read_text()
 
 
-@pytest.mark.parametrize("kind", ["system", "certified", "swept"])
+@pytest.mark.parametrize("kind", ["system", "certified"])
 def test_one_file_answers_any_budget_and_any_loss(run, files, tmp_path, kind):
     def told(*wish):
         arguments = ["predict", getattr(files, kind), files.test, "-o", tmp_path / "a.csv", "--json", *wish]
@@ -403,8 +396,7 @@ def test_a_report_is_one_page_that_measures_the_chosen_point_on_new_rows(run, fi
     assert facts["start"] == at
     assert facts["points"]["cost"][at] == pytest.approx(told["cost"], abs=1e-3)
     assert facts["points"]["accuracy"][at] == pytest.approx(told["accuracy"], abs=1e-3)
-    for kind in (files.certified, files.swept):
-        assert f"wrote {out}" in run("report", kind, files.test, "-o", out).out
+    assert f"wrote {out}" in run("report", files.certified, files.test, "-o", out).out
 
 
 def test_a_label_that_is_a_number_comes_back_as_a_number(run, small_fits, make_table, tmp_path):

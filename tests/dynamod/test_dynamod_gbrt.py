@@ -3,7 +3,8 @@ import pandas as pd
 import pytest
 from sklearn.exceptions import ConvergenceWarning
 
-from thrifty import DynaModGbrtClassifier, GreedyMiserClassifier, InvalidInputError
+from reproduction.rivals.greedy_miser import GreedyMiserClassifier
+from thrifty import DynaModGbrtClassifier, InvalidInputError
 from thrifty.trees import Binner, TreeGrower
 
 TREES = {"n_trees": 12, "max_depth": 3, "learning_rate": 0.3}

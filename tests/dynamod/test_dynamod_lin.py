@@ -17,15 +17,9 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC
 from threadpoolctl import threadpool_limits
 
-from thrifty import (
-    Chain,
-    ConfidenceRouter,
-    DynaModGbrtClassifier,
-    DynaModLinClassifier,
-    GreedyL1Classifier,
-    InvalidInputError,
-)
-from thrifty.datasets import make_synthetic
+from reproduction.datasets import make_synthetic
+from reproduction.rivals.greedy_l1 import GreedyL1Classifier
+from thrifty import Chain, ConfidenceRouter, DynaModGbrtClassifier, DynaModLinClassifier, InvalidInputError
 from thrifty.errors import RefittedFullModelWarning
 
 

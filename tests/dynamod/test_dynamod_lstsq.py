@@ -6,14 +6,9 @@ from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression
 
 import thrifty
-from thrifty import (
-    ConfidenceRouter,
-    DynaModLinClassifier,
-    DynaModLstsqClassifier,
-    GreedyLeafClassifier,
-    GreedyMiserClassifier,
-    InvalidInputError,
-)
+from reproduction.rivals.greedy_leaf import GreedyLeafClassifier
+from reproduction.rivals.greedy_miser import GreedyMiserClassifier
+from thrifty import ConfidenceRouter, DynaModLinClassifier, DynaModLstsqClassifier, InvalidInputError
 from thrifty.dynamod.group_lasso import LinearScores
 from thrifty.dynamod.leaf import LeafPair
 from thrifty.dynamod.linear import LinearPair

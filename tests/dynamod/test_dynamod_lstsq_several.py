@@ -8,13 +8,9 @@ from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression
 from sklearn.naive_bayes import GaussianNB
 
-from thrifty import (
-    ConfidenceRouter,
-    DynaModLstsqClassifier,
-    GreedyL1Classifier,
-    GreedyLeafClassifier,
-    InvalidInputError,
-)
+from reproduction.rivals.greedy_l1 import GreedyL1Classifier
+from reproduction.rivals.greedy_leaf import GreedyLeafClassifier
+from thrifty import ConfidenceRouter, DynaModLstsqClassifier, InvalidInputError
 from thrifty.dynamod.leaf import LeafPair
 from thrifty.tasks.classes import MulticlassTask
 from thrifty.trees.foreign import additive_trees

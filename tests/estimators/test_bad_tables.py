@@ -14,14 +14,10 @@ from sklearn.preprocessing import StandardScaler
 import thrifty
 from thrifty import (
     BudgetedClassifier,
-    BudgetPruneClassifier,
     ConfidenceRouter,
     DynaModGbrtClassifier,
     DynaModLinClassifier,
     DynaModLstsqClassifier,
-    GreedyL1Classifier,
-    GreedyLeafClassifier,
-    GreedyMiserClassifier,
     InvalidInputError,
     ThriftyError,
     UniformRouter,
@@ -41,12 +37,8 @@ ESTIMATORS = [
     DynaModLinClassifier(FULL, tol=1e-2, max_iter=50, **FOLDS),
     ConfidenceRouter(FULL, **FOLDS),
     UniformRouter(FULL, **FOLDS),
-    GreedyL1Classifier(FULL, **FOLDS),
-    GreedyLeafClassifier(FULL, LOCAL, **FOLDS),
-    BudgetPruneClassifier(n_trees=2, random_state=0),
     DynaModGbrtClassifier(FULL, n_trees=3, max_iter=2, tol=1.0, **FOLDS),
     DynaModLstsqClassifier(FULL, n_trees=2, max_iter=2, tol=1.0, **FOLDS),
-    GreedyMiserClassifier(n_trees=3, random_state=0),
     BudgetedClassifier(FULL, sizes=[(3, 2)], stages=2, **FOLDS),
 ]
 every_estimator = pytest.mark.parametrize("estimator", ESTIMATORS, ids=lambda one: type(one).__name__)
@@ -278,8 +270,6 @@ def test_a_loaded_system_still_names_the_model_that_cannot_read_missing_values(t
 @every_estimator
 def test_a_keyword_that_fit_does_not_take_is_refused_in_the_name_of_the_class(estimator):
     called = type(estimator).__name__
-    if isinstance(estimator, BudgetPruneClassifier):
-        return
     with pytest.raises(TypeError, match=rf"^{called}\.fit takes no argument 'bugdet'\.$"):
         clone(estimator).fit(X, Y, bugdet=3)
     if "budget" in estimator.get_params():

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 from scipy.special import expit
 from sklearn.base import clone
-from sklearn.ensemble import GradientBoostingClassifier
 from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
@@ -23,12 +22,8 @@ from thrifty import (
     DynaModLinClassifier,
     DynaModLstsqClassifier,
     Frontier,
-    GreedyL1Classifier,
-    GreedyLeafClassifier,
-    GreedyMiserClassifier,
     InvalidInputError,
     UniformRouter,
-    evidence_of,
 )
 from thrifty.estimators.base import ChainClassifier
 
@@ -41,12 +36,9 @@ NAMES = [
     "DynaModGbrtClassifier",
     "DynaModLinClassifier",
     "DynaModLstsqClassifier",
-    "GreedyL1Classifier",
-    "GreedyLeafClassifier",
-    "GreedyMiserClassifier",
     "UniformRouter",
 ]
-GATED = [name for name in NAMES if name not in ("BudgetedClassifier", "GreedyMiserClassifier")]
+GATED = [name for name in NAMES if name != "BudgetedClassifier"]
 
 
 def make(n_rows, seed):
@@ -61,7 +53,6 @@ def learned():
     """Every estimator with a chain by name, on rows that the full model has not seen."""
     full = FrozenEstimator(make_pipeline(PolynomialFeatures(2), LogisticRegression()).fit(*make(300, 1)))
     small = {"n_trees": 5, "max_iter": 2, "tol": 1.0}
-    trees = GradientBoostingClassifier(n_estimators=3, max_depth=2, random_state=0).fit(*make(300, 2))
     known = PRICED | {"random_state": 0}
     some = [
         BudgetedClassifier(full, sizes=[(5, 3)], cv=2, **known),
@@ -69,9 +60,6 @@ def learned():
         DynaModGbrtClassifier(full, gamma=1.0, **small, **known),
         DynaModLinClassifier(full, gamma=0.05, tol=1e-2, **known),
         DynaModLstsqClassifier(full, **small, **known),
-        GreedyL1Classifier(full, features=[2], send_weight=0.8, **known),
-        GreedyLeafClassifier(full, FrozenEstimator(trees), **known),
-        GreedyMiserClassifier(n_trees=5, gamma=1.0, feature_costs=COSTS),
         UniformRouter(full, features=[2], cv=2, **known),
     ]
     X, y = make(400, 0)
@@ -168,7 +156,7 @@ def test_the_decision_is_the_log_odds_of_the_probabilities(learned, new_rows, na
     np.testing.assert_array_equal(clf.predict(X), clf.classes_[(clf.decision_function(X) > 0).astype(int)])
 
 
-@pytest.mark.parametrize("name", [name for name in NAMES if name != "GreedyMiserClassifier"])
+@pytest.mark.parametrize("name", NAMES)
 def test_new_rows_prove_what_is_lost_against_the_full_model(learned, new_rows, name):
     X, y = new_rows
     sure = learned[0][name].certified(X, y, max_loss=0.05)
@@ -182,18 +170,6 @@ def test_new_rows_prove_what_is_lost_against_the_full_model(learned, new_rows, n
     chosen = Frontier.from_evidence([learned[0][name].evidence_], against_full=True)
     assert certificate.n_candidates == len(chosen)
     assert learned[0][name].certificate_ is None
-
-
-def test_without_a_full_model_there_is_nothing_to_lose_against(learned, new_rows):
-    miser = learned[0]["GreedyMiserClassifier"]
-    with pytest.raises(InvalidInputError, match="GreedyMiserClassifier has no full model.*`with_full"):
-        miser.certified(*new_rows, max_loss=0.05)
-    known = np.where(new_rows[1] == "yes", 0.9, 0.1)
-    with pytest.raises(InvalidInputError, match="was fitted without a full model.*Choose them on other rows"):
-        miser.with_full(known, new_rows[0]).certified(*new_rows, max_loss=0.05)
-    alone = evidence_of(miser, *new_rows)
-    assert alone.full_quality is None
-    assert alone.every_point()[1].score[0] == pytest.approx(miser.score(*new_rows))
 
 
 @pytest.mark.parametrize("name", GATED)

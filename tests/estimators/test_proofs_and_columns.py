@@ -6,9 +6,9 @@ from sklearn.exceptions import NotFittedError
 from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression
 
+from reproduction.rivals.budget_prune import BudgetPruneClassifier
 from thrifty import (
     BudgetedClassifier,
-    BudgetPruneClassifier,
     ConfidenceRouter,
     InvalidInputError,
     NothingSavedWarning,

@@ -12,19 +12,17 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 import thrifty
+from reproduction.rivals.greedy_miser import GreedyMiserClassifier
 from thrifty import (
     BudgetedClassifier,
     BudgetedRegressor,
     DynaModGbrtClassifier,
     DynaModGbrtRegressor,
     DynaModLinClassifier,
-    GreedyMiserClassifier,
-    GreedyMiserRegressor,
 )
 from thrifty.chain.columns import learn_levels
 from thrifty.cli import main
 from thrifty.errors import InvalidInputError
-from thrifty.tables import swept_methods
 from thrifty.tables.storage import load_table_system
 
 N, FEW, NEW = 400, 300, slice(400, None)
@@ -66,8 +64,6 @@ ESTIMATORS = [
     BudgetedRegressor(over_text(Ridge()), **SIZES),
     DynaModGbrtClassifier(over_text(LogisticRegression()), gate_reads_score=True, **SMALL),
     DynaModGbrtRegressor(over_text(Ridge()), **SMALL),
-    GreedyMiserClassifier(n_trees=5),
-    GreedyMiserRegressor(n_trees=5),
 ]
 
 
@@ -87,11 +83,7 @@ class Source:
 @pytest.mark.slow
 @pytest.mark.parametrize("estimator", ESTIMATORS, ids=lambda one: type(one).__name__)
 def test_raw_tables_are_read_from_every_door_and_come_back_from_files(estimator, tmp_path):
-    y = (
-        WORTH
-        if isinstance(estimator, BudgetedRegressor | DynaModGbrtRegressor | GreedyMiserRegressor)
-        else RICH
-    )
+    y = WORTH if isinstance(estimator, BudgetedRegressor | DynaModGbrtRegressor) else RICH
     model = estimator.fit(X[:N], y[:N])
     assert 1 in model.features_
     assert any(stage_sets(stage) for stage in model.chain_.stages)
@@ -206,23 +198,17 @@ def test_a_full_model_of_text_answers_alike_in_python_in_files_in_purchases_and_
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::thrifty.errors.FullModelNotWorthItWarning")
-@pytest.mark.parametrize("method", ["cascade", "dynamod-gbrt", "greedy-miser"])
-def test_commands_read_text_as_sets_and_dates_as_days_as_python_does(
-    small_fits, files, capsys, monkeypatch, method
-):
-    monkeypatch.setattr(swept_methods, "_TREE_GAMMAS", np.array([1e-3]))
+def test_commands_read_text_as_sets_and_dates_as_days_as_python_does(small_fits, files, capsys):
     folder, train, new, _ = files
-    budget = "2" if method == "cascade" else "5"
-    system = fit_by_command(folder, "--full", "boosting", "--method", method, "--budget", budget)
+    system = fit_by_command(folder, "--full", "boosting", "--budget", "2")
     assert "dates are read as days since 1970-01-01: 'since'" in "".join(capsys.readouterr())
     assert any(stage_sets(stage) for stage in system.chain.stages)
-    if method == "cascade":
-        X_train, same = (table.assign(since=pd.to_datetime(table["since"])) for table in (train, new))
-        fitted = BudgetedClassifier(budget=2, random_state=0).fit(X_train.drop(columns="pay"), train["pay"])
-        assert_answers_alike(system, new, fitted, same)
-        # The file of a system that was fitted on dates knows which text is dates.
-        thrifty.save(fitted, folder / "saved.thrifty")
-        assert_answers_alike(load_table_system(folder / "saved.thrifty"), new, fitted, same)
+    X_train, same = (table.assign(since=pd.to_datetime(table["since"])) for table in (train, new))
+    fitted = BudgetedClassifier(budget=2, random_state=0).fit(X_train.drop(columns="pay"), train["pay"])
+    assert_answers_alike(system, new, fitted, same)
+    # The file of a system that was fitted on dates knows which text is dates.
+    thrifty.save(fitted, folder / "saved.thrifty")
+    assert_answers_alike(load_table_system(folder / "saved.thrifty"), new, fitted, same)
 
 
 @pytest.mark.slow

@@ -8,10 +8,10 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LinearRegression, Ridge
 
+from reproduction.rivals.greedy_miser import GreedyMiserRegressor
 from thrifty import (
     ConfidenceRouter,
     DynaModGbrtRegressor,
-    GreedyMiserRegressor,
     InvalidInputError,
     OptimisticFullModelWarning,
     UniformRouterRegressor,

@@ -11,7 +11,9 @@ from sklearn.datasets import make_classification
 from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression
 
-from thrifty import BudgetPruneClassifier, ConfidenceRouter, GreedyMiserClassifier, Policy
+from reproduction.rivals.budget_prune import BudgetPruneClassifier
+from reproduction.rivals.greedy_miser import GreedyMiserClassifier
+from thrifty import ConfidenceRouter, Policy
 from thrifty.errors import InvalidInputError
 from thrifty.evidence.evidence import Evidence, GateAverages, RouteAverages
 from thrifty.evidence.frontier import Frontier

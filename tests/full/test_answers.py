@@ -20,13 +20,7 @@ from thrifty import (
     sweep,
 )
 from thrifty.errors import InvalidAnswerError
-from thrifty.prices.billing import PriceList
-from thrifty.progress import silent
-from thrifty.tables.schema import Schema
-from thrifty.tables.swept_methods import fit_swept
 from thrifty.tables.system import as_table_system
-from thrifty.tables.training import TrainingTable
-from thrifty.tasks.classes import classification_of
 
 TABLE = pd.DataFrame(np.random.default_rng(0).normal(size=(120, 3)).round(3), columns=list("abc"))
 TABLE.loc[[7, 30, 99], "a"] = 5.0
@@ -237,31 +231,6 @@ def test_rows_keep_their_numbers_where_some_weigh_nothing_and_in_a_sweep():
             router(full).fit(TABLE, LABELS, sample_weight=weight)
     with pytest.raises(InvalidAnswerError, match=r"the full model \(Faulty\) .*nan in row 7 of X_val "):
         sweep(router(frozen("missing")), {"p_full": [0.5]}, TABLE, LABELS, TABLE, LABELS)
-
-
-@pytest.mark.parametrize("method", ["dynamod-lin", pytest.param("greedy-miser", marks=pytest.mark.slow)])
-def test_rows_of_a_file_keep_their_numbers_in_the_part_that_they_are_drawn_for(method):
-    rows = pd.concat([TABLE] * 3, ignore_index=True)
-    schema = Schema(tuple(TABLE.columns), {}, "label", np.array(["no", "yes"]))
-    prices = PriceList(np.ones(3), np.arange(3))
-    full = frozen("missing")
-    labels = np.tile(LABELS, 3)
-    table = TrainingTable(schema, prices, schema.cells(rows), labels, classification_of(labels), full, ())
-    with pytest.raises(InvalidAnswerError) as seen:
-        fit_swept(
-            method,
-            table,
-            full,
-            budget=None,
-            max_loss=None,
-            confidence=0.95,
-            seed=0,
-            n_jobs=1,
-            progress=silent,
-        )
-    assert seen.value.rows
-    assert {(row - 1) % 120 for row in seen.value.rows} <= {7, 30, 99}
-    assert "X_val" not in str(seen.value)
 
 
 @pytest.mark.slow

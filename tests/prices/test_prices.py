@@ -9,7 +9,8 @@ import pytest
 from sklearn.linear_model import LogisticRegression
 
 import thrifty
-from thrifty import BudgetedClassifier, GreedyMiserClassifier, InvalidInputError, Prices
+from reproduction.rivals.greedy_miser import GreedyMiserClassifier
+from thrifty import BudgetedClassifier, InvalidInputError, Prices
 from thrifty.prices.prices import check_price_list
 from thrifty.reporting.measure import measure
 

@@ -9,9 +9,9 @@ import pytest
 from sklearn.frozen import FrozenEstimator
 from sklearn.naive_bayes import GaussianNB
 
+from reproduction.rivals.budget_prune import BudgetPruneClassifier
 from thrifty import (
     BudgetedClassifier,
-    BudgetPruneClassifier,
     DynaModGbrtClassifier,
     InvalidInputError,
     Policy,

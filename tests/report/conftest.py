@@ -7,14 +7,14 @@ import numpy as np
 import pytest
 from sklearn.ensemble import ExtraTreesClassifier
 
+from reproduction.datasets import load_digits_at_least_five
+from reproduction.rivals.greedy_miser import GreedyMiserClassifier
 from thrifty import (
     BudgetedClassifier,
     Frontier,
-    GreedyMiserClassifier,
     certify,
     evidence_of,
 )
-from thrifty.datasets import load_digits_at_least_five
 from thrifty.reporting.measure import measure
 
 GAMMAS = (15.0, 6.0, 2.0)

@@ -7,15 +7,15 @@ import pytest
 from sklearn.ensemble import ExtraTreesClassifier
 from sklearn.metrics import roc_auc_score
 
+from reproduction.datasets import load_digits_at_least_five
+from reproduction.rivals.budget_prune import BudgetPruneClassifier
 from thrifty import (
-    BudgetPruneClassifier,
     DynaModLinClassifier,
     Frontier,
     InvalidInputError,
     evidence_of,
     point_of,
 )
-from thrifty.datasets import load_digits_at_least_five
 from thrifty.evidence.evidence import Evidence
 from thrifty.prices.billing import PriceList
 from thrifty.reporting.measure import measure

@@ -5,19 +5,17 @@ import warnings
 import numpy as np
 import pandas as pd
 import pytest
-from sklearn.datasets import load_iris
 from sklearn.frozen import FrozenEstimator
 from sklearn.naive_bayes import GaussianNB
 
 import thrifty.dynamod.sweeping.run as run
+from reproduction.rivals.budget_prune import BudgetPruneClassifier
 from thrifty import (
     BudgetedClassifier,
-    BudgetPruneClassifier,
     ConfidenceRouter,
     DynaModGbrtClassifier,
     DynaModLinClassifier,
     Frontier,
-    InvalidInputError,
     evidence_of,
     sweep,
 )
@@ -104,32 +102,6 @@ def test_training_rows_are_not_kept_in_the_store(cascade, fitting):
     found = sweep(cascade, {"stages": [3]}, *fitting)
     loaded = found._fitted(found.cells[0])
     assert not hasattr(loaded, "evidence_")
-
-
-def test_pruned_forests_are_single_points(assert_same_evidence, fitting, rows, tmp_path, monkeypatch):
-    forest = BudgetPruneClassifier(n_trees=5)
-    found = sweep(forest, GAMMAS, *fitting, store=tmp_path / "s.db")
-    for cell in found.cells:
-        assert cell.evidence.is_fixed
-        hand = by_hand(forest, rows, **cell.settings)
-        assert_same_evidence(cell.evidence, evidence_of(hand, rows.X_val, rows.y_val, settings=cell.settings))
-    assert_points_hold(found, rows.X_val, rows.y_val, found.frontier)
-    assert_points_hold(found, rows.X_test, rows.y_test, found.on(rows.X_test, rows.y_test))
-    assert found.to_frame()["n_points"].sum() == len(found.frontier)
-    monkeypatch.setattr(run, "fit_cell", None)
-    again = sweep(BudgetPruneClassifier(n_trees=5), GAMMAS, *fitting, store=tmp_path / "s.db")
-    assert [cell.fitted for cell in again.cells] == [cell.fitted for cell in found.cells]
-
-
-def test_pruned_forests_answer_with_any_number_of_classes():
-    X, y = load_iris(return_X_y=True)
-    given = (BudgetPruneClassifier(n_trees=5), GAMMAS, X[::2], y[::2], X[1::2])
-    found = sweep(*given, y[1::2])
-    assert found.frontier.score[-1] > 0.9
-    with pytest.raises(
-        InvalidInputError, match=r"y_val must hold one label per row, shape \(75,\), of those in y"
-    ):
-        sweep(*given, y[1::2] + 1)
 
 
 def test_the_full_model_is_given_the_columns_it_reads_and_no_others(

@@ -4,7 +4,6 @@ from hypothesis import strategies as st
 
 from thrifty import (
     BudgetedClassifier,
-    BudgetPruneClassifier,
     ConfidenceRouter,
     DynaModGbrtClassifier,
     DynaModLinClassifier,
@@ -122,11 +121,6 @@ def test_a_bad_grid_is_refused_before_anything_is_fitted(grid, sentence):
 def test_a_bad_grid_of_cascades_is_refused_before_anything_is_fitted(grid, sentence):
     with pytest.raises(InvalidInputError, match=sentence):
         make_plan(BudgetedClassifier(), grid)
-
-
-def test_a_bad_grid_of_pruned_forests_is_refused_before_anything_is_fitted():
-    with pytest.raises(InvalidInputError, match="n_trees must be a whole number"):
-        make_plan(BudgetPruneClassifier(), {"n_trees": [0]})
 
 
 def test_a_model_in_the_grid_is_refused():

@@ -18,8 +18,6 @@ from thrifty import (
     ConfidenceRouter,
     DynaModGbrtClassifier,
     DynaModLinClassifier,
-    GreedyL1Classifier,
-    GreedyMiserClassifier,
     InvalidInputError,
     sweep,
 )
@@ -200,9 +198,7 @@ def test_an_f0_without_a_seed_gets_one(trees, fitting, rows, tmp_path):
 @pytest.mark.parametrize(
     ("estimator", "grid"),
     [
-        (GreedyMiserClassifier(n_trees=5), {"gamma": [1.0, 10.0]}),
         (ConfidenceRouter(LogisticRegression()), [{"features": [0, 1]}, {"features": [2]}]),
-        (GreedyL1Classifier(LogisticRegression()), {"C": [0.01, 0.1]}),
     ],
 )
 def test_every_estimator_with_one_stage_can_be_swept(estimator, grid, fitting, rows):

@@ -11,7 +11,7 @@ from thrifty import BudgetedClassifier, InvalidInputError
 from thrifty.chain.columns import FrameOfFit
 from thrifty.tables import fit as fitting
 from thrifty.tables import full_models, training
-from thrifty.tables.fit import METHODS, Wish, fit_table
+from thrifty.tables.fit import Wish, fit_table
 from thrifty.tables.schema import learn_schema
 from thrifty.tables.storage import table_system_from_bytes, table_system_to_bytes
 from thrifty.tasks.classes import classification
@@ -123,33 +123,6 @@ def test_the_same_seed_gives_the_same_system(small_fits, fitted, make_table):
     assert "judging the full model" in {what for what, _, _ in told}
 
 
-@pytest.mark.parametrize("method", METHODS[1:])
-def test_the_papers_methods_are_chosen_on_rows_that_they_have_not_seen(small_fits, make_table, method):
-    fit = fit_table(make_table(600), "label", Wish(budget=4.0), full="svm", method=method)
-    system = fit.system
-    assert system.about.method == method
-    assert system.promise.n_rows == system.estimator.evidence_.n_rows == pytest.approx(180, abs=4)
-    assert system.promise.cost <= 4.0 + 1e-9
-    assert system.promise.accuracy > system.promise.majority + 0.1
-    new = make_table(2000, seed=1)
-    cells = system.read(new)
-    right = np.mean(system.answers(cells)["answer"] == new["label"])
-    assert abs(right - system.promise.accuracy) < 0.08
-    again = table_system_from_bytes(table_system_to_bytes(system))
-    np.testing.assert_array_equal(again.answers(cells)["probability"], system.answers(cells)["probability"])
-    lossless = again.at(max_loss=0.02)
-    assert lossless.promise.accuracy >= lossless.promise.full_accuracy - 0.02
-    seen = system.on(cells, new["label"].to_numpy())
-    assert len(system.frontier.on([seen])) == len(system.frontier)
-
-
-def test_a_method_of_the_paper_proves_a_loss_on_a_third_part(small_fits, make_table):
-    wish = Wish(max_loss=0.1)
-    fit = fit_table(make_table(1200), "label", wish, full="svm", method="confidence")
-    assert fit.system.certificate.n_rows == pytest.approx(360, abs=6)
-    assert fit.system.estimator.evidence_.n_rows == pytest.approx(240, abs=6)
-
-
 def test_without_a_wish_the_most_accurate_point_is_kept(small_fits, fitted, make_table):
     best = fit_table(make_table(), "label", Wish(), full="svm").system
     assert best.promise.accuracy >= fitted.system.promise.accuracy - 1e-9
@@ -173,8 +146,6 @@ def test_missing_values_are_fine_for_models_that_read_them_and_refused_by_column
     told = r"column 'age' is missing in row 6, and the full model \(svm\) reads no missing"
     with pytest.raises(InvalidInputError, match=told):
         fit_table(frame, "label", Wish(budget=4.0), full="svm")
-    with pytest.raises(InvalidInputError, match="'age' is missing in row 6, and --method dynamod-lin"):
-        fit_table(frame, "label", Wish(budget=4.0), full="boosting", method="dynamod-lin")
     monkeypatch.setattr(fitting, "recipe", lambda *_: RandomForestClassifier(20, random_state=0))
     fit = fit_table(frame, "label", Wish(budget=4.0), full="forest")
     cells = fit.system.read(frame.assign(noise=None, old=None, colour=None, age=None))
@@ -290,8 +261,6 @@ def test_wishes_that_nobody_can_have_are_refused(wish):
     [
         ({"budget": 0.5}, {}, "--budget must be at least 1, the price of the cheapest purchase"),
         ({"max_loss": 0.001}, {}, "held-out rows cannot show a loss of at most 0.1 %"),
-        ({"max_loss": 0.001}, {"method": "confidence"}, "held-out rows cannot show a loss of at most 0.1 %"),
-        ({"budget": 3.0}, {"method": "magic"}, "--method must be one of cascade, dynamod-gbrt"),
         ({"budget": 3.0}, {"full_features": ["town"]}, "--full-features names 'town', not a feature"),
         ({"budget": 3.0}, {"full_features": ["age", "age"]}, "must name every column once"),
     ],
@@ -300,7 +269,7 @@ def test_what_no_fit_can_meet_is_refused_before_anything_is_fitted(make_table, m
     def fail(*_, **__):
         pytest.fail("something was fitted")
 
-    for name in ("best_kind", "BudgetedClassifier", "fit_swept"):
+    for name in ("best_kind", "BudgetedClassifier"):
         monkeypatch.setattr(fitting, name, fail)
     with pytest.raises(InvalidInputError, match=told):
         fit_table(make_table(), "label", Wish(**wish), **more)

@@ -89,7 +89,6 @@ def test_a_target_that_cannot_be_predicted_as_a_number_is_refused_by_row_and_val
 @pytest.mark.parametrize(
     ("how", "words"),
     [
-        ({"method": "greedy-miser"}, "--method greedy-miser answers with classes.*Use --method cascade"),
         ({"full": "svm"}, "--full svm answers with classes, and here numbers are predicted"),
         ({"task": "classes", "loss": "absolute"}, "--loss is for a target of numbers; got --loss absolute"),
         (

@@ -62,15 +62,15 @@ def test_an_estimator_that_was_saved_by_itself_is_read(fitted, tmp_path, make_ta
     assert names == tuple(f"x{column}" for column in range(len(fitted.system.schema.names)))
     from sklearn.naive_bayes import GaussianNB
 
-    from thrifty import GreedyL1Classifier
+    from thrifty import ConfidenceRouter
 
     frame = make_table(200)[["age", "lab one", "label"]]
-    clf = GreedyL1Classifier(GaussianNB(), n_features=1).fit(frame[["age", "lab one"]], frame["label"])
+    clf = ConfidenceRouter(GaussianNB(), features=[0]).fit(frame[["age", "lab one"]], frame["label"])
     save(clf, tmp_path / "named.thrifty")
     system = load_table_system(tmp_path / "named.thrifty")
     answers = system.answers(system.read(frame))
     np.testing.assert_array_equal(answers["answer"], clf.predict(frame[["age", "lab one"]]))
-    with pytest.raises(InvalidInputError, match="GreedyL1Classifier that was saved by itself"):
+    with pytest.raises(InvalidInputError, match="ConfidenceRouter that was saved by itself"):
         _ = system.promised
 
 

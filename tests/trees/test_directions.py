@@ -78,7 +78,7 @@ def test_the_order_of_the_rows_does_not_matter_to_many_classes():
 
 
 def test_a_row_of_weight_two_is_two_rows_to_many_classes():
-    from thrifty import GreedyMiserClassifier
+    from reproduction.rivals.greedy_miser import GreedyMiserClassifier
 
     rng = np.random.default_rng(2)
     X, y, weight = rng.random((15, 30)), np.arange(15) % 3, rng.integers(1, 5, 15)

@@ -9,7 +9,6 @@ from thrifty.bundle.container import DEFAULT_MAX_BYTES, Contents, pack, unpack
 from thrifty.bundle.context import FullMode, Reading, Writing
 from thrifty.bundle.fields import Fields, Packer, Unpacker
 from thrifty.bundle.objects import Kind, pack_object, unpack_object
-from thrifty.bundle.pruned import PRUNED_FOREST
 from thrifty.bundle.signature import check_private_key, sign, without_signature
 from thrifty.errors import InvalidInputError
 
@@ -32,7 +31,7 @@ def to_bytes(
     key = None if private_key is None else check_private_key(private_key)
     packer = Packer()
     writing = Writing(packer, full, pack_object, evidence=evidence)
-    kind = next((one for one in (PRUNED_FOREST, *kinds) if type(thing) is one.holds), None)
+    kind = next((one for one in kinds if type(thing) is one.holds), None)
     packed = pack_object(thing, writing) if kind is None else {"kind": kind.name, **kind.pack(thing, writing)}
     data = pack(Contents({"thrifty": thrifty.__version__, **packed}, packer.arrays))
     return data if key is None else sign(data, key)
@@ -53,7 +52,7 @@ def from_bytes(
         contents = unpack(without_signature(data, public_key), max_bytes=max_bytes)
         fields = Fields(contents.facts, Unpacker(contents.arrays), "the content")
         name = fields.raw("kind")
-        kind = next((one for one in (PRUNED_FOREST, *kinds) if one.name == name), None)
+        kind = next((one for one in kinds if one.name == name), None)
         return unpack_object(fields, reading) if kind is None else kind.unpack(fields, reading)
     except RecursionError:
         raise InvalidInputError("the bundle is nested too deep to be one that `save` wrote.") from None

@@ -24,9 +24,6 @@ from thrifty.dynamod.linear_estimator import DynaModLinClassifier
 from thrifty.dynamod.lstsq_estimator import DynaModLstsqClassifier
 from thrifty.errors import InvalidInputError
 from thrifty.estimators.base import ChainEstimator
-from thrifty.estimators.rivals.greedy_l1 import GreedyL1Classifier
-from thrifty.estimators.rivals.greedy_leaf import GreedyLeafClassifier
-from thrifty.estimators.rivals.greedy_miser import GreedyMiserClassifier, GreedyMiserRegressor
 from thrifty.evidence.certificate import Certificate
 from thrifty.evidence.evidence import Evidence
 from thrifty.evidence.tests import DUPLICATES
@@ -70,10 +67,6 @@ for _estimator in (
     DynaModGbrtClassifier,
     DynaModGbrtRegressor,
     DynaModLstsqClassifier,
-    GreedyL1Classifier,
-    GreedyLeafClassifier,
-    GreedyMiserClassifier,
-    GreedyMiserRegressor,
     ConfidenceRouter,
     UniformRouter,
     UniformRouterRegressor,

@@ -1,16 +1,16 @@
 """The command line: commands parse, call the library and print; a refusal becomes one sentence and an exit code."""
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
 import thrifty
 from thrifty.cli.audit import audit
-from thrifty.cli.console import complain
+from thrifty.cli.console import complain, progress
 from thrifty.cli.database import buy
 from thrifty.cli.new_system import fit
-from thrifty.cli.paper import demo, paper
 from thrifty.cli.serve import serve
 from thrifty.cli.tables import explain, frontier, predict, report
 from thrifty.errors import ThriftyError
@@ -27,8 +27,17 @@ app = typer.Typer(
 )
 for _command in (fit, predict, buy, explain, frontier, report, audit, serve):
     app.command()(_command)
-app.command(short_help="Show the trade-off on a small data set.")(demo)
-app.command(short_help="Run an experiment of the paper again.")(paper)
+
+
+@app.command("demo", short_help="Show the trade-off on a small data set.")
+def _demo(
+    out: Annotated[Path, typer.Option(help="Folder for the picture and the numbers.")] = Path("thrifty-demo"),
+) -> None:
+    """Fit a system on data bundled with scikit-learn and print the trade-off."""
+    from thrifty.cli.demo import run  # loads scikit-learn, which `--help` must not wait for
+
+    with progress() as report:
+        run(out, progress=report)
 
 
 def _show_version(wanted: bool) -> None:

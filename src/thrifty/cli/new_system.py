@@ -9,17 +9,7 @@ import typer
 from thrifty.cli.console import check_output, note, notes_of_warnings, print_json, progress, write_file
 from thrifty.cli.options import AsJson, Confidence, MaxLoss, MinRecall, RowKey, Trust
 
-__all__ = ["Method", "fit"]
-
-
-class Method(StrEnum):
-    """What is fitted in front of the full model."""
-
-    cascade = "cascade"
-    dynamod_gbrt = "dynamod-gbrt"
-    dynamod_lin = "dynamod-lin"
-    greedy_miser = "greedy-miser"
-    confidence = "confidence"
+__all__ = ["fit"]
 
 
 class Structure(StrEnum):
@@ -126,14 +116,6 @@ def fit(
             "units of the spread of the target, or how much lower the metric of a query may be (0.01 without it)."
         ),
     ] = None,
-    method: Annotated[
-        Method,
-        typer.Option(
-            help="What to fit in front of the full model: cascade, or dynamod-gbrt, dynamod-lin, greedy-miser or "
-            "confidence as in the paper.",
-            metavar="METHOD",
-        ),
-    ] = Method.cascade,
     structure: Annotated[
         Structure,
         typer.Option(
@@ -178,7 +160,6 @@ def fit(
             query=query,
             metric=None if metric is None else metric.value,
             k=k,
-            method=method.value,
             structure=structure.value,
             costs=costs,
             full=full,

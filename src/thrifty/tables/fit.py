@@ -8,12 +8,10 @@ from typing import Any
 
 from thrifty.cascade.estimators import BudgetedCascade, BudgetedClassifier, BudgetedRanker, BudgetedRegressor
 from thrifty.errors import InvalidInputError, asking
-from thrifty.estimators.base import ChainEstimator
 from thrifty.progress import Progress, silent
 from thrifty.tables.full_models import Competition, best_kind, recipe
 from thrifty.tables.promise import Promise, promise_of
 from thrifty.tables.spread import Spread
-from thrifty.tables.swept_methods import SWEPT, fit_swept
 from thrifty.tables.system import About, TableSystem
 from thrifty.tables.training import TrainingTable, prepare, refuse_missing
 from thrifty.tables.wish import Wish, refuse_early
@@ -22,10 +20,7 @@ from thrifty.tasks.ranking import RankingTask
 from thrifty.tasks.regression import RegressionTask
 from thrifty.threads import limited_threads, threads_of
 
-__all__ = ["METHODS", "Fitted", "Wish", "fit_table"]
-
-METHODS = ("cascade", *SWEPT)
-"""What can be fitted in front of the full model: the cascade, and the paper's pairs and rivals."""
+__all__ = ["Fitted", "Wish", "fit_table"]
 
 _NEAR = 0.01  # a budget that is met up to this share of it needs no words
 
@@ -60,7 +55,6 @@ def fit_table(
     query: str = "",
     metric: str | None = None,
     k: int | None = None,
-    method: str = "cascade",
     structure: str = "line",
     costs: str | os.PathLike[str] | None = None,
     full: str = "auto",
@@ -96,8 +90,6 @@ def fit_table(
         Name of the column with the query of each document, which is no feature; empty where nothing is ranked.
     metric, k : {"ndcg", "ap"} and int, optional
         How the order of a query is judged: "ndcg" and 10 without them.
-    method : str
-        One of ``METHODS``; numbers are predicted, and documents ranked, by the cascade alone.
     structure : {"line", "graph", "neighbours", "auto"}
         Whether the cascade buys for all rows in one order; documents are ranked by a line.
     costs : path, optional
@@ -138,39 +130,23 @@ def fit_table(
     )
     asked = wish
     wish = wish.by_labels(table)
-    refuse_early(table, asked, method, seed)
-    _refuse_structure(table, method, structure)
+    refuse_early(table, asked, seed)
+    _refuse_structure(table, structure)
     with limited_threads(openmp=threads_of(n_jobs), blas=threads_of(n_jobs)):
         kind, model, competition = _full(table, full, seed, n_jobs, progress)
-        if method == "cascade":
-            estimator: ChainEstimator = _fit_cascade(table, model, wish, structure, seed, n_jobs, progress)
-        else:
-            estimator = fit_swept(
-                method,
-                table,
-                model,
-                budget=wish.budget,
-                max_loss=wish.max_loss,
-                confidence=wish.surely,
-                seed=seed,
-                n_jobs=n_jobs,
-                progress=progress,
-            )
-    about = About(kind, method, seed, len(table.y), asked.budget, asked.max_loss)
+        estimator = _fit_cascade(table, model, wish, structure, seed, n_jobs, progress)
+    about = About(kind, "cascade", seed, len(table.y), asked.budget, asked.max_loss)
     promise = promise_of(estimator)
     system = TableSystem(table.schema, estimator, about, promise, Spread.of(table.cells.numbers))
     return Fitted(system, competition, (*table.notes, *_remarks(promise, estimator, asked)))
 
 
-def _refuse_structure(table: TrainingTable, method: str, structure: str) -> None:
+def _refuse_structure(table: TrainingTable, structure: str) -> None:
     """Refuse a graph of purchases where nothing can have one."""
-    if structure == "line":
-        return
-    if method != "cascade" or isinstance(table.task, RankingTask):
-        what = f"--method {method}" if method != "cascade" else "a ranking of documents"
+    if structure != "line" and isinstance(table.task, RankingTask):
         raise InvalidInputError(
-            f"--structure {structure} is for cascades that answer with classes or numbers, and {what} buys for all "
-            f"rows in one order. Leave --structure out."
+            f"--structure {structure} is for cascades that answer with classes or numbers, and a ranking of documents "
+            f"buys for all rows in one order. Leave --structure out."
         )
 
 
@@ -255,11 +231,11 @@ def _shown(max_loss: Any) -> str:
     return " ".join(f"{name}{'=' if name else ''}{share:g}" for name, share in shares)
 
 
-def _remarks(promise: Promise, estimator: ChainEstimator, wish: Wish) -> list[str]:
+def _remarks(promise: Promise, estimator: BudgetedCascade, wish: Wish) -> list[str]:
     """What the user should know about how the wish was met."""
     certificate = estimator.certificate_
     # A cascade of which no point could be proved warns by itself.
-    is_said = isinstance(estimator, BudgetedCascade) and certificate is not None and certificate.is_fallback
+    is_said = certificate is not None and certificate.is_fallback
     if wish.max_loss is not None and promise.share == 1.0 and not is_said:
         told = "can be met only by sending every row to the full model, which saves nothing"
         return [f"--max-loss {_shown(wish.max_loss)} {told}. Give more rows, or allow a larger loss"]

@@ -12,14 +12,12 @@ from thrifty.arrays import Labels, Words
 from thrifty.cascade.estimators import BudgetedCascade, BudgetedClassifier
 from thrifty.chain.chain import Chain
 from thrifty.chain.explain import Explanation, explain_rows
-from thrifty.chain.policy import Policy
 from thrifty.chain.purchases import Receipt
 from thrifty.chain.session import Session
 from thrifty.chain.sources import TableReader
 from thrifty.errors import InvalidInputError
 from thrifty.estimators.base import ChainEstimator
 from thrifty.estimators.checks import check_goal
-from thrifty.estimators.rivals.budget_prune import BudgetPruneClassifier
 from thrifty.evidence.budgets import hold_budget
 from thrifty.evidence.certificate import Certificate
 from thrifty.evidence.evidence import Evidence
@@ -311,14 +309,6 @@ def as_table_system(thing: Any) -> TableSystem:
     Columns of a fit that knew no names are called x0, x1 and so on.
     """
     kind = type(thing).__name__
-    if isinstance(thing, BudgetPruneClassifier):
-        # Its trees buy node by node: it has no stages, and answers as a full model that bills row by row does.
-        forest = thing.forest_
-        task, named = classification(forest.classes), None if forest.names is None else "pandas"
-        model = EstimatorFull(thing, task)
-        thing = Chain(
-            (), model, forest.price_list, task, Policy.of(np.empty(0)), names=forest.names, kind=named
-        )
     chain = chain_of(thing)
     # A fit on an array knows no names, and the commands know columns by nothing else.
     names = chain.names or tuple(f"x{column}" for column in range(chain.price_list.n_features))

@@ -109,10 +109,6 @@ class TrainingTable:
         columns = self.prices.full_columns
         return None if columns is None else columns.tolist()
 
-    def take(self, rows: Ints) -> "TrainingTable":
-        """Some of the rows."""
-        return replace(self, cells=self.cells.take(rows), y=self.y[rows])
-
 
 def prepare(
     frame: Any,

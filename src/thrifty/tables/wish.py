@@ -11,7 +11,6 @@ from thrifty.evidence.certificate import check_hold_out
 from thrifty.prices.billing import check_amount
 from thrifty.rows import content_folds, query_folds
 from thrifty.tables.by_class import encode_class_keys
-from thrifty.tables.swept_methods import check_method
 from thrifty.tables.training import TrainingTable
 
 __all__ = ["Wish", "refuse_early"]
@@ -68,25 +67,8 @@ class Wish:
         )
 
 
-def refuse_early(table: TrainingTable, wish: Wish, method: str, seed: int) -> None:
+def refuse_early(table: TrainingTable, wish: Wish, seed: int) -> None:
     """Refuse, before anything is fitted, a wish that no fit of this table can meet."""
-    if method != "cascade":
-        if getattr(table.task, "mistakes", None) is not None or wish.min_recall:
-            raise InvalidInputError(
-                f"--loss and --min-recall are for --method cascade; got --method {method}. Leave them out."
-            )
-        if table.schema.is_number:
-            wanted = "documents are ranked by" if table.schema.query else "numbers are predicted in"
-            raise InvalidInputError(
-                f"--method {method} answers with classes, and {wanted} column {table.schema.target!r}. "
-                f"Use --method cascade, or have labels predicted with --task classes."
-            )
-        if wish.budget is not None and wish.confidence is not None:
-            raise InvalidInputError(
-                f"--confidence with --budget is for --method cascade; got --method {method}. Leave --confidence out."
-            )
-        check_method(method, table, wish.max_loss, wish.surely, seed)
-        return
     cheapest = float(table.prices.prices.min())
     if wish.budget is not None and wish.budget < cheapest:
         raise InvalidInputError(

@@ -13,12 +13,9 @@ from thrifty.chain.sources import TableReader
 from thrifty.dynamod.sweeping import identity
 from thrifty.errors import InvalidInputError
 from thrifty.estimators.base import ChainEstimator, columns_of
-from thrifty.estimators.checks import check_columns, check_seed, check_training_rows, known_levels, validated
-from thrifty.estimators.rivals.budget_prune import BudgetPruneClassifier
-from thrifty.full.crossfit import TrainingRows
+from thrifty.estimators.checks import check_seed, check_training_rows, known_levels, validated
 from thrifty.full.model import is_estimator
 from thrifty.prices.billing import PriceList
-from thrifty.prices.prices import check_price_list
 
 __all__ = ["Shared", "check_shared", "with_fixed_seeds"]
 
@@ -88,15 +85,15 @@ def check_shared(estimator: Any, X: Any, y: Any, sample_weight: Any, X_val: Any,
     probe = _again(estimator, **given)
     # Copies are made without the full model, which may be large, or nothing that can be copied.
     light = with_fixed_seeds(_again(estimator, **{**given, "full": None} if "full" in given else given))
-    rows = _check_rows(probe, X, y, sample_weight, check_seed(light.random_state))
-    prices = _check_prices(probe) if rows is None else probe._price_list(rows)
+    rows = check_training_rows(probe, X, y, sample_weight, probe.cv, check_seed(light.random_state))
+    prices = probe._price_list(rows)
     numbers = validated(probe, X_val, reset=False)
-    _check_labels(rows, y, y_val, numbers.shape[0])
+    rows.task.encode("y_val", y_val, numbers.shape[0])
     full, is_default = None, "full" in given and given["full"] is None
     reads_numbers = is_default and (known_levels(probe) is not None or has_dates(X))
     is_table, everyone = kind_of_table(X_val) and not reads_numbers, np.arange(numbers.shape[0])
     reader = TableReader(numbers, X_val if is_table else numbers)
-    if rows is not None and reads_numbers:
+    if reads_numbers:
         rows = replace(rows, table=rows.X)
     if "full" in given:
         full = with_fixed_seeds(light._full() if is_default else given["full"])
@@ -113,7 +110,7 @@ def check_shared(estimator: Any, X: Any, y: Any, sample_weight: Any, X_val: Any,
         sample_weight=sample_weight,
         X_val=X_val,
         y_val=np.asarray(y_val),
-        rows=None if full is None or rows is None else rows.with_columns(prices.full_columns),
+        rows=None if full is None else rows.with_columns(prices.full_columns),
         table_val=reader.table(everyone, prices.full_columns),
         numbers_val=reader.block(everyone, prices.read_by_full),
         price_list=prices,
@@ -142,7 +139,7 @@ def with_fixed_seeds(model: Any) -> Any:
 
 
 def _check_estimator(estimator: Any) -> None:
-    if not isinstance(estimator, ChainEstimator | BudgetPruneClassifier):
+    if not isinstance(estimator, ChainEstimator):
         shown = f"the class {estimator.__name__}" if isinstance(estimator, type) else type(estimator).__name__
         raise InvalidInputError(
             f"a sweep fits copies of an estimator of thrifty, such as BudgetedClassifier(full); got {shown}."
@@ -156,38 +153,4 @@ def _check_estimator(estimator: Any) -> None:
         raise InvalidInputError(
             f"confidence={estimator.confidence!r} keeps rows out of every fit to choose one operating point, and a "
             f"sweep compares all of them. Leave it out."
-        )
-
-
-def _check_rows(probe: Any, X: Any, y: Any, sample_weight: Any, seed: int) -> TrainingRows | None:
-    """The training rows that count; None where an estimator without stages checks them itself."""
-    if isinstance(probe, ChainEstimator):
-        return check_training_rows(probe, X, y, sample_weight, probe.cv, seed)
-    validated(probe, X, y, reset=True)
-    return None
-
-
-def _check_prices(probe: Any) -> PriceList:
-    """The prices of an estimator without stages."""
-    n_features, names = probe.n_features_in_, getattr(probe, "feature_names_in_", None)
-    return check_price_list(
-        probe.feature_costs,
-        probe.feature_groups,
-        getattr(probe, "full_cost", 0.0),
-        n_features,
-        names,
-        check_columns("full_features", getattr(probe, "full_features", None), n_features, names),
-    )
-
-
-def _check_labels(rows: TrainingRows | None, y: Any, y_val: Any, n_rows: int) -> None:
-    """Refuse validation labels that are not one per row, or that no training row has."""
-    if rows is not None:
-        rows.task.encode("y_val", y_val, n_rows)
-        return
-    found, known = np.asarray(y_val), np.unique(y)
-    if found.shape != (n_rows,) or not np.isin(found, known).all():
-        raise InvalidInputError(
-            f"y_val must hold one label per row, shape ({n_rows},), of those in y; got shape {found.shape} and the "
-            f"labels {np.unique(found)[:5].tolist()} where y has {known[:5].tolist()}."
         )

@@ -1,0 +1,119 @@
+"""The paper's greedy rival on a device: f1 stands, and the gate learns over its leaves where it errs."""
+
+from typing import Any
+
+from sklearn.ensemble import GradientBoostingClassifier
+
+from thrifty.chain.stage import LeafStage
+from thrifty.dynamod.gated import GatedClassifier, PairProblem
+from thrifty.dynamod.leaf import as_local, bare, given_trees, greedy_leaf_gate, leaf_stage
+from thrifty.prices.billing import check_amount
+from thrifty.tasks.classes import class_task
+
+__all__ = ["GreedyLeafClassifier"]
+
+
+class GreedyLeafClassifier(GatedClassifier):
+    """A given small ensemble, and a gate over its leaves that learns "f1 is wrong here".
+
+    What DynaMod-Lstsq is compared with, for any number of classes: the same trees, and again values of f1 and of the
+    gate in each leaf, and a gate that reads ``|f1|`` besides, but f1 is left as it is and f0 is not looked at. A
+    logistic regression, C = 1.
+
+    Parameters
+    ----------
+    full : as in ``DynaModLinClassifier``
+        The full model (f0).
+    local : boosted trees or forest, default=None
+        As in ``DynaModLstsqClassifier``; None is scikit-learn's ``GradientBoostingClassifier``, ten trees of depth 5.
+    ridge : float, default=1.0
+        Strength of the ridge on the gate's weights, ``1 / C``.
+    gate_reads_margin : bool, default=True
+        Whether the gate reads ``|f1|`` (of several classes: how far the best score leads the second) beside the leaves,
+        as in the paper's appendix.
+    feature_costs, feature_groups, full_cost, full_features, budget, confidence, cv, n_jobs, random_state
+        As in ``DynaModLstsqClassifier``.
+
+    Attributes
+    ----------
+    classes_, chain_, evidence_, frontier_, certificate_, expected_cost_, expected_score_, expected_cost_interval_
+        As in ``DynaModLstsqClassifier``.
+    local_, n_bytes_, features_, threshold_
+        As in ``DynaModLstsqClassifier``.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_breast_cancer
+    >>> from sklearn.linear_model import LogisticRegression
+    >>> from sklearn.pipeline import make_pipeline
+    >>> from sklearn.preprocessing import StandardScaler
+    >>> from reproduction.rivals.greedy_leaf import GreedyLeafClassifier
+    >>> X, y = load_breast_cancer(return_X_y=True)
+    >>> full = make_pipeline(StandardScaler(), LogisticRegression())
+    >>> clf = GreedyLeafClassifier(full, budget=0.2, random_state=0).fit(X[::2], y[::2])
+    >>> bool(clf.score(X[1::2], y[1::2]) > 0.9), bool(clf.cost(X[1::2]).mean() < 0.3)
+    (True, True)
+    """
+
+    _accepts_several = True
+    _accepts_missing = True
+    _accepts_sparse = False
+
+    def __init__(
+        self,
+        full: Any = None,
+        local: Any = None,
+        *,
+        ridge: float = 1.0,
+        gate_reads_margin: bool = True,
+        feature_costs: Any = 0.0,
+        feature_groups: Any = None,
+        full_cost: float = 1.0,
+        full_features: Any = None,
+        budget: float | None = None,
+        confidence: float | None = None,
+        cv: Any = 5,
+        n_jobs: int | None = None,
+        random_state: Any = None,
+    ) -> None:
+        self.full = full
+        self.local = local
+        self.ridge = ridge
+        self.gate_reads_margin = gate_reads_margin
+        self.feature_costs = feature_costs
+        self.feature_groups = feature_groups
+        self.full_cost = full_cost
+        self.full_features = full_features
+        self.budget = budget
+        self.confidence = confidence
+        self.cv = cv
+        self.n_jobs = n_jobs
+        self.random_state = random_state
+
+    def _check_parameters(self) -> None:
+        check_amount("ridge", self.ridge)
+
+    def _check_against(self, n_features: int, names: Any) -> None:  # noqa: ARG002
+        given_trees(self._local(), n_features)
+
+    def _other_models(self) -> list[Any]:
+        return [*super()._other_models(), bare(self._local())]
+
+    def _local(self) -> Any:
+        if self.local is not None:
+            return self.local
+        return GradientBoostingClassifier(n_estimators=10, max_depth=5, random_state=self.random_state)
+
+    def _learn(self, problem: PairProblem) -> LeafStage:
+        rows = problem.rows
+        self.local_ = as_local(self._local(), rows, n_jobs=self.n_jobs).model
+        task = class_task(rows.task)
+        f1 = self.local_.scores(rows.X)
+        wrong, margin = (
+            task.best(f1) != task.strata(rows.y),
+            -task.doubt(f1) if self.gate_reads_margin else None,
+        )
+        gate = greedy_leaf_gate(self.local_, rows.X, wrong, rows.weight, float(self.ridge), margin).value
+        stage = leaf_stage(self.local_, gate, self.local_.trees.values)
+        self.n_bytes_ = stage.n_bytes
+        return stage

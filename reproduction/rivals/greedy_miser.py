@@ -1,0 +1,185 @@
+"""GreedyMiser: boosted trees that pay for every new feature, and nothing behind them."""
+
+from typing import Any, Literal
+
+import numpy as np
+
+from thrifty.chain.sources import TableReader
+from thrifty.chain.stage import ConfidentStage
+from thrifty.dynamod.boosted import boost_labels
+from thrifty.dynamod.gated import GatedClassifier, GatedRegressor, PairProblem
+from thrifty.dynamod.gbrt_estimators import BoostedEstimator
+from thrifty.evidence.evidence import Evidence
+from thrifty.evidence.observe import evidence_of_known
+from thrifty.full.crossfit import JudgedFull, TrainingRows
+from thrifty.full.model import AbsentFull
+from thrifty.prices.billing import PriceList
+
+__all__ = ["GreedyMiserClassifier", "GreedyMiserRegressor"]
+
+
+class _GreedyMiser(BoostedEstimator):
+    """The boosted model alone, whatever it answers."""
+
+    # The template of the base class asks for these; a GreedyMiser has no f0 to judge or to spend on.
+    full = None
+    full_features = None
+    budget = None
+    confidence = None
+    cv = 2
+    n_jobs = None
+
+    def __init__(
+        self,
+        *,
+        n_trees: int = 200,
+        max_depth: int = 4,
+        learning_rate: float = 0.1,
+        gamma: float = 1.0,
+        step: Literal["gradient", "newton"] = "newton",
+        l2: float = 1.0,
+        min_child_weight: float = 0.0,
+        min_child_samples: int = 1,
+        max_bins: int = 255,
+        feature_costs: Any = None,
+        feature_groups: Any = None,
+        full_cost: float = 0.0,
+        random_state: Any = None,
+    ) -> None:
+        self.n_trees = n_trees
+        self.max_depth = max_depth
+        self.learning_rate = learning_rate
+        self.gamma = gamma
+        self.step = step
+        self.l2 = l2
+        self.min_child_weight = min_child_weight
+        self.min_child_samples = min_child_samples
+        self.max_bins = max_bins
+        self.feature_costs = feature_costs
+        self.feature_groups = feature_groups
+        self.full_cost = full_cost
+        self.random_state = random_state
+
+    def _judged(self, rows: TrainingRows, prices: PriceList, n_jobs: int | None) -> JudgedFull:  # noqa: ARG002
+        nothing = rows.task.outputs(np.zeros((len(rows.y), rows.task.n_scores)))
+        return JudgedFull(AbsentFull(), nothing, rows.task)
+
+    def _other_models(self) -> list[Any]:
+        return []
+
+    def _learn(self, problem: PairProblem) -> ConfidentStage:
+        rows, boosting = problem.rows, self._boosting()
+        grower = boosting.grower(self._binned(rows), problem.price_list, self.gamma)
+        trees, base = boost_labels(
+            boosting, grower, rows.task.loss(rows.y), rows.weight, np.ones(len(rows.y))
+        )
+        columns = np.flatnonzero(trees.features_used)
+        return ConfidentStage(columns, trees.over_columns(columns), base)
+
+    def _default_threshold(self, problem: PairProblem, budget: float | None) -> float:  # noqa: ARG002
+        return float("inf")
+
+    def _judged_rows(self, problem: PairProblem) -> Evidence:
+        reader = TableReader(problem.rows.X, problem.rows.table, problem.rows.positions)
+        return evidence_of_known(self.chain_, reader, problem.rows.y, None, weight=problem.rows.weight)
+
+
+class GreedyMiserClassifier(GatedClassifier, _GreedyMiser):
+    """Boosted trees in which a split on a new feature pays for it (Xu, Weinberger and Chapelle, 2012).
+
+    The special case ``p_full = 0`` of DynaMod-Gbrt: every row is answered here, none is sent on. Tree by tree
+    it is the f1 that ``DynaModGbrtClassifier(p_full=0)`` grows. Its gate is its own margin, ``g = -|f1|``, and shut:
+    ``with_full(full).at(threshold=...)`` opens it, which is the confidence gate that the paper left out.
+
+    Parameters
+    ----------
+    n_trees, max_depth, learning_rate, gamma, step, l2, min_child_weight, min_child_samples, max_bins
+        As in ``DynaModGbrtClassifier``.
+    feature_costs, feature_groups, full_cost, random_state
+        As in ``DynaModLinClassifier``. Nothing is random, and no row pays ``full_cost`` until there is a full model.
+
+    Attributes
+    ----------
+    classes_, chain_, features_, threshold_
+        As in ``DynaModGbrtClassifier``.
+    evidence_, frontier_, certificate_, expected_cost_, expected_score_, expected_cost_interval_
+        As in ``DynaModLinClassifier``; there is one operating point until there is a full model.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_breast_cancer
+    >>> from reproduction.rivals.greedy_miser import GreedyMiserClassifier
+    >>> X, y = load_breast_cancer(return_X_y=True)
+    >>> clf = GreedyMiserClassifier(n_trees=20, gamma=5).fit(X[::2], y[::2])
+    >>> bool(clf.score(X[1::2], y[1::2]) > 0.9), bool(clf.cost(X[1::2]).mean() < 10)
+    (True, True)
+    """
+
+
+class GreedyMiserRegressor(GatedRegressor, _GreedyMiser):
+    """Boosted trees that predict a number, in which a split on a new feature pays for it.
+
+    The special case ``p_full = 0`` of ``DynaModGbrtRegressor``: every row is answered here, none is sent on. A number
+    does not say how sure it is, so that its gate is the same for all rows: behind ``with_full(full)``, all of them are
+    sent on, or none.
+
+    Parameters
+    ----------
+    loss : {"squared", "absolute"}, default="squared"
+        The error that counts, in units of the spread of ``y``.
+    n_trees, max_depth, learning_rate, gamma, step, l2, min_child_weight, min_child_samples, max_bins
+        As in ``DynaModGbrtRegressor``.
+    feature_costs, feature_groups, full_cost, random_state
+        As in ``GreedyMiserClassifier``.
+
+    Attributes
+    ----------
+    chain_, features_, threshold_
+        As in ``DynaModGbrtRegressor``.
+    evidence_, frontier_, certificate_, expected_cost_, expected_score_, expected_cost_interval_
+        As in ``DynaModGbrtRegressor``.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_diabetes
+    >>> from reproduction.rivals.greedy_miser import GreedyMiserRegressor
+    >>> X, y = load_diabetes(return_X_y=True)
+    >>> model = GreedyMiserRegressor(n_trees=30, gamma=5).fit(X[::2], y[::2])
+    >>> bool(model.score(X[1::2], y[1::2]) > 0.2), bool(model.cost(X[1::2]).mean() < 8)
+    (True, True)
+    """
+
+    def __init__(
+        self,
+        *,
+        loss: str = "squared",
+        n_trees: int = 200,
+        max_depth: int = 4,
+        learning_rate: float = 0.1,
+        gamma: float = 1.0,
+        step: Literal["gradient", "newton"] = "newton",
+        l2: float = 1.0,
+        min_child_weight: float = 0.0,
+        min_child_samples: int = 1,
+        max_bins: int = 255,
+        feature_costs: Any = None,
+        feature_groups: Any = None,
+        full_cost: float = 0.0,
+        random_state: Any = None,
+    ) -> None:
+        super().__init__(
+            n_trees=n_trees,
+            max_depth=max_depth,
+            learning_rate=learning_rate,
+            gamma=gamma,
+            step=step,
+            l2=l2,
+            min_child_weight=min_child_weight,
+            min_child_samples=min_child_samples,
+            max_bins=max_bins,
+            feature_costs=feature_costs,
+            feature_groups=feature_groups,
+            full_cost=full_cost,
+            random_state=random_state,
+        )
+        self.loss = loss

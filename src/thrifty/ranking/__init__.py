@@ -1,1 +1,0 @@
-"""Ranking: documents of queries, how good an order of them is, and what it costs to find it."""
