@@ -1,4 +1,4 @@
-"""The way of a request: turned away where there is too much to do, its key and size checked, run, counted, logged."""
+"""An operation as an ASGI application: admission, key, body, answer or error, metrics, log."""
 
 import asyncio
 import hmac
@@ -19,10 +19,7 @@ from thrifty.serve.tally import Tally
 __all__ = ["Operation", "Refusal", "Request", "error_body"]
 
 LOG = logging.getLogger("thrifty.serve")
-CONNECTION, COUNTED = "thrifty.connection", "thrifty.counted"
-"""In the scope of a request: the connection that let it in, and whether it counts as being under way."""
-
-TOO_MUCH = "there is too much to do. Ask again later."
+OVERLOADED = "there is too much to do. Ask again later."
 
 _READ = {
     b"authorization",
@@ -43,7 +40,11 @@ class Refusal(Exception):  # noqa: N818
 
 
 class _ClientGoneError(Exception):
-    """Nobody waits for the answer any more."""
+    """The client has closed the connection."""
+
+
+class _OverloadedError(Exception):
+    """One more request is too much."""
 
 
 @dataclass
@@ -81,8 +82,10 @@ class Operation:
         Key and limits.
     tally : Tally
         Counts what happens.
-    load : Load, optional
-        Where the operation is work: it is then turned away while there is too much of it.
+    load : Load
+        Requests under way.
+    is_work : bool
+        Whether the operation is refused while there is too much to do.
     is_open : bool
         Whether no key is needed.
     """
@@ -93,35 +96,32 @@ class Operation:
         run: Callable[[Request], Awaitable[bytes]],
         config: Config,
         tally: Tally,
-        load: Load | None = None,
+        load: Load,
         *,
+        is_work: bool = False,
         is_open: bool = False,
     ) -> None:
-        self.name, self.load = name, load
+        self.name, self.is_work = name, is_work
+        self._load = load
         self._run, self._config, self._tally = run, config, tally
         self._key = None if is_open or config.api_key is None else config.api_key.encode()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
-        try:
-            await self._answered(scope, receive, send)
-        finally:
-            if self.load is not None and scope.pop(COUNTED, False):
-                self.load.finish()
-
-    async def _answered(self, scope: Scope, receive: Receive, send: Send) -> None:
         began = time.perf_counter()
         request = Request(b"", {}, scope.get("path_params", {}))
         status, retry_after = 200, None
-        connection = scope.pop(CONNECTION, None)  # kept, it would be a circle of references
         try:
-            if connection is None:
-                self._turn_away()
+            self._admit()  # before anything is read
             request.headers = {name: value for name, value in scope["headers"] if name in _READ}
             self._check_key(request.headers)
             request.body = await self._body(request.headers, receive)
-            answer = await self._counted(request, scope)
+            answer = await self._run_admitted(request)
         except _ClientGoneError:
+            return
+        except _OverloadedError:  # no line in the log: refusals must stay cheap
+            self._tally.requests[self.name, 503] += 1
+            await _respond(send, 503, error_body(OVERLOADED), self._config.retry_after)
             return
         except Refusal as error:
             status, answer, retry_after = error.status, error_body(str(error)), error.retry_after
@@ -138,23 +138,21 @@ class Operation:
             facts = {"operation": self.name, "status": status, **request.facts}
             facts["ms"] = round(1e3 * (time.perf_counter() - began), 3)
             LOG.info("%s", orjson.dumps({"time": time.time(), **facts}).decode())
-        if status != 200 or connection is None or not connection.reply(scope, answer):
-            await _respond(send, status, answer, retry_after)
+        await _respond(send, status, answer, retry_after)
 
-    async def _counted(self, request: Request, scope: Scope) -> bytes:
-        if self.load is not None and COUNTED not in scope:
-            self._turn_away()  # there may be more to do than when its body began to come
-            scope[COUNTED] = True
-            self.load.in_flight += 1
-        if self.load is not None:
-            await self.load.begin()
-        return await self._run(request)
+    async def _run_admitted(self, request: Request) -> bytes:
+        if not self.is_work:
+            return await self._run(request)
+        self._admit()  # there may be more to do than when its body began to come
+        with self._load.in_flight:
+            return await self._run(request)
 
-    def _turn_away(self) -> None:
-        excess = None if self.load is None else self.load.excess
+    def _admit(self) -> None:
+        """Refuse work that is too much."""
+        excess = self._load.excess if self.is_work else None
         if excess is not None:
             self._tally.turned_away[excess] += 1
-            raise Refusal(503, TOO_MUCH, self._config.retry_after)
+            raise _OverloadedError
 
     def _check_key(self, headers: Mapping[bytes, bytes]) -> None:
         if self._key is None:
@@ -166,33 +164,39 @@ class Operation:
             )
 
     async def _body(self, headers: Mapping[bytes, bytes], receive: Receive) -> bytes:
-        most = self._config.most_body_bytes
+        most = self._config.max_body_bytes
         if headers.get(b"content-encoding", b"identity") != b"identity":
             raise Refusal(415, "the body must not be compressed. Leave out Content-Encoding.")
         length = headers.get(b"content-length", b"0")
         if not length.isdigit() or len(length) > 18 or int(length) > most:
             raise Refusal(413, f"the body must have at most {most:,} bytes. Send fewer rows at a time.")
-        message = await receive()
-        if message["type"] == "http.request" and not message.get("more_body"):
-            # In one piece, as nearly always; without a declared length it may still be too long.
-            return _capped(message.get("body", b""), most)
+        # ``asyncio.timeout`` would add several percent to every request: one loop cuts off all slow bodies.
+        task, reading = asyncio.current_task(), self._load.reading
+        reading[task] = asyncio.get_running_loop().time()
         try:
-            async with asyncio.timeout(self._config.body_timeout):
-                return await _rest(message, receive, most)
-        except TimeoutError:
+            return await self._pieces(receive, most)
+        except asyncio.CancelledError:
+            if task is None or task in reading:
+                raise
+            task.uncancel()
             raise Refusal(408, "the body took too long to come.") from None
+        finally:
+            reading.pop(task, None)
 
-
-async def _rest(message: Any, receive: Receive, most: int) -> bytes:
-    parts, size = [], 0
-    while True:
-        if message["type"] == "http.disconnect":
-            raise _ClientGoneError
-        parts.append(message.get("body", b""))
-        size += len(parts[-1])
-        if size > most or not message.get("more_body"):
-            return _capped(b"".join(parts), most)
-        message = await receive()
+    async def _pieces(self, receive: Receive, most: int) -> bytes:
+        """Read a body: nearly always one piece; how many come in several at once is bounded, and memory with it."""
+        parts, size = [], 0
+        while True:
+            message = await receive()
+            if message["type"] == "http.disconnect":
+                raise _ClientGoneError
+            parts.append(message.get("body", b""))
+            size += len(parts[-1])
+            if size > most or not message.get("more_body"):
+                return _capped(parts[0] if len(parts) == 1 else b"".join(parts), most)
+            if len(parts) == 1 and len(self._load.reading) > self._config.max_in_flight:
+                self._tally.turned_away["reading"] += 1
+                raise _OverloadedError
 
 
 def _capped(body: bytes, most: int) -> bytes:

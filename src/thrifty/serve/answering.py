@@ -30,7 +30,7 @@ from thrifty.serve.answered import Answered, agree, local_outputs, refuse_infini
 from thrifty.serve.config import Config
 from thrifty.serve.controller import cost_at_hand
 from thrifty.serve.drift import Drift
-from thrifty.serve.load import Elsewhere
+from thrifty.serve.load import ActiveCount
 from thrifty.serve.providers import Provider
 from thrifty.serve.request_buyer import Buyer, TakesTurns
 from thrifty.serve.request_rows import RequestCells, RequestRows
@@ -46,7 +46,7 @@ FEW_ROWS = 32
 NOT_TRIED = ("breaker_open", "too_many_in_flight", "not_started")
 """Failures of rows for which nothing was bought, because nobody was asked."""
 
-MOST_EXPLORING = 8
+MAX_EXPLORING = 8
 """Comparisons under way at once; rows that would be more are not compared."""
 
 
@@ -89,7 +89,7 @@ class Model:
         Who sells columns that requests do not carry. Rows then pay for what is bought, and not for what they come with.
     config : Config
         Limits, and what becomes of rows for which something fails.
-    elsewhere : Elsewhere, optional
+    waiting : ActiveCount, optional
         Counts requests that wait for the full model, for a provider or for another thread.
     """
 
@@ -102,7 +102,7 @@ class Model:
         worker: Executor,
         buyers: Executor,
         providers: Sequence[Provider] = (),
-        elsewhere: Elsewhere | None = None,
+        waiting: ActiveCount | None = None,
     ) -> None:
         self.system = system = system.with_row_key(config.row_key)
         self.version = version
@@ -110,7 +110,7 @@ class Model:
         self.rows = RequestRows(
             system.schema,
             unseen_is_missing=config.unseen == "missing",
-            most_rows=config.most_rows,
+            max_rows=config.max_rows,
             keys=dict.fromkeys(provider.settings.key for provider in providers),
         )
         self.chain = chain_of(system.relabelled)
@@ -130,7 +130,7 @@ class Model:
         self.controller: Controller | None = None
         self.drift: Drift | None = None
         self.exploring = 0
-        self._elsewhere = elsewhere or Elsewhere()
+        self._waiting = waiting or ActiveCount()
         self.cost_of_full = self.chain.price_list.cost_of_full
         self.cost_by_place = cost_at_hand(self.chain, is_free=bool(providers))
         self._on_failure = config.on_remote_failure
@@ -170,7 +170,7 @@ class Model:
     async def answer(self, cells: RequestCells) -> Answered:
         """Answer the rows of a request."""
         if self._buyer is not None and self._buyer.is_needed(cells):
-            with self._elsewhere:
+            with self._waiting:
                 return await self._bought(self._buyer, cells)
         chain, walk = self.chain, await self._walk(cells)
         route, degraded = walk.route, np.zeros(len(walk.route), dtype=bool)
@@ -178,7 +178,7 @@ class Model:
             outputs, cost = local_outputs(chain, walk), self._cost(chain, cells, walk)
             return self._answered(route, outputs, cost, degraded, {}, 0)
         sent = np.flatnonzero(route == chain.n_stages)
-        with self._elsewhere:
+        with self._waiting:
             outputs, cost, reason = await self._with_full(chain, cells, walk, sent)
         if reason is None:
             return self._answered(route, outputs, cost, degraded, {}, len(sent))
@@ -190,7 +190,7 @@ class Model:
         """Send rows as far as the operating point, or the budget, says."""
         send = self.chain.walk if self.controller is None else self.controller.walk
         if len(cells) > FEW_ROWS:
-            with self._elsewhere:
+            with self._waiting:
                 walk: Walk = await self.in_thread(lambda: send(self._reader(cells)))
             return walk
         if self._needs_care(cells):
@@ -311,7 +311,7 @@ class Model:
         drawn = np.array([chance() < share for _ in range(len(cells))])
         easy = np.flatnonzero(drawn & (answered.route >= 0) & (answered.route < self.chain.n_stages))
         easy = easy[~answered.degraded[easy]]
-        if not easy.size or self.exploring >= MOST_EXPLORING:
+        if not easy.size or self.exploring >= MAX_EXPLORING:
             return None
         self.exploring += 1
         try:

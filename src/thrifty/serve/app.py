@@ -16,6 +16,7 @@ from starlette.middleware.trustedhost import TrustedHostMiddleware
 from starlette.requests import Request as StarletteRequest
 from starlette.responses import HTMLResponse, Response
 from starlette.routing import Route
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 import thrifty
 from thrifty.errors import InvalidInputError
@@ -29,7 +30,7 @@ from thrifty.serve.protocol import datatype_of, infer_response, read_id, read_in
 from thrifty.serve.reload import Serving
 from thrifty.serve.request_rows import RequestCells, RequestRows
 
-__all__ = ["create_admin", "create_app"]
+__all__ = ["create_admin", "create_app", "direct"]
 
 _NUMPY = orjson.OPT_SERIALIZE_NUMPY
 
@@ -89,7 +90,11 @@ def create_admin(serving: Serving) -> Starlette:
         return orjson.dumps({"version": await serving.reload()})
 
     def changing(name: str, run: Callable[[Request], Awaitable[bytes]]) -> Route:
-        return Route(f"/{name}", _Json(Operation(name, run, serving.config, serving.tally)), methods=["POST"])
+        return Route(
+            f"/{name}",
+            _Json(Operation(name, run, serving.config, serving.tally, serving.load)),
+            methods=["POST"],
+        )
 
     return Starlette(
         routes=[
@@ -103,6 +108,22 @@ def create_admin(serving: Serving) -> Starlette:
         middleware=[Middleware(TrustedHostMiddleware, allowed_hosts=["127.0.0.1", "localhost"])],
         exception_handlers={HTTPException: _refused},
     )
+
+
+def direct(app: Starlette) -> ASGIApp:
+    """The application, with predictions looked up by their paths: Starlette's layers would add a tenth to each."""
+    predictions = {
+        route.path: route.endpoint
+        for route in app.routes
+        if isinstance(route, Route) and isinstance(route.endpoint, Operation)
+        if route.endpoint.is_work and not route.param_convertors
+    }
+
+    async def dispatch(scope: Scope, receive: Receive, send: Send) -> None:
+        is_post = scope["type"] == "http" and scope["method"] == "POST"
+        await (predictions.get(scope["path"], app) if is_post else app)(scope, receive, send)
+
+    return dispatch
 
 
 class _Json:
@@ -148,8 +169,8 @@ class _Questions:
     def _route(
         self, path: str, name: str, run: Any, *, is_work: bool = False, is_open: bool = False
     ) -> Route:
-        load = self._serving.load if is_work else None
-        operation = Operation(name, run, self._config, self._serving.tally, load, is_open=is_open)
+        serving, how = self._serving, {"is_work": is_work, "is_open": is_open}
+        operation = Operation(name, run, self._config, serving.tally, serving.load, **how)
         return Route(path, operation, methods=["POST" if is_work else "GET"])
 
     # -- questions -----------------------------------------------------------------------------------

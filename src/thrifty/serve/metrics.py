@@ -73,10 +73,9 @@ class Collector:
             ["outcome"],
             _each(tally.explored),
         )
-        yield _gauge("in_flight", "Requests under way.", [], [([], self._serving.load.in_flight)])
+        yield _gauge("in_flight", "Requests under way.", [], [([], self._serving.load.in_flight.now)])
         yield _gauge("ready", "Whether the gateway answers.", [], [([], int(self._serving.is_ready))])
         yield self._latency()
-        yield self._refusal_waits()
         yield self._missing()
         if self._serving.model.drift is not None:
             yield self._drift()
@@ -93,14 +92,6 @@ class Collector:
         )
         for route, counts in self._tally.latency.items():
             family.add_metric([route], _buckets(counts), self._tally.latency_sum[route])
-        return family
-
-    def _refusal_waits(self) -> Metric:
-        family = HistogramMetricFamily(
-            "thrifty_refusal_wait_seconds",
-            "The most that a request can have lain unread before it was turned away.",
-        )
-        family.add_metric([], _buckets(self._tally.refusal_waits), self._tally.refusal_waits_sum)
         return family
 
     def _missing(self) -> Metric:
@@ -137,7 +128,7 @@ def status_of(serving: Any) -> dict[str, Any]:
         "is_ready": serving.is_ready,
         "seconds": time.time() - tally.started,
         "requests": dict(statuses),
-        "in_flight": serving.load.in_flight,
+        "in_flight": serving.load.in_flight.now,
         "turned_away": dict(tally.turned_away),
         "rows": tally.rows,
         "routes": [

@@ -50,9 +50,9 @@ class ProviderSettings:
         How often a question that failed is put again, while the deadline of the request allows it.
     cache : float
         Seconds for which what was delivered is kept; 0 keeps nothing.
-    most_cached : int
+    max_cached : int
         Keys of which something is kept; the oldest make room.
-    most_in_flight : int
+    max_in_flight : int
         Most questions at the same time; a purchase that would be one more fails at once.
     """
 
@@ -66,8 +66,8 @@ class ProviderSettings:
     timeout: float = 0.25
     retries: int = 1
     cache: float = 0.0
-    most_cached: int = 10_000
-    most_in_flight: int = 64
+    max_cached: int = 10_000
+    max_in_flight: int = 64
 
     def __post_init__(self) -> None:
         if sum(one is not None for one in (self.url, self.database, self.path)) != 1:
@@ -81,7 +81,7 @@ class ProviderSettings:
             raise InvalidInputError(f"columns must be a list of names of columns; got {self.columns!r}.")
         if not isinstance(self.key, str) or not self.key:
             raise InvalidInputError(f"key must be the name under which requests carry it; got {self.key!r}.")
-        for name, least in (("timeout", 1e-3), ("cache", 0), ("most_cached", 1), ("most_in_flight", 1)):
+        for name, least in (("timeout", 1e-3), ("cache", 0), ("max_cached", 1), ("max_in_flight", 1)):
             value = getattr(self, name)
             if not isinstance(value, int | float) or isinstance(value, bool) or not value >= least:
                 raise InvalidInputError(f"{name} must be a number, at least {least:g}; got {value!r}.")
@@ -130,7 +130,7 @@ def make_of(settings: ProviderSettings) -> Make:
 
         def ask(keys: Sequence[Any], **how: Any) -> PatientSource:
             most = SPARE_BYTES + each * len(keys)
-            return HttpSource(url, keys, headers=settings.headers, most_bytes=most, **how)
+            return HttpSource(url, keys, headers=settings.headers, max_bytes=most, **how)
 
         return ask
     if settings.database is not None:

@@ -127,7 +127,7 @@ class Provider:
     def _begin(self) -> str | None:
         """Take a place among the questions under way, or say why there is none."""
         with self._lock:
-            if self._in_flight >= self.settings.most_in_flight:
+            if self._in_flight >= self.settings.max_in_flight:
                 return "too_many_in_flight"
             if not self.breaker.allows():
                 return "breaker_open"
@@ -158,7 +158,7 @@ class Provider:
             now, (until, _) = time.monotonic(), self._kept.pop(key, (0.0, None))
             # What was kept before keeps its time: old values must not live on because others came.
             self._kept[key] = (until if until > now else now + self.settings.cache), dict(values)
-            while len(self._kept) > self.settings.most_cached:
+            while len(self._kept) > self.settings.max_cached:
                 self._kept.popitem(last=False)
 
 

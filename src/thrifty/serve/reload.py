@@ -76,7 +76,7 @@ class Serving:
         self._budget = config.budget
         self._worker = ThreadPoolExecutor(1, thread_name_prefix="thrifty-serve")
         # A request waits for no other one's purchases; threads are started as they are needed.
-        self._buyers = ThreadPoolExecutor(config.most_in_flight, thread_name_prefix="thrifty-buy")
+        self._buyers = ThreadPoolExecutor(config.max_in_flight, thread_name_prefix="thrifty-buy")
         self.providers = providers_of(config.providers, sources)
         self._tasks: set[asyncio.Task[Any]] = set()
         self._changing = asyncio.Lock()
@@ -181,7 +181,7 @@ class Serving:
             worker=self._worker,
             buyers=self._buyers,
             providers=self.providers,
-            elsewhere=self.load.elsewhere,
+            waiting=self.load.waiting,
         )
         model.warm_up()
         spread = model.system.spread

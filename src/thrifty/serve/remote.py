@@ -22,7 +22,7 @@ from thrifty.serve.tensors import answer_of, request_of
 
 __all__ = ["RemoteFailure", "RemoteModel", "RemoteSettings"]
 
-MOST_SAVED_RETRIES = 10.0
+MAX_SAVED_RETRIES = 10.0
 """Retries that calls without failures can save up: a long good time is no leave to hammer on a remote that breaks."""
 
 _SPARE_BYTES, _BYTES_PER_NUMBER = (
@@ -46,9 +46,9 @@ class RemoteSettings:
         Most retries of one call.
     retry_budget : float
         Most retries as a share of the calls.
-    most_in_flight : int
+    max_in_flight : int
         Most calls at the same time; one more is refused at once.
-    most_bytes : int
+    max_bytes : int
         Size of the largest answer that is read; less is read where few numbers were asked for: 64 KiB, and 1 KiB for
         each number.
     breaker_failures, breaker_share, breaker_window, breaker_pause : int, float, int, float
@@ -67,8 +67,8 @@ class RemoteSettings:
     total_timeout: float = 0.25
     max_retries: int = 1
     retry_budget: float = 0.2
-    most_in_flight: int = 64
-    most_bytes: int = 8 * 2**20
+    max_in_flight: int = 64
+    max_bytes: int = 8 * 2**20
     breaker_failures: int = 5
     breaker_share: float = 0.5
     breaker_window: int = 20
@@ -78,7 +78,7 @@ class RemoteSettings:
     datatype: str = "FP64"
 
     def __post_init__(self) -> None:
-        for name in ("connect_timeout", "total_timeout", "most_in_flight", "most_bytes"):
+        for name in ("connect_timeout", "total_timeout", "max_in_flight", "max_bytes"):
             if not getattr(self, name) > 0:
                 raise InvalidInputError(
                     f"{name} of the remote must be positive; got {getattr(self, name)!r}."
@@ -150,7 +150,7 @@ class RemoteModel:
         """Open the pool of connections, inside the event loop that will ask."""
         if self._session is None:
             self._session = aiohttp.ClientSession(
-                connector=aiohttp.TCPConnector(limit=self.settings.most_in_flight),
+                connector=aiohttp.TCPConnector(limit=self.settings.max_in_flight),
                 timeout=aiohttp.ClientTimeout(total=None, sock_connect=self.settings.connect_timeout),
                 headers=self._headers,
                 auto_decompress=False,
@@ -177,7 +177,7 @@ class RemoteModel:
             return np.zeros((0, self.n_outputs))
         ends = asyncio.get_running_loop().time() + self.settings.total_timeout
         ends = ends if deadline is None else min(ends, deadline)
-        if self.in_flight >= self.settings.most_in_flight:
+        if self.in_flight >= self.settings.max_in_flight:
             raise self._failed(
                 "too_many_in_flight", f"{self.in_flight} calls are under way, the most allowed"
             )
@@ -198,7 +198,7 @@ class RemoteModel:
         if not self.breaker.allows():
             raise self._failed("breaker_open", "it failed so often that it is left alone for a while")
         self.calls += 1
-        self._saved_retries = min(self._saved_retries + self.settings.retry_budget, MOST_SAVED_RETRIES)
+        self._saved_retries = min(self._saved_retries + self.settings.retry_budget, MAX_SAVED_RETRIES)
         tries = 0
         while True:
             try:
@@ -250,7 +250,7 @@ class RemoteModel:
                 "not_started", "no connections are open: `start` comes before calls, `close` after them"
             )
         said, most = bytearray(), _SPARE_BYTES + _BYTES_PER_NUMBER * n_rows * self.n_outputs
-        most = min(most, self.settings.most_bytes)
+        most = min(most, self.settings.max_bytes)
         async with self._session.post(self.url, data=body, allow_redirects=False) as response:
             if response.status != 200:
                 raise RemoteFailure(f"status_{response.status}", f"it answered with status {response.status}")

@@ -101,14 +101,14 @@ class RequestRows:
         Columns, and the text that they may hold.
     unseen_is_missing : bool
         Whether text that the fit has not seen counts as missing.
-    most_rows : int
+    max_rows : int
         Requests of more rows are refused.
     keys : collection of str
         Names by which requests carry what providers know rows by; some may be names of columns too.
     """
 
     def __init__(
-        self, schema: Schema, *, unseen_is_missing: bool, most_rows: int, keys: Collection[str] = ()
+        self, schema: Schema, *, unseen_is_missing: bool, max_rows: int, keys: Collection[str] = ()
     ) -> None:
         self.names = schema.names
         self.row_key = schema.row_key
@@ -121,7 +121,7 @@ class RequestRows:
         self._special = {self._known[name]: _DATES for name in schema.dates}
         self._special |= {self._known[name]: _TRUTHS for name in schema.truths}
         self._unseen_is_missing = unseen_is_missing
-        self._most_rows = most_rows
+        self._max_rows = max_rows
 
     @property
     def is_numeric(self) -> bool:
@@ -139,9 +139,9 @@ class RequestRows:
 
     def check_count(self, n_rows: int) -> None:
         """Refuse more rows than a request may have."""
-        if n_rows > self._most_rows:
+        if n_rows > self._max_rows:
             raise InvalidInputError(
-                f"a request must have at most {self._most_rows:,} rows; got {n_rows:,}. Send fewer at a time."
+                f"a request must have at most {self._max_rows:,} rows; got {n_rows:,}. Send fewer at a time."
             )
 
     def place_of(self, name: Any) -> int:

@@ -34,8 +34,6 @@ class Tally:
         self.explored = {"compared": 0, "agreed": 0}
         self.latency: dict[str, list[int]] = {}
         self.latency_sum: Counter[str] = Counter()
-        self.refusal_waits = [0] * (len(BOUNDS) + 1)
-        self.refusal_waits_sum = 0.0
         self._missing: dict[tuple[str, ...], Floats] = {}
         self._waiting: list[tuple[Model, Floats]] = []
         self._n_waiting = 0
@@ -81,10 +79,3 @@ class Tally:
         counts = self.latency.setdefault(route, [0] * (len(BOUNDS) + 1))
         counts[bisect_left(BOUNDS, seconds)] += 1
         self.latency_sum[route] += seconds  # type: ignore[assignment]
-
-    def refused(self, operation: str, reason: str, waited: float) -> None:
-        """Count a request that was turned away, and the most seconds that it can have lain unread."""
-        self.requests[operation, 503] += 1
-        self.turned_away[reason] += 1
-        self.refusal_waits[bisect_left(BOUNDS, waited)] += 1
-        self.refusal_waits_sum += waited
