@@ -13,8 +13,7 @@ import numpy as np
 import pytest
 
 from thrifty.errors import InvalidInputError, ThriftyError
-from thrifty.serve.remote import RemoteFailure, RemoteModel, RemoteSettings
-from thrifty.serve.tensors import answer_of, request_of
+from thrifty.serve.remote import RemoteFailure, RemoteModel, RemoteSettings, answer_of, request_of
 
 ROWS = np.array([[0.25, 7.0], [0.5, np.nan], [0.75, 1e300]])
 COLUMNS = ("share", "other")

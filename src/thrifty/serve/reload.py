@@ -14,15 +14,12 @@ from typing import Any
 from thrifty.chain.chain import Chain
 from thrifty.errors import InvalidInputError
 from thrifty.prices.billing import check_amount
-from thrifty.serve.admission import LOG
 from thrifty.serve.answering import Controller, Model, Remote
+from thrifty.serve.buying import providers_of
 from thrifty.serve.config import Config, meant
 from thrifty.serve.controller import BudgetController
-from thrifty.serve.drift import Drift
-from thrifty.serve.load import Load
-from thrifty.serve.providers import providers_of
+from thrifty.serve.metrics import LOG, Drift, Load, Tally
 from thrifty.serve.remote import RemoteModel, RemoteSettings
-from thrifty.serve.tally import Tally
 from thrifty.tables.system import TableSystem, as_table_system
 
 __all__ = ["Loaded", "Serving"]

@@ -11,9 +11,9 @@ import uvicorn
 from starlette.applications import Starlette
 
 from thrifty.errors import InvalidInputError
-from thrifty.serve.admission import LOG
 from thrifty.serve.app import direct
 from thrifty.serve.config import Config
+from thrifty.serve.metrics import LOG
 from thrifty.serve.reload import Serving
 
 __all__ = ["run"]

@@ -11,7 +11,7 @@ import pytest
 import uvicorn
 
 from thrifty.serve.config import Config
-from thrifty.serve.load import Load
+from thrifty.serve.metrics import Load
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ import time
 import numpy as np
 import pytest
 
-from thrifty.serve.drift import LEAST_VALUES
+from thrifty.serve.metrics import LEAST_VALUES
 
 DEADLINE, SLACK = 0.15, 0.05
 
