@@ -45,6 +45,9 @@ FEW_ROWS = 32
 NOT_TRIED = ("breaker_open", "too_many_in_flight", "not_started")
 """Failures of rows for which nothing was bought, because nobody was asked."""
 
+_NOTHING_TO_READ = TableReader(np.zeros((0, 0)), np.zeros((0, 0)))
+"""For answers of stages, whose rows have been read on their walk."""
+
 MAX_EXPLORING = 8
 """Comparisons under way at once; rows that would be more are not compared."""
 
@@ -174,7 +177,7 @@ class Model:
         chain, walk = self.chain, await self._walk(cells)
         route, degraded = walk.route, np.zeros(len(walk.route), dtype=bool)
         if chain.n_stages not in route.tolist():  # a few times sooner than numpy, where there is one row
-            outputs, cost = chain.answer(_plain_reader(cells), walk), self._cost(chain, cells, walk)
+            outputs, cost = chain.answer(_NOTHING_TO_READ, walk), self._cost(chain, cells, walk)
             return self._answered(route, outputs, cost, degraded, {}, 0)
         sent = np.flatnonzero(route == chain.n_stages)
         with self._waiting:
@@ -205,11 +208,11 @@ class Model:
         reasons: Mapping[str, int],
         n_sent: int,
     ) -> Answered:
-        nobody = route < 0
         is_whole = min(route.tolist()) >= 0
         answer: Any = self.chain.task.answers(outputs)
         probability: Any = None if self.is_number else self.chain.task.confidence(outputs)
         if not is_whole:
+            nobody = route < 0
             answer = [None if lost else one for one, lost in zip(answer.tolist(), nobody, strict=True)]
             outputs = np.where(nobody[:, None], np.nan, outputs)  # written as null
             if probability is not None:
@@ -274,7 +277,7 @@ class Model:
             every = np.repeat(bought, len(sent), axis=0)
             amounts = amounts_of(prices, self._reader(cells), sent, every, chain.names)
             cost[sent] = prices.cost_of_rows(bought, np.zeros(1, dtype=bool), amounts)
-        return chain.answer(_plain_reader(cells), walk), cost, reason
+        return chain.answer(_NOTHING_TO_READ, walk), cost, reason
 
     def _cost(self, chain: Chain, cells: Cells, walk: Walk) -> Floats:
         """What rows pay on their way, by the prices of each row where they differ."""

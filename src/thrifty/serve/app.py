@@ -5,6 +5,7 @@ describes every operation.
 """
 
 import asyncio
+import contextlib
 import hmac
 import logging
 import time
@@ -405,6 +406,9 @@ class Request:
     facts: dict[str, Any] = field(default_factory=dict)
 
 
+_NOT_COUNTED: Any = contextlib.nullcontext()
+
+
 class Operation:
     """One operation of the gateway, as an ASGI application.
 
@@ -452,7 +456,9 @@ class Operation:
             request.headers = {name: value for name, value in scope["headers"] if name in _READ}
             self._check_key(request.headers)
             request.body = await self._body(request.headers, receive)
-            answer = await self._run_admitted(request)
+            self._admit()  # there may be more to do than when its body began to come
+            with self._load.in_flight if self.is_work else _NOT_COUNTED:
+                answer = await self._run(request)
         except _ClientGoneError:
             return
         except _OverloadedError:  # no line in the log: refusals must stay cheap
@@ -475,13 +481,6 @@ class Operation:
             facts["ms"] = round(1e3 * (time.perf_counter() - began), 3)
             LOG.info("%s", orjson.dumps({"time": time.time(), **facts}).decode())
         await _respond(send, status, answer, retry_after)
-
-    async def _run_admitted(self, request: Request) -> bytes:
-        if not self.is_work:
-            return await self._run(request)
-        self._admit()  # there may be more to do than when its body began to come
-        with self._load.in_flight:
-            return await self._run(request)
 
     def _admit(self) -> None:
         """Refuse work that is too much."""
