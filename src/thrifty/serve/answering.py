@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import replace
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -29,15 +29,16 @@ from thrifty.errors import (
 )
 from thrifty.evidence.observe import chain_of
 from thrifty.full.model import PrecomputedFull
-from thrifty.serve.buying import Buyer, Provider, TakesTurns, with_innermost
+from thrifty.serve.buying import Buyer, Provider, with_innermost
 from thrifty.serve.config import Config
-from thrifty.serve.controller import cost_at_hand
+from thrifty.serve.controller import BudgetController, cost_at_hand
 from thrifty.serve.metrics import ActiveCount, Drift
 from thrifty.serve.protocol import Answered, RequestCells, RequestRows
+from thrifty.serve.remote import RemoteModel
 from thrifty.tables.reader import Cells
 from thrifty.tables.system import TableSystem
 
-__all__ = ["Controller", "MicroBatcher", "Model", "Remote"]
+__all__ = ["MicroBatcher", "Model"]
 
 FEW_ROWS = 32
 """Rows that are answered sooner than a thread would begin with them."""
@@ -50,28 +51,6 @@ _NOTHING_TO_READ = TableReader(np.zeros((0, 0)), np.zeros((0, 0)))
 
 MAX_EXPLORING = 8
 """Comparisons under way at once; rows that would be more are not compared."""
-
-
-class Remote(Protocol):
-    """A full model elsewhere."""
-
-    async def start(self) -> None:
-        """Be ready to be asked."""
-
-    async def close(self) -> None:
-        """Be asked no more."""
-
-    async def ask(self, rows: Floats) -> Floats:
-        """Outputs of some rows; an error has a ``reason``."""
-
-
-class Controller(TakesTurns, Protocol):
-    """What holds the mean spend of a stream of rows."""
-
-    target: float
-
-    def walk(self, reader: Reader) -> Walk:
-        """Send rows as far as the budget allows, and take note of what their routes cost."""
 
 
 class Model:
@@ -128,8 +107,8 @@ class Model:
                 "providers out, or fit it with one price for each purchase."
             )
         self.is_number = system.schema.is_number
-        self.remote: Remote | None = None
-        self.controller: Controller | None = None
+        self.remote: RemoteModel | None = None
+        self.controller: BudgetController | None = None
         self.drift: Drift | None = None
         self.exploring = 0
         self._waiting = waiting or ActiveCount()

@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from threading import Lock
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -24,6 +24,7 @@ from thrifty.chain.chain import Chain
 from thrifty.chain.sources import Delivery, Ledger
 from thrifty.errors import InvalidAnswerError, InvalidInputError, PurchaseFailedError
 from thrifty.serve.config import meant
+from thrifty.serve.controller import BudgetController
 from thrifty.serve.protocol import RequestCells, RequestRows
 from thrifty.serve.remote import Breaker
 from thrifty.sources.memory import DictSource
@@ -39,7 +40,6 @@ __all__ = [
     "Provider",
     "ProviderSettings",
     "Purchased",
-    "TakesTurns",
     "make_of",
     "providers_of",
     "settings_of",
@@ -47,16 +47,6 @@ __all__ = [
 ]
 
 AskFull = Callable[[Any, Any], Floats]
-
-
-class TakesTurns(Protocol):
-    """What holds a budget over rows whose costs are known only after they were bought for."""
-
-    def begin(self, n_rows: int) -> tuple[int, Chain]:
-        """How many of some rows go next, and the chain at the point that they follow."""
-
-    def end(self, n_rows: int, costs: Floats) -> None:
-        """Take note that rows which had begun are done, and of what they paid."""
 
 
 @dataclass(frozen=True)
@@ -128,7 +118,9 @@ class Buyer:
         """Whether a request lacks something that can be bought."""
         return any(self._seller_of[column] >= 0 for column in cells.absent)
 
-    def answer(self, cells: RequestCells, ask_full: AskFull, controller: TakesTurns | None) -> Purchased:
+    def answer(
+        self, cells: RequestCells, ask_full: AskFull, controller: BudgetController | None
+    ) -> Purchased:
         """Answer the rows of a request, buying what they need."""
         chain = with_innermost(self._chain, _CallableFull(ask_full))
         ledger = Ledger(self._on_failure)

@@ -14,7 +14,7 @@ from typing import Any
 from thrifty.chain.chain import Chain
 from thrifty.errors import InvalidInputError
 from thrifty.prices.billing import check_amount
-from thrifty.serve.answering import Controller, Model, Remote
+from thrifty.serve.answering import Model
 from thrifty.serve.buying import providers_of
 from thrifty.serve.config import Config, meant
 from thrifty.serve.controller import BudgetController
@@ -59,9 +59,9 @@ class Serving:
         config: Config,
         *,
         load: Callable[[], Loaded] | None = None,
-        connect: Callable[[Model], Remote] | None = None,
+        connect: Callable[[Model], RemoteModel] | None = None,
         sources: Mapping[str, Any] | None = None,
-        hold: Callable[[Chain, float], Controller] | None = None,
+        hold: Callable[[Chain, float], BudgetController] | None = None,
     ) -> None:
         self.config = config
         self.tally = Tally()
@@ -158,7 +158,7 @@ class Serving:
         if old.remote is not None:
             self.in_background(self._close_later(old.remote))
 
-    async def _close_later(self, remote: Remote) -> None:
+    async def _close_later(self, remote: RemoteModel) -> None:
         with contextlib.suppress(asyncio.CancelledError):
             await asyncio.sleep(self.config.drain)
         await remote.close()
@@ -187,7 +187,7 @@ class Serving:
             model.controller = self._hold(model.chain, self._budget)
         return model
 
-    def _held(self, chain: Chain, budget: float) -> Controller:
+    def _held(self, chain: Chain, budget: float) -> BudgetController:
         return BudgetController(
             chain,
             target=budget,
@@ -196,7 +196,7 @@ class Serving:
             is_at_hand_free=bool(self.providers),
         )
 
-    def _connected(self, model: Model) -> Remote:
+    def _connected(self, model: Model) -> RemoteModel:
         known = {one.name for one in dataclasses.fields(RemoteSettings)}
         for name in self.config.remote:
             if name not in known:
