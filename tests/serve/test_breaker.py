@@ -3,7 +3,7 @@
 import pytest
 
 from thrifty.errors import InvalidInputError
-from thrifty.serve.breaker import Breaker
+from thrifty.serve.remote import Breaker
 
 
 class Clock:

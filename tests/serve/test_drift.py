@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from thrifty.errors import InvalidInputError
-from thrifty.serve.drift import LEAST_VALUES, Drift, stability_index
+from thrifty.serve.metrics import LEAST_VALUES, Drift, stability_index
 from thrifty.tables.spread import N_BINS, Spread
 from thrifty.tables.storage import table_system_from_bytes, table_system_to_bytes
 

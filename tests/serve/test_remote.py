@@ -13,8 +13,7 @@ import numpy as np
 import pytest
 
 from thrifty.errors import InvalidInputError, ThriftyError
-from thrifty.serve.remote import RemoteFailure, RemoteModel, RemoteSettings
-from thrifty.serve.tensors import answer_of, request_of
+from thrifty.serve.remote import RemoteFailure, RemoteModel, RemoteSettings, answer_of, request_of
 
 ROWS = np.array([[0.25, 7.0], [0.5, np.nan], [0.75, 1e300]])
 COLUMNS = ("share", "other")
@@ -208,7 +207,7 @@ def test_one_call_too_many_at_the_same_time_is_refused_at_once(misbehaving_port)
     async def use(remote):
         return await asyncio.gather(*(reason_of(remote) for _ in range(3)))
 
-    settings = RemoteSettings(most_in_flight=2, connect_timeout=5.0, total_timeout=0.1)
+    settings = RemoteSettings(max_in_flight=2, connect_timeout=5.0, total_timeout=0.1)
     found, remote = with_remote(address(misbehaving_port, "slow"), use, settings)
     assert [reason for reason, _ in found] == ["timeout", "timeout", "too_many_in_flight"]
     assert found[-1][1] < 0.05

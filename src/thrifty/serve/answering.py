@@ -5,16 +5,17 @@ batches, and the full model in the file, are left to one thread, so that other r
 """
 
 import asyncio
+import math
 import random
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import replace
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
-from thrifty.arrays import Bools, Floats, Ints
+from thrifty.arrays import Bools, Floats, Ints, Labels
 from thrifty.chain.chain import Chain
 from thrifty.chain.sources import Reader, TableReader, amounts_of
 from thrifty.chain.walk import Walk
@@ -24,21 +25,20 @@ from thrifty.errors import (
     FullModelFailedError,
     InvalidAnswerError,
     InvalidInputError,
+    ThriftyError,
 )
 from thrifty.evidence.observe import chain_of
-from thrifty.serve.answered import Answered, agree, local_outputs, refuse_infinite
+from thrifty.full.model import PrecomputedFull
+from thrifty.serve.buying import Buyer, Provider, with_innermost
 from thrifty.serve.config import Config
-from thrifty.serve.controller import cost_at_hand
-from thrifty.serve.drift import Drift
-from thrifty.serve.load import Elsewhere
-from thrifty.serve.providers import Provider
-from thrifty.serve.request_buyer import Buyer, TakesTurns
-from thrifty.serve.request_rows import RequestCells, RequestRows
-from thrifty.serve.together import Together
+from thrifty.serve.controller import BudgetController, cost_at_hand
+from thrifty.serve.metrics import ActiveCount, Drift
+from thrifty.serve.protocol import Answered, RequestCells, RequestRows
+from thrifty.serve.remote import RemoteModel
 from thrifty.tables.reader import Cells
 from thrifty.tables.system import TableSystem
 
-__all__ = ["Controller", "Model", "Remote"]
+__all__ = ["MicroBatcher", "Model"]
 
 FEW_ROWS = 32
 """Rows that are answered sooner than a thread would begin with them."""
@@ -46,30 +46,11 @@ FEW_ROWS = 32
 NOT_TRIED = ("breaker_open", "too_many_in_flight", "not_started")
 """Failures of rows for which nothing was bought, because nobody was asked."""
 
-MOST_EXPLORING = 8
+_NOTHING_TO_READ = TableReader(np.zeros((0, 0)), np.zeros((0, 0)))
+"""For answers of stages, whose rows have been read on their walk."""
+
+MAX_EXPLORING = 8
 """Comparisons under way at once; rows that would be more are not compared."""
-
-
-class Remote(Protocol):
-    """A full model elsewhere."""
-
-    async def start(self) -> None:
-        """Be ready to be asked."""
-
-    async def close(self) -> None:
-        """Be asked no more."""
-
-    async def ask(self, rows: Floats) -> Floats:
-        """Outputs of some rows; an error has a ``reason``."""
-
-
-class Controller(TakesTurns, Protocol):
-    """What holds the mean spend of a stream of rows."""
-
-    target: float
-
-    def walk(self, reader: Reader) -> Walk:
-        """Send rows as far as the budget allows, and take note of what their routes cost."""
 
 
 class Model:
@@ -89,7 +70,7 @@ class Model:
         Who sells columns that requests do not carry. Rows then pay for what is bought, and not for what they come with.
     config : Config
         Limits, and what becomes of rows for which something fails.
-    elsewhere : Elsewhere, optional
+    waiting : ActiveCount, optional
         Counts requests that wait for the full model, for a provider or for another thread.
     """
 
@@ -102,7 +83,7 @@ class Model:
         worker: Executor,
         buyers: Executor,
         providers: Sequence[Provider] = (),
-        elsewhere: Elsewhere | None = None,
+        waiting: ActiveCount | None = None,
     ) -> None:
         self.system = system = system.with_row_key(config.row_key)
         self.version = version
@@ -110,7 +91,7 @@ class Model:
         self.rows = RequestRows(
             system.schema,
             unseen_is_missing=config.unseen == "missing",
-            most_rows=config.most_rows,
+            max_rows=config.max_rows,
             keys=dict.fromkeys(provider.settings.key for provider in providers),
         )
         self.chain = chain_of(system.relabelled)
@@ -126,11 +107,11 @@ class Model:
                 "providers out, or fit it with one price for each purchase."
             )
         self.is_number = system.schema.is_number
-        self.remote: Remote | None = None
-        self.controller: Controller | None = None
+        self.remote: RemoteModel | None = None
+        self.controller: BudgetController | None = None
         self.drift: Drift | None = None
         self.exploring = 0
-        self._elsewhere = elsewhere or Elsewhere()
+        self._waiting = waiting or ActiveCount()
         self.cost_of_full = self.chain.price_list.cost_of_full
         self.cost_by_place = cost_at_hand(self.chain, is_free=bool(providers))
         self._on_failure = config.on_remote_failure
@@ -139,7 +120,7 @@ class Model:
         if providers:
             how = config.on_provider_failure, config.purchase_deadline
             self._buyer = Buyer(self.chain, self.rows, providers, *how)
-        self._together = Together(self.chain)
+        self._batcher = MicroBatcher(self.chain)
         self._is_picky = system.refuses_missing
         if not self.chain.n_stages and self._on_failure == "local":
             self._on_failure = "error"  # nobody else can answer
@@ -164,21 +145,21 @@ class Model:
         """Answer rows that nobody sees, so that the first request waits for no compiler."""
         for n_rows in (1, 2):
             numbers = np.zeros((n_rows, len(self.rows.names)))
-            walk = self.chain.walk(TableReader(numbers, numbers))
-            local_outputs(self.chain, walk)
+            reader = TableReader(numbers, numbers)
+            self.chain.answer(reader, _without_full(self.chain, self.chain.walk(reader)))
 
     async def answer(self, cells: RequestCells) -> Answered:
         """Answer the rows of a request."""
         if self._buyer is not None and self._buyer.is_needed(cells):
-            with self._elsewhere:
+            with self._waiting:
                 return await self._bought(self._buyer, cells)
         chain, walk = self.chain, await self._walk(cells)
         route, degraded = walk.route, np.zeros(len(walk.route), dtype=bool)
         if chain.n_stages not in route.tolist():  # a few times sooner than numpy, where there is one row
-            outputs, cost = local_outputs(chain, walk), self._cost(chain, cells, walk)
+            outputs, cost = chain.answer(_NOTHING_TO_READ, walk), self._cost(chain, cells, walk)
             return self._answered(route, outputs, cost, degraded, {}, 0)
         sent = np.flatnonzero(route == chain.n_stages)
-        with self._elsewhere:
+        with self._waiting:
             outputs, cost, reason = await self._with_full(chain, cells, walk, sent)
         if reason is None:
             return self._answered(route, outputs, cost, degraded, {}, len(sent))
@@ -190,12 +171,12 @@ class Model:
         """Send rows as far as the operating point, or the budget, says."""
         send = self.chain.walk if self.controller is None else self.controller.walk
         if len(cells) > FEW_ROWS:
-            with self._elsewhere:
+            with self._waiting:
                 walk: Walk = await self.in_thread(lambda: send(self._reader(cells)))
             return walk
         if self._needs_care(cells):
             return send(self._reader(cells))
-        return await self._together.walk(send, cells)
+        return await self._batcher.walk(send, cells)
 
     def _answered(
         self,
@@ -206,12 +187,11 @@ class Model:
         reasons: Mapping[str, int],
         n_sent: int,
     ) -> Answered:
-        nobody = route < 0
         is_whole = min(route.tolist()) >= 0
-        refuse_infinite(outputs if is_whole else outputs[~nobody])
         answer: Any = self.chain.task.answers(outputs)
         probability: Any = None if self.is_number else self.chain.task.confidence(outputs)
         if not is_whole:
+            nobody = route < 0
             answer = [None if lost else one for one, lost in zip(answer.tolist(), nobody, strict=True)]
             outputs = np.where(nobody[:, None], np.nan, outputs)  # written as null
             if probability is not None:
@@ -262,18 +242,21 @@ class Model:
             cost = self._cost(chain, cells, walk)
             if self.remote is None and chain.buys_by_row:
                 cost = await self.in_thread(lambda: chain.spent(self._full_reader(cells), walk))
-            return local_outputs(chain, walk, full), cost, None
+            answers = np.zeros((len(cells), self.n_outputs))
+            answers[sent] = full
+            answered = with_innermost(chain, PrecomputedFull(answers))
+            return answered.answer(_plain_reader(cells), walk), cost, None
         if self._on_failure == "error":
             raise FullModelDownError(reason)
-        last = np.minimum(walk.route, chain.n_stages - 1)
-        cost = self._cost(chain, cells, replace(walk, route=last))
+        walk = _without_full(chain, walk)
+        cost = self._cost(chain, cells, walk)
         if reason not in NOT_TRIED and not self.providers:
             # What the full model reads was bought before the call failed; the call itself is not paid for.
             bought, prices = chain.bought_by_place[[-1]], chain.price_list
             every = np.repeat(bought, len(sent), axis=0)
             amounts = amounts_of(prices, self._reader(cells), sent, every, chain.names)
             cost[sent] = prices.cost_of_rows(bought, np.zeros(1, dtype=bool), amounts)
-        return local_outputs(chain, walk), cost, reason
+        return chain.answer(_NOTHING_TO_READ, walk), cost, reason
 
     def _cost(self, chain: Chain, cells: Cells, walk: Walk) -> Floats:
         """What rows pay on their way, by the prices of each row where they differ."""
@@ -311,7 +294,7 @@ class Model:
         drawn = np.array([chance() < share for _ in range(len(cells))])
         easy = np.flatnonzero(drawn & (answered.route >= 0) & (answered.route < self.chain.n_stages))
         easy = easy[~answered.degraded[easy]]
-        if not easy.size or self.exploring >= MOST_EXPLORING:
+        if not easy.size or self.exploring >= MAX_EXPLORING:
             return None
         self.exploring += 1
         try:
@@ -323,7 +306,7 @@ class Model:
         if reason is not None or full is None:
             return None
         given = self.chain.task.answers(answered.outputs[easy])
-        return len(easy), int(agree(given, self.chain.task.answers(full), self.is_number).sum())
+        return len(easy), int(_agree(given, self.chain.task.answers(full), self.is_number).sum())
 
     # -- readers -----------------------------------------------------------------------------------
 
@@ -335,7 +318,7 @@ class Model:
         """Reads for the stages."""
         if self._needs_care(cells):
             return self.system.reader(cells)
-        return TableReader(cells.numbers, cells.numbers, row_keys=cells.row_keys)
+        return _plain_reader(cells)
 
     def _full_reader(self, cells: Cells) -> TableReader:
         """Reads for the full model in the file too, which is given the table that it was fitted on."""
@@ -346,3 +329,97 @@ class Model:
     async def in_thread(self, call: Callable[[], Any]) -> Any:
         """What a call returns, while other requests are read."""
         return await asyncio.get_running_loop().run_in_executor(self._worker, call)
+
+
+ROWS_PER_STAGE = 1.5
+"""Rows for each stage from which a batch is faster than rows one by one: alone, a row visits several stages at once."""
+
+Send = Callable[[Reader], Walk]
+_Waiting = tuple[Send, Cells, asyncio.Future[Walk]]
+
+
+class MicroBatcher:
+    """Walks rows of concurrent requests as one batch; each row goes the way that it would go alone.
+
+    A stage is called once for all of them, which pays where there are more rows than stages. Where there are fewer,
+    they walk one after the other, which is still sooner than each between the parsing of one request and of the next.
+    No request waits for others to come: a batch are those that were read in the same turn of the event loop. Every
+    cell of them must be readable.
+
+    Parameters
+    ----------
+    chain : Chain
+        What they walk through; with a chain behind it, each row walks alone.
+    """
+
+    def __init__(self, chain: Chain) -> None:
+        self._min_rows = math.inf if chain.behind is not None else max(ROWS_PER_STAGE * chain.n_stages, 2)
+        self._waiting: list[_Waiting] = []
+
+    async def walk(self, send: Send, cells: Cells) -> Walk:
+        """The walk of some rows, in one batch with those of other requests in this turn of the event loop."""
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[Walk] = loop.create_future()
+        if not self._waiting:
+            loop.call_soon(self._go)
+        self._waiting.append((send, cells, future))
+        return await future
+
+    def _go(self) -> None:
+        waiting, self._waiting = self._waiting, []
+        groups: dict[Send, list[_Waiting]] = {}
+        for one in waiting:
+            groups.setdefault(one[0], []).append(one)
+        for group in groups.values():
+            n_rows = sum(len(cells) for _, cells, _ in group)
+            is_worth_it = len(group) > 1 and n_rows >= self._min_rows
+            if not (is_worth_it and _walk_batch(group)):
+                for one in group:
+                    _walk_alone(*one)
+
+
+def _walk_batch(group: list[_Waiting]) -> bool:
+    """Walk as one batch; False where some row is refused, so that all walk alone."""
+    send = group[0][0]
+    try:
+        numbers = np.concatenate([cells.numbers for _, cells, _ in group])
+        keys = np.concatenate([cells.row_keys for _, cells, _ in group])
+        walk = send(TableReader(numbers, numbers, row_keys=keys))
+    except (ThriftyError, ArithmeticError, ValueError):
+        return False
+    first = 0
+    for _, cells, future in group:
+        own = slice(first, first + len(cells))
+        first = own.stop
+        if not future.done():
+            node = None if walk.node is None else walk.node[own]
+            future.set_result(Walk(np.arange(len(cells)), walk.route[own], walk.scores[own], node=node))
+    return True
+
+
+def _walk_alone(send: Send, cells: Cells, future: asyncio.Future[Walk]) -> None:
+    if future.done():  # its client is gone
+        return
+    try:
+        future.set_result(send(_plain_reader(cells)))
+    except Exception as error:
+        future.set_exception(error)
+
+
+def _plain_reader(cells: Cells) -> TableReader:
+    """Reads cells all of which are numbers."""
+    return TableReader(cells.numbers, cells.numbers, row_keys=cells.row_keys)
+
+
+def _without_full(chain: Chain, walk: Walk) -> Walk:
+    """The walk with the rows that reached the full model back at their last stage."""
+    route = np.minimum(walk.route, chain.n_stages - 1)
+    if walk.behind is None or chain.behind is None:
+        return replace(walk, route=route)
+    return replace(walk, route=route, behind=_without_full(chain.behind, walk.behind))
+
+
+def _agree(one: Labels, other: Labels, is_number: bool) -> Bools:
+    """Whether answers are the same; numbers, to one part in a hundred."""
+    same: Bools = np.isclose(one, other, rtol=0.01) if is_number else one == other
+    return same

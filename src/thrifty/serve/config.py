@@ -55,13 +55,13 @@ class Config:
         Mean cost per row that no window of rows may exceed.
     api_key, remote_api_key : str, optional
         Key that questions and changes must carry, and the one that the full model is asked with.
-    most_body_bytes, most_rows : int
+    max_body_bytes, max_rows : int
         Larger questions are refused.
     body_timeout : float
         Seconds that a client may take to send its question.
-    most_in_flight : int
+    max_in_flight : int
         Questions under way at once; more are turned away with 503.
-    most_delay : float
+    max_delay : float
         Seconds of the processor that the questions which are waiting may need together; more are turned away with
         503. Those that wait for the full model or for a provider do not count.
     retry_after : int
@@ -94,11 +94,11 @@ class Config:
     budget_cap: float | None = None
     api_key: str | None = field(default=None, repr=False)
     remote_api_key: str | None = field(default=None, repr=False)
-    most_body_bytes: int = 2**20
-    most_rows: int = 10_000
+    max_body_bytes: int = 2**20
+    max_rows: int = 10_000
     body_timeout: float = 10.0
-    most_in_flight: int = 256
-    most_delay: float = 0.05
+    max_in_flight: int = 256
+    max_delay: float = 0.05
     retry_after: int = 1
     explore: float = 0.0
     row_key: str | None = None
@@ -122,11 +122,11 @@ class Config:
             ("admin_port", 0, 65_535),
             ("purchase_deadline", 1e-3, 3600),
             ("budget_window", 1, 10**9),
-            ("most_body_bytes", 1, 2**30),
-            ("most_rows", 1, 10**6),
+            ("max_body_bytes", 1, 2**30),
+            ("max_rows", 1, 10**6),
             ("body_timeout", 1e-3, 3600),
-            ("most_in_flight", 1, 10**6),
-            ("most_delay", 1e-3, 3600),
+            ("max_in_flight", 1, 10**6),
+            ("max_delay", 1e-3, 3600),
             ("retry_after", 0, 3600),
             ("explore", 0, 1),
             ("drain", 0, 3600),

@@ -171,7 +171,7 @@ class BudgetController:
         Nobody waits for rows under way. Until it is known what they pay, the cap takes it for as much as a row can.
         """
         with self._turn:
-            n_rows = min(n_rows, self._most_together)
+            n_rows = min(n_rows, self._max_together)
             self.capped = n_rows > self._n_free
             if self.capped:
                 self.n_capped += n_rows
@@ -200,8 +200,8 @@ class BudgetController:
         self._n_together = max(n_rows, self._n_together - 1)
         horizon = max(self._window / HORIZONS, self._n_together)
         low, high = self._cheapest - self._target, self._dearest - self._target
-        most_debt = self._window / 2
-        self._debt = min(max(self._debt, -most_debt * high), -most_debt * low)
+        max_debt = self._window / 2
+        self._debt = min(max(self._debt, -max_debt * high), -max_debt * low)
         wanted = self._correction - self._debt / horizon
         if not (wanted > high and self._debt < 0) and not (wanted < low and self._debt > 0):
             self._correction -= self._debt * n_rows / (PATIENCE * horizon**2)
@@ -230,7 +230,7 @@ class BudgetController:
         return sys.maxsize if more * self._window <= room else int(room // more) - self._n_begun
 
     @property
-    def _most_together(self) -> int:
+    def _max_together(self) -> int:
         """Rows that are sent at one point."""
         return max(min(self._n_free, self._window // (2 * HORIZONS)), 1)
 

@@ -14,15 +14,12 @@ from typing import Any
 from thrifty.chain.chain import Chain
 from thrifty.errors import InvalidInputError
 from thrifty.prices.billing import check_amount
-from thrifty.serve.admission import LOG
-from thrifty.serve.answering import Controller, Model, Remote
+from thrifty.serve.answering import Model
+from thrifty.serve.buying import providers_of
 from thrifty.serve.config import Config, meant
 from thrifty.serve.controller import BudgetController
-from thrifty.serve.drift import Drift
-from thrifty.serve.load import Load
-from thrifty.serve.providers import providers_of
+from thrifty.serve.metrics import LOG, Drift, Load, Tally
 from thrifty.serve.remote import RemoteModel, RemoteSettings
-from thrifty.serve.tally import Tally
 from thrifty.tables.system import TableSystem, as_table_system
 
 __all__ = ["Loaded", "Serving"]
@@ -62,9 +59,9 @@ class Serving:
         config: Config,
         *,
         load: Callable[[], Loaded] | None = None,
-        connect: Callable[[Model], Remote] | None = None,
+        connect: Callable[[Model], RemoteModel] | None = None,
         sources: Mapping[str, Any] | None = None,
-        hold: Callable[[Chain, float], Controller] | None = None,
+        hold: Callable[[Chain, float], BudgetController] | None = None,
     ) -> None:
         self.config = config
         self.tally = Tally()
@@ -76,7 +73,7 @@ class Serving:
         self._budget = config.budget
         self._worker = ThreadPoolExecutor(1, thread_name_prefix="thrifty-serve")
         # A request waits for no other one's purchases; threads are started as they are needed.
-        self._buyers = ThreadPoolExecutor(config.most_in_flight, thread_name_prefix="thrifty-buy")
+        self._buyers = ThreadPoolExecutor(config.max_in_flight, thread_name_prefix="thrifty-buy")
         self.providers = providers_of(config.providers, sources)
         self._tasks: set[asyncio.Task[Any]] = set()
         self._changing = asyncio.Lock()
@@ -161,7 +158,7 @@ class Serving:
         if old.remote is not None:
             self.in_background(self._close_later(old.remote))
 
-    async def _close_later(self, remote: Remote) -> None:
+    async def _close_later(self, remote: RemoteModel) -> None:
         with contextlib.suppress(asyncio.CancelledError):
             await asyncio.sleep(self.config.drain)
         await remote.close()
@@ -181,7 +178,7 @@ class Serving:
             worker=self._worker,
             buyers=self._buyers,
             providers=self.providers,
-            elsewhere=self.load.elsewhere,
+            waiting=self.load.waiting,
         )
         model.warm_up()
         spread = model.system.spread
@@ -190,7 +187,7 @@ class Serving:
             model.controller = self._hold(model.chain, self._budget)
         return model
 
-    def _held(self, chain: Chain, budget: float) -> Controller:
+    def _held(self, chain: Chain, budget: float) -> BudgetController:
         return BudgetController(
             chain,
             target=budget,
@@ -199,7 +196,7 @@ class Serving:
             is_at_hand_free=bool(self.providers),
         )
 
-    def _connected(self, model: Model) -> Remote:
+    def _connected(self, model: Model) -> RemoteModel:
         known = {one.name for one in dataclasses.fields(RemoteSettings)}
         for name in self.config.remote:
             if name not in known:

@@ -7,22 +7,25 @@ all calls: a remote in trouble must not be given more work than usual.
 """
 
 import asyncio
+import math
 import re
-from collections import Counter
-from collections.abc import Sequence
+import time
+from collections import Counter, deque
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any, Literal
 
 import aiohttp
 import numpy as np
+import orjson
 
 from thrifty.arrays import Floats
-from thrifty.errors import InvalidInputError, RemoteFailure
-from thrifty.serve.breaker import Breaker
-from thrifty.serve.tensors import answer_of, request_of
+from thrifty.errors import InvalidAnswerError, InvalidInputError, RemoteFailure
+from thrifty.tasks.answers import check_numbers, check_probabilities
 
-__all__ = ["RemoteFailure", "RemoteModel", "RemoteSettings"]
+__all__ = ["Breaker", "RemoteFailure", "RemoteModel", "RemoteSettings", "State", "answer_of", "request_of"]
 
-MOST_SAVED_RETRIES = 10.0
+MAX_SAVED_RETRIES = 10.0
 """Retries that calls without failures can save up: a long good time is no leave to hammer on a remote that breaks."""
 
 _SPARE_BYTES, _BYTES_PER_NUMBER = (
@@ -46,9 +49,9 @@ class RemoteSettings:
         Most retries of one call.
     retry_budget : float
         Most retries as a share of the calls.
-    most_in_flight : int
+    max_in_flight : int
         Most calls at the same time; one more is refused at once.
-    most_bytes : int
+    max_bytes : int
         Size of the largest answer that is read; less is read where few numbers were asked for: 64 KiB, and 1 KiB for
         each number.
     breaker_failures, breaker_share, breaker_window, breaker_pause : int, float, int, float
@@ -67,8 +70,8 @@ class RemoteSettings:
     total_timeout: float = 0.25
     max_retries: int = 1
     retry_budget: float = 0.2
-    most_in_flight: int = 64
-    most_bytes: int = 8 * 2**20
+    max_in_flight: int = 64
+    max_bytes: int = 8 * 2**20
     breaker_failures: int = 5
     breaker_share: float = 0.5
     breaker_window: int = 20
@@ -78,7 +81,7 @@ class RemoteSettings:
     datatype: str = "FP64"
 
     def __post_init__(self) -> None:
-        for name in ("connect_timeout", "total_timeout", "most_in_flight", "most_bytes"):
+        for name in ("connect_timeout", "total_timeout", "max_in_flight", "max_bytes"):
             if not getattr(self, name) > 0:
                 raise InvalidInputError(
                     f"{name} of the remote must be positive; got {getattr(self, name)!r}."
@@ -93,7 +96,7 @@ class RemoteSettings:
                 f"datatype of the remote must be 'FP32' or 'FP64'; got {self.datatype!r}."
             )
 
-    def breaker(self) -> Breaker:
+    def breaker(self) -> "Breaker":
         """A breaker of these settings."""
         return Breaker(self.breaker_failures, self.breaker_share, self.breaker_window, self.breaker_pause)
 
@@ -150,7 +153,7 @@ class RemoteModel:
         """Open the pool of connections, inside the event loop that will ask."""
         if self._session is None:
             self._session = aiohttp.ClientSession(
-                connector=aiohttp.TCPConnector(limit=self.settings.most_in_flight),
+                connector=aiohttp.TCPConnector(limit=self.settings.max_in_flight),
                 timeout=aiohttp.ClientTimeout(total=None, sock_connect=self.settings.connect_timeout),
                 headers=self._headers,
                 auto_decompress=False,
@@ -177,7 +180,7 @@ class RemoteModel:
             return np.zeros((0, self.n_outputs))
         ends = asyncio.get_running_loop().time() + self.settings.total_timeout
         ends = ends if deadline is None else min(ends, deadline)
-        if self.in_flight >= self.settings.most_in_flight:
+        if self.in_flight >= self.settings.max_in_flight:
             raise self._failed(
                 "too_many_in_flight", f"{self.in_flight} calls are under way, the most allowed"
             )
@@ -198,7 +201,7 @@ class RemoteModel:
         if not self.breaker.allows():
             raise self._failed("breaker_open", "it failed so often that it is left alone for a while")
         self.calls += 1
-        self._saved_retries = min(self._saved_retries + self.settings.retry_budget, MOST_SAVED_RETRIES)
+        self._saved_retries = min(self._saved_retries + self.settings.retry_budget, MAX_SAVED_RETRIES)
         tries = 0
         while True:
             try:
@@ -250,7 +253,7 @@ class RemoteModel:
                 "not_started", "no connections are open: `start` comes before calls, `close` after them"
             )
         said, most = bytearray(), _SPARE_BYTES + _BYTES_PER_NUMBER * n_rows * self.n_outputs
-        most = min(most, self.settings.most_bytes)
+        most = min(most, self.settings.max_bytes)
         async with self._session.post(self.url, data=body, allow_redirects=False) as response:
             if response.status != 200:
                 raise RemoteFailure(f"status_{response.status}", f"it answered with status {response.status}")
@@ -279,3 +282,200 @@ def _infer_address(url: str) -> str:
         )
     url = url.rstrip("/")
     return url if url.endswith("/infer") else f"{url}/infer"
+
+
+_USUAL_NAMES = {False: ("probabilities", "predict_proba"), True: ("answer", "predict")}
+"""What a thrifty gateway and MLServer call the outputs that are wanted, by whether they are numbers. A gateway also
+tells the probability of each answer, which is that of the second class only where that is the answer."""
+
+_WHO = "the remote model"
+
+
+def request_of(
+    rows: Floats,
+    columns: Sequence[str],
+    *,
+    input_name: str | None = "X",
+    output_name: str | None = None,
+    datatype: str = "FP64",
+) -> bytes:
+    """The body of a request about some rows, shape (n_rows, n_columns); a missing value is null."""
+    if rows.ndim != 2 or rows.shape[1] != len(columns):
+        raise InvalidInputError(
+            f"rows for the remote model must have its {len(columns)} columns; got the shape {rows.shape}."
+        )
+    rows = np.ascontiguousarray(rows, dtype=np.float64)
+    if input_name is not None:
+        inputs = [_tensor(input_name, rows, datatype)]
+    else:
+        inputs = [_tensor(name, rows[:, [place]], datatype) for place, name in enumerate(columns)]
+    body: dict[str, Any] = {"inputs": inputs}
+    if output_name is not None:
+        body["outputs"] = [{"name": output_name}]
+    return orjson.dumps(body, option=orjson.OPT_SERIALIZE_NUMPY)
+
+
+def _tensor(name: str, values: Floats, datatype: str) -> dict[str, Any]:
+    return {"name": name, "shape": list(values.shape), "datatype": datatype, "data": values.ravel()}
+
+
+def answer_of(said: bytes, n_rows: int, n_outputs: int, output_name: str | None = None) -> Floats:
+    """Outputs in an answer, shape (n_rows, n_outputs), or a ``RemoteFailure`` that says what is wrong with it."""
+    values = _numbers(_output(_parsed(said), output_name, n_outputs), n_rows, n_outputs)
+    if not np.isfinite(values).all():
+        raise RemoteFailure("nan", "its answer holds what is no finite number")
+    try:
+        if n_outputs == 1:
+            return check_numbers(values, n_rows, _WHO)
+        if values.shape[1] == 1:
+            second = check_probabilities(values[:, 0], n_rows, np.arange(2), _WHO, second_alone=True)
+            return np.column_stack([1.0 - second, second])
+        return check_probabilities(values, n_rows, np.arange(n_outputs), _WHO)
+    except InvalidAnswerError as error:
+        raise RemoteFailure("not_probabilities", f"it must give {error.rule}; got {error.found}") from error
+
+
+def _parsed(said: bytes) -> Any:
+    try:
+        return orjson.loads(said)
+    except orjson.JSONDecodeError as error:
+        # JSON knows no such numbers, but many that write it do not care.
+        if b"NaN" in said or b"Infinity" in said:
+            raise RemoteFailure("nan", "its answer holds what is no finite number") from error
+        raise RemoteFailure("bad_json", f"its answer is no JSON: {error}") from error
+
+
+def _output(parsed: Any, name: str | None, n_outputs: int) -> dict[str, Any]:
+    outputs = parsed.get("outputs") if isinstance(parsed, dict) else None
+    if not isinstance(outputs, list) or not all(isinstance(output, dict) for output in outputs):
+        raise RemoteFailure("bad_json", "its answer has no list of `outputs`")
+    by_name: dict[Any, dict[str, Any]] = {output.get("name"): output for output in outputs}
+    wanted = _USUAL_NAMES[n_outputs == 1] if name is None else (name,)
+    found = next((by_name[usual] for usual in wanted if usual in by_name), None)
+    if found is None and name is None and len(outputs) == 1:
+        found = outputs[0]
+    if found is None:
+        raise RemoteFailure(
+            "shape", f"none of its outputs, {list(by_name)}, is the one; name it as output_name"
+        )
+    return found
+
+
+def _numbers(output: dict[str, Any], n_rows: int, n_outputs: int) -> Floats:
+    """The numbers of a tensor, shape (n_rows, n_outputs), or (n_rows, 1) for the second of two classes."""
+    datatype, shape = output.get("datatype"), output.get("shape")
+    if not isinstance(datatype, str) or not datatype.startswith("FP"):
+        # A label is a whole number: taken for a probability, it would be one of 0 or 1.
+        raise RemoteFailure("datatype", f"its output must be of the type FP32 or FP64; got {datatype!r}")
+    widths = {n_outputs, 1} if n_outputs == 2 else {n_outputs}
+    allowed = [[n_rows, width] for width in widths] + ([[n_rows]] if 1 in widths else [])
+    if shape not in allowed:
+        raise RemoteFailure("shape", f"its output must have the shape {allowed[0]}; got {shape!r}")
+    values = _floats(output.get("data"))
+    if values.size != math.prod(shape):
+        raise RemoteFailure("shape", f"its output of the shape {shape} holds {values.size} numbers")
+    return values.reshape(n_rows, -1)
+
+
+def _floats(data: Any) -> Floats:
+    try:
+        values = np.array(data)
+        if (
+            values.dtype.kind in "iufO"
+        ):  # text that looks like numbers is text; null among numbers is an object
+            return values.astype(np.float64)
+        found = f"{values.dtype} values"
+    except (TypeError, ValueError) as error:
+        found = str(error)
+    raise RemoteFailure("bad_json", f"the data of its output must be numbers; got {found}")
+
+
+State = Literal["closed", "open", "half_open"]
+
+
+class Breaker:
+    """Tells whether the next call may go through, from how the latest ones ended.
+
+    Parameters
+    ----------
+    failures : int
+        Failures in a row that open it.
+    share : float
+        Share of failures among the latest calls that opens it.
+    window : int
+        Number of the latest calls that the share is taken of; with fewer calls, the share does not count.
+    pause : float
+        Seconds until an open breaker lets a probe through.
+    clock : callable
+        Seconds of a clock that never goes back.
+
+    Attributes
+    ----------
+    n_opened : int
+        How often it has opened.
+    """
+
+    def __init__(
+        self,
+        failures: int = 5,
+        share: float = 0.5,
+        window: int = 20,
+        pause: float = 1.0,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        if failures < 1 or window < 1 or not 0.0 < share <= 1.0 or not pause >= 0.0:
+            raise InvalidInputError(
+                f"a breaker must open after at least 1 failure in a row, or a share in (0, 1] of at least 1 call, for "
+                f"a pause of at least 0 seconds; got {failures!r} failures, a share of {share!r} of {window!r} calls "
+                f"and a pause of {pause!r}. Change the settings that begin with breaker_."
+            )
+        self._failures, self._share, self._pause, self._clock = failures, share, pause, clock
+        self._latest: deque[bool] = deque(maxlen=window)  # whether each call failed
+        self._in_a_row = 0
+        self._opened_at: float | None = None
+        self._is_probing = False
+        self.n_opened = 0
+
+    @property
+    def state(self) -> State:
+        """``"closed"``, ``"open"``, or ``"half_open"`` while a probe may go through or is under way."""
+        if self._opened_at is None:
+            return "closed"
+        is_over = self._clock() - self._opened_at >= self._pause
+        return "half_open" if self._is_probing or is_over else "open"
+
+    def allows(self) -> bool:
+        """Whether a call may go through now; whoever is told so says how it ended, or that it never did."""
+        state = self.state
+        if state == "half_open" and not self._is_probing:
+            self._is_probing = True
+            return True
+        return state == "closed"
+
+    def succeeded(self) -> None:
+        """Note a call that was answered."""
+        if self._is_probing:
+            self._latest.clear()
+            self._opened_at, self._is_probing = None, False
+        self._in_a_row = 0
+        self._latest.append(False)
+
+    def failed(self) -> None:
+        """Note a call that failed."""
+        self._in_a_row += 1
+        self._latest.append(True)
+        is_full = len(self._latest) == self._latest.maxlen
+        too_many = is_full and sum(self._latest) >= self._share * len(self._latest)
+        if self._is_probing or self._in_a_row >= self._failures or too_many:
+            self._open()
+
+    def abandoned(self) -> None:
+        """Note a call of which nobody waited for the end: it says nothing, and another probe may follow it."""
+        self._is_probing = False
+
+    def _open(self) -> None:
+        # Calls that were under way when it opened fail one after another: they must not make the pause longer.
+        if self._opened_at is None or self._is_probing:
+            self._opened_at = self._clock()
+            self.n_opened += 1
+        self._is_probing = False

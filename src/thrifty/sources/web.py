@@ -15,7 +15,7 @@ from thrifty.sources.patient import PatientSource, plain_keys
 
 __all__ = ["HttpSource"]
 
-MOST_BYTES = 2**26
+MAX_BYTES = 2**26
 """Size of the largest answer that is read, unless something else is said."""
 
 
@@ -33,7 +33,7 @@ class HttpSource(PatientSource):
         The rows to ask about, as the service calls them, in the order of the answers.
     headers : dict, optional
         Headers of every question, such as an authorisation.
-    most_bytes : int
+    max_bytes : int
         Size of the largest answer that is read.
     chunk_size, threads, timeout, retries, deadline, cache
         Most rows in one question, questions at the same time, seconds for one question, how often a question is put
@@ -46,7 +46,7 @@ class HttpSource(PatientSource):
         keys: Sequence[Any],
         *,
         headers: Mapping[str, str] | None = None,
-        most_bytes: int = MOST_BYTES,
+        max_bytes: int = MAX_BYTES,
         chunk_size: int = 1000,
         threads: int = 4,
         timeout: float | None = 30.0,
@@ -66,7 +66,7 @@ class HttpSource(PatientSource):
             deadline=deadline,
             cache=cache,
         )
-        self._url, self._most_bytes = url, most_bytes
+        self._url, self._max_bytes = url, max_bytes
         self._headers = {"Content-Type": "application/json", **(headers or {})}
 
     def ask(self, rows: Ints, names: Sequence[Any]) -> Delivery:
@@ -75,12 +75,12 @@ class HttpSource(PatientSource):
         body = json.dumps({"rows": keys, "columns": list(names)}).encode()
         try:
             with urlopen(Request(self._url, body, self._headers), timeout=self._timeout) as response:
-                raw = response.read(self._most_bytes + 1)
+                raw = response.read(self._max_bytes + 1)
         except HTTPError as error:
             error.close()
             raise ConnectionError(f"the service answered {error.code} {error.reason}") from error
-        if len(raw) > self._most_bytes:
-            raise InvalidInputError(f"a service must answer with at most {self._most_bytes:,} bytes.")
+        if len(raw) > self._max_bytes:
+            raise InvalidInputError(f"a service must answer with at most {self._max_bytes:,} bytes.")
         said = json.loads(raw)
         if not isinstance(said, dict) or not isinstance(said.get("values"), list):
             raise InvalidInputError(

@@ -109,28 +109,6 @@ def test_error_and_abstain_give_no_answer_of_a_stage(open_gateway, numbers, fake
         assert (one["answer"], one["probability"], one["route"]) == (None, None, -1)
 
 
-def test_too_many_requests_are_turned_away_and_told_when_to_come_again(
-    open_gateway, numbers, fake_remote, question
-):
-    remote, how = with_remote(fake_remote, None)
-    gateway = open_gateway(numbers, how, most_in_flight=2, retry_after=3)
-
-    async def slow(rows):
-        await asyncio.sleep(0.05)
-        return np.tile([0.5, 0.5], (len(rows), 1))
-
-    remote.ask = slow
-
-    async def five():
-        return await asyncio.gather(*(gateway.call("/predict", question) for _ in range(5)))
-
-    said = gateway.run(five())
-    assert sorted(one.status for one in said) == [200, 200, 503, 503, 503]
-    assert {one.headers.get("retry-after") for one in said} == {None, "3"}
-    assert gateway.serving.tally.turned_away == {"in_flight": 3}
-    assert gateway.ask("/predict", question).status == 200
-
-
 class Held:
     """Holds a budget with the mix of the file."""
 

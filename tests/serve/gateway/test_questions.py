@@ -209,7 +209,7 @@ def test_a_key_is_needed_where_one_is_set(open_gateway, numbers):
 
 
 def test_bodies_and_batches_have_a_largest_size(open_gateway, numbers):
-    gateway = open_gateway(numbers, most_body_bytes=500, most_rows=3)
+    gateway = open_gateway(numbers, max_body_bytes=500, max_rows=3)
     row = dict.fromkeys(numbers.schema.names, 0)
     assert gateway.ask("/predict", {"rows": [row] * 3}).status == 200
     assert gateway.ask("/predict", {"rows": [row] * 4}).status == 400

@@ -6,7 +6,7 @@ import time
 import numpy as np
 import pytest
 
-from thrifty.serve.drift import LEAST_VALUES
+from thrifty.serve.metrics import LEAST_VALUES
 
 DEADLINE, SLACK = 0.15, 0.05
 
@@ -60,7 +60,7 @@ def test_a_gateway_tells_the_drift_of_each_feature(open_gateway, numbers, make_t
 
 def test_requests_that_come_at_the_same_time_do_not_break_the_cap_of_a_gateway(open_gateway, numbers):
     cheapest, target = numbers.chain.cost_by_place[0], 2.0
-    gateway = open_gateway(numbers, budget=target, budget_window=40, budget_cap=2.2, most_in_flight=500)
+    gateway = open_gateway(numbers, budget=target, budget_window=40, budget_cap=2.2, max_in_flight=500)
     rows_of_each = [
         {"rows": [dict.fromkeys(numbers.schema.names, place / 200 - 0.5)]} for place in range(200)
     ]
