@@ -27,9 +27,10 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC
 
 from reproduction.datasets import load_letters
-from thrifty import DynaModGbrtClassifier, OptimisticFullModelWarning, load, save
+from thrifty import DynaModGbrtClassifier, load, save
 from thrifty.bundle import from_bytes, to_bytes
 from thrifty.bundle.archive import check_archive
+from thrifty.errors import OptimisticFullModelWarning
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 

@@ -25,15 +25,8 @@ from sklearn.linear_model import Ridge
 
 from frontier import DATA
 from reproduction import datasets
-from thrifty import (
-    BudgetedClassifier,
-    BudgetedRegressor,
-    Delivery,
-    Policy,
-    Prices,
-    PurchaseFailedError,
-    SqlSource,
-)
+from thrifty import BudgetedClassifier, BudgetedRegressor, Delivery, Policy, Prices, SqlSource
+from thrifty.errors import PurchaseFailedError
 
 N_COLUMNS, N_DATABASE, N_FAILING, N_FIT, N_SESSIONS = 12, 100_000, 10_000, 3_000, 4_200
 NAMES = [f"x{column}" for column in range(N_COLUMNS)]

@@ -30,16 +30,8 @@ from sklearn.linear_model import Ridge
 from sklearn.naive_bayes import GaussianNB
 from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 
-from thrifty import (
-    BudgetedRanker,
-    ConfidenceRouter,
-    Frontier,
-    InvalidInputError,
-    NothingSavedWarning,
-    UniformRouterRegressor,
-    certify,
-    evidence_of,
-)
+from thrifty import BudgetedRanker, ConfidenceRouter, Frontier, UniformRouterRegressor, certify, evidence_of
+from thrifty.errors import InvalidInputError, NothingSavedWarning
 from thrifty.evidence.observe import training_fingerprints
 from thrifty.rows import fingerprints
 from thrifty.tasks.mistakes import read_loss

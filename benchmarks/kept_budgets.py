@@ -15,7 +15,8 @@ import numpy as np
 from sklearn.datasets import make_classification
 from sklearn.linear_model import LogisticRegression
 
-from thrifty import BudgetedClassifier, ConfidenceRouter, ThriftyError
+from thrifty import BudgetedClassifier, ConfidenceRouter
+from thrifty.errors import ThriftyError
 
 N_FIT, N_NEW, CONFIDENCE = 800, 10_000, 0.9
 COSTS = [1, 1, 1, 1, 2, 2, 2, 2, 4, 4, 8, 8]

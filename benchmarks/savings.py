@@ -27,7 +27,8 @@ from reproduction.datasets import (
     load_miniboone,
     load_priced,
 )
-from thrifty import BudgetedClassifier, FullModelNotWorthItWarning
+from thrifty import BudgetedClassifier
+from thrifty.errors import FullModelNotWorthItWarning
 
 ALLOWED = (0.0, 0.005)
 

@@ -16,7 +16,8 @@ import pandas as pd
 from sklearn.datasets import make_classification
 from sklearn.model_selection import train_test_split
 
-from thrifty import BudgetedClassifier, Evidence, Frontier, FullModelNotWorthItWarning, evidence_of
+from thrifty import BudgetedClassifier, Evidence, Frontier, evidence_of
+from thrifty.errors import FullModelNotWorthItWarning
 
 X, y = make_classification(
     6000, 20, n_informative=10, n_clusters_per_class=3, class_sep=1.5, flip_y=0.01, random_state=1

@@ -19,14 +19,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, OneHotEncoder
 
 import thrifty
-from thrifty import (
-    BudgetedClassifier,
-    ConfidenceRouter,
-    FullModelFailedError,
-    FullModelFailedWarning,
-    InvalidInputError,
-    SqlSource,
-)
+from thrifty import BudgetedClassifier, ConfidenceRouter, SqlSource
 from thrifty.bundle import from_bytes, to_bytes
 from thrifty.bundle.column_codec import pack_types, unpack_types
 from thrifty.bundle.fields import Fields
@@ -39,6 +32,7 @@ from thrifty.chain.columns import (
     plain_table,
 )
 from thrifty.cli import main
+from thrifty.errors import FullModelFailedError, FullModelFailedWarning, InvalidInputError
 from thrifty.serve.config import Config
 from thrifty.serve.reload import Serving
 from thrifty.sources.memory import DictSource

@@ -27,7 +27,6 @@ from thrifty import (
     DynaModLinClassifier,
     DynaModLstsqClassifier,
     Frontier,
-    InvalidInputError,
     Prices,
     UniformRouter,
     UniformRouterRegressor,
@@ -39,6 +38,7 @@ from thrifty import (
 from thrifty.bundle import from_bytes, to_bytes
 from thrifty.cli import main
 from thrifty.dynamod.sweeping.run import sweep
+from thrifty.errors import InvalidInputError
 from thrifty.evidence.observe import chain_of
 from thrifty.reporting.page import facts_of, page_of
 from thrifty.serve.config import Config
@@ -553,7 +553,7 @@ def test_it_has_a_report(thing, rows):
 
 
 @pytest.mark.slow
-@pytest.mark.filterwarnings("ignore::thrifty.FullModelNotWorthItWarning")
+@pytest.mark.filterwarnings("ignore::thrifty.errors.FullModelNotWorthItWarning")
 def test_it_stands_behind_a_cheaper_stage_and_is_billed_for_what_each_row_spends_there(thing, rows):
     table, y = rows
     name, inner = thing

@@ -4,6 +4,7 @@ import sys
 import pytest
 
 import thrifty
+import thrifty.errors
 
 
 def test_everything_in_all_can_be_imported_and_nothing_else_is_listed():
@@ -30,8 +31,8 @@ def test_importing_thrifty_does_not_import_what_serves():
 
 
 def test_every_refusal_is_a_value_error():
-    assert issubclass(thrifty.InvalidInputError, ValueError)
-    assert issubclass(thrifty.InvalidInputError, thrifty.ThriftyError)
-    assert issubclass(thrifty.DataUnavailableError, thrifty.InvalidInputError)
-    assert issubclass(thrifty.InvalidTypeError, thrifty.InvalidInputError)
-    assert issubclass(thrifty.InvalidTypeError, TypeError)
+    assert issubclass(thrifty.errors.InvalidInputError, ValueError)
+    assert issubclass(thrifty.errors.InvalidInputError, thrifty.errors.ThriftyError)
+    assert issubclass(thrifty.errors.DataUnavailableError, thrifty.errors.InvalidInputError)
+    assert issubclass(thrifty.errors.InvalidTypeError, thrifty.errors.InvalidInputError)
+    assert issubclass(thrifty.errors.InvalidTypeError, TypeError)

@@ -100,7 +100,7 @@ CHECKS_OF_VARIANTS = [
 
 # Labels of the checks may be chance.
 pytestmark = [
-    pytest.mark.filterwarnings("ignore::thrifty.FullModelNotWorthItWarning"),
+    pytest.mark.filterwarnings("ignore::thrifty.errors.FullModelNotWorthItWarning"),
     pytest.mark.usefixtures("small_fits"),
 ]
 

@@ -29,10 +29,11 @@ from sklearn.tree import DecisionTreeClassifier
 from xgboost import Booster as XgboostBooster
 from xgboost import XGBClassifier, XGBRegressor
 
-from thrifty import Audit, BudgetedClassifier, InvalidInputError, Prices, audit
+from thrifty import Audit, BudgetedClassifier, Prices, audit
 from thrifty.auditing.models import columns_read
 from thrifty.bundle.archive import load_model
 from thrifty.cli import main
+from thrifty.errors import InvalidInputError
 
 SMALL = {"n_estimators": 3, "max_depth": 3, "random_state": 0}
 FIT, NEW = slice(0, 300), slice(300, 569)

@@ -7,10 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from thrifty import InvalidInputError
 from thrifty.bundle import to_bytes
 from thrifty.bundle.container import FORMAT, Contents, pack, unpack
 from thrifty.bundle.fields import NotPlainError, Packer, Unpacker
+from thrifty.errors import InvalidInputError
 
 TEXT = st.text(st.characters(exclude_characters="\x00", exclude_categories=("Cs",)), max_size=5)
 DTYPES = st.one_of(

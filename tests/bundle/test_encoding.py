@@ -6,9 +6,9 @@ import zlib
 import numpy as np
 import pytest
 
-from thrifty import InvalidInputError
 from thrifty.bundle.container import Contents, pack, unpack
 from thrifty.bundle.encoding import FEWEST_BYTES
+from thrifty.errors import InvalidInputError
 
 RNG = np.random.default_rng(0)
 STRANGE = np.array([0.0, -0.0, np.inf, -np.inf, 1e300, 5e-324, 0.1])

@@ -11,8 +11,9 @@ import numpy as np
 import pytest
 
 import thrifty
-from thrifty import DataUnavailableError, InvalidInputError, files
+from thrifty import files
 from thrifty.bundle.container import Contents, pack, unpack
+from thrifty.errors import DataUnavailableError, InvalidInputError
 
 
 def test_a_full_disk_leaves_the_old_file_as_it_was(fitted, small_disk, tmp_path):

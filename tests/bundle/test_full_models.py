@@ -27,10 +27,11 @@ from sklearn.svm import SVC
 from sklearn.tree import DecisionTreeClassifier
 from sklearn.tree._tree import Tree
 
-from thrifty import Chain, ConfidenceRouter, DynaModLinClassifier, InvalidInputError, Policy
+from thrifty import Chain, ConfidenceRouter, DynaModLinClassifier, Policy
 from thrifty.bundle import from_bytes, to_bytes
 from thrifty.bundle.fingerprint import content_digest, probe_table
 from thrifty.chain.stage import LinearStage
+from thrifty.errors import InvalidInputError
 from thrifty.full.model import AbsentFull, CallableFull, EstimatorFull, PrecomputedFull, as_full_model
 from thrifty.full.trees import TreeClassifier
 from thrifty.prices.billing import PriceList

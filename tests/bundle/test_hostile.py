@@ -7,9 +7,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from thrifty import Chain, DynaModGbrtClassifier, InvalidInputError, Policy
+from thrifty import Chain, DynaModGbrtClassifier, Policy
 from thrifty.bundle import from_bytes, to_bytes
 from thrifty.chain.stage import LinearStage
+from thrifty.errors import InvalidInputError
 from thrifty.full.model import PrecomputedFull
 from thrifty.prices.billing import PriceList
 from thrifty.tasks.classes import BinaryTask

@@ -21,11 +21,12 @@ from sklearn.preprocessing import FunctionTransformer, StandardScaler
 from sklearn.svm import SVC
 from sklearn.tree import DecisionTreeClassifier
 
-from thrifty import Chain, InvalidInputError, Policy
+from thrifty import Chain, Policy
 from thrifty.bundle import from_bytes, to_bytes
 from thrifty.bundle.archive import check_archive, dump_model, load_model
 from thrifty.bundle.soundness import check_sound
 from thrifty.chain.stage import LinearStage
+from thrifty.errors import InvalidInputError
 from thrifty.full.model import AbsentFull, EstimatorFull, PrecomputedFull
 from thrifty.full.trees import TreeClassifier
 from thrifty.prices.billing import PriceList

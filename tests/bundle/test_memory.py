@@ -11,11 +11,12 @@ import pytest
 import skops.io
 from sklearn.linear_model import LogisticRegression
 
-from thrifty import Chain, InvalidInputError, Policy
+from thrifty import Chain, Policy
 from thrifty.bundle import from_bytes, to_bytes
 from thrifty.bundle.archive import dump_model, load_model
 from thrifty.bundle.container import parsed_size
 from thrifty.chain.stage import LinearStage
+from thrifty.errors import InvalidInputError
 from thrifty.full.model import AbsentFull, EstimatorFull
 from thrifty.prices.billing import PriceList
 from thrifty.tasks.classes import BinaryTask

@@ -8,9 +8,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from thrifty import BudgetedClassifier, Chain, InvalidInputError, Policy
+from thrifty import BudgetedClassifier, Chain, Policy
 from thrifty.bundle import from_bytes, to_bytes
 from thrifty.chain.stage import BoostedStage, LinearStage
+from thrifty.errors import InvalidInputError
 from thrifty.full.model import EstimatorFull, PrecomputedFull
 from thrifty.tasks.classes import BinaryTask
 

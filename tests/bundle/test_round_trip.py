@@ -8,11 +8,12 @@ from sklearn.model_selection import KFold
 from sklearn.utils import get_tags
 
 import thrifty
-from thrifty import Chain, ConfidenceRouter, DynaModLinClassifier, InvalidInputError, Policy, hold_budget
+from thrifty import Chain, ConfidenceRouter, DynaModLinClassifier, Policy, hold_budget
 from thrifty.bundle import Codec, from_bytes, register_stage, to_bytes
 from thrifty.bundle.objects import _ESTIMATORS
 from thrifty.bundle.stages import _CODECS
 from thrifty.chain.stage import ForeignStage, LinearStage, Visit
+from thrifty.errors import InvalidInputError
 from thrifty.full.model import AbsentFull, PrecomputedFull
 from thrifty.prices.billing import PriceList
 from thrifty.tasks.classes import BinaryTask

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 import thrifty
-from thrifty import DataUnavailableError, InvalidInputError
 from thrifty.bundle import file_bytes, from_bytes, to_bytes
 from thrifty.cli import main
+from thrifty.errors import DataUnavailableError, InvalidInputError
 
 serialization = pytest.importorskip("cryptography.hazmat.primitives.serialization")
 ed25519 = pytest.importorskip("cryptography.hazmat.primitives.asymmetric.ed25519")

@@ -10,9 +10,9 @@ from sklearn.preprocessing import PolynomialFeatures
 from threadpoolctl import threadpool_limits
 
 import thrifty
-from thrifty import BudgetedClassifier, Chain, ConfidenceRouter, FullModelNotWorthItWarning, InvalidInputError
+from thrifty import BudgetedClassifier, Chain, ConfidenceRouter
 from thrifty.cascade.problem import CAPACITIES
-from thrifty.errors import NothingSavedWarning
+from thrifty.errors import FullModelNotWorthItWarning, InvalidInputError, NothingSavedWarning
 from thrifty.evidence.observe import point_of
 
 

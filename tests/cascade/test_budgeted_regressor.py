@@ -13,19 +13,14 @@ from sklearn.linear_model import LinearRegression
 from sklearn.svm import SVR
 from sklearn.tree import DecisionTreeRegressor
 
-from thrifty import (
-    BudgetedRegressor,
-    Frontier,
-    FullModelNotWorthItWarning,
-    InvalidInputError,
-    evidence_of,
-)
+from thrifty import BudgetedRegressor, Frontier, evidence_of
 from thrifty.bundle import from_bytes, to_bytes
+from thrifty.errors import FullModelNotWorthItWarning, InvalidInputError
 from thrifty.full.trees import tree_classifier_of
 from thrifty.reporting.measure import measure
 from thrifty.reporting.page import page_of
 
-pytestmark = pytest.mark.filterwarnings("ignore::thrifty.FullModelNotWorthItWarning")
+pytestmark = pytest.mark.filterwarnings("ignore::thrifty.errors.FullModelNotWorthItWarning")
 RECIPE = {"sizes": [(40, 4)], "cv": 3, "random_state": 0, "feature_costs": [1, 4, 1, 1]}
 
 

@@ -6,9 +6,10 @@ from scipy import stats
 from sklearn.base import clone
 from sklearn.naive_bayes import GaussianNB
 
-from thrifty import BudgetedClassifier, ConfidenceRouter, Evidence, InvalidInputError, Policy
+from thrifty import BudgetedClassifier, ConfidenceRouter, Evidence, Policy
 from thrifty.bundle import from_bytes, to_bytes
 from thrifty.dynamod.sweeping.run import sweep
+from thrifty.errors import InvalidInputError
 from thrifty.evidence.budgets import CostBounds
 
 CASCADE = BudgetedClassifier(GaussianNB(), sizes=[(3, 2)], stages=2, cv=2, random_state=0)

@@ -8,15 +8,10 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import KFold
 from sklearn.naive_bayes import GaussianNB
 
-from thrifty import (
-    BudgetedClassifier,
-    InvalidInputError,
-    OptimisticFullModelWarning,
-    ThriftyError,
-    evidence_of,
-)
+from thrifty import BudgetedClassifier, evidence_of
 from thrifty.bundle import from_bytes, to_bytes
 from thrifty.cascade import learn
+from thrifty.errors import InvalidInputError, OptimisticFullModelWarning, ThriftyError
 
 pytestmark = pytest.mark.slow
 

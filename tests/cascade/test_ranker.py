@@ -4,15 +4,9 @@ import numpy as np
 import pytest
 from sklearn.linear_model import Ridge
 
-from thrifty import (
-    BudgetedRanker,
-    Frontier,
-    InvalidInputError,
-    NothingSavedWarning,
-    evidence_of,
-    ndcg_at,
-    point_of,
-)
+from thrifty import BudgetedRanker, Frontier, evidence_of, point_of
+from thrifty.errors import InvalidInputError, NothingSavedWarning
+from thrifty.tasks.ranking import ndcg_at
 
 SMALL = {"k": 5, "sizes": [(8, 3)], "stages": 2, "cv": 2, "random_state": 0}
 

@@ -18,14 +18,16 @@ from thrifty import (
     ConfidenceRouter,
     Delivery,
     DynaModLinClassifier,
+    Policy,
+)
+from thrifty.chain.stage import CascadeStage
+from thrifty.errors import (
     FullModelFailedError,
     FullModelFailedWarning,
     InvalidInputError,
-    Policy,
     PurchaseFailedError,
     ThriftyError,
 )
-from thrifty.chain.stage import CascadeStage
 from thrifty.full.model import CallableFull
 
 DATA = {"cancer": load_breast_cancer, "wine": load_wine, "diabetes": load_diabetes}

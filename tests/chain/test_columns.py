@@ -8,7 +8,8 @@ import pytest
 from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression
 
-from thrifty import ConfidenceRouter, InvalidInputError, evidence_of, hold_budget, point_of
+from thrifty import ConfidenceRouter, evidence_of, hold_budget, point_of
+from thrifty.errors import InvalidInputError
 from thrifty.tables.system import as_table_system
 
 NAMES = ["age", "dose", "rate", "size"]

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from thrifty import InvalidInputError, PurchaseFailedError
+from thrifty.errors import InvalidInputError, PurchaseFailedError
 from thrifty.tables.storage import load_table_system
 
 

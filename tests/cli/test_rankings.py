@@ -9,14 +9,15 @@ import pytest
 from sklearn.dummy import DummyRegressor
 from sklearn.linear_model import Ridge
 
-from thrifty import BudgetedRanker, InvalidInputError, load, ndcg_at, save
+from thrifty import BudgetedRanker, load, save
 from thrifty.cli import main
 from thrifty.cli.report import facts_of
+from thrifty.errors import InvalidInputError
 from thrifty.tables import full_models
 from thrifty.tables.codec import _check_fits
 from thrifty.tables.schema import Schema
 from thrifty.tables.storage import load_table_system
-from thrifty.tasks.ranking import ranking_of
+from thrifty.tasks.ranking import ndcg_at, ranking_of
 
 pytestmark = pytest.mark.slow
 

@@ -4,9 +4,10 @@ import numpy as np
 import pytest
 from sklearn.datasets import make_classification
 
-from thrifty import BudgetedClassifier, InvalidInputError
+from thrifty import BudgetedClassifier
 from thrifty.bundle import from_bytes, to_bytes
 from thrifty.cascade.stages import stored_bytes
+from thrifty.errors import InvalidInputError
 
 
 @pytest.fixture(scope="module")

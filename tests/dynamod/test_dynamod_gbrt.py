@@ -4,7 +4,8 @@ import pytest
 from sklearn.exceptions import ConvergenceWarning
 
 from reproduction.rivals.greedy_miser import GreedyMiserClassifier
-from thrifty import DynaModGbrtClassifier, InvalidInputError
+from thrifty import DynaModGbrtClassifier
+from thrifty.errors import InvalidInputError
 from thrifty.trees import Binner, TreeGrower
 
 TREES = {"n_trees": 12, "max_depth": 3, "learning_rate": 0.3}

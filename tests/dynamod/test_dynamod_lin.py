@@ -19,8 +19,8 @@ from threadpoolctl import threadpool_limits
 
 from reproduction.datasets import make_synthetic
 from reproduction.rivals.greedy_l1 import GreedyL1Classifier
-from thrifty import Chain, ConfidenceRouter, DynaModGbrtClassifier, DynaModLinClassifier, InvalidInputError
-from thrifty.errors import RefittedFullModelWarning
+from thrifty import Chain, ConfidenceRouter, DynaModGbrtClassifier, DynaModLinClassifier
+from thrifty.errors import InvalidInputError, RefittedFullModelWarning
 
 
 @pytest.fixture(scope="module")

@@ -7,9 +7,10 @@ from sklearn.datasets import load_iris
 from sklearn.linear_model import LogisticRegression
 from sklearn.naive_bayes import GaussianNB
 
-from thrifty import DynaModLinClassifier, InvalidInputError
+from thrifty import DynaModLinClassifier
 from thrifty.dynamod.group_lasso import LinearScores
 from thrifty.dynamod.linear import LinearPair
+from thrifty.errors import InvalidInputError
 from thrifty.prices.billing import PriceList
 from thrifty.tasks.classes import MulticlassTask
 
@@ -113,7 +114,7 @@ def test_a_sparse_table_gives_the_same_fit(rows):
     np.testing.assert_array_equal(csr.features_, dense.features_)
 
 
-@pytest.mark.filterwarnings("ignore::thrifty.OptimisticFullModelWarning")
+@pytest.mark.filterwarnings("ignore::thrifty.errors.OptimisticFullModelWarning")
 @pytest.mark.parametrize("n_classes", [2, 3])
 def test_a_gate_that_cannot_tell_rows_apart_is_the_log_odds_of_the_cap_and_a_budget_sends_rows_all_the_same(
     rows, n_classes

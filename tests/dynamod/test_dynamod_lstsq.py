@@ -8,11 +8,12 @@ from sklearn.linear_model import LogisticRegression
 import thrifty
 from reproduction.rivals.greedy_leaf import GreedyLeafClassifier
 from reproduction.rivals.greedy_miser import GreedyMiserClassifier
-from thrifty import ConfidenceRouter, DynaModLinClassifier, DynaModLstsqClassifier, InvalidInputError
+from thrifty import ConfidenceRouter, DynaModLinClassifier, DynaModLstsqClassifier
 from thrifty.dynamod.group_lasso import LinearScores
 from thrifty.dynamod.leaf import LeafPair
 from thrifty.dynamod.linear import LinearPair
 from thrifty.dynamod.ridge import LeafDesign
+from thrifty.errors import InvalidInputError
 from thrifty.prices.billing import PriceList
 from thrifty.tasks.classes import BinaryTask
 from thrifty.trees.foreign import additive_trees

@@ -10,8 +10,9 @@ from sklearn.naive_bayes import GaussianNB
 
 from reproduction.rivals.greedy_l1 import GreedyL1Classifier
 from reproduction.rivals.greedy_leaf import GreedyLeafClassifier
-from thrifty import ConfidenceRouter, DynaModLstsqClassifier, InvalidInputError
+from thrifty import ConfidenceRouter, DynaModLstsqClassifier
 from thrifty.dynamod.leaf import LeafPair
+from thrifty.errors import InvalidInputError
 from thrifty.tasks.classes import MulticlassTask
 from thrifty.trees.foreign import additive_trees
 

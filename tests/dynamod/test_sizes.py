@@ -6,14 +6,9 @@ from sklearn.datasets import load_breast_cancer
 from sklearn.ensemble import GradientBoostingClassifier
 from sklearn.naive_bayes import GaussianNB
 
-from thrifty import (
-    ConfidenceRouter,
-    DynaModGbrtClassifier,
-    DynaModLinClassifier,
-    DynaModLstsqClassifier,
-    InvalidInputError,
-)
+from thrifty import ConfidenceRouter, DynaModGbrtClassifier, DynaModLinClassifier, DynaModLstsqClassifier
 from thrifty.dynamod.gated import shapes_within
+from thrifty.errors import InvalidInputError
 
 X, Y = load_breast_cancer(return_X_y=True)
 X, Y = X[:250, :8], Y[:250]

@@ -18,10 +18,9 @@ from thrifty import (
     DynaModGbrtClassifier,
     DynaModLinClassifier,
     DynaModLstsqClassifier,
-    InvalidInputError,
-    ThriftyError,
     UniformRouter,
 )
+from thrifty.errors import InvalidInputError, ThriftyError
 
 N = 40
 CHANCE = np.random.default_rng(0)

@@ -22,9 +22,9 @@ from thrifty import (
     DynaModLinClassifier,
     DynaModLstsqClassifier,
     Frontier,
-    InvalidInputError,
     UniformRouter,
 )
+from thrifty.errors import InvalidInputError
 from thrifty.estimators.base import ChainClassifier
 
 COSTS = [1.0, 2.0, 1.0, 3.0, 0.5]

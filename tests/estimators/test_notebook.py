@@ -9,7 +9,8 @@ from sklearn.base import clone
 from sklearn.datasets import load_breast_cancer
 from sklearn.naive_bayes import GaussianNB
 
-from thrifty import BudgetedClassifier, InvalidInputError
+from thrifty import BudgetedClassifier
+from thrifty.errors import InvalidInputError
 
 
 @pytest.fixture(scope="module")

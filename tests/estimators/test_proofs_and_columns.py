@@ -7,14 +7,8 @@ from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression
 
 from reproduction.rivals.budget_prune import BudgetPruneClassifier
-from thrifty import (
-    BudgetedClassifier,
-    ConfidenceRouter,
-    InvalidInputError,
-    NothingSavedWarning,
-    evidence_of,
-    hold_budget,
-)
+from thrifty import BudgetedClassifier, ConfidenceRouter, evidence_of, hold_budget
+from thrifty.errors import InvalidInputError, NothingSavedWarning
 
 SMALL = {"sizes": [(6, 2)], "cv": 2, "random_state": 0}
 

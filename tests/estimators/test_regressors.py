@@ -9,14 +9,8 @@ from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LinearRegression, Ridge
 
 from reproduction.rivals.greedy_miser import GreedyMiserRegressor
-from thrifty import (
-    ConfidenceRouter,
-    DynaModGbrtRegressor,
-    InvalidInputError,
-    OptimisticFullModelWarning,
-    UniformRouterRegressor,
-    evidence_of,
-)
+from thrifty import ConfidenceRouter, DynaModGbrtRegressor, UniformRouterRegressor, evidence_of
+from thrifty.errors import InvalidInputError, OptimisticFullModelWarning
 from thrifty.tasks.regression import regression_of
 
 LOSSES = ("squared", "absolute")

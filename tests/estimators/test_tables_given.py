@@ -7,7 +7,8 @@ from sklearn.base import clone
 from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.linear_model import LogisticRegression
 
-from thrifty import BudgetedClassifier, DynaModLinClassifier, InvalidInputError, RefittedFullModelWarning
+from thrifty import BudgetedClassifier, DynaModLinClassifier
+from thrifty.errors import InvalidInputError, RefittedFullModelWarning
 
 SMALL = {"sizes": [(5, 2)], "cv": 2, "random_state": 0}
 

@@ -3,8 +3,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from thrifty import BudgetedClassifier, Chain, InvalidInputError, Policy, hold_budget
+from thrifty import BudgetedClassifier, Chain, Policy, hold_budget
 from thrifty.chain.stage import LinearStage
+from thrifty.errors import InvalidInputError
 from thrifty.full.model import CallableFull
 from thrifty.prices.billing import PriceList
 from thrifty.tasks.classes import BinaryTask

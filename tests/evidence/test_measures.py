@@ -15,14 +15,8 @@ from sklearn.metrics import (
     root_mean_squared_error,
 )
 
-from thrifty import (
-    BudgetedClassifier,
-    BudgetedRegressor,
-    ConfidenceRouter,
-    Frontier,
-    InvalidInputError,
-    evidence_of,
-)
+from thrifty import BudgetedClassifier, BudgetedRegressor, ConfidenceRouter, Frontier, evidence_of
+from thrifty.errors import InvalidInputError
 from thrifty.evidence.measures import measures_along
 
 pytestmark = pytest.mark.slow

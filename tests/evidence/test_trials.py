@@ -10,16 +10,9 @@ from hypothesis import strategies as st
 from sklearn.frozen import FrozenEstimator
 from sklearn.naive_bayes import GaussianNB
 
-from thrifty import (
-    BudgetedClassifier,
-    ConfidenceRouter,
-    Evidence,
-    Frontier,
-    InvalidInputError,
-    certify,
-    evidence_of,
-)
+from thrifty import BudgetedClassifier, ConfidenceRouter, Evidence, Frontier, certify, evidence_of
 from thrifty.bundle import from_bytes, to_bytes
+from thrifty.errors import InvalidInputError
 from thrifty.evidence.certificate import Certificate
 from thrifty.evidence.tests import clopper_pearson_bound, trials_of
 from thrifty.reporting.measure import measure

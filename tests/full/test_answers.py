@@ -10,16 +10,8 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression
 
-from thrifty import (
-    ConfidenceRouter,
-    DynaModLinClassifier,
-    InvalidInputError,
-    evidence_of,
-    hold_budget,
-    point_of,
-    sweep,
-)
-from thrifty.errors import InvalidAnswerError
+from thrifty import ConfidenceRouter, DynaModLinClassifier, evidence_of, hold_budget, point_of, sweep
+from thrifty.errors import InvalidAnswerError, InvalidInputError
 from thrifty.tables.system import as_table_system
 
 TABLE = pd.DataFrame(np.random.default_rng(0).normal(size=(120, 3)).round(3), columns=list("abc"))

@@ -19,7 +19,7 @@ from sklearn.preprocessing import (
 )
 from sklearn.tree import DecisionTreeClassifier
 
-from thrifty import InvalidInputError
+from thrifty.errors import InvalidInputError
 from thrifty.full.trees import tree_classifier_of
 
 N_ROWS = 400

@@ -10,7 +10,8 @@ from sklearn.linear_model import LogisticRegression
 
 import thrifty
 from reproduction.rivals.greedy_miser import GreedyMiserClassifier
-from thrifty import BudgetedClassifier, InvalidInputError, Prices
+from thrifty import BudgetedClassifier, Prices
+from thrifty.errors import InvalidInputError
 from thrifty.prices.prices import check_price_list
 from thrifty.reporting.measure import measure
 

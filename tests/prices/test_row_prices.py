@@ -10,16 +10,9 @@ from sklearn.frozen import FrozenEstimator
 from sklearn.naive_bayes import GaussianNB
 
 from reproduction.rivals.budget_prune import BudgetPruneClassifier
-from thrifty import (
-    BudgetedClassifier,
-    DynaModGbrtClassifier,
-    InvalidInputError,
-    Policy,
-    Prices,
-    evidence_of,
-    hold_budget,
-)
+from thrifty import BudgetedClassifier, DynaModGbrtClassifier, Policy, Prices, evidence_of, hold_budget
 from thrifty.dynamod.sweeping import identity
+from thrifty.errors import InvalidInputError
 from thrifty.prices.billing import RowsOfFit
 from thrifty.prices.prices import check_price_list
 from thrifty.serve.config import Config

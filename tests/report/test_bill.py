@@ -9,7 +9,8 @@ from sklearn.datasets import make_classification
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import balanced_accuracy_score, confusion_matrix, log_loss
 
-from thrifty import BudgetedClassifier, Frontier, InvalidInputError, evidence_of
+from thrifty import BudgetedClassifier, Frontier, evidence_of
+from thrifty.errors import InvalidInputError
 from thrifty.reporting.measure import measure
 from thrifty.reporting.page import page_of, write_page
 from thrifty.reporting.words import fixed

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from scipy.special import softmax
 from sklearn.metrics import roc_auc_score
 
-from thrifty import InvalidInputError
+from thrifty.errors import InvalidInputError
 from thrifty.reporting.measure import MAX_LABELS, auc_of, majority_of, partition_of
 
 

@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.metrics import roc_auc_score
 
-from thrifty import Frontier, InvalidInputError, evidence_of, point_of
+from thrifty import Frontier, evidence_of, point_of
+from thrifty.errors import InvalidInputError
 from thrifty.evidence.evidence import Evidence
 from thrifty.prices.billing import PriceList
 from thrifty.prices.prices import check_price_list

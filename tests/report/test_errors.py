@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 from sklearn.metrics import mean_absolute_error, r2_score, root_mean_squared_error
 
-from thrifty import Frontier, InvalidInputError, evidence_of
+from thrifty import Frontier, evidence_of
+from thrifty.errors import InvalidInputError
 from thrifty.reporting.measure import measure
 from thrifty.reporting.page import page_of, write_page
 

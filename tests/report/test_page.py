@@ -16,7 +16,8 @@ import numpy as np
 import pytest
 
 import thrifty.reporting
-from thrifty import Frontier, InvalidInputError
+from thrifty import Frontier
+from thrifty.errors import InvalidInputError
 from thrifty.evidence.evidence import Evidence
 from thrifty.plots import new_figure
 from thrifty.prices.billing import PriceList

@@ -9,7 +9,8 @@ import pandas as pd
 import pytest
 from sklearn.base import clone
 
-from thrifty import InvalidInputError, report
+from thrifty import report
+from thrifty.errors import InvalidInputError
 
 
 def facts_in(page):

@@ -9,13 +9,8 @@ from sklearn.metrics import roc_auc_score
 
 from reproduction.datasets import load_digits_at_least_five
 from reproduction.rivals.budget_prune import BudgetPruneClassifier
-from thrifty import (
-    DynaModLinClassifier,
-    Frontier,
-    InvalidInputError,
-    evidence_of,
-    point_of,
-)
+from thrifty import DynaModLinClassifier, Frontier, evidence_of, point_of
+from thrifty.errors import InvalidInputError
 from thrifty.evidence.evidence import Evidence
 from thrifty.prices.billing import PriceList
 from thrifty.reporting.measure import measure

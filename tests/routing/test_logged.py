@@ -5,7 +5,8 @@ import pandas as pd
 import pytest
 
 import thrifty
-from thrifty import ConfidenceRouter, InvalidInputError, certify, evidence_of_answers
+from thrifty import ConfidenceRouter, certify, evidence_of_answers
+from thrifty.errors import InvalidInputError
 
 
 def log(seed, n_rows=2000):

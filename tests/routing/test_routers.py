@@ -6,7 +6,8 @@ from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.linear_model import LogisticRegression
 from sklearn.tree import DecisionTreeClassifier
 
-from thrifty import ConfidenceRouter, InvalidInputError, UniformRouter
+from thrifty import ConfidenceRouter, UniformRouter
+from thrifty.errors import InvalidInputError
 
 
 @pytest.fixture(scope="module")

@@ -14,7 +14,8 @@ import pytest
 from sklearn.datasets import load_breast_cancer
 from sklearn.naive_bayes import GaussianNB
 
-from thrifty import BudgetedClassifier, Delivery, DictSource, HttpSource, InvalidInputError, SqlSource
+from thrifty import BudgetedClassifier, Delivery, DictSource, HttpSource, SqlSource
+from thrifty.errors import InvalidInputError
 
 NAMES = ["age", "income", "debt", "score"]
 TABLE, Y = load_breast_cancer(return_X_y=True)

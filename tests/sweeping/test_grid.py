@@ -2,14 +2,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from thrifty import (
-    BudgetedClassifier,
-    ConfidenceRouter,
-    DynaModGbrtClassifier,
-    DynaModLinClassifier,
-    InvalidInputError,
-)
+from thrifty import BudgetedClassifier, ConfidenceRouter, DynaModGbrtClassifier, DynaModLinClassifier
 from thrifty.dynamod.sweeping.grid import make_plan, waves
+from thrifty.errors import InvalidInputError
 
 GAMMAS = st.lists(st.sampled_from([0.001, 0.003, 0.01, 0.03, 0.1]), min_size=1, max_size=5, unique=True)
 CAPS = st.lists(st.sampled_from([0.1, 0.3, 0.5]), min_size=1, max_size=3, unique=True)

@@ -12,8 +12,8 @@ from sklearn.model_selection import StratifiedKFold
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from thrifty import InvalidInputError
 from thrifty.dynamod.sweeping import identity
+from thrifty.errors import InvalidInputError
 from thrifty.prices.prices import check_price_list
 
 TABLES = hnp.arrays(np.float64, (3, 2), elements=st.floats(-10, 10))

@@ -4,7 +4,8 @@ from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression
 
 import thrifty.dynamod.sweeping.run as run
-from thrifty import DynaModGbrtClassifier, DynaModLinClassifier, InvalidInputError, sweep
+from thrifty import DynaModGbrtClassifier, DynaModLinClassifier, sweep
+from thrifty.errors import InvalidInputError
 
 pytestmark = pytest.mark.slow
 

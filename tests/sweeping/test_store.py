@@ -6,8 +6,8 @@ import sys
 
 import pytest
 
-from thrifty import InvalidInputError
 from thrifty.dynamod.sweeping.store import FORMAT, Store
+from thrifty.errors import InvalidInputError
 
 ME = {"the training rows": "a" * 32, "the code of thrifty": "1.0", "parameters": {"tol": 1.0, "l2": 2.0}}
 

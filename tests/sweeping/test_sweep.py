@@ -13,16 +13,10 @@ from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression
 from sklearn.svm import SVC
 
-from thrifty import (
-    BudgetedClassifier,
-    ConfidenceRouter,
-    DynaModGbrtClassifier,
-    DynaModLinClassifier,
-    InvalidInputError,
-    sweep,
-)
+from thrifty import BudgetedClassifier, ConfidenceRouter, DynaModGbrtClassifier, DynaModLinClassifier, sweep
 from thrifty.bundle import from_bytes
 from thrifty.dynamod.sweeping import run
+from thrifty.errors import InvalidInputError
 from thrifty.evidence.stopping import threshold_curve
 
 pytestmark = pytest.mark.slow

@@ -7,8 +7,9 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.tree import DecisionTreeClassifier
 
-from thrifty import BudgetedClassifier, InvalidInputError
+from thrifty import BudgetedClassifier
 from thrifty.chain.columns import FrameOfFit
+from thrifty.errors import InvalidInputError
 from thrifty.tables import fit as fitting
 from thrifty.tables import full_models, training
 from thrifty.tables.fit import Wish, fit_table

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from thrifty import InvalidInputError
+from thrifty.errors import InvalidInputError
 from thrifty.prices.billing import RowsOfFit
 from thrifty.prices.prices import check_price_list
 from thrifty.tables.price_file import read_prices

@@ -4,8 +4,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from thrifty import InvalidInputError
 from thrifty.chain.columns import FrameOfFit
+from thrifty.errors import InvalidInputError
 from thrifty.tables.reader import CellReader
 from thrifty.tables.schema import learn_schema
 

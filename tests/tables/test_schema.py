@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from thrifty import InvalidInputError
+from thrifty.errors import InvalidInputError
 from thrifty.tables.schema import MOST_CATEGORIES, learn_schema
 
 

@@ -9,7 +9,8 @@ import sys
 import numpy as np
 import pytest
 
-from thrifty import InvalidInputError, ThriftyError, load, save
+from thrifty import load, save
+from thrifty.errors import InvalidInputError, ThriftyError
 from thrifty.tables.storage import (
     load_table_system,
     table_system_from_bytes,

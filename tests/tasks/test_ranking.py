@@ -5,7 +5,7 @@ import pytest
 from sklearn.linear_model import Ridge
 from sklearn.model_selection import GroupKFold
 
-from thrifty import InvalidInputError
+from thrifty.errors import InvalidInputError
 from thrifty.full.crossfit import assign_folds
 from thrifty.rows import query_folds
 from thrifty.tasks.ranking import ndcg_at, ranking_of, with_queries

@@ -6,7 +6,7 @@ from scipy.optimize import minimize
 from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.metrics import d2_absolute_error_score, d2_pinball_score, r2_score
 
-from thrifty import InvalidAnswerError, InvalidInputError
+from thrifty.errors import InvalidAnswerError, InvalidInputError
 from thrifty.tasks.regression import (
     AbsoluteLoss,
     PinballLoss,

@@ -3,7 +3,7 @@ import pytest
 from sklearn.ensemble import ExtraTreesClassifier, RandomForestClassifier
 
 from reproduction.pruning.forest import flatten_forest
-from thrifty import InvalidInputError
+from thrifty.errors import InvalidInputError
 
 
 def rows(n=300, seed=0):

@@ -6,7 +6,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.frozen import FrozenEstimator
 
 from reproduction.rivals.budget_prune import BudgetPruneClassifier
-from thrifty import InvalidInputError
+from thrifty.errors import InvalidInputError
 
 
 @pytest.fixture(scope="module")

@@ -5,7 +5,7 @@ from sklearn.svm import SVC
 
 from reproduction.datasets import make_synthetic
 from reproduction.rivals.greedy_l1 import GreedyL1Classifier
-from thrifty import InvalidInputError
+from thrifty.errors import InvalidInputError
 
 
 @pytest.fixture(scope="module")

@@ -2,7 +2,8 @@ import numpy as np
 import pytest
 
 from reproduction.rivals.greedy_miser import GreedyMiserClassifier
-from thrifty import InvalidInputError, evidence_of
+from thrifty import evidence_of
+from thrifty.errors import InvalidInputError
 
 
 def make(n_rows, seed):

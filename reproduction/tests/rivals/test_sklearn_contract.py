@@ -13,7 +13,7 @@ from reproduction.rivals.greedy_miser import GreedyMiserClassifier, GreedyMiserR
 pytestmark = [
     pytest.mark.slow,
     # Labels of the checks may be chance.
-    pytest.mark.filterwarnings("ignore::thrifty.FullModelNotWorthItWarning"),
+    pytest.mark.filterwarnings("ignore::thrifty.errors.FullModelNotWorthItWarning"),
 ]
 
 FULL = LogisticRegression(max_iter=1000)

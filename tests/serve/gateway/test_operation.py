@@ -8,7 +8,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from thrifty import InvalidInputError, Policy
+from thrifty import Policy
+from thrifty.errors import InvalidInputError
 from thrifty.serve.config import Config, read_config
 from thrifty.serve.reload import Loaded
 

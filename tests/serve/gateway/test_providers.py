@@ -7,7 +7,7 @@ import time
 import numpy as np
 import pytest
 
-from thrifty import InvalidInputError
+from thrifty.errors import InvalidInputError
 from thrifty.serve.config import Config
 from thrifty.serve.reload import Serving
 from thrifty.sources.memory import DictSource
