@@ -15,7 +15,7 @@ else
   INSTALL = $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 endif
 
-.PHONY: help demo test test-quick test-kernels test-lowest test-mlserver check dist-check format docs bench paper paper-quick paper-smoke clean
+.PHONY: help demo test test-quick coverage test-kernels test-lowest test-mlserver check dist-check format docs bench paper paper-quick paper-smoke clean
 .DEFAULT_GOAL := help
 
 help: ## Show this list
@@ -52,6 +52,9 @@ PYTEST := PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BI
 
 test: $(VENV)/.dev ## Run every test, every doctest and the code of every page
 	@$(PYTEST)
+
+coverage: $(VENV)/.dev ## Run every test and list the lines of the library that none of them runs
+	@$(PYTEST) --cov --cov-report=term:skip-covered
 
 test-quick: $(VENV)/.dev ## Run the tests that are not marked slow: in about a minute, for use while writing code
 	@$(PYTEST) -m 'not slow' tests
