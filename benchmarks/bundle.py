@@ -29,7 +29,7 @@ from sklearn.svm import SVC
 from reproduction.datasets import load_letters
 from thrifty import DynaModGbrtClassifier, load, save
 from thrifty.bundle import from_bytes, to_bytes
-from thrifty.bundle.archive import check_archive
+from thrifty.bundle.archives import check_archive
 from thrifty.errors import OptimisticFullModelWarning
 
 REPOSITORY = Path(__file__).resolve().parents[1]

@@ -102,14 +102,14 @@ def run_remote(port):
 def fitted(path):
     """Write a system of which a fifth of the rows is sent on; returns rows to ask about."""
     from thrifty import Policy, save
-    from thrifty.tables.fit import Wish, fit_table
+    from thrifty.tables.fit import FitGoal, fit_table
 
     X, y = make_classification(5000, N_COLUMNS, n_informative=12, flip_y=0.05, random_state=0)
     frame = pd.DataFrame(X.round(4), columns=[f"x{place}" for place in range(N_COLUMNS)])
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         system = fit_table(
-            frame[:1000].assign(y=y[:1000]), "y", Wish(), full="boosting", full_cost=2.0
+            frame[:1000].assign(y=y[:1000]), "y", FitGoal(), full="boosting", full_cost=2.0
         ).system
     rows, chain = frame[1000:].to_numpy(), system.chain
     low, high = -50.0, 50.0

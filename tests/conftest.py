@@ -121,10 +121,10 @@ def make_bikes():
 @pytest.fixture(scope="session")
 def bike_system():
     """What a fit on such a table makes; nothing changes it."""
-    from thrifty.tables.fit import Wish, fit_table
+    from thrifty.tables.fit import FitGoal, fit_table
 
     with _small_fits():
-        return fit_table(_bikes(), "count", Wish(budget=2.0), full="boosting").system
+        return fit_table(_bikes(), "count", FitGoal(budget=2.0), full="boosting").system
 
 
 @contextmanager

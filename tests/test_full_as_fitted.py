@@ -21,7 +21,7 @@ from sklearn.preprocessing import FunctionTransformer, OneHotEncoder
 import thrifty
 from thrifty import BudgetedClassifier, ConfidenceRouter, SqlSource
 from thrifty.bundle import from_bytes, to_bytes
-from thrifty.bundle.column_codec import pack_types, unpack_types
+from thrifty.bundle.codecs import pack_types, unpack_types
 from thrifty.bundle.fields import Fields
 from thrifty.chain.columns import (
     FrameOfFit,

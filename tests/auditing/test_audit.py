@@ -31,7 +31,7 @@ from xgboost import XGBClassifier, XGBRegressor
 
 from thrifty import Audit, BudgetedClassifier, Prices, audit
 from thrifty.auditing.models import columns_read
-from thrifty.bundle.archive import load_model
+from thrifty.bundle.archives import load_model
 from thrifty.cli import main
 from thrifty.errors import InvalidInputError
 

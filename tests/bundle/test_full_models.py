@@ -29,7 +29,7 @@ from sklearn.tree._tree import Tree
 
 from thrifty import Chain, ConfidenceRouter, DynaModLinClassifier, Policy
 from thrifty.bundle import from_bytes, to_bytes
-from thrifty.bundle.fingerprint import content_digest, probe_table
+from thrifty.bundle.full_models import content_digest, probe_table
 from thrifty.chain.stage import LinearStage
 from thrifty.errors import InvalidInputError
 from thrifty.full.model import AbsentFull, CallableFull, EstimatorFull, PrecomputedFull, as_full_model

@@ -23,8 +23,7 @@ from sklearn.tree import DecisionTreeClassifier
 
 from thrifty import Chain, Policy
 from thrifty.bundle import from_bytes, to_bytes
-from thrifty.bundle.archive import check_archive, dump_model, load_model
-from thrifty.bundle.soundness import check_sound
+from thrifty.bundle.archives import check_archive, check_sound, dump_model, load_model
 from thrifty.chain.stage import LinearStage
 from thrifty.errors import InvalidInputError
 from thrifty.full.model import AbsentFull, EstimatorFull, PrecomputedFull

@@ -13,7 +13,7 @@ from sklearn.linear_model import LogisticRegression
 
 from thrifty import Chain, Policy
 from thrifty.bundle import from_bytes, to_bytes
-from thrifty.bundle.archive import dump_model, load_model
+from thrifty.bundle.archives import dump_model, load_model
 from thrifty.bundle.container import parsed_size
 from thrifty.chain.stage import LinearStage
 from thrifty.errors import InvalidInputError

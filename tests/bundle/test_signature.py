@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 import thrifty
-from thrifty.bundle import file_bytes, from_bytes, to_bytes
+from thrifty.bundle import from_bytes, to_bytes
+from thrifty.bundle import objects as file_bytes
 from thrifty.cli import main
 from thrifty.errors import DataUnavailableError, InvalidInputError
 

@@ -14,9 +14,8 @@ from thrifty.cli import main
 from thrifty.cli.report import facts_of
 from thrifty.errors import InvalidInputError
 from thrifty.tables import full_models
-from thrifty.tables.codec import _check_fits
 from thrifty.tables.schema import Schema
-from thrifty.tables.storage import load_table_system
+from thrifty.tables.storage import _check_fits, load_table_system
 from thrifty.tasks.ranking import ndcg_at, ranking_of
 
 pytestmark = pytest.mark.slow

@@ -2,16 +2,16 @@
 
 import pytest
 
-from thrifty.tables.fit import Wish, fit_table
+from thrifty.tables.fit import FitGoal, fit_table
 
 
 @pytest.fixture(scope="session")
 def fitted(while_fits_are_small, make_table):
     with while_fits_are_small():
-        return fit_table(make_table(), "label", Wish(budget=3.0), full="svm")
+        return fit_table(make_table(), "label", FitGoal(budget=3.0), full="svm")
 
 
 @pytest.fixture(scope="session")
 def certified(while_fits_are_small, make_table):
     with while_fits_are_small():
-        return fit_table(make_table(1500), "label", Wish(max_loss=0.1), full="svm")
+        return fit_table(make_table(1500), "label", FitGoal(max_loss=0.1), full="svm")

@@ -12,7 +12,7 @@ from thrifty.chain.columns import FrameOfFit
 from thrifty.errors import InvalidInputError
 from thrifty.tables import fit as fitting
 from thrifty.tables import full_models, training
-from thrifty.tables.fit import Wish, fit_table
+from thrifty.tables.fit import FitGoal, fit_table
 from thrifty.tables.schema import learn_schema
 from thrifty.tables.storage import table_system_from_bytes, table_system_to_bytes
 from thrifty.tasks.classes import classification
@@ -118,14 +118,14 @@ def test_a_loss_is_proved_on_rows_of_its_own_or_only_estimated(certified, fitted
 def test_the_same_seed_gives_the_same_system(small_fits, fitted, make_table):
     told = []
     again = fit_table(
-        make_table(), "label", Wish(budget=3.0), full="svm", progress=lambda *what: told.append(what)
+        make_table(), "label", FitGoal(budget=3.0), full="svm", progress=lambda *what: told.append(what)
     )
     assert again.system.promise == fitted.system.promise
     assert "judging the full model" in {what for what, _, _ in told}
 
 
 def test_without_a_wish_the_most_accurate_point_is_kept(small_fits, fitted, make_table):
-    best = fit_table(make_table(), "label", Wish(), full="svm").system
+    best = fit_table(make_table(), "label", FitGoal(), full="svm").system
     assert best.promise.accuracy >= fitted.system.promise.accuracy - 1e-9
     assert (best.about.budget, best.about.max_loss) == (None, None)
 
@@ -133,7 +133,7 @@ def test_without_a_wish_the_most_accurate_point_is_kept(small_fits, fitted, make
 @pytest.mark.filterwarnings("ignore::thrifty.errors.FullModelNotWorthItWarning")
 def test_the_full_model_reads_and_is_billed_for_its_own_columns(small_fits, make_table):
     fit = fit_table(
-        make_table(600), "label", Wish(), full="svm", full_features=["age", "colour"], full_cost=0.5
+        make_table(600), "label", FitGoal(), full="svm", full_features=["age", "colour"], full_cost=0.5
     )
     assert fit.system.promise.full_cost == 2.5
     assert fit.system.chain.innermost.estimator.n_features_in_ == 2
@@ -146,9 +146,9 @@ def test_missing_values_are_fine_for_models_that_read_them_and_refused_by_column
     frame.loc[5, "age"] = None
     told = r"column 'age' is missing in row 6, and the full model \(svm\) reads no missing"
     with pytest.raises(InvalidInputError, match=told):
-        fit_table(frame, "label", Wish(budget=4.0), full="svm")
+        fit_table(frame, "label", FitGoal(budget=4.0), full="svm")
     monkeypatch.setattr(fitting, "recipe", lambda *_: RandomForestClassifier(20, random_state=0))
-    fit = fit_table(frame, "label", Wish(budget=4.0), full="forest")
+    fit = fit_table(frame, "label", FitGoal(budget=4.0), full="forest")
     cells = fit.system.read(frame.assign(noise=None, old=None, colour=None, age=None))
     answers = fit.system.answers(cells)
     assert len(answers["answer"]) == 600
@@ -186,7 +186,7 @@ def test_boosters_of_others_are_fitted_kept_in_the_file_and_read_from_a_file(
     small = full_models.recipe(kind, 0, 1).set_params(n_estimators=10)
     monkeypatch.setattr(fitting, "recipe", lambda *_: small)
     frame, new = make_table(600), make_table(50, seed=8)
-    system = fit_table(frame, "label", Wish(), full=kind, full_features=["age", "lab one"]).system
+    system = fit_table(frame, "label", FitGoal(), full=kind, full_features=["age", "lab one"]).system
     again = table_system_from_bytes(table_system_to_bytes(system))
     cells = system.read(new)
     np.testing.assert_array_equal(again.answers(cells)["probability"], system.answers(cells)["probability"])
@@ -206,7 +206,7 @@ def test_a_fitted_model_from_a_file_reads_its_own_columns_in_its_own_order(small
     names = ["colour", "lab two", "lab one", "age"]
     model = make_pipeline(StandardScaler(), LogisticRegression())
     path = frozen_file(tmp_path / "f0.skops", model, elsewhere, names)
-    fit = fit_table(frame, "label", Wish(budget=3.0), full=path)
+    fit = fit_table(frame, "label", FitGoal(budget=3.0), full=path)
     system = fit.system
     assert list(system.schema.names) == [*names, "noise", "old"]
     assert system.promise.full_cost == 4
@@ -225,7 +225,7 @@ def test_a_model_from_a_file_that_does_not_suit_is_refused(tmp_path, make_table)
 
     def refused(path, told, **more):
         with pytest.raises(InvalidInputError, match=told):
-            fit_table(frame, "label", Wish(budget=3.0), full=str(path), **more)
+            fit_table(frame, "label", FitGoal(budget=3.0), full=str(path), **more)
 
     with_more = frame.assign(more=1.0)
     path = frozen_file(tmp_path / "f0.skops", LogisticRegression(), with_more, ["age", "more"])
@@ -254,7 +254,7 @@ def test_a_model_from_a_file_that_does_not_suit_is_refused(tmp_path, make_table)
 )
 def test_wishes_that_nobody_can_have_are_refused(wish):
     with pytest.raises(InvalidInputError, match="must|at most one"):
-        Wish(**wish)
+        FitGoal(**wish)
 
 
 @pytest.mark.parametrize(
@@ -273,18 +273,18 @@ def test_what_no_fit_can_meet_is_refused_before_anything_is_fitted(make_table, m
     for name in ("best_kind", "BudgetedClassifier"):
         monkeypatch.setattr(fitting, name, fail)
     with pytest.raises(InvalidInputError, match=told):
-        fit_table(make_table(), "label", Wish(**wish), **more)
+        fit_table(make_table(), "label", FitGoal(**wish), **more)
 
 
 def test_a_table_with_too_few_rows_of_a_class_is_refused(make_table):
     frame = make_table(600)
     few = frame[(frame["label"] == "no") | (np.arange(600) < 40)]
     with pytest.raises(InvalidInputError, match=f"at least {training.FEWEST} different rows of each class"):
-        fit_table(few, "label", Wish(budget=3.0))
+        fit_table(few, "label", FitGoal(budget=3.0))
 
 
 def test_a_budget_that_is_more_than_anything_costs_is_not_spent_and_that_is_said(small_fits, make_table):
-    fit = fit_table(make_table(600), "label", Wish(budget=50.0), full="svm")
+    fit = fit_table(make_table(600), "label", FitGoal(budget=50.0), full="svm")
     assert fit.system.promise.cost <= 6.0
     assert any("the budget of 50 is not spent" in note for note in fit.notes)
 
@@ -293,7 +293,7 @@ def test_a_budget_that_is_more_than_anything_costs_is_not_spent_and_that_is_said
 def test_a_column_with_a_single_value_is_fitted_behind_histogram_boosting(small_fits, make_table):
     frame = make_table(150)
     frame["rare"] = np.where(np.arange(150) == 7, 1.0, np.nan)
-    system = fit_table(frame, "label", Wish(), full="boosting").system
+    system = fit_table(frame, "label", FitGoal(), full="boosting").system
     answers = system.answers(system.read(make_table(20, seed=1).assign(rare=5.0)))
     assert np.isfinite(answers["probability"]).all()
 

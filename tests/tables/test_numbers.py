@@ -11,11 +11,11 @@ from thrifty.bundle.fields import Fields, Packer, Unpacker
 from thrifty.chain.policy import Policy
 from thrifty.errors import InvalidInputError
 from thrifty.evidence.evidence import Evidence
-from thrifty.tables.codec import _unpack_numbers
-from thrifty.tables.fit import Wish, fit_table
+from thrifty.tables.fit import FitGoal, fit_table
 from thrifty.tables.full_models import best_kind, recipe
 from thrifty.tables.promise import promise_of
-from thrifty.tables.target import MOST_NUMBERED, classes_of
+from thrifty.tables.schema import MOST_NUMBERED, classes_of
+from thrifty.tables.storage import _unpack_numbers
 from thrifty.tasks.regression import regression_of
 
 
@@ -102,13 +102,13 @@ def test_a_target_that_cannot_be_predicted_as_a_number_is_refused_by_row_and_val
 )
 def test_what_numbers_cannot_be_fitted_with_is_refused_before_anything_is_fitted(make_bikes, how, words):
     with pytest.raises(InvalidInputError, match=words):
-        fit_table(make_bikes(100), "count", Wish(), **{"full": "boosting", **how})
+        fit_table(make_bikes(100), "count", FitGoal(), **{"full": "boosting", **how})
 
 
 def test_few_different_rows_are_refused(make_bikes):
     twice = pd.concat([make_bikes(40), make_bikes(40)])
     with pytest.raises(InvalidInputError, match="at least 60 different rows.*it has 40 among 80"):
-        fit_table(twice, "count", Wish(), task="number", full="boosting")
+        fit_table(twice, "count", FitGoal(), task="number", full="boosting")
 
 
 @pytest.mark.parametrize("kind", ["boosting", "xgboost", "lightgbm"])

@@ -102,12 +102,12 @@ def test_the_full_model_may_be_kept_elsewhere_and_is_recognised(fitted, tmp_path
 
 
 def test_types_that_nobody_trusts_are_refused_with_the_words_to_add(fitted, data, tmp_path, monkeypatch):
-    from thrifty.bundle import archive
+    from thrifty.bundle import archives as archive
 
     def refuse(*args, **kwargs):
         raise archive.UntrustedTypesError("no", ["some.Type"])
 
-    monkeypatch.setattr("thrifty.bundle.fulls.load_model", refuse)
+    monkeypatch.setattr("thrifty.bundle.full_models.load_model", refuse)
     (tmp_path / "system.thrifty").write_bytes(data)
     with pytest.raises(InvalidInputError, match="add --trust some.Type"):
         load_table_system(tmp_path / "system.thrifty")

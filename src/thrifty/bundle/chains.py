@@ -6,22 +6,24 @@ from typing import Any
 
 import numpy as np
 
-from thrifty.bundle.column_codec import (
+from thrifty.bundle.codecs import (
     check_sets,
     pack_levels,
+    pack_loss,
     pack_table,
+    pack_task,
     pack_types,
     unpack_kind,
     unpack_levels,
     unpack_names,
     unpack_prices,
+    unpack_task,
     unpack_types,
 )
 from thrifty.bundle.context import Columns, Reading, Writing
 from thrifty.bundle.fields import Fields, Packer
-from thrifty.bundle.fulls import pack_full, unpack_full
+from thrifty.bundle.full_models import pack_full, unpack_full
 from thrifty.bundle.stages import pack_stage, unpack_stage
-from thrifty.bundle.task_codec import pack_loss, pack_task, unpack_task
 from thrifty.chain.chain import Chain
 from thrifty.chain.policy import Policy
 from thrifty.chain.stage import CascadeStage, Stage

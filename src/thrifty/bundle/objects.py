@@ -1,22 +1,33 @@
-"""Estimators and chains, whichever a file holds.
+"""Fitted estimators and chains as the bytes of one file, and back.
+
+Constructor arguments and learned attributes as JSON, and what stands in the place of those a file does not hold.
+
+Estimators and chains, whichever a file holds.
 
 Of an estimator a file keeps the chain that serves, the constructor arguments and learned attributes that are plain
 data, and what moving to another operating point takes: all points that were learned, the rows they were judged on, and
 the certificate. What follows from the chain (labels, columns, threshold) is not written twice: two copies could
 disagree.
+
+An object to the bytes of a file, and back.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.utils import get_tags
 
-from thrifty.bundle.arguments import pack_attributes, pack_parameters, unpack_attributes, unpack_parameters
+import thrifty
+from thrifty.bundle.archives import type_names
 from thrifty.bundle.chains import pack_chain, pack_policy, unpack_chain, unpack_policy
-from thrifty.bundle.context import Reading, Writing
-from thrifty.bundle.evidence_codec import pack_evidence, unpack_evidence
-from thrifty.bundle.fields import Fields
+from thrifty.bundle.codecs import pack_evidence, unpack_evidence
+from thrifty.bundle.container import DEFAULT_MAX_BYTES, Contents, pack, unpack
+from thrifty.bundle.context import FullMode, Reading, Writing
+from thrifty.bundle.fields import Fields, NotPlainError, Packer, Unpacker
+from thrifty.bundle.signature import check_private_key, sign, without_signature
 from thrifty.cascade.estimators import BudgetedCascade, BudgetedClassifier, BudgetedRanker, BudgetedRegressor
 from thrifty.chain.chain import Chain
 from thrifty.dynamod.gbrt_estimators import DynaModGbrtClassifier, DynaModGbrtRegressor
@@ -27,9 +38,153 @@ from thrifty.estimators.base import ChainEstimator
 from thrifty.evidence.certificate import Certificate
 from thrifty.evidence.evidence import Evidence
 from thrifty.evidence.tests import DUPLICATES
+from thrifty.prices.prices import Prices
 from thrifty.routing.confidence import ConfidenceRouter, UniformRouter, UniformRouterRegressor
 
-__all__ = ["Kind", "pack_object", "register_estimator", "unpack_object"]
+__all__ = [
+    "Kind",
+    "NotStored",
+    "from_bytes",
+    "pack_attributes",
+    "pack_object",
+    "pack_parameters",
+    "register_estimator",
+    "to_bytes",
+    "unpack_attributes",
+    "unpack_object",
+    "unpack_parameters",
+]
+
+_MODELS = ("full", "cheap", "local")
+"""Parameters that are models: they are part of the chain, or not stored at all."""
+
+_KNOWN_OTHERWISE = (
+    "classes_",
+    "features_",
+    "threshold_",
+    "n_features_in_",
+    "feature_names_in_",
+    "chain_",
+    "evidence_",
+    "certificate_",
+)
+"""Attributes that follow from the chain, or have a part of their own in a file."""
+
+_ONCE_STORED = ("expected_cost_", "expected_score_")
+"""What files of the first format keep, and what follows from the policy now."""
+
+
+class NotStored(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn is untyped
+    """A model, splitter or generator among the parameters of an estimator that was saved.
+
+    It remembers which tables the original could read, so that a loaded estimator accepts and refuses the same tables as
+    before, and it keeps ``fit`` from going on with a default in its place.
+
+    Parameters
+    ----------
+    what : str
+        Class of the original.
+    sparse, allow_nan : bool
+        Whether the original could read sparse tables and missing values.
+    """
+
+    def __init__(self, what: str = "object", sparse: bool = True, allow_nan: bool = True) -> None:
+        self.what = what
+        self.sparse = sparse
+        self.allow_nan = allow_nan
+
+    @classmethod
+    def of(cls, value: Any) -> "NotStored":
+        """Stand in for a value; what has no ``fit`` sets no limit to the tables."""
+        name = value.__name__ if isinstance(value, type) else type(value).__name__
+        if not hasattr(value, "fit") or isinstance(value, type):
+            return cls(name)
+        tags = get_tags(value).input_tags
+        return cls(name, bool(tags.sparse), bool(tags.allow_nan))
+
+    def fit(self, X: Any, y: Any = None) -> NoReturn:  # noqa: ARG002
+        """Refuse."""
+        raise InvalidInputError(
+            f"a {self.what} among the parameters was not stored in the bundle, so this estimator cannot be fitted "
+            f"again. Give it first, with set_params."
+        )
+
+    def predict_proba(self, X: Any) -> NoReturn:
+        """Refuse."""
+        self.fit(X)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = self.sparse
+        tags.input_tags.allow_nan = self.allow_nan
+        return tags
+
+
+def pack_parameters(estimator: Any, writing: Writing) -> dict[str, Any]:
+    """Constructor arguments; models among them are only named."""
+    return {
+        name: _pack_parameter(name, value, writing)
+        for name, value in estimator.get_params(deep=False).items()
+    }
+
+
+def _pack_parameter(name: str, value: Any, writing: Writing) -> dict[str, Any]:
+    if value is None or name not in _MODELS:
+        try:
+            if isinstance(value, Prices):
+                return {"prices": writing.packer.value(value.as_dict())}
+            return {"value": writing.packer.value(value)}
+        except NotPlainError:
+            pass
+    stand_in = value if isinstance(value, NotStored) else NotStored.of(value)
+    return {"not_stored": stand_in.what, "sparse": stand_in.sparse, "allow_nan": stand_in.allow_nan}
+
+
+def unpack_parameters(fields: Fields, estimator: Any) -> dict[str, Any]:
+    """Every constructor argument; those of a version that had fewer keep their defaults."""
+    known = estimator.get_params(deep=False)
+    unknown = sorted(set(fields.names) - set(known))
+    if unknown:
+        raise fields.refusal(unknown[0][:30], f"be a parameter of {type(estimator).__name__}", "another name")
+    return {name: _unpack_parameter(fields.inside(name)) for name in fields.names}
+
+
+def _unpack_parameter(fields: Fields) -> Any:
+    if fields.has("value"):
+        return fields.value("value")
+    if fields.has("prices"):
+        arguments = fields.value("prices")
+        if not isinstance(arguments, dict) or set(arguments) - set(Prices().as_dict()):
+            raise fields.refusal("prices", "be the arguments of Prices", arguments)
+        return Prices.from_dict(arguments)
+    return NotStored(fields.text("not_stored")[:100], fields.flag("sparse"), fields.flag("allow_nan"))
+
+
+def pack_attributes(estimator: Any, writing: Writing) -> dict[str, Any]:
+    """Learned attributes that are plain data."""
+    packed = {}
+    for name, value in vars(estimator).items():
+        if _is_attribute(name):
+            try:
+                packed[name] = writing.packer.value(value)
+            except NotPlainError:
+                continue  # learned objects that are no plain data serve nothing; they are made again by a fit
+    return packed
+
+
+def unpack_attributes(fields: Fields, estimator: Any) -> dict[str, Any]:
+    """Learned attributes; a name that means something else in an estimator of this class is refused."""
+    for name in fields.names:
+        taken = hasattr(type(estimator), name) and name not in _ONCE_STORED
+        if not _is_attribute(name) or taken:
+            raise fields.refusal(name[:30], "be a learned attribute", "another name")
+    return {name: fields.value(name) for name in fields.names if name not in _ONCE_STORED}
+
+
+def _is_attribute(name: str) -> bool:
+    learned = name.isidentifier() and name.endswith("_") and not name.startswith("_")
+    return learned and name not in _KNOWN_OTHERWISE
+
 
 _ESTIMATORS: dict[str, type[ChainEstimator]] = {}
 
@@ -258,3 +413,47 @@ def _certificate(fields: Fields) -> Certificate | None:
 
 def _has_types(thing: object, types: dict[str, tuple[type, ...]]) -> bool:
     return all(type(getattr(thing, name)) in allowed for name, allowed in types.items())
+
+
+_MODES = ("inside", "reference", "absent")
+
+
+def to_bytes(
+    thing: Any,
+    *,
+    full: FullMode = "inside",
+    evidence: bool = True,
+    private_key: Any = None,
+    kinds: Sequence[Kind] = (),
+) -> bytes:
+    """What ``save`` would write into a file."""
+    if full not in _MODES:
+        raise InvalidInputError(f"full must be one of {', '.join(map(repr, _MODES))}; got {full!r}.")
+    key = None if private_key is None else check_private_key(private_key)
+    packer = Packer()
+    writing = Writing(packer, full, pack_object, evidence=evidence)
+    kind = next((one for one in kinds if type(thing) is one.holds), None)
+    packed = pack_object(thing, writing) if kind is None else {"kind": kind.name, **kind.pack(thing, writing)}
+    data = pack(Contents({"thrifty": thrifty.__version__, **packed}, packer.arrays))
+    return data if key is None else sign(data, key)
+
+
+def from_bytes(
+    data: bytes,
+    *,
+    full: Any = None,
+    trusted: Iterable[str | type] = (),
+    max_bytes: int = DEFAULT_MAX_BYTES,
+    public_key: Any = None,
+    kinds: Sequence[Kind] = (),
+) -> Any:
+    """What ``load`` would read from a file of these bytes."""
+    reading = Reading(unpack_object, full, type_names(trusted), max_bytes)
+    try:
+        contents = unpack(without_signature(data, public_key), max_bytes=max_bytes)
+        fields = Fields(contents.facts, Unpacker(contents.arrays), "the content")
+        name = fields.raw("kind")
+        kind = next((one for one in kinds if one.name == name), None)
+        return unpack_object(fields, reading) if kind is None else kind.unpack(fields, reading)
+    except RecursionError:
+        raise InvalidInputError("the bundle is nested too deep to be one that `save` wrote.") from None

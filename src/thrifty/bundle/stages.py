@@ -12,7 +12,7 @@ import numpy as np
 
 from thrifty.bundle.context import Reading, Writing
 from thrifty.bundle.fields import Fields
-from thrifty.bundle.fulls import pack_full, unpack_full
+from thrifty.bundle.full_models import pack_full, unpack_full
 from thrifty.chain.chain import Chain
 from thrifty.chain.neighbours import Neighbours, NeighbourStage, NeighbourTurn
 from thrifty.chain.stage import (

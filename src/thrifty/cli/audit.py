@@ -56,7 +56,7 @@ def audit(
     from thrifty.tables.formats import read_table
     from thrifty.tables.full_models import load_foreign
     from thrifty.tables.price_file import read_prices
-    from thrifty.tables.target import labels_of, numbers_of
+    from thrifty.tables.schema import labels_of, numbers_of
 
     if out is not None:
         check_output(out)

@@ -140,13 +140,13 @@ def fit(
     """Fit a system on labels, numbers or documents of queries. It is one file, which answers at any budget."""
     from thrifty.bundle.signature import check_private_key
     from thrifty.cli.summary import fit_in_words, fit_numbers
-    from thrifty.tables.by_class import read_max_loss, read_shares
-    from thrifty.tables.fit import Wish, fit_table
+    from thrifty.tables.fit import FitGoal, fit_table
     from thrifty.tables.formats import read_table
+    from thrifty.tables.goals import read_max_loss, read_shares
     from thrifty.tables.storage import table_system_to_bytes
 
     floors = read_shares("--min-recall", min_recall or ())
-    wish = Wish(budget, read_max_loss(max_loss), confidence, floors or None)
+    wish = FitGoal(budget, read_max_loss(max_loss), confidence, floors or None)
     check_output(out)
     key = None if private_key is None else check_private_key(private_key)
     with notes_of_warnings(), progress() as show:

@@ -10,17 +10,17 @@ from thrifty.cascade.estimators import BudgetedCascade, BudgetedClassifier, Budg
 from thrifty.errors import InvalidInputError, asking
 from thrifty.progress import Progress, silent
 from thrifty.tables.full_models import Competition, best_kind, recipe
+from thrifty.tables.goals import FitGoal, refuse_early
 from thrifty.tables.promise import Promise, promise_of
 from thrifty.tables.spread import Spread
 from thrifty.tables.system import About, TableSystem
 from thrifty.tables.training import TrainingTable, prepare, refuse_missing
-from thrifty.tables.wish import Wish, refuse_early
 from thrifty.tasks.mistakes import CostMatrix
 from thrifty.tasks.ranking import RankingTask
 from thrifty.tasks.regression import RegressionTask
 from thrifty.threads import limited_threads, threads_of
 
-__all__ = ["Fitted", "Wish", "fit_table"]
+__all__ = ["FitGoal", "Fitted", "fit_table"]
 
 _NEAR = 0.01  # a budget that is met up to this share of it needs no words
 
@@ -47,7 +47,7 @@ class Fitted:
 def fit_table(
     frame: Any,
     target: str,
-    wish: Wish,
+    wish: FitGoal,
     *,
     task: str | None = None,
     loss: str | None = None,
@@ -75,7 +75,7 @@ def fit_table(
         Rows with their label, or with the number that is to be predicted; documents with relevance and query.
     target : str
         Name of the column with the label, number or relevance.
-    wish : Wish
+    wish : FitGoal
         What is asked for.
     task : {"classes", "number", "ranking"}, optional
         What the target holds; None has the column decide, unless there are queries.
@@ -177,7 +177,7 @@ def _full(
 def _fit_cascade(
     table: TrainingTable,
     full: Any,
-    wish: Wish,
+    wish: FitGoal,
     structure: str,
     seed: int,
     n_jobs: int,
@@ -231,7 +231,7 @@ def _shown(max_loss: Any) -> str:
     return " ".join(f"{name}{'=' if name else ''}{share:g}" for name, share in shares)
 
 
-def _remarks(promise: Promise, estimator: BudgetedCascade, wish: Wish) -> list[str]:
+def _remarks(promise: Promise, estimator: BudgetedCascade, wish: FitGoal) -> list[str]:
     """What the user should know about how the wish was met."""
     certificate = estimator.certificate_
     # A cascade of which no point could be proved warns by itself.

@@ -25,7 +25,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC
 
 from thrifty.arrays import Floats, Ints
-from thrifty.bundle.archive import UntrustedTypesError, load_model
+from thrifty.bundle.archives import UntrustedTypesError, load_model
 from thrifty.bundle.container import DEFAULT_MAX_BYTES
 from thrifty.errors import InvalidInputError
 from thrifty.files import read_capped

@@ -1,26 +1,50 @@
-"""What a file says about the columns of a table: prices, names, levels, and the kind of table."""
+"""Prices, names and levels, tasks and evidence as parts of a file, and back.
+
+What a file says about the columns of a table: prices, names, levels, and the kind of table.
+
+What a file says about answers: labels and what mistakes between them cost, numbers, or the order of documents.
+
+The evidence about a chain, as JSON and arrays.
+"""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from thrifty.arrays import Floats, Ints
+from thrifty.arrays import Codes, Floats, Ints, Labels, Numbers
 from thrifty.bundle.fields import Fields, Packer
+from thrifty.chain.chain import Chain
 from thrifty.chain.columns import HOLDS, ColumnType, Levels, is_known_type, level_text
 from thrifty.chain.stage import Stage, nodes_of
+from thrifty.errors import InvalidInputError
+from thrifty.evidence.evidence import Evidence, QueryEvidence
 from thrifty.prices.billing import Discounts, ForgottenFunction, PriceList, RowPrices, free_columns
+from thrifty.tasks.classes import classification
+from thrifty.tasks.mistakes import CostMatrix, read_loss
+from thrifty.tasks.ranking import GRADIENTS, MEASURES, RankingTask, queries_of
+from thrifty.tasks.regression import RegressionTask
+from thrifty.tasks.task import Task
 from thrifty.trees import TreeEnsemble
 
 __all__ = [
+    "MOST_CLASSES",
     "check_sets",
+    "pack_evidence",
     "pack_levels",
+    "pack_loss",
     "pack_table",
+    "pack_task",
     "pack_types",
+    "unpack_classes",
+    "unpack_evidence",
     "unpack_kind",
     "unpack_levels",
     "unpack_names",
     "unpack_prices",
+    "unpack_strata",
+    "unpack_task",
     "unpack_types",
 ]
 
@@ -243,3 +267,181 @@ def check_sets(fields: Fields, stages: Sequence[Stage], n_levels: Mapping[int, i
             allowed = np.repeat(known[place], np.diff(trees.sets.offsets))
             if np.any(known[place] == 0) or np.any(trees.sets.levels >= allowed):
                 raise fields.refusal("stages", "ask for levels of columns that have them", "other sets")
+
+
+MOST_CLASSES = 100_000
+
+
+def pack_task(task: Task, packer: Packer) -> dict[str, Any]:
+    """What an answer is, where the labels do not say it."""
+    if not isinstance(task, RegressionTask):
+        return {}
+    numbers = {name: packer.value(getattr(task, name)) for name in ("centre", "spread", "tolerance")}
+    if isinstance(task, RankingTask):
+        words = {"gradients": task.gradients, "measure": task.measure, "k": task.k}
+        return {"task": {"kind": "order", **words, **numbers}}
+    if task.kind == "pinball":
+        numbers["quantile"] = packer.value(task.quantile)
+    return {"task": {"kind": "number", "error": task.kind, **numbers}}
+
+
+def pack_loss(task: Task, packer: Packer) -> Any:
+    """What answers lose, as it was given: a name, or a matrix of costs."""
+    mistakes = getattr(task, "mistakes", None)
+    if mistakes is None:
+        return "error"
+    return packer.floats(mistakes.costs) if isinstance(mistakes, CostMatrix) else mistakes.kind
+
+
+def unpack_task(fields: Fields) -> Task:
+    """What an answer is: a number, where the file says so, else one of its labels."""
+    if not fields.has("task"):
+        return _unpack_labels_task(fields)
+    part = fields.inside("task")
+    kind = part.text("kind")
+    if kind not in ("number", "order"):
+        raise part.refusal("kind", "be number or order", kind)
+    centre, spread, tolerance = part.number("centre"), part.number("spread"), part.number("tolerance")
+    if not (np.isfinite([centre, spread, tolerance]).all() and spread > 0 and tolerance >= 0):
+        raise part.refusal("spread", "be positive, and all numbers finite", spread)
+    if kind == "order":
+        return _unpack_ranking(part, RankingTask("squared", centre, spread, tolerance))
+    error = part.text("error")
+    if error not in ("squared", "absolute", "pinball"):
+        raise part.refusal("error", "be squared, absolute or pinball", error)
+    if error == "pinball":
+        quantile = part.number("quantile")
+        if not 0.0 < quantile < 1.0:
+            raise part.refusal("quantile", "lie between 0 and 1", quantile)
+        return RegressionTask("pinball", centre, spread, tolerance, quantile)
+    return RegressionTask("squared" if error == "squared" else "absolute", centre, spread, tolerance)
+
+
+def _unpack_ranking(part: Fields, task: RankingTask) -> RankingTask:
+    """The same gains, with what trees lower and how an order is judged."""
+    gradients, measure, k = part.text("gradients"), part.text("measure"), part.raw("k")
+    if gradients not in GRADIENTS:
+        raise part.refusal("gradients", f"be one of {', '.join(GRADIENTS)}", gradients)
+    if measure not in MEASURES:
+        raise part.refusal("measure", f"be one of {', '.join(MEASURES)}", measure)
+    if type(k) is not int or k < 1:
+        raise part.refusal("k", "be a whole number of at least 1", k)
+    return replace(task, gradients=gradients, measure=measure, k=k)
+
+
+def _unpack_labels_task(fields: Fields) -> Task:
+    """The task of some labels, and what answers lose; files of earlier versions count errors."""
+    task = classification(unpack_classes(fields))
+    if not fields.has("loss"):
+        return task
+    loss, n_classes = fields.value("loss"), len(task.classes)
+    if not isinstance(loss, str):
+        loss = fields.array("loss", np.float64, (n_classes, n_classes))
+    try:
+        return replace(task, mistakes=read_loss(loss, task.classes))
+    except InvalidInputError as error:
+        raise fields.refusal("loss", "be a loss", error) from None
+
+
+def unpack_classes(fields: Fields) -> Labels:
+    """Distinct labels, two of them or more."""
+    classes = fields.value("classes")
+    if not isinstance(classes, np.ndarray) or classes.ndim != 1 or not 2 <= len(classes) <= MOST_CLASSES:
+        raise fields.refusal("classes", f"be from two to {MOST_CLASSES} labels", classes)
+    plain = all(isinstance(label, str | int | float | np.generic) for label in classes.tolist())
+    if not plain or len(set(classes.tolist())) < len(classes):
+        raise fields.refusal("classes", "be distinct labels", classes[:5].tolist())
+    return classes
+
+
+def pack_evidence(evidence: Evidence, packer: Packer) -> dict[str, Any]:
+    """The evidence as JSON; settings are what a file says elsewhere."""
+
+    def quality(values: Numbers) -> dict[str, int]:
+        return packer.array(np.asarray(values, dtype=np.bool_ if values.dtype == bool else np.float64))
+
+    full = evidence.full_quality
+    return {
+        "gate": packer.floats(evidence.gate),
+        "quality": quality(evidence.quality),
+        "cost": packer.floats(evidence.cost),
+        "full_quality": None if full is None else quality(full),
+        "points": packer.optional(evidence.points),
+        "weight": packer.optional(evidence.weight),
+        **{name: None if rows is None else packer.array(rows) for name, rows in _known_of(evidence).items()},
+        **({"documents": packer.floats(evidence.targets)} if isinstance(evidence, QueryEvidence) else {}),
+    }
+
+
+def _known_of(evidence: Evidence) -> dict[str, Labels | None]:
+    return {name: getattr(evidence, name) for name in ("rows", "seen", "strata", "right")}
+
+
+def unpack_evidence(fields: Fields, chain: Chain) -> Evidence:
+    """The evidence about a chain, every part of it checked."""
+    n_stages = chain.n_own_stages
+    gate = fields.array("gate", np.float64, (None, n_stages))
+    n_rows = len(gate)
+    if not n_rows:
+        raise fields.refusal("gate", "have a row", "none")
+
+    def quality(name: str, shape: tuple[int, ...]) -> Any:
+        kind = getattr(getattr(fields.value(name), "dtype", None), "kind", "f")
+        return fields.array(name, np.bool_ if kind == "b" else np.float64, shape)
+
+    per_row = getattr(fields.value("cost"), "ndim", 0) == 2
+    cost = fields.array("cost", np.float64, (n_rows, n_stages + 1) if per_row else (n_stages + 1,))
+    if np.any(cost < 0):
+        raise fields.refusal("cost", "be at least 0", float(cost.min()))
+    points = fields.optional_floats("points", None, n_stages, finite=False)
+    if points is None and n_stages > 1:
+        raise fields.refusal("points", f"be there for {n_stages} stages", "None")
+    weight = fields.optional_floats("weight", n_rows)
+    if weight is not None and (np.any(weight < 0) or not np.any(weight > 0)):
+        raise fields.refusal("weight", "be at least 0, and not all 0", float(weight.min()))
+    kind: type[Evidence] = Evidence
+    known: dict[str, Any] = {}
+    n_fingerprints = n_rows
+    if isinstance(chain.task, RankingTask):
+        documents = _unpack_documents(fields, n_rows)
+        kind, known = QueryEvidence, {"document_targets": documents}
+        n_fingerprints = len(np.unique(queries_of(documents)))
+    return kind(
+        gate,
+        quality("quality", (n_rows, n_stages + 1)),
+        cost,
+        None if fields.raw("full_quality") is None else quality("full_quality", (n_rows,)),
+        points,
+        weight,
+        tuple(chain.columns.tolist()),
+        tuple(tuple(stage.columns.tolist()) for stage in chain.stages),
+        rows=_unpack_known(fields, "rows", np.uint64, n_fingerprints, 2),
+        seen=_unpack_known(fields, "seen", np.uint64, None),
+        strata=unpack_strata(fields, n_rows, len(chain.classes)),
+        right=_unpack_known(fields, "right", np.bool_, n_rows, n_stages + 1),
+        tolerance=chain.task.tolerance,
+        task=chain.task,
+        **known,
+    )
+
+
+def _unpack_documents(fields: Fields, n_rows: int) -> Floats:
+    """Query and grade of each document, as the task encodes them."""
+    documents = fields.array("documents", np.float64, (n_rows,))
+    if np.any(documents < 0) or np.any(documents != np.round(documents)):
+        raise fields.refusal("documents", "be whole numbers of at least 0", float(documents.min()))
+    return documents
+
+
+def _unpack_known(fields: Fields, name: str, dtype: Any, *shape: int | None) -> Any:
+    """What is known of rows, where it is: files of earlier versions keep less."""
+    kept = fields.has(name) and fields.raw(name) is not None
+    return fields.array(name, dtype, shape) if kept else None
+
+
+def unpack_strata(fields: Fields, n_rows: int, n_classes: int) -> Codes | None:
+    """Number of the class of each row, where the file keeps it."""
+    strata: Codes | None = _unpack_known(fields, "strata", np.min_scalar_type(n_classes - 1), n_rows)
+    if strata is not None and strata.max() >= n_classes:
+        raise fields.refusal("strata", f"number {n_classes} classes", int(strata.max()))
+    return strata

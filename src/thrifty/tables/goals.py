@@ -1,7 +1,13 @@
-"""What is said of classes by their names in the table: shares such as ``sick=0.9``, and files of what mistakes cost."""
+"""What a user asks of a fit from a table: a budget, a loss, recalls by class; and whether the table allows it.
+
+What is said of classes by their names in the table: shares such as ``sick=0.9``, and files of what mistakes cost.
+
+What a user wants of a fit on a table: checked by itself, and against the table before anything is fitted.
+"""
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -9,10 +15,24 @@ import numpy as np
 
 from thrifty.arrays import Floats, Labels
 from thrifty.errors import InvalidInputError
+from thrifty.estimators.base import CERTIFYING_SHARE
+from thrifty.estimators.checks import check_seed
+from thrifty.evidence.certificate import check_hold_out
+from thrifty.prices.billing import check_amount
+from thrifty.rows import content_folds, query_folds
 from thrifty.tables.formats import listed, read_rows
+from thrifty.tables.training import TrainingTable
 from thrifty.tasks.mistakes import read_loss
 
-__all__ = ["encode_class_keys", "is_matrix_file", "read_matrix", "read_max_loss", "read_shares"]
+__all__ = [
+    "FitGoal",
+    "encode_class_keys",
+    "is_matrix_file",
+    "read_matrix",
+    "read_max_loss",
+    "read_shares",
+    "refuse_early",
+]
 
 
 def is_matrix_file(loss: str) -> bool:
@@ -122,3 +142,76 @@ def _check_names(path: str, what: str, found: list[str], names: list[str]) -> No
         raise InvalidInputError(
             f"{path} must have {what} {listed(names)}, each once; got {listed(found) if found else 'none'}."
         )
+
+
+@dataclass(frozen=True)
+class FitGoal:
+    """What a user wants: a mean cost per row, a loss against the full model that is proved, or accuracy alone.
+
+    Attributes
+    ----------
+    budget, max_loss : float, optional
+        At most one of them; with neither, the most accurate operating point is wanted.
+    confidence : float, optional
+        How surely a budget is to be kept, or a loss to be proved; None meets a budget as measured, and proves a loss
+        with 0.95.
+    min_recall : dict, optional
+        Least recall by class, alone or with a budget. Classes have the names that the table gives them, as in
+        ``max_loss`` by class.
+    """
+
+    budget: float | None = None
+    max_loss: float | Mapping[Any, float] | None = None
+    confidence: float | None = None
+    min_recall: Mapping[Any, float] | None = None
+
+    def __post_init__(self) -> None:
+        if self.budget is not None and self.max_loss is not None:
+            raise InvalidInputError(
+                "give at most one of --budget (mean cost per row) and --max-loss (share of answers that may become "
+                "worse than the full model's); got both."
+            )
+        if self.budget is not None:
+            object.__setattr__(self, "budget", check_amount("--budget", self.budget))
+        if self.min_recall and (self.max_loss is not None or self.confidence is not None):
+            raise InvalidInputError("--min-recall goes with --budget or stands alone. Leave the others out.")
+        limits = self.max_loss.values() if isinstance(self.max_loss, Mapping) else [self.max_loss]
+        for name, value in (*(("--max-loss", one) for one in limits), ("--confidence", self.confidence)):
+            if value is not None and not 0 < value < 1:
+                raise InvalidInputError(f"{name} must lie strictly between 0 and 1; got {value!r}.")
+
+    @property
+    def surely(self) -> float:
+        """Probability with which a loss is to be proved."""
+        return 0.95 if self.confidence is None else self.confidence
+
+    def by_labels(self, table: TrainingTable) -> "FitGoal":
+        """The wish with classes as the models know them, or a refusal of one that there is not."""
+        known = table.schema.classes, table.task.classes
+        return replace(
+            self,
+            max_loss=encode_class_keys("--max-loss", self.max_loss, *known),
+            min_recall=encode_class_keys("--min-recall", self.min_recall, *known),
+        )
+
+
+def refuse_early(table: TrainingTable, wish: FitGoal, seed: int) -> None:
+    """Refuse, before anything is fitted, a wish that no fit of this table can meet."""
+    cheapest = float(table.prices.prices.min())
+    if wish.budget is not None and wish.budget < cheapest:
+        raise InvalidInputError(
+            f"--budget must be at least {cheapest:g}, the price of the cheapest purchase, which every row makes; got "
+            f"{wish.budget:g}. Raise the budget, or give a column the price 0 if it is at hand."
+        )
+    if table.prices.cost_of_everything == 0.0:
+        raise InvalidInputError(
+            "all prices are 0, so there is nothing to save: use the full model for every row. Give a price to at least "
+            "one column with --costs, or to the full model with --full-cost."
+        )
+    if wish.max_loss is not None:
+        X, strata, query = table.cells.numbers, table.strata, table.queries
+        if query is None:
+            folds = content_folds(X, strata, CERTIFYING_SHARE, check_seed(seed) + 1)
+        else:
+            folds = query_folds(X, query, strata, CERTIFYING_SHARE, check_seed(seed) + 1)
+        check_hold_out(X, strata, folds == 0, wish.max_loss, wish.surely, table.class_names, query)
