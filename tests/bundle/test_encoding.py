@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from thrifty.bundle.container import Contents, pack, unpack
-from thrifty.bundle.fields import FEWEST_BYTES
+from thrifty.bundle.encoding import FEWEST_BYTES
 from thrifty.errors import InvalidInputError
 
 RNG = np.random.default_rng(0)

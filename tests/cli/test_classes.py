@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from thrifty.tables.goals import read_matrix
+from thrifty.tables.by_class import read_matrix
 from thrifty.tables.storage import load_table_system
 
 

@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from thrifty.bundle.fields import decoded, encoded
+from thrifty.bundle.encoding import decoded, encoded
 from thrifty.errors import InvalidInputError
 
 __all__ = ["DEFAULT_MAX_BYTES", "FORMAT", "Contents", "is_storable", "pack", "parsed_size", "unpack"]

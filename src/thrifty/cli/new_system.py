@@ -140,9 +140,9 @@ def fit(
     """Fit a system on labels, numbers or documents of queries. It is one file, which answers at any budget."""
     from thrifty.bundle.signature import check_private_key
     from thrifty.cli.summary import fit_in_words, fit_numbers
+    from thrifty.tables.by_class import read_max_loss, read_shares
     from thrifty.tables.fit import FitGoal, fit_table
     from thrifty.tables.formats import read_table
-    from thrifty.tables.goals import read_max_loss, read_shares
     from thrifty.tables.storage import table_system_to_bytes
 
     floors = read_shares("--min-recall", min_recall or ())

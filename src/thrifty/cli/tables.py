@@ -69,8 +69,8 @@ def predict(
     import pandas as pd
 
     from thrifty.cli.summary import answers_in_words, answers_numbers
+    from thrifty.tables.by_class import read_max_loss, read_shares
     from thrifty.tables.formats import listed, name_of, read_table, table_bytes
-    from thrifty.tables.goals import read_max_loss, read_shares
     from thrifty.tables.storage import load_table_system
 
     allowed, floors = read_max_loss(max_loss), read_shares("--min-recall", min_recall or ())
@@ -142,8 +142,8 @@ def explain(
     import numpy as np
 
     from thrifty.cli.explanation import explanation_in_words, explanation_numbers
+    from thrifty.tables.by_class import read_max_loss
     from thrifty.tables.formats import name_of, read_table
-    from thrifty.tables.goals import read_max_loss
     from thrifty.tables.storage import load_table_system
 
     with notes_of_warnings():

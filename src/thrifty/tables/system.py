@@ -26,7 +26,7 @@ from thrifty.evidence.observe import chain_of, evidence_of
 from thrifty.evidence.tests import check_max_loss, empirical_risk_within
 from thrifty.full.model import EstimatorFull
 from thrifty.tables.buyer import TableBuyer
-from thrifty.tables.goals import encode_class_keys
+from thrifty.tables.by_class import encode_class_keys
 from thrifty.tables.promise import Promise, promise_of
 from thrifty.tables.reader import CellReader, Cells
 from thrifty.tables.schema import Schema

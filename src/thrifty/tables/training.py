@@ -16,9 +16,9 @@ from thrifty.errors import InvalidInputError
 from thrifty.prices.billing import PriceList, RowsOfFit
 from thrifty.prices.prices import Prices
 from thrifty.rows import fingerprints
+from thrifty.tables.by_class import is_matrix_file, read_matrix
 from thrifty.tables.formats import listed
 from thrifty.tables.full_models import KINDS, load_full, recipe
-from thrifty.tables.goals import is_matrix_file, read_matrix
 from thrifty.tables.price_file import read_prices
 from thrifty.tables.reader import Cells
 from thrifty.tables.schema import Schema, is_number, learn_schema
