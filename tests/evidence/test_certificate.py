@@ -215,7 +215,7 @@ def test_certificates_are_worth_having_and_more_so_along_a_frontier_against_f0()
         cost[place] = np.mean([certificate.point.cost for certificate in found])
         fallback[place] = np.mean([certificate.is_fallback for certificate in found])
         wrong[place] = np.mean([true_loss(certificate.point.threshold) > 0.02 for certificate in found])
-    # docs/operating_points.md shows these numbers.
+    # reproduction/benchmarks.md shows these numbers.
     np.testing.assert_allclose(cost, [7.6, 9.0], atol=0.05)
     np.testing.assert_allclose(fallback, [0.004, 0.366], atol=0.0005)
     np.testing.assert_allclose(wrong, [0.050, 0.028], atol=0.0005)

@@ -1,4 +1,4 @@
-"""reproduction/paper.md: what it says argues for the paper's items is there, and so is what the pages link to."""
+"""docs/paper.md names modules and tests that exist, and the pages of reproduction/ link to files that exist."""
 
 import re
 from pathlib import Path
@@ -11,7 +11,7 @@ ITEM = re.compile(r"^\| (.+) \| `(.+\.py)` \| `(.+\.py)::(test_\w+)` \|$", re.MU
 
 
 def test_every_item_of_the_paper_has_a_module_and_a_test_that_argues_for_it():
-    items = ITEM.findall((REPRODUCTION / "paper.md").read_text())
+    items = ITEM.findall((ROOT / "docs" / "paper.md").read_text())
     said = " ".join(name for name, *_ in items)
     assert all(f"(OPT{number})" in said for number in range(1, 8))
     assert all(f"Algorithm {number}" in said for number in (1, 2, 3))
