@@ -9,7 +9,6 @@ from sklearn.ensemble import RandomForestClassifier
 
 from reproduction.datasets import load_letters
 from thrifty import DynaModGbrtClassifier, DynaModLinClassifier, sweep
-from thrifty.bundle import from_bytes
 from thrifty.trees import Binner
 
 TREES = {"gamma": [1.0, 10.0, 100.0, 1000.0], "p_full": [0.1, 0.5], "learning_rate": [0.1, 0.3]}
@@ -30,16 +29,16 @@ def boosted(split, rows, folder):
         seen.setdefault((what, "first"), time.perf_counter())
         seen[what, "last"] = time.perf_counter()
 
-    path = Path(folder) / "letters.sweep"
-    found = sweep(trees, TREES, *rows, store=path, progress=note)
+    path = Path(folder)
+    found = sweep(trees, TREES, *rows, memory=path, progress=note)
     fits = sum(cell.seconds for cell in found.cells)
     print(f"{len(found.cells)} boosted cells of 50 trees, {len(split.y_train):,} rows")
     judged = seen["judging the full model", "last"] - seen["judging the full model", "first"]
     print(f"  full model, once    {judged:8.2f} s")
     print(f"  fits alone          {fits:8.2f} s")
     print(f"  all of the fitting  {seen['fitting', 'last'] - seen['fitting', 'first']:8.2f} s")
-    print(f"  the store           {path.stat().st_size / 1e6:8.2f} MB")
-    again, seconds = timed(lambda: sweep(trees, TREES, *rows, store=path))
+    print(f"  the cache           {sum(one.stat().st_size for one in path.rglob('*')) / 1e6:8.2f} MB")
+    again, seconds = timed(lambda: sweep(trees, TREES, *rows, memory=path))
     print(f"  opened again        {seconds:8.2f} s")
     frontier, seconds = timed(lambda: again.frontier)
     print(f"  frontier            {seconds:8.2f} s, {len(frontier)} points")
@@ -57,7 +56,7 @@ def linear(split, rows):
         found, seconds = timed(
             lambda warm=warm: sweep(DynaModLinClassifier(train), LINEAR, *rows, full_val=val, warm_start=warm)
         )
-        fits = [from_bytes(cell.fitted) for cell in found.cells]
+        fits = [cell.fitted for cell in found.cells]
         rounds = sum(fit.n_iter_ for fit in fits)
         objective = np.mean([fit.trace_[-1, 1] for fit in fits])
         name = "from a neighbour" if warm else "each afresh"

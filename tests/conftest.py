@@ -29,13 +29,11 @@ LONGEST = (
     (
         "tests/cli/test_demo.py",
         "tests/test_pages.py",
-        "tests/sweeping/test_workers.py",
         "tests/test_matrix.py",
     ),
     (
         "tests/test_sklearn_contract.py",
         "reproduction/tests/experiments/test_smoke.py",
-        "tests/sweeping/test_interruptions.py",
     ),
 )
 """The files that take longest, for one worker and for the other. Where nothing is compiled yet, the first compiles the

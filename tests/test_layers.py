@@ -8,7 +8,7 @@ SRC = Path(__file__).resolve().parents[1] / "src" / "thrifty"
 LAYERS = (
     *("errors", "arrays", "jit", "threads", "rows", "files", "progress"),
     *("prices", "trees", "tasks", "full", "chain", "sources", "plots", "evidence"),
-    *("estimators", "cascade", "dynamod", "routing", "bundle", "dynamod.sweeping"),
+    *("estimators", "cascade", "dynamod", "routing", "bundle"),
     *("auditing", "tables", "reporting", "serve", "cli"),
 )
 """From the ground up."""

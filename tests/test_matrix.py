@@ -37,7 +37,7 @@ from thrifty import (
 )
 from thrifty.bundle import from_bytes, to_bytes
 from thrifty.cli import main
-from thrifty.dynamod.sweeping.run import sweep
+from thrifty.dynamod.sweep import sweep
 from thrifty.errors import InvalidInputError
 from thrifty.evidence.observe import chain_of
 from thrifty.reporting.page import facts_of, page_of

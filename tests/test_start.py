@@ -19,7 +19,7 @@ LATER = (
     "thrifty.cli",
     "reproduction.pruning",
     "thrifty.reporting",
-    "thrifty.dynamod.sweeping",
+    "thrifty.dynamod.sweep",
     "thrifty.tables",
 )
 """Loaded by those who need them: files, pictures and the command line are not needed to fit and to predict."""

@@ -150,12 +150,12 @@ def run_figure(figure: Figure, how: Run) -> Outcome:
     """Fit what is lacking, choose, draw and write."""
     settings = how.settings(SweepSettings, figure.name)
     priced = figure.load(how.data, settings)
-    with kept_in(how.out, figure.name, priced.split) as kept:
-        panels = [
-            _run_panel(figure, priced, settings, name, model, kept, how)
-            for name, model in figure.fulls(settings, priced.split, kept, how).items()
-        ]
-        seconds = kept.seconds
+    kept = kept_in(how.out, figure.name, priced.split)
+    panels = [
+        _run_panel(figure, priced, settings, name, model, kept, how)
+        for name, model in figure.fulls(settings, priced.split, kept, how).items()
+    ]
+    seconds = kept.seconds
     lines = [name for name in CURVES if any(name in panel.chosen for panel in panels)]
     outcome = Outcome(
         figure.name,

@@ -1,33 +1,28 @@
-"""The fits of an experiment, each made once: every finished one is in a file before the next one is asked for.
+"""The fits of an experiment, each made once and cached by joblib before the next one is asked for.
 
-The key of a result is a checksum of everything it was made from, so that other settings fit only what is lacking. The
-file belongs to one data set and to one version of the code; it is refused for any other. Results are read back
-from their bytes even if they were made a moment ago: a run that was interrupted cannot differ from one that was not.
-Of a fit only its scores on validation and test rows are kept: what the choice between settings needs.
+The key of a result is a hash of everything it was made from, data and code included, so that other settings fit only
+what is lacking. Of a fit only its scores on validation and test rows are kept: what the choice between settings needs.
 """
 
 import functools
-import json
 import time
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Generic, Self, TypeVar
+from typing import Any, Generic, TypeVar
 
+import joblib
 import numpy as np
 from joblib import Parallel, delayed
 from sklearn.exceptions import ConvergenceWarning
 
 import reproduction
 from reproduction.datasets import Split
-from reproduction.experiments.selection import AnyCandidate, Candidate, FullAnswers, PointCandidate
+from reproduction.experiments.selection import AnyCandidate, Candidate, FullAnswers
 from thrifty.arrays import Floats, Ints
-from thrifty.bundle.container import Contents, pack, unpack
-from thrifty.dynamod.sweeping import identity
-from thrifty.dynamod.sweeping.store import Store
-from thrifty.errors import FullModelNotWorthItWarning, InvalidInputError, OptimisticFullModelWarning
+from thrifty.dynamod.sweep import code_version
+from thrifty.errors import FullModelNotWorthItWarning, OptimisticFullModelWarning
 from thrifty.full.crossfit import TrainingRows, assign_folds, judge_full
 from thrifty.progress import Progress, silent
 from thrifty.tasks.classes import BinaryTask
@@ -50,20 +45,19 @@ class Job(Generic[Result]):
 
 
 def key_of(do: Callable[..., Any], described: Mapping[str, Any]) -> str:
-    """Return a checksum of a function's name and of its arguments; arrays and estimators count by their content."""
-    about = identity.describe(dict(described), "described")
-    return identity.digest(f"{do.__module__}.{do.__qualname__}", json.dumps(about, sort_keys=True))
+    """Return a hash of a function's name and of its arguments; arrays and estimators count by their content."""
+    return str(joblib.hash((f"{do.__module__}.{do.__qualname__}", dict(described))))
 
 
 class Kept:
-    """The results of one experiment, in a file or, without one, in memory; use as a context manager.
+    """The results of one experiment, cached in a folder, or computed anew where there is none.
 
     Parameters
     ----------
-    path : Path or None
-        File of the results; its folder is made if need be.
+    folder : Path or None
+        Folder of the cache; it is made if need be.
     about : dict
-        Everything that all results depend on: checksums of the data, the name of the experiment.
+        Everything that all results depend on: the data, the name of the experiment.
 
     Attributes
     ----------
@@ -71,107 +65,49 @@ class Kept:
         Time that everything asked for took to make, whenever that was, added up over processes.
     """
 
-    def __init__(self, path: Path | None, about: Mapping[str, Any]) -> None:
-        if path is not None:
-            path.parent.mkdir(parents=True, exist_ok=True)
-        code = {"code": identity.code(), "experiments": own_code(), "libraries": identity.libraries()}
-        self._store = Store(path, {**about, **code})
+    def __init__(self, folder: Path | None, about: Mapping[str, Any]) -> None:
+        self._cached = joblib.Memory(folder, verbose=0).cache(_work, ignore=["do", "arguments"])
+        self._about = str(joblib.hash((dict(about), code_version(), own_code())))
         self.seconds = 0.0
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._store.__exit__(kind, error, trace)
-
     def run(self, jobs: Sequence[Job[Result]], *, n_jobs: int, progress: Progress, what: str) -> list[Result]:
-        """Return the results of all jobs, in their order; only what the file lacks is worked on, the first ones first.
-
-        A result may hold plain values, lists and dicts, arrays, scores of f0 and candidates.
-        """
-        records = {job.key: record for job in jobs if (record := self._store.get(job.key)) is not None}
-        lacking = {job.key: job for job in jobs if job.key not in records}
-        total = len(records) + len(lacking)
-        progress(what, len(records), total)
+        """Return the results of all jobs, in their order; what is cached is not made again."""
+        arguments = {job.key: (self._about, job.key, job.do, job.arguments) for job in jobs}
+        lacking = [key for key, one in arguments.items() if not self._cached.check_call_in_cache(*one)]
+        records = {key: self._cached(*one) for key, one in arguments.items() if key not in lacking}
+        progress(what, len(records), len(arguments))
         if lacking:
             # One job per message: what is done must not wait for others before it is kept.
             parallel = Parallel(n_jobs=n_jobs, return_as="generator_unordered", batch_size=1)
             with warnings.catch_warnings():
                 # A process that has grown is replaced; its jobs are not lost.
                 warnings.filterwarnings("ignore", message="A worker stopped while some jobs")
-                for key, record in parallel(delayed(_work)(job) for job in lacking.values()):
-                    self._store.put(key, record)
+                for key, *record in parallel(delayed(_run)(self._cached, *arguments[key]) for key in lacking):
                     records[key] = record
-                    progress(what, len(records), total)
-        parts = [_parts(records[job.key]) for job in jobs]
-        self.seconds += sum(seconds for seconds, _ in parts)
-        return [from_record(payload) for _, payload in parts]
+                    progress(what, len(records), len(arguments))
+        self.seconds += sum(records[job.key][0] for job in jobs)
+        return [records[job.key][1] for job in jobs]
 
 
 @functools.cache
 def own_code() -> str:
-    """Checksum of the sources of ``reproduction``, which thrifty knows nothing of."""
+    """Hash of the sources of ``reproduction``, which thrifty knows nothing of."""
     root = Path(reproduction.__file__).parent
     names = sorted(path.relative_to(root).as_posix() for path in root.rglob("*.py"))
-    sources = [
-        part for name in names if not name.startswith("tests/") for part in (name, (root / name).read_bytes())
-    ]
-    return identity.digest(*sources)[:12]
+    return str(
+        joblib.hash([(name, (root / name).read_bytes()) for name in names if not name.startswith("tests/")])
+    )
 
 
-def _work(job: Job[Any]) -> tuple[str, bytes]:
+def _work(about: str, key: str, do: Callable[..., Any], arguments: tuple[Any, ...]) -> tuple[float, Any]:  # noqa: ARG001
+    """Seconds and result of a job; the first two arguments are what a cache knows it by."""
     began = time.perf_counter()
-    payload = to_record(job.do(*job.arguments))
-    # A line in front says how long it took.
-    return job.key, f"{time.perf_counter() - began:.3f}\n".encode() + payload
+    result = do(*arguments)
+    return time.perf_counter() - began, result
 
 
-def _parts(record: bytes) -> tuple[float, bytes]:
-    seconds, _, payload = record.partition(b"\n")
-    try:
-        return float(seconds), payload
-    except ValueError as error:
-        raise _damaged(error) from error
-
-
-def to_record(result: Any) -> bytes:
-    """Turn a result into bytes of which none can change unnoticed."""
-    arrays: list[Any] = []
-
-    def plain(value: Any) -> dict[str, Any]:
-        if isinstance(value, np.ndarray):
-            arrays.append(value)
-            return {"__array__": len(arrays) - 1}
-        return {"__class__": type(value).__name__, **value.__dict__}
-
-    text = json.dumps(result, default=plain)
-    return pack(Contents({"json": text}, arrays))
-
-
-def from_record(record: bytes) -> Any:
-    """Read back what ``to_record`` wrote, bit by bit."""
-    kinds: dict[str, Any] = {kind.__name__: kind for kind in (FullScores, Candidate, PointCandidate)}
-
-    def restore(facts: dict[str, Any]) -> Any:
-        if "__array__" in facts:
-            return contents.arrays[facts["__array__"]]
-        if "__class__" not in facts:
-            return facts
-        kind = kinds[facts.pop("__class__")]
-        # JSON has no tuples; these classes have no lists.
-        return kind(**{name: tuple(one) if isinstance(one, list) else one for name, one in facts.items()})
-
-    try:
-        contents = unpack(record)
-        return json.loads(contents.facts["json"], object_hook=restore)
-    except (InvalidInputError, KeyError, IndexError, TypeError, ValueError) as error:
-        raise _damaged(error) from error
-
-
-def _damaged(error: Exception) -> InvalidInputError:
-    return InvalidInputError(f"a kept result is damaged ({error}). Delete the file of cells to start afresh.")
+def _run(cached: Any, about: str, key: str, do: Any, arguments: Any) -> tuple[str, float, Any]:
+    return key, *cached(about, key, do, arguments)
 
 
 # -- f0 ----------------------------------------------------------------------------------------
@@ -228,7 +164,8 @@ def _judge(model: Any, split: Split, folds: Ints | None) -> FullScores:
     )
     judged = judge_full(model, rows)
     val, test = (judged.model.outputs(X, X)[:, 1] for X in (split.X_val, split.X_test))
-    return FullScores(judged.outputs[:, 1], val, test)
+    # Of one layout, whether they come from here or from the cache: a hash of an array knows its strides.
+    return FullScores(*map(np.ascontiguousarray, (judged.outputs[:, 1], val, test)))
 
 
 # -- fits --------------------------------------------------------------------------------------
@@ -304,6 +241,6 @@ def _in(kept: Kept | None) -> Kept:
 
 
 def kept_in(out: Path, name: str, split: Split) -> Kept:
-    """Open the file of finished fits of an experiment on one split."""
+    """Open the cache of finished fits of an experiment on one split."""
     rows = (split.X_train, split.y_train, split.X_val, split.y_val, split.X_test, split.y_test)
-    return Kept(out / f"{name}.cells", {"experiment": name, "data": identity.digest(*rows)})
+    return Kept(out / f"{name}.cells", {"experiment": name, "data": rows})

@@ -141,10 +141,10 @@ def run_linear(how: Run) -> Outcome:
         {"budgets": list(settings.budgets), "paper_accuracy": PAPER_ACCURACY},
         [f"Sweep: {settings.thinned}"],
     )
-    with kept_in(how.out, NAME, split) as kept:
-        for name, model in _full_models(settings, split, kept, how).items():
-            _add_panel(outcome, name, model, split, settings, kept, how)
-        outcome.notes.append(f"Fits took {kept.seconds:.0f} s, added up over processes.")
+    kept = kept_in(how.out, NAME, split)
+    for name, model in _full_models(settings, split, kept, how).items():
+        _add_panel(outcome, name, model, split, settings, kept, how)
+    outcome.notes.append(f"Fits took {kept.seconds:.0f} s, added up over processes.")
     outcome.files.append(draw_figure(outcome.numbers, how.out / f"{NAME}.png"))
     outcome.write(how.out)
     return outcome

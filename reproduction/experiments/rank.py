@@ -180,17 +180,15 @@ def _run_panel(collection: str, settings: RankSettings, how: Run) -> _Panel:
         prices = draw_prices(binary.X_train.shape[1], load_yahoo_prices(how.data), settings.price_seed)
     priced = Priced(binary, prices)
     (model,) = settings.forest().values()
-    with kept_in(how.out, f"{NAME}_{collection}", binary) as kept:
-        folds = queries.folds(min(5, queries.n_queries))
-        scores = judge_on_split(
-            model, binary, folds=folds, kept=kept, progress=how.progress, what=f"f0, {name}"
-        )
-        fits = plan_fits(priced, settings, scores)
-        for fit in fits.get("cascade", ()):
-            fit.arguments["estimator"].set_params(cv=splits_by_query(queries, 4))
-        fits[PRUNED_FOR_PROBABILITY] = [_for_probability(fit) for fit in fits.get("prune", ())]
-        found = fit_all(fits, binary, kept=kept, n_jobs=how.n_jobs, progress=how.progress, what=name)
-        seconds = kept.seconds
+    kept = kept_in(how.out, f"{NAME}_{collection}", binary)
+    folds = queries.folds(min(5, queries.n_queries))
+    scores = judge_on_split(model, binary, folds=folds, kept=kept, progress=how.progress, what=f"f0, {name}")
+    fits = plan_fits(priced, settings, scores)
+    for fit in fits.get("cascade", ()):
+        fit.arguments["estimator"].set_params(cv=splits_by_query(queries, 4))
+    fits[PRUNED_FOR_PROBABILITY] = [_for_probability(fit) for fit in fits.get("prune", ())]
+    found = fit_all(fits, binary, kept=kept, n_jobs=how.n_jobs, progress=how.progress, what=name)
+    seconds = kept.seconds
     task = _task(split, scores, float(prices.sum()), settings)
     chosen = {line: choose_ranked(some, task, settings.budgets) for line, some in _lines_from(found).items()}
     about = _about(split, task, len(prices))

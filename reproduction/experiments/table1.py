@@ -85,8 +85,8 @@ def run(how: Run) -> Outcome:
             "thrifty paper table1 needs XGBoost as f0. Install it with thrifty[boosters]."
         ) from error
     # The data is the files' whose checksums are part of the code.
-    with Kept(how.out / f"{NAME}.cells", {"experiment": NAME}) as kept:
-        found = _measure(settings, kept, how)
+    kept = Kept(how.out / f"{NAME}.cells", {"experiment": NAME})
+    found = _measure(settings, kept, how)
     wishes = settings.given_up
     outcome = Outcome(
         NAME,

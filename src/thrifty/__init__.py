@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from thrifty.dynamod.gbrt_estimators import DynaModGbrtClassifier, DynaModGbrtRegressor
     from thrifty.dynamod.linear_estimator import DynaModLinClassifier
     from thrifty.dynamod.lstsq_estimator import DynaModLstsqClassifier
-    from thrifty.dynamod.sweeping.run import sweep
+    from thrifty.dynamod.sweep import sweep
     from thrifty.evidence.budgets import hold_budget
     from thrifty.evidence.certificate import Certificate, certify
     from thrifty.evidence.evidence import Evidence
@@ -101,7 +101,7 @@ _HOME = {
     "point_of": "evidence.observe",
     "report": "reporting.page",
     "save": "tables.storage",
-    "sweep": "dynamod.sweeping.run",
+    "sweep": "dynamod.sweep",
 }
 
 

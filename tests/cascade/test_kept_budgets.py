@@ -8,7 +8,7 @@ from sklearn.naive_bayes import GaussianNB
 
 from thrifty import BudgetedClassifier, ConfidenceRouter, Evidence, Policy
 from thrifty.bundle import from_bytes, to_bytes
-from thrifty.dynamod.sweeping.run import sweep
+from thrifty.dynamod.sweep import sweep
 from thrifty.errors import InvalidInputError
 from thrifty.evidence.budgets import CostBounds
 

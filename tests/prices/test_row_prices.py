@@ -11,7 +11,6 @@ from sklearn.naive_bayes import GaussianNB
 
 from reproduction.rivals.budget_prune import BudgetPruneClassifier
 from thrifty import BudgetedClassifier, DynaModGbrtClassifier, Policy, Prices, evidence_of, hold_budget
-from thrifty.dynamod.sweeping import identity
 from thrifty.errors import InvalidInputError
 from thrifty.prices.billing import RowsOfFit
 from thrifty.prices.prices import check_price_list
@@ -263,11 +262,6 @@ def test_a_function_that_fails_is_the_problem_of_its_rows(hearts, cascade):
     assert "no quotes today" in next(one for one in receipt.reason if one)
     with pytest.raises(ConnectionError):
         cascade.predict_from(table.to_dict("series"), prices={"ecg": down})
-
-
-def test_a_sweep_refuses_functions_of_prices_in_words():
-    with pytest.raises(InvalidInputError, match="does not say whether it still tells the same"):
-        identity.costs(listed(Prices(TOLD.costs, by_row={"ecg": lambda free: free[:, 0]})))
 
 
 class Down:

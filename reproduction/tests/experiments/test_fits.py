@@ -9,11 +9,8 @@ from joblib import parallel_config
 from reproduction.datasets import Split
 from reproduction.experiments import fits
 from reproduction.experiments.experiment import Run, read_settings
-from reproduction.experiments.fits import FullScores, Job, Kept, from_record, key_of, to_record
+from reproduction.experiments.fits import Job, Kept, key_of
 from reproduction.experiments.letters import LinearSettings, _full_models
-from reproduction.experiments.selection import Candidate, PointCandidate
-from thrifty.dynamod.sweeping import identity
-from thrifty.errors import InvalidInputError
 from thrifty.progress import silent
 
 CALLS = []
@@ -29,8 +26,8 @@ def jobs(numbers):
 
 
 def run(path, numbers, *, about=(), n_jobs=1, progress=silent):
-    with Kept(path, dict(about)) as kept:
-        return kept.run(jobs(numbers), n_jobs=n_jobs, progress=progress, what="squares")
+    kept = Kept(path, dict(about))
+    return kept.run(jobs(numbers), n_jobs=n_jobs, progress=progress, what="squares")
 
 
 def test_what_is_kept_is_not_made_again_and_other_settings_add_to_it(tmp_path):
@@ -62,25 +59,23 @@ def test_a_run_that_was_interrupted_goes_on_where_it_was(tmp_path):
     assert [one["square"] for one in found] == [1, 4, 9, 16]
 
 
-def test_results_of_other_data_or_other_code_are_refused_and_the_way_out_is_named(tmp_path, monkeypatch):
-    run(tmp_path / "a.cells", [1], about={"data": "these"})
-    with pytest.raises(InvalidInputError, match=r"a\.cells was made for another .*data.*delete the file"):
-        run(tmp_path / "a.cells", [1], about={"data": "those"})
-    for module, name, told in ((fits, "own_code", "experiments"), (identity, "code", "code")):
-        monkeypatch.setattr(module, name, lambda: "sources edited")
-        with pytest.raises(
-            InvalidInputError, match=rf"{told} \(.*sources edited\).*delete the file to start"
-        ):
-            run(tmp_path / "a.cells", [1], about={"data": "these"})
+def test_other_data_and_other_code_find_nothing_in_the_cache(tmp_path, monkeypatch):
+    run(tmp_path, [1], about={"data": "these"})
+    CALLS.clear()
+    run(tmp_path, [1], about={"data": "those"})
+    for name in ("own_code", "code_version"):
+        monkeypatch.setattr(fits, name, lambda: "sources edited")
+        run(tmp_path, [1], about={"data": "these"})
+    assert CALLS == [1, 1, 1]
 
 
 def test_seconds_are_those_of_what_was_asked_for_whenever_it_was_made(tmp_path):
-    with Kept(tmp_path / "a.cells", {}) as kept:
-        kept.run(jobs([1, 2]), n_jobs=1, progress=silent, what="")
-        first = kept.seconds
-    with Kept(tmp_path / "a.cells", {}) as kept:
-        kept.run(jobs([1, 2]), n_jobs=1, progress=silent, what="")
-        assert kept.seconds == first
+    kept = Kept(tmp_path / "a.cells", {})
+    kept.run(jobs([1, 2]), n_jobs=1, progress=silent, what="")
+    first = kept.seconds
+    kept = Kept(tmp_path / "a.cells", {})
+    kept.run(jobs([1, 2]), n_jobs=1, progress=silent, what="")
+    assert kept.seconds == first
 
 
 def test_a_key_depends_on_everything_it_is_made_from():
@@ -92,41 +87,12 @@ def test_a_key_depends_on_everything_it_is_made_from():
     assert known != key_of(jobs, {"a": array, "b": 0.1})
 
 
-def results():
-    rng = np.random.default_rng(0)
-    scores = rng.normal(size=(4, 7))
-    gated = Candidate({"gamma": 0.1}, 3.0, *scores, threshold=np.inf, features=(4, 1))
-    sent = rng.random((2, 7)) < 0.5
-    point = PointCandidate({"point": 2}, *scores, *sent)
-    return [gated, gated.at_any_threshold(), point, FullScores(*scores[:3])]
-
-
-def test_candidates_and_scores_come_back_from_their_bytes_bit_by_bit():
-    given = results()
-    found = from_record(to_record(given))
-    for one, other in zip(given, found, strict=True):
-        assert type(one) is type(other)
-        for name, value in one.__dict__.items():
-            if isinstance(value, np.ndarray):
-                assert value.tobytes() == getattr(other, name).tobytes()
-                assert value.dtype == getattr(other, name).dtype
-            else:
-                assert value == getattr(other, name)
-
-
-def test_a_record_with_a_changed_byte_is_refused():
-    record = bytearray(to_record(results()))
-    record[len(record) // 2] ^= 1
-    with pytest.raises(InvalidInputError, match="damaged.*Delete the file of cells"):
-        from_record(bytes(record))
-
-
 def test_the_support_vector_machine_of_letters_is_the_best_in_cross_validation(tmp_path):
     rng = np.random.default_rng(0)
     X = rng.normal(size=(120, 2))
     y = (X[:, 0] * X[:, 1] > 0).astype(int)
     split = Split(X, y, X, y, X, y, ("a", "b"))
     settings = replace(read_settings(LinearSettings, "letters_linear"), svm_grid=((1e-4, 10.0), (1e-4, 1.0)))
-    with Kept(None, {}) as kept:
-        f0 = _full_models(settings, split, kept, Run(tmp_path, n_jobs=1))["RBF-SVM"]
+    kept = Kept(None, {})
+    f0 = _full_models(settings, split, kept, Run(tmp_path, n_jobs=1))["RBF-SVM"]
     assert (f0.get_params()["svc__C"], f0.get_params()["svc__gamma"]) == (10.0, 1.0)

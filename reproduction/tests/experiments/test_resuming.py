@@ -6,8 +6,6 @@ import pytest
 
 from reproduction.experiments import experiments
 from reproduction.experiments.experiment import Run
-from thrifty.dynamod.sweeping import identity
-from thrifty.errors import InvalidInputError
 
 pytestmark = pytest.mark.slow
 
@@ -68,10 +66,3 @@ def test_a_finished_run_can_be_repeated_without_fitting_anything(run, uninterrup
     monkeypatch.setattr("reproduction.experiments.fits._fit", None)
     monkeypatch.setattr("reproduction.experiments.fits.judge_full", None)
     assert run(tmp_path) == uninterrupted
-
-
-def test_fits_of_other_code_are_refused_with_the_way_out(run, uninterrupted, tmp_path, monkeypatch):
-    run(tmp_path)
-    monkeypatch.setattr(identity, "code", lambda: "0.1.0, sources edited")
-    with pytest.raises(InvalidInputError, match=r"miniboone\.cells .* code .* delete the file"):
-        run(tmp_path)

@@ -155,6 +155,10 @@ class Chain(BuysFromSources):
         """The chain in front of another full model."""
         return replace(self, full=full)
 
+    def with_innermost(self, full: FullModel) -> "Chain":
+        """The chain with another model at the end of all chains."""
+        return self.with_full(full if self.behind is None else self.behind.with_innermost(full))
+
     def with_prices(self, prices: Mapping[Any, Any] | None) -> "Chain":
         """The chain with other prices by row, as ``by_row`` of ``thrifty.Prices``; where None are given, as it is."""
         if prices is None:

@@ -15,7 +15,7 @@ siblings keep what does not depend on the weights.
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import asdict, dataclass, field, fields, is_dataclass, replace
 from typing import Any, ClassVar, Protocol, Self
 
 import numpy as np
@@ -715,6 +715,8 @@ def plain_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
 def _plain(value: object) -> Any:
     if isinstance(value, np.ndarray | np.generic):
         return value.tolist()
+    if is_dataclass(value) and not isinstance(value, type):
+        return asdict(value)
     raise TypeError(f"{type(value).__name__} is not JSON")
 
 

@@ -248,18 +248,13 @@ def _with_known_full(
         table = chain.read_by_full(reader, rows)
         outputs = ask_model(model, chain.task, table, numbers, rows=reader.numbers_of(rows))
     if not chain.buys_by_row:
-        chain = _replace_innermost(chain, PrecomputedFull(outputs, fingerprints(numbers, exact=True)))
+        chain = chain.with_innermost(PrecomputedFull(outputs, fingerprints(numbers, exact=True)))
     return chain, _own_quality(chain.task, target, outputs)
 
 
 def _own_quality(task: Task, target: Floats, outputs: Floats) -> Numbers:
     """How good the full model's answers are; the scores that it ranks documents by, which queries are judged with."""
     return task.scores(outputs)[:, 0] if isinstance(task, RankingTask) else task.quality(target, outputs)
-
-
-def _replace_innermost(chain: Chain, full: PrecomputedFull) -> Chain:
-    inner = chain.behind
-    return replace(chain, full=full if inner is None else _replace_innermost(inner, full))
 
 
 def _costs(chain: Chain, reader: TableReader, *, asked: bool) -> Floats:
