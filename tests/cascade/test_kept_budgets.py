@@ -89,7 +89,7 @@ def test_weights_and_sweeps_know_no_confidence(rows):
     wish = clone(ROUTER).set_params(budget=2.5, confidence=0.9)
     with pytest.raises(InvalidInputError, match="confidence counts rows and knows no weights"):
         wish.fit(X, y, sample_weight=np.ones(len(y)))
-    with pytest.raises(InvalidInputError, match="confidence=0.9 keeps rows out of every fit"):
+    with pytest.raises(InvalidInputError, match="confidence=0.9 chooses one operating point"):
         sweep(wish, {"features": [[0], [1]]}, X[:200], y[:200], X[200:], y[200:])
 
 
