@@ -10,11 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import sparse
 from scipy.special import expit
-from sklearn.frozen import FrozenEstimator
-from sklearn.tree import DecisionTreeClassifier
 
-from reproduction.rivals.budget_prune import BudgetPruneClassifier
-from thrifty import ConfidenceRouter
 from thrifty.chain.chain import Chain
 from thrifty.chain.explain import explain_rows
 from thrifty.chain.policy import Policy
@@ -364,63 +360,6 @@ def test_answers_known_for_the_columns_that_the_full_model_reads_are_found_by_th
 
 
 # -- models that do not read the same columns of every row -----------------------------------------------
-
-
-@dataclass
-class PickyFull:
-    """A full model that asks for its second column only where the first is positive."""
-
-    def outputs(self, table, numbers):
-        return np.column_stack([np.full(len(numbers), 0.2), np.full(len(numbers), 0.8)])
-
-    def bought(self, X):
-        bought = np.zeros(X.shape, dtype=bool)
-        bought[:, 0] = True
-        bought[:, 1] = np.asarray(X)[:, 0] > 0
-        return bought
-
-
-@pytest.mark.parametrize("shape", [("p1",), ("p0",), ("p1", "p1"), ("c2", "p1")])
-@pytest.mark.parametrize("read", [None, np.array([2, 5])])
-def test_a_model_that_buys_by_row_is_billed_by_row_on_top_of_what_the_stages_hold(shape, read):
-    system, X = nested(11, [0, 1, 2, 3, 0, 1], shape, read), rows_of(11, 80)
-    picky = _with_innermost(system, PickyFull()) if system.behind else system.with_full(PickyFull())
-    assert picky.buys_by_row
-    first, second = picky.price_list.read_by_full[:2]
-    route, cost = picky.route(X), picky.cost(X)
-    assert (route == picky.n_stages).any()
-    stages = [*picky.stages, *(picky.behind.stages if picky.behind else ())]
-    for x, place, paid in zip(X, route, cost, strict=True):
-        held = {int(column) for stage in stages[: place + 1] for column in stage.columns}
-        if place == picky.n_stages:
-            held |= {int(first)} | ({int(second)} if x[first] > 0 else set())
-        assert paid == pytest.approx(price_of(picky, held, place == picky.n_stages))
-
-
-def test_a_pruned_forest_behind_a_stage_is_billed_for_what_each_row_meets_in_its_trees():
-    rng = np.random.default_rng(0)
-    X = rng.normal(size=(400, N_FEATURES))
-    y = np.where(X[:, 0] + X[:, 1] * X[:, 2] > 0, "yes", "no")
-    costs = [1.0, 2.0, 3.0, 1.0, 1.0, 1.0]
-    pruned = BudgetPruneClassifier(n_trees=3, gamma=0.01, feature_costs=costs, random_state=0).fit(
-        X[:200], y[:200]
-    )
-    assert len(np.unique(pruned.cost(X))) > 1
-    tree = DecisionTreeClassifier(max_depth=2).fit(X[:200, :1], y[:200])
-    router = ConfidenceRouter(
-        FrozenEstimator(pruned),
-        FrozenEstimator(tree),
-        features=[0],
-        feature_costs=costs,
-        full_cost=0.5,
-        p_full=0.5,
-    ).fit(X[200:], y[200:])
-    sent = router.route(X) == 1
-    assert 0.1 < sent.mean() < 0.9
-    held = pruned.bought(X) | (np.arange(N_FEATURES) == 0)
-    np.testing.assert_allclose(router.cost(X), np.where(sent, held @ costs + 0.5, 1.0))
-    np.testing.assert_allclose([told.cost for told in router.explain(X)], router.cost(X))
-    np.testing.assert_array_equal(router.predict(X)[sent], pruned.predict(X)[sent])
 
 
 # -- thresholds and tables -----------------------------------------------------------------------------

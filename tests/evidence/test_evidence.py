@@ -11,7 +11,6 @@ from sklearn.datasets import make_classification
 from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression
 
-from reproduction.rivals.budget_prune import BudgetPruneClassifier
 from reproduction.rivals.greedy_miser import GreedyMiserClassifier
 from thrifty import ConfidenceRouter, Policy
 from thrifty.errors import InvalidInputError
@@ -470,17 +469,3 @@ def test_a_gate_in_front_of_a_cascade_is_billed_for_what_each_row_does_in_it(cas
         there = router.at(threshold=points[place, 0])
         assert means.cost[place] == pytest.approx(there.cost(X[half:]).mean())
         assert means.score[place] == pytest.approx(there.score(X[half:], y[half:]))
-
-
-@pytest.mark.slow
-def test_a_model_that_buys_by_row_is_billed_by_row_in_evidence_too(cascade):
-    _, X, y = cascade
-    half = len(X) // 2
-    pruned = BudgetPruneClassifier(n_trees=3, max_depth=3, random_state=0).fit(X[:half], y[:half])
-    alone = evidence_of(pruned, X[half:], y[half:])
-    assert alone.every_point()[1].cost[0] == pytest.approx(pruned.cost(X[half:]).mean())
-    router = ConfidenceRouter(FrozenEstimator(pruned), features=[7, 27]).fit(X[half:], y[half:])
-    evidence = evidence_of(router, X[half:], y[half:])
-    wide_open = router.at(threshold=-np.inf)
-    np.testing.assert_allclose(evidence.cost_at(1), wide_open.cost(X[half:]))
-    assert len(np.unique(evidence.cost_at(1))) > 1

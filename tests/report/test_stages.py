@@ -1,7 +1,5 @@
 """Reports of systems of several stages and of models that read other columns of other rows, against the systems."""
 
-import re
-
 import numpy as np
 import pytest
 from sklearn.ensemble import ExtraTreesClassifier
@@ -14,7 +12,6 @@ from thrifty.errors import InvalidInputError
 from thrifty.evidence.evidence import Evidence
 from thrifty.prices.billing import PriceList
 from thrifty.reporting.measure import measure
-from thrifty.reporting.page import page_of
 
 pytestmark = pytest.mark.slow
 
@@ -133,50 +130,6 @@ def test_a_stage_in_front_of_a_cascade_is_told_apart_from_those_behind_it(cascad
     for known in ({}, {"estimators": [fit]}, {"X": digits.X}):
         with pytest.raises(InvalidInputError, match="in front of another one.*Give `estimators` and `X`"):
             measure(frontier, digits.y, **known)
-
-
-def test_a_pruned_forest_is_one_point_whose_rows_each_buy_their_own(pruned, digits):
-    frontier = Frontier.from_evidence([evidence_of(pruned, digits.X, digits.y)])
-    facts = measure(
-        frontier, digits.y, estimators=[pruned], X=digits.X, feature_names=digits.names, n_boot=40
-    )
-    bought = pruned.bought(digits.X)
-    assert len(np.unique(bought.sum(axis=1))) > 1
-    assert_as_bought(facts, 0, bought, digits.names)
-    assert_explained(facts, 0)
-    assert facts.points.cost == (pytest.approx(pruned.cost(digits.X).mean()),)
-    assert facts.points.share(0) == 0
-    assert facts.full is None
-    words = re.sub(r"\s+", " ", page_of(facts).replace("\N{NO-BREAK SPACE}", " "))
-    assert f"thrifty is right on {100 * facts.points.accuracy[0]:.1f} % of rows for" in words
-
-
-def test_what_a_pruned_forest_buys_is_not_guessed(pruned, digits):
-    frontier = Frontier.from_evidence([evidence_of(pruned, digits.X, digits.y)])
-    prices = pruned.forest_.price_list
-    for known in ({}, {"prices": prices}, {"prices": prices, "estimators": [pruned]}):
-        with pytest.raises(
-            InvalidInputError, match="rows do not all buy the same.*Give `estimators` and `X`"
-        ):
-            measure(frontier, digits.y, **known)
-    with pytest.raises(InvalidInputError, match="Give the rows of the frontier"):
-        measure(frontier, digits.y, estimators=[pruned], X=digits.X[:-1])
-
-
-def test_a_pruned_forest_behind_a_gate_is_paid_for_by_what_each_row_buys_of_it(pruned, digits):
-    fit = digits.fits[0].with_full(pruned)
-    frontier = Frontier.from_evidence([evidence_of(fit, digits.X, digits.y)])
-    facts = measure(frontier, digits.y, estimators=[fit], X=digits.X, feature_names=digits.names, n_boot=40)
-    asked = pruned.bought(digits.X)
-    for place, point in enumerate(frontier):
-        there = fit.at(threshold=point.threshold)
-        sent = there.route(digits.X) == 1
-        bought = np.zeros_like(asked)
-        bought[:, fit.chain_.columns] = True
-        bought[sent] |= asked[sent]
-        assert_as_bought(facts, place, bought, digits.names)
-        assert_explained(facts, place, fit.full_cost)
-        assert facts.points.cost[place] == pytest.approx(there.cost(digits.X).mean())
 
 
 def test_estimators_of_other_systems_are_refused(digits):

@@ -112,7 +112,6 @@ class Buys:
             As in ``buy``.
         """
         chain = self._served().with_prices(prices)
-        chain.refuse_purchases_by_node()
         return Session(chain, key)
 
 
@@ -158,11 +157,6 @@ class BuysFromSources(Buys):
         raise NotImplementedError
 
     @property
-    def buys_by_row(self) -> bool:
-        """Whether the model at the end does not read the same columns of every row."""
-        raise NotImplementedError
-
-    @property
     def n_stages(self) -> int:
         """Number of stages in front of the full model."""
         raise NotImplementedError
@@ -186,7 +180,6 @@ class BuysFromSources(Buys):
         self, source: Any, ledger: Ledger | None = None, n_rows: int | None = None, row_key: Any = None
     ) -> PurchaseReader:
         """Read from a source in any form, buying only what rows need on their way."""
-        self.refuse_purchases_by_node()
         needed = np.flatnonzero(self.bought_by_place[-1])
         asked = as_source(source, self.names, self.price_list, needed, n_rows)
         keys = None if row_key is None else key_words(row_key)
@@ -224,11 +217,3 @@ class BuysFromSources(Buys):
             self.names or tuple(range(self.price_list.n_features)),
             np.isin(rows, list(ledger.full_failed)),
         )
-
-    def refuse_purchases_by_node(self) -> None:
-        """Refuse sources where the model at the end does not read the same columns of every row."""
-        if self.buys_by_row:
-            raise InvalidInputError(
-                "the full model here decides node by node what a row needs, and a source is asked stage by stage: it "
-                "would be asked for more than rows are billed for. Predict on a table, or give another full model."
-            )

@@ -34,7 +34,7 @@ from thrifty.chain.sources import Reader, TableReader, amounts_of, run_for_reada
 from thrifty.chain.stage import Stage, check_turns, nodes_of
 from thrifty.chain.walk import StagesSeen, Walk, Walker
 from thrifty.errors import InvalidInputError
-from thrifty.full.model import BuysByRow, EstimatorFull, FullModel, PrecomputedFull, ask_model
+from thrifty.full.model import FullModel, PrecomputedFull, ask_model
 from thrifty.prices.billing import PriceList
 from thrifty.prices.prices import with_prices
 from thrifty.tasks.task import Task
@@ -296,11 +296,6 @@ class Chain(BuysFromSources):
         """Whether what a row holds at a stage may differ from row to row, here or in a chain behind."""
         return self._places.has_forks
 
-    @property
-    def buys_by_row(self) -> bool:
-        """Whether the model at the end does not read the same columns of every row."""
-        return self._places.buys_by_row
-
     def places(self, walk: Walk) -> Ints:
         """Where each row was answered, counted through the nodes of all stages; the route where there are no forks."""
         return self._places.of(walk)
@@ -420,16 +415,6 @@ class Places:
         """Whether what a row holds at a stage may differ from row to row, here or in a chain behind."""
         return self.walker.has_forks or (self.behind is not None and self.behind.has_forks)
 
-    @property
-    def buys_by_row(self) -> bool:
-        """Whether the model at the end does not read the same columns of every row."""
-        return isinstance(self._asked, BuysByRow)
-
-    @property
-    def _asked(self) -> Any:
-        """The full model's estimator, or the full model itself where it has none."""
-        return self.model.estimator if isinstance(self.model, EstimatorFull) else self.model
-
     @cached_property
     def _first(self) -> Ints:
         """Number of the first node of each own stage and, last, of the chain or model behind them."""
@@ -484,23 +469,12 @@ class Places:
 
     def spent(self, reader: Reader, walk: Walk) -> Floats:
         """What each row of a walk pays."""
-        prices, amounts = self.price_list, None
+        prices = self.price_list
         if prices.by_row is None:
-            cost = self.cost[self.of(walk)]
-        else:
-            used = self.bought[self.of(walk)]
-            amounts = amounts_of(prices, reader, walk.rows, used, self.names)
-            cost = prices.cost_of_rows(used, walk.route == self.n_stages, amounts)
-        sent = np.flatnonzero(walk.route == self.n_stages)
-        if sent.size and self.buys_by_row:
-            used = np.zeros((len(sent), prices.n_features), dtype=bool)
-            if self.n_stages:
-                used |= self.bought[-2]
-            asked = reader.table(walk.rows[sent], prices.full_columns)
-            used[:, prices.read_by_full] |= self._asked.bought(asked)
-            some = None if amounts is None else amounts[sent]
-            cost[sent] = prices.cost_of_rows(used, np.ones(len(sent), dtype=bool), some)
-        return cost
+            return self.cost[self.of(walk)]
+        used = self.bought[self.of(walk)]
+        amounts = amounts_of(prices, reader, walk.rows, used, self.names)
+        return prices.cost_of_rows(used, walk.route == self.n_stages, amounts)
 
     def walks_to(self, reader: Reader, routes: Sequence[int]) -> list[Walk]:
         """The walks of rows that all get to a route, for each of some; what they score on the way is left out."""

@@ -199,7 +199,7 @@ class PairProblem:
 
 def extra_cost_of(behind: Chain, rows: TrainingRows) -> Floats | None:
     """Price of sending each row on, scaled to a mean of 1; None where it does not differ or is nothing."""
-    if behind.behind is None and not behind.buys_by_row and behind.price_list.by_row is None:
+    if behind.behind is None and behind.price_list.by_row is None:
         return None
     reader = TableReader(rows.X, rows.table, rows.positions)
     cost = behind.spent(reader, behind.walk(reader))

@@ -247,8 +247,7 @@ def _with_known_full(
     else:
         table = chain.read_by_full(reader, rows)
         outputs = ask_model(model, chain.task, table, numbers, rows=reader.numbers_of(rows))
-    if not chain.buys_by_row:
-        chain = chain.with_innermost(PrecomputedFull(outputs, fingerprints(numbers, exact=True)))
+    chain = chain.with_innermost(PrecomputedFull(outputs, fingerprints(numbers, exact=True)))
     return chain, _own_quality(chain.task, target, outputs)
 
 
@@ -261,7 +260,7 @@ def _costs(chain: Chain, reader: TableReader, *, asked: bool) -> Floats:
     """What rows pay at each own stage and beyond; one line for all of them where it is the same."""
     n_own, by_row = chain.n_own_stages, chain.price_list.by_row is not None
     by_row = by_row or chain.has_forks
-    if not by_row and (not asked or (chain.behind is None and not chain.buys_by_row)):
+    if not by_row and (not asked or chain.behind is None):
         return chain.cost_by_place[: n_own + 1]
     rows = np.arange(reader.n_samples)
     inner = None if chain.behind is None or not asked else chain.behind.walk(reader, rows)

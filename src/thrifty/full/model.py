@@ -11,7 +11,7 @@ overconfident mistake must not cost infinitely much.
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -23,7 +23,7 @@ from sklearn.utils import check_array
 from sklearn.utils._indexing import _safe_assign
 from sklearn.utils.validation import check_is_fitted
 
-from thrifty.arrays import Bools, Floats, Ints, Labels, Words
+from thrifty.arrays import Floats, Ints, Labels, Words
 from thrifty.errors import FULL_MODEL, FullModelFailedError, InvalidInputError, ThriftyError, asking
 from thrifty.rows import fingerprints
 from thrifty.tasks.task import Task
@@ -31,7 +31,6 @@ from thrifty.threads import limited_threads, threads_for, usable_threads
 
 __all__ = [
     "AbsentFull",
-    "BuysByRow",
     "CallableFull",
     "EstimatorFull",
     "FullModel",
@@ -116,14 +115,6 @@ class FullModel(Protocol):
         numbers : ndarray or CSR of shape (n_rows, n_columns)
             The same rows as numbers.
         """
-
-
-@runtime_checkable
-class BuysByRow(Protocol):
-    """A model that does not read the same columns of every row, and says which."""
-
-    def bought(self, X: Any) -> Bools:
-        """Columns that each row is asked for, shape (n_rows, n_columns)."""
 
 
 @dataclass(frozen=True)

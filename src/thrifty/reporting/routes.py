@@ -14,7 +14,7 @@ import numpy as np
 from thrifty.arrays import Bools, Floats, Ints
 from thrifty.errors import InvalidInputError
 from thrifty.evidence.evidence import Evidence, yes_or_no
-from thrifty.evidence.observe import chain_of, table_for
+from thrifty.evidence.observe import chain_of
 from thrifty.prices.billing import PriceList
 from thrifty.reporting.facts import Purchase, System
 
@@ -146,10 +146,6 @@ def _routes(one: Evidence, estimator: Any, X: Any, place: int) -> Routes:
     chain = getattr(estimator, "chain_", estimator)
     if is_known and hasattr(chain, "stages"):
         return _as_it_is(one, chain, X, place)
-    if is_known and hasattr(estimator, "bought"):
-        asked = estimator.bought(table_for(estimator, X))
-        _check_rows(len(asked) == len(one.gate) and not one.gate.any(), place)
-        return Routes(one, np.ones(len(one.gate), dtype=np.intp), (one.columns_at(0),), asked)
     if _differs_by_row(one):
         raise InvalidInputError(
             f"evidence[{place}] is of a chain in front of another one, or of a system whose rows do not all buy the "
@@ -186,21 +182,13 @@ def _as_it_is(one: Evidence, chain: Any, X: Any, place: int) -> Routes:
 
 def _columns(chain: Any, X: Any) -> tuple[tuple[Ints, ...], Bools | None, int, tuple[Bools, ...] | None]:
     """Columns held at each place, and those that the full model reads of each row, if that differs."""
-    bought, prices = chain.bought_by_place, chain.price_list
+    bought = chain.bought_by_place
     if chain.has_forks:
         by_row = chain.held_by_stage(chain.reader(X))
         some = tuple(np.flatnonzero(rows.any(axis=0)) for rows in by_row)
         return some, None, chain.n_stages, by_row
     held = tuple(np.flatnonzero(bought[stage]) for stage in range(chain.n_stages))
-    if not chain.buys_by_row:
-        return held, None, chain.n_stages, None
-    reader = chain.reader(X)
-    asked = np.zeros((reader.n_samples, prices.n_features), dtype=bool)
-    model = getattr(chain.innermost, "estimator", chain.innermost)
-    asked[:, prices.read_by_full] = model.bought(
-        reader.table(np.arange(reader.n_samples), prices.full_columns)
-    )
-    return held, asked, chain.n_stages, None
+    return held, None, chain.n_stages, None
 
 
 def _check_rows(fits: bool, place: int) -> None:

@@ -29,7 +29,7 @@ from thrifty.errors import (
 )
 from thrifty.evidence.observe import chain_of
 from thrifty.full.model import PrecomputedFull
-from thrifty.serve.buying import Buyer, Provider, with_innermost
+from thrifty.serve.buying import Buyer, Provider
 from thrifty.serve.config import Config
 from thrifty.serve.controller import BudgetController, cost_at_hand
 from thrifty.serve.metrics import ActiveCount, Drift
@@ -240,11 +240,9 @@ class Model:
         full, reason = await self._ask_full(chain, cells, sent)
         if reason is None:
             cost = self._cost(chain, cells, walk)
-            if self.remote is None and chain.buys_by_row:
-                cost = await self.in_thread(lambda: chain.spent(self._full_reader(cells), walk))
             answers = np.zeros((len(cells), self.n_outputs))
             answers[sent] = full
-            answered = with_innermost(chain, PrecomputedFull(answers))
+            answered = chain.with_innermost(PrecomputedFull(answers))
             return answered.answer(_plain_reader(cells), walk), cost, None
         if self._on_failure == "error":
             raise FullModelDownError(reason)

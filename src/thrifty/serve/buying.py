@@ -43,7 +43,6 @@ __all__ = [
     "make_of",
     "providers_of",
     "settings_of",
-    "with_innermost",
 ]
 
 AskFull = Callable[[Any, Any], Floats]
@@ -101,11 +100,6 @@ class Buyer:
         on_failure: str,
         deadline: float,
     ) -> None:
-        if chain.buys_by_row:
-            raise InvalidInputError(
-                "the full model of this system decides node by node what a row needs, and providers are asked stage by "
-                "stage. Leave out [providers], or serve another full model."
-            )
         self._chain = replace(chain, names=rows.names)
         self._rows, self._providers = rows, tuple(providers)
         self._on_failure, self._deadline = on_failure, deadline
@@ -122,7 +116,7 @@ class Buyer:
         self, cells: RequestCells, ask_full: AskFull, controller: BudgetController | None
     ) -> Purchased:
         """Answer the rows of a request, buying what they need."""
-        chain = with_innermost(self._chain, _CallableFull(ask_full))
+        chain = self._chain.with_innermost(_CallableFull(ask_full))
         ledger = Ledger(self._on_failure)
         source = _RequestSource(
             cells,
@@ -303,11 +297,6 @@ class _RequestSource:
                 f"Send one of them."
             )
         return keys
-
-
-def with_innermost(chain: Chain, full: Any) -> Chain:
-    """The chain with another model at the end of all chains."""
-    return chain.with_full(full if chain.behind is None else with_innermost(chain.behind, full))
 
 
 def _reason_of_full(errors: Sequence[Exception]) -> str:

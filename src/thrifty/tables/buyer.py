@@ -75,11 +75,6 @@ class TableBuyer(BuysFromSources):
         return self.chain.bought_by_place
 
     @property
-    def buys_by_row(self) -> bool:
-        """Whether the model at the end does not read the same columns of every row."""
-        return self.chain.buys_by_row
-
-    @property
     def n_stages(self) -> int:
         """Number of stages in front of the full model."""
         return self.chain.n_stages
