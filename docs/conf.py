@@ -38,7 +38,8 @@ suppress_warnings = ["config.cache"]
 
 # -- reference -----------------------------------------------------------------------------------
 autosummary_generate = True
-autodoc_typehints = "none"  # docstrings say types in words
+autodoc_typehints = "none"  # docstrings describe types
+toc_object_entries_show_parents = "hide"
 numpydoc_show_class_members = False
 numpydoc_use_plots = False
 templates_path = ["_templates"]
@@ -46,21 +47,51 @@ templates_path = ["_templates"]
 # -- gallery -------------------------------------------------------------------------------------
 
 
-def drawn_alike(gallery_conf: dict[str, Any], name: str) -> None:  # noqa: ARG001 - sphinx-gallery calls it so
-    """Give the pictures of all examples the same look."""
+def set_plot_style(gallery_conf: dict[str, Any], name: str) -> None:  # noqa: ARG001 - sphinx-gallery calls it so
+    """Set the style of the plots of all examples."""
     import matplotlib as mpl  # not before an example runs
 
     mpl.rcParams.update(
-        {"axes.spines.top": False, "axes.spines.right": False, "font.size": 10, "savefig.dpi": 120}
+        {"axes.spines.top": False, "axes.spines.right": False, "font.size": 12, "savefig.dpi": 120}
     )
+
+
+# What newcomers ask, in that order.
+EXAMPLES = [
+    "first_cascade",
+    "rivals",
+    "medical_tests",
+    "sensor_groups",
+    "mistakes",
+    "letters",
+    "certificate",
+    "credit_file",
+    "one_row",
+    "disease_progression",
+    "ranking",
+    "device_and_server",
+    "own_family",
+]
+
+
+class QuestionOrder:
+    """Sort key of sphinx-gallery: the place of an example in `EXAMPLES`."""
+
+    def __init__(self, src_dir: str) -> None:
+        self.src_dir = src_dir
+
+    def __call__(self, filename: str) -> int:
+        """Return the place; an example that is not listed is an error."""
+        return EXAMPLES.index(filename.removeprefix("plot_").removesuffix(".py"))
 
 
 sphinx_gallery_conf = {
     "examples_dirs": str(HERE.parent / "examples"),
     "gallery_dirs": "gallery",
     "filename_pattern": r"/plot_",
-    "within_subsection_order": "ExampleTitleSortKey",
-    "reset_modules": ("matplotlib", drawn_alike),
+    "within_subsection_order": QuestionOrder,
+    "thumbnail_size": (640, 440),
+    "reset_modules": ("matplotlib", set_plot_style),
     "abort_on_example_error": True,
     "download_all_examples": False,
     "remove_config_comments": True,
@@ -75,7 +106,7 @@ html_static_path = ["_static"]
 html_css_files = ["thrifty.css"]
 html_favicon = "_static/mark.svg"
 html_show_sourcelink = False
-html_sidebars = {"index": [], "start": [], "glossary": []}
+html_sidebars = {"index": [], "gallery/index": [], "migration": [], "changelog": []}
 html_theme_options = {
     "logo": {"text": "thrifty", "image_light": "_static/mark.svg", "image_dark": "_static/mark.svg"},
     "header_links_before_dropdown": 6,
@@ -88,13 +119,13 @@ copybutton_prompt_text = r">>> |\.\.\. |\$ "
 copybutton_prompt_is_regexp = True
 
 
-def without_labels_of_others(*said: Any) -> None:
-    """Keep the words, and drop the links, of docstrings that methods inherit from scikit-learn."""
-    *_, obj, _, lines = said  # Sphinx also says which application, what kind of object, and its name
+def drop_foreign_labels(*arguments: Any) -> None:
+    """Drop the cross-references of docstrings that methods inherit from scikit-learn."""
+    *_, obj, _, lines = arguments  # application, kind, name, object, options, lines
     if getattr(obj, "__module__", "").startswith("sklearn."):
         lines[:] = [re.sub(r":ref:`([^`<]+) <[^`>]+>`", r"\1", line) for line in lines]
 
 
 def setup(app: Any) -> None:
     """Register what Sphinx calls."""
-    app.connect("autodoc-process-docstring", without_labels_of_others)
+    app.connect("autodoc-process-docstring", drop_foreign_labels)

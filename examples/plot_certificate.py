@@ -1,6 +1,6 @@
 """
-A certificate that at most five answers in a hundred are lost: how often is it wrong?
-=====================================================================================
+Certificates: how often are they wrong?
+=======================================
 
 "It saves three quarters and loses nothing" is easily said, on the rows that it was chosen on. A certificate says how
 many answers are lost against the full model, at most, with a probability that holds: by an exact test, on rows that
@@ -52,7 +52,7 @@ print(f"{wrong:.1%} of 300 certificates are wrong; at most 5 % may be. Mean cost
 
 # %%
 
-fig, ax = plt.subplots(figsize=(7, 3.8))
+fig, ax = plt.subplots(figsize=(5.6, 3.6))
 ax.hist(lost, bins=np.linspace(0, 0.06, 49), color="tab:blue")
 ax.axvline(0.05, color="tab:red", linestyle="--", label="certified: at most this")
 ax.set(xlabel="share of answers that the certified point really loses", ylabel="certificates")

@@ -1,6 +1,6 @@
 """
-A credit file in sqlite: which pieces are worth buying?
-=======================================================
+Buying from a database: which pieces of a credit file are worth it?
+===================================================================
 
 A lender asks who will pay back. The application is at hand; the register, the employer and the credit bureau charge for
 every answer. The applicants are in a database, which here plays all three. The lender trains on files that were bought
@@ -80,12 +80,16 @@ print(f"the same answers as from a table: {bool((receipt.answer == clf.predict(n
 
 share = receipt.bought.mean(axis=0)
 spent = share * np.array(list(costs.values()))
-fig, (left, right) = plt.subplots(1, 2, figsize=(9, 3.4), sharey=True)
+fig, left = plt.subplots(figsize=(5.6, 3.6))
 left.barh(list(costs), share)
 left.set(xlabel="share of applicants for whom it is bought", xlim=(0, 1))
+left.invert_yaxis()
+fig.tight_layout()
+
+fig, right = plt.subplots(figsize=(5.6, 3.6))
 right.barh(list(costs), list(costs.values()), color="lightgrey", label="bought for everybody")
 right.barh(list(costs), spent, label="bought where it matters")
 right.set(xlabel="cost for each applicant")
 right.legend()
-left.invert_yaxis()
+right.invert_yaxis()
 fig.tight_layout()

@@ -1,6 +1,6 @@
 """
-A device in front of a server: how many calls can it save?
-==========================================================
+Serving: how many calls can a device save its server?
+=====================================================
 
 A sensor tells two kinds of events apart. The device has room for ten small trees; a forest on a server is right more
 often, but every call costs time and power. Features are at hand, so only calls have a price. How many calls does a
@@ -53,7 +53,7 @@ for share in (0.0, 0.1, 0.3):
 
 # %%
 
-fig, ax = plt.subplots(figsize=(7, 4))
+fig, ax = plt.subplots(figsize=(5.6, 3.6))
 for name, style in zip(frontiers, (":", "--", "-"), strict=True):
     frontiers[name].plot(ax, label=name, linestyle=style)
 ax.axhline(server.score(X[test], y[test]), color="black", linewidth=0.8, label="server for every row")

@@ -1,6 +1,6 @@
 """
-A number: how far will a disease have come in a year?
-=====================================================
+Regression: for which patients is blood drawn?
+==============================================
 
 442 patients with diabetes, ten measurements each: age, sex, weight and blood pressure at hand, and six numbers from one
 blood sample. The doctor asks for a number, how far the disease has come after a year, and for most patients would
@@ -47,11 +47,14 @@ for budget in budgets:
 
 everybody = r2_score(y_test, Ridge(0.01).fit(X, y).predict(X_test))
 
-fig, (left, right) = plt.subplots(1, 2, figsize=(9, 3.8))
+fig, left = plt.subplots(figsize=(5.6, 3.6))
 left.plot(spent, errors, marker="o", label="cascade")
 left.axhline(everybody, color="black", linestyle="--", label="full model, for 10")
 left.set(xlabel="mean cost for each patient", ylabel="R2 on test patients")
 left.legend(loc="lower right")
+fig.tight_layout()
+
+fig, right = plt.subplots(figsize=(5.6, 3.6))
 there = reg.at(budget=4)
 drawn = there.cost(X_test) > 0
 for label, rows in {"at hand": ~drawn, "blood drawn": drawn}.items():

@@ -1,6 +1,6 @@
 """
-Thirty measurements of a tumour: which are worth taking?
-========================================================
+Save money with my model: which of thirty measurements are worth taking?
+========================================================================
 
 A pathologist can take thirty measurements of the cells of a tumour. Those of the "worst" cells need a second look under
 the microscope and cost three times as much as the others. A model that reads all of them is right about nearly every
@@ -45,7 +45,7 @@ for budget in (2, 4, 8):
 # the same operating points there. On 143 patients one mistake is 0.7 points, so the steps are coarse.
 
 frontier = clf.frontier_.on([evidence_of(clf, X_test, y_test)])
-fig, ax = plt.subplots(figsize=(7, 4))
+fig, ax = plt.subplots(figsize=(5.6, 3.6))
 frontier.plot(ax, label="cascade, test patients", marker="o", markersize=4)
 ax.axhline(full_accuracy, color="black", linestyle="--", label=f"full model, for {full_cost:g}")
 ax.set(xlabel="mean cost for each patient", ylabel="accuracy", title="What a budget buys")

@@ -1,6 +1,6 @@
 """
-Twenty-six letters: how little has to be measured to tell them apart?
-=====================================================================
+Budgets: how little tells twenty-six letters apart?
+===================================================
 
 Frey and Slate (1991, Machine Learning 6) described printed letters by sixteen numbers: where the ink lies, how it is
 spread, how many edges there are. Here letters are printed in six fonts and two sizes, tilted, with much ink or little,
@@ -73,7 +73,7 @@ there = clf.at(budget=8)
 cost = there.cost(X_test)
 mean_cost = np.array([cost[y_test == letter].mean() for letter in LETTERS])
 order = np.argsort(mean_cost)
-fig, ax = plt.subplots(figsize=(9, 3.6))
+fig, ax = plt.subplots(figsize=(7.5, 3.8))
 ax.bar(range(26), mean_cost[order], color="tab:blue")
 ax.axhline(16, color="black", linestyle="--", label="full model")
 ax.set_xticks(range(26), [LETTERS[place] for place in order])

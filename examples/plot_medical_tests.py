@@ -1,6 +1,6 @@
 """
-Medical tests at real prices: when is the blood test worth it?
-==============================================================
+Prices: when is a blood test worth it?
+======================================
 
 Age, weight and family tell something of diabetes, and cost next to nothing to ask. A glucose test costs 17.61 and an
 insulin test 22.78, and the second of the two is cheaper by 2.10, because blood is drawn once. These are the prices of a
@@ -62,11 +62,14 @@ for budget, share, cost, right in zip(budgets, tested, spent, score, strict=True
 
 # %%
 
-fig, (left, right) = plt.subplots(1, 2, figsize=(9, 3.8))
+fig, left = plt.subplots(figsize=(5.6, 3.6))
 left.plot(spent, score, marker="o", label="cascade")
 left.scatter([everything], [full.score(X_test, y_test)], color="black", marker="s", label="all tests")
 left.set(xlabel="mean cost for each patient", ylabel="accuracy on test patients")
 left.legend(loc="lower right")
+fig.tight_layout()
+
+fig, right = plt.subplots(figsize=(5.6, 3.6))
 right.bar([f"{budget}" for budget in budgets], tested)
 right.set(xlabel="budget", ylabel="share whose glucose is taken", ylim=(0, 1))
 fig.tight_layout()

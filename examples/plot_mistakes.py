@@ -1,6 +1,6 @@
 """
-Rare failures, dear mistakes: what should be looked at?
-=======================================================
+Prices of mistakes: what should be looked at where failures are rare?
+=====================================================================
 
 Three machines in a hundred fail within a week. Whoever answers "well" every time is right on 97 % of them and finds no
 failure. A missed failure costs 200, a needless repair 10, and looking at a machine costs too. What should be looked at?
@@ -57,7 +57,7 @@ for name, (looking, lost, recall) in bills.items():
 # %%
 
 looking, lost, recall = (np.array(part) for part in zip(*bills.values(), strict=True))
-fig, ax = plt.subplots(figsize=(7.5, 3.6))
+fig, ax = plt.subplots(figsize=(5.6, 3.6))
 ax.barh(list(bills), looking, label="looking")
 ax.barh(list(bills), lost, left=looking, label="mistakes")
 for place, total in enumerate(looking + lost):

@@ -1,6 +1,6 @@
 """
-One row: what was bought, and why did it stop?
-==============================================
+Buying for one row: what was bought, and why did it stop?
+=========================================================
 
 Somebody asks why their case was decided on two measurements. ``explain`` retells the way of a row; a session buys for
 one row while it stands before you, and says at every step what it wants next and why.
@@ -44,7 +44,7 @@ print(f"answer: {session.answer}")
 # How sure each stage was of its answer, for this wine and for the other wines of the test. Most lines are short: these
 # wines stopped at once.
 
-fig, ax = plt.subplots(figsize=(7.5, 4))
+fig, ax = plt.subplots(figsize=(6.4, 4))
 for other in clf.explain(X_test):
     paid = [stage.cost for stage in other.stages]
     sure = [stage.probability for stage in other.stages]

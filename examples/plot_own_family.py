@@ -1,6 +1,6 @@
 """
-A family of one's own: can splines be the cheap model and the gate?
-===================================================================
+The paper: can splines be the cheap model and the gate?
+=======================================================
 
 Additive splines of two measurements in front of a forest of thirty, learned by the paper's alternation. The family says
 how a pair (g, f1) is fitted to shares of rows (``SplinePair``) and how it scores new rows (``SplineStage``);
@@ -129,7 +129,7 @@ def main() -> None:
         there = clf.at(budget=budget)
         points.append((there.cost(X_test).mean(), there.score(X_test, y_test)))
         print(f"budget {budget}: accuracy {points[-1][1]:.3f} at cost {points[-1][0]:.2f}")
-    _, ax = plt.subplots(figsize=(6, 3.6), layout="constrained")
+    _, ax = plt.subplots(figsize=(5.6, 3.6), layout="constrained")
     ax.plot(*zip(*points, strict=True), marker="o", label="splines, then the forest")
     full = clf.chain_.full.estimator.score(X_test, y_test)
     ax.axhline(full, color="0.5", ls=":", label="the forest for every row, at 30")

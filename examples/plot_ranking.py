@@ -1,5 +1,5 @@
 """
-Ranking documents: which need the expensive features?
+Ranking: which documents need the expensive features?
 =====================================================
 
 A search engine ranks ten documents for each query. Whether words match is known at once; reading the whole document and
@@ -48,9 +48,12 @@ for budget in budgets:
 
 there = ranker.at(budget=6)
 cost = there.cost(X_test)
-fig, (left, right) = plt.subplots(1, 2, figsize=(9, 3.8))
+fig, left = plt.subplots(figsize=(5.6, 3.6))
 left.plot(spent, ndcg, marker="o")
 left.set(xlabel="mean cost for each document", ylabel="NDCG@5 on test queries", title="What a budget buys")
+fig.tight_layout()
+
+fig, right = plt.subplots(figsize=(5.6, 3.6))
 right.bar(range(4), [cost[y_test == grade].mean() for grade in range(4)])
 right.axhline(cost.mean(), color="black", linestyle="--", label="mean of all documents")
 right.set(xlabel="grade of relevance", ylabel="mean cost at a budget of 6", xticks=range(4), ylim=(0, 12))

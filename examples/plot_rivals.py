@@ -1,6 +1,6 @@
 """
-Is it better than LightGBM's own penalties, on your table?
-==========================================================
+Compare on my table: is it better than the penalties of LightGBM?
+=================================================================
 
 LightGBM can charge for features while it grows trees (``cegb_penalty_feature_coupled``): a column that no tree has used
 yet must earn its price. It then buys the same columns for every row. A cascade buys for each row what that row needs.
@@ -72,7 +72,7 @@ cascade = clf.frontier_.on([evidence_of(clf, X_test, y_test)])
 budgets = [budget for budget in (4, 6, 8, 10) if budget >= rival.cost[0]]
 difference = cascade.compare({"LightGBM": rival}, budgets, n_boot=300)["LightGBM"]
 print(f"cascade minus LightGBM with penalties at budgets of {budgets}: {difference}")
-fig, ax = plt.subplots(figsize=(7, 4))
+fig, ax = plt.subplots(figsize=(5.6, 3.6))
 cascade.plot(ax, label="cascade")
 rival.plot(ax, label="LightGBM with penalties", marker="s", linestyle="--")
 ax.set(xlabel="mean cost for each row", ylabel="accuracy on test rows", xlim=(0, 21))

@@ -1,6 +1,6 @@
 """
-Sensors in groups: which of six does a machine need?
-====================================================
+Prices of groups: which of six sensors does a machine need?
+===========================================================
 
 A machine has six sensors. Reading one takes time and power, and gives four numbers at once: mean, spread, peak and
 slope of the last second. So a purchase is a sensor, not a number. Which faults need which sensors?
@@ -57,12 +57,12 @@ share = np.array([bought[y_test == fault].mean(axis=0) for fault in SIGNS])
 print(f"accuracy {there.score(X_test, y_test):.3f} at {there.cost(X_test).mean():.2f}")
 print(f"temperature, which no fault changes, is read for {bought[:, 1].mean():.0%} of rows")
 
-fig, ax = plt.subplots(figsize=(7, 3.4))
+fig, ax = plt.subplots(figsize=(6.4, 3.6))
 image = ax.imshow(share, vmin=0, vmax=1, cmap="Blues", aspect="auto")
 ax.set_xticks(range(len(SENSORS)), [f"{name}\n({price[name]:g})" for name in SENSORS])
 ax.set_yticks(range(len(SIGNS)), list(SIGNS))
 for row, column in np.ndindex(share.shape):
     colour = "white" if share[row, column] > 0.6 else "black"
     ax.text(column, row, f"{share[row, column]:.0%}", ha="center", va="center", color=colour)
-ax.set_title("Share of rows for which a sensor is read, at a budget of 5")
+ax.set_title("Share of rows for which a sensor is read")
 fig.tight_layout()

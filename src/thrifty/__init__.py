@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from thrifty.sources.web import HttpSource
     from thrifty.tables.storage import load, save
 
-__version__ = "0.2.0"
+__version__ = "0.3.0"
 
 __all__ = [
     "Audit",
