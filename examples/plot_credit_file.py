@@ -62,7 +62,7 @@ def connect():
 
 
 source = SqlSource(connect, "files", "applicant", new.index.tolist())
-receipt = clf.buy(source)
+receipt = clf.buy(source, row_key=new.index)  # rows are known by the same keys in a table
 for statement in asked:
     if "WHERE 1 = 0" not in statement:
         columns, keys = statement.split(" FROM ")[0], statement.count("'A")
