@@ -13,7 +13,7 @@ from sklearn.linear_model import LinearRegression
 from sklearn.svm import SVR
 from sklearn.tree import DecisionTreeRegressor
 
-from thrifty import BudgetedRegressor, Frontier, evidence_of
+from thrifty import BudgetedRegressor
 from thrifty.bundle import from_bytes, to_bytes
 from thrifty.errors import FullModelNotWorthItWarning, InvalidInputError
 from thrifty.full.trees import tree_classifier_of
@@ -105,10 +105,7 @@ def test_a_quantile_is_covered_on_new_rows_at_every_budget_and_comes_back_from_a
     again = from_bytes(to_bytes(model))
     assert (again.quantile, again.chain_.task) == (0.9, model.chain_.task)
     np.testing.assert_array_equal(again.predict(X), model.predict(X))
-    point = evidence_of(model, X[600:], (y + spread)[600:])
-    facts = measure(
-        Frontier.from_evidence([point]), (y + spread)[600:], estimators=[model], X=X[600:], n_boot=40
-    )
+    facts = measure(model, X[600:], (y + spread)[600:], n_boot=40)
     assert "D2 of the pinball loss (quantile 0.9)" in page_of(facts)
 
 

@@ -77,8 +77,8 @@ def test_a_report_of_numbers_measures_as_scikit_learn_does(bike_system, make_bik
     assert measured["r2"] == pytest.approx(r2_score(y, said))
     assert measured["rmse"] == pytest.approx(root_mean_squared_error(y, said))
     assert measured["mae"] == pytest.approx(mean_absolute_error(y, said))
-    assert facts.points.accuracy[facts.deployed] == pytest.approx(measured["r2"])
-    assert facts.full.accuracy == pytest.approx(measured["full_r2"])
+    assert facts.points.score[facts.deployed] == pytest.approx(measured["r2"])
+    assert facts.full.score == pytest.approx(measured["full_r2"])
     report_in_words(bike_system, measured, [])
     words = capsys.readouterr().out
     assert f"R2 {measured['r2']:.4f} (promised for so many" in words

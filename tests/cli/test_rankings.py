@@ -85,9 +85,9 @@ def test_a_report_of_documents_counts_queries_and_scores_as_the_ranker_does(rank
     X, y = new[list(known.schema.names)].to_numpy(), new["relevance"].to_numpy()
     facts, measured = facts_of(known, new, (), "Documents", "")
     assert measured["ndcg"] == pytest.approx(known.estimator.score(X, y, qid=new["qid"].to_numpy()))
-    assert facts.points.accuracy[facts.deployed] == pytest.approx(measured["ndcg"])
-    assert facts.full.accuracy == pytest.approx(measured["full_ndcg"])
-    lead = np.array(facts.points.accuracy) - facts.full.accuracy
+    assert facts.points.score[facts.deployed] == pytest.approx(measured["ndcg"])
+    assert facts.full.score == pytest.approx(measured["full_ndcg"])
+    lead = np.array(facts.points.score) - facts.full.score
     assert np.all(np.array(facts.points.lead_low) <= lead)
     assert np.all(lead <= np.array(facts.points.lead_high))
     assert (facts.measured.n_rows, facts.measured.n_queries) == (len(new), 30)

@@ -9,11 +9,10 @@ from sklearn.datasets import make_classification
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import balanced_accuracy_score, confusion_matrix, log_loss
 
-from thrifty import BudgetedClassifier, Frontier, evidence_of
+from thrifty import BudgetedClassifier, evidence_of
 from thrifty.errors import InvalidInputError
-from thrifty.reporting.measure import measure
+from thrifty.reporting.measure import measure, mistake_kinds
 from thrifty.reporting.page import page_of, write_page
-from thrifty.reporting.words import fixed
 
 PRICES = np.array([[0.0, 20.0, 3.0], [9.0, 1.0, 9.0], [6.0, 30.0, 0.0]])
 """A right answer may cost something too, such as a treatment."""
@@ -38,7 +37,7 @@ def measured(systems, name, **known):
     fitted, X, y = systems
     one = fitted[name]
     there = one.frontier_.on([evidence_of(one, X, y)])
-    facts = measure(there, y, estimators=[one], X=X, deployed=one, n_boot=60, seed=3, **known)
+    facts = measure(one, X, y, n_boot=60, seed=3, **known)
     return one, X, y, there, facts
 
 
@@ -55,11 +54,13 @@ def test_measures_are_those_of_scikit_learn_with_the_bands_of_the_frontier(syste
         "balanced accuracy": balanced_accuracy_score(y, one.predict(X)),
         "log-loss": log_loss(y, one.predict_proba(X)),
     }
-    assert set(curves) == {*expected, *(["accuracy"] if name == "prices" else [])}
+    assert set(curves) == {"AUC", *expected, *(["accuracy"] if name == "prices" else [])}
     assert {key: curves[key].value[facts.deployed] for key in expected} == pytest.approx(expected)
     shown = [place for place in range(len(facts.points)) if facts.points.efficient[place]]
     table = there.measures(there.chosen.cost, n_boot=60, seed=3)
     for key, curve in curves.items():
+        if not curve.low:
+            continue
         for column, values in ((key, curve.value), (f"{key}_low", curve.low), (f"{key}_high", curve.high)):
             np.testing.assert_allclose([values[place] for place in shown], table[column])
     full = one.chain_.ask_full(one.chain_.reader(X), np.arange(len(y)))
@@ -70,10 +71,10 @@ def test_measures_are_those_of_scikit_learn_with_the_bands_of_the_frontier(syste
 
 def test_answers_that_lose_by_probability_are_shown_as_right_answers(systems):
     one, X, y, _, facts = measured(systems, "log")
-    assert facts.score == "accuracy"
-    assert facts.points.accuracy[facts.deployed] == np.mean(one.predict(X) == y)
+    assert facts.score_name == "accuracy"
+    assert facts.points.score[facts.deployed] == np.mean(one.predict(X) == y)
     full = one.chain_.ask_full(one.chain_.reader(X), np.arange(len(y))).argmax(axis=1)
-    assert facts.full.accuracy == np.mean(one.classes_[full] == y)
+    assert facts.full.score == np.mean(one.classes_[full] == y)
     assert facts.measured.held_out
 
 
@@ -81,7 +82,7 @@ def test_a_bill_adds_up_from_the_answers_and_their_prices(priced):
     one, X, y, _, facts = priced
     place, bill = facts.deployed, facts.bill
     table = confusion_matrix(y, one.predict(X))
-    assert facts.points.accuracy[place] == pytest.approx((table * PRICES).sum() / len(y))
+    assert facts.points.score[place] == pytest.approx((table * PRICES).sum() / len(y))
     assert facts.total(place) == pytest.approx(one.cost(X).mean() + (table * PRICES).sum() / len(y))
     classes = one.classes_.tolist()
     kinds = {(classes.index(kind.truth), classes.index(kind.answer)): kind for kind in bill.kinds}
@@ -89,13 +90,13 @@ def test_a_bill_adds_up_from_the_answers_and_their_prices(priced):
     for pair, kind in kinds.items():
         assert (kind.price, kind.count[place]) == (PRICES[pair], table[pair])
         assert kind.lost[place] == pytest.approx(table[pair] * PRICES[pair] / len(y))
-    assert sum(kind.full for kind in bill.kinds) == pytest.approx(facts.full.accuracy)
+    assert sum(kind.full for kind in bill.kinds) == pytest.approx(facts.full.score)
     for at in range(len(facts.points)):
-        assert sum(kind.lost[at] for kind in bill.kinds) == pytest.approx(facts.points.accuracy[at])
+        assert sum(kind.lost[at] for kind in bill.kinds) == pytest.approx(facts.points.score[at])
         assert bill.low[at] < facts.total(at) < bill.high[at]
-        assert facts.points.low[at] < facts.points.accuracy[at] < facts.points.high[at]
+        assert facts.points.low[at] < facts.points.score[at] < facts.points.high[at]
     constant = (np.unique(y, return_counts=True)[1] @ PRICES) / len(y)
-    assert facts.majority.accuracy == pytest.approx(constant.min())
+    assert facts.constant.score == pytest.approx(constant.min())
 
 
 def test_the_point_of_least_total_cost_is_chosen_on_the_rows_of_the_choice_and_marked(systems, priced):
@@ -113,10 +114,10 @@ def test_the_page_of_a_bill_tells_totals_and_does_not_count_right_answers(priced
     shown = re.sub("<[^>]*>", " ", page.split('<script type="application')[0].split("</style>")[1])
     point, full = facts.points, facts.full
     for tests, mistakes in (
-        (point.cost[facts.bill.least], point.accuracy[facts.bill.least]),
-        (full.cost, full.accuracy),
+        (point.cost[facts.bill.least], point.score[facts.bill.least]),
+        (full.cost, full.score),
     ):
-        total, *parts = (fixed(amount, 2) for amount in (tests + mistakes, tests, mistakes))
+        total, *parts = (f"{amount * (1 + 1e-9):.2f}" for amount in (tests + mistakes, tests, mistakes))
         assert f"{total}\N{NO-BREAK SPACE}EUR per row, {parts[0]} for tests and {parts[1]} for" in shown
     for words in ("What tests and mistakes cost", "What mistakes cost", "least total cost", "Deployed:"):
         assert words in shown
@@ -125,28 +126,31 @@ def test_the_page_of_a_bill_tells_totals_and_does_not_count_right_answers(priced
     assert len(write_page(tmp_path / "bill.html", facts)) == 2
 
 
-def test_scores_that_differ_and_prices_that_nobody_knows_are_refused(systems, priced):
+def test_the_interval_of_a_total_holds_tests_and_mistakes_of_the_same_draws(priced):
+    one, X, y, _, facts = priced
+    place, rng = facts.deployed, np.random.default_rng(0)
+    said = one.classes_.searchsorted(one.predict(X))
+    total = one.cost(X) + PRICES[one.classes_.searchsorted(y), said]
+    drawn = total[rng.integers(0, len(y), size=(4000, len(y)))].mean(axis=1)
+    width = np.subtract(*np.quantile(drawn, [0.975, 0.025]))
+    assert facts.bill.high[place] - facts.bill.low[place] == pytest.approx(width, rel=0.25)
+
+
+def test_a_rival_that_is_judged_by_right_answers_is_refused_beside_a_bill(systems, priced):
     fitted, X, y = systems
-    _, _, _, there, _ = priced
-    nameless = Frontier.from_evidence(there.evidence)
-    with pytest.raises(InvalidInputError, match="by which prices.*`estimators`"):
-        measure(nameless, y, n_boot=60)
-    other = Frontier.from_evidence([evidence_of(fitted["error"], X, y)])
-    with pytest.raises(InvalidInputError, match="'plain'.*share that is right.*minus what answers lose"):
-        measure(there, y, rivals={"plain": other}, n_boot=60)
-    rival = measure(there, y, rivals={"itself": there}, n_boot=60).rivals[0]
-    np.testing.assert_allclose(rival.accuracy, -there.score)
+    one, _, _, there, _ = priced
+    with pytest.raises(InvalidInputError, match="'plain'.*share of right answers.*what mistakes cost"):
+        measure(one, X, y, rivals={"plain": fitted["error"]}, n_boot=60)
+    rival = measure(one, X, y, rivals={"itself": there}, n_boot=60).rivals[0]
+    np.testing.assert_allclose(rival.score, -there.score)
 
 
 def test_of_many_kinds_of_mistakes_the_cheapest_share_a_line():
-    from thrifty.reporting.measure import _kinds
-    from thrifty.tasks.classes import classification
-
     rng = np.random.default_rng(0)
-    task, costs = classification(np.arange(6)), rng.uniform(1, 5, size=(6, 6))
+    costs = rng.uniform(1, 5, size=(6, 6))
     np.fill_diagonal(costs, 0.0)
     truth, said = rng.integers(0, 6, size=(2, 300))
-    kinds = _kinds(task, costs, truth, [said], None)
+    kinds = mistake_kinds(list("abcdef"), costs, truth, [said], None)
     assert (len(kinds), kinds[-1].truth, kinds[-1].price) == (20, "11 other kinds", None)
     assert sum(kind.lost[0] for kind in kinds) == pytest.approx(costs[truth, said].mean())
     assert sum(kind.count[0] for kind in kinds) == np.sum(truth != said)

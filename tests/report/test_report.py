@@ -22,9 +22,9 @@ def facts_in(page):
 def reported(cascade, digits, tmp_path_factory):
     at = cascade.at(budget=7.0)
     page = tmp_path_factory.mktemp("report") / "report.html"
-    rivals = {"one fit": digits.fits[0]}
+    rivals = {"one fit": digits.gate}
     written = report(
-        at, digits.X, digits.y, page, by=digits.slices, rivals=rivals, title="Digits & co", unit="EUR"
+        at, digits.X, digits.y, page, by=digits.groups, rivals=rivals, title="Digits & co", unit="EUR"
     )
     return at, written, facts_in(page)
 
@@ -34,13 +34,19 @@ def test_the_page_opens_at_the_point_in_force_and_shows_groups_rivals_and_the_fu
     at, written, facts = reported
     assert [path.name for path in written] == ["report.html", "report.png"]
     place = facts["start"]
-    assert place == facts["deployed"]
-    assert facts["points"]["cost"][place] == pytest.approx(at.cost(digits.X).mean(), rel=1e-5)
-    assert facts["points"]["accuracy"][place] == pytest.approx(at.score(digits.X, digits.y), rel=1e-5)
-    assert facts["measured"]["n_chosen"] == at.evidence_.n_rows
+    assert place == facts["marked"]["deployed"]
+    assert facts["cost"][place] == pytest.approx(at.cost(digits.X).mean(), rel=1e-5)
+    assert facts["score"][place] == pytest.approx(at.score(digits.X, digits.y), rel=1e-5)
     assert facts["rivals"][0]["name"] == "one fit"
     text = written[0].read_text()
-    for told in ("Digits &amp; co", "ExtraTreesClassifier", "EUR", "bright", "deployed"):
+    for told in (
+        f"chosen on {at.evidence_.n_rows} other rows",
+        "Digits &amp; co",
+        "ExtraTreesClassifier",
+        "EUR",
+        "bright",
+        "deployed",
+    ):
         assert told in text
 
 
@@ -75,6 +81,7 @@ def test_columns_of_a_data_frame_are_groups_by_name_and_a_chain_has_a_page_too(c
     by = digits.names[:1]
     with pytest.warns(UserWarning, match="feature names"):
         written = report(cascade, table, digits.y, tmp_path / "r.html", by=by)
-    assert [one["name"] for one in facts_in(written[0])["groupings"]] == ["class", *by]
+    captions = [one["caption"] for one in facts_in(written[0])["tables"]]
+    assert captions == ["Recall by class", f"By {by[0]}", "Features"]
     written = report(cascade.chain_, digits.X, digits.y, tmp_path / "chain.html")
     assert "These numbers are too good" in written[0].read_text()

@@ -61,7 +61,7 @@ def facts_of(
         raise InvalidInputError(
             f"--by names {listed(unknown)}, not a column of the table, which has {listed(frame.columns)}."
         )
-    cells, about, frontier = system.read(frame), system.about, system.frontier
+    cells, about = system.read(frame), system.about
     seen = system.on(cells, labels)
     answers = system.answers(cells)
     measured: dict[str, Any] = {
@@ -72,28 +72,28 @@ def facts_of(
         "share_full": float(np.mean(answers["stage"] == "full")),
     }
     facts = measure(
-        frontier.on([seen]),
+        system.relabelled,
+        cells.table(system.chain.frame),
         labels,
-        chosen=frontier,
-        prices=system.chain.price_list,
-        feature_names=system.schema.names,
-        slices={name: frame[name].astype("object").map(str).to_numpy() for name in by},
-        certificate=system.certificate,
-        estimators=[system.relabelled],
-        deployed=system.relabelled,
-        X=cells.table(system.chain.frame),
+        by={name: frame[name].astype("object").map(str).to_numpy() for name in by},
+        seed=about.seed,
+    )
+    if facts.certified is not None:
+        facts = replace(facts, certified=replace(facts.certified, sentence=str(system.certificate)))
+    facts = replace(
+        facts,
         title=title,
         method=f"thrifty ({about.method})",
         full_name=KINDS.get(about.full, about.full),
         unit=unit,
-        seed=about.seed,
         date=dt.date.today().isoformat(),
-        notes=_notes(system, measured),
+        notes=tuple(_notes(system, measured).items()),
     )
     place = facts.start  # the deployed point, where the page opens
     measured["measures"] = {
         one.name: {"value": one.value[place], "interval": [one.low[place], one.high[place]], "full": one.full}
         for one in facts.measures
+        if one.low and one.name not in ERRORS
     }
     return facts, measured
 

@@ -16,7 +16,7 @@ import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, is_dataclass, replace
-from typing import Any, ClassVar, Protocol, Self
+from typing import Any, ClassVar, NamedTuple, Protocol, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -29,6 +29,7 @@ from thrifty.tasks.ranking import RankingTask, queries_of
 from thrifty.tasks.task import Task
 
 __all__ = [
+    "Answers",
     "Averages",
     "Cuts",
     "Evidence",
@@ -39,6 +40,7 @@ __all__ = [
     "check_threshold",
     "cuts_of",
     "finite_numbers",
+    "means_at",
     "plain_settings",
     "route_by",
     "yes_or_no",
@@ -349,6 +351,25 @@ class Evidence:
         cost = self.cost[route] if self.cost.ndim == 1 else self.cost[rows, route]
         return route, cost, self.quality[rows, route]
 
+    def answers_at(self, point: Floats) -> "Answers":
+        """Place of each row at one point, whether its answer is right, and its scores, as far as they are known."""
+        route = route_by(self.gate, point)
+        rows = np.arange(len(route))
+        right = self.quality if self.right is None else self.right
+        return Answers(
+            route,
+            np.asarray(right[rows, route], dtype=bool) if right.dtype == bool else None,
+            None if self.scores is None else self.scores[rows, route],
+        )
+
+
+class Answers(NamedTuple):
+    """Rows at one operating point: place, whether the answer is right, and its scores; None where unknown."""
+
+    place: Ints
+    right: Bools | None
+    scores: Floats | None
+
 
 def _per_row(name: str, cost: ArrayLike, n_rows: int) -> Floats:
     """One cost per row, from that or from one for all."""
@@ -649,6 +670,31 @@ class RouteAverages:
             return Means(self._cost.mean(axis=1), self._share.mean(axis=1), self._score.mean(axis=1))
         total = weights.sum(axis=0)
         return Means(*(one @ weights / total for one in (self._cost, self._share, self._score)))
+
+
+def means_at(
+    evidence: Sequence[Evidence], source: Ints, thresholds: Floats, rows: Bools | None = None
+) -> Means:
+    """Means of operating points of several systems, over all rows or some.
+
+    Parameters
+    ----------
+    evidence : sequence of Evidence
+        The systems, on the same rows.
+    source : ndarray of shape (n_points,)
+        The system of each point.
+    thresholds : ndarray of shape (n_points, n_stages)
+        A line per point, as long as the system with the most stages needs.
+    rows : ndarray of shape (n_rows,), bool, optional
+        Rows to average over.
+    """
+    weights = None if rows is None else rows.astype(np.float64)[:, None]
+    cost, share, score = np.empty((3, len(source)))
+    for place in np.unique(source):
+        at = source == place
+        means = evidence[place].averages(thresholds[at, : evidence[place].n_stages]).under(weights)
+        cost[at], share[at], score[at] = np.ravel(means.cost), np.ravel(means.share), np.ravel(means.score)
+    return Means(cost, share, score)
 
 
 # -- thresholds of one gate ------------------------------------------------------------------------

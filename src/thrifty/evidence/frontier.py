@@ -15,7 +15,7 @@ from thrifty.arrays import Bools, Floats, Ints, Words
 from thrifty.chain.policy import SLACK
 from thrifty.errors import InvalidInputError
 from thrifty.evidence.bootstrap import Band, Comparison, bands_of, compare_within
-from thrifty.evidence.evidence import Evidence, Means, finite_numbers
+from thrifty.evidence.evidence import Evidence, Means, finite_numbers, means_at
 from thrifty.evidence.measures import Measure, measures_along
 from thrifty.plots import draw_frontier
 from thrifty.prices.billing import check_amount
@@ -118,7 +118,7 @@ class Frontier:
                     f"evidence[{place}] must be of the same system as the frontier's; expected "
                     f"{self.evidence[place].identity}, got {sources[place].identity}. Keep the order of the systems."
                 )
-        means = _means_at(sources, self.source, self.thresholds)
+        means = means_at(sources, self.source, self.thresholds)
         held_out = not all(sources[place].is_same_measurement(self.evidence[place]) for place in used)
         fitted_on = tuple(one.seen for one in sources if one.seen is not None)
         return replace(self, evidence=sources, means=means, held_out=held_out, seen=(*self.seen, *fitted_on))
@@ -207,14 +207,14 @@ class Frontier:
             if not self.compares_with_full:
                 used = set(self.source.tolist())
                 judged = [one.against_full() if at in used else one for at, one in enumerate(self.evidence)]
-            score = _means_at(judged, self.source, self.thresholds, rows).score
+            score = means_at(judged, self.source, self.thresholds, rows).score
         n_rows = self.n_rows if rows is None else int(rows.sum())
         return np.rint(n_rows * (1.0 - score)).astype(np.intp)
 
     def sums(self, of_rows: Sequence[Floats], rows: Bools) -> Floats:
         """Sum over some rows, for each point, of numbers that are known for each system, row and place of an answer."""
         judged = [replace(one, quality=each) for one, each in zip(self.evidence, of_rows, strict=True)]
-        return _means_at(judged, self.source, self.thresholds, rows).score * int(rows.sum())
+        return means_at(judged, self.source, self.thresholds, rows).score * int(rows.sum())
 
     def plot(self, ax: Any = None, **line: Any) -> Any:
         """Draw score against mean cost on matplotlib axes and return them; ``line`` goes to ``ax.plot``.
@@ -371,18 +371,6 @@ def _sources(evidence: Sequence[Evidence], against_full: bool) -> tuple[Evidence
             f"the systems of a frontier must be judged on the same rows; got evidence of {sizes} rows."
         )
     return tuple(one.against_full() for one in sources) if against_full else sources
-
-
-def _means_at(
-    evidence: Sequence[Evidence], source: Ints, thresholds: Floats, rows: Bools | None = None
-) -> Means:
-    weights = None if rows is None else rows.astype(np.float64)[:, None]
-    cost, share, score = np.empty((3, len(source)))
-    for place in np.unique(source):
-        at = source == place
-        means = evidence[place].averages(thresholds[at, : evidence[place].n_stages]).under(weights)
-        cost[at], share[at], score[at] = (np.ravel(getattr(means, name)) for name in _MEANS)
-    return Means(cost, share, score)
 
 
 def _mean_of_steps(cost: Floats, score: Floats, low: float, high: float, below: float | None) -> float:

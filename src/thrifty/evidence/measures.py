@@ -12,6 +12,7 @@ or one that just reaches a floor.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -27,6 +28,7 @@ from thrifty.tasks.task import ERRORS, Task, mean_error
 __all__ = [
     "ClassRows",
     "Measure",
+    "NumberRows",
     "banded",
     "check_floors",
     "measures_along",
@@ -56,150 +58,162 @@ def measures_along(
     The recall of a class is under "recall of" and its label; one without rows has no recall, and balanced accuracy is
     the mean over the others. A resample that lacks a class is treated alike.
     """
-    own = [_measured(evidence, point, task) for evidence, point in points]
-    return banded(own, level=level, n_boot=n_boot, seed=seed)
+    rows = _measured(points, task)
+    found = banded(rows, rows.names, level=level, n_boot=n_boot, seed=seed)
+    return [
+        {name: Measure(*(float(end[place]) for end in ends)) for name, ends in found.items()}
+        for place in range(len(points))
+    ]
 
 
 def banded(
-    every: "Sequence[ClassRows | _NumberRows]", *, level: float, n_boot: int, seed: int
-) -> list[dict[str, Measure]]:
-    """The measures of rows that are answered in several ways, with percentiles over resamples of the rows."""
+    rows: "ClassRows | NumberRows", names: Sequence[str], *, level: float, n_boot: int, seed: int
+) -> dict[str, tuple[Floats, Floats, Floats]]:
+    """Value and both ends of the percentile interval of some measures, each of shape (n_points,)."""
     check_bootstrap(level, n_boot)
-    drawn = [{name: np.empty(n_boot) for name in own.names} for own in every]
-    for place, counts in draws_of(every[0].n_rows, n_boot, seed):
-        for own, found in zip(every, drawn, strict=True):
-            for name, values in own.under(counts).items():
-                found[name][place] = values
-    measures = []
-    for own, found in zip(every, drawn, strict=True):
-        once = own.under(np.ones((own.n_rows, 1)))
-        ends = {name: tails(values[~np.isnan(values)], level) for name, values in found.items()}
-        measures.append(
-            {
-                name: Measure(float(once[name][0]), float(low), float(high))
-                for name, (low, high) in ends.items()
-            }
-        )
-    return measures
+    once = rows.under(np.ones((rows.n_rows, 1)), names)
+    drawn = {name: np.empty((len(once[name]), n_boot)) for name in names}
+    for place, counts in draws_of(rows.n_rows, n_boot, seed):
+        for name, values in rows.under(counts, names).items():
+            drawn[name][:, place] = values
+    # A resample without a class has no recall of it.
+    ends = {name: [tails(one[~np.isnan(one)], level) for one in values] for name, values in drawn.items()}
+    return {name: (once[name][:, 0], *np.array(some).T) for name, some in ends.items()}
 
 
 @dataclass(frozen=True, eq=False)
 class ClassRows:
-    """Rows that are answered with labels.
+    """Rows that are answered with labels, at some operating points.
 
     Attributes
     ----------
-    right : ndarray of shape (n_rows,)
+    right : ndarray of shape (n_points, n_rows)
         Whether each answer is right; the probability of that, where chance has a say in it.
     strata : ndarray of shape (n_rows,)
         Number of the class of each row.
     labels : tuple
         What the classes are called.
-    outputs : ndarray of shape (n_rows, n_classes) or None
+    outputs : list of n_points ndarrays of shape (n_rows, n_classes), optional
         Probabilities, where they are known.
     """
 
     right: Floats
     strata: Ints
     labels: tuple[Any, ...]
-    outputs: Floats | None
+    outputs: list[Floats] | None = None
 
     @property
     def n_rows(self) -> int:
         """Number of rows."""
-        return len(self.right)
+        return len(self.strata)
 
-    @property
-    def present(self) -> Ints:
-        """Numbers of the classes that some row has."""
-        return np.unique(self.strata)
+    @cached_property
+    def by_class(self) -> dict[int, Ints]:
+        """Rows of each class that some row has."""
+        return {int(one): np.flatnonzero(self.strata == one) for one in np.unique(self.strata)}
+
+    @cached_property
+    def log_losses(self) -> Floats:
+        """Log-loss of each answer, shape (n_points, n_rows)."""
+        assert self.outputs is not None  # only asked for where they are known
+        given = np.array([one[np.arange(self.n_rows), self.strata] for one in self.outputs])
+        losses: Floats = -np.log(np.maximum(given, LEAST_PROBABILITY))
+        return losses
 
     @property
     def names(self) -> list[str]:
         """Names of the measures."""
-        recalls = [f"recall of {self.labels[one]!r}" for one in self.present]
-        known = [] if self.outputs is None else ["log-loss", *(["AUC"] if len(self.present) > 1 else [])]
+        recalls = [f"recall of {self.labels[one]!r}" for one in self.by_class]
+        known = [] if self.outputs is None else ["log-loss", *(["AUC"] if len(self.by_class) > 1 else [])]
         return ["accuracy", "balanced accuracy", *known, *recalls]
 
-    def under(self, counts: Floats) -> dict[str, Floats]:
-        """Each measure under weights of shape (n_rows, n_weightings)."""
-        present, total = self.present, counts.sum(axis=0)
-        is_of = self.strata == present[:, None]
-        with np.errstate(invalid="ignore"):
-            recalls = (is_of * self.right) @ counts / (is_of @ counts)
-        found = {"accuracy": self.right @ counts / total, "balanced accuracy": np.nanmean(recalls, axis=0)}
-        found |= {f"recall of {self.labels[one]!r}": line for one, line in zip(present, recalls, strict=True)}
-        if self.outputs is None:
-            return found
-        given = self.outputs[np.arange(len(self.strata)), self.strata]
-        found["log-loss"] = -np.log(np.maximum(given, LEAST_PROBABILITY)) @ counts / total
-        if len(present) == 2 == self.outputs.shape[1]:
-            found["AUC"] = _areas(is_of[1], self.outputs[:, 1], counts)
-        elif len(present) > 1:
-            areas = [
-                _areas(one, self.outputs[:, place], counts) for place, one in zip(present, is_of, strict=True)
-            ]
-            found["AUC"] = np.nanmean(areas, axis=0)
-        return found
+    def under(self, counts: Floats, names: Sequence[str]) -> dict[str, Floats]:
+        """Some of the measures under weights of shape (n_rows, n_weightings): (n_points, n_weightings) each."""
+        total = counts.sum(axis=0)
+        found = {"accuracy": self.right @ counts / total}
+        if not {"accuracy", "log-loss", "AUC"}.issuperset(names):
+            with np.errstate(invalid="ignore"):
+                recalls = [
+                    self.right[:, own] @ counts[own] / counts[own].sum(axis=0)
+                    for own in self.by_class.values()
+                ]
+            found["balanced accuracy"] = np.nanmean(recalls, axis=0)
+            called = (f"recall of {self.labels[one]!r}" for one in self.by_class)
+            found |= dict(zip(called, recalls, strict=True))
+        if "log-loss" in names:
+            found["log-loss"] = self.log_losses @ counts / total
+        if "AUC" in names:
+            found["AUC"] = np.array([self._auc(one, counts) for one in self.outputs or ()])
+        return {name: found[name] for name in names}
+
+    def _auc(self, outputs: Floats, counts: Floats) -> Floats:
+        """AUC of one point; of several classes the mean, each against the rest."""
+        present = list(self.by_class)[1:] if len(self.by_class) == 2 == outputs.shape[1] else self.by_class
+        areas = [_areas(self.strata == one, outputs[:, one], counts) for one in present]
+        mean: Floats = np.nanmean(areas, axis=0)
+        return mean
 
 
 @dataclass(frozen=True, eq=False)
-class _NumberRows:
-    """Rows that are answered with numbers: absolute errors and targets, both in the user's unit."""
+class NumberRows:
+    """Rows that are answered with numbers: absolute errors (n_points, n_rows), and targets, in the user's unit."""
 
     errors: Floats
     y: Floats
 
     @property
     def n_rows(self) -> int:
+        """Number of rows."""
         return len(self.y)
 
     @property
     def names(self) -> list[str]:
+        """Names of the measures."""
         return ["R2", *ERRORS]
 
-    def under(self, counts: Floats) -> dict[str, Floats]:
-        """Each measure under weights of shape (n_rows, n_weightings)."""
+    def under(self, counts: Floats, names: Sequence[str]) -> dict[str, Floats]:
+        """Some of the measures under weights of shape (n_rows, n_weightings): (n_points, n_weightings) each."""
         total = counts.sum(axis=0)
         powers = {name: self.errors**power @ counts / total for name, power in ERRORS.items()}
+        found = {name: mean_error(powers[name], power) for name, power in ERRORS.items()}
         centred = self.y - self.y.mean()
         spread = centred**2 @ counts / total - (centred @ counts / total) ** 2
         with np.errstate(divide="ignore", invalid="ignore"):
-            r2 = np.where(spread > 0.0, 1.0 - powers["RMSE"] / spread, np.nan)
-        return {"R2": r2, **{name: mean_error(powers[name], power) for name, power in ERRORS.items()}}
+            found["R2"] = np.where(spread > 0.0, 1.0 - powers["RMSE"] / spread, np.nan)
+        return {name: found[name] for name in names}
 
 
-def _measured(evidence: Evidence, point: Floats, task: Task | None) -> ClassRows | _NumberRows:
-    """The rows as they are answered at a point; refused where nothing can be measured."""
-    if evidence.unit is not None:
+def _measured(points: Sequence[tuple[Evidence, Floats]], task: Task | None) -> ClassRows | NumberRows:
+    """The rows as they are answered at some points; refused where nothing can be measured."""
+    first = points[0][0]
+    if first.unit is not None:
         raise InvalidInputError(
             "a frontier of rankings is scored by the measure of its queries already, and there is no other one. Its "
             "`score` is their mean, and `band` its interval."
         )
-    route, _, quality = evidence.at_point(point)
-    rows = np.arange(evidence.n_rows)
-    scores = None if evidence.scores is None else evidence.scores[rows, route]
+    answers = [evidence.answers_at(point) for evidence, point in points]
+    scores = [one.scores for one in answers if one.scores is not None]
+    has_scores = len(scores) == len(points)
     if task is not None and not isinstance(task, ClassTask):
-        errors = None if scores is None or evidence.target is None else task.errors(evidence.target, scores)
-        if errors is None or evidence.target is None:
+        if not has_scores or first.target is None:
             raise InvalidInputError(
                 "errors of numbers need the targets and the answers, which a fitted estimator does not keep. Ask the "
                 "frontier of labelled rows: `frontier.on([evidence_of(estimator, X, y)])`."
             )
-        return _NumberRows(errors, np.asarray(task.decode(evidence.target)))
-    right = quality if evidence.right is None else evidence.right[rows, route]
-    strata: Ints | None = None if evidence.strata is None else evidence.strata.astype(np.intp)
-    if strata is None and task is not None and evidence.target is not None:
-        strata = task.strata(evidence.target)
-    if strata is None or right.dtype != bool:
+        errors = np.array([task.errors(first.target, one) for one in scores])
+        return NumberRows(errors, np.asarray(task.decode(first.target)))
+    strata: Ints | None = None if first.strata is None else first.strata.astype(np.intp)
+    if strata is None and task is not None and first.target is not None:
+        strata = task.strata(first.target)
+    if strata is None or any(one.right is None for one in answers):
         raise InvalidInputError(
             "balanced accuracy and recall cannot be told: the rows of this frontier are known without their classes, "
             "as files of earlier versions keep them. Fit again, or ask the frontier of labelled rows: "
             "`frontier.on([evidence_of(estimator, X, y)])`."
         )
     labels = tuple(range(int(strata.max()) + 1)) if task is None else tuple(task.classes.tolist())
-    outputs = None if task is None or scores is None else task.outputs(scores)
-    return ClassRows(np.asarray(right, dtype=np.float64), strata, labels, outputs)
+    outputs = [task.outputs(one) for one in scores] if task is not None and has_scores else None
+    return ClassRows(np.array([one.right for one in answers], dtype=np.float64), strata, labels, outputs)
 
 
 def _areas(is_second: Bools, scores: Floats, counts: Floats) -> Floats:

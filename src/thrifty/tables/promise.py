@@ -265,19 +265,23 @@ def _powers(task: Task, y: Floats, scores: Floats, power: int) -> Floats:
 
 def _rows(task: Task, strata: Ints, quality: Floats, scores: Floats | None) -> ClassRows:
     outputs = None if scores is None else task.outputs(scores)
-    return ClassRows(quality, strata, tuple(task.classes.tolist()), outputs)
+    return ClassRows(
+        quality[None], strata, tuple(task.classes.tolist()), None if outputs is None else [outputs]
+    )
 
 
 def _measures(
     task: Task, strata: Ints, quality: Floats, scores: Floats | None = None
 ) -> dict[str, tuple[float, ...]]:
-    found = banded([_rows(task, strata, quality, scores)], level=0.95, n_boot=1000, seed=0)[0]
-    return {name: (one.value, one.low, one.high) for name, one in found.items()}
+    rows = _rows(task, strata, quality, scores)
+    found = banded(rows, rows.names, level=0.95, n_boot=1000, seed=0)
+    return {name: tuple(float(end[0]) for end in ends) for name, ends in found.items()}
 
 
 def _values(task: Task, strata: Ints, quality: Floats, scores: Floats) -> dict[str, float]:
-    found = _rows(task, strata, quality, scores).under(np.ones((len(strata), 1)))
-    return {name: float(value[0]) for name, value in found.items()}
+    rows = _rows(task, strata, quality, scores)
+    found = rows.under(np.ones((len(strata), 1)), rows.names)
+    return {name: float(value[0, 0]) for name, value in found.items()}
 
 
 def _recall(strata: Ints, quality: Floats) -> tuple[float, ...]:
