@@ -53,8 +53,8 @@ print(f"{wrong:.1%} of 300 certificates are wrong; at most 5 % may be. Mean cost
 # %%
 
 fig, ax = plt.subplots(figsize=(5.6, 3.6))
-ax.hist(lost, bins=np.linspace(0, 0.06, 49), color="tab:blue")
+ax.hist(lost, bins=np.linspace(0, 0.08, 65), color="tab:blue")
 ax.axvline(0.05, color="tab:red", linestyle="--", label="certified: at most this")
 ax.set(xlabel="share of answers that the certified point really loses", ylabel="certificates")
-ax.legend(loc="upper left")
+ax.legend(loc="upper right")
 fig.tight_layout()

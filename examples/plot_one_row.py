@@ -54,9 +54,9 @@ sure = [stage.probability for stage in explained.stages]
 ax.plot(paid, sure, color="tab:red", marker="o", linewidth=2, label="the wine that cost most")
 for stage in explained.stages:
     ax.annotate(
-        stage.answer, (stage.cost, stage.probability), (5, -12), textcoords="offset points", fontsize=8
+        stage.answer, (stage.cost, stage.probability), (5, -12), textcoords="offset points", fontsize=9
     )
-ax.set_xticks(paid, [", ".join(stage.bought).replace("_", "\n") for stage in explained.stages], fontsize=8)
+ax.set_xticks(paid, [", ".join(stage.bought).replace("_", "\n") for stage in explained.stages], fontsize=9)
 ax.set(
     xlabel="bought, one after the other, for 1 each", ylabel="probability of the answer", ylim=(0.35, 1.02)
 )

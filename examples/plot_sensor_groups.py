@@ -59,7 +59,7 @@ print(f"temperature, which no fault changes, is read for {bought[:, 1].mean():.0
 
 fig, ax = plt.subplots(figsize=(6.4, 3.6))
 image = ax.imshow(share, vmin=0, vmax=1, cmap="Blues", aspect="auto")
-ax.set_xticks(range(len(SENSORS)), [f"{name}\n({price[name]:g})" for name in SENSORS])
+ax.set_xticks(range(len(SENSORS)), [f"{name}\n({price[name]:g})" for name in SENSORS], fontsize=9)
 ax.set_yticks(range(len(SIGNS)), list(SIGNS))
 for row, column in np.ndindex(share.shape):
     colour = "white" if share[row, column] > 0.6 else "black"
