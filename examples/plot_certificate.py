@@ -2,9 +2,8 @@
 Certificates: how often are they wrong?
 =======================================
 
-"It saves three quarters and loses nothing" is easily said, on the rows that it was chosen on. A certificate says how
-many answers are lost against the full model, at most, with a probability that holds: by an exact test, on rows that
-nothing was chosen on. How often is such a certificate wrong?
+A certificate bounds the share of answers that are lost against the full model, with a stated confidence, by an exact
+test on rows that were not used in the fit. How often is such a certificate wrong?
 """
 
 import matplotlib.pyplot as plt
@@ -30,8 +29,8 @@ print(clf.certificate_)
 print(f"mean cost on new rows {clf.cost(X[new]).mean():.2f} in place of 12")
 
 # %%
-# 17,000 new rows tell what is really lost. The proof is repeated here with 300 other draws of 750 rows each: every draw
-# certifies the cheapest point that it can, and all new rows say what that point loses.
+# 17,000 new rows show what is really lost. The proof is repeated with 300 other draws of 750 rows each: every draw
+# certifies the cheapest point that it can, and all new rows measure what that point loses.
 
 known = clf.chain_.full.estimator.predict_proba(X[new])  # the full model is asked once
 points = Frontier.from_evidence([clf.evidence_], against_full=True)

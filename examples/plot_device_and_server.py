@@ -3,8 +3,8 @@ Serving: how many calls can a device save its server?
 =====================================================
 
 A sensor tells two kinds of events apart. The device has room for ten small trees; a forest on a server is right more
-often, but every call costs time and power. Features are at hand, so only calls have a price. How many calls does a
-wished accuracy take?
+often, but every call costs time and power. Features are at hand, so only calls have a price. How many calls does an
+accuracy take?
 """
 
 import matplotlib.pyplot as plt
@@ -42,7 +42,7 @@ for name, way in ways.items():
 print(f"the learned trees take {ways['learned'].n_bytes_ / 1000:.1f} kB on the device")
 
 # %%
-# A budget is now a share of calls. Thresholds were chosen on rows of their own, and are shown on test rows.
+# A budget is a share of calls. Thresholds are chosen on validation rows and evaluated on test rows.
 
 for share in (0.0, 0.1, 0.3):
     for name, frontier in frontiers.items():

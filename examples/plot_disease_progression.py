@@ -3,8 +3,8 @@ Regression: for which patients is blood drawn?
 ==============================================
 
 442 patients with diabetes, ten measurements each: age, sex, weight and blood pressure at hand, and six numbers from one
-blood sample. The doctor asks for a number, how far the disease has come after a year, and for most patients would
-rather not draw blood.
+blood sample. The target is the progression of the disease after a year. For which patients does the
+blood sample help?
 """
 
 import matplotlib.pyplot as plt
@@ -22,8 +22,8 @@ blood = {name: "blood sample" for name in X.columns if name not in at_hand}
 costs = {name: 0.0 if name in at_hand else 10.0 for name in X.columns}
 
 # %%
-# The six numbers of the blood sample are one purchase, for 10. A number does not say how sure it is, so every stage
-# learns a gate of its own: how much a row would gain by going on.
+# The six numbers of the blood sample are one purchase, for 10. Every stage of a
+# regressor learns a gate: how much a row would gain from more features.
 
 groups = {name: blood.get(name, name) for name in X.columns}
 reg = BudgetedRegressor(
@@ -42,8 +42,7 @@ for budget in budgets:
     print(f"budget {budget:2}: R2 {errors[-1]:.3f}, blood drawn for {spent[-1] / 10:.0%} of patients")
 
 # %%
-# Every step towards the blood sample helps a little, and all of it helps most. Little is to be had for less here, and
-# the curve says so before anybody decides.
+# R2 rises with the share of patients whose blood is drawn.
 
 everybody = r2_score(y_test, Ridge(0.01).fit(X, y).predict(X_test))
 

@@ -56,8 +56,8 @@ X = np.array([measured(ink) for ink in pictures])
 X, X_test, y, y_test, _, shown = train_test_split(X, y, pictures, test_size=1000, random_state=0, stratify=y)
 
 # %%
-# The full model reads all sixteen. Operating points are judged by copies of the stages that learned from half of the
-# rows each; the stages that serve learned from all of them, are surer, and spend less than they may.
+# The full model reads all sixteen. Operating points are evaluated by copies of the stages that learned from half of the
+# rows each; the stages that serve learned from all rows, are surer, and spend less than the budget.
 
 full = make_pipeline(StandardScaler(), SVC(C=10))
 clf = BudgetedClassifier(full, sizes=[(20, 4)], stages=7, cv=2, random_state=0).fit(X, y)
@@ -67,7 +67,7 @@ for budget in (4, 6, 8, 10):
     print(f"budget {budget:2}: {there.score(X_test, y_test):.3f} at {there.cost(X_test).mean():.2f}")
 
 # %%
-# What each letter costs at a budget of 8, with one that was printed.
+# Mean cost of each letter at a budget of 8, with one printed example.
 
 there = clf.at(budget=8)
 cost = there.cost(X_test)

@@ -2,10 +2,10 @@
 Prices: when is a blood test worth it?
 ======================================
 
-Age, weight and family tell something of diabetes, and cost next to nothing to ask. A glucose test costs 17.61 and an
+Age, weight and family history are cheap to ask, and predict diabetes in part. A glucose test costs 17.61 and an
 insulin test 22.78, and the second of the two is cheaper by 2.10, because blood is drawn once. These are the prices of a
 health plan in Ontario that Turney (1995, Journal of Artificial Intelligence Research 2) made a benchmark of. The
-patients of this page are made up, so that it runs anywhere; the project's results have the real ones.
+patients of this page are generated.
 """
 
 import matplotlib.pyplot as plt
@@ -18,7 +18,7 @@ from thrifty import BudgetedClassifier, Prices
 
 
 def patients(n_rows, rng):
-    """Made-up patients: glucose tells most, insulin follows it, and age and weight tell some of it for less."""
+    """Generate patients: glucose predicts best, insulin follows it, age and weight predict in part."""
     age = rng.gamma(3.0, 5.0, n_rows) + 21
     bmi = rng.normal(32, 7, n_rows)
     family = rng.gamma(2.0, 0.25, n_rows)
@@ -33,7 +33,7 @@ X, y = patients(3000, np.random.default_rng(0))
 X, X_test, y, y_test = train_test_split(X, y, test_size=1500, random_state=0)
 
 # %%
-# ``Prices`` says what an array cannot: a price for all columns that are not named, and the discount of a second test.
+# ``Prices`` has a default price for columns that are not named, and a discount for the second test.
 
 prices = Prices(
     {"glucose": 17.61, "insulin": 22.78},
@@ -47,7 +47,7 @@ everything = 3 * 1.0 + 17.61 + 22.78 - 2.10
 print(f"all tests for everybody: accuracy {full.score(X_test, y_test):.3f} for {everything:.2f}")
 
 # %%
-# Who is sent to the laboratory? Below a budget of 20, only patients about whom the cheap questions leave a doubt.
+# Who is sent to the laboratory? Below a budget of 20, only patients whose cheap answers leave doubt.
 
 budgets = [3, 6, 10, 15, 20, 25]
 found = {budget: clf.at(budget=budget) for budget in budgets}

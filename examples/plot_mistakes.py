@@ -2,8 +2,9 @@
 Prices of mistakes: what should be looked at where failures are rare?
 =====================================================================
 
-Three machines in a hundred fail within a week. Whoever answers "well" every time is right on 97 % of them and finds no
-failure. A missed failure costs 200, a needless repair 10, and looking at a machine costs too. What should be looked at?
+Three machines in a hundred fail within a week. A model that always answers "well" is right on 97 % of them and finds
+no failure. A missed failure costs 200, a needless repair 10, and looking at a machine costs too. What should be
+looked at?
 """
 
 import matplotlib.pyplot as plt
@@ -40,7 +41,7 @@ def bill(model):
     return model.cost(X_test).mean(), wrong.mean(), np.mean(answer[y_test == "fails"] == "fails")
 
 
-# A floor asks for a share of the failures to be found: on held-out rows of the fit, and so not surely on new ones.
+# ``min_recall`` asks for a share of the failures to be found, as estimated on held-out rows of the fit.
 full = forest.fit(X, y)
 answer = full.predict(X_test)
 wrong = mistakes[(y_test == "well").astype(int), (answer == "well").astype(int)]

@@ -2,8 +2,8 @@
 Buying for one row: what was bought, and why did it stop?
 =========================================================
 
-Somebody asks why their case was decided on two measurements. ``explain`` retells the way of a row; a session buys for
-one row while it stands before you, and says at every step what it wants next and why.
+A customer asks why a case was decided on two measurements. ``explain`` lists what was bought for a row and why it
+stopped; a session buys for one row, and names at every step the next purchase and the reason.
 """
 
 import matplotlib.pyplot as plt
@@ -24,14 +24,14 @@ clf = BudgetedClassifier(full, budget=3, sizes=[(20, 3)], cv=3, random_state=0).
 print(f"accuracy {clf.score(X_test, y_test):.3f} at {clf.cost(X_test).mean():.2f} of 13 measurements")
 
 # %%
-# The wine of the test that cost most, in words.
+# The test wine that cost most.
 
 row = int(np.argmax(clf.cost(X_test)))
 explained = clf.explain(X_test.iloc[[row]])[0]
 print(explained)
 
 # %%
-# The same wine in a session: nothing is known, and it is told one measurement after the other.
+# The same wine in a session, which receives one measurement after the other.
 
 session = clf.start(key=row)
 while session.next_purchase is not None:

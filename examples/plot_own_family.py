@@ -2,9 +2,9 @@
 The paper: can splines be the cheap model and the gate?
 =======================================================
 
-Additive splines of two measurements in front of a forest of thirty, learned by the paper's alternation. The family says
-how a pair (g, f1) is fitted to shares of rows (``SplinePair``) and how it scores new rows (``SplineStage``);
-``SplineClassifier`` ties them together. Prediction, purchases and operating points are thrifty's.
+Additive splines of two measurements in front of a forest of thirty, learned by the paper's alternation. The family
+defines how a pair (g, f1) is fitted to shares of rows (``SplinePair``) and how it scores new rows (``SplineStage``);
+``SplineClassifier`` is the estimator. Prediction, purchases and operating points are thrifty's.
 """
 
 from dataclasses import dataclass

@@ -17,14 +17,14 @@ rng = np.random.default_rng(0)
 n_queries, n_documents = 300, 10
 qid = np.repeat(np.arange(n_queries), n_documents)
 meaning = rng.normal(size=len(qid))
-# How well each source tells what a document is about, and what it costs.
+# Noise and price of each feature.
 names = ["words of the title", "clicks", "words of the text", "language model"]
 noise, costs = [1.2, 1.5, 0.7, 0.3], [1.0, 1.0, 4.0, 20.0]
 X = np.column_stack([meaning + rng.normal(0, scale, len(qid)) for scale in noise])
 grade = np.digitize(meaning, [0.3, 1.0, 1.7])
 
 # %%
-# Documents of one query stand together; ``qid`` says which they are. Half of the queries teach, half are the test.
+# Documents of one query are consecutive, and ``qid`` names the query. Half of the queries are for training.
 
 half = n_queries // 2 * n_documents
 full = HistGradientBoostingRegressor(max_iter=60, max_leaf_nodes=8, random_state=0)

@@ -45,7 +45,7 @@ def boosted(penalty):
 
 
 def judged(model, used, X, y):
-    """What it does with some rows: all pay the same, and nobody is sent on."""
+    """One operating point: all rows pay the same, and none is sent on."""
     cost = np.full(len(y), costs[used].sum())
     return Evidence.of_point(cost, model.predict(X) == y, np.zeros(len(y), dtype=bool))
 
@@ -56,7 +56,7 @@ rival = chosen.on([judged(*rival, X_test, y_test) for rival in rivals])
 
 # %%
 # The cascade has LightGBM without penalties as its full model, and is fitted on all the rows that LightGBM had for
-# fitting and choosing. The fit finds that its own last stage beats this full model, warns, and does without it.
+# fitting and choosing. The fit warns that its own last stage beats this full model, and does without it.
 
 full = lightgbm.LGBMClassifier(n_estimators=100, num_leaves=15, verbose=-1, n_jobs=1, random_state=0)
 clf = BudgetedClassifier(full, feature_costs=costs, sizes=[(60, 4)], cv=3, random_state=0)
