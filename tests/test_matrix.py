@@ -292,7 +292,7 @@ REFUSED = {
     (FUNCTION, "file"): "files keep no functions",
     (FUNCTION, "providers"): "a function tells prices",
     (BY_ROW, "providers"): "differ by row",
-    (ROUTER, "measures"): "known without their classes",
+    (ROUTER, "measures"): "need the class of each row",
 }
 """Pairs that make no sense, and a word of the refusal."""
 

@@ -13,10 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import logit
 
-from reproduction.experiments.selection import AnyCandidate, Chosen, PointCandidate
+from reproduction.experiments.selection import AnyCandidate, Chosen, PointCandidate, best_within
 from reproduction.ranking_curve import band_over_queries, ranking_curve
 from thrifty.arrays import Bools, Floats
-from thrifty.evidence.frontier import best_within
 from thrifty.tasks.logistic import platt
 from thrifty.tasks.ranking import PerQuery, Queries, average_precision_at, ndcg_at
 

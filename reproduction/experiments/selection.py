@@ -12,11 +12,11 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from thrifty.arrays import Bools, Floats
+from thrifty.chain.policy import SLACK
 from thrifty.evidence.evidence import Evidence
-from thrifty.evidence.frontier import best_within
 from thrifty.plots import Curve
 
 __all__ = [
@@ -27,6 +27,7 @@ __all__ = [
     "FullAnswers",
     "PointCandidate",
     "Verdict",
+    "best_within",
     "by_budget",
     "choose",
     "curve_of",
@@ -314,3 +315,12 @@ def judge_claims(claims: Sequence[Claim], chosen: Mapping[str, Sequence[Chosen]]
         for claim in claims
         if budgets(claim.ours) & budgets(claim.theirs)
     ]
+
+
+def best_within(cost: ArrayLike, score: ArrayLike, budget: float) -> int | None:
+    """Index of the best-scoring point that costs at most ``budget``; the cheapest of equals; None if there is none."""
+    cost, score = np.asarray(cost, dtype=np.float64), np.asarray(score, dtype=np.float64)
+    affordable = np.flatnonzero(cost <= budget * (1 + SLACK))
+    if affordable.size == 0:
+        return None
+    return int(affordable[np.lexsort((cost[affordable], -score[affordable]))[0]])

@@ -30,6 +30,7 @@ __all__ = [
     "as_html",
     "check_installed",
     "draw_frontier",
+    "draw_in_force",
     "draw_purchases",
     "draw_report",
     "draw_route",
@@ -191,6 +192,16 @@ def draw_frontier(
         ax.plot(tests, mistakes, "o", color=curve.get_color(), markersize=8, label=label)
         ax.legend(frameon=False, fontsize=8)
     return ax
+
+
+def draw_in_force(ax: Any, cost: float, score: float, *, label: str = "", title: str = "") -> None:
+    """Mark the point in force on axes of score against cost; they begin at 0, so that savings are seen as lengths."""
+    ax.plot(cost, score, "o", color=_FLAG, label=label or "_in force")
+    ax.set_xlim(left=0.0)
+    if title:
+        ax.set_title(title, loc="left", fontsize=10)
+    if label:
+        ax.legend(frameon=False, fontsize=8)
 
 
 @dataclass(frozen=True)

@@ -98,10 +98,9 @@ def test_a_single_gate_has_the_same_means_on_the_path_of_many_stages(seed, cost_
     rng = np.random.default_rng(seed)
     points = random_points(rng, evidence)
     weights = rng.multinomial(25, np.full(25, 1 / 25), size=6).T.astype(float) if weighted else None
-    gate, route = (
-        GateAverages(evidence.gate[:, 0], evidence.cost, evidence.quality, points[:, 0]),
-        RouteAverages([evidence.at_point(point) for point in points], evidence.n_stages),
-    )
+    places, cost, quality = map(np.array, zip(*(evidence.at_point(point) for point in points), strict=True))
+    gate, route = evidence.averages(points), RouteAverages(cost, places == 1, quality)
+    assert isinstance(gate, GateAverages)
     for name in ("cost", "share", "score"):
         one, other = (getattr(path.under(weights), name) for path in (gate, route))
         assert one.shape == other.shape

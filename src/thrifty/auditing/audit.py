@@ -12,7 +12,6 @@ from scipy import sparse
 from sklearn.base import is_classifier, is_regressor
 from sklearn.frozen import FrozenEstimator
 from sklearn.pipeline import Pipeline
-from sklearn.utils import _safe_indexing
 from sklearn.utils.validation import check_is_fitted
 
 from thrifty.arrays import Bools, Floats, Ints
@@ -28,7 +27,7 @@ from thrifty.chain.columns import kind_of_table, table_of_fit
 from thrifty.errors import FullModelNotWorthItWarning, InvalidInputError, NothingSavedWarning
 from thrifty.evidence.frontier import Frontier
 from thrifty.full.model import as_full_model, ask_model
-from thrifty.plots import as_html, html_table
+from thrifty.plots import as_html, draw_in_force, html_table
 from thrifty.prices.billing import PriceList
 from thrifty.prices.prices import Prices, check_price_list
 from thrifty.tasks.classes import classification_of
@@ -324,12 +323,10 @@ class Audit:
         return f"<div>{escape(self._cascade_in_words()[0])}</div>{html_table(head, lines)}{drawn}"
 
     def _draw_cascade(self, ax: Any) -> None:
-        assert self.frontier is not None
+        assert self.frontier is not None  # both come with labels
         self.frontier.plot(ax, label="cascade")
-        label = f"{self.model}, bought on its paths"
-        ax.plot(self.mean_cost, self.score, "o", color="#b3261e", label=label)
-        ax.set_xlim(left=0.0)  # savings are seen as lengths
-        ax.legend(frameon=False, fontsize=8)
+        assert self.score is not None
+        draw_in_force(ax, self.mean_cost, self.score, label=f"{self.model}, bought on its paths")
 
 
 # -- the audit ---------------------------------------------------------------------------------
@@ -421,7 +418,7 @@ def audit(
             f"y must hold a label or number for each of the {n_rows} rows of X; got shape {target.shape}."
         )
     chosen = _some_rows(n_rows, random_state)
-    judge = _Judge.of(bare, _safe_indexing(table, chosen), target[chosen], read[chosen])
+    judge = _Judge.of(bare, _take(table, chosen), target[chosen], read[chosen])
     return _judged(found, judge, prices, tolerance, random_state)
 
 
@@ -515,6 +512,11 @@ def _read(model: Any, table: Any) -> Bools:
         raise InvalidInputError(
             f"the {_called(model)} cannot read X: {str(error)[:300]} Give the rows as it was fitted on them."
         ) from error
+
+
+def _take(table: Any, rows: Ints) -> Any:
+    """Some rows of a table."""
+    return table.iloc[rows] if kind_of_table(table) == "pandas" else table[rows]
 
 
 def _some_rows(n_rows: int, seed: int) -> Ints:
@@ -634,7 +636,7 @@ class _Judge:
         touched = np.flatnonzero(self.read[:, columns].any(axis=1))
         lost = np.zeros(len(self.quality))
         if len(touched):
-            without = _ask(self.full, self.task, _safe_indexing(_typical(self.table, columns), touched))
+            without = _ask(self.full, self.task, _take(_typical(self.table, columns), touched))
             lost[touched] = self.quality[touched] - self.task.quality(self.target[touched], without)
         return float(lost.mean()), float(lost.std() / np.sqrt(len(lost)))
 

@@ -32,7 +32,7 @@ from sklearn.preprocessing import Normalizer, OneHotEncoder
 from thrifty.arrays import Bools, Ints
 from thrifty.chain.columns import level_text
 from thrifty.errors import InvalidInputError
-from thrifty.full.trees import TreeClassifier, TreeRegressor
+from thrifty.full.trees import tree_classifier_of
 from thrifty.tasks.classes import classification_of
 from thrifty.tasks.regression import regression_of
 from thrifty.tasks.task import Task
@@ -74,11 +74,12 @@ def columns_read(model: Any, X: Any) -> Bools:
     if members is not None:
         together: Bools = np.logical_or.reduce([columns_read(one, X) for one in members])
         return together
-    if isinstance(model, TreeClassifier | TreeRegressor):
-        return model.touched(X)
     with warnings.catch_warnings():
-        # Somebody who fitted on a data frame may ask about an array, as far as the library allows it.
+        # A model that was fitted on a data frame may be asked about an array, as far as its library allows it.
         warnings.filterwarnings("ignore", message="X does not have valid feature names")
+        ours = tree_classifier_of(model)
+        if ours is not None:
+            return ours.touched(X)
         trees = _leaves_of(model, X, n_features)
         if trees is None:
             return np.repeat(_used_by_all(model, n_features)[None, :], n_rows, axis=0)
@@ -98,7 +99,7 @@ def follows_paths(model: Any) -> bool:
     members = _members(model)
     if members is not None:
         return any(follows_paths(one) for one in members)
-    return isinstance(model, TreeClassifier | TreeRegressor) or _reader_of(model) is not None
+    return tree_classifier_of(model) is not None or _reader_of(model) is not None
 
 
 def _members(model: Any) -> list[Any] | None:
@@ -142,7 +143,7 @@ def _inputs_of_outputs(step: Any, n_inputs: int) -> Bools:
         selected: Bools = kept[step.get_support()]
         return selected
     if isinstance(step, OneHotEncoder):
-        return np.repeat(kept, step._n_features_outs, axis=0)
+        return np.repeat(kept, _one_hot_columns(step), axis=0)
     if isinstance(step, ColumnTransformer):
         return _of_column_transformer(step, n_inputs)
     # A row's norm is made of all its columns.
@@ -160,6 +161,16 @@ def _inputs_of_outputs(step: Any, n_inputs: int) -> Bools:
         return made_of
     n_outputs = len(step.get_feature_names_out()) if hasattr(step, "get_feature_names_out") else n_inputs
     return np.ones((n_outputs, n_inputs), dtype=bool)
+
+
+def _one_hot_columns(step: OneHotEncoder) -> list[int]:
+    """Columns that an encoder makes of each column: one for each category, rare ones together, without dropped ones."""
+    rare = getattr(step, "infrequent_categories_", None) or [None] * len(step.categories_)
+    dropped = [None] * len(step.categories_) if step.drop_idx_ is None else step.drop_idx_
+    return [
+        len(every) - (0 if few is None else len(few) - 1) - (one is not None)
+        for every, few, one in zip(step.categories_, rare, dropped, strict=True)
+    ]
 
 
 def _of_column_transformer(step: ColumnTransformer, n_inputs: int) -> Bools:
@@ -201,8 +212,6 @@ def _reader_of(model: Any) -> Any:
         return _xgboost_leaves if _xgboost_trees(model) is not None else None
     if hasattr(model, "booster_") or hasattr(model, "dump_model"):
         return _lightgbm_leaves
-    if hasattr(model, "_predictors") and hasattr(model, "_bin_mapper"):
-        return _histogram_leaves
     has_trees = hasattr(model, "tree_") or hasattr(
         np.ravel(getattr(model, "estimators_", [None]))[0], "tree_"
     )
@@ -234,30 +243,6 @@ def _scikit_leaves(model: Any, X: Any, n_features: int) -> Leaves:
         tree = one.tree_
         way = _on_the_way(tree.children_left, tree.children_right, tree.feature, n_features)
         yield leaves[:, place], way
-
-
-def _histogram_leaves(model: Any, X: Any, n_features: int) -> Leaves:
-    from sklearn.ensemble._hist_gradient_boosting.predictor import TreePredictor
-
-    numbers = np.asarray(model._preprocess_X(X, reset=False), dtype=np.float64)
-    known, place_of = model._bin_mapper.make_known_categories_bitsets()
-    is_category = np.asarray(
-        np.zeros(n_features) if model.is_categorical_ is None else model.is_categorical_, dtype=bool
-    )
-    # Columns of categories come before the others where they are encoded.
-    column_of = np.arange(n_features)
-    if model._preprocessor is not None:
-        column_of = np.concatenate([np.flatnonzero(is_category), np.flatnonzero(~is_category)])
-    for predictor in (one for a_round in model._predictors for one in a_round):
-        nodes = predictor.nodes.copy()
-        # Each leaf answers with its own number.
-        nodes["value"] = np.arange(len(nodes))
-        numbered = TreePredictor(nodes, predictor.binned_left_cat_bitsets, predictor.raw_left_cat_bitsets)
-        leaf = numbered.predict(numbers, known, place_of, 1).astype(np.intp)
-        left, right = (
-            np.where(nodes["is_leaf"], -1, nodes[side].astype(np.intp)) for side in ("left", "right")
-        )
-        yield leaf, _on_the_way(left, right, column_of[nodes["feature_idx"]], n_features)
 
 
 def _xgboost_trees(model: Any) -> list[Any] | None:

@@ -10,7 +10,7 @@ from thrifty.chain.columns import kind_of_table
 from thrifty.chain.stage import nodes_of
 from thrifty.errors import InvalidInputError
 from thrifty.evidence.evidence import Evidence, route_by
-from thrifty.plots import Purchased, as_html, draw_purchases, draw_route, html_table, purchased
+from thrifty.plots import Purchased, as_html, draw_in_force, draw_purchases, draw_route, html_table, purchased
 
 __all__ = ["Notebook"]
 
@@ -124,9 +124,8 @@ class Notebook:
 
         def draw(ax: Any) -> None:
             frontier.plot(ax)
-            ax.plot(cost, score, "o", color="#b3261e")
-            ax.set_xlim(left=0.0)  # savings are seen as lengths
-            ax.set_title(f"in force (dot): {score:.4g} for {cost:.4g} per row", loc="left", fontsize=10)
+            title = f"in force (dot): {score:.4g} for {cost:.4g} per row"
+            draw_in_force(ax, cost, score, title=title)
 
         return as_html(draw, f"{name} against mean cost per row")
 

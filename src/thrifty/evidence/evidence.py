@@ -313,7 +313,8 @@ class Evidence:
         """Means at some points, shape (n_points, n_stages), for any weights of the rows."""
         if self.n_stages == 1:
             return GateAverages(self.gate[:, 0], self.cost, self.quality, points[:, 0])
-        return RouteAverages([self.at_point(point) for point in points], self.n_stages)
+        route, cost, quality = zip(*(self.at_point(point) for point in points), strict=True)
+        return RouteAverages(np.array(cost), np.array(route) == self.n_stages, np.array(quality))
 
     def against_full(self) -> "Evidence":
         """The evidence with "not worse than the full model on this row" in the place of quality."""
@@ -346,8 +347,12 @@ class Evidence:
 
     def at_point(self, point: Floats) -> tuple[Ints, Floats, Numbers]:
         """Place, cost and quality of each row at one point."""
+        return self._at(point)
+
+    def _at(self, point: Floats) -> tuple[Ints, Floats, Numbers]:
+        """Place, cost and quality of each line of the arrays at one point."""
         route = route_by(self.gate, point)
-        rows = np.arange(self.n_rows)
+        rows = np.arange(len(route))
         cost = self.cost[route] if self.cost.ndim == 1 else self.cost[rows, route]
         return route, cost, self.quality[rows, route]
 
@@ -514,14 +519,15 @@ class QueryEvidence(Evidence):
 
     def averages(self, points: Floats) -> "Averages":
         """Means at some points, shape (n_points, n_stages), for any weights of the queries."""
-        return _QueryAverages(self, points)
+        route, paid, value = zip(*(self.judged_at(point) for point in points), strict=True)
+        sent = [self.of_queries(one == self.n_stages) for one in route]
+        is_known = ~np.isnan(value[0])
+        return RouteAverages(np.array(paid), np.array(sent), np.nan_to_num(value), self._size, is_known)  # type: ignore[attr-defined]
 
     def judged_at(self, point: Floats) -> tuple[Ints, Floats, Floats]:
         """Place of each document, what the documents of each query pay together, and the measure of each query."""
-        route = route_by(self.gate, point)
-        rows = np.arange(self.n_documents)
-        paid = self.cost[route] if self.cost.ndim == 1 else self.cost[rows, route]
-        value = self.value(np.asarray(self.quality[rows, route], dtype=np.float64))
+        route, paid, scores = self._at(point)
+        value = self.value(np.asarray(scores, dtype=np.float64))
         if self.against and self.full_quality is not None:
             least = self.value(np.asarray(self.full_quality, dtype=np.float64)) - self.tolerance
             value = (value >= least - 1e-12).astype(np.float64)
@@ -543,28 +549,6 @@ class QueryEvidence(Evidence):
             return route, cost, np.zeros(len(value))
         score = value[is_known].mean()
         return route, cost, score + np.where(is_known, value - score, 0.0) / is_known.mean()
-
-
-class _QueryAverages:
-    """Means at some points: cost and share per document, and the measure over the queries that have one."""
-
-    def __init__(self, evidence: QueryEvidence, points: Floats) -> None:
-        seen = [evidence.judged_at(point) for point in points]
-        self._size: Floats = evidence._size  # type: ignore[attr-defined]
-        self._cost = np.array([paid for _, paid, _ in seen])
-        self._share = np.array([evidence.of_queries(route == evidence.n_stages) for route, _, _ in seen])
-        value = np.array([one for _, _, one in seen])
-        self._is_known = (~np.isnan(value[0])).astype(np.float64)
-        self._score = np.nan_to_num(value)
-
-    def under(self, weights: Floats | None = None) -> "Means":
-        """Means under some weightings of the queries."""
-        given = np.ones((len(self._size), 1)) if weights is None else weights
-        size, known = self._size @ given, np.maximum(self._is_known @ given, 1e-300)
-        found = Means(self._cost @ given / size, self._share @ given / size, self._score @ given / known)
-        if weights is not None:
-            return found
-        return Means(found.cost[:, 0], found.share[:, 0], found.score[:, 0])
 
 
 # -- means of operating points ---------------------------------------------------------------------
@@ -657,19 +641,37 @@ class GateAverages:
 
 
 class RouteAverages:
-    """Means at thresholds of several stages, from the place, cost and quality of each row at every point."""
+    """Means at thresholds of several stages, from the cost, share sent and quality of each row at every point.
 
-    def __init__(self, seen: Sequence[tuple[Ints, Floats, Numbers]], n_stages: int) -> None:
-        self._cost = np.array([cost for _, cost, _ in seen])
-        self._share = np.array([route == n_stages for route, _, _ in seen], dtype=np.float64)
-        self._score = np.array([quality for _, _, quality in seen], dtype=np.float64)
+    Parameters
+    ----------
+    cost, share, score : ndarray of shape (n_points, n_rows)
+        What each row adds; of a query, the sums over its documents, and the measure of its order.
+    size, is_known : ndarray of shape (n_rows,), optional
+        Documents of each query, which cost and share are means over, and the queries whose order has a measure.
+    """
+
+    def __init__(
+        self,
+        cost: Floats,
+        share: Any,
+        score: Any,
+        size: Floats | None = None,
+        is_known: Bools | None = None,
+    ) -> None:
+        self._cost, self._share, self._score = cost, share.astype(np.float64), score.astype(np.float64)
+        self._size, self._is_known = size, is_known
 
     def under(self, weights: Floats | None = None) -> "Means":
         """Means under some weightings of the rows."""
-        if weights is None:
+        if weights is None and self._size is None:
             return Means(self._cost.mean(axis=1), self._share.mean(axis=1), self._score.mean(axis=1))
-        total = weights.sum(axis=0)
-        return Means(*(one @ weights / total for one in (self._cost, self._share, self._score)))
+        given = np.ones((self._cost.shape[1], 1)) if weights is None else weights
+        size = known = given.sum(axis=0)
+        if self._size is not None and self._is_known is not None:
+            size, known = self._size @ given, np.maximum(self._is_known @ given, 1e-300)
+        found = self._cost @ given / size, self._share @ given / size, self._score @ given / known
+        return Means(*(one[:, 0] if weights is None else one for one in found))
 
 
 def means_at(

@@ -14,18 +14,20 @@ from numpy.typing import ArrayLike
 from thrifty.arrays import Bools, Floats, Ints, Words
 from thrifty.chain.policy import SLACK
 from thrifty.errors import InvalidInputError
-from thrifty.evidence.bootstrap import Band, Comparison, bands_of, compare_within
+from thrifty.evidence.bootstrap import check_bootstrap, resampled, tails
 from thrifty.evidence.evidence import Evidence, Means, finite_numbers, means_at
 from thrifty.evidence.measures import Measure, measures_along
 from thrifty.plots import draw_frontier
 from thrifty.prices.billing import check_amount
 from thrifty.tasks.task import Task
 
-__all__ = ["Frontier", "OperatingPoint", "best_within", "efficient"]
+__all__ = ["Band", "Comparison", "Frontier", "OperatingPoint", "efficient"]
 
 _MEANS = ("cost", "share", "score")
 _LINES = 11
 """Budgets that a table of measures has lines for, unless others are asked for."""
+_POINTS = 1024
+"""Points whose resampled means are held at once."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -168,13 +170,32 @@ class Frontier:
             )
         return _mean_of_steps(self.chosen.cost, self.score, low, high, below)
 
-    def band(self, level: float = 0.95, *, n_boot: int = 1000, seed: int = 0) -> Band:
+    def band(self, level: float = 0.95, *, n_boot: int = 1000, seed: int = 0) -> "Band":
         """Bootstrap intervals over rows of each point's score and cost; see ``thrifty.evidence.bootstrap``.
 
         The points are held as they are. On the rows they were chosen on their scores are too good, and the band
         does not correct that: ask for the band of ``frontier.on(other_rows)``.
         """
-        return bands_of(self.evidence, self.source, self.thresholds, level=level, n_boot=n_boot, seed=seed)
+        check_bootstrap(level, n_boot)
+        ends = np.empty((4, len(self)))
+        # Points of one system stay together: each block of them pays for a pass over the system's rows.
+        order = np.argsort(self.source, kind="stable")
+        for start in range(0, len(order), _POINTS):
+            block = order[start : start + _POINTS]
+            cost, score = self._resampled(block, n_boot, seed)
+            ends[:2, block] = tails(score, level)
+            ends[2:, block] = tails(cost, level)
+        return Band(level, *ends)
+
+    def _resampled(self, places: Ints, n_boot: int, seed: int) -> tuple[Floats, Floats]:
+        """Mean cost and mean score of some points under each draw of rows."""
+        source, thresholds = self.source[places], self.thresholds[places]
+        return resampled(self.evidence, source, thresholds, n_boot=n_boot, seed=seed)
+
+    def _scores_drawn(self, places: Ints, n_boot: int, seed: int) -> Floats:
+        """Score at each place under each draw; a point that serves several budgets is averaged once."""
+        points, of_budget = np.unique(places, return_inverse=True)
+        return self._resampled(points, n_boot, seed)[1][of_budget]
 
     def compare(
         self,
@@ -184,7 +205,7 @@ class Frontier:
         level: float = 0.95,
         n_boot: int = 1000,
         seed: int = 0,
-    ) -> dict[str, Comparison]:
+    ) -> dict[str, "Comparison"]:
         """Score of this frontier minus that of each other one at the same budgets, with paired bootstrap bands.
 
         Parameters
@@ -196,7 +217,39 @@ class Frontier:
         level, n_boot, seed
             Share of the draws an interval holds, number of draws, and their seed.
         """
-        return compare_within(self, others, budgets, level=level, n_boot=n_boot, seed=seed)
+        check_bootstrap(level, n_boot)
+        asked = np.array([check_amount("budgets", budget) for budget in np.ravel(np.asarray(budgets))])
+        if asked.size == 0:
+            raise InvalidInputError("budgets must hold at least one budget; got none.")
+        sizes = {name: other.n_rows for name, other in others.items() if other.n_rows != self.n_rows}
+        if sizes:
+            raise InvalidInputError(
+                f"frontiers must be compared on the same rows; this one has {self.n_rows}, the others {sizes}."
+            )
+        places = self.within(asked)
+        drawn = self._scores_drawn(places, n_boot, seed)
+        found = {}
+        for name, other in others.items():
+            try:
+                theirs = other.within(asked)
+            except InvalidInputError as error:
+                raise InvalidInputError(f"others[{name!r}]: {error}") from None
+            difference = self.score[places] - other.score[theirs]
+            draws = drawn - other._scores_drawn(theirs, n_boot, seed)
+            mean_low, mean_high = tails(draws.mean(axis=0), level)
+            low, high = tails(draws, level)
+            found[name] = Comparison(
+                budgets=asked,
+                difference=difference,
+                low=low,
+                high=high,
+                cost_difference=self.cost[places] - other.cost[theirs],
+                mean=float(difference.mean()),
+                mean_low=float(mean_low),
+                mean_high=float(mean_high),
+                level=level,
+            )
+        return found
 
     def losses_against_full(self, rows: Bools | None = None) -> Ints:
         """On how many of these rows, or of some, the full model is right and the point is wrong, for each point."""
@@ -383,6 +436,63 @@ def _mean_of_steps(cost: Floats, score: Floats, low: float, high: float, below: 
     return float(steps[0] if low == high else steps[:-1] @ np.diff(edges) / (high - low))
 
 
+# -- bands and comparisons -------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Band:
+    """Percentile intervals of each point of a frontier, point by point.
+
+    Attributes
+    ----------
+    level : float
+        Share of the resamples that an interval holds.
+    score_low, score_high, cost_low, cost_high : ndarray of shape (n_points,)
+        Ends of the intervals.
+    """
+
+    level: float
+    score_low: Floats
+    score_high: Floats
+    cost_low: Floats
+    cost_high: Floats
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Score of one frontier minus that of another at the same budgets, on the same rows.
+
+    Attributes
+    ----------
+    budgets : ndarray of shape (n_budgets,)
+        What both may spend, by the rows their points were chosen on.
+    difference, low, high : ndarray of shape (n_budgets,)
+        Difference of the scores, and the ends of its paired bootstrap interval at each budget.
+    cost_difference : ndarray of shape (n_budgets,)
+        What the first really spends more than the second on these rows: a better score may have been paid for.
+    mean, mean_low, mean_high : float
+        Mean difference over the budgets, and the ends of its interval.
+    level : float
+        Share of the resamples that an interval holds.
+    """
+
+    budgets: Floats
+    difference: Floats
+    low: Floats
+    high: Floats
+    cost_difference: Floats
+    mean: float
+    mean_low: float
+    mean_high: float
+    level: float
+
+    def __str__(self) -> str:
+        return (
+            f"mean difference over {len(self.budgets)} budgets {self.mean:+.4f} "
+            f"({100 * self.level:g} % interval {self.mean_low:+.4f} to {self.mean_high:+.4f})"
+        )
+
+
 # -- operating points ------------------------------------------------------------------------------
 
 
@@ -396,15 +506,6 @@ def efficient(cost: ArrayLike, score: ArrayLike) -> Ints:
     best_before = np.r_[-np.inf, np.maximum.accumulate(score[order])[:-1]]
     kept: Ints = order[score[order] > best_before]
     return kept
-
-
-def best_within(cost: ArrayLike, score: ArrayLike, budget: float) -> int | None:
-    """Index of the best-scoring point that costs at most ``budget``; the cheapest of equals; None if there is none."""
-    cost, score = np.asarray(cost, dtype=np.float64), np.asarray(score, dtype=np.float64)
-    affordable = np.flatnonzero(cost <= budget * (1 + SLACK))
-    if affordable.size == 0:
-        return None
-    return int(affordable[np.lexsort((cost[affordable], -score[affordable]))[0]])
 
 
 @dataclass(frozen=True)
@@ -479,13 +580,17 @@ class OperatingPoint:
 # -- data frames ------------------------------------------------------------------------------------
 
 
-def _points_frame(frontier: Frontier) -> Any:
-    """One line per point, one column per number and per setting; needs pandas."""
+def _pandas(method: str) -> Any:
     try:
         import pandas as pd
     except ModuleNotFoundError:
-        raise InvalidInputError("to_frame needs pandas; install it with `pip install pandas`.") from None
-    source = frontier.source
+        raise InvalidInputError(f"{method} needs pandas; install it with `pip install pandas`.") from None
+    return pd
+
+
+def _points_frame(frontier: Frontier) -> Any:
+    """One line per point, one column per number and per setting; needs pandas."""
+    pd, source = _pandas("to_frame"), frontier.source
     bought = np.array([len(one.features) for one in frontier.evidence])
     columns: dict[str, Any] = {
         "cost": frontier.cost,
@@ -507,17 +612,13 @@ def _points_frame(frontier: Frontier) -> Any:
 
 def _measures_frame(frontier: Frontier, budgets: Floats, found: Mapping[int, Mapping[str, Measure]]) -> Any:
     """One line per budget: the budget, the cost of its point, and every measure with the ends of its interval."""
-    try:
-        import pandas as pd
-    except ModuleNotFoundError:
-        raise InvalidInputError("measures needs pandas; install it with `pip install pandas`.") from None
     lines = []
     for budget, place in zip(budgets.tolist(), frontier.within(budgets).tolist(), strict=True):
         line = {"budget": budget, "cost": float(frontier.cost[place])}
         for name, one in found[place].items():
             line |= {name: one.value, f"{name}_low": one.low, f"{name}_high": one.high}
         lines.append(line)
-    return pd.DataFrame(lines)
+    return _pandas("measures").DataFrame(lines)
 
 
 def _thresholds(frontier: Frontier) -> Any:

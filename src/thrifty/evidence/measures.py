@@ -207,9 +207,8 @@ def _measured(points: Sequence[tuple[Evidence, Floats]], task: Task | None) -> C
         strata = task.strata(first.target)
     if strata is None or any(one.right is None for one in answers):
         raise InvalidInputError(
-            "balanced accuracy and recall cannot be told: the rows of this frontier are known without their classes, "
-            "as files of earlier versions keep them. Fit again, or ask the frontier of labelled rows: "
-            "`frontier.on([evidence_of(estimator, X, y)])`."
+            "balanced accuracy and recall need the class of each row, and this evidence does not hold it. Ask the "
+            "frontier of labelled rows: `frontier.on([evidence_of(estimator, X, y)])`."
         )
     labels = tuple(range(int(strata.max()) + 1)) if task is None else tuple(task.classes.tolist())
     outputs = [task.outputs(one) for one in scores] if task is not None and has_scores else None
@@ -254,8 +253,8 @@ def recalls_at(evidence: Evidence, points: Floats, n_classes: int) -> Floats:
     right = evidence.quality if evidence.right is None else evidence.right
     if evidence.strata is None or right.dtype != bool:
         raise InvalidInputError(
-            "recall cannot be told: the rows that the operating points were judged on are known without their classes, "
-            "as files of earlier versions keep them. Fit again."
+            "recall needs the class of each row that the operating points were judged on, and this evidence does not "
+            "hold it. Use the evidence of a fitted classifier."
         )
     total = np.bincount(evidence.strata, evidence.weights, n_classes)
     found, judged = np.empty((len(points), n_classes)), replace(evidence, quality=right)

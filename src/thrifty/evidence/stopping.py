@@ -142,10 +142,10 @@ def sweep_prices(
     # Those that let everybody stop at once are the cheapest there are.
     at_once = np.full((1, evidence.n_stages), np.inf)
     thresholds = np.unique(np.concatenate([at_once, rules.at_each(price_grid(evidence, n_prices))]), axis=0)
-    means = np.array([_means(evidence, np.asarray(score, dtype=np.float64), one) for one in thresholds])
-    policy = Policy(thresholds, means[:, 0], means[:, 1])
-    if judged is not None:
-        policy = measured(policy, judged)
+    unknown = np.zeros(len(thresholds))
+    if judged is None:
+        judged = replace(evidence, quality=np.asarray(score, dtype=np.float64))
+    policy = measured(Policy(thresholds, unknown, unknown), judged)
     return policy[convex_hull(policy.cost, policy.score)]
 
 
@@ -177,13 +177,6 @@ def convex_hull(cost: Floats, score: Floats) -> Ints:
 def _is_under(cost: Floats, score: Floats, left: int, middle: int, right: int) -> bool:
     rise = (score[middle] - score[left]) * (cost[right] - cost[left])
     return bool(rise <= (score[right] - score[left]) * (cost[middle] - cost[left]))
-
-
-def _means(evidence: Evidence, score: Floats, thresholds: Floats) -> tuple[float, float]:
-    route, paid, _ = evidence.at_point(thresholds)
-    weight = evidence.weights
-    cost = float(np.average(paid, weights=weight))
-    return cost, float(np.average(score[np.arange(len(route)), route], weights=weight))
 
 
 # -- every threshold of one gate -------------------------------------------------------------------
