@@ -17,7 +17,9 @@ for name in thrifty.__all__:
     getattr(thrifty, name)
 
 X, y = load_breast_cancer(return_X_y=True)
-fitted = thrifty.BudgetedClassifier(budget=3, sizes=[(20, 3)], cv=3, random_state=0).fit(X[::2], y[::2])
+fitted = thrifty.BudgetedClassifier(
+    budget=3, stages=thrifty.StageOptions(sizes=[(20, 3)]), cv=3, random_state=0
+).fit(X[::2], y[::2])
 with tempfile.TemporaryDirectory() as folder:
     path = Path(folder) / "system.thrifty"
     thrifty.save(fitted, path)

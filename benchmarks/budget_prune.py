@@ -20,6 +20,7 @@ from reproduction.pruning.forest import flatten_forest, grow_forest
 from reproduction.pruning.mirror_ascent import ascend
 from reproduction.pruning.node_costs import PruningRows, closure_of
 from reproduction.pruning.optimum import solve_linear_program
+from thrifty import Prices
 from thrifty.prices.prices import check_price_list
 
 WIDE = 2**30
@@ -65,7 +66,7 @@ def main():
     grown, seconds = timed(grow_forest, X, y, np.ones(len(y)), n_trees=40)
     forest = flatten_forest(grown.trees, X.shape[1])
     print(f"{options.name}: {len(y)} rows, {forest.n_splits} splits, grown in {seconds:.1f} s")
-    prices = check_price_list(None, None, 0.0, X.shape[1])
+    prices = check_price_list(Prices(), X.shape[1])
     rows = PruningRows(X, y, np.ones(len(y)))
     small = PruningRows(X[:50], y[:50], np.ones(50))
     ascend(closure_of(forest, small, prices, options.error), 1.0, tol=0.0, max_iter=10)  # compiles

@@ -25,7 +25,7 @@ from sklearn.linear_model import Ridge
 
 from frontier import DATA
 from reproduction import datasets
-from thrifty import BudgetedClassifier, BudgetedRegressor, Delivery, Policy, Prices, SqlSource
+from thrifty import BudgetedClassifier, BudgetedRegressor, Delivery, Policy, Prices, SqlSource, StageOptions
 from thrifty.errors import PurchaseFailedError
 
 N_COLUMNS, N_DATABASE, N_FAILING, N_FIT, N_SESSIONS = 12, 100_000, 10_000, 3_000, 4_200
@@ -44,9 +44,9 @@ def fitted():
     """A cascade, and new rows."""
     X, y = make_classification(N_DATABASE + 4000, N_COLUMNS, n_informative=8, random_state=0)
     table = pd.DataFrame(X, columns=NAMES)
-    prices = {"feature_costs": dict(zip(NAMES, PRICES, strict=True)), "full_cost": 0.37}
+    prices = {"prices": Prices(dict(zip(NAMES, PRICES, strict=True)), full=0.37)}
     full = RandomForestClassifier(50, min_samples_leaf=5, random_state=0)
-    clf = BudgetedClassifier(full, sizes=[(30, 4)], cv=3, random_state=0, **prices)
+    clf = BudgetedClassifier(full, stages=StageOptions(sizes=[(30, 4)]), cv=3, random_state=0, **prices)
     clf.fit(table[:4000], y[:4000])
     return between(clf, table[4000:8000]), table[4000:].reset_index(drop=True)
 
@@ -158,9 +158,9 @@ def real_sessions():
         table = pd.DataFrame(X[order].astype(float), columns=[f"x{column}" for column in range(X.shape[1])])
         clf = BudgetedClassifier(
             HistGradientBoostingClassifier(max_iter=30, random_state=0),
-            sizes=[(30, 4)],
+            stages=StageOptions(sizes=[(30, 4)]),
             cv=3,
-            feature_costs=prices,
+            prices=prices,
             random_state=0,
         ).fit(table[:N_FIT], y[order][:N_FIT].astype(int))
         sessions(name, between(clf, table[:N_FIT]), table[N_FIT : N_FIT + N_SESSIONS].reset_index(drop=True))
@@ -174,7 +174,9 @@ def main():
     failures(clf, table[:N_FAILING])
     real_sessions()
     X, y = load_diabetes(return_X_y=True, as_frame=True)
-    number = BudgetedRegressor(Ridge(), sizes=[(30, 3)], cv=3, random_state=0).fit(X[:200], y[:200])
+    number = BudgetedRegressor(Ridge(), stages=StageOptions(sizes=[(30, 3)]), cv=3, random_state=0).fit(
+        X[:200], y[:200]
+    )
     sessions("diabetes, a number", between(number, X[:200]), X[200:].reset_index(drop=True))
 
 

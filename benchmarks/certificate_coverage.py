@@ -30,7 +30,15 @@ from sklearn.linear_model import Ridge
 from sklearn.naive_bayes import GaussianNB
 from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 
-from thrifty import BudgetedRanker, ConfidenceRouter, Frontier, UniformRouterRegressor, certify, evidence_of
+from thrifty import (
+    BudgetedRanker,
+    ConfidenceRouter,
+    Frontier,
+    StageOptions,
+    UniformRouterRegressor,
+    certify,
+    evidence_of,
+)
 from thrifty.errors import InvalidInputError, NothingSavedWarning
 from thrifty.evidence.observe import training_fingerprints
 from thrifty.rows import fingerprints
@@ -167,7 +175,12 @@ def draw_queries(rng, n_queries):
 def simulate_ranking(rng, metric):
     """One ranker and its certificate: queries counted, whether it saves something, and whether it is wrong."""
     ranker = BudgetedRanker(
-        Ridge(), metric=metric, k=5, tolerance=0.1, sizes=[(12, 3)], stages=4, cv=2, random_state=0
+        Ridge(),
+        metric=f"{metric}@5",
+        tolerance=0.1,
+        stages=StageOptions(max_stages=4, sizes=[(12, 3)]),
+        cv=2,
+        random_state=0,
     )
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", NothingSavedWarning)

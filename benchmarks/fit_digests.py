@@ -8,6 +8,7 @@ Digests differ from machine to machine: a fit may differ in the last bits of a s
 
 import hashlib
 import warnings
+from dataclasses import replace
 
 import numpy as np
 from sklearn.datasets import load_breast_cancer, load_diabetes, load_iris
@@ -24,15 +25,20 @@ def fits():
     X, y = load_breast_cancer(return_X_y=True)
     X, several, numbers = X[:, :12], load_iris(return_X_y=True), load_diabetes(return_X_y=True)
     forest = ExtraTreesClassifier(20, **SEED)
-    small = {"sizes": [(20, 3)], "cv": 3, **SEED}
+    few = thrifty.StageOptions(sizes=[(20, 3)])
+    small = {"stages": few, "cv": 3, **SEED}
     made = {
         "cascade": thrifty.BudgetedClassifier(forest, **small),
         "cascade, default sizes": thrifty.BudgetedClassifier(forest, **SEED),
         "cascade, budget": thrifty.BudgetedClassifier(forest, budget=1.4, **small),
         "cascade, proved": thrifty.BudgetedClassifier(forest, max_loss=0.1, **small),
         "cascade, mistakes": thrifty.BudgetedClassifier(forest, loss=[[0, 20], [5, 0]], **small),
-        "cascade, auto": thrifty.BudgetedClassifier(forest, structure="auto", **small),
-        "cascade, neighbours": thrifty.BudgetedClassifier(forest, structure="neighbours", **small),
+        "cascade, auto": thrifty.BudgetedClassifier(
+            forest, **small | {"stages": replace(few, structure="auto")}
+        ),
+        "cascade, neighbours": thrifty.BudgetedClassifier(
+            forest, **small | {"stages": replace(few, structure="neighbours")}
+        ),
         "dynamod gbrt": thrifty.DynaModGbrtClassifier(forest, n_trees=10, **SEED),
         "dynamod lin": thrifty.DynaModLinClassifier(GaussianNB(), gamma=0.01, **SEED),
         "dynamod lstsq": thrifty.DynaModLstsqClassifier(forest, n_trees=10, **SEED),

@@ -14,7 +14,7 @@ import numpy as np
 from sklearn.datasets import make_classification
 from sklearn.ensemble import ExtraTreesClassifier
 
-from thrifty import BudgetedClassifier
+from thrifty import BudgetedClassifier, StageOptions
 from thrifty.cascade import learn
 
 COSTS = np.array([[0.0, 200.0], [5.0, 0.0]])
@@ -48,7 +48,7 @@ def measured(n_deals, X, y, new, truth):
         clf = BudgetedClassifier(
             ExtraTreesClassifier(100, random_state=0),
             loss=COSTS.tolist(),
-            sizes=[(20, 3)],
+            stages=StageOptions(sizes=[(20, 3)]),
             cv=2,
             random_state=seed,
         ).fit(X, y)

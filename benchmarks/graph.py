@@ -27,7 +27,7 @@ from sklearn.ensemble import ExtraTreesRegressor, HistGradientBoostingClassifier
 
 from frontier import BUDGETS, load_large, load_priced
 from targets import CASES, Case
-from thrifty import BudgetedClassifier, BudgetedRegressor, hold_budget
+from thrifty import BudgetedClassifier, BudgetedRegressor, Prices, StageOptions, hold_budget
 from thrifty.cascade import graph as search
 from thrifty.chain.stage import nodes_of
 
@@ -55,9 +55,8 @@ def structured(structure):
         kind = BudgetedClassifier if is_classifier(case.full) else BudgetedRegressor
         model = kind(
             case.full,
-            feature_costs=costs,
-            feature_groups=case.groups,
-            structure=structure,
+            prices=Prices(costs, groups=case.groups),
+            stages=StageOptions(structure=structure),
             n_jobs=n_jobs,
             random_state=0,
         ).fit(case.X, case.y)
@@ -186,7 +185,7 @@ def print_nodes():
         structure = "graph" if width else "line"
         start = time.process_time()
         model = BudgetedClassifier(
-            case.full, structure=structure, sizes=[(30, 6)], n_jobs=1, random_state=0
+            case.full, stages=StageOptions(sizes=[(30, 6)], structure=structure), n_jobs=1, random_state=0
         ).fit(case.X[:4_000], case.y[:4_000])
         n_nodes = sum(len(nodes_of(stage)) for stage in model.chain_.stages)
         print(f"| {n_nodes} ({structure}) | {time.process_time() - start:.0f} |", flush=True)

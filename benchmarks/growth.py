@@ -18,7 +18,7 @@ DATA = Path(os.environ.get("THRIFTY_DATA", Path(__file__).resolve().parents[2] /
 CASE = """
 import resource, time, warnings
 import numpy as np
-from thrifty import BudgetedClassifier
+from thrifty import BudgetedClassifier, Prices, StageOptions
 warnings.simplefilter("ignore")
 n_rows, n_columns, stages, n_classes, letters = {case}
 
@@ -37,9 +37,11 @@ else:
     y = (signal + rng.gumbel(size=signal.shape)).argmax(axis=1)
 full = np.full((n_rows, n_classes), 0.1 / (n_classes - 1))
 full[np.arange(n_rows), np.where(rng.random(n_rows) < 0.9, y, (y + 1) % n_classes)] = 0.9
-BudgetedClassifier(full[:600], sizes=[(2, 2)], cv=2).fit(X[:600], y[:600])
+BudgetedClassifier(full[:600], stages=StageOptions(sizes=[(2, 2)]), cv=2).fit(X[:600], y[:600])
 before, start, processor = peak(), time.perf_counter(), time.process_time()
-clf = BudgetedClassifier(full, full_cost=10 * n_columns, stages=stages, random_state=0).fit(X, y)
+clf = BudgetedClassifier(
+    full, prices=Prices(full=10 * n_columns), stages=StageOptions(stages), random_state=0
+).fit(X, y)
 wall, processor = time.perf_counter() - start, time.process_time() - processor
 held = peak()
 rows = X[:20_000]

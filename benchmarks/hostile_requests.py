@@ -22,7 +22,7 @@ from pathlib import Path
 import numpy as np
 from sklearn.datasets import load_breast_cancer
 
-from thrifty import BudgetedClassifier, save
+from thrifty import BudgetedClassifier, StageOptions, save
 
 SCALARS = [
     0,
@@ -48,7 +48,10 @@ SCALARS = [
 
 def fitted(folder):
     X, y = load_breast_cancer(return_X_y=True, as_frame=True)
-    save(BudgetedClassifier(budget=3, sizes=[(30, 3)], random_state=0).fit(X, y), folder / "cancer.thrifty")
+    save(
+        BudgetedClassifier(budget=3, stages=StageOptions(sizes=[(30, 3)]), random_state=0).fit(X, y),
+        folder / "cancer.thrifty",
+    )
     return X
 
 

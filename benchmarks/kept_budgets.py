@@ -15,18 +15,18 @@ import numpy as np
 from sklearn.datasets import make_classification
 from sklearn.linear_model import LogisticRegression
 
-from thrifty import BudgetedClassifier, ConfidenceRouter
+from thrifty import BudgetedClassifier, ConfidenceRouter, Prices, StageOptions
 from thrifty.errors import ThriftyError
 
 N_FIT, N_NEW, CONFIDENCE = 800, 10_000, 0.9
 COSTS = [1, 1, 1, 1, 2, 2, 2, 2, 4, 4, 8, 8]
-PRICED = {"feature_costs": COSTS, "full_cost": 4.0}
+PRICED = {"prices": Prices(COSTS, full=4.0)}
 FULL = LogisticRegression(max_iter=500)
 SYSTEMS = {
     "cascade, 2 classes": (
         2,
         (2.0, 3.0, 5.0),
-        BudgetedClassifier(FULL, sizes=[(20, 3)], stages=6, **PRICED),
+        BudgetedClassifier(FULL, stages=StageOptions(max_stages=6, sizes=[(20, 3)]), **PRICED),
         40,
     ),
     "single gate, 3 classes": (

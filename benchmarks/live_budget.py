@@ -17,7 +17,7 @@ from pathlib import Path
 import numpy as np
 from sklearn.ensemble import HistGradientBoostingClassifier
 
-from thrifty import BudgetedClassifier
+from thrifty import BudgetedClassifier, Prices
 from thrifty.serve.controller import BudgetController
 
 DATA = Path(os.environ.get("THRIFTY_DATA", "../shared/data"))
@@ -61,7 +61,7 @@ def main(names):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             full = HistGradientBoostingClassifier(max_iter=60, random_state=0)
-            chain = BudgetedClassifier(full, full_cost=10.0, random_state=0).fit(X, y).chain_
+            chain = BudgetedClassifier(full, prices=Prices(full=10.0), random_state=0).fit(X, y).chain_
         seconds = time.perf_counter() - start
         low, high = chain.policy.cost[[0, -1]]
         print(

@@ -72,7 +72,7 @@ def cascade(case, given, price):
 def run(case, given, multiples):
     """What each method pays for tests and for mistakes on each test row, by multiple."""
     case.judge_full()
-    prices = check_price_list(given, None, 0.0, len(case.costs))
+    prices = check_price_list(Prices(given), len(case.costs))
     top, found = TopColumns(case, prices), {}
     for multiple in multiples:
         price, n_rows = multiple * case.costs.mean(), len(case.y_test)

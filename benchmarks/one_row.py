@@ -17,7 +17,7 @@ import numpy as np
 import pandas as pd
 from sklearn.datasets import make_classification
 
-from thrifty import BudgetedClassifier, Policy
+from thrifty import BudgetedClassifier, Policy, StageOptions
 
 N_COLUMNS, N_STAGES = 24, (1, 2, 4, 8, 16)
 SIZES = {"100 trees of depth 6": (100, 6), "150 trees of depth 10": (150, 10)}
@@ -90,7 +90,9 @@ def main():
     X, y = make_classification(3000, N_COLUMNS, n_informative=16, flip_y=0.05, random_state=0)
     columns = [f"column {number}" for number in range(N_COLUMNS)]
     for name, size in SIZES.items():
-        clf = BudgetedClassifier(sizes=[size], stages=16, cv=2, random_state=0).fit(X, y)
+        clf = BudgetedClassifier(stages=StageOptions(max_stages=16, sizes=[size]), cv=2, random_state=0).fit(
+            X, y
+        )
         named = copy.copy(clf)
         named.feature_names_in_ = np.array(columns, dtype=object)
         print(f"\n{name} a stage, {clf.n_stages_} stages learned")

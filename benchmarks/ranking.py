@@ -49,7 +49,7 @@ def first_columns(X, y, queries):
 
 def first_stage(X, y, qid, X_new, gradients):
     """Scores of new documents by a first stage that holds the columns given."""
-    task = ranking_of(with_queries(y, qid), gradients, "ndcg", K, 0.01)
+    task = ranking_of(with_queries(y, qid), gradients, f"ndcg@{K}", 0.01)
     code, weight = task.encode("y", with_queries(y, qid), len(y)), np.ones(len(y))
     columns = [np.arange(X.shape[1])]
     return (
@@ -109,7 +109,9 @@ def main(data="mq2008", loss="pointwise"):
     begun = time.perf_counter()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", FullModelNotWorthItWarning)
-        ranker = BudgetedRanker(lambdarank(), loss=loss, k=K, random_state=0).fit(X, y, qid=qid)
+        ranker = BudgetedRanker(lambdarank(), loss=loss, metric=f"ndcg@{K}", random_state=0).fit(
+            X, y, qid=qid
+        )
     took = time.perf_counter() - begun
     print(
         f"{data}, {loss}: {len(X):,} documents, {X.shape[1]} columns, {took:.0f} s, {ranker.n_stages_} stages"

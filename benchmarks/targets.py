@@ -26,7 +26,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC
 
 from reproduction.datasets import load_gas_drift, load_scene15
-from thrifty import BudgetedClassifier, BudgetedRegressor, hold_budget
+from thrifty import BudgetedClassifier, BudgetedRegressor, Prices, hold_budget
 
 DATA = Path(os.environ.get("THRIFTY_DATA", Path(__file__).resolve().parents[2] / "shared" / "data"))
 
@@ -138,7 +138,9 @@ def run(name, budgets, n_jobs):
     full_seconds, full_processor = time.perf_counter() - start, time.process_time() - processor
     start, processor = time.perf_counter(), time.process_time()
     kind = BudgetedClassifier if is_classifier(full) else BudgetedRegressor
-    model = kind(case.full, feature_groups=case.groups, n_jobs=n_jobs, random_state=0).fit(case.X, case.y)
+    model = kind(case.full, prices=Prices(groups=case.groups), n_jobs=n_jobs, random_state=0).fit(
+        case.X, case.y
+    )
     seconds, processor = time.perf_counter() - start, time.process_time() - processor
     print(
         f"\n{name}: {len(case.y):,} rows; full model {score_of(full, case.X_test, case.y_test):.4f} at "

@@ -12,7 +12,7 @@ from sklearn.calibration import CalibratedClassifierCV
 from sklearn.datasets import make_classification
 from sklearn.svm import SVC
 
-from thrifty import BudgetedClassifier, Frontier, certify, evidence_of
+from thrifty import BudgetedClassifier, Frontier, StageOptions, certify, evidence_of
 
 X, y = make_classification(
     20_000, 12, n_informative=6, n_redundant=2, n_clusters_per_class=2, class_sep=1.4, random_state=0
@@ -24,7 +24,9 @@ train, new = np.arange(3000), np.arange(3000, 20_000)
 # prove to be wrong where the full model is right on at most that share of rows.
 
 full = CalibratedClassifierCV(SVC(C=5), cv=3, ensemble=False)
-clf = BudgetedClassifier(full, max_loss=0.05, sizes=[(40, 4)], cv=3, random_state=0).fit(X[train], y[train])
+clf = BudgetedClassifier(full, max_loss=0.05, stages=StageOptions(sizes=[(40, 4)]), cv=3, random_state=0).fit(
+    X[train], y[train]
+)
 print(clf.certificate_)
 print(f"mean cost on new rows {clf.cost(X[new]).mean():.2f} in place of 12")
 

@@ -18,7 +18,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from thrifty import BudgetedClassifier, SqlSource
+from thrifty import BudgetedClassifier, SqlSource, StageOptions
 
 rng = np.random.default_rng(0)
 n_rows = 3000
@@ -42,7 +42,9 @@ costs = {"amount": 0, "age": 0, "years at address": 1, "salary": 4, "score of th
 
 old, new = files[:2000], files[2000:]
 full = make_pipeline(StandardScaler(), LogisticRegression())
-clf = BudgetedClassifier(full, feature_costs=costs, sizes=[(40, 3)], cv=3, random_state=0)
+clf = BudgetedClassifier(
+    full, feature_costs=costs, stages=StageOptions(sizes=[(40, 3)]), cv=3, random_state=0
+)
 clf = clf.fit(old, pays_back[old.index]).at(budget=4)
 
 # %%

@@ -13,7 +13,7 @@ from sklearn.datasets import make_classification
 from sklearn.ensemble import ExtraTreesClassifier, GradientBoostingClassifier
 from sklearn.frozen import FrozenEstimator
 
-from thrifty import ConfidenceRouter, DynaModLstsqClassifier, Frontier, UniformRouter, evidence_of
+from thrifty import ConfidenceRouter, DynaModLstsqClassifier, Frontier, Prices, UniformRouter, evidence_of
 
 X, y = make_classification(
     14_000, 20, n_informative=10, n_clusters_per_class=6, class_sep=1.2, flip_y=0.01, random_state=0
@@ -28,7 +28,7 @@ print(f"server: {server.score(X[test], y[test]):.3f}, ten trees: {small.score(X[
 # Three ways to decide which rows need a call: chance; how sure the ten trees are; and ten trees that are grown for both
 # questions at once, what the answer is and where the server is worth a call.
 
-calls = {"feature_costs": 0.0, "full_cost": 1.0}
+calls = {"prices": Prices(0.0, full=1.0)}
 ways = {
     "by chance": UniformRouter(server, small, **calls),
     "by confidence": ConfidenceRouter(server, small, **calls),

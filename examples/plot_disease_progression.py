@@ -13,7 +13,7 @@ from sklearn.linear_model import Ridge
 from sklearn.metrics import r2_score
 from sklearn.model_selection import train_test_split
 
-from thrifty import BudgetedRegressor
+from thrifty import BudgetedRegressor, Prices, StageOptions
 
 X, y = load_diabetes(return_X_y=True, as_frame=True, scaled=False)
 X, X_test, y, y_test = train_test_split(X, y, test_size=150, random_state=0)
@@ -27,7 +27,11 @@ costs = {name: 0.0 if name in at_hand else 10.0 for name in X.columns}
 
 groups = {name: blood.get(name, name) for name in X.columns}
 reg = BudgetedRegressor(
-    Ridge(0.01), feature_costs=costs, feature_groups=groups, sizes=[(40, 3)], cv=4, random_state=0
+    Ridge(0.01),
+    prices=Prices(costs, groups=groups),
+    stages=StageOptions(sizes=[(40, 3)]),
+    cv=4,
+    random_state=0,
 ).fit(X, y)
 
 # %%

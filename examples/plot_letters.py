@@ -16,7 +16,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC
 
-from thrifty import BudgetedClassifier
+from thrifty import BudgetedClassifier, StageOptions
 
 LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 FONTS = [
@@ -60,7 +60,9 @@ X, X_test, y, y_test, _, shown = train_test_split(X, y, pictures, test_size=1000
 # rows each; the stages that serve learned from all rows, are surer, and spend less than the budget.
 
 full = make_pipeline(StandardScaler(), SVC(C=10))
-clf = BudgetedClassifier(full, sizes=[(20, 4)], stages=7, cv=2, random_state=0).fit(X, y)
+clf = BudgetedClassifier(full, stages=StageOptions(max_stages=7, sizes=[(20, 4)]), cv=2, random_state=0).fit(
+    X, y
+)
 print(f"full model: {full.fit(X, y).score(X_test, y_test):.3f} at 16")
 for budget in (4, 6, 8, 10):
     there = clf.at(budget=budget)

@@ -14,7 +14,7 @@ import pandas as pd
 from sklearn.ensemble import RandomForestClassifier
 from sklearn.model_selection import train_test_split
 
-from thrifty import BudgetedClassifier, Prices
+from thrifty import BudgetedClassifier, Prices, StageOptions
 
 
 def patients(n_rows, rng):
@@ -41,7 +41,9 @@ prices = Prices(
     discounts={"blood is drawn once": (["glucose", "insulin"], 2.10)},
 )
 forest = RandomForestClassifier(200, min_samples_leaf=5, random_state=0)
-clf = BudgetedClassifier(forest, feature_costs=prices, sizes=[(40, 3)], cv=3, random_state=0).fit(X, y)
+clf = BudgetedClassifier(
+    forest, prices=prices, stages=StageOptions(sizes=[(40, 3)]), cv=3, random_state=0
+).fit(X, y)
 full = forest.fit(X, y)
 everything = 3 * 1.0 + 17.61 + 22.78 - 2.10
 print(f"all tests for everybody: accuracy {full.score(X_test, y_test):.3f} for {everything:.2f}")

@@ -13,7 +13,7 @@ from sklearn.datasets import make_classification
 from sklearn.ensemble import RandomForestClassifier
 from sklearn.model_selection import train_test_split
 
-from thrifty import BudgetedClassifier
+from thrifty import BudgetedClassifier, StageOptions
 
 X, y = make_classification(
     6000, 8, n_informative=4, n_redundant=2, weights=[0.97], class_sep=1.2, flip_y=0.0, random_state=0
@@ -29,7 +29,7 @@ costs = np.array([0.5, 0.5, 1, 1, 2, 2, 4, 4])
 
 mistakes = np.array([[0, 200], [10, 0]])  # "fails", "well"
 forest = RandomForestClassifier(200, min_samples_leaf=3, random_state=0)
-settings = {"feature_costs": costs, "sizes": [(40, 3)], "cv": 3, "random_state": 0}
+settings = {"feature_costs": costs, "stages": StageOptions(sizes=[(40, 3)]), "cv": 3, "random_state": 0}
 priced = BudgetedClassifier(forest, loss=mistakes, **settings).fit(X, y)
 plain = BudgetedClassifier(forest, **settings).fit(X, y)
 

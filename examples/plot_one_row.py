@@ -14,13 +14,13 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC
 
-from thrifty import BudgetedClassifier
+from thrifty import BudgetedClassifier, StageOptions
 
 X, y = load_wine(return_X_y=True, as_frame=True)
 y = y.map({0: "Barolo", 1: "Grignolino", 2: "Barbera"})
 X, X_test, y, y_test = train_test_split(X, y, test_size=80, stratify=y, random_state=0)
 full = make_pipeline(StandardScaler(), SVC(C=3))
-clf = BudgetedClassifier(full, budget=3, sizes=[(20, 3)], cv=3, random_state=0).fit(X, y)
+clf = BudgetedClassifier(full, budget=3, stages=StageOptions(sizes=[(20, 3)]), cv=3, random_state=0).fit(X, y)
 print(f"accuracy {clf.score(X_test, y_test):.3f} at {clf.cost(X_test).mean():.2f} of 13 measurements")
 
 # %%

@@ -78,9 +78,7 @@ class SplineClassifier(GatedClassifier):
         *,
         p_full: float | None = None,
         feature_costs: Any = None,
-        feature_groups: Any = None,
-        full_cost: float = 0.0,
-        full_features: Any = None,
+        prices: Any = None,
         budget: float | None = None,
         confidence: float | None = None,
         cv: Any = 5,
@@ -91,9 +89,7 @@ class SplineClassifier(GatedClassifier):
         self.features = features
         self.p_full = p_full
         self.feature_costs = feature_costs
-        self.feature_groups = feature_groups
-        self.full_cost = full_cost
-        self.full_features = full_features
+        self.prices = prices
         self.budget = budget
         self.confidence = confidence
         self.cv = cv

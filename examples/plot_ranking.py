@@ -11,7 +11,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 from sklearn.ensemble import HistGradientBoostingRegressor
 
-from thrifty import BudgetedRanker
+from thrifty import BudgetedRanker, StageOptions
 
 rng = np.random.default_rng(0)
 n_queries, n_documents = 300, 10
@@ -28,7 +28,9 @@ grade = np.digitize(meaning, [0.3, 1.0, 1.7])
 
 half = n_queries // 2 * n_documents
 full = HistGradientBoostingRegressor(max_iter=60, max_leaf_nodes=8, random_state=0)
-ranker = BudgetedRanker(full, k=5, feature_costs=costs, sizes=[(30, 3)], cv=3, random_state=0)
+ranker = BudgetedRanker(
+    full, metric="ndcg@5", feature_costs=costs, stages=StageOptions(sizes=[(30, 3)]), cv=3, random_state=0
+)
 ranker.fit(X[:half], grade[:half], qid=qid[:half])
 X_test, y_test, q_test = X[half:], grade[half:], qid[half:]
 

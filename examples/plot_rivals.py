@@ -16,7 +16,7 @@ import pandas as pd
 from sklearn.datasets import make_classification
 from sklearn.model_selection import train_test_split
 
-from thrifty import BudgetedClassifier, Evidence, Frontier, evidence_of
+from thrifty import BudgetedClassifier, Evidence, Frontier, StageOptions, evidence_of
 from thrifty.errors import FullModelNotWorthItWarning
 
 X, y = make_classification(
@@ -59,7 +59,9 @@ rival = chosen.on([judged(*rival, X_test, y_test) for rival in rivals])
 # fitting and choosing. The fit warns that its own last stage beats this full model, and does without it.
 
 full = lightgbm.LGBMClassifier(n_estimators=100, num_leaves=15, verbose=-1, n_jobs=1, random_state=0)
-clf = BudgetedClassifier(full, feature_costs=costs, sizes=[(60, 4)], cv=3, random_state=0)
+clf = BudgetedClassifier(
+    full, feature_costs=costs, stages=StageOptions(sizes=[(60, 4)]), cv=3, random_state=0
+)
 with warnings.catch_warnings(record=True) as said:
     warnings.simplefilter("always", FullModelNotWorthItWarning)
     clf.fit(X, y)

@@ -12,7 +12,7 @@ import pandas as pd
 from sklearn.ensemble import ExtraTreesClassifier
 from sklearn.model_selection import train_test_split
 
-from thrifty import BudgetedClassifier
+from thrifty import BudgetedClassifier, Prices, StageOptions
 
 SENSORS = ["current", "temperature", "vibration", "sound", "pressure", "flow"]
 STATISTICS = ["mean", "spread", "peak", "slope"]
@@ -40,9 +40,8 @@ sensor_of = {column: column.split()[0] for column in columns}
 price = {"current": 1.0, "temperature": 1.0, "vibration": 4.0, "sound": 3.0, "pressure": 2.0, "flow": 2.0}
 clf = BudgetedClassifier(
     ExtraTreesClassifier(200, random_state=0),
-    feature_costs={column: price[sensor] for column, sensor in sensor_of.items()},
-    feature_groups=sensor_of,
-    sizes=[(30, 3)],
+    prices=Prices({column: price[sensor] for column, sensor in sensor_of.items()}, groups=sensor_of),
+    stages=StageOptions(sizes=[(30, 3)]),
     cv=3,
     random_state=0,
 ).fit(X, y)

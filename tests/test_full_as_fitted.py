@@ -19,7 +19,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, OneHotEncoder
 
 import thrifty
-from thrifty import BudgetedClassifier, ConfidenceRouter, SqlSource
+from thrifty import BudgetedClassifier, ConfidenceRouter, SqlSource, StageOptions
 from thrifty.bundle import from_bytes, to_bytes
 from thrifty.bundle.codecs import pack_types, unpack_types
 from thrifty.bundle.fields import Fields
@@ -135,7 +135,7 @@ PRICES = {"age": 0.5, "rate": 1.0, "seen": 4.0, **dict.fromkeys(list(TYPES)[2:-1
 def fitted(request):
     table, y = rows_of(1_000, seed=0)
     full = full_models()[request.param]
-    small = {"sizes": [(6, 2)], "cv": 2, "random_state": 0}
+    small = {"stages": StageOptions(sizes=[(6, 2)]), "cv": 2, "random_state": 0}
     clf = BudgetedClassifier(full, feature_costs=PRICES, **small).fit(table, y)
     # The first single point, at which nothing is left to chance, that sends some rows to the full model.
     policy = clf.chain_.policy
@@ -493,7 +493,9 @@ def test_a_fit_on_an_array_without_names_serves_as_x0_and_x1_in_every_command(tm
     rng = np.random.default_rng(0)
     X = rng.normal(size=(400, 3)).round(3)
     y = (X @ [1.0, 1.0, -1.0] > 0).astype(int)
-    clf = BudgetedClassifier(GaussianNB(), sizes=[(6, 2)], cv=2, random_state=0).fit(X, y)
+    clf = BudgetedClassifier(GaussianNB(), stages=StageOptions(sizes=[(6, 2)]), cv=2, random_state=0).fit(
+        X, y
+    )
     system, table, path = tmp_path / "system.thrifty", tmp_path / "new.csv", tmp_path / "cells.db"
     thrifty.save(clf, system)
     frame = pd.DataFrame(X, columns=["x0", "x1", "x2"]).assign(key=np.arange(400), y=y)

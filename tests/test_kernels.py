@@ -13,7 +13,14 @@ import pytest
 from sklearn.datasets import load_breast_cancer
 from sklearn.naive_bayes import GaussianNB
 
-from thrifty import BudgetedClassifier, BudgetedRegressor, DynaModLinClassifier, hold_budget, save
+from thrifty import (
+    BudgetedClassifier,
+    BudgetedRegressor,
+    DynaModLinClassifier,
+    StageOptions,
+    hold_budget,
+    save,
+)
 
 SCRIPT = Path(__file__).parents[1] / ".ci" / "kernels.py"
 COSTS = {"radius": 1.0, "texture": 2.0, "area": 2.0, "shape": 3.0, "points": 1.5}
@@ -62,9 +69,13 @@ def folder(tmp_path_factory):
     table = pd.DataFrame(np.round(X[:, [0, 1, 3, 6, 7]], 3), columns=list(COSTS)).rename_axis("key")
     train, new = table[:260], table[260:]
     small = {"feature_costs": COSTS, "random_state": 0}
-    cascade = BudgetedClassifier(GaussianNB(), sizes=[(6, 2)], cv=2, budget=2.5, **small).fit(train, y[:260])
+    cascade = BudgetedClassifier(
+        GaussianNB(), stages=StageOptions(sizes=[(6, 2)]), cv=2, budget=2.5, **small
+    ).fit(train, y[:260])
     linear = DynaModLinClassifier(GaussianNB(), gamma=0.1, **small).fit(train, y[:260])
-    number = BudgetedRegressor(sizes=[(6, 2)], cv=2, budget=2.3, **small).fit(train, X[:260, 23])
+    number = BudgetedRegressor(stages=StageOptions(sizes=[(6, 2)]), cv=2, budget=2.3, **small).fit(
+        train, X[:260, 23]
+    )
     systems = {"cascade": cascade, "linear": hold_budget(linear, new.round(0), 4.0), "number": number}
     for name, one in systems.items():
         assert one.chain_.policy.is_mixed, name

@@ -1,6 +1,7 @@
 """Whatever serves, serves everywhere: things that serve x doors. Each pair works, or is refused in words."""
 
 import asyncio
+from dataclasses import replace
 from functools import cache
 
 import numpy as np
@@ -28,6 +29,7 @@ from thrifty import (
     DynaModLstsqClassifier,
     Frontier,
     Prices,
+    StageOptions,
     UniformRouter,
     UniformRouterRegressor,
     certify,
@@ -113,7 +115,7 @@ def full():
 def recipes():
     """Every public estimator, as small as it gets; f0 may be replaced by whatever stands behind."""
     priced = {"feature_costs": COSTS, "random_state": 0}
-    small = {"sizes": [(6, 2)], "cv": 2, **priced}
+    small = {"stages": StageOptions(sizes=[(6, 2)]), "cv": 2, **priced}
     return {
         "BudgetedClassifier": lambda f0: BudgetedClassifier(f0, **small),
         "DynaModLinClassifier": lambda f0: DynaModLinClassifier(
@@ -163,11 +165,15 @@ RANKINGS = ("BudgetedRanker", "a loaded ranker", "a ranker before a ranker")
 
 
 def ranker(f0):
-    return BudgetedRanker(f0, sizes=[(8, 3)], cv=2, k=5, feature_costs=COSTS, random_state=0)
+    return BudgetedRanker(
+        f0, stages=StageOptions(sizes=[(8, 3)]), cv=2, metric="ndcg@5", feature_costs=COSTS, random_state=0
+    )
 
 
 def regressor(f0, **loss):
-    return BudgetedRegressor(f0, sizes=[(8, 3)], cv=2, feature_costs=COSTS, random_state=0, **loss)
+    return BudgetedRegressor(
+        f0, stages=StageOptions(sizes=[(8, 3)]), cv=2, feature_costs=COSTS, random_state=0, **loss
+    )
 
 
 GRAPHS = {"a graph before a single gate": "graph", "a graph of neighbours": "neighbours"}
@@ -179,7 +185,14 @@ WORDS, BY_ROW, FUNCTION, CHEAPER, ROUTER, *_ = OTHERS = (
     "a router from answers",
     *GRAPHS,
 )
+
+
 # A free column, whose numbers lie between 0 and 1/2, says what the points cost.
+def in_structure(estimator, structure):
+    """Let rows of a cascade buy in orders of their own."""
+    return estimator.set_params(stages=replace(estimator.stages, structure=structure))
+
+
 ROW_PRICES = Prices({**COSTS, "points": 0.1, "shape": 0.0}, by_row={"points": "shape"})
 
 
@@ -207,15 +220,15 @@ def other_things():
     made = {WORDS: cascade(reads_words()).fit(table[TRAIN], y[TRAIN])}
     table, y = rows_of(2)
     for name, prices in ((BY_ROW, ROW_PRICES), (FUNCTION, TOLD), (CHEAPER, DISCOUNT)):
-        made[name] = cascade(full()).set_params(feature_costs=prices).fit(table[TRAIN], y[TRAIN])
+        made[name] = cascade(full()).set_params(feature_costs=None, prices=prices).fit(table[TRAIN], y[TRAIN])
     table, y = rows_of("router")
     log = table[TRAIN], y[TRAIN] == "weak", y[TRAIN] == "strong"
-    made[ROUTER] = ConfidenceRouter.from_answers(*log, feature_costs=COSTS, random_state=0)
+    made[ROUTER] = ConfidenceRouter.from_answers(*log, prices=Prices(COSTS, full=1.0), random_state=0)
     table, y = rows_of("parted")
     gate = recipes()["DynaModGbrtClassifier"](DecisionTreeClassifier(max_depth=7, random_state=0))
     behind = FrozenEstimator(gate.fit(table[TRAIN], y[TRAIN]))
     for name, structure in GRAPHS.items():
-        made[name] = cascade(behind).set_params(structure=structure).fit(table[PARTED], y[PARTED])
+        made[name] = in_structure(cascade(behind), structure).fit(table[PARTED], y[PARTED])
     return made
 
 
@@ -268,7 +281,7 @@ def every_thing():
     ]
     fitted = [one.fit(table[TRAIN], y[TRAIN]) for one in rivals]
     table, y = rows_of("parted numbers")
-    graph = regressor(DecisionTreeRegressor(max_depth=5, random_state=0)).set_params(structure="graph")
+    graph = in_structure(regressor(DecisionTreeRegressor(max_depth=5, random_state=0)), "graph")
     fitted.append(graph.fit(table[PARTED], y[PARTED]))
     numbers = dict(zip(NUMBERS, (alone, from_bytes(to_bytes(alone)), behind, *fitted), strict=True))
     table, y = rows_of(1)
@@ -573,9 +586,7 @@ def test_it_stands_behind_a_cheaper_stage_and_is_billed_for_what_each_row_spends
         FrozenEstimator(inner),
         full(),
         features=["texture"],
-        feature_costs=Prices.of(prices),
-        full_cost=prices.full_cost,
-        full_features=prices.full_columns,
+        prices=Prices.of(prices),
         random_state=0,
     ).fit(table[VAL], y[VAL])
     sent = front.at(threshold=-np.inf)
@@ -658,12 +669,12 @@ def test_a_sweep_fits_it_behind_one_full_model(name):
     kind = "BudgetedClassifier" if name in GRAPHS else SEVERAL.get(name, name)
     estimator = numbers[name](BayesianRidge()) if name in numbers else recipes()[kind](full())
     if name in GRAPHS:
-        estimator.set_params(structure=GRAPHS[name])
+        in_structure(estimator, GRAPHS[name])
     rows = PARTED if name in GRAPHS else TRAIN
     varied = next(
         {key: [value]}
         for key, value in estimator.get_params(deep=False).items()
-        if key in ("gamma", "p_full", "sizes", "C", "ridge")
+        if key in ("gamma", "p_full", "stages", "C", "ridge")
     )
     found = sweep(estimator, varied, table[rows], y[rows], table[VAL], y[VAL])
     fitted = found.estimator(found.frontier[0])

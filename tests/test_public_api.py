@@ -14,6 +14,10 @@ def test_everything_in_all_can_be_imported_and_nothing_else_is_listed():
     assert set(thrifty.__all__) <= set(dir(thrifty))
 
 
+def test_a_user_meets_at_most_34_names():
+    assert len(thrifty.__all__) <= 34
+
+
 def test_an_unknown_name_is_an_attribute_error():
     with pytest.raises(AttributeError, match="no attribute 'Frobnicator'"):
         _ = thrifty.Frobnicator

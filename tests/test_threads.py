@@ -107,7 +107,7 @@ import os
 import numpy as np
 from sklearn.ensemble import HistGradientBoostingClassifier
 from threadpoolctl import threadpool_info, threadpool_limits
-from thrifty import BudgetedClassifier, DynaModLinClassifier
+from thrifty import BudgetedClassifier, DynaModLinClassifier, StageOptions
 
 def tell(*words):
     os.write(1, (" ".join(map(str, words)) + "\\n").encode())  # at once: several threads tell
@@ -128,8 +128,8 @@ class Spy(HistGradientBoostingClassifier):
 def main(X, y):
     threadpool_limits(4)
     for kind, settings in (
-        (BudgetedClassifier, dict(sizes=[(2, 2)], stages=2)),
-        (BudgetedClassifier, dict(sizes=[(2, 2)], stages=2, n_jobs=2)),
+        (BudgetedClassifier, dict(stages=StageOptions(max_stages=2, sizes=[(2, 2)]))),
+        (BudgetedClassifier, dict(stages=StageOptions(max_stages=2, sizes=[(2, 2)]), n_jobs=2)),
         (DynaModLinClassifier, dict(max_iter=2)),
     ):
         tell("fitting", kind.__name__, settings.get("n_jobs", 1))

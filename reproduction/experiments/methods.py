@@ -21,6 +21,7 @@ from reproduction.experiments.fits import Fit, FullScores
 from reproduction.experiments.selection import AnyCandidate, Candidate, PointCandidate
 from reproduction.rivals.budget_prune import BudgetPruneClassifier
 from reproduction.rivals.greedy_miser import GreedyMiserClassifier
+from thrifty import Prices, StageOptions
 from thrifty.arrays import Bools, Floats
 from thrifty.cascade.estimators import BudgetedClassifier
 from thrifty.chain.chain import Chain
@@ -133,12 +134,12 @@ class Priced:
     def price_list(self) -> PriceList:
         """The prices, ready to be added up."""
         groups = None if self.feature_groups is None else self.feature_groups.tolist()
-        return check_price_list(self.feature_costs, groups, 0.0, len(self.feature_costs))
+        return check_price_list(Prices(self.feature_costs, groups=groups), len(self.feature_costs))
 
     @property
     def parameters(self) -> dict[str, Any]:
         """The prices as estimators take them."""
-        return {"feature_costs": self.feature_costs, "feature_groups": self.feature_groups}
+        return {"prices": Prices(self.feature_costs, groups=self.feature_groups)}
 
 
 # -- the fits ----------------------------------------------------------------------------------
@@ -217,7 +218,11 @@ def fit_lightgbm(
 def _cascade(priced: Priced, settings: SweepSettings, full: FullScores) -> list[Fit]:
     sizes = settings.cascade_sizes or None
     estimator = BudgetedClassifier(
-        full.train, **priced.parameters, sizes=sizes, n_jobs=1, random_state=settings.seed
+        full.train,
+        **priced.parameters,
+        stages=StageOptions(sizes=sizes),
+        n_jobs=1,
+        random_state=settings.seed,
     )
     return [Fit({}, {"estimator": estimator, "full_val": full.val, "full_test": full.test}, fit_cascade)]
 

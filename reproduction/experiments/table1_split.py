@@ -14,6 +14,7 @@ from threadpoolctl import threadpool_limits
 from reproduction.datasets import Split, load_forest, load_miniboone
 from reproduction.experiments.cifar import load_cifar
 from reproduction.rivals.greedy_leaf import GreedyLeafClassifier
+from thrifty import Prices
 from thrifty.arrays import Floats
 from thrifty.dynamod.gated import GatedClassifier
 from thrifty.dynamod.lstsq_estimator import DynaModLstsqClassifier
@@ -186,7 +187,7 @@ def _fitted(
     remote: Remote, small: FrozenEstimator, split: Split, settings: RemoteSettings
 ) -> Iterator[tuple[str, list[GatedClassifier]]]:
     """Fit every method of the table on the training rows: once, or once for every value of p_full."""
-    prices: dict[str, Any] = {"feature_costs": 0.0, "full_cost": 1.0, "random_state": 0}
+    prices: dict[str, Any] = {"prices": Prices(0.0, full=1.0), "random_state": 0}
     relearn: dict[str, Any] = {"max_iter": settings.rounds, "random_state": 0}
     full = remote.train
     plain: dict[str, GatedClassifier] = {

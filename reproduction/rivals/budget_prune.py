@@ -52,7 +52,7 @@ class BudgetPruneClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
     error : {"vote", "probability"}, default="vote"
         What a tree loses on a row: 1 if the most frequent class of its leaf is wrong, or the share of
         the wrong classes in the leaf.
-    feature_costs, feature_groups
+    feature_costs, prices
         As in ``DynaModLinClassifier``; trees are pruned by full prices too, and discounts only billed.
     n_trees : int, default=40
         Trees to grow.
@@ -111,7 +111,7 @@ class BudgetPruneClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
         holdout: float | Literal["oob"] = 0.0,
         error: Literal["vote", "probability"] = "vote",
         feature_costs: Any = None,
-        feature_groups: Any = None,
+        prices: Any = None,
         n_trees: int = 40,
         max_depth: int | None = None,
         min_samples_leaf: int = 1,
@@ -126,7 +126,7 @@ class BudgetPruneClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
         self.holdout = holdout
         self.error = error
         self.feature_costs = feature_costs
-        self.feature_groups = feature_groups
+        self.prices = prices
         self.n_trees = n_trees
         self.max_depth = max_depth
         self.min_samples_leaf = min_samples_leaf

@@ -17,7 +17,7 @@ from thrifty.arrays import Bools, Floats
 from thrifty.errors import InvalidInputError
 from thrifty.estimators.checks import check_weights, validated
 from thrifty.prices.billing import PriceList
-from thrifty.prices.prices import check_price_list
+from thrifty.prices.prices import Prices, check_price_list, resolve_prices
 from thrifty.rows import fingerprints
 from thrifty.tasks.classes import classification_of, one_class
 
@@ -72,7 +72,9 @@ def pruning_task(
     share = _check_holdout(holdout)
     rows = _check_rows(estimator, X, y, sample_weight)
     n_features, names = rows.X.shape[1], getattr(estimator, "feature_names_in_", None)
-    prices = check_price_list(estimator.feature_costs, estimator.feature_groups, 0.0, n_features, names)
+    prices = check_price_list(
+        resolve_prices(estimator.feature_costs, estimator.prices, Prices()), n_features, names
+    )
     if prices.by_row is not None:
         raise InvalidInputError(
             "a forest is pruned by prices that are the same for every row; feature_costs has some that differ by row. "

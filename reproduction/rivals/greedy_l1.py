@@ -12,8 +12,9 @@ from thrifty.dynamod.group_lasso import LinearScores
 from thrifty.dynamod.linear import fit_logistic, linear_stage, scaled
 from thrifty.dynamod.objective import NEVER
 from thrifty.errors import InvalidInputError
-from thrifty.estimators.checks import check_columns, check_count, check_share
+from thrifty.estimators.checks import check_count, check_share
 from thrifty.prices.billing import check_amount
+from thrifty.prices.prices import check_columns
 from thrifty.tasks.classes import class_task
 
 __all__ = ["GreedyL1Classifier"]
@@ -30,7 +31,7 @@ class GreedyL1Classifier(GatedClassifier):
 
     Parameters
     ----------
-    full, feature_costs, feature_groups, full_cost, full_features, budget, confidence, cv, n_jobs, random_state
+    full, feature_costs, prices, budget, confidence, cv, n_jobs, random_state
         As in ``DynaModLinClassifier``; the L1 penalty too knows full prices only, no discounts.
     C : float, default=0.1
         Inverse strength of the L1 penalty; each weight is penalised in proportion to its column's price.
@@ -76,9 +77,7 @@ class GreedyL1Classifier(GatedClassifier):
         features: Any = None,
         send_weight: float = 0.5,
         feature_costs: Any = None,
-        feature_groups: Any = None,
-        full_cost: float = 0.0,
-        full_features: Any = None,
+        prices: Any = None,
         budget: float | None = None,
         confidence: float | None = None,
         standardize: bool = True,
@@ -92,9 +91,7 @@ class GreedyL1Classifier(GatedClassifier):
         self.features = features
         self.send_weight = send_weight
         self.feature_costs = feature_costs
-        self.feature_groups = feature_groups
-        self.full_cost = full_cost
-        self.full_features = full_features
+        self.prices = prices
         self.budget = budget
         self.confidence = confidence
         self.standardize = standardize

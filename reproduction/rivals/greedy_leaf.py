@@ -8,6 +8,7 @@ from thrifty.chain.stage import LeafStage
 from thrifty.dynamod.gated import GatedClassifier, PairProblem
 from thrifty.dynamod.leaf import as_local, bare, given_trees, greedy_leaf_gate, leaf_stage
 from thrifty.prices.billing import check_amount
+from thrifty.prices.prices import Prices
 from thrifty.tasks.classes import class_task
 
 __all__ = ["GreedyLeafClassifier"]
@@ -31,7 +32,7 @@ class GreedyLeafClassifier(GatedClassifier):
     gate_reads_margin : bool, default=True
         Whether the gate reads ``|f1|`` (of several classes: how far the best score leads the second) beside the leaves,
         as in the paper's appendix.
-    feature_costs, feature_groups, full_cost, full_features, budget, confidence, cv, n_jobs, random_state
+    feature_costs, prices, budget, confidence, cv, n_jobs, random_state
         As in ``DynaModLstsqClassifier``.
 
     Attributes
@@ -58,6 +59,7 @@ class GreedyLeafClassifier(GatedClassifier):
     _accepts_several = True
     _accepts_missing = True
     _accepts_sparse = False
+    _default_prices = Prices(0.0, full=1.0)
 
     def __init__(
         self,
@@ -66,10 +68,8 @@ class GreedyLeafClassifier(GatedClassifier):
         *,
         ridge: float = 1.0,
         gate_reads_margin: bool = True,
-        feature_costs: Any = 0.0,
-        feature_groups: Any = None,
-        full_cost: float = 1.0,
-        full_features: Any = None,
+        feature_costs: Any = None,
+        prices: Any = None,
         budget: float | None = None,
         confidence: float | None = None,
         cv: Any = 5,
@@ -81,9 +81,7 @@ class GreedyLeafClassifier(GatedClassifier):
         self.ridge = ridge
         self.gate_reads_margin = gate_reads_margin
         self.feature_costs = feature_costs
-        self.feature_groups = feature_groups
-        self.full_cost = full_cost
-        self.full_features = full_features
+        self.prices = prices
         self.budget = budget
         self.confidence = confidence
         self.cv = cv

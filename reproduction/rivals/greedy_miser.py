@@ -23,7 +23,6 @@ class _GreedyMiser(BoostedEstimator):
 
     # The template of the base class asks for these; a GreedyMiser has no f0 to judge or to spend on.
     full = None
-    full_features = None
     budget = None
     confidence = None
     cv = 2
@@ -42,8 +41,7 @@ class _GreedyMiser(BoostedEstimator):
         min_child_samples: int = 1,
         max_bins: int = 255,
         feature_costs: Any = None,
-        feature_groups: Any = None,
-        full_cost: float = 0.0,
+        prices: Any = None,
         random_state: Any = None,
     ) -> None:
         self.n_trees = n_trees
@@ -56,8 +54,7 @@ class _GreedyMiser(BoostedEstimator):
         self.min_child_samples = min_child_samples
         self.max_bins = max_bins
         self.feature_costs = feature_costs
-        self.feature_groups = feature_groups
-        self.full_cost = full_cost
+        self.prices = prices
         self.random_state = random_state
 
     def _judged(self, rows: TrainingRows, prices: PriceList, n_jobs: int | None) -> JudgedFull:  # noqa: ARG002
@@ -95,8 +92,9 @@ class GreedyMiserClassifier(GatedClassifier, _GreedyMiser):
     ----------
     n_trees, max_depth, learning_rate, gamma, step, l2, min_child_weight, min_child_samples, max_bins
         As in ``DynaModGbrtClassifier``.
-    feature_costs, feature_groups, full_cost, random_state
-        As in ``DynaModLinClassifier``. Nothing is random, and no row pays ``full_cost`` until there is a full model.
+    feature_costs, prices, random_state
+        As in ``DynaModLinClassifier``. Nothing is random, and no row pays for a call until there is a full
+        model.
 
     Attributes
     ----------
@@ -129,7 +127,7 @@ class GreedyMiserRegressor(GatedRegressor, _GreedyMiser):
         The error that counts, in units of the spread of ``y``.
     n_trees, max_depth, learning_rate, gamma, step, l2, min_child_weight, min_child_samples, max_bins
         As in ``DynaModGbrtRegressor``.
-    feature_costs, feature_groups, full_cost, random_state
+    feature_costs, prices, random_state
         As in ``GreedyMiserClassifier``.
 
     Attributes
@@ -163,8 +161,7 @@ class GreedyMiserRegressor(GatedRegressor, _GreedyMiser):
         min_child_samples: int = 1,
         max_bins: int = 255,
         feature_costs: Any = None,
-        feature_groups: Any = None,
-        full_cost: float = 0.0,
+        prices: Any = None,
         random_state: Any = None,
     ) -> None:
         super().__init__(
@@ -178,8 +175,7 @@ class GreedyMiserRegressor(GatedRegressor, _GreedyMiser):
             min_child_samples=min_child_samples,
             max_bins=max_bins,
             feature_costs=feature_costs,
-            feature_groups=feature_groups,
-            full_cost=full_cost,
+            prices=prices,
             random_state=random_state,
         )
         self.loss = loss

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from thrifty.auditing.audit import Audit, audit
-    from thrifty.cascade.estimators import BudgetedClassifier, BudgetedRanker, BudgetedRegressor
+    from thrifty.cascade.estimators import BudgetedClassifier, BudgetedRanker, BudgetedRegressor, StageOptions
     from thrifty.chain.chain import Chain
     from thrifty.chain.policy import Policy
     from thrifty.chain.purchases import Receipt
@@ -53,6 +53,7 @@ __all__ = [
     "Receipt",
     "Session",
     "SqlSource",
+    "StageOptions",
     "UniformRouter",
     "UniformRouterRegressor",
     "audit",
@@ -90,6 +91,7 @@ _HOME = {
     "Receipt": "chain.purchases",
     "Session": "chain.session",
     "SqlSource": "sources.sql",
+    "StageOptions": "cascade.estimators",
     "UniformRouter": "routing.confidence",
     "UniformRouterRegressor": "routing.confidence",
     "audit": "auditing.audit",

@@ -29,7 +29,7 @@ from sklearn.tree import DecisionTreeClassifier
 from xgboost import Booster as XgboostBooster
 from xgboost import XGBClassifier, XGBRegressor
 
-from thrifty import Audit, BudgetedClassifier, Prices, audit
+from thrifty import Audit, BudgetedClassifier, Prices, StageOptions, audit
 from thrifty.auditing.models import columns_read
 from thrifty.bundle.archives import load_model
 from thrifty.cli import main
@@ -43,7 +43,9 @@ FIT, NEW = slice(0, 300), slice(300, 569)
 def small_cascade():
     """Cascades of a few trees: tests look at what is made of them."""
     with pytest.MonkeyPatch.context() as changed:
-        changed.setattr("thrifty.auditing.audit._QUICK", {"sizes": [(4, 2)], "stages": 3, "cv": 2})
+        changed.setattr(
+            "thrifty.auditing.audit._QUICK", {"stages": StageOptions(max_stages=3, sizes=[(4, 2)]), "cv": 2}
+        )
         yield
 
 
@@ -145,10 +147,12 @@ def found(forest, rows):
 
 def test_a_row_spends_the_distinct_purchases_on_its_paths_with_groups_discounts_and_the_call(forest, rows):
     X, _ = rows
-    prices = Prices(np.r_[2.0, 2.0, 1:7], groups=[0, 0, 1, 2, 3, 4, 5, 6], discounts={"lab": ([2, 3], 0.5)})
+    prices = Prices(
+        np.r_[2.0, 2.0, 1:7], groups=[0, 0, 1, 2, 3, 4, 5, 6], discounts={"lab": ([2, 3], 0.5)}, full=10.0
+    )
     read = columns_read(forest, X[NEW])
     paid = 2.0 * read[:, :2].any(axis=1) + read[:, 2:] @ np.arange(1.0, 7.0) - 0.5 * (read[:, 2] & read[:, 3])
-    found = audit(forest, X[NEW], prices, full_cost=10.0)
+    found = audit(forest, X[NEW], prices=prices)
     np.testing.assert_allclose(found.cost, paid + 10.0)
     assert found.cost_of_everything == 2 + 21 - 0.5 + 10
     assert len(found.purchases) == 7
@@ -241,7 +245,7 @@ def test_a_forest_read_from_a_file_reads_what_the_forest_reads(forest, rows):
 def test_what_makes_no_sense_is_refused_in_words(forest, rows):
     X, y = rows
     ranker = LGBMRanker(**SMALL, verbosity=-1).fit(X[FIT], y[FIT], group=[150, 150])
-    cascade = BudgetedClassifier(sizes=[(3, 2)], cv=2, random_state=0)
+    cascade = BudgetedClassifier(stages=StageOptions(sizes=[(3, 2)]), cv=2, random_state=0)
     by_row = Prices({**dict.fromkeys(X.columns, 1.0), "column 0": 0.0}, by_row={"column 1": "column 0"})
     refusals = [
         (lambda: audit(RandomForestClassifier(), X), "not fitted"),
@@ -252,7 +256,7 @@ def test_what_makes_no_sense_is_refused_in_words(forest, rows):
         (lambda: audit(forest, X.to_numpy()[:, :5]), "fitted on 8 columns, but X has 5"),
         (lambda: audit(forest, X[NEW], y=y[:5]), "each of the 269 rows"),
         (lambda: audit(ranker, X[NEW], y=y[NEW]), "Audit it without y"),
-        (lambda: audit(forest, X[NEW], by_row), "differ by row"),
+        (lambda: audit(forest, X[NEW], prices=by_row), "differ by row"),
         (lambda: audit(forest, "a" + X.astype(str)), "cannot read X"),
     ]
     for act, word in refusals:

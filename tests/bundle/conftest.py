@@ -21,6 +21,8 @@ from thrifty import (
     DynaModGbrtClassifier,
     DynaModLinClassifier,
     DynaModLstsqClassifier,
+    Prices,
+    StageOptions,
     UniformRouter,
 )
 from thrifty.bundle.container import FORMAT
@@ -101,18 +103,24 @@ def fitted(rows):
         warnings.simplefilter("ignore", ConvergenceWarning)
         found = {
             "linear": DynaModLinClassifier(
-                svm, gamma=0.02, feature_groups=groups, budget=6.0, random_state=0
+                svm, gamma=0.02, prices=Prices(groups=groups), budget=6.0, random_state=0
             ),
             "margin": DynaModLinClassifier(
                 logistic, gamma=np.float64(0.02), gate_reads_margin=True, refit=True
             ),
             "boosted": DynaModGbrtClassifier(svm, **boosted, p_full=0.5),
-            "reading": DynaModGbrtClassifier(logistic, **boosted, gate_reads_score=True, full_cost=2.0),
+            "reading": DynaModGbrtClassifier(
+                logistic, **boosted, gate_reads_score=True, prices=Prices(full=2.0)
+            ),
             "confidence": ConfidenceRouter(svm, logistic, features=[0, 4, 5], p_full=0.4),
             "uniform": UniformRouter(logistic, p_full=0.4, random_state=3),
             "lstsq": DynaModLstsqClassifier(logistic, n_trees=4, max_leaves=4, max_iter=3, random_state=0),
-            "cascade": BudgetedClassifier(logistic, budget=1.6, sizes=[(6, 3)], cv=3, random_state=0),
-            "proved": BudgetedClassifier(logistic, max_loss=0.2, sizes=[(6, 3)], cv=3, random_state=0),
+            "cascade": BudgetedClassifier(
+                logistic, budget=1.6, stages=StageOptions(sizes=[(6, 3)]), cv=3, random_state=0
+            ),
+            "proved": BudgetedClassifier(
+                logistic, max_loss=0.2, stages=StageOptions(sizes=[(6, 3)]), cv=3, random_state=0
+            ),
         }
         estimators = {name: estimator.fit(*rows) for name, estimator in found.items()}
         labels = np.where(rows[1] == 1, "benign", "malignant")

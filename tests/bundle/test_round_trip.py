@@ -8,7 +8,7 @@ from sklearn.model_selection import KFold
 from sklearn.utils import get_tags
 
 import thrifty
-from thrifty import Chain, ConfidenceRouter, DynaModLinClassifier, Policy, hold_budget
+from thrifty import Chain, ConfidenceRouter, DynaModLinClassifier, Policy, Prices, hold_budget
 from thrifty.bundle import Codec, from_bytes, register_stage, to_bytes
 from thrifty.bundle.objects import _ESTIMATORS
 from thrifty.bundle.stages import _CODECS
@@ -349,7 +349,7 @@ def test_base_blend_and_the_columns_of_the_full_model_come_back(full_columns):
 
 def test_a_full_model_that_reads_some_columns_comes_back(rows):
     before = DynaModLinClassifier(
-        LogisticRegression(), gamma=0.05, full_features=[7, 0, 3], full_cost=1.0, random_state=0
+        LogisticRegression(), gamma=0.05, prices=Prices(full=1.0, full_features=[7, 0, 3]), random_state=0
     ).fit(*rows)
     before = before.at(threshold=float(np.median(before.scores(rows[0])[0])))
     for full, given in (("inside", None), ("reference", before.chain_.full)):

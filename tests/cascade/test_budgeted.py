@@ -10,7 +10,7 @@ from sklearn.preprocessing import PolynomialFeatures
 from threadpoolctl import threadpool_limits
 
 import thrifty
-from thrifty import BudgetedClassifier, Chain, ConfidenceRouter
+from thrifty import BudgetedClassifier, Chain, ConfidenceRouter, Prices, StageOptions
 from thrifty.cascade.problem import CAPACITIES
 from thrifty.errors import FullModelNotWorthItWarning, InvalidInputError, NothingSavedWarning
 from thrifty.evidence.observe import point_of
@@ -29,7 +29,9 @@ def full():
 
 
 def budgeted(**settings):
-    return BudgetedClassifier(full(), **{"sizes": [(15, 4)], "cv": 3, "random_state": 0} | settings)
+    return BudgetedClassifier(
+        full(), **{"stages": StageOptions(sizes=[(15, 4)]), "cv": 3, "random_state": 0} | settings
+    )
 
 
 @pytest.fixture(scope="module")
@@ -93,7 +95,9 @@ def test_a_first_purchase_of_few_values_spends_about_the_budget_too():
     y = (X[:, 0] + X[:, 1] * X[:, 2] + X[:, 3] + rng.normal(size=6000) > 6).astype(int)
     f0 = np.where(y, 0.9, 0.1)
     f0[::15] = 0.5
-    clf = BudgetedClassifier(f0[:3000], sizes=[(15, 4)], cv=3, random_state=0).fit(X[:3000], y[:3000])
+    clf = BudgetedClassifier(f0[:3000], stages=StageOptions(sizes=[(15, 4)]), cv=3, random_state=0).fit(
+        X[:3000], y[:3000]
+    )
     for budget in (1.3, 1.6, 2.0, 2.5):
         assert clf.at(budget=budget).cost(X[3000:]).mean() == pytest.approx(budget, rel=0.06)
 
@@ -190,7 +194,9 @@ def test_folds_side_by_side_change_nothing(rows):
     # A process of its own has one BLAS thread; here there are two.
     with threadpool_limits(2, user_api="blas"):
         one, two = (
-            BudgetedClassifier(f0, sizes=[(8, 3), (16, 4)], cv=3, n_jobs=n_jobs, random_state=0).fit(*rows)
+            BudgetedClassifier(
+                f0, stages=StageOptions(sizes=[(8, 3), (16, 4)]), cv=3, n_jobs=n_jobs, random_state=0
+            ).fit(*rows)
             for n_jobs in (1, 2)
         )
     np.testing.assert_array_equal(one.predict_proba(rows[0]), two.predict_proba(rows[0]))
@@ -207,7 +213,7 @@ def test_what_is_free_is_held_by_every_stage_and_what_is_dear_comes_late(rows):
 
 @pytest.mark.slow
 def test_columns_of_one_purchase_are_bought_together_and_paid_once(rows):
-    clf = budgeted(feature_groups=[0, 1, 2, 0, 2, 0], budget=2.0).fit(*rows)
+    clf = budgeted(prices=Prices(groups=[0, 1, 2, 0, 2, 0]), budget=2.0).fit(*rows)
     held = clf.chain_.bought_by_place
     np.testing.assert_array_equal(held[:, 0], held[:, 5])
     np.testing.assert_array_equal(held[:, 2], held[:, 4])
@@ -216,7 +222,7 @@ def test_columns_of_one_purchase_are_bought_together_and_paid_once(rows):
 
 @pytest.mark.slow
 def test_a_call_of_the_full_model_that_is_too_dear_is_never_made(rows, others):
-    clf = budgeted(full_cost=1000.0).fit(*rows)
+    clf = budgeted(prices=Prices(full=1000.0)).fit(*rows)
     assert (clf.at(budget=5.0).route(others[0]) < clf.n_stages_).mean() > 0.99
 
 
@@ -225,7 +231,9 @@ def test_missing_values_are_values(rows):
     X = rows[0].copy()
     X[::5, 0] = np.nan
     f0 = lambda table: np.where(make_truth(np.nan_to_num(table)), 0.95, 0.05)  # noqa: E731
-    clf = BudgetedClassifier(f0, budget=2.0, sizes=[(10, 3)], cv=2, random_state=0).fit(X, rows[1])
+    clf = BudgetedClassifier(f0, budget=2.0, stages=StageOptions(sizes=[(10, 3)]), cv=2, random_state=0).fit(
+        X, rows[1]
+    )
     assert np.isfinite(clf.predict_proba(X)).all()
 
 
@@ -233,7 +241,10 @@ def test_missing_values_are_values(rows):
 def test_a_full_model_that_is_much_better_is_asked_by_the_most_accurate_point():
     X, y = make(1500, n_features=3)
     clf = BudgetedClassifier(
-        lambda table: np.where(make_truth(table), 0.99, 0.01), sizes=[(3, 2)], cv=3, random_state=0
+        lambda table: np.where(make_truth(table), 0.99, 0.01),
+        stages=StageOptions(sizes=[(3, 2)]),
+        cv=3,
+        random_state=0,
     )
     clf.fit(X, y)
     assert (clf.route(X) == clf.n_stages_).mean() > 0.2
@@ -249,7 +260,7 @@ def test_a_full_model_worse_than_a_cheap_stage_is_reported_and_left_out(rows):
     X, y = rows
     chance = FrozenEstimator(LogisticRegression().fit(np.zeros_like(X), y))
     with pytest.warns(FullModelNotWorthItWarning, match="full model .*it is not worth asking"):
-        clf = BudgetedClassifier(chance, sizes=[(15, 4)], cv=3, random_state=0).fit(X, y)
+        clf = BudgetedClassifier(chance, stages=StageOptions(sizes=[(15, 4)]), cv=3, random_state=0).fit(X, y)
     assert (clf.route(X) < clf.n_stages_).all()
 
 
@@ -294,7 +305,9 @@ def behind(rows):
 
 @pytest.mark.slow
 def test_a_cascade_in_front_of_a_chain_learns_with_what_each_row_pays_in_it(rows, others, behind):
-    clf = BudgetedClassifier(FrozenEstimator(behind), sizes=[(4, 2)], cv=2, random_state=0)
+    clf = BudgetedClassifier(
+        FrozenEstimator(behind), stages=StageOptions(sizes=[(4, 2)]), cv=2, random_state=0
+    )
     clf.fit(rows[0][700:], rows[1][700:])
     assert clf.n_stages_ > 2
     assert clf.evidence_.cost.shape == (800, clf.n_stages_ + 1)
@@ -315,7 +328,9 @@ def test_a_cascade_in_front_of_a_chain_learns_with_what_each_row_pays_in_it(rows
 @pytest.mark.slow
 def test_a_cascade_at_which_no_row_ever_stops_keeps_a_stage(rows, others, behind):
     # Its only stage buys everything, so that the better answers behind it cost nothing more.
-    clf = BudgetedClassifier(FrozenEstimator(behind), stages=1, sizes=[(2, 1)], cv=2, random_state=0)
+    clf = BudgetedClassifier(
+        FrozenEstimator(behind), stages=StageOptions(max_stages=1, sizes=[(2, 1)]), cv=2, random_state=0
+    )
     clf.fit(rows[0][700:], rows[1][700:])
     assert clf.n_stages_ == 1
     assert (clf.route(others[0]) > 0).all()
@@ -371,7 +386,9 @@ def test_a_loss_that_no_point_can_prove_sends_every_row_to_the_full_model(fitted
 def test_probabilities_of_all_rows_given_will_do_for_a_proof(rows):
     X, y = rows
     known = full().fit(*make(500, seed=2)).predict_proba(X)
-    clf = BudgetedClassifier(known, max_loss=0.1, sizes=[(8, 3)], cv=2, random_state=0).fit(X, y)
+    clf = BudgetedClassifier(
+        known, max_loss=0.1, stages=StageOptions(sizes=[(8, 3)]), cv=2, random_state=0
+    ).fit(X, y)
     assert clf.certificate_.n_rows == pytest.approx(375, abs=3)
     assert clf.predict(X[::-1]).shape == (1500,)
 
@@ -424,7 +441,7 @@ def test_the_default_point_is_the_cheapest_of_the_most_accurate_up_to_noise(seed
     rng = np.random.default_rng(seed)
     X = rng.normal(size=(400, 6)).round(3)
     y = (X[:, 0] + X[:, 1] * X[:, 2] + rng.normal(size=400) > 0).astype(int)
-    clf = BudgetedClassifier(full(), sizes=[(4, 2)], cv=2, random_state=seed).fit(X, y)
+    clf = BudgetedClassifier(full(), stages=StageOptions(sizes=[(4, 2)]), cv=2, random_state=seed).fit(X, y)
     evidence, policy = clf.evidence_, clf.chain_.policy
     seen = [evidence.at_point(point)[1:] for point in evidence.points]
     cost, right = (np.array(one, dtype=float) for one in zip(*seen, strict=True))
@@ -441,7 +458,7 @@ def test_the_default_point_is_the_cheapest_of_the_most_accurate_up_to_noise(seed
 
 def test_progress_is_told_from_the_first_step_to_the_last(rows):
     told = []
-    clf = BudgetedClassifier(full(), sizes=[(4, 2), (6, 3)], cv=2, random_state=0)
+    clf = BudgetedClassifier(full(), stages=StageOptions(sizes=[(4, 2), (6, 3)]), cv=2, random_state=0)
     clf.fit(*rows, progress=lambda what, done, total: told.append((what, done, total)))
     assert all(0 <= done <= total for _, done, total in told)
     last = {what: (done, total) for what, done, total in told}
@@ -461,7 +478,11 @@ def test_progress_is_told_from_the_first_step_to_the_last(rows):
 def test_columns_by_name(rows):
     table = pd.DataFrame(rows[0], columns=list("abcdef"))
     clf = BudgetedClassifier(
-        full(), feature_costs=dict.fromkeys("abcdef", 2.0), budget=4.0, sizes=[(8, 3)], cv=2
+        full(),
+        feature_costs=dict.fromkeys("abcdef", 2.0),
+        budget=4.0,
+        stages=StageOptions(sizes=[(8, 3)]),
+        cv=2,
     )
     clf.fit(table, np.where(rows[1], "yes", "no"))
     labels, sure = clf.predict(table[:50]), clf.predict_proba(table[:50]).max(axis=1)
@@ -475,7 +496,7 @@ def test_columns_by_name(rows):
 
 @pytest.mark.slow
 def test_forced_stages_are_at_most_that_many(rows):
-    assert budgeted(stages=2).fit(*rows).n_stages_ <= 2
+    assert budgeted(stages=StageOptions(max_stages=2)).fit(*rows).n_stages_ <= 2
 
 
 @pytest.mark.parametrize(
@@ -484,11 +505,12 @@ def test_forced_stages_are_at_most_that_many(rows):
         ({"budget": 0.2}, "budget must be at least 1"),
         ({"budget": 2.0, "max_loss": 0.1}, "give one of budget, max_loss; got budget=2.0 and max_loss=0.1"),
         ({"max_loss": 1.5}, "max_loss must lie strictly between 0 and 1; got 1.5"),
-        ({"feature_costs": 0.0}, "all zero, so there is nothing to save"),
-        ({"feature_groups": [0, 0, 1, 1, 2, 2], "feature_costs": [1, 2, 1, 1, 1, 1]}, "one group"),
-        ({"sizes": [3]}, r"sizes must be a list of \(n_trees, max_depth\)"),
-        ({"sizes": [(3, 99)]}, "max_depth in sizes must be a whole number"),
-        ({"stages": 0}, "stages must be a whole number"),
+        ({"feature_costs": 0.0}, "are zero, so there is nothing to save"),
+        ({"prices": Prices([1, 2, 1, 1, 1, 1], groups=[0, 0, 1, 1, 2, 2])}, "one group"),
+        ({"stages": StageOptions(sizes=[3])}, r"sizes must be a list of \(n_trees, max_depth\)"),
+        ({"stages": StageOptions(sizes=[(3, 99)])}, "max_depth in sizes must be a whole number"),
+        ({"stages": StageOptions(max_stages=0)}, "max_stages must be a whole number"),
+        ({"stages": 4}, r"stages must be a thrifty.StageOptions; got 4.*StageOptions\(max_stages="),
     ],
 )
 def test_what_is_refused_leaves_the_estimator_as_it_was(rows, settings, message):
@@ -506,8 +528,8 @@ def test_what_is_refused_leaves_the_estimator_as_it_was(rows, settings, message)
         ({"max_loss": 0.01, "confidence": 0.999}, "held-out rows cannot show"),
         ({"budget": 0.2}, "budget must be at least 1, the price of the cheapest purchase.*got 0.2"),
         ({"budget": 2.0, "feature_costs": [3, 4, 5, 2.5, 9, 9]}, "budget must be at least 2.5"),
-        ({"full_features": [0, 9]}, "full_features must be column numbers"),
-        ({"feature_costs": 0.0}, "all zero, so there is nothing to save"),
+        ({"prices": Prices(full_features=[0, 9])}, "full_features must be column numbers"),
+        ({"feature_costs": 0.0}, "are zero, so there is nothing to save"),
     ],
 )
 def test_what_cannot_be_kept_is_refused_before_anything_is_fitted(rows, settings, message):

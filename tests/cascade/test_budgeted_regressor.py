@@ -13,7 +13,7 @@ from sklearn.linear_model import LinearRegression
 from sklearn.svm import SVR
 from sklearn.tree import DecisionTreeRegressor
 
-from thrifty import BudgetedRegressor
+from thrifty import BudgetedRegressor, Prices, StageOptions
 from thrifty.bundle import from_bytes, to_bytes
 from thrifty.errors import FullModelNotWorthItWarning, InvalidInputError
 from thrifty.full.trees import tree_classifier_of
@@ -21,7 +21,12 @@ from thrifty.reporting.measure import measure
 from thrifty.reporting.page import page_of
 
 pytestmark = pytest.mark.filterwarnings("ignore::thrifty.errors.FullModelNotWorthItWarning")
-RECIPE = {"sizes": [(40, 4)], "cv": 3, "random_state": 0, "feature_costs": [1, 4, 1, 1]}
+RECIPE = {
+    "stages": StageOptions(sizes=[(40, 4)]),
+    "cv": 3,
+    "random_state": 0,
+    "feature_costs": [1, 4, 1, 1],
+}
 
 
 @pytest.fixture(scope="module")
@@ -98,7 +103,12 @@ def test_an_unknown_loss_and_a_classifier_are_refused(rows):
 def test_a_quantile_is_covered_on_new_rows_at_every_budget_and_comes_back_from_a_file(rows):
     X, y = rows
     spread = np.random.default_rng(1).exponential(1 + 9 * np.abs(X[:, 0]))
-    settings = {**RECIPE, "sizes": [(12, 3)], "stages": 3, "loss": "pinball", "quantile": 0.9}
+    settings = {
+        **RECIPE,
+        "stages": StageOptions(max_stages=3, sizes=[(12, 3)]),
+        "loss": "pinball",
+        "quantile": 0.9,
+    }
     model = BudgetedRegressor(**settings).fit(X[:600], (y + spread)[:600])
     for one in (model, model.at(budget=1.5)):
         assert np.mean((y + spread)[600:] <= one.predict(X[600:])) == pytest.approx(0.9, abs=0.05)
@@ -149,7 +159,11 @@ def test_boosting_on_another_scale_is_not_taken_for_numbers(rows):
 def test_a_file_needs_no_trust_for_the_default_full_model(rows):
     X, y = rows
     clf = BudgetedRegressor(
-        HistGradientBoostingRegressor(max_iter=4), sizes=[(5, 2)], cv=2, random_state=0, full_cost=1.0
+        HistGradientBoostingRegressor(max_iter=4),
+        stages=StageOptions(sizes=[(5, 2)]),
+        cv=2,
+        random_state=0,
+        prices=Prices(full=1.0),
     ).fit(X[:300], y[:300])
     again = from_bytes(to_bytes(clf))
     assert np.array_equal(again.predict(X), clf.predict(X))
@@ -159,7 +173,13 @@ def test_a_file_needs_no_trust_for_the_default_full_model(rows):
 @pytest.mark.slow
 def test_a_support_vector_regressor_comes_back_from_a_file_and_a_wrong_count_does_not(rows):
     X, y = rows
-    clf = BudgetedRegressor(SVR(), sizes=[(5, 2)], cv=2, random_state=0, full_cost=1.0).fit(X[:200], y[:200])
+    clf = BudgetedRegressor(
+        SVR(),
+        stages=StageOptions(sizes=[(5, 2)]),
+        cv=2,
+        random_state=0,
+        prices=Prices(full=1.0),
+    ).fit(X[:200], y[:200])
     again = from_bytes(to_bytes(clf)).at(budget=5.0)
     assert np.array_equal(again.predict(X[:50]), clf.at(budget=5.0).predict(X[:50]))
     wrong = clf.chain_.full.estimator

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from thrifty import BudgetedClassifier
+from thrifty import BudgetedClassifier, StageOptions
 from thrifty.bundle import from_bytes, to_bytes
 from thrifty.cascade import gates
 from thrifty.cascade.gates import (
@@ -46,7 +46,9 @@ def belief(X):
 
 def fitted(hopeless, n_rows=3000):
     X, y = make(n_rows, hopeless)
-    clf = BudgetedClassifier(belief(X), feature_costs=[0, 0, 1, 1], sizes=[(20, 4)], cv=4, random_state=0)
+    clf = BudgetedClassifier(
+        belief(X), feature_costs=[0, 0, 1, 1], stages=StageOptions(sizes=[(20, 4)]), cv=4, random_state=0
+    )
     return clf.fit(X, y)
 
 

@@ -7,7 +7,7 @@ import pytest
 from sklearn.tree import DecisionTreeClassifier
 
 import thrifty
-from thrifty import BudgetedClassifier, hold_budget
+from thrifty import BudgetedClassifier, StageOptions, hold_budget
 from thrifty.chain.stage import ForkStage, Turn
 from thrifty.errors import InvalidInputError
 from thrifty.evidence.observe import evidence_of
@@ -27,10 +27,9 @@ def _switched(n_rows, seed):
 
 
 def _clf(structure, **changed):
-    settings = {"sizes": [(15, 3)], "cv": 2, "random_state": 0, "n_jobs": 1} | changed
-    return BudgetedClassifier(
-        DecisionTreeClassifier(max_depth=6, random_state=0), structure=structure, **settings
-    )
+    stages = StageOptions(sizes=[(15, 3)], structure=structure)
+    settings = {"stages": stages, "cv": 2, "random_state": 0, "n_jobs": 1} | changed
+    return BudgetedClassifier(DecisionTreeClassifier(max_depth=6, random_state=0), **settings)
 
 
 @pytest.fixture(scope="module")
@@ -134,4 +133,4 @@ def test_a_turn_that_leads_nowhere_is_refused(fitted):
 
 def test_an_unknown_structure_is_refused():
     with pytest.raises(InvalidInputError, match="structure must be 'line'"):
-        BudgetedClassifier(structure="tree").fit(*_switched(50, 0))
+        BudgetedClassifier(stages=StageOptions(structure="tree")).fit(*_switched(50, 0))

@@ -6,13 +6,15 @@ from scipy import stats
 from sklearn.base import clone
 from sklearn.naive_bayes import GaussianNB
 
-from thrifty import BudgetedClassifier, ConfidenceRouter, Evidence, Policy
+from thrifty import BudgetedClassifier, ConfidenceRouter, Evidence, Policy, StageOptions
 from thrifty.bundle import from_bytes, to_bytes
 from thrifty.dynamod.sweep import sweep
 from thrifty.errors import InvalidInputError
 from thrifty.evidence.budgets import CostBounds
 
-CASCADE = BudgetedClassifier(GaussianNB(), sizes=[(3, 2)], stages=2, cv=2, random_state=0)
+CASCADE = BudgetedClassifier(
+    GaussianNB(), stages=StageOptions(max_stages=2, sizes=[(3, 2)]), cv=2, random_state=0
+)
 ROUTER = ConfidenceRouter(GaussianNB(), GaussianNB(), features=[0], random_state=0)
 
 

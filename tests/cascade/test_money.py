@@ -8,14 +8,14 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import KFold
 from sklearn.naive_bayes import GaussianNB
 
-from thrifty import BudgetedClassifier, evidence_of
+from thrifty import BudgetedClassifier, StageOptions, evidence_of
 from thrifty.bundle import from_bytes, to_bytes
 from thrifty.cascade import learn
 from thrifty.errors import InvalidInputError, OptimisticFullModelWarning, ThriftyError
 
 pytestmark = pytest.mark.slow
 
-SMALL = {"sizes": [(8, 3)], "cv": 2, "random_state": 0}
+SMALL = {"stages": StageOptions(sizes=[(8, 3)]), "cv": 2, "random_state": 0}
 RARE = [[0.0, 3.0], [60.0, 0.0]]
 
 
@@ -98,7 +98,10 @@ def test_a_deal_of_folds_hardly_moves_the_answers_where_a_rare_class_is_dear(mon
     spread = []
     for most in (1, 5):
         monkeypatch.setattr(learn, "MAX_DEALS", most)
-        fits = [cascade(loss=RARE, random_state=seed, stages=2).fit(X, y) for seed in range(8)]
+        fits = [
+            cascade(loss=RARE, random_state=seed, stages=StageOptions(2, [(8, 3)])).fit(X, y)
+            for seed in range(8)
+        ]
         spread.append(np.std([(clf.predict(new) == "sick").mean() for clf in fits]))
     assert spread[1] < 0.7 * spread[0]
 
@@ -106,7 +109,7 @@ def test_a_deal_of_folds_hardly_moves_the_answers_where_a_rare_class_is_dear(mon
 def test_folds_of_a_splitter_are_never_dealt_again(monkeypatch):
     monkeypatch.setattr(learn, "_redealt", lambda *_: pytest.fail("folds were dealt again"))
     X, y = rare(200)
-    cascade(loss=RARE, stages=1, cv=KFold(2)).fit(X, y)
+    cascade(loss=RARE, stages=StageOptions(1, [(8, 3)]), cv=KFold(2)).fit(X, y)
 
 
 def test_dear_mistakes_are_made_less_often_than_cheap_ones(plain, priced):
@@ -129,7 +132,7 @@ def test_equal_prices_of_all_mistakes_give_the_answers_of_errors_at_every_budget
 @pytest.mark.parametrize("loss", ["log", "brier"])
 def test_losses_of_probabilities_are_bought_down(loss, plain):
     X, y = rare()
-    clf = cascade(loss=loss, stages=2).fit(X, y)
+    clf = cascade(loss=loss, stages=StageOptions(2, [(8, 3)])).fit(X, y)
     low, high = clf.frontier_[0], clf.frontier_[len(clf.frontier_) - 1]
     assert low.score < high.score < 0.0
     known = evidence_of(clf, X, y)
@@ -142,7 +145,9 @@ def test_losses_that_are_never_zero_do_not_make_a_full_model_look_perfect():
     honest = GaussianNB().fit(X[::2], y[::2]).predict_proba(X)[:, 1]
     with warnings.catch_warnings():
         warnings.simplefilter("error", OptimisticFullModelWarning)
-        clf = BudgetedClassifier(honest, loss="log", stages=1, **SMALL).fit(X, y)
+        clf = BudgetedClassifier(honest, loss="log", **SMALL | {"stages": StageOptions(1, [(8, 3)])}).fit(
+            X, y
+        )
     assert clf.expected_score_ < 0.0
 
 
@@ -187,8 +192,8 @@ def test_weights_of_classes_are_multiplied_into_those_of_rows(class_weight):
     sick = y == "sick"
     each = np.where(sick, len(y) / (2 * sick.sum()), len(y) / (2 * (~sick).sum()))
     each = each if class_weight == "balanced" else np.where(sick, 3.0, 1.0)
-    one = cascade(stages=1, class_weight=class_weight).fit(X, y, sample_weight=weight)
-    other = cascade(stages=1).fit(X, y, sample_weight=weight * each)
+    one = cascade(stages=StageOptions(1, [(8, 3)]), class_weight=class_weight).fit(X, y, sample_weight=weight)
+    other = cascade(stages=StageOptions(1, [(8, 3)])).fit(X, y, sample_weight=weight * each)
     np.testing.assert_array_equal(one.predict_proba(X), other.predict_proba(X))
 
 

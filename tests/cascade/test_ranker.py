@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 from sklearn.linear_model import Ridge
 
-from thrifty import BudgetedRanker, Frontier, evidence_of, point_of
+from thrifty import BudgetedRanker, Frontier, StageOptions, evidence_of, point_of
 from thrifty.errors import InvalidInputError, NothingSavedWarning
 from thrifty.tasks.ranking import ndcg_at
 
-SMALL = {"k": 5, "sizes": [(8, 3)], "stages": 2, "cv": 2, "random_state": 0}
+SMALL = {"metric": "ndcg@5", "stages": StageOptions(max_stages=2, sizes=[(8, 3)]), "cv": 2, "random_state": 0}
 
 
 def documents(n_queries, seed=0):
@@ -109,13 +109,13 @@ def test_the_interval_of_the_cost_holds_the_mean_cost_of_new_queries(fitted):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("loss", "metric"), [("pairwise", "ndcg"), ("listwise", "ap")])
+@pytest.mark.parametrize(("loss", "metric"), [("pairwise", "ndcg@5"), ("listwise", "ap@5")])
 def test_pairs_and_lists_learn_the_order_too(loss, metric):
     X, grade, qid = documents(40)
-    made = BudgetedRanker(Ridge(), loss=loss, metric=metric, **SMALL).fit(X, grade, qid=qid)
+    made = BudgetedRanker(Ridge(), loss=loss, **SMALL | {"metric": metric}).fit(X, grade, qid=qid)
     X, grade, qid = documents(100, seed=1)
     assert made.at(budget=3).score(X, grade, qid) > made.at(budget=1).score(X, grade, qid)
-    assert made.chain_.task.quality_name == {"ndcg": "NDCG@5", "ap": "AP@5"}[metric]
+    assert made.chain_.task.quality_name == metric.upper()
 
 
 @pytest.mark.slow
@@ -128,7 +128,8 @@ def test_a_loss_is_proved_on_queries_that_the_fit_keeps_out():
 
 
 @pytest.mark.parametrize(
-    ("name", "value"), [("loss", "squared"), ("metric", "map"), ("k", 0), ("tolerance", -1)]
+    ("name", "value"),
+    [("loss", "squared"), ("metric", "map@5"), ("metric", "ndcg"), ("metric", "ap@0"), ("tolerance", -1)],
 )
 def test_a_wrong_argument_is_named(name, value):
     X, grade, qid = documents(10)

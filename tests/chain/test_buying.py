@@ -19,6 +19,8 @@ from thrifty import (
     Delivery,
     DynaModLinClassifier,
     Policy,
+    Prices,
+    StageOptions,
 )
 from thrifty.chain.stage import CascadeStage
 from thrifty.errors import (
@@ -48,8 +50,8 @@ def fitted():
     found = {}
     for name in DATA:
         X, y = rows_of(name)
-        how = {"feature_costs": COSTS, "feature_groups": GROUPS, "full_cost": 0.5, "random_state": 0}
-        small = {"sizes": [(6, 2)], "cv": 2, **how}
+        prices = Prices(COSTS, groups=GROUPS, full=0.5)
+        small = {"stages": StageOptions(sizes=[(6, 2)]), "cv": 2, "prices": prices, "random_state": 0}
         one = (
             BudgetedRegressor(Ridge(), **small)
             if name == "diabetes"
@@ -67,7 +69,7 @@ def fitted():
 def linear():
     """A gate and a model that read no missing values, before a full model that reads none either."""
     X, y = rows_of("cancer")
-    one = DynaModLinClassifier(GaussianNB(), gamma=0.01, feature_costs=COSTS, full_cost=0.5, random_state=0)
+    one = DynaModLinClassifier(GaussianNB(), gamma=0.01, prices=Prices(COSTS, full=0.5), random_state=0)
     return one.fit(X[::2], y[::2]).at(threshold=-1.0)
 
 
@@ -443,9 +445,9 @@ def test_the_full_model_is_asked_once_and_its_error_is_raised(linear):
 def test_a_chain_behind_a_stage_falls_back_to_the_stage_in_front(fitted):
     X, y = rows_of("cancer")
     inner = fitted["cancer"]
-    prices = {"feature_costs": COSTS, "feature_groups": GROUPS, "full_cost": 0.5}
+    prices = Prices(COSTS, groups=GROUPS, full=0.5)
     front = ConfidenceRouter(
-        FrozenEstimator(inner), GaussianNB(), features=["age"], random_state=0, **prices
+        FrozenEstimator(inner), GaussianNB(), features=["age"], random_state=0, prices=prices
     ).fit(X[1::2], y[1::2])
     front = front.at(threshold=-np.inf)
     shop = Shop(X, 0.1)

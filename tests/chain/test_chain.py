@@ -20,7 +20,7 @@ from thrifty.chain.stage import LinearStage, Visit
 from thrifty.errors import InvalidInputError
 from thrifty.full.model import CallableFull, PrecomputedFull
 from thrifty.prices.billing import PriceList
-from thrifty.prices.prices import check_price_list
+from thrifty.prices.prices import Prices, check_price_list
 from thrifty.rows import fingerprints, key_chance, key_words
 from thrifty.tasks.classes import CLIP, BinaryTask
 
@@ -70,7 +70,10 @@ class AddingStage:
 
 def prices_of(rng, groups, full_columns=None):
     by_group = rng.uniform(0.5, 3, size=max(groups) + 1)
-    return check_price_list(by_group[list(groups)], list(groups), FULL_COST, N_FEATURES, None, full_columns)
+    return check_price_list(
+        Prices(by_group[list(groups)], groups=list(groups), full=FULL_COST, full_features=full_columns),
+        N_FEATURES,
+    )
 
 
 def link(rng, n_stages, full, prices, *, is_cascade=False, share=0.0):

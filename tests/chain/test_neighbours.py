@@ -9,7 +9,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 
 import thrifty
-from thrifty import BudgetedClassifier, BudgetedRegressor, hold_budget
+from thrifty import BudgetedClassifier, BudgetedRegressor, StageOptions, hold_budget
 from thrifty.bundle import from_bytes, to_bytes
 from thrifty.cascade.neighbours import MOST_LEVELS, coarse_levels
 from thrifty.chain import neighbours
@@ -120,7 +120,7 @@ def fitted():
     full = DecisionTreeClassifier(random_state=0)
     return {
         structure: BudgetedClassifier(
-            full, structure=structure, sizes=[(10, 4)], cv=2, random_state=0, n_jobs=1
+            full, stages=StageOptions(sizes=[(10, 4)], structure=structure), cv=2, random_state=0, n_jobs=1
         ).fit(X, y)
         for structure in ("line", "neighbours", "auto")
     }
@@ -150,7 +150,11 @@ def test_neither_threads_nor_the_order_of_rows_matter(fitted, monkeypatch):
     monkeypatch.setattr(neighbours, "PART_OF_WORK", 10_000)  # every call is worth a second thread
     order = np.random.default_rng(3).permutation(len(y))
     other = BudgetedClassifier(
-        fitted["neighbours"].full, structure="neighbours", sizes=[(10, 4)], cv=2, random_state=0, n_jobs=2
+        fitted["neighbours"].full,
+        stages=StageOptions(sizes=[(10, 4)], structure="neighbours"),
+        cv=2,
+        random_state=0,
+        n_jobs=2,
     ).fit(X[order], y[order])
     new = pointed(200, 1)[0]
     one, two = (clf.chain_.visit_all(clf.chain_.reader(new)) for clf in (fitted["neighbours"], other))
@@ -203,9 +207,9 @@ def test_many_nodes_over_many_rows_are_one_table_in_a_file(fitted):
 @pytest.mark.parametrize("y", ["words", "numbers"])
 def test_rows_that_have_no_neighbours_are_refused_before_the_work(y):
     X, labels = pointed(400, 0)
-    clf = BudgetedClassifier(DecisionTreeClassifier(), structure="neighbours")
+    clf = BudgetedClassifier(DecisionTreeClassifier(), stages=StageOptions(structure="neighbours"))
     if y == "numbers":
-        clf = BudgetedRegressor(DecisionTreeRegressor(), structure="neighbours")
+        clf = BudgetedRegressor(DecisionTreeRegressor(), stages=StageOptions(structure="neighbours"))
         with pytest.raises(InvalidInputError, match="not a choice between classes.*'graph'"):
             clf.fit(X, labels + X[:, 0] / 7)
         return

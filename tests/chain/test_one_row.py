@@ -9,6 +9,7 @@ import pytest
 from scipy import sparse
 from scipy.special import expit
 
+from thrifty import Prices
 from thrifty.chain.chain import Chain
 from thrifty.chain.policy import Policy
 from thrifty.chain.sources import TableReader
@@ -69,7 +70,7 @@ def cascade(n_stages, *, gated=0.0, share=0.0, full=None, seed=0):
         columns = order[: min(place + 1, N_FEATURES)]
         gate = forest(rng, len(columns) + 1, 3) if rng.random() < gated else None
         stages.append(CascadeStage(columns, forest(rng, len(columns)), rng.uniform(0.5, 2, 2), TASK, gate))
-    prices = check_price_list(rng.uniform(1, 3, N_FEATURES), None, 1.0, N_FEATURES, None, None)
+    prices = check_price_list(Prices(rng.uniform(1, 3, N_FEATURES), full=1.0), N_FEATURES)
     if full is None:
         full = CallableFull(first_column, TASK)
     nobody_stops = Policy.of(np.full(n_stages, -np.inf))

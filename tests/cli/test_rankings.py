@@ -9,7 +9,7 @@ import pytest
 from sklearn.dummy import DummyRegressor
 from sklearn.linear_model import Ridge
 
-from thrifty import BudgetedRanker, load, save
+from thrifty import BudgetedRanker, StageOptions, load, save
 from thrifty.cli import main
 from thrifty.cli.report import facts_of
 from thrifty.errors import InvalidInputError
@@ -104,7 +104,9 @@ def test_a_ranker_that_was_saved_by_itself_knows_the_column_of_its_queries(run, 
     frame, new = documents(24), documents(12, seed=1)
     names, test, file = ["title", "body", "links"], tmp_path / "test.csv", tmp_path / "ranker.thrifty"
     new.to_csv(test, index=False)
-    ranker = BudgetedRanker(Ridge(), k=4, sizes=[(8, 3)], stages=2, cv=2, random_state=0)
+    ranker = BudgetedRanker(
+        Ridge(), metric="ndcg@4", stages=StageOptions(max_stages=2, sizes=[(8, 3)]), cv=2, random_state=0
+    )
     ranker.fit(frame[names], frame["relevance"], qid=frame["qid"].rename("search"))
     save(ranker, file)
     assert load(file).query_name_ == "search"
@@ -145,7 +147,7 @@ def test_the_full_model_of_documents_is_chosen_by_the_metric_of_whole_queries(mo
     kinds = {"forest": DummyRegressor(), "boosting": Ridge()}
     monkeypatch.setattr(full_models, "_eligible", lambda *_: list(kinds))
     monkeypatch.setattr(full_models, "recipe", lambda kind, *_: kinds[kind])
-    task = ranking_of(y, "pointwise", "ndcg", 4, 0.01)
+    task = ranking_of(y, "pointwise", "ndcg@4", 0.01)
     silent = {"has_missing": False, "progress": lambda *_: None}
     found = full_models.best_kind(X, y, task, seed=0, n_jobs=1, **silent)
     assert found.winner == "boosting"
@@ -162,7 +164,7 @@ def test_the_full_model_of_documents_is_chosen_by_the_metric_of_whole_queries(mo
 def test_a_booster_that_can_rank_is_asked_to(kind, name):
     pytest.importorskip(kind)
     y = np.column_stack([[0, 1, 0, 2], [0, 0, 1, 1]])
-    model = full_models.recipe(kind, 0, 1, ranking_of(y, "pointwise", "ndcg", 4, 0.01))
+    model = full_models.recipe(kind, 0, 1, ranking_of(y, "pointwise", "ndcg@4", 0.01))
     assert type(model).__name__ == name
     assert any(one.endswith(f".{name}") for one in full_models.TRUSTED)
 

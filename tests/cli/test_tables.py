@@ -11,7 +11,7 @@ import pytest
 from sklearn.naive_bayes import GaussianNB
 
 import thrifty
-from thrifty import BudgetedClassifier
+from thrifty import BudgetedClassifier, StageOptions
 from thrifty.cli.console import quantity
 from thrifty.cli.summary import _strays
 from thrifty.tables.storage import load_table_system
@@ -331,7 +331,7 @@ def priced(tmp_path_factory, make_table):
     """A classifier that prices mistakes, saved by itself, and the rows that it did not see."""
     folder, table = tmp_path_factory.mktemp("priced"), make_table(500)
     table = table[["age", "lab one", "lab two", "label"]].dropna()
-    known = {"sizes": [(4, 2)], "cv": 2, "random_state": 0}
+    known = {"stages": StageOptions(sizes=[(4, 2)]), "cv": 2, "random_state": 0}
     clf = BudgetedClassifier(GaussianNB(), loss=[[0.0, 9.0], [30.0, 0.0]], **known)
     thrifty.save(clf.fit(table[:300].drop(columns="label"), table["label"][:300]), folder / "p.thrifty")
     table[300:].to_csv(folder / "new.csv", index=False)

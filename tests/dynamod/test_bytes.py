@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from sklearn.datasets import make_classification
 
-from thrifty import BudgetedClassifier
+from thrifty import BudgetedClassifier, StageOptions
 from thrifty.bundle import from_bytes, to_bytes
 from thrifty.cascade.stages import stored_bytes
 from thrifty.errors import InvalidInputError
@@ -15,10 +15,12 @@ def rows():
     return make_classification(900, 6, n_informative=4, n_redundant=1, flip_y=0.1, random_state=0)
 
 
-def fitted(rows, **how):
+def fitted(rows, max_bytes=None):
     X, y = rows
     full = np.clip(0.5 + 0.4 * (y - 0.5) + np.random.default_rng(0).normal(size=len(y)) * 0.3, 0.05, 0.95)
-    return BudgetedClassifier(full, sizes=[(30, 6)], stages=3, cv=2, random_state=0, **how).fit(X, y)
+    return BudgetedClassifier(
+        full, stages=StageOptions(3, [(30, 6)], max_bytes=max_bytes), cv=2, random_state=0
+    ).fit(X, y)
 
 
 def in_file(clf):

@@ -5,7 +5,7 @@ import pytest
 from sklearn.datasets import load_breast_cancer
 from sklearn.naive_bayes import GaussianNB
 
-from thrifty import DynaModGbrtClassifier, DynaModLinClassifier, DynaModLstsqClassifier
+from thrifty import DynaModGbrtClassifier, DynaModLinClassifier, DynaModLstsqClassifier, Prices
 from thrifty.dynamod import alternating as call_budget
 from thrifty.dynamod.alternating import CallBudget
 
@@ -28,7 +28,7 @@ def asked(monkeypatch):
 
 
 def test_the_limit_is_what_the_columns_leave_and_a_call_costs_what_is_not_bought_yet(asked):
-    clf = DynaModLinClassifier(GaussianNB(), gamma=0.05, budget=6.0, feature_costs=COSTS, full_cost=4.0)
+    clf = DynaModLinClassifier(GaussianNB(), gamma=0.05, budget=6.0, prices=Prices(COSTS, full=4.0))
     clf.set_params(max_iter=3, tol=1.0, random_state=0).fit(X, Y)
     assert len(asked[0][0]) == 0
     assert len(asked) > 1

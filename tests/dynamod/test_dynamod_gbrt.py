@@ -4,7 +4,7 @@ import pytest
 from sklearn.exceptions import ConvergenceWarning
 
 from reproduction.rivals.greedy_miser import GreedyMiserClassifier
-from thrifty import DynaModGbrtClassifier
+from thrifty import DynaModGbrtClassifier, Prices
 from thrifty.errors import InvalidInputError
 from thrifty.trees import Binner, TreeGrower
 
@@ -75,7 +75,7 @@ def test_only_bought_features_are_read(rows, fitted):
 
 
 def test_a_purchase_of_several_columns_is_paid_once(rows):
-    clf = fit(rows, feature_groups=[0, 0, 0, 1, 2, 3, 4, 5], feature_costs=[2.0] * 3 + [1.0] * 5, gamma=10.0)
+    clf = fit(rows, prices=Prices([2.0] * 3 + [1.0] * 5, groups=[0, 0, 0, 1, 2, 3, 4, 5]), gamma=10.0)
     assert {0, 1, 2} <= set(clf.features_)
     others = set(clf.features_) - {0, 1, 2}
     assert clf.chain_.cost_by_place.tolist() == [2.0 + len(others), 7.0]

@@ -19,7 +19,7 @@ from threadpoolctl import threadpool_limits
 
 from reproduction.datasets import make_synthetic
 from reproduction.rivals.greedy_l1 import GreedyL1Classifier
-from thrifty import Chain, ConfidenceRouter, DynaModGbrtClassifier, DynaModLinClassifier
+from thrifty import Chain, ConfidenceRouter, DynaModGbrtClassifier, DynaModLinClassifier, Prices
 from thrifty.errors import InvalidInputError, RefittedFullModelWarning
 
 
@@ -173,7 +173,9 @@ def test_any_two_labels_will_do(cancer, labels):
 def test_columns_of_one_group_are_bought_together_at_one_price(cancer, frozen):
     X, y = cancer
     # The 30 columns are mean, error and worst of 10 measurements.
-    clf = quick(frozen, feature_groups=np.tile(np.arange(10), 3), gamma=0.05).fit(X[150:450], y[150:450])
+    clf = quick(frozen, prices=Prices(groups=np.tile(np.arange(10), 3)), gamma=0.05).fit(
+        X[150:450], y[150:450]
+    )
     bought = len(set(clf.features_ % 10))
     assert clf.chain_.cost_by_place.tolist() == [bought, 10.0]
     assert bought < 10
@@ -190,9 +192,7 @@ def test_a_free_feature_is_used_and_costs_nothing(cancer, frozen):
 
 def test_the_price_of_a_call_is_paid_by_rows_that_are_sent(cancer, frozen):
     X, y = cancer
-    clf = quick(frozen, feature_costs=np.zeros(30), full_cost=5.0, gamma=0.0, l2=1e-3).fit(
-        X[150:450], y[150:450]
-    )
+    clf = quick(frozen, prices=Prices(np.zeros(30), full=5.0), gamma=0.0, l2=1e-3).fit(X[150:450], y[150:450])
     np.testing.assert_array_equal(clf.cost(X), 5.0 * clf.route(X))
 
 
@@ -246,7 +246,9 @@ def test_a_chain_whose_tail_costs_nothing_can_be_fitted(cancer, frozen):
 def test_a_wrapper_around_a_system_is_a_model_of_its_own_and_no_chain(cancer, fitted):
     X, y = cancer[0][150:450], cancer[1][150:450]
     # Bagging keeps the fitted system as its `estimator`; another price list is no contradiction then.
-    bagged = quick(BaggingClassifier(fitted, n_estimators=2, random_state=0), full_cost=3.0, cv=2).fit(X, y)
+    bagged = quick(
+        BaggingClassifier(fitted, n_estimators=2, random_state=0), prices=Prices(full=3.0), cv=2
+    ).fit(X, y)
     assert bagged.chain_.n_stages == 1
 
 
@@ -262,7 +264,7 @@ def test_trees_may_stand_in_front_of_a_line(cancer, fitted):
 def test_a_chain_with_another_price_list_is_refused(cancer, fitted):
     X, y = cancer
     with pytest.raises(InvalidInputError, match="One route has one price list"):
-        quick(FrozenEstimator(fitted), full_cost=3.0).fit(X[150:450], y[150:450])
+        quick(FrozenEstimator(fitted), prices=Prices(full=3.0)).fit(X[150:450], y[150:450])
 
 
 def test_lazy_buying_answers_as_predict_does(cancer, frozen):
@@ -349,7 +351,7 @@ def partial(cancer):
     X, y = cancer
     frame = pd.DataFrame(X, columns=[f"f{i}" for i in range(30)])
     full = Watching(C=1e-4, solver="liblinear")
-    clf = quick(full, full_features=[f"f{i}" for i in READ], full_cost=0.5, gamma=0.05, cv=2)
+    clf = quick(full, prices=Prices(full=0.5, full_features=[f"f{i}" for i in READ]), gamma=0.05, cv=2)
     clf.fit(frame[:300], y[:300])
     return clf.at(threshold=clf.threshold_for(frame[:300], remote_share=0.4)), frame
 
@@ -387,7 +389,7 @@ def test_a_source_is_asked_for_the_columns_that_the_full_model_reads_and_no_othe
 def test_a_stage_in_front_of_a_chain_whose_full_model_reads_some_columns(partial, cancer):
     clf, frame = partial
     y = cancer[1]
-    known = {"full_features": [f"f{i}" for i in READ], "full_cost": 0.5, "gamma": 0.2, "cv": 2}
+    known = {"prices": Prices(full=0.5, full_features=[f"f{i}" for i in READ]), "gamma": 0.2, "cv": 2}
     for full in (FrozenEstimator(clf), clf.chain_, clone(clf)):
         outer = quick(full, **known).fit(frame[300:], y[300:])
         assert outer.chain_.n_stages == 2
@@ -420,7 +422,7 @@ def test_columns_that_are_none_are_refused_before_anything_is_fitted(cancer, fea
             raise AssertionError("the full model was fitted")
 
     with pytest.raises(InvalidInputError, match="full_features"):
-        quick(Never(), full_features=features).fit(X, y)
+        quick(Never(), prices=Prices(full_features=features)).fit(X, y)
 
 
 def test_refitting_keeps_the_features_and_lowers_the_loss_of_f1(cancer, frozen):
@@ -506,7 +508,7 @@ BAD = [
     ({"feature_costs": [1.0] * 29 + [-1.0]}, "column 29 has .*-1"),
     ({"feature_costs": [1.0] * 29}, "one price per column, 30 in all"),
     ({"feature_costs": {"age": 1.0}}, "no column names"),
-    ({"full_cost": -2}, "full_cost must be"),
+    ({"prices": Prices(full=-2)}, "price of the full model .* must be"),
     ({"cv": 1, "full": LogisticRegression()}, "cv must be"),
 ]
 

@@ -7,7 +7,7 @@ from sklearn.datasets import load_iris
 from sklearn.linear_model import LogisticRegression
 from sklearn.naive_bayes import GaussianNB
 
-from thrifty import DynaModLinClassifier
+from thrifty import DynaModLinClassifier, Prices
 from thrifty.dynamod.group_lasso import LinearScores
 from thrifty.dynamod.linear import LinearPair
 from thrifty.errors import InvalidInputError
@@ -27,7 +27,7 @@ def rows():
 
 @pytest.fixture(scope="module")
 def fitted(rows):
-    return DynaModLinClassifier(GaussianNB(), gamma=0.03, full_cost=5.0, **SMALL).fit(*rows)
+    return DynaModLinClassifier(GaussianNB(), gamma=0.03, prices=Prices(full=5.0), **SMALL).fit(*rows)
 
 
 def test_what_is_not_bought_has_weight_zero_in_the_gate_and_in_every_class(fitted, rows):
@@ -97,7 +97,9 @@ def test_a_fit_may_start_from_the_weights_of_another(fitted, rows):
         np.append(fitted.gate_coef_, fitted.gate_intercept_),
         np.column_stack([fitted.cheap_coef_, fitted.cheap_intercept_]),
     )
-    again = DynaModLinClassifier(GaussianNB(), gamma=0.03, full_cost=5.0, init=start, **SMALL).fit(X, y)
+    again = DynaModLinClassifier(GaussianNB(), gamma=0.03, prices=Prices(full=5.0), init=start, **SMALL).fit(
+        X, y
+    )
     assert again.trace_[0, 0] <= fitted.trace_[-1, 1] + 1e-9
     with pytest.raises(InvalidInputError, match="whose f1 has 3 rows of slopes for these classes; got 1"):
         DynaModLinClassifier(GaussianNB(), init=(np.zeros(8), np.zeros(8)), **SMALL).fit(X, y)
@@ -124,7 +126,7 @@ def test_a_gate_that_cannot_tell_rows_apart_is_the_log_odds_of_the_cap_and_a_bud
     # f0 gains as much on every row, so that nothing is worth buying for the gate.
     sure = np.where(y[:, None] == np.unique(y), 0.98, 0.02 / (n_classes - 1))
     full = sure if n_classes == 3 else sure[:, 1]
-    settings = {**SMALL, "gamma": 1.0, "full_cost": 5.0, "feature_costs": np.ones(8)}
+    settings = {**SMALL, "gamma": 1.0, "prices": Prices(np.ones(8), full=5.0)}
     clf = DynaModLinClassifier(full, p_full=0.3, **settings).fit(X, y)
     np.testing.assert_allclose(clf.scores(X)[0], np.log(0.3 / 0.7), atol=0.01)
     assert clf.route(X).sum() == 0
@@ -133,6 +135,6 @@ def test_a_gate_that_cannot_tell_rows_apart_is_the_log_odds_of_the_cap_and_a_bud
 
 def test_a_budget_sends_rows_where_the_rule_of_the_paper_sends_none(rows):
     X, y = rows
-    clf = DynaModLinClassifier(GaussianNB(), gamma=0.003, full_cost=5.0, **SMALL).fit(X, y)
+    clf = DynaModLinClassifier(GaussianNB(), gamma=0.003, prices=Prices(full=5.0), **SMALL).fit(X, y)
     assert clf.route(X).sum() == 0
     assert 0.0 < clf.at(budget=clf.cost(X).mean() + 3.0).route(X).mean() < 1.0

@@ -29,6 +29,8 @@ from thrifty import (
     DynaModLinClassifier,
     Evidence,
     Frontier,
+    Prices,
+    StageOptions,
     evidence_of,
     sweep,
 )
@@ -39,7 +41,7 @@ from thrifty.evidence.stopping import threshold_curve
 pytestmark = pytest.mark.slow
 
 GRID = {"gamma": [1.0, 10.0], "p_full": [0.2, 0.6]}
-SIZES = {"sizes": [[(5, 2)], [(10, 3)]]}
+SIZES = {"stages": [StageOptions(3, [(5, 2)]), StageOptions(3, [(10, 3)])]}
 
 
 def _rows(n_columns):
@@ -78,7 +80,7 @@ def linear(f0):
 
 @pytest.fixture
 def cascade():
-    return BudgetedClassifier(GaussianNB(), sizes=[(5, 2)], stages=3, cv=3)
+    return BudgetedClassifier(GaussianNB(), stages=StageOptions(max_stages=3, sizes=[(5, 2)]), cv=3)
 
 
 @pytest.fixture
@@ -399,7 +401,9 @@ def test_cascades_that_were_interrupted_end_as_fits_by_hand(
         sweep(cascade, SIZES, *fitting, memory=tmp_path, progress=stop)
     fitted, real = [], BudgetedClassifier.fit
     monkeypatch.setattr(
-        BudgetedClassifier, "fit", lambda self, *a, **k: (fitted.append(self.sizes), real(self, *a, **k))[1]
+        BudgetedClassifier,
+        "fit",
+        lambda self, *a, **k: (fitted.append(self.stages.sizes), real(self, *a, **k))[1],
     )
     monkeypatch.setattr("thrifty.dynamod.sweep.judge_full", None)
     resumed = sweep(cascade, SIZES, *fitting, memory=tmp_path)
@@ -408,7 +412,7 @@ def test_cascades_that_were_interrupted_end_as_fits_by_hand(
 
     seen = []
     for cell in resumed.cells:
-        hand = by_hand(cascade, rows, **cell.settings)
+        hand = by_hand(cascade, rows, stages=StageOptions(**cell.settings["stages"]))
         seen.append(evidence_of(hand, rows.X_val, rows.y_val, settings=cell.settings))
         assert_same_evidence(cell.evidence, seen[-1])
     frontier = Frontier.from_evidence(seen)
@@ -419,7 +423,7 @@ def test_cascades_that_were_interrupted_end_as_fits_by_hand(
 
 
 def test_a_cascade_of_a_sweep_goes_on_to_other_points_by_the_validation_rows(cascade, fitting, rows):
-    found = sweep(cascade, {"stages": [3]}, *fitting)
+    found = sweep(cascade, {"stages": [StageOptions(3, [(5, 2)])]}, *fitting)
     chosen = found.estimator(found.frontier[-1])
     assert chosen.full is not None
     assert len(chosen.frontier_) == len(found.frontier)
@@ -437,7 +441,8 @@ def test_the_full_model_is_judged_once_for_all_cascades(fitting):
             type(self).fits += 1
             return super().fit(X, y, sample_weight)
 
-    sweep(BudgetedClassifier(Counted(), cv=3, stages=2), {"sizes": [[(2, 2)], [(3, 2)]]}, *fitting)
+    sizes = [StageOptions(2, [(2, 2)]), StageOptions(2, [(3, 2)])]
+    sweep(BudgetedClassifier(Counted(), cv=3), {"stages": sizes}, *fitting)
     assert Counted.fits == 4
 
 
@@ -450,7 +455,7 @@ def test_the_full_model_is_given_the_columns_it_reads_and_no_others(assert_same_
         asked.add(tuple(table.columns))
         return np.clip(0.5 - table["c7"].to_numpy() / 5.0, 0.05, 0.95)
 
-    front = DynaModGbrtClassifier(remote, n_trees=5, max_depth=2, full_features=["c7", "c2"])
+    front = DynaModGbrtClassifier(remote, n_trees=5, max_depth=2, prices=Prices(full_features=["c7", "c2"]))
     found = sweep(front, {"gamma": [1.0, 10.0]}, frames[0], rows.y, frames[1], rows.y_val)
     for cell in found.cells:
         with warnings.catch_warnings():
@@ -524,8 +529,7 @@ def test_a_setting_given_twice_is_one_cell():
         ({"gamma": [1, -1]}, "gamma must be a finite number >= 0; got -1"),
         ({"full": [None]}, "grid must not vary 'full'"),
         ({"full__C": [1]}, "grid must not vary 'full__C'"),
-        ({"full_cost": [1]}, "grid must not vary 'full_cost'"),
-        ({"full_features": [[0]]}, "grid must not vary 'full_features'"),
+        ({"prices": [Prices(full=1)]}, "grid must not vary 'prices'"),
         ({"feature_costs": [None]}, "grid must not vary 'feature_costs'"),
         ({"budget": [1, 2]}, "grid must not vary 'budget', which chooses among the operating points"),
     ],
@@ -538,9 +542,12 @@ def test_a_bad_grid_is_refused_before_anything_is_fitted(grid, sentence):
 @pytest.mark.parametrize(
     ("grid", "sentence"),
     [
-        ({"sizes": [[(5, 2)], [5]]}, "sizes must be a list of"),
-        ({"sizes": [[(5, 99)]]}, r"max_depth in sizes must be a whole number in \[1, 12\]; got 99"),
-        ({"stages": [3, 0]}, "stages must be a whole number >= 1; got 0"),
+        ({"stages": [StageOptions(sizes=[(5, 2)]), StageOptions(sizes=[5])]}, "sizes must be a list of"),
+        (
+            {"stages": [StageOptions(sizes=[(5, 99)])]},
+            r"max_depth in sizes must be a whole number in \[1, 12\]; got 99",
+        ),
+        ({"stages": [StageOptions(0)]}, "max_stages must be a whole number >= 1; got 0"),
         ({"max_loss": [0.1]}, "grid must not vary 'max_loss'"),
     ],
 )

@@ -18,6 +18,8 @@ from thrifty import (
     DynaModGbrtClassifier,
     DynaModLinClassifier,
     DynaModLstsqClassifier,
+    Prices,
+    StageOptions,
     UniformRouter,
 )
 from thrifty.errors import InvalidInputError, ThriftyError
@@ -38,7 +40,7 @@ ESTIMATORS = [
     UniformRouter(FULL, **FOLDS),
     DynaModGbrtClassifier(FULL, n_trees=3, max_iter=2, tol=1.0, **FOLDS),
     DynaModLstsqClassifier(FULL, n_trees=2, max_iter=2, tol=1.0, **FOLDS),
-    BudgetedClassifier(FULL, sizes=[(3, 2)], stages=2, **FOLDS),
+    BudgetedClassifier(FULL, stages=StageOptions(max_stages=2, sizes=[(3, 2)]), **FOLDS),
 ]
 every_estimator = pytest.mark.parametrize("estimator", ESTIMATORS, ids=lambda one: type(one).__name__)
 
@@ -100,14 +102,20 @@ BAD_PARAMETERS = {
     "a price that is no number": ({"feature_costs": ["a", 1, 1]}, "must be numbers"),
     "a huge price": ({"feature_costs": [1, 1e300, 1]}, r"0, or lie between 1e-100 and 1e\+100; column 1 has"),
     "a tiny price": ({"feature_costs": [1, 1, 1e-300]}, "column 2 has 1e-300"),
-    "a negative price of the full model": ({"full_cost": -1}, "full_cost must be"),
-    "a huge price of the full model": ({"full_cost": 1e300}, "full_cost must be 0, or lie between"),
-    "a tiny price of the full model": ({"full_cost": 1e-300}, "full_cost must be 0, or lie between"),
+    "a negative price of the full model": ({"prices": Prices(full=-1)}, "price of the full model .* must be"),
+    "a huge price of the full model": (
+        {"prices": Prices(full=1e300)},
+        "full model .* must be 0, or lie between",
+    ),
+    "a tiny price of the full model": (
+        {"prices": Prices(full=1e-300)},
+        "full model .* must be 0, or lie between",
+    ),
     "a negative budget": ({"budget": -1}, "budget must be a finite number"),
     "a missing budget": ({"budget": np.nan}, "budget must be a finite number"),
     "a budget that is text": ({"budget": "1"}, "budget must be a finite number"),
-    "columns that are no columns": ({"full_features": [{}]}, "full_features"),
-    "columns of several lengths": ({"full_features": [[1], [1, 2]]}, "full_features"),
+    "columns that are no columns": ({"prices": Prices(full_features=[{}])}, "full_features"),
+    "columns of several lengths": ({"prices": Prices(full_features=[[1], [1, 2]])}, "full_features"),
     "no threads": ({"n_jobs": 0}, "n_jobs must be None or a whole number"),
     "threads that are text": ({"n_jobs": "all"}, "n_jobs must be None or a whole number"),
 }
@@ -231,7 +239,7 @@ def test_a_row_taken_out_of_its_data_frame_is_refused_with_the_way_out(table):
     frame = FRAME.assign(b=np.where(X[:, 1] > 0, "x", "y")) if table == "pandas with text" else FRAME
     given = pl.from_pandas(FRAME) if table == "polars" else frame
     way_out = given[[0]] if table == "polars" else given.iloc[[0]]
-    clf = BudgetedClassifier(sizes=[(3, 2)], stages=2, **FOLDS).fit(given, Y)
+    clf = BudgetedClassifier(stages=StageOptions(max_stages=2, sizes=[(3, 2)]), **FOLDS).fit(given, Y)
     row = given["a"] if table == "polars" else given.iloc[0]
     for ask in (clf.predict, clf.cost, clf.explain, clf.chain_.predict, lambda row: clf.fit(row, Y)):
         with pytest.raises(InvalidInputError, match=r"Expected 2D array, got 1D array .*X(\.iloc)?\[\[0\]\]"):
@@ -241,7 +249,7 @@ def test_a_row_taken_out_of_its_data_frame_is_refused_with_the_way_out(table):
 
 def test_missing_values_are_refused_in_the_name_of_the_model_that_cannot_read_them():
     holes, scaled = with_cell(np.nan), make_pipeline(StandardScaler(), LogisticRegression())
-    small = {"sizes": [(3, 2)], "stages": 2, **FOLDS}
+    small = {"stages": StageOptions(max_stages=2, sizes=[(3, 2)]), **FOLDS}
     blamed = {
         "'full', a LogisticRegression,": BudgetedClassifier(FULL, **small),
         "'full', a Pipeline with LogisticRegression,": BudgetedClassifier(scaled, **small),
@@ -260,7 +268,7 @@ def test_missing_values_are_refused_in_the_name_of_the_model_that_cannot_read_th
 
 
 def test_a_loaded_system_still_names_the_model_that_cannot_read_missing_values(tmp_path):
-    clf = BudgetedClassifier(FULL, sizes=[(3, 2)], stages=2, **FOLDS).fit(X, Y)
+    clf = BudgetedClassifier(FULL, stages=StageOptions(max_stages=2, sizes=[(3, 2)]), **FOLDS).fit(X, Y)
     thrifty.save(clf, tmp_path / "clf.thrifty")
     with pytest.raises(InvalidInputError, match="'full', a LogisticRegression,"):
         thrifty.load(tmp_path / "clf.thrifty").predict(with_cell(np.nan))

@@ -22,13 +22,15 @@ from thrifty import (
     DynaModLinClassifier,
     DynaModLstsqClassifier,
     Frontier,
+    Prices,
+    StageOptions,
     UniformRouter,
 )
 from thrifty.errors import InvalidInputError
 from thrifty.estimators.base import ChainClassifier
 
 COSTS = [1.0, 2.0, 1.0, 3.0, 0.5]
-PRICED = {"feature_costs": COSTS, "full_cost": 2.0}
+PRICED = {"prices": Prices(COSTS, full=2.0)}
 TOTAL = 9.5
 NAMES = [
     "BudgetedClassifier",
@@ -55,7 +57,7 @@ def learned():
     small = {"n_trees": 5, "max_iter": 2, "tol": 1.0}
     known = PRICED | {"random_state": 0}
     some = [
-        BudgetedClassifier(full, sizes=[(5, 3)], cv=2, **known),
+        BudgetedClassifier(full, stages=StageOptions(sizes=[(5, 3)]), cv=2, **known),
         ConfidenceRouter(full, features=[2], cv=2, **known),
         DynaModGbrtClassifier(full, gamma=1.0, **small, **known),
         DynaModLinClassifier(full, gamma=0.05, tol=1e-2, **known),
@@ -199,9 +201,9 @@ def test_weights_count_where_a_budget_is_spent(learned):
 
 
 SPEAKING = [
-    BudgetedClassifier(sizes=[(3, 2)], stages=2, cv=2),
-    BudgetedRegressor(sizes=[(3, 2)], stages=2, cv=2),
-    BudgetedRanker(sizes=[(3, 2)], stages=2, cv=2),
+    BudgetedClassifier(stages=StageOptions(max_stages=2, sizes=[(3, 2)]), cv=2),
+    BudgetedRegressor(stages=StageOptions(max_stages=2, sizes=[(3, 2)]), cv=2),
+    BudgetedRanker(stages=StageOptions(max_stages=2, sizes=[(3, 2)]), cv=2),
     DynaModGbrtClassifier(n_trees=3, max_iter=2, tol=1.0, cv=2),
     DynaModGbrtRegressor(n_trees=3, max_iter=2, tol=1.0, cv=2),
     DynaModLinClassifier(max_iter=50, tol=1e-2, cv=2),

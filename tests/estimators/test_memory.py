@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from sklearn.linear_model import LogisticRegression
 
-from thrifty import BudgetedClassifier, DynaModGbrtClassifier, Evidence
+from thrifty import BudgetedClassifier, DynaModGbrtClassifier, Evidence, StageOptions
 
 pytestmark = pytest.mark.slow
 
@@ -16,7 +16,9 @@ Y = X[:, 0] + X[:, 1] * X[:, 2] > 0.5 * CHANCE.normal(size=400)
 
 
 def cascade(*, keeps_scores=False, **fitted):
-    clf = BudgetedClassifier(LogisticRegression(), stages=3, sizes=[(5, 2)], cv=2, random_state=0)
+    clf = BudgetedClassifier(
+        LogisticRegression(), stages=StageOptions(max_stages=3, sizes=[(5, 2)]), cv=2, random_state=0
+    )
     clf._keeps_scores = keeps_scores
     return clf.fit(X[:250], Y[:250], **fitted)
 

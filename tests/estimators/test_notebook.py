@@ -9,7 +9,7 @@ from sklearn.base import clone
 from sklearn.datasets import load_breast_cancer
 from sklearn.naive_bayes import GaussianNB
 
-from thrifty import BudgetedClassifier
+from thrifty import BudgetedClassifier, StageOptions
 from thrifty.errors import InvalidInputError
 
 
@@ -17,7 +17,9 @@ from thrifty.errors import InvalidInputError
 def fitted():
     X, y = load_breast_cancer(return_X_y=True, as_frame=True)
     X = X.iloc[:, [7, 21, 22, 27]]
-    return BudgetedClassifier(GaussianNB(), budget=1.4, sizes=[(4, 2)], cv=2, random_state=0).fit(X, y), X
+    return BudgetedClassifier(
+        GaussianNB(), budget=1.4, stages=StageOptions(sizes=[(4, 2)]), cv=2, random_state=0
+    ).fit(X, y), X
 
 
 def test_bars_of_purchases_are_the_shares_of_rows_that_make_them(fitted):

@@ -7,10 +7,10 @@ from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression
 
 from reproduction.rivals.budget_prune import BudgetPruneClassifier
-from thrifty import BudgetedClassifier, ConfidenceRouter, evidence_of, hold_budget
+from thrifty import BudgetedClassifier, ConfidenceRouter, Prices, StageOptions, evidence_of, hold_budget
 from thrifty.errors import InvalidInputError, NothingSavedWarning
 
-SMALL = {"sizes": [(6, 2)], "cv": 2, "random_state": 0}
+SMALL = {"stages": StageOptions(sizes=[(6, 2)]), "cv": 2, "random_state": 0}
 
 
 @pytest.fixture(scope="module")
@@ -36,12 +36,16 @@ def test_a_full_model_reads_its_columns_in_the_order_in_which_they_were_named(ro
     order = [4, 0, 3]
     model = LogisticRegression().fit(X[:250, order], y[:250])
     router = ConfidenceRouter(
-        FrozenEstimator(model), LogisticRegression(), features=[1], full_features=order, random_state=0
+        FrozenEstimator(model),
+        LogisticRegression(),
+        features=[1],
+        prices=Prices(full_features=order),
+        random_state=0,
     ).fit(X[250:], y[250:])
     asked = router.at(threshold=-np.inf)
     np.testing.assert_array_equal(asked.predict(X[:50]), model.predict(X[:50, order]))
     with pytest.raises(InvalidInputError, match="each column once"):
-        router.set_params(full_features=[0, 0, 3]).fit(X[250:], y[250:])
+        router.set_params(prices=Prices(full_features=[0, 0, 3])).fit(X[250:], y[250:])
 
 
 @pytest.mark.slow

@@ -19,6 +19,7 @@ from thrifty import (
     DynaModGbrtClassifier,
     DynaModGbrtRegressor,
     DynaModLinClassifier,
+    StageOptions,
 )
 from thrifty.chain.columns import learn_levels
 from thrifty.cli import main
@@ -58,7 +59,7 @@ def over_text(model):
     return make_pipeline(ColumnTransformer(columns), model)
 
 
-SIZES = {"sizes": [(10, 3)], "stages": 2, "cv": 2, "random_state": 0}
+SIZES = {"stages": StageOptions(max_stages=2, sizes=[(10, 3)]), "cv": 2, "random_state": 0}
 SMALL = {"n_trees": 5, "max_iter": 1, "random_state": 0, "cv": 2}
 ESTIMATORS = [
     BudgetedRegressor(over_text(Ridge()), **SIZES),

@@ -7,10 +7,10 @@ from sklearn.base import clone
 from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.linear_model import LogisticRegression
 
-from thrifty import BudgetedClassifier, DynaModLinClassifier
+from thrifty import BudgetedClassifier, DynaModLinClassifier, StageOptions
 from thrifty.errors import InvalidInputError, RefittedFullModelWarning
 
-SMALL = {"sizes": [(5, 2)], "cv": 2, "random_state": 0}
+SMALL = {"stages": StageOptions(sizes=[(5, 2)]), "cv": 2, "random_state": 0}
 
 
 @pytest.fixture(scope="module")

@@ -12,7 +12,7 @@ from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression
 
 from reproduction.rivals.greedy_miser import GreedyMiserClassifier
-from thrifty import ConfidenceRouter, Policy
+from thrifty import ConfidenceRouter, Policy, Prices
 from thrifty.errors import InvalidInputError
 from thrifty.evidence.evidence import Evidence, GateAverages, RouteAverages
 from thrifty.evidence.frontier import Frontier
@@ -330,12 +330,8 @@ def routed():
     y = np.array(["no", "yes"])[y]
     full = CountingFull(LogisticRegression().fit(X[:300], y[:300]))
     prices = [1, 2, 3, 4, 5, 6, 7, 8]
-    two = ConfidenceRouter(full, features=[0, 1, 2, 3], feature_costs=prices, full_cost=9).fit(
-        X[:300], y[:300]
-    )
-    chain = ConfidenceRouter(
-        FrozenEstimator(two), features=[0, 1], feature_costs=prices, full_cost=9, p_full=0.5
-    )
+    two = ConfidenceRouter(full, features=[0, 1, 2, 3], prices=Prices(prices, full=9)).fit(X[:300], y[:300])
+    chain = ConfidenceRouter(FrozenEstimator(two), features=[0, 1], prices=Prices(prices, full=9), p_full=0.5)
     return two, chain.fit(X[:300], y[:300]), full, X[300:], y[300:]
 
 

@@ -15,13 +15,20 @@ from sklearn.metrics import (
     root_mean_squared_error,
 )
 
-from thrifty import BudgetedClassifier, BudgetedRegressor, ConfidenceRouter, Frontier, evidence_of
+from thrifty import (
+    BudgetedClassifier,
+    BudgetedRegressor,
+    ConfidenceRouter,
+    Frontier,
+    StageOptions,
+    evidence_of,
+)
 from thrifty.errors import InvalidInputError
 from thrifty.evidence.measures import measures_along
 
 pytestmark = pytest.mark.slow
 
-SMALL = {"sizes": [(4, 2)], "cv": 2, "random_state": 0}
+SMALL = {"stages": StageOptions(sizes=[(4, 2)]), "cv": 2, "random_state": 0}
 DRAWS = {"n_boot": 50, "seed": 3}
 
 

@@ -10,7 +10,15 @@ from hypothesis import strategies as st
 from sklearn.frozen import FrozenEstimator
 from sklearn.naive_bayes import GaussianNB
 
-from thrifty import BudgetedClassifier, ConfidenceRouter, Evidence, Frontier, certify, evidence_of
+from thrifty import (
+    BudgetedClassifier,
+    ConfidenceRouter,
+    Evidence,
+    Frontier,
+    StageOptions,
+    certify,
+    evidence_of,
+)
 from thrifty.bundle import from_bytes, to_bytes
 from thrifty.errors import InvalidInputError
 from thrifty.evidence.certificate import Certificate
@@ -47,7 +55,9 @@ def cascade(rows):
 
 
 def small(**wish):
-    return BudgetedClassifier(GaussianNB(), sizes=[(3, 2)], stages=2, cv=2, random_state=0, **wish)
+    return BudgetedClassifier(
+        GaussianNB(), stages=StageOptions(max_stages=2, sizes=[(3, 2)]), cv=2, random_state=0, **wish
+    )
 
 
 @pytest.fixture(params=["router", "cascade"])

@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from thrifty import Prices
 from thrifty.errors import InvalidInputError
 from thrifty.prices.billing import check_amount
 from thrifty.prices.prices import check_price_list
@@ -12,7 +13,7 @@ NAMES = ["age", "ecg", "bmi"]
 
 
 def test_a_purchase_is_paid_once_however_often_it_is_used():
-    prices = check_price_list([1.0, 5.0, 5.0], ["a", "lab", "lab"], 2.0, 3)
+    prices = check_price_list(Prices([1.0, 5.0, 5.0], groups=["a", "lab", "lab"], full=2.0), 3)
     used = np.array([[True, False, False], [False, True, True], [True, True, False], [True, True, True]])
     sent = np.array([False, False, False, True])
     np.testing.assert_array_equal(prices.cost_of_rows(used, sent), [1.0, 5.0, 6.0, 8.0])
@@ -21,12 +22,12 @@ def test_a_purchase_is_paid_once_however_often_it_is_used():
 
 
 def test_costs_may_be_named_by_column():
-    prices = check_price_list({"ecg": 15.5, "age": 1.0, "bmi": 0.0}, None, 0.0, 3, NAMES)
+    prices = check_price_list(Prices({"ecg": 15.5, "age": 1.0, "bmi": 0.0}), 3, NAMES)
     np.testing.assert_array_equal(prices.prices, [1.0, 15.5, 0.0])
 
 
 def test_columns_not_named_in_a_dict_of_groups_stand_alone():
-    prices = check_price_list(None, {"age": "form", "bmi": "form"}, 0.0, 3, NAMES)
+    prices = check_price_list(Prices(groups={"age": "form", "bmi": "form"}), 3, NAMES)
     np.testing.assert_array_equal(prices.group_of, [0, 1, 0])
     assert prices.cost_of_everything == 2.0
 
@@ -51,13 +52,13 @@ def test_columns_not_named_in_a_dict_of_groups_stand_alone():
 )
 def test_a_bad_price_list_is_refused_by_name_rule_and_value(costs, groups, names, says):
     with pytest.raises(InvalidInputError, match=says):
-        check_price_list(costs, groups, 0.0, 3, names)
+        check_price_list(Prices(costs, groups=groups), 3, names)
 
 
 @pytest.mark.parametrize("full_cost", [-1.0, np.nan, np.inf, "dear", None])
 def test_a_bad_price_of_the_full_model_is_refused(full_cost):
-    with pytest.raises(InvalidInputError, match="full_cost must be a finite number >= 0"):
-        check_price_list(None, None, full_cost, 3)
+    with pytest.raises(InvalidInputError, match="price of the full model .* must be a finite number >= 0"):
+        check_price_list(Prices(full=full_cost), 3)
 
 
 @pytest.mark.slow
@@ -67,22 +68,20 @@ def test_what_a_row_pays_is_the_brute_force_sum_over_distinct_groups(data):
     groups = data.draw(st.lists(st.integers(0, 3), min_size=n_features, max_size=n_features))
     by_group = data.draw(st.lists(st.just(0.0) | st.floats(1e-100, 100), min_size=4, max_size=4))
     used = np.array(data.draw(st.lists(st.booleans(), min_size=n_features, max_size=n_features)))
-    prices = check_price_list([by_group[g] for g in groups], groups, 1.0, n_features)
+    prices = check_price_list(Prices([by_group[g] for g in groups], groups=groups, full=1.0), n_features)
     expected = sum(by_group[g] for g in {g for g, u in zip(groups, used, strict=True) if u})
     assert prices.cost_of_rows(used[None], np.array([False]))[0] == pytest.approx(expected)
     assert prices.cost_of(used) == pytest.approx(expected)
 
 
 def test_a_series_of_prices_or_groups_is_read_by_its_index():
-    prices = check_price_list(
-        pd.Series([3.0, 1.0, 2.0], index=["c", "a", "b"]), None, 0.0, 3, ["a", "b", "c"]
-    )
+    prices = check_price_list(Prices(pd.Series([3.0, 1.0, 2.0], index=["c", "a", "b"])), 3, ["a", "b", "c"])
     np.testing.assert_array_equal(prices.prices, [1.0, 2.0, 3.0])
     groups = check_price_list(
-        None, pd.Series(["x", "y", "x"], index=["c", "b", "a"]), 0.0, 3, ["a", "b", "c"]
+        Prices(groups=pd.Series(["x", "y", "x"], index=["c", "b", "a"])), 3, ["a", "b", "c"]
     )
     assert groups.group_of.tolist() == [0, 1, 0]
-    plain = check_price_list(pd.Series([3.0, 1.0], index=[1, 0]), None, 0.0, 2)
+    plain = check_price_list(Prices(pd.Series([3.0, 1.0], index=[1, 0])), 2)
     np.testing.assert_array_equal(plain.prices, [1.0, 3.0])
 
 
@@ -90,7 +89,7 @@ def test_a_series_of_prices_or_groups_is_read_by_its_index():
 def test_a_series_that_names_other_columns_or_lacks_some_is_refused(index):
     series = pd.Series(np.ones(len(index)), index=index)
     with pytest.raises(InvalidInputError, match="read by its index"):
-        check_price_list(series, None, 0.0, 3, ["a", "b", "c"])
+        check_price_list(Prices(series), 3, ["a", "b", "c"])
 
 
 @pytest.mark.parametrize("value", ["5", b"5", True])
@@ -100,7 +99,7 @@ def test_text_that_reads_as_a_number_is_no_amount(value):
 
 
 def test_a_full_model_that_reads_some_columns_is_billed_for_those_and_for_what_was_bought_before():
-    prices = check_price_list([1.0, 2.0, 4.0], None, 10.0, 3, None, np.array([0, 1]))
+    prices = check_price_list(Prices([1.0, 2.0, 4.0], full=10.0, full_features=np.array([0, 1])), 3)
     assert prices.cost_of_full == 13.0
     assert prices.cost_of_route(np.array([2])) == 17.0
     assert prices.cost_of_everything == 17.0

@@ -2,6 +2,8 @@
 
 import itertools
 import json
+from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -10,9 +12,9 @@ from sklearn.linear_model import LogisticRegression
 
 import thrifty
 from reproduction.rivals.greedy_miser import GreedyMiserClassifier
-from thrifty import BudgetedClassifier, Prices
+from thrifty import BudgetedClassifier, Prices, StageOptions
 from thrifty.errors import InvalidInputError
-from thrifty.prices.prices import check_price_list
+from thrifty.prices.prices import check_price_list, resolve_prices
 from thrifty.reporting.measure import measure
 
 NAMES = ["age", "glucose", "insulin", "ecg", "stress"]
@@ -21,7 +23,10 @@ COSTS = [1.0, 17.0, 22.0, 5.0, 80.0]
 
 
 def listed(prices):
-    return check_price_list(prices, None, 3.0, 5, NAMES)
+    """What ``feature_costs`` or ``prices`` of an estimator says, with a price of the full model."""
+    is_short = not isinstance(prices, Prices | str | Path)
+    given = resolve_prices(prices if is_short else None, None if is_short else prices, Prices())
+    return check_price_list(replace(given, full=3.0), 5, NAMES)
 
 
 def paid_one_by_one(order):
@@ -121,9 +126,18 @@ def test_bad_files_are_refused_with_their_name(tmp_path, name, text, words):
         listed(path)
 
 
-def test_groups_are_given_in_one_place():
-    with pytest.raises(InvalidInputError, match="given twice"):
-        check_price_list(Prices(1.0, groups=[0, 0, 1, 1, 1]), [0] * 5, 0.0, 5)
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"feature_costs": COSTS, "prices": Prices(COSTS)}, "give feature_costs or prices, not both"),
+        ({"feature_costs": Prices(COSTS)}, r"got a Prices. Give it as prices=\.\.\."),
+        ({"feature_costs": "prices.csv"}, r"got a str. Give it as prices=\.\.\."),
+        ({"prices": COSTS}, "prices must be a thrifty.Prices or the path of a file"),
+    ],
+)
+def test_prices_are_said_in_one_place(patients, given, words):
+    with pytest.raises(InvalidInputError, match=words):
+        BudgetedClassifier(**given).fit(*patients)
 
 
 # -- through the doors -------------------------------------------------------------------------------
@@ -142,7 +156,7 @@ def fitted(patients):
     X, y = patients
     prices = Prices(COSTS, discounts={"blood": (["glucose", "insulin"], 15.0)})
     return BudgetedClassifier(
-        LogisticRegression(), feature_costs=prices, sizes=[(10, 2)], cv=2, random_state=0
+        LogisticRegression(), prices=prices, stages=StageOptions(sizes=[(10, 2)]), cv=2, random_state=0
     ).fit(X, y)
 
 
@@ -176,9 +190,7 @@ def test_a_file_keeps_discounts_and_the_argument_that_made_them(fitted, patients
 def test_trees_buy_the_second_of_two_tests_for_less(patients):
     X, y = patients
     dear, cheap = (
-        GreedyMiserClassifier(
-            feature_costs=Prices([10.0] * 5, discounts=discounts), gamma=4.0, n_trees=20
-        ).fit(X, y)
+        GreedyMiserClassifier(prices=Prices([10.0] * 5, discounts=discounts), gamma=4.0, n_trees=20).fit(X, y)
         for discounts in ({}, {"blood": (["glucose", "insulin"], 10.0)})
     )
     assert set(dear.features_) < set(cheap.features_)

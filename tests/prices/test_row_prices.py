@@ -2,6 +2,7 @@
 
 import asyncio
 import copy
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -10,10 +11,18 @@ from sklearn.frozen import FrozenEstimator
 from sklearn.naive_bayes import GaussianNB
 
 from reproduction.rivals.budget_prune import BudgetPruneClassifier
-from thrifty import BudgetedClassifier, DynaModGbrtClassifier, Policy, Prices, evidence_of, hold_budget
+from thrifty import (
+    BudgetedClassifier,
+    DynaModGbrtClassifier,
+    Policy,
+    Prices,
+    StageOptions,
+    evidence_of,
+    hold_budget,
+)
 from thrifty.errors import InvalidInputError
 from thrifty.prices.billing import RowsOfFit
-from thrifty.prices.prices import check_price_list
+from thrifty.prices.prices import check_price_list, resolve_prices
 from thrifty.serve.config import Config
 from thrifty.serve.controller import BudgetController
 from thrifty.serve.reload import Serving
@@ -25,7 +34,9 @@ TABLE = np.array([[40.0, 60.0, 1.0, 4.0], [50.0, 70.0, 2.0, 0.0], [60.0, 80.0, 3
 
 
 def listed(prices, table=TABLE, **rows):
-    return check_price_list(prices, None, 3.0, 4, NAMES, None, RowsOfFit(table, **rows))
+    return check_price_list(
+        replace(resolve_prices(None, prices, Prices()), full=3.0), 4, NAMES, rows=RowsOfFit(table, **rows)
+    )
 
 
 @pytest.mark.parametrize(
@@ -109,7 +120,11 @@ def hearts():
 def cascade(hearts):
     table, y = hearts
     clf = BudgetedClassifier(
-        GaussianNB(), sizes=[(8, 2)], cv=2, feature_costs=Prices(LISTED, by_row=BY_ROW), random_state=0
+        GaussianNB(),
+        stages=StageOptions(sizes=[(8, 2)]),
+        cv=2,
+        prices=Prices(LISTED, by_row=BY_ROW),
+        random_state=0,
     )
     return clf.fit(table[:300], y[:300])
 
@@ -167,7 +182,7 @@ def test_a_chain_behind_bills_rows_their_own_prices_though_its_mean_is_another(h
         n_trees=3,
         max_iter=2,
         tol=1,
-        feature_costs=Prices(LISTED, by_row=BY_ROW),
+        prices=Prices(LISTED, by_row=BY_ROW),
         random_state=0,
     ).fit(table, y)
     sent = front.at(threshold=-np.inf)
@@ -193,7 +208,7 @@ def test_a_function_lists_the_mean_of_the_rows_and_is_given_the_free_columns_as_
     frame = pd.DataFrame({"age": [1.0, 2.0], "word": ["a", "abc"], "ecg": [5.0, 6.0]})
     rows = RowsOfFit(np.zeros((2, 3)), table=frame)
     given = Prices({"age": 3.0, "word": 0.0}, by_row={"ecg": price})
-    prices = check_price_list(given, None, 0.0, 3, list(frame.columns), None, rows)
+    prices = check_price_list(given, 3, list(frame.columns), rows=rows)
     assert prices.prices.tolist() == [3.0, 0.0, 2.0]
     assert all(list(table.columns) == ["word"] for table in seen)
 
@@ -314,4 +329,4 @@ def test_a_live_budget_holds_prices_of_rows(hearts, cascade):
 
 def test_a_pruned_forest_refuses_prices_by_row_in_words(hearts):
     with pytest.raises(InvalidInputError, match="same for every row"):
-        BudgetPruneClassifier(n_trees=2, feature_costs=Prices(1.0, by_row=BY_ROW)).fit(*hearts)
+        BudgetPruneClassifier(n_trees=2, prices=Prices(1.0, by_row=BY_ROW)).fit(*hearts)

@@ -9,7 +9,7 @@ from sklearn.ensemble import ExtraTreesClassifier
 
 from reproduction.datasets import load_digits_at_least_five
 from reproduction.rivals.greedy_miser import GreedyMiserClassifier
-from thrifty import BudgetedClassifier
+from thrifty import BudgetedClassifier, Prices, StageOptions
 from thrifty.reporting.facts import Certified
 from thrifty.reporting.measure import measure
 
@@ -21,7 +21,9 @@ def digits():
     """Rows of the report, others to prove with, and a gate in front of a fitted forest."""
     split = load_digits_at_least_five()
     full = ExtraTreesClassifier(40, random_state=0).fit(split.X_train, split.y_train)
-    gate = GreedyMiserClassifier(n_trees=30, gamma=6.0, full_cost=5.0).fit(split.X_train, split.y_train)
+    gate = GreedyMiserClassifier(n_trees=30, gamma=6.0, prices=Prices(full=5.0)).fit(
+        split.X_train, split.y_train
+    )
     half = len(split.y_test) // 2
     X, y = split.X_test[:half], split.y_test[:half]
     return SimpleNamespace(
@@ -40,9 +42,13 @@ def cascade():
     """Five stages in front of a forest, all of it small."""
     split = load_digits_at_least_five()
     forest = ExtraTreesClassifier(40, random_state=0)
-    return BudgetedClassifier(forest, full_cost=5.0, stages=5, sizes=[(20, 3)], cv=3, random_state=0).fit(
-        split.X_train, split.y_train
-    )
+    return BudgetedClassifier(
+        forest,
+        prices=Prices(full=5.0),
+        stages=StageOptions(max_stages=5, sizes=[(20, 3)]),
+        cv=3,
+        random_state=0,
+    ).fit(split.X_train, split.y_train)
 
 
 @pytest.fixture(scope="session")

@@ -9,7 +9,7 @@ from sklearn.datasets import make_classification
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import balanced_accuracy_score, confusion_matrix, log_loss
 
-from thrifty import BudgetedClassifier, evidence_of
+from thrifty import BudgetedClassifier, StageOptions, evidence_of
 from thrifty.errors import InvalidInputError
 from thrifty.reporting.measure import measure, mistake_kinds
 from thrifty.reporting.page import page_of, write_page
@@ -25,7 +25,7 @@ LOSSES = {"error": "error", "log": "log", "prices": PRICES}
 def systems():
     X, y = make_classification(340, 4, n_informative=3, n_redundant=0, n_classes=3, random_state=0)
     names = np.array(["a", "b", "c"])[y]
-    small = {"sizes": [(4, 2)], "cv": 2, "random_state": 0}
+    small = {"stages": StageOptions(sizes=[(4, 2)]), "cv": 2, "random_state": 0}
     fitted = {
         name: BudgetedClassifier(LogisticRegression(), loss=loss, **small).fit(X[:180], names[:180])
         for name, loss in LOSSES.items()

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from sklearn.ensemble import ExtraTreesClassifier
 
-from thrifty import DynaModLinClassifier, Frontier, evidence_of
+from thrifty import DynaModLinClassifier, Frontier, Prices, evidence_of
 from thrifty.reporting.measure import measure
 
 pytestmark = pytest.mark.slow
@@ -54,7 +54,10 @@ def test_a_stage_in_front_of_a_cascade_is_told_apart_from_those_behind_it(cascad
 def test_a_full_model_that_reads_some_columns_is_billed_for_those_alone(digits):
     split, read = digits.split, np.arange(20, 30)
     fit = DynaModLinClassifier(
-        ExtraTreesClassifier(20, random_state=0), gamma=0.03, p_full=0.4, full_cost=5.0, full_features=read
+        ExtraTreesClassifier(20, random_state=0),
+        gamma=0.03,
+        p_full=0.4,
+        prices=Prices(full=5.0, full_features=read),
     ).fit(split.X_train, split.y_train)
     facts = measure(fit.chain_, digits.X, digits.y, n_boot=40)
     assert facts.full.cost == 10 + 5

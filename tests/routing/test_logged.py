@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 
 import thrifty
-from thrifty import ConfidenceRouter, certify, evidence_of_answers
+from thrifty import ConfidenceRouter, Prices, certify, evidence_of_answers
 from thrifty.errors import InvalidInputError
 
 
@@ -20,7 +20,7 @@ def log(seed, n_rows=2000):
 
 @pytest.fixture(scope="module")
 def router():
-    return ConfidenceRouter.from_answers(*log(0), full_cost=10.0, budget=5.0, random_state=0)
+    return ConfidenceRouter.from_answers(*log(0), prices=Prices(0.0, full=10.0), budget=5.0, random_state=0)
 
 
 def test_half_the_price_keeps_nearly_all_of_the_stronger_models_answers(router):

@@ -6,7 +6,7 @@ from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.linear_model import LogisticRegression
 from sklearn.tree import DecisionTreeClassifier
 
-from thrifty import ConfidenceRouter, UniformRouter
+from thrifty import ConfidenceRouter, Prices, UniformRouter
 from thrifty.errors import InvalidInputError
 
 
@@ -74,9 +74,9 @@ def test_a_budget_sets_the_share(rows, noisy, router):
 
 def test_a_local_model_in_front_of_a_remote_one_pays_per_call(rows, noisy):
     X, y = rows
-    clf = ConfidenceRouter(
-        noisy, LogisticRegression(), feature_costs=np.zeros(4), full_cost=1.0, p_full=0.1
-    ).fit(X, y)
+    clf = ConfidenceRouter(noisy, LogisticRegression(), prices=Prices(np.zeros(4), full=1.0), p_full=0.1).fit(
+        X, y
+    )
     assert clf.cost(X).mean() == clf.route(X).mean()
     assert clf.cost(X).mean() == pytest.approx(0.1, abs=0.02)
 

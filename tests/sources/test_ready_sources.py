@@ -14,7 +14,7 @@ import pytest
 from sklearn.datasets import load_breast_cancer
 from sklearn.naive_bayes import GaussianNB
 
-from thrifty import BudgetedClassifier, Delivery, DictSource, HttpSource, SqlSource
+from thrifty import BudgetedClassifier, Delivery, DictSource, HttpSource, SqlSource, StageOptions
 from thrifty.errors import InvalidInputError
 
 NAMES = ["age", "income", "debt", "score"]
@@ -25,7 +25,9 @@ KEYS = [f"k{row}" for row in range(len(TABLE))]
 
 @pytest.fixture(scope="module")
 def clf():
-    one = BudgetedClassifier(GaussianNB(), sizes=[(6, 2)], cv=2, random_state=0).fit(TABLE[::2], Y[::2])
+    one = BudgetedClassifier(GaussianNB(), stages=StageOptions(sizes=[(6, 2)]), cv=2, random_state=0).fit(
+        TABLE[::2], Y[::2]
+    )
     low, high = one.chain_.policy.cost[[0, -1]]
     return one.at(budget=float((low + high) / 2))
 

@@ -1,6 +1,7 @@
 import numpy as np
 import pytest
 
+from thrifty import Prices
 from thrifty.errors import InvalidInputError
 from thrifty.prices.billing import RowsOfFit
 from thrifty.prices.prices import check_price_list
@@ -78,7 +79,7 @@ def test_a_fit_finds_the_prices_that_a_column_of_the_table_holds(costs, make_tab
     )
     place = list(table.schema.names).index("lab one")
     assert table.prices.prices[place] == 3.0
-    again = check_price_list(table.costs["feature_costs"], None, 0.0, len(table.schema.names))
+    again = check_price_list(Prices.of(table.prices), len(table.schema.names))
     assert again.is_same(table.prices)
     frame.loc[4, "lab price"] = -2.0
     with pytest.raises(InvalidInputError, match=r"costs.csv: column 'lab price' holds prices.*row 5 has -2"):

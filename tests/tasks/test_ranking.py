@@ -13,8 +13,8 @@ from thrifty.tasks.ranking import ndcg_at, ranking_of, with_queries
 GRADES, QUERIES = np.array([2, 0, 1, 0, 0, 1, 1, 0, 3]), np.array([0, 0, 0, 1, 1, 2, 2, 2, 3])
 
 
-def task_of(loss="pointwise", metric="ndcg"):
-    return ranking_of(with_queries(GRADES, QUERIES), loss, metric, 5, 0.01)
+def task_of(loss="pointwise", metric="ndcg@5"):
+    return ranking_of(with_queries(GRADES, QUERIES), loss, metric, 0.01)
 
 
 def test_a_target_keeps_its_grade_and_its_query_whichever_rows_are_taken():
@@ -75,7 +75,7 @@ def test_the_value_of_a_query_is_that_of_its_own_documents():
 )
 def test_documents_that_cannot_be_learned_from_are_refused_in_words(relevance, qid, says):
     with pytest.raises(InvalidInputError, match=f"(?s){says}"):
-        ranking_of(with_queries(relevance, qid), "pointwise", "ndcg", 5, 0.01)
+        ranking_of(with_queries(relevance, qid), "pointwise", "ndcg@5", 0.01)
 
 
 def test_relevance_without_queries_is_refused_where_an_order_is_judged():

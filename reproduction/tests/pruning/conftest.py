@@ -8,6 +8,7 @@ from sklearn.ensemble import RandomForestClassifier
 
 from reproduction.pruning.forest import flatten_forest
 from reproduction.pruning.node_costs import PruningRows
+from thrifty import Prices
 from thrifty.prices.prices import check_price_list
 
 
@@ -28,7 +29,7 @@ class TinyCase:
         code = np.minimum((self.X[:, 0] * self.X[:, 1] + self.X[:, 2] > 0).astype(int), n_classes - 1)
         self.rows = PruningRows(self.X, code, chance.integers(1, 4, n_rows).astype(float))
         costs = chance.choice([0.0, 0.5, 1.0, 2.5], size=3)[[0, 0, 1, 2]]
-        self.prices = check_price_list(costs, ["a", "a", "b", "c"], 0.0, 4)
+        self.prices = check_price_list(Prices(costs, groups=["a", "a", "b", "c"]), 4)
 
     def objective(self, kept, gamma, error):
         """Error plus gamma times spend, from the pruned trees alone, without any of the solvers' arrays."""

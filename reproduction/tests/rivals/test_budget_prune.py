@@ -6,6 +6,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.frozen import FrozenEstimator
 
 from reproduction.rivals.budget_prune import BudgetPruneClassifier
+from thrifty import Prices
 from thrifty.errors import InvalidInputError
 
 
@@ -74,7 +75,7 @@ def test_the_two_solvers_find_prunings_of_the_same_value(rows):
 
 
 def test_the_spend_it_reports_is_what_its_rows_pay(rows):
-    clf = fitted(rows, gamma=0.01, feature_costs=[1, 2, 2, 0, 3, 1], feature_groups=list("abbcde"))
+    clf = fitted(rows, gamma=0.01, prices=Prices([1, 2, 2, 0, 3, 1], groups=list("abbcde")))
     X, _ = rows
     assert clf.cost(X).mean() == pytest.approx(clf.solution_.value.spend, abs=1e-9)
 
@@ -83,7 +84,7 @@ def test_bought_is_what_stands_on_the_decision_paths_and_cost_is_its_price(rows)
     X, y = rows
     forest = RandomForestClassifier(5, max_depth=4, random_state=0).fit(X, y)
     clf = BudgetPruneClassifier(FrozenEstimator(forest), gamma=0.0, feature_costs=[1, 2, 2, 0, 3, 1])
-    clf = clf.set_params(feature_groups=list("abbcde")).fit(X, y)
+    clf = clf.set_params(prices=Prices(groups=list("abbcde"))).fit(X, y)
     bought = clf.bought(X)
     path, bounds = forest.decision_path(X)
     feature = np.concatenate([tree.tree_.feature for tree in forest.estimators_])

@@ -22,14 +22,14 @@ from thrifty.auditing.models import (
     names_of_booster,
     task_and_function,
 )
-from thrifty.cascade.estimators import BudgetedClassifier, BudgetedRegressor
+from thrifty.cascade.estimators import BudgetedClassifier, BudgetedRegressor, StageOptions
 from thrifty.chain.columns import kind_of_table, table_of_fit
 from thrifty.errors import FullModelNotWorthItWarning, InvalidInputError, NothingSavedWarning
 from thrifty.evidence.frontier import Frontier
 from thrifty.full.model import as_full_model, ask_model
 from thrifty.plots import as_html, draw_in_force, html_table
 from thrifty.prices.billing import PriceList
-from thrifty.prices.prices import Prices, check_price_list
+from thrifty.prices.prices import Prices, check_price_list, resolve_prices
 from thrifty.tasks.classes import classification_of
 from thrifty.tasks.regression import regression_of
 from thrifty.tasks.task import Task
@@ -42,7 +42,7 @@ RARE = 0.01
 """Share of rows up to which a purchase counts as hardly read."""
 _SHOWN = 15
 _LOSSES = (0.0, 0.005, 0.01, 0.02)
-_QUICK: dict[str, Any] = {"sizes": [(60, 4)], "cv": 3}
+_QUICK: dict[str, Any] = {"stages": StageOptions(sizes=[(60, 4)]), "cv": 3}
 
 
 # -- what an audit finds -----------------------------------------------------------------------
@@ -338,8 +338,7 @@ def audit(
     feature_costs: Any = None,
     y: ArrayLike | None = None,
     *,
-    feature_groups: Any = None,
-    full_cost: float = 0.0,
+    prices: Any = None,
     tolerance: float = 0.005,
     random_state: int = 0,
 ) -> Audit:
@@ -357,8 +356,8 @@ def audit(
     X : table of shape (n_rows, n_features)
         Rows as the model takes them, which it should not have been fitted on. Columns with names may stand in any
         order.
-    feature_costs, feature_groups, full_cost
-        Prices, as of ``BudgetedClassifier``; ``full_cost`` is the price of one call of the model.
+    feature_costs, prices
+        As of ``BudgetedClassifier``; ``full`` of ``Prices`` is the price of one call of the model.
     y : array-like of shape (n_rows,), optional
         Labels or numbers. Without them nothing is said of losses and cascades.
     tolerance : float, default=0.005
@@ -391,12 +390,11 @@ def audit(
         table if known is not None else X, "columns", [f"x{place}" for place in range(n_features)]
     )
     names = [str(one) for one in columns]
-    prices = check_price_list(
-        feature_costs, feature_groups, full_cost, n_features, names if kind_of_table(X) else None
-    )
+    given = resolve_prices(feature_costs, prices, Prices())
+    prices = check_price_list(given, n_features, names if kind_of_table(X) else None)
     if prices.by_row is not None:
         raise InvalidInputError(
-            "an audit knows one price of each purchase, and feature_costs has prices that differ by row (by_row). Give "
+            "an audit knows one price of each purchase, and these differ by row (by_row). Give "
             "what a row pays on average."
         )
     read = _read(bare, table)
@@ -657,9 +655,7 @@ def _cascade(judge: _Judge, prices: PriceList, seed: int) -> Frontier | None:
     said = judge.outputs if len(judge.task.classes) else judge.outputs[:, 0]
     cascade = kind(
         said,
-        feature_costs=Prices.of(prices),
-        full_cost=prices.full_cost,
-        full_features=used,
+        prices=replace(Prices.of(prices), full_features=used),
         random_state=seed,
         **_QUICK,
     )

@@ -13,7 +13,7 @@ An object to the bytes of a file, and back.
 """
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any, NoReturn
 
 import numpy as np
@@ -28,7 +28,13 @@ from thrifty.bundle.container import DEFAULT_MAX_BYTES, Contents, pack, unpack
 from thrifty.bundle.context import FullMode, Reading, Writing
 from thrifty.bundle.fields import Fields, NotPlainError, Packer, Unpacker
 from thrifty.bundle.signature import check_private_key, sign, without_signature
-from thrifty.cascade.estimators import BudgetedCascade, BudgetedClassifier, BudgetedRanker, BudgetedRegressor
+from thrifty.cascade.estimators import (
+    BudgetedCascade,
+    BudgetedClassifier,
+    BudgetedRanker,
+    BudgetedRegressor,
+    StageOptions,
+)
 from thrifty.chain.chain import Chain
 from thrifty.dynamod.gbrt_estimators import DynaModGbrtClassifier, DynaModGbrtRegressor
 from thrifty.dynamod.linear_estimator import DynaModLinClassifier
@@ -133,6 +139,8 @@ def _pack_parameter(name: str, value: Any, writing: Writing) -> dict[str, Any]:
         try:
             if isinstance(value, Prices):
                 return {"prices": writing.packer.value(value.as_dict())}
+            if isinstance(value, StageOptions):
+                return {"stages": writing.packer.value(asdict(value))}
             return {"value": writing.packer.value(value)}
         except NotPlainError:
             pass
@@ -157,6 +165,11 @@ def _unpack_parameter(fields: Fields) -> Any:
         if not isinstance(arguments, dict) or set(arguments) - set(Prices().as_dict()):
             raise fields.refusal("prices", "be the arguments of Prices", arguments)
         return Prices.from_dict(arguments)
+    if fields.has("stages"):
+        arguments = fields.value("stages")
+        if not isinstance(arguments, dict) or set(arguments) - set(asdict(StageOptions())):
+            raise fields.refusal("stages", "be the arguments of StageOptions", arguments)
+        return StageOptions(**arguments)
     return NotStored(fields.text("not_stored")[:100], fields.flag("sparse"), fields.flag("allow_nan"))
 
 

@@ -9,8 +9,8 @@ Documents of queries, ranked under a budget.
 
 import copy
 import warnings
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from numbers import Integral
 from typing import Any, Self, get_args
 
@@ -67,7 +67,7 @@ from thrifty.threads import limited_threads, threads_of
 from thrifty.trees import Binner
 from thrifty.trees.boosting import Boosting
 
-__all__ = ["BudgetedCascade", "BudgetedClassifier", "BudgetedRanker", "BudgetedRegressor"]
+__all__ = ["BudgetedCascade", "BudgetedClassifier", "BudgetedRanker", "BudgetedRegressor", "StageOptions"]
 
 _USUAL_CONFIDENCE = 0.95
 
@@ -77,6 +77,43 @@ ROWS_PER_TREE = 10
 
 ROWS_TO_COMPARE = 100
 """Rows from which on smaller penalties are tried where rows are too few for a larger size."""
+
+
+@dataclass(frozen=True)
+class StageOptions:
+    """Number, size and order of the stages of a cascade: the ``stages`` of the ``Budgeted*`` estimators.
+
+    Parameters
+    ----------
+    max_stages : int, optional
+        Most places along the order of purchases where a row may stop; None is 16. Those at which no operating point
+        lets a row stop are left out afterwards.
+    sizes : sequence of (n_trees, max_depth), optional
+        Sizes of a stage to choose from out of fold, from small to large, each at most that: a stage ends when its trees
+        no longer help. None is (60, 4), which learns at half the usual rate, (100, 6) and (150, 10), the larger ones
+        where there are ten rows for each tree; with 100 rows to 1,000, (60, 4) with smaller penalties too.
+    structure : {"line", "graph", "neighbours", "auto"}, default="line"
+        Whether all rows buy in one order, or each row is sent to the purchase that is best for it, by what it holds:
+        with trees for each set of purchases, which takes two to four times as long, or by training rows that are
+        alike, which is for classes only and keeps up to 16,000 training rows in the model and in its file. "auto" takes
+        one of the last two only where it is clearly ahead out of fold. A ranker has "line" only.
+    max_bins : int, default=255
+        Bins per column.
+    max_bytes : int, optional
+        Bytes that the trees of all stages may take in a saved file; stages are given fewer trees until they do. Rows
+        that operating points were judged on and the full model come on top. None is no limit.
+
+    Examples
+    --------
+    >>> from thrifty import BudgetedClassifier, StageOptions
+    >>> clf = BudgetedClassifier(stages=StageOptions(max_stages=4, sizes=[(30, 3)]))
+    """
+
+    max_stages: int | None = None
+    sizes: Sequence[Sequence[int]] | None = None
+    structure: str = "line"
+    max_bins: int = 255
+    max_bytes: int | None = None
 
 
 class BudgetedCascade(ChainEstimator):
@@ -93,17 +130,11 @@ class BudgetedCascade(ChainEstimator):
         full: Any = None,
         *,
         feature_costs: Any = None,
-        feature_groups: Any = None,
-        full_cost: float = 0.0,
-        full_features: Any = None,
+        prices: Any = None,
         budget: float | None = None,
         max_loss: float | Mapping[Any, float] | None = None,
         confidence: float | None = None,
-        stages: int | None = None,
-        sizes: Any = None,
-        structure: str = "line",
-        max_bins: int = 255,
-        max_bytes: int | None = None,
+        stages: StageOptions | None = None,
         cv: Any = 4,
         n_jobs: int | None = None,
         random_state: Any = None,
@@ -111,17 +142,11 @@ class BudgetedCascade(ChainEstimator):
     ) -> None:
         self.full = full
         self.feature_costs = feature_costs
-        self.feature_groups = feature_groups
-        self.full_cost = full_cost
-        self.full_features = full_features
+        self.prices = prices
         self.budget = budget
         self.max_loss = max_loss
         self.confidence = confidence
         self.stages = stages
-        self.sizes = sizes
-        self.structure = structure
-        self.max_bins = max_bins
-        self.max_bytes = max_bytes
         self.cv = cv
         self.n_jobs = n_jobs
         self.random_state = random_state
@@ -153,17 +178,18 @@ class BudgetedCascade(ChainEstimator):
         """
         refuse_keywords(self, unknown)
         self._check_parameters()
+        options = self.stages or StageOptions()
         wish = check_goal(may_be_none=True, budget=self.budget, max_loss=self.max_loss)
         report = printed(self.verbose, type(self).__name__) if progress is None else progress
         with all_or_nothing(self), limited_threads(openmp=threads_of(self.n_jobs), blas=1):
             seed = check_seed(self.random_state)
             given = check_training_rows(self, X, y, sample_weight, self.cv, seed)
             prices = self._prices(given)
-            if self.structure == "neighbours" and (
+            if options.structure == "neighbours" and (
                 why := unsupported_reason(given.task, len(given.y), has_categories=len(self._categorical) > 0)
             ):
                 raise InvalidInputError(
-                    f"structure='neighbours' cannot answer these rows: {why}. Give structure='graph'."
+                    f"structure='neighbours' cannot answer these rows: {why}. Give StageOptions(structure='graph')."
                 )
             if "budget" in wish:
                 _check_affordable(wish["budget"], prices)
@@ -174,15 +200,15 @@ class BudgetedCascade(ChainEstimator):
             report("judging the full model", 1, 1)
             link = link_of(judged.model, prices, rows.task)
             problem = CascadeProblem(
-                Binner(self.max_bins).fit_transform(rows.X, rows.weight, self._categorical),
+                Binner(options.max_bins).fit_transform(rows.X, rows.weight, self._categorical),
                 rows.task,
                 rows.y,
                 rows.weight,
                 held_out_rows(rows),
                 judged.scores,
                 prices,
-                check_sizes(self.sizes, len(rows.y)),
-                self.stages,
+                check_sizes(options.sizes, len(rows.y)),
+                options.max_stages,
                 threads_of(self.n_jobs),
                 report,
                 _behind(link, rows),
@@ -190,8 +216,8 @@ class BudgetedCascade(ChainEstimator):
                 None
                 if prices.by_row is None
                 else RowsOfFit(rows.X, table=rows.table).amounts(prices.by_row, None),
-                self.max_bytes,
-                self.structure,  # type: ignore[arg-type]  # checked
+                options.max_bytes,
+                options.structure,  # type: ignore[arg-type]  # checked
                 wish.get("budget"),
                 # Folds of a splitter of the user's keep together what only the user knows to belong together.
                 deals_for(rows.task, len(rows.y)) if isinstance(self.cv, Integral) else 1,
@@ -232,24 +258,14 @@ class BudgetedCascade(ChainEstimator):
         check_goal(may_be_none=True, budget=self.budget, max_loss=self.max_loss)
         if self.confidence is not None:
             check_confidence(self.confidence)
-        check_sizes(self.sizes)
-        check_count("max_bins", self.max_bins, least=2, most=255)
-        if self.structure not in get_args(Structure):
-            raise InvalidInputError(
-                f"structure must be 'line' (all rows buy in one order), 'graph' (each in its own), 'neighbours' (the "
-                f"same, answered by training rows that are alike) or 'auto' (what is clearly best); got "
-                f"{self.structure!r}."
-            )
-        for name in ("stages", "max_bytes"):
-            if getattr(self, name) is not None:
-                check_count(name, getattr(self, name))
+        _check_stage_options(self.stages)
 
     def _prices(self, rows: TrainingRows) -> PriceList:
         prices = self._price_list(rows)
         if prices.cost_of_everything == 0.0:
             raise InvalidInputError(
-                "feature_costs and full_cost are all zero, so there is nothing to save: use the full model for every "
-                "row. Give a price to at least one feature, or to the full model."
+                "the prices of all features and of the full model are zero, so there is nothing to save: use the full "
+                "model for every row. Give a price to at least one feature, or to the full model."
             )
         return prices
 
@@ -431,6 +447,28 @@ class BudgetedCascade(ChainEstimator):
         self._learned, self.chain_ = change(self._learned), change(self.chain_)
 
 
+def _check_stage_options(options: Any) -> None:
+    """Refuse size settings out of their range."""
+    if options is None:
+        return
+    if not isinstance(options, StageOptions):
+        raise InvalidInputError(
+            f"stages must be a thrifty.StageOptions; got {options!r}. The number of stages is "
+            f"stages=StageOptions(max_stages=...)."
+        )
+    check_sizes(options.sizes)
+    check_count("max_bins", options.max_bins, least=2, most=255)
+    if options.structure not in get_args(Structure):
+        raise InvalidInputError(
+            f"structure must be 'line' (all rows buy in one order), 'graph' (each in its own), 'neighbours' (the "
+            f"same, answered by training rows that are alike) or 'auto' (what is clearly best); got "
+            f"{options.structure!r}."
+        )
+    for name in ("max_stages", "max_bytes"):
+        if getattr(options, name) is not None:
+            check_count(name, getattr(options, name))
+
+
 def check_sizes(sizes: Any, n_rows: int = 0) -> tuple[Boosting, ...]:
     """Sizes of a stage to choose from, from pairs (n_trees, max_depth); those that so many rows can feed by default."""
     if sizes is None:
@@ -516,15 +554,12 @@ class BudgetedClassifier(ChainClassifier, BudgetedCascade):
     class_weight : None, "balanced" or dict of label to weight, default=None
         Weights of the classes, multiplied into ``sample_weight``; labels that are left out have weight 1. Not with
         ``max_loss`` or ``confidence``, which count rows.
-    feature_costs : array-like of shape (n_features,), number, dict by column name, Series, Prices, path or None
-        Price per column; None is 1 each, 0 is a feature at hand. ``thrifty.Prices`` also says a price for all columns
-        that are not named, discounts, and prices that differ by row; a path is a CSV or JSON file of prices.
-    feature_groups : array-like of shape (n_features,), dict by column name, or None
-        Columns that one purchase delivers together have the same label and the same price.
-    full_cost : float, default=0.0
-        Extra price of one call of the full model, on top of the features it reads.
-    full_features : array-like of column numbers or names, or a mask, default=None
-        Columns that the full model reads, and is given; None is all of them.
+    feature_costs : array-like of shape (n_features,), number, dict by column name, Series or None
+        Price per column; None is 1 each, 0 is a feature at hand.
+    prices : Prices or path, optional
+        All prices, in the place of ``feature_costs``: those of columns, groups, discounts, prices that differ by row,
+        the price of a call of the full model and the columns that it reads; see ``thrifty.Prices``. A path is a CSV or
+        JSON file of prices.
     budget : float, optional
         Mean spend per row.
     max_loss : float, or dict of label to float, optional
@@ -535,23 +570,8 @@ class BudgetedClassifier(ChainClassifier, BudgetedCascade):
     confidence : float, optional
         Probability with which that proof must hold; None is 0.95. With ``budget``: the probability with which the mean
         cost of new rows keeps to it, for which a quarter of the rows is kept out too; None meets the mean as measured.
-    stages : int, optional
-        Places along the order of purchases where a row may stop; None chooses up to 16. Those at which no operating
-        point lets a row stop are left out afterwards.
-    structure : {"line", "graph", "neighbours", "auto"}, default="line"
-        Whether all rows buy in one order, or each row is sent to the purchase that is best for it, by what it holds:
-        with trees for each set of purchases, which takes two to four times as long, or by training rows that are
-        alike, which is for classes only and keeps up to 16,000 training rows in the model and in its file. "auto" takes
-        one of the last two only where it is clearly ahead out of fold.
-    sizes : sequence of (n_trees, max_depth), optional
-        Sizes of a stage to choose from out of fold, from small to large, each at most that: a stage ends when its trees
-        no longer help. None is (60, 4), which learns at half the usual rate, (100, 6) and (150, 10), the larger ones
-        where there are ten rows for each tree; with 100 rows to 1,000, (60, 4) with smaller penalties too.
-    max_bins : int, default=255
-        Bins per column.
-    max_bytes : int, optional
-        Bytes that the trees of all stages may take in a saved file; stages are given fewer trees until they do. Rows
-        that operating points were judged on and the full model come on top. None is no limit.
+    stages : StageOptions, optional
+        Number, size and order of the stages; see ``thrifty.StageOptions``.
     cv : int, splitter or iterable, default=4
         Folds in which everything is judged.
     n_jobs : int, optional
@@ -595,9 +615,9 @@ class BudgetedClassifier(ChainClassifier, BudgetedCascade):
     --------
     >>> from sklearn.datasets import load_breast_cancer
     >>> from sklearn.naive_bayes import GaussianNB
-    >>> from thrifty import BudgetedClassifier
+    >>> from thrifty import BudgetedClassifier, StageOptions
     >>> X, y = load_breast_cancer(return_X_y=True)
-    >>> clf = BudgetedClassifier(GaussianNB(), budget=3, sizes=[(20, 3)], cv=3, random_state=0)
+    >>> clf = BudgetedClassifier(GaussianNB(), budget=3, stages=StageOptions(sizes=[(20, 3)]), cv=3, random_state=0)
     >>> clf = clf.fit(X[::2], y[::2])
     >>> bool(clf.score(X[1::2], y[1::2]) > 0.9), bool(clf.cost(X[1::2]).mean() < 4)
     (True, True)
@@ -614,17 +634,11 @@ class BudgetedClassifier(ChainClassifier, BudgetedCascade):
         loss: Any = "error",
         class_weight: Any = None,
         feature_costs: Any = None,
-        feature_groups: Any = None,
-        full_cost: float = 0.0,
-        full_features: Any = None,
+        prices: Any = None,
         budget: float | None = None,
         max_loss: float | Mapping[Any, float] | None = None,
         confidence: float | None = None,
-        stages: int | None = None,
-        sizes: Any = None,
-        structure: str = "line",
-        max_bins: int = 255,
-        max_bytes: int | None = None,
+        stages: StageOptions | None = None,
         cv: Any = 4,
         n_jobs: int | None = None,
         random_state: Any = None,
@@ -633,17 +647,11 @@ class BudgetedClassifier(ChainClassifier, BudgetedCascade):
         super().__init__(
             full,
             feature_costs=feature_costs,
-            feature_groups=feature_groups,
-            full_cost=full_cost,
-            full_features=full_features,
+            prices=prices,
             budget=budget,
             max_loss=max_loss,
             confidence=confidence,
             stages=stages,
-            sizes=sizes,
-            structure=structure,
-            max_bins=max_bins,
-            max_bytes=max_bytes,
             cv=cv,
             n_jobs=n_jobs,
             random_state=random_state,
@@ -738,10 +746,10 @@ class BudgetedRegressor(ChainRegressor, BudgetedCascade):
         How much larger than the full model's an error may be before the answer counts as worse: squared errors in units
         of the variance of ``y``, absolute ones in units of its mean distance from the median, pinball losses in
         units of that of the best constant.
-    feature_costs, feature_groups, full_cost, full_features, budget, max_loss, confidence
+    feature_costs, prices, budget, max_loss, confidence
         As of ``BudgetedClassifier``. ``max_loss`` is the share of rows whose error may be larger than that of the full
         model, by more than ``tolerance``.
-    stages, sizes, structure, max_bins, max_bytes, cv, n_jobs, random_state, verbose
+    stages, cv, n_jobs, random_state, verbose
         As of ``BudgetedClassifier``.
 
     Attributes
@@ -758,9 +766,10 @@ class BudgetedRegressor(ChainRegressor, BudgetedCascade):
     --------
     >>> from sklearn.datasets import load_diabetes
     >>> from sklearn.linear_model import Ridge
-    >>> from thrifty import BudgetedRegressor
+    >>> from thrifty import BudgetedRegressor, StageOptions
     >>> X, y = load_diabetes(return_X_y=True)
-    >>> model = BudgetedRegressor(Ridge(0.01), budget=3, sizes=[(30, 3)], cv=3, random_state=0).fit(X[::2], y[::2])
+    >>> model = BudgetedRegressor(Ridge(0.01), budget=3, stages=StageOptions(sizes=[(30, 3)]), cv=3, random_state=0)
+    >>> model = model.fit(X[::2], y[::2])
     >>> bool(model.score(X[1::2], y[1::2]) > 0.3), bool(model.cost(X[1::2]).mean() < 4)
     (True, True)
     """
@@ -773,17 +782,11 @@ class BudgetedRegressor(ChainRegressor, BudgetedCascade):
         quantile: float | None = None,
         tolerance: float = 0.01,
         feature_costs: Any = None,
-        feature_groups: Any = None,
-        full_cost: float = 0.0,
-        full_features: Any = None,
+        prices: Any = None,
         budget: float | None = None,
         max_loss: float | None = None,
         confidence: float | None = None,
-        stages: int | None = None,
-        sizes: Any = None,
-        structure: str = "line",
-        max_bins: int = 255,
-        max_bytes: int | None = None,
+        stages: StageOptions | None = None,
         cv: Any = 4,
         n_jobs: int | None = None,
         random_state: Any = None,
@@ -792,17 +795,11 @@ class BudgetedRegressor(ChainRegressor, BudgetedCascade):
         super().__init__(
             full,
             feature_costs=feature_costs,
-            feature_groups=feature_groups,
-            full_cost=full_cost,
-            full_features=full_features,
+            prices=prices,
             budget=budget,
             max_loss=max_loss,
             confidence=confidence,
             stages=stages,
-            sizes=sizes,
-            structure=structure,
-            max_bins=max_bins,
-            max_bytes=max_bytes,
             cv=cv,
             n_jobs=n_jobs,
             random_state=random_state,
@@ -830,21 +827,19 @@ class BudgetedRanker(BudgetedCascade):
     loss : {"pointwise", "pairwise", "listwise"}, default="pointwise"
         What the trees of the stages lower: squared errors of gains, the logistic loss of pairs of documents, or the
         cross-entropy of lists.
-    metric : {"ndcg", "ap"}, default="ndcg"
-        How good the order of a query is: NDCG with the gain ``2**grade - 1``, or average precision, for which a grade
-        of 1 or more is relevant.
-    k : int, default=10
-        Number of first places that count.
+    metric : str, default="ndcg@10"
+        How good the first places of a query are, "ndcg@k" or "ap@k": NDCG with the gain ``2**grade - 1``, or average
+        precision, for which a grade of 1 or more is relevant.
     tolerance : float, default=0.01
         How much lower than the full model's the metric of a query may be before its order counts as worse.
-    feature_costs, feature_groups, full_cost, full_features, confidence
+    feature_costs, prices, confidence
         As of ``BudgetedClassifier``.
     budget : float, optional
         Mean spend per document.
     max_loss : float, optional
         Share of queries, in (0, 1), whose order may be worse than the full model's. A quarter of the queries is then
         kept out of everything and the cheapest point is taken that they prove to lose no more.
-    stages, sizes, max_bins, max_bytes, n_jobs, random_state, verbose
+    stages, n_jobs, random_state, verbose
         As of ``BudgetedClassifier``.
     cv : int, splitter or iterable, default=4
         Folds in which everything is judged; documents of a query are in one fold.
@@ -876,11 +871,12 @@ class BudgetedRanker(BudgetedCascade):
     --------
     >>> import numpy as np
     >>> from sklearn.linear_model import Ridge
-    >>> from thrifty import BudgetedRanker
+    >>> from thrifty import BudgetedRanker, StageOptions
     >>> rng = np.random.default_rng(0)
     >>> X, qid = rng.normal(size=(600, 4)), np.repeat(np.arange(60), 10)
     >>> grade = np.digitize(X[:, 0] + 0.5 * X[:, 1], [0.5, 1.5])
-    >>> ranker = BudgetedRanker(Ridge(), budget=2, k=5, sizes=[(20, 3)], cv=2, random_state=0)
+    >>> few = StageOptions(sizes=[(20, 3)])
+    >>> ranker = BudgetedRanker(Ridge(), metric="ndcg@5", budget=2, stages=few, cv=2, random_state=0)
     >>> ranker = ranker.fit(X[:400], grade[:400], qid=qid[:400])
     >>> bool(ranker.score(X[400:], grade[400:], qid=qid[400:]) > 0.8), bool(ranker.cost(X[400:]).mean() < 2.5)
     (True, True)
@@ -891,20 +887,14 @@ class BudgetedRanker(BudgetedCascade):
         full: Any = None,
         *,
         loss: str = "pointwise",
-        metric: str = "ndcg",
-        k: int = 10,
+        metric: str = "ndcg@10",
         tolerance: float = 0.01,
         feature_costs: Any = None,
-        feature_groups: Any = None,
-        full_cost: float = 0.0,
-        full_features: Any = None,
+        prices: Any = None,
         budget: float | None = None,
         max_loss: float | None = None,
         confidence: float | None = None,
-        stages: int | None = None,
-        sizes: Any = None,
-        max_bins: int = 255,
-        max_bytes: int | None = None,
+        stages: StageOptions | None = None,
         cv: Any = 4,
         n_jobs: int | None = None,
         random_state: Any = None,
@@ -913,16 +903,11 @@ class BudgetedRanker(BudgetedCascade):
         super().__init__(
             full,
             feature_costs=feature_costs,
-            feature_groups=feature_groups,
-            full_cost=full_cost,
-            full_features=full_features,
+            prices=prices,
             budget=budget,
             max_loss=max_loss,
             confidence=confidence,
             stages=stages,
-            sizes=sizes,
-            max_bins=max_bins,
-            max_bytes=max_bytes,
             cv=cv,
             n_jobs=n_jobs,
             random_state=random_state,
@@ -930,7 +915,6 @@ class BudgetedRanker(BudgetedCascade):
         )
         self.loss = loss
         self.metric = metric
-        self.k = k
         self.tolerance = tolerance
 
     def fit(  # type: ignore[override]  # the query of each document besides
@@ -1019,8 +1003,16 @@ class BudgetedRanker(BudgetedCascade):
             X, _targets(y, qid), max_loss=max_loss, confidence=confidence, duplicates=duplicates
         )
 
+    def _check_parameters(self) -> None:
+        super()._check_parameters()
+        if self.stages is not None and self.stages.structure != "line":
+            raise InvalidInputError(
+                f"structure must be 'line' for a ranking of documents, which buys for all rows in one order; got "
+                f"{self.stages.structure!r}."
+            )
+
     def _task_of(self, y: Any, weight: Floats) -> RankingTask:  # noqa: ARG002 - there are no weights
-        task = ranking_of(y, self.loss, self.metric, self.k, self.tolerance)
+        task = ranking_of(y, self.loss, self.metric, self.tolerance)
         behind = chain_behind(self.full)
         # One route has one unit: gains of a chain in the place of the full model are in units of its own spread.
         theirs = None if behind is None else behind.task

@@ -282,7 +282,7 @@ def _of_mapping(
         if len(set(price_list.group_of[columns].tolist())) > 1:
             raise InvalidInputError(
                 f"the source offers {key!r} together, and these columns are different purchases. Offer each purchase "
-                f"by itself, or name them in feature_groups."
+                f"by itself, or make them one purchase with the groups of Prices."
             )
     offers, length = offers_of(source, n_rows)
     lacking = [name for name in _called(needed, names) if name not in offers]

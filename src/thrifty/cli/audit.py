@@ -73,9 +73,8 @@ def audit(
         found = look_at(
             known,
             rows,
-            Prices.of(prices),
-            y,
-            full_cost=full_cost,
+            y=y,
+            prices=Prices.of(prices),
             random_state=seed,
         )
         show("auditing", 1, 1)

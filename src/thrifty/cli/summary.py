@@ -12,6 +12,7 @@ from thrifty.tables.formats import listed
 from thrifty.tables.full_models import KINDS
 from thrifty.tables.promise import Promise
 from thrifty.tables.system import TableSystem
+from thrifty.tasks.ranking import check_metric
 from thrifty.tasks.task import ERRORS
 
 __all__ = [
@@ -249,7 +250,7 @@ def _order_numbers(system: TableSystem) -> dict[str, Any]:
     promise = system.promised
     per_query = promise.documents or float("nan")
     return {
-        "k": system.estimator.k,
+        "k": check_metric(system.estimator.metric)[1],
         "mean_cost_per_query": promise.query_cost,
         "full_cost_per_query": promise.full_cost * per_query,
         f"random_{key_of(system)}": promise.majority,

@@ -214,14 +214,12 @@ _MOST_CUTS = 401
 class GatedEstimator(ChainEstimator):
     """Base of the estimators with one cheap stage in front of the full model; see the subclasses.
 
-    Subclasses store at least ``full, feature_costs, feature_groups, full_cost, full_features, budget, confidence,
+    Subclasses store at least ``full, feature_costs, prices, budget, confidence,
     cv, n_jobs`` and ``random_state``, and implement ``_learn``.
     """
 
     feature_costs: Any
-    feature_groups: Any
-    full_cost: float
-    full_features: Any
+    prices: Any
     budget: float | None
     confidence: float | None
     cv: Any

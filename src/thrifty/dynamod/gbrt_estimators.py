@@ -86,9 +86,7 @@ class _DynaModGbrt(BoostedEstimator):
         gate_reads_score: bool = False,
         cross_fit: bool = False,
         feature_costs: Any = None,
-        feature_groups: Any = None,
-        full_cost: float = 0.0,
-        full_features: Any = None,
+        prices: Any = None,
         budget: float | None = None,
         confidence: float | None = None,
         max_iter: int = 10,
@@ -113,9 +111,7 @@ class _DynaModGbrt(BoostedEstimator):
         self.gate_reads_score = gate_reads_score
         self.cross_fit = cross_fit
         self.feature_costs = feature_costs
-        self.feature_groups = feature_groups
-        self.full_cost = full_cost
-        self.full_features = full_features
+        self.prices = prices
         self.budget = budget
         self.confidence = confidence
         self.max_iter = max_iter
@@ -187,7 +183,7 @@ class DynaModGbrtClassifier(GatedClassifier, _DynaModGbrt):
 
     Parameters
     ----------
-    full, feature_costs, feature_groups, full_cost, full_features, budget, confidence
+    full, feature_costs, prices, budget, confidence
         As in ``DynaModLinClassifier``.
     p_full, cross_fit, distance, cv, n_jobs, random_state, verbose
         As in ``DynaModLinClassifier``. Missing values (NaN) are allowed; sparse tables are not.
@@ -261,7 +257,7 @@ class DynaModGbrtRegressor(GatedRegressor, _DynaModGbrt):
         The error that counts: half of its square, or its size.
     n_trees, max_depth, learning_rate, gamma, p_full, distance, step, l2, min_child_weight, min_child_samples, max_bins
         As in ``DynaModGbrtClassifier``.
-    gate_reads_score, cross_fit, feature_costs, feature_groups, full_cost, full_features, budget, confidence, max_iter
+    gate_reads_score, cross_fit, feature_costs, prices, budget, confidence, max_iter
         As in ``DynaModGbrtClassifier``.
     tol, cv, n_jobs, random_state, verbose
         As in ``DynaModGbrtClassifier``.
@@ -304,9 +300,7 @@ class DynaModGbrtRegressor(GatedRegressor, _DynaModGbrt):
         gate_reads_score: bool = False,
         cross_fit: bool = False,
         feature_costs: Any = None,
-        feature_groups: Any = None,
-        full_cost: float = 0.0,
-        full_features: Any = None,
+        prices: Any = None,
         budget: float | None = None,
         confidence: float | None = None,
         max_iter: int = 10,
@@ -332,9 +326,7 @@ class DynaModGbrtRegressor(GatedRegressor, _DynaModGbrt):
             gate_reads_score=gate_reads_score,
             cross_fit=cross_fit,
             feature_costs=feature_costs,
-            feature_groups=feature_groups,
-            full_cost=full_cost,
-            full_features=full_features,
+            prices=prices,
             budget=budget,
             confidence=confidence,
             max_iter=max_iter,

@@ -59,15 +59,12 @@ class DynaModLinClassifier(GatedClassifier):
         are then out of fold too. False is the paper.
     distance : {"kl", "squared"}, default="kl"
         How the gate is compared with the shares.
-    feature_costs : array-like, dict by column name or None, default=None
-        Price per column; None is 1 each. Discounts of ``thrifty.Prices`` are billed, but not learned with: the group
-        lasso weighs every purchase by its full price.
-    feature_groups : array-like, dict by column name or None, default=None
-        A label per column; columns with the same label are one purchase at one price.
-    full_cost : float, default=0.0
-        Price of one call of the full model, on top of the features it reads.
-    full_features : array-like of column numbers or names, or a mask, default=None
-        Columns that the full model reads, and is given; None is all of them.
+    feature_costs : array-like of shape (n_features,), number, dict by column name or Series, default=None
+        Price per column; None is 1 each.
+    prices : Prices or path, default=None
+        All prices, in the place of ``feature_costs``: groups, discounts, the price of a call of the full model and the
+        columns that it reads; see ``thrifty.Prices``. Discounts are billed, but not learned with: the group lasso
+        weighs every purchase by its full price.
     budget : float, default=None
         Mean spend per row: what is learned under, unless ``p_full`` is given, and what the gate's threshold lets the
         training rows spend at most.
@@ -176,9 +173,7 @@ class DynaModLinClassifier(GatedClassifier):
         distance: Literal["kl", "squared"] = "kl",
         cross_fit: bool = False,
         feature_costs: Any = None,
-        feature_groups: Any = None,
-        full_cost: float = 0.0,
-        full_features: Any = None,
+        prices: Any = None,
         budget: float | None = None,
         confidence: float | None = None,
         init: Literal["logistic", "gaussian"] | tuple[ArrayLike, ArrayLike] = "logistic",
@@ -200,9 +195,7 @@ class DynaModLinClassifier(GatedClassifier):
         self.distance = distance
         self.cross_fit = cross_fit
         self.feature_costs = feature_costs
-        self.feature_groups = feature_groups
-        self.full_cost = full_cost
-        self.full_features = full_features
+        self.prices = prices
         self.budget = budget
         self.confidence = confidence
         self.init = init

@@ -25,6 +25,7 @@ from thrifty.estimators.checks import check_cap, check_count, check_share
 from thrifty.evidence.stopping import threshold_curve
 from thrifty.full.crossfit import TrainingRows, held_out_rows
 from thrifty.prices.billing import check_amount
+from thrifty.prices.prices import Prices
 from thrifty.tasks.classes import class_task
 from thrifty.trees.boosting import Boosting
 from thrifty.trees.foreign import AdditiveTrees
@@ -79,7 +80,7 @@ class DynaModLstsqClassifier(GatedClassifier):
     max_iter, tol : int, float, default=50, 1e-4
         Rounds of the alternation, and the change of the objective below which it stops. No rounds are the gate
         by confidence, exactly.
-    feature_costs, feature_groups, full_cost, full_features, budget, confidence, cv, n_jobs, random_state, verbose
+    feature_costs, prices, budget, confidence, cv, n_jobs, random_state, verbose
         As in ``DynaModLinClassifier``, but here features are at hand (0) and a call costs 1: the mean of ``cost``
         is the share sent.
 
@@ -121,6 +122,7 @@ class DynaModLstsqClassifier(GatedClassifier):
     _accepts_several = True
     _accepts_missing = True
     _accepts_sparse = False
+    _default_prices = Prices(0.0, full=1.0)
 
     def __init__(
         self,
@@ -141,10 +143,8 @@ class DynaModLstsqClassifier(GatedClassifier):
         gate_weight: float = 1.0,
         max_iter: int = 50,
         tol: float = 1e-4,
-        feature_costs: Any = 0.0,
-        feature_groups: Any = None,
-        full_cost: float = 1.0,
-        full_features: Any = None,
+        feature_costs: Any = None,
+        prices: Any = None,
         budget: float | None = None,
         confidence: float | None = None,
         cv: Any = 5,
@@ -169,9 +169,7 @@ class DynaModLstsqClassifier(GatedClassifier):
         self.max_iter = max_iter
         self.tol = tol
         self.feature_costs = feature_costs
-        self.feature_groups = feature_groups
-        self.full_cost = full_cost
-        self.full_features = full_features
+        self.prices = prices
         self.budget = budget
         self.confidence = confidence
         self.cv = cv

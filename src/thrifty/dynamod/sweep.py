@@ -60,7 +60,7 @@ from thrifty.threads import limited_threads
 
 __all__ = ["Cell", "Sweep", "code_version", "sweep"]
 
-_SHARED = ("full", "cv", "feature_costs", "feature_groups", "full_cost", "full_features", "prices", "n_jobs")
+_SHARED = ("full", "cv", "feature_costs", "prices", "n_jobs")
 _GOALS = ("budget", "max_loss", "confidence")
 
 

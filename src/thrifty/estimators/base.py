@@ -24,7 +24,7 @@ from thrifty.chain.columns import Levels, has_dates, kind_of_table, split_row_ke
 from thrifty.chain.explain import Explanation, explain_rows
 from thrifty.chain.sources import TableReader
 from thrifty.errors import InvalidInputError
-from thrifty.estimators.checks import check_columns, validated
+from thrifty.estimators.checks import validated
 from thrifty.estimators.notebook import Notebook
 from thrifty.estimators.operating_points import OperatingPoints
 from thrifty.evidence.evidence import Evidence
@@ -32,7 +32,7 @@ from thrifty.evidence.observe import training_fingerprints
 from thrifty.full.crossfit import JudgedFull, TrainingRows, judge_full
 from thrifty.full.model import EstimatorFull, FullModel, as_full_model
 from thrifty.prices.billing import PriceList, RowsOfFit
-from thrifty.prices.prices import check_price_list
+from thrifty.prices.prices import Prices, check_price_list, resolve_prices
 from thrifty.rows import content_folds, query_folds
 from thrifty.tasks.classes import ClassTask, classification_of
 from thrifty.tasks.regression import RegressionTask, default_regressor, regression_of
@@ -64,8 +64,8 @@ def link_of(model: FullModel | Chain, prices: PriceList, task: Task) -> FullMode
         )
     if not theirs.is_same(prices):
         raise InvalidInputError(
-            "full is itself a chain, and its feature_costs, feature_groups, full_cost or full_features differ from "
-            "those given here. One route has one price list: give both the same."
+            "full is itself a chain, and its prices differ from those given here. One route has one price list: give "
+            "both the same."
         )
     return inner
 
@@ -103,15 +103,15 @@ class ChainEstimator(Notebook, OperatingPoints, Buys, BaseEstimator):  # type: i
     _accepts_several = False
     # Whether text, categories and dates are read as they are.
     _accepts_levels = False
+    # What is paid where neither ``feature_costs`` nor ``prices`` says so.
+    _default_prices = Prices()
     # Columns of numbers that are levels, where somebody else has encoded them.
     _encoded: tuple[int, ...] = ()
     _levels: Levels | None = None
 
     full: Any
     feature_costs: Any
-    feature_groups: Any
-    full_cost: float
-    full_features: Any
+    prices: Any
     random_state: Any
 
     # -- answers -------------------------------------------------------------------------------
@@ -267,12 +267,9 @@ class ChainEstimator(Notebook, OperatingPoints, Buys, BaseEstimator):  # type: i
         """What purchases cost, and what the full model reads."""
         n_features, names = rows.X.shape[1], getattr(self, "feature_names_in_", None)
         prices = check_price_list(
-            self.feature_costs,
-            self.feature_groups,
-            self.full_cost,
+            resolve_prices(self.feature_costs, self.prices, self._default_prices),
             n_features,
             names,
-            check_columns("full_features", self.full_features, n_features, names),
             RowsOfFit(rows.X, rows.weight, rows.positions, rows.table),
         )
         told = () if prices.by_row is None else prices.by_row.price_column.tolist()

@@ -5,7 +5,6 @@ from numbers import Integral
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.utils import _safe_indexing, check_random_state, get_tags
 from sklearn.utils.class_weight import compute_sample_weight
 from sklearn.utils.validation import _check_feature_names, _check_sample_weight, validate_data
@@ -28,7 +27,6 @@ from thrifty.prices.billing import check_amount
 from thrifty.tasks.classes import one_class
 
 __all__ = [
-    "check_columns",
     "check_count",
     "check_goal",
     "check_seed",
@@ -335,30 +333,3 @@ def check_goal(*, may_be_none: bool = False, **wish: Any) -> dict[str, Any]:
         for name, value in given.items()
         if name not in by_class
     } | by_class
-
-
-def check_columns(name: str, features: Any, n_features: int, names: Any) -> NDArray[np.intp]:
-    """Column numbers, in the order given, from numbers, names or a mask; None is every column."""
-    if features is None:
-        return np.arange(n_features)
-    try:
-        wanted = np.asarray(features)
-    except ValueError:
-        wanted = np.empty(0)  # lists of several lengths, refused below
-    if wanted.dtype.kind in "OUT" and wanted.ndim == 1:
-        position = {column: i for i, column in enumerate(names)} if names is not None else {}
-        unknown = [
-            column for column in wanted.tolist() if not isinstance(column, str) or column not in position
-        ]
-        if unknown:
-            raise InvalidInputError(f"{name} names {unknown[0]!r}, which is not a column of X.")
-        wanted = np.array([position[column] for column in wanted.tolist()], dtype=np.intp)
-    if wanted.dtype == bool and wanted.shape == (n_features,):
-        wanted = np.flatnonzero(wanted)
-    if wanted.dtype.kind not in "iu" or wanted.ndim != 1 or np.any((wanted < 0) | (wanted >= n_features)):
-        raise InvalidInputError(
-            f"{name} must be column numbers in [0, {n_features}), names, or a mask; got {features!r}."
-        )
-    if len(np.unique(wanted)) < len(wanted):
-        raise InvalidInputError(f"{name} must name each column once; got {features!r}.")
-    return wanted.astype(np.intp)

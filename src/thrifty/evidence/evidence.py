@@ -749,7 +749,7 @@ def _between(ordered: Floats, cuts: Ints) -> Floats:
 
 
 def plain_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Settings as JSON would give them back: numpy numbers and arrays become plain ones, tuples lists."""
+    """Settings as JSON would give them back: arrays and tuples become lists, dataclasses dicts."""
     try:
         plain: dict[str, Any] = json.loads(json.dumps(dict(settings), default=_plain))
     except (TypeError, ValueError) as error:

@@ -327,7 +327,7 @@ def _check_columns(model: Any, n_features: int, names: Any, who: str) -> None:
     if width != n_features:
         raise InvalidInputError(
             f"{who} was fitted on {width} features, but X has {n_features}. Give X with the columns it reads, or name "
-            f"them with `full_features`."
+            f"them with `full_features` of Prices."
         )
     known = getattr(model, "feature_names_in_", getattr(model, "names", None))
     if known is not None and names is not None and list(known) != list(names):

@@ -11,7 +11,7 @@ import json
 import operator
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, Self
 
@@ -35,12 +35,14 @@ from thrifty.prices.billing import (
 __all__ = [
     "A_PRICE",
     "Prices",
+    "check_columns",
     "check_price_list",
     "column_number",
     "costs_per_column",
     "did_you_mean",
     "group_per_column",
     "name_of",
+    "resolve_prices",
     "with_prices",
 ]
 
@@ -57,16 +59,17 @@ _COLUMNS = ("feature", "cost", "group", "discount", "saving", "by_row")
 
 @dataclass(frozen=True)
 class Prices:
-    """Prices of features, in the forms that a plain array or dict cannot say; given as ``feature_costs``.
+    """Prices of features and of the full model: the ``prices`` of an estimator.
 
     Parameters
     ----------
     costs : array-like of shape (n_features,), number, dict by column name, Series, or None
-        Price of each column; None is ``default`` each, or 1 each.
+        Price of each column; a number is the price of every column, None is ``default`` each, or 1 each.
     default : float, optional
         Price of every column that a dict does not name; without it every column must be named.
     groups : array-like of shape (n_features,) or dict by column name, optional
-        Columns with the same label are one purchase; as ``feature_groups``.
+        A label per column: columns with the same label are bought together, at one price, which ``costs`` has at each
+        of them. Columns that a dict does not name are bought alone.
     discounts : dict, optional
         ``{label: (columns, saving)}``: of these columns every one that is bought after the first costs ``saving`` less,
         as where blood is drawn once for several tests (Turney, 1995). Columns are names or numbers.
@@ -76,12 +79,16 @@ class Prices:
         the columns of some rows that are free, as a table of the kind of the fit, and returns a price for each row.
         What ``costs`` says of such a purchase, or the mean over the rows of the fit, stands for a row that is not known
         yet. Files keep no functions: a loaded system is given them again, by its ``with_prices``.
+    full : float, default=0.0
+        Price of one call of the full model, on top of the columns that it reads.
+    full_features : array-like of column numbers or names, or a mask, default=None
+        Columns that the full model reads, and is given; None is all of them.
 
     Examples
     --------
     >>> from thrifty import Prices
     >>> blood = (["glucose", "insulin"], 2.10)  # drawn once for both
-    >>> prices = Prices({"glucose": 17.61, "insulin": 22.78}, default=1.0, discounts={"blood": blood})
+    >>> prices = Prices({"glucose": 17.61, "insulin": 22.78}, default=1.0, discounts={"blood": blood}, full=5.0)
     """
 
     costs: Any = None
@@ -89,6 +96,8 @@ class Prices:
     groups: Any = None
     discounts: Mapping[str, tuple[Sequence[Any], float]] = field(default_factory=dict)
     by_row: Mapping[Any, Any] = field(default_factory=dict)
+    full: float = 0.0
+    full_features: Any = None
 
     @classmethod
     def of(cls, price_list: PriceList) -> "Prices":
@@ -103,6 +112,8 @@ class Prices:
                 for number, saving in enumerate(savings)
             },
             by_row=_by_first_column(price_list),
+            full=price_list.full_cost,
+            full_features=None if price_list.full_columns is None else price_list.full_columns.tolist(),
         )
 
     @classmethod
@@ -115,7 +126,7 @@ class Prices:
             A CSV file with the columns feature and cost and, where there are any, group, discount (a label), saving
             and by_row (the column that holds the price of each row; the cost may then be empty); the feature ``*``
             prices all that are not named. Or a JSON file: an object of prices by name, or one with the parts costs,
-            default, groups, discounts and by_row.
+            default, groups, discounts, by_row, full and full_features.
         """
         path = Path(path)
         try:
@@ -136,14 +147,15 @@ class Prices:
         if not isinstance(facts, dict):
             raise InvalidInputError(f"a JSON file of prices must hold an object; got {type(facts).__name__}.")
         parts = facts if isinstance(facts.get("costs"), dict) else {"costs": facts}
-        unknown = sorted(set(parts) - {"costs", "default", "groups", "discounts", "by_row"})
+        known = [field.name for field in fields(cls)]
+        unknown = sorted(set(parts) - set(known))
         if unknown:
             raise InvalidInputError(
-                f"the parts of a file of prices are costs, default, groups, discounts and by_row; got {unknown[0]!r}."
+                f"the parts of a file of prices are {', '.join(known)}; got {unknown[0]!r}."
             )
         costs = dict(parts["costs"])
         default = parts.get("default", costs.pop(ALL_OTHERS, None))
-        return cls(costs, default, parts.get("groups"), parts.get("discounts", {}), parts.get("by_row", {}))
+        return cls(**{**parts, "costs": costs, "default": default})
 
     @classmethod
     def from_rows(cls, rows: Sequence[Sequence[str]]) -> Self:
@@ -267,58 +279,61 @@ def _by_first_column(price_list: PriceList) -> dict[int, Any]:
 # -- checking --------------------------------------------------------------------------------------
 
 
+def resolve_prices(feature_costs: Any, prices: Any, default: Prices) -> Prices:
+    """The prices that the arguments ``feature_costs`` and ``prices`` of an estimator say; ``default`` without both."""
+    if prices is None:
+        if isinstance(feature_costs, Prices | str | os.PathLike):
+            raise InvalidInputError(
+                f"feature_costs takes a price for each column; got a {type(feature_costs).__name__}. Give it as "
+                f"prices=..."
+            )
+        return default if feature_costs is None else replace(default, costs=feature_costs)
+    if feature_costs is not None:
+        raise InvalidInputError(
+            "give feature_costs or prices, not both: prices=Prices(costs, ...) takes the price of each column too."
+        )
+    if isinstance(prices, str | os.PathLike):
+        return Prices.read(prices)
+    if not isinstance(prices, Prices):
+        raise InvalidInputError(
+            f"prices must be a thrifty.Prices or the path of a file of prices; got {prices!r}. Give a price for each "
+            f"column as feature_costs=..., or as prices=Prices(costs, ...)."
+        )
+    return prices
+
+
 def check_price_list(
-    feature_costs: FeatureCosts,
-    feature_groups: FeatureGroups,
-    full_cost: float,
-    n_features: int,
-    feature_names: Sequence[str] | None = None,
-    full_columns: Ints | None = None,
-    rows: RowsOfFit | None = None,
+    prices: Prices, n_features: int, feature_names: Sequence[str] | None = None, rows: RowsOfFit | None = None
 ) -> PriceList:
     """Turn what a user writes about prices into a ``PriceList``.
 
     Parameters
     ----------
-    feature_costs : array-like of shape (n_features,), number, dict by column name, Series, Prices, path or None
-        Price per column; a number is the price of every column, None means 1 each. With groups, the price of
-        a group is written at each of its columns and must be the same at all of them. A path is read with
-        ``Prices.read``.
-    feature_groups : array-like of shape (n_features,), dict by column name, or None
-        A label per column; columns with the same label are one purchase. In a dict, columns that
-        are not named are purchases of their own.
-    full_cost : float
-        Extra price of one call of the full model.
+    prices : Prices
+        What purchases and a call of the full model cost.
     n_features : int
         Number of columns.
     feature_names : sequence of str, optional
         Names of the columns, needed to read a dict.
-    full_columns : ndarray of int, optional
-        Columns that the full model reads; None is all of them.
     rows : RowsOfFit, optional
         The rows of the fit: prices that differ by row must be there.
     """
     names = [str(name) for name in feature_names] if feature_names is not None else None
-    if isinstance(feature_costs, str | os.PathLike):
-        feature_costs = Prices.read(feature_costs)
-    given = feature_costs if isinstance(feature_costs, Prices) else Prices(feature_costs)
-    if given.groups is not None:
-        if feature_groups is not None:
-            raise InvalidInputError(
-                "feature_groups is given twice, by itself and in the Prices of feature_costs. Give it in one place."
-            )
-        feature_groups = given.groups
-    group_of = group_per_column(feature_groups, n_features, names)
-    prices, by_row = _prices(given, group_of, names, rows)
-    amount = check_amount("full_cost", full_cost)
-    if not is_price(amount):
-        raise InvalidInputError(f"full_cost must be {A_PRICE}; got {amount:g}. Write prices in another unit.")
-    discounts = _discounts(given.discounts, prices, group_of, names)
+    group_of = group_per_column(prices.groups, n_features, names)
+    listed, by_row = _prices(prices, group_of, names, rows)
+    full = check_amount("the price of the full model (full of Prices)", prices.full)
+    if not is_price(full):
+        raise InvalidInputError(
+            f"the price of the full model (full of Prices) must be {A_PRICE}; got {full:g}. Write prices in another "
+            f"unit."
+        )
+    read = check_columns("full_features", prices.full_features, n_features, names)
+    discounts = _discounts(prices.discounts, listed, group_of, names)
     if by_row is not None:
-        by_row = _checked_row_prices(by_row, prices, group_of, discounts, names)
+        by_row = _checked_row_prices(by_row, listed, group_of, discounts, names)
         if rows is not None:
             rows.amounts(by_row, names)
-    return PriceList(prices, group_of, amount, _partial(full_columns, n_features), discounts, by_row)
+    return PriceList(listed, group_of, full, _partial(read, n_features), discounts, by_row)
 
 
 def with_prices(price_list: PriceList, by_row: Any, feature_names: Sequence[str] | None) -> PriceList:
@@ -552,33 +567,31 @@ def costs_per_column(
     return costs
 
 
-def group_per_column(feature_groups: FeatureGroups, n_features: int, names: list[str] | None) -> Ints:
+def group_per_column(groups: FeatureGroups, n_features: int, names: list[str] | None) -> Ints:
     """The number of the purchase that delivers each column."""
-    if feature_groups is None:
+    if groups is None:
         return np.arange(n_features)
-    feature_groups = _by_index("feature_groups", feature_groups, n_features, names)
-    if isinstance(feature_groups, Mapping):
-        named = _by_name("feature_groups", feature_groups, n_features, names)
+    groups = _by_index("groups", groups, n_features, names)
+    if isinstance(groups, Mapping):
+        named = _by_name("groups", groups, n_features, names)
         # A column without a label is alone: its key is a type no user label can equal.
         labels: list[object] = [("user", named[i]) if i in named else ("alone", i) for i in range(n_features)]
     else:
         try:
-            labels = [("user", label) for label in feature_groups]
+            labels = [("user", label) for label in groups]
         except TypeError:
             raise InvalidInputError(
-                f"feature_groups must be one label per column or a dict by column name; got {feature_groups!r}."
+                f"groups must be one label per column or a dict by column name; got {groups!r}."
             ) from None
     if len(labels) != n_features:
         raise InvalidInputError(
-            f"feature_groups must have one label per column, {n_features} in all; got {len(labels)}."
+            f"groups must have one label per column, {n_features} in all; got {len(labels)}."
         )
     number: dict[object, int] = {}
     try:
         return np.array([number.setdefault(label, len(number)) for label in labels], dtype=np.intp)
     except TypeError:
-        raise InvalidInputError(
-            "feature_groups must hold hashable labels such as strings or numbers."
-        ) from None
+        raise InvalidInputError("groups must hold hashable labels such as strings or numbers.") from None
 
 
 def _by_index(argument: str, given: Any, n_features: int, names: list[str] | None) -> Any:
@@ -646,6 +659,33 @@ def column_number(column: Any, names: list[str] | None, n_features: int, what: s
     if not 0 <= number < n_features:
         raise InvalidInputError(f"{what} {verb} column {number}; X has columns 0 to {n_features - 1}.")
     return number
+
+
+def check_columns(name: str, features: Any, n_features: int, names: Any) -> Ints:
+    """Column numbers, in the order given, from numbers, names or a mask; None is every column."""
+    if features is None:
+        return np.arange(n_features)
+    try:
+        wanted = np.asarray(features)
+    except ValueError:
+        wanted = np.empty(0)  # lists of several lengths, refused below
+    if wanted.dtype.kind in "OUT" and wanted.ndim == 1:
+        position = {column: i for i, column in enumerate(names)} if names is not None else {}
+        unknown = [
+            column for column in wanted.tolist() if not isinstance(column, str) or column not in position
+        ]
+        if unknown:
+            raise InvalidInputError(f"{name} names {unknown[0]!r}, which is not a column of X.")
+        wanted = np.array([position[column] for column in wanted.tolist()], dtype=np.intp)
+    if wanted.dtype == bool and wanted.shape == (n_features,):
+        wanted = np.flatnonzero(wanted)
+    if wanted.dtype.kind not in "iu" or wanted.ndim != 1 or np.any((wanted < 0) | (wanted >= n_features)):
+        raise InvalidInputError(
+            f"{name} must be column numbers in [0, {n_features}), names, or a mask; got {features!r}."
+        )
+    if len(np.unique(wanted)) < len(wanted):
+        raise InvalidInputError(f"{name} must name each column once; got {features!r}.")
+    return wanted.astype(np.intp)
 
 
 def name_of(column: int, names: list[str] | None) -> str:

@@ -91,7 +91,7 @@ def report(
     >>> from thrifty import BudgetedClassifier, report
     >>> X, y = load_breast_cancer(return_X_y=True, as_frame=True)
     >>> X = X.iloc[:, :4].round(2)
-    >>> clf = BudgetedClassifier(LogisticRegression(), sizes=[(4, 2)], cv=2, random_state=0).fit(X[:300], y[:300])
+    >>> clf = BudgetedClassifier(LogisticRegression(), cv=2, random_state=0).fit(X[:300], y[:300])
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     [path.name for path in report(clf, X[300:], y[300:], f"{folder}/report.html")]
     ['report.html', 'report.png']

@@ -12,10 +12,11 @@ from thrifty.chain.sources import TableReader
 from thrifty.chain.stage import ForeignStage, UniformGate
 from thrifty.dynamod.gated import GatedClassifier, GatedEstimator, GatedRegressor, PairProblem
 from thrifty.errors import InvalidInputError
-from thrifty.estimators.checks import check_columns, check_share
+from thrifty.estimators.checks import check_share
 from thrifty.evidence.stopping import threshold_curve
 from thrifty.full.crossfit import JudgedFull, judge_full
 from thrifty.full.model import is_estimator
+from thrifty.prices.prices import Prices, check_columns
 from thrifty.routing.logged import learn_from_answers
 from thrifty.tasks.task import Task
 
@@ -40,9 +41,7 @@ class _Router(GatedEstimator):
         features: Any = None,
         p_full: float = 0.3,
         feature_costs: Any = None,
-        feature_groups: Any = None,
-        full_cost: float = 0.0,
-        full_features: Any = None,
+        prices: Any = None,
         budget: float | None = None,
         confidence: float | None = None,
         cv: Any = 5,
@@ -54,9 +53,7 @@ class _Router(GatedEstimator):
         self.features = features
         self.p_full = p_full
         self.feature_costs = feature_costs
-        self.feature_groups = feature_groups
-        self.full_cost = full_cost
-        self.full_features = full_features
+        self.prices = prices
         self.budget = budget
         self.confidence = confidence
         self.cv = cv
@@ -117,10 +114,10 @@ class ConfidenceRouter(GatedClassifier, _Router):
         f1, in any form the full model may take; None is a logistic regression.
     features : array-like of column numbers or names, or a mask, default=None
         Columns the cheap model reads and pays for; None is all of them, which saves something only
-        where the full model itself costs (``full_cost``).
+        where a call of the full model has a price (``full`` of ``Prices``).
     p_full : float, default=0.3
         Share of rows sent to the full model: the threshold is the matching quantile of out-of-fold margins.
-    feature_costs, feature_groups, full_cost, full_features, budget, confidence, cv, n_jobs, random_state
+    feature_costs, prices, budget, confidence, cv, n_jobs, random_state
         As in ``DynaModLinClassifier``; a ``budget`` takes the place of ``p_full``.
 
     Attributes
@@ -153,9 +150,7 @@ class ConfidenceRouter(GatedClassifier, _Router):
         weak_right: Any,
         strong_right: Any,
         *,
-        full_cost: float = 1.0,
-        feature_costs: Any = 0.0,
-        feature_groups: Any = None,
+        prices: Any = None,
         budget: float | None = None,
         cv: int = 5,
         random_state: Any = None,
@@ -172,10 +167,9 @@ class ConfidenceRouter(GatedClassifier, _Router):
             What is known of a row before any model is asked.
         weak_right, strong_right : array-like of shape (n_samples,)
             Whether each model's answer was right, or how good it was, in [0, 1].
-        full_cost : float, default=1.0
-            What asking the stronger model costs more than asking the weaker one.
-        feature_costs, feature_groups
-            What the columns of X cost; nothing by default.
+        prices : Prices or path, default=None
+            What the columns of X cost and, as ``full``, what asking the stronger model costs more than asking the
+            weaker one. None is ``Prices(0.0, full=1.0)``: columns are free.
         budget : float, optional
             Mean spend per row. Without it, rows are sent on for which the stronger model is expected to be better.
         cv : int, default=5
@@ -190,9 +184,7 @@ class ConfidenceRouter(GatedClassifier, _Router):
         max_loss=0.02)``.
         """
         router = cls(
-            feature_costs=feature_costs,
-            feature_groups=feature_groups,
-            full_cost=full_cost,
+            prices=Prices(0.0, full=1.0) if prices is None else prices,
             budget=budget,
             cv=cv,
             random_state=random_state,
@@ -232,7 +224,7 @@ class UniformRouter(GatedClassifier, _UniformRouter):
 
     Parameters
     ----------
-    full, cheap, features, p_full, feature_costs, feature_groups, full_cost, full_features, budget, confidence
+    full, cheap, features, p_full, feature_costs, prices, budget, confidence
         As in ``ConfidenceRouter``.
     cv, n_jobs, random_state
         As in ``ConfidenceRouter``.
@@ -270,7 +262,7 @@ class UniformRouterRegressor(GatedRegressor, _UniformRouter):
         f1, in any form the full model may take; None is a ridge regression.
     loss : {"squared", "absolute"}, default="squared"
         The error that counts.
-    features, p_full, feature_costs, feature_groups, full_cost, full_features, budget, confidence
+    features, p_full, feature_costs, prices, budget, confidence
         As in ``ConfidenceRouter``.
     cv, n_jobs, random_state
         As in ``ConfidenceRouter``; "at random" as in ``UniformRouter``.
@@ -302,9 +294,7 @@ class UniformRouterRegressor(GatedRegressor, _UniformRouter):
         features: Any = None,
         p_full: float = 0.3,
         feature_costs: Any = None,
-        feature_groups: Any = None,
-        full_cost: float = 0.0,
-        full_features: Any = None,
+        prices: Any = None,
         budget: float | None = None,
         confidence: float | None = None,
         cv: Any = 5,
@@ -317,9 +307,7 @@ class UniformRouterRegressor(GatedRegressor, _UniformRouter):
             features=features,
             p_full=p_full,
             feature_costs=feature_costs,
-            feature_groups=feature_groups,
-            full_cost=full_cost,
-            full_features=full_features,
+            prices=prices,
             budget=budget,
             confidence=confidence,
             cv=cv,

@@ -27,7 +27,7 @@ from thrifty.estimators.checks import check_count, check_seed, validated
 from thrifty.evidence.evidence import Evidence
 from thrifty.full.model import EstimatorFull
 from thrifty.prices.billing import RowsOfFit, check_amount
-from thrifty.prices.prices import check_price_list
+from thrifty.prices.prices import Prices, check_price_list, resolve_prices
 from thrifty.rows import content_folds, content_keys
 from thrifty.tasks.classes import classification
 from thrifty.trees import BinnedTable, Binner, EnsembleBuilder, TreeEnsemble
@@ -53,12 +53,10 @@ def learn_from_answers(router: Any, X: Any, weak_right: Any, strong_right: Any) 
         weak, strong = _checked(weak_right, strong_right, len(numbers))
         names = getattr(router, "feature_names_in_", None)
         prices = check_price_list(
-            router.feature_costs,
-            router.feature_groups,
-            router.full_cost,
+            resolve_prices(None, router.prices, Prices()),
             numbers.shape[1],
             names,
-            rows=RowsOfFit(numbers, table=X if kind_of_table(X) else None),
+            RowsOfFit(numbers, table=X if kind_of_table(X) else None),
         )
         gain = np.asarray(strong, dtype=np.float64) - np.asarray(weak, dtype=np.float64)
         table = Binner().fit_transform(numbers)

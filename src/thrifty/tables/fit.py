@@ -6,8 +6,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from thrifty.cascade.estimators import BudgetedCascade, BudgetedClassifier, BudgetedRanker, BudgetedRegressor
+from thrifty.cascade.estimators import (
+    BudgetedCascade,
+    BudgetedClassifier,
+    BudgetedRanker,
+    BudgetedRegressor,
+    StageOptions,
+)
 from thrifty.errors import InvalidInputError, asking
+from thrifty.prices.prices import Prices
 from thrifty.progress import Progress, silent
 from thrifty.tables.full_models import Competition, best_kind, recipe
 from thrifty.tables.goals import FitGoal, refuse_early
@@ -184,18 +191,17 @@ def _fit_cascade(
     progress: Progress,
 ) -> BudgetedCascade:
     known: dict[str, Any] = {
-        "full_features": table.full_features,
+        "prices": Prices.of(table.prices),
         "budget": wish.budget,
         "max_loss": wish.max_loss,
         "confidence": wish.confidence,
         "n_jobs": n_jobs,
         "random_state": seed,
-        **table.costs,
     }
     cascade: BudgetedCascade
     task = table.task
     if isinstance(task, RankingTask):
-        judged: dict[str, Any] = {"metric": task.measure, "k": task.k, "tolerance": task.tolerance}
+        judged: dict[str, Any] = {"metric": f"{task.measure}@{task.k}", "tolerance": task.tolerance}
         cascade = BudgetedRanker(full, loss=task.gradients, **judged, **known)
     elif isinstance(task, RegressionTask):
         quantile = task.quantile if task.kind == "pinball" else None
@@ -204,11 +210,13 @@ def _fit_cascade(
             loss=task.kind,
             quantile=quantile,
             tolerance=task.tolerance,
-            structure=structure,
+            stages=StageOptions(structure=structure),
             **known,
         )
     else:
-        cascade = BudgetedClassifier(full, loss=_loss_of(task), structure=structure, **known)
+        cascade = BudgetedClassifier(
+            full, loss=_loss_of(task), stages=StageOptions(structure=structure), **known
+        )
     cascade._encoded = table.schema.categorical
     cascade._keeps_scores = True  # a promise tells recall and AUC, or mean errors
     with asking(table.cells.row_numbers):

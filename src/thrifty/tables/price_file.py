@@ -42,7 +42,7 @@ def read_prices(
         The rows of the fit, where prices that differ by row are found.
     """
     if path is None:
-        return check_price_list(None, None, full_cost, len(names), names, full_columns)
+        return check_price_list(Prices(full=full_cost, full_features=full_columns), len(names), names)
     given = _read(path)
     unknown = [name for name in (*given.costs, *given.by_row) if name not in {*names, *known}]
     if unknown:
@@ -63,9 +63,11 @@ def read_prices(
         groups={name: group for name, group in (given.groups or {}).items() if name in names} or None,
         discounts=_of_features(given, names),
         by_row={name: column for name, column in given.by_row.items() if name in names},
+        full=full_cost,
+        full_features=full_columns,
     )
     try:
-        return check_price_list(here, None, full_cost, len(names), names, full_columns, rows)
+        return check_price_list(here, len(names), names, rows)
     except InvalidInputError as error:
         raise InvalidInputError(f"{path}: {error}") from None
 

@@ -14,7 +14,6 @@ from thrifty.arrays import Ints, Labels
 from thrifty.chain.columns import FrameOfFit
 from thrifty.errors import InvalidInputError
 from thrifty.prices.billing import PriceList, RowsOfFit
-from thrifty.prices.prices import Prices
 from thrifty.rows import fingerprints
 from thrifty.tables.by_class import is_matrix_file, read_matrix
 from thrifty.tables.formats import listed
@@ -90,23 +89,6 @@ class TrainingTable:
     def has_missing(self) -> bool:
         """Whether a cell is missing that the full model reads."""
         return bool(np.isnan(self.cells.numbers[:, self.prices.read_by_full]).any())
-
-    @property
-    def costs(self) -> dict[str, Any]:
-        """Prices as arguments of an estimator."""
-        prices = self.prices
-        is_plain = prices.discounts is None and prices.by_row is None
-        return {
-            "feature_costs": prices.prices[prices.group_of] if is_plain else Prices.of(prices),
-            "feature_groups": prices.group_of.tolist() if is_plain else None,
-            "full_cost": prices.full_cost,
-        }
-
-    @property
-    def full_features(self) -> list[int] | None:
-        """Columns that the full model reads, as an argument of an estimator."""
-        columns = self.prices.full_columns
-        return None if columns is None else columns.tolist()
 
 
 def prepare(
@@ -184,7 +166,7 @@ def _targets(
     if schema.query:
         allowed = 0.01 if tolerance is None else tolerance
         return labels, ranking_of(
-            labels, loss or "pointwise", metric or "ndcg", 10 if k is None else k, allowed
+            labels, loss or "pointwise", f"{metric or 'ndcg'}@{10 if k is None else k}", allowed
         )
     if metric is not None or k is not None:
         given = f"--k {k}" if metric is None else f"--metric {metric}"

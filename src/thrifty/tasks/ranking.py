@@ -668,22 +668,26 @@ class RankingTask(RegressionTask):
         return False
 
 
-def ranking_of(y: Any, gradients: Any, measure: Any, k: Any, tolerance: Any) -> RankingTask:
+def check_metric(metric: Any) -> tuple[str, int]:
+    """Measure and number of places of a metric such as "ndcg@10"."""
+    measure, _, places = metric.partition("@") if isinstance(metric, str) else ("", "", "")
+    if measure not in MEASURES or not (places.isascii() and places.isdigit() and int(places) >= 1):
+        known = " or ".join(f'"{name}@k"' for name in MEASURES)
+        raise InvalidInputError(f"metric must be {known}, where k first places count; got {metric!r}.")
+    return measure, int(places)
+
+
+def ranking_of(y: Any, gradients: Any, metric: Any, tolerance: Any) -> RankingTask:
     """The task that relevance and queries pose, in two columns; where no order is better than another it is refused."""
-    for name, value, known in (
-        ("loss", gradients, GRADIENTS),
-        ("metric", measure, MEASURES),
-    ):
-        if value not in known:
-            raise InvalidInputError(f"{name} must be one of {', '.join(known)}; got {value!r}.")
-    if isinstance(k, bool) or not isinstance(k, int | np.integer) or k < 1:
-        raise InvalidInputError(f"k must be a whole number of at least 1, the places that count; got {k!r}.")
+    if gradients not in GRADIENTS:
+        raise InvalidInputError(f"loss must be one of {', '.join(GRADIENTS)}; got {gradients!r}.")
+    measure, k = check_metric(metric)
     if not (isinstance(tolerance, int | float | np.number) and 0.0 <= float(tolerance) < np.inf):
         raise InvalidInputError(
             f"tolerance must be a number of at least 0; got {tolerance!r}. It is how much lower than the full model's "
             f"the {measure} of a query may be."
         )
-    words: dict[str, Any] = {"gradients": gradients, "measure": measure, "k": int(k)}
+    words: dict[str, Any] = {"gradients": gradients, "measure": measure, "k": k}
     task = RankingTask("squared", 0.0, 1.0, float(tolerance), **words)
     code = task.encode("y", y, len(y))
     grades, (order, starts, _) = grades_of(code), rows_by_query(queries_of(code))
