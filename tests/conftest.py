@@ -31,10 +31,7 @@ LONGEST = (
         "tests/test_pages.py",
         "tests/test_matrix.py",
     ),
-    (
-        "tests/test_sklearn_contract.py",
-        "reproduction/tests/experiments/test_smoke.py",
-    ),
+    ("tests/test_sklearn_contract.py",),
 )
 """The files that take longest, for one worker and for the other. Where nothing is compiled yet, the first compiles the
 trees for half a minute; the second begins with estimators that have none, and finds them compiled."""

@@ -6,7 +6,6 @@ from sklearn.exceptions import NotFittedError
 from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression
 
-from reproduction.rivals.budget_prune import BudgetPruneClassifier
 from thrifty import BudgetedClassifier, ConfidenceRouter, Prices, StageOptions, evidence_of, hold_budget
 from thrifty.errors import InvalidInputError, NothingSavedWarning
 
@@ -81,16 +80,6 @@ def test_after_a_proof_that_failed_evidence_and_held_budgets_see_every_point_tha
         evidence_of(everything, X[:99], y[:99]).quality, evidence_of(cascade, X[:99], y[:99]).quality
     )
     assert hold_budget(everything, X[:99], 2.0).cost(X[:99]).mean() <= 2.0
-
-
-def test_a_source_is_not_asked_for_more_than_rows_are_billed_for(rows):
-    X, y = rows
-    forest = BudgetPruneClassifier(n_trees=4, max_depth=3, random_state=0).fit(X[:250], y[:250])
-    router = ConfidenceRouter(
-        FrozenEstimator(forest), LogisticRegression(), features=[1], random_state=0
-    ).fit(X[250:], y[250:])
-    with pytest.raises(InvalidInputError, match="node by node"):
-        router.predict_from(object())
 
 
 def test_numbers_of_an_estimator_that_is_not_fitted_are_refused_as_scikit_learn_does():
