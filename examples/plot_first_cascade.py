@@ -14,7 +14,7 @@ from sklearn.model_selection import train_test_split
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from thrifty import BudgetedClassifier, StageOptions, evidence_of
+from thrifty import BudgetedClassifier, evidence_of
 
 X, y = load_breast_cancer(return_X_y=True, as_frame=True)
 y = y.map({0: "malignant", 1: "benign"})
@@ -27,9 +27,7 @@ costs = {name: 3.0 if name.startswith("worst") else 1.0 for name in X.columns}
 # each stage may do was chosen on rows that its models had not seen.
 
 full = make_pipeline(StandardScaler(), LogisticRegression())
-clf = BudgetedClassifier(full, feature_costs=costs, stages=StageOptions(sizes=[(30, 3)]), random_state=0).fit(
-    X, y
-)
+clf = BudgetedClassifier(full, feature_costs=costs, random_state=0).fit(X, y)
 full.fit(X, y)
 full_cost, full_accuracy = sum(costs.values()), full.score(X_test, y_test)
 print(f"full model: accuracy {full_accuracy:.3f} at {full_cost:g} for each patient")

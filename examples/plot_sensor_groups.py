@@ -34,7 +34,7 @@ for fault, signs in SIGNS.items():
 X, X_test, y, y_test = train_test_split(X, y, test_size=800, random_state=0)
 
 # %%
-# ``feature_groups`` names the purchase that each column comes with; columns of one group have one price.
+# ``groups`` names the purchase that each column comes with; columns of one group have one price.
 
 sensor_of = {column: column.split()[0] for column in columns}
 price = {"current": 1.0, "temperature": 1.0, "vibration": 4.0, "sound": 3.0, "pressure": 2.0, "flow": 2.0}
