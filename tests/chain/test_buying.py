@@ -148,6 +148,31 @@ def test_where_nothing_may_fail_the_error_carries_what_was_bought(fitted):
 
 
 @pytest.mark.slow
+def test_an_interrupt_inside_a_stage_carries_the_receipt_of_every_delivered_cell(fitted):
+    table = rows_of("cancer")[0]
+
+    class Interrupted(Shop):
+        n_questions = 0
+
+        def fetch(self, rows, group):
+            self.n_questions += 1
+            if self.n_questions == 4:
+                raise KeyboardInterrupt
+            return super().fetch(rows, group)
+
+    shop = Interrupted(table)
+    with pytest.raises(KeyboardInterrupt) as interrupt:
+        fitted["cancer"].buy(shop, batch_size=50)
+    receipt = interrupt.value.receipt
+    assert shop.n_questions == 4
+    assert (
+        receipt.bought.any(axis=1).sum() == 150
+    )  # three parts of the first stage, of the twelve that it has
+    np.testing.assert_array_equal(receipt.bought, shop.asked)
+    np.testing.assert_allclose(receipt.cost, shop.ledger)
+
+
+@pytest.mark.slow
 def test_a_source_that_raises_has_failed_for_the_rows_of_its_question(fitted):
     X, _ = rows_of("cancer")
     values = X.to_numpy()

@@ -85,11 +85,25 @@ class Buys:
         row_key : array-like of shape (n_rows,), optional
             Keys of the rows, which decide between two operating points as they do in a table; the numbers of the rows,
             unless given.
+
+        Raises
+        ------
+        PurchaseFailedError
+            With ``on_failure="raise"``; its ``receipt`` says what was bought before.
+        KeyboardInterrupt
+            Where the user interrupts; its ``receipt`` says the same.
         """
         ledger = Ledger(on_failure, batch_size, full_timeout)
         chain = self._served().with_prices(prices)
         reader = chain.buyer(source, ledger, n_rows, row_key)
-        receipt = chain.receipt(reader, np.arange(reader.n_samples))
+        rows = np.arange(reader.n_samples)
+        try:
+            receipt = chain.receipt(reader, rows)
+        except KeyboardInterrupt as interrupt:
+            ledger.interrupted = True
+            interrupt.receipt = chain.receipt(reader, rows)  # type: ignore[attr-defined]
+            interrupt.add_note("What was bought before is in the `receipt` of this KeyboardInterrupt.")
+            raise
         if ledger.is_closed:
             row, reason = next(iter(ledger.reasons.items()))
             raise PurchaseFailedError(

@@ -255,12 +255,20 @@ class PurchaseReader:
         if ledger is None:
             kept = self.read(rows, columns)
         else:
-            parts = []
-            for part in ledger.parts(rows):
-                if ledger.is_closed:
-                    ledger.note(part, "nothing more was asked for, because something else had failed before")
-                else:
-                    parts.append(self._asked_within(ledger, part, columns))
+            parts: list[_Delivered] = []
+            try:
+                for part in ledger.parts(rows):
+                    if ledger.is_closed:
+                        ledger.note(
+                            part, "nothing more was asked for, because something else had failed before"
+                        )
+                    else:
+                        parts.append(self._asked_within(ledger, part, columns))
+            except BaseException:
+                # What was delivered before an interrupt has been paid for.
+                if parts:
+                    self._keep(_joined(parts))
+                raise
             if not parts:
                 return rows[:0]
             kept = parts[0] if len(parts) == 1 else _joined(parts)

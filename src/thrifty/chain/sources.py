@@ -415,6 +415,8 @@ class Ledger:
         What was raised.
     full_failed : set of int
         Rows that the full model was asked about in vain, and with which nothing had gone wrong before.
+    interrupted : bool
+        Whether the user interrupted the purchases; nothing more is asked for then.
     """
 
     def __init__(
@@ -438,13 +440,14 @@ class Ledger:
         self.reasons: dict[int, str] = {}
         self.errors: list[Exception] = []
         self.full_failed: set[int] = set()
+        self.interrupted = False
         self._full_errors: list[Exception] = []
         self._called: list[Ints] = []
 
     @property
     def is_closed(self) -> bool:
         """Whether nothing more is asked for, because something failed that may not."""
-        return self.on_failure == "raise" and bool(self.reasons)
+        return self.interrupted or (self.on_failure == "raise" and bool(self.reasons))
 
     def note(self, rows: Ints, reason: str, error: Exception | None = None) -> None:
         """Remember why something failed for some rows; the first reason of a row stays."""
