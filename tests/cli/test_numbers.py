@@ -7,7 +7,6 @@ import pandas as pd
 import pytest
 from sklearn.metrics import d2_pinball_score, mean_absolute_error, r2_score, root_mean_squared_error
 
-from thrifty.cli.explanation import explanation_in_words, explanation_numbers
 from thrifty.cli.points import frontier_in_words
 from thrifty.cli.report import facts_of, report_in_words
 from thrifty.cli.summary import answers_numbers, fit_in_words, fit_numbers
@@ -60,11 +59,11 @@ def test_a_fit_of_numbers_speaks_of_r2_and_errors_and_not_of_classes(bike_system
 
 def test_an_explanation_of_numbers_has_no_probability(bike_system, make_bikes):
     found = bike_system.explain(bike_system.read(make_bikes(3, 1)))
-    words = " ".join(explanation_in_words(1, found[0]))
-    assert f"Answer: {found[0].answer:.5g} for" in words
+    words = str(found[0])
+    assert f"answered {found[0].answer:.6g} for" in words
     assert "probability" not in words
     assert "sure" not in words
-    told = explanation_numbers(1, found[0])
+    told = found[0].as_dict()
     json.dumps(told, allow_nan=False)
     assert "probability" not in told
 

@@ -98,7 +98,7 @@ def test_a_target_of_three_classes_goes_through_every_command(run, small_fits, m
     answers = pd.read_csv(tmp_path / "a.csv")
     assert set(answers["answer"]) <= {"no", "old", "yes"}
     assert np.mean(answers["answer"].to_numpy() == frame["label"][450:].to_numpy()) > 0.6
-    assert "Stage 0 buys" in run("explain", system, new).out
+    assert "stage 0: " in run("explain", system, new).out
     assert "mean cost" in run("frontier", system).out
     assert run("report", system, new, "-o", tmp_path / "r.html").code == 0
 
@@ -293,18 +293,18 @@ def test_an_explanation_names_columns_and_labels_and_ends_with_the_answer(run, f
     said = run("explain", files.system, files.new)
     assert said.out.count("\nRow ") + 1 == 20
     assert "the first 20 of 50 rows are explained; --all explains them all" in said.err
-    assert run("explain", files.system, files.new, "--all").out.count("Answer: ") == 50
+    assert run("explain", files.system, files.new, "--all").out.count("answered ") == 50
     for row in (1, 37):
         alone = run("explain", files.system, files.new, "--row", row)
         assert alone.err == ""
         assert alone.out.startswith(f"Row {row}\n")
-        assert f"Answer: {answers['answer'][row - 1]!r} for " in alone.out
+        assert f"answered {answers['answer'][row - 1]!r} for " in alone.out
     (told,) = json.loads(run("explain", files.system, files.new, "--row", 37, "--json").out)["rows"]
     assert (told["row"], told["answer"], told["cost"]) == (37, *answers.loc[36, ["answer", "cost"]])
     assert answers["stage"][36] == ("full" if told["asked_full"] else str(len(told["stages"]) - 1))
     assert {name for stage in told["stages"] for name in stage["bought"]} <= set(pd.read_csv(files.new))
     cheap = run("explain", files.system, files.new, "--row", 37, "--budget", 0.2).out
-    assert cheap.count("Stage") <= len(told["stages"])
+    assert cheap.count("stage ") <= len(told["stages"])
 
 
 def test_the_frontier_is_shown_as_a_table_as_json_and_as_a_picture(run, files, tmp_path):
@@ -392,10 +392,10 @@ def test_a_report_is_one_page_that_measures_the_chosen_point_on_new_rows(run, fi
     facts = json.loads(
         re.search(r'<script[^>]*type="application/json"[^>]*>(.*?)</script>', page, re.DOTALL)[1]
     )
-    at = facts["deployed"]
+    at = facts["marked"]["deployed"]
     assert facts["start"] == at
-    assert facts["points"]["cost"][at] == pytest.approx(told["cost"], abs=1e-3)
-    assert facts["points"]["accuracy"][at] == pytest.approx(told["accuracy"], abs=1e-3)
+    assert facts["cost"][at] == pytest.approx(told["cost"], abs=1e-3)
+    assert facts["score"][at] == pytest.approx(told["accuracy"], abs=1e-3)
     assert f"wrote {out}" in run("report", files.certified, files.test, "-o", out).out
 
 

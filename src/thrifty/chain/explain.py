@@ -1,7 +1,7 @@
 """Explanations of rows: purchases in their order, the answer of each stage, why the row stopped, and the savings."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
@@ -74,6 +74,18 @@ class Explanation:
     def bought(self) -> tuple[str, ...]:
         """Columns bought before the full model, in order."""
         return tuple(name for stage in self.stages for name in stage.bought)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Everything, ready for a JSON file: answers that are numbers have no probability, infinity is text."""
+        entries = asdict(self)
+        for said in (entries, *entries["stages"]):
+            if np.isnan(said["probability"]):
+                del said["probability"]
+        for stage in entries["stages"]:
+            stage["goes_on"] = stage["gate"] > stage["threshold"]
+            if np.isinf(stage["threshold"]):
+                stage["threshold"] = str(stage["threshold"])
+        return entries
 
     def __str__(self) -> str:
         lines = []

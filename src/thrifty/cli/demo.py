@@ -8,7 +8,7 @@ fitted and chosen on the same rows; the table reports test rows.
 
 import json
 import warnings
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +28,7 @@ from thrifty.evidence.frontier import Frontier
 from thrifty.evidence.observe import evidence_of
 from thrifty.plots import Curve, draw_tradeoff, new_figure, save_figure
 from thrifty.progress import Progress, silent
+from thrifty.reporting.facts import Facts
 from thrifty.reporting.measure import measure
 from thrifty.reporting.page import write_page
 from thrifty.routing.confidence import ConfidenceRouter
@@ -44,15 +45,8 @@ TITLE = "Digits, 5 or more? 64 pixels at 1 each, full model = RBF-SVM"
 CASCADE, GATE, CONFIDENCE = "BudgetedClassifier", "the paper's single gate", "confidence gate"
 
 
-@dataclass(frozen=True)
-class _Point:
-    """Accuracy and mean cost on the test rows."""
-
-    accuracy: float
-    cost: float
-
-    def __str__(self) -> str:
-        return f"{self.accuracy:.3f} @ {self.cost:.1f}"
+Point = tuple[float, float]
+"""Mean cost and accuracy on the test rows."""
 
 
 def run(out: Path, *, progress: Progress = silent) -> None:
@@ -65,33 +59,25 @@ def run(out: Path, *, progress: Progress = silent) -> None:
     full = make_pipeline(StandardScaler(), SVC(C=10.0, random_state=0))
     rivals = _rivals(full, X_fit, y_fit, X_test, y_test, progress)
     clf = BudgetedClassifier(full, n_jobs=2, random_state=0).fit(X_fit, y_fit, progress=progress)
-    points = {CASCADE: _points_of_cascade(clf, X_test, y_test)}
-    points |= {name: _points_of_frontier(frontier) for name, frontier in rivals.items()}
     budget = _level_budget(clf)
     deployed = clf.at(budget=budget)
-    full_answers = clf.chain_.innermost.outputs(X_test, X_test.to_numpy())
-    full_accuracy = float(np.mean(clf.chain_.task.answers(full_answers) == y_test))
-
-    out.mkdir(parents=True, exist_ok=True)
-    files = [save_figure(_picture(points, full_accuracy), out / "tradeoff.png")]
     facts = replace(
         measure(deployed, X_test, y_test, rivals=rivals),
         title="Digits: is it 5 or more?",
         full_name="an RBF-SVM",
         notes=(("rows of the fit", f"{clf.evidence_.n_rows:,}"),),
     )
-    files += write_page(out / "report.html", facts, picture=False)
-    numbers, notes = _deployed(deployed, budget, full_accuracy, X_test, y_test)
-    numbers |= {
-        "budgets": list(BUDGETS),
-        "points": {
-            name: [None if one is None else [one.cost, one.accuracy] for one in some]
-            for name, some in points.items()
-        },
+    numbers = _numbers(facts) | {"budget": budget, "budgets": list(BUDGETS)}
+    numbers["lost_out_of_fold"] = float(deployed.evidence_.full_score - deployed.expected_score_)
+    numbers["points"] = {CASCADE: _points_of_cascade(clf, X_test, y_test)} | {
+        name: _points_of_frontier(frontier) for name, frontier in rivals.items()
     }
+    out.mkdir(parents=True, exist_ok=True)
+    files = [save_figure(_picture(numbers), out / "tradeoff.png")]
+    files += write_page(out / "report.html", facts, picture=False)
     files.append(out / "demo.json")
     files[-1].write_text(json.dumps(numbers, indent=1, allow_nan=False) + "\n")
-    _show(points, notes, files)
+    _show(numbers, str(deployed.explain(X_test[:1])[0]), files)
 
 
 def _rivals(full: Any, X: Any, y: Any, X_test: Any, y_test: Any, progress: Progress) -> dict[str, Frontier]:
@@ -123,68 +109,65 @@ def _level_budget(clf: BudgetedClassifier) -> float:
     return next(level, BUDGETS[-1])
 
 
-def _points_of_cascade(clf: BudgetedClassifier, X: Any, y: Any) -> list[_Point | None]:
+def _points_of_cascade(clf: BudgetedClassifier, X: Any, y: Any) -> list[Point]:
     systems = [clf.at(budget=budget) for budget in BUDGETS]
-    return [_Point(float(np.mean(one.predict(X) == y)), float(one.cost(X).mean())) for one in systems]
+    return [(float(one.cost(X).mean()), float(np.mean(one.predict(X) == y))) for one in systems]
 
 
-def _points_of_frontier(frontier: Frontier) -> list[_Point | None]:
+def _points_of_frontier(frontier: Frontier) -> list[Point | None]:
     """The point of each budget; None where the frontier has none so cheap."""
     cheapest = frontier.chosen.cost[0]
     found = [frontier.best(budget=budget) if budget >= cheapest else None for budget in BUDGETS]
-    return [None if one is None else _Point(one.score, one.cost) for one in found]
+    return [None if one is None else (one.cost, one.score) for one in found]
 
 
-def _deployed(
-    deployed: BudgetedClassifier, budget: float, full_accuracy: float, X: Any, y: Any
-) -> tuple[dict[str, Any], list[str]]:
-    """Numbers and sentences about the system that is level with the full model."""
-    majority = float(max(np.mean(y), 1 - np.mean(y)))
-    predicted, cost = deployed.predict(X), float(deployed.cost(X).mean())
-    right, lost = float(np.mean(predicted == y)), deployed.evidence_.full_score - deployed.expected_score_
-    recall = [float(np.mean(predicted[y == label] == label)) for label in deployed.classes_]
-    chosen = (
-        f"Deployed is the budget of {budget:g}, the least of these that loses at most {100 * LEVEL:g} points "
-        f"against the full model on the rows of the fit, out of fold ({100 * lost:.1f}). On test rows it is right on "
-        f"{right:.3f} for {cost:.1f} per row, {100 * (full_accuracy - right):.1f} points below the full model, with a "
-        f"recall of {recall[0]:.3f} of digits below 5 and {recall[1]:.3f} of the others."
-    )
-    notes = [
-        f"Full model for every row: {full_accuracy:.3f} at 64. Always answering with the larger class: {majority:.3f}.",
-        "Accuracy @ mean cost per row, on test rows.",
-        chosen,
-        str(deployed.explain(X[:1])[0]),
-    ]
-    numbers = {
-        "full_accuracy": full_accuracy,
-        "majority": majority,
-        "recall": recall,
-        "deployed": [cost, right],
+def _numbers(facts: Facts) -> dict[str, Any]:
+    """What the report says of the deployed point, the full model and the larger class."""
+    place, classes = facts.start, facts.groupings[0]
+    assert facts.full is not None  # the SVM is asked about every test row
+    return {
+        "full_accuracy": facts.full.score,
+        "majority": facts.constant.score,
+        "recall": [right / n for right, n in zip(classes.sums[place], classes.n_rows, strict=True)],
+        "deployed": [facts.points.cost[place], facts.points.score[place]],
     }
-    return numbers, notes
 
 
-def _picture(points: dict[str, list[_Point | None]], full_accuracy: float) -> Any:
+def _picture(numbers: dict[str, Any]) -> Any:
     figure, (ax,) = new_figure(width=7.2, height=4.4)
-    drawn = {name: [one for one in some if one is not None] for name, some in points.items()}
-    curves = {
-        name: Curve([one.cost for one in some], [one.accuracy for one in some])
-        for name, some in drawn.items()
-    }
+    curves = {}
+    for name, points in numbers["points"].items():
+        cost, accuracy = zip(*(one for one in points if one is not None), strict=True)
+        curves[name] = Curve(cost, accuracy)
     title = "digits: 5 or more? 64 pixels at 1 each"
-    draw_tradeoff(ax, curves, full=(64.0, full_accuracy), title=title, flagship=CASCADE)
+    draw_tradeoff(ax, curves, full=(64.0, numbers["full_accuracy"]), title=title, flagship=CASCADE)
     return figure
 
 
-def _show(points: dict[str, list[_Point | None]], notes: list[str], files: list[Path]) -> None:
-    console = Console()
+def _show(numbers: dict[str, Any], explanation: str, files: list[Path]) -> None:
+    """Print the table, what is deployed, the way of one row, and what was written."""
+    console, points = Console(), numbers["points"]
     table = Table(title=TITLE, title_justify="left")
     table.add_column("budget")
     for name in points:
         table.add_column(name, justify="right")
-    for budget, *row in zip(BUDGETS, *points.values(), strict=True):
-        table.add_row(f"{budget:g}", *("-" if one is None else str(one) for one in row))
+    for budget, *row in zip(numbers["budgets"], *points.values(), strict=True):
+        table.add_row(f"{budget:g}", *("-" if one is None else f"{one[1]:.3f} @ {one[0]:.1f}" for one in row))
     console.print(table)
-    for note in notes:
-        console.print(note, soft_wrap=True)
+    (cost, right), recall, full = numbers["deployed"], numbers["recall"], numbers["full_accuracy"]
+    lost = 100 * numbers["lost_out_of_fold"]
+    chosen = (
+        f"Deployed is the budget of {numbers['budget']:g}, the least of these that loses at most {100 * LEVEL:g} "
+        f"points against the full model on the rows of the fit, out of fold ({lost:.1f}). On test rows it is right on "
+        f"{right:.3f} for {cost:.1f} per row, {100 * (full - right):.1f} points below the full model, with a recall "
+        f"of {recall[0]:.3f} of digits below 5 and {recall[1]:.3f} of the others."
+    )
+    others = f"Always answering with the larger class: {numbers['majority']:.3f}."
+    for line in (
+        f"Full model for every row: {full:.3f} at 64. {others}",
+        "Accuracy @ mean cost per row, on test rows.",
+        chosen,
+        explanation,
+    ):
+        console.print(line, soft_wrap=True)
     console.print("wrote " + ", ".join(str(path) for path in files), soft_wrap=True, highlight=False)

@@ -141,7 +141,6 @@ def explain(
     """Explain the answers row by row. Told are what was bought in which order, what each stage said, and the end."""
     import numpy as np
 
-    from thrifty.cli.explanation import explanation_in_words, explanation_numbers
     from thrifty.tables.by_class import read_max_loss
     from thrifty.tables.formats import name_of, read_table
     from thrifty.tables.storage import load_table_system
@@ -163,11 +162,14 @@ def explain(
         found = known.explain(cells)
     numbers = cells.row_numbers.tolist()
     if json:
-        print_json({"rows": [explanation_numbers(*one) for one in zip(numbers, found, strict=True)]})
+        print_json(
+            {"rows": [{"row": number, **one.as_dict()} for number, one in zip(numbers, found, strict=True)]}
+        )
     else:
         for number, one in zip(numbers, found, strict=True):
-            for line in explanation_in_words(number, one):
-                say(line)
+            say(f"Row {number}")
+            for line in str(one).splitlines():
+                say(f"  {line}")
     if row is None and n_shown < n_rows:
         note(
             f"the first {n_shown} of {n_rows:,} rows are explained; --all explains them all, --row N one of them"
