@@ -34,8 +34,8 @@ from thrifty.chain.columns import (
 from thrifty.cli import main
 from thrifty.errors import FullModelFailedError, FullModelFailedWarning, InvalidInputError
 from thrifty.serve.config import Config
-from thrifty.serve.reload import Serving
-from thrifty.sources.memory import DictSource
+from thrifty.serve.gateway import Gateway
+from thrifty.sources import PatientSource
 
 N_NEW, N_ONE_BY_ONE = 2_000, 60
 TOLERANCE = 1e-9
@@ -238,7 +238,7 @@ def asked(thing, records, **settings):
     sources = settings.pop("sources", None)
 
     async def ask():
-        serving = Serving(thing, Config(unseen="missing", **settings), sources=sources)
+        serving = Gateway(thing, Config(unseen="missing", **settings), sources=sources)
         await serving.start()
         cells = serving.model.rows.from_records(json.loads(json.dumps(records)))
         answered = await serving.model.answer(cells)
@@ -266,11 +266,12 @@ def test_a_gateway_that_buys_answers_as_the_table(fitted, new, expected):
     cells, sold = plain(new), ["colour", "city", "member", "since", "seen"]
     given = cells.drop(columns=sold).assign(row=np.arange(N_NEW)).to_dict("records")
 
-    def sells(keys, **how):
-        return DictSource({name: cells[name].to_numpy()[list(keys)] for name in sold}, **how)
+    class Shop(PatientSource):
+        def ask(self, rows, names):
+            return cells[list(names)].to_numpy(dtype=object)[[self.keys[row] for row in rows]]
 
     shop = {"columns": sold, "key": "row", "path": "unread.csv"}
-    answered = asked(fitted, given, providers={"shop": shop}, sources={"shop": sells})
+    answered = asked(fitted, given, providers={"shop": shop}, sources={"shop": Shop(0)})
     assert not answered.degraded.any()
     same(answered.outputs, expected)
 

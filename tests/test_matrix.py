@@ -45,8 +45,8 @@ from thrifty.evidence.observe import chain_of
 from thrifty.reporting.measure import measure
 from thrifty.reporting.page import page_of
 from thrifty.serve.config import Config
-from thrifty.serve.reload import Serving
-from thrifty.sources.memory import DictSource
+from thrifty.serve.gateway import Gateway
+from thrifty.sources import PatientSource
 
 COSTS = {"radius": 1.0, "texture": 2.0, "area": 2.0, "shape": 3.0, "points": 1.5}
 TRAIN, VAL, NEW = slice(0, 260), slice(260, 400), slice(400, 520)
@@ -715,7 +715,7 @@ def test_the_gateway_answers_and_bills_as_it_does_in_batches_and_row_by_row(thin
     one, new = thing[1], rows[0][NEW]
 
     async def ask(*tables):
-        serving = Serving(one, Config(row_key="key"))
+        serving = Gateway(one, Config(row_key="key"))
         await serving.start()
         records = (table.rename_axis("key").reset_index().to_dict("records") for table in tables)
         read = (serving.model.rows.from_records(rows) for rows in records)
@@ -739,11 +739,12 @@ def test_the_gateway_buys_for_rows_that_come_with_nothing_but_a_key(thing, rows)
     one, new = thing[1], rows[0][NEW]
     columns = {"columns": list(new.columns), "key": "row", "path": "unread.csv"}
 
-    def sells(keys, **how):
-        return DictSource({name: new[name].to_numpy()[list(keys)] for name in new.columns}, **how)
+    class Shop(PatientSource):
+        def ask(self, rows, names):
+            return new[list(names)].to_numpy()[[self.keys[row] for row in rows]]
 
     async def ask(one):
-        serving = Serving(one, Config(providers={"shop": columns}, row_key="key"), sources={"shop": sells})
+        serving = Gateway(one, Config(providers={"shop": columns}, row_key="key"), sources={"shop": Shop(0)})
         await serving.start()
         records = [{"row": place, "key": key} for place, key in enumerate(new.index)]
         cells = serving.model.rows.from_records(records)

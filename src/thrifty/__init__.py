@@ -24,9 +24,7 @@ if TYPE_CHECKING:
     from thrifty.reporting.page import report
     from thrifty.routing.confidence import ConfidenceRouter, UniformRouter, UniformRouterRegressor
     from thrifty.routing.logged import evidence_of_answers
-    from thrifty.sources.memory import DictSource
-    from thrifty.sources.sql import SqlSource
-    from thrifty.sources.web import HttpSource
+    from thrifty.sources import DictSource, HttpSource, SqlSource
     from thrifty.tables.storage import load, save
 
 __version__ = "0.3.0"
@@ -78,19 +76,19 @@ _HOME = {
     "Chain": "chain.chain",
     "ConfidenceRouter": "routing.confidence",
     "Delivery": "chain.sources",
-    "DictSource": "sources.memory",
+    "DictSource": "sources",
     "DynaModGbrtClassifier": "dynamod.gbrt_estimators",
     "DynaModGbrtRegressor": "dynamod.gbrt_estimators",
     "DynaModLinClassifier": "dynamod.linear_estimator",
     "DynaModLstsqClassifier": "dynamod.lstsq_estimator",
     "Evidence": "evidence.evidence",
     "Frontier": "evidence.frontier",
-    "HttpSource": "sources.web",
+    "HttpSource": "sources",
     "Policy": "chain.policy",
     "Prices": "prices.prices",
     "Receipt": "chain.purchases",
     "Session": "chain.session",
-    "SqlSource": "sources.sql",
+    "SqlSource": "sources",
     "StageOptions": "cascade.estimators",
     "UniformRouter": "routing.confidence",
     "UniformRouterRegressor": "routing.confidence",

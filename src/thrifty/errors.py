@@ -172,15 +172,15 @@ class DataUnavailableError(InvalidInputError, FileNotFoundError):
     """A data set is not where it was looked for, or is not the file it should be."""
 
 
-class RemoteFailure(ThriftyError):  # noqa: N818 - what is counted is a failure of somebody else
-    """A remote model gave no answer, or none that can be used.
+class RemoteFailure(ThriftyError):  # noqa: N818 - what is counted is a failure of a service
+    """A service that is asked over HTTP gave no answer, or none that can be used.
 
     Attributes
     ----------
     reason : str
         A word to count it under: "connect", "timeout", "closed", "bad_http", "status_500" and the like, "too_large",
         "bad_json", "shape", "datatype", "nan", "not_probabilities"; or nobody was asked: "breaker_open",
-        "too_many_in_flight", "not_started".
+        "too_many_in_flight", "deadline", "not_started".
     """
 
     def __init__(self, reason: str, words: str) -> None:
@@ -188,7 +188,7 @@ class RemoteFailure(ThriftyError):  # noqa: N818 - what is counted is a failure 
         self.reason, self.words = reason, words
 
     def __str__(self) -> str:
-        return f"the remote model gave no answer ({self.reason}): {self.words}."
+        return f"no answer over HTTP ({self.reason}): {self.words}."
 
 
 class OptimisticFullModelWarning(UserWarning):

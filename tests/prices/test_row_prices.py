@@ -25,7 +25,7 @@ from thrifty.prices.billing import RowsOfFit
 from thrifty.prices.prices import check_price_list, resolve_prices
 from thrifty.serve.config import Config
 from thrifty.serve.controller import BudgetController
-from thrifty.serve.reload import Serving
+from thrifty.serve.gateway import Gateway
 
 NAMES = ["age", "pulse", "ecg", "ecg_price"]
 LISTED = {"age": 1.0, "pulse": 2.0}
@@ -294,7 +294,7 @@ def test_the_gateway_bills_prices_of_rows_though_the_full_model_is_down(hearts, 
     wide_open.chain_ = cascade.chain_.at(Policy.of(np.full(cascade.n_stages_, -np.inf)))
 
     async def ask():
-        serving = Serving(wide_open, Config())
+        serving = Gateway(wide_open, Config())
         await serving.start()
         serving.model.remote = Down()
         answered = await serving.model.answer(serving.model.rows.from_records(table.to_dict("records")))

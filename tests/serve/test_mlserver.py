@@ -16,7 +16,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from thrifty.serve.remote import RemoteFailure, RemoteModel, RemoteSettings
+from thrifty.errors import RemoteFailure
+from thrifty.serve.config import RemoteSettings
+from thrifty.serve.remote import RemoteModel
 
 START = 60  # seconds
 TRAIN = """

@@ -12,8 +12,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from thrifty.errors import InvalidInputError, ThriftyError
-from thrifty.serve.remote import RemoteFailure, RemoteModel, RemoteSettings, answer_of, request_of
+from thrifty.errors import InvalidInputError, RemoteFailure
+from thrifty.serve.config import Config, RemoteSettings
+from thrifty.serve.remote import RemoteModel, answer_of, request_of
 
 ROWS = np.array([[0.25, 7.0], [0.5, np.nan], [0.75, 1e300]])
 COLUMNS = ("share", "other")
@@ -40,11 +41,11 @@ def with_remote(url, use, settings=SETTINGS, n_outputs=3):
     return asyncio.run(run())
 
 
-async def reason_of(remote, rows=ROWS, deadline=None):
+async def reason_of(remote, rows=ROWS):
     """The reason of the failure of one call, None if there is none, and the seconds it took."""
     start = time.perf_counter()
     try:
-        await remote.ask(rows, deadline)
+        await remote.ask(rows)
     except RemoteFailure as failure:
         return failure.reason, time.perf_counter() - start
     return None, time.perf_counter() - start
@@ -61,7 +62,7 @@ def test_a_remote_that_behaves_answers_with_checked_probabilities(misbehaving_po
     (outputs, none), remote = with_remote(address(misbehaving_port, "good"), use, PATIENT)
     np.testing.assert_allclose(outputs, np.column_stack([ROWS[:, 0], *[(1 - ROWS[:, 0]) / 2] * 2]))
     assert none.shape == (0, 3)
-    assert (remote.calls, remote.retries, remote.in_flight, remote.failures) == (1, 0, 0, {})
+    assert (remote.calls, remote.retries, remote.breaker.in_flight, remote.failures) == (1, 0, 0, {})
 
 
 FAULTS = {
@@ -100,16 +101,7 @@ def test_every_fault_has_its_reason_within_the_deadline_and_is_counted(misbehavi
     assert tries[-1][0] == reason
     assert tries[-1][1] <= DEADLINE + SLACK
     assert remote.failures == Counter(found for found, _ in tries)
-    assert remote.in_flight == 0
-
-
-def test_a_deadline_of_the_caller_that_is_nearer_holds(misbehaving_port):
-    async def use(remote):
-        return await reason_of(remote, deadline=asyncio.get_running_loop().time() + 0.03)
-
-    (reason, seconds), _ = with_remote(address(misbehaving_port, "slow"), use)
-    assert reason == "timeout"
-    assert seconds < DEADLINE
+    assert remote.breaker.in_flight == 0
 
 
 @pytest.mark.slow
@@ -195,12 +187,13 @@ def test_a_cancelled_probe_does_not_lock_the_breaker(misbehaving_port):
         await asyncio.sleep(0.02)
         probe.cancel()
         await asyncio.wait([probe])
-        return remote.breaker.allows()
+        remote.url = address(misbehaving_port, "good") + "/infer"
+        return await reason_of(remote)
 
     settings = replace(PATIENT, breaker_pause=0.0, max_retries=0)
-    allows, remote = with_remote(address(misbehaving_port, "500"), use, settings)
-    assert allows
-    assert remote.in_flight == 0
+    (reason, _), remote = with_remote(address(misbehaving_port, "500"), use, settings)
+    assert reason is None
+    assert remote.breaker.in_flight == 0
 
 
 def test_one_call_too_many_at_the_same_time_is_refused_at_once(misbehaving_port):
@@ -225,30 +218,43 @@ def test_two_classes_may_come_as_the_probability_of_the_second():
     np.testing.assert_array_equal(answer_of(said, 2, 2), [[0.75, 0.25], [0.0, 1.0]])
     with pytest.raises(RemoteFailure, match="none of its outputs"):
         answer_of(said, 2, 2, "other")
+    for name in (b"[]", b"{}", b"null"):
+        assert len(answer_of(said.replace(b'"p"', name), 2, 2)) == 2
+        with pytest.raises(RemoteFailure, match="none of its outputs"):
+            answer_of(said.replace(b'"p"', name), 2, 2, "other")
 
 
 def test_rows_are_sent_as_one_tensor_or_as_one_of_each_column():
-    one = json.loads(request_of(ROWS, COLUMNS))["inputs"]
+    one = json.loads(request_of(ROWS, COLUMNS, SETTINGS))["inputs"]
     assert [(tensor["name"], tensor["shape"]) for tensor in one] == [("X", [3, 2])]
     assert one[0]["data"] == [0.25, 7.0, 0.5, None, 0.75, 1e300]
-    each = json.loads(request_of(ROWS, COLUMNS, input_name=None, datatype="FP32"))["inputs"]
+    settings = RemoteSettings(input_name=None, datatype="FP32")
+    each = json.loads(request_of(ROWS, COLUMNS, settings))["inputs"]
     assert [(tensor["name"], tensor["shape"], tensor["datatype"]) for tensor in each] == [
         ("share", [3, 1], "FP32"),
         ("other", [3, 1], "FP32"),
     ]
     assert each[1]["data"] == [7.0, None, 1e300]
     with pytest.raises(InvalidInputError, match="must have its 2 columns; got the shape"):
-        request_of(ROWS[:, :1], COLUMNS)
+        request_of(ROWS[:, :1], COLUMNS, SETTINGS)
 
 
 @pytest.mark.parametrize("url", ["127.0.0.1:8080", "http://host/predict", "ftp://host/v2/models/m"])
 def test_an_address_of_something_else_is_refused(url):
     with pytest.raises(InvalidInputError, match="must read http://HOST/v2/models/NAME; got"):
-        RemoteModel(url, columns=COLUMNS, n_outputs=2, settings=SETTINGS)
-    assert issubclass(RemoteFailure, ThriftyError)
+        Config(full=url)
 
 
-def test_settings_that_make_no_sense_are_refused():
-    for bad in ({"total_timeout": 0.0}, {"max_retries": -1}, {"datatype": "INT8"}):
-        with pytest.raises(InvalidInputError, match="of the remote must be"):
-            RemoteSettings(**bad)
+@pytest.mark.parametrize(
+    ("bad", "words"),
+    [
+        ({"total_timeout": 0.0}, r"\[remote\]: total_timeout must lie in"),
+        ({"max_retries": -1}, "max_retries must be at least 0; got -1"),
+        ({"datatype": "INT8"}, "datatype must be one of 'FP64', 'FP32'; got 'INT8'"),
+        ({"total_timeuot": 1.0}, "Did you mean 'total_timeout'"),
+        ({"breaker_share": "half"}, "breaker_share must be a number; got 'half'"),
+    ],
+)
+def test_settings_that_break_a_rule_are_refused(bad, words):
+    with pytest.raises(InvalidInputError, match=words):
+        Config(remote=bad)

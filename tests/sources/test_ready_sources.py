@@ -84,15 +84,27 @@ def test_keys_and_columns_that_a_table_lacks_are_named(clf, database):
 
 
 SERVICE = """
-import json, sys
-from http.server import BaseHTTPRequestHandler, HTTPServer
+import json, sys, time
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 table = json.load(open(sys.argv[2]))
 
 class Service(BaseHTTPRequestHandler):
     def do_POST(self):
         asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        if self.path == "/drip":
+            self.wfile.write(b"HTTP/1.1 200 OK\\r\\nX: ")
+            for _ in range(1000):
+                self.wfile.write(b"x")
+                time.sleep(0.02)
+        if self.path == "/moved":
+            self.send_response(307)
+            self.send_header("Location", "/")
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+            return
         values = [[table[column][key] for column in asked["columns"]] for key in asked["rows"]]
         failed = {"k7": "sold out"} if self.path == "/short" else {}
+        values = [[[1]] for _ in asked["rows"]] if self.path == "/lists" else values
         body = json.dumps({"values": values, "failed": failed}).encode()
         self.send_response(200)
         self.send_header("Content-Length", str(len(body)))
@@ -102,9 +114,9 @@ class Service(BaseHTTPRequestHandler):
     def log_message(self, *args):
         pass
 
-HTTPServer(("127.0.0.1", int(sys.argv[1])), Service).serve_forever()
+ThreadingHTTPServer(("127.0.0.1", int(sys.argv[1])), Service).serve_forever()
 """
-"""Answers in JSON; at its second address one row is sold out."""
+"""Answers in JSON; at other addresses one row is sold out, the answer comes byte by byte, or is none."""
 
 
 @pytest.mark.slow
@@ -127,6 +139,7 @@ def test_a_service_that_is_killed_and_comes_back_is_waited_for(clf, tmp_path):
         receipt = clf.buy(source)
         starter.join()
         short = clf.buy(HttpSource(f"http://127.0.0.1:{port}/short", KEYS[:20], retries=0))
+        reasons = {path: reason_at(f"http://127.0.0.1:{port}/{path}") for path in ("moved", "drip", "lists")}
     finally:
         for service in services:
             service.kill()
@@ -134,11 +147,20 @@ def test_a_service_that_is_killed_and_comes_back_is_waited_for(clf, tmp_path):
     np.testing.assert_array_equal(receipt.answer, clf.predict(TABLE))
     assert np.flatnonzero(~short.is_answered).tolist() == [7]
     assert short.reason[7] == "sold out"
+    assert reasons == {"moved": "status_307", "drip": "timeout", "lists": "bad_json"}
+    assert not [one.name for one in threading.enumerate() if "HttpSource" in one.name]
     down = clf.buy(HttpSource(f"http://127.0.0.1:{port}", KEYS, retries=0))
     assert not down.is_answered.any()
-    assert "refused" in down.reason[0]
+    assert "(connect)" in down.reason[0]
     with pytest.raises(InvalidInputError, match="url must begin with http"):
         HttpSource("ftp://somewhere", KEYS)
+
+
+def reason_at(url):
+    """Why a service does not deliver."""
+    source = HttpSource(url, KEYS[:5], retries=0, timeout=0.2)
+    assert len(source.fetch(np.arange(5), ["score"]).failed) == 5
+    return next(iter(source.failures))
 
 
 def _is_up(port):

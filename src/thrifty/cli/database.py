@@ -112,7 +112,7 @@ def buy(
     json: AsJson = False,
 ) -> None:
     """Answer rows of a database, asking it only for what each needs. Written is a receipt for each row."""
-    from thrifty.sources.sql import SqlSource
+    from thrifty.sources import SqlSource
     from thrifty.tables.by_class import read_max_loss
     from thrifty.tables.formats import listed, name_of, read_table, table_bytes
     from thrifty.tables.storage import load_table_system

@@ -45,15 +45,14 @@ def serve(
 ) -> None:
     """Answer questions over HTTP. Keys are read from THRIFTY_API_KEY and THRIFTY_REMOTE_API_KEY, or from --config."""
     try:
-        from thrifty.serve.app import create_admin, create_app
-        from thrifty.serve.server import run
+        from thrifty.serve.app import create_admin, create_app, direct
+        from thrifty.serve.gateway import Loaded, run
     except ModuleNotFoundError as error:
         raise InvalidInputError(
             f"thrifty serve needs {error.name}, which is not installed: pip install 'thrifty[serve]'."
         ) from error
     from thrifty.files import read_capped
     from thrifty.serve.config import Config, read_config
-    from thrifty.serve.reload import Loaded
     from thrifty.tables.storage import load_table_system
 
     settings = Config(name=system.stem) if config is None else read_config(config)
@@ -78,4 +77,5 @@ def serve(
     say(
         f"{settings.name} answers at http://{settings.host}:{settings.port}; status at http://127.0.0.1:{settings.admin_port}"
     )
-    run(app, create_admin(app.state.serving), settings)
+    gateway = app.state.gateway
+    run(direct(app), create_admin(gateway), gateway)

@@ -6,18 +6,144 @@ import math
 import re
 import tomllib
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, get_type_hints
+from typing import Any, TypeVar, get_type_hints
 
 from thrifty.errors import InvalidInputError
 
-__all__ = ["Config", "meant", "read_config"]
+__all__ = ["Config", "ProviderSettings", "RemoteSettings", "closest", "read_config"]
 
-ON_REMOTE_FAILURE = ("local", "error", "abstain")
-ON_PROVIDER_FAILURE = ("answer", "skip", "raise")
-UNSEEN = ("refuse", "missing")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
+_ADDRESS = re.compile(r"https?://[^/\s?#]+(/[^\s?#]*)?/v2/models/[^/\s?#]+(/versions/[^/\s?#]+)?(/infer)?/?")
+
+Settings = TypeVar("Settings")
+
+
+def _number(default: Any, least: float, most: float = math.inf) -> Any:
+    """A setting that must lie in an interval."""
+    return dataclasses.field(default=default, metadata={"range": (least, most)})
+
+
+def _choice(*choices: str) -> Any:
+    """A setting that is one of some words, the first by default."""
+    return dataclasses.field(default=choices[0], metadata={"choices": choices})
+
+
+def _table(**how: Any) -> Any:
+    return dataclasses.field(default_factory=dict, **how)
+
+
+@dataclass(frozen=True)
+class RemoteSettings:
+    """How a remote full model is asked: the table ``[remote]``.
+
+    Attributes
+    ----------
+    connect_timeout, total_timeout : float
+        Seconds until a connection must be open, and until the response must be complete, retry included.
+    max_retries : int
+        Most retries of one call.
+    retry_budget : float
+        Most retries as a share of the calls.
+    max_in_flight : int
+        Most calls at the same time; one more is refused at once.
+    max_bytes : int
+        Size of the largest response that is read; less is read where few numbers were asked for: 64 KiB, and 1 KiB
+        for each number.
+    breaker_failures, breaker_share, breaker_window, breaker_pause : int, float, int, float
+        The circuit breaker opens after so many failures in a row, or such a share of failures among so many calls, and
+        lets one probe through after so many seconds.
+    input_name : str, optional
+        Name of the one tensor with all columns, shape (n_rows, n_columns); None, or empty, sends a tensor per column.
+    output_name : str, optional
+        Name of the tensor with the outputs, which is then asked for (``"predict_proba"`` of a scikit-learn classifier
+        in MLServer, which otherwise gives labels); None takes what thrifty or MLServer call them, or the only tensor.
+    datatype : {"FP64", "FP32"}
+        Type of the numbers that are sent.
+    """
+
+    connect_timeout: float = _number(0.1, 1e-3, 3600)
+    total_timeout: float = _number(0.25, 1e-3, 3600)
+    max_retries: int = _number(1, 0)
+    retry_budget: float = _number(0.2, 0)
+    max_in_flight: int = _number(64, 1)
+    max_bytes: int = _number(8 * 2**20, 1)
+    breaker_failures: int = _number(5, 1)
+    breaker_share: float = _number(0.5, 1e-6, 1)
+    breaker_window: int = _number(20, 1)
+    breaker_pause: float = _number(1.0, 0)
+    input_name: str | None = "X"
+    output_name: str | None = None
+    datatype: str = _choice("FP64", "FP32")
+
+    def __post_init__(self) -> None:
+        _check(self)
+
+
+@dataclass(frozen=True)
+class ProviderSettings:
+    """How a provider is asked: a table ``[providers.NAME]`` with exactly one of ``url``, ``database`` and ``path``.
+
+    Attributes
+    ----------
+    columns : list of str, or dict of str to str
+        Columns of the model that it sells; a table tells what it calls them, where that differs.
+    key : str
+        Name under which requests carry what it knows rows by, and, in a database or a file, the column that holds it.
+    url : str, optional
+        Address of a service, asked as ``HttpSource`` asks.
+    headers : dict of str to str
+        Headers of every question to that service, such as an authorisation.
+    database, table : str, optional
+        File of an SQLite database, and the table or view in it.
+    path : str, optional
+        A CSV or Parquet file, which is read once, when the gateway starts.
+    timeout : float
+        Seconds that one question may take.
+    retries : int
+        How often a question that failed is put again, while the deadline of the request allows it.
+    cache : float
+        Seconds for which what was delivered is kept; 0 keeps nothing.
+    max_cached : int
+        Keys of which something is kept; the oldest make room.
+    max_in_flight : int
+        Most questions at the same time; a purchase that would be one more fails at once.
+    """
+
+    columns: Any
+    key: str
+    url: str | None = None
+    headers: Mapping[str, str] = _table(repr=False)
+    database: str | None = None
+    table: str | None = None
+    path: str | None = None
+    timeout: float = _number(0.25, 1e-3)
+    retries: int = _number(1, 0)
+    cache: float = _number(0.0, 0)
+    max_cached: int = _number(10_000, 1)
+    max_in_flight: int = _number(64, 1)
+
+    def __post_init__(self) -> None:
+        _check(self)
+        if sum(one is not None for one in (self.url, self.database, self.path)) != 1:
+            raise InvalidInputError("exactly one of url, database and path must say where to buy.")
+        if (self.database is None) != (self.table is None):
+            raise InvalidInputError(
+                "database and table belong together: the file, and the table or view in it."
+            )
+        named = self.columns if isinstance(self.columns, Mapping | list) else []
+        if not named or not all(isinstance(one, str) for one in [*named, *self.names.values()]):
+            raise InvalidInputError(f"columns must be a list of names of columns; got {self.columns!r}.")
+        if self.url is not None and any(name != own for name, own in self.names.items()):
+            raise InvalidInputError("a service is asked by the names of the model: columns must be a list.")
+
+    @property
+    def names(self) -> dict[str, str]:
+        """What the provider calls each column."""
+        if isinstance(self.columns, Mapping):
+            return dict(self.columns)
+        return {name: name for name in self.columns}
 
 
 @dataclass(frozen=True)
@@ -29,7 +155,7 @@ class Config:
     name : str
         Name of the model in addresses: ``/v2/models/NAME``.
     host, port : str, int
-        Where questions are answered.
+        Where clients are answered.
     admin_port : int
         Where metrics, the status page and the administration are, on 127.0.0.1 always.
     full : str, optional
@@ -38,12 +164,12 @@ class Config:
     remote : dict
         Deadlines and limits of the calls of that full model, by the names of ``RemoteSettings``.
     on_remote_failure : {"local", "error", "abstain"}
-        What becomes of a row whose full model does not answer: it gets the last stage's answer, the request
-        is refused with 503, or the row gets no answer. Answers of the first and third kind are marked degraded.
+        How a row is treated whose full model does not answer: it gets the last stage's answer, the request is refused
+        with 503, or the row gets no answer. Answers of the first and third kind are marked degraded.
     providers : dict of str to dict
-        Who sells columns that a request does not carry, by the names of ``ProviderSettings``.
+        Providers of columns that a request does not carry, by the names of ``ProviderSettings``.
     on_provider_failure : {"answer", "skip", "raise"}
-        What becomes of a row for which a purchase fails: it is answered with what it holds, it goes on without what it
+        How a row is treated for which a purchase fails: it is answered with what it holds, it goes on without what it
         lacks, or the request is refused with 503. Rows of the first two kinds are marked degraded.
     purchase_deadline : float
         Seconds that all purchases of one request may take.
@@ -52,88 +178,77 @@ class Config:
     budget_window : int
         Rows over which the mean spend is held.
     budget_cap : float, optional
-        Mean cost per row that no window of rows may exceed.
+        Mean cost per row that no window of rows may exceed; needs a budget.
     api_key, remote_api_key : str, optional
-        Key that questions and changes must carry, and the one that the full model is asked with.
+        Key that requests must carry, and the one that the full model is asked with.
     max_body_bytes, max_rows : int
-        Larger questions are refused.
+        Larger requests are refused.
     body_timeout : float
-        Seconds that a client may take to send its question.
+        Seconds that a client may take to send a body.
     max_in_flight : int
-        Questions under way at once; more are turned away with 503.
+        Requests under way at once; more are refused with 503.
     max_delay : float
-        Seconds of the processor that the questions which are waiting may need together; more are turned away with
-        503. Those that wait for the full model or for a provider do not count.
+        Seconds of the processor that the waiting requests may need together; more are refused with 503. Those that
+        wait for the full model or for a provider do not count.
     retry_after : int
-        Seconds after which somebody who was turned away should come again.
+        Seconds after which a client that was refused should ask again.
     explore : float
         Share of rows answered by a stage about which the full model is asked too, to compare both.
     row_key : str, optional
         Column of requests with the keys of their rows, which decide between two operating points where they are mixed.
         None is the column that the fit named; without one, the id of a request is the key of its row.
     unseen : {"refuse", "missing"}
-        What becomes of text that the fit has not seen, in a cell that is read.
+        How text is treated that the fit has not seen, in a cell that is read.
     drain : float
-        Seconds that questions under way get to end when the gateway stops.
+        Seconds that requests under way get to end when the gateway stops.
     log_requests : bool
-        Whether each question is a line of the log. Lines hold no values of features.
+        Whether each request is a line of the log. Lines hold no values of features.
     """
 
     name: str = "thrifty"
     host: str = "127.0.0.1"
-    port: int = 8080
-    admin_port: int = 8081
+    port: int = _number(8080, 0, 65_535)
+    admin_port: int = _number(8081, 0, 65_535)
     full: str | None = None
-    remote: Mapping[str, Any] = field(default_factory=dict)
-    on_remote_failure: str = "local"
-    providers: Mapping[str, Any] = field(default_factory=dict, repr=False)  # headers may hold keys
-    on_provider_failure: str = "answer"
-    purchase_deadline: float = 1.0
+    remote: Mapping[str, Any] = _table()
+    on_remote_failure: str = _choice("local", "error", "abstain")
+    providers: Mapping[str, Any] = _table(repr=False)  # headers may hold keys
+    on_provider_failure: str = _choice("answer", "skip", "raise")
+    purchase_deadline: float = _number(1.0, 1e-3, 3600)
     budget: float | None = None
-    budget_window: int = 2000
+    budget_window: int = _number(2000, 1, 10**9)
     budget_cap: float | None = None
-    api_key: str | None = field(default=None, repr=False)
-    remote_api_key: str | None = field(default=None, repr=False)
-    max_body_bytes: int = 2**20
-    max_rows: int = 10_000
-    body_timeout: float = 10.0
-    max_in_flight: int = 256
-    max_delay: float = 0.05
-    retry_after: int = 1
-    explore: float = 0.0
+    api_key: str | None = dataclasses.field(default=None, repr=False)
+    remote_api_key: str | None = dataclasses.field(default=None, repr=False)
+    max_body_bytes: int = _number(2**20, 1, 2**30)
+    max_rows: int = _number(10_000, 1, 10**6)
+    body_timeout: float = _number(10.0, 1e-3, 3600)
+    max_in_flight: int = _number(256, 1, 10**6)
+    max_delay: float = _number(0.05, 1e-3, 3600)
+    retry_after: int = _number(1, 0, 3600)
+    explore: float = _number(0.0, 0, 1)
     row_key: str | None = None
-    unseen: str = "refuse"
-    drain: float = 10.0
+    unseen: str = _choice("refuse", "missing")
+    drain: float = _number(10.0, 0, 3600)
     log_requests: bool = True
 
     def __post_init__(self) -> None:
-        for one in dataclasses.fields(self):
-            _check_type(one.name, getattr(self, one.name), get_type_hints(Config)[one.name])
-        _check_choice("on_remote_failure", self.on_remote_failure, ON_REMOTE_FAILURE)
-        _check_choice("on_provider_failure", self.on_provider_failure, ON_PROVIDER_FAILURE)
-        _check_choice("unseen", self.unseen, UNSEEN)
+        _check(self)
         if not _NAME.fullmatch(self.name):
             raise InvalidInputError(
                 f"name must be made of letters, digits, '.', '_' and '-', at most 100 of them; got {self.name!r}. It "
                 f"is part of an address. Name the model with --name."
             )
-        for name, least, most in (
-            ("port", 0, 65_535),
-            ("admin_port", 0, 65_535),
-            ("purchase_deadline", 1e-3, 3600),
-            ("budget_window", 1, 10**9),
-            ("max_body_bytes", 1, 2**30),
-            ("max_rows", 1, 10**6),
-            ("body_timeout", 1e-3, 3600),
-            ("max_in_flight", 1, 10**6),
-            ("max_delay", 1e-3, 3600),
-            ("retry_after", 0, 3600),
-            ("explore", 0, 1),
-            ("drain", 0, 3600),
-        ):
-            value = getattr(self, name)
-            if not least <= value <= most:
-                raise InvalidInputError(f"{name} must lie in [{least:g}, {most:g}]; got {value!r}.")
+        if self.full is not None and not _ADDRESS.fullmatch(self.full):
+            raise InvalidInputError(
+                f"the address of a remote model must read http://HOST/v2/models/NAME; got {self.full!r}. It is asked "
+                f"through the Open Inference Protocol v2, which MLServer, Triton and KServe speak."
+            )
+        if self.budget_cap is not None and self.budget is None:
+            raise InvalidInputError(
+                f"budget_cap needs a budget, whose controller holds it; got a cap of {self.budget_cap!r} alone. Set "
+                f"budget, or leave the cap out."
+            )
         for name in ("api_key", "remote_api_key"):
             key = getattr(self, name)
             if key is not None and not (key.isascii() and key.isprintable() and key.strip() == key and key):
@@ -141,6 +256,27 @@ class Config:
                     f"{name} must be made of printable ASCII characters, without a space at either end. Choose "
                     f"another key, or leave it out."
                 )
+        _ = self.remote_settings, self.provider_settings  # checked before anything starts
+
+    @property
+    def remote_settings(self) -> RemoteSettings:
+        """The table ``[remote]``."""
+        return _settings_of(RemoteSettings, self.remote, "[remote]")
+
+    @property
+    def provider_settings(self) -> dict[str, ProviderSettings]:
+        """The tables ``[providers.NAME]``; a column is sold by one of them."""
+        found: dict[str, ProviderSettings] = {}
+        for name, table in self.providers.items():
+            where = f"[providers.{name}]"
+            settings = _settings_of(ProviderSettings, table, where)
+            twice = [one for other in found.values() for one in other.names if one in settings.names]
+            if twice:
+                raise InvalidInputError(
+                    f"{where} sells {twice[0]!r}, which another provider sells. Choose one."
+                )
+            found[name] = settings
+        return found
 
     def with_changes(self, **changes: Any) -> "Config":
         """The settings with those of the changes that are not None."""
@@ -153,18 +289,11 @@ def read_config(path: Path) -> Config:
         found = tomllib.loads(path.read_text(encoding="utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise InvalidInputError(f"{path} must be a TOML file: {error}. Correct it there.") from error
-    known = {one.name for one in dataclasses.fields(Config)}
-    for name in found:
-        if name not in known:
-            raise InvalidInputError(f"{path} sets {name!r}, which is no setting.{meant(name, known)}")
-    try:
-        return Config(**found)
-    except InvalidInputError as error:
-        raise InvalidInputError(f"{path}: {error}") from error
+    return _settings_of(Config, found, str(path))
 
 
-def meant(name: str, known: Collection[str]) -> str:
-    """A sentence that names what was probably meant, or some of what there is."""
+def closest(name: str, known: Collection[str]) -> str:
+    """A sentence that names the closest known name, or some of the known ones."""
     near = difflib.get_close_matches(name, list(known), n=1)
     if near:
         return f" Did you mean {near[0]!r}?"
@@ -172,26 +301,53 @@ def meant(name: str, known: Collection[str]) -> str:
     return f" Known are {', '.join(map(repr, shown))}{', ...' if len(known) > len(shown) else ''}."
 
 
-def _check_choice(name: str, value: str, choices: Collection[str]) -> None:
-    if value not in choices:
-        raise InvalidInputError(
-            f"{name} must be one of {', '.join(map(repr, choices))}; got {value!r}.{meant(value, choices)}"
-        )
+def _settings_of(kind: type[Settings], table: Any, where: str) -> Settings:
+    """Settings in a table; unknown names and broken rules are refused with the place of the table."""
+    if not isinstance(table, Mapping):
+        raise InvalidInputError(f"{where} must be a table of settings; got {type(table).__name__}.")
+    fields = dataclasses.fields(kind)  # type: ignore[arg-type]
+    known = {one.name for one in fields}
+    for name in table:
+        if name not in known:
+            raise InvalidInputError(f"{where} sets {name!r}, which is no setting.{closest(name, known)}")
+    for one in fields:
+        is_optional = one.default is not dataclasses.MISSING or one.default_factory is not dataclasses.MISSING
+        if not is_optional and one.name not in table:
+            raise InvalidInputError(f"{where} must set {one.name!r}.")
+    try:
+        return kind(**table)
+    except InvalidInputError as error:
+        raise InvalidInputError(f"{where}: {error}") from error
 
 
-def _check_type(name: str, value: Any, hint: Any) -> None:
-    if value is None and hint in (str | None, float | None):
-        return
-    kinds: dict[Any, tuple[tuple[type, ...], str]] = {
-        str: ((str,), "text"),
-        str | None: ((str,), "text"),
-        int: ((int,), "a whole number"),
-        float: ((int, float), "a number"),
-        float | None: ((int, float), "a number"),
-        bool: ((bool,), "true or false"),
-    }
-    types, words = kinds.get(hint, ((Mapping,), "a table"))
-    is_right = isinstance(value, types) and (hint is bool or not isinstance(value, bool))
-    if not is_right or (isinstance(value, float) and not math.isfinite(value)):
-        shown = "" if name.endswith("api_key") else f"; got {value!r}"
-        raise InvalidInputError(f"{name} must be {words}{shown}. Write it so in serve.toml.")
+_TYPES: dict[Any, tuple[tuple[type, ...], str]] = {
+    str: ((str,), "text"),
+    int: ((int,), "a whole number"),
+    float: ((int, float), "a number"),
+    bool: ((bool,), "true or false"),
+}
+
+
+def _check(settings: Any) -> None:
+    """Refuse values of another type than declared, outside of their interval, or that are none of the choices."""
+    hints = get_type_hints(type(settings))
+    for one in dataclasses.fields(settings):
+        name, value, hint = one.name, getattr(settings, one.name), hints[one.name]
+        plain = next((kind for kind in _TYPES if hint in (kind, kind | None)), None)
+        if hint is Any or (value is None and plain is not hint):
+            continue
+        types, words = _TYPES.get(plain, ((Mapping,), "a table"))
+        is_right = isinstance(value, types) and (plain is bool or not isinstance(value, bool))
+        if not is_right or (isinstance(value, float) and not math.isfinite(value)):
+            shown = "" if name.endswith("api_key") else f"; got {value!r}"
+            raise InvalidInputError(f"{name} must be {words}{shown}. Write it so in serve.toml.")
+        least, most = one.metadata.get("range", (-math.inf, math.inf))
+        if plain in (int, float) and not least <= value <= most:
+            interval = f"lie in [{least:g}, {most:g}]" if math.isfinite(most) else f"be at least {least:g}"
+            raise InvalidInputError(f"{name} must {interval}; got {value!r}.")
+        choices = one.metadata.get("choices", (value,))
+        if value not in choices:
+            listed = ", ".join(map(repr, choices))
+            raise InvalidInputError(
+                f"{name} must be one of {listed}; got {value!r}.{closest(value, choices)}"
+            )

@@ -142,6 +142,17 @@ class BudgetController:
         n = min(self.n_seen, self._window)
         return float(self._latest[self._places(-n, n)].mean()) if n else 0.0
 
+    def take_over(self, other: "BudgetController") -> None:
+        """Go on with what the latest rows of another controller paid: a new chain begins with no empty window."""
+        with other._turn, self._turn:
+            n_begun = min(
+                other._n_begun, self._window
+            )  # they are taken for the dearest: their costs are not known
+            paid = other._latest[other._places(-other._window, other._window)]
+            paid = np.append(paid, np.full(n_begun, other._most))[-self._window :]
+            self._latest[-len(paid) :] = paid
+            self._move(0)
+
     # -- rows --------------------------------------------------------------------------------------
 
     def walk(self, reader: Reader) -> Walk:
@@ -225,8 +236,8 @@ class BudgetController:
         if self._cap is None:
             return sys.maxsize
         room = self._cap * self._window * (1 + SLACK) - float(self._latest.sum())
-        # Every row takes the place of the oldest one, which paid at least what a row pays at the first stage.
-        more = self._most - self._least
+        # Every row takes the place of the oldest one, which may have paid the least.
+        more = self._most - min(self._least, float(self._latest.min()))
         return sys.maxsize if more * self._window <= room else int(room // more) - self._n_begun
 
     @property

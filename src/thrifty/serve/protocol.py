@@ -24,7 +24,7 @@ from thrifty.arrays import Bools, Floats, Ints, Words
 from thrifty.chain.columns import FrameOfFit, day_of, level_text, truth_of
 from thrifty.errors import InvalidInputError
 from thrifty.rows import key_words
-from thrifty.serve.config import meant
+from thrifty.serve.config import closest
 from thrifty.tables.formats import listed
 from thrifty.tables.reader import Cells, Unreadable
 from thrifty.tables.schema import Schema
@@ -129,8 +129,8 @@ def infer_response(
         name_of, fixed = _WRITTEN[output]
         data = getattr(answered, name_of)
         shape = [n_rows, data.shape[1]] if output == "probabilities" else [n_rows]
-        flat = data.reshape(-1) if isinstance(data, np.ndarray) else data
-        outputs.append({"name": output, "datatype": fixed or answer_type, "shape": shape, "data": flat})
+        data = data.reshape(-1) if output == "probabilities" else data
+        outputs.append({"name": output, "datatype": fixed or answer_type, "shape": shape, "data": data})
     response: dict[str, Any] = {"model_name": name, "model_version": version, "outputs": outputs}
     if request.id is not None:
         response["id"] = request.id
@@ -212,11 +212,14 @@ def _flat(name: str, data: Any, shape: tuple[int, ...], datatype: str) -> list[A
         raise InvalidInputError(
             f"input {name[:60]!r} is BOOL and must hold true or false. Send numbers as FP64."
         )
-    if "INT" in datatype and float in set(map(type, data)):
-        raise InvalidInputError(
-            f"input {name[:60]!r} is {datatype} and must hold whole numbers; one has a fraction or exponent. Send it "
-            f"as FP64."
-        )
+    if "INT" in datatype:
+        limits, numbers = np.iinfo(_NUMPY_TYPES[datatype]), [one for one in data if one is not None]
+        is_whole = set(map(type, numbers)) <= {int}
+        if not is_whole or any(not limits.min <= one <= limits.max for one in numbers):
+            raise InvalidInputError(
+                f"input {name[:60]!r} is {datatype} and must hold whole numbers from {limits.min} to {limits.max}. "
+                f"Send others as FP64."
+            )
     return data
 
 
@@ -431,7 +434,7 @@ class RequestRows:
         if not isinstance(name, str) or name not in self._known:
             known = {*self._known, *self.keys}
             raise InvalidInputError(
-                f"{_shown(name)} is no column of the model.{meant(str(name)[:100], known)}"
+                f"{_shown(name)} is no column of the model.{closest(str(name)[:100], known)}"
             )
         return self._known[name]
 
@@ -637,9 +640,9 @@ def _key(name: str, value: Any) -> Any:
     """A key as providers are asked with it: text or a whole number; None where a row has none."""
     if type(value) is float and value.is_integer():
         return int(value)
-    if value is not None and type(value) not in (str, int):
+    if value is not None and not (type(value) is str or (type(value) is int and -(2**63) <= value < 2**63)):
         raise InvalidInputError(
-            f"{name!r}, by which columns are bought, must be text or a whole number; got {_shown(value)}."
+            f"{name!r}, by which columns are bought, must be text or a whole number of 64 bits; got {_shown(value)}."
         )
     return value
 

@@ -56,7 +56,7 @@ def open_gateway():
 def _gateway(system, how, settings):
     # Between two calls the test works where a server would wait, and that is no reason to turn anybody away.
     app = create_app(system, Config(**{"max_delay": 60.0, **settings}), **how)
-    admin = create_admin(app.state.serving)
+    admin = create_admin(app.state.gateway)
     with asyncio.Runner() as runner:
         life = app.router.lifespan_context(app)
         runner.run(life.__aenter__())
@@ -67,9 +67,10 @@ def _gateway(system, how, settings):
         yield SimpleNamespace(
             ask=ask,
             admin=lambda *args, **how: ask(*args, **how, app=admin),
-            serving=app.state.serving,
+            serving=app.state.gateway,
             run=runner.run,
             call=lambda path, body: call(app, path, body),
+            counts=lambda name: getattr(app.state.gateway.metrics, name),
             app=app,
         )
         runner.run(life.__aexit__(None, None, None))
@@ -115,9 +116,9 @@ class FakeRemote:
     def __init__(self, says):
         self.says = says
         self.asked = []
-        self.calls = self.retries = self.in_flight = 0
+        self.calls = self.retries = 0
         self.failures = {}
-        self.breaker = SimpleNamespace(state="closed")
+        self.breaker = SimpleNamespace(state="closed", in_flight=0)
 
     async def start(self):
         pass

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import json
+import threading
 import time
 from types import SimpleNamespace
 
@@ -11,7 +12,7 @@ import pytest
 import uvicorn
 
 from thrifty.serve.config import Config
-from thrifty.serve.metrics import Load
+from thrifty.serve.endpoint import Limiter
 
 
 @pytest.fixture
@@ -37,7 +38,7 @@ def stalled(open_gateway, numbers, fake_remote):
 
         remote.ask = ask
         gateway = open_gateway(numbers, {"connect": lambda model: remote}, **settings)
-        return SimpleNamespace(gateway=gateway, load=gateway.serving.load, release=release)
+        return SimpleNamespace(gateway=gateway, load=gateway.serving.limiter, release=release)
 
     return opened
 
@@ -113,12 +114,8 @@ def test_requests_over_the_limit_get_503_at_once_while_others_wait_and_health_an
         assert (status, headers["retry-after"]) == (503, "7")
         assert json.loads(body) == {"error": "there is too much to do. Ask again later."}
     assert [one[0] for one in (healthy, *answered, after)] == [200, 200, 200, 200]
-    assert gateway.serving.tally.turned_away == {"in_flight": 3}
-    assert gateway.serving.tally.requests == {
-        ("predict", 503): 3,
-        ("live", 200): 1,
-        ("predict", 200): 3,
-    }
+    assert gateway.counts("turned_away") == {"in_flight": 3}
+    assert gateway.counts("requests") == {("predict", 503): 3, ("live", 200): 1, ("predict", 200): 3}
     assert (load.in_flight.now, load.in_flight.finished) == (0, 3)
     assert "thrifty_in_flight 0.0" in gateway.admin("/metrics").said.decode()
 
@@ -154,13 +151,13 @@ def test_a_slow_body_is_cut_off_and_counts_as_no_work(open_gateway, numbers, one
             return await exchange(await connect(), request)
 
     assert gateway.run(slow())[0] == 408
-    load = gateway.serving.load
+    load = gateway.serving.limiter
     assert load.in_flight.now == load.in_flight.finished == len(load.reading) == 0
 
 
 def test_bodies_in_pieces_are_bounded_and_keep_no_small_request_out(open_gateway, numbers, one_row):
     gateway = open_gateway(numbers, max_in_flight=3)
-    load = gateway.serving.load
+    load = gateway.serving.limiter
     begun = raw(one_row)[:-3]
 
     async def dripping():
@@ -177,7 +174,7 @@ def test_bodies_in_pieces_are_bounded_and_keep_no_small_request_out(open_gateway
             return one_more[0], small[0], (await exchange(await connect(), raw(one_row)))[0]
 
     assert gateway.run(dripping()) == (503, 200, 200)
-    assert gateway.serving.tally.turned_away == {"reading": 1}
+    assert gateway.counts("turned_away") == {"reading": 1}
     assert load.in_flight.now == 0
 
 
@@ -200,13 +197,13 @@ def test_a_client_that_leaves_before_its_answer_leaks_no_count(stalled, question
 
 def test_requests_that_would_wait_too_long_are_refused_before_they_begin(open_gateway, numbers, one_row):
     gateway = open_gateway(numbers, max_delay=0.05)
-    gateway.serving.load.cost = 0.0101  # five may wait before the next one would wait too long
+    gateway.serving.limiter.cost = 0.0101  # five may wait before the next one would wait too long
 
     async def crowd():
         return await asyncio.gather(*(gateway.call("/predict", one_row) for _ in range(12)))
 
     assert [one.status for one in gateway.run(crowd())] == 5 * [200] + 7 * [503]
-    assert gateway.serving.tally.turned_away == {"busy": 7}
+    assert gateway.counts("turned_away") == {"busy": 7}
     assert gateway.ask("/predict", one_row).status == 200
 
 
@@ -232,7 +229,7 @@ def test_requests_that_wait_for_the_full_model_are_no_work(stalled, question):
         for _ in range(6):
             asked.append(asyncio.ensure_future(gateway.call("/predict", question)))
             await until(lambda: load.waiting.now == len(asked))
-        assert (load.in_flight.now, load.excess) == (6, None)
+        assert load.in_flight.now == 6
         under_test.release.set()
         return await asyncio.gather(*asked)
 
@@ -240,8 +237,26 @@ def test_requests_that_wait_for_the_full_model_are_no_work(stalled, question):
     assert load.waiting.now == 0
 
 
+def test_batches_that_would_wait_too_long_for_those_before_them_are_refused(open_gateway, numbers, question):
+    gateway = open_gateway(numbers, max_delay=0.05)
+    gateway.serving.limiter.row_cost = 0.0005  # behind two batches of 60 rows the next one waits too long
+    held = threading.Event()
+
+    async def crowd():
+        busy = asyncio.ensure_future(gateway.serving.model.in_thread(held.wait))
+        asked = [asyncio.ensure_future(gateway.call("/predict", question)) for _ in range(6)]
+        await until(lambda: gateway.counts("turned_away")["batches"] == 4)
+        held.set()
+        await busy
+        return await asyncio.gather(*asked)
+
+    assert [one.status for one in gateway.run(crowd())] == 2 * [200] + 4 * [503]
+    assert gateway.counts("turned_away") == {"batches": 4}
+    assert gateway.ask("/predict", question).status == 200
+
+
 def test_what_a_request_costs_is_learned_while_there_is_much_to_do_and_never_in_a_leap():
-    load = Load(Config())
+    load = Limiter(Config())
     first = load.cost
     load.learn(0.05, 0.02, 1)  # mostly idle: what was used went into other things
     load.learn(0.05, 0.05, 0)

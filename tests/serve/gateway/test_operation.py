@@ -11,7 +11,7 @@ import pytest
 from thrifty import Policy
 from thrifty.errors import InvalidInputError
 from thrifty.serve.config import Config, read_config
-from thrifty.serve.reload import Loaded
+from thrifty.serve.gateway import Loaded
 
 
 class DownError(Exception):
@@ -82,7 +82,7 @@ def test_without_the_full_model_rows_get_the_last_stages_answer_marked_and_count
             assert one == before
     n_degraded = sum(one["degraded"] for one in said)
     reason = request.node.callspec.id.split()[0]
-    assert gateway.serving.tally.degraded == {reason: n_degraded}
+    assert gateway.counts("degraded") == {reason: n_degraded}
 
 
 def test_a_call_that_was_not_tried_costs_what_the_stages_bought(open_gateway, numbers, fake_remote, question):
@@ -140,6 +140,23 @@ def test_the_budget_is_held_from_the_start_and_changed_at_the_admin_port(open_ga
     assert gateway.serving.model.controller is None
 
 
+def test_a_cap_outlives_reloads_and_is_not_given_up_by_a_change_of_the_budget(
+    open_gateway, numbers, make_table
+):
+    window, budget = 20, float(numbers.chain.policy.cost[[0, -1]].mean())
+    how, cap = {"load": lambda: Loaded(numbers, "b")}, 1.02 * budget
+    gateway = open_gateway(numbers, how, budget=budget, budget_window=window, budget_cap=cap)
+    costs = []
+    for row in make_table(120, seed=5)[list(numbers.schema.names)].to_dict("records"):
+        costs.append(gateway.ask("/predict", {"rows": [row]}).said["answers"][0]["cost"])
+        if len(costs) % 15 == 0:
+            assert gateway.admin("/reload", {}).status == 200
+    assert max(costs) > cap
+    means = np.convolve(costs, np.full(window, 1 / window), "valid")
+    assert means.max() <= cap * (1 + 1e-9)
+    assert "while budget_cap" in gateway.admin("/budget", {"budget": None}).said["error"]
+
+
 def test_another_file_takes_over_and_a_bad_one_changes_nothing(open_gateway, numbers, question):
     chain = numbers.chain
     stops = replace(numbers, estimator=chain.at(Policy.of(np.full(chain.n_stages, np.inf))))
@@ -160,7 +177,7 @@ def test_another_file_takes_over_and_a_bad_one_changes_nothing(open_gateway, num
     for _ in range(2):
         assert gateway.admin("/reload", {}).status == 400
     assert gateway.ask("/predict", question).said == said
-    assert gateway.serving.tally.reloads == {"done": 1, "refused": 2}
+    assert gateway.counts("reloads") == {"done": 1, "refused": 2}
 
 
 def test_a_request_under_way_is_answered_by_the_model_it_started_with(
@@ -197,7 +214,7 @@ def test_rows_that_a_stage_answers_are_compared_with_the_full_model_where_that_i
     easy = [one["answer"] for one in said if one["route"] < numbers.chain.n_stages]
     agreed = easy.count(numbers.schema.classes[1])
     assert 0 < agreed < len(easy)
-    assert gateway.serving.tally.explored == {"compared": len(easy), "agreed": agreed}
+    assert gateway.counts("explored") == {"compared": len(easy), "agreed": agreed}
 
 
 def test_metrics_count_rows_spend_and_missing_values(open_gateway, numbers, fake_remote, question):
@@ -265,6 +282,7 @@ def test_pages_of_others_cannot_reach_the_administration(open_gateway, numbers):
         ("name = 'a/b'", "name must be made of letters"),
         ("api_key = 5", "api_key must be text. "),
         ("port =", "must be a TOML file"),
+        ("budget_cap = 2.0", "budget_cap needs a budget"),
     ],
 )
 def test_a_file_of_settings_that_breaks_a_rule_is_refused(tmp_path, text, words):

@@ -9,20 +9,33 @@ import pytest
 
 from thrifty.errors import InvalidInputError
 from thrifty.serve.config import Config
-from thrifty.serve.reload import Serving
-from thrifty.sources.memory import DictSource
+from thrifty.serve.gateway import Gateway
+from thrifty.sources import PatientSource
 
 
-class Down(DictSource):
-    """A source that fails, after a while."""
+class Down(PatientSource):
+    """A source that fails, after a while, and counts how often it was asked."""
 
-    def __init__(self, keys, seconds=0.0, **how):
-        super().__init__({}, len(keys), **how)
-        self._seconds = seconds
+    def __init__(self, seconds=0.0, **how):
+        super().__init__(0, **how)
+        self.seconds, self.asked = seconds, []
 
     def ask(self, rows, names):
-        time.sleep(self._seconds)
-        raise ConnectionError("nobody is there")
+        self.asked.append(len(rows))
+        time.sleep(self.seconds)
+        raise ConnectionError("the service is down")
+
+
+class Sold(PatientSource):
+    """Lines of a table by key; counts what was asked for."""
+
+    def __init__(self, table):
+        super().__init__(0)
+        self.table, self.asked = table.set_index("id"), []
+
+    def ask(self, rows, names):
+        self.asked.append(len(rows))
+        return self.table.loc[[self.keys[row] for row in rows], list(names)].to_numpy()
 
 
 def sold(system, **settings):
@@ -38,17 +51,7 @@ def table(make_table):
 
 @pytest.fixture
 def made(table):
-    """Makes sources over the table, and counts what was asked for."""
-    asked = []
-
-    def make(keys, **how):
-        lines = table.set_index("id").loc[list(keys)]
-        asked.append(len(keys))
-        numbers = {name: lines[name].to_numpy() for name in lines.columns}
-        return DictSource(numbers, **how)
-
-    make.asked = asked
-    return make
+    return Sold(table)
 
 
 def known_by_key(table):
@@ -119,8 +122,8 @@ def test_a_provider_that_dies_leaves_rows_with_what_they_hold_or_an_error(
     columns = [name for name in colours.schema.names if name not in at_hand]
     gateway = open_gateway(
         colours,
-        {"sources": {"lab": Down}},
-        providers=sold(colours, columns=columns, retries=0),
+        {"sources": {"lab": Down(retries=0)}},
+        providers=sold(colours, columns=columns),
         on_provider_failure=on_failure,
     )
     rows = [{name: row[name] for name in at_hand} | {"id": row["id"]} for row in table.to_dict("records")]
@@ -148,13 +151,10 @@ def test_a_provider_that_dies_leaves_rows_with_what_they_hold_or_an_error(
 
 
 def test_purchases_end_at_the_deadline_and_block_nobody(open_gateway, numbers, table):
-    def slow(keys, **how):
-        return Down(keys, 3.0, **how)
-
     gateway = open_gateway(
         numbers,
-        {"sources": {"lab": slow}},
-        providers=sold(numbers, timeout=0.1, retries=5),
+        {"sources": {"lab": Down(3.0, timeout=0.1, retries=5)}},
+        providers=sold(numbers),
         purchase_deadline=0.15,
     )
     whole = {"rows": table[list(numbers.schema.names)].to_dict("records")}
@@ -182,16 +182,11 @@ def test_purchases_end_at_the_deadline_and_block_nobody(open_gateway, numbers, t
 
 
 def test_a_provider_that_keeps_failing_is_left_alone(open_gateway, numbers):
-    asked = []
-
-    def down(keys, **how):
-        asked.append(keys)
-        return Down(keys, **how)
-
-    gateway = open_gateway(numbers, {"sources": {"lab": down}}, providers=sold(numbers, retries=0))
+    down = Down(retries=0)
+    gateway = open_gateway(numbers, {"sources": {"lab": down}}, providers=sold(numbers))
     for _ in range(8):
         assert gateway.ask("/predict", {"rows": [{"id": "n1"}]}).said["answers"][0]["degraded"]
-    assert len(asked) == 5
+    assert len(down.asked) == 5
     assert gateway.serving.providers[0].failures == {"ConnectionError": 5, "breaker_open": 3}
 
 
@@ -206,6 +201,14 @@ def test_what_nobody_sells_and_rows_without_a_key_are_refused_by_name(open_gatew
     assert "nor 'id', by which it is bought" in gateway.ask("/predict", {"rows": [{}]}).said["error"]
     assert "must be text or a whole number" in gateway.ask("/predict", {"rows": [{"id": 1.5}]}).said["error"]
     assert "Did you mean 'id'?" in gateway.ask("/predict", {"rows": [{"idd": 1}]}).said["error"]
+
+
+def test_a_key_that_no_database_can_hold_is_the_fault_of_its_request(open_gateway, numbers, made):
+    gateway = open_gateway(numbers, {"sources": {"lab": made}}, providers=sold(numbers))
+    said = gateway.ask("/predict", {"rows": [{"id": "n1"}, {"id": 2**63}]})
+    assert (said.status, made.asked) == (400, [])
+    assert "whole number of 64 bits" in said.said["error"]
+    assert gateway.serving.providers[0].failures == {}
 
 
 def test_a_full_model_that_fails_rows_that_were_bought_for_follows_its_own_policy(
@@ -223,7 +226,7 @@ def test_a_full_model_that_fails_rows_that_were_bought_for_follows_its_own_polic
         assert {(one["route"], one["cost"], one["answer"] is None) for one in lost} == {
             (route, bought, policy == "abstain")
         }
-        assert gateway.serving.tally.degraded == {"connect": len(lost)}
+        assert gateway.counts("degraded") == {"connect": len(lost)}
     gateway = open_gateway(numbers, how, providers=sold(numbers), on_remote_failure="error")
     assert "did not answer (connect)" in gateway.ask("/predict", rows).said["error"]
 
@@ -286,4 +289,4 @@ def test_providers_of_a_file_of_settings_sell_by_their_own_names(
 )
 def test_a_provider_whose_settings_break_a_rule_is_refused(numbers, settings, words):
     with pytest.raises(InvalidInputError, match=words):
-        Serving(numbers, Config(providers={"lab": settings}))
+        Gateway(numbers, Config(providers={"lab": settings}))

@@ -172,6 +172,7 @@ def test_null_is_missing_where_the_model_reads_missing_values_and_refused_where_
         ({"datatype": "BOOL"}, "must hold true or false"),
         ({"datatype": "TRUTH"}, "must have one of the datatypes"),
         ({"datatype": "INT32", "data": [1, 2, 3, 1.5]}, "must hold whole numbers"),
+        ({"datatype": "INT8", "data": [1, 2, 3, 300]}, "whole numbers from -128 to 127"),
         ({"name": "Y"}, '"Y" is no column'),
         ({"data": [1, 2, 3, True]}, "got true in row 1"),
         ({"parameters": {"binary_data_size": 32}}, "more bytes than follow"),

@@ -33,7 +33,7 @@ def test_a_gateway_answers_every_row_whatever_the_remote_does(
         assert any(one["degraded"] for one in said.said["answers"])
         assert all(one["answer"] in numbers.schema.classes for one in said.said["answers"])
     assert min(took) <= DEADLINE + SLACK
-    assert gateway.serving.tally.degraded[reason] > 0
+    assert gateway.counts("degraded")[reason] > 0
     assert gateway.serving.model.remote.failures[reason] > 0
 
 

@@ -1,4 +1,4 @@
-"""One batch of rows through a chain: the local walk, then the full model for the rows sent on, or what is left without.
+"""Answers to the rows of a request: the walk through the stages, then the full model for the rows sent on.
 
 A row or a few are answered where the request is read: the walk takes less time than handing it to a thread. Larger
 batches, and the full model in the file, are left to one thread, so that other requests are read meanwhile.
@@ -8,7 +8,7 @@ import asyncio
 import math
 import random
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
 from dataclasses import replace
 from typing import Any
@@ -29,12 +29,14 @@ from thrifty.errors import (
 )
 from thrifty.evidence.observe import chain_of
 from thrifty.full.model import PrecomputedFull
-from thrifty.serve.buying import Buyer, Provider
 from thrifty.serve.config import Config
 from thrifty.serve.controller import BudgetController, cost_at_hand
-from thrifty.serve.metrics import ActiveCount, Drift
+from thrifty.serve.endpoint import Limiter
+from thrifty.serve.metrics import Drift
 from thrifty.serve.protocol import Answered, RequestCells, RequestRows
+from thrifty.serve.providers import Buyer, Provider, Settled, failure_reason
 from thrifty.serve.remote import RemoteModel
+from thrifty.sources import NOT_TRIED
 from thrifty.tables.reader import Cells
 from thrifty.tables.system import TableSystem
 
@@ -42,9 +44,6 @@ __all__ = ["MicroBatcher", "Model"]
 
 FEW_ROWS = 32
 """Rows that are answered sooner than a thread would begin with them."""
-
-NOT_TRIED = ("breaker_open", "too_many_in_flight", "not_started")
-"""Failures of rows for which nothing was bought, because nobody was asked."""
 
 _NOTHING_TO_READ = TableReader(np.zeros((0, 0)), np.zeros((0, 0)))
 """For answers of stages, whose rows have been read on their walk."""
@@ -67,11 +66,11 @@ class Model:
     buyers : Executor
         Threads that wait for providers.
     providers : sequence of Provider
-        Who sells columns that requests do not carry. Rows then pay for what is bought, and not for what they come with.
+        Providers of columns that requests do not carry. Rows then pay for what is bought, not for what they come with.
     config : Config
-        Limits, and what becomes of rows for which something fails.
-    waiting : ActiveCount, optional
-        Counts requests that wait for the full model, for a provider or for another thread.
+        Limits, and how rows are treated for which something fails.
+    limiter : Limiter
+        Refuses batches, and counts requests that wait for the full model, for a provider or for another thread.
     """
 
     def __init__(
@@ -82,8 +81,8 @@ class Model:
         config: Config,
         worker: Executor,
         buyers: Executor,
+        limiter: Limiter,
         providers: Sequence[Provider] = (),
-        waiting: ActiveCount | None = None,
     ) -> None:
         self.system = system = system.with_row_key(config.row_key)
         self.version = version
@@ -111,7 +110,7 @@ class Model:
         self.controller: BudgetController | None = None
         self.drift: Drift | None = None
         self.exploring = 0
-        self._waiting = waiting or ActiveCount()
+        self._limiter, self._waiting = limiter, limiter.waiting
         self.cost_of_full = self.chain.price_list.cost_of_full
         self.cost_by_place = cost_at_hand(self.chain, is_free=bool(providers))
         self._on_failure = config.on_remote_failure
@@ -123,7 +122,7 @@ class Model:
         self._batcher = MicroBatcher(self.chain)
         self._is_picky = system.refuses_missing
         if not self.chain.n_stages and self._on_failure == "local":
-            self._on_failure = "error"  # nobody else can answer
+            self._on_failure = "error"  # no stage can answer
 
     @property
     def output_names(self) -> tuple[str, ...]:
@@ -141,8 +140,12 @@ class Model:
         """Numbers with which the full model answers a row."""
         return int(self.chain.task.outputs(np.zeros((1, self.chain.task.n_scores))).shape[1])
 
+    def route_name(self, route: int) -> str:
+        """A route in metrics: the number of a stage, "full", or "nobody"."""
+        return "nobody" if route < 0 else "full" if route == self.chain.n_stages else str(route)
+
     def warm_up(self) -> None:
-        """Answer rows that nobody sees, so that the first request waits for no compiler."""
+        """Answer rows of zeros, so that the first request waits for no compiler."""
         for n_rows in (1, 2):
             numbers = np.zeros((n_rows, len(self.rows.names)))
             reader = TableReader(numbers, numbers)
@@ -152,59 +155,61 @@ class Model:
         """Answer the rows of a request."""
         if self._buyer is not None and self._buyer.is_needed(cells):
             with self._waiting:
-                return await self._bought(self._buyer, cells)
-        chain, walk = self.chain, await self._walk(cells)
-        route, degraded = walk.route, np.zeros(len(walk.route), dtype=bool)
-        if chain.n_stages not in route.tolist():  # a few times sooner than numpy, where there is one row
-            outputs, cost = chain.answer(_NOTHING_TO_READ, walk), self._cost(chain, cells, walk)
-            return self._answered(route, outputs, cost, degraded, {}, 0)
-        sent = np.flatnonzero(route == chain.n_stages)
-        with self._waiting:
-            outputs, cost, reason = await self._with_full(chain, cells, walk, sent)
-        if reason is None:
-            return self._answered(route, outputs, cost, degraded, {}, len(sent))
-        route, degraded[sent] = route.copy(), True
-        route[sent] = -1 if self._on_failure == "abstain" else chain.n_stages - 1
-        return self._answered(route, outputs, cost, degraded, {reason: len(sent)}, len(sent))
-
-    async def _walk(self, cells: Cells) -> Walk:
-        """Send rows as far as the operating point, or the budget, says."""
+                return self._answered_by_full(await self._bought(self._buyer, cells))
         send = self.chain.walk if self.controller is None else self.controller.walk
         if len(cells) > FEW_ROWS:
+            walk = await self._walk_batch(send, cells)
+        elif self._needs_care(cells):
+            walk = send(self._reader(cells))
+        else:
+            walk = await self._batcher.walk(send, cells)
+        route = walk.route.tolist()  # for one row, a few times sooner than numpy
+        if self.chain.n_stages in route:
             with self._waiting:
-                walk: Walk = await self.in_thread(lambda: send(self._reader(cells)))
-            return walk
-        if self._needs_care(cells):
-            return send(self._reader(cells))
-        return await self._batcher.walk(send, cells)
+                return self._answered_by_full(await self._with_full(cells, walk))
+        outputs = self.chain.answer(_NOTHING_TO_READ, walk)
+        return self._answered(walk.route, outputs, self._cost(cells, walk))
 
-    def _answered(
-        self,
-        route: Ints,
-        outputs: Floats,
-        cost: Floats,
-        degraded: Bools,
-        reasons: Mapping[str, int],
-        n_sent: int,
-    ) -> Answered:
+    async def _walk_batch(self, send: "Send", cells: Cells) -> Walk:
+        """Send many rows through the stages, in the thread of batches."""
+        with self._limiter.batch(len(cells)):
+            walk: Walk = await self.in_thread(
+                lambda: self._limiter.timed(len(cells), lambda: send(self._reader(cells)))
+            )
+        return walk
+
+    def _answered_by_full(self, settled: Settled) -> Answered:
+        """Answers where rows were sent to the full model; those that it failed are treated as the settings say."""
+        route, failed = settled.route, settled.failed_by_full()
+        if failed.size and self._on_failure == "error":
+            raise FullModelDownError(settled.reasons[int(failed[0])])
+        if failed.size and self._on_failure == "abstain":
+            route = route.copy()
+            route[failed] = -1
+        answered = self._answered(route, settled.outputs, settled.cost)
+        answered.degraded[list(settled.reasons)] = True
+        reasons = Counter(settled.reasons.values())
+        return replace(answered, reasons=reasons, n_sent=int(settled.sent.sum()))
+
+    def _answered(self, route: Ints, outputs: Floats, cost: Floats) -> Answered:
         is_whole = min(route.tolist()) >= 0
         answer: Any = self.chain.task.answers(outputs)
         probability: Any = None if self.is_number else self.chain.task.confidence(outputs)
         if not is_whole:
-            nobody = route < 0
-            answer = [None if lost else one for one, lost in zip(answer.tolist(), nobody, strict=True)]
-            outputs = np.where(nobody[:, None], np.nan, outputs)  # written as null
+            unanswered = route < 0
+            answer = [None if lost else one for one, lost in zip(answer.tolist(), unanswered, strict=True)]
+            outputs = np.where(unanswered[:, None], np.nan, outputs)  # written as null
             if probability is not None:
-                probability[nobody] = np.nan
+                probability[unanswered] = np.nan
         elif answer.dtype.kind not in "biuf":
             answer = answer.tolist()
-        return Answered(answer, probability, outputs, route, cost, degraded, reasons, n_sent)
+        return Answered(answer, probability, outputs, route, cost, np.zeros(len(route), dtype=bool))
 
     # -- what is bought ------------------------------------------------------------------------------
 
-    async def _bought(self, buyer: Buyer, cells: RequestCells) -> Answered:
+    async def _bought(self, buyer: Buyer, cells: RequestCells) -> Settled:
         """Answer rows that lack something that can be bought."""
-        loop, n_stages = asyncio.get_running_loop(), self.chain.n_stages
+        loop = asyncio.get_running_loop()
 
         def ask_full(table: Any, numbers: Any) -> Floats:
             if self.remote is None:
@@ -213,72 +218,58 @@ class Model:
             far = asyncio.run_coroutine_threadsafe(self.remote.ask(numbers), loop).result()
             return self.chain.task.read_outputs(far, len(numbers), FULL_MODEL)
 
-        found = await loop.run_in_executor(
+        settled = await loop.run_in_executor(
             self._buyers, lambda: buyer.answer(cells, ask_full, self.controller)
         )
-        lost = found.lost_by_full(n_stages)
-        if lost.size:
-            if self.remote is None and self._is_picky:
-                given = [one for one in self.chain.price_list.read_by_full if one not in cells.absent]
-                cells.refuse_missing(lost, np.array(given, dtype=np.intp), "the full model")
-            if self._on_failure == "error":
-                raise FullModelDownError(found.reasons[int(lost[0])])
-            if self._on_failure == "abstain":
-                found.route[lost] = -1
-        degraded = np.isin(np.arange(len(cells)), list(found.reasons))
-        reasons = Counter(found.reasons.values())
-        return self._answered(
-            found.route, found.outputs, found.cost, degraded, reasons, int(found.sent.sum())
-        )
+        failed = settled.failed_by_full()
+        if failed.size and self.remote is None and self._is_picky:
+            given = [one for one in self.chain.price_list.read_by_full if one not in cells.absent]
+            cells.refuse_missing(failed, np.array(given, dtype=np.intp), "the full model")
+        return settled
 
     # -- the full model ----------------------------------------------------------------------------
 
-    async def _with_full(
-        self, chain: Chain, cells: Cells, walk: Walk, sent: Ints
-    ) -> tuple[Floats, Floats, str | None]:
-        """Outputs and costs where the full model is asked about some rows, and why it did not answer, if so."""
-        full, reason = await self._ask_full(chain, cells, sent)
-        if reason is None:
-            cost = self._cost(chain, cells, walk)
+    async def _with_full(self, cells: Cells, walk: Walk) -> Settled:
+        """Answer rows some of which were sent to the full model; without it they fall back to their last stage."""
+        chain, sent = self.chain, walk.route == self.chain.n_stages
+        rows = np.flatnonzero(sent)
+        full, reason = await self._ask_full(cells, rows)
+        if full is not None:
+            cost = self._cost(cells, walk)
             answers = np.zeros((len(cells), self.n_outputs))
-            answers[sent] = full
+            answers[rows] = full
             answered = chain.with_innermost(PrecomputedFull(answers))
-            return answered.answer(_plain_reader(cells), walk), cost, None
-        if self._on_failure == "error":
-            raise FullModelDownError(reason)
+            return Settled(walk.route, answered.answer(_plain_reader(cells), walk), cost, sent, {})
         walk = _without_full(chain, walk)
-        cost = self._cost(chain, cells, walk)
+        cost = self._cost(cells, walk)
         if reason not in NOT_TRIED and not self.providers:
             # What the full model reads was bought before the call failed; the call itself is not paid for.
             bought, prices = chain.bought_by_place[[-1]], chain.price_list
-            every = np.repeat(bought, len(sent), axis=0)
-            amounts = amounts_of(prices, self._reader(cells), sent, every, chain.names)
-            cost[sent] = prices.cost_of_rows(bought, np.zeros(1, dtype=bool), amounts)
-        return chain.answer(_NOTHING_TO_READ, walk), cost, reason
+            every = np.repeat(bought, len(rows), axis=0)
+            amounts = amounts_of(prices, self._reader(cells), rows, every, chain.names)
+            cost[rows] = prices.cost_of_rows(bought, np.zeros(1, dtype=bool), amounts)
+        outputs = chain.answer(_NOTHING_TO_READ, walk)
+        return Settled(walk.route, outputs, cost, sent, dict.fromkeys(rows.tolist(), reason))
 
-    def _cost(self, chain: Chain, cells: Cells, walk: Walk) -> Floats:
+    def _cost(self, cells: Cells, walk: Walk) -> Floats:
         """What rows pay on their way, by the prices of each row where they differ."""
-        if chain.price_list.by_row is None:
-            return self.cost_by_place[chain.places(walk)]
-        return chain.spent(self._reader(cells), walk)
+        if self.chain.price_list.by_row is None:
+            return self.cost_by_place[self.chain.places(walk)]
+        return self.chain.spent(self._reader(cells), walk)
 
-    async def _ask_full(self, chain: Chain, cells: Cells, rows: Ints) -> tuple[Floats | None, str | None]:
+    async def _ask_full(self, cells: Cells, rows: Ints) -> tuple[Floats | None, str]:
         """Outputs of the full model for some rows, or why there are none."""
         try:
             if self.remote is None:
-                return await self.in_thread(lambda: self._ask_file(chain, cells, rows)), None
+                return await self.in_thread(lambda: self._ask_file(self.chain, cells, rows)), ""
             reader = self._reader(cells)
-            said = await self.remote.ask(reader.block(rows, chain.price_list.read_by_full))
-            return chain.task.read_outputs(said, len(rows), FULL_MODEL), None
-        except InvalidAnswerError:
-            return None, "bad_answer"
-        except FullModelFailedError as error:
-            return None, error.reason
-        except InvalidInputError:
-            raise
+            said = await self.remote.ask(reader.block(rows, self.chain.price_list.read_by_full))
+            return self.chain.task.read_outputs(said, len(rows), FULL_MODEL), ""
         except Exception as error:
-            # Whatever happens to the full model, rows have other answers.
-            return None, str(getattr(error, "reason", "failed"))
+            is_of_request = isinstance(error, InvalidInputError)
+            if is_of_request and not isinstance(error, InvalidAnswerError | FullModelFailedError):
+                raise
+            return None, failure_reason(error)
 
     def _ask_file(self, chain: Chain, cells: Cells, rows: Ints) -> Floats:
         innermost = chain
@@ -296,12 +287,12 @@ class Model:
             return None
         self.exploring += 1
         try:
-            full, reason = await self._ask_full(self.chain, cells, easy)
+            full, _ = await self._ask_full(cells, easy)
         except InvalidInputError:
             return None  # columns that the full model reads did not come with the request
         finally:
             self.exploring -= 1
-        if reason is not None or full is None:
+        if full is None:
             return None
         given = self.chain.task.answers(answered.outputs[easy])
         return len(easy), int(_agree(given, self.chain.task.answers(full), self.is_number).sum())
@@ -309,7 +300,7 @@ class Model:
     # -- readers -----------------------------------------------------------------------------------
 
     def _needs_care(self, cells: Cells) -> bool:
-        """Whether a cell could be refused once somebody reads it."""
+        """Whether a cell could be refused once a stage reads it."""
         return bool(cells.unreadable) or (self._is_picky and bool(np.isnan(cells.numbers).any()))
 
     def _reader(self, cells: Cells) -> TableReader:
@@ -354,14 +345,14 @@ class MicroBatcher:
         self._min_rows = math.inf if chain.behind is not None else max(ROWS_PER_STAGE * chain.n_stages, 2)
         self._waiting: list[_Waiting] = []
 
-    async def walk(self, send: Send, cells: Cells) -> Walk:
+    def walk(self, send: Send, cells: Cells) -> asyncio.Future[Walk]:
         """The walk of some rows, in one batch with those of other requests in this turn of the event loop."""
         loop = asyncio.get_running_loop()
         future: asyncio.Future[Walk] = loop.create_future()
         if not self._waiting:
             loop.call_soon(self._go)
         self._waiting.append((send, cells, future))
-        return await future
+        return future
 
     def _go(self) -> None:
         waiting, self._waiting = self._waiting, []

@@ -1,40 +1,51 @@
-"""What serves now, and how another file or another budget takes its place without a request noticing.
+"""The gateway: the model that serves now, reloads, changes of the budget, and the process around them.
 
-A request looks up the model once, when it starts. The old model goes on serving until the new one is whole; a file that
-cannot be read, or that cannot hold the budget, changes nothing.
+A request looks up the model once, when it starts. On a reload the old model serves until the new one is whole; a file
+that cannot be read, or that cannot hold the budget, changes nothing.
 """
 
 import asyncio
 import contextlib
-import dataclasses
+import gc
+import logging
+import signal
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from typing import Any
+
+import uvicorn
+from starlette.types import ASGIApp
 
 from thrifty.chain.chain import Chain
 from thrifty.errors import InvalidInputError
 from thrifty.prices.billing import check_amount
-from thrifty.serve.answering import Model
-from thrifty.serve.buying import providers_of
-from thrifty.serve.config import Config, meant
+from thrifty.serve.config import Config
 from thrifty.serve.controller import BudgetController
-from thrifty.serve.metrics import LOG, Drift, Load, Tally
-from thrifty.serve.remote import RemoteModel, RemoteSettings
+from thrifty.serve.endpoint import Limiter
+from thrifty.serve.metrics import LOG, Drift, Metrics
+from thrifty.serve.model import Model
+from thrifty.serve.providers import Provider
+from thrifty.serve.remote import RemoteModel
+from thrifty.sources import PatientSource
 from thrifty.tables.system import TableSystem, as_table_system
 
-__all__ = ["Loaded", "Serving"]
+__all__ = ["Gateway", "Loaded", "run"]
+
+_CONNECTIONS_PER_REQUEST = 16
+"""Connections for each request that may be in flight; uvicorn answers 503 on more, whatever they ask for."""
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class Loaded:
-    """A system that was read from a file, and what tells it from others of the same name."""
+    """A system that was read from a file, and the version that tells it from others of the same name."""
 
     system: TableSystem
     version: str
 
 
-class Serving:
-    """What serves now.
+class Gateway:
+    """The model that serves now, and what outlives it: metrics, limits, providers, threads.
 
     Parameters
     ----------
@@ -46,9 +57,9 @@ class Serving:
         Reads the file again.
     connect : callable, optional
         Makes the remote full model for a model; None makes the one of ``config.full``.
-    sources : dict of str to callable, optional
-        By the name of a provider: makes its source from keys, ``timeout``, ``retries``, ``deadline`` and ``cache``;
-        None makes those that ``config.providers`` describes.
+    sources : dict of str to PatientSource, optional
+        Sources of providers by name, in the place of those that ``config.providers`` describes: they are asked
+        ``over`` the keys of each request.
     hold : callable, optional
         Makes what holds a budget from a chain and the budget; None makes a ``BudgetController``.
     """
@@ -60,31 +71,32 @@ class Serving:
         *,
         load: Callable[[], Loaded] | None = None,
         connect: Callable[[Model], RemoteModel] | None = None,
-        sources: Mapping[str, Any] | None = None,
+        sources: Mapping[str, PatientSource] | None = None,
         hold: Callable[[Chain, float], BudgetController] | None = None,
     ) -> None:
-        self.config = config
-        self.tally = Tally()
-        self.load = Load(config)
+        self.config, self.metrics, self.limiter = config, Metrics(), Limiter(config)
         self.is_ready = False
         self._load = load
-        self._connect = connect if connect is not None or config.full is None else self._connected
-        self._hold = hold or self._held
+        self._connect = connect if connect is not None or config.full is None else self._remote_model
+        self._hold = hold or self._controller
         self._budget = config.budget
         self._worker = ThreadPoolExecutor(1, thread_name_prefix="thrifty-serve")
         # A request waits for no other one's purchases; threads are started as they are needed.
         self._buyers = ThreadPoolExecutor(config.max_in_flight, thread_name_prefix="thrifty-buy")
-        self.providers = providers_of(config.providers, sources)
+        self.providers = tuple(
+            Provider(name, settings, (sources or {}).get(name))
+            for name, settings in config.provider_settings.items()
+        )
         self._tasks: set[asyncio.Task[Any]] = set()
         self._changing = asyncio.Lock()
-        self.model = self._made(system)
+        self.model = self._model_of(system)
         self.model.remote = None if self._connect is None else self._connect(self.model)
 
     # -- from start to end -------------------------------------------------------------------------
 
     async def start(self) -> None:
         """Be ready to answer."""
-        self.in_background(self.load.run())
+        self.in_background(self.limiter.run())
         if self.model.remote is not None:
             await self.model.remote.start()
         self.is_ready = True
@@ -101,7 +113,7 @@ class Serving:
             pool.shutdown(wait=False, cancel_futures=True)
 
     def in_background(self, work: Any) -> None:
-        """Run something that no request waits for."""
+        """Run a coroutine that no request waits for."""
         task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
@@ -116,14 +128,18 @@ class Serving:
     def change_budget(self, budget: Any) -> None:
         """Hold another budget from now on; None goes back to the operating point of the file."""
         controller = None
+        if budget is None and self.config.budget_cap is not None:
+            raise InvalidInputError(
+                f"the budget cannot be given up while budget_cap = {self.config.budget_cap!r} is to hold. Name another "
+                f"budget, or start without the cap."
+            )
         if budget is not None:
-            amount = check_amount("budget", budget)
+            budget = check_amount("budget", budget)
             controller = self.model.controller
             if controller is None:
-                controller = self._hold(self.model.chain, amount)
+                controller = self._hold(self.model.chain, budget)
             else:
-                controller.target = amount
-            budget = amount
+                controller.target = budget
         self.model.controller, self._budget = controller, budget
 
     async def reload(self) -> str:
@@ -132,20 +148,22 @@ class Serving:
             raise InvalidInputError(
                 "what is served was not read from a file, so there is none to read again."
             )
+        load = self._load
         async with self._changing:
             try:
                 # Not the thread that answers: requests go on meanwhile.
-                model = await asyncio.to_thread(self._made_again, self._load)
-                old = self.model
-                await self._take_over_remote(model, old)
+                model = await asyncio.to_thread(lambda: self._model_of(load()))
+                await self._take_over_remote(model, self.model)
             except Exception as error:
-                self.tally.reloads["refused"] += 1
+                self.metrics.reloads["refused"] += 1
                 LOG.warning("the file was not taken: %s", error)
                 if isinstance(error, InvalidInputError):
                     raise
                 raise InvalidInputError(f"the file was not taken: {error}") from error
+            if isinstance(model.controller, BudgetController) and self.model.controller is not None:
+                model.controller.take_over(self.model.controller)
             self.model = model
-            self.tally.reloads["done"] += 1
+            self.metrics.reloads["done"] += 1
             return model.version
 
     async def _take_over_remote(self, model: Model, old: Model) -> None:
@@ -163,12 +181,9 @@ class Serving:
             await asyncio.sleep(self.config.drain)
         await remote.close()
 
-    def _made_again(self, load: Callable[[], Loaded]) -> Model:
-        return self._made(load())
-
     # -- making ------------------------------------------------------------------------------------
 
-    def _made(self, given: Any) -> Model:
+    def _model_of(self, given: Any) -> Model:
         loaded = given if isinstance(given, Loaded) else Loaded(given, "1")
         system = loaded.system
         model = Model(
@@ -177,8 +192,8 @@ class Serving:
             config=self.config,
             worker=self._worker,
             buyers=self._buyers,
+            limiter=self.limiter,
             providers=self.providers,
-            waiting=self.load.waiting,
         )
         model.warm_up()
         spread = model.system.spread
@@ -187,7 +202,7 @@ class Serving:
             model.controller = self._hold(model.chain, self._budget)
         return model
 
-    def _held(self, chain: Chain, budget: float) -> BudgetController:
+    def _controller(self, chain: Chain, budget: float) -> BudgetController:
         return BudgetController(
             chain,
             target=budget,
@@ -196,15 +211,69 @@ class Serving:
             is_at_hand_free=bool(self.providers),
         )
 
-    def _connected(self, model: Model) -> RemoteModel:
-        known = {one.name for one in dataclasses.fields(RemoteSettings)}
-        for name in self.config.remote:
-            if name not in known:
-                raise InvalidInputError(f"[remote] sets {name!r}, which is no setting.{meant(name, known)}")
+    def _remote_model(self, model: Model) -> RemoteModel:
         return RemoteModel(
             str(self.config.full),
             columns=model.full_names,
             n_outputs=model.n_outputs,
-            settings=RemoteSettings(**self.config.remote),
+            settings=self.config.remote_settings,
             api_key=self.config.remote_api_key,
         )
+
+
+# -- the process -----------------------------------------------------------------------------------
+
+
+def run(app: ASGIApp, admin: ASGIApp, gateway: Gateway) -> None:
+    """Serve both applications in one event loop until SIGTERM or SIGINT; SIGHUP reads the file again."""
+    config = gateway.config
+    if not LOG.handlers:
+        handler = logging.StreamHandler()
+        handler.setFormatter(logging.Formatter("%(message)s"))
+        LOG.addHandler(handler)
+        LOG.setLevel(logging.INFO)
+    common: dict[str, Any] = {
+        "log_config": None,
+        "access_log": False,
+        "server_header": False,
+        "proxy_headers": False,  # nothing depends on the address of a client
+        "timeout_graceful_shutdown": max(1, round(config.drain)),
+        "ws": "none",
+    }
+    max_connections = _CONNECTIONS_PER_REQUEST * config.max_in_flight
+    public = uvicorn.Server(
+        uvicorn.Config(app, host=config.host, port=config.port, limit_concurrency=max_connections, **common)
+    )
+    private = uvicorn.Server(
+        uvicorn.Config(admin, host="127.0.0.1", port=config.admin_port, lifespan="off", **common)
+    )
+    # What was imported and loaded stays to the end. To look through it for garbage takes a tenth of a second, in which
+    # no request is answered.
+    gc.collect()
+    gc.freeze()
+    try:
+        with asyncio.Runner(loop_factory=public.config.get_loop_factory()) as runner:
+            runner.run(_serve(public, private, gateway))
+    except KeyboardInterrupt:
+        pass
+    except SystemExit:
+        raise InvalidInputError(
+            f"the ports {config.port} and {config.admin_port} of {config.host} and 127.0.0.1 must be free. Name others "
+            f"with --port and --admin-port."
+        ) from None
+
+
+async def _serve(public: uvicorn.Server, private: uvicorn.Server, gateway: Gateway) -> None:
+    async def reload() -> None:
+        with contextlib.suppress(InvalidInputError):  # logged and counted where it was refused
+            await gateway.reload()
+
+    with contextlib.suppress(NotImplementedError, AttributeError):  # Windows has no such signal
+        asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, lambda: gateway.in_background(reload()))
+    # A signal ends the server that started last, which hands it on to the other one: both end, the public one last.
+    both = [asyncio.ensure_future(server.serve()) for server in (public, private)]
+    try:
+        await both[0]
+    finally:
+        private.should_exit = True
+        await both[1]

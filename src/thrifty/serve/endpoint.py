@@ -1,0 +1,337 @@
+"""An endpoint: where a request is admitted or refused, its key and body checked, answered, counted and logged."""
+
+import asyncio
+import contextlib
+import hmac
+import logging
+import time
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import orjson
+from starlette.types import Receive, Scope, Send
+
+from thrifty.errors import FullModelDownError, InvalidInputError, PurchaseFailedError
+from thrifty.serve.config import Config
+from thrifty.serve.metrics import LOG, Metrics
+
+__all__ = ["ActiveCount", "Endpoint", "Limiter", "Refusal", "Request", "error_body"]
+
+_LEARNING_INTERVAL = 0.05
+"""Seconds between two measurements of what requests cost."""
+
+_FIRST_COST, _FIRST_ROW_COST = 5e-4, 3e-5
+"""Seconds that a request of one row, and a row of a batch, take on a common machine, until more is known."""
+
+_MAX_GROWTH, _LEARNING_RATE = 2.0, 0.25
+"""How many times dearer the latest requests may look, and how much they count."""
+
+_REFUSAL_DELAY = 0.1
+"""Seconds that a request is kept before it is refused for overload: it slows clients that ask again at once."""
+
+
+class Refusal(Exception):  # noqa: N818
+    """A request that is not run: its status and the words of the response."""
+
+    def __init__(self, status: int, words: str, retry_after: int | None = None) -> None:
+        super().__init__(words)
+        self.status, self.retry_after = status, retry_after
+
+
+class OverloadedError(Exception):
+    """One more request is too many; the argument is why, in a word that can be counted."""
+
+
+class _ClientGoneError(Exception):
+    """The client has closed the connection."""
+
+
+class ActiveCount:
+    """Counts the requests inside ``with count:``; ``now`` are inside, ``finished`` have left."""
+
+    def __init__(self) -> None:
+        self.now = self.finished = 0
+
+    def __enter__(self) -> None:
+        self.now += 1
+
+    def __exit__(self, *_: object) -> None:
+        self.now -= 1
+        self.finished += 1
+
+
+class Limiter:
+    """Bounds the requests under way, by their number and by the processor time that they need.
+
+    Parameters
+    ----------
+    config : Config
+        ``max_in_flight``, ``max_delay`` and ``body_timeout``.
+
+    Attributes
+    ----------
+    in_flight : ActiveCount
+        Requests that came whole and are not answered yet.
+    waiting : ActiveCount
+        Those among them that wait for the full model, for a provider or for another thread.
+    reading : dict of asyncio.Task to float
+        Requests whose bodies are being read, and since when.
+    cost : float
+        Seconds of the processor that a request took of late, in the thread that answers.
+    row_cost : float
+        Seconds that a row of a batch took of late, in the thread of batches.
+    """
+
+    def __init__(self, config: Config) -> None:
+        self._config = config
+        self.in_flight, self.waiting = ActiveCount(), ActiveCount()
+        self.reading: dict[asyncio.Task[None] | None, float] = {}
+        self.cost, self.row_cost = _FIRST_COST, _FIRST_ROW_COST
+        self._rows_in_batches = 0
+
+    def admit(self) -> None:
+        """Refuse one more request where that is too many."""
+        if self.in_flight.now >= self._config.max_in_flight:
+            raise OverloadedError("in_flight")
+        if (self.in_flight.now - self.waiting.now) * self.cost > self._config.max_delay:
+            raise OverloadedError("busy")
+
+    def admit_body(self) -> None:
+        """Refuse one more body that comes in pieces where there are too many: that bounds memory."""
+        if len(self.reading) > self._config.max_in_flight:
+            raise OverloadedError("reading")
+
+    @contextlib.contextmanager
+    def batch(self, n_rows: int) -> Iterator[None]:
+        """Hold a place in the queue of batches; refused where those before it take too long."""
+        if self._rows_in_batches * self.row_cost > self._config.max_delay:
+            raise OverloadedError("batches")
+        self._rows_in_batches += n_rows
+        try:
+            with self.waiting:
+                yield
+        finally:
+            self._rows_in_batches -= n_rows
+
+    def timed(self, n_rows: int, call: Callable[[], Any]) -> Any:
+        """Result of a call that answers a batch; how long it took is learned."""
+        began = time.thread_time()
+        result = call()
+        self.row_cost += _LEARNING_RATE * ((time.thread_time() - began) / n_rows - self.row_cost)
+        return result
+
+    async def run(self) -> None:
+        """Learn what a request costs, and cut off slow bodies, until cancelled."""
+        began, used, finished = time.perf_counter(), time.thread_time(), self.in_flight.finished
+        while True:
+            await asyncio.sleep(_LEARNING_INTERVAL)
+            before, began = began, time.perf_counter()
+            used_before, used = used, time.thread_time()
+            n_finished, finished = self.in_flight.finished - finished, self.in_flight.finished
+            self.learn(began - before, used - used_before, n_finished)
+            self._cut_off()
+
+    def _cut_off(self) -> None:
+        """Cancel requests whose bodies take too long; they see that they are no longer among those that are read."""
+        since = asyncio.get_running_loop().time() - self._config.body_timeout
+        for task in [task for task, began in self.reading.items() if began < since]:
+            del self.reading[task]
+            if task is not None:
+                task.cancel()
+
+    def learn(self, seconds: float, used: float, n_finished: int) -> None:
+        """Learn from some time of which so much was used, while so many requests were answered.
+
+        While there is little to do, other things than requests take most of what is used, and nothing is learned.
+        """
+        if n_finished and used > seconds / 2:
+            # One collection of garbage must not look like dear requests.
+            latest = min(used / n_finished, _MAX_GROWTH * self.cost)
+            self.cost += _LEARNING_RATE * (latest - self.cost)
+
+
+_HEADERS = {
+    b"authorization",
+    b"x-api-key",
+    b"x-request-id",
+    b"content-length",
+    b"content-encoding",
+    b"inference-header-content-length",
+}
+
+
+@dataclass
+class Request:
+    """A request that was admitted.
+
+    Attributes
+    ----------
+    body : bytes
+        What was sent.
+    headers : dict of bytes to bytes
+        The headers that the gateway reads.
+    path : dict of str to str
+        Parameters of the path.
+    facts : dict
+        What the log says of it.
+    """
+
+    body: bytes
+    headers: Mapping[bytes, bytes]
+    path: Mapping[str, Any]
+    facts: dict[str, Any] = field(default_factory=dict)
+
+
+_NOT_COUNTED: Any = contextlib.nullcontext()
+
+
+class Endpoint:
+    """One operation of the gateway, as an ASGI application.
+
+    Parameters
+    ----------
+    name : str
+        Its name in metrics and logs.
+    run : callable
+        From a request to the bytes of a JSON response.
+    config : Config
+        Key and limits.
+    metrics : Metrics
+        Counts requests.
+    limiter : Limiter
+        Refuses requests.
+    is_limited : bool
+        Whether the operation is refused under overload.
+    is_open : bool
+        Whether no key is needed.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        run: Callable[[Request], Awaitable[bytes]],
+        config: Config,
+        metrics: Metrics,
+        limiter: Limiter,
+        *,
+        is_limited: bool = False,
+        is_open: bool = False,
+    ) -> None:
+        self.name, self.summary = name, run.__doc__
+        self.is_limited, self.is_open = is_limited, is_open
+        self._run, self._config, self._metrics, self._limiter = run, config, metrics, limiter
+        self._key = None if is_open or config.api_key is None else config.api_key.encode()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request."""
+        began = time.perf_counter()
+        request = Request(b"", {}, scope.get("path_params", {}))
+        status, retry_after = 200, None
+        try:
+            if self.is_limited:
+                self._limiter.admit()  # before anything is read
+            request.headers = {name: value for name, value in scope["headers"] if name in _HEADERS}
+            self._check_key(request.headers)
+            request.body = await self._body(request.headers, receive)
+            if self.is_limited:
+                self._limiter.admit()  # there may be more to do than when its body began to come
+            with self._limiter.in_flight if self.is_limited else _NOT_COUNTED:
+                response = await self._run(request)
+        except _ClientGoneError:
+            return
+        except OverloadedError as error:  # no line in the log: refusals must stay cheap
+            self._metrics.turned_away[str(error)] += 1
+            self._metrics.requests[self.name, 503] += 1
+            await asyncio.sleep(_REFUSAL_DELAY)
+            words = error_body("there is too much to do. Ask again later.")
+            await _respond(send, 503, words, self._config.retry_after)
+            return
+        except Refusal as error:
+            status, response, retry_after = error.status, error_body(str(error)), error.retry_after
+        except (FullModelDownError, PurchaseFailedError) as error:
+            status, response, retry_after = 503, error_body(str(error)), self._config.retry_after
+        except InvalidInputError as error:
+            status, response = 400, error_body(str(error))
+        except Exception as error:
+            # The client learns that it is not its fault, and the log where it happened, without values.
+            status, response = 500, error_body("the gateway failed. Its log says where.")
+            request.facts["failure"] = _where(error)
+        self._metrics.requests[self.name, status] += 1
+        if self._config.log_requests and LOG.isEnabledFor(logging.INFO):
+            facts = {"operation": self.name, "status": status, **request.facts}
+            facts["ms"] = round(1e3 * (time.perf_counter() - began), 3)
+            LOG.info("%s", orjson.dumps({"time": time.time(), **facts}).decode())
+        await _respond(send, status, response, retry_after)
+
+    def _check_key(self, headers: Mapping[bytes, bytes]) -> None:
+        if self._key is None:
+            return
+        given = headers.get(b"x-api-key") or headers.get(b"authorization", b"").removeprefix(b"Bearer ")
+        if not hmac.compare_digest(given, self._key):
+            raise Refusal(
+                401, "a key is needed: send it as 'Authorization: Bearer KEY' or as 'X-API-Key: KEY'."
+            )
+
+    async def _body(self, headers: Mapping[bytes, bytes], receive: Receive) -> bytes:
+        if headers.get(b"content-encoding", b"identity") != b"identity":
+            raise Refusal(415, "the body must not be compressed. Leave out Content-Encoding.")
+        length = headers.get(b"content-length", b"0")
+        if not length.isdigit() or len(length) > 18 or int(length) > self._config.max_body_bytes:
+            raise self._too_large()
+        # ``asyncio.timeout`` would add several percent to every request: one loop cuts off all slow bodies.
+        task, reading = asyncio.current_task(), self._limiter.reading
+        reading[task] = asyncio.get_running_loop().time()
+        try:
+            return await self._parts(receive)
+        except asyncio.CancelledError:
+            if task is None or task in reading:
+                raise
+            task.uncancel()
+            raise Refusal(408, "the body took too long to come.") from None
+        finally:
+            reading.pop(task, None)
+
+    async def _parts(self, receive: Receive) -> bytes:
+        """Read a body, which nearly always comes in one part."""
+        body = bytearray()
+        while True:
+            message = await receive()
+            if message["type"] == "http.disconnect":
+                raise _ClientGoneError
+            part, is_more = message.get("body", b""), message.get("more_body", False)
+            if len(body) + len(part) > self._config.max_body_bytes:
+                raise self._too_large()
+            if not is_more:
+                return bytes(body + part) if body else part
+            if not body:
+                self._limiter.admit_body()
+            body += part
+
+    def _too_large(self) -> Refusal:
+        largest = self._config.max_body_bytes
+        return Refusal(413, f"the body must have at most {largest:,} bytes. Send fewer rows at a time.")
+
+
+def error_body(words: str) -> bytes:
+    """The JSON of a refusal."""
+    return orjson.dumps({"error": words})
+
+
+async def _respond(send: Send, status: int, body: bytes, retry_after: int | None) -> None:
+    headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
+    if retry_after is not None:
+        headers.append((b"retry-after", str(retry_after).encode()))
+    if status == 401:
+        headers.append((b"www-authenticate", b"Bearer"))
+    await send({"type": "http.response.start", "status": status, "headers": headers})
+    await send({"type": "http.response.body", "body": body})
+
+
+def _where(error: BaseException) -> str:
+    """The kind of an error and the line that raised it; its message may hold values."""
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    line = "" if trace is None else f" at {trace.tb_frame.f_code.co_qualname}:{trace.tb_lineno}"
+    return f"{type(error).__name__}{line}"
