@@ -104,11 +104,13 @@ class PatientSource:
         self._chunk_size, self._threads, self._retries = chunk_size, threads, retries
         self._timeout, self._deadline = timeout, deadline
         self._keeps = cache
-        self._lock = threading.Lock()
         self._start_anew()
 
     def _start_anew(self) -> None:
+        self._lock = threading.Condition()
         self._stock: dict[Any, tuple[Floats, Bools]] = {}
+        # Cells that some thread is asking for.
+        self._under_way: dict[Any, Bools] = {}
         self.n_questions = 0
         self.failures: Counter[str] = Counter()
 
@@ -132,11 +134,17 @@ class PatientSource:
         return call_within(seconds, lambda: self.ask(rows, names), type(self).__name__)
 
     def fetch(self, rows: Ints, names: Sequence[Any]) -> Delivery:
-        """Values of the named columns, from stock or bought, for the rows that could be had."""
-        values, held = self._from_stock(rows, names)
+        """Values of the named columns, from stock or bought, for the rows that could be had.
+
+        Several threads may call this at once: a cell that one of them is asking for is waited for by the others.
+        """
+        with self._claimed(rows, names) as (values, lacking):
+            return self._bought(rows, names, values, lacking)
+
+    def _bought(self, rows: Ints, names: Sequence[Any], values: Any, lacking: Bools) -> Delivery:
+        """Buy the cells that are lacking."""
         ends = np.inf if self._deadline is None else time.monotonic() + self._deadline
         failed: dict[int, str] = {}
-        lacking = ~held
         # Mostly all rows lack the same columns, which is found sooner than by sorting the rows.
         alike = len(rows) > 0 and (lacking == lacking[0]).all()
         for pattern in lacking[:1] if alike else np.unique(lacking, axis=0):
@@ -150,17 +158,42 @@ class PatientSource:
                 values = _with_room_for(values, found)
                 values[np.ix_(chunk, np.flatnonzero(pattern))] = found
                 failed.update(gone_wrong)
-        if self._keeps:
-            arrived = ~np.isin(rows, list(failed))
-            self.keep(rows[arrived], names, values[arrived])
         return Delivery(values, failed, paid=lacking)
+
+    @contextmanager
+    def _claimed(self, rows: Ints, names: Sequence[Any]) -> Iterator[tuple[Any, Bools]]:
+        """Values in stock, and the cells that this thread alone may ask for until the end of the block."""
+        if not self._keeps:
+            yield np.full((len(rows), len(names)), np.nan), np.ones((len(rows), len(names)), dtype=bool)
+            return
+        with self._lock:
+            claims = [self._under_way.setdefault(name, np.zeros(self._n_rows, dtype=bool)) for name in names]
+            while True:
+                values, held = self._from_stock(rows, names)
+                # A thread that waits has no claims, so that no two wait for each other.
+                if not any((claim[rows] & ~held[:, place]).any() for place, claim in enumerate(claims)):
+                    break
+                self._lock.wait()
+            for place, claim in enumerate(claims):
+                claim[rows[~held[:, place]]] = True
+        try:
+            yield values, ~held
+        finally:
+            with self._lock:
+                for place, claim in enumerate(claims):
+                    claim[rows[~held[:, place]]] = False
+                self._lock.notify_all()
 
     def _side_by_side(self, questions: Sequence[tuple[Any, ...]]) -> list[tuple[Floats, Mapping[int, str]]]:
         n_threads = min(self._threads, len(questions))
         if n_threads == 1:
             return [self._ask_again(*question) for question in questions]
         with ThreadPoolExecutor(n_threads) as pool:
-            return list(pool.map(lambda question: self._ask_again(*question), questions))
+            try:
+                return list(pool.map(lambda question: self._ask_again(*question), questions))
+            except BaseException:  # an interrupt: what was not asked yet is not bought
+                pool.shutdown(cancel_futures=True)
+                raise
 
     def _ask_again(self, rows: Ints, names: Sequence[Any], ends: float) -> tuple[Floats, Mapping[int, str]]:
         """Ask, and ask again about the rows that failed, as often and as long as it is allowed."""
@@ -175,7 +208,10 @@ class PatientSource:
             found, reasons, was_tried = self._ask_once(rows[waiting], names, ends)
             values = _with_room_for(values, found)
             values[waiting] = found
-            waiting = waiting[np.isin(rows[waiting], list(reasons))]
+            failed = np.isin(rows[waiting], list(reasons))
+            if self._keeps:  # before anything else happens: what was delivered has been paid for
+                self.keep(rows[waiting[~failed]], names, found[~failed])
+            waiting = waiting[failed]
             if not len(waiting) or not was_tried:
                 break
         return values, reasons
@@ -217,13 +253,14 @@ class PatientSource:
 
     def keep(self, rows: Ints, names: Sequence[Any], values: Floats) -> None:
         """Put values of some cells into the stock."""
-        for place, name in enumerate(names):
-            if name not in self._stock:
-                self._stock[name] = np.full(self._n_rows, np.nan), np.zeros(self._n_rows, dtype=bool)
-            column, known = self._stock[name]
-            column = _with_room_for(column, values)
-            column[rows], known[rows] = values[:, place], True
-            self._stock[name] = column, known
+        with self._lock:
+            for place, name in enumerate(names):
+                if name not in self._stock:
+                    self._stock[name] = np.full(self._n_rows, np.nan), np.zeros(self._n_rows, dtype=bool)
+                column, known = self._stock[name]
+                column = _with_room_for(column, values)
+                column[rows], known[rows] = values[:, place], True
+                self._stock[name] = column, known
 
 
 def _as_array(values: Any) -> Any:

@@ -207,3 +207,53 @@ def test_nothing_is_waited_for_beyond_the_deadline():
     assert time.monotonic() - begin < 2.0
     assert set(delivery.failed) == set(range(5))
     assert "did not answer within" in delivery.failed[0]
+
+
+class Counting:
+    """Columns as functions that count how often each cell is asked for, slowly enough for threads to meet."""
+
+    def __init__(self, interrupt_at=None):
+        self.asked, self.n_questions = np.zeros(TABLE.shape, dtype=int), 0
+        self._interrupt_at, self._lock = interrupt_at, threading.Lock()
+
+    def source(self, **how):
+        columns = {name: lambda rows, at=at: self._deliver(rows, at) for at, name in enumerate(NAMES)}
+        return DictSource(columns, len(TABLE), chunk_size=50, **how)
+
+    def _deliver(self, rows, at):
+        with self._lock:
+            self.n_questions += 1
+            if self.n_questions == self._interrupt_at:
+                raise KeyboardInterrupt
+            self.asked[rows, at] += 1
+        time.sleep(0.002)
+        return TABLE.to_numpy()[rows, at]
+
+
+def test_threads_that_share_a_source_buy_every_cell_once(clf):
+    shop = Counting()
+    source, receipts = shop.source(), []
+    threads = [threading.Thread(target=lambda: receipts.append(clf.buy(source))) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert shop.asked.max() == 1
+    for receipt in receipts:
+        np.testing.assert_array_equal(receipt.answer, clf.predict(TABLE))
+    # Together they pay what one of them would have paid.
+    np.testing.assert_allclose(sum(receipt.cost for receipt in receipts), clf.cost(TABLE))
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+def test_after_an_interrupt_only_what_was_not_delivered_is_bought(clf, threads):
+    shop = Counting(interrupt_at=6)
+    source = shop.source(threads=threads)
+    with pytest.raises(KeyboardInterrupt):
+        clf.buy(source)
+    before = int(shop.asked.sum())
+    assert before > 0
+    receipt = clf.buy(source)
+    assert shop.asked.max() == 1
+    np.testing.assert_array_equal(receipt.answer, clf.predict(TABLE))
+    assert receipt.cost.sum() < clf.cost(TABLE).sum()
