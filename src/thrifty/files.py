@@ -14,43 +14,54 @@ __all__ = ["check_output", "read_capped", "write_atomically"]
 AnyPath = str | os.PathLike[str]
 
 
-def check_output(path: AnyPath) -> None:
-    """Refuse a file that cannot be written before an hour is spent on what should go into it."""
-    folder = Path(os.path.realpath(path)).parent
-    if Path(path).is_dir():
-        raise InvalidInputError(f"{path} cannot be written: it is a folder. Name a file in it.")
-    if not folder.is_dir():
-        raise InvalidInputError(f"{path} cannot be written: there is no folder {folder}. Make it first.")
-    if not os.access(folder, os.W_OK):
-        raise InvalidInputError(
-            f"{path} cannot be written: the folder {folder} may not be written to. Name another one."
-        )
-
-
-def write_atomically(path: AnyPath, data: bytes) -> None:
-    """Write a file so that whoever looks, and whatever happens, sees the old content or the new.
-
-    The new content goes into a file beside the old one, reaches the disk, and only then takes its name. If anything
-    fails on the way, the system's own error is raised and the old file is untouched.
-    """
+def check_output(path: AnyPath) -> Path:
+    """Refuse a path that cannot be written, before the work for it is done; return it without symbolic links."""
     target = Path(os.path.realpath(path))
     if not target.parent.is_dir():
         raise InvalidInputError(
-            f"{target} cannot be written: there is no folder {target.parent}. Make it first."
+            f"{path} cannot be written: there is no folder {target.parent}. Make it first."
         )
     if target.is_dir():
-        raise InvalidInputError(f"{target} cannot be written: it is a folder. Name a file in it.")
+        raise InvalidInputError(f"{path} cannot be written: it is a folder. Name a file in it.")
+    if target.exists() and not target.is_file():
+        raise InvalidInputError(
+            f"{path} cannot be written: it is a device, a pipe or a socket, and would be replaced by a file. Name a "
+            f"regular file."
+        )
+    if not os.access(target.parent, os.W_OK):
+        raise InvalidInputError(
+            f"{path} cannot be written: the folder {target.parent} may not be written to. Name another one."
+        )
+    return target
+
+
+def write_atomically(path: AnyPath, data: bytes) -> None:
+    """Write a file so that a reader sees the old content or the new one, also after a crash.
+
+    The new content goes into a file beside the old one, reaches the disk, and only then takes its name. If anything
+    fails on the way, the old file is untouched.
+    """
+    target = check_output(path)
     beside = target.with_name(f".{target.name[:100]}.{secrets.token_hex(8)}.part")
     try:
         _write_through(beside, data)
         if target.exists():
             shutil.copymode(target, beside)
         os.replace(beside, target)
+    except OSError as error:
+        _remove(beside)
+        raise InvalidInputError(
+            f"{path} cannot be written: {error.strerror or error}. Nothing was changed; name another file."
+        ) from error
     except BaseException:
-        with contextlib.suppress(OSError):
-            beside.unlink(missing_ok=True)
+        _remove(beside)
         raise
     _flush_folder(target.parent)
+
+
+def _remove(path: Path) -> None:
+    with contextlib.suppress(OSError):
+        path.unlink(missing_ok=True)
 
 
 def _write_through(path: Path, data: bytes) -> None:

@@ -21,7 +21,7 @@ def test_a_full_disk_leaves_the_old_file_as_it_was(fitted, small_disk, tmp_path)
         path = folder / "system.thrifty"
         thrifty.save(fitted["uniform"], path)
         before = path.read_bytes()
-        with pytest.raises(OSError, match=os.strerror(errno.ENOSPC)):
+        with pytest.raises(InvalidInputError, match=os.strerror(errno.ENOSPC)):
             files.write_atomically(path, bytes(100_000))
         assert path.read_bytes() == before
         assert os.listdir(folder) == [path.name]
@@ -79,7 +79,7 @@ def test_a_failure_at_any_step_removes_what_was_begun(step, fitted, tmp_path, mo
     path = tmp_path / "system.thrifty"
     path.write_bytes(b"old")
     monkeypatch.setattr(os, step, fail)
-    with pytest.raises(OSError, match="the disk is broken"):
+    with pytest.raises(InvalidInputError, match="cannot be written: the disk is broken"):
         thrifty.save(fitted["uniform"], path)
     assert path.read_bytes() == b"old"
     assert os.listdir(tmp_path) == [path.name]
@@ -115,6 +115,9 @@ def test_a_path_that_cannot_be_a_file_is_refused_in_words(fitted, tmp_path):
     with pytest.raises(InvalidInputError, match="no regular file|cannot be read"):
         thrifty.load(tmp_path)
     os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(InvalidInputError, match="a device, a pipe or a socket"):
+        thrifty.save(fitted["uniform"], tmp_path / "pipe")
+    assert stat.S_ISFIFO(os.stat(tmp_path / "pipe").st_mode)
     with pytest.raises(InvalidInputError, match="no regular file"):
         thrifty.load(tmp_path / "pipe")
 

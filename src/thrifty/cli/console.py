@@ -12,8 +12,8 @@ from typing import Any, TextIO
 
 import typer
 
-from thrifty.errors import InvalidInputError
-from thrifty.files import check_output, write_atomically
+from thrifty.files import check_output
+from thrifty.files import write_atomically as write_file
 
 __all__ = [
     "check_output",
@@ -28,18 +28,6 @@ __all__ = [
     "size_of",
     "write_file",
 ]
-
-
-def write_file(path: Path, data: bytes) -> None:
-    """Write a file in one step; whatever fails, an old one is as it was."""
-    try:
-        write_atomically(path, data)
-    except OSError as error:
-        if isinstance(error, InvalidInputError):
-            raise
-        raise InvalidInputError(
-            f"{path} cannot be written: {error.strerror or error}. An old file of that name is as it was."
-        ) from error
 
 
 def print_json(facts: dict[str, Any]) -> None:
