@@ -45,7 +45,7 @@ class InvalidTypeError(InvalidInputError, TypeError):
 
 
 class FullModelDownError(ThriftyError):
-    """The full model did not answer, and nobody else is to answer in its place; ``reason`` is why."""
+    """The full model did not answer, and no stage is to answer in its place; ``reason`` is why."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(f"the full model did not answer ({reason}). Ask again later.")
@@ -179,7 +179,7 @@ class RemoteFailure(ThriftyError):  # noqa: N818 - what is counted is a failure 
     ----------
     reason : str
         A word to count it under: "connect", "timeout", "closed", "bad_http", "status_500" and the like, "too_large",
-        "bad_json", "shape", "datatype", "nan", "not_probabilities"; or nobody was asked: "breaker_open",
+        "bad_json", "shape", "datatype", "nan", "not_probabilities"; or nothing was sent: "breaker_open",
         "too_many_in_flight", "deadline", "not_started".
     """
 

@@ -226,8 +226,8 @@ class PatientSource:
             with nullcontext() if self.breaker is None else self.breaker.attempt():
                 with self._lock:
                     self.n_questions += 1
-                said = self.ask_within(None if np.isinf(left) else left, rows, names)
-                delivery = said if isinstance(said, Delivery) else Delivery(said)
+                answer = self.ask_within(None if np.isinf(left) else left, rows, names)
+                delivery = answer if isinstance(answer, Delivery) else Delivery(answer)
                 values = _as_array(delivery.values)
                 if values.shape != shape:
                     raise InvalidInputError(f"the answer must have the shape {shape}; got {values.shape}.")
@@ -483,9 +483,9 @@ class HttpSource(PatientSource):
         keys = [self.keys[row] for row in rows.tolist()]
         body = json.dumps({"rows": keys, "columns": list(names)}).encode()
         largest = response_limit(len(keys) * len(names)) if self._max_bytes is None else self._max_bytes
-        said = _run_in_event_loop(self._post(body, largest, seconds))
+        response = _run_in_event_loop(self._post(body, largest, seconds))
         try:
-            found = json.loads(said)
+            found = json.loads(response)
         except ValueError as error:
             raise RemoteFailure("bad_json", f"the response is not JSON: {error}") from error
         values = found.get("values") if isinstance(found, dict) else None
@@ -557,14 +557,14 @@ async def post(session: Any, url: str, body: bytes, *, max_bytes: int, seconds: 
         ):
             if response.status != 200:
                 raise RemoteFailure(f"status_{response.status}", f"the status was {response.status}")
-            said, is_too_large = bytearray(), (response.content_length or 0) > max_bytes
+            content, is_too_large = bytearray(), (response.content_length or 0) > max_bytes
             while not is_too_large and (part := await response.content.readany()):
-                said += part
-                is_too_large = len(said) > max_bytes
+                content += part
+                is_too_large = len(content) > max_bytes
             if is_too_large:
                 response.close()  # else the rest would be read before the connection is used again
                 raise RemoteFailure("too_large", f"the response is larger than {max_bytes:,} bytes")
-            return bytes(said)
+            return bytes(content)
     except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
         raise RemoteFailure("connect", str(error)) from error
     except TimeoutError as error:

@@ -60,7 +60,7 @@ def create_app(system: Any, config: Config | None = None, **how: Any) -> Starlet
     config : Config, optional
         Settings.
     **how
-        As ``Gateway`` takes it: ``load``, ``connect``, ``sources`` and ``hold``.
+        As ``Gateway`` takes it: ``load``, ``connect`` and ``sources``.
     """
     gateway = Gateway(system, config or Config(), **how)
 
@@ -97,16 +97,16 @@ def create_admin(gateway: Gateway) -> Starlette:
         return Response(orjson.dumps(status_of(gateway), option=_NUMPY), media_type="application/json")
 
     async def budget(request: Request) -> bytes:
-        said = read_json(request.body)
-        if set(said) != {"budget"}:
+        change = read_json(request.body)
+        if set(change) != {"budget"}:
             raise InvalidInputError('the body must be {"budget": NUMBER}, or null for the point of the file.')
-        gateway.change_budget(said["budget"])
+        gateway.change_budget(change["budget"])
         return orjson.dumps({"budget": gateway.budget})
 
     async def reload(_: Request) -> bytes:
         return orjson.dumps({"version": await gateway.reload()})
 
-    def change(name: str, run: Callable[[Request], Awaitable[bytes]]) -> Route:
+    def post(name: str, run: Callable[[Request], Awaitable[bytes]]) -> Route:
         endpoint = Endpoint(name, run, gateway.config, gateway.metrics, gateway.limiter)
         return Route(f"/{name}", _JsonOnly(endpoint), methods=["POST"])
 
@@ -115,8 +115,8 @@ def create_admin(gateway: Gateway) -> Starlette:
             Route("/", page),
             Route("/status.json", status),
             Route("/metrics", metrics),
-            change("budget", budget),
-            change("reload", reload),
+            post("budget", budget),
+            post("reload", reload),
         ],
         # Against DNS rebinding: a page in a browser on this machine must not reach it by another name.
         middleware=[Middleware(TrustedHostMiddleware, allowed_hosts=["127.0.0.1", "localhost"])],
@@ -304,12 +304,12 @@ class _Handlers:
 
 def _cells(body: bytes, rows: RequestRows, header_id: str | None) -> RequestCells:
     """Rows of a request of JSON objects."""
-    said = read_json(body)
-    if not {"rows"} <= set(said) <= {"rows", "id"}:
+    request = read_json(body)
+    if not {"rows"} <= set(request) <= {"rows", "id"}:
         raise InvalidInputError(
             'the body must be {"rows": [{"COLUMN": VALUE, ...}, ...], "id": OPTIONAL TEXT}.'
         )
-    return rows.with_request_id(rows.from_records(said["rows"]), read_id(said.get("id")) or header_id)
+    return rows.with_request_id(rows.from_records(request["rows"]), read_id(request.get("id")) or header_id)
 
 
 def _header_id(request: Request) -> str | None:

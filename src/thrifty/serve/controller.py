@@ -50,7 +50,7 @@ class BudgetController:
     window : int
         Rows of which ``mean_spend`` is the mean, and within which the target is to be held.
     cap : float, optional
-        Mean cost per row that no ``window`` rows in succession may exceed, whatever they are: rows that could break it
+        Mean cost per row that no ``window`` rows in succession may exceed: rows that could break it
         stop at the first stage.
     is_at_hand_free : bool
         Whether rows pay only for what is bought for them, and nothing for the columns that they come with.
@@ -158,7 +158,7 @@ class BudgetController:
     def walk(self, reader: Reader) -> Walk:
         """Send every row as far as the budget allows, and take note of what its route costs.
 
-        Large batches go in pieces, each at a point of its own. Routes are noted at their price before anybody knows
+        Large batches go in pieces, each at a point of its own. Routes are noted at their price before it is known
         whether the full model will answer: were a failed call worth nothing, the controller would answer an outage by
         sending ever more rows to a remote that is down.
         """
@@ -177,9 +177,9 @@ class BudgetController:
         return _joined(walks)
 
     def begin(self, n_rows: int) -> tuple[int, Chain]:
-        """How many of some rows go next, and the chain at the point that they follow; ``end`` must be told of them.
+        """How many of some rows go next, and the chain at the point that they follow; ``end`` must follow.
 
-        Nobody waits for rows under way. Until it is known what they pay, the cap takes it for as much as a row can.
+        No request waits for rows under way. Until it is known what they pay, the cap takes it for as much as a row can.
         """
         with self._turn:
             n_rows = min(n_rows, self._max_together)
@@ -251,7 +251,7 @@ class BudgetController:
 
 
 def cost_at_hand(chain: Chain, *, is_free: bool) -> Floats:
-    """What a row pays that is answered at each place with columns that it came with, and at -1, by nobody: nothing."""
+    """What a row pays that came with its columns, by the place that answered it; 0 at -1, where none did."""
     paid = chain.cost_by_place
     if is_free:
         nothing = np.zeros_like(chain.bought_by_place)

@@ -60,8 +60,6 @@ class Gateway:
     sources : dict of str to PatientSource, optional
         Sources of providers by name, in the place of those that ``config.providers`` describes: they are asked
         ``over`` the keys of each request.
-    hold : callable, optional
-        Makes what holds a budget from a chain and the budget; None makes a ``BudgetController``.
     """
 
     def __init__(
@@ -72,13 +70,11 @@ class Gateway:
         load: Callable[[], Loaded] | None = None,
         connect: Callable[[Model], RemoteModel] | None = None,
         sources: Mapping[str, PatientSource] | None = None,
-        hold: Callable[[Chain, float], BudgetController] | None = None,
     ) -> None:
         self.config, self.metrics, self.limiter = config, Metrics(), Limiter(config)
         self.is_ready = False
         self._load = load
         self._connect = connect if connect is not None or config.full is None else self._remote_model
-        self._hold = hold or self._controller
         self._budget = config.budget
         self._worker = ThreadPoolExecutor(1, thread_name_prefix="thrifty-serve")
         # A request waits for no other one's purchases; threads are started as they are needed.
@@ -137,7 +133,7 @@ class Gateway:
             budget = check_amount("budget", budget)
             controller = self.model.controller
             if controller is None:
-                controller = self._hold(self.model.chain, budget)
+                controller = self._controller(self.model.chain, budget)
             else:
                 controller.target = budget
         self.model.controller, self._budget = controller, budget
@@ -160,7 +156,7 @@ class Gateway:
                 if isinstance(error, InvalidInputError):
                     raise
                 raise InvalidInputError(f"the file was not taken: {error}") from error
-            if isinstance(model.controller, BudgetController) and self.model.controller is not None:
+            if model.controller is not None and self.model.controller is not None:
                 model.controller.take_over(self.model.controller)
             self.model = model
             self.metrics.reloads["done"] += 1
@@ -199,7 +195,7 @@ class Gateway:
         spread = model.system.spread
         model.drift = None if spread is None else Drift(spread)
         if self._budget is not None:
-            model.controller = self._hold(model.chain, self._budget)
+            model.controller = self._controller(model.chain, self._budget)
         return model
 
     def _controller(self, chain: Chain, budget: float) -> BudgetController:

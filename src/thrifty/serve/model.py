@@ -119,7 +119,7 @@ class Model:
         if providers:
             how = config.on_provider_failure, config.purchase_deadline
             self._buyer = Buyer(self.chain, self.rows, providers, *how)
-        self._batcher = MicroBatcher(self.chain)
+        self._batcher = MicroBatcher(self.chain, self._send)
         self._is_picky = system.refuses_missing
         if not self.chain.n_stages and self._on_failure == "local":
             self._on_failure = "error"  # no stage can answer
@@ -141,8 +141,8 @@ class Model:
         return int(self.chain.task.outputs(np.zeros((1, self.chain.task.n_scores))).shape[1])
 
     def route_name(self, route: int) -> str:
-        """A route in metrics: the number of a stage, "full", or "nobody"."""
-        return "nobody" if route < 0 else "full" if route == self.chain.n_stages else str(route)
+        """A route in metrics: the number of a stage, "full", or "none"."""
+        return "none" if route < 0 else "full" if route == self.chain.n_stages else str(route)
 
     def warm_up(self) -> None:
         """Answer rows of zeros, so that the first request waits for no compiler."""
@@ -156,13 +156,12 @@ class Model:
         if self._buyer is not None and self._buyer.is_needed(cells):
             with self._waiting:
                 return self._answered_by_full(await self._bought(self._buyer, cells))
-        send = self.chain.walk if self.controller is None else self.controller.walk
         if len(cells) > FEW_ROWS:
-            walk = await self._walk_batch(send, cells)
+            walk = await self._walk_batch(cells)
         elif self._needs_care(cells):
-            walk = send(self._reader(cells))
+            walk = self._send(self._reader(cells))
         else:
-            walk = await self._batcher.walk(send, cells)
+            walk = await self._batcher.walk(cells)
         route = walk.route.tolist()  # for one row, a few times sooner than numpy
         if self.chain.n_stages in route:
             with self._waiting:
@@ -170,11 +169,15 @@ class Model:
         outputs = self.chain.answer(_NOTHING_TO_READ, walk)
         return self._answered(walk.route, outputs, self._cost(cells, walk))
 
-    async def _walk_batch(self, send: "Send", cells: Cells) -> Walk:
+    def _send(self, reader: Reader) -> Walk:
+        """Send rows as far as the operating point, or the budget, says."""
+        return self.chain.walk(reader) if self.controller is None else self.controller.walk(reader)
+
+    async def _walk_batch(self, cells: Cells) -> Walk:
         """Send many rows through the stages, in the thread of batches."""
         with self._limiter.batch(len(cells)):
             walk: Walk = await self.in_thread(
-                lambda: self._limiter.timed(len(cells), lambda: send(self._reader(cells)))
+                lambda: self._limiter.timed(len(cells), lambda: self._send(self._reader(cells)))
             )
         return walk
 
@@ -213,10 +216,10 @@ class Model:
 
         def ask_full(table: Any, numbers: Any) -> Floats:
             if self.remote is None:
-                said: Floats = self._worker.submit(self.chain.innermost.outputs, table, numbers).result()
-                return said
-            far = asyncio.run_coroutine_threadsafe(self.remote.ask(numbers), loop).result()
-            return self.chain.task.read_outputs(far, len(numbers), FULL_MODEL)
+                outputs: Floats = self._worker.submit(self.chain.innermost.outputs, table, numbers).result()
+                return outputs
+            outputs = asyncio.run_coroutine_threadsafe(self.remote.ask(numbers), loop).result()
+            return self.chain.task.read_outputs(outputs, len(numbers), FULL_MODEL)
 
         settled = await loop.run_in_executor(
             self._buyers, lambda: buyer.answer(cells, ask_full, self.controller)
@@ -261,18 +264,19 @@ class Model:
         """Outputs of the full model for some rows, or why there are none."""
         try:
             if self.remote is None:
-                return await self.in_thread(lambda: self._ask_file(self.chain, cells, rows)), ""
+                return await self.in_thread(lambda: self._ask_file(cells, rows)), ""
             reader = self._reader(cells)
-            said = await self.remote.ask(reader.block(rows, self.chain.price_list.read_by_full))
-            return self.chain.task.read_outputs(said, len(rows), FULL_MODEL), ""
+            outputs = await self.remote.ask(reader.block(rows, self.chain.price_list.read_by_full))
+            return self.chain.task.read_outputs(outputs, len(rows), FULL_MODEL), ""
         except Exception as error:
             is_of_request = isinstance(error, InvalidInputError)
             if is_of_request and not isinstance(error, InvalidAnswerError | FullModelFailedError):
                 raise
             return None, failure_reason(error)
 
-    def _ask_file(self, chain: Chain, cells: Cells, rows: Ints) -> Floats:
-        innermost = chain
+    def _ask_file(self, cells: Cells, rows: Ints) -> Floats:
+        """Outputs of the full model in the file."""
+        innermost = self.chain
         while innermost.behind is not None:
             innermost = innermost.behind
         return innermost.ask_full(self._full_reader(cells), rows)
@@ -323,8 +327,7 @@ class Model:
 ROWS_PER_STAGE = 1.5
 """Rows for each stage from which a batch is faster than rows one by one: alone, a row visits several stages at once."""
 
-Send = Callable[[Reader], Walk]
-_Waiting = tuple[Send, Cells, asyncio.Future[Walk]]
+_Waiting = tuple[Cells, asyncio.Future[Walk]]
 
 
 class MicroBatcher:
@@ -339,60 +342,55 @@ class MicroBatcher:
     ----------
     chain : Chain
         What they walk through; with a chain behind it, each row walks alone.
+    send : callable
+        From a reader to the walk of its rows.
     """
 
-    def __init__(self, chain: Chain) -> None:
+    def __init__(self, chain: Chain, send: Callable[[Reader], Walk]) -> None:
         self._min_rows = math.inf if chain.behind is not None else max(ROWS_PER_STAGE * chain.n_stages, 2)
+        self._send = send
         self._waiting: list[_Waiting] = []
 
-    def walk(self, send: Send, cells: Cells) -> asyncio.Future[Walk]:
+    def walk(self, cells: Cells) -> asyncio.Future[Walk]:
         """The walk of some rows, in one batch with those of other requests in this turn of the event loop."""
         loop = asyncio.get_running_loop()
         future: asyncio.Future[Walk] = loop.create_future()
         if not self._waiting:
-            loop.call_soon(self._go)
-        self._waiting.append((send, cells, future))
+            loop.call_soon(self._flush)
+        self._waiting.append((cells, future))
         return future
 
-    def _go(self) -> None:
+    def _flush(self) -> None:
         waiting, self._waiting = self._waiting, []
-        groups: dict[Send, list[_Waiting]] = {}
-        for one in waiting:
-            groups.setdefault(one[0], []).append(one)
-        for group in groups.values():
-            n_rows = sum(len(cells) for _, cells, _ in group)
-            is_worth_it = len(group) > 1 and n_rows >= self._min_rows
-            if not (is_worth_it and _walk_batch(group)):
-                for one in group:
-                    _walk_alone(*one)
+        is_worth_it = len(waiting) > 1 and sum(len(cells) for cells, _ in waiting) >= self._min_rows
+        if not (is_worth_it and self._walk_together(waiting)):
+            for cells, future in waiting:
+                self._walk_alone(cells, future)
 
+    def _walk_together(self, waiting: list[_Waiting]) -> bool:
+        """Walk as one batch; False where some row is refused, so that all walk alone."""
+        try:
+            numbers = np.concatenate([cells.numbers for cells, _ in waiting])
+            keys = np.concatenate([cells.row_keys for cells, _ in waiting])
+            walk = self._send(TableReader(numbers, numbers, row_keys=keys))
+        except (ThriftyError, ArithmeticError, ValueError):
+            return False
+        first = 0
+        for cells, future in waiting:
+            own = slice(first, first + len(cells))
+            first = own.stop
+            if not future.done():
+                node = None if walk.node is None else walk.node[own]
+                future.set_result(Walk(np.arange(len(cells)), walk.route[own], walk.scores[own], node=node))
+        return True
 
-def _walk_batch(group: list[_Waiting]) -> bool:
-    """Walk as one batch; False where some row is refused, so that all walk alone."""
-    send = group[0][0]
-    try:
-        numbers = np.concatenate([cells.numbers for _, cells, _ in group])
-        keys = np.concatenate([cells.row_keys for _, cells, _ in group])
-        walk = send(TableReader(numbers, numbers, row_keys=keys))
-    except (ThriftyError, ArithmeticError, ValueError):
-        return False
-    first = 0
-    for _, cells, future in group:
-        own = slice(first, first + len(cells))
-        first = own.stop
-        if not future.done():
-            node = None if walk.node is None else walk.node[own]
-            future.set_result(Walk(np.arange(len(cells)), walk.route[own], walk.scores[own], node=node))
-    return True
-
-
-def _walk_alone(send: Send, cells: Cells, future: asyncio.Future[Walk]) -> None:
-    if future.done():  # its client is gone
-        return
-    try:
-        future.set_result(send(_plain_reader(cells)))
-    except Exception as error:
-        future.set_exception(error)
+    def _walk_alone(self, cells: Cells, future: asyncio.Future[Walk]) -> None:
+        if future.done():  # its client is gone
+            return
+        try:
+            future.set_result(self._send(_plain_reader(cells)))
+        except Exception as error:
+            future.set_exception(error)
 
 
 def _plain_reader(cells: Cells) -> TableReader:

@@ -312,7 +312,7 @@ def read_id(given: Any) -> str | None:
 
 _JSON_NUMBERS = {float, int, type(None)}
 _ABSENT: Any = object()
-"""Stands where a row has no such column."""
+"""Marks a column that a row does not have."""
 
 
 @dataclass(frozen=True)
@@ -670,7 +670,7 @@ class Answered:
     outputs : ndarray of shape (n_rows, n_outputs)
         Probabilities of all classes, or the number.
     route : ndarray of shape (n_rows,)
-        Place that answered; the number of stages is the full model, and -1 nobody.
+        Place that answered; the number of stages is the full model, and -1 none.
     cost : ndarray of shape (n_rows,)
         What each row paid.
     degraded : ndarray of shape (n_rows,)

@@ -110,7 +110,7 @@ class Buyer:
             try:
                 walk = point.walk(reader, rows)
                 sent.append(walk.route == chain.n_stages)
-                route, said = chain.route_and_outputs(reader, rows, walk)
+                route, found = chain.route_and_outputs(reader, rows, walk)
                 if source.refusal is not None:
                     raise source.refusal
                 # Calls count as answered: were a failed one worth nothing, an outage would send ever more rows on.
@@ -119,7 +119,7 @@ class Buyer:
                 if controller is not None:
                     controller.end(n_rows, costs)
             routes.append(route)
-            outputs.append(said)
+            outputs.append(found)
             first += n_rows
         if self._on_failure == "raise" and source.failed_by:
             names = ", ".join(dict.fromkeys(source.failed_by.values())).replace("provider_", "")

@@ -142,8 +142,8 @@ class RemoteModel:
             )
         largest = min(response_limit(n_rows * self.n_outputs), self.settings.max_bytes)
         seconds = ends - asyncio.get_running_loop().time()
-        said = await post(self._session, self.url, body, max_bytes=largest, seconds=seconds)
-        return answer_of(said, n_rows, self.n_outputs, self.settings.output_name)
+        response = await post(self._session, self.url, body, max_bytes=largest, seconds=seconds)
+        return answer_of(response, n_rows, self.n_outputs, self.settings.output_name)
 
 
 _USUAL_NAMES = {False: ("probabilities", "predict_proba"), True: ("answer", "predict")}
@@ -175,9 +175,9 @@ def _tensor(name: str, values: Floats, datatype: str) -> dict[str, Any]:
     return {"name": name, "shape": list(values.shape), "datatype": datatype, "data": values.ravel()}
 
 
-def answer_of(said: bytes, n_rows: int, n_outputs: int, output_name: str | None = None) -> Floats:
+def answer_of(response: bytes, n_rows: int, n_outputs: int, output_name: str | None = None) -> Floats:
     """Outputs in an answer, shape (n_rows, n_outputs), or a ``RemoteFailure`` that says what is wrong with it."""
-    values = _numbers(_output(_parsed(said), output_name, n_outputs), n_rows, n_outputs)
+    values = _numbers(_output(_parsed(response), output_name, n_outputs), n_rows, n_outputs)
     if not np.isfinite(values).all():
         raise RemoteFailure("nan", "its answer holds what is no finite number")
     try:
@@ -191,12 +191,12 @@ def answer_of(said: bytes, n_rows: int, n_outputs: int, output_name: str | None 
         raise RemoteFailure("not_probabilities", f"it must give {error.rule}; got {error.found}") from error
 
 
-def _parsed(said: bytes) -> Any:
+def _parsed(response: bytes) -> Any:
     try:
-        return orjson.loads(said)
+        return orjson.loads(response)
     except orjson.JSONDecodeError as error:
         # JSON knows no such numbers, but many that write it do not care.
-        if b"NaN" in said or b"Infinity" in said:
+        if b"NaN" in response or b"Infinity" in response:
             raise RemoteFailure("nan", "its answer holds what is no finite number") from error
         raise RemoteFailure("bad_json", f"its answer is no JSON: {error}") from error
 
