@@ -80,7 +80,6 @@ class SplineClassifier(GatedClassifier):
         feature_costs: Any = None,
         prices: Any = None,
         budget: float | None = None,
-        confidence: float | None = None,
         cv: Any = 5,
         n_jobs: int | None = None,
         random_state: Any = None,
@@ -91,7 +90,6 @@ class SplineClassifier(GatedClassifier):
         self.feature_costs = feature_costs
         self.prices = prices
         self.budget = budget
-        self.confidence = confidence
         self.cv = cv
         self.n_jobs = n_jobs
         self.random_state = random_state

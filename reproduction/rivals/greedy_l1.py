@@ -31,7 +31,7 @@ class GreedyL1Classifier(GatedClassifier):
 
     Parameters
     ----------
-    full, feature_costs, prices, budget, confidence, cv, n_jobs, random_state
+    full, feature_costs, prices, budget, cv, n_jobs, random_state
         As in ``DynaModLinClassifier``; the L1 penalty too knows full prices only, no discounts.
     C : float, default=0.1
         Inverse strength of the L1 penalty; each weight is penalised in proportion to its column's price.
@@ -79,7 +79,6 @@ class GreedyL1Classifier(GatedClassifier):
         feature_costs: Any = None,
         prices: Any = None,
         budget: float | None = None,
-        confidence: float | None = None,
         standardize: bool = True,
         cv: Any = 5,
         n_jobs: int | None = None,
@@ -93,7 +92,6 @@ class GreedyL1Classifier(GatedClassifier):
         self.feature_costs = feature_costs
         self.prices = prices
         self.budget = budget
-        self.confidence = confidence
         self.standardize = standardize
         self.cv = cv
         self.n_jobs = n_jobs

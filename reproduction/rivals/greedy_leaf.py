@@ -32,7 +32,7 @@ class GreedyLeafClassifier(GatedClassifier):
     gate_reads_margin : bool, default=True
         Whether the gate reads ``|f1|`` (of several classes: how far the best score leads the second) beside the leaves,
         as in the paper's appendix.
-    feature_costs, prices, budget, confidence, cv, n_jobs, random_state
+    feature_costs, prices, budget, cv, n_jobs, random_state
         As in ``DynaModLstsqClassifier``.
 
     Attributes
@@ -71,7 +71,6 @@ class GreedyLeafClassifier(GatedClassifier):
         feature_costs: Any = None,
         prices: Any = None,
         budget: float | None = None,
-        confidence: float | None = None,
         cv: Any = 5,
         n_jobs: int | None = None,
         random_state: Any = None,
@@ -83,7 +82,6 @@ class GreedyLeafClassifier(GatedClassifier):
         self.feature_costs = feature_costs
         self.prices = prices
         self.budget = budget
-        self.confidence = confidence
         self.cv = cv
         self.n_jobs = n_jobs
         self.random_state = random_state

@@ -24,7 +24,6 @@ class _GreedyMiser(BoostedEstimator):
     # The template of the base class asks for these; a GreedyMiser has no f0 to judge or to spend on.
     full = None
     budget = None
-    confidence = None
     cv = 2
     n_jobs = None
 

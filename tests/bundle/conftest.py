@@ -118,11 +118,9 @@ def fitted(rows):
             "cascade": BudgetedClassifier(
                 logistic, budget=1.6, stages=StageOptions(sizes=[(6, 3)]), cv=3, random_state=0
             ),
-            "proved": BudgetedClassifier(
-                logistic, max_loss=0.2, stages=StageOptions(sizes=[(6, 3)]), cv=3, random_state=0
-            ),
         }
         estimators = {name: estimator.fit(*rows) for name, estimator in found.items()}
+        estimators["proved"] = estimators["cascade"].certified(rows[0] + 0.01, rows[1], max_loss=0.2)
         labels = np.where(rows[1] == 1, "benign", "malignant")
         frame = DynaModLinClassifier(logistic, gamma=0.01, feature_costs=prices, random_state=0)
         estimators["frame"] = frame.fit(table, labels)

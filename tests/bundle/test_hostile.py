@@ -382,7 +382,6 @@ def test_a_chain_behind_a_stage_for_other_columns_is_refused(fitted, linear, for
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("where", [("evidence",), ("memory", "proof")])
 @pytest.mark.parametrize(("name", "made", "match"), [
     ("gate", lambda k: np.zeros((0, k)), "have a row"),
     ("gate", lambda k: np.zeros((4, k - 1)), "gate .* shape"),
@@ -401,10 +400,10 @@ def test_a_chain_behind_a_stage_for_other_columns_is_refused(fitted, linear, for
     ("points", lambda k: np.zeros((1, k - 1)), "points .* shape"),
     ("points", np.zeros, "points .* shape"),
 ])  # fmt: skip
-def test_evidence_of_another_form_is_refused(where, name, made, match, fitted, proved, forge):
+def test_evidence_of_another_form_is_refused(name, made, match, fitted, proved, forge):
     n_stages = fitted["proved"].n_stages_
     assert n_stages > 1
-    refused(forge.with_array(proved, at(*where, name), made(n_stages)), match)
+    refused(forge.with_array(proved, at("evidence", name), made(n_stages)), match)
 
 
 @pytest.mark.parametrize(("weight", "match"), [
@@ -426,29 +425,17 @@ def test_weights_that_weigh_nothing_are_refused(weight, match, fitted, forge):
     (("evidence", "gate"), None, "be an array"),
     (("evidence", "quality"), True, "be an array"),
     (("evidence", "cost"), [1.0], "be an array"),
-    (("memory", "proof"), 7, "must be an object"),
-    (("memory", "max_loss"), 1.5, "max_loss"),
-    (("memory", "max_loss"), 1, "max_loss"),
     (("memory", "blend"), 1.0, "blend .* be an array"),
     (("memory", "certificate"), 3, "certificate .* be one"),
     (("memory", "certificate"), {"$dict": []}, "certificate .* be one"),
-    (("parameters", "confidence"), {"value": "sure"}, None),
 ])  # fmt: skip
 def test_a_memory_of_another_form_is_refused(path, value, match, proved, forge):
-    data = forge.with_fact(proved, setting(path, value))
-    if match is None:  # a constructor argument is checked when it is used
-        with pytest.raises(InvalidInputError, match="confidence must lie"):
-            from_bytes(data).at(max_loss=0.1)
-        return
-    refused(data, match)
+    refused(forge.with_fact(proved, setting(path, value)), match)
 
 
-@pytest.mark.parametrize("part", ["policy", "blend", "proof", "max_loss"])
+@pytest.mark.parametrize("part", ["policy", "blend"])
 def test_a_memory_that_lacks_a_part_is_refused_by_its_name(part, proved, forge):
     wrong = forge.with_fact(proved, lambda manifest: manifest["memory"].pop(part))
-    if part == "proof":  # rows may be left out
-        assert from_bytes(wrong)._proof is None
-        return
     refused(wrong, f"{part} .* be there")
 
 

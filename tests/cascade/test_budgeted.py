@@ -50,8 +50,8 @@ def fitted(rows):
 
 
 @pytest.fixture(scope="module")
-def proved(rows):
-    return budgeted(max_loss=0.1).fit(*rows)
+def proved(fitted):
+    return fitted.certified(*make(400, seed=5), max_loss=0.1)
 
 
 class Never(LogisticRegression):
@@ -361,14 +361,14 @@ def test_an_explanation_retells_the_route(fitted, others):
 
 
 @pytest.mark.slow
-def test_max_loss_is_proved_on_rows_kept_out_of_everything(proved, others):
+def test_a_certified_loss_holds_on_other_rows(fitted, proved, others):
     clf = proved
-    assert clf.certificate_.n_rows == pytest.approx(375, abs=3)
+    assert clf.certificate_.n_rows == 400
     assert clf.certificate_.bound <= 0.1
     f0 = clf.chain_.full.estimator
     worse = (f0.predict(others[0]) == others[1]) & (clf.predict(others[0]) != others[1])
     assert worse.mean() <= 0.1
-    stricter = clf.at(max_loss=0.06)
+    stricter = fitted.certified(*make(400, seed=5), max_loss=0.06)
     assert stricter.expected_cost_ >= clf.expected_cost_
 
 
@@ -382,25 +382,14 @@ def test_a_loss_that_no_point_can_prove_sends_every_row_to_the_full_model(fitted
     assert sure.at(budget=1.5).expected_cost_ == pytest.approx(1.5)
 
 
-@pytest.mark.slow
-def test_probabilities_of_all_rows_given_will_do_for_a_proof(rows):
-    X, y = rows
-    known = full().fit(*make(500, seed=2)).predict_proba(X)
-    clf = BudgetedClassifier(
-        known, max_loss=0.1, stages=StageOptions(sizes=[(8, 3)]), cv=2, random_state=0
-    ).fit(X, y)
-    assert clf.certificate_.n_rows == pytest.approx(375, abs=3)
-    assert clf.predict(X[::-1]).shape == (1500,)
-
-
-def test_a_single_threshold_means_nothing_to_a_cascade(fitted):
-    with pytest.raises(InvalidInputError, match="several gates, and threshold=0.0 speaks of one"):
-        fitted.at(threshold=0.0)
-    with pytest.raises(InvalidInputError, match="give one of budget, max_loss, threshold; got none"):
+def test_one_goal_at_a_time(fitted):
+    with pytest.raises(InvalidInputError, match="give one of budget, max_loss; got none"):
         fitted.at()
+    with pytest.raises(InvalidInputError, match="got budget=2.0 and max_loss=0.1"):
+        fitted.at(budget=2.0, max_loss=0.1)
 
 
-def test_without_rows_to_prove_with_max_loss_is_an_estimate_and_says_so(fitted):
+def test_max_loss_of_the_rows_of_the_fit_is_an_estimate(fitted):
     there = fitted.at(max_loss=0.05)
     assert there.certificate_ is None
     assert there.expected_cost_ < fitted.at(max_loss=0.02).expected_cost_
@@ -421,17 +410,14 @@ def test_a_saved_classifier_answers_bit_by_bit_as_before_at_every_budget(fitted,
     assert one.bound == other.bound
 
 
-def test_a_proof_is_made_again_from_a_file(rows, proved, tmp_path):
-    clf = proved
+def test_a_file_keeps_what_was_certified(rows, others, fitted, proved, tmp_path):
     with pytest.warns(NothingSavedWarning):
-        everything = clf.at(max_loss=0.009)
-    for there in (clf, everything):
+        everything = fitted.certified(*others, max_loss=0.002)
+    for there in (proved, everything):
         thrifty.save(there, tmp_path / "proved.thrifty")
         again = thrifty.load(tmp_path / "proved.thrifty")
         assert again.certificate_.as_dict() == there.certificate_.as_dict()
         np.testing.assert_array_equal(again.route(rows[0]), there.route(rows[0]))
-        stricter, same = again.at(max_loss=0.06), clf.at(max_loss=0.06)
-        assert stricter.certificate_.bound == same.certificate_.bound
         assert again.at(budget=1.5).expected_cost_ == pytest.approx(1.5)
 
 
@@ -503,8 +489,6 @@ def test_forced_stages_are_at_most_that_many(rows):
     ("settings", "message"),
     [
         ({"budget": 0.2}, "budget must be at least 1"),
-        ({"budget": 2.0, "max_loss": 0.1}, "give one of budget, max_loss; got budget=2.0 and max_loss=0.1"),
-        ({"max_loss": 1.5}, "max_loss must lie strictly between 0 and 1; got 1.5"),
         ({"feature_costs": 0.0}, "are zero, so there is nothing to save"),
         ({"prices": Prices([1, 2, 1, 1, 1, 1], groups=[0, 0, 1, 1, 2, 2])}, "one group"),
         ({"stages": StageOptions(sizes=[3])}, r"sizes must be a list of \(n_trees, max_depth\)"),
@@ -524,8 +508,6 @@ def test_what_is_refused_leaves_the_estimator_as_it_was(rows, settings, message)
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"max_loss": 0.001}, r"37\d held-out rows cannot show a loss of at most 0.1 % .* takes 2,995 rows"),
-        ({"max_loss": 0.01, "confidence": 0.999}, "held-out rows cannot show"),
         ({"budget": 0.2}, "budget must be at least 1, the price of the cheapest purchase.*got 0.2"),
         ({"budget": 2.0, "feature_costs": [3, 4, 5, 2.5, 9, 9]}, "budget must be at least 2.5"),
         ({"prices": Prices(full_features=[0, 9])}, "full_features must be column numbers"),
@@ -549,6 +531,13 @@ def test_a_class_of_one_row_is_refused_with_a_hint():
         budgeted().fit(X, np.arange(40) == 0)
 
 
-def test_weights_and_a_proof_do_not_go_together(rows):
-    with pytest.raises(InvalidInputError, match="max_loss counts rows"):
-        budgeted(max_loss=0.1).fit(*rows, sample_weight=np.ones(1500))
+def test_rows_that_are_too_few_to_show_a_loss_are_refused(fitted):
+    few = make(300, seed=6)
+    with pytest.raises(
+        InvalidInputError, match=r"300 held-out rows cannot show a loss of at most 0.1 % .* takes 2,995 rows"
+    ):
+        fitted.certified(*few, max_loss=0.001)
+    with pytest.raises(InvalidInputError, match="held-out rows cannot show"):
+        fitted.certified(*few, max_loss=0.01, confidence=0.999)
+    with pytest.raises(InvalidInputError, match="max_loss must lie strictly between 0 and 1; got 1.5"):
+        fitted.certified(*few, max_loss=1.5)

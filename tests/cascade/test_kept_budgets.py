@@ -6,9 +6,8 @@ from scipy import stats
 from sklearn.base import clone
 from sklearn.naive_bayes import GaussianNB
 
-from thrifty import BudgetedClassifier, ConfidenceRouter, Evidence, Policy, StageOptions
+from thrifty import BudgetedClassifier, ConfidenceRouter, Evidence, Policy, StageOptions, evidence_of
 from thrifty.bundle import from_bytes, to_bytes
-from thrifty.dynamod.sweep import sweep
 from thrifty.errors import InvalidInputError
 from thrifty.evidence.budgets import CostBounds
 
@@ -30,16 +29,18 @@ def rows():
 
 
 @pytest.fixture(scope="module")
-def kept(rows):
-    return {
-        recipe: clone(recipe).set_params(budget=2.5, confidence=0.9).fit(*rows)
-        for recipe in (CASCADE, ROUTER)
-    }
+def new():
+    return drawn(100, seed=1)
+
+
+@pytest.fixture(scope="module")
+def fitted(rows):
+    return {recipe: clone(recipe).set_params(budget=2.5).fit(*rows) for recipe in (CASCADE, ROUTER)}
 
 
 @pytest.fixture(params=[CASCADE, ROUTER], ids=["cascade", "single gate"])
-def clf(request, kept):
-    return kept[request.param]
+def clf(request, fitted):
+    return fitted[request.param]
 
 
 def bound_of(paid, confidence):
@@ -47,52 +48,41 @@ def bound_of(paid, confidence):
     return stats.t.ppf(confidence, len(paid) - 1, paid.mean(), stats.sem(paid))
 
 
-@pytest.mark.slow
-def test_the_bound_on_the_rows_kept_out_is_within_the_budget_and_nearly_spends_it(clf, rows):
-    assert clf._proof.n_rows == pytest.approx(100, abs=2)
-    policy, seen = clf.chain_.policy, clf._proof
+def test_the_bound_on_new_rows_is_within_the_budget_and_nearly_spends_it(clf, new):
+    kept = clf.certified(*new, budget=2.5, confidence=0.9)
+    policy, seen = kept.chain_.policy, evidence_of(clf, *new)
     lower, upper = (seen.at_point(policy.thresholds[one])[1] for one in (policy.lower, policy.upper))
     paid = (1 - policy.share) * lower + policy.share * upper
     assert paid.mean() < 2.5 * 0.97 < bound_of(paid, 0.9) <= 2.5 * (1 + 1e-9)
-    assert clf.at(budget=2.5, confidence=0.99).expected_cost_ < clf.expected_cost_
+    assert clf.certified(*new, budget=2.5, confidence=0.99).expected_cost_ < kept.expected_cost_
 
 
-def test_a_loaded_fit_keeps_to_budgets_as_surely_as_before(clf, rows):
+def test_a_loaded_fit_is_certified_as_before(clf, rows, new):
     again = from_bytes(to_bytes(clf))
     assert again.expected_cost_interval_ == clf.expected_cost_interval_
-    for confidence in (None, 0.8):
-        one, other = (each.at(budget=2.0, confidence=confidence) for each in (clf, again))
-        np.testing.assert_array_equal(one.route(rows[0]), other.route(rows[0]))
+    one, other = (each.certified(*new, budget=2.0, confidence=0.8) for each in (clf, again))
+    np.testing.assert_array_equal(one.route(rows[0]), other.route(rows[0]))
 
 
-def test_what_cannot_be_shown_is_refused_with_what_may_be_spent(clf):
+def test_what_cannot_be_shown_is_refused_with_what_may_be_spent(clf, rows, new):
     with pytest.raises(InvalidInputError, match=r"budget=0.5 cannot be shown .* Raise the budget"):
-        clf.at(budget=0.5, confidence=0.9)
+        clf.certified(*new, budget=0.5, confidence=0.9)
     with pytest.raises(InvalidInputError, match="confidence must lie strictly between 0 and 1; got 1.0"):
-        clf.at(budget=2.0, confidence=1.0)
-    with pytest.raises(InvalidInputError, match="asks for neither"):
-        clf.at(threshold=0.0, confidence=0.9)
+        clf.certified(*new, budget=2.0, confidence=1.0)
+    with pytest.raises(InvalidInputError, match="give one of max_loss, budget; got none"):
+        clf.certified(*new)
+    with pytest.raises(InvalidInputError, match="400 of the 400 rows to prove with"):
+        clf.certified(*rows, budget=2.0)
 
 
-def test_a_fit_that_kept_no_rows_out_cannot_show_anything(rows):
+def test_the_interval_of_the_cost_allows_for_the_copies_that_judged_the_rows(rows):
     plain = clone(ROUTER).set_params(budget=2.5).fit(*rows)
-    with pytest.raises(InvalidInputError, match="kept none. Fit it with both budget and confidence"):
-        plain.at(budget=2.0, confidence=0.9)
     low, high = plain.expected_cost_interval_
     assert low < plain.expected_cost_ < high
     assert not plain.chain_.policy.is_mixed
     paid = plain.evidence_.at_point(plain.chain_.policy.thresholds[0])[1]
     # Five copies judged the rows, and what serves is a sixth.
     assert high - low == pytest.approx(2 * stats.t.ppf(0.975, 399) * stats.sem(paid) * np.sqrt(6), rel=1e-9)
-
-
-def test_weights_and_sweeps_know_no_confidence(rows):
-    X, y = rows
-    wish = clone(ROUTER).set_params(budget=2.5, confidence=0.9)
-    with pytest.raises(InvalidInputError, match="confidence counts rows and knows no weights"):
-        wish.fit(X, y, sample_weight=np.ones(len(y)))
-    with pytest.raises(InvalidInputError, match="confidence=0.9 chooses one operating point"):
-        sweep(wish, {"features": [[0], [1]]}, X[:200], y[:200], X[200:], y[200:])
 
 
 def test_equal_rows_are_one_observation_of_what_is_spent():

@@ -203,10 +203,6 @@ def test_weights_of_classes_are_multiplied_into_those_of_rows(class_weight):
         ({"class_weight": {"ill": 2.0}}, "names 'ill'"),
         ({"class_weight": {"sick": -1.0}}, "class_weight of 'sick'"),
         ({"class_weight": "even"}, "got 'even'"),
-        (
-            {"class_weight": "balanced", "max_loss": 0.1},
-            "knows no weights; got sample_weight or class_weight",
-        ),
     ],
 )
 def test_weights_that_make_no_sense_are_refused(settings, word):

@@ -168,9 +168,6 @@ def test_wishes_of_predict_and_explain(refused, files, tmp_path):
     assert "budget must be at least" in refused(*gated, "--budget", 0.01)
     certified = ["predict", files.certified, files.new, "-o", tmp_path / "a.csv"]
     assert "so there is none to hold" in refused(*certified, "--hold-budget")
-    assert "kept none. Fit it with both" in refused(*predict, "--budget", 3, "--confidence", 0.9)
-    assert "give one of budget, max_loss" in refused(*predict, "--confidence", 0.9)
-    assert "keeps a budget for sure" in refused(*predict, "--hold-budget", "--confidence", 0.9)
     assert "both want standard output" in refused("predict", files.system, files.new, "-o", "-", "--json")
     assert "--row must be at most 50" in refused("explain", files.system, files.new, "--row", 51)
     assert not (tmp_path / "a.csv").exists()

@@ -54,11 +54,6 @@ def test_a_cascade_keeps_gates_and_who_was_right_and_a_byte_for_the_class_and_no
     assert bytes_per_row(lean.evidence_) == gates_and_answers(lean.evidence_)
 
 
-def test_the_rows_of_a_proof_are_kept_in_the_same_form(lean):
-    proof = lean.certified(X[250:], Y[250:], max_loss=0.4)._proof
-    assert bytes_per_row(proof) == gates_and_answers(proof)
-
-
 def test_a_pair_keeps_no_more():
     pair = DynaModGbrtClassifier(LogisticRegression(), n_trees=3, max_iter=1).fit(X, Y)
     assert bytes_per_row(pair.evidence_) == gates_and_answers(pair.evidence_)

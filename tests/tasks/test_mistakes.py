@@ -65,17 +65,6 @@ def test_doubt_is_what_knowing_the_truth_would_save(rows):
     np.testing.assert_allclose(task.doubt(scores), (outputs @ costs).min(axis=1) - informed, atol=1e-12)
 
 
-def test_regret_is_the_probability_that_the_other_answer_costs_less(rows):
-    y, scores, full = rows
-    costs = matrix_for(y)
-    task, belief = task_of(costs, len(costs)), full[::-1]
-    here, there, p = task.best(scores), task.best(full), task.outputs(belief)
-    by_hand = [
-        sum(p[i, k] * (costs[k, here[i]] > costs[k, there[i]]) for k in range(len(costs))) for i in range(200)
-    ]
-    np.testing.assert_allclose(task.expected_regret(scores, full, belief), by_hand)
-
-
 @pytest.mark.parametrize("price", [1.0, 7.5])
 def test_equal_prices_of_all_mistakes_count_errors(rows, price):
     y, scores, belief = rows

@@ -88,9 +88,6 @@ def test_answers_quality_and_expectations_are_those_of_the_best_class(rows):
     np.testing.assert_array_equal(TASK.quality(y, outputs), best == y)
     np.testing.assert_array_equal(TASK.quality_of_scores(y, last), best == y)
     np.testing.assert_allclose(TASK.expected_loss(last, full), 1 - belief[everyone, best])
-    theirs = full.argmax(axis=1)
-    regret = np.where(best != theirs, belief[everyone, theirs], 0.0)
-    np.testing.assert_allclose(TASK.expected_regret(last, full, full), regret)
 
 
 def test_the_weights_of_a_blend_are_those_a_generic_optimiser_finds(rows):

@@ -43,7 +43,6 @@ from thrifty.errors import InvalidInputError
 from thrifty.estimators.base import ChainEstimator
 from thrifty.evidence.certificate import Certificate
 from thrifty.evidence.evidence import Evidence
-from thrifty.evidence.tests import DUPLICATES
 from thrifty.prices.prices import Prices
 from thrifty.routing.confidence import ConfidenceRouter, UniformRouter, UniformRouterRegressor
 
@@ -309,8 +308,8 @@ def _from_chain(chain: Chain) -> dict[str, Any]:
         known["classes_"] = chain.classes
     if chain.names is not None:
         known["feature_names_in_"] = np.array(chain.names, dtype=object)
-    if chain.policy.is_measured:
-        known["_learned"] = chain.at(chain.policy.at(len(chain.policy) - 1))
+    policy = chain.policy
+    known["_learned"] = chain.at(policy.at(len(policy) - 1)) if policy.is_measured else chain
     return known
 
 
@@ -318,20 +317,16 @@ def _from_chain(chain: Chain) -> dict[str, Any]:
 
 
 def _pack_memory(estimator: ChainEstimator, writing: Writing) -> dict[str, Any] | None:
-    """What another operating point takes besides the chain: all points that were learned, proofs, certificates."""
+    """What another operating point takes besides the chain: all points that were learned, certificates."""
     packer = writing.packer
     certificate: Certificate | None = getattr(estimator, "certificate_", None)
     told = None if certificate is None else packer.value(certificate.as_dict())
-    proof = _pack_rows(estimator._proof, writing)
     if not isinstance(estimator, BudgetedCascade):
-        return None if told is None and proof is None else {"certificate": told, "proof": proof}
-    learned, max_loss = estimator._learned, getattr(estimator, "_max_loss", None)
+        return None if told is None else {"certificate": told}
+    learned = estimator._learned
     return {
         "policy": pack_policy(learned.policy, packer),
         "blend": packer.optional(learned.blend),
-        "proof": proof,
-        "max_loss": packer.value(float(max_loss)) if isinstance(max_loss, float | int) else None,
-        "duplicates": estimator._duplicates,
         "certificate": told,
     }
 
@@ -340,34 +335,14 @@ def _restore_memory(estimator: ChainEstimator, fields: Fields) -> None:
     """Put that back into an estimator which has its chain already."""
     if not isinstance(estimator, BudgetedCascade):
         estimator.certificate_ = _certificate(fields)
-        estimator._proof = _unpack_rows(fields, "proof", estimator.chain_)
         return
     chain = estimator.chain_
     policy = unpack_policy(fields.inside("policy"), chain.n_own_stages)
     if not policy.is_measured:
         raise fields.refusal("cost", "be known at every point", "NaN")
     blend = fields.optional_floats("blend", len(chain.task.full_alone))
-    learned = estimator._learned = replace(chain, policy=policy.at(len(policy) - 1), blend=blend)
-    estimator._proof = _unpack_rows(fields, "proof", learned)
-    estimator._max_loss = _max_loss(fields)
-    estimator._duplicates = _duplicates(fields)
+    estimator._learned = replace(chain, policy=policy.at(len(policy) - 1), blend=blend)
     estimator.certificate_ = _certificate(fields)
-
-
-def _max_loss(fields: Fields) -> float | None:
-    if fields.raw("max_loss") is None:
-        return None
-    max_loss = fields.number("max_loss")
-    if not 0 < max_loss < 1:
-        raise fields.refusal("max_loss", "lie strictly between 0 and 1", max_loss)
-    return max_loss
-
-
-def _duplicates(fields: Fields) -> str:
-    duplicates = fields.text("duplicates")
-    if duplicates not in DUPLICATES:
-        raise fields.refusal("duplicates", f"be one of {', '.join(DUPLICATES)}", duplicates)
-    return duplicates
 
 
 def _pack_rows(evidence: Evidence | None, writing: Writing) -> dict[str, Any] | None:

@@ -1,13 +1,5 @@
-"""BudgetedClassifier, BudgetedRegressor and BudgetedRanker: cascades that buy features one after the other.
+"""BudgetedClassifier, BudgetedRegressor and BudgetedRanker: cascades that buy features one after the other."""
 
-Base class of the Budgeted* estimators: fit, default operating point, budgets and certificates.
-
-BudgetedClassifier and BudgetedRegressor: cascades that buy features one after the other, at any budget.
-
-Documents of queries, ranked under a budget.
-"""
-
-import copy
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -15,7 +7,6 @@ from numbers import Integral
 from typing import Any, Self, get_args
 
 import numpy as np
-from sklearn.utils.validation import check_is_fitted
 
 from thrifty.arrays import Floats
 from thrifty.cascade.evaluation import CLEARLY, lead
@@ -24,13 +15,11 @@ from thrifty.cascade.neighbours import unsupported_reason
 from thrifty.cascade.problem import CAPACITIES, CascadeProblem, NextChainRoutes, Structure, lighter
 from thrifty.chain.chain import Chain
 from thrifty.chain.columns import column_types, kind_of_table
-from thrifty.chain.policy import Policy
 from thrifty.chain.sources import TableReader
 from thrifty.errors import (
     FullModelNotWorthItWarning,
     InvalidInputError,
     NoPriceOfMistakesError,
-    NothingSavedWarning,
 )
 from thrifty.estimators.base import (
     ChainClassifier,
@@ -47,15 +36,12 @@ from thrifty.estimators.checks import (
     check_training_rows,
     refuse_keywords,
 )
-from thrifty.evidence.certificate import certify, check_hold_out
-from thrifty.evidence.evidence import Evidence, QueryEvidence
-from thrifty.evidence.frontier import Frontier
+from thrifty.evidence.evidence import QueryEvidence
 from thrifty.evidence.measures import check_floors, recalls_at, with_classes, within_floors
-from thrifty.evidence.observe import evidence_of, training_fingerprints
-from thrifty.evidence.tests import HELD_OUT, check_confidence, empirical_risk_within
+from thrifty.evidence.observe import training_fingerprints
 from thrifty.full.crossfit import JudgedFull, TrainingRows, held_out_rows
 from thrifty.full.model import FullModel
-from thrifty.prices.billing import PriceList, RowsOfFit
+from thrifty.prices.billing import PriceList, RowsOfFit, check_amount
 from thrifty.progress import Progress, printed
 from thrifty.rows import content_keys, query_keys
 from thrifty.tasks.classes import classification_of
@@ -68,8 +54,6 @@ from thrifty.trees import Binner
 from thrifty.trees.boosting import Boosting
 
 __all__ = ["BudgetedCascade", "BudgetedClassifier", "BudgetedRanker", "BudgetedRegressor", "StageOptions"]
-
-_USUAL_CONFIDENCE = 0.95
 
 ROWS_PER_TREE = 10
 """Rows that a tree of a larger size must have before that size is tried: on fewer it would win by chance."""
@@ -132,8 +116,6 @@ class BudgetedCascade(ChainEstimator):
         feature_costs: Any = None,
         prices: Any = None,
         budget: float | None = None,
-        max_loss: float | Mapping[Any, float] | None = None,
-        confidence: float | None = None,
         stages: StageOptions | None = None,
         cv: Any = 4,
         n_jobs: int | None = None,
@@ -144,8 +126,6 @@ class BudgetedCascade(ChainEstimator):
         self.feature_costs = feature_costs
         self.prices = prices
         self.budget = budget
-        self.max_loss = max_loss
-        self.confidence = confidence
         self.stages = stages
         self.cv = cv
         self.n_jobs = n_jobs
@@ -171,7 +151,7 @@ class BudgetedCascade(ChainEstimator):
         y : array-like of shape (n_samples,)
             Labels, of two classes or more; numbers, for a regressor.
         sample_weight : array-like of shape (n_samples,), optional
-            Weights; a row of weight zero is left out. Not with ``max_loss``, which counts rows.
+            Weights; a row of weight zero is left out.
         progress : callable, optional
             Called as ``progress(what, done, total)`` whenever a step of some length ends, in the place of what
             ``verbose`` prints.
@@ -179,21 +159,20 @@ class BudgetedCascade(ChainEstimator):
         refuse_keywords(self, unknown)
         self._check_parameters()
         options = self.stages or StageOptions()
-        wish = check_goal(may_be_none=True, budget=self.budget, max_loss=self.max_loss)
+        budget = None if self.budget is None else check_amount("budget", self.budget)
         report = printed(self.verbose, type(self).__name__) if progress is None else progress
         with all_or_nothing(self), limited_threads(openmp=threads_of(self.n_jobs), blas=1):
             seed = check_seed(self.random_state)
-            given = check_training_rows(self, X, y, sample_weight, self.cv, seed)
-            prices = self._prices(given)
+            rows = check_training_rows(self, X, y, sample_weight, self.cv, seed)
+            prices = self._prices(rows)
             if options.structure == "neighbours" and (
-                why := unsupported_reason(given.task, len(given.y), has_categories=len(self._categorical) > 0)
+                why := unsupported_reason(rows.task, len(rows.y), has_categories=len(self._categorical) > 0)
             ):
                 raise InvalidInputError(
                     f"structure='neighbours' cannot answer these rows: {why}. Give StageOptions(structure='graph')."
                 )
-            if "budget" in wish:
-                _check_affordable(wish["budget"], prices)
-            rows, proof = self._parts(given, seed, wish)
+            if budget is not None:
+                _check_affordable(budget, prices)
             full = self._full()
             report("judging the full model", 0, 1)
             judged = self._judged(rows, prices, self.n_jobs)
@@ -212,13 +191,12 @@ class BudgetedCascade(ChainEstimator):
                 threads_of(self.n_jobs),
                 report,
                 _behind(link, rows),
-                "max_loss" in wish,
                 None
                 if prices.by_row is None
                 else RowsOfFit(rows.X, table=rows.table).amounts(prices.by_row, None),
                 options.max_bytes,
                 options.structure,  # type: ignore[arg-type]  # checked
-                wish.get("budget"),
+                budget,
                 # Folds of a splitter of the user's keep together what only the user knows to belong together.
                 deals_for(rows.task, len(rows.y)) if isinstance(self.cv, Integral) else 1,
             )
@@ -226,8 +204,7 @@ class BudgetedCascade(ChainEstimator):
             _warn_if_full_is_worse(learned, judged, rows)
             if len(rows.task.classes):
                 self.classes_ = rows.task.classes
-            self._learned = self._assemble(learned, link, prices, rows, kind_of_table(X), seed)
-            self.chain_ = self._learned
+            self._learned = self.chain_ = self._assemble(learned, link, prices, rows, kind_of_table(X), seed)
             self.order_ = learned.plan.order
             self.size_ = (learned.plan.boosting.n_trees, learned.plan.boosting.max_depth)
             self.features_ = self.chain_.columns
@@ -236,27 +213,23 @@ class BudgetedCascade(ChainEstimator):
             self.evidence_ = replace(
                 judged_rows if self._keeps_scores else judged_rows.without_scores(),
                 features=tuple(self.features_.tolist()),
+                stage_columns=tuple(tuple(stage.columns.tolist()) for stage in self.chain_.stages),
                 rows=query_keys(content_keys(rows.X, rows.task.strata(rows.y)), rows.task.query_of(rows.y)),
                 seen=training_fingerprints(full),
                 task=rows.task,
             )
-            self._proof = None
-            if proof is not None:
-                held_out = TableReader(proof.X, proof.table, proof.positions)
-                self._proof = self._proof_on(held_out, proof.labels)
-            self._duplicates = HELD_OUT
-            if wish:
-                self._move(confidence=self.confidence, **wish)
+            self.certificate_ = None
+            if budget is not None:
+                self._spend(budget)
             else:
-                self._go_to_default(learned)
+                # The point of least total cost where mistakes have prices, else the most accurate one.
+                assert self.evidence_.points is not None  # a cascade has the points that it was fitted with
+                self._go_to(self.evidence_.points[learned.default_point], self.evidence_.weights)
             report("choosing the operating point", 1, 1)
         return self
 
     def _check_parameters(self) -> None:
         """Refuse bad constructor arguments before anything is computed."""
-        check_goal(may_be_none=True, budget=self.budget, max_loss=self.max_loss)
-        if self.confidence is not None:
-            check_confidence(self.confidence)
         _check_stage_options(self.stages)
 
     def _prices(self, rows: TrainingRows) -> PriceList:
@@ -267,24 +240,6 @@ class BudgetedCascade(ChainEstimator):
                 "model for every row. Give a price to at least one feature, or to the full model."
             )
         return prices
-
-    @property
-    def _surely(self) -> float:
-        return _USUAL_CONFIDENCE if self.confidence is None else self.confidence
-
-    def _parts(
-        self, rows: TrainingRows, seed: int, wish: dict[str, Any]
-    ) -> tuple[TrainingRows, TrainingRows | None]:
-        """Rows to learn from, and rows to prove with where a wish asks for a proof."""
-        if "max_loss" not in wish and ("budget" not in wish or self.confidence is None):
-            return rows, None
-        learn, proof = self._hold_out(rows, seed, "max_loss" if "max_loss" in wish else "confidence")
-        if "max_loss" in wish:
-            is_proof = np.isin(rows.positions, proof.positions)
-            strata, query = rows.task.strata(rows.y), rows.task.query_of(rows.y)
-            classes = rows.task.classes.tolist()
-            check_hold_out(rows.X, strata, is_proof, self.max_loss, self._surely, classes, query)
-        return learn, proof
 
     def _assemble(
         self,
@@ -312,138 +267,6 @@ class BudgetedCascade(ChainEstimator):
             self._levels,
             column_types(rows.table),
         )
-
-    # -- operating points ----------------------------------------------------------------------
-
-    def _move(self, *, confidence: float | None = None, **wish: Any) -> None:
-        """Go to an operating point."""
-        if "threshold" in wish:
-            raise InvalidInputError(
-                f"a {type(self).__name__} has several gates, and threshold={wish['threshold']!r} speaks of one. Ask "
-                f"for a budget or a max_loss."
-            )
-        policy = self._learned.policy
-        self.certificate_ = None
-        self._max_loss = wish.get("max_loss")
-        if "max_loss" in wish:
-            self.confidence = self.confidence if confidence is None else confidence
-            self._lose_at_most(wish["max_loss"])
-        elif confidence is None:
-            self.chain_ = self._learned.at(policy.within(wish["budget"]))
-        else:
-            self.chain_ = self._learned.at(self._kept_within(policy, wish["budget"], confidence))
-
-    def _go_to_default(self, learned: LearnedCascade) -> None:
-        """Go to the point of least total cost where mistakes have prices, else to the most accurate one."""
-        self.certificate_, self._max_loss = None, None
-        evidence = self._evidence()
-        assert evidence.points is not None  # a cascade has the points that it was fitted with
-        self._go_to(evidence.points[learned.default_point], evidence.weights)
-
-    def certified(
-        self,
-        X: Any,
-        y: Any,
-        *,
-        max_loss: float | Mapping[Any, float],
-        confidence: float = 0.95,
-        duplicates: str = "refuse",
-        measure: str = "share",
-        largest: float | None = None,
-    ) -> Self:
-        """Return the same fit at the cheapest point that new rows prove to lose at most ``max_loss``.
-
-        Parameters
-        ----------
-        X, y : table and labels
-            Rows that neither this fit nor the full model has seen; the full model is asked about all of them.
-        max_loss : float, or dict of label to float
-            What is to be shown against the full model: the share of answers that may be worse, or that of the rows of
-            each class named; see ``thrifty.certify``.
-        confidence : float, default=0.95
-            Probability with which it must hold.
-        duplicates : {"refuse", "drop", "count"}, default="refuse"
-            What becomes of rows that hold the same as rows of the fit: they are refused, left out, or counted. Rows
-            that equal each other count once unless it is "count"; see ``thrifty.certify``.
-        measure : {"share", "mean"}, default="share"
-            Whether rows that are worse are counted, or the mean excess of the loss is bounded, as a share of
-            ``largest``; see ``thrifty.certify``.
-        largest : float, optional
-            Loss at which losses are clipped before their mean is taken.
-        """
-        reader = self._reader(X)
-        other = copy.copy(self)
-        other._proof = self._proof_on(reader, y)
-        other.confidence, other._duplicates = confidence, duplicates
-        other.certificate_, other._max_loss = None, None
-        other._lose_at_most(check_goal(max_loss=max_loss)["max_loss"], measure=measure, largest=largest)
-        return other
-
-    def _proof_on(self, reader: TableReader, y: Any) -> Evidence:
-        """What every candidate of a proof does with rows that nothing was learned from."""
-        return replace(evidence_of(self._learned, reader, y), points=self._evidence().points).without_scores()
-
-    def _lose_at_most(self, max_loss: Any, **how: Any) -> None:
-        """Go to the cheapest point that loses at most so much against the full model, by proof or by estimate."""
-        of_mean = how.get("measure") == "mean"
-        against = Frontier.from_evidence([self._evidence()], against_full=not of_mean)
-        if self._proof is not None:
-            certificate = certify(
-                against.on([self._proof]),
-                max_loss=max_loss,
-                confidence=self._surely,
-                duplicates=self._duplicates,
-                **how,
-            )
-            self.certificate_ = certificate
-            point = None if certificate.is_fallback else certificate.point
-        else:
-            allowed = np.flatnonzero(empirical_risk_within(against, max_loss))
-            point = against[int(allowed[np.argmin(against.cost[allowed])])] if len(allowed) else None
-        if point is None:
-            self._send_everything()
-            told = max_loss if isinstance(max_loss, Mapping) else f"{max_loss:g}"
-            warnings.warn(
-                f"max_loss={told} can be met only by sending every row to the full model, which saves nothing. "
-                f"Allow a larger loss, give more rows, or let the stages buy more.",
-                NothingSavedWarning,
-                stacklevel=4,
-            )
-            return
-        self._go_to(np.array(point.thresholds), np.ones(self._evidence().n_rows))
-
-    def _go_to(self, thresholds: Floats, weights: Floats) -> None:
-        """Go to a point, one of those that budgets are met with or not; its means are over rows of these weights."""
-        policy = self._learned.policy
-        same = (policy.thresholds == thresholds).all(axis=1)
-        if not same.any():
-            _, *means = self._evidence().at_point(thresholds)
-            cost, score = (np.array([np.average(one, weights=weights)]) for one in means)
-            policy, same = Policy(thresholds[None, :], cost, score, seed=policy.seed), np.ones(1, dtype=bool)
-        self.chain_ = self._learned.at(policy.at(int(np.argmax(same))))
-
-    def _send_everything(self) -> None:
-        """Send every row to the full model, past a chain in its place too; its own answer counts."""
-        whole = replace(self._learned, full=self._learned.innermost, blend=self._learned.task.full_alone)
-        nobody_stops = np.full((1, whole.n_own_stages), -np.inf)
-        score = self._evidence().full_score
-        cost = whole.cost_by_place[-1:]
-        if whole.price_list.by_row is not None and self._learned.behind is None:
-            cost = np.array([np.mean(self._evidence().cost_at(-1))])
-        policy = Policy(nobody_stops, cost, np.array([score]), seed=whole.policy.seed)
-        self.chain_ = replace(whole, policy=policy)
-
-    def _expected(self) -> tuple[float, float]:
-        check_is_fitted(self)
-        policy = self.chain_.policy
-        return policy.expected_cost, policy.expected_score
-
-    def _forget_full(self) -> None:
-        super()._forget_full()
-        self._max_loss = None
-
-    def _change_chain(self, change: Any) -> None:
-        self._learned, self.chain_ = change(self._learned), change(self.chain_)
 
 
 def _check_stage_options(options: Any) -> None:
@@ -534,9 +357,9 @@ class BudgetedClassifier(ChainClassifier, BudgetedCascade):
 
     The stages share one ensemble of trees that grows with every purchase. In which order features are bought, how
     large the stages are, where each row stops and whether the full model earns its price at all is chosen out of fold;
-    the operating point is a mean spend (``budget``), a loss against it that is proved (``max_loss``), or, with
-    neither, the most accurate one, or the one of least total cost where mistakes have prices. ``at`` switches between
-    operating points without refitting.
+    the operating point is a mean spend (``budget``) or, without it, the most accurate one, or the one of least total
+    cost where mistakes have prices. ``at`` switches between operating points without refitting, and ``certified``
+    proves on new rows what one loses against the full model, or spends.
 
     Parameters
     ----------
@@ -548,11 +371,10 @@ class BudgetedClassifier(ChainClassifier, BudgetedCascade):
         for every mistake in the unit of ``feature_costs``. A matrix has a line for each true class and a column for
         each answer, in the order of ``classes_``; the right answer is the cheapest of its line. With a matrix rows are
         answered with the class of least expected cost, scores are minus the cost of mistakes, and without ``budget``
-        and ``max_loss`` the point is taken at which tests and mistakes cost least together (Turney 1995, Journal of
+        the point is taken at which tests and mistakes cost least together (Turney 1995, Journal of
         Artificial Intelligence Research 2). ``decision_function`` is still that of the probabilities.
     class_weight : None, "balanced" or dict of label to weight, default=None
-        Weights of the classes, multiplied into ``sample_weight``; labels that are left out have weight 1. Not with
-        ``max_loss`` or ``confidence``, which count rows.
+        Weights of the classes, multiplied into ``sample_weight``; labels that are left out have weight 1.
     feature_costs : array-like of shape (n_features,), number, dict by column name, Series or None
         Price per column; None is 1 each, 0 is a feature at hand.
     prices : Prices or path, optional
@@ -561,14 +383,6 @@ class BudgetedClassifier(ChainClassifier, BudgetedCascade):
         JSON file of prices.
     budget : float, optional
         Mean spend per row.
-    max_loss : float, or dict of label to float, optional
-        Largest share of all rows, in (0, 1), that is answered worse than by the full model: wrongly where it is right.
-        By label, of the rows of that class, so that a rare one cannot be given up in silence. A quarter of the rows is
-        then kept out of everything and the cheapest point is taken that they prove, with probability ``confidence``,
-        to lose no more.
-    confidence : float, optional
-        Probability with which that proof must hold; None is 0.95. With ``budget``: the probability with which the mean
-        cost of new rows keeps to it, for which a quarter of the rows is kept out too; None meets the mean as measured.
     stages : StageOptions, optional
         Number, size and order of the stages; see ``thrifty.StageOptions``.
     cv : int, splitter or iterable, default=4
@@ -593,7 +407,7 @@ class BudgetedClassifier(ChainClassifier, BudgetedCascade):
     frontier_ : Frontier
         Every operating point, with those answers; every row counts once, whatever its weight.
     certificate_ : Certificate or None
-        What ``max_loss`` proved.
+        What ``certified`` proved against the full model.
     order_ : ndarray
         Purchases (numbers of groups) in the order in which they are made.
     features_ : ndarray
@@ -635,8 +449,6 @@ class BudgetedClassifier(ChainClassifier, BudgetedCascade):
         feature_costs: Any = None,
         prices: Any = None,
         budget: float | None = None,
-        max_loss: float | Mapping[Any, float] | None = None,
-        confidence: float | None = None,
         stages: StageOptions | None = None,
         cv: Any = 4,
         n_jobs: int | None = None,
@@ -648,8 +460,6 @@ class BudgetedClassifier(ChainClassifier, BudgetedCascade):
             feature_costs=feature_costs,
             prices=prices,
             budget=budget,
-            max_loss=max_loss,
-            confidence=confidence,
             stages=stages,
             cv=cv,
             n_jobs=n_jobs,
@@ -675,11 +485,9 @@ class BudgetedClassifier(ChainClassifier, BudgetedCascade):
         *,
         budget: float | None = None,
         max_loss: float | Mapping[Any, float] | None = None,
-        threshold: float | None = None,
-        confidence: float | None = None,
         min_recall: Mapping[Any, float] | None = None,
     ) -> Self:
-        """Return the same fit at another operating point; nothing is refitted.
+        """Return the same fit at another operating point, by the rows of the fit; nothing is refitted.
 
         Parameters
         ----------
@@ -687,34 +495,24 @@ class BudgetedClassifier(ChainClassifier, BudgetedCascade):
             Mean spend per row.
         max_loss : float, or dict of label to float, optional
             Largest share of all rows that is answered worse than by the full model; by label, of the rows of that
-            class.
-        threshold : float, optional
-            Refused: a cascade has several gates.
-        confidence : float, optional
-            Probability with which new rows keep to ``budget``, or with which ``max_loss`` is proved.
+            class. An estimate: ``certified`` proves it on new rows.
         min_recall : dict of label to float, optional
             Least share of the rows of a class to be answered with it, on the held-out rows of the fit. With ``budget``
             it is the best point within it that reaches every floor; alone the cheapest one or, where mistakes have
             prices, the one of least total cost.
         """
         if min_recall is None:
-            return super().at(budget=budget, max_loss=max_loss, threshold=threshold, confidence=confidence)
-        check_is_fitted(self)
-        others = {"max_loss": max_loss, "threshold": threshold, "confidence": confidence}
-        given = [f"{name}={value!r}" for name, value in others.items() if value is not None]
-        if given:
+            return super().at(budget=budget, max_loss=max_loss)
+        if max_loss is not None:
             raise InvalidInputError(
-                f"min_recall goes with a budget or stands alone; got {' and '.join(given)} too. Leave one of them out."
+                f"min_recall goes with a budget or stands alone; got max_loss={max_loss!r} too. Leave one of them out."
             )
         budget = check_goal(may_be_none=True, budget=budget).get("budget")
-        task, policy, evidence = self._learned.task, self._learned.policy, self._evidence()
+        other = self._without_certificate()
+        task, policy = self._learned.task, self._learned.policy
         floors = check_floors(min_recall, task.classes)
-        recalls = recalls_at(evidence, policy.thresholds, len(task.classes))
-        other = copy.copy(self)
-        other.certificate_, other._max_loss = None, None
-        other.chain_ = self._learned.at(
-            within_floors(policy, recalls, floors, budget, task.mistake_price, task.classes)
-        )
+        recalls = recalls_at(self._evidence(), policy.thresholds, len(task.classes))
+        other._mix(within_floors(policy, recalls, floors, budget, task.mistake_price, task.classes))
         return other
 
     def _task_of(self, y: Any, weight: Floats) -> Task:  # noqa: ARG002 - labels have no spread
@@ -742,12 +540,12 @@ class BudgetedRegressor(ChainRegressor, BudgetedCascade):
     quantile : float, default=None
         Quantile in (0, 1) that is predicted with ``loss="pinball"``; None with the other losses.
     tolerance : float, default=0.01
-        How much larger than the full model's an error may be before the answer counts as worse: squared errors in units
+        How much larger than the full model's an error may be before ``certified`` and ``at(max_loss=...)`` count the
+        answer as worse: squared errors in units
         of the variance of ``y``, absolute ones in units of its mean distance from the median, pinball losses in
         units of that of the best constant.
-    feature_costs, prices, budget, max_loss, confidence
-        As of ``BudgetedClassifier``. ``max_loss`` is the share of rows whose error may be larger than that of the full
-        model, by more than ``tolerance``.
+    feature_costs, prices, budget
+        As of ``BudgetedClassifier``.
     stages, cv, n_jobs, random_state, verbose
         As of ``BudgetedClassifier``.
 
@@ -783,8 +581,6 @@ class BudgetedRegressor(ChainRegressor, BudgetedCascade):
         feature_costs: Any = None,
         prices: Any = None,
         budget: float | None = None,
-        max_loss: float | None = None,
-        confidence: float | None = None,
         stages: StageOptions | None = None,
         cv: Any = 4,
         n_jobs: int | None = None,
@@ -796,8 +592,6 @@ class BudgetedRegressor(ChainRegressor, BudgetedCascade):
             feature_costs=feature_costs,
             prices=prices,
             budget=budget,
-            max_loss=max_loss,
-            confidence=confidence,
             stages=stages,
             cv=cv,
             n_jobs=n_jobs,
@@ -831,13 +625,10 @@ class BudgetedRanker(BudgetedCascade):
         precision, for which a grade of 1 or more is relevant.
     tolerance : float, default=0.01
         How much lower than the full model's the metric of a query may be before its order counts as worse.
-    feature_costs, prices, confidence
+    feature_costs, prices
         As of ``BudgetedClassifier``.
     budget : float, optional
         Mean spend per document.
-    max_loss : float, optional
-        Share of queries, in (0, 1), whose order may be worse than the full model's. A quarter of the queries is then
-        kept out of everything and the cheapest point is taken that they prove to lose no more.
     stages, n_jobs, random_state, verbose
         As of ``BudgetedClassifier``.
     cv : int, splitter or iterable, default=4
@@ -891,8 +682,6 @@ class BudgetedRanker(BudgetedCascade):
         feature_costs: Any = None,
         prices: Any = None,
         budget: float | None = None,
-        max_loss: float | None = None,
-        confidence: float | None = None,
         stages: StageOptions | None = None,
         cv: Any = 4,
         n_jobs: int | None = None,
@@ -904,8 +693,6 @@ class BudgetedRanker(BudgetedCascade):
             feature_costs=feature_costs,
             prices=prices,
             budget=budget,
-            max_loss=max_loss,
-            confidence=confidence,
             stages=stages,
             cv=cv,
             n_jobs=n_jobs,
@@ -964,42 +751,40 @@ class BudgetedRanker(BudgetedCascade):
         spent = self.cost(X)
         return as_queries(qid if isinstance(qid, Queries) else Queries(qid), len(spent)).total(spent)
 
-    def certified(
+    def certified(  # type: ignore[override]  # queries are counted: there is no mean to certify
         self,
         X: Any,
         y: Any,
         qid: Any = None,
         *,
-        max_loss: Any,
+        max_loss: float | None = None,
+        budget: float | None = None,
         confidence: float = 0.95,
         duplicates: str = "refuse",
-        measure: str = "share",
-        largest: float | None = None,
     ) -> Self:
-        """Return the same fit at the cheapest point that new queries prove to lose at most ``max_loss``.
+        """Return the same fit at a point that new queries prove to lose at most ``max_loss``, or to keep to ``budget``.
 
         Parameters
         ----------
         X, y, qid
             Documents as in ``fit``, of queries that neither this fit nor the full model has seen; the full model is
             asked about all of them. Queries without a relevant document do not count.
-        max_loss, confidence : float
-            Share of queries whose metric may be lower than by the full model's order, by more than ``tolerance``, and
-            the probability with which that is shown; see ``thrifty.certify``.
+        max_loss : float, optional
+            Share of queries whose metric may be lower than by the full model's order, by more than ``tolerance``.
+        budget : float, optional
+            What the mean cost per document of new queries is to be at most; in the place of ``max_loss``.
+        confidence : float, default=0.95
+            Probability with which it must hold; see ``thrifty.certify``.
         duplicates : {"refuse", "drop", "count"}, default="refuse"
             What becomes of queries that hold the same documents as one of the fit.
-        measure : {"share"}, default="share"
-            Queries are counted; a mean of their losses is not certified.
-        largest : None
-            Belongs to a certificate of a mean.
         """
-        if measure != "share" or largest is not None:
-            raise InvalidInputError(
-                f"a ranker is certified by the share of queries whose order is worse than the full model's; got "
-                f"measure={measure!r} and largest={largest!r}. Leave both out."
-            )
         return super().certified(
-            X, _targets(y, qid), max_loss=max_loss, confidence=confidence, duplicates=duplicates
+            X,
+            _targets(y, qid),
+            max_loss=max_loss,
+            budget=budget,
+            confidence=confidence,
+            duplicates=duplicates,
         )
 
     def _check_parameters(self) -> None:

@@ -174,31 +174,18 @@ def _finished(
         ranked = replace(evidence, full_quality=problem.full_scores[:, 0])
         judged = judge_by_task(task, ranked, problem.y)
     policy = sweep_prices(evidence, loss, task.expected_quality(loss), judged=judged)
-    by_row, evidence = evidence, evidence if judged is None else judged
+    evidence = evidence if judged is None else judged
     points = policy.thresholds
     least_total = None
     if task.mistake_price is not None:
         # Where tests and mistakes are paid in the same unit, one price is right: one for one.
         least_total = StoppingRules(evidence, loss).at(1.0 / task.mistake_price)
         points = np.unique(np.vstack([points, least_total]), axis=0)
-    if problem.against_full:
-        loyal = _points_against_full(problem, by_row, found.scores, found.answer, found.belief)
-        points = np.unique(np.vstack([points, loyal]), axis=0)
     evidence = replace(evidence, points=points)
     gates = None if found.gates is None else found.gates.trees
     # By beliefs, as thresholds are: among many points the one whose rows had lucky labels would look best.
     default = 0 if least_total is None else int(np.flatnonzero((points == least_total).all(axis=1))[0])
     return LearnedCascade(plan, trees, found.calibrations, found.blend, policy, evidence, gates, default)
-
-
-def _points_against_full(
-    problem: CascadeProblem, evidence: Evidence, scores: Floats, answer: Floats, belief: Floats
-) -> Floats:
-    """Thresholds that trade cost against answers worse than the full model's: they ask it, however good it is."""
-    every = [*(scores[:, stage] for stage in range(scores.shape[1])), answer]
-    task = problem.task
-    regret = np.column_stack([task.expected_regret(one, problem.full_scores, belief) for one in every])
-    return sweep_prices(evidence, regret, task.expected_quality(regret)).thresholds
 
 
 def _grow(problem: CascadeProblem, plan: Plan) -> tuple[StagedTrees, Floats, list[int], Floats]:

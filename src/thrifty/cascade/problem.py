@@ -88,8 +88,6 @@ class CascadeProblem:
         Rows of each fold.
     full_scores : ndarray of shape (n_rows, n_scores)
         Scores of the full model, by copies that have not seen the row.
-    against_full : bool
-        Whether operating points are wanted that lose little against the full model, whatever its accuracy.
     behind : NextChainRoutes, optional
         Where rows go that pass every stage, if a chain stands in the place of the full model.
     price_list : PriceList
@@ -126,7 +124,6 @@ class CascadeProblem:
     n_threads: int = 1
     progress: Progress = silent
     behind: NextChainRoutes | None = None
-    against_full: bool = False
     amounts: Floats | None = None
     max_bytes: int | None = None
     structure: Structure = "line"

@@ -14,7 +14,6 @@ from thrifty.cli.console import check_output, note, notes_of_warnings, print_jso
 from thrifty.cli.options import (
     AsJson,
     Budget,
-    Confidence,
     MaxLoss,
     PublicKey,
     RowKey,
@@ -104,7 +103,6 @@ def buy(
     ] = OnFailure.answer,
     budget: Budget = None,
     max_loss: MaxLoss = None,
-    confidence: Confidence = None,
     row_key: RowKey = None,
     unseen: UnseenText = Unseen.refuse,
     trust: Trust = None,
@@ -121,8 +119,8 @@ def buy(
     database = Database.of(source)
     with notes_of_warnings():
         known = load_table_system(system, trusted=trust or (), public_key=public_key).with_row_key(row_key)
-        if budget is not None or max_loss or confidence is not None:
-            known = known.at(budget=budget, max_loss=read_max_loss(max_loss), confidence=confidence)
+        if budget is not None or max_loss:
+            known = known.at(budget=budget, max_loss=read_max_loss(max_loss))
         as_text = {
             *((database.key,) if database.has_text_keys else ()),
             *filter(None, [known.schema.row_key]),

@@ -308,9 +308,8 @@ def answers_in_words(
             f"by another stage."
         )
     if max_loss is not None:
-        proved = f"The system {system.certificate}." if system.certificate is not None else None
         allowed = max_loss if isinstance(max_loss, dict) else f"{max_loss:g}"
-        say(proved or f"A loss of at most {allowed} is estimated on the rows of the fit, and not proved.")
+        say(f"A loss of at most {allowed} is estimated on the rows of the fit, and not proved.")
 
 
 def answers_numbers(system: TableSystem, answers: Any, out: Path, held: float | None) -> dict[str, Any]:

@@ -17,7 +17,6 @@ from thrifty.cli.console import (
 from thrifty.cli.options import (
     AsJson,
     Budget,
-    Confidence,
     MaxLoss,
     MinRecall,
     NewRows,
@@ -44,7 +43,6 @@ def predict(
     ],
     budget: Budget = None,
     max_loss: MaxLoss = None,
-    confidence: Confidence = None,
     min_recall: MinRecall = None,
     hold_budget: Annotated[
         bool,
@@ -81,10 +79,6 @@ def predict(
         raise InvalidInputError("--hold-budget keeps no floor of recall. Leave --min-recall out.")
     if hold_budget and max_loss:
         raise InvalidInputError("--hold-budget holds a budget, and --max-loss names none. Give one of them.")
-    if hold_budget and confidence is not None:
-        raise InvalidInputError(
-            "--hold-budget keeps a budget for sure, without --confidence. Leave one of them out."
-        )
     if not on_screen:
         check_output(out)
     with notes_of_warnings():
@@ -98,8 +92,8 @@ def predict(
         cells = known.read(frame, unseen_is_missing=unseen is Unseen.missing)
         if held is not None:
             known = known.held(cells, held)
-        elif budget is not None or max_loss or confidence is not None or floors:
-            known = known.at(budget=budget, max_loss=allowed, confidence=confidence, min_recall=floors)
+        elif budget is not None or max_loss or floors:
+            known = known.at(budget=budget, max_loss=allowed, min_recall=floors)
         answers = pd.DataFrame(known.answers(cells))
         if known.schema.query in frame.columns:
             answers.insert(0, "query", frame[known.schema.query].to_numpy())
@@ -128,7 +122,6 @@ def explain(
     row: Annotated[int | None, typer.Option(min=1, help="Number of the only row to explain, from 1.")] = None,
     budget: Budget = None,
     max_loss: MaxLoss = None,
-    confidence: Confidence = None,
     everything: Annotated[
         bool, typer.Option("--all", help=f"Explain every row, and not only the first {_EXPLAINED}.")
     ] = False,
@@ -147,8 +140,8 @@ def explain(
 
     with notes_of_warnings():
         known = load_table_system(system, trusted=trust or (), public_key=public_key).with_row_key(row_key)
-        if budget is not None or max_loss or confidence is not None:
-            known = known.at(budget=budget, max_loss=read_max_loss(max_loss), confidence=confidence)
+        if budget is not None or max_loss:
+            known = known.at(budget=budget, max_loss=read_max_loss(max_loss))
         cells = known.read(
             read_table(table, as_text=known.schema.text_columns), unseen_is_missing=unseen is Unseen.missing
         )

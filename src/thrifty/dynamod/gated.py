@@ -37,11 +37,10 @@ from thrifty.estimators.checks import (
     check_training_rows,
     refuse_keywords,
 )
-from thrifty.evidence.evidence import Evidence, cuts_of
+from thrifty.evidence.evidence import Evidence
 from thrifty.evidence.measures import with_classes
 from thrifty.evidence.observe import evidence_of, evidence_of_known, training_fingerprints
 from thrifty.evidence.stopping import ThresholdCurve, threshold_curve
-from thrifty.evidence.tests import check_confidence
 from thrifty.full.crossfit import JudgedFull, TrainingRows, held_out_rows
 from thrifty.prices.billing import PriceList, check_amount
 from thrifty.progress import printed
@@ -207,21 +206,16 @@ def extra_cost_of(behind: Chain, rows: TrainingRows) -> Floats | None:
     return cost / mean if mean > 0 else None
 
 
-_MOST_CUTS = 401
-"""Cuts that are tried where a budget is to be kept with confidence: a quarter of a per cent of the rows apart."""
-
-
 class GatedEstimator(ChainEstimator):
     """Base of the estimators with one cheap stage in front of the full model; see the subclasses.
 
-    Subclasses store at least ``full, feature_costs, prices, budget, confidence,
-    cv, n_jobs`` and ``random_state``, and implement ``_learn``.
+    Subclasses store at least ``full, feature_costs, prices, budget, cv, n_jobs`` and ``random_state``, and implement
+    ``_learn``.
     """
 
     feature_costs: Any
     prices: Any
     budget: float | None
-    confidence: float | None
     cv: Any
     n_jobs: int | None
     verbose: int = 0
@@ -242,13 +236,10 @@ class GatedEstimator(ChainEstimator):
         refuse_keywords(self, unknown)
         self._check_parameters()
         budget = None if self.budget is None else check_amount("budget", self.budget)
-        surely = None if None in (budget, self.confidence) else check_confidence(self.confidence)
         report = printed(self.verbose, type(self).__name__)
         with all_or_nothing(self), limited_threads(openmp=threads_of(self.n_jobs), blas=1):
             seed = check_seed(self.random_state)
-            rows, proof = check_training_rows(self, X, y, sample_weight, self.cv, seed), None
-            if surely is not None:
-                rows, proof = self._hold_out(rows, seed, "confidence")
+            rows = check_training_rows(self, X, y, sample_weight, self.cv, seed)
             names = getattr(self, "feature_names_in_", None)
             n_features = rows.X.shape[1]
             prices = self._price_list(rows)
@@ -275,15 +266,10 @@ class GatedEstimator(ChainEstimator):
             self.chain_ = replace(behind, stages=(stage,), policy=Policy.of(np.zeros(1), seed=seed))
             self.features_ = stage.columns
             self.certificate_ = None
-            self._set_threshold(self._default_threshold(problem, budget))
+            self._learned = self.chain_
+            self._go_to(np.array([self._default_threshold(problem, budget)]))
             evidence = with_classes(self._judged_rows(problem), rows.task).without_scores()
             self.evidence_ = replace(evidence, seen=training_fingerprints(*self._other_models()))
-            self._proof = None
-            if proof is not None:
-                held_out = TableReader(proof.X, proof.table, proof.positions)
-                self._proof = evidence_of(self, held_out, proof.labels).without_scores()
-            if surely is not None and budget is not None:
-                self._move(budget=budget, confidence=surely)
             report("judging operating points", 1, 1)
         return self
 
@@ -377,26 +363,31 @@ class GatedEstimator(ChainEstimator):
         share = check_share("remote_share", remote_share, meaning="the largest share of rows sent on")
         return float(curve.threshold[curve.sending(share)])
 
-    def _move(self, *, confidence: float | None = None, **wish: Any) -> None:
-        if "max_loss" in wish:
-            raise InvalidInputError(
-                f"max_loss={wish['max_loss']!r} must be shown on rows that this fit has not seen, and the evidence of "
-                f"a {type(self).__name__} is its training rows. Use certified(X, y, max_loss=...)."
-            )
-        self.certificate_ = None
-        if "threshold" in wish:
-            self._set_threshold(wish["threshold"])
-            return
+    def at(self, *, budget: float | None = None, threshold: float | None = None) -> Self:  # type: ignore[override]
+        """Return the same fit at another threshold of its gate; nothing is refitted.
+
+        A loss against the full model is proved by ``certified``: the evidence of an estimator with a single gate is its
+        training rows.
+
+        Parameters
+        ----------
+        budget : float, optional
+            Mean spend per row, on the rows of ``evidence_``.
+        threshold : float, optional
+            Threshold of the gate: rows with ``g > threshold`` are sent on.
+        """
+        goal = check_goal(budget=budget, threshold=threshold)
+        other = self._without_certificate()
+        if "budget" in goal:
+            other._spend(goal["budget"])
+        else:
+            other._go_to(np.array([goal["threshold"]]))
+        return other
+
+    def _spend(self, budget: float) -> None:
         seen = self._evidence()
-        if confidence is not None:
-            every = cuts_of(seen.gate[:, 0]).threshold
-            some = every[np.unique(np.linspace(0, len(every) - 1, _MOST_CUTS).astype(np.intp))]
-            kept = self._kept_within(Policy.of(*some[:, None]), wish["budget"], confidence)
-            # Of two neighbouring cuts the cheaper one: a single threshold stays in force.
-            self._set_threshold(float(kept.thresholds[kept.lower, 0]))
-            return
         curve = threshold_curve(seen.gate[:, 0], seen.cost_at(0), seen.cost_at(1), weight=seen.weights)
-        self._set_threshold(float(curve.threshold[curve.within(wish["budget"])]))
+        self._go_to(curve.threshold[[curve.within(budget)]])
 
     def _curve(
         self, reader: TableReader, *, g: Floats | None = None, weight: Floats | None = None
@@ -409,13 +400,6 @@ class GatedEstimator(ChainEstimator):
         by_row = self.chain_.price_list.by_row is not None
         stop = self.chain_.spent_at(reader, 0) if by_row else self.chain_.cost_by_place[0]
         return threshold_curve(g, stop, sent_on, weight=weight)
-
-    def _set_threshold(self, threshold: float) -> None:
-        """Cut the first gate; those behind it stay as they are."""
-        policy = self.chain_.policy
-        thresholds = policy.thresholds[policy.lower].copy()
-        thresholds[0] = threshold
-        self.chain_ = self.chain_.at(Policy.of(thresholds, seed=policy.seed))
 
     @property
     def threshold_(self) -> float:

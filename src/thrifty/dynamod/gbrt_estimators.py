@@ -88,7 +88,6 @@ class _DynaModGbrt(BoostedEstimator):
         feature_costs: Any = None,
         prices: Any = None,
         budget: float | None = None,
-        confidence: float | None = None,
         max_iter: int = 10,
         tol: float = 1e-3,
         cv: Any = 5,
@@ -113,7 +112,6 @@ class _DynaModGbrt(BoostedEstimator):
         self.feature_costs = feature_costs
         self.prices = prices
         self.budget = budget
-        self.confidence = confidence
         self.max_iter = max_iter
         self.tol = tol
         self.cv = cv
@@ -183,7 +181,7 @@ class DynaModGbrtClassifier(GatedClassifier, _DynaModGbrt):
 
     Parameters
     ----------
-    full, feature_costs, prices, budget, confidence
+    full, feature_costs, prices, budget
         As in ``DynaModLinClassifier``.
     p_full, cross_fit, distance, cv, n_jobs, random_state, verbose
         As in ``DynaModLinClassifier``. Missing values (NaN) are allowed; sparse tables are not.
@@ -257,7 +255,7 @@ class DynaModGbrtRegressor(GatedRegressor, _DynaModGbrt):
         The error that counts: half of its square, or its size.
     n_trees, max_depth, learning_rate, gamma, p_full, distance, step, l2, min_child_weight, min_child_samples, max_bins
         As in ``DynaModGbrtClassifier``.
-    gate_reads_score, cross_fit, feature_costs, prices, budget, confidence, max_iter
+    gate_reads_score, cross_fit, feature_costs, prices, budget, max_iter
         As in ``DynaModGbrtClassifier``.
     tol, cv, n_jobs, random_state, verbose
         As in ``DynaModGbrtClassifier``.
@@ -302,7 +300,6 @@ class DynaModGbrtRegressor(GatedRegressor, _DynaModGbrt):
         feature_costs: Any = None,
         prices: Any = None,
         budget: float | None = None,
-        confidence: float | None = None,
         max_iter: int = 10,
         tol: float = 1e-3,
         cv: Any = 5,
@@ -328,7 +325,6 @@ class DynaModGbrtRegressor(GatedRegressor, _DynaModGbrt):
             feature_costs=feature_costs,
             prices=prices,
             budget=budget,
-            confidence=confidence,
             max_iter=max_iter,
             tol=tol,
             cv=cv,

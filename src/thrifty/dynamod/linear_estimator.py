@@ -73,9 +73,6 @@ class DynaModLinClassifier(GatedClassifier):
         f1 errs no more than f0, ``g`` lies near ``log(p_full / (1 - p_full))`` everywhere, which is below 0 for
         a cap below 0.5. A budget sends the rows with the largest ``g`` wherever they lie; ``gate_reads_margin``
         lets ``g`` spread.
-    confidence : float, default=None
-        Probability with which the mean cost of new rows keeps to ``budget``. A quarter of the rows is then kept out of
-        everything, and the threshold sends on as many as these show to be affordable. None keeps nothing out.
     init : {"logistic", "gaussian"} or tuple of two arrays, default="logistic"
         Start of (g, f1): g = 0 and f1 an L2-regularised logistic regression, Gaussian noise, or given slopes,
         each followed by its intercept or not; of several classes f1 has a row of them for each class.
@@ -117,7 +114,7 @@ class DynaModLinClassifier(GatedClassifier):
     frontier_ : Frontier
         Every operating point, on those rows.
     certificate_ : Certificate or None
-        What ``certified`` or ``at(max_loss=...)`` proved.
+        What ``certified`` proved.
     expected_cost_, expected_score_ : float
         Mean cost and accuracy of the operating point in force, on the rows of ``evidence_``.
     expected_cost_interval_ : tuple of float
@@ -175,7 +172,6 @@ class DynaModLinClassifier(GatedClassifier):
         feature_costs: Any = None,
         prices: Any = None,
         budget: float | None = None,
-        confidence: float | None = None,
         init: Literal["logistic", "gaussian"] | tuple[ArrayLike, ArrayLike] = "logistic",
         n_init: int = 1,
         refit: bool = False,
@@ -197,7 +193,6 @@ class DynaModLinClassifier(GatedClassifier):
         self.feature_costs = feature_costs
         self.prices = prices
         self.budget = budget
-        self.confidence = confidence
         self.init = init
         self.n_init = n_init
         self.refit = refit

@@ -80,7 +80,7 @@ class DynaModLstsqClassifier(GatedClassifier):
     max_iter, tol : int, float, default=50, 1e-4
         Rounds of the alternation, and the change of the objective below which it stops. No rounds are the gate
         by confidence, exactly.
-    feature_costs, prices, budget, confidence, cv, n_jobs, random_state, verbose
+    feature_costs, prices, budget, cv, n_jobs, random_state, verbose
         As in ``DynaModLinClassifier``, but here features are at hand (0) and a call costs 1: the mean of ``cost``
         is the share sent.
 
@@ -146,7 +146,6 @@ class DynaModLstsqClassifier(GatedClassifier):
         feature_costs: Any = None,
         prices: Any = None,
         budget: float | None = None,
-        confidence: float | None = None,
         cv: Any = 5,
         n_jobs: int | None = None,
         random_state: Any = None,
@@ -171,7 +170,6 @@ class DynaModLstsqClassifier(GatedClassifier):
         self.feature_costs = feature_costs
         self.prices = prices
         self.budget = budget
-        self.confidence = confidence
         self.cv = cv
         self.n_jobs = n_jobs
         self.random_state = random_state

@@ -61,7 +61,7 @@ from thrifty.threads import limited_threads
 __all__ = ["Cell", "Sweep", "code_version", "sweep"]
 
 _SHARED = ("full", "cv", "feature_costs", "prices", "n_jobs")
-_GOALS = ("budget", "max_loss", "confidence")
+_GOALS = ("budget",)
 
 
 @dataclass(frozen=True, eq=False)
@@ -486,12 +486,6 @@ def _check_estimator(estimator: Any) -> None:
             f"random_state is a {type(estimator.random_state).__name__}, from which every fit draws other numbers, "
             f"and a sweep must be repeatable. Give an int."
         )
-    for name in ("max_loss", "confidence"):
-        if getattr(estimator, name, None) is not None:
-            raise InvalidInputError(
-                f"{name}={getattr(estimator, name)!r} chooses one operating point, and a sweep compares all of them. "
-                f"Leave it out, and prove what a point loses with sweep.estimator(point).certified(X, y, max_loss=...)."
-            )
 
 
 def _judge(

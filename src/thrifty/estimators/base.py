@@ -33,13 +33,11 @@ from thrifty.full.crossfit import JudgedFull, TrainingRows, judge_full
 from thrifty.full.model import EstimatorFull, FullModel, as_full_model
 from thrifty.prices.billing import PriceList, RowsOfFit
 from thrifty.prices.prices import Prices, check_price_list, resolve_prices
-from thrifty.rows import content_folds, query_folds
 from thrifty.tasks.classes import ClassTask, classification_of
 from thrifty.tasks.regression import RegressionTask, default_regressor, regression_of
 from thrifty.tasks.task import Task
 
 __all__ = [
-    "CERTIFYING_SHARE",
     "ChainClassifier",
     "ChainEstimator",
     "ChainRegressor",
@@ -86,10 +84,6 @@ def _answers_of(task: Task) -> str:
 def bare(full: Any) -> Any:
     """What is inside a frozen estimator, or a fitted one as the chain holds it; any other wrapper is a model itself."""
     return full.estimator if isinstance(full, EstimatorFull | FrozenEstimator) else full
-
-
-CERTIFYING_SHARE = 4
-"""One row in so many is held out where something is to be shown on rows that the fit has not seen."""
 
 
 class ChainEstimator(Notebook, OperatingPoints, Buys, BaseEstimator):  # type: ignore[misc]  # scikit-learn is untyped
@@ -207,26 +201,12 @@ class ChainEstimator(Notebook, OperatingPoints, Buys, BaseEstimator):  # type: i
         """The task that some targets pose, weighted or not, or a refusal."""
         raise NotImplementedError
 
-    def _hold_out(self, rows: TrainingRows, seed: int, reason: str) -> tuple[TrainingRows, TrainingRows]:
-        """Rows to learn from, and one in four to prove with, which nothing else may see."""
-        if rows.weighted:
-            raise InvalidInputError(
-                f"{reason} counts rows and knows no weights; got sample_weight or class_weight. Leave one of them out, "
-                f"or repeat rows."
-            )
-        strata, query = rows.task.strata(rows.y), rows.task.query_of(rows.y)
-        if query is None:
-            is_proof = content_folds(rows.X, strata, CERTIFYING_SHARE, seed + 1) == 0
-        else:
-            is_proof = query_folds(rows.X, query, strata, CERTIFYING_SHARE, seed + 1) == 0
-        return rows.take(np.flatnonzero(~is_proof)), rows.take(np.flatnonzero(is_proof))
-
     def _change_chain(self, change: Any) -> None:
-        self.chain_ = change(self.chain_)
+        self._learned, self.chain_ = change(self._learned), change(self.chain_)
 
     def _forget_full(self) -> None:
         """Forget what was measured against the full model: it speaks of the old one."""
-        self.certificate_, self._proof = None, None
+        self.certificate_ = None
         evidence: Evidence | None = getattr(self, "evidence_", None)
         if evidence is not None:
             self.evidence_ = replace(evidence, full_quality=None, full_scores=None)

@@ -1,44 +1,47 @@
 """Operating points of a fitted estimator: what the one in force spends and scores, and how to go to another."""
 
 import copy
+import warnings
 from collections.abc import Mapping
 from dataclasses import replace
 from numbers import Integral
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import ArrayLike
 from sklearn.utils.validation import check_is_fitted
 
+from thrifty.arrays import Floats
 from thrifty.chain.chain import Chain
 from thrifty.chain.policy import Policy
 from thrifty.chain.sources import TableReader
-from thrifty.errors import InvalidInputError
+from thrifty.errors import InvalidInputError, NothingSavedWarning
 from thrifty.estimators.checks import check_goal
 from thrifty.evidence.budgets import CostBounds
 from thrifty.evidence.certificate import Certificate, certify
-from thrifty.evidence.evidence import Evidence
+from thrifty.evidence.evidence import Evidence, cuts_of
 from thrifty.evidence.frontier import Frontier
 from thrifty.evidence.observe import evidence_of
-from thrifty.evidence.tests import HELD_OUT, check_confidence
+from thrifty.evidence.tests import check_confidence, empirical_risk_within
 
 __all__ = ["OperatingPoints"]
 
 _LEVEL = 0.95
 _USUAL_FOLDS = 5
+_MOST_CUTS = 401
+"""Thresholds of a single gate that are tried for a budget to be held: a quarter of a per cent of the rows apart."""
 
 
 class OperatingPoints:
-    """What an estimator with a chain knows of its operating points; subclasses say how to go to one.
+    """Operating points of an estimator with a chain: ``at``, ``certified``, and what the point in force spends.
 
-    All of it is said by ``evidence_``: what the chain did with rows that its points are judged on.
+    ``_learned`` is the chain with all operating points of the fit, ``chain_`` the same at the point in force, and
+    ``evidence_`` what the chain did with the rows that points are judged on.
     """
 
     chain_: Chain
     evidence_: Evidence
     certificate_: Certificate | None
-    _proof: Evidence | None = None
-    _duplicates = HELD_OUT
+    _learned: Chain
 
     @property
     def frontier_(self) -> Frontier:
@@ -58,77 +61,70 @@ class OperatingPoints:
 
     @property
     def expected_cost_interval_(self) -> tuple[float, float]:
-        """Where the mean cost of new rows at the operating point in force lies, 19 times out of 20.
+        """95 % interval of the mean cost of new rows at the operating point in force.
 
-        From rows that were kept out of the fit, where ``confidence`` or ``max_loss`` did so; else from the rows of
-        ``evidence_``, which were judged by other copies of the stages than those that serve: that is allowed for.
+        From the rows of ``evidence_``, which were judged by other copies of the stages than those that serve: the
+        interval allows for that.
         """
         check_is_fitted(self)
         judged = self._evidence()
-        if self._proof is not None:
-            spending = CostBounds.on_held_out(self._proof, judged, self._duplicates)
-            return spending.interval(self.chain_.policy, _LEVEL)
         folds = getattr(self, "cv", None)
         copies = int(folds) if isinstance(folds, Integral) else _USUAL_FOLDS
         return CostBounds(judged, judged.n_rows).interval(self.chain_.policy, _LEVEL, copies)
 
-    def at(
-        self,
-        *,
-        budget: float | None = None,
-        max_loss: float | Mapping[Any, float] | None = None,
-        threshold: float | None = None,
-        confidence: float | None = None,
-    ) -> Self:
-        """Return the same fit at another operating point; nothing is refitted.
+    def at(self, *, budget: float | None = None, max_loss: float | Mapping[Any, float] | None = None) -> Self:
+        """Return the same fit at another operating point, by the rows of the fit; nothing is refitted.
+
+        What is met on average on the rows of the fit is an estimate for new rows; ``certified`` proves it.
 
         Parameters
         ----------
         budget : float, optional
             Mean spend per row.
         max_loss : float, or dict of label to float, optional
-            Share of answers that may be worse than the full model's; by label, of the rows of that class.
-        threshold : float, optional
-            Threshold of the gate, for an estimator with a single one: rows with ``g > threshold`` are sent on.
-        confidence : float, optional
-            Probability with which the mean cost of new rows keeps to ``budget``, shown on rows that were kept out of
-            the fit; without it, the mean is met as it was measured, and new rows spend more as often as less. For
-            ``max_loss``, the probability with which it is proved.
+            Largest share of all rows that is answered worse than by the full model; by label, of the rows of that
+            class.
         """
-        check_is_fitted(self)
-        wish, surely = (
-            check_goal(budget=budget, max_loss=max_loss, threshold=threshold),
-            None if confidence is None else check_confidence(confidence),
-        )
-        if "threshold" in wish and surely is not None:
-            raise InvalidInputError(
-                f"confidence={confidence!r} says how surely a budget is kept or a loss proved, and threshold="
-                f"{threshold!r} asks for neither. Leave one of them out."
-            )
-        other = copy.copy(self)
-        other._move(confidence=surely, **wish)
+        goal = check_goal(budget=budget, max_loss=max_loss)
+        other = self._without_certificate()
+        if "budget" in goal:
+            other._spend(goal["budget"])
+            return other
+        against = Frontier.from_evidence([self._evidence()], against_full=True)
+        allowed = np.flatnonzero(empirical_risk_within(against, goal["max_loss"]))
+        if len(allowed):
+            cheapest = against[int(allowed[np.argmin(against.cost[allowed])])]
+            other._go_to(np.array(cheapest.thresholds))
+        else:
+            other._send_everything(goal["max_loss"])
         return other
 
     def certified(
         self,
         X: Any,
-        y: ArrayLike,
+        y: Any,
         *,
-        max_loss: float | Mapping[Any, float],
+        max_loss: float | Mapping[Any, float] | None = None,
+        budget: float | None = None,
         confidence: float = 0.95,
         duplicates: str = "refuse",
         measure: str = "share",
         largest: float | None = None,
     ) -> Self:
-        """Return the same fit at the cheapest point that new rows prove to lose at most ``max_loss``.
+        """Return the same fit at a point that new rows prove to lose at most ``max_loss``, or to keep to ``budget``.
+
+        With ``max_loss`` it is the cheapest such point, and ``certificate_`` says what was proved; with ``budget`` the
+        dearest. Nothing is refitted.
 
         Parameters
         ----------
         X, y : table and labels
             Rows that neither this fit nor the full model has seen; the full model is asked about all of them.
-        max_loss : float, or dict of label to float
+        max_loss : float, or dict of label to float, optional
             What is to be shown against the full model: the share of answers that may be worse, or that of the rows of
             each class named; see ``thrifty.certify``.
+        budget : float, optional
+            What the mean cost of new rows is to be at most; in the place of ``max_loss``.
         confidence : float, default=0.95
             Probability with which it must hold.
         duplicates : {"refuse", "drop", "count"}, default="refuse"
@@ -141,67 +137,104 @@ class OperatingPoints:
             Loss at which losses are clipped before their mean is taken.
         """
         check_is_fitted(self)
-        evidence, proof = self._evidence(), evidence_of(self, self._reader(X), y)
-        if proof.full_quality is None:
+        goal = check_goal(max_loss=max_loss, budget=budget)
+        confidence = check_confidence(confidence)
+        fitted_on, new = self._evidence(), evidence_of(self, self._reader(X), y)
+        other = self._without_certificate()
+        if "budget" in goal:
+            policy = self._learned.policy
+            if not policy.is_measured:
+                policy = _cuts(fitted_on)
+            bounds = CostBounds.on_held_out(new, fitted_on, duplicates)
+            other._mix(bounds.within(policy, goal["budget"], confidence))
+            return other
+        if new.full_quality is None:
             raise InvalidInputError(
                 f"this {type(self).__name__} has no full model, so there is nothing to lose against. Give one with "
                 f"`with_full(full)`."
             )
-        if evidence.full_quality is None:
+        if fitted_on.full_quality is None:
             raise InvalidInputError(
-                f"this {type(self).__name__} was fitted without a full model, so its evidence cannot tell which points "
-                f"are worth a test. Choose them on other rows, with Frontier.from_evidence([evidence_of(...)], "
+                f"this {type(self).__name__} was fitted without its full model, so its evidence cannot tell which "
+                f"points are worth a test. Choose them on other rows, with Frontier.from_evidence([evidence_of(...)], "
                 f"against_full=True), and give frontier.on([evidence_of(...)]) to thrifty.certify."
             )
-        chosen = Frontier.from_evidence([evidence], against_full=measure != "mean")
+        chosen = Frontier.from_evidence([fitted_on], against_full=measure != "mean")
         certificate = certify(
-            chosen.on([proof]),
-            max_loss=max_loss,
+            chosen.on([new]),
+            max_loss=goal["max_loss"],
             confidence=confidence,
             duplicates=duplicates,
             measure=measure,
             largest=largest,
         )
-        other = copy.copy(self)
-        other._settle(certificate)
+        other.certificate_ = certificate
+        if certificate.point is None or certificate.is_fallback:
+            other._send_everything(goal["max_loss"])
+        else:
+            other._go_to(np.array(certificate.point.thresholds))
         return other
 
-    # -- for subclasses --------------------------------------------------------------------------
+    # -- moving ----------------------------------------------------------------------------------
 
-    def _reader(self, X: Any, row_key: Any = None) -> TableReader:
-        """Read from a table like that of the fit."""
-        raise NotImplementedError
+    def _without_certificate(self) -> Self:
+        """A copy that may move: what was proved is about the point that was in force."""
+        check_is_fitted(self)
+        other = copy.copy(self)
+        other.certificate_ = None
+        return other
 
-    def _move(self, *, confidence: float | None = None, **wish: Any) -> None:
-        """Go to an operating point; to the one that is natural without a wish."""
-        raise NotImplementedError
+    def _spend(self, budget: float) -> None:
+        """Go to the point, or mix of two, that spends a budget on the rows of the fit."""
+        self._mix(self._learned.policy.within(budget))
 
-    def _settle(self, certificate: Certificate) -> None:
-        """Go to the point that a certificate names."""
-        self.certificate_ = certificate
-        point, seed = certificate.point, self.chain_.policy.seed
-        if point is None or certificate.is_fallback:
-            # Past every gate, those of a chain behind this one included.
-            wide_open = Policy.of(np.full(self.chain_.n_own_stages, -np.inf), seed=seed)
-            self.chain_ = replace(self.chain_, full=self.chain_.innermost, policy=wide_open, blend=None)
+    def _mix(self, policy: Policy) -> None:
+        """Put a policy into force; a single gate keeps one threshold, the cheaper of two neighbours."""
+        if self._learned.policy.is_measured:
+            self.chain_ = self._learned.at(policy)
         else:
-            self.chain_ = self.chain_.at(Policy.of(np.array(point.thresholds), seed=seed))
+            self._go_to(policy.thresholds[policy.lower])
 
-    def _kept_within(self, policy: Policy, budget: float, confidence: float) -> Policy:
-        """The policy at the dearest point that rows kept out of the fit show to keep to a budget."""
-        if self._proof is None:
-            raise InvalidInputError(
-                f"confidence={confidence!r} must be shown on rows that were kept out of the fit, and this "
-                f"{type(self).__name__} kept none. Fit it with both budget and confidence, or spend a budget on just "
-                f"the rows at hand with thrifty.hold_budget."
-            )
-        spending = CostBounds.on_held_out(self._proof, self._evidence(), self._duplicates)
-        return spending.within(policy, budget, confidence)
+    def _go_to(self, thresholds: Floats, weights: Floats | None = None) -> None:
+        """Go to a point, one of the policy or not; its means are over the rows of the evidence, so weighted."""
+        policy = self._learned.policy
+        same = (policy.thresholds == thresholds).all(axis=1)
+        if not same.any():
+            other = Policy.of(thresholds, seed=policy.seed)
+            if policy.is_measured:
+                _, *means = self._evidence().at_point(thresholds)
+                cost, score = (np.array([np.average(one, weights=weights)]) for one in means)
+                other = replace(other, cost=cost, score=score)
+            policy, same = other, np.ones(1, dtype=bool)
+        self.chain_ = self._learned.at(policy.at(int(np.argmax(same))))
+
+    def _send_everything(self, max_loss: Any) -> None:
+        """Send every row to the full model, past a chain in its place too; its own answer counts."""
+        learned = self._learned
+        blend = None if learned.blend is None else learned.task.full_alone
+        whole = replace(learned, full=learned.innermost, blend=blend)
+        policy = Policy.of(np.full(whole.n_own_stages, -np.inf), seed=learned.policy.seed)
+        if learned.policy.is_measured:
+            cost = whole.cost_by_place[-1:]
+            if whole.price_list.by_row is not None and learned.behind is None:
+                cost = np.array([np.mean(self._evidence().cost_at(-1))])
+            policy = replace(policy, cost=cost, score=np.array([self._evidence().full_score]))
+        self.chain_ = replace(whole, policy=policy)
+        shown = dict(max_loss) if isinstance(max_loss, Mapping) else f"{max_loss:g}"
+        warnings.warn(
+            f"max_loss={shown} can be met only by sending every row to the full model, which saves nothing. "
+            f"Allow a larger loss, give more rows, or let the stages buy more.",
+            NothingSavedWarning,
+            stacklevel=3,
+        )
 
     def _expected(self) -> tuple[float, float]:
         """Mean cost and mean quality of the point in force on the rows of the evidence."""
         check_is_fitted(self)
-        policy, evidence = self.chain_.policy, self._evidence()
+        policy = self.chain_.policy
+        if policy.is_measured:
+            return policy.expected_cost, policy.expected_score
+        evidence = self._evidence()
         found = []
         for point in (policy.lower, policy.upper):
             _, cost, quality = evidence.at_point(policy.thresholds[point])
@@ -221,3 +254,16 @@ class OperatingPoints:
                 "points on rows of your own with evidence_of."
             )
         return evidence
+
+    # -- for subclasses --------------------------------------------------------------------------
+
+    def _reader(self, X: Any, row_key: Any = None) -> TableReader:
+        """Read from a table like that of the fit."""
+        raise NotImplementedError
+
+
+def _cuts(evidence: Evidence) -> Policy:
+    """Thresholds of a single gate, by rising cost."""
+    every = cuts_of(evidence.gate[:, 0]).threshold
+    some = every[np.unique(np.linspace(0, len(every) - 1, _MOST_CUTS).astype(np.intp))]
+    return Policy.of(*some[:, None])

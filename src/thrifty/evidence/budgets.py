@@ -38,6 +38,9 @@ Thing = TypeVar("Thing")
 def hold_budget(system: Thing, X: Any, budget: float, *, seed: int | None = None) -> Thing:
     """Cut a system so that just these rows spend a budget: at most, and as nearly as can be.
 
+    For one batch that is at hand, and without a proof; ``certified(X, y, budget=...)`` of an estimator is for rows to
+    come.
+
         argmax  mean cost   subject to   mean cost <= budget,   over mixes of two neighbouring operating points
 
     A system with a single gate has an operating point for every threshold; of several gates it is the first that is
@@ -176,7 +179,7 @@ class CostBounds:
         if trials.n_trials < 2:
             raise InvalidInputError(
                 f"a mean cost cannot be bounded: of {held_out.n_rows:,} rows kept out of the fit, {trials.n_trials} "
-                f"differ from each other and from those of the fit. Give more rows, or leave out confidence."
+                f"differ from each other and from those of the fit. Give more rows."
             )
         return cls(held_out.take(np.flatnonzero(trials.kept)), trials.n_trials)
 

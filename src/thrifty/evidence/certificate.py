@@ -53,6 +53,8 @@ def certify(
 ) -> "Certificate":
     """The cheapest point of a frontier that loses at most ``max_loss`` against the full model, by exact tests.
 
+    For frontiers of logged answers and of several systems; one fitted estimator is certified by its ``certified``.
+
     Parameters
     ----------
     frontier : Frontier

@@ -43,7 +43,6 @@ class _Router(GatedEstimator):
         feature_costs: Any = None,
         prices: Any = None,
         budget: float | None = None,
-        confidence: float | None = None,
         cv: Any = 5,
         n_jobs: int | None = None,
         random_state: Any = None,
@@ -55,7 +54,6 @@ class _Router(GatedEstimator):
         self.feature_costs = feature_costs
         self.prices = prices
         self.budget = budget
-        self.confidence = confidence
         self.cv = cv
         self.n_jobs = n_jobs
         self.random_state = random_state
@@ -117,7 +115,7 @@ class ConfidenceRouter(GatedClassifier, _Router):
         where a call of the full model has a price (``full`` of ``Prices``).
     p_full : float, default=0.3
         Share of rows sent to the full model: the threshold is the matching quantile of out-of-fold margins.
-    feature_costs, prices, budget, confidence, cv, n_jobs, random_state
+    feature_costs, prices, budget, cv, n_jobs, random_state
         As in ``DynaModLinClassifier``; a ``budget`` takes the place of ``p_full``.
 
     Attributes
@@ -224,7 +222,7 @@ class UniformRouter(GatedClassifier, _UniformRouter):
 
     Parameters
     ----------
-    full, cheap, features, p_full, feature_costs, prices, budget, confidence
+    full, cheap, features, p_full, feature_costs, prices, budget
         As in ``ConfidenceRouter``.
     cv, n_jobs, random_state
         As in ``ConfidenceRouter``.
@@ -262,7 +260,7 @@ class UniformRouterRegressor(GatedRegressor, _UniformRouter):
         f1, in any form the full model may take; None is a ridge regression.
     loss : {"squared", "absolute"}, default="squared"
         The error that counts.
-    features, p_full, feature_costs, prices, budget, confidence
+    features, p_full, feature_costs, prices, budget
         As in ``ConfidenceRouter``.
     cv, n_jobs, random_state
         As in ``ConfidenceRouter``; "at random" as in ``UniformRouter``.
@@ -296,7 +294,6 @@ class UniformRouterRegressor(GatedRegressor, _UniformRouter):
         feature_costs: Any = None,
         prices: Any = None,
         budget: float | None = None,
-        confidence: float | None = None,
         cv: Any = 5,
         n_jobs: int | None = None,
         random_state: Any = None,
@@ -309,7 +306,6 @@ class UniformRouterRegressor(GatedRegressor, _UniformRouter):
             feature_costs=feature_costs,
             prices=prices,
             budget=budget,
-            confidence=confidence,
             cv=cv,
             n_jobs=n_jobs,
             random_state=random_state,

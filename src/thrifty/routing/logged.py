@@ -80,8 +80,9 @@ def learn_from_answers(router: Any, X: Any, weak_right: Any, strong_right: Any) 
         router.evidence_ = _evidence(
             router.chain_, reader, held_out, weak, strong, content_keys(numbers, everyone)
         )
-        router._proof = None
-        router._move(**({"threshold": 0.0} if budget is None else {"budget": budget}))
+        router._learned = router.chain_
+        if budget is not None:
+            router._spend(budget)
     return router
 
 

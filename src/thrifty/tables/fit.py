@@ -6,6 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from sklearn.utils import _safe_indexing
+
 from thrifty.cascade.estimators import (
     BudgetedCascade,
     BudgetedClassifier,
@@ -14,10 +17,11 @@ from thrifty.cascade.estimators import (
     StageOptions,
 )
 from thrifty.errors import InvalidInputError, asking
+from thrifty.evidence.tests import HELD_OUT
 from thrifty.prices.prices import Prices
 from thrifty.progress import Progress, silent
 from thrifty.tables.full_models import Competition, best_kind, recipe
-from thrifty.tables.goals import FitGoal, refuse_early
+from thrifty.tables.goals import FitGoal, held_out_rows, refuse_early
 from thrifty.tables.promise import Promise, promise_of
 from thrifty.tables.spread import Spread
 from thrifty.tables.system import About, TableSystem
@@ -193,8 +197,6 @@ def _fit_cascade(
     known: dict[str, Any] = {
         "prices": Prices.of(table.prices),
         "budget": wish.budget,
-        "max_loss": wish.max_loss,
-        "confidence": wish.confidence,
         "n_jobs": n_jobs,
         "random_state": seed,
     }
@@ -219,8 +221,15 @@ def _fit_cascade(
         )
     cascade._encoded = table.schema.categorical
     cascade._keeps_scores = True  # a promise tells recall and AUC, or mean errors
-    with asking(table.cells.row_numbers):
-        cascade.fit(table.X, table.y, progress=progress)
+    X, y, row_numbers = table.X, table.y, table.cells.row_numbers
+    is_proof = held_out_rows(table, seed) if wish.is_proved else np.zeros(len(y), dtype=bool)
+    learn, proof = np.flatnonzero(~is_proof), np.flatnonzero(is_proof)
+    with asking(row_numbers[learn]):
+        cascade.fit(_safe_indexing(X, learn), y[learn], progress=progress)
+    if wish.is_proved:
+        goal: dict[str, Any] = {"budget": wish.budget, "max_loss": wish.max_loss, "confidence": wish.surely}
+        with asking(row_numbers[proof]):
+            return cascade.certified(_safe_indexing(X, proof), y[proof], duplicates=HELD_OUT, **goal)
     if wish.min_recall and isinstance(cascade, BudgetedClassifier):
         return cascade.at(budget=wish.budget, min_recall=wish.min_recall)
     return cascade

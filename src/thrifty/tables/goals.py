@@ -4,8 +4,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
+
+from thrifty.arrays import Bools
 from thrifty.errors import InvalidInputError
-from thrifty.estimators.base import CERTIFYING_SHARE
 from thrifty.estimators.checks import check_seed
 from thrifty.evidence.certificate import check_hold_out
 from thrifty.prices.billing import check_amount
@@ -13,7 +15,10 @@ from thrifty.rows import content_folds, query_folds
 from thrifty.tables.by_class import encode_class_keys
 from thrifty.tables.training import TrainingTable
 
-__all__ = ["FitGoal", "refuse_early"]
+__all__ = ["FitGoal", "held_out_rows", "refuse_early"]
+
+CERTIFYING_SHARE = 4
+"""One row in so many is kept out of the fit where a goal is to be proved."""
 
 
 @dataclass(frozen=True)
@@ -53,6 +58,11 @@ class FitGoal:
                 raise InvalidInputError(f"{name} must lie strictly between 0 and 1; got {value!r}.")
 
     @property
+    def is_proved(self) -> bool:
+        """Whether rows are kept out of the fit to prove it."""
+        return self.max_loss is not None or (self.budget is not None and self.confidence is not None)
+
+    @property
     def surely(self) -> float:
         """Probability with which a loss is to be proved."""
         return 0.95 if self.confidence is None else self.confidence
@@ -81,9 +91,21 @@ def refuse_early(table: TrainingTable, wish: FitGoal, seed: int) -> None:
             "one column with --costs, or to the full model with --full-cost."
         )
     if wish.max_loss is not None:
-        X, strata, query = table.cells.numbers, table.strata, table.queries
-        if query is None:
-            folds = content_folds(X, strata, CERTIFYING_SHARE, check_seed(seed) + 1)
-        else:
-            folds = query_folds(X, query, strata, CERTIFYING_SHARE, check_seed(seed) + 1)
-        check_hold_out(X, strata, folds == 0, wish.max_loss, wish.surely, table.class_names, query)
+        is_proof = held_out_rows(table, seed)
+        check_hold_out(
+            table.cells.numbers,
+            table.strata,
+            is_proof,
+            wish.max_loss,
+            wish.surely,
+            table.class_names,
+            table.queries,
+        )
+
+
+def held_out_rows(table: TrainingTable, seed: int) -> Bools:
+    """Rows to prove a goal with, one in four, by what they hold: rows that are equal are on one side."""
+    X, strata, query, deal = table.cells.numbers, table.strata, table.queries, check_seed(seed) + 1
+    if query is None:
+        return np.asarray(content_folds(X, strata, CERTIFYING_SHARE, deal) == 0)
+    return np.asarray(query_folds(X, query, strata, CERTIFYING_SHARE, deal) == 0)

@@ -135,14 +135,12 @@ class TableSystem:
         *,
         budget: float | None = None,
         max_loss: float | Mapping[str, float] | None = None,
-        confidence: float | None = None,
         min_recall: Mapping[str, float] | None = None,
     ) -> "TableSystem":
         """The system at another operating point: a mean cost per row, or a loss against the full model.
 
-        A loss is proved where the fit kept rows for that, and estimated otherwise. With ``confidence`` new rows keep to
-        a budget with that probability, where the fit kept rows to show it on. Losses and recalls by class have the
-        names of the classes in the table.
+        Both are estimates, on the rows of the fit. Losses and recalls by class have the names of the classes in the
+        table.
         """
         if not isinstance(self.estimator, ChainEstimator):
             raise InvalidInputError(
@@ -152,21 +150,24 @@ class TableSystem:
         max_loss = encode_class_keys("--max-loss", max_loss, names, known)
         if min_recall:
             floors = encode_class_keys("--min-recall", min_recall, names, known)
-            return self._with_floors(floors, budget, max_loss, confidence)
+            return self._with_floors(floors, budget, max_loss)
         check_goal(budget=budget, max_loss=max_loss)
-        if self.promise is None or max_loss is None or isinstance(self.estimator, BudgetedCascade):
-            moved = self.estimator.at(budget=budget, max_loss=max_loss, confidence=confidence)
+        if max_loss is None:
+            moved = self.estimator.at(budget=budget)
+        elif isinstance(self.estimator, BudgetedCascade):
+            moved = self.estimator.at(max_loss=max_loss)
         else:
-            moved = self.estimator.at(threshold=_losing(self.estimator, max_loss))
+            # An estimator with a single gate.
+            moved = self.estimator.at(threshold=_losing(self.estimator, max_loss))  # type: ignore[call-arg]
         promise = None if self.promise is None else promise_of(moved, self.promise)
         return replace(self, estimator=moved, promise=promise)
 
-    def _with_floors(self, floors: Any, budget: Any, max_loss: Any, confidence: Any) -> "TableSystem":
+    def _with_floors(self, floors: Any, budget: Any, max_loss: Any) -> "TableSystem":
         if not isinstance(self.estimator, BudgetedClassifier):
             raise InvalidInputError(
                 f"--min-recall is for a cascade of classes; the file holds a {self.about.method}. Leave it out."
             )
-        moved = self.estimator.at(budget=budget, max_loss=max_loss, confidence=confidence, min_recall=floors)
+        moved = self.estimator.at(budget=budget, max_loss=max_loss, min_recall=floors)
         promise = None if self.promise is None else promise_of(moved, self.promise)
         return replace(self, estimator=moved, promise=promise)
 

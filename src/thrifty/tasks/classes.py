@@ -258,16 +258,6 @@ class ClassTask:
         quality: Floats = 1.0 - loss if self.mistakes is None else -loss * self.mistakes.unit
         return quality
 
-    def expected_regret(self, scores: Floats, full: Floats, belief: Floats) -> Floats:
-        """Probability, by the believed scores, that the full model's answer is better than this one."""
-        if self.mistakes is None or self._counts_errors:
-            differs = self.most_probable(scores) != self.most_probable(full)
-            regret: Floats = np.where(differs, 1.0 - self.error_probability(full, belief), 0.0)
-            return regret
-        lost, by_full = (self.mistakes.by_truth(self.outputs(one)) for one in (scores, full))
-        regret = (self.outputs(belief) * (lost > by_full)).sum(axis=1)
-        return regret
-
     def errors(self, y: Floats, scores: Floats) -> Floats | None:  # noqa: ARG002 - part of the contract
         """None: labels are right or wrong."""
         return None

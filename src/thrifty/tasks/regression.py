@@ -447,11 +447,6 @@ class RegressionTask:
         quality: Floats = 1.0 - loss
         return quality
 
-    def expected_regret(self, scores: Floats, full: Floats, belief: Floats) -> Floats:
-        """How much worse than the full model's an answer is believed to be; never less than nothing."""
-        worse = self.expected_loss(scores, belief) - self.expected_loss(full, belief)
-        return np.maximum(worse, 0.0)
-
     # -- calibration and blending ------------------------------------------------------------------
 
     def calibrate(self, scores: Floats, y: Floats, weight: Floats) -> Floats:

@@ -146,9 +146,6 @@ class Task(Protocol):
     def expected_quality(self, loss: Floats) -> Floats:
         """How good answers are that are expected to lose so much, on the scale of ``quality``."""
 
-    def expected_regret(self, scores: Floats, full: Floats, belief: Floats) -> Floats:
-        """How much worse than those of the full model's scores the answers of ``scores`` are believed to be."""
-
     # -- calibration and blending ------------------------------------------------------------------
 
     def calibrate(self, scores: Floats, y: Floats, weight: Floats) -> Floats:
