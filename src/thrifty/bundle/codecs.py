@@ -414,7 +414,6 @@ def unpack_evidence(fields: Fields, chain: Chain) -> Evidence:
         points,
         weight,
         tuple(chain.columns.tolist()),
-        tuple(tuple(stage.columns.tolist()) for stage in chain.stages),
         rows=_unpack_known(fields, "rows", np.uint64, n_fingerprints, 2),
         seen=_unpack_known(fields, "seen", np.uint64, None),
         strata=unpack_strata(fields, n_rows, len(chain.classes)),

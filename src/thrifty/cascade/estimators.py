@@ -213,7 +213,6 @@ class BudgetedCascade(ChainEstimator):
             self.evidence_ = replace(
                 judged_rows if self._keeps_scores else judged_rows.without_scores(),
                 features=tuple(self.features_.tolist()),
-                stage_columns=tuple(tuple(stage.columns.tolist()) for stage in self.chain_.stages),
                 rows=query_keys(content_keys(rows.X, rows.task.strata(rows.y)), rows.task.query_of(rows.y)),
                 seen=training_fingerprints(full),
                 task=rows.task,

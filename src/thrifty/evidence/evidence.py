@@ -43,7 +43,6 @@ __all__ = [
     "means_at",
     "plain_settings",
     "route_by",
-    "yes_or_no",
 ]
 
 
@@ -67,8 +66,6 @@ class Evidence:
         Weights, for rules of stopping; frontiers and certificates count every row once.
     features : tuple of int
         Columns that the stages buy.
-    stage_columns : tuple of tuple of int
-        Columns that a row holds at each stage; empty where there is one stage, which holds ``features``.
     settings : dict
         What the system was fitted with; kept as JSON keeps it.
     target, scores : ndarray of shape (n_rows,) and (n_rows, n_stages + 1, n_scores), optional
@@ -100,7 +97,6 @@ class Evidence:
     points: Floats | None = None
     weight: Floats | None = None
     features: tuple[int, ...] = ()
-    stage_columns: tuple[tuple[int, ...], ...] = ()
     settings: dict[str, Any] = field(default_factory=dict)
     is_fixed: bool = False
     target: Floats | None = None
@@ -286,13 +282,7 @@ class Evidence:
             points=points,
             scores=None if self.scores is None else self.scores[:, [*kept, self.n_stages]],
             right=None if self.right is None else self.right[:, [*kept, self.n_stages]],
-            stage_columns=tuple(self.stage_columns[place] for place in kept) if self.stage_columns else (),
         )
-
-    def columns_at(self, place: int) -> Ints:
-        """Columns that a row holds at a stage."""
-        held = self.stage_columns[place] if self.stage_columns else self.features
-        return np.asarray(held, dtype=np.intp)
 
     # -- operating points --------------------------------------------------------------------------
 
@@ -772,16 +762,6 @@ def check_quality(name: str, quality: ArrayLike, shape: tuple[int | None, ...]) 
     """Numbers of a shape; what was bool stays bool, in an eighth of the memory."""
     numbers = finite_numbers(name, quality, shape)
     return np.asarray(quality) if np.asarray(quality).dtype == bool else numbers
-
-
-def yes_or_no(name: str, quality: Numbers) -> Bools:
-    """Quality as bool; refused where it is not 0 or 1 on every row."""
-    if quality.dtype == bool or np.isin(quality, (0.0, 1.0)).all():
-        return quality.astype(bool)
-    raise InvalidInputError(
-        f"{name} must be right or wrong (bool, or 0 and 1) on every row to be held against the full model; it holds "
-        f"other numbers. Losses against the full model are counted, not averaged."
-    )
 
 
 def check_threshold(threshold: object) -> float:

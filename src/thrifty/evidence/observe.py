@@ -154,7 +154,6 @@ def evidence_of_known(
         full_quality=full_quality,
         points=points,
         features=tuple(chain.columns.tolist()),
-        stage_columns=tuple(tuple(stage.columns.tolist()) for stage in chain.stages),
         target=target,
         scores=np.stack(scores, axis=1),
         full_scores=None if outputs is None or chain.behind else task.scores(outputs),
