@@ -232,7 +232,7 @@ def test_a_write_that_fails_leaves_the_old_report(facts, tmp_path, monkeypatch):
         raise OSError("no room")
 
     monkeypatch.setattr(os, "replace", fail)
-    with pytest.raises(OSError, match="no room"):
+    with pytest.raises(InvalidInputError, match="no room"):
         write_page(page, facts, picture=False)
     assert page.read_text() == "old"
     assert [path.name for path in tmp_path.iterdir()] == ["report.html"]
