@@ -5,6 +5,7 @@ import pytest
 
 import thrifty
 import thrifty.errors
+from thrifty.tasks.task import Task
 
 
 def test_everything_in_all_can_be_imported_and_nothing_else_is_listed():
@@ -18,6 +19,10 @@ def test_a_user_meets_at_most_34_names_and_12_parameters_of_a_cascade():
     assert len(thrifty.__all__) <= 34
     for kind in (thrifty.BudgetedClassifier, thrifty.BudgetedRegressor, thrifty.BudgetedRanker):
         assert len(kind().get_params(deep=False)) <= 12, kind.__name__
+
+
+def test_a_task_has_at_most_35_members():
+    assert len([name for name in vars(Task) if not name.startswith("_")]) <= 35
 
 
 def test_an_unknown_name_is_an_attribute_error():

@@ -29,6 +29,7 @@ from thrifty.dynamod.gbrt_estimators import DynaModGbrtClassifier
 from thrifty.dynamod.linear_estimator import DynaModLinClassifier
 from thrifty.errors import InvalidInputError
 from thrifty.evidence.evidence import route_by
+from thrifty.full.foreign import models_of
 from thrifty.prices.billing import PriceList
 from thrifty.prices.prices import check_price_list
 from thrifty.tasks.classes import clip_probability
@@ -246,7 +247,9 @@ def fit_cascade(
 def _on_every_route(chain: Chain, X: Floats, full: Floats) -> Callable[[Floats], Answers]:
     """Walk all rows to the end once; then any operating point is a matter of looking up."""
     seen = chain.visit_all(chain.reader(X))
-    beyond = chain.task.scores(chain.blended(seen.scores[:, -1], chain.task.read_outputs(full, len(X), "f0")))
+    beyond = chain.task.scores(
+        chain.blended(seen.scores[:, -1], models_of(chain.task).read_outputs(full, len(X), "f0"))
+    )
     every = np.concatenate([seen.scores, beyond[:, None]], axis=1)
     answers = np.column_stack([chain.task.decision(every[:, place]) for place in range(every.shape[1])])
     rows, cost = np.arange(len(X)), chain.cost_by_place

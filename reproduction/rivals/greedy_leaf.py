@@ -107,7 +107,7 @@ class GreedyLeafClassifier(GatedClassifier):
         f1 = self.local_.scores(rows.X)
         wrong, margin = (
             task.best(f1) != task.strata(rows.y),
-            -task.doubt(f1) if self.gate_reads_margin else None,
+            -task.uncertainty(f1) if self.gate_reads_margin else None,
         )
         gate = greedy_leaf_gate(self.local_, rows.X, wrong, rows.weight, float(self.ridge), margin).value
         stage = leaf_stage(self.local_, gate, self.local_.trees.values)

@@ -10,6 +10,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.tree import DecisionTreeClassifier
 
 from thrifty.errors import InvalidInputError
+from thrifty.full.foreign import models_of
 from thrifty.tasks.classes import CLIP, BinaryTask, classification_of
 from thrifty.tasks.logistic import RIDGE
 
@@ -91,7 +92,7 @@ def test_the_base_is_the_constant_with_the_least_loss(rows):
 def test_the_loss_of_outputs_is_that_of_their_scores(rows):
     y, last, _, _ = rows
     np.testing.assert_allclose(
-        TASK.loss_of_outputs(y, TASK.outputs(last)), TASK.loss(y).values(last), rtol=1e-9
+        models_of(TASK).loss(y, TASK.outputs(last)), TASK.loss(y).values(last), rtol=1e-9
     )
 
 
@@ -123,7 +124,7 @@ def test_extreme_scores_give_probabilities_and_bounded_ones_give_finite_scores(s
     assert bounded.min() >= CLIP * (1 - 1e-9)
     assert np.isfinite(TASK.scores(outputs)).all()
     assert np.abs(TASK.scores(outputs)).max() <= np.log((1 - CLIP) / CLIP) * (1 + 1e-9)
-    assert np.isfinite(TASK.loss_of_outputs(np.ones(len(scores)), bounded)).all()
+    assert np.isfinite(models_of(TASK).loss(np.ones(len(scores)), bounded)).all()
 
 
 def test_certainty_has_an_infinite_score_where_scores_are_exact():
@@ -153,7 +154,7 @@ def test_scores_and_outputs_agree_on_which_answers_are_right(rows):
 
 def test_doubt_falls_as_confidence_rises(rows):
     last = rows[1]
-    order = np.argsort(TASK.doubt(last))
+    order = np.argsort(TASK.uncertainty(last))
     assert np.all(np.diff(TASK.confidence(TASK.outputs(last))[order]) <= 1e-12)
 
 
@@ -220,17 +221,19 @@ def test_scores_that_point_the_wrong_way_are_calibrated_to_the_share_of_the_clas
 
 def test_a_model_of_somebody_else_is_calibrated_as_logistic_regression_says(rows):
     y, last, _, weight = rows
-    slope, intercept = TASK.calibrate_model(1000 * last, y, weight)
+    slope, intercept = models_of(TASK).calibrate(1000 * last, y, weight)
     theirs = LogisticRegression(C=1e6, tol=1e-10).fit(last, y, weight)
     assert slope == pytest.approx(theirs.coef_[0, 0] / 1000, rel=1e-3)
     assert intercept == pytest.approx(theirs.intercept_[0], abs=1e-3)
-    outputs = TASK.outputs_of(1000 * last, np.array([slope, intercept]))
+    outputs = models_of(TASK).outputs(1000 * last, np.array([slope, intercept]))
     np.testing.assert_allclose(outputs[:, 1], theirs.predict_proba(last)[:, 1], atol=1e-3)
 
 
 def test_probabilities_of_one_class_or_of_both_are_read_alike_and_kept_from_certainty():
-    one = TASK.read_outputs([0.0, 0.25, 1.0], 3, "f0")
-    np.testing.assert_array_equal(one, TASK.read_outputs([[1.0, 0.0], [0.75, 0.25], [0.0, 1.0]], None, "f0"))
+    one = models_of(TASK).read_outputs([0.0, 0.25, 1.0], 3, "f0")
+    np.testing.assert_array_equal(
+        one, models_of(TASK).read_outputs([[1.0, 0.0], [0.75, 0.25], [0.0, 1.0]], None, "f0")
+    )
     np.testing.assert_allclose(one[:, 1], [CLIP, 0.25, 1 - CLIP])
 
 
@@ -246,14 +249,16 @@ def test_probabilities_of_one_class_or_of_both_are_read_alike_and_kept_from_cert
 )
 def test_what_is_no_probability_is_refused(given, says):
     with pytest.raises(InvalidInputError, match=says):
-        TASK.read_outputs(given, 2, "f0")
+        models_of(TASK).read_outputs(given, 2, "f0")
 
 
 def test_a_model_is_asked_for_the_probability_of_the_second_class_and_refused_for_other_labels(rows):
     y, last, _, _ = rows
     tree = DecisionTreeClassifier(max_depth=2).fit(last, TASK.decode(y))
-    TASK.check_model(tree, "full")
-    assert TASK.is_calibrated(tree)
-    np.testing.assert_array_equal(TASK.ask(tree, last)[:, 0], tree.predict_proba(last)[:, 1])
+    models_of(TASK).check_fitted(tree, "full")
+    assert models_of(TASK).is_calibrated(tree)
+    np.testing.assert_array_equal(
+        models_of(TASK).raw_outputs(tree, last)[:, 0], tree.predict_proba(last)[:, 1]
+    )
     with pytest.raises(InvalidInputError, match=r"full was fitted on the classes \[-1.0, 1.0\], but y holds"):
-        TASK.check_model(DecisionTreeClassifier().fit(last, y), "full")
+        models_of(TASK).check_fitted(DecisionTreeClassifier().fit(last, y), "full")

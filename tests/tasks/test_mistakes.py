@@ -62,7 +62,7 @@ def test_doubt_is_what_knowing_the_truth_would_save(rows):
     task = task_of(costs, len(costs))
     outputs = task.outputs(scores)
     informed = outputs @ np.diag(costs)
-    np.testing.assert_allclose(task.doubt(scores), (outputs @ costs).min(axis=1) - informed, atol=1e-12)
+    np.testing.assert_allclose(task.uncertainty(scores), (outputs @ costs).min(axis=1) - informed, atol=1e-12)
 
 
 @pytest.mark.parametrize("price", [1.0, 7.5])
@@ -70,7 +70,7 @@ def test_equal_prices_of_all_mistakes_count_errors(rows, price):
     y, scores, belief = rows
     n_classes = len(matrix_for(y))
     task, plain = task_of(price * (1 - np.eye(n_classes)), n_classes), task_of("error", n_classes)
-    for name in ("best", "doubt", "outputs"):
+    for name in ("best", "uncertainty", "outputs"):
         np.testing.assert_array_equal(getattr(task, name)(scores), getattr(plain, name)(scores))
     np.testing.assert_array_equal(task.expected_loss(scores, belief), plain.expected_loss(scores, belief))
     right = plain.quality_of_scores(y, scores)
@@ -130,6 +130,6 @@ def test_a_right_answer_may_cost_as_much_as_the_cheapest_mistake():
 
 def test_a_row_alone_costs_to_the_last_bit_what_it_costs_in_a_batch():
     outputs = softmax(np.random.default_rng(0).normal(size=(50, 3)), axis=1)
-    together = task_of(THREE, 3).mistakes.doubt(outputs)
-    alone = np.array([task_of(THREE, 3).mistakes.doubt(outputs[i : i + 1])[0] for i in range(50)])
+    together = task_of(THREE, 3).mistakes.uncertainty(outputs)
+    alone = np.array([task_of(THREE, 3).mistakes.uncertainty(outputs[i : i + 1])[0] for i in range(50)])
     np.testing.assert_array_equal(together, alone)

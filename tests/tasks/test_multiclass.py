@@ -7,6 +7,7 @@ from scipy.special import log_softmax, softmax
 from sklearn.svm import SVC
 
 from thrifty.errors import InvalidInputError
+from thrifty.full.foreign import models_of
 from thrifty.tasks.classes import (
     CLIP,
     RIDGE,
@@ -76,8 +77,8 @@ def test_scores_come_back_from_their_outputs_and_extremes_stay_finite(rows):
 def test_doubt_is_minus_the_gap_of_the_two_best_log_probabilities(rows):
     _, last, _, _ = rows
     ranked = np.sort(log_softmax(last, axis=1), axis=1)
-    np.testing.assert_allclose(TASK.doubt(last), ranked[:, 1] - ranked[:, 2], atol=1e-12)
-    np.testing.assert_array_equal(TASK.doubt(last), TASK.doubt(last[:, ::-1]))
+    np.testing.assert_allclose(TASK.uncertainty(last), ranked[:, 1] - ranked[:, 2], atol=1e-12)
+    np.testing.assert_array_equal(TASK.uncertainty(last), TASK.uncertainty(last[:, ::-1]))
 
 
 def test_answers_quality_and_expectations_are_those_of_the_best_class(rows):
@@ -141,11 +142,11 @@ def test_pairwise_decisions_are_summed_as_log_sigmoids_and_others_taken_as_they_
     X += np.eye(4)[y][:, :3] * 3
     task = classification(np.arange(4))
     pairs = SVC(decision_function_shape="ovo").fit(X, y)
-    summed = task.ask(pairs, X)
+    summed = models_of(task).raw_outputs(pairs, X)
     assert summed.shape == (80, 4)
     assert np.mean(summed.argmax(axis=1) == pairs.predict(X)) > 0.9
     rest = SVC().fit(X, y)
-    np.testing.assert_array_equal(task.ask(rest, X), rest.decision_function(X))
+    np.testing.assert_array_equal(models_of(task).raw_outputs(rest, X), rest.decision_function(X))
 
 
 @pytest.mark.parametrize(
@@ -159,4 +160,4 @@ def test_pairwise_decisions_are_summed_as_log_sigmoids_and_others_taken_as_they_
 )
 def test_what_is_no_probability_of_every_class_is_refused(given, says):
     with pytest.raises(InvalidInputError, match=says):
-        TASK.read_outputs(given, 2, "full")
+        models_of(TASK).read_outputs(given, 2, "full")

@@ -7,6 +7,7 @@ from sklearn.model_selection import GroupKFold
 
 from thrifty.errors import InvalidInputError
 from thrifty.full.crossfit import assign_folds
+from thrifty.full.foreign import models_of
 from thrifty.rows import query_folds
 from thrifty.tasks.ranking import ndcg_at, ranking_of, with_queries
 
@@ -91,10 +92,10 @@ class Told(Ridge):
 def test_a_full_model_that_ranks_is_told_the_queries_and_another_one_is_not():
     task = task_of()
     code = task.encode("y", with_queries(GRADES, QUERIES), 9)
-    grades, told = task.lesson(Told(), code[2:])
+    grades, told = models_of(task).fit_arguments(Told(), code[2:])
     np.testing.assert_array_equal(grades, GRADES[2:])
     np.testing.assert_array_equal(told["group"], [1, 2, 3, 1])
-    assert task.lesson(Ridge(), code)[1] == {}
+    assert models_of(task).fit_arguments(Ridge(), code)[1] == {}
 
 
 def test_folds_that_part_a_query_are_refused_and_groups_are_kept():

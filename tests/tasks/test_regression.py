@@ -7,10 +7,12 @@ from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.metrics import d2_absolute_error_score, d2_pinball_score, r2_score
 
 from thrifty.errors import InvalidAnswerError, InvalidInputError
+from thrifty.full.foreign import models_of
 from thrifty.tasks.regression import (
     AbsoluteLoss,
     PinballLoss,
     SquaredLoss,
+    default_regressor,
     linear_weights,
     quantile_of,
     regression_of,
@@ -82,7 +84,7 @@ def test_scores_and_numbers_are_two_ways_to_say_the_same(kind):
     y = task.encode("y", Y, 200)
     np.testing.assert_allclose(task.decode(y), Y)
     np.testing.assert_allclose(task.outputs(task.scores(Y[:, None]))[:, 0], Y)
-    np.testing.assert_allclose(task.calibrated(y[:, None], task.no_calibration)[:, 0], y)
+    np.testing.assert_allclose(task.calibrated(y[:, None], models_of(task).no_calibration)[:, 0], y)
     np.testing.assert_allclose(task.blended(task.full_alone, 0 * y[:, None], y[:, None])[:, 0], y)
 
 
@@ -93,7 +95,7 @@ def test_the_pinball_loss_leads_to_the_quantile_whose_score_scikit_learn_tells(q
     quality = task.quality(y, said[:, None]).mean()
     np.testing.assert_allclose(task.score(y, quality), d2_pinball_score(Y, said, alpha=quantile), rtol=0.01)
     # The unit of a certificate: the best constant loses one of it.
-    assert task.lost_in_words == "pinball loss in units of that of the best constant"
+    assert task.loss_unit == "pinball loss in units of that of the best constant"
     assert task.constant_quality(y, np.ones(len(y))) == pytest.approx(0.0, abs=1e-12)
     assert task.constant_quality(y, np.ones(200)) == pytest.approx(0.0, abs=1e-9)
     best = quantile_of(y, weight, quantile)
@@ -143,17 +145,17 @@ def test_targets_that_are_no_numbers_are_refused(y, says):
 
 def test_other_models_must_predict_numbers():
     task, X = regression_of(Y, "squared"), RNG.normal(size=(200, 2))
-    task.check_model(Ridge().fit(X, Y), "full")
+    models_of(task).check_fitted(Ridge().fit(X, Y), "full")
     with pytest.raises(InvalidInputError, match="answers with classes"):
-        task.check_model(LogisticRegression().fit(X, Y > 0), "full")
+        models_of(task).check_fitted(LogisticRegression().fit(X, Y > 0), "full")
     with pytest.raises(InvalidInputError, match="must be a regressor"):
-        task.check_recipe(LogisticRegression(), "full")
+        models_of(task).check_unfitted(LogisticRegression(), "full")
     with pytest.raises(InvalidAnswerError, match="finite numbers; got nan in row 1"):
-        task.read_outputs([1.0, np.nan, 2.0], 3, "the full model")
+        models_of(task).read_outputs([1.0, np.nan, 2.0], 3, "the full model")
     with pytest.raises(InvalidAnswerError, match=r"one number per row, shape \(3,\); got shape \(3, 2\)"):
-        task.read_outputs(np.ones((3, 2)), 3, "the full model")
+        models_of(task).read_outputs(np.ones((3, 2)), 3, "the full model")
 
 
 def test_whoever_has_no_model_gets_one_of_the_same_quantile():
-    model = regression_of(Y, "pinball", quantile=0.9).default_model(0)
+    model = default_regressor("pinball", 0, 0.9)
     assert (model.loss, model.quantile) == ("quantile", 0.9)

@@ -29,6 +29,7 @@ from thrifty.chain.chain import Chain
 from thrifty.chain.columns import FrameOfFit
 from thrifty.errors import InvalidInputError
 from thrifty.estimators.base import ChainEstimator
+from thrifty.full.foreign import models_of
 from thrifty.full.model import AbsentFull, EstimatorFull, FullModel, PrecomputedFull, as_full_model
 from thrifty.full.trees import (
     Categories,
@@ -338,7 +339,7 @@ def _unpack_precomputed(fields: Fields, reading: Reading) -> PrecomputedFull:
     found = fields.value("values")
     if not isinstance(found, np.ndarray) or found.ndim not in (1, 2):
         raise fields.refusal("values", "be probabilities", found)
-    values = reading.answers.read_outputs(
+    values = models_of(reading.answers).read_outputs(
         fields.array("values", np.float64, found.shape), None, "values in the bundle"
     )
     if fields.raw("keys") is None:
@@ -352,7 +353,7 @@ def _read_calibration(fields: Fields, reading: Reading) -> Floats | None:
     """What makes outputs of what the estimator says; None where it says them itself."""
     if fields.raw("calibration") is None:
         return None
-    return fields.array("calibration", np.float64, reading.answers.no_calibration.shape)
+    return fields.array("calibration", np.float64, models_of(reading.answers).no_calibration.shape)
 
 
 def _pack_estimator(estimator: Any, writing: Writing) -> dict[str, Any]:
@@ -395,7 +396,7 @@ def _precomputed(fields: Fields, reading: Reading) -> FullModel:
     """Outputs given again by the caller, for the rows that the file knows them by."""
     if callable(getattr(reading.full, "outputs", None)):
         return _suited(reading.full, reading)
-    values = reading.answers.read_outputs(reading.full, None, "full")
+    values = models_of(reading.answers).read_outputs(reading.full, None, "full")
     if not fields.has("keys"):
         return PrecomputedFull(values)
     keys = fields.array("keys", np.uint64, (None,))

@@ -28,6 +28,7 @@ from thrifty.chain.stage import (
     UniformGate,
 )
 from thrifty.errors import InvalidInputError
+from thrifty.full.foreign import models_of
 
 __all__ = ["Codec", "pack_stage", "register_stage", "unpack_stage"]
 
@@ -299,7 +300,7 @@ def _unpack_neighbours(fields: Fields, reading: Reading) -> NeighbourStage:
     sharpness, pull = fields.number("sharpness"), fields.number("pull")
     if not (0 < sharpness < 1e6 and pull > 0):
         raise fields.refusal("sharpness", "be positive, as must be pull", (sharpness, pull))
-    calibration = fields.array("calibration", np.float64, task.no_calibration.shape)
+    calibration = fields.array("calibration", np.float64, models_of(task).no_calibration.shape)
     turn = None
     if fields.raw("turn") is not None:
         turn = _unpack_neighbour_turn(fields.inside("turn"), among)
@@ -356,7 +357,7 @@ def _read_among(part: Fields, reading: Reading) -> Neighbours:
 
 def _unpack_cascade(fields: Fields, reading: Reading) -> CascadeStage:
     columns, task = fields.columns("columns", reading.n_features), reading.answers
-    calibration = fields.array("calibration", np.float64, task.no_calibration.shape)
+    calibration = fields.array("calibration", np.float64, models_of(task).no_calibration.shape)
     gate = None
     if fields.raw("gate") is not None:
         gate = fields.ensemble("gate", len(columns) + task.n_scores)

@@ -82,7 +82,7 @@ def judge(
         loss[:, -1] = 1.0 + loss.max()
     problem.progress("learning gates", 0, 1)
     settled = scores_on_served_scale(problem, served, calibrations, scores, ratio)
-    doubts = np.column_stack([task.doubt(settled[:, stage]) for stage in range(scores.shape[1])])
+    doubts = np.column_stack([task.uncertainty(settled[:, stage]) for stage in range(scores.shape[1])])
     evidence = replace(evidence, gate=doubts)
     gates = None
     if standing is not None:

@@ -147,7 +147,7 @@ def scores_on_served_scale(
     ``served`` are its scores at those stages, which are the first: (n_rows, n_tied, n_scores). Numbers that are
     predicted, and not how sure an answer is, are left as they are.
     """
-    settled = scores * ratio[:, None] if problem.task.has_doubt else scores.copy()
+    settled = scores * ratio[:, None] if problem.task.has_uncertainty else scores.copy()
     for stage in range(served.shape[1]):
         settled[:, stage] = problem.task.calibrated(served[:, stage], calibrations[stage])
     return settled
@@ -163,7 +163,7 @@ def choose_gates(
 ) -> LearnedGates | None:
     """Learned gates, or None where the margin of the scores does as well out of fold."""
     price, n_stages = middle_price(evidence, loss), len(standing.nodes)
-    if not problem.task.has_doubt:
+    if not problem.task.has_uncertainty:
         return _only_learned(problem, standing, evidence, loss, scores, price, n_tied)
     learn = partial(learn_gates, problem, standing, evidence, loss, scores, price, n_tied)
     # Every second stage first: half of the gates that are worth having should have half of the lead.
@@ -228,7 +228,7 @@ def learn_gates(
     """
     target, n_scores = StoppingRules(evidence, loss).stop_minus_go(price), problem.task.n_scores
     # By content, so that equal rows are all used or not at all.
-    most_rows = MOST_ROWS if problem.task.has_doubt else MAX_REGRESSION_ROWS
+    most_rows = MOST_ROWS if problem.task.has_uncertainty else MAX_REGRESSION_ROWS
     used = uniforms(problem.table.codes, 1) < most_rows / len(problem.y)
     held_out = np.empty(scores.shape[:2])
     stages = range(len(standing.nodes)) if stages is None else stages

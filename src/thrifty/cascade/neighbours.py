@@ -223,7 +223,7 @@ def find_neighbours(
 
 def unsupported_reason(task: Task, n_rows: int, *, has_categories: bool) -> str:
     """Why rows of a task cannot be answered by neighbours; empty if they can."""
-    if not task.has_doubt or len(task.classes) < 2:
+    if not task.has_uncertainty or len(task.classes) < 2:
         return "the target is not a choice between classes: neighbours predict numbers clearly worse than trees do"
     if has_categories:
         return "the table has columns of text or categories, between which there is no distance"

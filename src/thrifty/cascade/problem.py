@@ -234,7 +234,7 @@ def judge_stages(
     every = [*(scores[:, stage] for stage in range(scores.shape[1])), answer]
     quality: Numbers = np.column_stack([task.quality_of_scores(problem.y, one) for one in every])  # type: ignore[assignment]  # numpy widens a union
     loss = np.column_stack([task.expected_loss(one, belief) for one in every])
-    gate = np.column_stack([task.doubt(one) for one in every[:-1]])
+    gate = np.column_stack([task.uncertainty(one) for one in every[:-1]])
     evidence = Evidence(
         gate,
         quality,

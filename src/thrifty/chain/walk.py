@@ -304,10 +304,10 @@ class Walker:
     def gate_of(self, visit: Visit) -> Floats:
         """Score of "go on" after a visit: the stage's own, or the doubt of the task."""
         if visit.gate is None:
-            return self.task.doubt(visit.scores)
+            return self.task.uncertainty(visit.scores)
         if visit.margin == 0.0:
             return visit.gate
-        gate: Floats = visit.gate - visit.margin * self.task.doubt(visit.scores)
+        gate: Floats = visit.gate - visit.margin * self.task.uncertainty(visit.scores)
         return gate
 
 
@@ -527,7 +527,7 @@ class StackedStages:
         carried = np.add.accumulate(np.concatenate([carried, added]))[1:]
         # A calibration treats scores one by one, so that stages can stand in the place of rows.
         scores = np.ascontiguousarray(self.task.calibrated(carried.T, self.calibrations).T)
-        gate = self.task.doubt(scores)
+        gate = self.task.uncertainty(scores)
         if self.gates is not None:
             table = np.concatenate([row.repeat(len(self.gated), axis=0), scores[self.gated]], axis=1)
             gate[self.gated] = self.gates.predict(table)[:, 0]

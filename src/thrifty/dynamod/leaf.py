@@ -157,7 +157,7 @@ class LeafPair:
 
     def _margin_columns(self, f1: Floats | None = None) -> Floats:
         f1 = self._f1 if f1 is None else f1
-        return np.column_stack([-self._task.doubt(f1), np.ones(len(f1))])
+        return np.column_stack([-self._task.uncertainty(f1), np.ones(len(f1))])
 
     def penalty(self) -> float:
         """``ridge / 2`` times the squared distance of every pulled weight from its centre."""

@@ -303,7 +303,7 @@ class DynaModLinClassifier(GatedClassifier):
         """The gate again, on the chosen columns and the margin of f1, while f1 stands."""
         columns = np.flatnonzero(np.any(chosen.coef != 0.0, axis=1))
         f1 = chosen.scores(X)[:, CHEAP]
-        margin = -problem.rows.task.doubt(f1)
+        margin = -problem.rows.task.uncertainty(f1)
         gate = MarginGate(f1, margin, self.distance, 1.0 / problem.rows.weight.sum())
         run = self._alternate(gate.start(len(columns)), gate.with_margin(X[:, columns]), problem, columns)
         coef = chosen.coef.copy()

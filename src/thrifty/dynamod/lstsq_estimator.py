@@ -199,7 +199,7 @@ class DynaModLstsqClassifier(GatedClassifier):
         self.shape_ = self._shape(problem)
         local = self._local(problem)
         share = problem.share_at(self.p_full, np.flatnonzero(local.model.trees.features_used))
-        threshold = _confidence_threshold(rows.task.doubt(local.held_out), share, rows.weight)
+        threshold = _confidence_threshold(rows.task.uncertainty(local.held_out), share, rows.weight)
         pair = self._pair(local.model, rows, threshold)
         self.local_ = local.model
         if self.max_iter:
@@ -229,7 +229,7 @@ class DynaModLstsqClassifier(GatedClassifier):
         labels = self._labels(problem)
         local = self._grown(shape, rows.take(train), problem.full.scores[train], labels[train]).model
         f1, weight = local.scores(rows.X[out]), rows.weight[out]
-        doubt = rows.task.doubt(f1)
+        doubt = rows.task.uncertainty(f1)
         share = problem.share_at(self.p_full, np.flatnonzero(local.trees.features_used))
         stays = doubt <= _confidence_threshold(doubt, share, weight)
         loss = np.where(stays, rows.task.loss(rows.y[out]).values(f1), problem.full.loss(rows.y)[out])

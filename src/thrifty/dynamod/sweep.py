@@ -53,6 +53,7 @@ from thrifty.evidence.frontier import Frontier, OperatingPoint
 from thrifty.evidence.observe import evidence_of, training_fingerprints
 from thrifty.evidence.stopping import measured
 from thrifty.full.crossfit import judge_full
+from thrifty.full.foreign import models_of
 from thrifty.full.model import AbsentFull, EstimatorFull, FullModel, PrecomputedFull, ask_model, is_estimator
 from thrifty.progress import Progress, silent
 from thrifty.rows import fingerprints
@@ -510,7 +511,7 @@ def _judge(
     link_of(model, prices, rows.task)
     train = PrecomputedFull(judged.outputs, fingerprints(rows.X, exact=True))
     if is_array:
-        val = rows.task.read_outputs(full_val, numbers_val.shape[0], "full_val")
+        val = models_of(rows.task).read_outputs(full_val, numbers_val.shape[0], "full_val")
         known = PrecomputedFull(
             np.concatenate([train.values, val]),
             np.concatenate([train.keys, fingerprints(numbers_val, exact=True)]),

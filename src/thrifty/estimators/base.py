@@ -33,7 +33,7 @@ from thrifty.full.crossfit import JudgedFull, TrainingRows, judge_full
 from thrifty.full.model import EstimatorFull, FullModel, as_full_model
 from thrifty.prices.billing import PriceList, RowsOfFit
 from thrifty.prices.prices import Prices, check_price_list, resolve_prices
-from thrifty.tasks.classes import ClassTask, classification_of
+from thrifty.tasks.classes import classification_of, default_classifier
 from thrifty.tasks.regression import RegressionTask, default_regressor, regression_of
 from thrifty.tasks.task import Task
 
@@ -311,7 +311,7 @@ class ChainClassifier(ClassifierMixin, ChainEstimator):  # type: ignore[misc]  #
         return classification_of(y, several=self._accepts_several)
 
     def _default_full(self) -> Any:
-        return ClassTask.default_model(self.random_state)
+        return default_classifier(self.random_state)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

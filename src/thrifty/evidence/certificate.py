@@ -152,7 +152,7 @@ def certify(
         by_class=result.by_class,
         excess=result.excess,
         largest=largest,
-        loss=None if task is None else task.lost_in_words,
+        loss=None if task is None else task.loss_unit,
         tolerance=frontier.evidence[0].tolerance or None,
         unit=next((one.unit for one in frontier.evidence), None),
     )

@@ -18,6 +18,7 @@ from thrifty.chain.walk import StagesSeen, Walk
 from thrifty.errors import InvalidInputError
 from thrifty.evidence.evidence import Evidence, QueryEvidence, check_threshold
 from thrifty.evidence.measures import with_classes
+from thrifty.full.foreign import models_of
 from thrifty.full.model import AbsentFull, PrecomputedFull, ask_model
 from thrifty.rows import content_keys, fingerprints
 from thrifty.tasks.ranking import RankingTask
@@ -240,7 +241,7 @@ def _with_known_full(
     model, rows = chain.innermost, np.arange(reader.n_samples)
     numbers = reader.block(rows, chain.price_list.read_by_full)
     if given is not None:
-        outputs = chain.task.read_outputs(given, reader.n_samples, "full_probability")
+        outputs = models_of(chain.task).read_outputs(given, reader.n_samples, "full_probability")
     elif isinstance(model, AbsentFull):
         return chain, None
     else:

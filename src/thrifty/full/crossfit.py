@@ -25,6 +25,7 @@ from thrifty.errors import (
     RefittedFullModelWarning,
     asking,
 )
+from thrifty.full.foreign import models_of
 from thrifty.full.model import (
     EstimatorFull,
     FullModel,
@@ -130,14 +131,16 @@ class JudgedFull:
 
     def loss(self, y: Floats) -> Floats:
         """Loss per training row."""
-        return self.task.loss_of_outputs(y, self.outputs)
+        return models_of(self.task).loss(y, self.outputs)
 
     def believed(self, rows: TrainingRows) -> Floats:
         """Scores after calibration: what the full model says, on the scale of how often it is right.
 
         Large boosted models are far too sure of themselves; a probability that stands in for a label must not be.
         """
-        return self.task.calibrated(self.scores, self.task.calibrate_model(self.scores, rows.y, rows.weight))
+        return self.task.calibrated(
+            self.scores, models_of(self.task).calibrate(self.scores, rows.y, rows.weight)
+        )
 
 
 def judge_full(
@@ -155,10 +158,10 @@ def judge_full(
         _mention_refit(full, name)
         return _cross_fit(full, rows, n_jobs, name)
     model = _fitted_elsewhere(full, rows, name)
-    if isinstance(model, EstimatorFull) and not task.is_calibrated(model.estimator):
+    if isinstance(model, EstimatorFull) and not models_of(task).is_calibrated(model.estimator):
         with asking(rows.positions, name):
-            raw = task.ask(model.estimator, rows.table)
-        model = replace(model, calibration=task.calibrate_model(raw, rows.y, rows.weight))
+            raw = models_of(task).raw_outputs(model.estimator, rows.table)
+        model = replace(model, calibration=models_of(task).calibrate(raw, rows.y, rows.weight))
     if isinstance(model, PrecomputedFull) and model.keys is None:
         outputs = model.values[rows.positions]
         model = PrecomputedFull(
@@ -175,7 +178,7 @@ def _fitted_elsewhere(full: Any, rows: TrainingRows, name: str) -> FullModel:
     """The model of somebody else; an array of outputs, which speaks of all rows given, waits for its keys."""
     array_like = not callable(full) and not is_estimator(full) and not hasattr(full, "outputs")
     if array_like and not isinstance(full, FrozenEstimator):
-        values = rows.task.read_outputs(full, None, name)
+        values = models_of(rows.task).read_outputs(full, None, name)
         if len(values) != rows.n_given:
             raise InvalidInputError(
                 f"{name} holds precomputed probabilities for {len(values)} rows, but X has {rows.n_given}. "
@@ -188,9 +191,10 @@ def _fitted_elsewhere(full: Any, rows: TrainingRows, name: str) -> FullModel:
 
 def _cross_fit(full: Any, rows: TrainingRows, n_jobs: int | None, name: str) -> JudgedFull:
     task, everyone = rows.task, np.arange(len(rows.y))
-    task.check_recipe(full, name)
+    models = models_of(task)
+    models.check_unfitted(full, name)
     fitted = fit_copy(full, rows, everyone)
-    task.check_model(fitted, name)
+    models.check_fitted(fitted, name)
     held_out = held_out_rows(rows)
     # Threads by default: most models compute without the interpreter's lock, and processes take seconds to start.
     scores = Parallel(n_jobs=n_jobs, prefer="threads")(
@@ -199,9 +203,9 @@ def _cross_fit(full: Any, rows: TrainingRows, n_jobs: int | None, name: str) -> 
     raw = np.empty((len(rows.y), scores[0].shape[1]))
     for out, score in zip(held_out, scores, strict=True):
         raw[out] = score
-    calibration = None if task.is_calibrated(fitted) else task.calibrate_model(raw, rows.y, rows.weight)
+    calibration = None if models.is_calibrated(fitted) else models.calibrate(raw, rows.y, rows.weight)
     model = EstimatorFull(fitted, task, calibration)
-    return JudgedFull(model, task.outputs_of(raw, calibration), task)
+    return JudgedFull(model, models.outputs(raw, calibration), task)
 
 
 def assign_folds(cv: Any, X: Any, y: Labels, strata: Labels, seed: int, query: Ints | None = None) -> Ints:
@@ -274,13 +278,13 @@ def _ask_held_out(full: Any, rows: TrainingRows, train: Ints, held_out: Ints, na
     # Folds run side by side, and workers of other processes know nothing of the limits in this one.
     with limited_threads(openmp=1, blas=1), asking(rows.positions[held_out], name):
         fitted = fit_copy(full, rows, train)
-        rows.task.check_model(fitted, name)
-        return rows.task.ask(fitted, _safe_indexing(rows.table, held_out))
+        models_of(rows.task).check_fitted(fitted, name)
+        return models_of(rows.task).raw_outputs(fitted, _safe_indexing(rows.table, held_out))
 
 
 def fit_copy(full: Any, rows: TrainingRows, chosen: Ints) -> Any:
     """A copy of an unfitted estimator, fitted on some of the rows."""
-    labels, arguments = rows.task.lesson(full, rows.y[chosen])
+    labels, arguments = models_of(rows.task).fit_arguments(full, rows.y[chosen])
     if rows.weighted and has_fit_parameter(full, "sample_weight"):
         arguments["sample_weight"] = rows.weight[chosen]
     return fit_model(clone(full), _safe_indexing(rows.table, chosen), labels, **arguments)

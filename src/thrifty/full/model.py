@@ -25,6 +25,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from thrifty.arrays import Floats, Ints, Labels, Words
 from thrifty.errors import FULL_MODEL, FullModelFailedError, InvalidInputError, ThriftyError, asking
+from thrifty.full.foreign import models_of
 from thrifty.rows import fingerprints
 from thrifty.tasks.task import Task
 from thrifty.threads import limited_threads, threads_for, usable_threads
@@ -146,8 +147,10 @@ class EstimatorFull:
         n_rows = numbers.shape[0]
         try:
             with limited_threads(openmp=threads_for(n_rows), blas=usable_threads()):
-                said = self.task.ask(self.estimator, numbers if self.reads_numbers else table)
-            return self.task.outputs_of(said, self.calibration)
+                said = models_of(self.task).raw_outputs(
+                    self.estimator, numbers if self.reads_numbers else table
+                )
+            return models_of(self.task).outputs(said, self.calibration)
         except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
             if not self.is_loaded or isinstance(error, ThriftyError):
                 raise
@@ -168,7 +171,7 @@ class CallableFull:
     def outputs(self, table: Any, numbers: Any) -> Floats:
         """Ask the function and check what it says."""
         name = getattr(self.function, "__qualname__", type(self.function).__qualname__)
-        return self.task.read_outputs(
+        return models_of(self.task).read_outputs(
             self.function(table), numbers.shape[0], f"{FULL_MODEL} (the function {name})"
         )
 
@@ -256,7 +259,9 @@ def ask_model(
         if isinstance(model, EstimatorFull | CallableFull | PrecomputedFull):
             return outputs
         # An object of the user's own has not checked what it says.
-        return task.check_outputs(outputs, numbers.shape[0], f"{FULL_MODEL} ({type(model).__name__})")
+        return models_of(task).check_outputs(
+            outputs, numbers.shape[0], f"{FULL_MODEL} ({type(model).__name__})"
+        )
 
 
 def as_full_model(
@@ -284,9 +289,10 @@ def as_full_model(
     estimator = full.estimator if isinstance(full, FrozenEstimator) else full
     if is_estimator(estimator):
         _check_fitted(estimator, who)
-        task.check_model(estimator, who)
+        models = models_of(task)
+        models.check_fitted(estimator, who)
         _check_columns(estimator, n_features, names, who)
-        calibration = None if task.is_calibrated(estimator) else task.no_calibration
+        calibration = None if models.is_calibrated(estimator) else models.no_calibration
         return EstimatorFull(estimator, task, calibration)
     if callable(getattr(full, "outputs", None)):
         model: FullModel = full
@@ -294,7 +300,7 @@ def as_full_model(
         return model
     if callable(full):
         return CallableFull(full, task)
-    values = task.read_outputs(full, None, who)
+    values = models_of(task).read_outputs(full, None, who)
     if numbers is None:
         raise InvalidInputError(
             f"probabilities belong to rows, and these {len(values)} came without: write `with_full(probabilities, X)`."

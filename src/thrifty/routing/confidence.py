@@ -91,7 +91,7 @@ class _Router(GatedEstimator):
         """Cut at the wanted share or budget, on margins of rows the cheap model was not fitted on."""
         judged: JudgedFull = self.__dict__.pop("_held_out")
         gate, rows = self._gate(problem), problem.rows
-        g = rows.task.doubt(judged.scores) if gate is None else gate(rows.X[:, self.features_])
+        g = rows.task.uncertainty(judged.scores) if gate is None else gate(rows.X[:, self.features_])
         if budget is None:
             curve = threshold_curve(g, 0.0, 1.0, weight=rows.weight)
             return float(curve.threshold[curve.within(self.p_full)])

@@ -28,6 +28,7 @@ from thrifty.errors import (
     ThriftyError,
 )
 from thrifty.evidence.observe import chain_of
+from thrifty.full.foreign import models_of
 from thrifty.full.model import PrecomputedFull
 from thrifty.serve.config import Config
 from thrifty.serve.controller import BudgetController, cost_at_hand
@@ -219,7 +220,7 @@ class Model:
                 outputs: Floats = self._worker.submit(self.chain.innermost.outputs, table, numbers).result()
                 return outputs
             outputs = asyncio.run_coroutine_threadsafe(self.remote.ask(numbers), loop).result()
-            return self.chain.task.read_outputs(outputs, len(numbers), FULL_MODEL)
+            return models_of(self.chain.task).read_outputs(outputs, len(numbers), FULL_MODEL)
 
         settled = await loop.run_in_executor(
             self._buyers, lambda: buyer.answer(cells, ask_full, self.controller)
@@ -267,7 +268,7 @@ class Model:
                 return await self.in_thread(lambda: self._ask_file(cells, rows)), ""
             reader = self._reader(cells)
             outputs = await self.remote.ask(reader.block(rows, self.chain.price_list.read_by_full))
-            return self.chain.task.read_outputs(outputs, len(rows), FULL_MODEL), ""
+            return models_of(self.chain.task).read_outputs(outputs, len(rows), FULL_MODEL), ""
         except Exception as error:
             is_of_request = isinstance(error, InvalidInputError)
             if is_of_request and not isinstance(error, InvalidAnswerError | FullModelFailedError):

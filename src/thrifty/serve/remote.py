@@ -16,9 +16,9 @@ import orjson
 
 from thrifty.arrays import Floats
 from thrifty.errors import InvalidAnswerError, InvalidInputError, RemoteFailure
+from thrifty.full.foreign import check_numbers, check_probabilities
 from thrifty.serve.config import RemoteSettings
 from thrifty.sources import CircuitBreaker, http_session, post, response_limit
-from thrifty.tasks.answers import check_numbers, check_probabilities
 
 __all__ = ["RemoteModel", "answer_of", "request_of"]
 

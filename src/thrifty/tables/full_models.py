@@ -29,6 +29,7 @@ from thrifty.bundle.archives import UntrustedTypesError, load_model
 from thrifty.bundle.container import DEFAULT_MAX_BYTES
 from thrifty.errors import InvalidInputError
 from thrifty.files import read_capped
+from thrifty.full.foreign import models_of
 from thrifty.full.model import fit_model
 from thrifty.progress import Progress
 from thrifty.rows import content_folds, fingerprints, query_folds, query_keys
@@ -192,7 +193,7 @@ def _mean_of_queries(model: Any, numbers: Any, target: Floats, folds: Ints, task
     scores = np.zeros(len(target))
     for fold in np.unique(folds):
         out = folds == fold
-        grades, queries = task.lesson(model, target[~out])
+        grades, queries = models_of(task).fit_arguments(model, target[~out])
         scores[out] = fit_model(clone(model), numbers[~out], grades, **queries).predict(numbers[out])
     return float(np.nanmean(task.value_of_queries(target, scores)))
 

@@ -11,6 +11,7 @@ from thrifty.estimators.base import ChainEstimator
 from thrifty.evidence.evidence import Evidence, QueryEvidence
 from thrifty.evidence.frontier import Frontier
 from thrifty.evidence.measures import ClassRows, banded, with_classes
+from thrifty.tasks.classes import auc_of
 from thrifty.tasks.task import ERRORS, Task, mean_error, mean_errors
 
 __all__ = ["Promise", "promise_of"]
@@ -175,8 +176,8 @@ def promise_of(estimator: ChainEstimator, known: Promise | None = None) -> Promi
         else _values(chain.task, strata, np.asarray(full, dtype=np.float64), full_scores),
         recall=_recall(strata, right),
         full_recall=None if full is None else _recall(strata, np.asarray(full, dtype=np.float64)),
-        auc=chain.task.auc(y, drawn),
-        full_auc=None if full_scores is None else chain.task.auc(y, full_scores),
+        auc=auc_of(chain.task, y, drawn),
+        full_auc=None if full_scores is None else auc_of(chain.task, y, full_scores),
     )
 
 

@@ -13,6 +13,7 @@ from sklearn.utils import get_tags
 from thrifty.arrays import Ints, Labels
 from thrifty.chain.columns import FrameOfFit
 from thrifty.errors import InvalidInputError
+from thrifty.full.foreign import models_of
 from thrifty.prices.billing import PriceList, RowsOfFit
 from thrifty.rows import fingerprints
 from thrifty.tables.by_class import is_matrix_file, read_matrix
@@ -140,7 +141,7 @@ def prepare(
         cells = replace(cells, raw=schema.raw(frame))
     y, answers = _targets(schema, frame, frozen is not None, loss, tolerance, metric, k)
     if frozen is not None:
-        answers.check_model(frozen.estimator, Path(full).name)
+        models_of(answers).check_fitted(frozen.estimator, Path(full).name)
     if schema.is_number and not query and task is None:
         notes.append(
             f"column {target!r} holds numbers, and numbers are predicted; --task classes would predict labels"

@@ -21,18 +21,14 @@ from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.special import expit, log_expit, logit
-from sklearn.base import is_classifier
-from sklearn.linear_model import LogisticRegression
+from scipy.special import expit, logit
 from sklearn.utils.multiclass import check_classification_targets, type_of_target
 
 from thrifty.arrays import Bools, Floats, Int64s, Ints, Labels, Numbers, check_unmasked
-from thrifty.errors import FULL_MODEL, InvalidInputError
+from thrifty.errors import InvalidInputError
 from thrifty.jit import fused_kernel
-from thrifty.tasks.answers import check_decisions, check_probabilities
 from thrifty.tasks.logistic import (
     LogisticLoss,
-    log_loss_of_probability,
     logistic_weights,
     newton_step,
     platt,
@@ -50,10 +46,13 @@ __all__ = [
     "MulticlassTask",
     "SoftLoss",
     "area_under_curve",
+    "auc_of",
+    "both_probabilities",
     "class_task",
     "classification",
     "classification_of",
     "clip_probability",
+    "default_classifier",
     "lead_of_best",
     "multinomial_weights",
     "one_class",
@@ -79,7 +78,7 @@ class ClassTask:
     classes: Labels
     mistakes: Mistakes | None = None
 
-    has_doubt: ClassVar[bool] = True
+    has_uncertainty: ClassVar[bool] = True
     tolerance: ClassVar[float] = 0.0
     loss_name: ClassVar[str] = "log-loss"
 
@@ -99,7 +98,7 @@ class ClassTask:
         return 1.0 if self.mistakes is None else self.mistakes.largest(len(self.classes))
 
     @property
-    def lost_in_words(self) -> str | None:
+    def loss_unit(self) -> str | None:
         """What an answer loses; None where it is right or wrong."""
         return (
             None
@@ -173,10 +172,6 @@ class ClassTask:
         """None: a row is judged by itself."""
         return None
 
-    def lesson(self, model: Any, y: Floats) -> tuple[Labels, dict[str, Any]]:  # noqa: ARG002 - part of the contract
-        """The targets as the user wrote them."""
-        return self.decode(y), {}
-
     def constant_quality(self, y: Floats, weight: Floats) -> float:
         """Share of the most frequent class; minus what the shares lose as probabilities, where answers lose."""
         counts = np.bincount(self.strata(y), weights=weight, minlength=len(self.classes))
@@ -219,9 +214,9 @@ class ClassTask:
         labels: Labels = self.classes[self.picked(outputs)]
         return labels
 
-    def doubt(self, scores: Floats) -> Floats:
+    def uncertainty(self, scores: Floats) -> Floats:
         """Minus the margin, or what knowing the true class would save where mistakes differ."""
-        doubt = None if self.mistakes is None else self.mistakes.doubt(self.outputs(scores))
+        doubt = None if self.mistakes is None else self.mistakes.uncertainty(self.outputs(scores))
         return self.closeness(scores) if doubt is None else doubt
 
     def confidence(self, outputs: Floats) -> Floats:
@@ -266,71 +261,29 @@ class ClassTask:
         """The share of right answers."""
         return quality
 
-    def auc(self, y: Floats, scores: Floats) -> float | None:
-        """Area under the ROC curve; the mean over classes, each against the rest, where they are several."""
-        place = self.strata(y)
-        if scores.shape[1] == 1:
-            return area_under_curve(place == 1, scores[:, 0])
-        outputs = self.outputs(scores)
-        areas = [area_under_curve(place == one, outputs[:, one]) for one in np.unique(place)]
-        known = [area for area in areas if area is not None]
-        return float(np.mean(known)) if known else None
-
     def outputs(self, scores: Floats) -> Floats:
         """Probabilities of all classes."""
         raise NotImplementedError
 
-    # -- models of others ------------------------------------------------------------------------
 
-    @staticmethod
-    def default_model(random_state: Any) -> Any:
-        """Histogram boosting with scikit-learn's settings."""
-        from sklearn.ensemble import HistGradientBoostingClassifier  # takes a while to import
+def auc_of(task: Any, y: Floats, scores: Floats) -> float | None:
+    """Area under the ROC curve, the mean over several classes, each against the rest; None where there are none."""
+    if not isinstance(task, ClassTask):
+        return None
+    place = task.strata(y)
+    if scores.shape[1] == 1:
+        return area_under_curve(place == 1, scores[:, 0])
+    outputs = task.outputs(scores)
+    areas = [area_under_curve(place == one, outputs[:, one]) for one in np.unique(place)]
+    known = [area for area in areas if area is not None]
+    return float(np.mean(known)) if known else None
 
-        return HistGradientBoostingClassifier(random_state=random_state)
 
-    def check_recipe(self, model: Any, name: str) -> None:
-        """Refuse an unfitted model that is no classifier."""
-        if not is_classifier(model):
-            raise InvalidInputError(
-                f"{name} must be a classifier; got {type(model).__name__}. Wrap a fitted model in FrozenEstimator, "
-                f"or pass a function that returns probabilities."
-            )
+def default_classifier(random_state: Any) -> Any:
+    """Histogram boosting with scikit-learn's settings."""
+    from sklearn.ensemble import HistGradientBoostingClassifier  # takes a while to import
 
-    def check_model(self, model: Any, name: str) -> None:
-        """Refuse a classifier of other labels, or one that cannot say how sure it is."""
-        kind = type(model).__name__
-        if not (hasattr(model, "predict_proba") or hasattr(model, "decision_function")):
-            raise InvalidInputError(
-                f"{name} must offer predict_proba or decision_function; {kind} has neither. "
-                f"Pass a function that returns probabilities instead."
-            )
-        theirs = np.asarray(getattr(model, "classes_", self.classes))
-        if not np.array_equal(theirs, self.classes):
-            raise InvalidInputError(
-                f"{name} was fitted on the classes {theirs.tolist()}, but y holds {self.classes.tolist()}. "
-                f"Both must have the same labels, in the same order."
-            )
-
-    def ask(self, model: Any, table: Any) -> Floats:
-        """Probabilities, or decision values where there are none, checked, shape (n_rows, any)."""
-        n_rows, who = table.shape[0], f"{FULL_MODEL} ({type(model).__name__})"
-        if hasattr(model, "predict_proba"):
-            return check_probabilities(model.predict_proba(table), n_rows, self.classes, who)
-        return check_decisions(model.decision_function(table), n_rows, self.decision_widths, who)
-
-    @property
-    def decision_widths(self) -> tuple[int, ...]:
-        """How many decision values a classifier may have for each row."""
-        raise NotImplementedError
-
-    def check_outputs(self, outputs: Any, n_rows: int, who: str) -> Floats:
-        """Outputs that a model of another make gave, as they are, shape (n_rows, n_classes), or a refusal."""
-        return check_probabilities(outputs, n_rows, self.classes, who)
-
-    def is_calibrated(self, model: Any) -> bool:
-        """Whether the model has ``predict_proba``, which some have only with certain settings."""
-        return hasattr(model, "predict_proba")
+    return HistGradientBoostingClassifier(random_state=random_state)
 
 
 def class_task(task: Any) -> ClassTask:
@@ -397,8 +350,6 @@ class BinaryTask(ClassTask):
 
     n_scores: ClassVar[int] = 1
     full_alone: ClassVar[Floats] = np.array([0.0, 0.0, 1.0])
-    no_calibration: ClassVar[Floats] = np.array([1.0, 0.0])
-    decision_widths: ClassVar[tuple[int, ...]] = (1,)
 
     def targets(self, place: Ints) -> Floats:
         """-1 / +1 for the first and the second class."""
@@ -429,19 +380,15 @@ class BinaryTask(ClassTask):
         """The logistic loss of log-odds against labels, soft ones included."""
         return BinaryLoss(y)
 
-    def loss_of_outputs(self, y: Floats, outputs: Floats) -> Floats:
-        """``-log p(y)`` per row."""
-        return log_loss_of_probability(y, outputs[:, 1])
-
     # -- scores, outputs, answers ------------------------------------------------------------------
 
     def outputs(self, scores: Floats) -> Floats:
         """Probabilities of both classes."""
-        return _both(np.asarray(expit(scores[:, 0]), dtype=np.float64))
+        return both_probabilities(np.asarray(expit(scores[:, 0]), dtype=np.float64))
 
     def bounded(self, outputs: Floats) -> Floats:
         """Probabilities of both classes, kept away from certainty."""
-        return _both(clip_probability(outputs[:, 1]))
+        return both_probabilities(clip_probability(outputs[:, 1]))
 
     def scores(self, outputs: Floats) -> Floats:
         """Log-odds of the second class, finite."""
@@ -491,37 +438,9 @@ class BinaryTask(ClassTask):
         blended: Floats = weights[0] + weights[1] * last + weights[2] * full
         return blended
 
-    # -- models of others ------------------------------------------------------------------------
 
-    def ask(self, model: Any, table: Any) -> Floats:
-        """Probability of the second class, or the decision value where there is none, shape (n_rows, 1)."""
-        return super().ask(model, table)[:, -1:]
-
-    def calibrate_model(self, raw: Floats, y: Floats, weight: Floats) -> Floats:
-        """Slope and intercept of the logistic regression of the labels on one score of somebody else's model."""
-        decision = raw[:, 0]
-        middle = np.average(decision, weights=weight)
-        scale = float(np.sqrt(np.average(np.square(decision - middle), weights=weight))) or 1.0
-        # To the last digits: what follows treats a row of weight two as two rows.
-        sigmoid = LogisticRegression(C=1e4, tol=1e-10, max_iter=1000).fit(
-            (decision / scale)[:, None], y > 0, sample_weight=weight
-        )
-        return np.array([float(sigmoid.coef_[0, 0]) / scale, float(sigmoid.intercept_[0])])
-
-    def outputs_of(self, raw: Floats, calibration: Floats | None) -> Floats:
-        """Probabilities of both classes, away from certainty, from what ``ask`` returned."""
-        if calibration is None:
-            return _both(clip_probability(raw[:, 0]))
-        return _both(clip_probability(expit(calibration[0] * raw[:, 0] + calibration[1])))
-
-    def read_outputs(self, given: Any, n_rows: int | None, who: str) -> Floats:
-        """Probabilities of both classes from those of the second class or of both, checked."""
-        probability = check_probabilities(given, n_rows, self.classes, who, second_alone=True)
-        probability = probability if probability.ndim == 1 else probability[:, 1]
-        return _both(clip_probability(probability))
-
-
-def _both(positive: Floats) -> Floats:
+def both_probabilities(positive: Floats) -> Floats:
+    """Probabilities of both classes, from those of the second."""
     both = np.empty(
         (len(positive), 2), positive.dtype
     )  # half the time of stacking columns, where there is one row
@@ -602,17 +521,6 @@ class MulticlassTask(ClassTask):
         """No shifts, nothing of the last stage, all of the full model."""
         return np.append(np.zeros(self.n_scores + 1), 1.0)
 
-    @property
-    def no_calibration(self) -> Floats:
-        """No shifts, and a slope of one."""
-        return np.append(np.zeros(self.n_scores), 1.0)
-
-    @property
-    def decision_widths(self) -> tuple[int, ...]:
-        """A value per class, or one for each pair of classes."""
-        n_classes = self.n_scores
-        return (n_classes, n_classes * (n_classes - 1) // 2)
-
     def targets(self, place: Ints) -> Floats:
         """Numbers of the labels."""
         return place.astype(np.float64)
@@ -641,11 +549,6 @@ class MulticlassTask(ClassTask):
     def loss(self, y: Floats) -> MulticlassLoss | SoftLoss:
         """The logarithmic loss of the softmax of scores, against numbers of labels or soft targets."""
         return SoftLoss(y) if y.ndim == 2 else MulticlassLoss(self.strata(y), self.n_scores)
-
-    def loss_of_outputs(self, y: Floats, outputs: Floats) -> Floats:
-        """``-log p(y)`` per row."""
-        losses: Floats = -np.log(outputs[np.arange(len(y)), self.strata(y)])
-        return losses
 
     # -- scores, outputs, answers ------------------------------------------------------------------
 
@@ -710,25 +613,6 @@ class MulticlassTask(ClassTask):
         """Scores of the blend."""
         blended: Floats = weights[:-2] + weights[-2] * last + weights[-1] * full
         return blended
-
-    # -- models of others ------------------------------------------------------------------------
-
-    def ask(self, model: Any, table: Any) -> Floats:
-        """Probabilities, or decision values where there are none, shape (n_rows, n_classes)."""
-        raw, n_classes = super().ask(model, table), self.n_scores
-        return raw if raw.shape[1] == n_classes else _votes(raw, n_classes)
-
-    def calibrate_model(self, raw: Floats, y: Floats, weight: Floats) -> Floats:
-        """A shift per class and one slope, from what somebody else's model says."""
-        return self.calibrate(raw, y, weight)
-
-    def outputs_of(self, raw: Floats, calibration: Floats | None) -> Floats:
-        """Probabilities of all classes, away from certainty, from what ``ask`` returned."""
-        return self.bounded(raw if calibration is None else self.outputs(self.calibrated(raw, calibration)))
-
-    def read_outputs(self, given: Any, n_rows: int | None, who: str) -> Floats:
-        """Probabilities of all classes, checked."""
-        return self.bounded(check_probabilities(given, n_rows, self.classes, who))
 
 
 def lead_of_best(scores: Floats) -> Floats:
@@ -833,16 +717,6 @@ def _newton_step(
             )
     hessian[np.diag_indices(len(now))] += RIDGE
     return newton_step(hessian, gradient)
-
-
-def _votes(raw: Floats, n_classes: int) -> Floats:
-    """A score per class from decisions of every pair of classes: the sum of their log-sigmoids."""
-    first, second = np.triu_indices(n_classes, 1)
-    scores = np.zeros((len(raw), n_classes))
-    for pair in range(raw.shape[1]):
-        scores[:, first[pair]] += log_expit(raw[:, pair])
-        scores[:, second[pair]] += log_expit(-raw[:, pair])
-    return scores
 
 
 def _softmax(scores: Floats) -> Floats:

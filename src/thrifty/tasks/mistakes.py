@@ -48,7 +48,7 @@ class Mistakes(Protocol):
     def by_truth(self, outputs: Floats) -> Floats:
         """What each answer loses for every class that may be the true one, shape (n_rows, n_classes)."""
 
-    def doubt(self, outputs: Floats) -> Floats | None:
+    def uncertainty(self, outputs: Floats) -> Floats | None:
         """What knowing the true class would save on average, shape (n_rows,); None where the margin says as much."""
 
 
@@ -89,7 +89,7 @@ class ProbabilityLoss:
         losses = 1.0 - 2.0 * outputs + squares
         return losses / 2.0 if outputs.shape[1] == 2 else losses
 
-    def doubt(self, outputs: Floats) -> Floats | None:
+    def uncertainty(self, outputs: Floats) -> Floats | None:
         """Loss that the probabilities expect of themselves; for two classes it falls with the margin."""
         if outputs.shape[1] == 2:
             return None
@@ -142,7 +142,7 @@ class CostMatrix:
         """The column of the answer."""
         return self.costs.T[self.picks(outputs)]
 
-    def doubt(self, outputs: Floats) -> Floats | None:
+    def uncertainty(self, outputs: Floats) -> Floats | None:
         """Expected cost of the answer beyond that of right answers."""
         if self.is_of_errors():
             return None

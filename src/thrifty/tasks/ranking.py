@@ -44,7 +44,6 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import expit
-from sklearn.utils.validation import has_fit_parameter
 
 from thrifty.arrays import Bools, Floats, Ints, Labels, check_unmasked
 from thrifty.errors import InvalidInputError
@@ -537,7 +536,7 @@ class RankingTask(RegressionTask):
     k: int = 10
 
     @property
-    def lost_in_words(self) -> str | None:
+    def loss_unit(self) -> str | None:
         """What the order of a query loses."""
         return f"shortfall of {self.quality_name}"
 
@@ -572,13 +571,6 @@ class RankingTask(RegressionTask):
         """Relevance and number of the query, shape (n_rows, 2)."""
         return np.column_stack([grades_of(y), queries_of(y)])
 
-    def lesson(self, model: Any, y: Floats) -> tuple[Labels, dict[str, Any]]:
-        """Grades, and the queries in the form in which a ranker of another library takes them."""
-        grades, query = grades_of(y), queries_of(y)
-        if has_fit_parameter(model, "group"):
-            return grades, {"group": rows_by_query(query)[2]}
-        return grades, {"qid": query} if has_fit_parameter(model, "qid") else {}
-
     def query_of(self, y: Floats) -> Ints | None:
         """Number of the query of each row."""
         return queries_of(y)
@@ -607,10 +599,6 @@ class RankingTask(RegressionTask):
         if self.gradients == "listwise":
             return ListwiseLoss(queries_of(y), self.targets(y), self.gains(y))
         return SquaredLoss(self.targets(y))
-
-    def loss_of_outputs(self, y: Floats, outputs: Floats) -> Floats:
-        """Squared error of each row."""
-        return SquaredLoss(self.targets(y)).values(self.scores(outputs))
 
     # -- scores, outputs, answers ------------------------------------------------------------------
 
@@ -655,17 +643,6 @@ class RankingTask(RegressionTask):
     def blend_weights(self, last: Floats, full: Floats, y: Floats, weight: Floats) -> Floats:
         """Intercept and the weights of both models, by linear regression."""
         return super().blend_weights(last, full, self.targets(y), weight)
-
-    # -- models of others ------------------------------------------------------------------------
-
-    def check_recipe(self, model: Any, name: str) -> None:
-        """Refuse an unfitted model that neither ranks nor predicts numbers."""
-        if not (has_fit_parameter(model, "group") or has_fit_parameter(model, "qid")):
-            super().check_recipe(model, name)
-
-    def is_calibrated(self, model: Any) -> bool:  # noqa: ARG002 - part of the contract
-        """Never: what others rank by has a scale of its own."""
-        return False
 
 
 def check_metric(metric: Any) -> tuple[str, int]:

@@ -37,11 +37,9 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike
-from sklearn.base import is_regressor
 
 from thrifty.arrays import Floats, Ints, Labels, check_unmasked
-from thrifty.errors import FULL_MODEL, InvalidInputError
-from thrifty.tasks.answers import check_numbers
+from thrifty.errors import InvalidInputError
 from thrifty.trees.boosting import Loss
 from thrifty.trees.gradients import SQUARED, Formula
 
@@ -282,12 +280,11 @@ class RegressionTask:
     quantile: float = 0.5
 
     n_scores: ClassVar[int] = 1
-    has_doubt: ClassVar[bool] = False
+    has_uncertainty: ClassVar[bool] = False
     mistake_price: ClassVar[float | None] = None
     best_quality: ClassVar[float] = 1.0
     largest_loss: ClassVar[float] = 4.0
     full_alone: ClassVar[Floats] = np.array([0.0, 0.0, 1.0])
-    no_calibration: ClassVar[Floats] = np.array([1.0, 0.0])
 
     @property
     def classes(self) -> Labels:
@@ -302,7 +299,7 @@ class RegressionTask:
         return f"mean {self.kind} error (in units of the spread of y)"
 
     @property
-    def lost_in_words(self) -> str | None:
+    def loss_unit(self) -> str | None:
         """The error, with its unit."""
         if self.kind == "pinball":
             return "pinball loss in units of that of the best constant"
@@ -340,10 +337,6 @@ class RegressionTask:
         """None: a row is judged by itself."""
         return None
 
-    def lesson(self, model: Any, y: Floats) -> tuple[Labels, dict[str, Any]]:  # noqa: ARG002 - part of the contract
-        """The targets as the user wrote them."""
-        return self.decode(y), {}
-
     def constant_quality(self, y: Floats, weight: Floats) -> float:
         """Quality of the best constant."""
         best = np.tile(self.loss(y).base(weight), (len(y), 1))
@@ -356,10 +349,6 @@ class RegressionTask:
         if self.kind == "pinball":
             return PinballLoss(y, self.quantile, SMOOTH)
         return SquaredLoss(y) if self.kind == "squared" else AbsoluteLoss(y)
-
-    def loss_of_outputs(self, y: Floats, outputs: Floats) -> Floats:
-        """Loss of each row."""
-        return self.loss(y).values(self.scores(outputs))
 
     # -- scores, outputs, answers ------------------------------------------------------------------
 
@@ -388,7 +377,7 @@ class RegressionTask:
         """The numbers, shape (n_rows,)."""
         return outputs[:, 0]
 
-    def doubt(self, scores: Floats) -> Floats:
+    def uncertainty(self, scores: Floats) -> Floats:
         """The same for all rows: a number does not say how sure it is."""
         return np.zeros(len(scores))
 
@@ -424,10 +413,6 @@ class RegressionTask:
                 f"{float(self.decode(y[:1])[0]):g}. Give rows whose targets differ."
             )
         return (quality - constant) / (1.0 - constant)
-
-    def auc(self, y: Floats, scores: Floats) -> float | None:  # noqa: ARG002 - part of the contract
-        """None: there are no classes."""
-        return None
 
     def expected_loss(self, scores: Floats, belief: Floats) -> Floats:
         """How much more an answer errs than the best belief there is, on average over what is not known.
@@ -469,58 +454,6 @@ class RegressionTask:
         """Scores of the blend."""
         blended: Floats = weights[0] + weights[1] * last + weights[2] * full
         return blended
-
-    # -- models of others ------------------------------------------------------------------------
-
-    def default_model(self, random_state: Any) -> Any:
-        """Histogram boosting with scikit-learn's settings."""
-        return default_regressor(self.kind, random_state, self.quantile)
-
-    def check_recipe(self, model: Any, name: str) -> None:
-        """Refuse an unfitted model that is no regressor."""
-        if not is_regressor(model):
-            raise InvalidInputError(
-                f"{name} must be a regressor; got {type(model).__name__}. Wrap a fitted model in FrozenEstimator, "
-                f"or pass a function that returns numbers."
-            )
-
-    def check_model(self, model: Any, name: str) -> None:
-        """Refuse a model that cannot predict, or that predicts classes."""
-        if not hasattr(model, "predict"):
-            raise InvalidInputError(
-                f"{name} must offer predict; {type(model).__name__} does not. Pass a function that returns numbers."
-            )
-        if getattr(model, "classes_", None) is not None and not is_regressor(model):
-            raise InvalidInputError(
-                f"{name} is a {type(model).__name__}, which answers with classes, but y holds numbers. Give a "
-                f"regressor, or use BudgetedClassifier."
-            )
-
-    def ask(self, model: Any, table: Any) -> Floats:
-        """What the model predicts, checked, shape (n_rows, 1)."""
-        return self.check_outputs(
-            model.predict(table), table.shape[0], f"{FULL_MODEL} ({type(model).__name__})"
-        )
-
-    def check_outputs(self, outputs: Any, n_rows: int, who: str) -> Floats:
-        """Numbers that somebody gave, shape (n_rows, 1), or a refusal."""
-        return check_numbers(outputs, n_rows, who)
-
-    def is_calibrated(self, model: Any) -> bool:  # noqa: ARG002 - part of the contract
-        """Always: a number is taken as it is."""
-        return True
-
-    def calibrate_model(self, raw: Floats, y: Floats, weight: Floats) -> Floats:
-        """Slope and intercept, for whoever wants them."""
-        return self.calibrate(self.scores(raw), y, weight)
-
-    def outputs_of(self, raw: Floats, calibration: Floats | None) -> Floats:
-        """Numbers of what ``ask`` returned."""
-        return raw if calibration is None else self.outputs(self.calibrated(self.scores(raw), calibration))
-
-    def read_outputs(self, given: Any, n_rows: int | None, who: str) -> Floats:
-        """Numbers that somebody computed, shape (n_rows, 1), or a refusal."""
-        return check_numbers(given, n_rows, who)
 
 
 UNKNOWN = 0.25

@@ -34,7 +34,7 @@ class Task(Protocol):
         """Scores per row."""
 
     @property
-    def has_doubt(self) -> bool:
+    def has_uncertainty(self) -> bool:
         """Whether scores tell how doubtful an answer is; where they do not, every gate is learned."""
 
     @property
@@ -62,7 +62,7 @@ class Task(Protocol):
         """Most that an answer can lose against that; where there is no end, where losses are clipped by default."""
 
     @property
-    def lost_in_words(self) -> str | None:
+    def loss_unit(self) -> str | None:
         """What an answer loses, with its unit; None where it is right or wrong."""
 
     @property
@@ -83,9 +83,6 @@ class Task(Protocol):
     def query_of(self, y: Floats) -> Ints | None:
         """Query of each row, where rows are documents to be ranked; None where a row is judged by itself."""
 
-    def lesson(self, model: Any, y: Floats) -> tuple[Labels, dict[str, Any]]:
-        """Labels that a model of somebody else is fitted on, and further arguments of its ``fit``."""
-
     def constant_quality(self, y: Floats, weight: Floats) -> float:
         """Mean quality of the best answer that is the same for every row."""
 
@@ -93,9 +90,6 @@ class Task(Protocol):
 
     def loss(self, y: Floats) -> Loss:
         """The loss of scores against encoded targets."""
-
-    def loss_of_outputs(self, y: Floats, outputs: Floats) -> Floats:
-        """Loss of outputs that a model gave, shape (n_rows,)."""
 
     # -- scores, outputs, answers ------------------------------------------------------------------
 
@@ -117,7 +111,7 @@ class Task(Protocol):
     def answers(self, outputs: Floats) -> Labels:
         """Label of each row."""
 
-    def doubt(self, scores: Floats) -> Floats:
+    def uncertainty(self, scores: Floats) -> Floats:
         """How doubtful an answer is, shape (n_rows,): the gate of a stage that has learned none."""
 
     def confidence(self, outputs: Floats) -> Floats:
@@ -130,9 +124,6 @@ class Task(Protocol):
 
     def quality_of_scores(self, y: Floats, scores: Floats) -> Numbers:
         """How good the answers of some scores are, shape (n_rows,)."""
-
-    def auc(self, y: Floats, scores: Floats) -> float | None:
-        """Area under the ROC curve of some scores; None where there is no such thing."""
 
     def errors(self, y: Floats, scores: Floats) -> Floats | None:
         """How far each answer is from its target, in the user's unit, shape (n_rows,); None for labels."""
@@ -163,39 +154,6 @@ class Task(Protocol):
     @property
     def full_alone(self) -> Floats:
         """The blend that is the second model alone."""
-
-    # -- models of others ------------------------------------------------------------------------
-
-    def default_model(self, random_state: Any) -> Any:
-        """An unfitted model for whoever has none."""
-
-    def check_recipe(self, model: Any, name: str) -> None:
-        """Refuse an unfitted model of the wrong kind."""
-
-    def check_model(self, model: Any, name: str) -> None:
-        """Refuse a fitted model of somebody else that does not answer this task."""
-
-    def ask(self, model: Any, table: Any) -> Floats:
-        """What a fitted model says about the rows of a table, shape (n_rows, any), or a refusal of what it says."""
-
-    def check_outputs(self, outputs: Any, n_rows: int, who: str) -> Floats:
-        """Outputs that a model of another make gave, as they are, or a refusal."""
-
-    def is_calibrated(self, model: Any) -> bool:
-        """Whether what the model says needs no calibration."""
-
-    def calibrate_model(self, raw: Floats, y: Floats, weight: Floats) -> Floats:
-        """What makes outputs of what a model says, from rows the model has not been fitted on."""
-
-    @property
-    def no_calibration(self) -> Floats:
-        """The calibration that takes what a model says as it is."""
-
-    def outputs_of(self, raw: Floats, calibration: Floats | None) -> Floats:
-        """Outputs, kept away from certainty, of what ``ask`` returned; None where no calibration is needed."""
-
-    def read_outputs(self, given: Any, n_rows: int | None, who: str) -> Floats:
-        """Outputs that somebody computed, shape (n_rows, n_outputs), or a refusal."""
 
 
 def mean_errors(task: Task, y: Floats, scores: Floats) -> dict[str, float]:
