@@ -23,7 +23,7 @@ import numpy as np
 import pandas as pd
 
 from thrifty.cli import main as thrifty
-from thrifty.tables.storage import load_table_system
+from thrifty.cli.system import load_system, move, promised
 
 DATA = Path(os.environ.get("THRIFTY_DATA", Path(__file__).resolve().parents[2] / "shared" / "data"))
 TABLES = {
@@ -69,7 +69,7 @@ def answered(folder, labels, *how):
 def one_budget(folder, budget, labels):
     spent, right = answered(folder, labels, "--budget", budget)
     held, held_right = answered(folder, labels, "--budget", budget, "--hold-budget")
-    promise = load_table_system(folder / "system.thrifty").at(budget=budget).promise
+    promise = promised(move(load_system(folder / "system.thrifty"), budget=budget))
     low, high = promise.interval(len(labels))
     # A budget that buys nothing more is not spent, and that is promised.
     off, held_off = (one["mean_cost"] / promise.cost - 1 for one in (spent, held))

@@ -101,17 +101,14 @@ def run_remote(port):
 
 def fitted(path):
     """Write a system of which a fifth of the rows is sent on; returns rows to ask about."""
-    from thrifty import Policy, save
-    from thrifty.tables.fit import FitGoal, fit_table
+    from thrifty import BudgetedClassifier, Policy, Prices, save
 
     X, y = make_classification(5000, N_COLUMNS, n_informative=12, flip_y=0.05, random_state=0)
     frame = pd.DataFrame(X.round(4), columns=[f"x{place}" for place in range(N_COLUMNS)])
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        system = fit_table(
-            frame[:1000].assign(y=y[:1000]), "y", FitGoal(), full="boosting", full_cost=2.0
-        ).system
-    rows, chain = frame[1000:].to_numpy(), system.chain
+        system = BudgetedClassifier(prices=Prices(full=2.0), random_state=0).fit(frame[:1000], y[:1000])
+    rows, chain = frame[1000:].to_numpy(), replace(system.chain_, names=None, kind=None, types=None)
     low, high = -50.0, 50.0
     while high - low > 1e-3:  # lower thresholds send more rows on
         shift = (low + high) / 2

@@ -114,12 +114,35 @@ def make_bikes():
 
 
 @pytest.fixture(scope="session")
-def bike_system():
-    """What a fit on such a table makes; nothing changes it."""
-    from thrifty.tables.fit import FitGoal, fit_table
+def fit_by_command(tmp_path_factory):
+    """``fit_by_command(frame, target, *options)``: the estimator that `thrifty fit` writes, small and read again."""
+    from thrifty.cli import main
+    from thrifty.cli.system import load_system
 
-    with _small_fits():
-        return fit_table(_bikes(), "count", FitGoal(budget=2.0), full="boosting").system
+    def fit(frame, target, *options):
+        folder = tmp_path_factory.mktemp("fitted")
+        frame.to_csv(folder / "train.csv", index=False)
+        how = ["--target", target, "--jobs", "1", *map(str, options), "-o", str(folder / "s.thrifty")]
+        with _small_fits():
+            assert main(["fit", str(folder / "train.csv"), *how]) == 0
+        return load_system(folder / "s.thrifty")
+
+    return fit
+
+
+@pytest.fixture(scope="session")
+def answers_to():
+    """``answers_to(system, frame)``: answers to a table as the commands give them."""
+    from thrifty.cli.system import answers_of
+    from thrifty.evidence.observe import chain_of
+
+    return lambda system, frame, **how: answers_of(system, chain_of(system).schema.cells(frame, **how))
+
+
+@pytest.fixture(scope="session")
+def bike_system(fit_by_command):
+    """What a fit on such a table makes; nothing changes it."""
+    return fit_by_command(_bikes(), "count", "--budget", 2, "--full", "boosting")
 
 
 @contextmanager

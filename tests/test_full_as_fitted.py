@@ -23,19 +23,14 @@ from thrifty import BudgetedClassifier, ConfidenceRouter, SqlSource, StageOption
 from thrifty.bundle import from_bytes, to_bytes
 from thrifty.bundle.codecs import pack_types, unpack_types
 from thrifty.bundle.fields import Fields
-from thrifty.chain.columns import (
-    FrameOfFit,
-    as_numbers,
-    column_types,
-    kind_of_table,
-    learn_levels,
-    plain_table,
-)
 from thrifty.cli import main
 from thrifty.errors import FullModelFailedError, FullModelFailedWarning, InvalidInputError
 from thrifty.serve.config import Config
 from thrifty.serve.gateway import Gateway
 from thrifty.sources import PatientSource
+from thrifty.tables.columns import column_types, learn_levels, plain_table
+from thrifty.tables.frames import as_numbers, kind_of_table
+from thrifty.tables.reader import Schema
 
 N_NEW, N_ONE_BY_ONE = 2_000, 60
 TOLERANCE = 1e-9
@@ -214,7 +209,7 @@ def test_what_is_bought_is_answered_as_the_table_at_hand(fitted, new, expected, 
 def test_tables_of_other_types_and_of_another_library_are_answered_as_those_of_the_fit(fitted, new, expected):
     pl = pytest.importorskip("polars")
     typed = new.assign(colour=new["colour"].cat.set_categories(COLOURS))  # pink is missing
-    assert fitted.chain_.frame.conformed(typed) is typed
+    assert fitted.chain_.schema.conformed(typed) is typed
     same(fitted.predict_proba(typed), expected)
     other = new.astype({"colour": object, "zone": float, "city": "category", "age": float, "rate": float})
     same(fitted.predict_proba(other), expected)
@@ -374,11 +369,12 @@ def test_a_frame_of_any_types_comes_back_from_the_numbers_that_stages_read_and_f
     packed = json.loads(json.dumps(pack_types(column_types(frame))))
     types = unpack_types(Fields(packed, None, "a test"), len(names), kind, None)
     assert types == column_types(frame)
-    fit = FrameOfFit(kind, names, types, learn_levels(frame))
-    numbers = fit.numbers(frame, everything)
+    fit = Schema(kind, names, types, learn_levels(frame))
+    numbers, unreadable = fit.read(frame, everything)
+    assert unreadable == {}
     np.testing.assert_array_equal(numbers, as_numbers(plain_table(frame, fit.levels)))
     cells = np.array([frame[name].to_list() for name in names], dtype=object).T
-    np.testing.assert_array_equal(fit.numbers(cells, everything), numbers)
+    np.testing.assert_array_equal(fit.read(cells, everything)[0], numbers)
     if kind == "pandas":
         for again in (
             fit.table(numbers, everything),
@@ -395,7 +391,7 @@ def test_a_frame_of_any_types_comes_back_from_the_numbers_that_stages_read_and_f
 
 def test_what_a_type_cannot_hold_stays_as_it_is_and_what_is_no_date_or_truth_is_refused_by_name():
     frame = every_pandas_type()
-    fit = FrameOfFit("pandas", tuple(frame.columns), column_types(frame), learn_levels(frame))
+    fit = Schema("pandas", tuple(frame.columns), column_types(frame), learn_levels(frame))
     place = {name: np.array([number]) for number, name in enumerate(frame)}
     for name, cells in (("int8", [0.5, 1]), ("int8", [300, 1]), ("int8", [np.nan, 1]), ("bool", [np.nan, 1])):
         np.testing.assert_array_equal(fit.table(np.array([cells]).T, place[name])[name], cells)
@@ -408,8 +404,10 @@ def test_what_a_type_cannot_hold_stays_as_it_is_and_what_is_no_date_or_truth_is_
         ("bool", "yes", "True or False"),
         ("span", "x", "days"),
     ):
+        _, unreadable = fit.read(np.array([[cell]], dtype=object), place[name])
+        assert unreadable[0].rows.tolist() == [True]
         with pytest.raises(InvalidInputError, match=f"column '{name}' must hold .*{told}.* got '{cell}'"):
-            fit.numbers(np.array([[cell]], dtype=object), place[name])
+            fit.conformed(pd.DataFrame({name: [cell]}, dtype=object), place[name])
 
 
 # -- a full model that fails --------------------------------------------------------------------------

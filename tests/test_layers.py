@@ -7,17 +7,17 @@ SRC = Path(__file__).resolve().parents[1] / "src" / "thrifty"
 
 LAYERS = (
     *("errors", "arrays", "jit", "threads", "rows", "files", "progress"),
-    *("prices", "trees", "tasks", "full", "chain", "sources", "plots", "evidence"),
+    *("prices", "trees", "tasks", "tables", "full", "chain", "sources", "plots", "evidence"),
     *("estimators", "cascade", "dynamod", "routing", "bundle"),
-    *("auditing", "tables", "reporting", "serve", "cli"),
+    *("auditing", "reporting", "serve", "cli"),
 )
 """From the ground up."""
 
 KNOWS_ONLY = {
     "trees": {"errors", "arrays", "jit", "prices"},
     "tasks": {"errors", "arrays", "jit", "prices", "trees"},
-    "chain": {"errors", "arrays", "rows", "threads", "jit", "prices", "trees", "tasks", "full"},
-    "sources": {"errors", "arrays", "threads", "prices", "chain"},
+    "chain": {"errors", "arrays", "rows", "threads", "jit", "prices", "trees", "tasks", "tables", "full"},
+    "sources": {"errors", "arrays", "threads", "prices", "tables", "chain"},
     "plots": {"errors", "arrays", "prices", "chain"},
     "cascade": set(LAYERS[: LAYERS.index("cascade")]),
 }

@@ -20,7 +20,8 @@ LATER = (
     "reproduction.pruning",
     "thrifty.reporting",
     "thrifty.dynamod.sweep",
-    "thrifty.tables",
+    "thrifty.tables.files",
+    "thrifty.tables.training",
 )
 """Loaded by those who need them: files, pictures and the command line are not needed to fit and to predict."""
 

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from thrifty.auditing.audit import Audit, audit
+    from thrifty.bundle.storage import load, save
     from thrifty.cascade.estimators import BudgetedClassifier, BudgetedRanker, BudgetedRegressor, StageOptions
     from thrifty.chain.chain import Chain
     from thrifty.chain.policy import Policy
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
     from thrifty.routing.confidence import ConfidenceRouter, UniformRouter, UniformRouterRegressor
     from thrifty.routing.logged import evidence_of_answers
     from thrifty.sources import DictSource, HttpSource, SqlSource
-    from thrifty.tables.storage import load, save
 
 __version__ = "0.3.0"
 
@@ -97,10 +97,10 @@ _HOME = {
     "evidence_of": "evidence.observe",
     "evidence_of_answers": "routing.logged",
     "hold_budget": "evidence.budgets",
-    "load": "tables.storage",
+    "load": "bundle.storage",
     "point_of": "evidence.observe",
     "report": "reporting.page",
-    "save": "tables.storage",
+    "save": "bundle.storage",
     "sweep": "dynamod.sweep",
 }
 

@@ -10,7 +10,6 @@ from sklearn.linear_model import LogisticRegression
 
 from thrifty import ConfidenceRouter, evidence_of, hold_budget, point_of
 from thrifty.errors import InvalidInputError
-from thrifty.tables.system import as_table_system
 
 NAMES = ["age", "dose", "rate", "size"]
 X = np.random.default_rng(0).normal(size=(150, 4)).round(3) * [1, 10, 1, 5]
@@ -96,12 +95,10 @@ def test_a_chain_in_the_place_of_the_full_model_must_know_the_same_columns(fitte
             fitted["named"].with_full(inner)
 
 
-def test_a_system_that_was_fitted_on_polars_answers_a_file_without_a_remark():
+def test_a_system_that_was_fitted_on_polars_answers_a_file_without_a_remark(answers_to):
     # Warnings are errors here: the full model knows the names of its columns and is given them.
     clf = router().fit(pl.DataFrame(X, schema=NAMES), LABELS)
-    system = as_table_system(clf)
-    cells = system.schema.cells(FRAME[NAMES[::-1]])
-    np.testing.assert_array_equal(system.answers(cells)["answer"], clf.chain_.predict(FRAME))
+    np.testing.assert_array_equal(answers_to(clf, FRAME[NAMES[::-1]])["answer"], clf.chain_.predict(FRAME))
 
 
 class Laboratory:

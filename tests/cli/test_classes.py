@@ -5,8 +5,8 @@ import json
 import numpy as np
 import pytest
 
-from thrifty.tables.by_class import read_matrix
-from thrifty.tables.storage import load_table_system
+from thrifty.cli.by_class import read_matrix
+from thrifty.cli.system import load_system
 
 
 @pytest.fixture
@@ -80,9 +80,9 @@ def test_a_fit_with_limits_by_class_names_them_as_the_table_does(run, fit, tmp_p
     assert "20 % of answers to rows of 'no' and 20 % of answers to rows of 'yes'" in told.out.replace(
         "\n", " "
     )
-    system = load_table_system(tmp_path / "s.thrifty")
-    assert [one.label for one in system.certificate.by_class] == ["no", "yes"]
-    assert system.about.max_loss == {"no": 0.2, "yes": 0.2}
+    system = load_system(tmp_path / "s.thrifty")
+    assert [one.label for one in system.certificate_.by_class] == ["no", "yes"]
+    assert system.goal_["max_loss"] == {"no": 0.2, "yes": 0.2}
 
 
 @pytest.mark.slow

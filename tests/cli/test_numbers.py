@@ -1,16 +1,21 @@
 """Commands on a table whose target is a number."""
 
 import json
+import re
 
 import numpy as np
 import pandas as pd
 import pytest
+from sklearn.linear_model import Ridge
 from sklearn.metrics import d2_pinball_score, mean_absolute_error, r2_score, root_mean_squared_error
 
+from thrifty.cli import full_models
+from thrifty.cli.full_models import best_kind, recipe
 from thrifty.cli.points import frontier_in_words
 from thrifty.cli.report import facts_of, report_in_words
 from thrifty.cli.summary import answers_numbers, fit_in_words, fit_numbers
-from thrifty.tables.fit import Fitted
+from thrifty.cli.system import promised
+from thrifty.tasks.regression import regression_of
 
 pytestmark = pytest.mark.slow
 
@@ -40,9 +45,9 @@ def test_a_quantile_goes_through_every_command(run, small_fits, make_bikes, tmp_
 
 
 def test_a_fit_of_numbers_speaks_of_r2_and_errors_and_not_of_classes(bike_system, capsys, tmp_path):
-    out, promise = tmp_path / "s.thrifty", bike_system.promise
+    out, promise = tmp_path / "s.thrifty", promised(bike_system)
     out.write_bytes(b"")
-    fit_in_words(Fitted(bike_system, None, ()), out)
+    fit_in_words(bike_system, None, out)
     frontier_in_words(bike_system, out)
     words = capsys.readouterr().out
     assert f"R2 {promise.accuracy:.4f} ({promise.low:.4f} to {promise.high:.4f})" in words
@@ -50,7 +55,7 @@ def test_a_fit_of_numbers_speaks_of_r2_and_errors_and_not_of_classes(bike_system
         assert name in words
     for name in ("accuracy", "AUC", "recall", "majority", "probability"):
         assert name not in words
-    told = fit_numbers(Fitted(bike_system, None, ()), out)
+    told = fit_numbers(bike_system, None, (), out)
     assert told["r2"] == promise.accuracy
     assert [told["rmse"], *told["rmse_interval"]] == list(promise.errors["RMSE"])
     assert told["full_mae"] == promise.full_errors["MAE"] < told["constant_mae"]
@@ -58,7 +63,7 @@ def test_a_fit_of_numbers_speaks_of_r2_and_errors_and_not_of_classes(bike_system
 
 
 def test_an_explanation_of_numbers_has_no_probability(bike_system, make_bikes):
-    found = bike_system.explain(bike_system.read(make_bikes(3, 1)))
+    found = bike_system.explain(make_bikes(3, 1).drop(columns="count"))
     words = str(found[0])
     assert f"answered {found[0].answer:.6g} for" in words
     assert "probability" not in words
@@ -68,10 +73,12 @@ def test_an_explanation_of_numbers_has_no_probability(bike_system, make_bikes):
     assert "probability" not in told
 
 
-def test_a_report_of_numbers_measures_as_scikit_learn_does(bike_system, make_bikes, capsys, tmp_path):
+def test_a_report_of_numbers_measures_as_scikit_learn_does(
+    bike_system, make_bikes, answers_to, capsys, tmp_path
+):
     new = make_bikes(200, 1)
-    facts, measured = facts_of(bike_system, new, ["weather"], "Bicycles", "")
-    answers = pd.DataFrame(bike_system.answers(bike_system.read(new)))
+    facts, measured = facts_of(bike_system, new, new["count"].to_numpy(), ["weather"], "Bicycles", "")
+    answers = pd.DataFrame(answers_to(bike_system, new))
     y, said = new["count"], answers["answer"]
     assert measured["r2"] == pytest.approx(r2_score(y, said))
     assert measured["rmse"] == pytest.approx(root_mean_squared_error(y, said))
@@ -102,3 +109,57 @@ def test_a_target_that_is_no_number_is_one_sentence(refused, make_bikes, tmp_pat
     out = tmp_path / "s.thrifty"
     assert words in refused("fit", tmp_path / "t.csv", "--target", target, *options, "-o", out)
     assert not out.exists()
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (("--full", "svm"), "--full svm answers with classes, and here numbers are predicted"),
+        (
+            ("--task", "classes", "--loss", "absolute"),
+            "--loss is for a target of numbers; got --loss absolute",
+        ),
+        (
+            ("--task", "classes", "--loss", "pinball:0.9"),
+            "--loss is for a target of numbers; got --loss pinball:0.9",
+        ),
+        (("--loss", "cubic"), "loss must be squared, absolute, or pinball:Q .*got --loss cubic"),
+        (("--loss", "pinball"), "a quantile Q between 0 and 1, such as pinball:0.9, .*got --loss pinball, "),
+        (("--loss", "pinball:1"), "a quantile Q between 0 and 1, .*got --loss pinball:1, "),
+    ],
+)
+def test_what_numbers_cannot_be_fitted_with_is_refused_before_anything_is_fitted(
+    refused, make_bikes, tmp_path, options, words
+):
+    make_bikes(250).to_csv(tmp_path / "t.csv", index=False)
+    how = ("--target", "count", "--full", "boosting", *options, "-o", tmp_path / "s.thrifty")
+    assert re.search(words, refused("fit", tmp_path / "t.csv", *how))
+
+
+def test_few_different_rows_are_refused(refused, make_bikes, tmp_path):
+    pd.concat([make_bikes(40), make_bikes(40)]).to_csv(tmp_path / "t.csv", index=False)
+    how = ("--target", "count", "--task", "number", "--full", "boosting", "-o", tmp_path / "s.thrifty")
+    told = refused("fit", tmp_path / "t.csv", *how)
+    assert re.search("at least 60 different rows.*it has 40 among 80", told)
+
+
+@pytest.mark.parametrize("kind", ["boosting", "xgboost", "lightgbm"])
+def test_a_full_model_of_a_quantile_is_above_that_share_of_the_targets(kind):
+    pytest.importorskip(kind if kind != "boosting" else "sklearn")
+    y = np.random.default_rng(0).exponential(size=400)
+    X = np.repeat([[0.0], [1.0]], 200, axis=0)
+    model = recipe(kind, 0, 1, regression_of(y, "pinball", quantile=0.8))
+    assert np.mean(y <= model.fit(X, y).predict(X)) == pytest.approx(0.8, abs=0.02)
+
+
+def test_the_full_model_of_numbers_is_chosen_by_r2(monkeypatch):
+    chance = np.random.default_rng(0)
+    X = chance.normal(size=(300, 2))
+    y = 10 + 5 * X[:, 0] + 0.1 * chance.normal(size=300)
+    strengths = {"forest": 1e6, "boosting": 1e-3}
+    monkeypatch.setattr(full_models, "_eligible", lambda *_: list(strengths))
+    monkeypatch.setattr(full_models, "recipe", lambda kind, *_: Ridge(strengths[kind]))
+    task = regression_of(y, "squared")
+    found = best_kind(X, y, task, seed=0, n_jobs=1, has_missing=False, progress=lambda *_: None)
+    assert found.winner == "boosting"
+    assert found.accuracy["forest"] < 0.1 < 0.99 < found.accuracy["boosting"] < 1

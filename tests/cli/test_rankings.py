@@ -10,12 +10,10 @@ from sklearn.dummy import DummyRegressor
 from sklearn.linear_model import Ridge
 
 from thrifty import BudgetedRanker, StageOptions, load, save
-from thrifty.cli import main
+from thrifty.cli import full_models, main
 from thrifty.cli.report import facts_of
-from thrifty.errors import InvalidInputError
-from thrifty.tables import full_models
-from thrifty.tables.schema import Schema
-from thrifty.tables.storage import _check_fits, load_table_system
+from thrifty.cli.system import load_system, promised
+from thrifty.tables.targets import targets_of
 from thrifty.tasks.ranking import ndcg_at, ranking_of
 
 pytestmark = pytest.mark.slow
@@ -41,31 +39,31 @@ def ranked(tmp_path_factory, while_fits_are_small):
     options = "--target relevance --query qid --task ranking --metric ndcg --k 4 --budget 1.6 --full boosting --jobs 1"
     with while_fits_are_small():
         assert main(["fit", str(train), *options.split(), "-o", str(system)]) == 0
-    return SimpleNamespace(train=train, test=test, system=system, known=load_table_system(system))
+    return SimpleNamespace(train=train, test=test, system=system, known=load_system(system))
 
 
 def test_documents_are_ranked_by_every_command_from_the_file(ranked, run, tmp_path):
     known, out = ranked.known, tmp_path / "a.csv"
-    assert known.schema.names == ("title", "body", "links")
+    assert known.chain_.schema.names == ("title", "body", "links")
     told = run("predict", ranked.system, ranked.test, "-o", out)
     assert told.code == 0, told.err
     assert "does not read" not in told.err
     answers, new = pd.read_csv(out), pd.read_csv(ranked.test)
-    X = new[list(known.schema.names)].to_numpy()
+    X = new[list(known.chain_.schema.names)]
     assert list(answers.columns) == ["query", "answer", "stage", "cost"]
-    np.testing.assert_allclose(answers["answer"], known.estimator.predict(X))
-    per_query = known.estimator.query_cost(X, new["qid"].to_numpy())
+    np.testing.assert_allclose(answers["answer"], known.predict(X))
+    per_query = known.query_cost(X, new["qid"].to_numpy())
     assert answers.groupby("query", sort=False)["cost"].sum().tolist() == pytest.approx(per_query.tolist())
     assert f"per document and {np.round(per_query.mean(), 3):g} per query" in told.out
     moved = json.loads(run("predict", ranked.system, ranked.test, "-o", out, "--budget", 1.2, "--json").out)
-    assert moved["promised_ndcg"] < known.promise.accuracy
+    assert moved["promised_ndcg"] < promised(known).accuracy
     assert moved["mean_cost_per_query"] < per_query.mean()
-    assert f"points on {known.frontier.n_rows} queries" in run("frontier", ranked.system).out
+    assert f"points on {known.frontier_.n_rows} queries" in run("frontier", ranked.system).out
     assert "probability" not in run("explain", ranked.system, ranked.test, "--row", 1).out
 
 
 def test_a_fit_promises_the_metric_and_the_cost_of_queries_that_the_ranker_expects(ranked, run):
-    promise, ranker = ranked.known.promise, ranked.known.estimator
+    promise, ranker = promised(ranked.known), ranked.known
     train = pd.read_csv(ranked.train)
     assert promise.n_rows == train["qid"].nunique()
     assert promise.accuracy == pytest.approx(ranker.expected_score_)
@@ -82,9 +80,11 @@ def test_a_fit_promises_the_metric_and_the_cost_of_queries_that_the_ranker_expec
 
 def test_a_report_of_documents_counts_queries_and_scores_as_the_ranker_does(ranked, run, refused, tmp_path):
     known, new, page = ranked.known, pd.read_csv(ranked.test), tmp_path / "r.html"
-    X, y = new[list(known.schema.names)].to_numpy(), new["relevance"].to_numpy()
-    facts, measured = facts_of(known, new, (), "Documents", "")
-    assert measured["ndcg"] == pytest.approx(known.estimator.score(X, y, qid=new["qid"].to_numpy()))
+    X, y = new[list(known.chain_.schema.names)], new["relevance"].to_numpy()
+    facts, measured = facts_of(
+        known, new, targets_of(new, "relevance", np.empty(0), "qid"), (), "Documents", ""
+    )
+    assert measured["ndcg"] == pytest.approx(known.score(X, y, qid=new["qid"].to_numpy()))
     assert facts.points.score[facts.deployed] == pytest.approx(measured["ndcg"])
     assert facts.full.score == pytest.approx(measured["full_ndcg"])
     lead = np.array(facts.points.score) - facts.full.score
@@ -167,16 +167,3 @@ def test_a_booster_that_can_rank_is_asked_to(kind, name):
     model = full_models.recipe(kind, 0, 1, ranking_of(y, "pointwise", "ndcg@4", 0.01))
     assert type(model).__name__ == name
     assert any(one.endswith(f".{name}") for one in full_models.TRUSTED)
-
-
-def test_a_file_whose_ranker_has_no_column_of_queries_is_refused(ranked):
-    class Parts:
-        @staticmethod
-        def refusal(name, rule, _):
-            return InvalidInputError(f"{name} must {rule}")
-
-    schema, ranker = ranked.known.schema, ranked.known.estimator
-    _check_fits(Parts, schema, ranker)
-    without = Schema(schema.names, schema.categories, schema.target, schema.classes)
-    with pytest.raises(InvalidInputError, match="name the column of queries where the estimator ranks"):
-        _check_fits(Parts, without, ranker)

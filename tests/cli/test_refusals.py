@@ -12,7 +12,7 @@ from sklearn.neighbors import KNeighborsClassifier
 
 import thrifty.cli.console
 from thrifty import DynaModGbrtClassifier, save
-from thrifty.tables.storage import load_table_system
+from thrifty.cli.system import load_system, promised
 
 
 @pytest.fixture
@@ -121,7 +121,7 @@ def test_full_models(refused, fit, tmp_path, files):
 def test_outputs_that_cannot_be_written_are_refused_before_anything_is_fitted(
     refused, fit, tmp_path, files, monkeypatch
 ):
-    monkeypatch.setattr("thrifty.tables.fit.fit_table", lambda *_, **__: pytest.fail("fitted"))
+    monkeypatch.setattr("thrifty.tables.files.read_table", lambda *_, **__: pytest.fail("read"))
     assert "there is no folder" in refused(*fit(out=tmp_path / "none" / "s.thrifty"))
     assert "it is a folder" in refused(*fit(out=tmp_path))
     monkeypatch.setattr(os, "access", lambda _, mode: mode != os.W_OK)
@@ -133,7 +133,7 @@ def test_an_error_of_the_system_that_nobody_foresaw_is_a_sentence_too(refused, f
     def fail(*_, **__):
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), "some file")
 
-    monkeypatch.setattr("thrifty.tables.storage.load_table_system", fail)
+    monkeypatch.setattr("thrifty.cli.system.load_system", fail)
     assert refused("frontier", files.system) == f"thrifty: some file: {os.strerror(errno.EACCES)}."
 
 
@@ -274,6 +274,6 @@ def test_a_model_of_types_that_nobody_knows_is_used_where_it_is_trusted_and_only
     predict = ["predict", tmp_path / "s.thrifty", files.new, "-o", tmp_path / "a.csv"]
     assert f"add --trust {types[0]}" in refused(*predict)
     assert run(*predict, *trust).code == 0
-    system = load_table_system(tmp_path / "s.thrifty", trusted=types)
-    assert system.promise.full_cost == 5.5
-    np.testing.assert_array_equal(system.chain.innermost.estimator.classes_, model.classes_)
+    system = load_system(tmp_path / "s.thrifty", trusted=types)
+    assert promised(system).full_cost == 5.5
+    np.testing.assert_array_equal(system.chain_.innermost.estimator.classes_, model.classes_)

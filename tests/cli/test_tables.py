@@ -3,6 +3,7 @@ import json
 import re
 import subprocess
 import sys
+from dataclasses import asdict
 from types import SimpleNamespace
 
 import numpy as np
@@ -13,8 +14,9 @@ from sklearn.naive_bayes import GaussianNB
 import thrifty
 from thrifty import BudgetedClassifier, StageOptions
 from thrifty.cli.console import quantity
+from thrifty.cli.promise import Promise
 from thrifty.cli.summary import _strays
-from thrifty.tables.storage import load_table_system
+from thrifty.cli.system import load_system, promised
 
 pytestmark = pytest.mark.slow
 
@@ -38,7 +40,7 @@ def test_a_graph_is_fitted_on_request_and_refused_where_nothing_has_one(run, sma
     said = run(*fit)
     assert said.code == 0
     assert "buys, by row, of 'way'" in said.out
-    assert load_table_system(tmp_path / "s.thrifty").estimator.chain_.has_forks
+    assert load_system(tmp_path / "s.thrifty").chain_.has_forks
     assert run("report", tmp_path / "s.thrifty", tmp_path / "t.csv", "-o", tmp_path / "r.html").code == 0
     table.assign(qid=np.arange(900) // 9).to_csv(tmp_path / "t.csv", index=False)
     said = run(*fit, "--query", "qid", "--full", "forest")
@@ -50,7 +52,7 @@ def test_a_fit_says_what_it_promises_in_words(run, files, small_fits, tmp_path):
     out = tmp_path / "s.thrifty"
     said = run(*FIT, files.train, "--costs", files.costs, "--budget", 3, "-o", out)
     assert said.code == 0
-    promise = load_table_system(out).promise
+    promise = promised(load_system(out))
     for words in (
         f"Accuracy {promise.accuracy:.4f} ({promise.low:.4f} to {promise.high:.4f})",
         "The full model is an RBF support vector machine",
@@ -69,7 +71,7 @@ def test_a_fit_says_what_it_promises_in_words(run, files, small_fits, tmp_path):
 def test_a_fit_says_the_same_as_json_and_nothing_else_on_standard_output(run, files, small_fits, tmp_path):
     out = tmp_path / "s.thrifty"
     told = json.loads(run(*FIT, files.train, "--costs", files.costs, "--budget", 3, "-o", out, "--json").out)
-    promise = load_table_system(out).promise
+    promise = promised(load_system(out))
     assert told["accuracy"] == promise.accuracy
     assert told["mean_cost"] == promise.cost
     assert told["full_cost"] == 6.5
@@ -104,7 +106,7 @@ def test_a_target_of_three_classes_goes_through_every_command(run, small_fits, m
 
 
 def test_a_fit_with_a_loss_says_what_it_proved(run, files):
-    told = str(load_table_system(files.certified).certificate)
+    told = str(load_system(files.certified).certificate_)
     assert told in run("frontier", files.certified).out.replace("\n", " ")
     chosen = json.loads(run("frontier", files.certified, "--json").out)["chosen"]
     assert chosen["certificate"]["sentence"] == told
@@ -114,7 +116,7 @@ def test_a_fit_with_a_loss_says_what_it_proved(run, files):
 
 
 def test_the_mean_cost_that_is_expected_comes_with_its_interval(run, files, tmp_path):
-    estimator = load_table_system(files.certified).estimator
+    estimator = load_system(files.certified)
     low, high = estimator.expected_cost_interval_
     chosen = json.loads(run("frontier", files.certified, "--json").out)["chosen"]
     assert chosen["mean_cost_interval"] == [low, high]
@@ -141,12 +143,12 @@ def test_the_mean_cost_that_is_expected_comes_with_its_interval(run, files, tmp_
         ),
     ],
 )
-def test_an_interval_is_told_once(spread, interval, words):
-    system = SimpleNamespace(
-        promised=SimpleNamespace(cost=1.0, spread=lambda _: spread),
-        estimator=SimpleNamespace(expected_cost_interval_=interval),
-        schema=SimpleNamespace(query=None),
-    )
+def test_an_interval_is_told_once(files, monkeypatch, spread, interval, words):
+    promise = Promise(0.9, 0.8, 1.0, cost=1.0, cost_spread=0.0, share=0.0, n_rows=2000, full_cost=3.0)
+    system = load_system(files.certified)
+    system.promise_ = asdict(promise)
+    monkeypatch.setattr(Promise, "spread", lambda *_: spread)
+    monkeypatch.setattr(type(system), "expected_cost_interval_", interval)
     told = _strays(system)
     assert words in told
     assert told.count("0.804") <= 1
@@ -166,7 +168,7 @@ def test_a_loss_that_only_the_full_model_keeps_is_said(run, files, small_fits, m
     frame.to_csv(tmp_path / "noise.csv", index=False)
     said = run(*FIT, tmp_path / "noise.csv", "--max-loss", 0.03, "-o", tmp_path / "s.thrifty")
     assert said.code == 0
-    assert load_table_system(tmp_path / "s.thrifty").promise.share == 1.0
+    assert promised(load_system(tmp_path / "s.thrifty")).share == 1.0
     assert "only by sending every row to the full model" in said.err
 
 
@@ -174,25 +176,25 @@ def test_without_prices_every_column_costs_one_and_that_is_said(run, files, smal
     said = run(*FIT, files.train, "--budget", 4, "-o", tmp_path / "s.thrifty", "--ignore", "noise")
     assert said.code == 0
     assert "note: no --costs file: every column costs 1" in said.err
-    system = load_table_system(tmp_path / "s.thrifty")
-    assert system.chain.price_list.cost_of_everything == 5
-    assert "noise" not in system.schema.names
+    system = load_system(tmp_path / "s.thrifty")
+    assert system.chain_.price_list.cost_of_everything == 5
+    assert "noise" not in system.feature_names_in_
 
 
-def test_answers_are_written_row_by_row_with_four_columns(run, files, tmp_path):
+def test_answers_are_written_row_by_row_with_four_columns(run, files, answers_to, tmp_path):
     out = tmp_path / "answers.csv"
     said = run("predict", files.system, files.test, "-o", out)
     assert said.code == 0
     assert "400 answers" in said.out
     found = pd.read_csv(out, dtype={"stage": str})
     assert list(found.columns) == ["answer", "probability", "stage", "cost"]
-    system = load_table_system(files.system)
-    expected = system.answers(system.read(pd.read_csv(files.test)))
+    system = load_system(files.system)
+    expected = answers_to(system, pd.read_csv(files.test))
     for name in found.columns:
         np.testing.assert_array_equal(found[name], expected[name])
     assert (found["probability"] >= 0.5).all()
     right = (found["answer"] == pd.read_csv(files.test)["label"]).mean()
-    assert right > system.promise.low - 0.05
+    assert right > promised(system).low - 0.05
 
 
 def test_columns_may_come_in_any_order_and_further_ones_are_said(run, files, tmp_path):
@@ -311,7 +313,7 @@ def test_the_frontier_is_shown_as_a_table_as_json_and_as_a_picture(run, files, t
     assert "mean cost" in said.out
     assert (tmp_path / "f.png").read_bytes().startswith(b"\x89PNG")
     told = json.loads(run("frontier", files.system, "--json").out)
-    points = load_table_system(files.system).frontier
+    points = load_system(files.system).frontier_
     assert [point["cost"] for point in told["points"]] == points.cost.tolist()
     assert set(told["points"][-1]["features"]) <= set(pd.read_csv(files.new).columns)
     assert "Measures of the point in force: balanced accuracy" in said.out.replace("\n", " ")
@@ -430,6 +432,6 @@ def test_labels_that_a_spreadsheet_would_run_are_quoted_unless_raw_text_is_asked
         n_rows = len(cells)
         return {"answer": ["=1+1"] * n_rows, "probability": 0.5, "stage": "0", "cost": -1.5}
 
-    monkeypatch.setattr("thrifty.tables.system.TableSystem.answers", answers)
+    monkeypatch.setattr("thrifty.cli.system.answers_of", answers)
     said = run("predict", files.system, files.new, "-o", "-", *options)
     assert said.out.splitlines()[1] == f"{written},0.5,0,-1.5"

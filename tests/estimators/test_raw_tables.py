@@ -21,10 +21,10 @@ from thrifty import (
     DynaModLinClassifier,
     StageOptions,
 )
-from thrifty.chain.columns import learn_levels
 from thrifty.cli import main
+from thrifty.cli.system import answers_of, load_system
 from thrifty.errors import InvalidInputError
-from thrifty.tables.storage import load_table_system
+from thrifty.tables.columns import learn_levels
 
 N, FEW, NEW = 400, 300, slice(400, None)
 
@@ -159,11 +159,11 @@ def fit_by_command(folder, *options):
     """What `thrifty fit` makes of the training table."""
     wish = ["--target", "pay", "--budget", "2", "--seed", "0", "--jobs", "1", *options]
     assert main(["fit", str(folder / "train.csv"), *wish, "-o", str(folder / "fitted.thrifty")]) == 0
-    return load_table_system(folder / "fitted.thrifty")
+    return load_system(folder / "fitted.thrifty")
 
 
 def assert_answers_alike(system, table, model, same):
-    said = system.answers(system.read(table))
+    said = answers_of(system, system.chain_.schema.cells(table))
     np.testing.assert_array_equal(said["answer"], model.predict(same))
     np.testing.assert_array_equal(said["cost"], model.cost(same))
     np.testing.assert_array_equal(said["probability"], model.predict_proba(same).max(axis=1))
@@ -192,7 +192,7 @@ def test_a_full_model_of_text_answers_alike_in_python_in_files_in_purchases_and_
         while (wanted := session.next_purchase) is not None:
             session.give({name: new[name][row] for name in wanted.columns})
         assert session.answer == said[row]
-    assert_answers_alike(load_table_system(folder / "saved.thrifty"), new, model, new)
+    assert_answers_alike(load_system(folder / "saved.thrifty"), new, model, new)
     system = fit_by_command(folder, "--full", str(folder / "full.skops"), "--ignore", "since")
     assert_answers_alike(system, new, model, new)
 
@@ -203,13 +203,13 @@ def test_commands_read_text_as_sets_and_dates_as_days_as_python_does(small_fits,
     folder, train, new, _ = files
     system = fit_by_command(folder, "--full", "boosting", "--budget", "2")
     assert "dates are read as days since 1970-01-01: 'since'" in "".join(capsys.readouterr())
-    assert any(stage_sets(stage) for stage in system.chain.stages)
+    assert any(stage_sets(stage) for stage in system.chain_.stages)
     X_train, same = (table.assign(since=pd.to_datetime(table["since"])) for table in (train, new))
     fitted = BudgetedClassifier(budget=2, random_state=0).fit(X_train.drop(columns="pay"), train["pay"])
     assert_answers_alike(system, new, fitted, same)
     # The file of a system that was fitted on dates knows which text is dates.
     thrifty.save(fitted, folder / "saved.thrifty")
-    assert_answers_alike(load_table_system(folder / "saved.thrifty"), new, fitted, same)
+    assert_answers_alike(load_system(folder / "saved.thrifty"), new, fitted, same)
 
 
 @pytest.mark.slow

@@ -11,8 +11,9 @@ from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression
 
 from thrifty import ConfidenceRouter, DynaModLinClassifier, evidence_of, hold_budget, point_of, sweep
+from thrifty.chain.explain import explain_rows
+from thrifty.cli.system import answers_of, evidence_on
 from thrifty.errors import InvalidAnswerError, InvalidInputError
-from thrifty.tables.system import as_table_system
 
 TABLE = pd.DataFrame(np.random.default_rng(0).normal(size=(120, 3)).round(3), columns=list("abc"))
 TABLE.loc[[7, 30, 99], "a"] = 5.0
@@ -205,12 +206,12 @@ def test_rows_keep_their_numbers_behind_a_gate_behind_a_chain_and_in_a_file(serv
     with pytest.raises(InvalidAnswerError, match=r"the full model \(Faulty\) .*nan in row 7 "):
         router(FrozenEstimator(inner)).fit(TABLE, LABELS)
     # Rows of a file count from 1.
-    system = as_table_system(inner)
-    cells = system.schema.cells(TABLE)
+    chain = inner.chain_
+    cells = chain.schema.cells(TABLE)
     for act in (
-        lambda: system.answers(cells),
-        lambda: system.on(cells, LABELS),
-        lambda: system.explain(cells),
+        lambda: answers_of(inner, cells),
+        lambda: evidence_on(inner, cells, LABELS),
+        lambda: explain_rows(chain, chain.reader(cells), chain.schema.names),
     ):
         with pytest.raises(InvalidAnswerError, match=r"nan in row 8 .*8, 31, 100"):
             act()

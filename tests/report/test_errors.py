@@ -17,9 +17,9 @@ pytestmark = pytest.mark.slow
 @pytest.fixture(scope="module")
 def bikes(bike_system, make_bikes):
     """The system, its rows, and the facts of a report on them."""
-    new, estimator = make_bikes(200, 1), bike_system.estimator
-    X, y = bike_system.read(new).numbers, new["count"].to_numpy()
-    return estimator, X, y, measure(estimator, X, y, by={"weather": new["weather"]}, n_boot=200)
+    new = make_bikes(200, 1)
+    X, y = new.drop(columns="count"), new["count"].to_numpy()
+    return bike_system, X, y, measure(bike_system, X, y, by={"weather": new["weather"]}, n_boot=200)
 
 
 def test_points_of_a_report_have_the_scores_of_scikit_learn(bikes):

@@ -1,14 +1,14 @@
 """Drift of columns against the spread that a fit keeps."""
 
-from dataclasses import replace
+import copy
 
 import numpy as np
 import pytest
 
+from thrifty.bundle import from_bytes, to_bytes
 from thrifty.errors import InvalidInputError
 from thrifty.serve.metrics import LEAST_VALUES, Drift, stability_index
 from thrifty.tables.spread import N_BINS, Spread
-from thrifty.tables.storage import table_system_from_bytes, table_system_to_bytes
 
 
 def table(n_rows, seed):
@@ -76,18 +76,21 @@ def test_rows_of_long_ago_are_forgotten(spread):
     assert drift.by_column()[0] < 0.05
 
 
-def test_a_file_keeps_the_spread_of_its_columns_and_one_without_it_loads_as_before(bike_system):
-    again = table_system_from_bytes(table_system_to_bytes(bike_system))
-    assert len(again.spread.edges) == len(bike_system.schema.names)
-    np.testing.assert_array_equal(again.spread.shares, bike_system.spread.shares)
-    np.testing.assert_array_equal(again.spread.edges, bike_system.spread.edges)
-    without = table_system_from_bytes(table_system_to_bytes(replace(bike_system, spread=None)))
-    assert without.spread is None
+def test_a_file_keeps_the_spread_of_its_columns_and_one_without_it_is_watched_by_nobody(bike_system):
+    kept = Spread.of_system(from_bytes(to_bytes(bike_system)))
+    assert len(kept.edges) == bike_system.n_features_in_
+    np.testing.assert_array_equal(kept.shares.sum(axis=1), np.ones(len(kept.shares)))
+    without = copy.copy(bike_system)
+    del without.spread_
+    assert Spread.of_system(without) is None
 
 
-@pytest.mark.parametrize(("part", "words"), [("edges", "rise in every column"), ("shares", "sum to 1")])
-def test_a_file_with_a_spread_that_is_none_is_refused(bike_system, part, words):
-    bad = Spread(bike_system.spread.edges.copy(), bike_system.spread.shares.copy())
-    getattr(bad, part)[0] = np.linspace(9.0, 1.0, getattr(bad, part).shape[1])
-    with pytest.raises(InvalidInputError, match=words):
-        table_system_from_bytes(table_system_to_bytes(replace(bike_system, spread=bad)))
+@pytest.mark.parametrize("part", ["edges", "shares"])
+def test_a_file_with_a_spread_that_is_none_is_refused(bike_system, part):
+    bad = copy.deepcopy(bike_system.spread_)
+    bad[part][0] = np.linspace(9.0, 1.0, bad[part].shape[1])
+    for spread in (bad, {**bad, part: "wide"}, "wide"):
+        damaged = copy.copy(bike_system)
+        damaged.spread_ = spread
+        with pytest.raises(InvalidInputError, match="edges that rise and shares that sum to 1"):
+            Spread.of_system(damaged)

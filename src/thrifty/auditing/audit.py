@@ -23,13 +23,13 @@ from thrifty.auditing.models import (
     task_and_function,
 )
 from thrifty.cascade.estimators import BudgetedClassifier, BudgetedRegressor, StageOptions
-from thrifty.chain.columns import kind_of_table, table_of_fit
 from thrifty.errors import FullModelNotWorthItWarning, InvalidInputError, NothingSavedWarning
 from thrifty.evidence.frontier import Frontier
 from thrifty.full.model import as_full_model, ask_model
 from thrifty.plots import as_html, draw_in_force, html_table
 from thrifty.prices.billing import PriceList
 from thrifty.prices.prices import Prices, check_price_list, resolve_prices
+from thrifty.tables.frames import kind_of_table, table_of_fit
 from thrifty.tasks.classes import classification_of
 from thrifty.tasks.regression import regression_of
 from thrifty.tasks.task import Task

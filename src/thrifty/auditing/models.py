@@ -30,9 +30,9 @@ from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import Normalizer, OneHotEncoder
 
 from thrifty.arrays import Bools, Ints
-from thrifty.chain.columns import level_text
 from thrifty.errors import InvalidInputError
 from thrifty.full.trees import tree_classifier_of
+from thrifty.tables.columns import level_text
 from thrifty.tasks.classes import classification_of
 from thrifty.tasks.regression import regression_of
 from thrifty.tasks.task import Task

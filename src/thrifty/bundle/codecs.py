@@ -16,11 +16,11 @@ import numpy as np
 from thrifty.arrays import Codes, Floats, Ints, Labels, Numbers
 from thrifty.bundle.fields import Fields, Packer
 from thrifty.chain.chain import Chain
-from thrifty.chain.columns import HOLDS, ColumnType, Levels, is_known_type, level_text
 from thrifty.chain.stage import Stage, nodes_of
 from thrifty.errors import InvalidInputError
 from thrifty.evidence.evidence import Evidence, QueryEvidence
 from thrifty.prices.billing import Discounts, ForgottenFunction, PriceList, RowPrices, free_columns
+from thrifty.tables.columns import HOLDS, ColumnType, Levels, is_known_type, level_text
 from thrifty.tasks.classes import classification
 from thrifty.tasks.mistakes import CostMatrix, read_loss
 from thrifty.tasks.ranking import GRADIENTS, MEASURES, RankingTask, queries_of

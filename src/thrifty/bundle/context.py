@@ -6,8 +6,8 @@ from typing import Any, Literal
 
 from thrifty.arrays import Ints
 from thrifty.bundle.fields import Fields, Packer
-from thrifty.chain.columns import ColumnType, Levels
 from thrifty.errors import InvalidInputError
+from thrifty.tables.columns import ColumnType, Levels
 from thrifty.tasks.task import Task
 
 __all__ = ["Columns", "FullMode", "Reading", "Writing"]

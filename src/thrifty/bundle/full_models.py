@@ -26,7 +26,6 @@ from thrifty.bundle.archives import dump_model, load_model
 from thrifty.bundle.context import Columns, Reading, Writing
 from thrifty.bundle.fields import Fields, Packer
 from thrifty.chain.chain import Chain
-from thrifty.chain.columns import FrameOfFit
 from thrifty.errors import InvalidInputError
 from thrifty.estimators.base import ChainEstimator
 from thrifty.full.foreign import models_of
@@ -39,6 +38,7 @@ from thrifty.full.trees import (
     TreeRegressor,
     tree_classifier_of,
 )
+from thrifty.tables.reader import Schema
 
 __all__ = [
     "Fingerprint",
@@ -256,7 +256,7 @@ def _answers(model: FullModel, columns: Columns) -> Floats:
     numbers = probe_table(columns.n_features)
     table: Any = numbers
     if columns.kind is not None and columns.names is not None:
-        frame = FrameOfFit(columns.kind, columns.names, columns.types, columns.levels)
+        frame = Schema(columns.kind, columns.names, columns.types, columns.levels)
         numbers = _plausible(numbers, frame)
         table = frame.table(numbers, np.arange(columns.n_features))
     try:
@@ -269,7 +269,7 @@ def _answers(model: FullModel, columns: Columns) -> Floats:
     return np.asarray(answers, dtype=np.float64)
 
 
-def _plausible(numbers: Floats, frame: FrameOfFit) -> Floats:
+def _plausible(numbers: Floats, frame: Schema) -> Floats:
     """Questions that a model of text and truth values can read: numbers of levels, 0 and 1."""
     numbers = numbers.copy()
     for column, texts in (frame.levels.of_column if frame.levels else {}).items():

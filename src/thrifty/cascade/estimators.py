@@ -14,7 +14,6 @@ from thrifty.cascade.learn import LearnedCascade, deals_for, learn_cascade
 from thrifty.cascade.neighbours import unsupported_reason
 from thrifty.cascade.problem import CAPACITIES, CascadeProblem, NextChainRoutes, Structure, lighter
 from thrifty.chain.chain import Chain
-from thrifty.chain.columns import column_types, kind_of_table
 from thrifty.chain.sources import TableReader
 from thrifty.errors import (
     FullModelNotWorthItWarning,
@@ -44,6 +43,8 @@ from thrifty.full.model import FullModel
 from thrifty.prices.billing import PriceList, RowsOfFit, check_amount
 from thrifty.progress import Progress, printed
 from thrifty.rows import content_keys, query_keys
+from thrifty.tables.columns import column_types
+from thrifty.tables.frames import kind_of_table
 from thrifty.tasks.classes import classification_of
 from thrifty.tasks.mistakes import read_loss
 from thrifty.tasks.ranking import Queries, RankingTask, as_queries, ranking_of, with_queries

@@ -2,28 +2,23 @@
 
 import warnings
 from collections.abc import Mapping
-from functools import cached_property
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 
-from thrifty.arrays import Bools, Floats, Ints, Labels, Words
-from thrifty.chain.columns import ColumnType, FrameOfFit, Levels
-from thrifty.chain.purchases import PurchaseReader, Receipt
+from thrifty.arrays import Labels
+from thrifty.chain.purchases import Receipt
 from thrifty.chain.session import Session
-from thrifty.chain.sources import Ledger, Reader, as_source
-from thrifty.errors import FullModelFailedWarning, InvalidInputError, PurchaseFailedError
-from thrifty.prices.billing import PriceList
-from thrifty.rows import key_words
-from thrifty.tasks.task import Task
+from thrifty.chain.sources import Ledger
+from thrifty.errors import FullModelFailedWarning, PurchaseFailedError
 
-__all__ = ["Buys", "BuysFromSources"]
+__all__ = ["Buys"]
 
 
 class Buys:
     """Mixin of estimators and chains that buy from sources: ``predict_from``, ``buy`` and ``start``."""
 
-    def _served(self) -> "BuysFromSources":
+    def _served(self) -> Any:
         """The chain that buys."""
         raise NotImplementedError
 
@@ -46,7 +41,10 @@ class Buys:
             hold yet.
         """
         chain = self._served().with_prices(prices)
-        return chain.task.answers(chain.answer(chain.buyer(source, n_rows=n_rows, row_key=row_key)))
+        answers: Labels = chain.task.answers(
+            chain.answer(chain.buyer(source, n_rows=n_rows, row_key=row_key))
+        )
+        return answers
 
     def buy(
         self,
@@ -98,7 +96,7 @@ class Buys:
         reader = chain.buyer(source, ledger, n_rows, row_key)
         rows = np.arange(reader.n_samples)
         try:
-            receipt = chain.receipt(reader, rows)
+            receipt: Receipt = chain.receipt(reader, rows)
         except KeyboardInterrupt as interrupt:
             ledger.interrupted = True
             interrupt.receipt = chain.receipt(reader, rows)  # type: ignore[attr-defined]
@@ -139,95 +137,4 @@ def _warn_of_full(ledger: Ledger, n_rows: int) -> None:
             f"reason.",
             FullModelFailedWarning,
             stacklevel=3,
-        )
-
-
-class BuysFromSources(Buys):
-    """The methods of a chain that buy; the chain says how rows walk and how they are answered."""
-
-    price_list: PriceList
-    task: Task
-    names: tuple[str, ...] | None
-    kind: str | None
-    levels: Levels | None
-    types: tuple[ColumnType, ...] | None
-
-    @cached_property
-    def frame(self) -> FrameOfFit | None:
-        """The data frame of the fit; None where the fit knew no names."""
-        if self.kind is None or self.names is None:
-            return None
-        return FrameOfFit(self.kind, self.names, self.types, self.levels)
-
-    def is_number(self, column: int) -> bool:
-        """Whether a column holds plain numbers, and neither text nor dates nor truth values."""
-        if self.frame is None:
-            return self.levels is None or column not in self.levels.of_column
-        return self.frame.is_number(column)
-
-    @property
-    def bought_by_place(self) -> Bools:
-        """Columns a row holds that was answered at each place."""
-        raise NotImplementedError
-
-    @property
-    def n_stages(self) -> int:
-        """Number of stages in front of the full model."""
-        raise NotImplementedError
-
-    def answer(self, reader: Reader) -> Floats:
-        """Outputs of every row."""
-        raise NotImplementedError
-
-    def route_and_outputs(self, reader: Reader, rows: Ints) -> tuple[Ints, Floats]:
-        """Route of some rows, -1 where a row has no answer, and their outputs."""
-        raise NotImplementedError
-
-    def with_prices(self, prices: Mapping[Any, Any] | None) -> Self:
-        """The same, with other prices by row; as it is where None are given."""
-        raise NotImplementedError
-
-    def _served(self) -> "BuysFromSources":
-        return self
-
-    def buyer(
-        self, source: Any, ledger: Ledger | None = None, n_rows: int | None = None, row_key: Any = None
-    ) -> PurchaseReader:
-        """Read from a source in any form, buying only what rows need on their way."""
-        needed = np.flatnonzero(self.bought_by_place[-1])
-        asked = as_source(source, self.names, self.price_list, needed, n_rows)
-        keys = None if row_key is None else key_words(row_key)
-        if keys is not None and len(keys) != len(asked):
-            raise InvalidInputError(
-                f"row_key must have a key for each of the {len(asked)} rows of the source; got {len(keys)}."
-            )
-        return self.buying(asked, ledger, keys)
-
-    def buying(self, source: Any, ledger: Ledger | None, row_keys: Words | None = None) -> PurchaseReader:
-        """Read from a source that counts its columns as the fit does."""
-        return PurchaseReader(source, self.price_list, self.names, ledger, self.frame, row_keys)
-
-    def receipt(self, reader: PurchaseReader, rows: Ints) -> Receipt:
-        """What becomes of some rows that are bought for."""
-        route, outputs = self.route_and_outputs(reader, rows)
-        answer, probability = self.task.answers(outputs), self.task.confidence(outputs)
-        unanswered = route < 0
-        if unanswered.any():
-            outputs[unanswered], probability[unanswered] = np.nan, np.nan
-            if len(self.task.classes):
-                answer = answer.astype(object)
-            answer[unanswered] = None if len(self.task.classes) else np.nan
-        ledger = reader.ledger or Ledger("raise")
-        bought, failed = reader.cells(rows)
-        return Receipt(
-            answer,
-            probability,
-            outputs,
-            route,
-            reader.spent(rows, ledger.calls(rows)),
-            bought,
-            failed,
-            np.array([ledger.reasons.get(row) for row in rows.tolist()], dtype=object),
-            self.names or tuple(range(self.price_list.n_features)),
-            np.isin(rows, list(ledger.full_failed)),
         )

@@ -17,33 +17,38 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
+from sklearn.utils import get_tags
 
-from thrifty.arrays import Bools, Floats, Ints, Labels
-from thrifty.chain.buying import BuysFromSources
-from thrifty.chain.columns import (
-    ColumnType,
-    Levels,
-    as_numbers,
-    kind_of_table,
-    plain_table,
-    split_row_keys,
-    table_of_fit,
-)
+from thrifty.arrays import Bools, Floats, Ints, Labels, Words
+from thrifty.chain.buying import Buys
 from thrifty.chain.policy import Policy
-from thrifty.chain.sources import Reader, TableReader, amounts_of, run_for_readable_rows
-from thrifty.chain.stage import Stage, check_turns, nodes_of
+from thrifty.chain.purchases import PurchaseReader, Receipt
+from thrifty.chain.sources import (
+    CellReader,
+    Ledger,
+    Reader,
+    TableReader,
+    amounts_of,
+    as_source,
+    run_for_readable_rows,
+)
+from thrifty.chain.stage import LinearStage, Stage, check_turns, nodes_of
 from thrifty.chain.walk import StagesSeen, Walk, Walker
 from thrifty.errors import InvalidInputError
-from thrifty.full.model import FullModel, PrecomputedFull, ask_model
+from thrifty.full.model import EstimatorFull, FullModel, PrecomputedFull, ask_model
 from thrifty.prices.billing import PriceList
 from thrifty.prices.prices import with_prices
+from thrifty.rows import key_words
+from thrifty.tables.columns import ColumnType, Levels, plain_table
+from thrifty.tables.frames import as_numbers, kind_of_table, split_row_keys, table_of_fit
+from thrifty.tables.reader import Cells, Schema
 from thrifty.tasks.task import Task
 
 __all__ = ["Chain", "Places"]
 
 
 @dataclass(frozen=True, eq=False)
-class Chain(BuysFromSources):
+class Chain(Buys):
     """Stages, then the full model.
 
     Attributes
@@ -108,9 +113,28 @@ class Chain(BuysFromSources):
         """The user's labels."""
         return self.task.classes
 
-    def holding(self, *holds: str) -> tuple[int, ...]:
-        """Columns of the fit that held some of ``thrifty.chain.columns.HOLDS``."""
-        return tuple(place for place, one in enumerate(self.types or ()) if one.holds in holds)
+    @cached_property
+    def schema(self) -> Schema:
+        """Names, types and levels of the columns; a fit that knew no names has x0, x1 and so on."""
+        names = self.names or tuple(f"x{column}" for column in range(self.price_list.n_features))
+        return Schema(self.kind if self.names else None, names, self.types, self.levels)
+
+    def is_number(self, column: int) -> bool:
+        """Whether a column holds plain numbers, and neither text nor dates nor truth values."""
+        return self.schema.is_number(column)
+
+    @property
+    def refuses_missing(self) -> str:
+        """The part that cannot read missing values, a stage or the full model; empty where there is none."""
+        if any(isinstance(stage, LinearStage) for stage in self.stages):
+            return "a linear stage"
+        return "" if self.full_reads_missing else "the full model"
+
+    @property
+    def full_reads_missing(self) -> bool:
+        """Whether the model at the end reads missing values, as far as scikit-learn's tags say."""
+        model = self.innermost
+        return not isinstance(model, EstimatorFull) or bool(get_tags(model.estimator).input_tags.allow_nan)
 
     @property
     def behind(self) -> "Chain | None":
@@ -279,9 +303,9 @@ class Chain(BuysFromSources):
         """Rows as the full model was fitted on them."""
         columns = self.price_list.full_columns
         table = reader.table(rows, columns)
-        if self.frame is None or getattr(self.innermost, "reads_numbers", False):
+        if getattr(self.innermost, "reads_numbers", False):
             return table
-        return self.frame.conformed(table, columns)
+        return self.schema.conformed(table, columns)
 
     def blended(self, last: Floats, full: Floats) -> Floats:
         """Outputs where the full model was asked, from the scores of the last stage and its outputs."""
@@ -340,13 +364,15 @@ class Chain(BuysFromSources):
     # -- tables and sources ------------------------------------------------------------------------
 
     def reader(self, X: Any, row_key: Any = None) -> TableReader:
-        """Read from a table of any kind: array, CSR, data frame or list of rows; a reader comes back as it is.
+        """Read from a table of any kind: array, CSR, data frame, list of rows or cells; a reader comes back as it is.
 
         ``row_key`` names the column of a data frame that holds the keys of the rows, or is the keys; without it they
         are the index of a pandas data frame, or the numbers of the rows.
         """
         if isinstance(X, TableReader):
             return X
+        if isinstance(X, Cells):
+            return self._cell_reader(X)
         X, keys = split_row_keys(X, row_key, self.names)
         X = table_of_fit(X, self.names)
         numbers = as_numbers(plain_table(X, self.levels))
@@ -355,6 +381,64 @@ class Chain(BuysFromSources):
                 f"X must have the {self.price_list.n_features} columns of the price list; got {numbers.shape[1]}."
             )
         return TableReader(numbers, X if kind_of_table(X) else numbers, row_keys=keys)
+
+    def _cell_reader(self, cells: Cells) -> CellReader:
+        """Read cells, of which those are refused that a row needs and that cannot be read."""
+        if any(isinstance(stage, LinearStage) for stage in self.stages):
+            columns = self.stages[0].columns
+            cells.refuse_unreadable(columns=columns)
+            cells.refuse_missing(np.arange(len(cells)), columns, "a linear stage")
+        reads_numbers = getattr(self.innermost, "reads_numbers", False)
+        table = cells.numbers if reads_numbers else self.schema.table_of(cells)
+        # Next to text and dates a full model says by itself what it cannot read.
+        is_plain = reads_numbers or all(one.holds in ("number", "truth") for one in self.types or ())
+        is_needy = is_plain and not self.full_reads_missing
+        return CellReader(cells, table, "the full model" if is_needy else None)
+
+    def _served(self) -> "Chain":
+        return self
+
+    def buyer(
+        self, source: Any, ledger: Ledger | None = None, n_rows: int | None = None, row_key: Any = None
+    ) -> PurchaseReader:
+        """Read from a source in any form, buying only what rows need on their way."""
+        needed = np.flatnonzero(self.bought_by_place[-1])
+        asked = as_source(source, self.names, self.price_list, needed, n_rows)
+        keys = None if row_key is None else key_words(row_key)
+        if keys is not None and len(keys) != len(asked):
+            raise InvalidInputError(
+                f"row_key must have a key for each of the {len(asked)} rows of the source; got {len(keys)}."
+            )
+        return self.buying(asked, ledger, keys)
+
+    def buying(self, source: Any, ledger: Ledger | None, row_keys: Words | None = None) -> PurchaseReader:
+        """Read from a source that counts its columns as the fit does."""
+        return PurchaseReader(source, self.price_list, self.names, ledger, self.schema, row_keys)
+
+    def receipt(self, reader: PurchaseReader, rows: Ints) -> Receipt:
+        """What becomes of some rows that are bought for."""
+        route, outputs = self.route_and_outputs(reader, rows)
+        answer, probability = self.task.answers(outputs), self.task.confidence(outputs)
+        unanswered = route < 0
+        if unanswered.any():
+            outputs[unanswered], probability[unanswered] = np.nan, np.nan
+            if len(self.task.classes):
+                answer = answer.astype(object)
+            answer[unanswered] = None if len(self.task.classes) else np.nan
+        ledger = reader.ledger or Ledger("raise")
+        bought, failed = reader.cells(rows)
+        return Receipt(
+            answer,
+            probability,
+            outputs,
+            route,
+            reader.spent(rows, ledger.calls(rows)),
+            bought,
+            failed,
+            np.array([ledger.reasons.get(row) for row in rows.tolist()], dtype=object),
+            self.names or tuple(range(self.price_list.n_features)),
+            np.isin(rows, list(ledger.full_failed)),
+        )
 
     def route(self, X: Any, row_key: Any = None) -> Ints:
         """Place that answers each row; ``n_stages`` means the full model, which is not asked."""

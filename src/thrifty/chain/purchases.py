@@ -13,10 +13,11 @@ import numpy as np
 from scipy import sparse
 
 from thrifty.arrays import Bools, Floats, Ints, Labels, Words
-from thrifty.chain.columns import FrameOfFit, as_numbers, kind_of_table
 from thrifty.chain.sources import Delivery, FeatureSource, Ledger, error_text
 from thrifty.errors import FULL_MODEL, InvalidInputError, PurchaseFailedError, RowsLeftBehindError
 from thrifty.prices.billing import PriceList, RowPrices
+from thrifty.tables.frames import as_numbers, kind_of_table
+from thrifty.tables.reader import Schema, Unreadable
 
 __all__ = ["PurchaseReader", "Receipt", "in_words", "verdict"]
 
@@ -65,9 +66,9 @@ class PurchaseReader:
         Names of the columns, by which a data frame is read that a source answers with.
     ledger : Ledger, optional
         Keeps what fails; without one, every error is raised as it is.
-    frame : FrameOfFit, optional
-        The data frame that the full model was fitted on, by which answers are read, and which is made of them again;
-        None where it reads arrays.
+    schema : Schema, optional
+        Columns of the fit, by which answers are read, and made into the table that the full model reads; None where
+        everything is numbers.
     row_keys : ndarray of shape (n_rows,), optional
         Keys of the rows as words; their places in the source, unless given.
     """
@@ -81,12 +82,12 @@ class PurchaseReader:
         price_list: PriceList,
         names: Sequence[str] | None = None,
         ledger: Ledger | None = None,
-        frame: FrameOfFit | None = None,
+        schema: Schema | None = None,
         row_keys: Words | None = None,
     ) -> None:
-        self._frame = frame
+        self._schema = schema
         # Text that the fit has not seen has no number, and the full model may make something of it.
-        self._keeps_raw = frame is not None and frame.levels is not None
+        self._keeps_raw = schema is not None and schema.levels is not None
         self._source = source
         self._price_list = price_list
         self._group_of = price_list.group_of
@@ -121,10 +122,10 @@ class PurchaseReader:
 
     def as_table(self, numbers: Floats, raw: Any, columns: Ints) -> Any:
         """Cells of some columns as the kind of table the full model reads."""
-        if self._frame is None:
+        if self._schema is None:
             return numbers
         given = dict(zip(columns.tolist(), raw.T, strict=True)) if self._keeps_raw else None
-        return self._frame.table(numbers, columns, given)
+        return self._schema.table(numbers, columns, given)
 
     def numbers_of(self, rows: Ints) -> Ints:
         """Places in the source."""
@@ -316,10 +317,11 @@ class PurchaseReader:
         answer = self._source.fetch(rows.copy(), columns.copy())
         delivery = answer if isinstance(answer, Delivery) else Delivery(answer)
         in_order, raw = self._in_order(delivery.values, columns), None
-        if self._frame is None:
+        unreadable: dict[int, Unreadable] = {}
+        if self._schema is None:
             numbers = as_numbers(in_order, "what a source answers")
         else:
-            numbers = self._frame.numbers(in_order, columns)
+            numbers, unreadable = self._schema.read(in_order, columns)
         if self._keeps_raw:
             raw = np.array(in_order, dtype=object)
         values = numbers.toarray() if sparse.issparse(numbers) else np.array(numbers)
@@ -329,6 +331,8 @@ class PurchaseReader:
                 f"of that shape; got {values.shape}."
             )
         failed = self._failed(delivery, rows)
+        for one in unreadable.values():
+            failed |= self._unread(one, one.rows & ~failed, rows)
         infinite = np.isinf(values) & ~failed[:, None]
         if infinite.any():
             failed |= self._refused(infinite, values, rows, columns)
@@ -363,6 +367,15 @@ class PurchaseReader:
         failed: Bools = np.any(infinite, axis=1)
         self.ledger.note(rows[failed], str(refusal), refusal)
         return failed
+
+    def _unread(self, cells: Unreadable, bad: Bools, rows: Ints) -> Bools:
+        """Rows of which a cell of one column cannot be read: a failure of each row alone."""
+        for place in np.flatnonzero(bad).tolist():
+            refusal = InvalidInputError(cells.why(cells.values[place], None))
+            if self.ledger is None:
+                raise refusal
+            self.ledger.note(rows[[place]], str(refusal), refusal)
+        return bad
 
     def _in_order(self, answer: Any, columns: Ints) -> Any:
         """The answer with its columns in the order asked for, if they have names that can tell."""

@@ -7,49 +7,19 @@ import copy
 import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
 from thrifty.arrays import Bools, Floats, Ints, Words
-from thrifty.chain.columns import find_column
 from thrifty.chain.purchases import PurchaseReader, in_words, verdict
-from thrifty.chain.sources import Ledger, Reader, error_text
+from thrifty.chain.sources import Ledger, error_text
 from thrifty.errors import FullModelFailedError, InvalidInputError, RowsLeftBehindError, ThriftyError
 from thrifty.prices.billing import PriceList
 from thrifty.rows import key_words
-from thrifty.tasks.task import Task
+from thrifty.tables.frames import find_column
 
 __all__ = ["GivenRow", "NextPurchase", "Session"]
-
-
-class Served(Protocol):
-    """A chain as a session sees it."""
-
-    @property
-    def price_list(self) -> PriceList:
-        """What purchases cost."""
-
-    @property
-    def names(self) -> tuple[str, ...] | None:
-        """Names of the columns."""
-
-    def is_number(self, column: int) -> bool:
-        """Whether a column holds plain numbers, and neither text nor dates nor truth values."""
-
-    @property
-    def task(self) -> Task:
-        """What is answered."""
-
-    @property
-    def n_stages(self) -> int:
-        """Number of stages in front of the full model."""
-
-    def buying(self, source: Any, ledger: Ledger | None) -> PurchaseReader:
-        """Read from a source that counts its columns as the fit does."""
-
-    def route_and_outputs(self, reader: Reader, rows: Ints) -> tuple[Ints, Floats]:
-        """Route of some rows, -1 where a row has no answer, and their outputs."""
 
 
 @dataclass(frozen=True)
@@ -87,7 +57,7 @@ class Session:
         The key of the row.
     """
 
-    def __init__(self, chain: Served, key: Any = None) -> None:
+    def __init__(self, chain: Any, key: Any = None) -> None:
         self._chain = chain
         # Were it the same for all sessions, all of them would follow the same point, and spend another budget.
         self.key = random.getrandbits(63) if key is None else key
@@ -159,7 +129,8 @@ class Session:
 
     def _price_of(self, columns: Sequence[int]) -> float:
         """What the bill grows by with some more columns."""
-        prices, held = self._chain.price_list, self._given.bought
+        prices: PriceList = self._chain.price_list
+        held = self._given.bought
         if prices.by_row is None and prices.discounts is None:
             return prices.cost_of(columns)
         every = held.copy()

@@ -22,14 +22,16 @@ from numpy.typing import ArrayLike
 from sklearn.utils import _safe_indexing
 
 from thrifty.arrays import Bools, Floats, Ints, Words
-from thrifty.chain.columns import find_column, kind_of_table, places_of_fit
 from thrifty.errors import InvalidAnswerError, InvalidInputError, RowsLeftBehindError
 from thrifty.prices.billing import PriceList, check_amount
 from thrifty.rows import key_words
+from thrifty.tables.frames import find_column, kind_of_table, places_of_fit
+from thrifty.tables.reader import Cells
 from thrifty.threads import call_within
 
 __all__ = [
     "ON_FAILURE",
+    "CellReader",
     "Delivery",
     "FeatureSource",
     "Ledger",
@@ -160,6 +162,41 @@ class TableReader:
         if self._key_words is None:
             self._key_words = key_words(self._row_keys)
         return self._key_words[rows]
+
+
+class CellReader(TableReader):
+    """Reads cells for a chain, and refuses those that cannot be read when they are asked for.
+
+    Parameters
+    ----------
+    cells : Cells
+        The rows.
+    table : array or data frame
+        The rows as the full model reads them.
+    full_needs : str, optional
+        What the full model is called, where it reads no missing values.
+    """
+
+    # Only cells that a row needs must be readable.
+    is_at_hand = False
+
+    def __init__(self, cells: Cells, table: Any, full_needs: str | None = None) -> None:
+        super().__init__(cells.numbers, table, cells.row_numbers, cells.row_keys)
+        self._cells = cells
+        self._full_needs = full_needs
+
+    def block(self, rows: Ints, columns: Ints) -> Any:
+        """Numbers of these cells, if they can be read."""
+        self._cells.refuse_unreadable(rows, columns)
+        return super().block(rows, columns)
+
+    def table(self, rows: Ints, columns: Ints | None = None) -> Any:
+        """Rows for the full model, if they can be read and none is missing that it needs."""
+        wanted = np.arange(len(self._cells.names)) if columns is None else columns
+        self._cells.refuse_unreadable(rows, wanted)
+        if self._full_needs is not None:
+            self._cells.refuse_missing(rows, wanted, self._full_needs)
+        return super().table(rows, columns)
 
 
 def amounts_of(

@@ -10,7 +10,7 @@ import thrifty
 from thrifty.cli.audit import audit
 from thrifty.cli.console import complain, progress
 from thrifty.cli.database import buy
-from thrifty.cli.new_system import fit
+from thrifty.cli.fit import fit
 from thrifty.cli.serve import serve
 from thrifty.cli.tables import explain, frontier, predict, report
 from thrifty.errors import ThriftyError

@@ -48,15 +48,16 @@ def audit(
     json: AsJson = False,
 ) -> None:
     """Tell what a fitted model spends per row, what it could do without, and what a cascade before it would save."""
+    from dataclasses import replace
+
     from sklearn.base import is_regressor
 
     from thrifty.auditing.audit import audit as look_at
     from thrifty.auditing.models import is_booster, with_categories
-    from thrifty.prices.prices import Prices
-    from thrifty.tables.formats import read_table
-    from thrifty.tables.full_models import load_foreign
-    from thrifty.tables.price_file import read_prices
-    from thrifty.tables.schema import labels_of, numbers_of
+    from thrifty.cli.full_models import load_foreign
+    from thrifty.cli.price_file import read_prices
+    from thrifty.tables.files import read_table
+    from thrifty.tables.targets import labels_of, numbers_of
 
     if out is not None:
         check_output(out)
@@ -69,12 +70,12 @@ def audit(
             y = (numbers_of if is_number else labels_of)(frame, target)
         rows = _features(known, frame, [*(ignore or ()), *([target] if target else [])], table)
         rows = with_categories(known, rows)
-        prices = read_prices(costs, list(rows.columns), known=list(frame.columns), full_cost=full_cost)
+        prices = read_prices(costs, list(rows.columns), known=list(frame.columns))
         found = look_at(
             known,
             rows,
             y=y,
-            prices=Prices.of(prices),
+            prices=replace(prices, full=full_cost),
             random_state=seed,
         )
         show("auditing", 1, 1)
@@ -95,7 +96,7 @@ def audit(
 def _features(model: Any, frame: Any, left_out: list[str], table: Path) -> Any:
     """The columns that a model takes, where it knows them by name; else all that are not left out."""
     from thrifty.auditing.audit import names_of
-    from thrifty.tables.formats import listed
+    from thrifty.tables.frames import listed
 
     unknown = [name for name in left_out if name not in frame.columns]
     if unknown:

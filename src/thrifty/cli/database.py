@@ -2,7 +2,7 @@
 
 import sqlite3
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
@@ -110,20 +110,23 @@ def buy(
     json: AsJson = False,
 ) -> None:
     """Answer rows of a database, asking it only for what each needs. Written is a receipt for each row."""
+    from thrifty.cli.by_class import read_max_loss
+    from thrifty.cli.system import RefusesUnseen, load_system, move, named_row_key
+    from thrifty.evidence.observe import chain_of
     from thrifty.sources import SqlSource
-    from thrifty.tables.by_class import read_max_loss
-    from thrifty.tables.formats import listed, name_of, read_table, table_bytes
-    from thrifty.tables.storage import load_table_system
+    from thrifty.tables.files import name_of, read_table, table_bytes
+    from thrifty.tables.frames import listed
+    from thrifty.tables.reader import keys_of
 
     check_output(out)
     database = Database.of(source)
     with notes_of_warnings():
-        known = load_table_system(system, trusted=trust or (), public_key=public_key).with_row_key(row_key)
+        known = load_system(system, trusted=trust or (), public_key=public_key)
         if budget is not None or max_loss:
-            known = known.at(budget=budget, max_loss=read_max_loss(max_loss))
+            known = move(known, budget=budget, max_loss=read_max_loss(max_loss))
         as_text = {
             *((database.key,) if database.has_text_keys else ()),
-            *filter(None, [known.schema.row_key]),
+            *filter(None, [named_row_key(known, row_key)]),
         }
         frame = read_table(rows, as_text=tuple(as_text))
         if database.key not in frame.columns:
@@ -132,17 +135,17 @@ def buy(
                 f"{listed(frame.columns)}."
             )
         keys = frame[database.key]
+        chain, named = chain_of(known), named_row_key(known, row_key)
+        if chain.names is None:  # a database knows its columns by nothing else
+            chain = replace(chain, names=chain.schema.names)
         bought_from = SqlSource(database.connect, database.table, database.key, keys.tolist())
-        how: dict[str, Any] = {
-            "unseen_is_missing": unseen is Unseen.missing,
-            "row_key": known.schema.keys_of(frame),
-        }
+        asked = bought_from if unseen is Unseen.missing else RefusesUnseen(bought_from, chain.schema)
         is_ended = False
         try:
-            receipt = known.buy(bought_from, on_failure=on_failure.value, **how)
+            receipt = chain.buy(asked, on_failure=on_failure.value, row_key=keys_of(frame, named))
         except PurchaseFailedError as error:
             receipt, is_ended = error.receipt, True
-    table = _written(receipt, known.chain.n_stages, database.key, keys)
+    table = _written(receipt, chain.n_stages, database.key, keys)
     write_file(out, table_bytes(table, out))
     failures = table["reason"].dropna()
     # Rows that were not asked about any more say that something had failed before them.

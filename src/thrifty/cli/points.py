@@ -1,6 +1,5 @@
 """What other budgets buy: the efficient points of a system in words, as numbers and as a picture."""
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +8,7 @@ import numpy as np
 from thrifty.cli.console import quantity, say
 from thrifty.cli.summary import (
     built_in_words,
+    certificate_of,
     measures_of,
     named,
     numbers_of,
@@ -17,19 +17,17 @@ from thrifty.cli.summary import (
     share_text,
     unit_of,
 )
+from thrifty.cli.system import column_name, frontier_of, is_number, promised
 from thrifty.errors import InvalidInputError
-from thrifty.estimators.base import ChainEstimator
 from thrifty.evidence.frontier import Frontier, OperatingPoint
+from thrifty.evidence.observe import chain_of
 from thrifty.plots import file_bytes, new_figure
-from thrifty.tables.promise import promise_of
-from thrifty.tables.system import TableSystem
 
 __all__ = [
     "frontier_in_words",
     "frontier_numbers",
     "frontier_picture",
     "is_priced",
-    "judged",
     "parts_in_words",
 ]
 
@@ -38,26 +36,18 @@ _RESAMPLES = 400
 _COLOURS = {"accuracy": "#0b5fa5", "balanced accuracy": "#3f7d20"}
 
 
-def judged(system: TableSystem) -> TableSystem:
-    """The system with what its evidence says about the point in force, also where it was saved by itself."""
-    is_known = isinstance(system.estimator, ChainEstimator) and hasattr(system.estimator, "frontier_")
-    if system.promise is not None or not is_known:
-        return system
-    return replace(system, promise=promise_of(system.estimator))
-
-
-def frontier_in_words(system: TableSystem, path: Path) -> None:
+def frontier_in_words(system: Any, path: Path) -> None:
     """A table of efficient points, then the one in force."""
-    frontier, promise = system.frontier, system.promised
+    frontier, promise = frontier_of(system), promised(system)
     say(f"{path}: {len(frontier):,} efficient points on {frontier.n_rows:,} {unit_of(system)}")
     known = _measures(system)
     points = [frontier[place] for place in np.unique(frontier.within(_budgets(frontier)))]
     rows = [(*_scores(system, point), *known.get(point.cost, ())) for point in points]
-    name, priced = system.chain.task.quality_name, is_priced(system)
+    name, priced = chain_of(system).task.quality_name, is_priced(system)
     score = ("tests", "mistakes", "total cost") if priced else ("mean cost", name)
     measured = ("balanced accuracy", "lowest recall") if known else ()
     print_table((*score, "answered by the full model", *measured), rows)
-    low, high = map(quantity, system.estimator.expected_cost_interval_)
+    low, high = map(quantity, system.expected_cost_interval_)
     ways = "`thrifty predict --budget` moves to any other point."
     if priced:
         least = _least(frontier)
@@ -83,13 +73,13 @@ def frontier_in_words(system: TableSystem, path: Path) -> None:
     if told:
         say(f"Measures of the point in force: {', '.join(told)}.")
     say(built_in_words(system))
-    if system.certificate is not None:
-        say(f"The system {system.certificate}.")
+    if certificate_of(system) is not None:
+        say(f"The system {certificate_of(system)}.")
 
 
-def frontier_numbers(system: TableSystem) -> dict[str, Any]:
+def frontier_numbers(system: Any) -> dict[str, Any]:
     """Every efficient point, the one in force, and measures at evenly spaced budgets."""
-    frontier = system.frontier
+    frontier = frontier_of(system)
     table = _table(system)
     return {
         unit_of(system): frontier.n_rows,
@@ -100,17 +90,17 @@ def frontier_numbers(system: TableSystem) -> dict[str, Any]:
     }
 
 
-def frontier_picture(system: TableSystem, path: Path) -> bytes:
+def frontier_picture(system: Any, path: Path) -> bytes:
     """The score, or what mistakes cost, against mean cost; the point in force and the full model are marked."""
     kind = path.suffix.lower().lstrip(".") or "png"
     if kind not in ("png", "svg", "pdf"):
         raise InvalidInputError(f"--plot writes png, svg or pdf; got {path.name!r}.")
-    frontier, promise, priced = system.frontier, system.promised, is_priced(system)
+    frontier, promise, priced = frontier_of(system), promised(system), is_priced(system)
     table = _table(system)
     figure, (ax, *beside) = new_figure(2 if priced and table is not None else 1)
     sign = -1.0 if priced else 1.0
     frontier.plot(ax, color="#0b5fa5", linewidth=1.5, label="efficient points")
-    if system.schema.query:
+    if column_name(system, "query"):
         ax.set_xlabel("mean cost per document")
     ax.plot(
         promise.cost,
@@ -141,32 +131,26 @@ def _draw_measures(ax: Any, table: Any, names: list[str]) -> None:
         ax.legend(frameon=False, fontsize=8, loc="lower right")
 
 
-def is_priced(system: TableSystem) -> bool:
+def is_priced(system: Any) -> bool:
     """Whether mistakes have prices."""
-    return system.chain.task.mistake_price is not None
+    return chain_of(system).task.mistake_price is not None
 
 
 def _budgets(frontier: Frontier) -> Any:
     return np.linspace(frontier.cost[0], frontier.cost[-1], _SHOWN)
 
 
-def _table(system: TableSystem) -> Any:
+def _table(system: Any) -> Any:
     """Measures at evenly spaced budgets, one line per point; None where the file does not tell."""
-    frontier = system.frontier
+    frontier = frontier_of(system)
     seen = frontier.evidence[0]
-    if system.schema.is_number or seen.strata is None:
+    if is_number(system) or seen.strata is None:
         return None
     table = frontier.measures(_budgets(frontier), n_boot=_RESAMPLES)
-    labels = dict(zip(system.chain.task.classes.tolist(), system.schema.classes.tolist(), strict=True))
-    called = {
-        f"recall of {code!r}{end}": f"recall of {label!r}{end}"
-        for code, label in labels.items()
-        for end in ("", "_low", "_high")
-    }
-    return table.drop_duplicates("cost").rename(columns=called)
+    return table.drop_duplicates("cost")
 
 
-def _measures(system: TableSystem) -> dict[float, tuple[str, str]]:
+def _measures(system: Any) -> dict[float, tuple[str, str]]:
     """Balanced accuracy with its interval and the lowest recall, by the cost of the point."""
     table = _table(system)
     if table is None:
@@ -185,7 +169,7 @@ def _measures(system: TableSystem) -> dict[float, tuple[str, str]]:
     return found
 
 
-def _scores(system: TableSystem, point: OperatingPoint) -> tuple[str, ...]:
+def _scores(system: Any, point: OperatingPoint) -> tuple[str, ...]:
     share = f"{100 * point.share:.1f} %"
     if not is_priced(system):
         return quantity(point.cost), f"{point.score:.4f}", share

@@ -51,9 +51,9 @@ def serve(
         raise InvalidInputError(
             f"thrifty serve needs {error.name}, which is not installed: pip install 'thrifty[serve]'."
         ) from error
+    from thrifty.cli.system import load_system
     from thrifty.files import read_capped
     from thrifty.serve.config import Config, read_config
-    from thrifty.tables.storage import load_table_system
 
     settings = Config(name=system.stem) if config is None else read_config(config)
     settings = settings.with_changes(
@@ -70,7 +70,7 @@ def serve(
 
     def load() -> Loaded:
         version = hashlib.sha256(read_capped(system, 2**30)).hexdigest()[:12]
-        return Loaded(load_table_system(system, trusted=trust or (), public_key=public_key), version)
+        return Loaded(load_system(system, trusted=trust or (), public_key=public_key), version)
 
     with notes_of_warnings():
         app = create_app(load(), settings, load=load)

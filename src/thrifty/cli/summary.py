@@ -7,26 +7,32 @@ from typing import Any
 import numpy as np
 
 from thrifty.cli.console import number, quantity, say, size_of
-from thrifty.tables.fit import Fitted
-from thrifty.tables.formats import listed
-from thrifty.tables.full_models import KINDS
-from thrifty.tables.promise import Promise
-from thrifty.tables.system import TableSystem
+from thrifty.cli.full_models import KINDS, Competition
+from thrifty.cli.promise import Promise
+from thrifty.cli.system import column_name, is_number, method_of, promised
+from thrifty.evidence.certificate import Certificate
+from thrifty.evidence.observe import chain_of
+from thrifty.tables.frames import listed
 from thrifty.tasks.ranking import check_metric
 from thrifty.tasks.task import ERRORS
 
 __all__ = [
     "answers_in_words",
     "answers_numbers",
+    "asked_for",
     "built_in_words",
+    "certificate_of",
     "fit_in_words",
     "fit_numbers",
+    "full_name",
     "key_of",
     "measures_of",
+    "n_fitted",
     "named",
     "numbers_of",
     "paid_in_words",
     "print_table",
+    "seed_of",
     "share_text",
     "unit_of",
 ]
@@ -37,17 +43,16 @@ _NEW_ROWS = 1000
 # -- fit -------------------------------------------------------------------------------------------
 
 
-def fit_in_words(fitted: Fitted, out: Path) -> None:
+def fit_in_words(system: Any, competition: Competition | None, out: Path) -> None:
     """What was fitted, what to expect of it, and where it is."""
-    system, promise, competition = fitted.system, fitted.system.promised, fitted.competition
-    kind = KINDS.get(system.about.full, system.about.full)
+    promise, kind = promised(system), KINDS.get(full_name(system), full_name(system))
     if competition is None:
         say(f"The full model is {kind}.")
     else:
         rivals = ", ".join(f"{name} {score:.3f}" for name, score in competition.accuracy.items())
         say(f"The full model is {kind}: best of {rivals} (cross-validated on {competition.n_rows:,} rows).")
     say(built_in_words(system))
-    name, unit = system.chain.task.quality_name, unit_of(system)
+    name, unit = chain_of(system).task.quality_name, unit_of(system)
     say(
         f"{name[:1].upper()}{name[1:]} {promise.accuracy:.4f} ({promise.low:.4f} to {promise.high:.4f}) at a mean cost "
         f"of {paid_in_words(promise.cost, promise.query_cost)}, measured on {promise.n_rows:,} {unit} by models "
@@ -59,26 +64,62 @@ def fit_in_words(fitted: Fitted, out: Path) -> None:
         f"19 times out of 20, {_NEW_ROWS:,} new {unit} have {'a' if name[:1] in 'Dm' else 'an'} {name} of {low:.4f} to "
         f"{high:.4f}. {_strays(system)}"
     )
-    if system.certificate is not None:
-        say(f"The system {system.certificate}.")
+    if certificate_of(system) is not None:
+        say(f"The system {certificate_of(system)}.")
     say(f"wrote {out} ({size_of(out)})")
 
 
-def fit_numbers(fitted: Fitted, out: Path) -> dict[str, Any]:
+def fit_numbers(
+    system: Any, competition: Competition | None, notes: Sequence[str], out: Path
+) -> dict[str, Any]:
     """All that a fit has to tell, for programs."""
-    competition = fitted.competition
     return {
         "file": str(out),
         "bytes": out.stat().st_size,
         "full_candidates": None if competition is None else competition.accuracy,
-        **numbers_of(fitted.system),
-        "notes": list(fitted.notes),
+        **numbers_of(system),
+        "notes": list(notes),
     }
 
 
-def unit_of(system: TableSystem) -> str:
+def full_name(system: Any) -> str:
+    """The kind of the full model, or its class where the file does not tell."""
+    name, model = getattr(system, "full_name_", None), chain_of(system).innermost
+    return name if isinstance(name, str) else type(getattr(model, "estimator", model)).__name__
+
+
+def n_fitted(system: Any) -> int:
+    """Rows of the training table; 0 where the file does not tell."""
+    return int(getattr(system, "n_samples_fit_", 0))
+
+
+def seed_of(system: Any) -> int:
+    """Seed of the fit; 0 where it was no number."""
+    seed = getattr(system, "random_state", None)
+    return int(seed) if isinstance(seed, int | np.integer) else 0
+
+
+def asked_for(system: Any) -> dict[str, Any]:
+    """The goal of the fit: a budget, or a loss, by the names of classes where it is one of each."""
+    goal = getattr(system, "goal_", None)
+    return goal if isinstance(goal, dict) else {"budget": getattr(system, "budget", None), "max_loss": None}
+
+
+def certificate_of(system: Any) -> Certificate | None:
+    """What was proved about the operating point in force."""
+    certificate: Certificate | None = getattr(system, "certificate_", None)
+    return certificate
+
+
+def bought_by(system: Any) -> list[str]:
+    """Names of the columns that the stages buy, in order."""
+    chain = chain_of(system)
+    return [chain.schema.names[column] for column in chain.columns]
+
+
+def unit_of(system: Any) -> str:
     """What is counted: queries where documents are ranked, else rows."""
-    return "queries" if system.schema.query else "rows"
+    return "queries" if column_name(system, "query") else "rows"
 
 
 def paid_in_words(cost: float, query_cost: float | None, interval: str = "") -> str:
@@ -88,27 +129,27 @@ def paid_in_words(cost: float, query_cost: float | None, interval: str = "") -> 
     return f"{quantity(cost)}{interval} per document and {quantity(query_cost)} per query"
 
 
-def built_in_words(system: TableSystem) -> str:
+def built_in_words(system: Any) -> str:
     """What stands in front of the full model, and what it buys."""
-    bought, stages, promise = system.bought, system.chain.n_own_stages, system.promised
-    order = "by row, of" if system.chain.has_forks else "in this order,"
+    bought, stages, promise = bought_by(system), chain_of(system).n_own_stages, promised(system)
+    order = "by row, of" if chain_of(system).has_forks else "in this order,"
     buys = f"buys, {order} {listed(bought, 8)}" if bought else "buys nothing"
-    rows, row = ("documents", "document") if system.schema.query else ("rows", "row")
+    rows, row = ("documents", "document") if column_name(system, "query") else ("rows", "row")
     sends = f"{100 * promise.share:.1f} % of the {rows} are answered by the full model"
     many = "s" if stages > 1 else ""
     return (
-        f"The {system.about.method} in front of the full model has {stages} stage{many} and {buys} ({len(bought)} of "
-        f"{len(system.schema.names)} columns); {sends if promise.share else f'it answers every {row}'}."
+        f"The {method_of(system)} in front of the full model has {stages} stage{many} and {buys} ({len(bought)} of "
+        f"{len(chain_of(system).schema.names)} columns); {sends if promise.share else f'it answers every {row}'}."
     )
 
 
-def _strays(system: TableSystem) -> str:
+def _strays(system: Any) -> str:
     """How far the mean cost of new rows may be from the one that was measured."""
-    promise = system.promised
+    promise = promised(system)
     spread = 1.96 * promise.spread(_NEW_ROWS)
     theirs = _between(max(promise.cost - spread, 0.0), promise.cost + spread)
-    of_all = _between(*system.estimator.expected_cost_interval_)
-    unit, what = unit_of(system), "per document " if system.schema.query else ""
+    of_all = _between(*system.expected_cost_interval_)
+    unit, what = unit_of(system), "per document " if column_name(system, "query") else ""
     if theirs == of_all:
         same = "as is" if theirs.startswith("is ") else "and so does"
         told = f"Their mean cost {what}{theirs}, {same} that of all new {unit}"
@@ -126,10 +167,10 @@ def _between(low: float, high: float) -> str:
     return f"is {ends[0]}" if ends[0] == ends[1] else f"lies between {ends[0]} and {ends[1]}"
 
 
-def _print_promise(system: TableSystem) -> None:
+def _print_promise(system: Any) -> None:
     """A small table: the system, the full model for every row, and the best answer that is the same for every row."""
-    promise = system.promised
-    name, is_number = system.chain.task.quality_name, system.schema.is_number
+    promise = promised(system)
+    name = chain_of(system).task.quality_name
     lines: list[tuple[str, Any, Any, Any]] = [
         (name, promise.accuracy, promise.full_accuracy, promise.majority),
     ]
@@ -147,9 +188,10 @@ def _print_promise(system: TableSystem) -> None:
             None if one is None else one[name] for one in (promise.full_errors, promise.constant_errors)
         )
         rows.append((name, f"{number(value)} ({number(low)} to {number(high)})", *map(_error, others)))
-    constant = "a constant" if is_number else "majority class"
+    constant = "a constant" if is_number(system) else "majority class"
     print_table(
-        ("", "this system", "full model", "a random order" if system.schema.query else constant), rows
+        ("", "this system", "full model", "a random order" if column_name(system, "query") else constant),
+        rows,
     )
 
 
@@ -176,15 +218,16 @@ def _error(value: float | None) -> str:
     return "-" if value is None else number(value)
 
 
-def key_of(system: TableSystem) -> str:
+def key_of(system: Any) -> str:
     """What programs call the score: accuracy, r2, d2, ndcg or ap, or minus what answers lose by its whole name."""
-    name = system.chain.task.quality_name.lower()
+    name = chain_of(system).task.quality_name.lower()
     return name.replace(" ", "_") if name.startswith("minus") else name.split()[0].split("@")[0]
 
 
-def numbers_of(system: TableSystem) -> dict[str, Any]:
+def numbers_of(system: Any) -> dict[str, Any]:
     """The operating point in force, for programs."""
-    promise, about, classes = system.promised, system.about, system.schema.classes.tolist()
+    promise, classes = promised(system), chain_of(system).classes.tolist()
+    certificate = certificate_of(system)
 
     def by_class(recall: Sequence[float] | None) -> dict[str, float] | None:
         return (
@@ -193,23 +236,23 @@ def numbers_of(system: TableSystem) -> dict[str, Any]:
 
     score, unit = key_of(system), unit_of(system)
     return {
-        "full": about.full,
-        "method": about.method,
-        "asked": {"budget": about.budget, "max_loss": about.max_loss},
+        "full": full_name(system),
+        "method": method_of(system),
+        "asked": asked_for(system),
         score: promise.accuracy,
         f"{score}_interval": [promise.low, promise.high],
         f"{score}_interval_1000_{unit}": list(promise.interval(_NEW_ROWS)),
         "mean_cost": promise.cost,
-        "mean_cost_interval": list(system.estimator.expected_cost_interval_),
+        "mean_cost_interval": list(system.expected_cost_interval_),
         f"mean_cost_spread_1000_{unit}": promise.spread(_NEW_ROWS),
         "share_full": promise.share,
         f"full_{score}": promise.full_accuracy,
         "full_cost": promise.full_cost,
         **(
             _order_numbers(system)
-            if system.schema.query
+            if column_name(system, "query")
             else _error_numbers(promise)
-            if system.schema.is_number
+            if is_number(system)
             else {
                 "auc": promise.auc,
                 "recall": by_class(promise.recall),
@@ -219,38 +262,33 @@ def numbers_of(system: TableSystem) -> dict[str, Any]:
                 "majority_accuracy": promise.majority,
             }
         ),
-        "stages": system.chain.n_own_stages,
-        "bought": system.bought,
-        "settings": dict(system.estimator.evidence_.settings),
-        "rows": {"table": about.n_rows, "measured": round(promise.n_rows * (promise.documents or 1.0))},
-        "seed": about.seed,
+        "stages": chain_of(system).n_own_stages,
+        "bought": bought_by(system),
+        "settings": dict(system.evidence_.settings),
+        "rows": {"table": n_fitted(system), "measured": round(promise.n_rows * (promise.documents or 1.0))},
+        "seed": seed_of(system),
         "certificate": None
-        if system.certificate is None
-        else {"sentence": str(system.certificate), **named(system, system.certificate.as_dict())},
+        if certificate is None
+        else {"sentence": str(certificate), **named(system, certificate.as_dict())},
     }
 
 
-def measures_of(system: TableSystem) -> dict[str, Any]:
+def measures_of(system: Any) -> dict[str, Any]:
     """Every measure of labels with its interval, and that of the full model; null where it is unknown."""
-    promise, codes = system.promised, system.chain.task.classes.tolist()
-    # The chain numbers the labels of the table.
-    called = {
-        f"recall of {code!r}": f"recall of {label!r}"
-        for code, label in zip(codes, system.schema.classes.tolist(), strict=True)
-    }
+    promise = promised(system)
     theirs = promise.full_measures or {}
     return {
-        called.get(name, name): {"value": value, "interval": [low, high], "full": theirs.get(name)}
+        name: {"value": value, "interval": [low, high], "full": theirs.get(name)}
         for name, (value, low, high) in (promise.measures or {}).items()
     }
 
 
-def _order_numbers(system: TableSystem) -> dict[str, Any]:
+def _order_numbers(system: Any) -> dict[str, Any]:
     """What is known of queries besides: places that count, what a query costs, and orders by chance."""
-    promise = system.promised
+    promise = promised(system)
     per_query = promise.documents or float("nan")
     return {
-        "k": check_metric(system.estimator.metric)[1],
+        "k": check_metric(system.metric)[1],
         "mean_cost_per_query": promise.query_cost,
         "full_cost_per_query": promise.full_cost * per_query,
         f"random_{key_of(system)}": promise.majority,
@@ -270,10 +308,13 @@ def _error_numbers(promise: Promise) -> dict[str, Any]:
     return found
 
 
-def named(system: TableSystem, entries: dict[str, Any]) -> dict[str, Any]:
+def named(system: Any, entries: dict[str, Any]) -> dict[str, Any]:
     """Columns by name, and nothing that JSON has no word for."""
     if "features" in entries:
-        entries = {**entries, "features": [system.schema.names[column] for column in entries["features"]]}
+        entries = {
+            **entries,
+            "features": [chain_of(system).schema.names[column] for column in entries["features"]],
+        }
     if isinstance(entries.get("point"), dict):
         entries = {**entries, "point": named(system, entries["point"])}
     return entries
@@ -283,7 +324,7 @@ def named(system: TableSystem, entries: dict[str, Any]) -> dict[str, Any]:
 
 
 def answers_in_words(
-    system: TableSystem,
+    system: Any,
     answers: Any,
     out: Path,
     *,
@@ -297,7 +338,7 @@ def answers_in_words(
         f"wrote {out}: {facts['rows']:,} answers, {100 * facts['share_full']:.1f} % of them by the full model, "
         f"mean cost {paid_in_words(facts['mean_cost'], facts.get('mean_cost_per_query'))}"
     )
-    promise = system.promise
+    promise = _promise_or_none(system)
     if budget is not None and held is None and promise is not None and promise.cost < 0.99 * budget:
         say(
             f"More than {quantity(promise.cost)} per row buys nothing more: the budget of {budget:g} is not spent."
@@ -312,9 +353,9 @@ def answers_in_words(
         say(f"A loss of at most {allowed} is estimated on the rows of the fit, and not proved.")
 
 
-def answers_numbers(system: TableSystem, answers: Any, out: Path, held: float | None) -> dict[str, Any]:
+def answers_numbers(system: Any, answers: Any, out: Path, held: float | None) -> dict[str, Any]:
     """What a table of answers says, for programs."""
-    promise = system.promise if held is None else None
+    promise = _promise_or_none(system) if held is None else None
     return {
         "file": str(out),
         "rows": len(answers),
@@ -327,9 +368,14 @@ def answers_numbers(system: TableSystem, answers: Any, out: Path, held: float | 
         "routes_depend_on_batch": held is not None,
         **_query_costs(answers),
         "answers": _spread_of(answers["answer"])
-        if system.schema.is_number
+        if is_number(system)
         else {str(label): int(count) for label, count in answers["answer"].value_counts().items()},
     }
+
+
+def _promise_or_none(system: Any) -> Promise | None:
+    """The promise that the file keeps; None for an estimator that was saved by itself."""
+    return promised(system) if hasattr(system, "promise_") else None
 
 
 def _query_costs(answers: Any) -> dict[str, float]:

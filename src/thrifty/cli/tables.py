@@ -66,10 +66,22 @@ def predict(
     """Answer every row of a table. Written are the answer, a label's probability, the stage it came from, its cost."""
     import pandas as pd
 
+    from thrifty.cli.by_class import read_max_loss, read_shares
     from thrifty.cli.summary import answers_in_words, answers_numbers
-    from thrifty.tables.by_class import read_max_loss, read_shares
-    from thrifty.tables.formats import listed, name_of, read_table, table_bytes
-    from thrifty.tables.storage import load_table_system
+    from thrifty.cli.system import (
+        answers_of,
+        at_hand,
+        column_name,
+        load_system,
+        move,
+        named_row_key,
+        starved,
+        text_columns,
+    )
+    from thrifty.evidence import budgets
+    from thrifty.evidence.observe import chain_of
+    from thrifty.tables.files import name_of, read_table, table_bytes
+    from thrifty.tables.frames import listed
 
     allowed, floors = read_max_loss(max_loss), read_shares("--min-recall", min_recall or ())
     on_screen = str(out) == "-"
@@ -82,29 +94,35 @@ def predict(
     if not on_screen:
         check_output(out)
     with notes_of_warnings():
-        known = load_table_system(system, trusted=trust or (), public_key=public_key).with_row_key(row_key)
-        held = (known.about.budget if budget is None else budget) if hold_budget else None
+        known = load_system(system, trusted=trust or (), public_key=public_key)
+        held = (getattr(known, "budget", None) if budget is None else budget) if hold_budget else None
         if hold_budget and held is None:
             raise InvalidInputError(
                 f"{system} was fitted without a budget, so there is none to hold. Name one with --budget."
             )
-        frame = read_table(table, as_text=known.schema.text_columns)
-        cells = known.read(frame, unseen_is_missing=unseen is Unseen.missing)
+        frame = read_table(table, as_text=text_columns(known, row_key))
+        keys, query = named_row_key(known, row_key), column_name(known, "query")
+        schema = chain_of(known).schema
+        cells = schema.cells(frame, unseen_is_missing=unseen is Unseen.missing, row_key=keys)
         if held is not None:
-            known = known.held(cells, held)
+            known = budgets.hold_budget(known, at_hand(known, cells), held)
         elif budget is not None or max_loss or floors:
-            known = known.at(budget=budget, max_loss=allowed, min_recall=floors)
-        answers = pd.DataFrame(known.answers(cells))
-        if known.schema.query in frame.columns:
-            answers.insert(0, "query", frame[known.schema.query].to_numpy())
-    extra = known.schema.extra_columns(frame)
+            known = move(known, budget=budget, max_loss=allowed, min_recall=floors)
+        answers = pd.DataFrame(answers_of(known, cells))
+        if query in frame.columns:
+            answers.insert(0, "query", frame[query].to_numpy())
+    extra = [
+        name
+        for name in frame.columns
+        if name not in {*schema.names, column_name(known, "target"), query, keys}
+    ]
     if extra:
         note(f"columns of {name_of(table)} that the system does not read: {listed(extra)}")
-    starved = known.starved(cells, answers["stage"].to_numpy())
-    if starved:
+    n_starved = starved(known, cells, answers["stage"].to_numpy())
+    if n_starved:
         note(
-            f"{starved:,} row{'s were' if starved > 1 else ' was'} answered by the full model although more than half "
-            f"of the cells that it reads were missing"
+            f"{n_starved:,} row{'s were' if n_starved > 1 else ' was'} answered by the full model although more than "
+            f"half of the cells that it reads were missing"
         )
     if on_screen:
         typer.echo(table_bytes(answers, "answers.csv", raw=raw), nl=False)
@@ -134,17 +152,19 @@ def explain(
     """Explain the answers row by row. Told are what was bought in which order, what each stage said, and the end."""
     import numpy as np
 
-    from thrifty.tables.by_class import read_max_loss
-    from thrifty.tables.formats import name_of, read_table
-    from thrifty.tables.storage import load_table_system
+    from thrifty.chain.explain import explain_rows
+    from thrifty.cli.by_class import read_max_loss
+    from thrifty.cli.system import load_system, move, named_row_key, text_columns
+    from thrifty.evidence.observe import chain_of
+    from thrifty.tables.files import name_of, read_table
 
     with notes_of_warnings():
-        known = load_table_system(system, trusted=trust or (), public_key=public_key).with_row_key(row_key)
+        known = load_system(system, trusted=trust or (), public_key=public_key)
         if budget is not None or max_loss:
-            known = known.at(budget=budget, max_loss=read_max_loss(max_loss))
-        cells = known.read(
-            read_table(table, as_text=known.schema.text_columns), unseen_is_missing=unseen is Unseen.missing
-        )
+            known = move(known, budget=budget, max_loss=read_max_loss(max_loss))
+        chain, frame = chain_of(known), read_table(table, as_text=text_columns(known, row_key))
+        keys = named_row_key(known, row_key)
+        cells = chain.schema.cells(frame, unseen_is_missing=unseen is Unseen.missing, row_key=keys)
         n_rows = len(cells)
         if row is not None and row > n_rows:
             raise InvalidInputError(
@@ -152,7 +172,7 @@ def explain(
             )
         n_shown = n_rows if everything else min(n_rows, _EXPLAINED)
         cells = cells.take(np.arange(n_shown) if row is None else np.array([row - 1]))
-        found = known.explain(cells)
+        found = explain_rows(chain, chain.reader(cells), chain.schema.names)
     numbers = cells.row_numbers.tolist()
     if json:
         print_json(
@@ -177,13 +197,13 @@ def frontier(
     json: AsJson = False,
 ) -> None:
     """Show what other budgets buy. The efficient operating points are listed, on the rows that they are judged on."""
-    from thrifty.cli.points import frontier_in_words, frontier_numbers, frontier_picture, judged
-    from thrifty.tables.storage import load_table_system
+    from thrifty.cli.points import frontier_in_words, frontier_numbers, frontier_picture
+    from thrifty.cli.system import load_system
 
     if plot is not None:
         check_output(plot)
     with notes_of_warnings():
-        known = judged(load_table_system(system, trusted=trust or (), public_key=public_key))
+        known = load_system(system, trusted=trust or (), public_key=public_key)
     if plot is not None:
         write_file(plot, frontier_picture(known, plot))
     if json:
@@ -229,20 +249,24 @@ def report(
     json: AsJson = False,
 ) -> None:
     """Measure a system on labelled rows. One page is written that explains every operating point."""
-    from thrifty.cli.points import judged
-    from thrifty.cli.report import facts_of, report_in_words, report_numbers, with_target
+    from thrifty.cli.report import facts_of, report_in_words, report_numbers, target_columns
+    from thrifty.cli.system import load_system, text_columns
+    from thrifty.evidence.observe import chain_of
     from thrifty.reporting.page import write_page
-    from thrifty.tables.formats import read_table
-    from thrifty.tables.storage import load_table_system
+    from thrifty.tables.files import read_table
+    from thrifty.tables.targets import targets_of
 
     check_output(out)
     with notes_of_warnings(), progress() as show:
         show("measuring", 0, 1)
-        known = judged(load_table_system(system, trusted=trust or (), public_key=public_key))
-        known = with_target(known, target, query)
-        frame = read_table(table, as_text=known.schema.text_columns)
+        known = load_system(system, trusted=trust or (), public_key=public_key)
+        target, query = target_columns(known, target, query)
+        classes = chain_of(known).classes
+        as_text = (*text_columns(known), *([target] if classes.dtype.kind in "UO" else []))
+        frame = read_table(table, as_text=as_text)
+        labels = targets_of(frame, target, classes, query)
         words = title or f"What {system.stem} does on {table.name}"
-        facts, measured = facts_of(known, frame, by or (), words, unit)
+        facts, measured = facts_of(known, frame, labels, by or (), words, unit)
         show("measuring", 1, 1)
     try:
         written = write_page(out, facts)

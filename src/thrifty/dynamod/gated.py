@@ -23,7 +23,6 @@ from sklearn.utils.validation import check_is_fitted
 
 from thrifty.arrays import Floats, Ints
 from thrifty.chain.chain import Chain
-from thrifty.chain.columns import column_types, kind_of_table
 from thrifty.chain.policy import Policy
 from thrifty.chain.sources import TableReader
 from thrifty.chain.stage import BoostedStage, ConfidentStage, LeafStage, LinearStage, Stage
@@ -44,6 +43,8 @@ from thrifty.evidence.stopping import ThresholdCurve, threshold_curve
 from thrifty.full.crossfit import JudgedFull, TrainingRows, held_out_rows
 from thrifty.prices.billing import PriceList, check_amount
 from thrifty.progress import printed
+from thrifty.tables.columns import column_types
+from thrifty.tables.frames import kind_of_table
 from thrifty.threads import limited_threads, threads_of
 
 __all__ = [

@@ -37,7 +37,6 @@ from sklearn.utils.validation import check_memory
 import thrifty
 from thrifty.arrays import Floats
 from thrifty.chain.chain import Chain
-from thrifty.chain.columns import has_dates, kind_of_table
 from thrifty.chain.sources import TableReader
 from thrifty.dynamod.linear_estimator import DynaModLinClassifier
 from thrifty.errors import (
@@ -57,6 +56,8 @@ from thrifty.full.foreign import models_of
 from thrifty.full.model import AbsentFull, EstimatorFull, FullModel, PrecomputedFull, ask_model, is_estimator
 from thrifty.progress import Progress, silent
 from thrifty.rows import fingerprints
+from thrifty.tables.columns import has_dates
+from thrifty.tables.frames import kind_of_table
 from thrifty.threads import limited_threads
 
 __all__ = ["Cell", "Sweep", "code_version", "sweep"]
@@ -425,9 +426,9 @@ def _check_shared(estimator: Any, X: Any, y: Any, sample_weight: Any, X_val: Any
     """Check everything that can be refused before the full model is asked anything."""
     _check_estimator(estimator)
     given = estimator.get_params(deep=False)
-    probe = _again(estimator, **given)
+    probe = type(estimator)(**given)
     # Copies are made without the full model, which may be large, or nothing that can be copied.
-    light = _with_fixed_seeds(_again(estimator, **{**given, "full": None} if "full" in given else given))
+    light = _with_fixed_seeds(type(estimator)(**{**given, "full": None} if "full" in given else given))
     rows = check_training_rows(probe, X, y, sample_weight, probe.cv, check_seed(light.random_state))
     prices = probe._price_list(rows)
     numbers = validated(probe, X_val, reset=False)
@@ -454,14 +455,6 @@ def _check_shared(estimator: Any, X: Any, y: Any, sample_weight: Any, X_val: Any
         reader.block(everyone, prices.read_by_full),
         bool(reads_numbers),
     )
-
-
-def _again(estimator: Any, **given: Any) -> Any:
-    """An unfitted estimator of the same kind that knows which columns of numbers are levels."""
-    other = type(estimator)(**given)
-    if getattr(estimator, "_encoded", ()):
-        other._encoded = estimator._encoded
-    return other
 
 
 def _with_fixed_seeds(model: Any) -> Any:

@@ -20,7 +20,6 @@ from sklearn.utils.validation import check_is_fitted
 from thrifty.arrays import Floats, Ints, Labels
 from thrifty.chain.buying import Buys
 from thrifty.chain.chain import Chain
-from thrifty.chain.columns import Levels, has_dates, kind_of_table, split_row_keys
 from thrifty.chain.explain import Explanation, explain_rows
 from thrifty.chain.sources import TableReader
 from thrifty.errors import InvalidInputError
@@ -33,6 +32,8 @@ from thrifty.full.crossfit import JudgedFull, TrainingRows, judge_full
 from thrifty.full.model import EstimatorFull, FullModel, as_full_model
 from thrifty.prices.billing import PriceList, RowsOfFit
 from thrifty.prices.prices import Prices, check_price_list, resolve_prices
+from thrifty.tables.columns import Levels, has_dates
+from thrifty.tables.frames import kind_of_table, split_row_keys
 from thrifty.tasks.classes import classification_of, default_classifier
 from thrifty.tasks.regression import RegressionTask, default_regressor, regression_of
 from thrifty.tasks.task import Task
@@ -99,8 +100,8 @@ class ChainEstimator(Notebook, OperatingPoints, Buys, BaseEstimator):  # type: i
     _accepts_levels = False
     # What is paid where neither ``feature_costs`` nor ``prices`` says so.
     _default_prices = Prices()
-    # Columns of numbers that are levels, where somebody else has encoded them.
-    _encoded: tuple[int, ...] = ()
+    # Whether the full model given reads numbers, as the stages and the default one do, and not the table as it came.
+    _full_reads_numbers = False
     _levels: Levels | None = None
 
     full: Any
@@ -225,23 +226,18 @@ class ChainEstimator(Notebook, OperatingPoints, Buys, BaseEstimator):  # type: i
     def _judged(self, rows: TrainingRows, prices: PriceList, n_jobs: int | None) -> JudgedFull:
         """The full model and its outputs on the training rows; a chain that does not suit is not asked anything.
 
-        The default one reads numbers, as the stages do; any other one is given the table as it came.
+        The default one reads numbers, as the stages do; any other one is given the table as it came, unless
+        ``_full_reads_numbers`` says otherwise.
         """
         full = self._full()
         link_of(full, prices, rows.task)
         asked = rows.with_columns(columns_of(full, prices))
-        if self.full is not None or (self._levels is None and not has_dates(rows.table)):
+        is_plain = self._levels is None and not has_dates(rows.table)
+        if not self._full_reads_numbers and (self.full is not None or is_plain):
             return judge_full(full, asked, n_jobs=n_jobs)
         judged = judge_full(full, replace(asked, table=asked.X), n_jobs=n_jobs)
-        assert isinstance(judged.model, EstimatorFull)  # the default one was fitted here
+        assert isinstance(judged.model, EstimatorFull)  # a model of scikit-learn
         return replace(judged, model=replace(judged.model, reads_numbers=True))
-
-    def __sklearn_clone__(self) -> Any:
-        """An unfitted copy, of the same columns of levels."""
-        other = super().__sklearn_clone__()
-        if self._encoded:
-            other._encoded = self._encoded
-        return other
 
     def _price_list(self, rows: TrainingRows) -> PriceList:
         """What purchases cost, and what the full model reads."""
@@ -264,7 +260,7 @@ class ChainEstimator(Notebook, OperatingPoints, Buys, BaseEstimator):  # type: i
     @property
     def _categorical(self) -> tuple[int, ...]:
         """Columns that hold levels."""
-        return self._encoded if self._levels is None else self._levels.columns
+        return () if self._levels is None else self._levels.columns
 
     def _default_full(self) -> Any:
         """An unfitted full model for whoever has none."""

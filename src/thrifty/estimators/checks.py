@@ -10,20 +10,14 @@ from sklearn.utils.class_weight import compute_sample_weight
 from sklearn.utils.validation import _check_feature_names, _check_sample_weight, validate_data
 
 from thrifty.arrays import Floats, Labels, check_unmasked, unmasked
-from thrifty.chain.columns import (
-    Levels,
-    describe_bad_column,
-    kind_of_table,
-    learn_levels,
-    plain_table,
-    refuse_series,
-)
 from thrifty.errors import InvalidInputError, InvalidTypeError
 from thrifty.evidence.evidence import check_threshold
 from thrifty.evidence.tests import check_max_loss
 from thrifty.full.crossfit import TrainingRows, assign_folds
 from thrifty.full.model import is_estimator
 from thrifty.prices.billing import check_amount
+from thrifty.tables.columns import Levels, learn_levels, plain_table
+from thrifty.tables.frames import describe_bad_column, kind_of_table, refuse_series
 from thrifty.tasks.classes import one_class
 
 __all__ = [

@@ -6,11 +6,11 @@ import numpy as np
 
 from thrifty.arrays import Floats
 from thrifty.chain.chain import Chain
-from thrifty.chain.columns import kind_of_table
 from thrifty.chain.stage import nodes_of
 from thrifty.errors import InvalidInputError
 from thrifty.evidence.evidence import Evidence, route_by
 from thrifty.plots import Purchased, as_html, draw_in_force, draw_purchases, draw_route, html_table, purchased
+from thrifty.tables.frames import kind_of_table
 
 __all__ = ["Notebook"]
 

@@ -12,7 +12,6 @@ from numpy.typing import ArrayLike
 
 from thrifty.arrays import Floats, Numbers, Words
 from thrifty.chain.chain import Chain
-from thrifty.chain.columns import table_of_fit
 from thrifty.chain.sources import TableReader
 from thrifty.chain.walk import StagesSeen, Walk
 from thrifty.errors import InvalidInputError
@@ -21,6 +20,7 @@ from thrifty.evidence.measures import with_classes
 from thrifty.full.foreign import models_of
 from thrifty.full.model import AbsentFull, PrecomputedFull, ask_model
 from thrifty.rows import content_keys, fingerprints
+from thrifty.tables.frames import table_of_fit
 from thrifty.tasks.ranking import RankingTask
 from thrifty.tasks.task import Task
 

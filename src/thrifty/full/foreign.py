@@ -101,6 +101,10 @@ class _ClassModels(ModelReader):
         """How many decision values a classifier may have for each row: of two classes one."""
         return (1,)
 
+    def fit_arguments(self, model: Any, y: Floats) -> tuple[Labels, dict[str, Any]]:
+        """Labels as the user wrote them; for a model that takes no others, the numbers of their classes."""
+        return self.task.strata(y) if _takes_codes(model) else self.task.decode(y), {}
+
     def check_unfitted(self, model: Any, name: str) -> None:
         if not is_classifier(model):
             raise InvalidInputError(
@@ -116,7 +120,8 @@ class _ClassModels(ModelReader):
                 f"Pass a function that returns probabilities instead."
             )
         theirs = np.asarray(getattr(model, "classes_", classes))
-        if not np.array_equal(theirs, classes):
+        takes_codes = _takes_codes(model) and np.array_equal(theirs, np.arange(len(classes)))
+        if not takes_codes and not np.array_equal(theirs, classes):
             raise InvalidInputError(
                 f"{name} was fitted on the classes {theirs.tolist()}, but y holds {classes.tolist()}. "
                 f"Both must have the same labels, in the same order."
@@ -277,6 +282,11 @@ models_of.register(BinaryTask, _BinaryModels)
 models_of.register(MulticlassTask, _MulticlassModels)
 models_of.register(RegressionTask, _RegressionModels)
 models_of.register(RankingTask, _RankingModels)
+
+
+def _takes_codes(model: Any) -> bool:
+    """Whether a classifier takes no labels but 0, 1 and so on: XGBoost does not."""
+    return type(model).__module__.startswith("xgboost.")
 
 
 def _votes(raw: Floats, n_classes: int) -> Floats:

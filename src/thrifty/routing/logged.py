@@ -17,7 +17,6 @@ from sklearn.dummy import DummyClassifier
 
 from thrifty.arrays import Floats, Ints, Numbers
 from thrifty.chain.chain import Chain
-from thrifty.chain.columns import kind_of_table
 from thrifty.chain.policy import Policy
 from thrifty.chain.sources import TableReader
 from thrifty.chain.stage import BoostedStage
@@ -29,6 +28,7 @@ from thrifty.full.model import EstimatorFull
 from thrifty.prices.billing import RowsOfFit, check_amount
 from thrifty.prices.prices import Prices, check_price_list, resolve_prices
 from thrifty.rows import content_folds, content_keys
+from thrifty.tables.frames import kind_of_table
 from thrifty.tasks.classes import classification
 from thrifty.trees import BinnedTable, Binner, EnsembleBuilder, TreeEnsemble
 from thrifty.trees.boosting import Boosting

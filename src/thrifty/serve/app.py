@@ -55,7 +55,7 @@ def create_app(system: Any, config: Config | None = None, **how: Any) -> Starlet
 
     Parameters
     ----------
-    system : TableSystem, fitted estimator with names of columns, Chain or Loaded
+    system : fitted estimator, Chain or Loaded
         What answers.
     config : Config, optional
         Settings.
@@ -284,7 +284,7 @@ class _Handlers:
             }
             for name in model.output_names
         ]
-        classes = model.system.schema.classes.tolist()
+        classes = model.chain.classes.tolist()
         return orjson.dumps(
             {
                 "name": self._config.name,

@@ -28,7 +28,7 @@ from thrifty.serve.model import Model
 from thrifty.serve.providers import Provider
 from thrifty.serve.remote import RemoteModel
 from thrifty.sources import PatientSource
-from thrifty.tables.system import TableSystem, as_table_system
+from thrifty.tables.spread import Spread
 
 __all__ = ["Gateway", "Loaded", "run"]
 
@@ -40,7 +40,7 @@ _CONNECTIONS_PER_REQUEST = 16
 class Loaded:
     """A system that was read from a file, and the version that tells it from others of the same name."""
 
-    system: TableSystem
+    system: Any
     version: str
 
 
@@ -49,7 +49,7 @@ class Gateway:
 
     Parameters
     ----------
-    system : Loaded, TableSystem or fitted estimator
+    system : Loaded, fitted estimator or Chain
         What answers first.
     config : Config
         Settings.
@@ -181,9 +181,8 @@ class Gateway:
 
     def _model_of(self, given: Any) -> Model:
         loaded = given if isinstance(given, Loaded) else Loaded(given, "1")
-        system = loaded.system
         model = Model(
-            system if isinstance(system, TableSystem) else as_table_system(system),
+            loaded.system,
             version=loaded.version,
             config=self.config,
             worker=self._worker,
@@ -192,7 +191,7 @@ class Gateway:
             providers=self.providers,
         )
         model.warm_up()
-        spread = model.system.spread
+        spread = Spread.of_system(model.system)
         model.drift = None if spread is None else Drift(spread)
         if self._budget is not None:
             model.controller = self._controller(model.chain, self._budget)

@@ -39,7 +39,6 @@ from thrifty.serve.providers import Buyer, Provider, Settled, failure_reason
 from thrifty.serve.remote import RemoteModel
 from thrifty.sources import NOT_TRIED
 from thrifty.tables.reader import Cells
-from thrifty.tables.system import TableSystem
 
 __all__ = ["MicroBatcher", "Model"]
 
@@ -58,7 +57,7 @@ class Model:
 
     Parameters
     ----------
-    system : TableSystem
+    system : fitted estimator or Chain
         What answers.
     version : str
         What tells it from others of the same name.
@@ -76,7 +75,7 @@ class Model:
 
     def __init__(
         self,
-        system: TableSystem,
+        system: Any,
         *,
         version: str,
         config: Config,
@@ -85,16 +84,16 @@ class Model:
         limiter: Limiter,
         providers: Sequence[Provider] = (),
     ) -> None:
-        self.system = system = system.with_row_key(config.row_key)
+        self.system, self.chain = system, chain_of(system)
         self.version = version
         self.providers = tuple(providers)
         self.rows = RequestRows(
-            system.schema,
+            self.chain.schema,
             unseen_is_missing=config.unseen == "missing",
             max_rows=config.max_rows,
             keys=dict.fromkeys(provider.settings.key for provider in providers),
+            row_key=config.row_key or getattr(system, "row_key_name_", None),
         )
-        self.chain = chain_of(system.relabelled)
         by_row = self.chain.price_list.by_row
         if by_row is not None and any(by_row.functions):
             raise InvalidInputError(
@@ -106,7 +105,7 @@ class Model:
                 "prices of this system differ by row, and what a provider sells is billed by one list. Leave the "
                 "providers out, or fit it with one price for each purchase."
             )
-        self.is_number = system.schema.is_number
+        self.is_number = len(self.chain.classes) == 0
         self.remote: RemoteModel | None = None
         self.controller: BudgetController | None = None
         self.drift: Drift | None = None
@@ -121,7 +120,7 @@ class Model:
             how = config.on_provider_failure, config.purchase_deadline
             self._buyer = Buyer(self.chain, self.rows, providers, *how)
         self._batcher = MicroBatcher(self.chain, self._send)
-        self._is_picky = system.refuses_missing
+        self._is_picky = bool(self.chain.refuses_missing)
         if not self.chain.n_stages and self._on_failure == "local":
             self._on_failure = "error"  # no stage can answer
 
@@ -311,14 +310,14 @@ class Model:
     def _reader(self, cells: Cells) -> TableReader:
         """Reads for the stages."""
         if self._needs_care(cells):
-            return self.system.reader(cells)
+            return self.chain.reader(cells)
         return _plain_reader(cells)
 
     def _full_reader(self, cells: Cells) -> TableReader:
         """Reads for the full model in the file too, which is given the table that it was fitted on."""
         if cells.unreadable or self._is_picky:
-            return self.system.reader(cells)
-        return TableReader(cells.numbers, cells.table(self.chain.frame), row_keys=cells.row_keys)
+            return self.chain.reader(cells)
+        return TableReader(cells.numbers, self.chain.schema.table_of(cells), row_keys=cells.row_keys)
 
     async def in_thread(self, call: Callable[[], Any]) -> Any:
         """What a call returns, while other requests are read."""

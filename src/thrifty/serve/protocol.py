@@ -21,13 +21,12 @@ import numpy as np
 import orjson
 
 from thrifty.arrays import Bools, Floats, Ints, Words
-from thrifty.chain.columns import FrameOfFit, day_of, level_text, truth_of
 from thrifty.errors import InvalidInputError
 from thrifty.rows import key_words
 from thrifty.serve.config import closest
-from thrifty.tables.formats import listed
-from thrifty.tables.reader import Cells, Unreadable
-from thrifty.tables.schema import Schema
+from thrifty.tables.columns import day_of, level_text, truth_of
+from thrifty.tables.frames import listed
+from thrifty.tables.reader import Cells, Schema, Unreadable
 
 __all__ = [
     "OUTPUTS",
@@ -350,6 +349,7 @@ _DATES = _Special(
     day_of,
 )
 _TRUTHS = _Special("truth values", "true or false, or 1 or 0", ("boolean", "number", "string"), truth_of)
+_SPECIAL = {"time": _DATES, "day": _DATES, "truth": _TRUTHS}
 
 
 @dataclass(frozen=True, eq=False)
@@ -362,19 +362,10 @@ class RequestCells(Cells):
         Rows that a column did not come with, for the columns of which there are such rows.
     keys : dict of str to sequence
         By the names of keys that came: what providers know each row by; None where a row has no such key.
-    texts : dict of int to sequence
-        Values of columns that hold text which the fit has not seen: for the full model, which may make something of it.
     """
 
     absent: Mapping[int, Bools] = field(default_factory=dict)
     keys: Mapping[str, Sequence[Any]] = field(default_factory=dict)
-    texts: Mapping[int, Sequence[Any]] = field(default_factory=dict)
-
-    def table(self, frame: FrameOfFit | None) -> Any:
-        """What the full model reads."""
-        if frame is None:
-            return self.numbers
-        return frame.table(self.numbers, np.arange(len(self.names)), self.texts)
 
 
 class RequestRows:
@@ -384,6 +375,8 @@ class RequestRows:
     ----------
     schema : Schema
         Columns, and the text that they may hold.
+    row_key : str, optional
+        Name by which requests carry the keys of the rows.
     unseen_is_missing : bool
         Whether text that the fit has not seen counts as missing.
     max_rows : int
@@ -393,18 +386,24 @@ class RequestRows:
     """
 
     def __init__(
-        self, schema: Schema, *, unseen_is_missing: bool, max_rows: int, keys: Collection[str] = ()
+        self,
+        schema: Schema,
+        *,
+        unseen_is_missing: bool,
+        max_rows: int,
+        keys: Collection[str] = (),
+        row_key: str | None = None,
     ) -> None:
         self.names = schema.names
-        self.row_key = schema.row_key
-        self.keys = tuple(dict.fromkeys((*keys, *((schema.row_key,) if schema.row_key else ()))))
+        self.row_key = row_key
+        self.keys = tuple(dict.fromkeys((*keys, *((row_key,) if row_key else ()))))
         self._known = {name: place for place, name in enumerate(schema.names)}
         self._codes = {
-            self._known[name]: {text: float(code) for code, text in enumerate(texts)}
-            for name, texts in schema.categories.items()
+            column: {text: float(code) for code, text in enumerate(texts)}
+            for column, texts in (schema.levels.of_column if schema.levels else {}).items()
         }
-        self._special = {self._known[name]: _DATES for name in schema.dates}
-        self._special |= {self._known[name]: _TRUTHS for name in schema.truths}
+        held = {column: schema.type_of(column).holds for column in range(len(self.names))}
+        self._special = {column: _SPECIAL[holds] for column, holds in held.items() if holds in _SPECIAL}
         self._unseen_is_missing = unseen_is_missing
         self._max_rows = max_rows
 
@@ -499,7 +498,7 @@ class RequestRows:
             if place in self._codes:
                 numbers[:, place], unseen = self._coded(place, given)
                 if unseen is not None and self._unseen_is_missing:
-                    texts[place] = given
+                    texts[place] = np.array(given, dtype=object)
                 elif unseen is not None:
                     unreadable[place] = _either(unreadable.get(place), unseen)
             else:
@@ -516,9 +515,9 @@ class RequestRows:
             np.arange(1, n_rows + 1),
             row_keys,
             unreadable,
-            absent=absent,
-            keys=known,
-            texts=texts,
+            texts,
+            absent,
+            known,
         )
 
     def with_request_id(self, cells: RequestCells, request_id: str | None) -> RequestCells:
@@ -632,7 +631,7 @@ def _either(one: Unreadable | None, other: Unreadable) -> Unreadable:
     return Unreadable(
         one.rows | other.rows,
         other.values,
-        lambda value, row: why[bool(one.rows[row - 1])](value, row),
+        lambda value, row: why[bool(one.rows[(row or 1) - 1])](value, row),
     )
 
 

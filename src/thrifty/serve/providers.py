@@ -25,7 +25,7 @@ from thrifty.serve.config import ProviderSettings, closest
 from thrifty.serve.controller import BudgetController
 from thrifty.serve.protocol import RequestCells, RequestRows
 from thrifty.sources import CircuitBreaker, HttpSource, PatientSource, SqlSource
-from thrifty.tables.formats import read_table
+from thrifty.tables.files import read_table
 
 __all__ = ["Buyer", "Provider", "Settled", "failure_reason"]
 

@@ -1,22 +1,36 @@
-"""The cells of a table as models read them: numbers, missing ones, and those that cannot be read.
+"""The table reader: cells of any form as the numbers that stages read, and numbers as the data frame of the fit again.
 
 A row is judged by what it reads. Whether a cell is there, holds known text or a number matters only on the routes that
-ask for it: cells that cannot be read are kept with the reason, and refused by column, row and value when a stage or the
-full model asks for them.
+ask for it: ``Cells`` keep what cannot be read with the reason, and refuse it by column, row and value when a stage or
+the full model asks for it.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from decimal import Decimal
+from functools import cached_property
 from typing import Any
 
 import numpy as np
+from scipy import sparse
 
 from thrifty.arrays import Bools, Floats, Ints, Labels, Words
-from thrifty.chain.columns import FrameOfFit
-from thrifty.chain.sources import TableReader
 from thrifty.errors import InvalidInputError
+from thrifty.rows import key_words
+from thrifty.tables.columns import (
+    ColumnType,
+    Levels,
+    dates_as_days,
+    day_of,
+    declared_as,
+    dtype_of,
+    is_date,
+    is_missing,
+    truth_of,
+)
+from thrifty.tables.frames import as_numbers, column_at, kind_of_table, listed, plain_frame
 
-__all__ = ["CellReader", "Cells", "Unreadable"]
+__all__ = ["Cells", "Schema", "Unreadable", "keys_of"]
 
 
 @dataclass(frozen=True)
@@ -28,14 +42,14 @@ class Unreadable:
     rows : ndarray of shape (n_rows,), bool
         Where they are.
     values : ndarray of shape (n_rows,)
-        What stands in the column.
+        What the column holds.
     why : callable
-        ``why(value, row)`` is the sentence that refuses the cell; rows of a file count from 1.
+        ``why(value, row)`` is the sentence that refuses the cell; rows of a file count from 1, and None names no row.
     """
 
     rows: Bools
     values: Labels
-    why: Callable[[Any, int], str]
+    why: Callable[[Any, int | None], str]
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,43 +64,37 @@ class Cells:
         Values; NaN where a cell is missing or cannot be read.
     row_numbers : ndarray of shape (n_rows,)
         Number of each row in its file, from 1.
-    unreadable : dict of int to Unreadable
-        Columns with cells that cannot be read.
     row_keys : ndarray of shape (n_rows,)
         Keys of the rows as words.
-    raw : pandas data frame, optional
-        The columns as they came, where the full model reads text; None where it reads numbers.
+    unreadable : dict of int to Unreadable
+        Columns with cells that cannot be read.
+    texts : dict of int to ndarray of shape (n_rows,)
+        Columns of text and categories as they came, for the full model, which may read what the fit has not seen.
     """
 
     names: tuple[str, ...]
     numbers: Floats
     row_numbers: Ints
     row_keys: Words
-    unreadable: dict[int, Unreadable] = field(default_factory=dict)
-    raw: Any = None
+    unreadable: Mapping[int, Unreadable] = field(default_factory=dict)
+    texts: Mapping[int, Labels] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return len(self.numbers)
 
     def take(self, rows: Ints) -> "Cells":
         """Some of the rows, which keep their numbers."""
-        parts = {
-            column: replace(one, rows=one.rows[rows], values=one.values[rows])
-            for column, one in self.unreadable.items()
-        }
-        raw = None if self.raw is None else self.raw.iloc[rows]
-        numbers, row_numbers, row_keys = self.numbers[rows], self.row_numbers[rows], self.row_keys[rows]
         return replace(
-            self, numbers=numbers, row_numbers=row_numbers, row_keys=row_keys, unreadable=parts, raw=raw
+            self,
+            numbers=self.numbers[rows],
+            row_numbers=self.row_numbers[rows],
+            row_keys=self.row_keys[rows],
+            unreadable={
+                column: replace(one, rows=one.rows[rows], values=one.values[rows])
+                for column, one in self.unreadable.items()
+            },
+            texts={column: values[rows] for column, values in self.texts.items()},
         )
-
-    def table(self, frame: FrameOfFit | None) -> Any:
-        """What the full model reads: the data frame that it was fitted on, or an array where that was none."""
-        if frame is None:
-            return self.numbers if self.raw is None else self.raw
-        if self.raw is not None:
-            return frame.conformed(self.raw)
-        return frame.table(self.numbers, np.arange(len(self.names)))
 
     def refuse_unreadable(self, rows: Ints | None = None, columns: Ints | None = None) -> None:
         """Refuse the first of these cells that cannot be read; None is all of them."""
@@ -114,36 +122,436 @@ class Cells:
             )
 
 
-class CellReader(TableReader):
-    """Reads cells for a chain, and refuses those that cannot be read when they are asked for.
+_SCALARS = (str, bool, int, float, Decimal, np.number, np.bool_)
+_DATES = {
+    "time": "dates such as 2026-01-31 or 2026-01-31T12:30, or days since 1970-01-01",
+    "day": "dates such as 2026-01-31, or days since 1970-01-01",
+    "span": "durations, or numbers of days",
+}
 
-    Parameters
+
+@dataclass(frozen=True, eq=False)
+class Schema:
+    """Names, types and levels of the columns of a fit.
+
+    Attributes
     ----------
-    cells : Cells
-        The table.
-    frame : FrameOfFit or None
-        The data frame that the full model reads; None is an array.
-    full_needs : str, optional
-        What the full model is called, where it reads no missing values.
+    kind : {"pandas", "polars"}, optional
+        Whose data frame it was; None was an array.
+    names : tuple of str
+        Names of the columns; x0, x1 and so on where the fit knew none.
+    types : tuple of ColumnType, optional
+        How they were declared; None where the fit, or its file, does not tell.
+    levels : Levels, optional
+        Levels of the columns of text or categories.
     """
 
-    # Only cells that a row needs must be readable.
-    is_at_hand = False
+    kind: str | None
+    names: tuple[str, ...]
+    types: tuple[ColumnType, ...] | None = None
+    levels: Levels | None = None
 
-    def __init__(self, cells: Cells, frame: FrameOfFit | None, full_needs: str | None = None) -> None:
-        super().__init__(cells.numbers, cells.table(frame), cells.row_numbers, cells.row_keys)
-        self._cells = cells
-        self._full_needs = full_needs
+    def type_of(self, column: int) -> ColumnType:
+        """How a column was declared."""
+        if self.types is not None:
+            return self.types[column]
+        return ColumnType("mixed" if self.is_level(column) else "number")
 
-    def block(self, rows: Ints, columns: Ints) -> Any:
-        """Numbers of these cells, if they can be read."""
-        self._cells.refuse_unreadable(rows, columns)
-        return super().block(rows, columns)
+    def is_number(self, column: int) -> bool:
+        """Whether a column held plain numbers."""
+        return not self.is_level(column) and self.type_of(column).holds == "number"
 
-    def table(self, rows: Ints, columns: Ints | None = None) -> Any:
-        """Rows for the full model, if they can be read and none is missing that it needs."""
-        wanted = np.arange(len(self._cells.names)) if columns is None else columns
-        self._cells.refuse_unreadable(rows, wanted)
-        if self._full_needs is not None:
-            self._cells.refuse_missing(rows, wanted, self._full_needs)
-        return super().table(rows, columns)
+    def is_level(self, column: int) -> bool:
+        """Whether a column held text or categories."""
+        return self.levels is not None and column in self.levels.of_column
+
+    @cached_property
+    def reads_numbers(self) -> bool:
+        """Whether every column held plain numbers."""
+        return all(map(self.is_number, range(len(self.names))))
+
+    @property
+    def _library(self) -> str:
+        return self.kind or "pandas"
+
+    @property
+    def text_columns(self) -> tuple[str, ...]:
+        """Names of the columns of text or categories, which a file must be read as text for."""
+        return () if self.levels is None else tuple(self.names[column] for column in self.levels.columns)
+
+    # -- cells as numbers --------------------------------------------------------------------------
+
+    def cells(
+        self,
+        table: Any,
+        *,
+        unseen_is_missing: bool = False,
+        row_key: str | None = None,
+        row_keys: Words | None = None,
+    ) -> Cells:
+        """Read the columns of a data frame, which may come in any order; what cannot be read is kept as such.
+
+        Parameters
+        ----------
+        table : data frame
+            Rows; a column that it lacks cannot be read in any of them.
+        unseen_is_missing : bool, default=False
+            Whether text that the fit has not seen counts as missing, and not as a cell that cannot be read.
+        row_key : str, optional
+            Column that holds the keys of the rows; without it they are the index of a pandas data frame.
+        row_keys : ndarray of shape (n_rows,), optional
+            Keys of the rows as words, where the table does not tell them.
+        """
+        n_rows = len(table)
+        numbers = np.full((n_rows, len(self.names)), np.nan)
+        unreadable, texts, place_of = {}, {}, {str(name): at for at, name in enumerate(table.columns)}
+        for column, name in enumerate(self.names):
+            if name not in place_of:
+                unreadable[column] = Unreadable(
+                    np.ones(n_rows, bool), np.full(n_rows, None), _lacking(name, place_of)
+                )
+                continue
+            values = column_at(table, place_of[name])
+            numbers[:, column], found = self._read_column(column, values, unseen_is_missing)
+            if found is not None:
+                unreadable[column] = found
+            if self.is_level(column):
+                texts[column] = _cells_of(values)
+        keys = keys_of(table, row_key) if row_keys is None else row_keys
+        return Cells(self.names, numbers, np.arange(1, n_rows + 1), keys, unreadable, texts)
+
+    def read(
+        self, cells: Any, columns: Ints, *, unseen_is_missing: bool = True
+    ) -> tuple[Any, dict[int, Unreadable]]:
+        """Numbers of cells of some columns, of any form; and what cannot be read, by its place in ``columns``."""
+        if self.reads_numbers or sparse.issparse(cells):
+            return as_numbers(cells, "what a source answers"), {}
+        kind = kind_of_table(cells)
+        table = cells if kind or isinstance(cells, np.ndarray) else np.asarray(cells, dtype=object)
+        if len(table.shape) != 2 or table.shape[1] != len(columns):
+            return np.empty(table.shape), {}  # refused by the caller, who knows what was asked for
+        numbers, unreadable = np.empty(table.shape), {}
+        for place, column in enumerate(columns.tolist()):
+            values = column_at(table, place) if kind else table[:, place]
+            numbers[:, place], found = self._read_column(column, values, unseen_is_missing)
+            if found is not None:
+                unreadable[place] = found
+        return numbers, unreadable
+
+    def _read_column(
+        self, column: int, values: Any, unseen_is_missing: bool
+    ) -> tuple[Floats, Unreadable | None]:
+        """Numbers of one column, and what of it cannot be read."""
+        name, holds = self.names[column], self.type_of(column).holds
+        if self.is_level(column):
+            assert self.levels is not None  # a level is one of them
+            cells = _cells_of(values)
+            numbers, known = self.levels.codes(column, cells), self.levels.of_column[column]
+            bad = np.isnan(numbers) & ~_missing(cells)
+            told = f"which was not there when the system was fitted; known are {listed(known)}. Correct it, or have it "
+            rule = f"{told}read as missing with --unseen missing."
+            if unseen_is_missing or not bad.any():
+                return numbers, None
+            return numbers, Unreadable(
+                bad, cells, lambda value, row: f"column {name!r} holds {value!r}{_in_row(row)}, {rule}"
+            )
+        if holds in _DATES:
+            if kind_of_table(values) and is_date(str(values.dtype).lower(), values.to_frame(), 0):
+                return dates_as_days(values), None
+            return _read_each(name, _cells_of(values), day_of, _DATES[holds])
+        if holds == "truth":
+            return _read_each(name, _cells_of(values), truth_of, "True or False, or 1 or 0")
+        return _read_numbers(name, values)
+
+    # -- the frame of the fit ----------------------------------------------------------------------
+
+    def table_of(self, cells: Cells) -> Any:
+        """Cells as the kind of table that the full model was fitted on."""
+        return self.table(cells.numbers, np.arange(len(self.names)), cells.texts)
+
+    def _strict(self, values: Any, column: int) -> Floats:
+        """Numbers of a column in which every cell can be read, or a refusal."""
+        numbers, found = self._read_column(column, values, unseen_is_missing=True)
+        if found is not None:
+            raise InvalidInputError(found.why(found.values[int(found.rows.argmax())], None))
+        return numbers
+
+    def table(self, numbers: Floats, columns: Ints, raw: Any = None) -> Any:
+        """The frame of the fit with some columns, from the numbers that stages read; an array where it was one.
+
+        Parameters
+        ----------
+        numbers : ndarray of shape (n_rows, n_columns)
+            Numbers.
+        columns : ndarray of int
+            The columns that they are of.
+        raw : mapping of int to sequence, optional
+            Values of columns of text and categories as they came, by the number of the column; of the others, the
+            levels are taken.
+        """
+        if self.kind is None:
+            return numbers
+        numbered = [int(column) for column in columns]
+        names = [self.names[column] for column in numbered]
+        blocks, rest = self._blocks(numbers, numbered)
+        values: dict[str, Any] = {}
+        for place in rest:
+            column, one = numbered[place], numbers[:, place]
+            cells: Any = one
+            if self.is_level(column):
+                given = None if raw is None else raw.get(column)
+                cells = self._texts(column, one) if given is None else given
+            values[self.names[column]] = self._declared(cells, column)
+        if not blocks:
+            return _frame(self.kind, values)
+        return blocks[0] if len(blocks) == 1 and not values else _joined(blocks, values, self.kind, names)
+
+    def _blocks(self, numbers: Floats, columns: list[int]) -> tuple[list[Any], list[int]]:
+        """Frames of columns that are declared together, such as thousands of pixels, and places of the others."""
+        places_of: dict[Any, list[int]] = {}
+        for place, column in enumerate(columns):
+            places_of.setdefault(self._together[column], []).append(place)
+        blocks, rest = [], places_of.pop(None, [])
+        for together, places in places_of.items():
+            block = numbers[:, places] if len(places) < len(columns) else numbers
+            block = block if together == "plain" else self._declared(block, columns[places[0]])
+            if together in ("plain", block.dtype):
+                blocks.append(
+                    plain_frame(self._library, [self.names[columns[place]] for place in places], block)
+                )
+            else:
+                rest += places
+        return blocks, rest
+
+    @cached_property
+    def _together(self) -> list[Any]:
+        """What columns have in common that are declared together: their type of numbers; None are declared alone."""
+        found: list[Any] = []
+        for column, dtype in enumerate(self._dtypes):
+            kind = self.type_of(column)
+            is_plain = kind.dtype in ("", "Float64" if self.kind == "polars" else "float64")
+            is_numpy = isinstance(dtype, np.dtype) and dtype.kind in "biuf"
+            if self.is_level(column) or kind.holds not in ("number", "truth") or kind.categories is not None:
+                found.append(None)
+            else:
+                found.append("plain" if is_plain else dtype if is_numpy else None)
+        return found
+
+    def conformed(self, table: Any, columns: Ints | None = None) -> Any:
+        """A table of the user's, with the types of the fit; as it is where it has them already.
+
+        Parameters
+        ----------
+        table : data frame or ndarray
+            Some columns of the table; an array holds the numbers that stages read.
+        columns : ndarray of int, optional
+            Which they are; None is all.
+        """
+        columns = np.arange(len(self.names)) if columns is None else columns
+        if isinstance(table, np.ndarray):
+            return self.table(table, columns) if table.dtype.kind in "biuf" else table
+        if kind_of_table(table) is None or self.kind is None or self.types is None:
+            return table
+        found = list(table.dtypes) if kind_of_table(table) == self.kind else [None] * len(columns)
+        wanted = [self._dtypes[column] for column in columns.tolist()]
+        # Equal for pandas are types with the same categories in any order; models count them in order.
+        check = range(len(found)) if found != wanted else self._places_of_categories(columns)
+        other = [place for place in check if not _fits(found[place], wanted[place])]
+        if not other:
+            return table
+        changed = {}
+        for place in other:
+            column, values = int(columns[place]), column_at(table, place)
+            if not self.is_level(column):
+                values = self._strict(values, column)
+            changed[self.names[column]] = self._declared(values, column)
+        return _with_columns(table, self.kind, changed)
+
+    @cached_property
+    def _dtypes(self) -> list[Any]:
+        """Types of the columns, None where any will do."""
+        return [dtype_of(self._library, self.type_of(column)) for column in range(len(self.names))]
+
+    def _places_of_categories(self, columns: Ints) -> list[int]:
+        return [
+            place
+            for place, column in enumerate(columns.tolist())
+            if self.type_of(column).categories is not None
+        ]
+
+    def _texts(self, column: int, numbers: Floats) -> list[str | None]:
+        """Text of the levels that some numbers stand for."""
+        assert self.levels is not None  # asked for only of columns that have levels
+        texts = self.levels.of_column[column]
+        return [None if np.isnan(number) else texts[int(number)] for number in numbers.tolist()]
+
+    def _declared(self, values: Any, column: int) -> Any:
+        """A column with the type of the fit: of numbers, or of text and categories as they came."""
+        return declared_as(self._library, values, self.type_of(column), self._dtypes[column])
+
+
+# -- reading columns -------------------------------------------------------------------------------
+
+
+def _read_numbers(name: str, values: Any) -> tuple[Floats, Unreadable | None]:
+    """A column of numbers, also where they are written as text."""
+    cells = _numeric(values)
+    if cells is None:
+        cells = _cells_of(values)
+        try:
+            numbers, bad = np.asarray(cells, dtype=np.float64), np.zeros(len(cells), dtype=bool)
+        except (
+            TypeError,
+            ValueError,
+            OverflowError,
+        ):  # cells that are no numbers, or that pandas has as missing
+            numbers, bad = np.full(len(cells), np.nan), ~_missing(cells)
+            for row in np.flatnonzero(bad):
+                if isinstance(cells[row], _SCALARS) and _is_number(cells[row]):
+                    numbers[row], bad[row] = float(cells[row]), False
+    else:
+        numbers, bad = cells, np.zeros(len(cells), dtype=bool)
+    infinite = np.isinf(numbers)
+    bad = bad | infinite
+    if not bad.any():
+        return numbers, None
+
+    def why(value: Any, row: int | None) -> str:
+        if isinstance(value, str) or np.isscalar(value):
+            rule = "finite numbers" if _is_number(value) else "numbers"
+            return (
+                f"column {name!r} must hold {rule}; got {value!r}{_in_row(row)}. "
+                f"Correct it, or leave the cell empty."
+            )
+        return (
+            f"column {name!r} must hold numbers or text; it holds {type(value).__name__} values. Leave it out with "
+            f"--ignore, or write it as numbers."
+        )
+
+    return np.where(infinite, np.nan, numbers), Unreadable(bad, np.asarray(cells, dtype=object), why)
+
+
+def _read_each(
+    name: str, cells: Labels, read: Callable[[Any], float], rule: str
+) -> tuple[Floats, Unreadable | None]:
+    """A column whose cells are read one by one; ``rule`` says what they may hold."""
+    numbers, bad = np.full(len(cells), np.nan), np.zeros(len(cells), dtype=bool)
+    for row, cell in enumerate(cells.tolist()):
+        try:
+            numbers[row] = read(cell)
+        except (TypeError, ValueError, OverflowError):
+            bad[row] = True
+    bad |= np.isinf(numbers)
+    numbers[bad] = np.nan
+    if not bad.any():
+        return numbers, None
+    return numbers, Unreadable(
+        bad,
+        cells,
+        lambda value, row: (
+            f"column {name!r} must hold {rule}; got {value!r}{_in_row(row)}. Correct it, or leave the cell empty."
+        ),
+    )
+
+
+def _numeric(values: Any) -> Floats | None:
+    """Values of a column of numbers or truth values as float64; None where it holds anything else."""
+    kind = kind_of_table(values)
+    if kind == "polars":
+        is_plain = values.dtype.is_numeric() or str(values.dtype) == "Boolean"
+        return np.array(values.cast(float).to_numpy(), dtype=np.float64) if is_plain else None
+    if getattr(values.dtype, "kind", "O") not in "biuf":
+        return None
+    if kind == "pandas":
+        numbers: Floats = values.to_numpy(dtype=np.float64, na_value=np.nan, copy=True)
+        return numbers
+    return np.array(values, dtype=np.float64)
+
+
+def _cells_of(values: Any) -> Labels:
+    """Cells of a column as they came."""
+    cells = np.empty(len(values), dtype=object)
+    cells[:] = values.to_list() if kind_of_table(values) else values.tolist()
+    return cells
+
+
+def _missing(cells: Labels) -> Bools:
+    return np.fromiter(map(is_missing, cells), dtype=bool, count=len(cells))
+
+
+def _is_number(value: Any) -> bool:
+    try:
+        float(value)
+    except (TypeError, ValueError):
+        return False
+    return True
+
+
+def _in_row(row: int | None) -> str:
+    return "" if row is None else f" in row {row}"
+
+
+def _lacking(name: str, given: Mapping[str, int]) -> Callable[[Any, int | None], str]:
+    return lambda _, row: (
+        f"the table lacks column {name!r}, which is read{_in_row(row)}. Its columns are {listed(given)}."
+    )
+
+
+def keys_of(table: Any, row_key: str | None) -> Words:
+    """Keys of the rows of a data frame: those in a column, else its index or the numbers of its rows."""
+    if row_key is None:
+        return key_words(table.index if kind_of_table(table) == "pandas" else range(len(table)))
+    if row_key not in table.columns:
+        raise InvalidInputError(
+            f"the table lacks column {row_key!r}, which holds the keys of its rows. Its columns are "
+            f"{listed(table.columns)}."
+        )
+    return key_words(table[row_key].to_list(), f"column {row_key!r}")
+
+
+# -- frames of two libraries -----------------------------------------------------------------------
+
+
+def _fits(found: Any, wanted: Any) -> bool:
+    """Whether a column of one type is as the fit had it; None is a frame of another library, and any type."""
+    if found is None or wanted is None or found != wanted:
+        return found is not None and wanted is None
+    return str(wanted) != "category" or bool(found.categories.equals(wanted.categories))
+
+
+def _joined(blocks: list[Any], values: Mapping[str, Any], kind: str, names: list[str]) -> Any:
+    """Frames and columns side by side, in the order of some names."""
+    parts = [*blocks, *([_frame(kind, values)] if values else [])]
+    if kind == "polars":
+        import polars as pl
+
+        return pl.concat(parts, how="horizontal").select(names)
+    import pandas as pd
+
+    return pd.concat(parts, axis=1)[names]
+
+
+def _frame(kind: str, columns: Mapping[str, Any]) -> Any:
+    if kind == "polars":
+        import polars as pl
+
+        return pl.DataFrame(columns)
+    import pandas as pd
+
+    return pd.DataFrame(columns)
+
+
+def _with_columns(table: Any, kind: str, changed: Mapping[str, Any]) -> Any:
+    """A frame of a kind with other values in some columns."""
+    if kind_of_table(table) != kind:
+        names = list(table.columns)
+        return _frame(kind, {name: changed.get(name, table[name].to_list()) for name in names})
+    if kind == "polars":
+        import polars as pl
+
+        return table.with_columns([pl.Series(name, values) for name, values in changed.items()])
+    other = table.copy(deep=False)
+    for name, values in changed.items():
+        # Without the index of its rows, which is not that of the table.
+        other[name] = getattr(values, "array", values)
+    return other

@@ -5,10 +5,12 @@ have not learned on.
 """
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from thrifty.arrays import Floats, Int64s
+from thrifty.errors import InvalidInputError
 
 __all__ = ["N_BINS", "Spread"]
 
@@ -47,6 +49,30 @@ class Spread:
                 edges[column, : len(found)] = found
         counts = cls(edges, np.zeros((len(edges), N_BINS))).counts(numbers)
         return cls(edges, counts / np.maximum(counts.sum(axis=1, keepdims=True), 1))
+
+    @classmethod
+    def of_system(cls, system: Any) -> "Spread | None":
+        """What an estimator keeps in ``spread_``; None where it does not tell."""
+        known = getattr(system, "spread_", None)
+        if known is None:
+            return None
+        found: dict[str, Any] = known if isinstance(known, dict) else {}
+        edges, shares = (np.asarray(found.get(name, ())) for name in ("edges", "shares"))
+        n_columns = system.n_features_in_
+        is_whole = (
+            edges.shape == (n_columns, N_BINS - 1)
+            and shares.shape == (n_columns, N_BINS)
+            and edges.dtype == shares.dtype == np.float64
+            and bool(np.all(edges[:, :-1] <= edges[:, 1:]))
+            and bool(np.all(shares >= 0))
+            and bool(np.all(np.isclose(shares.sum(axis=1), 1) | (shares == 0).all(axis=1)))
+        )
+        if not is_whole:
+            raise InvalidInputError(
+                "the file must hold, in spread_, edges that rise and shares that sum to 1 in every column. Fit the "
+                "system again."
+            )
+        return cls(edges, shares)
 
     def counts(self, numbers: Floats) -> Int64s:
         """How many values of each column fall into each bin, shape (n_columns, N_BINS); missing ones into none."""

@@ -14,22 +14,16 @@ from thrifty.serve.config import Config
 
 
 @pytest.fixture(scope="session")
-def colours(make_table, while_fits_are_small):
+def colours(make_table, fit_by_command):
     """What a fit on a table with a text column makes; its full model reads missing values."""
-    from thrifty.tables.fit import FitGoal, fit_table
-
-    with while_fits_are_small():
-        return fit_table(make_table(400), "label", FitGoal(budget=3.0), full="boosting").system
+    return fit_by_command(make_table(400), "label", "--budget", 3, "--full", "boosting")
 
 
 @pytest.fixture(scope="session")
-def numbers(make_table, while_fits_are_small):
+def numbers(make_table, fit_by_command):
     """What a fit on numbers alone makes; its full model reads no missing values."""
-    from thrifty.tables.fit import FitGoal, fit_table
-
     table = make_table(400).drop(columns=["colour", "old"])
-    with while_fits_are_small():
-        return fit_table(table, "label", FitGoal(budget=2.5), full="svm").system
+    return fit_by_command(table, "label", "--budget", 2.5, "--full", "svm")
 
 
 @pytest.fixture(scope="session")

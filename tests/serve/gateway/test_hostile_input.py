@@ -26,7 +26,7 @@ def test_a_thousand_spoilt_requests_are_answered_or_refused_in_words(open_gatewa
     gateway, chance = open_gateway(numbers), np.random.default_rng(7)
     statuses = {}
     for _ in range(1000):
-        request = hostile.asked(OPERATIONS[path], numbers.schema.names, chance)
+        request = hostile.asked(OPERATIONS[path], numbers.chain_.schema.names, chance)
         said = gateway.ask(path, json.dumps(hostile.spoilt(request, chance)).encode())
         statuses[said.status] = statuses.get(said.status, 0) + 1
         assert said.status in (200, 400), (said.said, request)
@@ -42,7 +42,7 @@ def test_bytes_that_were_mangled_on_the_way_are_answered_or_refused_in_words(
 ):
     gateway, chance = open_gateway(numbers), np.random.default_rng(8)
     for _ in range(500):
-        raw = json.dumps(hostile.asked(OPERATIONS[path], numbers.schema.names, chance)).encode()
+        raw = json.dumps(hostile.asked(OPERATIONS[path], numbers.chain_.schema.names, chance)).encode()
         length = {"inference-header-content-length": str(chance.integers(len(raw) + 9))}
         headers = length if chance.random() < 0.2 else {}
         said = gateway.ask(path, hostile.mangled(raw, chance), headers=headers)
@@ -63,7 +63,7 @@ def test_the_description_names_every_operation_and_every_column(open_gateway, co
         paths = {route.path for route in gateway.app.routes}
         assert set(described["paths"]) == paths
         row = described["paths"]["/predict"]["post"]["requestBody"]["content"]["application/json"]["schema"]
-        assert list(row["properties"]["rows"]["items"]["properties"]) == list(system.schema.names)
+        assert list(row["properties"]["rows"]["items"]["properties"]) == list(system.chain_.schema.names)
         for methods in described["paths"].values():
             for operation in methods.values():
                 assert set(operation["responses"]) == {"200", "default"}

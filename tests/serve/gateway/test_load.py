@@ -17,12 +17,12 @@ from thrifty.serve.endpoint import Limiter
 
 @pytest.fixture
 def question(numbers, make_table):
-    return {"rows": make_table(60, seed=5)[list(numbers.schema.names)].to_dict("records")}
+    return {"rows": make_table(60, seed=5)[list(numbers.chain_.schema.names)].to_dict("records")}
 
 
 @pytest.fixture
 def one_row(numbers):
-    return {"rows": [dict.fromkeys(numbers.schema.names, 0.5)]}
+    return {"rows": [dict.fromkeys(numbers.chain_.schema.names, 0.5)]}
 
 
 @pytest.fixture

@@ -3,7 +3,6 @@
 import asyncio
 import json
 import logging
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -24,7 +23,7 @@ def fails(_):
 
 @pytest.fixture
 def question(numbers, make_table):
-    rows = make_table(60, seed=5)[list(numbers.schema.names)]
+    rows = make_table(60, seed=5)[list(numbers.chain_.schema.names)]
     return {"rows": rows.to_dict("records"), "id": "question"}
 
 
@@ -38,17 +37,17 @@ def test_a_remote_full_model_is_asked_about_the_rows_sent_on_and_about_no_other(
 ):
     remote, how = with_remote(fake_remote, lambda rows: np.tile([0.25, 0.75], (len(rows), 1)))
     said = open_gateway(numbers, how).ask("/predict", question).said["answers"]
-    sent = [place for place, one in enumerate(said) if one["route"] == numbers.chain.n_stages]
+    sent = [place for place, one in enumerate(said) if one["route"] == numbers.chain_.n_stages]
     assert 0 < len(sent) < len(said)
     np.testing.assert_array_equal(remote.asked[0], [list(question["rows"][place].values()) for place in sent])
-    if numbers.chain.blend is None:
+    if numbers.chain_.blend is None:
         assert {said[place]["probability"] for place in sent} == {0.75}
 
 
 def test_a_remote_that_says_what_the_model_in_the_file_says_gives_the_same_answers(
     open_gateway, numbers, fake_remote, question
 ):
-    full = numbers.chain.innermost
+    full = numbers.chain_.innermost
     _, how = with_remote(fake_remote, lambda rows: full.outputs(rows, rows))
     said = open_gateway(numbers, how).ask("/predict", question).said
     assert said == open_gateway(numbers).ask("/predict", question).said
@@ -70,7 +69,7 @@ def test_without_the_full_model_rows_get_the_last_stages_answer_marked_and_count
     whole = open_gateway(numbers).ask("/predict", question).said["answers"]
     gateway = open_gateway(numbers, how)
     said = gateway.ask("/predict", question).said["answers"]
-    n_stages, chain = numbers.chain.n_stages, numbers.chain
+    n_stages, chain = numbers.chain_.n_stages, numbers.chain_
     bought = chain.price_list.cost_of(np.flatnonzero(chain.bought_by_place[-1]))
     for one, before in zip(said, whole, strict=True):
         assert one["degraded"] == (before["route"] == n_stages)
@@ -94,7 +93,7 @@ def test_a_call_that_was_not_tried_costs_what_the_stages_bought(open_gateway, nu
     _, how = with_remote(fake_remote, refuses)
     said = open_gateway(numbers, how).ask("/predict", question).said["answers"]
     degraded = {one["cost"] for one in said if one["degraded"]}
-    assert degraded == {numbers.chain.cost_by_place[-2]}
+    assert degraded == {numbers.chain_.cost_by_place[-2]}
 
 
 def test_error_and_abstain_give_no_answer_of_a_stage(open_gateway, numbers, fake_remote, question):
@@ -115,7 +114,7 @@ def test_the_budget_is_held_from_the_start_and_changed_at_the_admin_port(open_ga
     dear = gateway.ask("/predict", question).said["answers"]
     spent = np.mean([one["cost"] for one in dear])
     assert gateway.serving.model.controller.mean_spend == pytest.approx(spent)
-    cheapest = float(numbers.chain.policy.cost[0])
+    cheapest = float(numbers.chain_.policy.cost[0])
     assert gateway.admin("/budget", {"budget": cheapest}).said == {"budget": cheapest}
     cheap = gateway.ask("/predict", question).said["answers"]
     assert np.mean([one["cost"] for one in cheap]) < np.mean([one["cost"] for one in dear])
@@ -129,11 +128,11 @@ def test_the_budget_is_held_from_the_start_and_changed_at_the_admin_port(open_ga
 def test_a_cap_outlives_reloads_and_is_not_given_up_by_a_change_of_the_budget(
     open_gateway, numbers, make_table
 ):
-    window, budget = 20, float(numbers.chain.policy.cost[[0, -1]].mean())
+    window, budget = 20, float(numbers.chain_.policy.cost[[0, -1]].mean())
     how, cap = {"load": lambda: Loaded(numbers, "b")}, 1.02 * budget
     gateway = open_gateway(numbers, how, budget=budget, budget_window=window, budget_cap=cap)
     costs = []
-    for row in make_table(120, seed=5)[list(numbers.schema.names)].to_dict("records"):
+    for row in make_table(120, seed=5)[list(numbers.chain_.schema.names)].to_dict("records"):
         costs.append(gateway.ask("/predict", {"rows": [row]}).said["answers"][0]["cost"])
         if len(costs) % 15 == 0:
             assert gateway.admin("/reload", {}).status == 200
@@ -144,8 +143,8 @@ def test_a_cap_outlives_reloads_and_is_not_given_up_by_a_change_of_the_budget(
 
 
 def test_another_file_takes_over_and_a_bad_one_changes_nothing(open_gateway, numbers, question):
-    chain = numbers.chain
-    stops = replace(numbers, estimator=chain.at(Policy.of(np.full(chain.n_stages, np.inf))))
+    chain = numbers.chain_
+    stops = chain.at(Policy.of(np.full(chain.n_stages, np.inf)))
     files = [Loaded(stops, "b"), InvalidInputError("the file is broken."), OSError("gone")]
 
     def load():
@@ -197,8 +196,8 @@ def test_rows_that_a_stage_answers_are_compared_with_the_full_model_where_that_i
     gateway = open_gateway(numbers, how, explore=1.0)
     said = gateway.ask("/predict", question).said["answers"]
     gateway.run(asyncio.sleep(0.01))
-    easy = [one["answer"] for one in said if one["route"] < numbers.chain.n_stages]
-    agreed = easy.count(numbers.schema.classes[1])
+    easy = [one["answer"] for one in said if one["route"] < numbers.chain_.n_stages]
+    agreed = easy.count(numbers.classes_[1])
     assert 0 < agreed < len(easy)
     assert gateway.counts("explored") == {"compared": len(easy), "agreed": agreed}
 
@@ -211,7 +210,7 @@ def test_metrics_count_rows_spend_and_missing_values(open_gateway, numbers, fake
     text = gateway.admin("/metrics").said.decode()
     lines = dict(line.rsplit(" ", 1) for line in text.splitlines() if not line.startswith("#"))
     assert float(lines["thrifty_spend_total"]) == pytest.approx(sum(one["cost"] for one in said))
-    full = numbers.chain.price_list.cost_of_full
+    full = numbers.chain_.price_list.cost_of_full
     assert float(lines["thrifty_saved_total"]) == pytest.approx(60 * full - sum(one["cost"] for one in said))
     assert float(lines['thrifty_missing_share{feature="noise"}']) == pytest.approx(1 / 60)
     assert lines['thrifty_requests_total{operation="predict",status="200"}'] == "1.0"
@@ -225,7 +224,7 @@ def test_metrics_count_rows_spend_and_missing_values(open_gateway, numbers, fake
 
 def test_the_log_says_what_happened_and_no_values(open_gateway, numbers, caplog):
     gateway = open_gateway(numbers)
-    row = dict.fromkeys(numbers.schema.names, 0.123456)
+    row = dict.fromkeys(numbers.chain_.schema.names, 0.123456)
     with caplog.at_level(logging.INFO, "thrifty.serve"):
         gateway.ask("/predict", {"rows": [row]})
         gateway.ask("/predict", {"rows": [{**row, "age": "0.123456"}]})
@@ -286,8 +285,8 @@ def test_settings_are_read_from_a_file_and_changed_by_options(tmp_path):
 
 
 def test_every_answer_is_wholly_that_of_one_file_while_two_take_turns(open_gateway, numbers, question):
-    chain = numbers.chain
-    stops = replace(numbers, estimator=chain.at(Policy.of(np.full(chain.n_stages, np.inf))))
+    chain = numbers.chain_
+    stops = chain.at(Policy.of(np.full(chain.n_stages, np.inf)))
     files = [Loaded(numbers, "a"), Loaded(stops, "b")]
     whole = {one.version: open_gateway(one).ask("/predict", question).said for one in files}
     gateway = open_gateway(files[0], {"load": lambda: files[len(turns) % 2]})

@@ -41,7 +41,7 @@ class Sold(PatientSource):
 def sold(system, **settings):
     """Settings of a provider of everything that the system reads."""
     where = {} if {"database", "path", "url"} & set(settings) else {"path": "unread.csv"}
-    return {"lab": {"columns": list(system.schema.names), "key": "id", **where, **settings}}
+    return {"lab": {"columns": list(system.chain_.schema.names), "key": "id", **where, **settings}}
 
 
 @pytest.fixture(scope="session")
@@ -60,20 +60,20 @@ def known_by_key(table):
 
 @pytest.mark.parametrize("system", ["colours", "numbers"])
 def test_rows_known_by_key_alone_get_the_answers_and_the_costs_of_the_whole_table(
-    open_gateway, request, table, made, system
+    answers_to, open_gateway, request, table, made, system
 ):
     system = request.getfixturevalue(system)
     gateway = open_gateway(system, {"sources": {"lab": made}}, providers=sold(system), row_key="id")
     said = gateway.ask("/predict", known_by_key(table))
     assert said.status == 200, said.said
-    expected = system.answers(system.with_row_key("id").read(table))
+    expected = answers_to(system, table, row_key="id")
     for name in ("answer", "probability", "cost"):
         assert [one[name] for one in said.said["answers"]] == expected[name].tolist()
     assert not any(one["degraded"] for one in said.said["answers"])
     # One question for each stage, about the rows that get there, and one for the full model.
     assert made.asked[0] == len(table)
     assert sorted(made.asked, reverse=True) == made.asked
-    assert len(made.asked) <= system.chain.n_stages + 1
+    assert len(made.asked) <= system.chain_.n_stages + 1
     tensor = {"name": "id", "datatype": "BYTES", "shape": [30], "data": table["id"].tolist()}
     infer = gateway.ask("/v2/models/thrifty/infer", {"inputs": [tensor], "outputs": [{"name": "cost"}]})
     assert infer.said["outputs"][0]["data"] == expected["cost"].tolist()
@@ -81,20 +81,20 @@ def test_rows_known_by_key_alone_get_the_answers_and_the_costs_of_the_whole_tabl
 
 def test_what_comes_with_a_request_is_not_bought_and_costs_nothing(open_gateway, numbers, table, made):
     gateway = open_gateway(numbers, {"sources": {"lab": made}}, providers=sold(numbers))
-    whole = table[list(numbers.schema.names)].to_dict("records")
-    call = numbers.chain.price_list.full_cost
+    whole = table[list(numbers.chain_.schema.names)].to_dict("records")
+    call = numbers.chain_.price_list.full_cost
     said = gateway.ask("/predict", {"rows": whole}).said["answers"]
     assert [one["cost"] for one in said] == [
-        call if one["route"] == numbers.chain.n_stages else 0.0 for one in said
+        call if one["route"] == numbers.chain_.n_stages else 0.0 for one in said
     ]
     assert made.asked == []
-    first = numbers.schema.names[numbers.chain.stages[0].columns[0]]
+    first = numbers.chain_.schema.names[numbers.chain_.stages[0].columns[0]]
     lacking = [
         {name: value for name, value in row.items() if name != first} | {"id": key}
         for row, key in zip(whole, table["id"], strict=True)
     ]
     dearer = gateway.ask("/predict", {"rows": lacking}).said["answers"]
-    price = numbers.chain.price_list.cost_of([numbers.schema.names.index(first)])
+    price = numbers.chain_.price_list.cost_of([numbers.chain_.schema.names.index(first)])
     np.testing.assert_allclose([one["cost"] for one in dearer], [one["cost"] + price for one in said])
     assert made.asked == [30]
 
@@ -108,7 +108,7 @@ def test_what_was_bought_is_kept_for_the_next_request_and_shared_by_rows_of_one_
     n_questions = len(made.asked)
     again = gateway.ask("/predict", {"rows": [{"id": "n1"}, {"id": "n1"}], "id": "a"}).said["answers"][0]
     assert len(made.asked) == n_questions
-    assert again["cost"] in (0.0, numbers.chain.price_list.full_cost)
+    assert again["cost"] in (0.0, numbers.chain_.price_list.full_cost)
     lab = gateway.serving.providers[0]
     assert lab.outcomes["cached"] > 0
 
@@ -117,9 +117,9 @@ def test_what_was_bought_is_kept_for_the_next_request_and_shared_by_rows_of_one_
 def test_a_provider_that_dies_leaves_rows_with_what_they_hold_or_an_error(
     open_gateway, colours, table, on_failure
 ):
-    stages = colours.chain.stages
-    at_hand = {colours.schema.names[column] for column in stages[0].columns}
-    columns = [name for name in colours.schema.names if name not in at_hand]
+    stages = colours.chain_.stages
+    at_hand = {colours.chain_.schema.names[column] for column in stages[0].columns}
+    columns = [name for name in colours.chain_.schema.names if name not in at_hand]
     gateway = open_gateway(
         colours,
         {"sources": {"lab": Down(retries=0)}},
@@ -136,9 +136,9 @@ def test_a_provider_that_dies_leaves_rows_with_what_they_hold_or_an_error(
     answers = said.said["answers"]
     lost = [one for one in answers if one["degraded"]]
     assert 0 < len(lost) < len(answers)
-    assert all(one["answer"] in colours.schema.classes for one in answers)
+    assert all(one["answer"] in colours.classes_ for one in answers)
     # Nothing was bought; what is held came with the request. Who goes on without gets to a later stage.
-    assert {one["cost"] for one in answers if one["route"] < colours.chain.n_stages} == {0.0}
+    assert {one["cost"] for one in answers if one["route"] < colours.chain_.n_stages} == {0.0}
     assert (
         {one["route"] for one in lost} == {0}
         if on_failure == "answer"
@@ -157,7 +157,7 @@ def test_purchases_end_at_the_deadline_and_block_nobody(open_gateway, numbers, t
         providers=sold(numbers),
         purchase_deadline=0.15,
     )
-    whole = {"rows": table[list(numbers.schema.names)].to_dict("records")}
+    whole = {"rows": table[list(numbers.chain_.schema.names)].to_dict("records")}
 
     async def both():
         start = time.perf_counter()
@@ -191,8 +191,8 @@ def test_a_provider_that_keeps_failing_is_left_alone(open_gateway, numbers):
 
 
 def test_what_nobody_sells_and_rows_without_a_key_are_refused_by_name(open_gateway, numbers, made):
-    first = numbers.schema.names[numbers.chain.stages[0].columns[0]]
-    others = [name for name in numbers.schema.names if name != first]
+    first = numbers.chain_.schema.names[numbers.chain_.stages[0].columns[0]]
+    others = [name for name in numbers.chain_.schema.names if name != first]
     gateway = open_gateway(numbers, {"sources": {"lab": made}}, providers=sold(numbers, columns=others))
     said = gateway.ask("/predict", {"rows": [{"id": "n1"}]})
     assert said.status == 400
@@ -218,8 +218,8 @@ def test_a_full_model_that_fails_rows_that_were_bought_for_follows_its_own_polic
         raise type("Down", (Exception,), {"reason": "connect"})
 
     how = {"sources": {"lab": made}, "connect": lambda _: fake_remote(fails)}
-    n_stages, rows = numbers.chain.n_stages, known_by_key(table)
-    bought = numbers.chain.price_list.cost_of(np.flatnonzero(numbers.chain.bought_by_place[-1]))
+    n_stages, rows = numbers.chain_.n_stages, known_by_key(table)
+    bought = numbers.chain_.price_list.cost_of(np.flatnonzero(numbers.chain_.bought_by_place[-1]))
     for policy, route in (("local", n_stages - 1), ("abstain", -1)):
         gateway = open_gateway(numbers, how, providers=sold(numbers), on_remote_failure=policy)
         lost = [one for one in gateway.ask("/predict", rows).said["answers"] if one["degraded"]]
@@ -232,7 +232,7 @@ def test_a_full_model_that_fails_rows_that_were_bought_for_follows_its_own_polic
 
 
 def test_a_budget_is_held_over_what_is_really_bought(open_gateway, numbers, table, made):
-    cheapest, dearest = numbers.chain.policy.cost[[0, -1]]
+    cheapest, dearest = numbers.chain_.policy.cost[[0, -1]]
     target = float(cheapest + 0.3 * (dearest - cheapest))
     gateway = open_gateway(
         numbers,
@@ -250,9 +250,9 @@ def test_a_budget_is_held_over_what_is_really_bought(open_gateway, numbers, tabl
 
 @pytest.mark.parametrize("kind", ["database", "path"])
 def test_providers_of_a_file_of_settings_sell_by_their_own_names(
-    open_gateway, numbers, table, tmp_path, kind
+    answers_to, open_gateway, numbers, table, tmp_path, kind
 ):
-    names = list(numbers.schema.names)
+    names = list(numbers.chain_.schema.names)
     own = table.rename(columns={names[0]: "other"})[["id", "other", *names[1:]]]
     columns = dict(zip(names, ["other", *names[1:]], strict=True))
     if kind == "path":
@@ -266,8 +266,7 @@ def test_providers_of_a_file_of_settings_sell_by_their_own_names(
         numbers, providers=sold(numbers, columns=columns, timeout=5.0, **where), row_key="id"
     )
     said = gateway.ask("/predict", known_by_key(table)).said["answers"]
-    keyed = numbers.with_row_key("id")
-    assert [one["cost"] for one in said] == keyed.answers(keyed.read(table))["cost"].tolist()
+    assert [one["cost"] for one in said] == answers_to(numbers, table, row_key="id")["cost"].tolist()
     strange = gateway.ask("/predict", {"rows": [{"id": "nobody"}]}).said["answers"][0]
     assert (strange["route"], strange["degraded"]) == (-1, True)
     assert gateway.serving.providers[0].failures == {"not_delivered": 1}

@@ -21,16 +21,18 @@ def rows(make_table):
     return make_table(40, seed=3).drop(columns="label")
 
 
-def test_rows_by_name_get_the_answers_of_the_command_line(open_gateway, colours, rows, of_request):
+def test_rows_by_name_get_the_answers_of_the_command_line(
+    answers_to, open_gateway, colours, rows, of_request
+):
     gateway = open_gateway(colours)
-    expected = colours.answers(colours.read(of_request(rows, "a")))
+    expected = answers_to(colours, of_request(rows, "a"))
     said = gateway.ask("/predict", {"rows": records(rows), "id": "a"})
     assert said.status == 200
     answers = said.said["answers"]
     assert [one["answer"] for one in answers] == expected["answer"].tolist()
     assert [one["probability"] for one in answers] == expected["probability"].tolist()
     assert [one["cost"] for one in answers] == expected["cost"].tolist()
-    n_stages = colours.chain.n_stages
+    n_stages = colours.chain_.n_stages
     assert [one["route"] for one in answers] == [
         n_stages if s == "full" else int(s) for s in expected["stage"]
     ]
@@ -38,10 +40,10 @@ def test_rows_by_name_get_the_answers_of_the_command_line(open_gateway, colours,
     assert not any(one["degraded"] for one in answers)
 
 
-def test_one_row_at_a_time_gets_the_answers_of_the_batch(open_gateway, colours, rows):
+def test_one_row_at_a_time_gets_the_answers_of_the_batch(answers_to, open_gateway, colours, rows):
     gateway = open_gateway(colours, name="shop")
     # Where two operating points are mixed, the id of the request is the key of its row, in the body or in the header.
-    expected = colours.answers(colours.read(rows))
+    expected = answers_to(colours, rows)
     for place, one in enumerate(records(rows)):
         said = gateway.ask("/predict", {"rows": [one], "id": str(place)})
         assert said.status == 200, said.said
@@ -53,11 +55,11 @@ def test_one_row_at_a_time_gets_the_answers_of_the_batch(open_gateway, colours, 
 
 
 def test_requests_without_an_id_follow_either_point_and_spend_the_budget(open_gateway, colours, rows):
-    policy = colours.chain.policy
+    policy = colours.chain_.policy
     assert policy.is_mixed
-    parted = colours.read(rows)
+    parted = colours.chain_.schema.cells(rows)
     lower, upper = (
-        colours.chain.at(policy.at(one)).walk(colours.reader(parted)).route
+        colours.chain_.at(policy.at(one)).walk(colours.chain_.reader(parted)).route
         for one in (policy.lower, policy.upper)
     )
     place = int(np.flatnonzero(lower != upper)[0])
@@ -68,14 +70,16 @@ def test_requests_without_an_id_follow_either_point_and_spend_the_budget(open_ga
     assert abs(sent - policy.share) < 4 * np.sqrt(policy.share * (1 - policy.share) / 400)
 
 
-def test_a_table_and_a_tensor_for_each_column_are_the_same_request(open_gateway, numbers, rows, of_request):
+def test_a_table_and_a_tensor_for_each_column_are_the_same_request(
+    answers_to, open_gateway, numbers, rows, of_request
+):
     gateway = open_gateway(numbers)
-    table = rows[list(numbers.schema.names)].to_numpy()
+    table = rows[list(numbers.chain_.schema.names)].to_numpy()
     flat = {"name": "X", "datatype": "FP64", "shape": list(table.shape), "data": table.reshape(-1).tolist()}
     nested = flat | {"data": table.tolist()}
     columns = [
         {"name": name, "datatype": "FP64", "shape": [len(table)], "data": table[:, place].tolist()}
-        for place, name in enumerate(numbers.schema.names)
+        for place, name in enumerate(numbers.chain_.schema.names)
     ]
     wanted = [{"name": name} for name in ("answer", "probabilities", "cost")]
     first, *others = (
@@ -88,16 +92,16 @@ def test_a_table_and_a_tensor_for_each_column_are_the_same_request(open_gateway,
     assert list(outputs) == ["answer", "probabilities", "cost"]
     assert outputs["answer"]["datatype"] == "BYTES"
     assert outputs["probabilities"]["shape"] == [40, 2]
-    expected = numbers.answers(numbers.read(of_request(rows, "7")))
+    expected = answers_to(numbers, of_request(rows, "7"))
     assert outputs["answer"]["data"] == expected["answer"].tolist()
     assert all(other.said == first.said for other in others)
 
 
-def test_numbers_are_predicted_without_a_probability(open_gateway, bike_system, make_bikes):
+def test_numbers_are_predicted_without_a_probability(answers_to, open_gateway, bike_system, make_bikes):
     gateway = open_gateway(bike_system)
     bikes = make_bikes(5, seed=1).drop(columns="count")
     said = gateway.ask("/predict", {"rows": bikes.to_dict("records")}).said["answers"]
-    assert [one["answer"] for one in said] == bike_system.answers(bike_system.read(bikes))["answer"].tolist()
+    assert [one["answer"] for one in said] == answers_to(bike_system, bikes)["answer"].tolist()
     assert set(said[0]) == {"answer", "route", "cost", "degraded"}
 
 
@@ -145,8 +149,8 @@ def test_a_column_that_no_route_reads_may_be_left_out(open_gateway, colours, row
     gateway = open_gateway(colours)
     chain = gateway.serving.model.chain
     gateway.serving.model.chain = chain.at(Policy.of(np.full(chain.n_stages, np.inf)))
-    first = {colours.schema.names[column] for column in chain.stages[0].columns}
-    assert len(first) < len(colours.schema.names)
+    first = {colours.chain_.schema.names[column] for column in chain.stages[0].columns}
+    assert len(first) < len(colours.chain_.schema.names)
     said = gateway.ask("/predict", {"rows": [{name: records(rows)[0][name] for name in first}]})
     assert said.status == 200, said.said
 
@@ -158,7 +162,7 @@ def test_null_is_missing_where_the_model_reads_missing_values_and_refused_where_
         gateway = open_gateway(system)
         chain = gateway.serving.model.chain
         gateway.serving.model.chain = chain.at(Policy.of(np.full(chain.n_stages, -np.inf)))
-        said = gateway.ask("/predict", {"rows": [dict.fromkeys(system.schema.names)]})
+        said = gateway.ask("/predict", {"rows": [dict.fromkeys(system.chain_.schema.names)]})
         assert said.status == status
     assert "reads no missing values" in said.said["error"]
 
@@ -199,7 +203,7 @@ def test_metadata_say_what_to_send_and_versions_are_told_apart(open_gateway, col
 
 def test_a_key_is_needed_where_one_is_set(open_gateway, numbers):
     gateway = open_gateway(numbers, api_key="secret")
-    body = {"rows": [dict.fromkeys(numbers.schema.names, 0.5)]}
+    body = {"rows": [dict.fromkeys(numbers.chain_.schema.names, 0.5)]}
     assert gateway.ask("/predict", body).status == 401
     assert gateway.ask("/predict", body, headers={"x-api-key": "secre"}).status == 401
     assert gateway.ask("/predict", body, headers={"x-api-key": "secret"}).status == 200
@@ -211,7 +215,7 @@ def test_a_key_is_needed_where_one_is_set(open_gateway, numbers):
 
 def test_bodies_and_batches_have_a_largest_size(open_gateway, numbers):
     gateway = open_gateway(numbers, max_body_bytes=500, max_rows=3)
-    row = dict.fromkeys(numbers.schema.names, 0)
+    row = dict.fromkeys(numbers.chain_.schema.names, 0)
     assert gateway.ask("/predict", {"rows": [row] * 3}).status == 200
     assert gateway.ask("/predict", {"rows": [row] * 4}).status == 400
     assert gateway.ask("/predict", {"rows": [row] * 40}).status == 413
@@ -220,16 +224,16 @@ def test_bodies_and_batches_have_a_largest_size(open_gateway, numbers):
 
 
 def test_a_batch_is_answered_by_a_thread_as_rows_are_without(open_gateway, numbers, make_table):
-    table = make_table(100, seed=4)[list(numbers.schema.names)].to_numpy()
-    tensor = {"name": "X", "datatype": "FP64", "shape": [100, 4], "data": table.tolist()}
+    table = make_table(100, seed=4)[list(numbers.chain_.schema.names)]
+    tensor = {"name": "X", "datatype": "FP64", "shape": [100, 4], "data": table.to_numpy().tolist()}
     said = open_gateway(numbers).ask(INFER, {"inputs": [tensor], "id": "b"}).said["outputs"]
-    expected = numbers.chain.cost(table, row_key=[("b", place) for place in range(100)])
+    expected = numbers.chain_.cost(table, row_key=[("b", place) for place in range(100)])
     np.testing.assert_array_equal(said[3]["data"], expected)
 
 
 def test_requests_that_come_together_are_answered_as_they_are_alone(open_gateway, colours, rows):
     # The point in force is a mix: chance must not notice who else is there.
-    assert colours.chain.policy.is_mixed
+    assert colours.chain_.policy.is_mixed
     gateway = open_gateway(colours)
     requests = [{"rows": [row], "id": str(place)} for place, row in enumerate(records(rows))]
     requests.append({"rows": records(rows)[:7], "id": "several"})

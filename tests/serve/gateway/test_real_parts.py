@@ -13,7 +13,7 @@ DEADLINE, SLACK = 0.15, 0.05
 
 @pytest.fixture
 def question(numbers, make_table):
-    rows = make_table(60, seed=5)[list(numbers.schema.names)]
+    rows = make_table(60, seed=5)[list(numbers.chain_.schema.names)]
     return {"rows": rows.to_dict("records")}
 
 
@@ -31,7 +31,7 @@ def test_a_gateway_answers_every_row_whatever_the_remote_does(
         took.append(time.perf_counter() - start)
         assert said.status == 200
         assert any(one["degraded"] for one in said.said["answers"])
-        assert all(one["answer"] in numbers.schema.classes for one in said.said["answers"])
+        assert all(one["answer"] in numbers.classes_ for one in said.said["answers"])
     assert min(took) <= DEADLINE + SLACK
     assert gateway.counts("degraded")[reason] > 0
     assert gateway.serving.model.remote.failures[reason] > 0
@@ -45,11 +45,11 @@ def test_a_gateway_asks_a_remote_that_behaves(misbehaving_port, open_gateway, nu
     )
     said = gateway.ask("/predict", question).said["answers"]
     assert not any(one["degraded"] for one in said)
-    assert any(one["route"] == numbers.chain.n_stages for one in said)
+    assert any(one["route"] == numbers.chain_.n_stages for one in said)
 
 
 def test_a_gateway_tells_the_drift_of_each_feature(open_gateway, numbers, make_table):
-    table = make_table(LEAST_VALUES, seed=1)[list(numbers.schema.names)].assign(age=9.0)
+    table = make_table(LEAST_VALUES, seed=1)[list(numbers.chain_.schema.names)].assign(age=9.0)
     gateway = open_gateway(numbers)
     assert gateway.ask("/predict", {"rows": table.to_dict("records")}).status == 200
     text = gateway.admin("/metrics").said.decode()
@@ -59,10 +59,10 @@ def test_a_gateway_tells_the_drift_of_each_feature(open_gateway, numbers, make_t
 
 
 def test_requests_that_come_at_the_same_time_do_not_break_the_cap_of_a_gateway(open_gateway, numbers):
-    cheapest, target = numbers.chain.cost_by_place[0], 2.0
+    cheapest, target = numbers.chain_.cost_by_place[0], 2.0
     gateway = open_gateway(numbers, budget=target, budget_window=40, budget_cap=2.2, max_in_flight=500)
     rows_of_each = [
-        {"rows": [dict.fromkeys(numbers.schema.names, place / 200 - 0.5)]} for place in range(200)
+        {"rows": [dict.fromkeys(numbers.chain_.schema.names, place / 200 - 0.5)]} for place in range(200)
     ]
 
     async def at_once():

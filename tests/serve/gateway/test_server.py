@@ -68,18 +68,18 @@ def wait_for(is_so, process, seconds=60):
 
 @pytest.mark.parametrize("binary", [False, True])
 def test_a_client_of_triton_gets_the_answers_of_the_command_line(
-    server, numbers, make_table, of_request, binary
+    answers_to, server, numbers, make_table, of_request, binary
 ):
     port = server[2]
-    rows = make_table(30, seed=6)[list(numbers.schema.names)]
+    rows = make_table(30, seed=6)[list(numbers.chain_.schema.names)]
     client = httpclient.InferenceServerClient(f"127.0.0.1:{port}")
     assert client.is_server_live()
     assert client.is_model_ready("labs")
-    assert client.get_model_metadata("labs")["parameters"]["columns"] == list(numbers.schema.names)
+    assert client.get_model_metadata("labs")["parameters"]["columns"] == list(numbers.chain_.schema.names)
     tensor = httpclient.InferInput("X", list(rows.shape), "FP64")
     tensor.set_data_from_numpy(rows.to_numpy(), binary_data=binary)
     said = client.infer("labs", [tensor], request_id="one")
-    expected = numbers.answers(numbers.read(of_request(rows, "one")))
+    expected = answers_to(numbers, of_request(rows, "one"))
     assert said.get_response()["id"] == "one"
     assert [str(one) for one in said.as_numpy("answer")] == expected["answer"].tolist()
     np.testing.assert_array_equal(said.as_numpy("cost"), expected["cost"])
@@ -97,7 +97,7 @@ def test_the_file_is_read_again_on_a_signal_and_the_gateway_ends_in_order(server
     with pytest.raises(urllib.error.HTTPError, match="400"):
         fetch(f"{admin}/reload", b"{}")
     assert 'thrifty_reloads_total{outcome="refused"} 1.0' in fetch(f"{admin}/metrics")
-    row = dict.fromkeys(numbers.schema.names, 0.123456)
+    row = dict.fromkeys(numbers.chain_.schema.names, 0.123456)
     assert '"answers"' in fetch(f"http://127.0.0.1:{port}/predict", json.dumps({"rows": [row]}).encode())
     os.kill(process.pid, signal.SIGTERM)
     said, log = process.communicate(timeout=20)

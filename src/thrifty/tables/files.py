@@ -13,8 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from thrifty.errors import DataUnavailableError, InvalidInputError
+from thrifty.tables.frames import listed
 
-__all__ = ["MISSING", "STANDARD_INPUT", "listed", "name_of", "read_rows", "read_table", "table_bytes"]
+__all__ = ["MISSING", "STANDARD_INPUT", "name_of", "read_rows", "read_table", "table_bytes"]
 
 MISSING = ("", "NA", "N/A", "NaN", "nan", "null", "NULL")
 """Cells of a CSV file that mean "no value"; everything else is text or a number."""
@@ -107,13 +108,6 @@ def table_bytes(frame: Any, path: str | os.PathLike[str], *, raw: bool = False) 
 def name_of(path: str | os.PathLike[str]) -> str:
     """What a table is called in a sentence."""
     return "standard input" if Path(path) == STANDARD_INPUT else str(path)
-
-
-def listed(names: Iterable[Any], most: int = 5) -> str:
-    """Names for a sentence, the first few of them."""
-    names = list(names)
-    shown = ", ".join(repr(name) for name in names[:most])
-    return shown if len(names) <= most else f"{shown} and {len(names) - most} more"
 
 
 def _existing(path: str | os.PathLike[str]) -> Path:

@@ -5,25 +5,18 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from thrifty.arrays import Ints
 from thrifty.errors import InvalidInputError
-from thrifty.prices.billing import PriceList, RowsOfFit
-from thrifty.prices.prices import Prices, check_price_list, did_you_mean
-from thrifty.tables.formats import listed, read_rows
+from thrifty.prices.prices import Prices, did_you_mean
+from thrifty.tables.files import read_rows
+from thrifty.tables.frames import listed
 
 __all__ = ["read_prices"]
 
 
 def read_prices(
-    path: str | os.PathLike[str] | None,
-    names: Sequence[str],
-    *,
-    known: Sequence[str] = (),
-    full_cost: float = 0.0,
-    full_columns: Ints | None = None,
-    rows: RowsOfFit | None = None,
-) -> PriceList:
-    """The price list of some columns; every one of them must be priced.
+    path: str | os.PathLike[str] | None, names: Sequence[str], *, known: Sequence[str] = ()
+) -> Prices:
+    """Prices of some columns; every one of them must be priced.
 
     Parameters
     ----------
@@ -34,15 +27,9 @@ def read_prices(
         The features.
     known : sequence of str
         Columns that may have a price though they are no features here.
-    full_cost : float
-        Price of one call of the full model, on top of what it reads.
-    full_columns : ndarray of int, optional
-        Numbers of the columns that the full model reads; None is all of them.
-    rows : RowsOfFit, optional
-        The rows of the fit, where prices that differ by row are found.
     """
     if path is None:
-        return check_price_list(Prices(full=full_cost, full_features=full_columns), len(names), names)
+        return Prices(default=1.0)
     given = _read(path)
     unknown = [name for name in (*given.costs, *given.by_row) if name not in {*names, *known}]
     if unknown:
@@ -57,19 +44,13 @@ def read_prices(
             f"{path} gives no price for {listed(missing)}. Every feature needs one; 0 is a feature that is at "
             f"hand, and the feature * prices all that are not named."
         )
-    here = replace(
+    return replace(
         given,
         costs={name: cost for name, cost in given.costs.items() if name in names},
         groups={name: group for name, group in (given.groups or {}).items() if name in names} or None,
         discounts=_of_features(given, names),
         by_row={name: column for name, column in given.by_row.items() if name in names},
-        full=full_cost,
-        full_features=full_columns,
     )
-    try:
-        return check_price_list(here, len(names), names, rows)
-    except InvalidInputError as error:
-        raise InvalidInputError(f"{path}: {error}") from None
 
 
 def _read(path: str | os.PathLike[str]) -> Prices:

@@ -138,45 +138,101 @@ def fit(
     json: AsJson = False,
 ) -> None:
     """Fit a system on labels, numbers or documents of queries. It is one file, which answers at any budget."""
-    from thrifty.bundle.signature import check_private_key
-    from thrifty.cli.summary import fit_in_words, fit_numbers
-    from thrifty.tables.by_class import read_max_loss, read_shares
-    from thrifty.tables.fit import FitGoal, fit_table
-    from thrifty.tables.formats import read_table
-    from thrifty.tables.storage import table_system_to_bytes
+    from dataclasses import replace
 
-    floors = read_shares("--min-recall", min_recall or ())
-    wish = FitGoal(budget, read_max_loss(max_loss), confidence, floors or None)
+    from thrifty.bundle import to_bytes
+    from thrifty.bundle.signature import check_private_key
+    from thrifty.cascade.estimators import BudgetedClassifier
+    from thrifty.cli.by_class import labels_by_name, read_max_loss, read_shares
+    from thrifty.cli.fitting import (
+        check_goal,
+        choose_full,
+        describe,
+        fit_and_prove,
+        load_frozen,
+        new_estimator,
+        refuse_early,
+        remarks,
+    )
+    from thrifty.cli.price_file import read_prices
+    from thrifty.cli.summary import fit_in_words, fit_numbers
+    from thrifty.tables.files import read_table
+    from thrifty.tables.frames import listed
+    from thrifty.tables.training import training_table
+    from thrifty.threads import limited_threads, threads_of
+
+    limits, floors = read_max_loss(max_loss), read_shares("--min-recall", min_recall or ())
+    check_goal(budget, limits, confidence, floors)
     check_output(out)
     key = None if private_key is None else check_private_key(private_key)
     with notes_of_warnings(), progress() as show:
-        fitted = fit_table(
-            read_table(table),
+        frame = read_table(table)
+        features = list(frame.columns.drop([target, query, row_key, *(ignore or ())], errors="ignore"))
+        frozen, read = load_frozen(full, trust or (), features, full_features or ())
+        # The columns of a model from a file come first, in its order.
+        frame = frame if frozen is None else frame[[*read, *frame.columns.drop(read)]]
+        data = training_table(
+            frame,
             target,
-            wish,
             task=None if task is None else task.value,
+            query=query,
+            row_key=row_key or "",
+            ignore=ignore or (),
+        )
+        estimator = new_estimator(
+            data,
+            target,
+            query=query,
             loss=loss,
             tolerance=tolerance,
-            query=query,
             metric=None if metric is None else metric.value,
             k=k,
             structure=structure.value,
-            costs=costs,
-            full=full,
-            full_cost=full_cost,
-            full_features=full_features or (),
-            ignore=ignore or (),
-            row_key=row_key or "",
-            seed=seed,
+        ).set_params(
+            prices=replace(
+                read_prices(costs, list(data.X.columns), known=ignore or ()),
+                full=full_cost,
+                full_features=read,
+            ),
+            budget=budget,
             n_jobs=jobs,
-            trusted=trust or (),
-            progress=show,
+            random_state=seed,
         )
-        data = table_system_to_bytes(fitted.system, private_key=key)
-    write_file(out, data)
-    for text in fitted.notes:
+        floors = labels_by_name("--min-recall", floors, data.classes)
+        allowed = labels_by_name("--max-loss", limits, data.classes)
+        refuse_early(estimator, data, costs, query, limits, confidence)
+        with limited_threads(openmp=threads_of(jobs), blas=threads_of(jobs)):
+            chosen = choose_full(frozen, full, estimator, data, read, show)
+            estimator.full, estimator._full_reads_numbers = chosen.model, chosen.reads_numbers
+            estimator._keeps_scores = True  # what to expect of new rows tells recall and AUC, or mean errors
+            estimator = fit_and_prove(
+                estimator, data, allowed, confidence if budget is not None or limits else None, show
+            )
+        if floors and isinstance(estimator, BudgetedClassifier):
+            estimator = estimator.at(budget=budget, min_recall=floors)
+        promise = describe(estimator, data, full=chosen.name, target=target, row_key=row_key, max_loss=limits)
+        if query:
+            estimator.query_name_ = query
+        write_file(out, to_bytes(estimator, private_key=key))
+    unread = [name for name in features if name not in read]
+    notes = [
+        *(
+            [f"{full} does not read {listed(unread)}: only the stages before it may buy them"]
+            if frozen and unread
+            else []
+        ),
+        *([f"dates are read as days since 1970-01-01: {listed(data.dates)}"] if data.dates else []),
+        *(["no --costs file: every column costs 1"] if costs is None else []),
+        *remarks(estimator, promise, limits, confidence),
+    ]
+    if not len(data.classes) and not query and task is None:
+        notes.append(
+            f"column {target!r} holds numbers, and numbers are predicted; --task classes would predict labels"
+        )
+    notes += remarks(estimator, promise, limits, confidence)
+    for text in notes:
         note(text)
     if json:
-        print_json(fit_numbers(fitted, out))
+        print_json(fit_numbers(estimator, chosen.competition, notes, out))
     else:
-        fit_in_words(fitted, out)
+        fit_in_words(estimator, chosen.competition, out)

@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from thrifty.errors import DataUnavailableError, InvalidInputError
-from thrifty.tables.formats import listed, read_rows, read_table, table_bytes
+from thrifty.tables.files import read_rows, read_table, table_bytes
+from thrifty.tables.frames import listed
 
 
 def written(path, text):

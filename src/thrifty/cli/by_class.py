@@ -9,10 +9,11 @@ import numpy as np
 
 from thrifty.arrays import Floats, Labels
 from thrifty.errors import InvalidInputError
-from thrifty.tables.formats import listed, read_rows
+from thrifty.tables.files import read_rows
+from thrifty.tables.frames import listed
 from thrifty.tasks.mistakes import read_loss
 
-__all__ = ["encode_class_keys", "is_matrix_file", "read_matrix", "read_max_loss", "read_shares"]
+__all__ = ["is_matrix_file", "labels_by_name", "read_matrix", "read_max_loss", "read_shares"]
 
 
 def is_matrix_file(loss: str) -> bool:
@@ -56,20 +57,20 @@ def read_max_loss(texts: Sequence[str] | None) -> float | dict[str, float] | Non
     return dict(read_shares("--max-loss", texts))
 
 
-def encode_class_keys(option: str, shares: Any, classes: Labels, known: Labels) -> Any:
-    """Shares by the labels that the models know, from shares by name; one number as it is."""
+def labels_by_name(option: str, shares: Any, classes: Labels) -> Any:
+    """Shares by label, from shares by the names of the labels; one number as it is."""
     if not isinstance(shares, Mapping):
         return shares
-    names = [str(label) for label in classes.tolist()]
-    unknown = [name for name in shares if name not in names]
+    label_of = {str(label): label for label in classes.tolist()}
+    unknown = [name for name in shares if name not in label_of]
     if unknown:
         told = (
-            f"the classes are {listed(names)}"
-            if names
+            f"the classes are {listed(label_of)}"
+            if label_of
             else "numbers are predicted, or documents ranked, which have no classes"
         )
         raise InvalidInputError(f"{option} names the class {unknown[0]!r}; {told}.")
-    return {known[names.index(name)].item(): share for name, share in shares.items()}
+    return {label_of[name]: share for name, share in shares.items()}
 
 
 def read_matrix(path: str, classes: Labels) -> Floats:

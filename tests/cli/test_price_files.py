@@ -1,12 +1,16 @@
+import re
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
-from thrifty import Prices
+from thrifty.cli.price_file import read_prices
 from thrifty.errors import InvalidInputError
-from thrifty.prices.billing import RowsOfFit
 from thrifty.prices.prices import check_price_list
-from thrifty.tables.price_file import read_prices
-from thrifty.tables.training import prepare
+
+
+def list_of(path, names, full_cost=0.0, **how):
+    return check_price_list(replace(read_prices(path, names, **how), full=full_cost), len(names), names)
 
 
 @pytest.fixture
@@ -20,19 +24,19 @@ def costs(tmp_path):
 
 def test_prices_are_read_with_and_without_a_line_of_names(costs):
     for text in ("feature,cost\nb,2\na,1.5\n", "b,2\na,1.5\n"):
-        prices = read_prices(costs(text), ["a", "b"], full_cost=3)
+        prices = list_of(costs(text), ["a", "b"], full_cost=3)
         assert prices.prices[prices.group_of].tolist() == [1.5, 2.0]
         assert prices.full_cost == 3
 
 
 def test_columns_of_one_group_are_one_purchase(costs):
-    prices = read_prices(costs("feature,cost,group\na,5,blood\nb,5,blood\nc,1,\n"), ["a", "b", "c"])
+    prices = list_of(costs("feature,cost,group\na,5,blood\nb,5,blood\nc,1,\n"), ["a", "b", "c"])
     assert prices.cost_of([0, 1]) == 5
     assert prices.cost_of_everything == 6
 
 
 def test_without_a_file_every_column_costs_one():
-    assert read_prices(None, ["a", "b"]).cost_of_everything == 2
+    assert list_of(None, ["a", "b"]).cost_of_everything == 2
 
 
 @pytest.mark.parametrize(
@@ -56,35 +60,27 @@ def test_without_a_file_every_column_costs_one():
 )
 def test_prices_that_cannot_be_meant_are_refused_by_name(costs, text, told):
     with pytest.raises(InvalidInputError, match=told):
-        read_prices(costs(text), ["a", "b"])
+        list_of(costs(text), ["a", "b"])
 
 
 def test_a_column_that_is_left_out_may_have_a_price(costs):
-    assert read_prices(costs("a,1\nid,9\n"), ["a"], known=["id"]).cost_of_everything == 1
+    assert list_of(costs("a,1\nid,9\n"), ["a"], known=["id"]).cost_of_everything == 1
 
 
-def test_a_fit_finds_the_prices_that_a_column_of_the_table_holds(costs, make_table):
+@pytest.mark.slow
+def test_a_fit_finds_the_prices_that_a_column_of_the_table_holds(
+    costs, make_table, fit_by_command, refused, tmp_path
+):
     frame = make_table(200)
     frame["lab price"] = np.where(np.arange(len(frame)) % 2, 1.0, 5.0)
     path = costs("feature,cost,by_row\n*,1\nlab one,,lab price\nlab price,0\n")
-    table = prepare(
-        frame,
-        "label",
-        costs=path,
-        full="svm",
-        full_cost=0.0,
-        full_features=(),
-        ignore=(),
-        trusted=(),
-    )
-    place = list(table.schema.names).index("lab one")
-    assert table.prices.prices[place] == 3.0
-    again = check_price_list(Prices.of(table.prices), len(table.schema.names))
-    assert again.is_same(table.prices)
+    system = fit_by_command(frame, "label", "--costs", path, "--full", "svm")
+    place = system.feature_names_in_.tolist().index("lab one")
+    prices = system.chain_.price_list
+    assert prices.prices[prices.group_of[place]] == 3.0
     frame.loc[4, "lab price"] = -2.0
-    with pytest.raises(InvalidInputError, match=r"costs.csv: column 'lab price' holds prices.*row 5 has -2"):
-        read_prices(
-            path,
-            table.schema.names,
-            rows=RowsOfFit(table.schema.cells(frame).numbers, numbers=np.arange(1, 201)),
-        )
+    frame.to_csv(tmp_path / "t.csv", index=False)
+    told = refused(
+        "fit", tmp_path / "t.csv", "--target", "label", "--costs", path, "-o", tmp_path / "s.thrifty"
+    )
+    assert re.search(r"costs.csv: column 'lab price' holds prices.*row 5 has -2", told)

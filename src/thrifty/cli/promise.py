@@ -1,12 +1,13 @@
 """What to expect of new rows at the operating point in force, from rows whose answering models had not seen them."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import numpy as np
 
 from thrifty.arrays import Bools, Floats, Ints
+from thrifty.errors import InvalidInputError
 from thrifty.estimators.base import ChainEstimator
 from thrifty.evidence.evidence import Evidence, QueryEvidence
 from thrifty.evidence.frontier import Frontier
@@ -83,6 +84,19 @@ class Promise:
     full_measures: dict[str, float] | None = None
     documents: float | None = None
 
+    @classmethod
+    def from_dict(cls, known: Any) -> "Promise":
+        """What a file keeps of a promise, or a refusal of anything else."""
+        names = {one.name for one in fields(cls)}
+        if isinstance(known, dict) and set(known) <= names and all(map(_is_numbers, known.values())):
+            try:
+                return cls(**known)
+            except TypeError:
+                pass
+        raise InvalidInputError(
+            "the file must hold numbers by name in promise_; got something else. Fit the system again."
+        )
+
     @property
     def query_cost(self) -> float | None:
         """Mean cost of all documents of a query, where documents are ranked."""
@@ -104,6 +118,15 @@ class Promise:
         high = self.accuracy + float(np.sqrt((self.high - self.accuracy) ** 2 + chance))
         # R2 has no lower end.
         return max(low, 0.0) if spread is None else low, min(high, 1.0)
+
+
+def _is_numbers(value: Any) -> bool:
+    """Whether a value is a number, several, or some by name; None is one that is not known."""
+    if isinstance(value, dict):
+        return all(isinstance(name, str) and _is_numbers(one) for name, one in value.items())
+    if isinstance(value, tuple):
+        return all(map(_is_numbers, value))
+    return value is None or (isinstance(value, int | float) and bool(np.isfinite(value)))
 
 
 def promise_of(estimator: ChainEstimator, known: Promise | None = None) -> Promise:

@@ -1,0 +1,87 @@
+"""Files of estimators and chains: what `thrifty.save` writes and `thrifty.load` reads."""
+
+from collections.abc import Iterable
+from typing import Any
+
+from thrifty.bundle.container import DEFAULT_MAX_BYTES
+from thrifty.bundle.context import FullMode
+from thrifty.bundle.objects import from_bytes, to_bytes
+from thrifty.files import AnyPath, read_capped, write_atomically
+
+__all__ = ["load", "save"]
+
+
+def save(
+    thing: Any,
+    path: AnyPath,
+    *,
+    full: FullMode = "inside",
+    evidence: bool = True,
+    private_key: Any = None,
+) -> None:
+    """Write a fitted estimator or a chain into one file, without pickle.
+
+    Parameters
+    ----------
+    thing : fitted estimator of thrifty, or Chain
+        What to save. Constructor arguments and learned attributes that are plain data are kept; models among the
+        arguments are not, beyond their place in the chain.
+    path : path
+        The file; an old one is replaced in one step, or left as it is if anything fails.
+    full : {"inside", "reference", "absent"}, default="inside"
+        What becomes of the full model (f0): written into the file, recognised by its fingerprint and given again
+        when loading, or left out.
+    evidence : bool, default=True
+        Whether to keep the rows that operating points were judged on; a file without them is smaller, answers alike,
+        and has no ``frontier_``.
+    private_key : Ed25519PrivateKey of cryptography, PEM bytes or path of a PEM file, optional
+        Signs the file, for those who load it with the ``public_key`` that belongs to it. Needs ``thrifty[signing]``.
+
+    Examples
+    --------
+    >>> import tempfile, pathlib
+    >>> from sklearn.datasets import load_breast_cancer
+    >>> from sklearn.linear_model import LogisticRegression
+    >>> from sklearn.pipeline import make_pipeline
+    >>> from sklearn.preprocessing import StandardScaler
+    >>> from thrifty import DynaModLinClassifier, load, save
+    >>> X, y = load_breast_cancer(return_X_y=True)
+    >>> f0 = make_pipeline(StandardScaler(), LogisticRegression())
+    >>> clf = DynaModLinClassifier(f0, gamma=0.02, random_state=0).fit(X, y)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = pathlib.Path(folder) / "cancer.thrifty"
+    ...     save(clf, path)
+    ...     again = load(path)
+    >>> bool((again.predict(X) == clf.predict(X)).all())
+    True
+    """
+    write_atomically(path, to_bytes(thing, full=full, evidence=evidence, private_key=private_key))
+
+
+def load(
+    path: AnyPath,
+    *,
+    full: Any = None,
+    trusted: Iterable[str | type] = (),
+    max_bytes: int = DEFAULT_MAX_BYTES,
+    public_key: Any = None,
+) -> Any:
+    """Read what ``save`` or `thrifty fit` wrote: an object that answers exactly as the one that was saved.
+
+    Parameters
+    ----------
+    path : path
+        The file.
+    full : fitted classifier, FrozenEstimator, callable or Chain, optional
+        The full model (f0). Needed, and checked against its fingerprint, where the file refers to it; otherwise it
+        takes the place of whatever full model the file holds.
+    trusted : names of types, or types, default=()
+        What a model in the file may be made of, besides what skops trusts by itself.
+    max_bytes : int, default=2**30
+        Files that are larger, or that hold a model that would unpack to more, are refused.
+    public_key : Ed25519PublicKey of cryptography, PEM bytes or path of a PEM file, optional
+        Refuses, before anything in it is read, a file that was not signed with the ``private_key`` that belongs to
+        it. Needs ``thrifty[signing]``.
+    """
+    data = read_capped(path, max_bytes)
+    return from_bytes(data, full=full, trusted=trusted, max_bytes=max_bytes, public_key=public_key)

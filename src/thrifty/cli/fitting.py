@@ -1,0 +1,375 @@
+"""What `thrifty fit` does around an estimator: its arguments from options, the full model, refusals before a fit."""
+
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, NamedTuple, get_args
+
+import numpy as np
+from sklearn.frozen import FrozenEstimator
+from sklearn.utils import get_tags
+
+from thrifty.arrays import Bools
+from thrifty.cascade.estimators import (
+    BudgetedCascade,
+    BudgetedClassifier,
+    BudgetedRanker,
+    BudgetedRegressor,
+    StageOptions,
+)
+from thrifty.cli.by_class import is_matrix_file, read_matrix
+from thrifty.cli.full_models import KINDS, Competition, best_kind, load_full, recipe
+from thrifty.cli.promise import Promise, promise_of
+from thrifty.errors import InvalidInputError, asking
+from thrifty.estimators.checks import check_seed
+from thrifty.evidence.certificate import check_hold_out
+from thrifty.evidence.tests import HELD_OUT
+from thrifty.full.foreign import models_of
+from thrifty.prices.billing import PriceList, RowsOfFit, check_amount
+from thrifty.prices.prices import check_price_list
+from thrifty.progress import Progress
+from thrifty.rows import content_folds, query_folds
+from thrifty.tables.frames import listed
+from thrifty.tables.spread import Spread
+from thrifty.tables.targets import is_number
+from thrifty.tables.training import TrainingTable, refuse_few
+from thrifty.tasks.regression import RegressionLoss
+from thrifty.tasks.task import Task
+
+__all__ = [
+    "FullChoice",
+    "check_goal",
+    "choose_full",
+    "describe",
+    "fit_and_prove",
+    "load_frozen",
+    "new_estimator",
+    "refuse_early",
+    "remarks",
+]
+
+CERTIFYING_SHARE = 4
+"""One row in so many is kept out of the fit where a goal is to be proved."""
+
+USUAL_CONFIDENCE = 0.95
+
+_NEAR = 0.01  # a budget that is met up to this share of it needs no words
+
+
+def check_goal(
+    budget: float | None,
+    max_loss: float | Mapping[str, float] | None,
+    confidence: float | None,
+    min_recall: Mapping[str, float],
+) -> None:
+    """Refuse goals that exclude each other, or that no fit can have."""
+    if budget is not None and max_loss is not None:
+        raise InvalidInputError(
+            "give at most one of --budget (mean cost per row) and --max-loss (share of answers that may become "
+            "worse than the full model's); got both."
+        )
+    if budget is not None:
+        check_amount("--budget", budget)
+    if min_recall and (max_loss is not None or confidence is not None):
+        raise InvalidInputError("--min-recall goes with --budget or stands alone. Leave the others out.")
+    limits = max_loss.values() if isinstance(max_loss, Mapping) else [max_loss]
+    for name, value in (*(("--max-loss", one) for one in limits), ("--confidence", confidence)):
+        if value is not None and not 0 < value < 1:
+            raise InvalidInputError(f"{name} must lie strictly between 0 and 1; got {value!r}.")
+
+
+# -- the estimator ---------------------------------------------------------------------------------
+
+
+def new_estimator(
+    data: TrainingTable,
+    target: str,
+    *,
+    query: str,
+    loss: str | None,
+    tolerance: float | None,
+    metric: str | None,
+    k: int | None,
+    structure: str,
+) -> BudgetedCascade:
+    """The unfitted estimator for a target: of classes, of numbers, or of relevance where queries are named."""
+    allowed = 0.01 if tolerance is None else tolerance
+    if query:
+        if structure != "line":
+            raise InvalidInputError(
+                f"--structure {structure} is for cascades that answer with classes or numbers, and a ranking of "
+                f"documents buys for all rows in one order. Leave --structure out."
+            )
+        judged = f"{metric or 'ndcg'}@{10 if k is None else k}"
+        return BudgetedRanker(loss=loss or "pointwise", metric=judged, tolerance=allowed)
+    if metric is not None or k is not None:
+        given = f"--k {k}" if metric is None else f"--metric {metric}"
+        raise InvalidInputError(
+            f"{given.split()[0]} is for documents that are ranked; got {given} without --query. Leave it out, or name "
+            f"the column of the queries with --query."
+        )
+    if not len(data.classes):
+        kind, quantile = _loss_of_numbers(loss, target)
+        options = StageOptions(structure=structure)
+        return BudgetedRegressor(loss=kind, quantile=quantile, tolerance=allowed, stages=options)
+    if tolerance is not None or (loss or "").partition(":")[0] in get_args(RegressionLoss):
+        given = f"--loss {loss}" if tolerance is None else f"--tolerance {tolerance:g}"
+        raise InvalidInputError(
+            f"{given.split()[0]} is for a target of numbers; got {given}, and column {target!r} holds classes. "
+            f"Leave it out, or say --task number."
+        )
+    mistakes: Any = loss or "error"
+    if is_matrix_file(mistakes):
+        mistakes = read_matrix(mistakes, data.classes).tolist()
+    return BudgetedClassifier(loss=mistakes, stages=StageOptions(structure=structure))
+
+
+def _loss_of_numbers(loss: str | None, target: str) -> tuple[RegressionLoss, float | None]:
+    """The error that counts, from how it is written on the command line, and the quantile of the pinball loss."""
+    kind, _, share = (loss or "squared").partition(":")
+    quantile = float(share) if is_number(share) else np.nan
+    if kind == "pinball" and 0.0 < quantile < 1.0:
+        return "pinball", quantile
+    if loss in (None, "squared", "absolute"):
+        return "absolute" if loss == "absolute" else "squared", None
+    raise InvalidInputError(
+        f"--loss must be squared, absolute, or pinball:Q with a quantile Q between 0 and 1, such as pinball:0.9, where "
+        f"numbers are predicted; got --loss {loss}, and column {target!r} holds numbers. Correct it, leave it out, or "
+        f"say --task classes."
+    )
+
+
+def task_of(estimator: BudgetedCascade, data: TrainingTable) -> Task:
+    """What an answer is, for the targets of a table."""
+    return estimator._task_of(data.y, np.ones(len(data.y)))
+
+
+def refuse_early(
+    estimator: BudgetedCascade,
+    data: TrainingTable,
+    costs: str | os.PathLike[str] | None,
+    query: str,
+    max_loss: float | Mapping[str, float] | None,
+    confidence: float | None,
+) -> None:
+    """Refuse, before anything is fitted, a table with too few rows, and prices and goals that no fit of it can meet."""
+    task, prices = task_of(estimator, data), _price_list(estimator, data, costs)
+    refuse_few(data, query)
+    cheapest = float(prices.prices.min())
+    if estimator.budget is not None and estimator.budget < cheapest:
+        raise InvalidInputError(
+            f"--budget must be at least {cheapest:g}, the price of the cheapest purchase, which every row makes; got "
+            f"{estimator.budget:g}. Raise the budget, or give a column the price 0 if it is at hand."
+        )
+    if prices.cost_of_everything == 0.0:
+        raise InvalidInputError(
+            "all prices are 0, so there is nothing to save: use the full model for every row. Give a price to at least "
+            "one column with --costs, or to the full model with --full-cost."
+        )
+    if max_loss is not None:
+        y = task.encode("y", data.y, len(data.y))
+        classes = [str(label) for label in data.classes.tolist()]
+        is_proof = held_out_rows(estimator, data)
+        surely = USUAL_CONFIDENCE if confidence is None else confidence
+        check_hold_out(
+            data.cells.numbers, task.strata(y), is_proof, max_loss, surely, classes, task.query_of(y)
+        )
+
+
+def held_out_rows(estimator: BudgetedCascade, data: TrainingTable) -> Bools:
+    """Rows to prove a goal with, one in four, by what they hold: rows that are equal are on one side."""
+    task, X, seed = task_of(estimator, data), data.cells.numbers, check_seed(estimator.random_state) + 1
+    y = task.encode("y", data.y, len(data.y))
+    query = task.query_of(y)
+    if query is None:
+        return np.asarray(content_folds(X, task.strata(y), CERTIFYING_SHARE, seed) == 0)
+    return np.asarray(query_folds(X, query, task.strata(y), CERTIFYING_SHARE, seed) == 0)
+
+
+def fit_and_prove(
+    estimator: BudgetedCascade,
+    data: TrainingTable,
+    max_loss: float | Mapping[Any, float] | None,
+    confidence: float | None,
+    progress: Progress,
+) -> BudgetedCascade:
+    """Fit on the table; where a goal is to be proved, on three quarters of it, and prove it on the others."""
+    rows, budget = data.cells.row_numbers, estimator.budget
+    is_proved = max_loss is not None or (budget is not None and confidence is not None)
+    is_proof = held_out_rows(estimator, data) if is_proved else np.zeros(len(rows), dtype=bool)
+    with asking(rows[~is_proof]):
+        estimator.fit(data.X[~is_proof], data.y[~is_proof], progress=progress)
+    if not is_proved:
+        return estimator
+    goal: dict[str, Any] = {"budget": budget} if max_loss is None else {"max_loss": max_loss}
+    surely = USUAL_CONFIDENCE if confidence is None else confidence
+    with asking(rows[is_proof]):
+        return estimator.certified(
+            data.X[is_proof], data.y[is_proof], **goal, confidence=surely, duplicates=HELD_OUT
+        )
+
+
+def _price_list(
+    estimator: BudgetedCascade, data: TrainingTable, costs: str | os.PathLike[str] | None
+) -> PriceList:
+    names, rows = list(data.X.columns), RowsOfFit(data.cells.numbers, numbers=data.cells.row_numbers)
+    try:
+        return check_price_list(estimator.prices, len(names), names, rows)
+    except InvalidInputError as error:
+        raise error if costs is None else InvalidInputError(f"{costs}: {error}") from None
+
+
+# -- the full model --------------------------------------------------------------------------------
+
+
+class FullChoice(NamedTuple):
+    """The full model that was chosen, what it is called, and the competition that it won if there was one."""
+
+    model: Any
+    name: str
+    reads_numbers: bool
+    competition: Competition | None = None
+
+
+def load_frozen(
+    full: str, trusted: Iterable[str], features: Sequence[str], full_features: Sequence[str]
+) -> tuple[FrozenEstimator | None, list[str]]:
+    """The fitted model in a file, None where ``full`` is a kind of model; and the features that it reads, in order."""
+    unknown = [name for name in full_features if name not in features]
+    if unknown:
+        raise InvalidInputError(
+            f"--full-features names {listed(unknown)}, not a feature of the table, which has {listed(features)}."
+        )
+    if len(set(full_features)) < len(full_features):
+        raise InvalidInputError(f"--full-features must name every column once; got {listed(full_features)}.")
+    if full == "auto" or full in KINDS:
+        return None, [name for name in features if name in (full_features or features)]
+    if not full.endswith(".skops"):
+        raise InvalidInputError(
+            f"--full must be auto, one of {', '.join(KINDS)}, or a .skops file; got {full!r}."
+        )
+    frozen, called = load_full(full, trusted), Path(full).name
+    known = getattr(frozen.estimator, "feature_names_in_", None)
+    read = [str(one) for one in known] if known is not None else list(full_features or features)
+    width = getattr(frozen.estimator, "n_features_in_", len(read))
+    if known is None and width != len(read):
+        raise InvalidInputError(
+            f"{called} was fitted on {width} columns without names, and {len(read)} are given to it. Name those that "
+            f"it reads, in its order, with --full-features."
+        )
+    absent = [one for one in read if one not in features]
+    if absent:
+        raise InvalidInputError(
+            f"{called} reads {listed(absent)}, not a feature of the table, which has {listed(features)}."
+        )
+    if full_features and set(full_features) != set(read):
+        raise InvalidInputError(
+            f"{called} reads {listed(read)}, and --full-features names {listed(full_features)}. Leave the option out."
+        )
+    return frozen, read
+
+
+def choose_full(
+    frozen: FrozenEstimator | None,
+    full: str,
+    estimator: BudgetedCascade,
+    data: TrainingTable,
+    read: Sequence[str],
+    progress: Progress,
+) -> FullChoice:
+    """The full model from a file, of the kind that was named, or of the kind that wins a competition."""
+    task = task_of(estimator, data)
+    columns = np.array([data.X.columns.get_loc(name) for name in read], dtype=np.intp)
+    numbers = data.cells.numbers[:, columns]
+    if frozen is not None:
+        name = Path(full).name
+        models_of(task).check_fitted(frozen.estimator, name)
+        is_named = hasattr(frozen.estimator, "feature_names_in_")
+        texts = [one for one in read if data.X.columns.get_loc(one) in data.cells.texts]
+        if is_named and texts and not _reads_text(frozen.estimator, data.X[list(read)]):
+            raise InvalidInputError(
+                f"{name} reads {listed(texts)} as numbers, and the table holds text there. Fit it on the text itself, "
+                f"with a Pipeline that encodes it."
+            )
+        choice = FullChoice(frozen, name, reads_numbers=not is_named)
+        kind = full
+        # Next to text a full model says by itself what it cannot read.
+        is_picky = not texts and not get_tags(frozen).input_tags.allow_nan
+    else:
+        competition, kind = None, full
+        seed, n_jobs = estimator.random_state, estimator.n_jobs or 1
+        if full == "auto":
+            competition = best_kind(
+                numbers,
+                data.y,
+                task,
+                seed=seed,
+                n_jobs=n_jobs,
+                has_missing=bool(np.isnan(numbers).any()),
+                progress=progress,
+            )
+            kind = competition.winner
+        choice = FullChoice(
+            recipe(kind, seed, n_jobs, task), kind, reads_numbers=True, competition=competition
+        )
+        is_picky = not get_tags(choice.model).input_tags.allow_nan
+    if is_picky:
+        data.cells.refuse_missing(np.arange(len(data.y)), columns, f"the full model ({kind})")
+    return choice
+
+
+def _reads_text(model: Any, frame: Any) -> bool:
+    """Whether a fitted model answers a row of text as it came: one that was fitted on numbers cannot."""
+    whole = frame.dropna()
+    try:
+        model.predict((whole if len(whole) else frame).head(1))
+    except Exception:  # whatever the model makes of a table that it does not read
+        return False
+    return True
+
+
+# -- what the file tells besides -------------------------------------------------------------------
+
+
+def describe(
+    estimator: BudgetedCascade,
+    data: TrainingTable,
+    *,
+    full: str,
+    target: str,
+    row_key: str | None,
+    max_loss: Any,
+) -> Promise:
+    """Write into a fitted estimator what commands and the gateway ask it for: see ``thrifty.cli.system``."""
+    promise, spread = promise_of(estimator), Spread.of(data.cells.numbers)
+    known = {
+        "target_name_": target,
+        "full_name_": full,
+        "n_samples_fit_": len(data.y),
+        "goal_": {"budget": estimator.budget, "max_loss": max_loss},
+        "promise_": asdict(promise),
+        "spread_": {"edges": spread.edges, "shares": spread.shares},
+        **({"row_key_name_": row_key} if row_key else {}),
+    }
+    for name, value in known.items():
+        setattr(estimator, name, value)
+    return promise
+
+
+def remarks(
+    estimator: BudgetedCascade, promise: Promise, max_loss: Any, confidence: float | None
+) -> list[str]:
+    """What the user should know about how the goal was met."""
+    certificate, budget = estimator.certificate_, estimator.budget
+    # A cascade of which no point could be proved warns by itself.
+    is_said = certificate is not None and certificate.is_fallback
+    if max_loss is not None and promise.share == 1.0 and not is_said:
+        shares = max_loss.items() if isinstance(max_loss, Mapping) else [("", max_loss)]
+        asked = " ".join(f"{name}{'=' if name else ''}{share:g}" for name, share in shares)
+        told = "can be met only by sending every row to the full model, which saves nothing"
+        return [f"--max-loss {asked} {told}. Give more rows, or allow a larger loss"]
+    if budget is not None and confidence is None and promise.cost < (1 - _NEAR) * budget:
+        told = f"more than {promise.cost:.4g} per row bought nothing that showed"
+        return [f"the budget of {budget:g} is not spent: {told}"]
+    return []

@@ -1,0 +1,229 @@
+"""Fitted estimators as the commands use them: read from a file, moved to another operating point, asked about a table.
+
+A file of `thrifty fit` holds an estimator. Besides what every fit learns it knows ``target_name_``, ``row_key_name_``
+and ``query_name_``, the names of columns that are no features; ``full_name_``, the kind of its full model;
+``n_samples_fit_``; ``goal_``; ``promise_``, what to expect of new rows; and ``spread_``, deciles of each column.
+Commands also take estimators and chains that were saved by themselves, which know fewer of these.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from thrifty.arrays import Ints, Labels
+from thrifty.bundle.archives import UntrustedTypesError
+from thrifty.bundle.storage import load
+from thrifty.cascade.estimators import BudgetedCascade, BudgetedClassifier
+from thrifty.chain.sources import Delivery, TableReader
+from thrifty.cli.by_class import labels_by_name
+from thrifty.cli.full_models import TRUSTED
+from thrifty.cli.promise import Promise, promise_of
+from thrifty.errors import InvalidInputError
+from thrifty.estimators.base import ChainEstimator
+from thrifty.estimators.checks import check_goal
+from thrifty.evidence.evidence import Evidence
+from thrifty.evidence.frontier import Frontier
+from thrifty.evidence.observe import chain_of, evidence_of
+from thrifty.evidence.tests import check_max_loss, empirical_risk_within
+from thrifty.tables.reader import Cells, Schema
+from thrifty.tasks.ranking import RankingTask
+
+__all__ = [
+    "RefusesUnseen",
+    "answers_of",
+    "at_hand",
+    "column_name",
+    "evidence_on",
+    "frontier_of",
+    "is_number",
+    "load_system",
+    "method_of",
+    "move",
+    "named_row_key",
+    "promised",
+    "starved",
+    "text_columns",
+]
+
+
+def load_system(path: Path, *, trusted: Sequence[str] = (), public_key: Any = None) -> Any:
+    """The estimator or chain in a file; the kinds of full models that `thrifty fit` makes are trusted."""
+    try:
+        return load(path, trusted=(*TRUSTED, *trusted), public_key=public_key)
+    except UntrustedTypesError as error:
+        raise InvalidInputError(
+            f"the full model in {path} is made of types that are not trusted by themselves: {', '.join(error.types)}. "
+            f"If you know where the file comes from, add {' '.join(f'--trust {name}' for name in error.types)}."
+        ) from None
+
+
+# -- what a system knows ---------------------------------------------------------------------------
+
+
+def is_number(system: Any) -> bool:
+    """Whether a number is predicted, by which documents may be ranked, and not one of several labels."""
+    return len(chain_of(system).classes) == 0
+
+
+def method_of(system: Any) -> str:
+    """What stands in front of the full model, in a word."""
+    return "cascade" if isinstance(system, BudgetedCascade) else type(system).__name__
+
+
+def column_name(system: Any, what: str) -> str:
+    """Name of the column of the "target", "row_key" or "query"; empty where there is none that the file tells."""
+    name = getattr(system, f"{what}_name_", None)
+    if what == "query" and not isinstance(chain_of(system).task, RankingTask):
+        return ""
+    default = "qid" if what == "query" else ""  # chains of rankers do not tell
+    return name if isinstance(name, str) and name else default
+
+
+def named_row_key(system: Any, row_key: str | None) -> str | None:
+    """Column with the keys of the rows: the one that a command names, else that of the fit."""
+    return row_key or column_name(system, "row_key") or None
+
+
+def text_columns(system: Any, row_key: str | None = None) -> tuple[str, ...]:
+    """Columns that a file must be read as text for: levels, keys with their leading zeros, labels that are text."""
+    keys, target = named_row_key(system, row_key), column_name(system, "target")
+    is_text = chain_of(system).classes.dtype.kind in "UO"
+    return (
+        *chain_of(system).schema.text_columns,
+        *([keys] if keys else []),
+        *([target] if target and is_text else []),
+    )
+
+
+def promised(system: Any) -> Promise:
+    """What to expect of new rows at the operating point in force, or a refusal where nothing was measured."""
+    known = getattr(system, "promise_", None)
+    if known is not None:
+        return Promise.from_dict(known)
+    if isinstance(system, ChainEstimator) and hasattr(system, "frontier_"):
+        return promise_of(system)
+    raise InvalidInputError(
+        f"the file holds a {method_of(system)} that was saved by itself, about which nothing was measured on "
+        f"new rows. `thrifty fit` writes files that can be asked for this."
+    )
+
+
+def frontier_of(system: Any) -> Frontier:
+    """The efficient operating points on the rows that they are judged on."""
+    if not hasattr(system, "frontier_"):
+        raise InvalidInputError(
+            f"the file holds a {method_of(system)} without the rows that its operating points were judged on, so "
+            f"there is no frontier to show. Save the estimator that it is part of."
+        )
+    frontier: Frontier = system.frontier_
+    return frontier
+
+
+def move(
+    system: Any,
+    *,
+    budget: float | None = None,
+    max_loss: float | Mapping[str, float] | None = None,
+    min_recall: Mapping[str, float] | None = None,
+) -> Any:
+    """The system at another operating point; classes have the names that the table gives them."""
+    if not isinstance(system, ChainEstimator):
+        raise InvalidInputError(
+            f"the file holds a {method_of(system)} without what it takes to move to another operating point."
+        )
+    classes = system.chain_.classes
+    goal = {"budget": budget, "max_loss": labels_by_name("--max-loss", max_loss, classes)}
+    if min_recall:
+        if not isinstance(system, BudgetedClassifier):
+            raise InvalidInputError(
+                f"--min-recall is for a cascade of classes; the file holds a {method_of(system)}. Leave it out."
+            )
+        floors = labels_by_name("--min-recall", min_recall, classes)
+        moved = system.at(**goal, min_recall=floors)
+    else:
+        check_goal(**goal)
+        if max_loss is None:
+            moved = system.at(budget=budget)
+        elif isinstance(system, BudgetedCascade):
+            moved = system.at(max_loss=goal["max_loss"])
+        else:  # an estimator with a single gate
+            moved = system.at(threshold=_threshold_within(system, goal["max_loss"]))  # type: ignore[call-arg]
+    if hasattr(system, "promise_"):
+        moved.promise_ = asdict(promise_of(moved, promised(system)))
+    return moved
+
+
+def _threshold_within(system: ChainEstimator, max_loss: Any) -> float:
+    """Threshold of the cheapest cut of a gate that loses at most so much on the rows of the evidence."""
+    check_max_loss(max_loss)
+    against = Frontier.from_evidence([system.evidence_], against_full=True)
+    allowed = np.flatnonzero(empirical_risk_within(against, max_loss))
+    return float(against.threshold[allowed[0]]) if len(allowed) else float("-inf")
+
+
+# -- rows ------------------------------------------------------------------------------------------
+
+
+def answers_of(system: Any, cells: Cells) -> dict[str, Any]:
+    """Answer, its probability if it is a label, the stage that gave it and what it cost, for each row."""
+    chain = chain_of(system)
+    reader = chain.reader(cells)
+    walk = chain.walk(reader)
+    outputs = chain.answer(reader, walk)
+    answer = chain.task.answers(outputs)
+    return {
+        "answer": answer,
+        **({} if is_number(system) else {"probability": chain.task.confidence(outputs)}),
+        "stage": np.where(walk.route == chain.n_stages, "full", walk.route.astype(str)),
+        "cost": chain.spent(reader, walk),
+    }
+
+
+def starved(system: Any, cells: Cells, stage: Labels) -> int:
+    """How many rows the full model answered although more than half of the cells it reads were missing."""
+    asked = cells.numbers[np.ix_(stage == "full", chain_of(system).price_list.read_by_full)]
+    return int((np.isnan(asked).mean(axis=1) > 0.5).sum())
+
+
+def at_hand(system: Any, cells: Cells) -> TableReader:
+    """Reads all cells, whether or not a row needs them; one that cannot be read is missing."""
+    table = chain_of(system).schema.table_of(cells)
+    return TableReader(cells.numbers, table, cells.row_numbers, cells.row_keys)
+
+
+def evidence_on(system: Any, cells: Cells, labels: Labels) -> Evidence:
+    """Every operating point on labelled rows; the full model is asked about all of them once."""
+    chain, rows = chain_of(system), np.arange(len(cells))
+    reader = chain.reader(cells)
+    reader.block(rows, chain.columns)
+    reader.table(rows, chain.price_list.full_columns)
+    return evidence_of(system, at_hand(system, cells), labels, settings=system.evidence_.settings)
+
+
+class RefusesUnseen:
+    """A source of named columns in which a cell of text that the fit has not seen fails, for its row alone."""
+
+    def __init__(self, source: Any, schema: Schema) -> None:
+        self._source, self._schema = source, schema
+
+    def __len__(self) -> int:
+        return len(self._source)
+
+    def check(self, names: Sequence[str]) -> None:
+        """Refuse columns that the source does not have."""
+        self._source.check(names)
+
+    def fetch(self, rows: Ints, names: Sequence[str]) -> Delivery:
+        """Ask the source, and look for text that is new."""
+        said: Delivery = self._source.fetch(rows, names)
+        columns = np.array([self._schema.names.index(name) for name in names], dtype=np.intp)
+        _, unreadable = self._schema.read(said.values, columns, unseen_is_missing=False)
+        failed = {
+            int(rows[place]): one.why(one.values[place], None)
+            for one in unreadable.values()
+            for place in np.flatnonzero(one.rows)
+        }
+        return Delivery(said.values, {**failed, **said.failed}, said.paid)

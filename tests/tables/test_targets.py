@@ -1,0 +1,51 @@
+"""A column tells whether classes or numbers are predicted, unless the user does."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from thrifty.errors import InvalidInputError
+from thrifty.tables.targets import MOST_NUMBERED, classes_of
+
+
+def frame_of(values):
+    return pd.DataFrame({"x": np.arange(len(values)), "y": values})
+
+
+@pytest.mark.parametrize(
+    ("values", "task", "n_classes"),
+    [
+        (np.arange(100) % MOST_NUMBERED, None, MOST_NUMBERED),
+        (np.arange(100) % (MOST_NUMBERED + 1), None, 0),
+        (np.linspace(0, 1, 100), None, 0),
+        ([f"name {k % 50}" for k in range(100)], None, 50),
+        (np.arange(100) % 2 == 0, None, 2),
+        (np.arange(100) % 3, "number", 0),
+        (np.arange(100), "classes", 100),
+    ],
+)
+def test_a_column_tells_whether_it_holds_classes_or_numbers_unless_somebody_says_it(values, task, n_classes):
+    assert len(classes_of(frame_of(values), "y", task)) == n_classes
+
+
+@pytest.mark.parametrize(
+    ("values", "task", "words"),
+    [
+        (
+            [1.5, np.nan, *range(50)],
+            None,
+            "column 'y', the label, is missing in 1 of 52 rows, the first of them row 2",
+        ),
+        (
+            [1.5, np.inf, *range(50)],
+            None,
+            "must hold finite numbers, which are what is predicted; got inf in row 2",
+        ),
+        (["1.5", "2", "red"], "number", "must hold finite numbers.*got 'red' in row 3.*--task classes"),
+        ([2.5] * 60, "number", "must hold different numbers; all 60 are 2.5"),
+        ([1, 2], "numbers", "--task must be one of classes, number, ranking; got 'numbers'"),
+    ],
+)
+def test_a_target_that_cannot_be_predicted_as_a_number_is_refused_by_row_and_value(values, task, words):
+    with pytest.raises(InvalidInputError, match=words):
+        classes_of(frame_of(values), "y", task)
