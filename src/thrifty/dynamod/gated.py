@@ -1,16 +1,10 @@
-"""Estimators with one gate: what their learners are given, sizes as prices, thresholds.
-
-What a pair costs the device that holds it, in bytes or in trees to be walked: complexity as a price.
-
-The paper counts local costs by the complexity of the model, and what only the gate or only the cheap model needs apart.
-In a stage that walks one ensemble for both, the trees are the cheap model's, and the gate adds a number to each leaf.
-
-What an estimator with one cheap stage gives to whatever learns the stage.
-
-What the estimators with one cheap stage share: the template of ``fit``, and thresholds of their gate.
+"""Base class of the estimators with one gate: ``fit``, thresholds, and the size of the gate and the cheap model.
 
 A subclass says how its stage (g, f1) is learned; everything else is here or in the base class. ``fit`` is all or
 nothing: after a refusal the estimator is exactly as it was before.
+
+The paper counts local costs by the complexity of the model, and what only the gate or only the cheap model needs apart.
+In a stage that walks one ensemble for both, the trees are the cheap model's, and the gate adds a number to each leaf.
 """
 
 from collections.abc import Callable

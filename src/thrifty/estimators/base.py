@@ -1,9 +1,4 @@
-"""What every estimator with a chain shares.
-
-What stands behind the stages of an estimator: a full model, or a chain in its place, which must suit.
-
-What every estimator with a chain shares: answers, routes and costs once it is fitted, and what every fit needs.
-"""
+"""Base classes of all estimators: predictions, routes and costs of a fitted chain, and what every fit needs."""
 
 import copy
 from collections.abc import Iterator, Mapping

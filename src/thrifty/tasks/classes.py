@@ -1,6 +1,4 @@
-"""Classes: what every choice between labels shares, two classes, several classes.
-
-What every choice between classes shares, whether they are two or twenty: labels, answers and how good they are.
+"""Classification of two classes and of several: labels, losses, probabilities, quality, calibration.
 
 One of two classes: one score, the log-odds of the second class; outputs are the probabilities of both.
 
@@ -12,8 +10,6 @@ A common shift of all scores changes nothing. Calibration scales the scores and 
 the scores of two models. Both are multinomial regressions with one slope per model:
 
     argmin over (a, b)   sum_i w_i loss(y_i, sum_m a_m s_im + b)  +  ridge / 2 (sum_m a_m^2 + |b|^2)
-
-Which task some labels pose.
 """
 
 from dataclasses import dataclass
