@@ -12,7 +12,7 @@ from sklearn.metrics import d2_pinball_score, mean_absolute_error, r2_score, roo
 from thrifty.cli import full_models
 from thrifty.cli.full_models import best_kind, recipe
 from thrifty.cli.points import frontier_in_words
-from thrifty.cli.report import facts_of, report_in_words
+from thrifty.cli.report import measured_on, report_in_words
 from thrifty.cli.summary import answers_numbers, fit_in_words, fit_numbers
 from thrifty.cli.system import promised
 from thrifty.tasks.regression import regression_of
@@ -77,7 +77,7 @@ def test_a_report_of_numbers_measures_as_scikit_learn_does(
     bike_system, make_bikes, answers_to, capsys, tmp_path
 ):
     new = make_bikes(200, 1)
-    facts, measured = facts_of(bike_system, new, new["count"].to_numpy(), ["weather"], "Bicycles", "")
+    facts, measured = measured_on(bike_system, new, new["count"].to_numpy(), ["weather"], "Bicycles", "")
     answers = pd.DataFrame(answers_to(bike_system, new))
     y, said = new["count"], answers["answer"]
     assert measured["r2"] == pytest.approx(r2_score(y, said))
@@ -85,7 +85,7 @@ def test_a_report_of_numbers_measures_as_scikit_learn_does(
     assert measured["mae"] == pytest.approx(mean_absolute_error(y, said))
     assert facts.points.score[facts.deployed] == pytest.approx(measured["r2"])
     assert facts.full.score == pytest.approx(measured["full_r2"])
-    report_in_words(bike_system, measured, [])
+    report_in_words(bike_system, {**measured, "files": []})
     words = capsys.readouterr().out
     assert f"R2 {measured['r2']:.4f} (promised for so many" in words
     assert "accuracy" not in words

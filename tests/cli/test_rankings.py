@@ -11,7 +11,7 @@ from sklearn.linear_model import Ridge
 
 from thrifty import BudgetedRanker, StageOptions, load, save
 from thrifty.cli import full_models, main
-from thrifty.cli.report import facts_of
+from thrifty.cli.report import measured_on
 from thrifty.cli.system import load_system, promised
 from thrifty.tables.targets import targets_of
 from thrifty.tasks.ranking import ndcg_at, ranking_of
@@ -81,7 +81,7 @@ def test_a_fit_promises_the_metric_and_the_cost_of_queries_that_the_ranker_expec
 def test_a_report_of_documents_counts_queries_and_scores_as_the_ranker_does(ranked, run, refused, tmp_path):
     known, new, page = ranked.known, pd.read_csv(ranked.test), tmp_path / "r.html"
     X, y = new[list(known.chain_.schema.names)], new["relevance"].to_numpy()
-    facts, measured = facts_of(
+    facts, measured = measured_on(
         known, new, targets_of(new, "relevance", np.empty(0), "qid"), (), "Documents", ""
     )
     assert measured["ndcg"] == pytest.approx(known.score(X, y, qid=new["qid"].to_numpy()))

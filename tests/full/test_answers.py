@@ -12,8 +12,9 @@ from sklearn.linear_model import LogisticRegression
 
 from thrifty import ConfidenceRouter, DynaModLinClassifier, evidence_of, hold_budget, point_of, sweep
 from thrifty.chain.explain import explain_rows
-from thrifty.cli.system import answers_of, evidence_on
+from thrifty.cli.system import answers_of, at_hand
 from thrifty.errors import InvalidAnswerError, InvalidInputError
+from thrifty.reporting.measure import measure
 
 TABLE = pd.DataFrame(np.random.default_rng(0).normal(size=(120, 3)).round(3), columns=list("abc"))
 TABLE.loc[[7, 30, 99], "a"] = 5.0
@@ -210,7 +211,7 @@ def test_rows_keep_their_numbers_behind_a_gate_behind_a_chain_and_in_a_file(serv
     cells = chain.schema.cells(TABLE)
     for act in (
         lambda: answers_of(inner, cells),
-        lambda: evidence_on(inner, cells, LABELS),
+        lambda: measure(inner, at_hand(inner, cells), LABELS),
         lambda: explain_rows(chain, chain.reader(cells), chain.schema.names),
     ):
         with pytest.raises(InvalidAnswerError, match=r"nan in row 8 .*8, 31, 100"):

@@ -6,33 +6,20 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-from thrifty.arrays import Floats, Labels
+from thrifty.arrays import Labels
 from thrifty.cli.console import number, quantity, say, size_of
 from thrifty.cli.full_models import KINDS
 from thrifty.cli.points import is_priced, parts_in_words
 from thrifty.cli.summary import asked_for, full_name, key_of, n_fitted, seed_of
-from thrifty.cli.system import (
-    answers_of,
-    at_hand,
-    column_name,
-    evidence_on,
-    is_number,
-    method_of,
-    named_row_key,
-    promised,
-)
+from thrifty.cli.system import at_hand, column_name, method_of, named_row_key, promised, refuse_unreadable
 from thrifty.errors import InvalidInputError
-from thrifty.evidence.evidence import Evidence, QueryEvidence
-from thrifty.evidence.observe import chain_of, point_of
+from thrifty.evidence.observe import chain_of
 from thrifty.reporting.facts import Facts
 from thrifty.reporting.measure import measure
 from thrifty.tables.frames import listed
-from thrifty.tables.reader import Cells
-from thrifty.tasks.task import ERRORS, mean_errors
+from thrifty.tasks.task import ERRORS
 
-__all__ = ["facts_of", "report_in_words", "report_numbers", "target_columns"]
+__all__ = ["measured_on", "report_in_words", "target_columns"]
 
 
 def target_columns(system: Any, target: str | None, query: str | None = None) -> tuple[str, str]:
@@ -59,153 +46,134 @@ def target_columns(system: Any, target: str | None, query: str | None = None) ->
     return target or known, query or queries
 
 
-def facts_of(
+def measured_on(
     system: Any, frame: Any, labels: Labels, by: Sequence[str], title: str, unit: str
 ) -> tuple[Facts, dict[str, Any]]:
-    """What the page says, and how the operating point in force did on these rows."""
+    """What the page says; and the point in force on these rows beside what was promised, for programs."""
     unknown = [name for name in by if name not in frame.columns]
     if unknown:
         raise InvalidInputError(
             f"--by names {listed(unknown)}, not a column of the table, which has {listed(frame.columns)}."
         )
-    chain = chain_of(system)
+    chain, seed, kind = chain_of(system), seed_of(system), full_name(system)
     cells = chain.schema.cells(frame, row_key=named_row_key(system, None))
-    seen = evidence_on(system, cells, labels)
-    answers = answers_of(system, cells)
-    measured: dict[str, Any] = {
-        "rows": len(labels),
-        **_queries(system, labels, answers["cost"]),
-        **_scores(system, cells, labels, answers["answer"], seen),
-        "cost": float(answers["cost"].mean()),
-        "share_full": float(np.mean(answers["stage"] == "full")),
-    }
-    facts = measure(
-        system,
-        chain.schema.table_of(cells),
-        labels,
-        by={name: frame[name].astype("object").map(str).to_numpy() for name in by},
-        seed=seed_of(system),
-    )
+    refuse_unreadable(chain, cells)
+    groups = {name: frame[name].astype("object").map(str).to_numpy() for name in by}
+    facts = measure(system, at_hand(system, cells), labels, by=groups, seed=seed)
+    numbers = _numbers(system, facts)
     facts = replace(
         facts,
         title=title,
         method=f"thrifty ({method_of(system)})",
-        full_name=KINDS.get(full_name(system), full_name(system)),
+        full_name=KINDS.get(kind, kind),
         unit=unit,
         date=dt.date.today().isoformat(),
-        notes=tuple(_notes(system, measured).items()),
+        notes=tuple(_notes(system, numbers).items()),
     )
-    place = facts.start  # the deployed point, where the page opens
-    measured["measures"] = {
-        one.name: {"value": one.value[place], "interval": [one.low[place], one.high[place]], "full": one.full}
-        for one in facts.measures
-        if one.low and one.name not in ERRORS
-    }
-    return facts, measured
+    return facts, numbers
 
 
-def report_in_words(system: Any, measured: dict[str, Any], written: Sequence[Path]) -> None:
-    """How the point in force did on the new rows, and where the page and its picture are."""
-    promise, key = promised(system), key_of(system)
-    if is_priced(system):
-        parts = {
-            "": (measured["cost"], -measured[key]),
-            "promised ": (promise.cost, -promise.accuracy),
-            "the full model for every row: ": (promise.full_cost, -measured[f"full_{key}"]),
+def _numbers(system: Any, facts: Facts) -> dict[str, Any]:
+    """The point in force, where the page opens."""
+    key, place, n_queries, n_rows = (
+        key_of(system),
+        facts.start,
+        facts.measured.n_queries,
+        facts.measured.n_rows,
+    )
+    score, full = facts.points.score[place], None if facts.full is None else facts.full.score
+    if facts.kind == "bill":
+        score, full = -score, None if full is None else -full
+    curves = {one.name: one for one in facts.measures}
+    if facts.kind == "labels" and key != "accuracy":
+        score, lost = -curves["log-loss"].value[place], curves["log-loss"].full
+        full = None if lost is None else -lost
+    numbers: dict[str, Any] = {"rows": n_rows}
+    if n_queries is not None:
+        numbers |= {
+            "queries": n_queries,
+            "cost_per_query": facts.points.cost[place] * n_rows / n_queries,
         }
-        told = [f"{name}{parts_in_words(*one)}" for name, one in parts.items()]
-        say(f"On {measured['rows']:,} rows: {told[0]} ({told[1]}); {told[2]}.")
-    else:
-        _say_scores(system, measured)
-    if "queries" in measured:
-        theirs = quantity(promise.full_cost * measured["rows"] / measured["queries"])
-        ours = quantity(measured["cost_per_query"])
-        say(f"Mean cost of a query {ours}; the full model for every row: {theirs}.")
-    for name in [one for one in ERRORS if one.lower() in measured]:
-        ours, theirs = (number(measured[f"{who}{name.lower()}"]) for who in ("", "full_"))
-        say(f"{name} {ours}; the full model for every row: {theirs}.")
-    measures = [
-        f"{name} {one['value']:.4f} ({one['interval'][0]:.4f} to {one['interval'][1]:.4f})"
-        for name, one in measured["measures"].items()
-    ]
-    if measures:
-        say(f"Measures on these rows: {', '.join(measures)}.")
-    say("wrote " + ", ".join(f"{path} ({size_of(path)})" for path in written))
-
-
-def _say_scores(system: Any, measured: dict[str, Any]) -> None:
-    promise, key = promised(system), key_of(system)
-    low, high = promise.interval(_counted(measured))
-    queries = f" of {measured['queries']:,} queries" if "queries" in measured else ""
-    say(
-        f"On {measured['rows']:,} rows{queries}: {chain_of(system).task.quality_name} {measured[key]:.4f} "
-        f"(promised for so many {low:.4f} to {high:.4f}) at a mean cost of {quantity(measured['cost'])} (promised "
-        f"{quantity(promise.cost)}); the full model for every row: {measured[f'full_{key}']:.4f} at "
-        f"{quantity(promise.full_cost)}."
-    )
-
-
-def report_numbers(system: Any, measured: dict[str, Any], written: Sequence[Path]) -> dict[str, Any]:
-    """The point in force on the new rows beside what was promised, for programs."""
-    return {
-        "files": [str(path) for path in written],
-        **measured,
+    numbers |= {key: score, f"full_{key}": full}
+    for name in ERRORS:
+        if name in curves:
+            numbers |= {
+                name.lower(): curves[name].value[place],
+                f"full_{name.lower()}": curves[name].full,
+            }
+    promise = promised(system)
+    return numbers | {
+        "cost": facts.points.cost[place],
+        "share_full": facts.points.share(place),
+        "measures": {
+            name: {
+                "value": one.value[place],
+                "interval": [one.low[place], one.high[place]],
+                "full": one.full,
+            }
+            for name, one in curves.items()
+            if one.low and name not in ERRORS
+        },
         "promised": {
-            key_of(system): promised(system).accuracy,
-            "interval": list(promised(system).interval(_counted(measured))),
-            "cost": promised(system).cost,
+            key: promise.accuracy,
+            "interval": list(promise.interval(n_queries or n_rows)),
+            "cost": promise.cost,
             "cost_interval": list(system.expected_cost_interval_),
         },
     }
 
 
-def _counted(measured: dict[str, Any]) -> int:
-    """How many rows a mean of scores is over: queries, where documents are ranked."""
-    return int(measured.get("queries", measured["rows"]))
+def report_in_words(system: Any, numbers: dict[str, Any]) -> None:
+    """How the point in force did on the new rows, and where the page and its picture are."""
+    promise, key = numbers["promised"], key_of(system)
+    score, cost, full, full_cost = (
+        numbers[key],
+        numbers["cost"],
+        numbers[f"full_{key}"],
+        promised(system).full_cost,
+    )
+    queries = f" of {numbers['queries']:,} queries" if "queries" in numbers else ""
+    on = f"On {numbers['rows']:,} rows{queries}"
+    if is_priced(system):
+        say(
+            f"{on}: {parts_in_words(cost, -score)} (promised {parts_in_words(promise['cost'], -promise[key])}); the "
+            f"full model for every row: {parts_in_words(full_cost, -full)}."
+        )
+    else:
+        low, high = promise["interval"]
+        say(
+            f"{on}: {chain_of(system).task.quality_name} {score:.4f} (promised for so many {low:.4f} to {high:.4f}) at "
+            f"a mean cost of {quantity(cost)} (promised {quantity(promise['cost'])}); the full model for every row: "
+            f"{full:.4f} at {quantity(full_cost)}."
+        )
+    if "queries" in numbers:
+        theirs = quantity(full_cost * numbers["rows"] / numbers["queries"])
+        say(
+            f"Mean cost of a query {quantity(numbers['cost_per_query'])}; the full model for every row: {theirs}."
+        )
+    for name in [one for one in ERRORS if one.lower() in numbers]:
+        ours, others = (number(numbers[f"{who}{name.lower()}"]) for who in ("", "full_"))
+        say(f"{name} {ours}; the full model for every row: {others}.")
+    measures = [
+        f"{name} {one['value']:.4f} ({one['interval'][0]:.4f} to {one['interval'][1]:.4f})"
+        for name, one in numbers["measures"].items()
+    ]
+    if measures:
+        say(f"Measures on these rows: {', '.join(measures)}.")
+    say("wrote " + ", ".join(f"{path} ({size_of(Path(path))})" for path in numbers["files"]))
 
 
-def _queries(system: Any, labels: Labels, cost: Floats) -> dict[str, float]:
-    """How many queries the documents belong to, and what each of them costs."""
-    if not column_name(system, "query"):
-        return {}
-    n_queries = len(np.unique(labels[:, 1]))
-    return {"queries": n_queries, "cost_per_query": float(cost.sum() / n_queries)}
-
-
-def _scores(system: Any, cells: Cells, labels: Labels, answers: Labels, seen: Evidence) -> dict[str, float]:
-    """How good the answers are on these rows, and those of the full model: the score, and mean errors of numbers."""
-    task, key, full = chain_of(system).task, key_of(system), float(np.mean(np.asarray(seen.full_quality)))
-    if isinstance(seen, QueryEvidence):
-        own = seen.value(task.scores(answers[:, None])[:, 0])
-        return {key: float(np.nanmean(own)), f"full_{key}": seen.full_score}
-    if seen.right is not None:
-        lost = point_of(system, at_hand(system, cells), labels).quality[:, 0]
-        return {key: float(lost.mean()), f"full_{key}": full}
-    if not is_number(system):
-        return {key: float(np.mean(answers == labels)), f"full_{key}": full}
-    y = task.encode(column_name(system, "target") or "y", labels, len(labels))
-    scores = task.scores(answers[:, None])
-    found = {
-        key: float(task.score(y, task.quality_of_scores(y, scores).mean())),
-        f"full_{key}": float(task.score(y, full)),
-    }
-    for who, said in (("", scores), ("full_", seen.full_scores)):
-        if said is not None:
-            found |= {f"{who}{name.lower()}": error for name, error in mean_errors(task, y, said).items()}
-    return found
-
-
-def _notes(system: Any, measured: dict[str, Any]) -> dict[str, str]:
-    asked, promise = asked_for(system), promised(system)
-    low, high = promise.interval(_counted(measured))
-    least, most = system.expected_cost_interval_
+def _notes(system: Any, numbers: dict[str, Any]) -> dict[str, str]:
+    """Lines on how the page was measured: the goal, the point in force and what was promised, rows and seed."""
+    asked, promise = asked_for(system), numbers["promised"]
+    (low, high), (least, most) = promise["interval"], promise["cost_interval"]
     name = chain_of(system).task.quality_name
     goals = [
         f"{goal.replace('_', ' ')} {_shown(value)}" for goal, value in asked.items() if value is not None
     ]
     force = {
-        "in force": f"{name} {measured[key_of(system)]:.4f} at {measured['cost']:.4g} on these rows; promised "
-        f"{low:.4f} to {high:.4f} at {promise.cost:.4g} (mean cost of all new rows {least:.4g} to {most:.4g})"
+        "in force": f"{name} {numbers[key_of(system)]:.4f} at {numbers['cost']:.4g} on these rows; promised "
+        f"{low:.4f} to {high:.4f} at {promise['cost']:.4g} (mean cost of all new rows {least:.4g} to {most:.4g})"
     }
     if not n_fitted(system):
         return force  # an estimator that was saved by itself does not say what it was fitted with

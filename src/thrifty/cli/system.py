@@ -17,6 +17,7 @@ from thrifty.arrays import Ints, Labels
 from thrifty.bundle.archives import UntrustedTypesError
 from thrifty.bundle.storage import load
 from thrifty.cascade.estimators import BudgetedCascade, BudgetedClassifier
+from thrifty.chain.chain import Chain
 from thrifty.chain.sources import Delivery, TableReader
 from thrifty.cli.by_class import labels_by_name
 from thrifty.cli.full_models import TRUSTED
@@ -24,9 +25,8 @@ from thrifty.cli.promise import Promise, promise_of
 from thrifty.errors import InvalidInputError
 from thrifty.estimators.base import ChainEstimator
 from thrifty.estimators.checks import check_goal
-from thrifty.evidence.evidence import Evidence
 from thrifty.evidence.frontier import Frontier
-from thrifty.evidence.observe import chain_of, evidence_of
+from thrifty.evidence.observe import chain_of
 from thrifty.evidence.tests import check_max_loss, empirical_risk_within
 from thrifty.tables.reader import Cells, Schema
 from thrifty.tasks.ranking import RankingTask
@@ -36,7 +36,6 @@ __all__ = [
     "answers_of",
     "at_hand",
     "column_name",
-    "evidence_on",
     "frontier_of",
     "is_number",
     "load_system",
@@ -44,6 +43,7 @@ __all__ = [
     "move",
     "named_row_key",
     "promised",
+    "refuse_unreadable",
     "starved",
     "text_columns",
 ]
@@ -194,13 +194,11 @@ def at_hand(system: Any, cells: Cells) -> TableReader:
     return TableReader(cells.numbers, table, cells.row_numbers, cells.row_keys)
 
 
-def evidence_on(system: Any, cells: Cells, labels: Labels) -> Evidence:
-    """Every operating point on labelled rows; the full model is asked about all of them once."""
-    chain, rows = chain_of(system), np.arange(len(cells))
-    reader = chain.reader(cells)
+def refuse_unreadable(chain: Chain, cells: Cells) -> None:
+    """Refuse a table of which some cell cannot be read that a stage or the full model reads."""
+    reader, rows = chain.reader(cells), np.arange(len(cells))
     reader.block(rows, chain.columns)
     reader.table(rows, chain.price_list.full_columns)
-    return evidence_of(system, at_hand(system, cells), labels, settings=system.evidence_.settings)
 
 
 class RefusesUnseen:

@@ -249,7 +249,7 @@ def report(
     json: AsJson = False,
 ) -> None:
     """Measure a system on labelled rows. One page is written that explains every operating point."""
-    from thrifty.cli.report import facts_of, report_in_words, report_numbers, target_columns
+    from thrifty.cli.report import measured_on, report_in_words, target_columns
     from thrifty.cli.system import load_system, text_columns
     from thrifty.evidence.observe import chain_of
     from thrifty.reporting.page import write_page
@@ -266,7 +266,7 @@ def report(
         frame = read_table(table, as_text=as_text)
         labels = targets_of(frame, target, classes, query)
         words = title or f"What {system.stem} does on {table.name}"
-        facts, measured = facts_of(known, frame, labels, by or (), words, unit)
+        facts, numbers = measured_on(known, frame, labels, by or (), words, unit)
         show("measuring", 1, 1)
     try:
         written = write_page(out, facts)
@@ -274,7 +274,8 @@ def report(
         if isinstance(error, InvalidInputError):
             raise
         raise InvalidInputError(f"{out} cannot be written: {error.strerror or error}.") from error
+    numbers = {"files": [str(path) for path in written], **numbers}
     if json:
-        print_json(report_numbers(known, measured, written))
+        print_json(numbers)
     else:
-        report_in_words(known, measured, written)
+        report_in_words(known, numbers)
