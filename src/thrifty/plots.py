@@ -31,6 +31,8 @@ __all__ = [
     "check_installed",
     "draw_frontier",
     "draw_in_force",
+    "draw_marks",
+    "draw_measures",
     "draw_purchases",
     "draw_report",
     "draw_route",
@@ -202,6 +204,39 @@ def draw_in_force(ax: Any, cost: float, score: float, *, label: str = "", title:
         ax.set_title(title, loc="left", fontsize=10)
     if label:
         ax.legend(frameon=False, fontsize=8)
+
+
+def draw_marks(
+    ax: Any,
+    point: tuple[float, float],
+    full: tuple[float, float] | None,
+    *,
+    xlabel: str = "",
+    falls: bool = False,
+) -> None:
+    """Mark the point in force and the full model beside a frontier; ``falls`` where a lower score is better."""
+    ax.plot(*point, "o", color=COLOURS[1], markersize=4 if falls else 7, label="in force")
+    if full is not None:
+        ax.plot(*full, "*", color="black", markersize=12, label="full model for every row")
+    if xlabel:
+        ax.set_xlabel(xlabel)
+    ax.legend(frameon=False, fontsize=8, loc="upper right" if falls else "lower right")
+
+
+def draw_measures(ax: Any, table: Any, names: Sequence[str]) -> None:
+    """Draw measures with their bands over mean cost, from a table of ``Frontier.measures``.
+
+    One measure joins the line that is drawn already; several get labels of their own axes.
+    """
+    for name in names:
+        colour = COLOURS[0] if name == "accuracy" else COLOURS[2]
+        band = {"color": colour, "alpha": 0.15, "linewidth": 0, "step": "post"}
+        ax.fill_between(table["cost"], table[f"{name}_low"], table[f"{name}_high"], **band)
+        ax.step(table["cost"], table[name], where="post", color=colour, linestyle="--", label=name)
+    if len(names) > 1:
+        ax.set_xlabel("mean cost of tests per row")
+        ax.set_ylabel("share of rows")
+    ax.legend(frameon=False, fontsize=8, loc="lower right")
 
 
 @dataclass(frozen=True)

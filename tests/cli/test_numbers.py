@@ -11,7 +11,7 @@ from sklearn.metrics import d2_pinball_score, mean_absolute_error, r2_score, roo
 
 from thrifty.cli import full_models
 from thrifty.cli.full_models import best_kind, recipe
-from thrifty.cli.points import frontier_in_words
+from thrifty.cli.points import frontier_in_words, frontier_numbers
 from thrifty.cli.report import measured_on, report_in_words
 from thrifty.cli.summary import answers_numbers, fit_in_words, fit_numbers
 from thrifty.cli.system import promised
@@ -47,8 +47,8 @@ def test_a_quantile_goes_through_every_command(run, small_fits, make_bikes, tmp_
 def test_a_fit_of_numbers_speaks_of_r2_and_errors_and_not_of_classes(bike_system, capsys, tmp_path):
     out, promise = tmp_path / "s.thrifty", promised(bike_system)
     out.write_bytes(b"")
-    fit_in_words(bike_system, None, out)
-    frontier_in_words(bike_system, out)
+    fit_in_words(bike_system, fit_numbers(bike_system, None, (), out))
+    frontier_in_words(bike_system, frontier_numbers(bike_system), out)
     words = capsys.readouterr().out
     assert f"R2 {promise.accuracy:.4f} ({promise.low:.4f} to {promise.high:.4f})" in words
     for name in ("RMSE", "MAE", "a constant", "new rows have an R2 of"):

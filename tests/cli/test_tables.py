@@ -3,7 +3,6 @@ import json
 import re
 import subprocess
 import sys
-from dataclasses import asdict
 from types import SimpleNamespace
 
 import numpy as np
@@ -14,7 +13,6 @@ from sklearn.naive_bayes import GaussianNB
 import thrifty
 from thrifty import BudgetedClassifier, StageOptions
 from thrifty.cli.console import quantity
-from thrifty.cli.promise import Promise
 from thrifty.cli.summary import _strays
 from thrifty.cli.system import load_system, promised
 
@@ -143,13 +141,9 @@ def test_the_mean_cost_that_is_expected_comes_with_its_interval(run, files, tmp_
         ),
     ],
 )
-def test_an_interval_is_told_once(files, monkeypatch, spread, interval, words):
-    promise = Promise(0.9, 0.8, 1.0, cost=1.0, cost_spread=0.0, share=0.0, n_rows=2000, full_cost=3.0)
-    system = load_system(files.certified)
-    system.promise_ = asdict(promise)
-    monkeypatch.setattr(Promise, "spread", lambda *_: spread)
-    monkeypatch.setattr(type(system), "expected_cost_interval_", interval)
-    told = _strays(system)
+def test_an_interval_is_told_once(files, spread, interval, words):
+    numbers = {"mean_cost": 1.0, "mean_cost_spread_1000_rows": spread, "mean_cost_interval": interval}
+    told = _strays(load_system(files.certified), numbers)
     assert words in told
     assert told.count("0.804") <= 1
 

@@ -232,7 +232,8 @@ def fit(
     notes += remarks(estimator, promise, limits, confidence)
     for text in notes:
         note(text)
+    numbers = fit_numbers(estimator, chosen.competition, notes, out)
     if json:
-        print_json(fit_numbers(estimator, chosen.competition, notes, out))
+        print_json(numbers)
     else:
-        fit_in_words(estimator, chosen.competition, out)
+        fit_in_words(estimator, numbers)

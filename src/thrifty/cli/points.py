@@ -8,8 +8,7 @@ import numpy as np
 from thrifty.cli.console import quantity, say
 from thrifty.cli.summary import (
     built_in_words,
-    certificate_of,
-    measures_of,
+    key_of,
     named,
     numbers_of,
     paid_in_words,
@@ -21,7 +20,7 @@ from thrifty.cli.system import column_name, frontier_of, is_number, promised
 from thrifty.errors import InvalidInputError
 from thrifty.evidence.frontier import Frontier, OperatingPoint
 from thrifty.evidence.observe import chain_of
-from thrifty.plots import file_bytes, new_figure
+from thrifty.plots import COLOURS, draw_marks, draw_measures, file_bytes, new_figure
 
 __all__ = [
     "frontier_in_words",
@@ -33,48 +32,47 @@ __all__ = [
 
 _SHOWN = 14
 _RESAMPLES = 400
-_COLOURS = {"accuracy": "#0b5fa5", "balanced accuracy": "#3f7d20"}
 
 
-def frontier_in_words(system: Any, path: Path) -> None:
+def frontier_in_words(system: Any, numbers: dict[str, Any], path: Path) -> None:
     """A table of efficient points, then the one in force."""
-    frontier, promise = frontier_of(system), promised(system)
-    say(f"{path}: {len(frontier):,} efficient points on {frontier.n_rows:,} {unit_of(system)}")
-    known = _measures(system)
-    points = [frontier[place] for place in np.unique(frontier.within(_budgets(frontier)))]
-    rows = [(*_scores(system, point), *known.get(point.cost, ())) for point in points]
-    name, priced = chain_of(system).task.quality_name, is_priced(system)
+    frontier, chosen, key = frontier_of(system), numbers["chosen"], key_of(system)
+    unit, name, priced = unit_of(system), chain_of(system).task.quality_name, is_priced(system)
+    say(f"{path}: {len(frontier):,} efficient points on {numbers[unit]:,} {unit}")
+    known = _measures(numbers["measures"] or [])
+    points = [numbers["points"][place] for place in np.unique(frontier.within(_budgets(frontier)))]
+    rows = [(*_scores(point, priced=priced), *known.get(point["cost"], ())) for point in points]
     score = ("tests", "mistakes", "total cost") if priced else ("mean cost", name)
     measured = ("balanced accuracy", "lowest recall") if known else ()
     print_table((*score, "answered by the full model", *measured), rows)
-    low, high = map(quantity, system.expected_cost_interval_)
+    spent = " to ".join(map(quantity, chosen["mean_cost_interval"]))
     ways = "`thrifty predict --budget` moves to any other point."
+    cost, full, full_cost = chosen["mean_cost"], chosen[f"full_{key}"], chosen["full_cost"]
+    low, high = chosen[f"{key}_interval"]
     if priced:
-        least = _least(frontier)
-        say(f"Least total cost: {parts_in_words(least.cost, -least.score)}.")
-        full = promise.full_accuracy
-        theirs = "unknown" if full is None else parts_in_words(promise.full_cost, -full)
+        least = numbers["least_total"]
+        say(f"Least total cost: {parts_in_words(least['tests'], least['mistakes'])}.")
+        theirs = "unknown" if full is None else parts_in_words(full_cost, -full)
         say(
-            f"In force: {parts_in_words(promise.cost, -promise.accuracy)} (tests {low} to {high}, mistakes "
-            f"{quantity(-promise.high)} to {quantity(-promise.low)}); the full model for every row: {theirs}. {ways}"
+            f"In force: {parts_in_words(cost, -chosen[key])} (tests {spent}, mistakes {quantity(-high)} to "
+            f"{quantity(-low)}); the full model for every row: {theirs}. {ways}"
         )
     else:
-        paid = paid_in_words(promise.cost, promise.query_cost, f" ({low} to {high})")
+        paid = paid_in_words(cost, chosen.get("mean_cost_per_query"), f" ({spent})")
         say(
-            f"In force: mean cost {paid}, {name} {promise.accuracy:.4f} "
-            f"({promise.low:.4f} to {promise.high:.4f}); the full model for every row: "
-            f"{share_text(promise.full_accuracy)} at {quantity(promise.full_cost)}. {ways}"
+            f"In force: mean cost {paid}, {name} {chosen[key]:.4f} ({low:.4f} to {high:.4f}); the full model for every "
+            f"row: {share_text(full)} at {quantity(full_cost)}. {ways}"
         )
     told = [
         f"{name} {share_text(one['value'])} ({' to '.join(map(share_text, one['interval']))})"
-        for name, one in measures_of(system).items()
+        for name, one in chosen.get("measures", {}).items()
         if priced or name != "accuracy"
     ]
     if told:
         say(f"Measures of the point in force: {', '.join(told)}.")
-    say(built_in_words(system))
-    if certificate_of(system) is not None:
-        say(f"The system {certificate_of(system)}.")
+    say(built_in_words(system, chosen))
+    if chosen["certificate"] is not None:
+        say(f"The system {chosen['certificate']['sentence']}.")
 
 
 def frontier_numbers(system: Any) -> dict[str, Any]:
@@ -85,7 +83,7 @@ def frontier_numbers(system: Any) -> dict[str, Any]:
         unit_of(system): frontier.n_rows,
         "chosen": numbers_of(system),
         "points": [named(system, point.as_dict()) for point in frontier],
-        "least_total": _total_numbers(_least(frontier)) if is_priced(system) else None,
+        "least_total": _total(frontier[frontier.least_total]) if is_priced(system) else None,
         "measures": None if table is None else table.to_dict(orient="records"),
     }
 
@@ -96,39 +94,22 @@ def frontier_picture(system: Any, path: Path) -> bytes:
     if kind not in ("png", "svg", "pdf"):
         raise InvalidInputError(f"--plot writes png, svg or pdf; got {path.name!r}.")
     frontier, promise, priced = frontier_of(system), promised(system), is_priced(system)
-    table = _table(system)
+    table, sign = _table(system), -1.0 if priced else 1.0
     figure, (ax, *beside) = new_figure(2 if priced and table is not None else 1)
-    sign = -1.0 if priced else 1.0
-    frontier.plot(ax, color="#0b5fa5", linewidth=1.5, label="efficient points")
-    if column_name(system, "query"):
-        ax.set_xlabel("mean cost per document")
-    ax.plot(
-        promise.cost,
-        sign * promise.accuracy,
-        "o",
-        color="#c8501e",
-        markersize=4 if priced else 7,
-        label="in force",
+    frontier.plot(ax, color=COLOURS[0], linewidth=1.5, label="efficient points")
+    full = promise.full_accuracy
+    draw_marks(
+        ax,
+        (promise.cost, sign * promise.accuracy),
+        None if full is None else (promise.full_cost, sign * full),
+        xlabel="mean cost per document" if column_name(system, "query") else "",
+        falls=priced,
     )
-    if promise.full_accuracy is not None:
-        at = (promise.full_cost, sign * promise.full_accuracy)
-        ax.plot(*at, "*", color="black", markersize=12, label="full model for every row")
-    if table is not None:
-        _draw_measures(beside[0] if beside else ax, table, list(_COLOURS)[0 if beside else 1 :])
-    ax.legend(frameon=False, fontsize=8, loc="upper right" if priced else "lower right")
+    if beside:
+        draw_measures(beside[0], table, ["accuracy", "balanced accuracy"])
+    elif table is not None:
+        draw_measures(ax, table, ["balanced accuracy"])
     return file_bytes(figure, kind)
-
-
-def _draw_measures(ax: Any, table: Any, names: list[str]) -> None:
-    """A line with a band for each measure; on axes of its own where the others show money."""
-    for name in names:
-        band = {"color": _COLOURS[name], "alpha": 0.15, "linewidth": 0, "step": "post"}
-        ax.fill_between(table["cost"], table[f"{name}_low"], table[f"{name}_high"], **band)
-        ax.step(table["cost"], table[name], where="post", color=_COLOURS[name], linestyle="--", label=name)
-    if len(names) > 1:
-        ax.set_xlabel("mean cost of tests per row")
-        ax.set_ylabel("share of rows")
-        ax.legend(frameon=False, fontsize=8, loc="lower right")
 
 
 def is_priced(system: Any) -> bool:
@@ -150,16 +131,13 @@ def _table(system: Any) -> Any:
     return table.drop_duplicates("cost")
 
 
-def _measures(system: Any) -> dict[float, tuple[str, str]]:
+def _measures(lines: list[dict[str, Any]]) -> dict[float, tuple[str, str]]:
     """Balanced accuracy with its interval and the lowest recall, by the cost of the point."""
-    table = _table(system)
-    if table is None:
-        return {}
-    recalls = [
-        name for name in table if name.startswith("recall of ") and not name.endswith(("_low", "_high"))
-    ]
     found = {}
-    for line in table.to_dict(orient="records"):
+    for line in lines:
+        recalls = [
+            name for name in line if name.startswith("recall of ") and not name.endswith(("_low", "_high"))
+        ]
         value, low, high = (f"{line[f'balanced accuracy{end}']:.3f}" for end in ("", "_low", "_high"))
         worst = min(recalls, key=line.__getitem__)
         found[line["cost"]] = (
@@ -169,16 +147,11 @@ def _measures(system: Any) -> dict[float, tuple[str, str]]:
     return found
 
 
-def _scores(system: Any, point: OperatingPoint) -> tuple[str, ...]:
-    share = f"{100 * point.share:.1f} %"
-    if not is_priced(system):
-        return quantity(point.cost), f"{point.score:.4f}", share
-    return quantity(point.cost), quantity(-point.score), quantity(point.cost - point.score), share
-
-
-def _least(frontier: Frontier) -> OperatingPoint:
-    """The point whose tests and mistakes cost least together."""
-    return frontier[frontier.least_total]
+def _scores(point: dict[str, Any], *, priced: bool) -> tuple[str, ...]:
+    cost, score, share = point["cost"], point["score"], f"{100 * point['share']:.1f} %"
+    if not priced:
+        return quantity(cost), f"{score:.4f}", share
+    return quantity(cost), quantity(-score), quantity(cost - score), share
 
 
 def parts_in_words(tests: float, mistakes: float) -> str:
@@ -186,5 +159,5 @@ def parts_in_words(tests: float, mistakes: float) -> str:
     return f"{quantity(tests)} for tests + {quantity(mistakes)} for mistakes = {quantity(tests + mistakes)}"
 
 
-def _total_numbers(point: OperatingPoint) -> dict[str, float]:
+def _total(point: OperatingPoint) -> dict[str, float]:
     return {"tests": point.cost, "mistakes": -point.score, "total": point.cost - point.score}

@@ -26,7 +26,6 @@ __all__ = [
     "fit_numbers",
     "full_name",
     "key_of",
-    "measures_of",
     "n_fitted",
     "named",
     "numbers_of",
@@ -43,40 +42,42 @@ _NEW_ROWS = 1000
 # -- fit -------------------------------------------------------------------------------------------
 
 
-def fit_in_words(system: Any, competition: Competition | None, out: Path) -> None:
+def fit_in_words(system: Any, numbers: dict[str, Any]) -> None:
     """What was fitted, what to expect of it, and where it is."""
-    promise, kind = promised(system), KINDS.get(full_name(system), full_name(system))
-    if competition is None:
+    kind, key, unit = KINDS.get(numbers["full"], numbers["full"]), key_of(system), unit_of(system)
+    if numbers["full_candidates"] is None:
         say(f"The full model is {kind}.")
     else:
-        rivals = ", ".join(f"{name} {score:.3f}" for name, score in competition.accuracy.items())
-        say(f"The full model is {kind}: best of {rivals} (cross-validated on {competition.n_rows:,} rows).")
-    say(built_in_words(system))
-    name, unit = chain_of(system).task.quality_name, unit_of(system)
+        rivals = ", ".join(f"{name} {score:.3f}" for name, score in numbers["full_candidates"].items())
+        on = f"cross-validated on {numbers['full_candidates_rows']:,} rows"
+        say(f"The full model is {kind}: best of {rivals} ({on}).")
+    say(built_in_words(system, numbers))
+    name, (low, high) = chain_of(system).task.quality_name, numbers[f"{key}_interval"]
+    paid = paid_in_words(numbers["mean_cost"], numbers.get("mean_cost_per_query"))
     say(
-        f"{name[:1].upper()}{name[1:]} {promise.accuracy:.4f} ({promise.low:.4f} to {promise.high:.4f}) at a mean cost "
-        f"of {paid_in_words(promise.cost, promise.query_cost)}, measured on {promise.n_rows:,} {unit} by models "
-        f"that had not seen them."
+        f"{name[:1].upper()}{name[1:]} {numbers[key]:.4f} ({low:.4f} to {high:.4f}) at a mean cost of {paid}, measured "
+        f"on {numbers.get('queries', numbers['rows']['measured']):,} {unit} by models that had not seen them."
     )
-    _print_promise(system)
-    low, high = promise.interval(_NEW_ROWS)
+    _print_promise(system, numbers)
+    low, high = numbers[f"{key}_interval_1000_{unit}"]
     say(
         f"19 times out of 20, {_NEW_ROWS:,} new {unit} have {'a' if name[:1] in 'Dm' else 'an'} {name} of {low:.4f} to "
-        f"{high:.4f}. {_strays(system)}"
+        f"{high:.4f}. {_strays(system, numbers)}"
     )
-    if certificate_of(system) is not None:
-        say(f"The system {certificate_of(system)}.")
-    say(f"wrote {out} ({size_of(out)})")
+    if numbers["certificate"] is not None:
+        say(f"The system {numbers['certificate']['sentence']}.")
+    say(f"wrote {numbers['file']} ({size_of(Path(numbers['file']))})")
 
 
 def fit_numbers(
     system: Any, competition: Competition | None, notes: Sequence[str], out: Path
 ) -> dict[str, Any]:
-    """All that a fit has to tell, for programs."""
+    """All that a fit has to tell."""
     return {
         "file": str(out),
         "bytes": out.stat().st_size,
         "full_candidates": None if competition is None else competition.accuracy,
+        "full_candidates_rows": None if competition is None else competition.n_rows,
         **numbers_of(system),
         "notes": list(notes),
     }
@@ -129,27 +130,26 @@ def paid_in_words(cost: float, query_cost: float | None, interval: str = "") -> 
     return f"{quantity(cost)}{interval} per document and {quantity(query_cost)} per query"
 
 
-def built_in_words(system: Any) -> str:
+def built_in_words(system: Any, numbers: dict[str, Any]) -> str:
     """What stands in front of the full model, and what it buys."""
-    bought, stages, promise = bought_by(system), chain_of(system).n_own_stages, promised(system)
+    bought, stages, share = numbers["bought"], numbers["stages"], numbers["share_full"]
     order = "by row, of" if chain_of(system).has_forks else "in this order,"
     buys = f"buys, {order} {listed(bought, 8)}" if bought else "buys nothing"
     rows, row = ("documents", "document") if column_name(system, "query") else ("rows", "row")
-    sends = f"{100 * promise.share:.1f} % of the {rows} are answered by the full model"
-    many = "s" if stages > 1 else ""
+    sends = f"{100 * share:.1f} % of the {rows} are answered by the full model"
     return (
-        f"The {method_of(system)} in front of the full model has {stages} stage{many} and {buys} ({len(bought)} of "
-        f"{len(chain_of(system).schema.names)} columns); {sends if promise.share else f'it answers every {row}'}."
+        f"The {numbers['method']} in front of the full model has {stages} stage{'s' if stages > 1 else ''} and {buys} "
+        f"({len(bought)} of {len(chain_of(system).schema.names)} columns); "
+        f"{sends if share else f'it answers every {row}'}."
     )
 
 
-def _strays(system: Any) -> str:
+def _strays(system: Any, numbers: dict[str, Any]) -> str:
     """How far the mean cost of new rows may be from the one that was measured."""
-    promise = promised(system)
-    spread = 1.96 * promise.spread(_NEW_ROWS)
-    theirs = _between(max(promise.cost - spread, 0.0), promise.cost + spread)
-    of_all = _between(*system.expected_cost_interval_)
     unit, what = unit_of(system), "per document " if column_name(system, "query") else ""
+    cost, spread = numbers["mean_cost"], 1.96 * numbers[f"mean_cost_spread_1000_{unit}"]
+    theirs = _between(max(cost - spread, 0.0), cost + spread)
+    of_all = _between(*numbers["mean_cost_interval"])
     if theirs == of_all:
         same = "as is" if theirs.startswith("is ") else "and so does"
         told = f"Their mean cost {what}{theirs}, {same} that of all new {unit}"
@@ -167,32 +167,29 @@ def _between(low: float, high: float) -> str:
     return f"is {ends[0]}" if ends[0] == ends[1] else f"lies between {ends[0]} and {ends[1]}"
 
 
-def _print_promise(system: Any) -> None:
+def _print_promise(system: Any, numbers: dict[str, Any]) -> None:
     """A small table: the system, the full model for every row, and the best answer that is the same for every row."""
-    promise = promised(system)
-    name = chain_of(system).task.quality_name
-    lines: list[tuple[str, Any, Any, Any]] = [
-        (name, promise.accuracy, promise.full_accuracy, promise.majority),
+    key, queries = key_of(system), column_name(system, "query")
+    constant = "a random order" if queries else "a constant" if is_number(system) else "majority class"
+    scores = (numbers[key], numbers[f"full_{key}"], promised(system).majority)
+    rows = [
+        (chain_of(system).task.quality_name, *map(share_text, scores)),
+        ("mean cost", quantity(numbers["mean_cost"]), quantity(numbers["full_cost"]), "0"),
     ]
-    rows = [(name, *map(share_text, values)) for name, *values in lines]
-    rows.insert(1, ("mean cost", quantity(promise.cost), quantity(promise.full_cost), "0"))
-    if promise.documents is not None and promise.query_cost is not None:
-        full_cost = quantity(promise.full_cost * promise.documents)
-        rows.append(("mean cost of a query", quantity(promise.query_cost), full_cost, "0"))
-    for name, one in measures_of(system).items():
+    if queries:
+        costs = (numbers["mean_cost_per_query"], numbers["full_cost_per_query"])
+        rows.append(("mean cost of a query", *map(quantity, costs), "0"))
+    for name, one in numbers.get("measures", {}).items():
         if name != "accuracy":
             ends = " to ".join(map(share_text, one["interval"]))
             rows.append((name, f"{share_text(one['value'])} ({ends})", share_text(one["full"]), "-"))
-    for name, (value, low, high) in (promise.errors or {}).items():
-        others = (
-            None if one is None else one[name] for one in (promise.full_errors, promise.constant_errors)
-        )
-        rows.append((name, f"{number(value)} ({number(low)} to {number(high)})", *map(_error, others)))
-    constant = "a constant" if is_number(system) else "majority class"
-    print_table(
-        ("", "this system", "full model", "a random order" if column_name(system, "query") else constant),
-        rows,
-    )
+    for name in ERRORS:
+        low = name.lower()
+        if numbers.get(low) is not None:
+            ends = " to ".join(map(number, numbers[f"{low}_interval"]))
+            others = (numbers[f"full_{low}"], numbers[f"constant_{low}"])
+            rows.append((name, f"{number(numbers[low])} ({ends})", *map(_error, others)))
+    print_table(("", "this system", "full model", constant), rows)
 
 
 def print_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
@@ -235,6 +232,11 @@ def numbers_of(system: Any) -> dict[str, Any]:
         )
 
     score, unit = key_of(system), unit_of(system)
+    theirs = promise.full_measures or {}
+    measures = {
+        name: {"value": value, "interval": [low, high], "full": theirs.get(name)}
+        for name, (value, low, high) in (promise.measures or {}).items()
+    }
     return {
         "full": full_name(system),
         "method": method_of(system),
@@ -256,7 +258,7 @@ def numbers_of(system: Any) -> dict[str, Any]:
             else {
                 "auc": promise.auc,
                 "recall": by_class(promise.recall),
-                "measures": measures_of(system),
+                "measures": measures,
                 "full_auc": promise.full_auc,
                 "full_recall": by_class(promise.full_recall),
                 "majority_accuracy": promise.majority,
@@ -270,16 +272,6 @@ def numbers_of(system: Any) -> dict[str, Any]:
         "certificate": None
         if certificate is None
         else {"sentence": str(certificate), **named(system, certificate.as_dict())},
-    }
-
-
-def measures_of(system: Any) -> dict[str, Any]:
-    """Every measure of labels with its interval, and that of the full model; null where it is unknown."""
-    promise = promised(system)
-    theirs = promise.full_measures or {}
-    return {
-        name: {"value": value, "interval": [low, high], "full": theirs.get(name)}
-        for name, (value, low, high) in (promise.measures or {}).items()
     }
 
 
@@ -323,25 +315,20 @@ def named(system: Any, entries: dict[str, Any]) -> dict[str, Any]:
 # -- predict ---------------------------------------------------------------------------------------
 
 
-def answers_in_words(
-    system: Any,
-    answers: Any,
-    out: Path,
-    *,
-    budget: float | None,
-    held: float | None,
-    max_loss: Any,
-) -> None:
+def answers_in_words(numbers: dict[str, Any], *, budget: float | None = None, max_loss: Any = None) -> None:
     """How many rows, who answered them, what they cost."""
-    facts = answers_numbers(system, answers, out, held)
-    say(
-        f"wrote {out}: {facts['rows']:,} answers, {100 * facts['share_full']:.1f} % of them by the full model, "
-        f"mean cost {paid_in_words(facts['mean_cost'], facts.get('mean_cost_per_query'))}"
+    held, promised_cost = numbers["held_budget"], numbers["promised_cost"]
+    paid, by_full = (
+        paid_in_words(numbers["mean_cost"], numbers.get("mean_cost_per_query")),
+        100 * numbers["share_full"],
     )
-    promise = _promise_or_none(system)
-    if budget is not None and held is None and promise is not None and promise.cost < 0.99 * budget:
+    say(
+        f"wrote {numbers['file']}: {numbers['rows']:,} answers, {by_full:.1f} % of them by the full model, mean cost "
+        f"{paid}"
+    )
+    if budget is not None and promised_cost is not None and promised_cost < 0.99 * budget:
         say(
-            f"More than {quantity(promise.cost)} per row buys nothing more: the budget of {budget:g} is not spent."
+            f"More than {quantity(promised_cost)} per row buys nothing more: the budget of {budget:g} is not spent."
         )
     if held is not None:
         say(

@@ -128,10 +128,11 @@ def predict(
         typer.echo(table_bytes(answers, "answers.csv", raw=raw), nl=False)
         return
     write_file(out, table_bytes(answers, out, raw=raw))
+    numbers = answers_numbers(known, answers, out, held)
     if json:
-        print_json(answers_numbers(known, answers, out, held))
+        print_json(numbers)
     else:
-        answers_in_words(known, answers, out, budget=budget, held=held, max_loss=allowed)
+        answers_in_words(numbers, budget=budget, max_loss=allowed)
 
 
 def explain(
@@ -206,10 +207,11 @@ def frontier(
         known = load_system(system, trusted=trust or (), public_key=public_key)
     if plot is not None:
         write_file(plot, frontier_picture(known, plot))
+    numbers = frontier_numbers(known)
     if json:
-        print_json(frontier_numbers(known))
+        print_json(numbers)
     else:
-        frontier_in_words(known, system)
+        frontier_in_words(known, numbers, system)
         if plot is not None:
             say(f"wrote {plot}")
 
@@ -268,12 +270,7 @@ def report(
         words = title or f"What {system.stem} does on {table.name}"
         facts, numbers = measured_on(known, frame, labels, by or (), words, unit)
         show("measuring", 1, 1)
-    try:
-        written = write_page(out, facts)
-    except OSError as error:
-        if isinstance(error, InvalidInputError):
-            raise
-        raise InvalidInputError(f"{out} cannot be written: {error.strerror or error}.") from error
+    written = write_page(out, facts)
     numbers = {"files": [str(path) for path in written], **numbers}
     if json:
         print_json(numbers)
