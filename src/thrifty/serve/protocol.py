@@ -12,7 +12,7 @@ route reads it.
 
 import math
 import os
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import Any
@@ -24,7 +24,6 @@ from thrifty.arrays import Bools, Floats, Ints, Words
 from thrifty.errors import InvalidInputError
 from thrifty.rows import key_words
 from thrifty.serve.config import closest
-from thrifty.tables.columns import day_of, level_text, truth_of
 from thrifty.tables.frames import listed
 from thrifty.tables.reader import Cells, Schema, Unreadable
 
@@ -314,42 +313,12 @@ _ABSENT: Any = object()
 """Marks a column that a row does not have."""
 
 
-@dataclass(frozen=True)
-class _Special:
-    """Columns that hold what JSON, or its users, write in another way than as the number that is read.
-
-    Attributes
-    ----------
-    held, called : str
-        What they held at the fit, and what they may hold in requests, for refusals.
-    json_types : tuple of str
-        The same as types of JSON.
-    read : callable
-        Number of a value; raises TypeError or ValueError for what is none.
-    """
-
-    held: str
-    called: str
-    json_types: tuple[str, ...]
-    read: Callable[[Any], float]
-
-    def number(self, value: Any) -> float:
-        """Number of a value; NaN for what cannot be read."""
-        try:
-            number = self.read(value)
-        except (TypeError, ValueError, OverflowError):
-            return np.nan
-        return number if np.isfinite(number) else np.nan
-
-
-_DATES = _Special(
-    "dates",
-    'dates such as "2026-01-31" or "2026-01-31T12:30", or days since 1970-01-01 as numbers',
-    ("string", "number"),
-    day_of,
-)
-_TRUTHS = _Special("truth values", "true or false, or 1 or 0", ("boolean", "number", "string"), truth_of)
-_SPECIAL = {"time": _DATES, "day": _DATES, "truth": _TRUTHS}
+_JSON_TYPES = {
+    "time": ("string", "number"),
+    "day": ("string", "number"),
+    "truth": ("boolean", "number", "string"),
+}
+"""Types of JSON of columns of dates and truth values; others hold text or numbers."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -398,28 +367,26 @@ class RequestRows:
         self.row_key = row_key
         self.keys = tuple(dict.fromkeys((*keys, *((row_key,) if row_key else ()))))
         self._known = {name: place for place, name in enumerate(schema.names)}
-        self._codes = {
-            column: {text: float(code) for code, text in enumerate(texts)}
-            for column, texts in (schema.levels.of_column if schema.levels else {}).items()
-        }
-        held = {column: schema.type_of(column).holds for column in range(len(self.names))}
-        self._special = {column: _SPECIAL[holds] for column, holds in held.items() if holds in _SPECIAL}
+        places = range(len(schema.names))
+        self._schema = schema
+        self._numbers = frozenset(place for place in places if schema.is_number(place))
+        self._others = np.array([place for place in places if place not in self._numbers], dtype=np.intp)
         self._unseen_is_missing = unseen_is_missing
         self._max_rows = max_rows
 
     @property
     def is_numeric(self) -> bool:
         """Whether no column holds text."""
-        return not self._codes
+        return self._schema.levels is None
 
     def is_text(self, name: str) -> bool:
         """Whether a column holds text."""
-        return self._known[name] in self._codes
+        return self._schema.is_level(self._known[name])
 
     def json_types(self, name: str) -> list[str]:
         """Types of JSON that a column may hold."""
-        special = self._special.get(self._known[name])
-        return ["string" if self.is_text(name) else "number"] if special is None else list(special.json_types)
+        holds = self._schema.type_of(self._known[name]).holds
+        return ["string"] if self.is_text(name) else list(_JSON_TYPES.get(holds, ("number",)))
 
     def check_count(self, n_rows: int) -> None:
         """Refuse more rows than a request may have."""
@@ -456,8 +423,7 @@ class RequestRows:
                     if name not in self._known and name not in self.keys:
                         self.place_of(name)
             rows.append(row)
-        is_plain = self.is_numeric and not self._special and not self.row_key
-        if is_plain and _ABSENT not in chain.from_iterable(rows):
+        if not len(self._others) and not self.row_key and _ABSENT not in chain.from_iterable(rows):
             return self.from_table(list(chain.from_iterable(rows)), len(rows))
         columns = dict(enumerate(zip(*rows, strict=True)))
         keys = {key: [record.get(key) for record in records] for key in self.keys}
@@ -482,27 +448,30 @@ class RequestRows:
     ) -> RequestCells:
         """Columns by their places, each a list, tuple or array of as many values as there are rows, and keys."""
         numbers = np.full((n_rows, len(self.names)), np.nan)
-        unreadable, absent, texts = {}, {}, {}
+        others = np.full((n_rows, len(self._others)), None, dtype=object)
+        unreadable, absent = {}, {}
         for place in range(len(self.names)):
             values = columns.get(place, (_ABSENT,) * n_rows)
-            if isinstance(values, np.ndarray):
-                if place in self._codes:
-                    self._refuse_text(place, float(values[0]), 1)
-                numbers[:, place] = values
-                continue
-            is_absent = np.array([value is _ABSENT for value in values])
-            given = values if not is_absent.any() else [None if one is _ABSENT else one for one in values]
-            if is_absent.any():
+            if not isinstance(values, np.ndarray) and _ABSENT in values:
+                is_absent = np.array([value is _ABSENT for value in values])
                 absent[place] = is_absent
                 unreadable[place] = Unreadable(is_absent, np.full(n_rows, None), self._why_absent(place))
-            if place in self._codes:
-                numbers[:, place], unseen = self._coded(place, given)
-                if unseen is not None and self._unseen_is_missing:
-                    texts[place] = np.array(given, dtype=object)
-                elif unseen is not None:
-                    unreadable[place] = _either(unreadable.get(place), unseen)
+                values = [None if one is _ABSENT else one for one in values]
+            if place in self._numbers:
+                numbers[:, place] = self._json_numbers(place, values)
             else:
-                numbers[:, place] = self._numbers(place, given)
+                others[:, np.searchsorted(self._others, place)] = self._json_values(place, values)
+        texts = {}
+        if len(self._others):
+            unseen = self._unseen_is_missing
+            numbers[:, self._others], found = self._schema.read(
+                others, self._others, unseen_is_missing=unseen
+            )
+            for place, one in found.items():
+                column = int(self._others[place])
+                unreadable[column] = _either(unreadable.get(column), one)
+            columns_of_text = enumerate(map(int, self._others))
+            texts = {column: others[:, at] for at, column in columns_of_text if self._schema.is_level(column)}
         known = {key: [_key(key, one) for one in values] for key, values in (keys or {}).items()}
         row_keys = _drawn_keys(n_rows)
         if self.row_key:
@@ -531,69 +500,41 @@ class RequestRows:
         ids = [request_id] if len(cells) == 1 else [(request_id, place) for place in range(len(cells))]
         return replace(cells, row_keys=key_words(ids))
 
-    def values_of(self, place: int, numbers: Floats) -> list[Any]:
-        """What some numbers of a column stand for: the text of its levels, or the numbers themselves."""
-        if place not in self._codes:
-            return list(numbers.tolist())
-        texts = dict(enumerate(self._codes[place]))
-        return [None if np.isnan(code) else texts[int(code)] for code in numbers]
+    def read_bought(self, values: Any, columns: Ints) -> tuple[Floats, dict[int, str]]:
+        """Numbers of values that a provider delivered, and why rows of them cannot be read; null is missing."""
+        numbers, wrong = np.full(values.shape, np.nan), dict[int, str]()
+        for place, column in enumerate(columns.tolist()):
+            if column in self._numbers:
+                for row, value in enumerate(values[:, place].tolist()):
+                    if value is None or (type(value) in (int, float) and not math.isinf(value)):
+                        numbers[row, place] = np.nan if value is None else value
+                    else:
+                        wrong.setdefault(row, "what came is no finite number")
+                continue
+            unseen, one = self._unseen_is_missing, values[:, [place]]
+            read, found = self._schema.read(one, columns[[place]], unseen_is_missing=unseen)
+            numbers[:, place] = read[:, 0]
+            for unreadable in found.values():
+                for row in np.flatnonzero(unreadable.rows).tolist():
+                    wrong.setdefault(row, unreadable.why(unreadable.values[row], None))
+        return numbers, wrong
 
-    def from_provider(self, place: int, value: Any) -> tuple[float, str | None]:
-        """The number of a value that was bought, or why it cannot be read; NaN and null are missing."""
-        if value is None or (isinstance(value, float) and np.isnan(value)):
-            return np.nan, None
-        if place in self._codes:
-            number = self._code(place, value)
-            is_unseen = isinstance(value, str) and self._unseen_is_missing
-            return (np.nan if number is None else number), (
-                None if number is not None or is_unseen else "what came is no text that the fit has seen"
-            )
-        if place in self._special:
-            number = self._special[place].number(value)
-            return number, None if np.isfinite(number) else f"what came is not {self._special[place].called}"
-        is_number = isinstance(value, int | float) and not isinstance(value, bool) and np.isfinite(value)
-        return (float(value), None) if is_number else (np.nan, "what came is no finite number")
-
-    def _numbers(self, place: int, values: Sequence[Any]) -> Floats:
-        if not set(map(type, values)) <= _JSON_NUMBERS:
-            if place in self._special:
-                return self._special_numbers(place, values)
+    def _json_numbers(self, place: int, values: Any) -> Any:
+        """Values of a column of numbers, which must be JSON numbers or null."""
+        if not isinstance(values, np.ndarray) and not set(map(type, values)) <= _JSON_NUMBERS:
             row = next(row for row, value in enumerate(values) if type(value) not in _JSON_NUMBERS)
             self._refuse_number(place, values[row], row + 1)
         return np.array(values, dtype=np.float64)
 
-    def _special_numbers(self, place: int, values: Sequence[Any]) -> Floats:
-        """Numbers of a column of dates or truth values."""
-        special, numbers = self._special[place], np.full(len(values), np.nan)
+    def _json_values(self, place: int, values: Any) -> Any:
+        """Values of a column of text, dates or truth values; what they hold is read by the schema."""
         for row, value in enumerate(values):
-            if value is None:
-                continue
-            numbers[row] = special.number(value)
-            if np.isnan(numbers[row]):
+            if isinstance(value, list | dict):
                 raise InvalidInputError(
-                    f"column {self.names[place]!r} must hold {special.called}, or null where one is missing; got "
-                    f"{_shown(value)} in row {row + 1}. It held {special.held} at the fit."
+                    f"column {self.names[place]!r} must hold one value in each row; got {_shown(value)} in row "
+                    f"{row + 1}."
                 )
-        return numbers
-
-    def _code(self, place: int, value: Any) -> float | None:
-        """Number of a level; one that is a number or a truth value at the fit is written as such, too."""
-        if type(value) in (bool, int, float):
-            value = level_text(value)
-        return self._codes[place].get(value) if isinstance(value, str) else None
-
-    def _coded(self, place: int, values: Sequence[Any]) -> tuple[Floats, Unreadable | None]:
-        found = [self._code(place, value) for value in values]
-        unseen = np.array(
-            [one is None and value is not None for one, value in zip(found, values, strict=True)]
-        )
-        numbers = np.array([np.nan if one is None else one for one in found])
-        for row in np.flatnonzero(unseen).tolist():
-            if type(values[row]) is not str:
-                self._refuse_text(place, values[row], row + 1)
-        if not unseen.any():
-            return numbers, None
-        return numbers, Unreadable(unseen, np.array(values, dtype=object), self._why_unseen(place))
+        return list(values)
 
     def _refuse_number(self, place: int, value: Any, row: int) -> None:
         raise InvalidInputError(
@@ -601,21 +542,9 @@ class RequestRows:
             f"{row}. Write it as a plain JSON number."
         )
 
-    def _refuse_text(self, place: int, value: Any, row: int) -> None:
-        raise InvalidInputError(
-            f"column {self.names[place]!r} must hold text, or null where it is missing; got {_shown(value)} in row "
-            f"{row}. Known are {listed(list(self._codes[place]))}."
-        )
-
     def _why_absent(self, place: int) -> Any:
         return lambda _, row: (
             f"row {row} has no column {self.names[place]!r}, which its route reads. Send it, or null if it is missing."
-        )
-
-    def _why_unseen(self, place: int) -> Any:
-        return lambda value, row: (
-            f"column {self.names[place]!r} holds {_shown(value)} in row {row}, which was not there when the model was "
-            f"fitted. Known are {listed(list(self._codes[place]))}. Correct it, or send null."
         )
 
 

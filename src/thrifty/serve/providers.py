@@ -201,12 +201,8 @@ class _RequestSource:
         if self._keeps_text:
             values = values.astype(object)
             for place, column in enumerate(columns.tolist()):
-                texts = self._cells.texts.get(column)
-                values[:, place] = (
-                    self._rows.values_of(column, self._cells.numbers[rows, column])
-                    if texts is None
-                    else [texts[row] for row in rows.tolist()]
-                )
+                if column in self._cells.texts:
+                    values[:, place] = [self._cells.texts[column][row] for row in rows.tolist()]
         nowhere = np.zeros(len(self._cells), dtype=bool)
         lacking = np.column_stack([self._cells.absent.get(one, nowhere)[rows] for one in columns.tolist()])
         paid = np.zeros(lacking.shape, dtype=bool)
@@ -236,15 +232,14 @@ class _RequestSource:
             first.setdefault(key, place)
         names = [self._rows.names[column] for column in columns[lacking]]
         bought = provider.buy(list(first), names, self._ends)
+        numbers, wrong = self._rows.read_bought(bought.values, columns[lacking])
+        is_text = [self._keeps_text and self._rows.is_text(name) for name in names]
+        found = np.where(is_text, bought.values, numbers)
         place_of = {key: place for place, key in enumerate(first)}
         for number, key in enumerate(keys):
             place, row = place_of[key], int(rows[here[number]])
-            why = bought.failed.get(place)
-            for column, value in zip(lacking if why is None else (), bought.values[place], strict=False):
-                read, wrong = self._rows.from_provider(int(columns[column]), value)
-                why = why or wrong
-                is_text = self._keeps_text and self._rows.is_text(self._rows.names[columns[column]])
-                values[here[number], column] = value if is_text else read
+            why = bought.failed.get(place, wrong.get(place))
+            values[here[number], lacking] = found[place]
             if why is not None:
                 failed[row] = why
                 self.failed_by[row] = f"provider_{provider.name}"

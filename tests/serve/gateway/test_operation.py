@@ -290,17 +290,18 @@ def test_every_answer_is_wholly_that_of_one_file_while_two_take_turns(open_gatew
     files = [Loaded(numbers, "a"), Loaded(stops, "b")]
     whole = {one.version: open_gateway(one).ask("/predict", question).said for one in files}
     gateway = open_gateway(files[0], {"load": lambda: files[len(turns) % 2]})
-    turns = []
+    turns, seen = [], set()
 
     async def reloads():
-        while len(turns) < 10:
+        while len(turns) < 10 or len(seen) < 2:
             turns.append(await gateway.serving.reload())
             await asyncio.sleep(0)
 
     async def asks():
         said = []
-        while len(turns) < 10:
+        while len(turns) < 10 or len(seen) < 2:
             said.append(await gateway.call("/predict", question))
+            seen.add(said[-1].said["model_version"])
         return said
 
     async def both():

@@ -129,8 +129,9 @@ def test_what_only_looks_like_a_number_is_refused(open_gateway, colours, value, 
     ("change", "words"),
     [
         ({"agee": 1.0}, "\"agee\" is no column of the model. Did you mean 'age'?"),
-        ({"colour": 3}, "column 'colour' must hold text"),
-        ({"colour": "pink"}, '"pink" in row 1, which was not there'),
+        ({"colour": 3}, "column 'colour' holds 3 in row 1, which was not there"),
+        ({"colour": ["red"]}, "column 'colour' must hold one value in each row; got a list of 1"),
+        ({"colour": "pink"}, "'pink' in row 1, which was not there"),
         ({"age": ...}, "row 1 has no column 'age', which its route reads"),
     ],
 )
