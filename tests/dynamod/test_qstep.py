@@ -13,7 +13,6 @@ from thrifty.dynamod.qstep import (
     minimise_tilted_between,
     q_step_kl,
     q_step_squared,
-    q_step_squared_admm,
     smallest_multiplier,
 )
 from thrifty.errors import InvalidInputError
@@ -153,25 +152,6 @@ def test_squared_row_from_bounds_equals_the_one_from_nothing():
         lower, upper = minimise_tilted(a - width, g, side), minimise_tilted(a + width, g, side)
         between = minimise_tilted_between(a, g, side, lower, upper, 0.5 * (lower + upper))
         np.testing.assert_allclose(between, minimise_tilted(a, g, side), rtol=1e-9, atol=1e-9)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("seed", range(3))
-@pytest.mark.parametrize("limit", [0.2, 5.0], ids=["binding", "free"])
-def test_admm_agrees_with_the_exact_dual(seed, limit):
-    excess, g, price, weight = draw(seed, scale=1.5)
-    exact = q_step_squared(excess, g, limit, extra_cost=price, sample_weight=weight)
-    admm = q_step_squared_admm(excess, g, limit, extra_cost=price, sample_weight=weight)
-    assert admm.converged
-    np.testing.assert_allclose(admm.value, exact.value, atol=1e-6)
-
-
-def test_admm_stopped_early_says_so_and_still_meets_the_limit():
-    excess, g, price, weight = draw(0, scale=3.0)
-    admm = q_step_squared_admm(excess, g, 0.1, extra_cost=price, sample_weight=weight, max_iter=2)
-    assert not admm.converged
-    assert admm.n_iter == 2
-    assert spend(admm.value, price, weight) <= 0.1 * (1 + 1e-12)
 
 
 SCORE = st.floats(-1e4, 1e4)
@@ -409,8 +389,3 @@ def test_bad_input_is_named_with_its_rule_and_value(distance, changed, message):
     arguments = {"excess": [1.0, 2.0], "g": [0.0, 0.0], "limit": 0.5} | changed
     with pytest.raises(InvalidInputError, match=message.replace("[", r"\[")):
         STEPS[distance](**arguments)
-
-
-def test_admm_rejects_a_penalty_that_is_not_positive():
-    with pytest.raises(InvalidInputError, match="rho, tol and max_iter must be positive; got rho=0"):
-        q_step_squared_admm([1.0], [0.0], 0.5, rho=0)

@@ -24,7 +24,7 @@ from thrifty.dynamod.alternating import (
     check_pair,
 )
 from thrifty.dynamod.objective import KL, Distance, Squared
-from thrifty.dynamod.qstep import q_step_kl, q_step_squared, q_step_squared_admm
+from thrifty.dynamod.qstep import q_step_kl, q_step_squared
 from thrifty.dynamod.solution import Solution
 
 __all__ = [
@@ -45,5 +45,4 @@ __all__ = [
     "check_pair",
     "q_step_kl",
     "q_step_squared",
-    "q_step_squared_admm",
 ]

@@ -47,8 +47,8 @@ the cheap model: the budget of (OPT1). With ``w = 1`` the limit is ``p_full``, t
 is one monotone search for ``eta``. Answers are log-odds ``t = logit(q)``: a share that rounds to 0 or 1
 still has them.
 
-The paper solves (OPT5) by the alternating direction method of multipliers (Boyd et al., 2011), which is
-kept as an independent check of the exact search; that is faster by orders of magnitude.
+The paper solves (OPT5) by the alternating direction method of multipliers (Boyd et al., 2011); the exact search is
+faster by orders of magnitude.
 """
 
 import math
@@ -78,7 +78,6 @@ __all__ = [
     "minimise_tilted_between",
     "q_step_kl",
     "q_step_squared",
-    "q_step_squared_admm",
     "settle_jumps",
     "smallest_multiplier",
 ]
@@ -662,11 +661,6 @@ def _newton(t: Floats, a: Floats, g: Floats, lower: Floats, upper: Floats) -> Fl
 
 
 GAP_TOL = 1e-7
-# ADMM searches a grid. Beyond 40 the derivative of expit is below 1e-17: a minimum there is the parabola's own, at g.
-GRID = np.linspace(-40.0, 40.0, 321)
-SPACING = GRID[1] - GRID[0]
-# Halvings of one grid step down to rounding; Newton's method takes about five.
-MAX_NEWTON = 50
 
 
 def q_step_kl(
@@ -767,67 +761,6 @@ def q_step_squared(
     return Solution(t, gap, n_evaluations, gap <= tol)
 
 
-def q_step_squared_admm(
-    excess: ArrayLike,
-    g: ArrayLike,
-    limit: float,
-    *,
-    extra_cost: ArrayLike | None = None,
-    sample_weight: ArrayLike | None = None,
-    rho: float = 30.0,
-    max_iter: int = 5000,
-    tol: float = 1e-9,
-) -> Solution[Floats]:
-    """Share of each row sent to the full model, squared distance, by ADMM: paper (OPT5), appendix.
-
-        argmin_q  mean_s[(1 - q) excess + (logit(q) - g)^2]   subject to   mean_s[w q] <= limit
-
-    The limit is moved to a copy ``z`` of the shares; ``u`` is the scaled multiplier of ``q = z``:
-
-        q <- argmin_q  -excess q + (logit(q) - g)^2 + (rho / 2) (q - z + u)^2      row by row
-        z <- nearest point to q + u with mean_s[w z] <= limit                      closed form
-        u <- u + q - z
-
-    Meant for small problems: every iteration searches a grid of 321 points per row. Where a row is not
-    convex (its tilt ``|excess - eta w|`` above 21) ADMM may end in a local optimum or not settle at all.
-
-    Parameters
-    ----------
-    excess, g, limit, extra_cost, sample_weight
-        As in ``q_step_squared``.
-    rho : float
-        Weight of the penalty on ``q - z``.
-    max_iter : int
-        Most rounds of the three updates.
-    tol : float
-        Bound on ``residual``.
-
-    Returns
-    -------
-    Solution
-        ``value``: log-odds of ``q``. The last ``q`` meets the constraint only up to ``tol``, so it is moved to
-        the nearest shares, in KL divergence, that meet it exactly (``t - delta w``).
-        ``residual``: the larger of the root mean squares of ``q - z`` and of ``rho`` times the last
-        change of ``z``. ``n_iter``: rounds. ``converged``: residual at most ``tol``.
-    """
-    if not (rho > 0.0 and tol > 0.0 and max_iter >= 1):
-        raise InvalidInputError(
-            f"rho, tol and max_iter must be positive; got rho={rho!r}, tol={tol!r}, max_iter={max_iter!r}."
-        )
-    problem = check_spending(excess, g, limit, extra_cost, sample_weight)
-    z, u = expit(problem.g), np.zeros_like(problem.g)
-    n_iter, residual = 0, np.inf
-    while residual > tol and n_iter < max_iter:
-        n_iter += 1
-        t = _update_q(problem, z - u, rho)
-        q = expit(t)
-        z, z_old = _project(problem, q + u), z
-        u = u + q - z
-        residual = max(_root_mean_square(problem, q - z), rho * _root_mean_square(problem, z - z_old))
-    nearest = q_step_kl(np.zeros_like(t), t, limit, extra_cost=extra_cost, sample_weight=sample_weight)
-    return Solution(nearest.value, residual, n_iter, residual <= tol)
-
-
 def _slack_value(problem: SpendingProblem, t: Floats, eta: float) -> float:
     """``eta * (limit - spend)``: the duality gap of the minimisers of the Lagrangian at ``eta``."""
     slack = max(problem.limit - problem.spend(t), 0.0)
@@ -837,44 +770,3 @@ def _slack_value(problem: SpendingProblem, t: Floats, eta: float) -> float:
 def _gap_tolerance(problem: SpendingProblem, eta: float) -> float:
     """A gap below this is rounding; 1 is the unit of a log-loss, ``eta * limit`` what the limit is worth."""
     return GAP_TOL * max(1.0, eta * problem.limit if math.isfinite(eta) else 0.0)
-
-
-def _root_mean_square(problem: SpendingProblem, values: Floats) -> float:
-    return float(np.sqrt(np.sum(problem.weight * values * values)))
-
-
-def _project(problem: SpendingProblem, values: Floats) -> Floats:
-    """Nearest point, in the weighted mean square, of the half-space ``mean_s[w z] <= limit``."""
-    over = float(np.sum(problem.weight * problem.price * values)) - problem.limit
-    if over <= 0.0:
-        return values
-    return values - over / float(np.sum(problem.weight * problem.price**2)) * problem.price
-
-
-def _update_q(problem: SpendingProblem, target: Floats, rho: float) -> Floats:
-    """Log-odds minimising ``-excess q + (t - g)^2 + (rho / 2) (q - target)^2`` per row: grid, then Newton."""
-    excess, g = problem.excess[:, None], problem.g[:, None]
-    points = np.hstack([np.broadcast_to(GRID, (g.size, GRID.size)), g])
-    share = expit(points)
-    value = (points - g) ** 2 - excess * share + 0.5 * rho * (share - target[:, None]) ** 2
-    best = np.take_along_axis(points, np.argmin(value, axis=1)[:, None], axis=1)[:, 0]
-    return _refine(problem, target, rho, best)
-
-
-def _refine(problem: SpendingProblem, target: Floats, rho: float, t: Floats) -> Floats:
-    """Minimum within one grid step of ``t``: Newton's method on the derivative, halving where it leads out."""
-    lower, upper = t - SPACING, t + SPACING
-    for _ in range(MAX_NEWTON):
-        share = expit(t)
-        first = share * expit(-t)
-        second = first * (1.0 - 2.0 * share)
-        pull = problem.excess - rho * (share - target)
-        gradient = 2.0 * (t - problem.g) - pull * first
-        hessian = 2.0 - pull * second + rho * first * first
-        lower, upper = np.where(gradient < 0.0, t, lower), np.where(gradient > 0.0, t, upper)
-        there = t - gradient / np.where(hessian > 0.0, hessian, np.inf)
-        inside = (hessian > 0.0) & (there > lower) & (there < upper)
-        t, old = np.where(inside, there, 0.5 * (lower + upper)), t
-        if np.all(np.abs(t - old) <= 1e-12 * np.maximum(1.0, np.abs(t))):
-            break
-    return t
