@@ -35,9 +35,9 @@ from reproduction.experiments.selection import (
     choose,
     judge_claims,
 )
-from reproduction.rivals.greedy_l1 import GreedyL1Classifier
+from reproduction.rivals.greedy_l1 import GreedyL1Classifier, fit_logistic
 from thrifty.arrays import Floats
-from thrifty.dynamod.linear import fit_logistic, scaled
+from thrifty.dynamod.linear import scaled
 from thrifty.dynamod.linear_estimator import DynaModLinClassifier
 
 __all__ = ["BOOSTED_LETTERS", "run_linear"]

@@ -8,8 +8,8 @@ from numpy.typing import NDArray
 from thrifty.arrays import Bools, Floats
 from thrifty.chain.stage import LinearStage
 from thrifty.dynamod.gated import GatedClassifier, PairProblem
-from thrifty.dynamod.group_lasso import LinearScores
-from thrifty.dynamod.linear import fit_logistic, linear_stage, scaled
+from thrifty.dynamod.group_lasso import LinearScores, group_lasso
+from thrifty.dynamod.linear import label_fit, linear_stage, scaled
 from thrifty.dynamod.objective import NEVER
 from thrifty.errors import InvalidInputError
 from thrifty.estimators.checks import check_count, check_share
@@ -17,7 +17,7 @@ from thrifty.prices.billing import check_amount
 from thrifty.prices.prices import check_columns
 from thrifty.tasks.classes import class_task
 
-__all__ = ["GreedyL1Classifier"]
+__all__ = ["GreedyL1Classifier", "fit_logistic"]
 
 
 class GreedyL1Classifier(GatedClassifier):
@@ -141,3 +141,32 @@ def _fit_gate(X: Any, wrong: Bools, emphasis: Floats) -> LinearScores:
     if not emphasis.any():
         return LinearScores(np.zeros((X.shape[1], 1)), np.array([NEVER]))
     return fit_logistic(X, np.where(wrong, 1.0, -1.0), emphasis, l2=1.0)
+
+
+def fit_logistic(
+    X: Any,
+    y: Floats,
+    weight: Floats,
+    n_scores: int = 1,
+    *,
+    l1: float = 0.0,
+    l2: float = 0.0,
+    prices: Floats | None = None,
+) -> LinearScores:
+    """One logistic regression on labels, scaled as scikit-learn scales it with C = 1 / l1 or 1 / l2.
+
+        min_f  sum_i weight_i loss(y_i, f(x_i)) + l1 sum_a c_a ||f_a|| + (l2 / 2) ||f||^2
+
+    Labels are encoded as ``label_fit`` takes them. The weights of a column in several classes are one group, so that
+    they are zero together. It is the pair's problem without a gate, so the pair's solver serves.
+    """
+    total = weight.sum()
+    n_features = X.shape[1]
+    return group_lasso(
+        X,
+        [label_fit(y, weight / total, n_scores)],
+        np.arange(n_features),
+        np.ones(n_features) if prices is None else prices,
+        l1 / total,
+        l2=l2 / total,
+    ).value

@@ -1,17 +1,25 @@
 """The paper's greedy rival on a device: f1 stands, and the gate learns over its leaves where it errs."""
 
+from dataclasses import replace
 from typing import Any
 
+import numpy as np
 from sklearn.ensemble import GradientBoostingClassifier
 
+from thrifty.arrays import Bools, Floats
 from thrifty.chain.stage import LeafStage
 from thrifty.dynamod.gated import GatedClassifier, PairProblem
-from thrifty.dynamod.leaf import as_local, bare, given_trees, greedy_leaf_gate, leaf_stage
+from thrifty.dynamod.leaf import as_local, bare, given_trees, leaf_stage
+from thrifty.dynamod.ridge import LeafDesign, LeafWeights, ridge_logistic
+from thrifty.dynamod.solution import Solution
 from thrifty.prices.billing import check_amount
 from thrifty.prices.prices import Prices
 from thrifty.tasks.classes import class_task
+from thrifty.trees.foreign import AdditiveTrees
 
 __all__ = ["GreedyLeafClassifier"]
+
+PULLED = np.array([1.0, 0.0])  # the margin's weight towards zero; the constant is free
 
 
 class GreedyLeafClassifier(GatedClassifier):
@@ -113,3 +121,28 @@ class GreedyLeafClassifier(GatedClassifier):
         stage = leaf_stage(self.local_, gate, self.local_.trees.values)
         self.n_bytes_ = stage.n_bytes
         return stage
+
+
+def greedy_leaf_gate(
+    local: AdditiveTrees, X: Floats, wrong: Bools, weight: Floats, ridge: float, margin: Floats | None = None
+) -> Solution[LeafWeights]:
+    """The paper's greedy gate over leaves: a logistic regression on "f1 is wrong here", f1 left as it is.
+
+    It reads ``margin``, ``|f1|`` of the same rows, beside the leaves; without one the weight of the margin is zero.
+    """
+    design = LeafDesign(local.trees.apply(X), len(local.trees.values))
+    columns = [np.ones(len(wrong))] if margin is None else [margin, np.ones(len(wrong))]
+    zero = LeafWeights(np.zeros(design.n_leaves), np.zeros(len(columns)))
+    solution = ridge_logistic(
+        design,
+        wrong.astype(np.float64),
+        weight,
+        ridge,
+        dense=np.column_stack(columns),
+        pulled=PULLED[-len(columns) :],
+        centre=zero,
+        start=zero,
+    )
+    gate = solution.value
+    dense = np.r_[0.0, gate.dense] if margin is None else gate.dense
+    return replace(solution, value=LeafWeights(gate.leaf, dense))

@@ -20,7 +20,7 @@ import numpy as np
 from scipy.special import expit
 from sklearn.frozen import FrozenEstimator
 
-from thrifty.arrays import Bools, Floats, Ints
+from thrifty.arrays import Floats, Ints
 from thrifty.chain.chain import Chain
 from thrifty.chain.stage import CHEAP, ConfidentStage, LeafStage
 from thrifty.dynamod.boosted import boost_jointly, boost_labels
@@ -42,7 +42,6 @@ __all__ = [
     "as_local",
     "bare",
     "given_trees",
-    "greedy_leaf_gate",
     "grow_local",
     "leaf_stage",
     "trees_without",
@@ -176,31 +175,6 @@ def leaf_stage(local: AdditiveTrees, gate: LeafWeights, cheap: Floats) -> LeafSt
     columns = np.flatnonzero(trees.features_used)
     margin, constant = gate.dense
     return LeafStage(columns, trees.over_columns(columns), np.r_[constant, local.base], float(margin))
-
-
-def greedy_leaf_gate(
-    local: AdditiveTrees, X: Floats, wrong: Bools, weight: Floats, ridge: float, margin: Floats | None = None
-) -> Solution[LeafWeights]:
-    """The paper's greedy gate over leaves: a logistic regression on "f1 is wrong here", f1 left as it is.
-
-    It reads ``margin``, ``|f1|`` of the same rows, beside the leaves; without one the weight of the margin is zero.
-    """
-    design = LeafDesign(local.trees.apply(X), len(local.trees.values))
-    columns = [np.ones(len(wrong))] if margin is None else [margin, np.ones(len(wrong))]
-    zero = LeafWeights(np.zeros(design.n_leaves), np.zeros(len(columns)))
-    solution = ridge_logistic(
-        design,
-        wrong.astype(np.float64),
-        weight,
-        ridge,
-        dense=np.column_stack(columns),
-        pulled=_PULLED[-len(columns) :],
-        centre=zero,
-        start=zero,
-    )
-    gate = solution.value
-    dense = np.r_[0.0, gate.dense] if margin is None else gate.dense
-    return replace(solution, value=LeafWeights(gate.leaf, dense))
 
 
 @dataclass(frozen=True)

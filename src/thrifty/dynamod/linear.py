@@ -19,7 +19,6 @@ __all__ = [
     "GATE",
     "LinearPair",
     "MarginGate",
-    "fit_logistic",
     "label_fit",
     "linear_stage",
     "scaled",
@@ -204,32 +203,3 @@ class MarginGate:
     def penalty(self) -> float:
         """``l2 / 2 ||.||^2`` at the current weights."""
         return 0.5 * self._l2 * float(np.sum(np.square(self.linear.coef)))
-
-
-def fit_logistic(
-    X: Any,
-    y: Floats,
-    weight: Floats,
-    n_scores: int = 1,
-    *,
-    l1: float = 0.0,
-    l2: float = 0.0,
-    prices: Floats | None = None,
-) -> LinearScores:
-    """One logistic regression on labels, scaled as scikit-learn scales it with C = 1 / l1 or 1 / l2.
-
-        min_f  sum_i weight_i loss(y_i, f(x_i)) + l1 sum_a c_a ||f_a|| + (l2 / 2) ||f||^2
-
-    Labels are encoded as ``label_fit`` takes them. The weights of a column in several classes are one group, so that
-    they are zero together. It is the pair's problem without a gate, so the pair's solver serves.
-    """
-    total = weight.sum()
-    n_features = X.shape[1]
-    return group_lasso(
-        X,
-        [label_fit(y, weight / total, n_scores)],
-        np.arange(n_features),
-        np.ones(n_features) if prices is None else prices,
-        l1 / total,
-        l2=l2 / total,
-    ).value
