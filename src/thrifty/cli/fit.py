@@ -229,7 +229,6 @@ def fit(
         notes.append(
             f"column {target!r} holds numbers, and numbers are predicted; --task classes would predict labels"
         )
-    notes += remarks(estimator, promise, limits, confidence)
     for text in notes:
         note(text)
     numbers = fit_numbers(estimator, chosen.competition, notes, out)
